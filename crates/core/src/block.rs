@@ -1,0 +1,302 @@
+//! Blocks: what a format makes of extents and what kernels work on.
+//!
+//! A block is a run of whole records of one file. It carries the bytes, where the records lie in them,
+//! and the columns that somebody asked for, as `f64`. Kernels see blocks and never files. A block never
+//! splits a record, a fixed-length item or a cell of the brick grid, whatever the extents are.
+//!
+//! Two kinds of content must not be mixed up: the *text* is every byte of the file exactly once over all
+//! blocks (header lines and array headers too), so that byte kernels see what `wc` or `ent` would see;
+//! the *records* are the data rows. After a filter the text is only the bytes of the records kept.
+
+use crate::Order;
+
+/// What a kernel asks of a block. The scan provides the union of all kernels' needs and no more.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// The bytes ([`Block::runs`]).
+    pub bytes: bool,
+    /// Where records lie in the bytes ([`Block::records`]).
+    pub records: bool,
+    /// Columns as numbers (schema indices, [`Block::numbers`]).
+    pub numbers: Vec<usize>,
+    /// Columns as text (schema indices, [`Block::texts`]).
+    pub texts: Vec<usize>,
+    /// Bricks of a 3-d array.
+    pub brick: bool,
+}
+
+impl Needs {
+    /// Adds what `other` needs. Column lists stay sorted and unique.
+    pub fn add(&mut self, other: &Needs) {
+        self.bytes |= other.bytes;
+        self.records |= other.records;
+        self.brick |= other.brick;
+        for (mine, theirs) in [(&mut self.numbers, &other.numbers), (&mut self.texts, &other.texts)]
+        {
+            mine.extend_from_slice(theirs);
+            mine.sort_unstable();
+            mine.dedup();
+        }
+    }
+}
+
+/// A part of a block's buffer. Lengths include the record's terminator where records are lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Span {
+    /// First byte.
+    pub start: u32,
+    /// Number of bytes.
+    pub len: u32,
+}
+
+impl Span {
+    /// The span of a missing text value.
+    pub const MISSING: Span = Span { start: 0, len: u32::MAX };
+
+    /// The bytes of the span; empty for [`Span::MISSING`].
+    #[inline]
+    pub fn of(self, data: &[u8]) -> &[u8] {
+        if self.len == u32::MAX { &[] } else { &data[self.start as usize..][..self.len as usize] }
+    }
+}
+
+/// One text column of a block: spans into `data` (which is the block's own text unless quotes had to be
+/// undone).
+#[derive(Debug, Clone, Copy)]
+pub struct TextColumn<'a> {
+    /// What the spans point into.
+    pub data: &'a [u8],
+    /// One span a row.
+    pub spans: &'a [Span],
+}
+
+impl<'a> TextColumn<'a> {
+    /// The value of row `i`; `None` if it is missing.
+    #[inline]
+    pub fn get(&self, i: usize) -> Option<&'a [u8]> {
+        let s = self.spans[i];
+        (s.len != u32::MAX).then(|| s.of(self.data))
+    }
+}
+
+/// Planes of a 3-d array, whole in the two fastest dimensions: `planes` own planes from `first`, and
+/// one plane of halo after them unless they are the last ones.
+#[derive(Debug, Clone, Copy)]
+pub struct Brick<'a> {
+    /// Shape of the whole array, slowest dimension first as it lies in the file.
+    pub shape: [u64; 3],
+    /// C: `shape` is as the user gave it. Fortran: it is reversed.
+    pub order: Order,
+    /// First own plane (along `shape[0]`).
+    pub first: u64,
+    /// Number of own planes.
+    pub planes: usize,
+    /// `(planes + halo) * shape[1] * shape[2]` voxels.
+    pub voxels: &'a [f32],
+}
+
+/// Planes in one cell of the brick grid: a function of the shape alone, so that every split cuts at the
+/// same planes. Blocks of bricks begin at multiples of it.
+pub fn brick_planes(shape: [u64; 3]) -> u64 {
+    const CELL_VOXELS: u64 = 1 << 20;
+    (CELL_VOXELS / shape[1].saturating_mul(shape[2]).max(1)).clamp(1, 32)
+}
+
+/// Columns of a block, found by schema index. Column number `i` of a kind is the `i`-th stretch of
+/// `stride` values.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Columns<'a> {
+    /// Schema indices of the numeric columns, ascending.
+    pub number_ids: &'a [usize],
+    /// Their values, missing ones as [`crate::MISSING`].
+    pub numbers: &'a [f64],
+    /// Schema indices of the text columns, ascending.
+    pub text_ids: &'a [usize],
+    /// Their values as spans of `text_data`.
+    pub spans: &'a [Span],
+    /// What the spans point into: the block's text, or a copy where quotes had to be undone.
+    pub text_data: &'a [u8],
+    /// Distance from one column to the next, at least the number of rows.
+    pub stride: usize,
+}
+
+/// Whole records of one file.
+#[derive(Debug, Clone, Copy)]
+pub struct Block<'a> {
+    /// Index of the file in the dataset.
+    pub source: u32,
+    /// Running number of the block over the whole scan: blocks in file order have ascending numbers.
+    pub seq: u64,
+    /// Offset in the (decompressed) file of `text[0]`.
+    pub offset: u64,
+    /// True for the last block of a file.
+    pub last: bool,
+    /// True if `text` is all the block's bytes; false if a filter or a grouping left only `records`.
+    pub whole: bool,
+    /// Number of records.
+    pub rows: usize,
+    /// The buffer that holds the block's bytes; empty if nobody asked for bytes or records.
+    pub text: &'a [u8],
+    /// Where the records lie in `text`; empty if nobody asked.
+    pub records: &'a [Span],
+    /// The columns asked for.
+    pub columns: Columns<'a>,
+    /// The brick, if one was asked for.
+    pub brick: Option<Brick<'a>>,
+}
+
+impl<'a> Block<'a> {
+    /// An empty block, to be filled by struct update.
+    pub fn empty() -> Self {
+        Block {
+            source: 0,
+            seq: 0,
+            offset: 0,
+            last: false,
+            whole: true,
+            rows: 0,
+            text: &[],
+            records: &[],
+            columns: Columns::default(),
+            brick: None,
+        }
+    }
+
+    /// Numeric column with schema index `id`, one value a row.
+    ///
+    /// Empty if the kernel did not ask for it in its [`Needs`].
+    pub fn numbers(&self, id: usize) -> &'a [f64] {
+        match self.columns.number_ids.binary_search(&id) {
+            Ok(i) => &self.columns.numbers[i * self.columns.stride..][..self.rows],
+            Err(_) => &[],
+        }
+    }
+
+    /// Text column with schema index `id`, if it was asked for.
+    pub fn texts(&self, id: usize) -> Option<TextColumn<'a>> {
+        let i = self.columns.text_ids.binary_search(&id).ok()?;
+        Some(TextColumn {
+            data: self.columns.text_data,
+            spans: &self.columns.spans[i * self.columns.stride..][..self.rows],
+        })
+    }
+
+    /// The bytes of record `i`, terminator included.
+    pub fn record(&self, i: usize) -> &'a [u8] {
+        self.records[i].of(self.text)
+    }
+
+    /// The bytes of the block as maximal contiguous runs: one run where nothing was filtered out.
+    pub fn runs(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let (text, records, whole) = (self.text, self.records, self.whole);
+        let mut i = 0;
+        std::iter::from_fn(move || {
+            if whole {
+                i += 1;
+                return (i == 1 && !text.is_empty()).then_some(text);
+            }
+            let first = *records.get(i)?;
+            let mut end = first.start + first.len;
+            i += 1;
+            while let Some(next) = records.get(i).filter(|s| s.start == end) {
+                end += next.len;
+                i += 1;
+            }
+            Some(&text[first.start as usize..end as usize])
+        })
+    }
+
+    /// This block with only the rows in `keep` (ascending row numbers). `scratch` holds the copies.
+    ///
+    /// Cost: one copy of the kept values.
+    pub fn select<'s>(&self, keep: &[u32], scratch: &'s mut Selection) -> Block<'s>
+    where
+        'a: 's,
+    {
+        let Selection { records, numbers, spans } = scratch;
+        records.clear();
+        if !self.records.is_empty() {
+            records.extend(keep.iter().map(|i| self.records[*i as usize]));
+        }
+        numbers.clear();
+        for id in self.columns.number_ids {
+            let column = self.numbers(*id);
+            numbers.extend(keep.iter().map(|i| column[*i as usize]));
+        }
+        spans.clear();
+        for id in self.columns.text_ids {
+            if let Some(column) = self.texts(*id) {
+                spans.extend(keep.iter().map(|i| column.spans[*i as usize]));
+            }
+        }
+        Block {
+            whole: false,
+            rows: keep.len(),
+            records,
+            columns: Columns { numbers, spans, stride: keep.len(), ..self.columns },
+            ..*self
+        }
+    }
+}
+
+/// Buffers of [`Block::select`], to be reused from block to block.
+#[derive(Debug, Default)]
+pub struct Selection {
+    records: Vec<Span>,
+    numbers: Vec<f64>,
+    spans: Vec<Span>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block() -> Block<'static> {
+        Block {
+            rows: 4,
+            text: b"h\na,1\nb,2\nc,3\nd,4\n",
+            records: &[
+                Span { start: 2, len: 4 },
+                Span { start: 6, len: 4 },
+                Span { start: 10, len: 4 },
+                Span { start: 14, len: 4 },
+            ],
+            columns: Columns {
+                number_ids: &[1],
+                numbers: &[1.0, 2.0, 3.0, 4.0],
+                text_ids: &[0],
+                spans: &[
+                    Span { start: 2, len: 1 },
+                    Span { start: 6, len: 1 },
+                    Span::MISSING,
+                    Span { start: 14, len: 1 },
+                ],
+                text_data: b"h\na,1\nb,2\nc,3\nd,4\n",
+                stride: 4,
+            },
+            ..Block::empty()
+        }
+    }
+
+    #[test]
+    fn selecting_keeps_rows_and_joins_runs() {
+        let mut s = Selection::default();
+        let b = block();
+        assert_eq!(b.runs().collect::<Vec<_>>(), [b.text]);
+        let b = b.select(&[0, 1, 3], &mut s);
+        assert_eq!(b.rows, 3);
+        assert_eq!(b.numbers(1), [1.0, 2.0, 4.0]);
+        assert_eq!(b.texts(0).and_then(|t| t.get(2)), Some(&b"d"[..]));
+        assert_eq!(b.runs().collect::<Vec<_>>(), [&b"a,1\nb,2\n"[..], b"d,4\n"]);
+        assert!(b.numbers(0).is_empty());
+        let b = block().select(&[2], &mut s).rows;
+        assert_eq!(b, 1);
+    }
+
+    #[test]
+    fn the_brick_grid_depends_on_the_shape_alone() {
+        assert_eq!(brick_planes([300, 300, 300]), 11);
+        assert_eq!(brick_planes([7, 5000, 5000]), 1);
+        assert_eq!(brick_planes([7, 0, 0]), 32);
+    }
+}

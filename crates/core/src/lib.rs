@@ -1,0 +1,25 @@
+//! The words that every room of stead shares: sizes, extents, shapes, types, blocks, errors, limits.
+//!
+//! Nothing in here does I/O, reads a clock or starts a thread.
+
+pub mod block;
+pub mod cancel;
+pub mod dtype;
+pub mod error;
+pub mod extent;
+pub mod limits;
+pub mod missing;
+pub mod schema;
+pub mod shape;
+pub mod units;
+pub mod value;
+
+pub use block::{Block, Brick, Columns, Needs, Selection, Span, TextColumn};
+pub use cancel::Cancel;
+pub use dtype::{ByteOrder, DType};
+pub use error::{Error, Kind, Place, Result};
+pub use extent::Extent;
+pub use missing::{MISSING, is_missing};
+pub use schema::{ColumnInfo, ColumnKind, RecordKind, Schema};
+pub use shape::{Order, Shape};
+pub use value::Value;

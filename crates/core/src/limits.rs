@@ -1,0 +1,41 @@
+//! Every bound of stead in one place. At a bound stead waits or says so; it never grows past it.
+
+/// Memory a run may use unless told otherwise.
+pub const DEFAULT_MEMORY: u64 = 1 << 30;
+/// Bytes that one task reads at a time: fits the second-level cache of common cores.
+pub const DEFAULT_CHUNK: usize = 1 << 20;
+/// Smallest chunk that may be asked for; tests go lower through the library.
+pub const MIN_CHUNK: usize = 1 << 12;
+/// Largest chunk: offsets inside a chunk are 32-bit.
+pub const MAX_CHUNK: usize = 1 << 30;
+/// Reads in flight for one worker.
+pub const DEFAULT_QUEUE_DEPTH: usize = 4;
+/// Most worker threads of one process.
+pub const MAX_THREADS: usize = 1024;
+/// Files in one dataset.
+pub const MAX_SOURCES: usize = 1_000_000;
+/// Columns of one table.
+pub const MAX_COLUMNS: usize = 100_000;
+/// Dimensions of one array.
+pub const MAX_DIMS: usize = 32;
+/// Bytes looked at to detect a format.
+pub const DETECT_BYTES: usize = 1 << 18;
+/// Kernels in one request.
+pub const MAX_KERNELS: usize = 4096;
+/// Nesting of a filter expression.
+pub const MAX_EXPR_DEPTH: usize = 64;
+/// Length of a filter expression or a kernel specification.
+pub const MAX_EXPR_BYTES: usize = 1 << 16;
+/// Rounds of an iterative kernel, whatever it asks for.
+pub const MAX_ROUNDS: usize = 100_000;
+/// Compiled size of one regular expression.
+pub const MAX_REGEX_BYTES: usize = 64 << 20;
+/// Matching lines that a result carries unless told otherwise.
+pub const DEFAULT_MATCHES: usize = 1000;
+/// Distinct groups of `--by`.
+pub const MAX_GROUPS: usize = 1_000_000;
+/// Seconds a rank waits for another one.
+pub const PEER_DEADLINE_S: u64 = 600;
+
+const _: () = assert!(MIN_CHUNK <= DEFAULT_CHUNK && DEFAULT_CHUNK <= MAX_CHUNK);
+const _: () = assert!(MAX_CHUNK < u32::MAX as usize);

@@ -1,0 +1,118 @@
+//! The traits between formats and those who scan.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use stead_core::{Block, Cancel, Needs, Result, Schema, Value, limits};
+use stead_store::{IoOptions, Source};
+
+/// Which part of the work is this rank's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// This rank.
+    pub rank: usize,
+    /// Number of ranks.
+    pub size: usize,
+}
+
+impl Share {
+    /// All of it.
+    pub const ALL: Share = Share { rank: 0, size: 1 };
+
+    /// The contiguous part of `0..n` that belongs to this rank.
+    pub fn of(&self, n: u64) -> std::ops::Range<u64> {
+        let cut = |r: usize| (u128::from(n) * r as u128 / self.size as u128) as u64;
+        cut(self.rank)..cut(self.rank + 1)
+    }
+}
+
+/// How to scan.
+#[derive(Debug, Clone)]
+pub struct ScanOptions {
+    /// What the blocks must carry.
+    pub needs: Needs,
+    /// Bytes of one extent. Results never depend on it.
+    pub chunk: usize,
+    /// How bytes are read.
+    pub io: IoOptions,
+    /// This rank's part.
+    pub share: Share,
+    /// Records that cannot be read: count and skip them (true), or fail (false).
+    pub lenient: bool,
+    /// Longest record in bytes; a longer one is an error of kind `Limit` that says where it starts.
+    pub max_record: usize,
+    /// Checked at least once a block.
+    pub cancel: Cancel,
+}
+
+impl ScanOptions {
+    /// Defaults for `needs`.
+    pub fn new(needs: Needs) -> Self {
+        ScanOptions {
+            needs,
+            chunk: limits::DEFAULT_CHUNK,
+            io: IoOptions::default(),
+            share: Share::ALL,
+            lenient: false,
+            max_record: 256 << 20,
+            cancel: Cancel::new(),
+        }
+    }
+}
+
+/// What a scan has done so far. Workers add; a progress display reads.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Bytes read from files, as they lie there (compressed if they are compressed).
+    pub bytes: AtomicU64,
+    /// Records handed out.
+    pub rows: AtomicU64,
+    /// Records skipped because they could not be read (lenient scans only).
+    pub skipped: AtomicU64,
+    /// Integers beyond 2^53 that were rounded to the nearest f64.
+    pub rounded: AtomicU64,
+}
+
+impl Progress {
+    /// Adds to a counter.
+    pub fn add(counter: &AtomicU64, n: u64) {
+        if n > 0 {
+            counter.fetch_add(n, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How records lie in the bytes of a dataset's files.
+pub trait Format: Send + Sync {
+    /// `csv`, `lines`, `records`, `npy`, `raw`.
+    fn name(&self) -> &'static str;
+
+    /// Columns and record structure.
+    fn schema(&self) -> &Schema;
+
+    /// What was detected or chosen, for `stead describe`: delimiter, header, byte order, ...
+    fn details(&self) -> Vec<(String, Value)>;
+
+    /// Plans a scan of `sources`. Reads at most headers.
+    fn scan(&self, sources: &[Arc<dyn Source>], options: &ScanOptions) -> Result<Box<dyn Scan>>;
+}
+
+/// A scan under way, shared by its workers.
+pub trait Scan: Send + Sync {
+    /// A worker's way through the scan. Workers take extents from one queue as they become free.
+    fn worker(&self) -> Result<Box<dyn Worker + '_>>;
+
+    /// Counters.
+    fn progress(&self) -> &Progress;
+
+    /// Bytes that this rank's share will read in all.
+    fn total_bytes(&self) -> u64;
+
+    /// What will be done, for `--explain`: extents, engine, queue depth, direct, columns parsed.
+    fn plan(&self) -> Vec<(String, Value)>;
+}
+
+/// One worker of a scan.
+pub trait Worker: Send {
+    /// The next block; `None` when no work is left. After an error the worker must not be asked again.
+    fn next(&mut self) -> Result<Option<Block<'_>>>;
+}

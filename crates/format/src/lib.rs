@@ -1,0 +1,9 @@
+//! Formats: from files to blocks.
+//!
+//! A [`Dataset`](api::Format) is files plus a [`Format`], which knows how records lie in the bytes. A
+//! [`Scan`] hands every byte of the dataset, as [`stead_core::Block`]s of whole records, to any number of
+//! workers, each exactly once.
+
+pub mod api;
+
+pub use api::{Format, Progress, Scan, ScanOptions, Share, Worker};

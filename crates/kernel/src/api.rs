@@ -1,0 +1,160 @@
+//! The kernel traits: a typed one to write kernels with, an object-safe one to run them with.
+
+use serde::{Serialize, de::DeserializeOwned};
+use std::any::Any;
+use std::path::PathBuf;
+use std::sync::Arc;
+use stead_core::{Block, Error, Needs, Result, Value};
+
+/// What comes after a pass over the data.
+pub enum Step {
+    /// The answer.
+    Done(Value),
+    /// Another pass, with this kernel.
+    Next(Arc<dyn AnyKernel>),
+}
+
+/// A computation as a monoid. See the crate's documentation for the laws.
+pub trait Kernel: Send + Sync + 'static {
+    /// What a pass accumulates. It travels between ranks, so it serialises.
+    type State: Send + Serialize + DeserializeOwned + 'static;
+
+    /// What the kernel looks at in a block.
+    fn needs(&self) -> Needs;
+
+    /// The state of no data.
+    fn init(&self) -> Self::State;
+
+    /// Adds a block.
+    fn update(&self, state: &mut Self::State, block: &Block<'_>) -> Result<()>;
+
+    /// Adds another state. `init()` is neutral.
+    fn merge(&self, state: &mut Self::State, other: Self::State) -> Result<()>;
+
+    /// Ends the pass.
+    fn finish(&self, state: Self::State) -> Result<Step>;
+
+    /// Bytes that a state may take, for the memory budget.
+    fn state_bytes(&self, _state: &Self::State) -> usize {
+        std::mem::size_of::<Self::State>()
+    }
+
+    /// For kernels that write a file beside the data: where it goes. [`Kernel::map`] is then called for
+    /// every block after `update`, and what it appends is written in block order.
+    fn sink(&self) -> Option<Sink> {
+        None
+    }
+
+    /// Appends the output for one block.
+    fn map(&self, _block: &Block<'_>, _out: &mut Vec<u8>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// An output file: written to a temporary name, in block order, and renamed when it is whole.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sink {
+    /// Final name. Relative names are taken from the current directory.
+    pub path: PathBuf,
+    /// What stands before the output.
+    pub header: SinkHeader,
+}
+
+/// What stands before the output of a sink.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SinkHeader {
+    /// Nothing but these bytes.
+    Bytes(Vec<u8>),
+    /// A `.npy` header for little-endian f64 whose first dimension is the number of bytes written
+    /// divided by the size of one row; `row` are the further dimensions.
+    Npy {
+        /// Lengths of the dimensions after the first.
+        row: Vec<u64>,
+    },
+    /// A `.npy` header for little-endian f64 of exactly this shape and order.
+    NpyShape {
+        /// The shape.
+        shape: Vec<u64>,
+        /// True if the first index runs fastest.
+        fortran: bool,
+    },
+}
+
+/// The state of some kernel, without its type.
+pub type AnyState = Box<dyn Any + Send>;
+
+/// The object-safe face of [`Kernel`], implemented for every `Kernel`.
+#[allow(missing_docs)]
+pub trait AnyKernel: Send + Sync {
+    fn needs(&self) -> Needs;
+    fn init(&self) -> AnyState;
+    fn update(&self, state: &mut AnyState, block: &Block<'_>) -> Result<()>;
+    fn merge(&self, state: &mut AnyState, other: AnyState) -> Result<()>;
+    fn finish(&self, state: AnyState) -> Result<Step>;
+    fn state_bytes(&self, state: &AnyState) -> usize;
+    fn encode(&self, state: &AnyState) -> Result<Vec<u8>>;
+    fn decode(&self, bytes: &[u8]) -> Result<AnyState>;
+    fn sink(&self) -> Option<Sink>;
+    fn map(&self, block: &Block<'_>, out: &mut Vec<u8>) -> Result<()>;
+}
+
+fn wrong<T>() -> Result<T> {
+    Err(Error::internal("a state was given to a kernel of another kind"))
+}
+
+impl<K: Kernel> AnyKernel for K {
+    fn needs(&self) -> Needs {
+        Kernel::needs(self)
+    }
+
+    fn init(&self) -> AnyState {
+        Box::new(Kernel::init(self))
+    }
+
+    fn update(&self, state: &mut AnyState, block: &Block<'_>) -> Result<()> {
+        match state.downcast_mut::<K::State>() {
+            Some(s) => Kernel::update(self, s, block),
+            None => wrong(),
+        }
+    }
+
+    fn merge(&self, state: &mut AnyState, other: AnyState) -> Result<()> {
+        match (state.downcast_mut::<K::State>(), other.downcast::<K::State>()) {
+            (Some(a), Ok(b)) => Kernel::merge(self, a, *b),
+            _ => wrong(),
+        }
+    }
+
+    fn finish(&self, state: AnyState) -> Result<Step> {
+        match state.downcast::<K::State>() {
+            Ok(s) => Kernel::finish(self, *s),
+            Err(_) => wrong(),
+        }
+    }
+
+    fn state_bytes(&self, state: &AnyState) -> usize {
+        state.downcast_ref::<K::State>().map_or(0, |s| Kernel::state_bytes(self, s))
+    }
+
+    fn encode(&self, state: &AnyState) -> Result<Vec<u8>> {
+        match state.downcast_ref::<K::State>() {
+            Some(s) => postcard::to_stdvec(s)
+                .map_err(|e| Error::internal(format!("cannot encode a kernel state: {e}"))),
+            None => wrong(),
+        }
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<AnyState> {
+        postcard::from_bytes::<K::State>(bytes).map(|s| Box::new(s) as AnyState).map_err(|e| {
+            Error::format(format!("a kernel state from another rank is malformed: {e}"))
+        })
+    }
+
+    fn sink(&self) -> Option<Sink> {
+        Kernel::sink(self)
+    }
+
+    fn map(&self, block: &Block<'_>, out: &mut Vec<u8>) -> Result<()> {
+        Kernel::map(self, block, out)
+    }
+}

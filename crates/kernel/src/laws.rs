@@ -1,0 +1,62 @@
+//! The laws every kernel keeps, as a check that tests of any crate can call.
+
+use crate::{AnyKernel, AnyState, Step};
+use std::sync::Arc;
+use stead_core::{Block, Value};
+
+fn round(kernel: &Arc<dyn AnyKernel>, parts: &[Vec<&Block<'_>>], recode: bool) -> Step {
+    let mut total = kernel.init();
+    for part in parts {
+        let mut state: AnyState = kernel.init();
+        for block in part {
+            kernel.update(&mut state, block).expect("update");
+        }
+        if recode {
+            let bytes = kernel.encode(&state).expect("encode");
+            state = kernel.decode(&bytes).expect("decode");
+        }
+        kernel.merge(&mut total, state).expect("merge");
+    }
+    kernel.finish(total).expect("finish")
+}
+
+/// Runs the kernel over `parts`, each part accumulated apart, to its final answer.
+pub fn answer(kernel: Arc<dyn AnyKernel>, parts: &[Vec<&Block<'_>>], recode: bool) -> Value {
+    let mut kernel = kernel;
+    loop {
+        match round(&kernel, parts, recode) {
+            Step::Done(v) => return v,
+            Step::Next(k) => kernel = k,
+        }
+    }
+}
+
+/// Checks that any distribution of `blocks` over parts, in any order, with states travelling as bytes,
+/// gives the same answer to the last bit, and returns it.
+pub fn check(kernel: Arc<dyn AnyKernel>, blocks: &[Block<'_>]) -> Value {
+    let all = answer(kernel.clone(), &[blocks.iter().collect()], false);
+    let shown = format!("{all:?}");
+    // A small generator of its own: the orders are the same in every run.
+    let mut seed = 0x9E37_79B9_7F4A_7C15u64;
+    let mut next = move |n: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed % n.max(1) as u64) as usize
+    };
+    for parts in [1, 2, 3, 7] {
+        for _ in 0..3 {
+            let mut split: Vec<Vec<&Block<'_>>> = vec![Vec::new(); parts];
+            let mut order: Vec<&Block<'_>> = blocks.iter().collect();
+            for i in (1..order.len()).rev() {
+                order.swap(i, next(i + 1));
+            }
+            for b in order {
+                split[next(parts)].push(b);
+            }
+            let got = format!("{:?}", answer(kernel.clone(), &split, true));
+            assert_eq!(got, shown, "another split gave another answer ({parts} parts)");
+        }
+    }
+    all
+}

@@ -1,0 +1,89 @@
+//! The kernels by name: what they are, and how to make one from a specification.
+
+use crate::{AnyKernel, Spec};
+use std::path::Path;
+use std::sync::Arc;
+use stead_core::{Error, Result, Schema, schema::distance};
+
+/// What `stead kernels NAME` shows.
+#[derive(Debug, Clone, Copy)]
+pub struct Info {
+    /// Name in specifications.
+    pub name: &'static str,
+    /// One line.
+    pub summary: &'static str,
+    /// `mean:COLUMN`
+    pub usage: &'static str,
+    /// What is computed, exactly, with missing values, NaN and empty input; options and their defaults.
+    pub definition: &'static str,
+    /// How far from the true answer it can be.
+    pub error: &'static str,
+    /// Time and memory.
+    pub cost: &'static str,
+    /// Paper or standard.
+    pub source: &'static str,
+    /// Specifications that work.
+    pub examples: &'static [&'static str],
+}
+
+/// What a kernel may know of the dataset when it is made.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// Columns and record structure.
+    pub schema: &'a Schema,
+    /// Path of the dataset's first file, for kernels that write beside it.
+    pub path: Option<&'a Path>,
+    /// True if the result is wanted per group.
+    pub grouped: bool,
+}
+
+/// A kernel made from a specification.
+pub struct Built {
+    /// Specifications with the same key share one kernel and one state (mean and variance of one column).
+    pub key: String,
+    /// The kernel.
+    pub kernel: Arc<dyn AnyKernel>,
+    /// Which member of the kernel's result is the answer; all of it if `None`.
+    pub pick: Option<&'static str>,
+}
+
+impl Built {
+    /// A kernel that nobody shares.
+    pub fn alone(spec: &Spec, kernel: impl AnyKernel + 'static) -> Built {
+        Built { key: spec.text.clone(), kernel: Arc::new(kernel), pick: None }
+    }
+}
+
+type Build = fn(&Spec, &Context<'_>) -> Result<Built>;
+
+/// Every kernel. One line each; the modules hold the rest.
+const KERNELS: &[(&Info, Build)] = &[];
+
+/// What there is, in the order to list it.
+pub fn list() -> impl Iterator<Item = &'static Info> {
+    KERNELS.iter().map(|(i, _)| *i)
+}
+
+/// The kernel called `name`.
+pub fn info(name: &str) -> Result<&'static Info> {
+    find(name).map(|(i, _)| i)
+}
+
+fn find(name: &str) -> Result<(&'static Info, Build)> {
+    if let Some((i, b)) = KERNELS.iter().find(|(i, _)| i.name == name) {
+        return Ok((i, *b));
+    }
+    let close = list().map(|i| (distance(i.name, name), i.name)).min();
+    let e = Error::usage(format!("no kernel '{name}'"));
+    Err(match close {
+        Some((d, n)) if d <= 2 => {
+            e.with_hint(format!("did you mean '{n}'? 'stead kernels' lists all"))
+        }
+        _ => e.with_hint("'stead kernels' lists all"),
+    })
+}
+
+/// Makes the kernel that `spec` asks for.
+pub fn build(spec: &Spec, context: &Context<'_>) -> Result<Built> {
+    find(&spec.name)?.1(spec, context)
+}

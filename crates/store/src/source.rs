@@ -1,0 +1,63 @@
+//! A source: bytes with a length, read at any offset.
+
+use std::fmt::Debug;
+use std::fs::File;
+use std::path::Path;
+use stead_core::{Result, limits};
+
+/// Bytes that do not change while they are read. Errors carry the path and the offset.
+pub trait Source: Send + Sync + Debug {
+    /// The name that users know it by.
+    fn path(&self) -> &Path;
+
+    /// Number of bytes, fixed when the source was opened.
+    fn len(&self) -> u64;
+
+    /// True if there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fills `buf` from `offset`, or fails. A source that has become shorter is an error of kind
+    /// `Changed`; reading past [`Source::len`] is a defect of the caller and an error too.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
+
+    /// The file behind it, for engines that want its descriptor.
+    fn file(&self) -> Option<&File> {
+        None
+    }
+
+    /// The bytes themselves, where they lie in memory anyway.
+    fn bytes(&self) -> Option<&[u8]> {
+        None
+    }
+}
+
+/// How bytes get from files to memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Engine {
+    /// io_uring where the kernel has it and it pays, `pread` otherwise.
+    #[default]
+    Auto,
+    /// io_uring.
+    Uring,
+    /// `pread`.
+    Pread,
+}
+
+/// How to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IoOptions {
+    /// Which engine.
+    pub engine: Engine,
+    /// Reads in flight for each worker.
+    pub depth: usize,
+    /// Pass by the page cache (O_DIRECT).
+    pub direct: bool,
+}
+
+impl Default for IoOptions {
+    fn default() -> Self {
+        IoOptions { engine: Engine::Auto, depth: limits::DEFAULT_QUEUE_DEPTH, direct: false }
+    }
+}
