@@ -63,10 +63,10 @@ impl Schema {
         if let Some(i) = self.columns.iter().position(|c| c.name == name) {
             return Ok(i);
         }
-        if let Ok(i) = name.parse::<usize>() {
-            if i < self.columns.len() {
-                return Ok(i);
-            }
+        if let Ok(i) = name.parse::<usize>()
+            && i < self.columns.len()
+        {
+            return Ok(i);
         }
         let e = Error::usage(format!("no column '{name}'"));
         if self.columns.is_empty() {
