@@ -6,6 +6,7 @@
 //! last bit. Merging must be associative and commutative *in its effect on the answer*.
 
 pub mod api;
+pub mod bytes;
 #[cfg(any(test, feature = "laws"))]
 #[allow(clippy::expect_used)]
 pub mod laws;

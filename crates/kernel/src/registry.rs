@@ -1,6 +1,6 @@
 //! The kernels by name: what they are, and how to make one from a specification.
 
-use crate::{AnyKernel, Spec};
+use crate::{AnyKernel, Spec, bytes};
 use std::path::Path;
 use std::sync::Arc;
 use stead_core::{Error, Result, Schema, schema::distance};
@@ -57,7 +57,12 @@ impl Built {
 type Build = fn(&Spec, &Context<'_>) -> Result<Built>;
 
 /// Every kernel. One line each; the modules hold the rest.
-const KERNELS: &[(&Info, Build)] = &[];
+const KERNELS: &[(&Info, Build)] = &[
+    (&bytes::LINES, bytes::build_lines),
+    (&bytes::ROWS, bytes::build_rows),
+    (&bytes::DIGITS, bytes::build_digits),
+    (&bytes::ENTROPY, bytes::build_entropy),
+];
 
 /// What there is, in the order to list it.
 pub fn list() -> impl Iterator<Item = &'static Info> {
