@@ -2,6 +2,14 @@
 //!
 //! Nothing in here knows a format.
 
+pub mod atomic;
+pub mod expand;
+pub mod file;
+pub mod memory;
 pub mod source;
 
+pub use atomic::AtomicFile;
+pub use expand::expand;
+pub use file::FileSource;
+pub use memory::MemorySource;
 pub use source::{Engine, IoOptions, Source};

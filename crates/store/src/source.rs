@@ -22,6 +22,12 @@ pub trait Source: Send + Sync + Debug {
     /// `Changed`; reading past [`Source::len`] is a defect of the caller and an error too.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
 
+    /// Fails with kind `Changed` if the bytes are no longer those that were there when the source was
+    /// opened, as far as that can be told; for the end of a scan. A file that only grew is no failure.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// The file behind it, for engines that want its descriptor.
     fn file(&self) -> Option<&File> {
         None

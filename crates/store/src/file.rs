@@ -1,0 +1,213 @@
+//! Files as sources.
+
+use crate::Source;
+use rustix::fs::{FileType, Mode, OFlags};
+use std::fs::File;
+use std::io::{ErrorKind, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use stead_core::{Error, Kind, Result};
+
+/// What a file was when it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// Device number.
+    pub dev: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// Time of the last change: seconds and nanoseconds since 1970.
+    pub mtime: (i64, i64),
+}
+
+/// A regular file (or block device), opened for reading.
+///
+/// Reads are `pread` on one descriptor, so any number of threads may read at the same time. The file is
+/// never mapped: a file that shrinks gives an error and not a signal.
+#[derive(Debug)]
+pub struct FileSource {
+    /// As the user named it; errors carry it.
+    path: PathBuf,
+    file: File,
+    /// Taken when the file was opened; `identity.len` is the length for the whole life of the source.
+    identity: Identity,
+}
+
+impl FileSource {
+    /// Opens `path`.
+    ///
+    /// # Errors
+    /// `NotFound`, `Permission` or `Io` from the system; `Usage` if `path` is a directory, a pipe, a
+    /// socket or a character device, which cannot be read at any offset.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        // Without NONBLOCK the open of a pipe waits for a writer, perhaps for ever.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let fd = rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| {
+            if e == rustix::io::Errno::NXIO {
+                unsuitable(&path, "a socket or a device without a driver")
+            } else {
+                Error::io("open", &path, e.into())
+            }
+        })?;
+        let stat = rustix::fs::fstat(&fd).map_err(|e| Error::io("look at", &path, e.into()))?;
+        let block_device = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => false,
+            FileType::BlockDevice => true,
+            FileType::Directory => return Err(unsuitable(&path, "a directory")),
+            FileType::Fifo => return Err(unsuitable(&path, "a pipe")),
+            FileType::Socket => return Err(unsuitable(&path, "a socket")),
+            FileType::CharacterDevice => return Err(unsuitable(&path, "a character device")),
+            _ => return Err(unsuitable(&path, "not a regular file")),
+        };
+        rustix::fs::fcntl_setfl(&fd, OFlags::empty())
+            .map_err(|e| Error::io("open", &path, e.into()))?;
+        let mut file = File::from(fd);
+        let meta = file.metadata().map_err(|e| Error::io("look at", &path, e))?;
+        let len = if block_device {
+            file.seek(SeekFrom::End(0)).map_err(|e| Error::io("seek in", &path, e))?
+        } else {
+            meta.len()
+        };
+        let identity = Identity {
+            dev: meta.dev(),
+            inode: meta.ino(),
+            len,
+            mtime: (meta.mtime(), meta.mtime_nsec()),
+        };
+        Ok(FileSource { path, file, identity })
+    }
+
+    /// What the file was when it was opened.
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// The error for a file that ends at or before `offset` although it was longer.
+    fn shrank(&self, offset: u64) -> Error {
+        let now = match self.file.metadata() {
+            Ok(m) => format!("now {} bytes, was {}", m.len(), self.identity.len),
+            Err(_) => format!("it had {} bytes", self.identity.len),
+        };
+        Error::new(Kind::Changed, format!("the file shrank while it was read ({now})"))
+            .at_path(&self.path)
+            .at_offset(offset)
+            .with_hint("run again when nobody writes to the file")
+    }
+}
+
+fn unsuitable(path: &Path, what: &str) -> Error {
+    let e =
+        Error::usage(format!("this is {what}, and only regular files can be read")).at_path(path);
+    match what {
+        "a directory" => e.with_hint("name the directory as the dataset to read the files in it"),
+        _ => e.with_hint("stead reads at any offset; write the data to a file first"),
+    }
+}
+
+/// An error unless `offset..offset + n` lies within `len` bytes: a defect of the caller.
+pub(crate) fn check_range(path: &Path, offset: u64, n: usize, len: u64) -> Result<()> {
+    match offset.checked_add(n as u64) {
+        Some(end) if end <= len => Ok(()),
+        _ => Err(Error::internal(format!("a read of {n} bytes goes past the end at {len}"))
+            .at_path(path)
+            .at_offset(offset)),
+    }
+}
+
+impl Source for FileSource {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn len(&self) -> u64 {
+        self.identity.len
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        check_range(&self.path, offset, buf.len(), self.identity.len)?;
+        let mut done = 0;
+        while done < buf.len() {
+            let at = offset + done as u64;
+            match self.file.read_at(&mut buf[done..], at) {
+                Ok(0) => return Err(self.shrank(at)),
+                Ok(n) => done += n,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::io("read", &self.path, e).at_offset(at)),
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        let m = self.file.metadata().map_err(|e| Error::io("look at", &self.path, e))?;
+        if FileType::from_raw_mode(m.mode()) != FileType::RegularFile {
+            return Ok(());
+        }
+        if m.len() < self.identity.len {
+            return Err(self.shrank(m.len()));
+        }
+        // A file that only grew (a log) still holds what was read.
+        if m.len() == self.identity.len && (m.mtime(), m.mtime_nsec()) != self.identity.mtime {
+            return Err(Error::new(Kind::Changed, "the file was written to while it was read")
+                .at_path(&self.path)
+                .with_hint("run again when nobody writes to the file"));
+        }
+        Ok(())
+    }
+
+    fn file(&self) -> Option<&File> {
+        Some(&self.file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_at_any_offset_and_not_past_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        std::fs::write(&path, b"0123456789").unwrap();
+        let s = FileSource::open(&path).unwrap();
+        assert_eq!(s.len(), 10);
+        let mut b = [0; 4];
+        s.read_at(6, &mut b).unwrap();
+        assert_eq!(&b, b"6789");
+        s.read_at(10, &mut []).unwrap();
+        assert_eq!(s.read_at(7, &mut b).unwrap_err().kind(), Kind::Internal);
+        assert_eq!(s.read_at(u64::MAX, &mut b).unwrap_err().kind(), Kind::Internal);
+    }
+
+    #[test]
+    fn a_file_that_shrinks_is_an_error_with_the_offset() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        std::fs::write(&path, vec![1; 100]).unwrap();
+        let s = FileSource::open(&path).unwrap();
+        s.check().unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(40).unwrap();
+        let e = s.read_at(0, &mut [0; 100]).unwrap_err();
+        assert_eq!(e.kind(), Kind::Changed);
+        assert_eq!(e.place().offset, Some(40));
+        assert!(e.message().contains("now 40 bytes, was 100"), "{e}");
+        assert_eq!(s.check().unwrap_err().kind(), Kind::Changed);
+    }
+
+    #[test]
+    fn what_cannot_be_read_at_offsets_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(FileSource::open(dir.path()).unwrap_err().kind(), Kind::Usage);
+        let sock = dir.path().join("s");
+        let _listener = std::os::unix::net::UnixListener::bind(&sock).unwrap();
+        assert_eq!(FileSource::open(&sock).unwrap_err().kind(), Kind::Usage);
+        let pipe = dir.path().join("p");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let e = FileSource::open(&pipe).unwrap_err();
+        assert!(e.message().contains("a pipe"), "{e}");
+        assert_eq!(FileSource::open("/dev/null").unwrap_err().kind(), Kind::Usage);
+        assert_eq!(FileSource::open(dir.path().join("no")).unwrap_err().kind(), Kind::NotFound);
+    }
+}
