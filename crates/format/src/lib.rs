@@ -5,5 +5,7 @@
 //! workers, each exactly once.
 
 pub mod api;
+pub mod options;
 
 pub use api::{Format, Progress, Scan, ScanOptions, Share, Worker};
+pub use options::{ColumnType, Compression, FormatType, Header, OpenOptions, Quote};
