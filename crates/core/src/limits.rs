@@ -10,6 +10,8 @@ pub const MIN_CHUNK: usize = 1 << 12;
 pub const MAX_CHUNK: usize = 1 << 30;
 /// Reads in flight for one worker.
 pub const DEFAULT_QUEUE_DEPTH: usize = 4;
+/// Most reads in flight for one worker, whatever was asked for.
+pub const MAX_QUEUE_DEPTH: usize = 256;
 /// Most worker threads of one process.
 pub const MAX_THREADS: usize = 1024;
 /// Files in one dataset.

@@ -3,13 +3,18 @@
 //! Nothing in here knows a format.
 
 pub mod atomic;
+mod buffer;
 pub mod expand;
 pub mod file;
 pub mod memory;
+pub mod queue;
 pub mod source;
+mod uring;
 
 pub use atomic::AtomicFile;
+pub use buffer::Buffer;
 pub use expand::expand;
 pub use file::FileSource;
 pub use memory::MemorySource;
+pub use queue::{Completed, ReadQueue};
 pub use source::{Engine, IoOptions, Source};

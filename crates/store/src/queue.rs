@@ -1,0 +1,477 @@
+//! Reads in flight: one worker's queue of extents.
+//!
+//! A worker submits the extents that it will want next and takes them back in the same order. Meanwhile
+//! up to `depth` of them are read. How depends on where the bytes are:
+//!
+//! | bytes | engine `auto` |
+//! |---|---|
+//! | in memory already ([`Source::bytes`]) | lent, without a copy |
+//! | in the page cache | `pread` when the extent is taken, so that it lands in a cache-warm buffer |
+//! | on the device | io_uring when it is submitted; where the kernel has none, read-ahead is asked for |
+//!
+//! Whether an extent is cached is found by reading one byte of each end without waiting. `uring` skips
+//! the question, `pread` never uses io_uring. Any failed or odd completion is read again with
+//! [`Source::read_at`], which either succeeds or says what is wrong and where, so that all engines give
+//! the same errors.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use stead_store::{IoOptions, MemorySource, ReadQueue, Source};
+//!
+//! let source: Arc<dyn Source> = Arc::new(MemorySource::new("greeting", b"hello world"));
+//! let mut queue = ReadQueue::new(&IoOptions::default())?;
+//! queue.submit(7, &source, 6, 5)?;
+//! while let Some(done) = queue.next()? {
+//!     assert_eq!((done.tag, &done.buffer[..]), (7, &b"world"[..]));
+//!     queue.recycle(done.buffer);
+//! }
+//! # Ok::<(), stead_core::Error>(())
+//! ```
+
+use crate::buffer::{ALIGN, Buffer, Pages, Repr};
+use crate::file::check_range;
+use crate::uring::Ring;
+use crate::{Engine, IoOptions, Source};
+use rustix::fs::{Advice, Mode, OFlags};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{ErrorKind, IoSliceMut};
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use stead_core::{Error, Result, limits};
+
+/// A finished read.
+#[derive(Debug)]
+pub struct Completed {
+    /// As given to [`ReadQueue::submit`].
+    pub tag: u64,
+    /// The bytes: exactly as many as were asked for.
+    pub buffer: Buffer,
+}
+
+/// Extents in flight, for one worker. See the module's documentation.
+///
+/// Memory: at most `depth` buffers in flight and as many spare ones. Dropping the queue waits for the
+/// reads that the kernel still works on.
+pub struct ReadQueue {
+    /// In the order of submission.
+    slots: VecDeque<Slot>,
+    /// Number of the front slot; numbers are dense and name reads in the ring.
+    first: u64,
+    /// Of `slots`, how many hold a buffer or will get one from the kernel.
+    flying: usize,
+    depth: usize,
+    engine: Engine,
+    direct: bool,
+    ring: Lazy,
+    spare: Vec<Pages>,
+    /// The last file opened with O_DIRECT and the address of the source it belongs to. The source is
+    /// held, so no other one can come to lie at that address.
+    reopened: Option<(Arc<dyn Source>, Arc<File>)>,
+}
+
+enum Lazy {
+    Untried,
+    Ready(Box<Ring>),
+    Unavailable,
+}
+
+struct Slot {
+    tag: u64,
+    source: Arc<dyn Source>,
+    offset: u64,
+    len: usize,
+    state: State,
+}
+
+enum State {
+    /// Read when it is taken.
+    Waiting,
+    /// Read through this descriptor when it is taken.
+    WaitingDirect(Arc<File>),
+    /// The kernel writes to the buffer: it must not be touched, moved or freed.
+    Flying(Flight),
+    /// The buffer holds the bytes.
+    Landed(Flight),
+    /// The kernel gave an error, or less than there should be.
+    Failed(Flight, i32),
+}
+
+/// A read that may come in pieces, aligned outwards if it is direct.
+struct Flight {
+    pages: Pages,
+    /// The O_DIRECT descriptor; the source's own if `None`.
+    direct: Option<Arc<File>>,
+    /// Where the read begins: at or before the extent.
+    start: u64,
+    /// Bytes from `start` to ask for.
+    span: usize,
+    /// Bytes from `start` that must arrive; less than `span` where the file ends.
+    needed: usize,
+    /// Bytes to keep; the next piece goes here.
+    done: usize,
+    /// Bytes that had arrived, for telling a short read from the end of the file.
+    reached: usize,
+}
+
+#[derive(PartialEq)]
+enum Piece {
+    More,
+    Whole,
+    Ended,
+}
+
+impl Flight {
+    fn new(pages: Pages, direct: Option<Arc<File>>, offset: u64, len: usize) -> Flight {
+        let skip = if direct.is_some() { (offset % ALIGN as u64) as usize } else { 0 };
+        let needed = skip + len;
+        let span = if direct.is_some() { needed.next_multiple_of(ALIGN) } else { needed };
+        let mut flight = Flight {
+            pages,
+            direct,
+            start: offset - skip as u64,
+            span,
+            needed,
+            done: 0,
+            reached: 0,
+        };
+        flight.pages.grow(span);
+        flight
+    }
+
+    fn arrived(&mut self, n: usize) -> Piece {
+        let total = self.done + n;
+        if total >= self.needed {
+            return Piece::Whole;
+        }
+        if n == 0 || total <= self.reached {
+            return Piece::Ended;
+        }
+        self.reached = total;
+        // A direct read goes on at a multiple of the block size.
+        self.done = if self.direct.is_some() { total - total % ALIGN } else { total };
+        Piece::More
+    }
+
+    fn into_buffer(self, len: usize) -> Buffer {
+        Buffer(Repr::Owned { pages: self.pages, skip: self.needed - len, len })
+    }
+}
+
+impl ReadQueue {
+    /// A queue. `depth` is kept within 1 and [`limits::MAX_QUEUE_DEPTH`].
+    ///
+    /// # Errors
+    /// `Usage` if io_uring was asked for by name and the kernel does not offer it.
+    pub fn new(options: &IoOptions) -> Result<Self> {
+        let depth = options.depth.clamp(1, limits::MAX_QUEUE_DEPTH);
+        let ring = match options.engine {
+            Engine::Auto => Lazy::Untried,
+            Engine::Pread => Lazy::Unavailable,
+            Engine::Uring => Lazy::Ready(Box::new(Ring::new(depth).map_err(|e| {
+                Error::usage(format!("io_uring cannot be used here: {e}")).with_hint(
+                    "the kernel or the container forbids it; use the engine 'auto' or 'pread'",
+                )
+            })?)),
+        };
+        Ok(ReadQueue {
+            slots: VecDeque::new(),
+            first: 0,
+            flying: 0,
+            depth,
+            engine: options.engine,
+            direct: options.direct,
+            ring,
+            spare: Vec::new(),
+            reopened: None,
+        })
+    }
+
+    /// Extents submitted and not yet taken.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// True if nothing was submitted that has not been taken.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// True if `depth` extents are in the queue. More may be submitted; they are read when taken.
+    pub fn is_full(&self) -> bool {
+        self.slots.len() >= self.depth
+    }
+
+    /// Queues the read of `len` bytes at `offset`.
+    ///
+    /// # Errors
+    /// `Internal` for an extent outside the source; `Usage` if O_DIRECT was asked for and the file system
+    /// does not offer it. Errors of the read itself come from [`ReadQueue::next`].
+    pub fn submit(
+        &mut self,
+        tag: u64,
+        source: &Arc<dyn Source>,
+        offset: u64,
+        len: usize,
+    ) -> Result<()> {
+        check_range(source.path(), offset, len, source.len())?;
+        let state = self.start(source, offset, len)?;
+        self.slots.push_back(Slot { tag, source: source.clone(), offset, len, state });
+        Ok(())
+    }
+
+    /// The next extent in the order of submission; `None` if there is none. Waits for it.
+    ///
+    /// # Errors
+    /// Those of [`Source::read_at`]. The other extents can still be taken.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Option<Completed>> {
+        while matches!(self.slots.front(), Some(Slot { state: State::Flying(_), .. })) {
+            self.harvest()?;
+        }
+        let Some(Slot { tag, source, offset, len, state }) = self.slots.pop_front() else {
+            return Ok(None);
+        };
+        self.first += 1;
+        let flight = match state {
+            State::Waiting if source.bytes().is_some() || len == 0 => {
+                // The range lies within the bytes, so it fits usize.
+                let lent = Repr::Lent { source, start: offset as usize, len };
+                return Ok(Some(Completed { tag, buffer: Buffer(lent) }));
+            }
+            State::Waiting => {
+                let mut flight = Flight::new(self.spare(), None, offset, len);
+                self.read(&source, offset, &mut flight)?;
+                flight
+            }
+            State::WaitingDirect(file) => {
+                let mut flight = Flight::new(self.spare(), Some(file), offset, len);
+                match read_direct(&mut flight) {
+                    Ok(true) => {}
+                    Ok(false) => flight = self.again(&source, offset, len, flight, 0)?,
+                    Err(errno) => flight = self.again(&source, offset, len, flight, errno)?,
+                }
+                flight
+            }
+            State::Landed(flight) => {
+                self.flying -= 1;
+                flight
+            }
+            State::Failed(flight, errno) => {
+                self.flying -= 1;
+                self.again(&source, offset, len, flight, errno)?
+            }
+            State::Flying(_) => return Err(Error::internal("took a read that is still in flight")),
+        };
+        Ok(Some(Completed { tag, buffer: flight.into_buffer(len) }))
+    }
+
+    /// Gives a buffer back, to be read into again.
+    pub fn recycle(&mut self, buffer: Buffer) {
+        if let Repr::Owned { pages, .. } = buffer.0 {
+            self.keep(pages);
+        }
+    }
+
+    fn keep(&mut self, pages: Pages) {
+        if self.spare.len() < self.depth {
+            self.spare.push(pages);
+        }
+    }
+
+    fn spare(&mut self) -> Pages {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Decides how an extent is read and begins to.
+    fn start(&mut self, source: &Arc<dyn Source>, offset: u64, len: usize) -> Result<State> {
+        let Some(file) = source.file().filter(|_| len > 0 && source.bytes().is_none()) else {
+            return Ok(State::Waiting);
+        };
+        let direct = if self.direct { Some(self.reopen(source, file)?) } else { None };
+        let wait = |direct: Option<Arc<File>>| direct.map_or(State::Waiting, State::WaitingDirect);
+        if self.flying >= self.depth || self.depth == 1 {
+            return Ok(wait(direct));
+        }
+        let ask = direct.is_some() || self.engine == Engine::Uring;
+        if !ask && cached(file, offset, len) {
+            return Ok(State::Waiting);
+        }
+        if matches!(self.ring, Lazy::Untried) {
+            self.ring =
+                Ring::new(self.depth).map_or(Lazy::Unavailable, |r| Lazy::Ready(Box::new(r)));
+        }
+        let number = self.first + self.slots.len() as u64;
+        let pages = self.spare();
+        let Lazy::Ready(ring) = &mut self.ring else {
+            self.keep(pages);
+            if direct.is_none() {
+                // Only a hint: what it does not bring, pread does.
+                let _ = rustix::fs::fadvise(
+                    file,
+                    offset,
+                    NonZeroU64::new(len as u64),
+                    Advice::WillNeed,
+                );
+            }
+            return Ok(wait(direct));
+        };
+        let mut flight = Flight::new(pages, direct, offset, len);
+        let raw = flight.direct.as_ref().map_or(file.as_raw_fd(), |d| d.as_raw_fd());
+        let start = flight.start;
+        let target = &mut flight.pages.as_mut_slice()[..flight.span];
+        // SAFETY: the slot keeps the buffer untouched and the source (hence the descriptor) alive until
+        // the completion with this number was harvested; `drop` waits for that too.
+        unsafe { ring.read(number, raw, target, start) };
+        self.flying += 1;
+        Ok(State::Flying(flight))
+    }
+
+    /// Waits for at least one completion and looks at all that are there.
+    fn harvest(&mut self) -> Result<()> {
+        let Lazy::Ready(ring) = &mut self.ring else {
+            return Err(Error::internal("a read is in flight without a ring"));
+        };
+        ring.wait().map_err(|e| Error::io("wait for reads of", "io_uring", e))?;
+        while let Some((number, result)) = ring.completion() {
+            let slot = number
+                .checked_sub(self.first)
+                .and_then(|i| usize::try_from(i).ok())
+                .and_then(|i| self.slots.get_mut(i));
+            let Some(slot) = slot else {
+                return Err(Error::internal("io_uring completed a read that nobody asked for"));
+            };
+            let State::Flying(mut flight) = std::mem::replace(&mut slot.state, State::Waiting)
+            else {
+                return Err(Error::internal("io_uring completed a read twice"));
+            };
+            slot.state = match usize::try_from(result) {
+                Err(_) => State::Failed(flight, -result),
+                Ok(n) => match flight.arrived(n) {
+                    Piece::Whole => State::Landed(flight),
+                    Piece::Ended => State::Failed(flight, 0),
+                    Piece::More => {
+                        let file = flight.direct.as_deref().or(slot.source.file());
+                        match file.map(|f| f.as_raw_fd()) {
+                            None => State::Failed(flight, 0),
+                            Some(raw) => {
+                                let at = flight.start + flight.done as u64;
+                                let range = flight.done..flight.span;
+                                let target = &mut flight.pages.as_mut_slice()[range];
+                                // SAFETY: as in `start`.
+                                unsafe { ring.read(number, raw, target, at) };
+                                State::Flying(flight)
+                            }
+                        }
+                    }
+                },
+            };
+        }
+        Ok(())
+    }
+
+    /// Reads an extent that an engine could not.
+    fn again(
+        &mut self,
+        source: &Arc<dyn Source>,
+        offset: u64,
+        len: usize,
+        flight: Flight,
+        errno: i32,
+    ) -> Result<Flight> {
+        if flight.direct.is_some() && errno == rustix::io::Errno::INVAL.raw_os_error() {
+            return Err(refused(source).at_offset(offset));
+        }
+        let mut flight = Flight::new(flight.pages, None, offset, len);
+        self.read(source, offset, &mut flight)?;
+        Ok(flight)
+    }
+
+    fn read(&mut self, source: &Arc<dyn Source>, offset: u64, flight: &mut Flight) -> Result<()> {
+        let result = source.read_at(offset, &mut flight.pages.as_mut_slice()[..flight.span]);
+        if result.is_err() {
+            let pages = std::mem::take(&mut flight.pages);
+            self.keep(pages);
+        }
+        result
+    }
+
+    /// The descriptor of the same file with O_DIRECT.
+    fn reopen(&mut self, source: &Arc<dyn Source>, file: &File) -> Result<Arc<File>> {
+        if let Some((known, direct)) = &self.reopened
+            && Arc::ptr_eq(known, source)
+        {
+            return Ok(direct.clone());
+        }
+        // Through the descriptor, so that it is the same file whatever its name leads to by now.
+        let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT;
+        let fd = rustix::fs::open(name, flags, Mode::empty()).map_err(|e| {
+            if e == rustix::io::Errno::INVAL {
+                refused(source)
+            } else {
+                Error::io("open for direct reads", source.path(), e.into())
+            }
+        })?;
+        let direct = Arc::new(File::from(fd));
+        self.reopened = Some((source.clone(), direct.clone()));
+        Ok(direct)
+    }
+}
+
+impl Drop for ReadQueue {
+    fn drop(&mut self) {
+        let flying = |s: &Slot| matches!(s.state, State::Flying(_));
+        while self.slots.iter().any(flying) {
+            if let Lazy::Ready(ring) = &mut self.ring {
+                ring.cancel();
+            }
+            if self.harvest().is_err() {
+                // The kernel may still write to these buffers, so they must never be freed.
+                std::mem::forget(std::mem::take(&mut self.slots));
+            }
+        }
+    }
+}
+
+fn refused(source: &Arc<dyn Source>) -> Error {
+    Error::usage("the file system does not offer direct reads (O_DIRECT) of this file")
+        .at_path(source.path())
+        .with_hint("run without direct I/O")
+}
+
+/// Reads piece by piece. `Ok(false)` if the file ends too early; the error number otherwise.
+fn read_direct(flight: &mut Flight) -> std::result::Result<bool, i32> {
+    loop {
+        let at = flight.start + flight.done as u64;
+        let target = &mut flight.pages.as_mut_slice()[flight.done..flight.span];
+        let Some(file) = &flight.direct else { return Ok(false) };
+        let n = match file.read_at(target, at) {
+            Ok(n) => n,
+            Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+            Err(e) => return Err(e.raw_os_error().unwrap_or(0)),
+        };
+        match flight.arrived(n) {
+            Piece::Whole => return Ok(true),
+            Piece::Ended => return Ok(false),
+            Piece::More => {}
+        }
+    }
+}
+
+/// True if the first and the last byte of an extent can be had without waiting for a device.
+fn cached(file: &File, offset: u64, len: usize) -> bool {
+    let there = |at: u64| {
+        let mut byte = [0];
+        let flags = rustix::io::ReadWriteFlags::NOWAIT;
+        let mut target = [IoSliceMut::new(&mut byte)];
+        matches!(rustix::io::preadv2(file.as_fd(), &mut target, at, flags), Ok(1))
+    };
+    there(offset) && there(offset + (len as u64).saturating_sub(1))
+}
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

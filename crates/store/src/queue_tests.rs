@@ -1,0 +1,178 @@
+use super::*;
+use crate::{FileSource, MemorySource};
+use proptest::prelude::*;
+use std::path::Path;
+use stead_core::Kind;
+
+fn bytes(n: usize) -> Vec<u8> {
+    (0..n as u64).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
+}
+
+/// What this machine can do: a container may forbid io_uring, an old tmpfs has no O_DIRECT.
+fn offered(options: &IoOptions) -> bool {
+    let dir = tempfile::tempdir().unwrap();
+    let source = file(dir.path(), b"x");
+    match ReadQueue::new(options).and_then(|mut q| q.submit(0, &source, 0, 1)) {
+        Ok(()) => true,
+        Err(e) => {
+            eprintln!("NOT TESTED HERE: {options:?}: {e}");
+            assert_eq!(e.kind(), Kind::Usage);
+            false
+        }
+    }
+}
+
+fn every_option() -> Vec<IoOptions> {
+    let mut v = Vec::new();
+    for engine in [Engine::Auto, Engine::Uring, Engine::Pread] {
+        for depth in [1, 2, 5] {
+            for direct in [false, true] {
+                v.push(IoOptions { engine, depth, direct });
+            }
+        }
+    }
+    v.retain(offered);
+    v
+}
+
+fn file(dir: &Path, data: &[u8]) -> Arc<dyn Source> {
+    let path = dir.join("data");
+    std::fs::write(&path, data).unwrap();
+    Arc::new(FileSource::open(path).unwrap())
+}
+
+/// Takes everything and compares; returns the number of extents.
+fn check(options: &IoOptions, source: &Arc<dyn Source>, data: &[u8], extents: &[(u64, usize)]) {
+    let mut queue = ReadQueue::new(options).unwrap();
+    let (mut submitted, mut taken) = (0, 0);
+    loop {
+        while submitted < extents.len() && !queue.is_full() {
+            let (offset, len) = extents[submitted];
+            queue.submit(submitted as u64, source, offset, len).unwrap();
+            submitted += 1;
+        }
+        let Some(done) = queue.next().unwrap() else { break };
+        assert_eq!(done.tag, taken as u64, "{options:?}");
+        let (offset, len) = extents[taken];
+        assert!(done.buffer[..] == data[offset as usize..][..len], "{options:?} {offset} {len}");
+        queue.recycle(done.buffer);
+        taken += 1;
+    }
+    assert_eq!(taken, extents.len());
+}
+
+#[test]
+fn every_engine_reads_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = bytes(300_001);
+    let source = file(dir.path(), &data);
+    let memory: Arc<dyn Source> = Arc::new(MemorySource::new("m", data.clone()));
+    let extents = [
+        (0, 300_001),
+        (0, 0),
+        (300_001, 0),
+        (300_000, 1),
+        (4095, 2),
+        (4096, 4096),
+        (1, 100_000),
+        (299_999, 2),
+        (0, 65_536),
+    ];
+    for options in every_option() {
+        check(&options, &source, &data, &extents);
+        check(&options, &memory, &data, &extents);
+    }
+}
+
+#[test]
+fn memory_is_lent_and_not_copied() {
+    let data: Arc<[u8]> = bytes(100).into();
+    let source: Arc<dyn Source> = Arc::new(MemorySource::new("m", data.clone()));
+    let mut queue = ReadQueue::new(&IoOptions::default()).unwrap();
+    queue.submit(0, &source, 10, 20).unwrap();
+    let done = queue.next().unwrap().unwrap();
+    assert_eq!(done.buffer.as_ptr(), data[10..].as_ptr());
+}
+
+#[test]
+fn extents_outside_the_source_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = file(dir.path(), &bytes(10));
+    let mut queue = ReadQueue::new(&IoOptions::default()).unwrap();
+    assert_eq!(queue.submit(0, &source, 5, 6).unwrap_err().kind(), Kind::Internal);
+    assert_eq!(queue.submit(0, &source, u64::MAX, 2).unwrap_err().kind(), Kind::Internal);
+    assert!(queue.next().unwrap().is_none());
+}
+
+#[test]
+fn a_file_that_shrinks_is_an_error_and_the_queue_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = bytes(200_000);
+    for options in every_option() {
+        let source = file(dir.path(), &data);
+        File::options().write(true).open(dir.path().join("data")).unwrap().set_len(70_001).unwrap();
+        let mut queue = ReadQueue::new(&options).unwrap();
+        for (tag, offset) in [0, 65_536, 131_072].into_iter().enumerate() {
+            queue.submit(tag as u64, &source, offset, 65_536).unwrap();
+        }
+        assert_eq!(queue.next().unwrap().unwrap().tag, 0, "{options:?}");
+        let e = queue.next().unwrap_err();
+        assert_eq!((e.kind(), e.place().offset), (Kind::Changed, Some(70_001)), "{options:?}");
+        assert_eq!(queue.next().unwrap_err().kind(), Kind::Changed, "{options:?}");
+        assert!(queue.next().unwrap().is_none());
+    }
+}
+
+#[test]
+fn a_queue_can_be_dropped_at_any_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = file(dir.path(), &bytes(1 << 20));
+    for options in every_option() {
+        for taken in 0..3 {
+            let mut queue = ReadQueue::new(&options).unwrap();
+            for i in 0..4 {
+                queue.submit(i, &source, i * 1000, 500_000).unwrap();
+            }
+            for _ in 0..taken {
+                queue.next().unwrap().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn pieces_are_put_together() {
+    let direct = Some(Arc::new(File::open("/dev/null").unwrap()));
+    let mut f = Flight::new(Pages::default(), direct, 5000, 10_000);
+    assert_eq!((f.start, f.needed, f.span), (4096, 10_904, 12_288));
+    assert!(f.arrived(4096) == Piece::More && f.done == 4096);
+    assert!(f.arrived(100) == Piece::More && f.done == 4096);
+    // The same bytes once more: the file ends here.
+    assert!(f.arrived(100) == Piece::Ended);
+    assert!(f.arrived(8000) == Piece::Whole);
+    let mut f = Flight::new(Pages::default(), None, 5000, 10);
+    assert!(f.arrived(9) == Piece::More && f.arrived(0) == Piece::Ended);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn any_extents_in_any_order(
+        len in 1usize..50_000,
+        raw in prop::collection::vec((any::<u64>(), any::<u64>()), 0..20),
+        which in 0usize..18,
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let data = bytes(len);
+        let source = file(dir.path(), &data);
+        let extents: Vec<(u64, usize)> = raw
+            .iter()
+            .map(|(a, b)| {
+                let offset = a % (len as u64 + 1);
+                (offset, (b % (len as u64 - offset + 1)) as usize)
+            })
+            .collect();
+        let options = every_option();
+        check(&options[which % options.len()], &source, &data, &extents);
+    }
+}
