@@ -1,1 +1,20 @@
-//! tmp
+//! Near-data execution: a request becomes passes over a dataset, states, and a report.
+//!
+//! The walk: a [`Request`] names kernels; [`run`] makes them, lets those that can share a state share it,
+//! asks the dataset for a scan with the union of their needs, lets worker threads pull blocks and update
+//! their own states, merges the states of threads and then of ranks, and finishes them to answers or to a
+//! next pass. All kernels of a request share each pass.
+
+mod budget;
+mod clock;
+mod engine;
+mod exchange;
+mod pass;
+mod report;
+mod request;
+mod sink;
+
+pub use engine::{run, run_on};
+pub use pass::{Observer, Snapshot};
+pub use report::{Metrics, Plan, PlannedKernel, Report};
+pub use request::Request;

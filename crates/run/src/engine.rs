@@ -1,0 +1,277 @@
+//! From a request to a report.
+
+use crate::budget::Budget;
+use crate::clock::{Watch, peak_memory};
+use crate::exchange;
+use crate::pass::{Active, Observer, Pass};
+use crate::report::{Metrics, Plan, PlannedKernel, Report};
+use crate::request::Request;
+use crate::sink::Ordered;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use stead_core::{Error, Needs, Result, Value, limits};
+use stead_fabric::{Fabric, Local};
+use stead_format::{Dataset, ScanOptions, Share};
+use stead_kernel::expr::Filter;
+use stead_kernel::{AnyKernel, AnyState, Context, Grouped, Spec, Step, registry};
+use stead_store::AtomicFile;
+
+/// Runs `request` over `dataset` in this process.
+pub fn run(
+    dataset: &Dataset,
+    request: &Request,
+    observer: Option<&dyn Observer>,
+) -> Result<Report> {
+    run_on(&Local::single(), dataset, request, observer)
+}
+
+/// Runs `request` over `dataset` together with the other ranks of `fabric`; all ranks call it with the
+/// same arguments and get the same results.
+pub fn run_on(
+    fabric: &dyn Fabric,
+    dataset: &Dataset,
+    request: &Request,
+    observer: Option<&dyn Observer>,
+) -> Result<Report> {
+    Engine::new(fabric, dataset, request)?.run(observer).map_err(|e| dataset.locate(e))
+}
+
+/// One kernel and the specifications that it answers.
+struct Slot {
+    /// Index in the request and the member of the result that is the answer.
+    answers: Vec<(usize, Option<&'static str>)>,
+    needs: Needs,
+    passes: u64,
+    /// The kernel of the next pass; `None` when done.
+    kernel: Option<Arc<dyn AnyKernel>>,
+    value: Value,
+}
+
+struct Engine<'a> {
+    fabric: &'a dyn Fabric,
+    dataset: &'a Dataset,
+    request: &'a Request,
+    specs: Vec<Spec>,
+    filter: Option<Filter>,
+    budget: Budget,
+    slots: Vec<Slot>,
+}
+
+impl<'a> Engine<'a> {
+    fn new(fabric: &'a dyn Fabric, dataset: &'a Dataset, request: &'a Request) -> Result<Self> {
+        if request.kernels.is_empty() {
+            return Err(Error::usage("no kernel is asked for").with_hint(
+                "name at least one, for example -k rows -k mean:COLUMN; 'stead kernels' lists all",
+            ));
+        }
+        if request.kernels.len() > limits::MAX_KERNELS {
+            return Err(Error::usage(format!(
+                "more than {} kernels in one request",
+                limits::MAX_KERNELS
+            )));
+        }
+        let schema = dataset.schema();
+        let mut specs: Vec<Spec> = Vec::new();
+        for text in &request.kernels {
+            if !specs.iter().any(|s| s.text == *text) {
+                specs.push(Spec::parse(text)?);
+            }
+        }
+        let by = request.by.iter().map(|c| schema.column(c)).collect::<Result<Vec<_>>>()?;
+        let context = Context { schema, path: Some(dataset.path()), grouped: !by.is_empty() };
+        let built =
+            specs.iter().map(|s| registry::build(s, &context)).collect::<Result<Vec<_>>>()?;
+        let slots = registry::fuse(built)
+            .into_iter()
+            .map(|(kernel, answers)| {
+                let needs = kernel.needs();
+                let kernel =
+                    if by.is_empty() { kernel } else { Grouped::wrap(kernel, by.clone(), schema)? };
+                Ok(Slot { answers, needs, passes: 0, kernel: Some(kernel), value: Value::Null })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let filter = request.filter.as_deref().map(|f| Filter::parse(f, schema)).transpose()?;
+        Ok(Engine { fabric, dataset, request, specs, filter, budget: Budget::of(request)?, slots })
+    }
+
+    fn run(mut self, observer: Option<&dyn Observer>) -> Result<Report> {
+        let watch = Watch::start();
+        let mut metrics = Metrics::default();
+        let mut scan_plan = Vec::new();
+        while self.slots.iter().any(|s| s.kernel.is_some()) {
+            metrics.passes += 1;
+            if metrics.passes > limits::MAX_ROUNDS as u64 {
+                return Err(Error::limit(format!("no end after {} passes", limits::MAX_ROUNDS)));
+            }
+            self.pass(&mut metrics, &mut scan_plan, observer)?;
+        }
+        metrics.seconds = watch.seconds();
+        metrics.cpu_seconds = watch.cpu_seconds();
+        let bytes = metrics.bytes_read as f64;
+        if bytes > 0.0 {
+            metrics.bytes_per_second = bytes / metrics.seconds.max(1e-9);
+            metrics.core_seconds_per_gb = metrics.cpu_seconds / bytes * 1e9;
+        }
+        metrics.peak_memory_bytes = peak_memory();
+        Ok(Report { results: self.results(), plan: self.plan(scan_plan), metrics })
+    }
+
+    /// One pass with all kernels that are not done.
+    fn pass(
+        &mut self,
+        metrics: &mut Metrics,
+        scan_plan: &mut Vec<(String, Value)>,
+        observer: Option<&dyn Observer>,
+    ) -> Result<()> {
+        let mut needs = Needs::default();
+        let mut active = Vec::new();
+        let mut indices = Vec::new();
+        for (i, slot) in self.slots.iter_mut().enumerate() {
+            let Some(kernel) = slot.kernel.take() else { continue };
+            slot.passes += 1;
+            needs.add(&kernel.needs());
+            indices.push(i);
+            let sink = match kernel.sink() {
+                None => None,
+                Some(_) if self.fabric.size() > 1 => {
+                    return Err(Error::usage("a kernel that writes a file runs on one rank only"));
+                }
+                Some(sink) => {
+                    Some(Ordered::create(&sink, self.budget.threads, self.budget.pending)?)
+                }
+            };
+            active.push(Active { kernel, sink });
+        }
+        if let Some(f) = &self.filter {
+            needs.add(&f.needs());
+            // A filtered block's bytes are those of its records.
+            needs.records |= needs.bytes;
+        }
+        let kernels: Vec<Arc<dyn AnyKernel>> = active.iter().map(|a| a.kernel.clone()).collect();
+        let mine = self.scan(needs, &active, metrics.passes, scan_plan, observer);
+        let tag = (metrics.passes as u32).wrapping_mul(2);
+        let (states, counters) = exchange::total(self.fabric, tag, &kernels, mine)?;
+        let [bytes, rows, kept, skipped, rounded] = counters[..] else {
+            return Err(Error::format("ranks sent different counters"));
+        };
+        metrics.bytes_read += bytes;
+        if metrics.passes == 1 {
+            metrics.rows = rows;
+            metrics.rows_kept = kept;
+            metrics.rows_skipped = skipped;
+            metrics.integers_rounded = rounded;
+        }
+        for ((i, a), state) in indices.into_iter().zip(active).zip(states) {
+            match a.kernel.finish(state)? {
+                Step::Next(k) => self.slots[i].kernel = Some(k),
+                Step::Done(v) => self.slots[i].value = v,
+                Step::File { path, bytes, value } => {
+                    if self.fabric.rank() == 0 {
+                        let mut file = AtomicFile::create(&path)?;
+                        file.write_all(&bytes)?;
+                        file.commit()?;
+                    }
+                    self.slots[i].value = value;
+                }
+            }
+            if let Some(sink) = a.sink {
+                sink.commit()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// This rank's share of a pass: states, and the counters bytes, rows, kept, skipped, rounded.
+    fn scan(
+        &self,
+        needs: Needs,
+        active: &[Active],
+        number: u64,
+        scan_plan: &mut Vec<(String, Value)>,
+        observer: Option<&dyn Observer>,
+    ) -> Result<(Vec<AnyState>, Vec<u64>)> {
+        let mut options = ScanOptions::new(needs);
+        options.chunk = self.budget.chunk;
+        options.io = self.request.io;
+        options.io.depth = self.budget.depth;
+        options.share = Share { rank: self.fabric.rank(), size: self.fabric.size() };
+        options.lenient = self.request.lenient;
+        options.max_record = self.budget.max_record;
+        options.cancel = self.request.cancel.clone();
+        let scan = self.dataset.scan(&options)?;
+        if number == 1 {
+            *scan_plan = scan.plan();
+        }
+        let pass = Pass {
+            scan: scan.as_ref(),
+            active,
+            filter: self.filter.as_ref(),
+            threads: self.budget.threads,
+            states: self.budget.states,
+            number,
+            observer,
+        };
+        let (states, kept) = pass.run()?;
+        let p = scan.progress();
+        let get = |c: &std::sync::atomic::AtomicU64| c.load(Ordering::Relaxed);
+        Ok((states, vec![get(&p.bytes), get(&p.rows), kept, get(&p.skipped), get(&p.rounded)]))
+    }
+
+    fn results(&self) -> Vec<(String, Value)> {
+        let mut results: Vec<(String, Value)> =
+            self.specs.iter().map(|s| (s.text.clone(), Value::Null)).collect();
+        for slot in &self.slots {
+            for (index, pick) in &slot.answers {
+                results[*index].1 = match pick {
+                    None => slot.value.clone(),
+                    Some(p) if self.request.by.is_empty() => picked(&slot.value, p),
+                    // A grouped result is a map from group to the kernel's own result.
+                    Some(p) => match &slot.value {
+                        Value::Map(groups) => Value::Map(
+                            groups.iter().map(|(g, v)| (g.clone(), picked(v, p))).collect(),
+                        ),
+                        other => other.clone(),
+                    },
+                };
+            }
+        }
+        results
+    }
+
+    fn plan(&self, scan: Vec<(String, Value)>) -> Plan {
+        let schema = self.dataset.schema();
+        let kernels = self
+            .slots
+            .iter()
+            .map(|s| PlannedKernel {
+                answers: s.answers.iter().map(|(i, _)| self.specs[*i].text.clone()).collect(),
+                columns: s
+                    .needs
+                    .numbers
+                    .iter()
+                    .chain(&s.needs.texts)
+                    .filter_map(|c| schema.columns.get(*c).map(|c| c.name.clone()))
+                    .collect(),
+                bytes: s.needs.bytes,
+                passes: s.passes,
+            })
+            .collect();
+        Plan {
+            format: self.dataset.format_name().to_string(),
+            files: self.dataset.files(),
+            bytes: self.dataset.total_bytes(),
+            threads: self.budget.threads,
+            ranks: self.fabric.size(),
+            chunk_bytes: self.budget.chunk,
+            memory_bytes: self.request.memory,
+            filter: self.filter.as_ref().map(|f| f.to_string()),
+            by: self.request.by.clone(),
+            kernels,
+            scan,
+        }
+    }
+}
+
+fn picked(value: &Value, member: &str) -> Value {
+    value.get(member).cloned().unwrap_or(Value::Null)
+}

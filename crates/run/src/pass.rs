@@ -1,0 +1,249 @@
+//! One pass over the data: workers pull blocks, filter them and update their own states.
+
+use crate::clock::Watch;
+use crate::sink::Ordered;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+use stead_core::{Block, Error, Kind, Result, Selection};
+use stead_format::{Progress, Scan};
+use stead_kernel::{AnyKernel, AnyState, expr};
+
+/// What a run looks like from outside, now.
+#[derive(Debug, Clone, Copy)]
+pub struct Snapshot {
+    /// The pass, from 1.
+    pub pass: u64,
+    /// Bytes read in this pass.
+    pub bytes: u64,
+    /// Bytes that this pass will read.
+    pub total_bytes: u64,
+    /// Records read in this pass.
+    pub rows: u64,
+    /// Seconds since this pass began.
+    pub seconds: f64,
+}
+
+/// Someone who watches a run.
+pub trait Observer: Sync {
+    /// Called about ten times a second, and once at the end of each pass, from the thread that called
+    /// [`crate::run`].
+    fn progress(&self, snapshot: &Snapshot);
+}
+
+/// A kernel of this pass and its output file, if it writes one.
+pub struct Active {
+    pub kernel: Arc<dyn AnyKernel>,
+    pub sink: Option<Ordered>,
+}
+
+/// What a pass needs to know.
+pub struct Pass<'a> {
+    pub scan: &'a dyn Scan,
+    pub active: &'a [Active],
+    pub filter: Option<&'a expr::Filter>,
+    pub threads: usize,
+    /// Bytes that all states of all threads may take.
+    pub states: u64,
+    pub number: u64,
+    pub observer: Option<&'a dyn Observer>,
+}
+
+/// How often a worker weighs its states, in blocks.
+const WEIGH_EVERY: u64 = 16;
+
+/// State of a pass that its workers share.
+struct Shared {
+    /// Set when a worker fails, so that the others stop soon.
+    stop: AtomicBool,
+    /// Records that passed the filter.
+    kept: AtomicU64,
+    /// Bytes of each worker's states when it last looked.
+    weights: Vec<AtomicU64>,
+    running: Mutex<usize>,
+    ended: Condvar,
+}
+
+impl Pass<'_> {
+    /// Runs the pass; returns the merged states and the number of records kept.
+    pub fn run(&self) -> Result<(Vec<AnyState>, u64)> {
+        let shared = Shared {
+            stop: AtomicBool::new(false),
+            kept: AtomicU64::new(0),
+            weights: (0..self.threads).map(|_| AtomicU64::new(0)).collect(),
+            running: Mutex::new(self.threads),
+            ended: Condvar::new(),
+        };
+        let results: Vec<Result<Vec<AnyState>>> = std::thread::scope(|scope| {
+            let handles: Vec<_> = (0..self.threads)
+                .map(|i| {
+                    let shared = &shared;
+                    std::thread::Builder::new()
+                        .name(format!("stead-{i}"))
+                        .spawn_scoped(scope, move || self.guarded(shared, i))
+                })
+                .collect();
+            let started = handles.iter().filter(|h| h.is_ok()).count();
+            *lock(&shared.running) -= self.threads - started;
+            self.watch(&shared);
+            handles
+                .into_iter()
+                .enumerate()
+                .map(|(i, h)| match h {
+                    Ok(h) => h.join().unwrap_or_else(|_| Err(Error::internal("a worker died"))),
+                    // One worker is enough to do all the work; a missing one is only slower.
+                    Err(_) if started > 0 && i > 0 => Ok(Vec::new()),
+                    Err(e) => Err(Error::io("start a thread", "", e)),
+                })
+                .collect()
+        });
+        let mut states: Option<Vec<AnyState>> = None;
+        let mut error: Option<Error> = None;
+        for result in results {
+            match result {
+                Ok(s) if s.is_empty() => {}
+                Ok(s) => match &mut states {
+                    None => states = Some(s),
+                    Some(total) => {
+                        for ((a, t), s) in self.active.iter().zip(total.iter_mut()).zip(s) {
+                            a.kernel.merge(t, s)?;
+                        }
+                    }
+                },
+                Err(e) => error = Some(worse(error, e)),
+            }
+        }
+        match error {
+            Some(e) => Err(e),
+            None => {
+                let states =
+                    states.unwrap_or_else(|| self.active.iter().map(|a| a.kernel.init()).collect());
+                Ok((states, shared.kept.load(Ordering::Relaxed)))
+            }
+        }
+    }
+
+    /// Waits for the workers and tells the observer meanwhile.
+    fn watch(&self, shared: &Shared) {
+        let watch = Watch::start();
+        let snapshot = |done: bool| {
+            if let Some(o) = self.observer {
+                let p = self.scan.progress();
+                let total_bytes = self.scan.total_bytes();
+                let bytes = p.bytes.load(Ordering::Relaxed);
+                o.progress(&Snapshot {
+                    pass: self.number,
+                    bytes: if done { total_bytes } else { bytes.min(total_bytes) },
+                    total_bytes,
+                    rows: p.rows.load(Ordering::Relaxed),
+                    seconds: watch.seconds(),
+                });
+            }
+        };
+        let mut running = lock(&shared.running);
+        while *running > 0 {
+            running = shared
+                .ended
+                .wait_timeout(running, Duration::from_millis(100))
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+            if *running > 0 {
+                snapshot(false);
+            }
+        }
+        snapshot(true);
+    }
+
+    /// A worker whose panic becomes an error.
+    fn guarded(&self, shared: &Shared, index: usize) -> Result<Vec<AnyState>> {
+        let result = catch_unwind(AssertUnwindSafe(|| self.work(shared, index)))
+            .unwrap_or_else(|_| Err(Error::internal("a worker panicked")));
+        if result.is_err() {
+            shared.stop.store(true, Ordering::Relaxed);
+        }
+        *lock(&shared.running) -= 1;
+        shared.ended.notify_all();
+        result
+    }
+
+    fn work(&self, shared: &Shared, index: usize) -> Result<Vec<AnyState>> {
+        let mut worker = self.scan.worker()?;
+        let mut states: Vec<AnyState> = self.active.iter().map(|a| a.kernel.init()).collect();
+        let mut keep = Vec::new();
+        let mut scratch = expr::Scratch::default();
+        let mut selection = Selection::default();
+        let mut blocks = 0u64;
+        while let Some(block) = worker.next()? {
+            if shared.stop.load(Ordering::Relaxed) {
+                return Err(Error::cancelled());
+            }
+            let block = match self.filter {
+                None => block,
+                Some(filter) => {
+                    keep.clear();
+                    filter.eval(&block, &mut scratch, &mut keep)?;
+                    block.select(&keep, &mut selection)
+                }
+            };
+            Progress::add(&shared.kept, block.rows as u64);
+            self.update(&mut states, &block, index)?;
+            blocks += 1;
+            if blocks.is_multiple_of(WEIGH_EVERY) {
+                self.weigh(shared, &states, index)?;
+            }
+        }
+        for a in self.active {
+            if let Some(sink) = &a.sink {
+                sink.finished(index)?;
+            }
+        }
+        self.weigh(shared, &states, index)?;
+        Ok(states)
+    }
+
+    fn update(&self, states: &mut [AnyState], block: &Block<'_>, index: usize) -> Result<()> {
+        for (a, s) in self.active.iter().zip(states) {
+            a.kernel.update(s, block)?;
+            if let Some(sink) = &a.sink {
+                let mut out = Vec::new();
+                a.kernel.map(block, &mut out)?;
+                sink.push(index, block.seq, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails when the states of all workers outgrow their part of the memory budget.
+    fn weigh(&self, shared: &Shared, states: &[AnyState], index: usize) -> Result<()> {
+        let mine: usize =
+            self.active.iter().zip(states).map(|(a, s)| a.kernel.state_bytes(s)).sum();
+        shared.weights[index].store(mine as u64, Ordering::Relaxed);
+        let all: u64 = shared.weights.iter().map(|w| w.load(Ordering::Relaxed)).sum();
+        if all > self.states {
+            return Err(Error::limit(format!(
+                "the kernels' states take {}, more than their quarter of the memory budget",
+                stead_core::units::format_size(all)
+            ))
+            .with_hint("raise --memory, use fewer threads, group by a column with fewer values or ask for fewer results"));
+        }
+        Ok(())
+    }
+}
+
+fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Of two errors the one to report: a cause before the stop it led to, then the earlier place.
+fn worse(a: Option<Error>, b: Error) -> Error {
+    let Some(a) = a else { return b };
+    match (a.kind() == Kind::Cancelled, b.kind() == Kind::Cancelled) {
+        (true, false) => b,
+        (false, true) => a,
+        _ => {
+            let place = |e: &Error| (e.place().source, e.place().offset);
+            if place(&b) < place(&a) { b } else { a }
+        }
+    }
+}

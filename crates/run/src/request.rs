@@ -1,0 +1,53 @@
+//! What is asked for.
+
+use stead_core::{Cancel, limits};
+use stead_store::IoOptions;
+
+/// A run: which kernels, over which rows, with which means.
+///
+/// ```
+/// let request = stead_run::Request {
+///     kernels: vec!["mean:arr_delay".into()],
+///     filter: Some("dep_delay > 0".into()),
+///     by: vec!["carrier".into()],
+///     ..Default::default()
+/// };
+/// assert_eq!(request.threads, 0);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Kernel specifications, such as `mean:bytes`. Each is a key of the results.
+    pub kernels: Vec<String>,
+    /// Only rows for which this holds.
+    pub filter: Option<String>,
+    /// Answers per value of these columns.
+    pub by: Vec<String>,
+    /// Worker threads; 0 for one a processor. Never changes an answer.
+    pub threads: usize,
+    /// Bytes of memory that buffers and states may take.
+    pub memory: u64,
+    /// Bytes of one extent. Never changes an answer.
+    pub chunk: usize,
+    /// How bytes are read.
+    pub io: IoOptions,
+    /// Count and skip records that cannot be read, where the default is to fail.
+    pub lenient: bool,
+    /// Stops the run from outside.
+    pub cancel: Cancel,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Request {
+            kernels: Vec::new(),
+            filter: None,
+            by: Vec::new(),
+            threads: 0,
+            memory: limits::DEFAULT_MEMORY,
+            chunk: limits::DEFAULT_CHUNK,
+            io: IoOptions::default(),
+            lenient: false,
+            cancel: Cancel::new(),
+        }
+    }
+}
