@@ -1,0 +1,384 @@
+//! Arguments as they are written. What they mean is decided in [`crate::args::Source::open`] and
+//! [`crate::run`].
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use stead::{
+    ByteOrder, ColumnType, Compression, DType, Dataset, Engine, Error, FormatType, Header,
+    OpenOptions, Quote, Result, Shape, units,
+};
+
+const EXAMPLES: &str = "Examples:
+  stead describe flights.csv
+  stead run flights.csv -k rows -k mean:arr_delay
+  stead run flights.csv -k mean:arr_delay --by carrier --where 'dep_delay > 0'
+  stead run 'logs/*.log' -k lines -k grep:'ERROR.*disk' -k entropy
+  stead kernels kmeans";
+
+/// Keep the data home; send the work: analysis kernels over files where they lie.
+#[derive(Debug, Parser)]
+#[command(name = "stead", version, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Run kernels over a dataset, in one pass
+    Run(Box<RunArgs>),
+    /// Show what a dataset is: format, columns, files, a few rows
+    Describe(Box<DescribeArgs>),
+    /// List the kernels, or explain one
+    Kernels(KernelsArgs),
+    /// Print a completion script for a shell
+    #[command(
+        after_help = "Example:\n  stead completions bash > ~/.local/share/bash-completion/completions/stead"
+    )]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a directory
+    #[command(after_help = "Example:\n  stead man ~/.local/share/man/man1")]
+    Man {
+        /// Where to write; made if it is not there
+        dir: PathBuf,
+    },
+}
+
+const RUN_EXAMPLES: &str = "Examples:
+  stead run flights.csv -k rows -k mean:arr_delay -k quantile:arr_delay,q=0.5;0.99
+  stead run flights.csv -k mean:arr_delay -k rows --by carrier --format csv
+  stead run flights.csv -k gram:dep_delay,arr_delay,distance --where \"origin == 'JFK'\"
+  stead run points.npy -k kmeans:'*',k=20,tol=1e-3 --format json
+  stead run volume.raw --type raw --dtype f32 --shape 300x300x300 -k render:out=volume.png
+  stead run 'logs/*.gz' -k grep:'ERROR.*disk',lines,max=10
+
+Kernels: 'stead kernels' lists them, 'stead kernels NAME' explains one.
+Filters: 'stead kernels where' explains the language of --where.
+Exit status: 0 done, 1 bad data or a failed device, 2 bad request, 130 interrupted.";
+
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub source: Source,
+
+    /// A kernel to run, such as mean:COLUMN; give it once for each
+    #[arg(short, long = "kernel", value_name = "SPEC", required = true)]
+    pub kernels: Vec<String>,
+
+    /// Only rows for which this holds, such as 'delay > 0 and carrier in (\"UA\", \"AA\")'
+    #[arg(long = "where", value_name = "EXPR")]
+    pub filter: Option<String>,
+
+    /// Answers for each value of these columns
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+    pub by: Vec<String>,
+
+    /// How to print the results
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+
+    /// Show the plan and what it took
+    #[arg(long)]
+    pub explain: bool,
+
+    /// Draw histograms and grouped results into an SVG file
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+
+    /// Count and skip records that cannot be read, in place of failing
+    #[arg(long)]
+    pub lenient: bool,
+
+    /// Worker threads; 0 is one for each processor
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Means")]
+    pub threads: usize,
+
+    /// Memory for buffers and states, such as 512MiB
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size, help_heading = "Means")]
+    pub memory: u64,
+
+    /// Bytes of one extent; never changes an answer
+    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Means")]
+    pub chunk: Option<u64>,
+
+    /// How to read
+    #[arg(long, value_enum, default_value_t, help_heading = "Means")]
+    pub engine: EngineArg,
+
+    /// Reads in flight for each thread
+    #[arg(long, value_name = "N", help_heading = "Means")]
+    pub queue_depth: Option<usize>,
+
+    /// Pass by the page cache (O_DIRECT)
+    #[arg(long, help_heading = "Means")]
+    pub direct: bool,
+
+    /// Show progress on the error stream
+    #[arg(long, value_enum, default_value_t, help_heading = "Means")]
+    pub progress: When,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  stead describe flights.csv\n  stead describe 'run1/*.npy' --format json"
+)]
+pub struct DescribeArgs {
+    #[command(flatten)]
+    pub source: Source,
+
+    /// Rows to show
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub rows: usize,
+
+    /// How to print it
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Described,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  stead kernels\n  stead kernels quantile\n  stead kernels where"
+)]
+pub struct KernelsArgs {
+    /// Explain this one ('where' explains the filter language)
+    pub name: Option<String>,
+
+    /// How to print it
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Described,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Tables for people
+    #[default]
+    Table,
+    /// One JSON document
+    Json,
+    /// Comma-separated values
+    Csv,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Described {
+    /// For people
+    #[default]
+    Table,
+    /// One JSON document
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum EngineArg {
+    /// What fits
+    #[default]
+    Auto,
+    /// io_uring
+    Uring,
+    /// pread
+    Pread,
+}
+
+impl From<EngineArg> for Engine {
+    fn from(e: EngineArg) -> Engine {
+        match e {
+            EngineArg::Auto => Engine::Auto,
+            EngineArg::Uring => Engine::Uring,
+            EngineArg::Pread => Engine::Pread,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    /// On a terminal
+    #[default]
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// What to read and, where detection is not enough, how to understand it.
+#[derive(Debug, Args)]
+pub struct Source {
+    /// Files, globs or directories that make up the dataset
+    #[arg(value_name = "DATASET", required = true)]
+    pub inputs: Vec<String>,
+
+    /// The format, if it is not to be detected
+    #[arg(long = "type", value_name = "csv|tsv|lines|records|npy|raw", help_heading = "Format")]
+    pub kind: Option<FormatType>,
+
+    /// Byte between fields; \\t is the tab
+    #[arg(long, value_name = "C", value_parser = byte, help_heading = "Format")]
+    pub delimiter: Option<u8>,
+
+    /// Byte around fields, or none
+    #[arg(long, value_name = "C|none", value_parser = quote, help_heading = "Format")]
+    pub quote: Option<Quote>,
+
+    /// Whether the first row names the columns
+    #[arg(long, value_name = "yes|no", value_parser = header, help_heading = "Format")]
+    pub header: Option<Header>,
+
+    /// Lines that begin with this byte are no records
+    #[arg(long, value_name = "C", value_parser = byte, help_heading = "Format")]
+    pub comment: Option<u8>,
+
+    /// A token that means 'no value'; give it once for each (they replace the default ones)
+    #[arg(long, value_name = "TOKEN", help_heading = "Format")]
+    pub missing: Vec<String>,
+
+    /// Column names, in place of the header's
+    #[arg(long, value_name = "A,B,...", value_delimiter = ',', help_heading = "Format")]
+    pub names: Vec<String>,
+
+    /// Says what a column holds: NAME=number or NAME=text
+    #[arg(long, value_name = "NAME=TYPE", value_parser = column_type, help_heading = "Format")]
+    pub column_type: Vec<(String, ColumnType)>,
+
+    /// Element type of a raw array
+    #[arg(long, value_name = "f64|f32|i32|...", help_heading = "Format")]
+    pub dtype: Option<DType>,
+
+    /// Shape of a raw array, such as 300x300x300
+    #[arg(long, value_name = "NxM", value_parser = shape, help_heading = "Format")]
+    pub shape: Option<Shape>,
+
+    /// Index order of a raw array: C (last index fastest) or F
+    #[arg(long, value_name = "C|F", value_parser = order, help_heading = "Format")]
+    pub order: Option<stead::Order>,
+
+    /// Byte order of a raw array
+    #[arg(long, value_name = "little|big", value_parser = byte_order, help_heading = "Format")]
+    pub byte_order: Option<ByteOrder>,
+
+    /// Bytes before the first element or record
+    #[arg(long, value_name = "BYTES", value_parser = size, help_heading = "Format")]
+    pub skip: Option<u64>,
+
+    /// Length of fixed records in bytes
+    #[arg(long, value_name = "BYTES", value_parser = size, help_heading = "Format")]
+    pub record_length: Option<u64>,
+
+    /// Compression, if it is not to be detected
+    #[arg(long, value_name = "none|gzip|zstd", help_heading = "Format")]
+    pub compression: Option<Compression>,
+}
+
+impl Source {
+    /// Opens the dataset.
+    pub fn open(&self) -> Result<Dataset> {
+        Dataset::open(
+            &self.inputs,
+            &OpenOptions {
+                format: self.kind,
+                delimiter: self.delimiter,
+                quote: self.quote.unwrap_or_default(),
+                header: self.header.unwrap_or_default(),
+                comment: self.comment,
+                missing: (!self.missing.is_empty()).then(|| self.missing.clone()),
+                names: (!self.names.is_empty()).then(|| self.names.clone()),
+                column_types: self.column_type.clone(),
+                dtype: self.dtype,
+                shape: self.shape.as_ref().map(|s| s.dims().to_vec()),
+                order: self.order,
+                byte_order: self.byte_order,
+                skip: self.skip,
+                record_length: self.record_length,
+                compression: self.compression,
+            },
+        )
+    }
+}
+
+/// clap shows the message; the hint goes with it.
+fn told(e: Error) -> String {
+    match e.hint() {
+        Some(h) => format!("{} ({h})", e.message()),
+        None => e.message().to_string(),
+    }
+}
+
+fn size(s: &str) -> std::result::Result<u64, String> {
+    units::parse_size(s).map_err(told)
+}
+
+fn byte(s: &str) -> std::result::Result<u8, String> {
+    match s.as_bytes() {
+        [b] => Ok(*b),
+        b"\\t" | b"tab" => Ok(b'\t'),
+        _ => Err("it must be one byte, such as ; or \\t".into()),
+    }
+}
+
+fn quote(s: &str) -> std::result::Result<Quote, String> {
+    if s == "none" { Ok(Quote::None) } else { byte(s).map(Quote::Byte) }
+}
+
+fn header(s: &str) -> std::result::Result<Header, String> {
+    match s {
+        "yes" => Ok(Header::Yes),
+        "no" => Ok(Header::No),
+        "auto" => Ok(Header::Auto),
+        _ => Err("it must be yes or no".into()),
+    }
+}
+
+fn order(s: &str) -> std::result::Result<stead::Order, String> {
+    match s {
+        "C" | "c" => Ok(stead::Order::C),
+        "F" | "f" => Ok(stead::Order::Fortran),
+        _ => Err("it must be C or F".into()),
+    }
+}
+
+fn byte_order(s: &str) -> std::result::Result<ByteOrder, String> {
+    match s {
+        "little" => Ok(ByteOrder::Little),
+        "big" => Ok(ByteOrder::Big),
+        _ => Err("it must be little or big".into()),
+    }
+}
+
+fn column_type(s: &str) -> std::result::Result<(String, ColumnType), String> {
+    let (name, kind) = s.rsplit_once('=').ok_or("it must be NAME=number or NAME=text")?;
+    Ok((name.to_string(), kind.parse().map_err(told)?))
+}
+
+fn shape(s: &str) -> std::result::Result<Shape, String> {
+    let dims = s
+        .split(['x', ','])
+        .map(|d| {
+            d.trim()
+                .parse::<u64>()
+                .map_err(|_| format!("'{d}' is not a length; write for example 300x300x300"))
+        })
+        .collect::<std::result::Result<Vec<_>, _>>()?;
+    Shape::new(dims).map_err(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn values_are_read() {
+        assert_eq!(byte("\\t"), Ok(b'\t'));
+        assert_eq!(shape("3x4").map(|s| s.elements()), Ok(12));
+        assert!(shape("3x").is_err());
+        assert!(column_type("a=b=text").is_ok_and(|(n, _)| n == "a=b"));
+    }
+}

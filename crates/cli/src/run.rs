@@ -1,0 +1,147 @@
+//! `stead run`.
+
+use crate::args::{Format, RunArgs};
+use crate::progress::Bar;
+use crate::{chart, output, signals, table};
+use stead::{Cancel, Error, IoOptions, Observer, Report, Request, Result, units};
+
+pub fn run(a: &RunArgs) -> Result<()> {
+    let cancel = Cancel::new();
+    signals::watch(&cancel)?;
+    let dataset = a.source.open()?;
+    let mut request = Request {
+        kernels: a.kernels.clone(),
+        filter: a.filter.clone(),
+        by: a.by.clone(),
+        threads: a.threads,
+        memory: a.memory,
+        lenient: a.lenient,
+        io: IoOptions { engine: a.engine.into(), direct: a.direct, ..IoOptions::default() },
+        cancel,
+        ..Request::default()
+    };
+    if let Some(depth) = a.queue_depth {
+        request.io.depth = depth;
+    }
+    if let Some(chunk) = a.chunk {
+        request.chunk =
+            usize::try_from(chunk).map_err(|_| Error::usage("this chunk is too large"))?;
+    }
+    let bar = Bar::new(a.progress);
+    let result = stead::run(&dataset, &request, bar.as_ref().map(|b| b as &dyn Observer));
+    if let Some(bar) = &bar {
+        bar.clear();
+    }
+    let report = result?;
+    if let Some(path) = &a.plot {
+        let svg = stead::plot::svg(&report)?;
+        stead::write_file(path, svg.as_bytes())?;
+    }
+    match a.format {
+        Format::Json => output::json(&report),
+        Format::Csv => output::text(&table::csv(&report)),
+        Format::Table => {
+            let mut s = table::results(&report);
+            s.push_str(&chart::charts(&report));
+            if a.explain {
+                s.push_str(&explain(&report));
+            }
+            output::text(&s)
+        }
+    }?;
+    if a.explain && a.format == Format::Csv {
+        use std::io::Write;
+        let _ = write!(std::io::stderr(), "{}", explain(&report));
+    }
+    if report.metrics.rows_skipped > 0 && a.format != Format::Json {
+        use std::io::Write;
+        let _ = writeln!(
+            std::io::stderr(),
+            "stead: {} records could not be read and were skipped",
+            units::format_count(report.metrics.rows_skipped)
+        );
+    }
+    if report.metrics.integers_rounded > 0 && a.format != Format::Json {
+        use std::io::Write;
+        let _ = writeln!(
+            std::io::stderr(),
+            "stead: {} integers beyond 2^53 were rounded to the nearest 64-bit float",
+            units::format_count(report.metrics.integers_rounded)
+        );
+    }
+    Ok(())
+}
+
+/// The plan and what it took, for people.
+fn explain(r: &Report) -> String {
+    let (p, m) = (&r.plan, &r.metrics);
+    let mut rows: Vec<(String, String)> = vec![
+        (
+            "dataset".into(),
+            format!("{} file(s), {}, {}", p.files, units::format_size(p.bytes), p.format),
+        ),
+        (
+            "means".into(),
+            format!(
+                "{} thread(s), extents of {}, at most {} of memory",
+                p.threads,
+                units::format_size(p.chunk_bytes as u64),
+                units::format_size(p.memory_bytes)
+            ),
+        ),
+    ];
+    for (k, v) in &p.scan {
+        rows.push((k.clone(), table::inline(v)));
+    }
+    if let Some(f) = &p.filter {
+        rows.push(("where".into(), f.clone()));
+    }
+    if !p.by.is_empty() {
+        rows.push(("by".into(), p.by.join(", ")));
+    }
+    for k in &p.kernels {
+        let mut reads = Vec::new();
+        if !k.columns.is_empty() {
+            reads.push(format!("columns {}", k.columns.join(", ")));
+        }
+        if k.bytes {
+            reads.push("bytes".into());
+        }
+        if reads.is_empty() {
+            reads.push("records".into());
+        }
+        let passes = if k.passes > 1 { format!(", {} passes", k.passes) } else { String::new() };
+        rows.push((
+            "kernel".into(),
+            format!("{} <- {}{passes}", k.answers.join(" + "), reads.join(", ")),
+        ));
+    }
+    rows.push((
+        "took".into(),
+        format!(
+            "{} ({} of processors), {} read at {}/s, {:.2} core-seconds per GB",
+            units::format_seconds(m.seconds),
+            units::format_seconds(m.cpu_seconds),
+            units::format_size(m.bytes_read),
+            units::format_size(m.bytes_per_second as u64),
+            m.core_seconds_per_gb
+        ),
+    ));
+    rows.push((
+        "rows".into(),
+        format!(
+            "{} read, {} kept, {} skipped; {} pass(es)",
+            units::format_count(m.rows),
+            units::format_count(m.rows_kept),
+            units::format_count(m.rows_skipped),
+            m.passes
+        ),
+    ));
+    rows.push(("peak memory".into(), units::format_size(m.peak_memory_bytes)));
+    let wide = rows.iter().map(|(k, _)| k.len()).max().unwrap_or(0);
+    let mut s = String::from("\nplan\n");
+    for (k, v) in rows {
+        s.push_str(&format!("  {k:wide$}  {v}\n"));
+    }
+    s
+}

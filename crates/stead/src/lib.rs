@@ -1,0 +1,61 @@
+//! stead: keep the data home; send the work.
+//!
+//! One public surface over the rooms of the house. Today it does the *run* job: analysis kernels over
+//! files where they lie, in one pass, on all cores, in bounded memory.
+//!
+//! ```
+//! # fn main() -> stead::Result<()> {
+//! # let dir = std::env::temp_dir().join(format!("stead-doc-{}", std::process::id()));
+//! # std::fs::create_dir_all(&dir).expect("dir");
+//! # let path = dir.join("delays.csv");
+//! # std::fs::write(&path, "carrier,delay\nUA,10\nAA,\nUA,5\n").expect("write");
+//! let data = stead::open(&[path.to_string_lossy().into_owned()])?;
+//! let report = stead::run(&data, &stead::Request {
+//!     kernels: vec!["rows".into(), "mean:delay".into()],
+//!     ..Default::default()
+//! }, None)?;
+//! assert_eq!(report.result("mean:delay"), Some(&stead::Value::Float(7.5)));
+//! # std::fs::remove_dir_all(&dir).expect("remove");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What it cannot do yet: more than one node (the ranks of [`fabric::Local`] are threads), transfers
+//! between tiers, streams between programs.
+
+pub mod plot;
+
+pub use stead_core::{
+    ByteOrder, Cancel, DType, Error, Kind, Order, Place, Result, Schema, Shape, Value, limits,
+    units,
+};
+pub use stead_format::options::{ColumnType, Compression, FormatType, Header, Quote};
+pub use stead_format::{Dataset, OpenOptions};
+pub use stead_run::{
+    Metrics, Observer, Plan, PlannedKernel, Report, Request, Snapshot, run, run_on,
+};
+pub use stead_store::{Engine, IoOptions, atomic::remove_unfinished};
+
+/// How ranks talk.
+pub mod fabric {
+    pub use stead_fabric::{Fabric, FabricExt, Local};
+}
+
+/// What can be computed.
+pub mod kernels {
+    pub use stead_kernel::expr::HELP as FILTER_HELP;
+    pub use stead_kernel::registry::{info, list};
+    pub use stead_kernel::{Info, Spec};
+}
+
+/// Opens files, globs and directories as one dataset, with everything detected.
+pub fn open(inputs: &[String]) -> Result<Dataset> {
+    Dataset::open(inputs, &OpenOptions::default())
+}
+
+/// Writes a small file so that it is there whole or not at all.
+pub fn write_file(path: &std::path::Path, bytes: &[u8]) -> Result<()> {
+    let mut file = stead_store::AtomicFile::create(path)?;
+    file.write_all(bytes)?;
+    file.commit()
+}
