@@ -46,7 +46,7 @@ impl AtomicFile {
         loop {
             let n = NUMBER.fetch_add(1, Ordering::Relaxed);
             let temporary = target.with_file_name(temporary_name(name, n));
-            match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+            match OpenOptions::new().read(true).write(true).create_new(true).open(&temporary) {
                 Ok(file) => {
                     pending().push(temporary.clone());
                     let this = AtomicFile { path, target, temporary, file, end: 0 };
@@ -91,6 +91,13 @@ impl AtomicFile {
     /// As [`AtomicFile::write_all`].
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.file.write_all_at(bytes, offset).map_err(|e| self.failed("write", e).at_offset(offset))
+    }
+
+    /// Fills `buf` from `offset` of what was written: for files that hold work in progress.
+    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.file
+            .read_exact_at(buf, offset)
+            .map_err(|e| Error::io("read back", &self.temporary, e).at_offset(offset))
     }
 
     /// Makes the bytes durable, then the name.

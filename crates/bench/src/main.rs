@@ -1,0 +1,169 @@
+//! Makes the data sets of the benchmarks from a seed: the same bytes on every machine.
+
+use clap::{Parser, ValueEnum};
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use stead::units;
+
+/// Make a data set of the benchmarks
+#[derive(Parser)]
+struct Args {
+    /// What to make
+    kind: Data,
+    /// Where to write it
+    out: PathBuf,
+    /// About how many bytes
+    #[arg(long, default_value = "1GB", value_parser = |s: &str| units::parse_size(s).map_err(|e| e.to_string()))]
+    bytes: u64,
+    /// The seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Data {
+    /// Log as CSV: timestamp, level, message, 8 numeric columns
+    Log,
+    /// Strings of 128 bytes: records of one length
+    Strings,
+    /// Rows of 10 f64 around 20 centres, for k-means
+    Points,
+    /// Rows of 64 f64
+    Matrix,
+    /// A cube of f32 with blobs, for rendering
+    Volume,
+}
+
+fn main() -> ExitCode {
+    let a = Args::parse();
+    match make(&a) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            let _ = writeln!(std::io::stderr(), "stead-bench: {}: {e}", a.out.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Random(Pcg64Mcg);
+
+impl Random {
+    /// Uniform in 0..1.
+    fn unit(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        (self.unit() * n as f64) as u64
+    }
+
+    /// Close to normal: the sum of twelve uniforms.
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
+    }
+}
+
+fn make(a: &Args) -> std::io::Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 20, std::fs::File::create(&a.out)?);
+    let mut r = Random(Pcg64Mcg::seed_from_u64(a.seed));
+    match a.kind {
+        Data::Log => log(&mut out, &mut r, a.bytes)?,
+        Data::Strings => {
+            for i in 0..a.bytes / 128 {
+                let hit = r.below(1000) == 0;
+                let mut line: Vec<u8> = (0..127).map(|_| b'a' + r.below(26) as u8).collect();
+                if hit {
+                    line[40..52].copy_from_slice(b"needle-in-it");
+                }
+                let number = format!("{i:09}");
+                line[..9].copy_from_slice(number.as_bytes());
+                line.push(b'\n');
+                out.write_all(&line)?;
+            }
+        }
+        Data::Points => {
+            let rows = a.bytes / 80;
+            npy(&mut out, &format!("({rows}, 10)"), "<f8")?;
+            let centres: Vec<[f64; 10]> =
+                (0..20).map(|_| std::array::from_fn(|_| r.unit() * 100.0)).collect();
+            for _ in 0..rows {
+                let c = centres[r.below(20) as usize];
+                for x in c {
+                    out.write_all(&(x + r.normal() * 5.0).to_le_bytes())?;
+                }
+            }
+        }
+        Data::Matrix => {
+            let rows = a.bytes / 512;
+            npy(&mut out, &format!("({rows}, 64)"), "<f8")?;
+            for _ in 0..rows * 64 {
+                out.write_all(&(r.unit() - 0.5).to_le_bytes())?;
+            }
+        }
+        Data::Volume => {
+            let n = ((a.bytes / 4) as f64).cbrt().round() as u64;
+            npy(&mut out, &format!("({n}, {n}, {n})"), "<f4")?;
+            let blobs: Vec<[f64; 4]> =
+                (0..30).map(|_| [r.unit(), r.unit(), r.unit(), 0.02 + 0.1 * r.unit()]).collect();
+            let at = |i: u64| (i as f64 + 0.5) / n as f64;
+            for z in 0..n {
+                for y in 0..n {
+                    for x in 0..n {
+                        let v: f64 = blobs
+                            .iter()
+                            .map(|[bx, by, bz, s]| {
+                                let (dx, dy, dz) = (at(x) - bx, at(y) - by, at(z) - bz);
+                                (1.0 - (dx * dx + dy * dy + dz * dz) / (s * s)).max(0.0)
+                            })
+                            .sum();
+                        out.write_all(&(v as f32).to_le_bytes())?;
+                    }
+                }
+            }
+        }
+    }
+    out.flush()
+}
+
+fn log(out: &mut impl Write, r: &mut Random, bytes: u64) -> std::io::Result<()> {
+    const LEVELS: [&str; 5] = ["DEBUG", "INFO", "INFO", "WARN", "ERROR"];
+    const WORDS: [&str; 12] = [
+        "disk", "read", "write", "timeout", "node", "retry", "ok", "cache", "miss", "queue",
+        "flush", "done",
+    ];
+    let header = "timestamp,level,message,bytes,latency_ms,cpu,mem,temp,load,errors,score\n";
+    out.write_all(header.as_bytes())?;
+    let mut written = header.len() as u64;
+    let mut second = 1_600_000_000u64;
+    while written < bytes {
+        second += r.below(3);
+        let s = format!(
+            "{second},{},{} {} {},{},{:.3},{:.4},{},{:.2},{:.6},{},{:.5e}\n",
+            LEVELS[r.below(5) as usize],
+            WORDS[r.below(12) as usize],
+            WORDS[r.below(12) as usize],
+            r.below(10_000),
+            r.below(1 << 24),
+            r.unit() * 250.0,
+            r.unit(),
+            r.below(1 << 34),
+            20.0 + r.unit() * 70.0,
+            r.normal() * 3.0,
+            r.below(4),
+            r.normal() * 1e4,
+        );
+        out.write_all(s.as_bytes())?;
+        written += s.len() as u64;
+    }
+    Ok(())
+}
+
+/// A version 1 header, padded to 128 bytes.
+fn npy(out: &mut impl Write, shape: &str, descr: &str) -> std::io::Result<()> {
+    let dict = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    out.write_all(b"\x93NUMPY\x01\x00\x76\x00")?;
+    out.write_all(format!("{dict:<117}\n").as_bytes())
+}
