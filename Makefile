@@ -1,0 +1,43 @@
+# Two commands on a fresh Debian or Ubuntu machine with a Rust toolchain and Python:
+#   make demo   set up, build, fetch real data, run the main job on it
+#   make test   set up, run every check and test
+.PHONY: help demo test test-all lint fuzz fmt docs clean
+
+SECONDS ?= 60
+
+help:
+	@echo 'make demo              set up, build, run the main job on real data'
+	@echo 'make test              set up, run every check and test'
+	@echo 'make test-all          the same with more property cases, fuzzing, cargo-deny'
+	@echo 'make lint              formatting, clippy, house rules'
+	@echo 'make fuzz SECONDS=60   run each fuzz target for so long'
+	@echo 'make docs              write docs/kernels.md anew from the command'
+	@echo 'make clean             remove all that was built or fetched'
+
+demo:
+	@scripts/demo.sh
+
+test:
+	@scripts/test.sh
+
+test-all:
+	@scripts/test.sh all
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo xtask tidy
+
+fmt:
+	cargo fmt --all
+
+docs:
+	@scripts/setup.sh demo
+	cargo build -p stead-cli
+	.build/venv/bin/python tests/docs/kernels_page.py --write
+
+fuzz:
+	@scripts/fuzz.sh $(SECONDS)
+
+clean:
+	rm -rf .build target fuzz/target fuzz/corpus fuzz/artifacts

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Sets up what the build and the tests need on a Debian or Ubuntu machine with a Rust toolchain and Python.
+#
+#   scripts/setup.sh demo   what `make demo` needs: C compiler, Python environment
+#   scripts/setup.sh test   and what `make test` needs: rustfmt, clippy, Python packages
+#
+# Safe to run again: what is there is left alone. System packages are installed only as root; other
+# users are told the command. All else goes to .build inside the clone.
+source "$(dirname "$0")/lib.sh"
+what=${1:-test}
+
+# --- Rust -------------------------------------------------------------------------------------------
+need_rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+command -v cargo >/dev/null || die "no Rust toolchain: cargo is not on the PATH" \
+  "install rustup (Debian 13, Ubuntu 24.04: apt-get install rustup), then: rustup toolchain install stable"
+have_rust=$(cargo --version | cut -d' ' -f2)
+if [ "$(printf '%s\n' "$need_rust" "${have_rust%%-*}" | sort -V | head -n1)" != "$need_rust" ]; then
+  die "cargo is version $have_rust, and stead needs $need_rust or newer" "run: rustup update stable"
+fi
+if [ "$what" = test ]; then
+  for component in rustfmt clippy; do
+    tool=cargo-${component#rust}
+    if ! cargo "${tool#cargo-}" --version >/dev/null 2>&1; then
+      rustup component add "$component" >/dev/null 2>&1 || die "$tool is missing" \
+        "run: rustup component add $component"
+    fi
+  done
+fi
+
+# --- System packages --------------------------------------------------------------------------------
+command -v python3 >/dev/null || MISSING_PYTHON=1
+missing=()
+command -v cc >/dev/null || missing+=(gcc libc6-dev)
+command -v git >/dev/null || missing+=(git)
+[ -z "${MISSING_PYTHON:-}" ] || missing+=(python3)
+python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
+if [ ${#missing[@]} -gt 0 ]; then
+  install="apt-get install -y --no-install-recommends ${missing[*]}"
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    say "installing ${missing[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq && $install || die "could not install ${missing[*]}" "run: apt-get update && $install"
+  else
+    die "system packages are missing: ${missing[*]}" "run as root: apt-get update && $install"
+  fi
+fi
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' || die \
+  "python3 is $(python3 --version | cut -d' ' -f2), and the tests need 3.10 or newer" \
+  "put a newer python3 first on the PATH"
+
+# --- Python environment -----------------------------------------------------------------------------
+mkdir -p "$BUILD"
+# A stamp names what the environment was made of; a moved clone or another Python makes a new one.
+base="$(python3 -c 'import sys; print(sys.version, sys.base_prefix)') $ROOT"
+if [ "$(cat "$VENV/.base" 2>/dev/null)" != "$base" ] || ! "$PYTHON" -m pip --version >/dev/null 2>&1; then
+  say "making a Python environment in .build/venv"
+  rm -rf "$VENV"
+  python3 -m venv "$VENV"
+  printf '%s\n' "$base" >"$VENV/.base"
+fi
+if [ "$what" = test ]; then
+  wanted=$(sha256sum tests/requirements.txt)
+  if [ "$(cat "$VENV/.requirements" 2>/dev/null)" != "$wanted" ]; then
+    say "installing the Python packages of the tests"
+    "$PYTHON" -m pip install --quiet --requirement tests/requirements.txt
+    printf '%s\n' "$wanted" >"$VENV/.requirements"
+  fi
+fi

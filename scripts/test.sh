@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# All checks and tests, one after the other, with a summary at the end. Called by `make test`.
+#
+#   scripts/test.sh         everything a change must pass
+#   scripts/test.sh all     with more property cases, fuzzing and cargo-deny on top
+source "$(dirname "$0")/lib.sh"
+level=${1:-normal}
+export STEAD=$TARGET/debug/stead
+export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
+logs=$BUILD/logs
+mkdir -p "$logs"
+summary=()
+failed=0
+
+# step NAME COMMAND...: runs it, keeps its output, notes how it ended. Later steps run in any case.
+step() {
+  local name=$1 log start result note
+  shift
+  log=$logs/${name//[^a-z0-9]/-}.log
+  say "$name: $*"
+  start=$SECONDS
+  if "$@" 2>&1 | tee "$log"; then result=ok; else result=FAILED failed=$((failed + 1)); fi
+  note=$(count "$log")
+  summary+=("$(printf '%-8s %-22s %5d s   %s' "$result" "$name" $((SECONDS - start)) "$note")")
+}
+
+# How many tests a log tells of, skipped ones named.
+count() {
+  awk '/^test result:/ { for (i = 2; i <= NF; i++) { if ($i == "passed;") p += $(i-1);
+         if ($i == "failed;") f += $(i-1); if ($i == "ignored;") s += $(i-1) } t = 1 }
+       / in [0-9.]+s/ && /(passed|failed|skipped|error)/ && !/^test result/ {
+         gsub(/[=,]/, ""); for (i = 2; i <= NF; i++) { if ($i == "passed") p += $(i-1);
+         if ($i ~ /^(failed|errors?)$/) f += $(i-1); if ($i == "skipped") s += $(i-1) } t = 1 }
+       END { if (t) printf "%d passed, %d failed, %d skipped", p, f, s }' "$1"
+}
+
+# Nothing that the default build runs with is MPI, HDF5 or NetCDF, by the linker's own word.
+linked() { ! ldd "$STEAD" | tee /dev/stderr | grep -iE 'mpi|hdf5|netcdf'; }
+
+scripts/setup.sh test
+step "format" cargo fmt --all --check
+step "lint" cargo clippy --workspace --all-targets --locked -- -D warnings
+step "build" cargo build --workspace --locked
+if [ "$level" = all ]; then export PROPTEST_CASES=${PROPTEST_CASES:-4096} HYPOTHESIS_PROFILE=long; fi
+step "unit and property" cargo test --workspace --locked
+RUSTDOCFLAGS='-D warnings' step "api docs" cargo doc --workspace --no-deps --locked
+step "tidy" cargo xtask tidy
+step "links" cargo xtask deps
+step "linked libraries" linked
+step "test data" "$PYTHON" scripts/fetch_flights.py "$BUILD/data"
+step "oracles" "$PYTHON" -m pytest -q -rs tests/oracle
+step "documents" "$PYTHON" -m pytest -q -rs tests/docs
+if [ "$level" = all ]; then
+  step "fuzz" scripts/fuzz.sh "${SECONDS_PER_TARGET:-120}"
+  if cargo deny --version >/dev/null 2>&1; then
+    step "cargo deny" cargo deny --offline check licenses bans sources
+  else
+    summary+=("skipped  cargo deny                       cargo-deny is not installed; tidy has checked licences and sources")
+  fi
+fi
+
+say "summary"
+printf '%s\n' "${summary[@]}"
+if [ "$failed" -gt 0 ]; then
+  printf '\n%d step(s) failed; their output is in .build/logs\n' "$failed"
+  exit 1
+fi
+printf '\nall passed in %d min %d s\n' $((SECONDS / 60)) $((SECONDS % 60))
