@@ -5,7 +5,10 @@
 //! workers, each exactly once.
 
 pub mod api;
+pub mod decode;
+pub mod npy;
 pub mod options;
+pub mod parallel;
 
 pub use api::{Format, Progress, Scan, ScanOptions, Share, Worker};
 pub use options::{ColumnType, Compression, FormatType, Header, OpenOptions, Quote};
