@@ -7,6 +7,7 @@
 
 pub mod api;
 pub mod bytes;
+pub mod grep;
 #[cfg(any(test, feature = "laws"))]
 #[allow(clippy::expect_used)]
 pub mod laws;

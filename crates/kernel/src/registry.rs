@@ -1,6 +1,6 @@
 //! The kernels by name: what they are, and how to make one from a specification.
 
-use crate::{AnyKernel, Spec, bytes};
+use crate::{AnyKernel, Spec, bytes, grep};
 use std::path::Path;
 use std::sync::Arc;
 use stead_core::{Error, Result, Schema, schema::distance};
@@ -62,6 +62,7 @@ const KERNELS: &[(&Info, Build)] = &[
     (&bytes::ROWS, bytes::build_rows),
     (&bytes::DIGITS, bytes::build_digits),
     (&bytes::ENTROPY, bytes::build_entropy),
+    (&grep::INFO, grep::build),
 ];
 
 /// What there is, in the order to list it.
