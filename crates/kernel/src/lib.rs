@@ -8,6 +8,7 @@
 pub mod api;
 pub mod bytes;
 pub mod grep;
+pub mod grouped;
 #[cfg(any(test, feature = "laws"))]
 #[allow(clippy::expect_used)]
 pub mod laws;
@@ -15,5 +16,6 @@ pub mod registry;
 pub mod spec;
 
 pub use api::{AnyKernel, AnyState, Kernel, Sink, SinkHeader, Step};
+pub use grouped::Grouped;
 pub use registry::{Built, Context, Info};
 pub use spec::Spec;
