@@ -12,9 +12,6 @@ use stead_format::npy;
 use stead_kernel::{Sink, SinkHeader};
 use stead_store::AtomicFile;
 
-/// Space for a `.npy` header whose shape is known only at the end.
-const NPY_HEADER: usize = 128;
-
 /// An output file that takes blocks in any order.
 pub struct Ordered {
     header: SinkHeader,
@@ -48,9 +45,9 @@ impl Ordered {
         let mut file = AtomicFile::create(&sink.path)?;
         match &sink.header {
             SinkHeader::Bytes(b) => file.write_all(b)?,
-            SinkHeader::Npy { .. } => file.write_all(&[b' '; NPY_HEADER])?,
+            SinkHeader::Npy { row } => file.write_all(&vec![b' '; reserved(row)])?,
             SinkHeader::NpyShape { shape, fortran } => {
-                file.write_all(&npy::header(shape, *fortran)?)?
+                file.write_all(&npy::header(shape, *fortran))?
             }
         }
         Ok(Ordered {
@@ -104,7 +101,10 @@ impl Ordered {
                 let size = row.iter().product::<u64>().max(1) * 8;
                 let mut shape = vec![inner.body / size];
                 shape.extend_from_slice(row);
-                let header = npy::header_of_len(&shape, false, NPY_HEADER)?;
+                let header = npy::header(&shape, false);
+                if header.len() != reserved(row) {
+                    return Err(Error::internal("the array's header does not fit its place"));
+                }
                 inner.file.write_at(0, &header)?;
             }
             SinkHeader::NpyShape { shape, .. } => {
@@ -117,6 +117,14 @@ impl Ordered {
         }
         inner.file.commit()
     }
+}
+
+/// Space for a header whose first length is known only at the end. Headers are padded to 64 bytes, and
+/// with at most one further dimension every length fits 128.
+fn reserved(row: &[u64]) -> usize {
+    let mut shape = vec![u64::MAX];
+    shape.extend_from_slice(row);
+    npy::header(&shape, false).len()
 }
 
 impl Inner {
