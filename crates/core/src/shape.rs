@@ -13,12 +13,33 @@ pub enum Order {
     Fortran,
 }
 
-/// Lengths of the dimensions. The product of lengths fits `u64`.
+/// Lengths of the dimensions, and the order in which the elements lie in the file. The product of lengths
+/// fits `u64`.
+///
+/// Serialises as the list of lengths alone, for people; the order is not written.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Shape(Vec<u64>);
+#[serde(into = "Vec<u64>", try_from = "Vec<u64>")]
+pub struct Shape {
+    dims: Vec<u64>,
+    order: Order,
+}
+
+impl From<Shape> for Vec<u64> {
+    fn from(s: Shape) -> Self {
+        s.dims
+    }
+}
+
+impl TryFrom<Vec<u64>> for Shape {
+    type Error = Error;
+
+    fn try_from(dims: Vec<u64>) -> Result<Self> {
+        Shape::new(dims)
+    }
+}
 
 impl Shape {
-    /// Checks the number of dimensions and that the number of elements fits 64 bits.
+    /// Checks the number of dimensions and that the number of elements fits 64 bits. The order is C.
     pub fn new(dims: Vec<u64>) -> Result<Self> {
         if dims.len() > limits::MAX_DIMS {
             return Err(Error::format(format!(
@@ -34,28 +55,38 @@ impl Shape {
                 Error::format(format!("shape {dims:?} has more elements than 64 bits can count"))
             })?;
         }
-        Ok(Shape(dims))
+        Ok(Shape { dims, order: Order::C })
+    }
+
+    /// The same lengths in another order.
+    pub fn with_order(self, order: Order) -> Self {
+        Shape { order, ..self }
+    }
+
+    /// The order of the elements in the file.
+    pub fn order(&self) -> Order {
+        self.order
     }
 
     /// Number of elements; 1 for a scalar.
     pub fn elements(&self) -> u64 {
-        self.0.iter().product()
+        self.dims.iter().product()
     }
 
     /// Lengths of the dimensions.
     pub fn dims(&self) -> &[u64] {
-        &self.0
+        &self.dims
     }
 
     /// Number of dimensions.
     pub fn ndim(&self) -> usize {
-        self.0.len()
+        self.dims.len()
     }
 }
 
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let v: Vec<String> = self.0.iter().map(|d| d.to_string()).collect();
+        let v: Vec<String> = self.dims.iter().map(|d| d.to_string()).collect();
         f.write_str(&if v.is_empty() { "scalar".to_string() } else { v.join(" x ") })
     }
 }

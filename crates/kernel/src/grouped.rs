@@ -83,6 +83,15 @@ impl Grouped {
         Ok(Grouped { kernels: Kernels::Same(inner), by })
     }
 
+    /// As [`Grouped::new`], ready to run.
+    pub fn wrap(
+        inner: Arc<dyn AnyKernel>,
+        by: Vec<usize>,
+        schema: &Schema,
+    ) -> Result<Arc<dyn AnyKernel>> {
+        Ok(Arc::new(Grouped::new(inner, &by, schema)?))
+    }
+
     fn kernel(&self, key: &Key) -> Result<Option<&Arc<dyn AnyKernel>>> {
         match &self.kernels {
             Kernels::Same(k) => Ok(Some(k)),
@@ -107,18 +116,6 @@ impl Grouped {
                 ));
         }
         Ok(Some(groups.0.entry(key).or_insert_with(|| kernel.init())))
-    }
-}
-
-/// The member `member` of each group's answer: what `Built::pick` means for a grouped kernel.
-pub fn pick(groups: Value, member: &str) -> Value {
-    match groups {
-        Value::Map(m) => Value::Map(
-            m.into_iter()
-                .map(|(k, v)| (k, v.get(member).cloned().unwrap_or(Value::Null)))
-                .collect(),
-        ),
-        other => other,
     }
 }
 
@@ -606,12 +603,6 @@ mod tests {
         let t = table(&[(Some(b"b"), 1.0, 0.0)]);
         let e = k.update(&mut k.init(), &block(&t)).expect_err("changed");
         assert_eq!(e.kind(), Kind::Changed);
-    }
-
-    #[test]
-    fn members_are_picked_in_each_group() {
-        let g = Value::map([("a", Value::map([("n", Value::Int(1)), ("m", Value::Int(2))]))]);
-        assert_eq!(pick(g, "m"), Value::map([("a", Value::Int(2))]));
     }
 
     #[test]

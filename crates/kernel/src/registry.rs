@@ -1,6 +1,7 @@
 //! The kernels by name: what they are, and how to make one from a specification.
 
 use crate::{AnyKernel, Spec, bytes, grep};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use stead_core::{Error, Result, Schema, schema::distance};
@@ -89,7 +90,62 @@ fn find(name: &str) -> Result<(&'static Info, Build)> {
     })
 }
 
+/// A kernel, and what it answers: the places of the specifications in the request, and for each the
+/// member of the kernel's result that is its answer (all of it if `None`).
+pub type Fused = (Arc<dyn AnyKernel>, Vec<(usize, Option<&'static str>)>);
+
+/// Lets specifications with the same key share one kernel, in the order in which the keys first come.
+pub fn fuse(built: Vec<Built>) -> Vec<Fused> {
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut fused: Vec<Fused> = Vec::new();
+    for (i, b) in built.into_iter().enumerate() {
+        let place = *places.entry(b.key).or_insert(fused.len());
+        if place == fused.len() {
+            fused.push((b.kernel, Vec::new()));
+        }
+        fused[place].1.push((i, b.pick));
+    }
+    fused
+}
+
 /// Makes the kernel that `spec` asks for.
 pub fn build(spec: &Spec, context: &Context<'_>) -> Result<Built> {
     find(&spec.name)?.1(spec, context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stead_core::RecordKind;
+
+    #[test]
+    fn one_kernel_for_one_key() {
+        let schema = Schema { records: RecordKind::Lines, columns: vec![], shape: None };
+        let context = Context { schema: &schema, path: None, grouped: false };
+        let built = ["digits", "rows", "entropy"]
+            .map(|s| Spec::parse(s).and_then(|s| build(&s, &context)).expect("built"));
+        let answers: Vec<_> = fuse(built.into()).into_iter().map(|(_, a)| a).collect();
+        assert_eq!(answers, [vec![(0, Some("digits")), (2, Some("entropy"))], vec![(1, None)]]);
+    }
+
+    #[test]
+    fn every_kernel_is_described_and_its_examples_can_be_read() {
+        for i in list() {
+            assert!(!i.examples.is_empty(), "{}", i.name);
+            for text in [i.summary, i.definition, i.error, i.cost, i.source] {
+                assert!(!text.is_empty(), "{}", i.name);
+            }
+            for e in i.examples {
+                let spec = Spec::parse(e).expect("example");
+                assert_eq!(spec.name, i.name);
+            }
+            assert_eq!(list().filter(|j| j.name == i.name).count(), 1, "{} stands twice", i.name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_kernel_gets_a_suggestion() {
+        let e = info("entrpy").map(|i| i.name).expect_err("unknown");
+        assert!(e.hint().is_some_and(|h| h.contains("'entropy'")));
+    }
 }
