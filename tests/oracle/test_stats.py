@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from conftest import same
+from support import same
 
 SPECS = ["count:x", "sum:x", "mean:x", "var:x", "std:x", "min:x", "max:x"]
 

@@ -1,0 +1,132 @@
+"""The documents are true: their commands run, their links lead somewhere, their lists are complete."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import ROOT, command
+
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+def sessions(path: Path):
+    """The console blocks of a document: (line, block) for each block that has a line `$ ...`."""
+    inside, start, lines = False, 0, []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("```"):
+            if inside and any(text.startswith("$ ") for text in lines):
+                yield start, lines
+            inside, start, lines = not inside, number, []
+        elif inside:
+            lines.append(line)
+
+
+def commands(block):
+    """Each command with the output that the document shows below it."""
+    found = []
+    for line in block:
+        if line.startswith("$ "):
+            found.append([line[2:], []])
+        elif found and found[-1][0].endswith("\\"):
+            found[-1][0] = found[-1][0][:-1] + line.lstrip("> ")
+        elif found:
+            found[-1][1].append(line)
+    return found
+
+
+BLOCKS = [
+    pytest.param(path, line, block, id=f"{path.relative_to(ROOT)}:{line}")
+    for path in DOCUMENTS
+    for line, block in sessions(path)
+]
+
+
+@pytest.fixture(scope="session")
+def playground(tmp_path_factory, flights):
+    """A directory with the files that the documents speak of, and `stead` on the PATH."""
+    folder = tmp_path_factory.mktemp("docs")
+    (folder / "flights.csv").symlink_to(flights)
+    made = subprocess.run([sys.executable, ROOT / "tests" / "docs" / "playground.py", folder])
+    assert made.returncode == 0
+    (folder / "bin").mkdir()
+    (folder / "bin" / "stead").symlink_to(command())
+    return folder
+
+
+def matches(shown: list[str], got: str) -> bool:
+    """True if the output is what is shown; a line of dots stands for any lines, `...` for any text."""
+    pattern = ""
+    for line in shown:
+        if line.strip() == "...":
+            pattern += r"(?:.*\n)*?"
+        else:
+            pattern += re.escape(line.rstrip()).replace(r"\.\.\.", ".*") + r"[ \t]*\n"
+    return re.fullmatch(pattern, got) is not None
+
+
+@pytest.mark.parametrize("path, line, block", BLOCKS)
+def test_commands_do_what_the_document_says(path, line, block, playground):
+    for text, shown in commands(block):
+        if not text.startswith("stead"):
+            continue
+        environment = {"PATH": f"{playground / 'bin'}:/usr/bin:/bin", "LC_ALL": "C.UTF-8", "COLUMNS": "100"}
+        done = subprocess.run(
+            ["bash", "-c", text], cwd=playground, env=environment, capture_output=True, text=True, timeout=120
+        )
+        while shown and not shown[-1].strip():
+            shown.pop()
+        # A document that shows an error shows it as the terminal does: on the same screen.
+        got = done.stdout + done.stderr
+        assert done.returncode == 0 or any(s.startswith("stead: ") or s.startswith("error: ") for s in shown), got
+        if shown:
+            assert matches(shown, got), f"{text}\n--- shown\n" + "\n".join(shown) + f"\n--- got\n{got}"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(path):
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        other = (path.parent / file) if file else path
+        assert other.exists(), f"{path.name}: {target}"
+        if anchor and other.suffix == ".md":
+            headings = re.findall(r"^#+ (.*)$", other.read_text(encoding="utf-8"), flags=re.M)
+            slugs = {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}
+            assert anchor in slugs, f"{path.name}: {target}"
+
+
+def test_the_page_of_kernels_is_current():
+    subprocess.run(
+        [sys.executable, ROOT / "tests" / "docs" / "kernels_page.py", "--check"],
+        check=True,
+        env={"STEAD": command(), "PATH": "/usr/bin:/bin"},
+    )
+
+
+def test_every_option_is_documented_in_help_with_an_example(playground):
+    for verb in ["run", "describe", "kernels", "completions", "man"]:
+        text = subprocess.run([command(), verb, "--help"], capture_output=True, text=True, check=True).stdout
+        assert "Example" in text, verb
+
+
+def test_completions_and_manual_pages(tmp_path):
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"]:
+        out = subprocess.run([command(), "completions", shell], capture_output=True, text=True, check=True).stdout
+        assert "stead" in out and len(out) > 1000
+    check = subprocess.run(["bash", "-n"], input=subprocess.check_output([command(), "completions", "bash"]))
+    assert check.returncode == 0
+    subprocess.run([command(), "man", tmp_path / "man"], check=True)
+    pages = sorted(p.name for p in (tmp_path / "man").iterdir())
+    assert "stead.1" in pages and "stead-run.1" in pages, pages
+
+
+def test_the_readme_opens_with_two_commands():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```\w*\n(.*?)```", text, flags=re.S)
+    assert [line for b in blocks[:1] for line in b.split("\n") if line] == ["make demo", "make test"]
