@@ -5,10 +5,14 @@
 //! workers, each exactly once.
 
 pub mod api;
+pub mod arrays;
+pub mod convert;
 pub mod decode;
+mod grid;
 pub mod npy;
 pub mod options;
 pub mod parallel;
+pub mod records;
 
 pub use api::{Format, Progress, Scan, ScanOptions, Share, Worker};
 pub use options::{ColumnType, Compression, FormatType, Header, OpenOptions, Quote};

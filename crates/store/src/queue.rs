@@ -42,6 +42,18 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use stead_core::{Error, Result, limits};
 
+/// What will be done with these options, for a plan: engine, queue depth, whether reads are direct.
+pub fn describe(options: &IoOptions) -> Vec<(&'static str, String)> {
+    let engine = match (options.engine, options.direct) {
+        (Engine::Auto, false) => "pread where cached, io_uring elsewhere",
+        (Engine::Auto, true) | (Engine::Uring, _) => "io_uring",
+        (Engine::Pread, _) => "pread",
+    };
+    let depth = options.depth.clamp(1, limits::MAX_QUEUE_DEPTH);
+    let direct = if options.direct { "yes" } else { "no" };
+    vec![("engine", engine.into()), ("queue depth", depth.to_string()), ("direct", direct.into())]
+}
+
 /// A finished read.
 #[derive(Debug)]
 pub struct Completed {

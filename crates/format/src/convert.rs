@@ -1,0 +1,199 @@
+//! Binary elements as numbers.
+//!
+//! Every type but the 64-bit integers fits `f64` exactly. Those beyond 2^53 are rounded to the nearest
+//! `f64` (ties to even), and the functions return how many were changed by it. NaN stay NaN; an `f64`
+//! keeps its bits.
+
+use stead_core::{ByteOrder, DType};
+
+/// Bytes of rows that are gathered from together: they stay in the first-level cache.
+const TILE_BYTES: usize = 16 << 10;
+
+/// One element type.
+trait Element: Copy {
+    const SIZE: usize;
+    /// True if an `f64` may differ from the element.
+    const ROUNDS: bool;
+    fn load<const BIG: bool>(bytes: &[u8]) -> Self;
+    fn f64(self) -> f64;
+    fn f32(self) -> f32;
+    fn is_rounded(self) -> bool;
+}
+
+macro_rules! element {
+    ($t:ty, $rounds:literal, $is_rounded:expr) => {
+        impl Element for $t {
+            const SIZE: usize = size_of::<$t>();
+            const ROUNDS: bool = $rounds;
+
+            #[inline(always)]
+            fn load<const BIG: bool>(bytes: &[u8]) -> Self {
+                let mut raw = [0; size_of::<$t>()];
+                raw.copy_from_slice(bytes);
+                if BIG { <$t>::from_be_bytes(raw) } else { <$t>::from_le_bytes(raw) }
+            }
+
+            // `as` to a float rounds to nearest; it loses nothing but what `is_rounded` counts.
+            #[inline(always)]
+            fn f64(self) -> f64 {
+                self as f64
+            }
+
+            #[inline(always)]
+            fn f32(self) -> f32 {
+                self as f32
+            }
+
+            #[inline(always)]
+            fn is_rounded(self) -> bool {
+                ($is_rounded)(self)
+            }
+        }
+    };
+}
+
+element!(f32, false, |_| false);
+element!(f64, false, |_| false);
+element!(i8, false, |_| false);
+element!(i16, false, |_| false);
+element!(i32, false, |_| false);
+element!(u8, false, |_| false);
+element!(u16, false, |_| false);
+element!(u32, false, |_| false);
+// 128 bits, because a float just above the range would saturate back to the element itself.
+element!(i64, true, |x: i64| x.unsigned_abs() > 1 << 53 && (x as f64) as i128 != i128::from(x));
+element!(u64, true, |x: u64| x > 1 << 53 && (x as f64) as i128 != i128::from(x));
+
+/// Calls `$f::<T, BIG>(...)` for the type that the two values mean.
+macro_rules! dispatch {
+    ($dtype:expr, $order:expr, $f:ident ( $($arg:expr),* )) => {{
+        macro_rules! orders {
+            ($t:ty) => {
+                match $order {
+                    ByteOrder::Little => $f::<$t, false>($($arg),*),
+                    ByteOrder::Big => $f::<$t, true>($($arg),*),
+                }
+            };
+        }
+        match $dtype {
+            DType::F32 => orders!(f32),
+            DType::F64 => orders!(f64),
+            DType::I8 => orders!(i8),
+            DType::I16 => orders!(i16),
+            DType::I32 => orders!(i32),
+            DType::I64 => orders!(i64),
+            DType::U8 => orders!(u8),
+            DType::U16 => orders!(u16),
+            DType::U32 => orders!(u32),
+            DType::U64 => orders!(u64),
+        }
+    }};
+}
+
+/// Converts elements that lie one after the other, until `bytes` or `out` ends. Returns how many were
+/// rounded. Cost: one pass.
+pub fn to_f64(dtype: DType, order: ByteOrder, bytes: &[u8], out: &mut [f64]) -> u64 {
+    fn run<T: Element, const BIG: bool>(bytes: &[u8], out: &mut [f64]) -> u64 {
+        let mut rounded = 0;
+        for (o, b) in out.iter_mut().zip(bytes.chunks_exact(T::SIZE)) {
+            let x = T::load::<BIG>(b);
+            *o = x.f64();
+            if T::ROUNDS {
+                rounded += u64::from(x.is_rounded());
+            }
+        }
+        rounded
+    }
+    dispatch!(dtype, order, run(bytes, out))
+}
+
+/// Converts elements to `f32` as [`to_f64`] does to `f64`; what does not fit is rounded, uncounted.
+pub fn to_f32(dtype: DType, order: ByteOrder, bytes: &[u8], out: &mut [f32]) {
+    fn run<T: Element, const BIG: bool>(bytes: &[u8], out: &mut [f32]) {
+        for (o, b) in out.iter_mut().zip(bytes.chunks_exact(T::SIZE)) {
+            *o = T::load::<BIG>(b).f32();
+        }
+    }
+    dispatch!(dtype, order, run(bytes, out));
+}
+
+/// Takes `columns` out of rows of `row_bytes` bytes: column number `i` goes to the `i`-th stretch of `out`,
+/// which has one value a row. Returns how many were rounded.
+///
+/// `out.len()` is `columns.len()` times the number of rows. Works in tiles of rows that stay in the
+/// cache, so that rows are read from memory once however many columns there are.
+pub fn gather(
+    dtype: DType,
+    order: ByteOrder,
+    bytes: &[u8],
+    row_bytes: usize,
+    columns: &[usize],
+    out: &mut [f64],
+) -> u64 {
+    fn run<T: Element, const BIG: bool>(
+        bytes: &[u8],
+        row_bytes: usize,
+        columns: &[usize],
+        out: &mut [f64],
+    ) -> u64 {
+        let rows = bytes.len() / row_bytes;
+        let tile = (TILE_BYTES / row_bytes).max(1);
+        let mut rounded = 0;
+        for first in (0..rows).step_by(tile) {
+            let n = tile.min(rows - first);
+            let tile = &bytes[first * row_bytes..][..n * row_bytes];
+            for (i, column) in columns.iter().enumerate() {
+                let at = column * T::SIZE;
+                let out = &mut out[i * rows + first..][..n];
+                for (o, row) in out.iter_mut().zip(tile.chunks_exact(row_bytes)) {
+                    let x = T::load::<BIG>(&row[at..at + T::SIZE]);
+                    *o = x.f64();
+                    if T::ROUNDS {
+                        rounded += u64::from(x.is_rounded());
+                    }
+                }
+            }
+        }
+        rounded
+    }
+    if row_bytes == 0 {
+        return 0;
+    }
+    dispatch!(dtype, order, run(bytes, row_bytes, columns, out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_edges_of_every_type() {
+        let mut out = [0.0; 3];
+        let bytes: Vec<u8> =
+            [f32::MIN_POSITIVE, f32::NAN, -0.0].iter().flat_map(|x| x.to_be_bytes()).collect();
+        assert_eq!(to_f64(DType::F32, ByteOrder::Big, &bytes, &mut out), 0);
+        assert!(out[0] == f64::from(f32::MIN_POSITIVE) && out[1].is_nan());
+        assert_eq!(out[2].to_bits(), (-0.0f64).to_bits());
+        let payload = f64::from_bits(0x7FF8_0000_0000_1234);
+        to_f64(DType::F64, ByteOrder::Little, &payload.to_le_bytes(), &mut out);
+        assert_eq!(out[0].to_bits(), payload.to_bits());
+        to_f64(DType::I8, ByteOrder::Big, &[0x80, 0x7F, 0xFF], &mut out);
+        assert_eq!(out, [-128.0, 127.0, -1.0]);
+        to_f64(DType::U16, ByteOrder::Big, &[1, 0, 0, 1, 0xFF, 0xFF], &mut out);
+        assert_eq!(out, [256.0, 1.0, 65535.0]);
+    }
+
+    #[test]
+    fn rounded_integers_are_counted_exactly() {
+        let m = 1i64 << 53;
+        let x = [m, m + 1, m + 2, -m - 1, i64::MAX, i64::MIN, 0, 7];
+        let bytes: Vec<u8> = x.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let mut out = [0.0; 8];
+        assert_eq!(to_f64(DType::I64, ByteOrder::Little, &bytes, &mut out), 3);
+        assert_eq!(out[5], i64::MIN as f64);
+        let bytes: Vec<u8> = [u64::MAX, 1 << 63].iter().flat_map(|x| x.to_be_bytes()).collect();
+        assert_eq!(to_f64(DType::U64, ByteOrder::Big, &bytes, &mut out), 1);
+        assert_eq!(gather(DType::U64, ByteOrder::Big, &bytes, 16, &[1, 0], &mut out[..2]), 1);
+        assert_eq!(out[..2], [2f64.powi(63), 2f64.powi(64)]);
+    }
+}

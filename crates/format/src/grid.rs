@@ -1,0 +1,444 @@
+//! Scanning files whose records all have the same length: arrays and fixed records.
+//!
+//! Each file falls into blocks by arithmetic alone: first the bytes before the data, then runs of rows,
+//! and after them, where the columns of a 2-d array lie apart from each other (Fortran order), the
+//! file's bytes once more for those who asked for bytes. Blocks have numbers, a worker takes the next
+//! one, and nothing has to be searched or stored.
+//!
+//! What a block carries:
+//!
+//! | layout | columns | bytes, records |
+//! |---|---|---|
+//! | rows in one piece | with the rows | with the rows; the head in blocks of no rows before them |
+//! | columns apart | read column by column | bytes in blocks of no rows after the others; no records |
+
+use crate::api::{Progress, Scan, ScanOptions, Worker};
+use crate::convert;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use stead_core::block::brick_planes;
+use stead_core::{
+    Block, Brick, ByteOrder, Columns, DType, Error, Order, Result, Span, Value, limits,
+};
+use stead_store::queue::describe;
+use stead_store::{Buffer, ReadQueue, Source};
+
+/// Bytes that one block of a column-by-column read may take in all.
+const SPLIT_BYTES: u64 = 64 << 20;
+/// Shortest piece of one column worth a read of its own.
+const PIECE_BYTES: u64 = 64 << 10;
+
+/// How the rows lie in one file.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Layout {
+    /// Bytes before the first row.
+    pub head: u64,
+    /// Number of rows; 0 if they would be empty.
+    pub rows: u64,
+    /// Bytes of one row; `head + rows * row_bytes` is the length of the file.
+    pub row_bytes: u64,
+    /// What is in the rows; `None` if that is nobody's business.
+    pub elements: Option<Elements>,
+}
+
+/// What is in the rows of an array.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Elements {
+    pub dtype: DType,
+    pub byte_order: ByteOrder,
+    /// Number of columns; a row has one element of each.
+    pub columns: usize,
+    /// True if each column lies in one piece, one after the other, and not the rows.
+    pub apart: bool,
+    /// Shape of a 3-d array, slowest dimension first in the file, and how the user counts.
+    pub grid: Option<([u64; 3], Order)>,
+}
+
+/// One file of the scan. Its blocks have the numbers `first..first + heads + runs + tails`.
+struct Part {
+    source: Arc<dyn Source>,
+    layout: Layout,
+    first: u64,
+    /// Blocks of bytes before the rows.
+    heads: u64,
+    /// Blocks of rows; at least one, so that every file has a last block.
+    runs: u64,
+    /// Rows of one block.
+    step: u64,
+    /// Blocks of bytes after the rows.
+    tails: u64,
+}
+
+/// What one block covers.
+#[derive(Debug, Clone, Copy)]
+enum Job {
+    Bytes { offset: u64, len: u64 },
+    Rows { first: u64, rows: u64 },
+}
+
+pub(crate) struct GridScan {
+    parts: Vec<Part>,
+    options: ScanOptions,
+    /// Bytes of a block of bytes.
+    chunk: u64,
+    /// False if rows are only counted.
+    reads: bool,
+    /// The next block's number; blocks from `end` on are not ours.
+    next: AtomicU64,
+    begin: u64,
+    end: u64,
+    total_bytes: u64,
+    progress: Progress,
+}
+
+impl GridScan {
+    /// Plans the scan. Reads nothing.
+    ///
+    /// # Errors
+    /// `Usage` if something is asked for that the layout cannot give; `Limit` if one row or one cell of
+    /// the brick grid is too large for a block.
+    pub(crate) fn new(
+        files: Vec<(Arc<dyn Source>, Layout)>,
+        options: &ScanOptions,
+    ) -> Result<Self> {
+        let needs = &options.needs;
+        let bytes = needs.bytes || needs.records;
+        let chunk = options.chunk.clamp(1, limits::MAX_CHUNK) as u64;
+        let mut parts = Vec::with_capacity(files.len());
+        let mut first = 0;
+        for (source, layout) in files {
+            let step = plan(&layout, options, chunk).map_err(|e| e.at_path(source.path()))?;
+            let apart = layout.elements.as_ref().is_some_and(|e| e.apart);
+            let heads = if bytes && !apart { layout.head.div_ceil(chunk) } else { 0 };
+            let tails = if bytes && apart { source.len().div_ceil(chunk) } else { 0 };
+            let runs = layout.rows.div_ceil(step).max(1);
+            parts.push(Part { source, layout, first, heads, runs, step, tails });
+            first += heads + runs + tails;
+        }
+        let mine = options.share.of(first);
+        let mut scan = GridScan {
+            parts,
+            options: options.clone(),
+            chunk,
+            reads: bytes || needs.brick || !needs.numbers.is_empty(),
+            next: AtomicU64::new(mine.start),
+            begin: mine.start,
+            end: mine.end,
+            total_bytes: 0,
+            progress: Progress::default(),
+        };
+        scan.total_bytes = mine
+            .filter_map(|n| scan.job(n))
+            .map(|(part, job)| scan.job_bytes(&scan.parts[part], job))
+            .sum();
+        Ok(scan)
+    }
+
+    /// The file and the content of block `n`.
+    fn job(&self, n: u64) -> Option<(usize, Job)> {
+        let i = self.parts.partition_point(|p| p.first <= n).checked_sub(1)?;
+        let part = &self.parts[i];
+        let bytes = |k: u64, total: u64| {
+            let offset = k * self.chunk;
+            Job::Bytes { offset, len: self.chunk.min(total - offset) }
+        };
+        let k = n - part.first;
+        let job = if k < part.heads {
+            bytes(k, part.layout.head)
+        } else if k < part.heads + part.runs {
+            let first = (k - part.heads) * part.step;
+            Job::Rows { first, rows: part.step.min(part.layout.rows - first) }
+        } else {
+            bytes(k - part.heads - part.runs, part.source.len())
+        };
+        Some((i, job))
+    }
+
+    /// Bytes of the file that the block stands for, halo not counted twice.
+    fn job_bytes(&self, part: &Part, job: Job) -> u64 {
+        match (job, &part.layout.elements) {
+            (Job::Bytes { len, .. }, _) => len,
+            (Job::Rows { .. }, _) if !self.reads => 0,
+            (Job::Rows { rows, .. }, Some(e)) if e.apart => {
+                rows * (e.dtype.size() * self.options.needs.numbers.len()) as u64
+            }
+            (Job::Rows { rows, .. }, _) => rows * part.layout.row_bytes,
+        }
+    }
+}
+
+/// Rows of one block of a file.
+fn plan(layout: &Layout, options: &ScanOptions, chunk: u64) -> Result<u64> {
+    let needs = &options.needs;
+    let columns = layout.elements.as_ref().map_or(0, |e| e.columns);
+    if needs.numbers.iter().any(|c| *c >= columns) {
+        return Err(Error::usage(match columns {
+            0 => "these records have no columns".to_string(),
+            n => format!("a column beyond the {n} of this array was asked for"),
+        }));
+    }
+    if !needs.texts.is_empty() {
+        return Err(Error::usage("binary columns cannot be used as text")
+            .with_hint("use a kernel that takes numbers, or make text of the array first"));
+    }
+    let large = |what: &str, bytes: u64, hint: &str| {
+        let size = stead_core::units::format_size(bytes);
+        Error::limit(format!("{what} takes {size}, and a block at most 1 GiB")).with_hint(hint)
+    };
+    let max = limits::MAX_CHUNK as u64;
+    if needs.brick {
+        let Some((shape, _)) = layout.elements.as_ref().and_then(|e| e.grid) else {
+            return Err(Error::usage("this kernel needs a 3-d array, and this is none")
+                .with_hint("'stead describe' shows the shape; raw arrays take it from --shape"));
+        };
+        let plane = shape[1].saturating_mul(shape[2]);
+        let planes = brick_planes(shape);
+        let cell = (planes + 1).saturating_mul(plane).saturating_mul(layout.row_bytes);
+        if cell > max {
+            let hint = "reorder the array so that its longest dimension is the slowest one";
+            return Err(large("one cell of planes", cell, hint));
+        }
+        return Ok((planes * plane).max(1));
+    }
+    if let Some(e) = layout.elements.as_ref().filter(|e| e.apart) {
+        if needs.records {
+            return Err(Error::usage(
+                "the rows of a 2-d array in Fortran order do not lie in one piece, so their bytes \
+                 cannot be looked at row by row",
+            )
+            .with_hint("save the array in C order for this: numpy.ascontiguousarray"));
+        }
+        let size = e.dtype.size() as u64;
+        let row = size * needs.numbers.len().max(1) as u64;
+        return Ok((chunk / row).max(PIECE_BYTES / size).min(SPLIT_BYTES / row).max(1));
+    }
+    if layout.row_bytes > max.min(options.max_record as u64) {
+        return Err(large("one record", layout.row_bytes, "see --max-record and --record-length"));
+    }
+    Ok((chunk / layout.row_bytes.max(1)).max(1))
+}
+
+impl Scan for GridScan {
+    fn worker(&self) -> Result<Box<dyn Worker + '_>> {
+        Ok(Box::new(GridWorker {
+            scan: self,
+            queue: ReadQueue::new(&self.options.io)?,
+            ahead: VecDeque::new(),
+            held: Buffer::empty(),
+            numbers: Vec::new(),
+            spans: Vec::new(),
+            voxels: Vec::new(),
+        }))
+    }
+
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
+    fn plan(&self) -> Vec<(String, Value)> {
+        let mut entries = vec![
+            ("blocks".to_string(), Value::Int(self.end - self.begin)),
+            ("block rows".into(), Value::Int(self.parts.first().map_or(0, |p| p.step))),
+            ("columns read".into(), Value::Int(self.options.needs.numbers.len() as u64)),
+        ];
+        entries.extend(
+            describe(&self.options.io).into_iter().map(|(k, v)| (k.to_string(), Value::Text(v))),
+        );
+        entries
+    }
+}
+
+struct GridWorker<'s> {
+    scan: &'s GridScan,
+    queue: ReadQueue,
+    /// Blocks whose reads are in the queue, in the same order.
+    ahead: VecDeque<(u64, usize, Job)>,
+    /// The bytes of the block that was handed out last.
+    held: Buffer,
+    numbers: Vec<f64>,
+    spans: Vec<Span>,
+    voxels: Vec<f32>,
+}
+
+impl GridWorker<'_> {
+    /// Takes blocks and submits their reads until the queue is full.
+    fn look_ahead(&mut self) -> Result<()> {
+        let scan = self.scan;
+        while !self.queue.is_full() && self.ahead.len() < scan.options.io.depth.max(1) {
+            let n = scan.next.fetch_add(1, Ordering::Relaxed);
+            // The counter stays far from overflow: workers stop asking soon after the end.
+            let Some((i, job)) = (n < scan.end).then(|| scan.job(n)).flatten() else { break };
+            let part = &scan.parts[i];
+            let layout = &part.layout;
+            match (job, &layout.elements) {
+                (Job::Bytes { offset, len }, _) => self.submit(&part.source, offset, len)?,
+                (Job::Rows { .. }, _) if !scan.reads => {}
+                (Job::Rows { first, rows }, Some(e)) if e.apart => {
+                    let size = e.dtype.size() as u64;
+                    for c in &scan.options.needs.numbers {
+                        let offset = layout.head + (*c as u64 * layout.rows + first) * size;
+                        self.submit(&part.source, offset, rows * size)?;
+                    }
+                }
+                (Job::Rows { first, rows }, e) => {
+                    let offset = layout.head + first * layout.row_bytes;
+                    let rows = rows + scan.halo(e.as_ref(), first + rows);
+                    self.submit(&part.source, offset, rows * layout.row_bytes)?;
+                }
+            }
+            self.ahead.push_back((n, i, job));
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, source: &Arc<dyn Source>, offset: u64, len: u64) -> Result<()> {
+        let len = usize::try_from(len).map_err(|_| Error::internal("a block beyond the memory"))?;
+        self.queue.submit(0, source, offset, len)
+    }
+
+    fn take(&mut self) -> Result<Buffer> {
+        match self.queue.next()? {
+            Some(done) => Ok(done.buffer),
+            None => Err(Error::internal("a block without its read")),
+        }
+    }
+
+    /// Reads a block's columns, each from its own place.
+    fn take_apart(&mut self, e: &Elements, rows: usize) -> Result<()> {
+        let columns = self.scan.options.needs.numbers.len();
+        self.numbers.resize(rows * columns, 0.0);
+        for i in 0..columns {
+            let bytes = self.take()?;
+            let out = &mut self.numbers[i * rows..][..rows];
+            let rounded = convert::to_f64(e.dtype, e.byte_order, &bytes, out);
+            Progress::add(&self.scan.progress.rounded, rounded);
+            self.queue.recycle(bytes);
+        }
+        Ok(())
+    }
+}
+
+impl GridScan {
+    /// Elements of the plane after a block that ends at element `end`, if bricks are asked for.
+    fn halo(&self, e: Option<&Elements>, end: u64) -> u64 {
+        match e.and_then(|e| e.grid).filter(|_| self.options.needs.brick) {
+            Some((shape, _)) => {
+                let plane = shape[1] * shape[2];
+                plane.min((shape[0] * plane).saturating_sub(end))
+            }
+            None => 0,
+        }
+    }
+}
+
+impl Worker for GridWorker<'_> {
+    fn next(&mut self) -> Result<Option<Block<'_>>> {
+        let scan = self.scan;
+        scan.options.cancel.check()?;
+        let held = std::mem::replace(&mut self.held, Buffer::empty());
+        self.queue.recycle(held);
+        self.look_ahead()?;
+        let Some((n, i, job)) = self.ahead.pop_front() else { return Ok(None) };
+        let part = &scan.parts[i];
+        let layout = &part.layout;
+        let needs = &scan.options.needs;
+        Progress::add(&scan.progress.bytes, scan.job_bytes(part, job));
+        let mut block = Block {
+            // There are at most limits::MAX_SOURCES files.
+            source: i as u32,
+            seq: n,
+            last: n + 1 == part.first + part.heads + part.runs + part.tails,
+            ..Block::empty()
+        };
+        let (first, count) = match job {
+            Job::Bytes { offset, .. } => {
+                self.held = self.take()?;
+                return Ok(Some(Block { offset, text: &self.held, ..block }));
+            }
+            Job::Rows { first, rows } => (first, rows),
+        };
+        Progress::add(&scan.progress.rows, count);
+        let rows =
+            usize::try_from(count).map_err(|_| Error::internal("a block beyond the memory"))?;
+        block.rows = rows;
+        block.offset = layout.head + first * layout.row_bytes;
+        block.columns.number_ids = &needs.numbers;
+        block.columns.stride = rows;
+        if !scan.reads {
+            return Ok(Some(block));
+        }
+        if let Some(e) = layout.elements.as_ref().filter(|e| e.apart) {
+            // Rows of such an array have no place; the columns' first one stands for them.
+            block.offset = layout.head + first * e.dtype.size() as u64;
+            self.take_apart(e, rows)?;
+            block.columns.numbers = &self.numbers;
+            return Ok(Some(block));
+        }
+        self.held = self.take()?;
+        let row_bytes = layout.row_bytes as usize;
+        let own = &self.held[..rows * row_bytes];
+        if needs.bytes || needs.records {
+            block.text = own;
+        }
+        if needs.records {
+            self.spans.clear();
+            let len = row_bytes as u32;
+            self.spans.extend((0..rows).map(|r| Span { start: r as u32 * len, len }));
+            block.records = &self.spans;
+        }
+        let Some(e) = &layout.elements else { return Ok(Some(block)) };
+        if !needs.numbers.is_empty() {
+            let (numbers, rounded) = columns(e, own, row_bytes, &needs.numbers, &mut self.numbers);
+            Progress::add(&scan.progress.rounded, rounded);
+            block.columns = Columns { numbers, ..block.columns };
+        }
+        if let Some((shape, order)) = e.grid.filter(|_| needs.brick && rows > 0) {
+            let plane = (shape[1] * shape[2]) as usize;
+            self.voxels.resize(self.held.len() / row_bytes, 0.0);
+            convert::to_f32(e.dtype, e.byte_order, &self.held, &mut self.voxels);
+            block.brick = Some(Brick {
+                shape,
+                order,
+                first: first / plane as u64,
+                planes: rows / plane,
+                voxels: &self.voxels,
+            });
+        }
+        Ok(Some(block))
+    }
+}
+
+/// The columns of whole rows: the bytes themselves where they are `f64` of this machine in one piece and
+/// aligned, else converted into `scratch`.
+fn columns<'a>(
+    e: &Elements,
+    bytes: &'a [u8],
+    row_bytes: usize,
+    ids: &[usize],
+    scratch: &'a mut Vec<f64>,
+) -> (&'a [f64], u64) {
+    if e.columns == 1
+        && e.dtype == DType::F64
+        && e.byte_order == ByteOrder::NATIVE
+        && let Ok(numbers) = bytemuck::try_cast_slice(bytes)
+    {
+        return (numbers, 0);
+    }
+    let rows = bytes.len() / row_bytes.max(1);
+    scratch.resize(rows * ids.len(), 0.0);
+    let rounded = if e.columns == 1 {
+        convert::to_f64(e.dtype, e.byte_order, bytes, scratch)
+    } else {
+        convert::gather(e.dtype, e.byte_order, bytes, row_bytes, ids, scratch)
+    };
+    (scratch, rounded)
+}
+
+#[cfg(test)]
+#[path = "grid_tests.rs"]
+mod tests;
