@@ -7,6 +7,7 @@
 
 pub mod api;
 pub mod bytes;
+pub mod expr;
 pub mod grep;
 pub mod grouped;
 #[cfg(any(test, feature = "laws"))]
@@ -16,6 +17,7 @@ pub mod registry;
 pub mod spec;
 
 pub use api::{AnyKernel, AnyState, Kernel, Sink, SinkHeader, Step};
+pub use expr::Filter;
 pub use grouped::Grouped;
 pub use registry::{Built, Context, Info};
 pub use spec::Spec;
