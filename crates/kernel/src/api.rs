@@ -12,6 +12,15 @@ pub enum Step {
     Done(Value),
     /// Another pass, with this kernel.
     Next(Arc<dyn AnyKernel>),
+    /// These bytes are to be written to `path`, whole or not at all, and then the answer is `value`.
+    File {
+        /// Where to. Relative names are taken from the current directory.
+        path: PathBuf,
+        /// What stands in the file.
+        bytes: Vec<u8>,
+        /// The answer.
+        value: Value,
+    },
 }
 
 /// A computation as a monoid. See the crate's documentation for the laws.

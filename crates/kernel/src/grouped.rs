@@ -194,7 +194,7 @@ impl AnyKernel for Grouped {
         }
         for (key, inner) in state.0 {
             let Some(kernel) = self.kernel(&key)? else { continue };
-            let stage = stage_of(kernel.finish(inner)?);
+            let stage = stage_of(kernel.finish(inner)?)?;
             stages.insert(key, stage);
         }
         if stages.values().any(|s| matches!(s, Stage::Running(_))) {
@@ -271,10 +271,12 @@ fn wrong() -> Error {
     Error::internal("a state was given to a grouped kernel that is none of its own")
 }
 
-fn stage_of(step: Step) -> Stage {
+fn stage_of(step: Step) -> Result<Stage> {
     match step {
-        Step::Done(v) => Stage::Done(v),
-        Step::Next(k) => Stage::Running(k),
+        Step::Done(v) => Ok(Stage::Done(v)),
+        Step::Next(k) => Ok(Stage::Running(k)),
+        // Every group would write the same file.
+        Step::File { .. } => Err(Error::usage("a kernel that writes a file cannot run by groups")),
     }
 }
 

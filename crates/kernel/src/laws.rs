@@ -22,19 +22,29 @@ fn round(kernel: &Arc<dyn AnyKernel>, parts: &[Vec<&Block<'_>>], recode: bool) -
 
 /// Runs the kernel over `parts`, each part accumulated apart, to its final answer.
 pub fn answer(kernel: Arc<dyn AnyKernel>, parts: &[Vec<&Block<'_>>], recode: bool) -> Value {
+    answer_and_file(kernel, parts, recode).0
+}
+
+/// As [`answer`], with the bytes of the file that the kernel wants written, if it wants one.
+pub fn answer_and_file(
+    kernel: Arc<dyn AnyKernel>,
+    parts: &[Vec<&Block<'_>>],
+    recode: bool,
+) -> (Value, Option<Vec<u8>>) {
     let mut kernel = kernel;
     loop {
         match round(&kernel, parts, recode) {
-            Step::Done(v) => return v,
+            Step::Done(v) => return (v, None),
+            Step::File { bytes, value, .. } => return (value, Some(bytes)),
             Step::Next(k) => kernel = k,
         }
     }
 }
 
 /// Checks that any distribution of `blocks` over parts, in any order, with states travelling as bytes,
-/// gives the same answer to the last bit, and returns it.
+/// gives the same answer and the same file to the last bit, and returns the answer.
 pub fn check(kernel: Arc<dyn AnyKernel>, blocks: &[Block<'_>]) -> Value {
-    let all = answer(kernel.clone(), &[blocks.iter().collect()], false);
+    let (all, file) = answer_and_file(kernel.clone(), &[blocks.iter().collect()], false);
     let shown = format!("{all:?}");
     // A small generator of its own: the orders are the same in every run.
     let mut seed = 0x9E37_79B9_7F4A_7C15u64;
@@ -54,8 +64,10 @@ pub fn check(kernel: Arc<dyn AnyKernel>, blocks: &[Block<'_>]) -> Value {
             for b in order {
                 split[next(parts)].push(b);
             }
-            let got = format!("{:?}", answer(kernel.clone(), &split, true));
+            let (got, bytes) = answer_and_file(kernel.clone(), &split, true);
+            let got = format!("{got:?}");
             assert_eq!(got, shown, "another split gave another answer ({parts} parts)");
+            assert!(bytes == file, "another split gave another file ({parts} parts)");
         }
     }
     all
