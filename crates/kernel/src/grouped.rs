@@ -186,7 +186,7 @@ impl AnyKernel for Grouped {
                         stages.insert(key.clone(), Stage::Done(v.clone()));
                     }
                     Stage::Running(k) if !state.0.contains_key(key) => {
-                        stages.insert(key.clone(), stage_of(k.finish(k.init())?));
+                        stages.insert(key.clone(), stage_of(k.finish(k.init())?)?);
                     }
                     Stage::Running(_) => {}
                 }
