@@ -69,13 +69,13 @@ pub const ENTROPY: Info = Info {
 /// Makes `lines`.
 pub fn build_lines(spec: &Spec, _: &Context<'_>) -> Result<Built> {
     takes_nothing(spec)?;
-    Ok(Built { key: "lines".into(), kernel: std::sync::Arc::new(Lines), pick: None })
+    Ok(Built { key: "lines".into(), kernel: std::sync::Arc::new(Lines), pick: None, level: 0 })
 }
 
 /// Makes `rows`.
 pub fn build_rows(spec: &Spec, _: &Context<'_>) -> Result<Built> {
     takes_nothing(spec)?;
-    Ok(Built { key: "rows".into(), kernel: std::sync::Arc::new(Rows), pick: None })
+    Ok(Built { key: "rows".into(), kernel: std::sync::Arc::new(Rows), pick: None, level: 0 })
 }
 
 /// Makes `digits`.
@@ -92,7 +92,7 @@ pub fn build_entropy(spec: &Spec, _: &Context<'_>) -> Result<Built> {
 
 fn shared(pick: &'static str) -> Built {
     let kernel = std::sync::Arc::new(ByteHistogram);
-    Built { key: "byte histogram".into(), kernel, pick: Some(pick) }
+    Built { key: "byte histogram".into(), kernel, pick: Some(pick), level: 0 }
 }
 
 fn takes_nothing(spec: &Spec) -> Result<()> {

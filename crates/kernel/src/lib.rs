@@ -7,12 +7,15 @@
 
 pub mod api;
 pub mod bytes;
+pub mod columns;
+pub mod exact;
 pub mod expr;
 pub mod grep;
 pub mod grouped;
 #[cfg(any(test, feature = "laws"))]
 #[allow(clippy::expect_used)]
 pub mod laws;
+pub mod moments;
 pub mod registry;
 pub mod spec;
 

@@ -1,6 +1,6 @@
 //! The kernels by name: what they are, and how to make one from a specification.
 
-use crate::{AnyKernel, Spec, bytes, grep};
+use crate::{AnyKernel, Spec, bytes, grep, moments};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -46,12 +46,15 @@ pub struct Built {
     pub kernel: Arc<dyn AnyKernel>,
     /// Which member of the kernel's result is the answer; all of it if `None`.
     pub pick: Option<&'static str>,
+    /// Among kernels of one key, the one with the greatest `level` answers for all: its result has every
+    /// member that those below have (sum, mean and variance of one column). 0 where there is but one.
+    pub level: u32,
 }
 
 impl Built {
     /// A kernel that nobody shares.
     pub fn alone(spec: &Spec, kernel: impl AnyKernel + 'static) -> Built {
-        Built { key: spec.text.clone(), kernel: Arc::new(kernel), pick: None }
+        Built { key: spec.text.clone(), kernel: Arc::new(kernel), pick: None, level: 0 }
     }
 }
 
@@ -64,6 +67,11 @@ const KERNELS: &[(&Info, Build)] = &[
     (&bytes::DIGITS, bytes::build_digits),
     (&bytes::ENTROPY, bytes::build_entropy),
     (&grep::INFO, grep::build),
+    (&moments::COUNT, moments::count),
+    (&moments::SUM, moments::sum),
+    (&moments::MEAN, moments::mean),
+    (&moments::VAR, moments::var),
+    (&moments::STD, moments::std),
 ];
 
 /// What there is, in the order to list it.
@@ -94,14 +102,20 @@ fn find(name: &str) -> Result<(&'static Info, Build)> {
 /// member of the kernel's result that is its answer (all of it if `None`).
 pub type Fused = (Arc<dyn AnyKernel>, Vec<(usize, Option<&'static str>)>);
 
-/// Lets specifications with the same key share one kernel, in the order in which the keys first come.
+/// Lets specifications with the same key share one kernel, the one with the greatest [`Built::level`]
+/// among them, in the order in which the keys first come.
 pub fn fuse(built: Vec<Built>) -> Vec<Fused> {
     let mut places: HashMap<String, usize> = HashMap::new();
+    let mut levels: Vec<u32> = Vec::new();
     let mut fused: Vec<Fused> = Vec::new();
     for (i, b) in built.into_iter().enumerate() {
         let place = *places.entry(b.key).or_insert(fused.len());
         if place == fused.len() {
+            levels.push(b.level);
             fused.push((b.kernel, Vec::new()));
+        } else if b.level > levels[place] {
+            levels[place] = b.level;
+            fused[place].0 = b.kernel;
         }
         fused[place].1.push((i, b.pick));
     }

@@ -1,0 +1,262 @@
+//! Count, sum, mean, variance and standard deviation: one shared kernel, exact until the last rounding.
+
+use crate::columns::Chosen;
+use crate::exact::{ExactSum, ratio};
+use crate::{Built, Context, Info, Kernel, Spec, Step};
+use num_bigint::{BigInt, BigUint};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use stead_core::{Block, Error, Needs, Result, Value, is_missing};
+
+const SOURCE: &str = "R. M. Neal, 'Fast exact summation using small and large superaccumulators', arXiv:1505.05571 (2015)";
+
+/// `count`
+pub const COUNT: Info = Info {
+    name: "count",
+    summary: "number of values that are not missing",
+    usage: "count:COLUMN[,COLUMN...] | count:*",
+    definition: "The number of rows in which the column has a value. NaN and infinities are values. \
+        0 for no rows. One column gives an integer, several (or * for all numeric ones) a map by name.",
+    error: "none",
+    cost: "one pass, about 0.3 ns a value; 8 bytes a column",
+    source: "-",
+    examples: &["count:arr_delay", "count:x,y", "count:*"],
+};
+
+/// `sum`
+pub const SUM: Info = Info {
+    name: "sum",
+    summary: "sum, correctly rounded",
+    usage: "sum:COLUMN[,COLUMN...] | sum:*",
+    definition: "The sum of all values that are not missing, computed exactly and rounded once to the \
+        nearest double (ties to even), so that 1e308 + -1e308 + 1e-308 is 1e-308. NaN, or infinities of both \
+        signs, give NaN; a sum beyond the range of doubles is infinite. 0.0 for no values; a sum of exactly \
+        zero is +0.0. Several columns (or *) give a map by name.",
+    error: "half a unit in the last place: the double nearest to the true sum, whatever the split or order",
+    cost: "one pass, about 1 ns a value; at most 1.1 KB a column",
+    source: SOURCE,
+    examples: &["sum:distance", "sum:x,y", "sum:*"],
+};
+
+/// `mean`
+pub const MEAN: Info = Info {
+    name: "mean",
+    summary: "arithmetic mean, correctly rounded",
+    usage: "mean:COLUMN[,COLUMN...] | mean:*",
+    definition: "The exact sum of the values that are not missing, divided by their number, rounded once \
+        to the nearest double. Missing values are neither added nor counted; NaN propagates; the mean of \
+        values whose sum is beyond the range of doubles is still right. No value gives null. Several \
+        columns (or *) give a map by name.",
+    error: "half a unit in the last place, whatever the split or order",
+    cost: "one pass, about 1 ns a value; at most 1.1 KB a column",
+    source: SOURCE,
+    examples: &["mean:arr_delay", "mean:x,y,z", "mean:*"],
+};
+
+/// `var`
+pub const VAR: Info = Info {
+    name: "var",
+    summary: "variance, correctly rounded",
+    usage: "var:COLUMN[,COLUMN...][,ddof=1] | var:*",
+    definition: "(n sum(x^2) - sum(x)^2) / (n (n - ddof)) with exact sums, rounded once to the nearest \
+        double. ddof is 1 (the unbiased estimate, as in pandas and R) or 0 (of the population, as in NumPy). \
+        Missing values are left out; a NaN or an infinity gives NaN; fewer than ddof + 1 values give null. \
+        Several columns (or *) give a map by name.",
+    error: "half a unit in the last place, whatever the split or order; no cancellation",
+    cost: "one pass, about 3 ns a value (the sum is included); at most 2.2 KB a column",
+    source: SOURCE,
+    examples: &["var:arr_delay", "var:x,ddof=0", "var:*"],
+};
+
+/// `std`
+pub const STD: Info = Info {
+    name: "std",
+    summary: "standard deviation, correctly rounded",
+    usage: "std:COLUMN[,COLUMN...][,ddof=1] | std:*",
+    definition: "The square root of the exact variance (see var), rounded once to the nearest double. \
+        Missing values, NaN, infinities and too few values as for var.",
+    error: "half a unit in the last place, whatever the split or order",
+    cost: "one pass, about 3 ns a value (sum and variance are included); at most 2.2 KB a column",
+    source: SOURCE,
+    examples: &["std:arr_delay", "std:x,ddof=0", "std:*"],
+};
+
+/// How much is accumulated: also the level at which the registry lets requests share a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Order {
+    /// The number of values.
+    Count,
+    /// And their sum.
+    Sum,
+    /// And the sum of their squares.
+    Squares,
+}
+
+/// Counts, exact sums and exact sums of squares of columns. The result is a map with a member for each
+/// statistic that the order allows: `count`, `sum`, `mean`, `var`, `var0`, `std`, `std0` (`0`: ddof=0).
+#[derive(Debug)]
+pub struct Moments {
+    columns: Chosen,
+    order: Order,
+}
+
+/// The sums of one column.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sums {
+    /// Values that are not missing.
+    count: u64,
+    /// Their sum.
+    sum: ExactSum,
+    /// The sum of their squares.
+    squares: ExactSum,
+}
+
+impl Sums {
+    fn add(&mut self, values: &[f64], order: Order) {
+        if order == Order::Count {
+            self.count += values.iter().map(|v| u64::from(!is_missing(*v))).sum::<u64>();
+            return;
+        }
+        self.count += self.sum.add_slice(values);
+        if order == Order::Squares {
+            self.squares.add_square_slice(values);
+        }
+    }
+
+    /// The exact mean, rounded.
+    fn mean(&self) -> Value {
+        if self.count == 0 {
+            return Value::Null;
+        }
+        Value::Float(self.sum.special().unwrap_or_else(|| {
+            let (sum, exponent) = self.sum.to_scaled();
+            ratio::round_ratio(&sum, &BigUint::from(self.count), exponent)
+        }))
+    }
+
+    /// The exact variance as `num / den * 2^exponent`; NaN (`None`) if a value is not finite.
+    fn variance(&self, ddof: u64) -> Option<(BigInt, BigUint, i64)> {
+        if self.sum.special().is_some() || self.squares.special().is_some() {
+            return None;
+        }
+        let (sum, e1) = self.sum.to_scaled();
+        let (squares, e2) = self.squares.to_scaled();
+        // Both terms in units of the smaller exponent.
+        let exponent = (2 * e1).min(e2);
+        let squares = (squares * self.count) << (e2 - exponent).unsigned_abs();
+        let square = (&sum * &sum) << (2 * e1 - exponent).unsigned_abs();
+        let den = BigUint::from(self.count) * BigUint::from(self.count - ddof);
+        Some((squares - square, den, exponent))
+    }
+
+    fn spread(&self, ddof: u64, round: fn(&BigInt, &BigUint, i64) -> f64) -> Value {
+        if self.count <= ddof {
+            return Value::Null;
+        }
+        Value::Float(self.variance(ddof).map_or(f64::NAN, |(n, d, e)| round(&n, &d, e)))
+    }
+}
+
+impl Kernel for Moments {
+    type State = Vec<Sums>;
+
+    fn needs(&self) -> Needs {
+        self.columns.needs()
+    }
+
+    fn init(&self) -> Vec<Sums> {
+        vec![Sums::default(); self.columns.ids.len()]
+    }
+
+    fn update(&self, state: &mut Vec<Sums>, block: &Block<'_>) -> Result<()> {
+        for (sums, id) in state.iter_mut().zip(&self.columns.ids) {
+            sums.add(block.numbers(*id), self.order);
+        }
+        Ok(())
+    }
+
+    fn merge(&self, state: &mut Vec<Sums>, other: Vec<Sums>) -> Result<()> {
+        if state.len() != other.len() {
+            return Err(Error::format("a state of other columns came from another rank"));
+        }
+        for (a, b) in state.iter_mut().zip(&other) {
+            a.count = a.count.saturating_add(b.count);
+            a.sum.merge(&b.sum);
+            a.squares.merge(&b.squares);
+        }
+        Ok(())
+    }
+
+    fn finish(&self, state: Vec<Sums>) -> Result<Step> {
+        let each = |f: &dyn Fn(&Sums) -> Value| self.columns.value(state.iter().map(f));
+        let mut members = vec![("count", each(&|s| Value::Int(s.count)))];
+        if self.order >= Order::Sum {
+            members.push(("sum", each(&|s| Value::Float(s.sum.to_f64()))));
+            members.push(("mean", each(&Sums::mean)));
+        }
+        if self.order >= Order::Squares {
+            members.push(("var", each(&|s| s.spread(1, ratio::round_ratio))));
+            members.push(("var0", each(&|s| s.spread(0, ratio::round_ratio))));
+            members.push(("std", each(&|s| s.spread(1, ratio::round_sqrt_ratio))));
+            members.push(("std0", each(&|s| s.spread(0, ratio::round_sqrt_ratio))));
+        }
+        Ok(Step::Done(Value::Map(members.into_iter().map(|(k, v)| (k.to_string(), v)).collect())))
+    }
+
+    fn state_bytes(&self, state: &Vec<Sums>) -> usize {
+        state.iter().map(|s| size_of::<u64>() + s.sum.bytes() + s.squares.bytes()).sum()
+    }
+}
+
+fn built(
+    spec: &Spec,
+    context: &Context<'_>,
+    order: Order,
+    pick: &'static str,
+    options: &[&str],
+) -> Result<Built> {
+    spec.only_options(options)?;
+    let columns = Chosen::of(spec, context)?;
+    Ok(Built {
+        key: format!("moments:{}", columns.key()),
+        kernel: Arc::new(Moments { columns, order }),
+        pick: Some(pick),
+        level: order as u32,
+    })
+}
+
+/// Makes `count`.
+pub fn count(spec: &Spec, context: &Context<'_>) -> Result<Built> {
+    built(spec, context, Order::Count, "count", &[])
+}
+
+/// Makes `sum`.
+pub fn sum(spec: &Spec, context: &Context<'_>) -> Result<Built> {
+    built(spec, context, Order::Sum, "sum", &[])
+}
+
+/// Makes `mean`.
+pub fn mean(spec: &Spec, context: &Context<'_>) -> Result<Built> {
+    built(spec, context, Order::Sum, "mean", &[])
+}
+
+/// Makes `var`.
+pub fn var(spec: &Spec, context: &Context<'_>) -> Result<Built> {
+    spread(spec, context, ["var0", "var"])
+}
+
+/// Makes `std`.
+pub fn std(spec: &Spec, context: &Context<'_>) -> Result<Built> {
+    spread(spec, context, ["std0", "std"])
+}
+
+fn spread(spec: &Spec, context: &Context<'_>, picks: [&'static str; 2]) -> Result<Built> {
+    let ddof = spec.parse_option("ddof", 1usize)?;
+    let Some(pick) = picks.get(ddof) else {
+        return Err(spec.error("ddof is 0 or 1"));
+    };
+    built(spec, context, Order::Squares, pick, &["ddof"])
+}
+
+#[cfg(test)]
+mod tests;
