@@ -1,12 +1,27 @@
 //! Compressed files decoded by many workers.
+//!
+//! Two layouts can be split without decoding what comes before: BGZF, gzip members of at most 64 KiB that
+//! say their length (bgzip, `samtools`; SAM specification, section 4.1), and zstd files of many frames
+//! that say their content size (`pzstd`, the seekable format; RFC 8878). Everything else, and any part of
+//! a file that turns out not to be so, is decoded one chunk after the other, so that every file that
+//! [`Decoder`] reads is read here too.
+//!
+//! Finding the parts reads a few bytes of each block; only that is done under the lock.
 
-use crate::decode::{Codec, Decoder};
-use std::sync::{Arc, Mutex, PoisonError};
-use stead_core::Result;
+use crate::decode::{Codec, Decoder, broken, truncated};
+use flate2::{Crc, Decompress, FlushDecompress, Status};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use stead_core::{Error, Result};
 use stead_store::Source;
 
-/// Decoded bytes that one chunk has at least, but for the last one.
-const CHUNK_BYTES: usize = 1 << 20;
+/// Decoded bytes that one chunk has at least, where more follow in parts that can be split.
+const CHUNK_BYTES: u64 = 1 << 20;
+/// Largest zstd frame that is decoded as one part; larger ones are decoded in turn.
+const MAX_FRAME_BYTES: u64 = 16 << 20;
+/// Largest BGZF block, decoded.
+const MAX_BGZF_BYTES: u64 = 1 << 16;
+/// Longest zstd frame header.
+const ZSTD_HEADER: usize = 18;
 
 /// Where a chunk lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,71 +38,313 @@ pub struct ChunkInfo {
 
 /// A decoder that any number of threads ask for chunks.
 ///
-/// Chunks are handed out in order but become ready in any order.
+/// Chunks are handed out in order but become ready in any order. They have any length, also none.
+///
+/// Memory: for each thread its chunk (1 MiB, up to 17 MiB with large zstd frames) and the compressed bytes
+/// of it; that of one [`Decoder`] where the file cannot be split.
 pub struct ParallelDecoder {
+    source: Arc<dyn Source>,
+    codec: Codec,
+    splits: bool,
     state: Mutex<State>,
 }
 
 struct State {
-    decoder: Decoder,
-    next: Vec<u8>,
+    mode: Mode,
     index: u64,
+    /// In the decoded file.
     offset: u64,
+    /// Compressed bytes accounted for.
     consumed: u64,
+    /// True after the last chunk and after an error.
     done: bool,
+}
+
+enum Mode {
+    /// From this offset on, parts are looked for.
+    Parts(u64),
+    /// One chunk ahead of what is handed out, to know the last one.
+    Stream { decoder: Box<Decoder>, ahead: Vec<u8> },
+}
+
+/// A part that can be decoded by itself.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    at: u64,
+    compressed: u64,
+    decoded: u64,
+}
+
+enum Found {
+    Part(Part),
+    /// Bytes that mean nothing, such as a skippable frame.
+    Skip(u64),
+    /// Only [`Decoder`] can tell.
+    Stream,
+    End,
 }
 
 impl ParallelDecoder {
     /// Looks at the first bytes of `source` for a way to split it.
+    ///
+    /// # Errors
+    /// Those of the source, and `Format` if the first part is truncated.
     pub fn new(source: Arc<dyn Source>, codec: Codec) -> Result<Self> {
-        let decoder = Decoder::new(source, codec)?;
-        let state =
-            State { decoder, next: Vec::new(), index: 0, offset: 0, consumed: 0, done: false };
-        Ok(ParallelDecoder { state: Mutex::new(state) })
+        let mut at = 0;
+        let splits = loop {
+            match find(source.as_ref(), codec, at)? {
+                Found::Skip(n) => at += n,
+                Found::Part(p) => break p.at + p.compressed < source.len(),
+                Found::Stream | Found::End => break false,
+            }
+        };
+        let mode = Mode::Parts(at);
+        let state = Mutex::new(State { mode, index: 0, offset: 0, consumed: 0, done: false });
+        Ok(ParallelDecoder { source, codec, splits, state })
     }
 
     /// True if threads decode at the same time; false if the format forces one after the other.
     pub fn splits(&self) -> bool {
-        false
+        self.splits
     }
 
-    /// Replaces the content of `buf` by the next chunk; `None` after the last one. An empty file has one
-    /// empty chunk.
+    /// Replaces the content of `buf` by the next chunk; `None` after the last one. Every file has at least
+    /// one chunk.
     ///
     /// # Errors
-    /// As [`Decoder::read`]. After an error every thread gets `None`.
+    /// As [`Decoder::read`]. After an error threads that ask get `None`.
     pub fn next_chunk(&self, buf: &mut Vec<u8>) -> Result<Option<ChunkInfo>> {
-        let mut guard = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let s = &mut *guard;
         buf.clear();
-        if s.done {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        if state.done {
             return Ok(None);
         }
-        // Marks the end for the others if this fails.
-        s.done = true;
-        if s.index == 0 {
-            fill(&mut s.decoder, &mut s.next)?;
-        }
-        std::mem::swap(buf, &mut s.next);
-        fill(&mut s.decoder, &mut s.next)?;
-        let consumed = s.decoder.consumed();
-        let info = ChunkInfo {
-            index: s.index,
-            offset: s.offset,
-            compressed: consumed - s.consumed,
-            last: s.next.is_empty(),
+        // Stays so for the others if this fails.
+        state.done = true;
+        let mut parts = Vec::new();
+        let end = match state.mode {
+            Mode::Parts(at) => self.collect(state, at, &mut parts)?,
+            Mode::Stream { .. } => false,
         };
-        s.done = info.last;
-        s.index += 1;
-        s.offset += buf.len() as u64;
-        s.consumed = consumed;
+        let mut info =
+            ChunkInfo { index: state.index, offset: state.offset, compressed: 0, last: end };
+        let consumed = match &mut state.mode {
+            Mode::Stream { decoder, ahead } if parts.is_empty() => {
+                std::mem::swap(buf, ahead);
+                fill(decoder, ahead)?;
+                info.last = ahead.is_empty();
+                state.offset += buf.len() as u64;
+                decoder.consumed()
+            }
+            Mode::Stream { decoder, .. } => {
+                state.offset += parts.iter().map(|p| p.decoded).sum::<u64>();
+                // What it has read ahead is the next chunk's.
+                decoder.consumed().min(parts.last().map_or(0, |p| p.at + p.compressed))
+            }
+            Mode::Parts(at) => {
+                state.offset += parts.iter().map(|p| p.decoded).sum::<u64>();
+                *at
+            }
+        };
+        info.compressed = consumed.saturating_sub(state.consumed);
+        state.consumed = state.consumed.max(consumed);
+        state.index += 1;
+        state.done = info.last;
+        drop(guard);
+        if let Err(e) = self.decode(&parts, buf) {
+            self.lock().done = true;
+            return Err(e);
+        }
         Ok(Some(info))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds the parts of the next chunk and moves the state behind them. True if nothing follows.
+    fn collect(&self, state: &mut State, mut at: u64, parts: &mut Vec<Part>) -> Result<bool> {
+        let mut decoded = 0;
+        let end = loop {
+            match find(self.source.as_ref(), self.codec, at)? {
+                Found::Skip(n) => at += n,
+                Found::End => break true,
+                Found::Part(_) if decoded >= CHUNK_BYTES => break false,
+                Found::Part(p) => {
+                    at += p.compressed;
+                    decoded += p.decoded;
+                    parts.push(p);
+                }
+                Found::Stream => {
+                    let mut decoder = Decoder::from_offset(self.source.clone(), self.codec, at)?;
+                    let mut ahead = Vec::new();
+                    fill(&mut decoder, &mut ahead)?;
+                    state.mode = Mode::Stream { decoder: Box::new(decoder), ahead };
+                    return Ok(false);
+                }
+            }
+        };
+        state.mode = Mode::Parts(at);
+        Ok(end)
+    }
+
+    /// Appends the content of `parts` to the empty `buf`.
+    fn decode(&self, parts: &[Part], buf: &mut Vec<u8>) -> Result<()> {
+        let mut input = Vec::new();
+        for part in parts {
+            let fail = |e: Error| e.at_path(self.source.path()).at_offset(part.at);
+            // `find` bounded both sizes.
+            let (compressed, decoded) = (part.compressed as usize, part.decoded as usize);
+            input.resize(compressed, 0);
+            self.source.read_at(part.at, &mut input)?;
+            let begin = buf.len();
+            // One byte more, by which content that is too long shows itself.
+            buf.resize(begin + decoded + 1, 0);
+            let target = &mut buf[begin..];
+            let n = match self.codec {
+                Codec::Gzip => inflate(&input, target),
+                Codec::Zstd => zstd::bulk::Decompressor::new()
+                    .and_then(|mut d| d.decompress_to_buffer(&input, target))
+                    .map_err(|e| broken(self.codec, &e.to_string())),
+            };
+            if n.map_err(fail)? != decoded {
+                let why = "the content does not have the length that its header says";
+                return Err(fail(broken(self.codec, why)));
+            }
+            buf.truncate(begin + decoded);
+        }
+        Ok(())
     }
 }
 
 fn fill(decoder: &mut Decoder, buf: &mut Vec<u8>) -> Result<()> {
-    buf.resize(CHUNK_BYTES, 0);
+    buf.resize(CHUNK_BYTES as usize, 0);
     let n = decoder.read(buf)?;
     buf.truncate(n);
     Ok(())
 }
+
+/// What lies at `at`.
+fn find(source: &dyn Source, codec: Codec, at: u64) -> Result<Found> {
+    if at >= source.len() {
+        return Ok(Found::End);
+    }
+    let found = match codec {
+        Codec::Gzip => find_bgzf(source, at)?,
+        Codec::Zstd => find_zstd(source, at)?,
+    };
+    let len = match &found {
+        Found::Part(p) => p.compressed,
+        Found::Skip(n) => *n,
+        Found::Stream | Found::End => 0,
+    };
+    if len > source.len() - at {
+        return Err(truncated(codec).at_path(source.path()).at_offset(source.len()));
+    }
+    Ok(found)
+}
+
+/// Reads up to `N` bytes at `at`; returns how many there were.
+fn peek<const N: usize>(source: &dyn Source, at: u64, out: &mut [u8; N]) -> Result<usize> {
+    let n = source.len().saturating_sub(at).min(N as u64) as usize;
+    if n > 0 {
+        source.read_at(at, &mut out[..n])?;
+    }
+    Ok(n)
+}
+
+/// Length of a BGZF block's header, and of all of it, if `head` begins one as every tool writes it: the
+/// length is the only extra field, and there is no name and no comment.
+fn bgzf(head: &[u8]) -> Option<(usize, u64)> {
+    match head {
+        [0x1F, 0x8B, 8, 4, _, _, _, _, _, _, 6, 0, b'B', b'C', 2, 0, low, high, ..] => {
+            let len = u64::from(u16::from_le_bytes([*low, *high])) + 1;
+            (len >= 18 + 8).then_some((18, len))
+        }
+        _ => None,
+    }
+}
+
+fn find_bgzf(source: &dyn Source, at: u64) -> Result<Found> {
+    let mut head = [0; 18];
+    let n = peek(source, at, &mut head)?;
+    let Some((_, compressed)) = bgzf(&head[..n]) else { return Ok(Found::Stream) };
+    let mut size = [0; 4];
+    // A block cut off by the end of the file has no size; `find` says so.
+    peek(source, at + compressed - 4, &mut size)?;
+    let decoded = u64::from(u32::from_le_bytes(size));
+    if decoded > MAX_BGZF_BYTES {
+        return Ok(Found::Stream);
+    }
+    Ok(Found::Part(Part { at, compressed, decoded }))
+}
+
+fn inflate(block: &[u8], out: &mut [u8]) -> Result<usize> {
+    let bad = |why: &str| broken(Codec::Gzip, why);
+    let Some((head, _)) = bgzf(block) else { return Err(bad("the block changed")) };
+    let (data, tail) = block[head..].split_at(block.len() - head - 8);
+    let mut inflater = Decompress::new(false);
+    let status =
+        inflater.decompress(data, out, FlushDecompress::Finish).map_err(|e| bad(&e.to_string()))?;
+    if status != Status::StreamEnd || inflater.total_in() != data.len() as u64 {
+        return Err(bad("a block does not end where it should"));
+    }
+    // No more than `out.len()`.
+    let n = inflater.total_out() as usize;
+    let mut crc = Crc::new();
+    crc.update(&out[..n]);
+    if crc.sum().to_le_bytes() != tail[..4] {
+        return Err(bad("the checksum does not match"));
+    }
+    Ok(n)
+}
+
+/// Walks over one zstd frame by its block headers (RFC 8878, section 3.1.1).
+fn find_zstd(source: &dyn Source, at: u64) -> Result<Found> {
+    let mut head = [0; ZSTD_HEADER];
+    let n = peek(source, at, &mut head)?;
+    if n >= 8 && matches!(head[0], 0x50..=0x5F) && head[1..4] == [0x2A, 0x4D, 0x18] {
+        let len = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+        return Ok(Found::Skip(8 + u64::from(len)));
+    }
+    let size = zstd::zstd_safe::get_frame_content_size(&head[..n]);
+    let decoded = match size {
+        Ok(Some(size)) if size <= MAX_FRAME_BYTES && n > 5 => size,
+        _ => return Ok(Found::Stream),
+    };
+    let descriptor = head[4];
+    let single = descriptor & 0x20 != 0;
+    let content_field = match descriptor >> 6 {
+        0 => u64::from(single),
+        n => 1 << n,
+    };
+    let dictionary_field = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let mut end = at + 5 + u64::from(!single) + dictionary_field + content_field;
+    loop {
+        let mut block = [0; 3];
+        if peek(source, end, &mut block)? < 3 {
+            end = u64::MAX;
+            break;
+        }
+        let header = u32::from_le_bytes([block[0], block[1], block[2], 0]);
+        end += 3 + match header >> 1 & 3 {
+            1 => 1,
+            3 => return Ok(Found::Stream),
+            _ => u64::from(header >> 3),
+        };
+        if header & 1 == 1 {
+            end += if descriptor & 4 != 0 { 4 } else { 0 };
+            break;
+        }
+    }
+    // Incompressible content grows by three bytes in 128 KiB; blocks of nothing could grow without bound.
+    if end != u64::MAX && end - at > 2 * MAX_FRAME_BYTES {
+        return Ok(Found::Stream);
+    }
+    Ok(Found::Part(Part { at, compressed: end.saturating_sub(at), decoded }))
+}
+
+#[cfg(test)]
+#[path = "parallel_tests.rs"]
+mod tests;

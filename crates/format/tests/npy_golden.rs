@@ -1,5 +1,7 @@
 //! Files that NumPy wrote, as `tests/data/make_npy.py` makes them.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use stead_core::{ByteOrder, Kind, Needs, Order};
