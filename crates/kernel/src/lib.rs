@@ -12,6 +12,7 @@ pub mod exact;
 pub mod expr;
 pub mod grep;
 pub mod grouped;
+pub mod kmeans;
 #[cfg(any(test, feature = "laws"))]
 #[allow(clippy::expect_used)]
 pub mod laws;

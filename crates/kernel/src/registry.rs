@@ -1,6 +1,6 @@
 //! The kernels by name: what they are, and how to make one from a specification.
 
-use crate::{AnyKernel, Spec, bytes, grep, moments};
+use crate::{AnyKernel, Spec, bytes, grep, kmeans, moments};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -67,6 +67,7 @@ const KERNELS: &[(&Info, Build)] = &[
     (&bytes::DIGITS, bytes::build_digits),
     (&bytes::ENTROPY, bytes::build_entropy),
     (&grep::INFO, grep::build),
+    (&kmeans::INFO, kmeans::build),
     (&moments::COUNT, moments::count),
     (&moments::SUM, moments::sum),
     (&moments::MEAN, moments::mean),

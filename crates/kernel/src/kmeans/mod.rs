@@ -1,0 +1,122 @@
+//! The kernel `kmeans`: clusters of points, by Lloyd's algorithm.
+//!
+//! [`seed`] draws the first centres, [`lloyd`] moves them, [`points`] finds the nearest centre. Every
+//! round is a pass over the data; nothing is kept for each point between passes.
+
+mod lloyd;
+mod points;
+mod seed;
+
+use crate::{Built, Context, Info, Spec};
+use std::sync::Arc;
+use stead_core::{Result, limits};
+
+/// About `kmeans`.
+pub const INFO: Info = Info {
+    name: "kmeans",
+    summary: "clusters of points (Lloyd's algorithm)",
+    usage: "kmeans[:COL,COL..][,k=20][,tol=1e-4][,rounds=300][,seed=0][,init=kmeans++|random|first]",
+    definition: "Splits the points whose coordinates are the given columns ('*', or none given: all numeric \
+        columns) into k clusters. A round gives each point to the nearest centre (squared Euclidean \
+        distance, of equal ones the first centre) and moves each centre to the mean of its points; an \
+        empty cluster keeps its centre. It ends when no centre moves, when the squared moves of all centres \
+        add up to at most tol (in squared units of the data: scale the columns first, see 'normalize'), or \
+        after 'rounds' rounds; then one more pass measures sizes and inertia for the final centres.\n\
+        init=kmeans++: each centre is a point drawn with probability proportional to the squared distance \
+        to the nearest centre before it, the first one uniformly. random: k distinct points drawn uniformly \
+        among the records. first: the first k distinct points of the files. The draw depends on the seed \
+        and on where records lie in their files, not on how the work is split.\n\
+        Points with a missing, NaN or infinite coordinate are left out and counted ('dropped'). With fewer \
+        distinct points than k there are fewer centres. No points: no centres, inertia 0.\n\
+        Result: {centroids, columns, sizes, inertia, rounds, converged, dropped}.",
+    error: "centres are correctly rounded means of their points; squared distances have a relative error \
+        below (d+2) 2^-53 each and their sum, the inertia, adds none but one last rounding. Squares overflow \
+        for differences beyond 1e154. Bit-identical for any split (given one math library: kmeans++ takes \
+        logarithms). A local optimum, as always with Lloyd: try several seeds",
+    cost: "a pass a round; kmeans++ takes k passes to begin with, random and first take one. Time n k d a \
+        round (8 points side by side); memory about 100 bytes k d for each worker",
+    source: "Lloyd, IEEE Trans. Inf. Theory 28 (1982); Arthur & Vassilvitskii, k-means++, SODA 2007; drawn as \
+        in Efraimidis & Spirakis, Inf. Process. Lett. 97 (2006)",
+    examples: &[
+        "kmeans:x,y,k=20,tol=1e-3",
+        "kmeans:k=8,init=random,seed=7",
+        "kmeans:'*',k=3,rounds=50",
+    ],
+};
+
+/// Most centres.
+const MAX_K: usize = 1 << 16;
+/// Most centres times columns: each is an exact sum.
+const MAX_SUMS: usize = 1 << 20;
+
+/// How first centres are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Start {
+    PlusPlus,
+    Random,
+    First,
+}
+
+/// What was asked for.
+#[derive(Debug)]
+struct Plan {
+    /// Schema indices of the coordinates.
+    columns: Vec<usize>,
+    names: Vec<String>,
+    k: usize,
+    /// Sum of squared moves at which the rounds end.
+    tolerance: f64,
+    rounds: usize,
+    seed: u64,
+    start: Start,
+}
+
+/// Makes `kmeans`.
+pub fn build(spec: &Spec, context: &Context<'_>) -> Result<Built> {
+    spec.only_options(&["k", "tol", "rounds", "seed", "init"])?;
+    let columns = match spec.args.as_slice() {
+        [] => context.schema.numbers(),
+        [all] if all == "*" => context.schema.numbers(),
+        names => names.iter().map(|n| context.schema.number(n)).collect::<Result<Vec<_>>>()?,
+    };
+    if columns.is_empty() {
+        return Err(spec.error("this dataset has no numeric column"));
+    }
+    if (1..columns.len()).any(|i| columns[..i].contains(&columns[i])) {
+        return Err(spec.error("a column is given twice"));
+    }
+    let k = spec.parse_option("k", 20usize)?;
+    if k == 0 || k > MAX_K || k.saturating_mul(columns.len()) > MAX_SUMS {
+        return Err(spec.error(format!(
+            "k={k} is not between 1 and {} for {} columns",
+            MAX_K.min(MAX_SUMS / columns.len()),
+            columns.len()
+        )));
+    }
+    let tolerance = spec.parse_option("tol", 1e-4f64)?;
+    if !(tolerance.is_finite() && tolerance >= 0.0) {
+        return Err(spec.error(format!("tol={tolerance} is not a number from 0 up")));
+    }
+    let rounds = spec.parse_option("rounds", 300usize)?;
+    // The passes of the seeding and the last one count too.
+    let most = limits::MAX_ROUNDS - MAX_K - 2;
+    if rounds > most {
+        return Err(spec.error(format!("rounds={rounds} is more than {most}")));
+    }
+    let start = match spec.option("init").unwrap_or("kmeans++") {
+        "kmeans++" => Start::PlusPlus,
+        "random" => Start::Random,
+        "first" => Start::First,
+        other => {
+            return Err(spec.error(format!("init={other} is not one of kmeans++, random, first")));
+        }
+    };
+    let names = columns.iter().map(|i| context.schema.columns[*i].name.clone()).collect();
+    let seed = spec.parse_option("seed", 0u64)?;
+    let plan = Plan { columns, names, k, tolerance, rounds, seed, start };
+    let kernel = seed::first_step(Arc::new(plan));
+    Ok(Built { key: spec.text.clone(), kernel, pick: None })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+use super::points::tests::{Table, table};
+use super::*;
+use crate::laws;
+use proptest::prelude::*;
+use stead_core::{Block, ColumnInfo, ColumnKind, MISSING, RecordKind, Schema, Value};
+
+fn schema(d: usize) -> Schema {
+    let column = |i| ColumnInfo { name: format!("x{i}"), kind: ColumnKind::Number };
+    Schema { records: RecordKind::Delimited, columns: (0..d).map(column).collect(), shape: None }
+}
+
+fn make(spec: &str, d: usize) -> Result<Built> {
+    let context = Context { schema: &schema(d), path: None, grouped: false };
+    crate::registry::build(&Spec::parse(spec)?, &context)
+}
+
+/// Runs over one file, cut at `cuts`.
+fn run(spec: &str, points: &[Vec<f64>], d: usize, cuts: &[usize]) -> Value {
+    let mut cuts: Vec<usize> = cuts.iter().map(|c| c % (points.len() + 1)).collect();
+    cuts.extend([0, points.len()]);
+    cuts.sort_unstable();
+    let tables: Vec<Table> =
+        cuts.windows(2).map(|w| table(&points[w[0]..w[1]], d, w[0] as u64)).collect();
+    let blocks: Vec<Block<'_>> = tables.iter().map(|t| t.block(0)).collect();
+    laws::check(make(spec, d).expect("build").kernel, &blocks)
+}
+
+fn list(v: &Value) -> &[Value] {
+    match v {
+        Value::List(l) => l,
+        _ => panic!("not a list"),
+    }
+}
+
+fn centroids(v: &Value) -> Vec<Vec<f64>> {
+    list(v.get("centroids").expect("centroids"))
+        .iter()
+        .map(|c| list(c).iter().map(|x| x.as_f64().expect("float")).collect())
+        .collect()
+}
+
+fn number(v: &Value, key: &str) -> f64 {
+    v.get(key).and_then(Value::as_f64).expect("number")
+}
+
+fn sizes(v: &Value) -> Vec<f64> {
+    list(v.get("sizes").expect("sizes")).iter().map(|x| x.as_f64().expect("int")).collect()
+}
+
+fn square(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).fold(0.0, |s, (x, y)| s + (x - y) * (x - y))
+}
+
+fn assign(points: &[Vec<f64>], centres: &[Vec<f64>]) -> Vec<usize> {
+    let nearest = |p: &Vec<f64>| {
+        let d: Vec<f64> = centres.iter().map(|c| square(p, c)).collect();
+        (0..d.len()).fold(0, |best, c| if d[c] < d[best] { c } else { best })
+    };
+    points.iter().map(nearest).collect()
+}
+
+/// Lloyd as in the textbook. For integer coordinates plain sums are exact.
+fn textbook(
+    points: &[Vec<f64>],
+    mut centres: Vec<Vec<f64>>,
+    rounds: usize,
+) -> (Vec<Vec<f64>>, usize) {
+    for round in 1..=rounds {
+        let of = assign(points, &centres);
+        let mut next = centres.clone();
+        for (c, centre) in next.iter_mut().enumerate() {
+            let own: Vec<&Vec<f64>> =
+                points.iter().zip(&of).filter(|(_, o)| **o == c).map(|(p, _)| p).collect();
+            if own.is_empty() {
+                continue;
+            }
+            for (j, x) in centre.iter_mut().enumerate() {
+                *x = own.iter().map(|p| p[j]).sum::<f64>() / own.len() as f64;
+            }
+        }
+        if next == centres {
+            return (centres, round);
+        }
+        centres = next;
+    }
+    (centres, rounds)
+}
+
+fn first_distinct(points: &[Vec<f64>], k: usize) -> Vec<Vec<f64>> {
+    let mut seen: Vec<Vec<f64>> = vec![];
+    for p in points {
+        if seen.len() < k && !seen.contains(p) {
+            seen.push(p.clone());
+        }
+    }
+    seen
+}
+
+fn cloud() -> impl Strategy<Value = (usize, Vec<Vec<f64>>)> {
+    (1usize..4).prop_flat_map(|d| {
+        let point = proptest::collection::vec((-20i32..20).prop_map(f64::from), d);
+        (Just(d), proptest::collection::vec(point, 0..50))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn the_same_as_the_textbook(
+        (d, points) in cloud(),
+        k in 1usize..6,
+        rounds in 0usize..12,
+        cuts in proptest::collection::vec(any::<usize>(), 0..5),
+    ) {
+        let v = run(&format!("kmeans:k={k},tol=0,rounds={rounds},init=first"), &points, d, &cuts);
+        let (want, done) = textbook(&points, first_distinct(&points, k), rounds);
+        prop_assert_eq!(&centroids(&v), &want);
+        if points.is_empty() {
+            return Ok(());
+        }
+        prop_assert_eq!(number(&v, "rounds"), done as f64);
+        let of = assign(&points, &want);
+        let count = |c| of.iter().filter(|o| **o == c).count() as f64;
+        prop_assert_eq!(sizes(&v), (0..want.len()).map(count).collect::<Vec<_>>());
+        let inertia: f64 = points.iter().zip(&of).map(|(p, c)| square(p, &want[*c])).sum();
+        prop_assert!((number(&v, "inertia") - inertia).abs() <= 1e-12 * inertia);
+    }
+
+    #[test]
+    fn seeds_do_not_depend_on_the_split(
+        (d, points) in cloud(),
+        k in 1usize..6,
+        seed in any::<u64>(),
+        init in proptest::sample::select(&["kmeans++", "random", "first"][..]),
+        cuts in proptest::collection::vec(any::<usize>(), 0..5),
+    ) {
+        let spec = format!("kmeans:k={k},rounds=0,seed={seed},init={init}");
+        let whole = run(&spec, &points, d, &[]);
+        prop_assert_eq!(&whole, &run(&spec, &points, d, &cuts));
+        // Centres are distinct points of the data, as many as there can be.
+        let c = centroids(&whole);
+        prop_assert_eq!(c.len(), first_distinct(&points, k).len());
+        prop_assert_eq!(first_distinct(&c, k), c.clone());
+        prop_assert!(c.iter().all(|c| points.contains(c)));
+    }
+
+    #[test]
+    fn rough_numbers_give_the_same_bits_for_any_split(
+        points in proptest::collection::vec(proptest::collection::vec(-1e6f64..1e6, 2), 1..40),
+        cuts in proptest::collection::vec(any::<usize>(), 0..5),
+    ) {
+        let spec = "kmeans:k=3,tol=1e-3,seed=5";
+        prop_assert_eq!(run(spec, &points, 2, &[]), run(spec, &points, 2, &cuts));
+    }
+}
+
+#[test]
+fn clear_clusters_are_found() {
+    let mut points = vec![];
+    for i in 0..30 {
+        let (a, b) = (f64::from(i % 5) * 0.1, f64::from(i % 3) * 0.1);
+        points.extend([vec![a, b], vec![100.0 + a, b], vec![a, 100.0 + b]]);
+    }
+    let v = run("kmeans:x0,x1,k=3", &points, 2, &[17, 44]);
+    assert_eq!(sizes(&v), [30.0; 3]);
+    assert_eq!(v.get("converged"), Some(&Value::Bool(true)));
+    assert!(number(&v, "inertia") < 4.0);
+    assert_eq!(list(v.get("columns").expect("columns")).len(), 2);
+}
+
+#[test]
+fn incomplete_points_are_dropped_and_counted() {
+    let points = vec![vec![1.0], vec![MISSING], vec![3.0], vec![f64::NAN], vec![f64::NEG_INFINITY]];
+    for init in ["kmeans++", "random", "first"] {
+        let v = run(&format!("kmeans:k=1,init={init}"), &points, 1, &[2]);
+        assert_eq!((centroids(&v), number(&v, "dropped")), (vec![vec![2.0]], 3.0));
+        let v = run(&format!("kmeans:k=1,init={init}"), &points[3..], 1, &[]);
+        assert_eq!((centroids(&v), number(&v, "dropped")), (vec![], 2.0));
+        let v = run(&format!("kmeans:k=2,init={init}"), &[], 1, &[]);
+        assert_eq!((centroids(&v).len(), number(&v, "inertia")), (0, 0.0));
+    }
+}
+
+#[test]
+fn means_of_huge_and_tiny_numbers_do_not_overflow_or_vanish() {
+    let v = run("kmeans:k=1", &[vec![1.7e308], vec![1.5e308]], 1, &[1]);
+    assert_eq!(centroids(&v), [[1.6e308]]);
+    let v = run("kmeans:k=1,tol=0", &[vec![5e-324], vec![1.5e-323]], 1, &[]);
+    assert_eq!(centroids(&v), [[1e-323]]);
+}
+
+#[test]
+fn the_first_centre_of_plusplus_is_drawn_alike_and_the_second_by_squared_distance() {
+    let points: Vec<Vec<f64>> = [0.0, 1.0, 3.0].map(|x| vec![x]).to_vec();
+    let t = table(&points, 1, 0);
+    let mut pairs = [[0u32; 4]; 4];
+    let n = 6000;
+    for seed in 0..n {
+        let spec = format!("kmeans:k=2,rounds=0,seed={seed}");
+        let v = laws::answer(make(&spec, 1).expect("build").kernel, &[vec![&t.block(0)]], false);
+        let c = centroids(&v);
+        pairs[c[0][0] as usize][c[1][0] as usize] += 1;
+    }
+    for (a, b, want) in [(0, 1, 1.0 / 10.0), (0, 3, 9.0 / 10.0), (1, 3, 0.8), (3, 0, 9.0 / 13.0)] {
+        let share = f64::from(pairs[a][b]) / f64::from(n) * 3.0;
+        assert!((share - want).abs() < 0.06, "{a},{b}: {share} is not {want}");
+    }
+}
+
+#[test]
+fn files_have_points_of_their_own() {
+    // The same offsets in two files are two places.
+    let t = table(&(0..40).map(|i| vec![f64::from(i)]).collect::<Vec<_>>(), 1, 0);
+    let kernel = || make("kmeans:k=30,rounds=0,init=random,seed=3", 1).expect("build").kernel;
+    let v = laws::check(kernel(), &[t.block(0), t.block(1)]);
+    assert_eq!(centroids(&v).len(), 30);
+    assert_ne!(v, laws::check(kernel(), &[t.block(0)]));
+}
+
+#[test]
+fn wrong_specifications_are_refused() {
+    for s in [
+        "kmeans:k=0",
+        "kmeans:k=70000",
+        "kmeans:tol=-1",
+        "kmeans:tol=NaN",
+        "kmeans:rounds=100000",
+        "kmeans:init=best",
+        "kmeans:x0,x0",
+        "kmeans:y",
+        "kmeans:clusters=3",
+        "kmeans:k=x",
+    ] {
+        assert!(make(s, 2).is_err(), "{s}");
+    }
+    assert!(make("kmeans", 0).is_err());
+}
