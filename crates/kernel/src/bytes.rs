@@ -276,9 +276,9 @@ fn entropy(counts: &[u64; 256]) -> f64 {
         let p = *c as f64 / total;
         // Near p = 1 the logarithm loses what p was rounded by; the rest (n - c) is known exactly.
         let log = if p > 0.5 {
-            ((n - c) as f64 / -total).ln_1p() * std::f64::consts::LOG2_E
+            libm::log1p((n - c) as f64 / -total) * std::f64::consts::LOG2_E
         } else {
-            p.log2()
+            libm::log2(p)
         };
         // Neumaier's compensated sum: all terms have one sign.
         let term = p * -log;

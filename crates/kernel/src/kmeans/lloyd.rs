@@ -52,7 +52,7 @@ struct Tally {
 
 impl Lloyd {
     fn d(&self) -> usize {
-        self.plan.columns.len()
+        self.plan.d()
     }
 
     fn k(&self) -> usize {
@@ -61,7 +61,7 @@ impl Lloyd {
 
     fn answer(&self, tally: &Tally, converged: bool) -> Value {
         let centroids = self.centres.chunks_exact(self.d()).map(|c| Value::floats(c.to_vec()));
-        let columns = self.plan.names.iter().cloned().map(Value::Text);
+        let columns = self.plan.columns.names.iter().cloned().map(Value::Text);
         Value::map([
             ("centroids", Value::List(centroids.collect())),
             ("columns", Value::List(columns.collect())),
@@ -94,7 +94,7 @@ impl Kernel for Lloyd {
     type State = Tally;
 
     fn needs(&self) -> Needs {
-        Needs { numbers: self.plan.columns.clone(), ..Needs::default() }
+        self.plan.columns.needs()
     }
 
     fn init(&self) -> Tally {
@@ -106,7 +106,7 @@ impl Kernel for Lloyd {
     }
 
     fn update(&self, tally: &mut Tally, block: &Block<'_>) -> Result<()> {
-        let points = Points::of(block, &self.plan.columns)?;
+        let points = Points::of(block, &self.plan.columns.ids)?;
         tally.dropped += points.dropped;
         let (index, distance) = points.nearest(&self.centres);
         tally.inertia.add_slice(&distance);

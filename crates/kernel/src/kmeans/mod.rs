@@ -7,6 +7,7 @@ mod lloyd;
 mod points;
 mod seed;
 
+use crate::columns::Chosen;
 use crate::{Built, Context, Info, Spec};
 use std::sync::Arc;
 use stead_core::{Result, limits};
@@ -31,8 +32,7 @@ pub const INFO: Info = Info {
         Result: {centroids, columns, sizes, inertia, rounds, converged, dropped}.",
     error: "centres are correctly rounded means of their points; squared distances have a relative error \
         below (d+2) 2^-53 each and their sum, the inertia, adds none but one last rounding. Squares overflow \
-        for differences beyond 1e154. Bit-identical for any split (given one math library: kmeans++ takes \
-        logarithms). A local optimum, as always with Lloyd: try several seeds",
+        for differences beyond 1e154. Bit-identical for any split. A local optimum, as always with Lloyd: try several seeds",
     cost: "a pass a round; kmeans++ takes k passes to begin with, random and first take one. Time n k d a \
         round (8 points side by side); memory about 100 bytes k d for each worker",
     source: "Lloyd, IEEE Trans. Inf. Theory 28 (1982); Arthur & Vassilvitskii, k-means++, SODA 2007; drawn as \
@@ -60,9 +60,8 @@ enum Start {
 /// What was asked for.
 #[derive(Debug)]
 struct Plan {
-    /// Schema indices of the coordinates.
-    columns: Vec<usize>,
-    names: Vec<String>,
+    /// The coordinates.
+    columns: Chosen,
     k: usize,
     /// Sum of squared moves at which the rounds end.
     tolerance: f64,
@@ -71,26 +70,27 @@ struct Plan {
     start: Start,
 }
 
+impl Plan {
+    /// Number of coordinates, at least one.
+    fn d(&self) -> usize {
+        self.columns.ids.len()
+    }
+}
+
 /// Makes `kmeans`.
 pub fn build(spec: &Spec, context: &Context<'_>) -> Result<Built> {
     spec.only_options(&["k", "tol", "rounds", "seed", "init"])?;
-    let columns = match spec.args.as_slice() {
-        [] => context.schema.numbers(),
-        [all] if all == "*" => context.schema.numbers(),
-        names => names.iter().map(|n| context.schema.number(n)).collect::<Result<Vec<_>>>()?,
+    let args: Vec<&str> = match spec.args.as_slice() {
+        [] => vec!["*"],
+        names => names.iter().map(String::as_str).collect(),
     };
-    if columns.is_empty() {
-        return Err(spec.error("this dataset has no numeric column"));
-    }
-    if (1..columns.len()).any(|i| columns[..i].contains(&columns[i])) {
-        return Err(spec.error("a column is given twice"));
-    }
+    let columns = Chosen::numbers(spec, &args, context)?;
+    let d = columns.ids.len();
     let k = spec.parse_option("k", 20usize)?;
-    if k == 0 || k > MAX_K || k.saturating_mul(columns.len()) > MAX_SUMS {
+    if k == 0 || k > MAX_K || k.saturating_mul(d) > MAX_SUMS {
         return Err(spec.error(format!(
-            "k={k} is not between 1 and {} for {} columns",
-            MAX_K.min(MAX_SUMS / columns.len()),
-            columns.len()
+            "k={k} is not between 1 and {} for {d} columns",
+            MAX_K.min(MAX_SUMS / d),
         )));
     }
     let tolerance = spec.parse_option("tol", 1e-4f64)?;
@@ -111,11 +111,10 @@ pub fn build(spec: &Spec, context: &Context<'_>) -> Result<Built> {
             return Err(spec.error(format!("init={other} is not one of kmeans++, random, first")));
         }
     };
-    let names = columns.iter().map(|i| context.schema.columns[*i].name.clone()).collect();
     let seed = spec.parse_option("seed", 0u64)?;
-    let plan = Plan { columns, names, k, tolerance, rounds, seed, start };
+    let plan = Plan { columns, k, tolerance, rounds, seed, start };
     let kernel = seed::first_step(Arc::new(plan));
-    Ok(Built { key: spec.text.clone(), kernel, pick: None })
+    Ok(Built { key: spec.text.clone(), kernel, pick: None, level: 0 })
 }
 
 #[cfg(test)]

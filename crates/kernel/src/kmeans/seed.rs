@@ -88,7 +88,7 @@ impl Kernel for PlusPlus {
     type State = Draw;
 
     fn needs(&self) -> Needs {
-        Needs { numbers: self.plan.columns.clone(), records: true, ..Needs::default() }
+        Needs { records: true, ..self.plan.columns.needs() }
     }
 
     fn init(&self) -> Draw {
@@ -96,9 +96,9 @@ impl Kernel for PlusPlus {
     }
 
     fn update(&self, state: &mut Draw, block: &Block<'_>) -> Result<()> {
-        let points = Points::of(block, &self.plan.columns)?;
+        let points = Points::of(block, &self.plan.columns.ids)?;
         state.dropped += points.dropped;
-        let round = (self.centres.len() / self.plan.columns.len()) as u64;
+        let round = (self.centres.len() / self.plan.d()) as u64;
         let (_, distance) = points.nearest(&self.centres);
         for (p, d2) in distance.into_iter().enumerate() {
             let weight = if round == 0 { 1.0 } else { d2 };
@@ -106,7 +106,8 @@ impl Kernel for PlusPlus {
                 continue;
             }
             let place = place(block, &points, p)?;
-            let score = uniform(luck(self.plan.seed, round, place)).ln() / weight;
+            // Not the system's logarithm, which may differ between hosts in the last bit.
+            let score = libm::log(uniform(luck(self.plan.seed, round, place))) / weight;
             if state.winner.as_ref().is_none_or(|w| w.loses_to(score, place)) {
                 state.winner = Some(Winner { score, place, point: points.coordinates(p) });
             }
@@ -117,7 +118,7 @@ impl Kernel for PlusPlus {
     fn merge(&self, state: &mut Draw, other: Draw) -> Result<()> {
         state.dropped += other.dropped;
         if let Some(o) = other.winner {
-            if o.point.len() != self.plan.columns.len() {
+            if o.point.len() != self.plan.d() {
                 return Err(Error::format("a centre from another rank has other dimensions"));
             }
             if state.winner.as_ref().is_none_or(|w| w.loses_to(o.score, o.place)) {
@@ -133,7 +134,7 @@ impl Kernel for PlusPlus {
         let full = match state.winner {
             Some(w) => {
                 centres.extend(w.point);
-                centres.len() == self.plan.k * self.plan.columns.len()
+                centres.len() == self.plan.k * self.plan.d()
             }
             None => true,
         };
@@ -144,7 +145,7 @@ impl Kernel for PlusPlus {
     }
 
     fn state_bytes(&self, _: &Draw) -> usize {
-        size_of::<Draw>() + 8 * self.plan.columns.len()
+        size_of::<Draw>() + 8 * self.plan.d()
     }
 }
 
@@ -191,7 +192,7 @@ impl Kernel for Smallest {
     type State = Ranked;
 
     fn needs(&self) -> Needs {
-        Needs { numbers: self.plan.columns.clone(), records: true, ..Needs::default() }
+        Needs { records: true, ..self.plan.columns.needs() }
     }
 
     fn init(&self) -> Ranked {
@@ -199,7 +200,7 @@ impl Kernel for Smallest {
     }
 
     fn update(&self, state: &mut Ranked, block: &Block<'_>) -> Result<()> {
-        let points = Points::of(block, &self.plan.columns)?;
+        let points = Points::of(block, &self.plan.columns.ids)?;
         state.dropped += points.dropped;
         for p in 0..points.len() {
             let place = place(block, &points, p)?;
@@ -219,7 +220,7 @@ impl Kernel for Smallest {
     fn merge(&self, state: &mut Ranked, other: Ranked) -> Result<()> {
         state.dropped += other.dropped;
         for (point, rank) in other.points {
-            if point.len() != self.plan.columns.len() {
+            if point.len() != self.plan.d() {
                 return Err(Error::format("a centre from another rank has other dimensions"));
             }
             if state.bar.is_none_or(|b| rank < b) {
@@ -239,7 +240,7 @@ impl Kernel for Smallest {
     }
 
     fn state_bytes(&self, state: &Ranked) -> usize {
-        let point = 8 * self.plan.columns.len() + 64;
+        let point = 8 * self.plan.d() + 64;
         size_of::<Ranked>() + state.points.len() * point
     }
 }
