@@ -1,18 +1,24 @@
 //! Formats: from files to blocks.
 //!
-//! A [`Dataset`](api::Format) is files plus a [`Format`], which knows how records lie in the bytes. A
-//! [`Scan`] hands every byte of the dataset, as [`stead_core::Block`]s of whole records, to any number of
-//! workers, each exactly once.
+//! A [`Dataset`] is files plus a [`Format`], which knows how records lie in the bytes. A [`Scan`] hands
+//! every byte of the dataset, as [`stead_core::Block`]s of whole records, to any number of workers, each
+//! exactly once.
 
 pub mod api;
 pub mod arrays;
 pub mod convert;
+pub mod dataset;
 pub mod decode;
+pub mod delimited;
+pub mod detect;
 mod grid;
+pub mod lines;
 pub mod npy;
 pub mod options;
 pub mod parallel;
 pub mod records;
+pub mod textscan;
 
 pub use api::{Format, Progress, Scan, ScanOptions, Share, Worker};
+pub use dataset::{Dataset, Description};
 pub use options::{ColumnType, Compression, FormatType, Header, OpenOptions, Quote};

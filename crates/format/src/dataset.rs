@@ -1,0 +1,455 @@
+//! Datasets: the files that a user names, and what they are.
+
+use crate::api::{Format, Scan, ScanOptions};
+use crate::arrays::ArrayFormat;
+use crate::decode::{Codec, Decoder};
+use crate::delimited;
+use crate::delimited::fields;
+use crate::detect::{self, Sample};
+use crate::lines::Lines;
+use crate::options::{Compression, FormatType, OpenOptions};
+use crate::records::RecordFormat;
+use crate::textscan::{Layout, head};
+use serde::{Serialize, Serializer};
+use std::path::Path;
+use std::sync::Arc;
+use stead_core::{
+    ByteOrder, ColumnInfo, DType, Error, Kind, Needs, Order, RecordKind, Result, Schema, Value,
+    limits,
+};
+use stead_store::{FileSource, Source};
+
+/// Files of one format.
+///
+/// ```
+/// use std::sync::Arc;
+/// use stead_format::{Dataset, OpenOptions};
+/// use stead_store::MemorySource;
+///
+/// let text = MemorySource::new("pets.csv", b"name,legs\ncat,4\nfish,0\n");
+/// let pets = Dataset::from_sources(vec![Arc::new(text)], &OpenOptions::default())?;
+/// assert_eq!(pets.schema().column("legs")?, 1);
+/// assert_eq!(pets.describe(1)?.rows, [["cat", "4"]]);
+/// # Ok::<(), stead_core::Error>(())
+/// ```
+pub struct Dataset {
+    /// In file order.
+    sources: Vec<Arc<dyn Source>>,
+    format: Arc<dyn Format>,
+    /// Set if the format is text.
+    layout: Option<Layout>,
+    total_bytes: u64,
+}
+
+/// One file of a [`Description`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FileInfo {
+    /// Its name.
+    pub path: String,
+    /// Its length as it lies there.
+    pub bytes: u64,
+    /// `none`, `gzip` or `zstd`.
+    pub compression: String,
+}
+
+/// What `stead describe` shows.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Description {
+    /// `csv`, `tsv`, `lines`, `records`, `npy`, `raw`.
+    pub format: String,
+    /// What was detected or chosen.
+    #[serde(serialize_with = "as_map")]
+    pub details: Vec<(String, Value)>,
+    /// How the bytes fall into records.
+    pub records: RecordKind,
+    /// The columns.
+    pub columns: Vec<ColumnInfo>,
+    /// Shape, for arrays.
+    pub shape: Option<Vec<u64>>,
+    /// The files.
+    pub files: Vec<FileInfo>,
+    /// Length of all files.
+    pub bytes: u64,
+    /// Extents of the default size that a scan would have.
+    pub extents: u64,
+    /// `none`, `gzip`, `zstd`, or `mixed`.
+    pub compression: String,
+    /// The first records, as text.
+    pub rows: Vec<Vec<String>>,
+}
+
+fn as_map<S: Serializer>(pairs: &[(String, Value)], s: S) -> std::result::Result<S::Ok, S::Error> {
+    s.collect_map(pairs.iter().map(|(k, v)| (k, v)))
+}
+
+impl Dataset {
+    /// Opens a file, a glob, a directory, or several of these as one dataset. The format is that of the
+    /// first file that is not empty.
+    ///
+    /// # Errors
+    /// `NotFound`, `Permission`, `Io`; `Usage` for options that contradict each other or the data;
+    /// `Format` for files that are empty, of no known format, or unlike the first one.
+    pub fn open(inputs: &[String], options: &OpenOptions) -> Result<Dataset> {
+        options.check()?;
+        let paths = stead_store::expand(inputs)?;
+        let mut sources: Vec<Arc<dyn Source>> = Vec::with_capacity(paths.len());
+        for p in paths {
+            sources.push(Arc::new(FileSource::open(p)?));
+        }
+        Self::from_sources(sources, options)
+    }
+
+    /// A dataset of these sources, in this order.
+    pub fn from_sources(sources: Vec<Arc<dyn Source>>, options: &OpenOptions) -> Result<Dataset> {
+        options.check()?;
+        if sources.is_empty() {
+            return Err(Error::usage("no dataset was named"));
+        }
+        if sources.len() > limits::MAX_SOURCES {
+            return Err(Error::limit(format!("more than {} files", limits::MAX_SOURCES)));
+        }
+        let first = sources.iter().find(|s| !s.is_empty()).unwrap_or(&sources[0]);
+        let (format, layout) = choose(first, options)
+            .map_err(|e| if e.place().path.is_none() { e.at_path(first.path()) } else { e })?;
+        if let Some(layout) = &layout {
+            for s in sources.iter().filter(|s| !s.is_empty()) {
+                layout.check_header(s, first.path())?;
+            }
+        }
+        let total_bytes = sources.iter().fold(0u64, |n, s| n.saturating_add(s.len()));
+        Ok(Dataset { sources, format, layout, total_bytes })
+    }
+
+    /// Columns and record structure.
+    pub fn schema(&self) -> &Schema {
+        self.format.schema()
+    }
+
+    /// The format.
+    pub fn format(&self) -> &Arc<dyn Format> {
+        &self.format
+    }
+
+    /// `csv`, `tsv`, `lines`, `records`, `npy`, `raw`.
+    pub fn format_name(&self) -> &'static str {
+        self.format.name()
+    }
+
+    /// The files, in order; blocks name them by their index.
+    pub fn sources(&self) -> &[Arc<dyn Source>] {
+        &self.sources
+    }
+
+    /// Number of files.
+    pub fn files(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// The first file.
+    pub fn path(&self) -> &Path {
+        self.sources[0].path()
+    }
+
+    /// Length of all files, as they lie there.
+    pub fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
+    /// Plans a scan.
+    pub fn scan(&self, options: &ScanOptions) -> Result<Box<dyn Scan>> {
+        self.format.scan(&self.sources, options)
+    }
+
+    /// What the dataset is, with its first `rows` records.
+    pub fn describe(&self, rows: usize) -> Result<Description> {
+        let mut files = Vec::with_capacity(self.sources.len());
+        for s in &self.sources {
+            let codec = match &self.layout {
+                Some(l) => l.codec(s)?,
+                None => None,
+            };
+            files.push(FileInfo {
+                path: s.path().display().to_string(),
+                bytes: s.len(),
+                compression: codec.map_or("none", Codec::name).to_string(),
+            });
+        }
+        let compression = match files.iter().map(|f| f.compression.as_str()).min() {
+            Some(c) if files.iter().all(|f| f.compression == c) => c.to_string(),
+            _ => "mixed".to_string(),
+        };
+        let chunk = limits::DEFAULT_CHUNK as u64;
+        let schema = self.schema();
+        Ok(Description {
+            format: self.format_name().to_string(),
+            details: self.format.details(),
+            records: schema.records.clone(),
+            columns: schema.columns.clone(),
+            shape: schema.shape.as_ref().map(|s| s.dims().to_vec()),
+            bytes: self.total_bytes,
+            extents: self.sources.iter().map(|s| s.len().div_ceil(chunk)).sum(),
+            compression,
+            files,
+            rows: self.rows(rows).map_err(|e| self.locate(e))?,
+        })
+    }
+
+    /// The first records as text.
+    fn rows(&self, most: usize) -> Result<Vec<Vec<String>>> {
+        /// Values of one row that are shown; arrays may have many.
+        const MOST_VALUES: usize = 1000;
+        let mut needs = Needs { records: true, ..Needs::default() };
+        let schema = self.schema();
+        if matches!(schema.records, RecordKind::Items) {
+            needs.numbers = schema.numbers().into_iter().take(MOST_VALUES).collect();
+        }
+        let mut options = ScanOptions::new(needs);
+        options.chunk = 64 << 10;
+        options.io.depth = 1;
+        let scan = self.scan(&options)?;
+        let mut worker = scan.worker()?;
+        let mut rows = Vec::new();
+        while rows.len() < most {
+            let Some(block) = worker.next()? else { break };
+            for i in 0..block.rows.min(most - rows.len()) {
+                rows.push(match &self.layout {
+                    Some(Layout::Delimited(d)) => fields::split(&d.syntax, block.record(i))
+                        .iter()
+                        .map(|f| delimited::shorten(f))
+                        .collect(),
+                    Some(Layout::Lines(_)) => vec![delimited::shorten(line(block.record(i)))],
+                    None if options.needs.numbers.is_empty() => {
+                        vec![delimited::shorten(block.record(i))]
+                    }
+                    None => options
+                        .needs
+                        .numbers
+                        .iter()
+                        .filter_map(|c| block.numbers(*c).get(i))
+                        .map(|v| format!("{v}"))
+                        .collect(),
+                });
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Puts the file's name in place of its index and, for text, adds the line. Reads the file up to the
+    /// place, so it is for the one error that is shown.
+    pub fn locate(&self, e: Error) -> Error {
+        let Some(source) = e.place().source.and_then(|i| self.sources.get(i as usize)) else {
+            return e;
+        };
+        let e = if e.place().path.is_none() { e.at_path(source.path()) } else { e };
+        // Offsets of other kinds are those of the file as it lies there.
+        let about_text = matches!(e.kind(), Kind::Data | Kind::Limit);
+        match (&self.layout, e.place().offset, e.place().line) {
+            (Some(layout), Some(offset), None) if about_text => {
+                match layout.codec(source).and_then(|c| newlines(source, c, offset)) {
+                    Ok(n) => e.at_line(n + 1),
+                    Err(_) => e,
+                }
+            }
+            _ => e,
+        }
+    }
+}
+
+/// A line without its end.
+fn line(record: &[u8]) -> &[u8] {
+    let record = record.strip_suffix(b"\n").unwrap_or(record);
+    record.strip_suffix(b"\r").unwrap_or(record)
+}
+
+/// Newlines in the first `n` bytes of the (decompressed) file.
+fn newlines(source: &Arc<dyn Source>, codec: Option<Codec>, n: u64) -> Result<u64> {
+    let mut decoder = codec.map(|c| Decoder::new(source.clone(), c)).transpose()?;
+    let mut buf = vec![0; 1 << 20];
+    let (mut at, mut lines) = (0, 0);
+    while at < n {
+        let want = (n - at).min(buf.len() as u64) as usize;
+        let got = match &mut decoder {
+            Some(d) => d.read(&mut buf[..want])?,
+            None => {
+                source.read_at(at, &mut buf[..want])?;
+                want
+            }
+        };
+        if got == 0 {
+            break;
+        }
+        lines += memchr::memchr_iter(b'\n', &buf[..got]).count() as u64;
+        at += got as u64;
+    }
+    Ok(lines)
+}
+
+/// What the name of a file says, and whether the name says that it is compressed.
+fn by_name(path: &Path) -> Option<FormatType> {
+    let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
+    let name = [".gz", ".gzip", ".zst", ".zstd"]
+        .iter()
+        .find_map(|s| name.strip_suffix(s))
+        .unwrap_or(&name);
+    match name.rsplit_once('.')?.1 {
+        "csv" => Some(FormatType::Csv),
+        "tsv" | "tab" => Some(FormatType::Tsv),
+        "log" => Some(FormatType::Lines),
+        "npy" => Some(FormatType::Npy),
+        "bin" | "raw" => Some(FormatType::Raw),
+        _ => None,
+    }
+}
+
+type Chosen = (Arc<dyn Format>, Option<Layout>);
+
+/// Decides what the first file is.
+fn choose(source: &Arc<dyn Source>, options: &OpenOptions) -> Result<Chosen> {
+    let codec = codec(source, options.compression)?;
+    let name = by_name(source.path());
+    let hinted = if options.format.is_some() {
+        options.format
+    } else if options.is_raw_hinted() {
+        Some(FormatType::Raw)
+    } else if options.record_length.is_some() {
+        Some(FormatType::Records)
+    } else if options.is_delimited_hinted() {
+        // The name may still say which kind.
+        Some(if name == Some(FormatType::Tsv) && options.delimiter.is_none() {
+            FormatType::Tsv
+        } else {
+            FormatType::Csv
+        })
+    } else {
+        None
+    };
+    if source.is_empty() {
+        return match hinted.or(name) {
+            Some(FormatType::Lines) | None => Ok(lines(options)),
+            Some(_) => Err(empty()),
+        };
+    }
+    if let Some(f) = hinted.filter(|f| !f.is_text()) {
+        return binary(source, f, codec, options);
+    }
+    let bytes = head::first_bytes(source, codec, limits::DETECT_BYTES)?;
+    if bytes.is_empty() && hinted.or(name).is_some_and(|f| f != FormatType::Lines) {
+        return Err(empty());
+    }
+    let text = &bytes[head::bom(&bytes)..];
+    let sample = Sample { text, eof: bytes.len() < limits::DETECT_BYTES };
+    if hinted.is_none() {
+        if text.starts_with(b"\x93NUMPY") || name == Some(FormatType::Npy) {
+            return binary(source, FormatType::Npy, codec, options);
+        }
+        // An extension of text with binary content is most likely wrong.
+        if sample.is_binary() && !name.is_some_and(FormatType::is_text)
+            || name == Some(FormatType::Raw) && codec.is_none()
+        {
+            return binary(source, FormatType::Raw, codec, options);
+        }
+    }
+    let asked = hinted.or(name.filter(|f| f.is_text()));
+    if asked == Some(FormatType::Lines) {
+        return Ok(lines(options));
+    }
+    match detect::delimited(&sample, options, asked)? {
+        Some(d) => {
+            let d = Arc::new(d);
+            Ok((d.clone(), Some(Layout::Delimited(d))))
+        }
+        None => Ok(lines(options)),
+    }
+}
+
+fn empty() -> Error {
+    Error::format("empty file").with_hint("there is nothing to tell the format or the columns by")
+}
+
+fn lines(options: &OpenOptions) -> Chosen {
+    let lines = Lines::new(options.compression);
+    (Arc::new(lines.clone()), Some(Layout::Lines(lines)))
+}
+
+fn binary(
+    source: &Arc<dyn Source>,
+    format: FormatType,
+    codec: Option<Codec>,
+    options: &OpenOptions,
+) -> Result<Chosen> {
+    if let Some(codec) = codec
+        && (options.compression.is_some() || format == FormatType::Npy)
+    {
+        return Err(Error::format(format!(
+            "a {} file around format '{}' cannot be read",
+            codec.name(),
+            format.name()
+        ))
+        .with_hint("only text is read compressed; decompress the file first"));
+    }
+    let skip = options.skip.unwrap_or(0);
+    let format: Arc<dyn Format> = match format {
+        FormatType::Npy => Arc::new(ArrayFormat::npy(source.as_ref())?),
+        FormatType::Records => {
+            let length = options.record_length.ok_or_else(|| {
+                Error::usage("format 'records' needs the length of a record")
+                    .with_hint("say --record-length BYTES")
+            })?;
+            Arc::new(RecordFormat::new(length, skip)?)
+        }
+        _ => Arc::new(ArrayFormat::raw(
+            source.as_ref(),
+            options.dtype.unwrap_or(DType::U8),
+            options.shape.clone(),
+            options.order.unwrap_or(Order::C),
+            options.byte_order.unwrap_or(ByteOrder::Little),
+            skip,
+        )?),
+    };
+    Ok((format, None))
+}
+
+/// How a file is compressed: as said, or by its first bytes.
+pub(crate) fn codec(source: &Arc<dyn Source>, said: Option<Compression>) -> Result<Option<Codec>> {
+    match said {
+        None => Codec::of(source.as_ref()),
+        Some(Compression::None) => Ok(None),
+        Some(Compression::Gzip) => Ok(Some(Codec::Gzip)),
+        Some(Compression::Zstd) => Ok(Some(Codec::Zstd)),
+    }
+}
+
+impl Layout {
+    /// An error that names both files if this one's header is not the dataset's.
+    fn check_header(&self, source: &Arc<dyn Source>, first: &Path) -> Result<()> {
+        let Layout::Delimited(d) = self else { return Ok(()) };
+        if !d.header || source.path() == first {
+            return Ok(());
+        }
+        let codec = self.codec(source)?;
+        let found = self.head(source, codec, limits::DETECT_BYTES)?.header;
+        if found.is_empty() || found == d.header_fields {
+            return Ok(());
+        }
+        let what = if found.len() == d.header_fields.len() {
+            let differs = found.iter().zip(&d.header_fields).find(|(a, b)| a != b);
+            let (a, b) = differs.map_or(("", ""), |(a, b)| (a.as_str(), b.as_str()));
+            format!(
+                "its header has '{}' where that of '{}' has '{}'",
+                delimited::shorten(a.as_bytes()),
+                first.display(),
+                delimited::shorten(b.as_bytes())
+            )
+        } else {
+            format!(
+                "its header has {} columns, that of '{}' has {}",
+                found.len(),
+                first.display(),
+                d.header_fields.len()
+            )
+        };
+        Err(Error::format(what).at_path(source.path()).at_line(1).with_hint(
+            "all files of a dataset have the same columns; name only files that belong together",
+        ))
+    }
+}

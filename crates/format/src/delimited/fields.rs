@@ -1,0 +1,91 @@
+//! The fields of single records, for headers, detection and display: simple rather than fast.
+
+use super::syntax::{State, Syntax};
+
+/// The fields of the record at the start of `text`, unquoted. `text` is one record with or without its
+/// terminator.
+pub fn split(syntax: &Syntax, text: &[u8]) -> Vec<Vec<u8>> {
+    let text = text.strip_suffix(b"\n").unwrap_or(text);
+    let text = text.strip_suffix(b"\r").unwrap_or(text);
+    let mut fields = Vec::new();
+    let mut field = Vec::new();
+    let mut i = 0;
+    loop {
+        field.clear();
+        if i < text.len() && Some(text[i]) == syntax.quote {
+            i += 1;
+            while i < text.len() {
+                let b = text[i];
+                i += 1;
+                if Some(b) == syntax.quote {
+                    if i < text.len() && Some(text[i]) == syntax.quote {
+                        i += 1;
+                    } else {
+                        break;
+                    }
+                }
+                field.push(b);
+            }
+        }
+        while i < text.len() && text[i] != syntax.delimiter {
+            field.push(text[i]);
+            i += 1;
+        }
+        fields.push(field.clone());
+        if i >= text.len() {
+            return fields;
+        }
+        i += 1;
+    }
+}
+
+/// The records of `text`: the bytes of each, terminator included. Blank lines and comments are left out,
+/// and so is a last record that does not end, unless the file ends with it (`eof`).
+pub fn records<'a>(
+    syntax: &Syntax,
+    text: &'a [u8],
+    eof: bool,
+) -> impl Iterator<Item = (usize, &'a [u8])> + use<'a> {
+    let syntax = *syntax;
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while at < text.len() {
+            let start = at;
+            let end = match syntax.record_end(text, at, State::Record) {
+                Ok(end) => end,
+                Err(_) if eof => text.len(),
+                Err(_) => return None,
+            };
+            at = end;
+            let record = &text[start..end];
+            let blank = matches!(record, b"\n" | b"\r\n" | b"\r");
+            if !blank && (syntax.comment.is_none() || record.first().copied() != syntax.comment) {
+                return Some((start, record));
+            }
+        }
+        None
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CSV: Syntax = Syntax { delimiter: b',', quote: Some(b'"'), comment: Some(b'#') };
+
+    #[test]
+    fn records_and_fields() {
+        let text = b"# c \"\n\na,\"b\"\"\n,\",\r\n\r\n\"x\"y\nlast";
+        let all: Vec<Vec<Vec<u8>>> =
+            records(&CSV, text, true).map(|(_, r)| split(&CSV, r)).collect();
+        assert_eq!(
+            all,
+            [
+                vec![b"a".to_vec(), b"b\"\n,".to_vec(), b"".to_vec()],
+                vec![b"xy".to_vec()],
+                vec![b"last".to_vec()]
+            ]
+        );
+        assert_eq!(records(&CSV, text, false).count(), 2);
+    }
+}

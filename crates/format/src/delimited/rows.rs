@@ -1,0 +1,113 @@
+//! What a parser makes of records: spans and columns, in buffers that are used again.
+
+use stead_core::{Columns, Span};
+
+/// Parsed records of one block.
+#[derive(Debug, Default)]
+pub struct Rows {
+    /// Number of rows.
+    pub rows: usize,
+    /// Records that were skipped because they could not be read.
+    pub skipped: u64,
+    /// Integers that were rounded.
+    pub rounded: u64,
+    /// Where the records lie, if they were asked for.
+    pub records: Vec<Span>,
+    /// Column-major values; column `i` begins at `i * stride`.
+    pub(super) numbers: Vec<f64>,
+    /// Column-major text values.
+    pub(super) spans: Vec<Span>,
+    /// Rows for which there is room in every column.
+    pub(super) stride: usize,
+    /// Text that is not in the block as such because quotes had to be undone.
+    pub(super) extra: Vec<u8>,
+    /// Indices in `spans`, as column and row, of values that lie in `extra`.
+    pub(super) moved: Vec<(usize, usize)>,
+    /// The block's text followed by `extra`, if there is any of it.
+    arena: Vec<u8>,
+    number_columns: usize,
+    text_columns: usize,
+}
+
+impl Rows {
+    /// Rows for which there is room at first.
+    const FIRST_STRIDE: usize = 256;
+
+    /// Empties it and makes it ready for so many columns.
+    pub fn clear(&mut self, number_columns: usize, text_columns: usize) {
+        self.rows = 0;
+        self.skipped = 0;
+        self.rounded = 0;
+        self.records.clear();
+        self.extra.clear();
+        self.moved.clear();
+        self.arena.clear();
+        self.number_columns = number_columns;
+        self.text_columns = text_columns;
+        if self.stride == 0 {
+            self.stride = Self::FIRST_STRIDE;
+        }
+        self.numbers.resize(number_columns * self.stride, 0.0);
+        self.spans.resize(text_columns * self.stride, Span::MISSING);
+    }
+
+    /// Makes room for one more row.
+    #[inline]
+    pub(super) fn reserve(&mut self) {
+        if self.rows == self.stride {
+            self.grow();
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let (old, new) = (self.stride, self.stride * 2);
+        self.numbers.resize(self.number_columns * new, 0.0);
+        self.spans.resize(self.text_columns * new, Span::MISSING);
+        // From the last column to the first, so that nothing is written over that is still needed.
+        for c in (1..self.number_columns).rev() {
+            self.numbers.copy_within(c * old..(c + 1) * old, c * new);
+        }
+        for c in (1..self.text_columns).rev() {
+            self.spans.copy_within(c * old..(c + 1) * old, c * new);
+        }
+        self.stride = new;
+    }
+
+    /// To be called when all of the block is parsed: values from `extra` get their place behind `text`.
+    pub(super) fn finish(&mut self, text: &[u8]) {
+        if self.moved.is_empty() {
+            return;
+        }
+        self.arena.extend_from_slice(text);
+        self.arena.extend_from_slice(&self.extra);
+        for (column, row) in &self.moved {
+            self.spans[column * self.stride + row].start += text.len() as u32;
+        }
+    }
+
+    /// The columns, for a block with this text.
+    pub fn columns<'a>(
+        &'a self,
+        text: &'a [u8],
+        number_ids: &'a [usize],
+        text_ids: &'a [usize],
+    ) -> Columns<'a> {
+        Columns {
+            number_ids,
+            numbers: &self.numbers,
+            text_ids,
+            spans: &self.spans,
+            text_data: if self.arena.is_empty() { text } else { &self.arena },
+            stride: self.stride,
+        }
+    }
+
+    /// Bytes that the buffers take.
+    pub fn capacity(&self) -> usize {
+        self.numbers.capacity() * 8
+            + (self.spans.capacity() + self.records.capacity()) * 8
+            + self.extra.capacity()
+            + self.arena.capacity()
+    }
+}

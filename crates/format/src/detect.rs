@@ -1,0 +1,307 @@
+//! What a text file is: delimiter, quotes, header, kinds of columns, from its first bytes.
+//!
+//! A delimiter is believed if (nearly) all records of the sample have the same number of fields by it,
+//! more than one. Text in which none does is lines. A header is believed if a column of numbers begins
+//! with something else, or, where all columns are text, if the first record is unlike all others: its
+//! fields are unique and never come again.
+
+use crate::delimited::number;
+use crate::delimited::parse::Missing;
+use crate::delimited::syntax::Syntax;
+use crate::delimited::{Delimited, fields};
+use crate::options::{ColumnType, FormatType, Header, OpenOptions, Quote};
+use std::collections::HashSet;
+use stead_core::{ColumnInfo, ColumnKind, Error, RecordKind, Result, Schema, limits};
+
+/// Records of the sample that are looked at.
+const MOST_RECORDS: usize = 2000;
+/// Delimiters that are tried, the likeliest first.
+const DELIMITERS: [u8; 5] = [b',', b'\t', b';', b'|', b' '];
+/// Of a sample's records, how many may have another number of fields (one in so many).
+const ODD_ONES: usize = 50;
+
+/// The start of a text file.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample<'a> {
+    /// Bytes without the byte order mark.
+    pub text: &'a [u8],
+    /// True if the file ends with them.
+    pub eof: bool,
+}
+
+type Records = Vec<Vec<Vec<u8>>>;
+
+impl Sample<'_> {
+    /// The fields of the first records.
+    fn records(&self, syntax: &Syntax) -> Records {
+        fields::records(syntax, self.text, self.eof)
+            .take(MOST_RECORDS)
+            .map(|(_, r)| fields::split(syntax, r))
+            .collect()
+    }
+
+    /// True if there are bytes that text does not have.
+    pub fn is_binary(&self) -> bool {
+        let odd = |b: &u8| *b < 9 || (14..32).contains(b) && *b != 27;
+        let n = self.text.iter().filter(|b| odd(b)).count();
+        self.text.contains(&0) || n * 20 > self.text.len()
+    }
+}
+
+/// Delimited text as it is in `sample`; `None` if it is lines. `asked`: the user or the name of the file
+/// says that it is delimited.
+pub fn delimited(
+    sample: &Sample<'_>,
+    options: &OpenOptions,
+    asked: Option<FormatType>,
+) -> Result<Option<Delimited>> {
+    let Some(syntax) = dialect(sample, options, asked) else { return Ok(None) };
+    let missing = Missing::new(options.missing_tokens());
+    let records = sample.records(&syntax);
+    let Some(first) = records.first() else {
+        return if asked.is_none() {
+            Ok(None)
+        } else if sample.eof {
+            Err(Error::format("empty file: there is no record in it"))
+        } else {
+            Err(Error::format(format!(
+                "the first {} bytes hold no whole record",
+                sample.text.len()
+            ))
+            .with_hint("a quote that is never closed can be the reason (--quote none); if this is no delimited text, say --type lines"))
+        };
+    };
+    if first.len() > limits::MAX_COLUMNS {
+        return Err(Error::limit(format!(
+            "{} columns; at most {} are supported",
+            first.len(),
+            limits::MAX_COLUMNS
+        )));
+    }
+    let header = match options.header {
+        Header::Yes => true,
+        Header::No => false,
+        Header::Auto => has_header(&records, &missing),
+    };
+    let header_fields: Vec<String> = if header {
+        first.iter().map(|f| String::from_utf8_lossy(f).trim().to_string()).collect()
+    } else {
+        Vec::new()
+    };
+    let data = &records[usize::from(header)..];
+    let width = first.len();
+    let kinds = (0..width).map(|c| kind(data, c, width, &missing));
+    let names = names(&header_fields, width, options)?;
+    let columns =
+        names.into_iter().zip(kinds).map(|(name, kind)| ColumnInfo { name, kind }).collect();
+    let mut schema = Schema { records: RecordKind::Delimited, columns, shape: None };
+    for (name, t) in &options.column_types {
+        let i = schema.column(name)?;
+        schema.columns[i].kind = match t {
+            ColumnType::Number => ColumnKind::Number,
+            ColumnType::Text => ColumnKind::Text,
+        };
+    }
+    Ok(Some(Delimited {
+        syntax,
+        header,
+        header_fields,
+        missing,
+        schema,
+        compression: options.compression,
+    }))
+}
+
+fn names(header: &[String], width: usize, options: &OpenOptions) -> Result<Vec<String>> {
+    if let Some(names) = &options.names {
+        if names.len() != width {
+            return Err(Error::usage(format!(
+                "{} column names were given, but the first record has {width} fields",
+                names.len()
+            )));
+        }
+        return Ok(names.clone());
+    }
+    Ok((0..width)
+        .map(|i| match header.get(i) {
+            Some(n) if !n.is_empty() => n.clone(),
+            _ => i.to_string(),
+        })
+        .collect())
+}
+
+/// Finds the bytes with a role.
+fn dialect(
+    sample: &Sample<'_>,
+    options: &OpenOptions,
+    asked: Option<FormatType>,
+) -> Option<Syntax> {
+    let quotes: &[Option<u8>] = match options.quote {
+        Quote::Byte(b) => &[Some(b)],
+        Quote::None => &[None],
+        Quote::Auto => &[Some(b'"'), None],
+    };
+    let given = match asked {
+        Some(FormatType::Tsv) => Some(b'\t'),
+        _ => options.delimiter,
+    };
+    for quote in quotes {
+        let syntax = |delimiter| Syntax { delimiter, quote: *quote, comment: options.comment };
+        if let Some(d) = given {
+            // A quote that is never closed makes no record of the sample: then quotes mean nothing.
+            if quote.is_none() || !sample.records(&syntax(d)).is_empty() || quotes.len() == 1 {
+                return Some(syntax(d));
+            }
+            continue;
+        }
+        let best = DELIMITERS
+            .iter()
+            .filter_map(|d| consistency(&sample.records(&syntax(*d)), *d).map(|c| (c, *d)))
+            // The first of equal ones wins.
+            .rev()
+            .max_by(|a, b| a.0.total_cmp(&b.0));
+        if let Some((_, d)) = best {
+            return Some(syntax(d));
+        }
+    }
+    let quote = quotes[0];
+    let comma = Syntax { delimiter: b',', quote, comment: options.comment };
+    if asked.is_some() {
+        return Some(comma);
+    }
+    // One number a line is a column.
+    let missing = Missing::new(options.missing_tokens());
+    let records = sample.records(&comma);
+    let number =
+        |r: &Vec<Vec<u8>>| r.len() == 1 && (missing.is(&r[0]) || number::parse(&r[0]).is_some());
+    let column = records.len() >= 2 && records[1..].iter().all(number);
+    column.then_some(comma)
+}
+
+/// How much a delimiter is to be believed; `None`: not at all.
+fn consistency(records: &Records, delimiter: u8) -> Option<f64> {
+    let width = records.first()?.len();
+    if width < 2 || records.len() < 2 {
+        return None;
+    }
+    let odd = records.iter().filter(|r| r.len() != width).count();
+    if odd * ODD_ONES > records.len() {
+        return None;
+    }
+    if delimiter == b' ' {
+        // Words have spaces between them too: believe them only between numbers.
+        let numbers = |r: &Vec<Vec<u8>>| r.iter().filter(|f| number::parse(f).is_some()).count();
+        let all: usize = records[1..].iter().map(numbers).sum();
+        if odd > 0 || all * 2 < (records.len() - 1) * width {
+            return None;
+        }
+    }
+    // An even count first, then many fields.
+    let even = 1.0 - odd as f64 / records.len() as f64;
+    Some(even * 1000.0 + (width as f64).min(100.0) / 100.0)
+}
+
+fn has_header(records: &Records, missing: &Missing) -> bool {
+    let Some((first, data)) = records.split_first() else { return false };
+    let said = |f: &Vec<u8>| !missing.is(f) && !f.trim_ascii().is_empty();
+    let number = |f: &Vec<u8>| number::parse(f).is_some();
+    if first.iter().any(|f| said(f) && number(f)) {
+        return false;
+    }
+    if data.is_empty() {
+        return first.iter().all(said);
+    }
+    let width = first.len();
+    for (c, name) in first.iter().enumerate() {
+        let any = data.iter().filter_map(|r| r.get(c)).any(|f| !missing.is(f));
+        if said(name) && any && kind(data, c, width, missing) == ColumnKind::Number {
+            return true;
+        }
+    }
+    let mut unique = HashSet::new();
+    first.iter().all(|f| said(f) && f.len() <= 64 && unique.insert(f))
+        && first
+            .iter()
+            .enumerate()
+            .all(|(c, name)| data.iter().filter_map(|r| r.get(c)).all(|f| f != name))
+}
+
+/// The kind of column `c`, by the records that have `width` fields.
+fn kind(data: &[Vec<Vec<u8>>], c: usize, width: usize, missing: &Missing) -> ColumnKind {
+    let number =
+        |f: &Vec<u8>| missing.is(f) || missing.is(f.trim_ascii()) || number::parse(f).is_some();
+    if data.iter().filter(|r| r.len() == width).all(|r| number(&r[c])) {
+        ColumnKind::Number
+    } else {
+        ColumnKind::Text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> Option<(u8, bool, String)> {
+        let sample = Sample { text: text.as_bytes(), eof: true };
+        let d = delimited(&sample, &OpenOptions::default(), None).unwrap()?;
+        let kinds = d.schema.columns.iter().map(|c| match c.kind {
+            ColumnKind::Text => format!("{}:t", c.name),
+            _ => format!("{}:n", c.name),
+        });
+        Some((d.syntax.delimiter, d.header, kinds.collect::<Vec<_>>().join(" ")))
+    }
+
+    fn is(delimiter: char, header: bool, columns: &str) -> Option<(u8, bool, String)> {
+        Some((delimiter as u8, header, columns.into()))
+    }
+
+    #[test]
+    fn dialects_are_found() {
+        assert_eq!(found("a,b\n1,x\n2,y\n"), is(',', true, "a:n b:t"));
+        assert_eq!(found("a;b\n1,5;x\n2,7;y\n"), is(';', true, "a:t b:t"));
+        assert_eq!(found("1\t2\n3\tNA\n"), is('\t', false, "0:n 1:n"));
+        assert_eq!(found("x|y|z\n\n1||q\r\n"), is('|', true, "x:n y:n z:t"));
+        assert_eq!(found("1.5 2.5 3\n4 5 6\n"), is(' ', false, "0:n 1:n 2:n"));
+        assert_eq!(
+            found("name,at\n\"a,b\",2013-01-01 10:00\n\"c\",2013-01-02 11:00\n"),
+            is(',', true, "name:t at:t")
+        );
+        assert_eq!(found("n\n1\n2\n"), is(',', true, "n:n"));
+        assert_eq!(found("1\n2\n"), is(',', false, "0:n"));
+        assert_eq!(found("a,b\nb,a\na,a\n"), is(',', false, "0:t 1:t"));
+        assert_eq!(found(",a\n0,5\n1,6\n"), is(',', true, "0:n a:n"));
+    }
+
+    #[test]
+    fn logs_are_lines() {
+        for text in [
+            "",
+            "\n\n",
+            "one line, with a comma\n",
+            "2024-01-01 10:00:00 INFO start\n2024-01-01 10:00:01 WARN a, b, c\n",
+            "Jan 1 host a b\nJan 2 host c d\n",
+            "a \"quote\nb\n",
+        ] {
+            assert_eq!(found(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn types_and_names_can_be_declared() {
+        let sample = Sample { text: b"a,b\n1,2\n", eof: true };
+        let mut o = OpenOptions {
+            column_types: vec![("b".into(), ColumnType::Text)],
+            ..Default::default()
+        };
+        let d = delimited(&sample, &o, None).unwrap().unwrap();
+        assert_eq!(d.schema.columns[1].kind, ColumnKind::Text);
+        o.column_types = vec![("zz".into(), ColumnType::Text)];
+        assert!(delimited(&sample, &o, None).is_err());
+        o.column_types.clear();
+        o.names = Some(vec!["only".into()]);
+        assert!(delimited(&sample, &o, None).is_err());
+        o.names = Some(vec!["p".into(), "q".into()]);
+        let d = delimited(&sample, &o, None).unwrap().unwrap();
+        assert_eq!(d.schema.columns[1].name, "q");
+    }
+}

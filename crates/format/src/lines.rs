@@ -1,0 +1,68 @@
+//! Lines of text without columns: logs and whatever has no better structure.
+//!
+//! Every line is a record, blank ones too; its terminator belongs to it. A byte order mark belongs to the
+//! text but to no record.
+
+use crate::api::{Format, Scan, ScanOptions};
+use crate::delimited::parse::{Piece, Stop};
+use crate::delimited::rows::Rows;
+use crate::options::Compression;
+use crate::textscan::{Layout, TextScan};
+use memchr::memchr;
+use std::sync::Arc;
+use stead_core::{RecordKind, Result, Schema, Span, Value};
+use stead_store::Source;
+
+/// Lines of text.
+#[derive(Debug, Clone)]
+pub struct Lines {
+    schema: Schema,
+    /// How the files are compressed, if it is not to be detected.
+    pub compression: Option<Compression>,
+}
+
+impl Lines {
+    /// The format.
+    pub fn new(compression: Option<Compression>) -> Self {
+        let schema = Schema { records: RecordKind::Lines, columns: Vec::new(), shape: None };
+        Lines { schema, compression }
+    }
+}
+
+impl Format for Lines {
+    fn name(&self) -> &'static str {
+        "lines"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn details(&self) -> Vec<(String, Value)> {
+        Vec::new()
+    }
+
+    fn scan(&self, sources: &[Arc<dyn Source>], options: &ScanOptions) -> Result<Box<dyn Scan>> {
+        Ok(Box::new(TextScan::new(Layout::Lines(self.clone()), sources, options)?))
+    }
+}
+
+/// Takes the lines of `piece` that start at `from` or later into `rows`, as spans if `spans` is set.
+pub(crate) fn parse(piece: &Piece<'_>, from: usize, spans: bool, rows: &mut Rows) -> Stop {
+    let text = piece.text;
+    let stop = piece.stop.min(text.len());
+    let mut at = from.max(piece.bom.min(stop));
+    while at < stop {
+        let end = match memchr(b'\n', &text[at..]) {
+            Some(n) => at + n + 1,
+            None if piece.eof => text.len(),
+            None => return Stop { next: at, complete: false },
+        };
+        if spans {
+            rows.records.push(Span { start: at as u32, len: (end - at) as u32 });
+        }
+        rows.rows += 1;
+        at = end;
+    }
+    Stop { next: at, complete: true }
+}

@@ -1,0 +1,138 @@
+//! States of the quote automaton handed from extent to extent, in file order, between workers.
+
+use crate::delimited::syntax::{State, Transition};
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use stead_core::{Cancel, Error, Result};
+
+/// How often a waiting worker looks whether it was cancelled: nothing wakes it for that.
+const CANCEL_CHECK: Duration = Duration::from_millis(50);
+
+/// The chain of a scan. Every extent is published once; memory is that of the extents in flight.
+#[derive(Debug, Default)]
+pub struct Chain {
+    inner: Mutex<Inner>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// All extents below are published.
+    known: u64,
+    /// The state at the end of extent `known - 1`.
+    state: State,
+    /// Published, but something before them is not.
+    pending: BTreeMap<u64, Link>,
+    /// States at the start of extents that somebody will ask for.
+    starts: BTreeMap<u64, State>,
+    /// A worker stopped with an extent that it had not published.
+    failed: bool,
+}
+
+/// What is known of one extent.
+#[derive(Debug, Clone, Copy)]
+pub struct Link {
+    /// What its bytes do.
+    pub transition: Transition,
+    /// True for the first extent of a file.
+    pub fresh: bool,
+    /// True if its start will be asked for.
+    pub wanted: bool,
+}
+
+impl Chain {
+    /// A chain that begins with extent 0.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // No code that can panic runs under the lock.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says what extent `i` does.
+    pub fn publish(&self, i: u64, link: Link) {
+        let mut inner = self.lock();
+        inner.pending.insert(i, link);
+        let before = inner.known;
+        loop {
+            let next = inner.known;
+            let Some(link) = inner.pending.remove(&next) else { break };
+            let start = if link.fresh { State::Record } else { inner.state };
+            if link.wanted {
+                inner.starts.insert(next, start);
+            }
+            inner.state = link.transition.apply(start);
+            inner.known += 1;
+        }
+        if inner.known > before {
+            self.changed.notify_all();
+        }
+    }
+
+    /// The state at the start of extent `i`, which is published. Waits for those before it.
+    pub fn start(&self, i: u64, cancel: &Cancel) -> Result<State> {
+        let mut inner = self.lock();
+        loop {
+            if let Some(state) = inner.starts.remove(&i) {
+                return Ok(state);
+            }
+            if inner.failed {
+                // The worker that failed says why.
+                return Err(Error::cancelled());
+            }
+            cancel.check()?;
+            inner = self
+                .changed
+                .wait_timeout(inner, CANCEL_CHECK)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    /// Lets all who wait, and all who will, give up.
+    pub fn fail(&self) {
+        self.lock().failed = true;
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delimited::syntax::Syntax;
+
+    const CSV: Syntax = Syntax { delimiter: b',', quote: Some(b'"'), comment: None };
+
+    fn link(text: &[u8], fresh: bool) -> Link {
+        Link { transition: CSV.transition(text), fresh, wanted: true }
+    }
+
+    #[test]
+    fn states_pass_through_extents_published_in_any_order() {
+        let c = Chain::new();
+        c.publish(2, link(b"\n", false));
+        c.publish(3, link(b"x", true));
+        c.publish(1, link(b"b", false));
+        c.publish(0, link(b"a,\"", true));
+        let cancel = Cancel::new();
+        let states: Vec<_> = (0..4).map(|i| c.start(i, &cancel).unwrap()).collect();
+        assert_eq!(states, [State::Record, State::Quoted, State::Quoted, State::Record]);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_worker_that_failed() {
+        let c = Chain::new();
+        c.publish(1, link(b"b", false));
+        std::thread::scope(|s| {
+            let waiting = s.spawn(|| c.start(1, &Cancel::new()).map_err(|e| e.kind()));
+            c.fail();
+            assert_eq!(waiting.join().unwrap(), Err(stead_core::Kind::Cancelled));
+        });
+        let cancel = Cancel::new();
+        cancel.cancel();
+        assert!(Chain::new().start(0, &cancel).is_err());
+    }
+}

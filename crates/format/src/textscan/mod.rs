@@ -1,0 +1,161 @@
+//! Scans of text: extents or decompressed streams to blocks of whole records.
+//!
+//! **Plain files** are cut into extents of `chunk` bytes that workers take from one queue. A record belongs
+//! to the extent in which it starts; the worker reads as much after the extent as its last record needs.
+//! Where quotes have no meaning, the first record of an extent begins after its first newline. Otherwise
+//! the worker computes what the extent does to the automaton of quotes and learns from the
+//! [`chain::Chain`] in which state it begins. A rank whose share begins within a file looks at the quotes
+//! of what lies before it; that is one more read of those bytes, at memory speed.
+//!
+//! **Compressed files** are decoded in order, by whoever holds the stream, up to the last whole record;
+//! the records are parsed outside. Several files are decoded at once.
+//!
+//! Memory of one worker: the extents in flight (`chunk` times the queue depth), the longest record, and
+//! the parsed columns.
+
+pub mod chain;
+mod extents;
+pub mod head;
+mod plan;
+
+use crate::api::{Progress, Scan, ScanOptions, Worker};
+use crate::delimited::Delimited;
+use crate::delimited::parse::Parser;
+use crate::delimited::syntax::Syntax;
+use crate::lines::Lines;
+use chain::Chain;
+use extents::ExtentWorker;
+use plan::Plan;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use stead_core::{Error, Result, Value, limits};
+use stead_store::Source;
+
+/// How records lie in text.
+#[derive(Debug, Clone)]
+pub enum Layout {
+    /// Every line is one.
+    Lines(Lines),
+    /// Delimited text.
+    Delimited(Arc<Delimited>),
+}
+
+impl Layout {
+    /// The bytes with a role.
+    pub fn syntax(&self) -> Syntax {
+        match self {
+            Layout::Lines(_) => Syntax::LINES,
+            Layout::Delimited(d) => d.syntax,
+        }
+    }
+}
+
+/// A scan of text files.
+pub struct TextScan {
+    layout: Layout,
+    options: ScanOptions,
+    plan: Plan,
+    /// The next unit to be taken.
+    next: AtomicU64,
+    chain: Chain,
+    progress: Progress,
+}
+
+impl TextScan {
+    /// Plans the scan: reads the start of each file of this rank's share.
+    ///
+    /// # Errors
+    /// `Usage` if a chunk and the longest record do not fit 32-bit offsets together.
+    pub fn new(
+        layout: Layout,
+        sources: &[Arc<dyn Source>],
+        options: &ScanOptions,
+    ) -> Result<TextScan> {
+        if options.chunk == 0 || options.chunk > limits::MAX_CHUNK {
+            return Err(Error::usage(format!(
+                "an extent must have 1 to {} bytes",
+                limits::MAX_CHUNK
+            )));
+        }
+        // A block is an extent and the rest of its last record, and is found twice as long while the end
+        // of that record is searched.
+        let most = (u32::MAX as usize - options.chunk) / 2;
+        if options.max_record == 0 || options.max_record > most {
+            return Err(Error::usage(format!("the longest record must have 1 to {most} bytes"))
+                .with_hint("offsets within a block have 32 bits"));
+        }
+        let plan = Plan::new(&layout, sources, options)?;
+        Ok(TextScan {
+            layout,
+            options: options.clone(),
+            plan,
+            next: AtomicU64::new(0),
+            chain: Chain::new(),
+            progress: Progress::default(),
+        })
+    }
+
+    /// True if workers must tell each other where quotes are open.
+    fn is_chained(&self) -> bool {
+        !self.layout.syntax().is_simple()
+    }
+
+    fn take(&self) -> Option<plan::Unit> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.plan.unit(number, self.options.chunk as u64)
+    }
+
+    fn parser(&self) -> Result<Option<Parser<'_>>> {
+        match &self.layout {
+            Layout::Lines(_) => Ok(None),
+            Layout::Delimited(d) => Parser::new(
+                d.syntax,
+                &d.missing,
+                &d.schema,
+                &self.options.needs,
+                self.options.lenient,
+            )
+            .map(Some),
+        }
+    }
+}
+
+impl Scan for TextScan {
+    fn worker(&self) -> Result<Box<dyn Worker + '_>> {
+        Ok(Box::new(ExtentWorker::new(self)?))
+    }
+
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn total_bytes(&self) -> u64 {
+        self.plan.bytes
+    }
+
+    fn plan(&self) -> Vec<(String, Value)> {
+        let o = &self.options;
+        let columns = match &self.layout {
+            Layout::Lines(_) => Vec::new(),
+            Layout::Delimited(d) => {
+                let mut ids: Vec<usize> =
+                    o.needs.numbers.iter().chain(&o.needs.texts).copied().collect();
+                ids.sort_unstable();
+                ids.dedup();
+                ids.iter()
+                    .filter_map(|i| d.schema.columns.get(*i))
+                    .map(|c| Value::Text(c.name.clone()))
+                    .collect()
+            }
+        };
+        vec![
+            ("files".into(), Value::Int(self.plan.parts.len() as u64)),
+            ("extents".into(), Value::Int(self.plan.units)),
+            ("extent_bytes".into(), Value::Int(o.chunk as u64)),
+            ("engine".into(), Value::Text(format!("{:?}", o.io.engine).to_lowercase())),
+            ("depth".into(), Value::Int(o.io.depth as u64)),
+            ("direct".into(), Value::Bool(o.io.direct)),
+            ("columns_parsed".into(), Value::List(columns)),
+        ]
+    }
+}
