@@ -4,7 +4,11 @@
 
 pub mod atomic;
 mod buffer;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 pub mod expand;
+#[cfg(any(test, feature = "faults"))]
+pub mod faulty;
 pub mod file;
 pub mod memory;
 pub mod queue;

@@ -2,6 +2,7 @@ use super::*;
 use crate::{FileSource, MemorySource};
 use proptest::prelude::*;
 use std::path::Path;
+use std::sync::OnceLock;
 use stead_core::Kind;
 
 fn bytes(n: usize) -> Vec<u8> {
@@ -23,6 +24,11 @@ fn offered(options: &IoOptions) -> bool {
 }
 
 fn every_option() -> Vec<IoOptions> {
+    static OFFERED: OnceLock<Vec<IoOptions>> = OnceLock::new();
+    OFFERED.get_or_init(find_options).clone()
+}
+
+fn find_options() -> Vec<IoOptions> {
     let mut v = Vec::new();
     for engine in [Engine::Auto, Engine::Uring, Engine::Pread] {
         for depth in [1, 2, 5] {
