@@ -17,6 +17,7 @@ pub mod kmeans;
 #[allow(clippy::expect_used)]
 pub mod laws;
 pub mod moments;
+pub mod normalize;
 pub mod registry;
 pub mod spec;
 

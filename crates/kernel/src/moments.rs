@@ -112,7 +112,8 @@ pub struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, values: &[f64], order: Order) {
+    /// Adds values; missing ones are skipped.
+    pub(crate) fn add(&mut self, values: &[f64], order: Order) {
         if order == Order::Count {
             self.count += values.iter().map(|v| u64::from(!is_missing(*v))).sum::<u64>();
             return;
@@ -123,8 +124,15 @@ impl Sums {
         }
     }
 
-    /// The exact mean, rounded.
-    fn mean(&self) -> Value {
+    /// Adds the sums of other values.
+    pub(crate) fn merge(&mut self, other: &Sums) {
+        self.count = self.count.saturating_add(other.count);
+        self.sum.merge(&other.sum);
+        self.squares.merge(&other.squares);
+    }
+
+    /// The exact mean, rounded; null for no values.
+    pub(crate) fn mean(&self) -> Value {
         if self.count == 0 {
             return Value::Null;
         }
@@ -149,7 +157,8 @@ impl Sums {
         Some((squares - square, den, exponent))
     }
 
-    fn spread(&self, ddof: u64, round: fn(&BigInt, &BigUint, i64) -> f64) -> Value {
+    /// The exact variance, rounded by one of the functions of [`ratio`]; null for too few values.
+    pub(crate) fn spread(&self, ddof: u64, round: fn(&BigInt, &BigUint, i64) -> f64) -> Value {
         if self.count <= ddof {
             return Value::Null;
         }
@@ -180,9 +189,7 @@ impl Kernel for Moments {
             return Err(Error::format("a state of other columns came from another rank"));
         }
         for (a, b) in state.iter_mut().zip(&other) {
-            a.count = a.count.saturating_add(b.count);
-            a.sum.merge(&b.sum);
-            a.squares.merge(&b.squares);
+            a.merge(b);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The kernels by name: what they are, and how to make one from a specification.
 
-use crate::{AnyKernel, Spec, bytes, grep, kmeans, moments};
+use crate::{AnyKernel, Spec, bytes, grep, kmeans, moments, normalize};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -68,6 +68,7 @@ const KERNELS: &[(&Info, Build)] = &[
     (&bytes::ENTROPY, bytes::build_entropy),
     (&grep::INFO, grep::build),
     (&kmeans::INFO, kmeans::build),
+    (&normalize::INFO, normalize::build),
     (&moments::COUNT, moments::count),
     (&moments::SUM, moments::sum),
     (&moments::MEAN, moments::mean),
