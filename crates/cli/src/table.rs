@@ -78,9 +78,9 @@ fn is_table(v: &Value) -> bool {
             || rows.iter().all(|r| matches!(r, Value::Map(_))))
 }
 
-fn new_table() -> Table {
+pub fn new_table() -> Table {
     let mut t = Table::new();
-    t.load_preset(presets::UTF8_HORIZONTAL_ONLY)
+    t.load_style(presets::UTF8_HORIZONTAL_ONLY)
         .set_content_arrangement(ContentArrangement::Dynamic);
     t
 }

@@ -13,7 +13,7 @@ use stead_core::{Error, Needs, Result, Value, limits};
 use stead_fabric::{Fabric, Local};
 use stead_format::{Dataset, ScanOptions, Share};
 use stead_kernel::expr::Filter;
-use stead_kernel::{AnyKernel, AnyState, Context, Grouped, Spec, Step, grouped, registry};
+use stead_kernel::{AnyKernel, AnyState, Context, Grouped, Spec, Step, registry};
 use stead_store::AtomicFile;
 
 /// Runs `request` over `dataset` in this process.
@@ -225,7 +225,13 @@ impl<'a> Engine<'a> {
                 results[*index].1 = match pick {
                     None => slot.value.clone(),
                     Some(p) if self.request.by.is_empty() => picked(&slot.value, p),
-                    Some(p) => grouped::pick(slot.value.clone(), p),
+                    // A grouped result is a map from group to the kernel's own result.
+                    Some(p) => match &slot.value {
+                        Value::Map(groups) => Value::Map(
+                            groups.iter().map(|(g, v)| (g.clone(), picked(v, p))).collect(),
+                        ),
+                        other => other.clone(),
+                    },
                 };
             }
         }

@@ -26,11 +26,11 @@
 pub mod plot;
 
 pub use stead_core::{
-    ByteOrder, Cancel, DType, Error, Kind, Order, Place, Result, Schema, Shape, Value, limits,
-    units,
+    ByteOrder, Cancel, ColumnInfo, ColumnKind, DType, Error, Kind, Order, Place, RecordKind,
+    Result, Schema, Shape, Value, limits, units,
 };
 pub use stead_format::options::{ColumnType, Compression, FormatType, Header, Quote};
-pub use stead_format::{Dataset, OpenOptions};
+pub use stead_format::{Dataset, Description, OpenOptions};
 pub use stead_run::{
     Metrics, Observer, Plan, PlannedKernel, Report, Request, Snapshot, run, run_on,
 };
