@@ -8,6 +8,10 @@ use stead_core::{ByteOrder, DType};
 
 /// Bytes of rows that are gathered from together: they stay in the first-level cache.
 const TILE_BYTES: usize = 16 << 10;
+/// Rows that are gathered from together at least, so that each column is written in runs.
+const TILE_ROWS: usize = 64;
+/// Elements between two looks at whether one was rounded.
+const STRETCH: usize = 512;
 
 /// One element type.
 trait Element: Copy {
@@ -18,10 +22,12 @@ trait Element: Copy {
     fn f64(self) -> f64;
     fn f32(self) -> f32;
     fn is_rounded(self) -> bool;
+    /// The absolute value where `ROUNDS`: below 2^53 nothing is rounded.
+    fn magnitude(self) -> u64;
 }
 
 macro_rules! element {
-    ($t:ty, $rounds:literal, $is_rounded:expr) => {
+    ($t:ty, $rounds:literal, $is_rounded:expr, $magnitude:expr) => {
         impl Element for $t {
             const SIZE: usize = size_of::<$t>();
             const ROUNDS: bool = $rounds;
@@ -48,21 +54,51 @@ macro_rules! element {
             fn is_rounded(self) -> bool {
                 ($is_rounded)(self)
             }
+
+            #[inline(always)]
+            fn magnitude(self) -> u64 {
+                ($magnitude)(self)
+            }
         }
     };
 }
 
-element!(f32, false, |_| false);
-element!(f64, false, |_| false);
-element!(i8, false, |_| false);
-element!(i16, false, |_| false);
-element!(i32, false, |_| false);
-element!(u8, false, |_| false);
-element!(u16, false, |_| false);
-element!(u32, false, |_| false);
-// 128 bits, because a float just above the range would saturate back to the element itself.
-element!(i64, true, |x: i64| x.unsigned_abs() > 1 << 53 && (x as f64) as i128 != i128::from(x));
-element!(u64, true, |x: u64| x > 1 << 53 && (x as f64) as i128 != i128::from(x));
+element!(f32, false, |_| false, |_| 0);
+element!(f64, false, |_| false, |_| 0);
+element!(i8, false, |_| false, |_| 0);
+element!(i16, false, |_| false, |_| 0);
+element!(i32, false, |_| false, |_| 0);
+element!(u8, false, |_| false, |_| 0);
+element!(u16, false, |_| false, |_| 0);
+element!(u32, false, |_| false, |_| 0);
+// Back from the float, which is exact but where the integer is so large that the float is the first one
+// beyond the range: that saturates to the largest integer.
+element!(i64, true, |x: i64| (x as f64) as i64 != x || x as f64 == TWO_63, i64::unsigned_abs);
+element!(u64, true, |x: u64| (x as f64) as u64 != x || x as f64 == 2.0 * TWO_63, |x| x);
+
+const TWO_63: f64 = 9_223_372_036_854_775_808.0;
+
+/// Converts what the iterator gives; returns how many were rounded. The common case, in which none is,
+/// costs one OR an element; only a stretch with a large element is looked at again.
+#[inline(always)]
+fn convert<'a, T: Element, const BIG: bool>(
+    elements: impl Iterator<Item = &'a [u8]> + Clone,
+    out: &mut [f64],
+) -> u64 {
+    let mut all = 0;
+    for (o, b) in out.iter_mut().zip(elements.clone()) {
+        let x = T::load::<BIG>(b);
+        *o = x.f64();
+        if T::ROUNDS {
+            all |= x.magnitude();
+        }
+    }
+    if T::ROUNDS && all >> 53 != 0 {
+        let rounded = |b: &&[u8]| T::load::<BIG>(b).is_rounded();
+        return elements.take(out.len()).filter(rounded).count() as u64;
+    }
+    0
+}
 
 /// Calls `$f::<T, BIG>(...)` for the type that the two values mean.
 macro_rules! dispatch {
@@ -94,15 +130,10 @@ macro_rules! dispatch {
 /// rounded. Cost: one pass.
 pub fn to_f64(dtype: DType, order: ByteOrder, bytes: &[u8], out: &mut [f64]) -> u64 {
     fn run<T: Element, const BIG: bool>(bytes: &[u8], out: &mut [f64]) -> u64 {
-        let mut rounded = 0;
-        for (o, b) in out.iter_mut().zip(bytes.chunks_exact(T::SIZE)) {
-            let x = T::load::<BIG>(b);
-            *o = x.f64();
-            if T::ROUNDS {
-                rounded += u64::from(x.is_rounded());
-            }
-        }
-        rounded
+        out.chunks_mut(STRETCH)
+            .zip(bytes.chunks(STRETCH * T::SIZE))
+            .map(|(out, bytes)| convert::<T, BIG>(bytes.chunks_exact(T::SIZE), out))
+            .sum()
     }
     dispatch!(dtype, order, run(bytes, out))
 }
@@ -137,20 +168,23 @@ pub fn gather(
         out: &mut [f64],
     ) -> u64 {
         let rows = bytes.len() / row_bytes;
-        let tile = (TILE_BYTES / row_bytes).max(1);
+        let tile = (TILE_BYTES / row_bytes).max(TILE_ROWS);
+        // Of long rows only some columns at a time.
+        let group = if tile * row_bytes > TILE_BYTES {
+            (TILE_BYTES / TILE_ROWS / T::SIZE).max(1)
+        } else {
+            columns.len().max(1)
+        };
         let mut rounded = 0;
         for first in (0..rows).step_by(tile) {
             let n = tile.min(rows - first);
             let tile = &bytes[first * row_bytes..][..n * row_bytes];
-            for (i, column) in columns.iter().enumerate() {
-                let at = column * T::SIZE;
-                let out = &mut out[i * rows + first..][..n];
-                for (o, row) in out.iter_mut().zip(tile.chunks_exact(row_bytes)) {
-                    let x = T::load::<BIG>(&row[at..at + T::SIZE]);
-                    *o = x.f64();
-                    if T::ROUNDS {
-                        rounded += u64::from(x.is_rounded());
-                    }
+            for (g, some) in columns.chunks(group).enumerate() {
+                for (i, column) in some.iter().enumerate() {
+                    let at = column * T::SIZE;
+                    let out = &mut out[(g * group + i) * rows + first..][..n];
+                    let elements = tile.chunks_exact(row_bytes).map(|row| &row[at..at + T::SIZE]);
+                    rounded += convert::<T, BIG>(elements, out);
                 }
             }
         }

@@ -216,7 +216,10 @@ fn plan(layout: &Layout, options: &ScanOptions, chunk: u64) -> Result<u64> {
     if layout.row_bytes > max.min(options.max_record as u64) {
         return Err(large("one record", layout.row_bytes, "see --max-record and --record-length"));
     }
-    Ok((chunk / layout.row_bytes.max(1)).max(1))
+    // Small elements grow to eight bytes, and those are to stay in the cache as well.
+    let row = layout.row_bytes.max(1);
+    let wide = row.max(8 * needs.numbers.len() as u64);
+    Ok((chunk / wide).max(chunk.min(PIECE_BYTES) / row).max(1))
 }
 
 impl Scan for GridScan {
