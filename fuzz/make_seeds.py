@@ -67,7 +67,7 @@ def main() -> None:
         put("decode", name, data)
     for i, text in enumerate([
         "rows", "mean:x", "quantile:x,q=0.5;0.99", "hist:x,bins=10,min=0,max=1", "gram:x,y", "grep:'ERROR.*disk'",
-        "grep:'a,b',fixed,ignore_case,lines,max=3", "kmeans:x,y,k=2,tol=1e-3,seed=7", "normalize:x,zscore,out=n.npy",
+        "grep:'a,b',fixed,ignore_case,lines,max=3", "kmeans:x,y,k=2,tol=1e-3,seed=7", "normalize:x,y,method=zscore,out=n.npy",
         "kmeans:k=20,init=random", "render:out=v.png", "entropy", "mean:'odd name'",
     ]):  # fmt: skip
         put("spec", f"{i}", text.encode())
@@ -77,7 +77,7 @@ def main() -> None:
         "len(name) > 3 && starts_with(lower(name), 'n') || !contains(name, \"8\")", "x not in (1, 2, 3)", "x is missing",
     ]):  # fmt: skip
         put("filter", f"{i}", text.encode())
-    for which in range(21):
+    for which in range(23):
         put("state", f"zeros{which}", bytes([which]) + bytes(64))
         put("state", f"ones{which}", bytes([which]) + b"\x01" * 40)
 

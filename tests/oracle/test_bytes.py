@@ -59,7 +59,7 @@ def test_wc_agrees(stead, flights):
     assert stead.result(flights, "lines") == int(wc.split()[0])
 
 
-PATTERNS = ["ERROR", "ERROR.*disk", "^2026-01-1", "disk [0-9]+7$", "(?i)WARN", "[a-z]{4}", "x+", "é", "^$", "."]
+PATTERNS = ["ERROR", "ERROR.*disk", "^2026-01-1", "disk [0-9]+7$", "(?i)WARN", "[a-z]{4}", "x+", "é", "^$", r"\w$"]
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
@@ -77,8 +77,8 @@ def test_grep_counts_as_re_does(stead, tmp_path, name, pattern):
     assert stead.result("f.log", spec, type="lines", chunk="4KiB") == expected
 
 
-@pytest.mark.parametrize("pattern", ["ERROR", "ERROR.*disk", r"disk \d+7\b", "warn|ERROR", r"\s12:00:0\d", "[^a-z ]{8}"])
-@pytest.mark.parametrize("name", ["log", "invalid utf-8"])
+@pytest.mark.parametrize("pattern", ["ERROR", "ERROR.*disk", r"disk \d+7\b", "warn|ERROR", r"\s12:00:0\d", "[^a-z ]{8}", "."])
+@pytest.mark.parametrize("name", ["log", "invalid utf-8", "crlf"])
 def test_grep_counts_as_ripgrep_does(stead, tmp_path, name, pattern):
     path = tmp_path / "f.log"
     path.write_bytes(TEXTS[name])

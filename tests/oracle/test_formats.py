@@ -213,7 +213,7 @@ def test_a_long_line_among_records(stead, tmp_path):
 
 def test_a_record_beyond_the_memory_is_an_error_that_says_where(stead, tmp_path):
     (tmp_path / "f.log").write_bytes(b"ok\n" + b"x" * (20 << 20) + b"\nb\n")
-    stead.fails("run", "f.log", "--type", "lines", "-k", "grep:x", "--memory", "16MiB", code=1, says=("f.log", "--memory"))
+    stead.fails("run", "f.log", "--type", "lines", "-k", "grep:x", "--memory", "16MiB", code=1, says=("f.log:2", "longer than"))
 
 
 def test_integers_beyond_2_to_53_are_counted(stead, tmp_path):

@@ -58,7 +58,7 @@ def test_groups_on_any_number_of_threads(stead, small):
 def test_outputs_on_any_number_of_threads(stead, small, tmp_path):
     want = None
     for i, way in enumerate(WAYS):
-        stead.result(small, f"normalize:arr_delay,zscore,out=n{i}.npy", **way)
+        stead.result(small, f"normalize:arr_delay,method=zscore,out=n{i}.npy", **way)
         got = (tmp_path / f"n{i}.npy").read_bytes()
         want = want or got
         assert got == want, way
