@@ -90,8 +90,11 @@ impl ArrayFormat {
             }
             _ => vec![ColumnInfo { name: "value".into(), kind: binary }],
         };
-        let schema =
-            Schema { records: RecordKind::Items, columns, shape: Some(array.shape.clone()) };
+        let schema = Schema {
+            records: RecordKind::Items,
+            columns,
+            shape: Some(array.shape.clone().with_order(array.order)),
+        };
         Ok(ArrayFormat { kind, array, schema })
     }
 

@@ -19,9 +19,9 @@ use stead_core::{Block, Error, Needs, RecordKind, Result, Shape, Value, is_missi
 pub const INFO: Info = Info {
     name: "normalize",
     summary: "writes columns shifted and scaled: min-max, z-score or L2",
-    usage: "normalize:COLUMN[,COLUMN...][,method=minmax|zscore|l2][,ddof=0][,out=PATH] | normalize:*",
+    usage: "normalize:COLUMN[,COLUMN...][,minmax|zscore|l2][,ddof=0][,out=PATH] | normalize:*",
     definition: "minmax (the default): (x - min) / (max - min). zscore: (x - mean) / std, the standard \
-        deviation with ddof=0 or 1. l2: x / sqrt(sum of x^2). Each column has its own statistics, taken \
+        deviation with ddof=0 or 1. l2: x / sqrt(sum of x^2). method=zscore says the same as zscore. Each column has its own statistics, taken \
         over its finite values; missing and NaN stay what they are, infinities stay infinite. A column \
         whose values are all equal (l2: all zero) becomes 0. minmax lies in 0..1.\n\
         Two passes; the second one writes, in the order of the rows, to a temporary name that becomes PATH \
@@ -36,12 +36,10 @@ pub const INFO: Info = Info {
         (relative error below 2^-52 of the larger of x and the shift, over the divisor)",
     cost: "two passes, about 2 ns a value and pass (.csv: 100 ns); memory about 2 KB a column",
     source: "-",
-    examples: &[
-        "normalize:arr_delay",
-        "normalize:x,y,method=zscore,out=xy.npy",
-        "normalize:*,method=l2",
-    ],
+    examples: &["normalize:arr_delay", "normalize:x,y,zscore,out=xy.npy", "normalize:*,method=l2"],
 };
+
+const METHODS: [&str; 3] = ["minmax", "zscore", "l2"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Method {
@@ -75,14 +73,27 @@ struct Plan {
 /// Makes `normalize`.
 pub fn build(spec: &Spec, context: &Context<'_>) -> Result<Built> {
     spec.only_options(&["method", "ddof", "out"])?;
-    let columns = Chosen::of(spec, context)?;
+    // A method may also stand alone, unless a column has its name.
+    let column = |a: &str| context.schema.columns.iter().any(|c| c.name == a);
+    let mut bare = None;
+    let mut names: Vec<&str> = Vec::new();
+    for a in &spec.args {
+        match METHODS.contains(&a.as_str()) && !column(a) {
+            true if bare.is_some() || spec.option("method").is_some() => {
+                return Err(spec.error("more than one method is given"));
+            }
+            true => bare = Some(a.as_str()),
+            false => names.push(a),
+        }
+    }
+    let columns = Chosen::numbers(spec, &names, context)?;
     if context.grouped {
         return Err(spec
             .error("it writes one file and does not go together with groups")
             .with_hint("select the rows of one group with --where"));
     }
     let ddof = spec.parse_option("ddof", 0u64)?;
-    let method = match spec.option("method").unwrap_or("minmax") {
+    let method = match bare.or(spec.option("method")).unwrap_or(METHODS[0]) {
         "minmax" => Method::MinMax,
         "zscore" => Method::ZScore { ddof },
         "l2" => Method::L2,

@@ -71,6 +71,7 @@ fn the_three_methods_do_what_they_say() {
     assert_eq!(one("normalize:x0,method=l2", &[3.0, -4.0, 0.0]), [0.6, -0.8, 0.0]);
     let z = one("normalize:x0,method=zscore,ddof=1", &[1.0, 2.0, 3.0]);
     assert_eq!(z, [-1.0, 0.0, 1.0]);
+    assert_eq!(one("normalize:x0,zscore,ddof=1", &[1.0, 2.0, 3.0]), z);
 }
 
 #[test]
@@ -175,6 +176,9 @@ fn wrong_specifications_are_refused() {
         "normalize:x0,out=",
         "normalize:x0,out=o.bin",
         "normalize:x0,mode=l2",
+        "normalize:x0,l2,zscore",
+        "normalize:x0,l2,method=l2",
+        "normalize:l2",
     ] {
         assert!(make(s, &schema(2)).is_err(), "{s}");
     }
