@@ -382,4 +382,22 @@ mod tests {
         let e = decode(&frame, Codec::Zstd, 10).unwrap_err();
         assert_eq!(e.kind(), Kind::Limit, "{e}");
     }
+
+    #[test]
+    fn errors_of_the_source_come_through_whole() {
+        let gz = gzip(&text(200_000));
+        let bad = stead_store::faulty::Faults { bad_byte: Some(300_000), ..Default::default() };
+        let source: Arc<dyn Source> = Arc::new(MemorySource::new("f", gz));
+        assert!(source.len() > 300_001);
+        let source = Arc::new(stead_store::faulty::FaultySource::new(source, bad));
+        let mut decoder = Decoder::new(source, Codec::Gzip).unwrap();
+        let mut buf = vec![0; 1 << 20];
+        let e = loop {
+            match decoder.read(&mut buf) {
+                Ok(n) => assert!(n > 0),
+                Err(e) => break e,
+            }
+        };
+        assert_eq!((e.kind(), e.place().offset), (Kind::Io, Some(300_000)));
+    }
 }

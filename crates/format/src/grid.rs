@@ -214,7 +214,11 @@ fn plan(layout: &Layout, options: &ScanOptions, chunk: u64) -> Result<u64> {
         return Ok((chunk / row).max(PIECE_BYTES / size).min(SPLIT_BYTES / row).max(1));
     }
     if layout.row_bytes > max.min(options.max_record as u64) {
-        return Err(large("one record", layout.row_bytes, "see --max-record and --record-length"));
+        return Err(large(
+            "one record",
+            layout.row_bytes,
+            "check the shape of the array, or the record length",
+        ));
     }
     // Small elements grow to eight bytes, and those are to stay in the cache as well.
     let row = layout.row_bytes.max(1);

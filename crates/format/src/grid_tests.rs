@@ -6,6 +6,7 @@ use crate::records::RecordFormat;
 use proptest::prelude::*;
 use std::sync::Mutex;
 use stead_core::{Kind, Needs};
+use stead_store::faulty::{Faults, FaultySource};
 use stead_store::{Engine, FileSource, IoOptions, MemorySource};
 
 /// What was handed out, block by block, in the order of block numbers.
@@ -343,4 +344,49 @@ fn a_cancelled_scan_stops() {
     assert!(worker.next().unwrap().is_some());
     options.cancel.cancel();
     assert_eq!(worker.next().unwrap_err().kind(), Kind::Cancelled);
+}
+
+/// The array `shape` behind faults; scanned in small blocks by two workers until the first error.
+fn scan_with(faults: Faults, order: Order) -> std::result::Result<Vec<f64>, (Kind, Option<u64>)> {
+    let data = raw_file(DType::I32, ByteOrder::Little, 0, 12_000);
+    let source: Arc<dyn Source> = Arc::new(FaultySource::new(memory(&data), faults));
+    let format = ArrayFormat::raw(
+        source.as_ref(),
+        DType::I32,
+        Some(vec![4000, 3]),
+        order,
+        ByteOrder::Little,
+        0,
+    )
+    .unwrap();
+    let needs = Needs { bytes: true, numbers: vec![1], ..Needs::default() };
+    let options = ScanOptions { chunk: 1000, ..ScanOptions::new(needs) };
+    let scan = format.scan(&[source], &options).unwrap();
+    let mut worker = scan.worker().unwrap();
+    let mut out = Vec::new();
+    loop {
+        match worker.next() {
+            Ok(Some(block)) => out.extend_from_slice(block.numbers(1)),
+            Ok(None) => return Ok(out),
+            Err(e) => {
+                assert!(e.place().path.is_some(), "{e}");
+                return Err((e.kind(), e.place().offset));
+            }
+        }
+    }
+}
+
+#[test]
+fn faults_below_become_errors_with_their_place() {
+    for order in [Order::C, Order::Fortran] {
+        let want = expected(DType::I32, &[4000, 3], order, 1);
+        for seed in 0..5 {
+            let faults = Faults { seed, short_percent: 60, ..Faults::default() };
+            assert_eq!(scan_with(faults, order).as_ref(), Ok(&want), "seed {seed}");
+        }
+        let bad = Faults { bad_byte: Some(20_001), ..Faults::default() };
+        assert_eq!(scan_with(bad, order), Err((Kind::Io, Some(20_001))));
+        let shrink = Faults { shrink: Some((3, 30_000)), ..Faults::default() };
+        assert_eq!(scan_with(shrink, order).unwrap_err().0, Kind::Changed);
+    }
 }
