@@ -89,6 +89,9 @@ pub(crate) struct GridScan {
     begin: u64,
     end: u64,
     total_bytes: u64,
+    /// Workers so far. No one says how many will come; until then `cores` stands for them.
+    workers: AtomicU64,
+    cores: u64,
     progress: Progress,
 }
 
@@ -126,6 +129,8 @@ impl GridScan {
             begin: mine.start,
             end: mine.end,
             total_bytes: 0,
+            workers: AtomicU64::new(0),
+            cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
             progress: Progress::default(),
         };
         scan.total_bytes = mine
@@ -153,6 +158,15 @@ impl GridScan {
             bytes(k - part.heads - part.runs, part.source.len())
         };
         Some((i, job))
+    }
+
+    /// Blocks that a worker may hold: as many as the queue is deep, but near the end no more than leave
+    /// some for the others. Never none.
+    fn ahead(&self) -> usize {
+        let left = self.end.saturating_sub(self.next.load(Ordering::Relaxed));
+        let fair = left / (2 * self.workers.load(Ordering::Relaxed).max(self.cores));
+        let depth = self.options.io.depth.max(1);
+        usize::try_from(fair).unwrap_or(depth).clamp(1, depth)
     }
 
     /// Bytes of the file that the block stands for, halo not counted twice.
@@ -228,6 +242,7 @@ fn plan(layout: &Layout, options: &ScanOptions, chunk: u64) -> Result<u64> {
 
 impl Scan for GridScan {
     fn worker(&self) -> Result<Box<dyn Worker + '_>> {
+        self.workers.fetch_add(1, Ordering::Relaxed);
         Ok(Box::new(GridWorker {
             scan: self,
             queue: ReadQueue::new(&self.options.io)?,
@@ -276,7 +291,7 @@ impl GridWorker<'_> {
     /// Takes blocks and submits their reads until the queue is full.
     fn look_ahead(&mut self) -> Result<()> {
         let scan = self.scan;
-        while !self.queue.is_full() && self.ahead.len() < scan.options.io.depth.max(1) {
+        while !self.queue.is_full() && self.ahead.len() < scan.ahead() {
             let n = scan.next.fetch_add(1, Ordering::Relaxed);
             // The counter stays far from overflow: workers stop asking soon after the end.
             let Some((i, job)) = (n < scan.end).then(|| scan.job(n)).flatten() else { break };
