@@ -1,6 +1,6 @@
 //! Results as tables for people and as comma-separated values.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
 use stead::{Report, Value, units};
 
 /// Longest list that is shown in full.
@@ -80,8 +80,9 @@ fn is_table(v: &Value) -> bool {
 
 pub fn new_table() -> Table {
     let mut t = Table::new();
-    t.load_style(presets::UTF8_HORIZONTAL_ONLY)
-        .set_content_arrangement(ContentArrangement::Dynamic);
+    // One rule below the header: rows are told apart by their lines alone.
+    let style = presets::NOTHING.header_separator(LineStyle::none().fill('─').junction('─'));
+    t.load_style(style).set_content_arrangement(ContentArrangement::Dynamic);
     t
 }
 
