@@ -108,7 +108,13 @@ impl Dataset {
         if sources.len() > limits::MAX_SOURCES {
             return Err(Error::limit(format!("more than {} files", limits::MAX_SOURCES)));
         }
-        let first = sources.iter().find(|s| !s.is_empty()).unwrap_or(&sources[0]);
+        let mut first = &sources[0];
+        for s in &sources {
+            if !is_hollow(s, options)? {
+                first = s;
+                break;
+            }
+        }
         let (format, layout) = choose(first, options)
             .map_err(|e| if e.place().path.is_none() { e.at_path(first.path()) } else { e })?;
         if let Some(layout) = &layout {
@@ -360,6 +366,15 @@ fn choose(source: &Arc<dyn Source>, options: &OpenOptions) -> Result<Chosen> {
         }
         None => Ok(lines(options)),
     }
+}
+
+/// True if there is nothing in a file, or nothing once it is decompressed.
+fn is_hollow(source: &Arc<dyn Source>, options: &OpenOptions) -> Result<bool> {
+    if source.is_empty() {
+        return Ok(true);
+    }
+    let codec = codec(source, options.compression)?;
+    Ok(codec.is_some() && head::first_bytes(source, codec, 1)?.is_empty())
 }
 
 fn empty() -> Error {

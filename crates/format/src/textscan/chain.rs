@@ -3,11 +3,7 @@
 use crate::delimited::syntax::{State, Transition};
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use stead_core::{Cancel, Error, Result};
-
-/// How often a waiting worker looks whether it was cancelled: nothing wakes it for that.
-const CANCEL_CHECK: Duration = Duration::from_millis(50);
 
 /// The chain of a scan. Every extent is published once; memory is that of the extents in flight.
 #[derive(Debug, Default)]
@@ -86,7 +82,7 @@ impl Chain {
             cancel.check()?;
             inner = self
                 .changed
-                .wait_timeout(inner, CANCEL_CHECK)
+                .wait_timeout(inner, super::CANCEL_CHECK)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }

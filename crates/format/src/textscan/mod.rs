@@ -14,9 +14,11 @@
 //! the parsed columns.
 
 pub mod chain;
-mod extents;
 pub mod head;
 mod plan;
+mod stream;
+mod window;
+mod worker;
 
 use crate::api::{Progress, Scan, ScanOptions, Worker};
 use crate::delimited::Delimited;
@@ -24,12 +26,18 @@ use crate::delimited::parse::Parser;
 use crate::delimited::syntax::Syntax;
 use crate::lines::Lines;
 use chain::Chain;
-use extents::ExtentWorker;
 use plan::Plan;
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use stead_core::{Error, Result, Value, limits};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use stead_core::{Error, Kind, Result, Value, limits};
 use stead_store::Source;
+use stream::Stream;
+use worker::TextWorker;
+
+/// How often a waiting worker looks whether it was cancelled: nothing wakes it for that.
+const CANCEL_CHECK: Duration = Duration::from_millis(50);
 
 /// How records lie in text.
 #[derive(Debug, Clone)]
@@ -58,6 +66,8 @@ pub struct TextScan {
     /// The next unit to be taken.
     next: AtomicU64,
     chain: Chain,
+    /// Compressed files that are being decoded, by the index of their part.
+    streams: Mutex<BTreeMap<usize, Arc<Stream>>>,
     progress: Progress,
 }
 
@@ -91,6 +101,7 @@ impl TextScan {
             plan,
             next: AtomicU64::new(0),
             chain: Chain::new(),
+            streams: Mutex::default(),
             progress: Progress::default(),
         })
     }
@@ -103,6 +114,32 @@ impl TextScan {
     fn take(&self) -> Option<plan::Unit> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.plan.unit(number, self.options.chunk as u64)
+    }
+
+    /// Begins to decode the file of part `index`.
+    fn open_stream(&self, index: usize) -> Result<Arc<Stream>> {
+        let part = &self.plan.parts[index];
+        let codec = part.codec.ok_or_else(|| Error::internal("a plain file is no stream"))?;
+        let syntax = self.layout.syntax();
+        let stream = Stream::open(part.source.clone(), codec, syntax, self.options.max_record)
+            .map_err(|e| e.at_source(part.index))?;
+        let stream = Arc::new(stream);
+        self.streams().insert(index, stream.clone());
+        Ok(stream)
+    }
+
+    /// A stream that somebody else decodes, of part `from` or later.
+    fn join_stream(&self, from: usize) -> Option<(usize, Arc<Stream>)> {
+        self.streams().range(from..).next().map(|(i, s)| (*i, s.clone()))
+    }
+
+    /// Says that nothing is left of a stream.
+    fn close_stream(&self, index: usize) {
+        self.streams().remove(&index);
+    }
+
+    fn streams(&self) -> std::sync::MutexGuard<'_, BTreeMap<usize, Arc<Stream>>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn parser(&self) -> Result<Option<Parser<'_>>> {
@@ -122,7 +159,7 @@ impl TextScan {
 
 impl Scan for TextScan {
     fn worker(&self) -> Result<Box<dyn Worker + '_>> {
-        Ok(Box::new(ExtentWorker::new(self)?))
+        Ok(Box::new(TextWorker::new(self)?))
     }
 
     fn progress(&self) -> &Progress {
@@ -158,4 +195,13 @@ impl Scan for TextScan {
             ("columns_parsed".into(), Value::List(columns)),
         ]
     }
+}
+
+/// The error for a record that is too long.
+fn too_long(most: u64) -> Error {
+    let most = stead_core::units::format_size(most);
+    Error::new(Kind::Limit, format!("the record that starts here is longer than {most}")).with_hint(
+        "a quote that is never closed makes one record of many lines; if quotes have no meaning here, \
+         say --quote none",
+    )
 }

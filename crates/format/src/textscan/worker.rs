@@ -1,0 +1,344 @@
+//! A worker's way through extents and streams.
+
+use super::chain::Link;
+use super::plan::{Part, Unit};
+use super::stream::Stream;
+use super::window::Window;
+use super::{TextScan, too_long};
+use crate::api::{Progress, Worker};
+use crate::delimited::parse::{Parser, Piece, Stop};
+use crate::delimited::rows::Rows;
+use crate::delimited::syntax::State;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use stead_core::{Block, Error, Result};
+use stead_store::{IoOptions, ReadQueue};
+
+/// Bytes read at least when a record goes on after its extent.
+const FIRST_TAIL: u64 = 4096;
+/// Bytes read after each extent at once, at most.
+const MOST_SLOP: u64 = 16 << 10;
+
+/// One worker.
+pub struct TextWorker<'s> {
+    scan: &'s TextScan,
+    parser: Option<Parser<'s>>,
+    queue: ReadQueue,
+    /// Units taken and not yet worked on. All but the last are extents, and these are in `queue`.
+    taken: VecDeque<Unit>,
+    /// No unit is left in the scan.
+    drained: bool,
+    /// The stream that this worker helps with, and its part.
+    stream: Option<(usize, Arc<Stream>)>,
+    /// The last part that this worker had to do with: blocks come in file order.
+    reached: usize,
+    rows: Rows,
+    /// The last extent, kept until its block is no longer lent out.
+    window: Window,
+    /// The last whole records of a stream.
+    text: Vec<u8>,
+    /// To decode into.
+    chunk: Vec<u8>,
+}
+
+/// Where the next block lies.
+struct Ready {
+    part: usize,
+    seq: u64,
+    offset: u64,
+    last: bool,
+    /// In the window, or in `text` if it comes from a stream.
+    range: Range<usize>,
+    streamed: bool,
+}
+
+impl<'s> TextWorker<'s> {
+    pub fn new(scan: &'s TextScan) -> Result<Self> {
+        let mut io: IoOptions = scan.options.io;
+        if scan.is_chained() {
+            // An extent that is taken and not yet looked at makes others wait: take one at a time.
+            io.depth = 1;
+        }
+        Ok(TextWorker {
+            scan,
+            parser: scan.parser()?,
+            queue: ReadQueue::new(&io)?,
+            taken: VecDeque::new(),
+            drained: false,
+            stream: None,
+            reached: 0,
+            rows: Rows::default(),
+            window: Window::default(),
+            text: Vec::new(),
+            chunk: Vec::new(),
+        })
+    }
+
+    fn part(&self, index: usize) -> &'s Part {
+        &self.scan.plan.parts[index]
+    }
+
+    /// Takes units as long as reads may be put in flight. A stream ends that: it takes long.
+    fn take(&mut self) -> Result<()> {
+        let streamed = |u: &Unit, s: &Self| s.part(u.part).codec.is_some();
+        while !self.drained
+            && !self.queue.is_full()
+            && !self.taken.back().is_some_and(|u| streamed(u, self))
+        {
+            let Some(unit) = self.scan.take() else {
+                self.drained = true;
+                break;
+            };
+            let part = self.part(unit.part);
+            self.taken.push_back(unit);
+            if part.codec.is_some() {
+                if self.scan.is_chained() {
+                    // The file after it begins afresh.
+                    let transition = self.scan.layout.syntax().transition(b"");
+                    let link = Link { transition, fresh: true, wanted: false };
+                    self.scan.chain.publish(unit.number, link);
+                }
+                continue;
+            }
+            let start = unit.extent.offset.saturating_sub(1);
+            // Saves a second read for most last records.
+            let slop = (self.scan.options.chunk as u64 / 64).min(MOST_SLOP);
+            let after = if unit.ahead { 0 } else { slop };
+            let end = unit.extent.end().saturating_add(after).min(part.source.len());
+            self.queue
+                .submit(unit.number, &part.source, start, (end - start) as usize)
+                .map_err(|e| e.at_source(part.index))?;
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<Option<Ready>> {
+        loop {
+            self.scan.options.cancel.check()?;
+            if let Some((part, stream)) = self.stream.clone() {
+                if let Some(ready) = self.streamed(part, &stream)? {
+                    return Ok(Some(ready));
+                }
+                self.scan.close_stream(part);
+                self.stream = None;
+            }
+            self.take()?;
+            let Some(unit) = self.taken.pop_front() else {
+                self.stream = self.scan.join_stream(self.reached);
+                if let Some((part, _)) = &self.stream {
+                    self.reached = *part;
+                    continue;
+                }
+                return Ok(None);
+            };
+            self.reached = unit.part;
+            if self.part(unit.part).codec.is_some() {
+                self.stream = Some((unit.part, self.scan.open_stream(unit.part)?));
+                continue;
+            }
+            if let Some(ready) = self.extent(&unit)? {
+                return Ok(Some(ready));
+            }
+        }
+    }
+
+    /// The next records of a stream; `None` at its end.
+    fn streamed(&mut self, part: usize, stream: &Stream) -> Result<Option<Ready>> {
+        let source = self.part(part).index;
+        loop {
+            let cancel = &self.scan.options.cancel;
+            let cut = stream
+                .next(&mut self.chunk, &mut self.text, cancel)
+                .map_err(|e| e.at_source(source))?;
+            let Some(cut) = cut else { return Ok(None) };
+            Progress::add(&self.scan.progress.bytes, cut.compressed);
+            if self.text.is_empty() {
+                continue;
+            }
+            self.begin();
+            let text = std::mem::take(&mut self.text);
+            // Records end where the text does, so that is the end of a file to the parser.
+            let piece = self.piece(part, &text, cut.offset, text.len(), true);
+            let stop = self.parse(&piece, 0);
+            if let (Some(p), Ok(_)) = (&self.parser, &stop) {
+                p.finish(&text, &mut self.rows);
+            }
+            self.text = text;
+            stop.map_err(|e| settle(e, source, cut.offset))?;
+            return Ok(Some(Ready {
+                part,
+                seq: self.part(part).seq + cut.index,
+                offset: cut.offset,
+                last: cut.last,
+                range: 0..self.text.len(),
+                streamed: true,
+            }));
+        }
+    }
+
+    /// The records of an extent; `None` if none starts in it.
+    fn extent(&mut self, unit: &Unit) -> Result<Option<Ready>> {
+        if let Some(b) = self.window.unload(8 * self.scan.options.chunk) {
+            self.queue.recycle(b);
+        }
+        let done = self.queue.next().map_err(|e| e.at_source(unit.extent.source))?;
+        let done = done.ok_or_else(|| Error::internal("a read got lost"))?;
+        self.window.load(unit.extent.offset.saturating_sub(1), done.buffer);
+        Progress::add(&self.scan.progress.bytes, unit.extent.len);
+        let Some(first) = self.first_record(unit)? else { return Ok(None) };
+        let range = self.records(unit, first)?;
+        let offset = self.window.base + range.start as u64;
+        let end = self.window.base + range.end as u64;
+        let last = end == self.part(unit.part).source.len();
+        let ready = Ready { part: unit.part, seq: unit.seq, offset, last, range, streamed: false };
+        Ok((!ready.range.is_empty()).then_some(ready))
+    }
+
+    /// Index in the window at which the first record of the extent starts; `None` if none does.
+    fn first_record(&self, unit: &Unit) -> Result<Option<usize>> {
+        let bytes = self.window.bytes();
+        let start = (unit.extent.offset - self.window.base) as usize;
+        let end = start + unit.extent.len as usize;
+        let bom = self.part(unit.part).head.bom as u64;
+        let syntax = self.scan.layout.syntax();
+        let in_mark = bom.saturating_sub(unit.extent.offset).min(unit.extent.len) as usize;
+        let state = if self.scan.is_chained() {
+            let transition = syntax.transition(&bytes[start + in_mark..end]);
+            let link = Link { transition, fresh: unit.fresh, wanted: !unit.ahead };
+            self.scan.chain.publish(unit.number, link);
+            if unit.ahead {
+                return Ok(None);
+            }
+            self.scan.chain.start(unit.number, &self.scan.options.cancel)?
+        } else if start == 0 || bytes[start - 1] == b'\n' {
+            State::Record
+        } else {
+            State::Plain
+        };
+        // Every byte of the mark may begin a block.
+        if state == State::Record || unit.extent.offset <= bom {
+            return Ok(Some(start));
+        }
+        Ok(syntax.record_end(&bytes[..end], start, state).ok().filter(|n| *n < end))
+    }
+
+    /// Parses the records that start in the extent, the first of them at index `first` of the window.
+    /// Reads on where the last one does. Gives where in the window they lie.
+    fn records(&mut self, unit: &Unit, mut first: usize) -> Result<Range<usize>> {
+        let source = &self.part(unit.part).source;
+        let offset = self.window.base + first as u64;
+        self.begin();
+        let mut from = 0;
+        loop {
+            // Lent out for the time of parsing, which needs the rest of `self`.
+            let window = std::mem::take(&mut self.window);
+            let text = &window.bytes()[first..];
+            let stop = unit.extent.end().saturating_sub(offset).min(text.len() as u64) as usize;
+            let piece = self.piece(unit.part, text, offset, stop, window.end() == source.len());
+            let stop = self.parse(&piece, from);
+            if let (Some(p), Ok(Stop { next, complete: true })) = (&self.parser, &stop) {
+                p.finish(&text[..*next], &mut self.rows);
+            }
+            self.window = window;
+            let stop = stop.map_err(|e| settle(e, unit.extent.source, offset))?;
+            if stop.complete {
+                return Ok(first..first + stop.next);
+            }
+            from = stop.next;
+            let record = offset + from as u64;
+            let have = self.window.end() - record;
+            let most = self.scan.options.max_record as u64;
+            if have > most {
+                return Err(too_long(most).at_source(unit.extent.source).at_offset(record));
+            }
+            self.scan.options.cancel.check()?;
+            let want = have.saturating_mul(2).max(FIRST_TAIL).min(most.saturating_add(1));
+            let to = (record + want).min(source.len());
+            self.window
+                .widen(source.as_ref(), first, to)
+                .map_err(|e| e.at_source(unit.extent.source))?;
+            first = 0;
+        }
+    }
+
+    fn begin(&mut self) {
+        match &self.parser {
+            Some(p) => p.begin(&mut self.rows),
+            None => self.rows.clear(0, 0),
+        }
+    }
+
+    fn piece<'t>(
+        &self,
+        part: usize,
+        text: &'t [u8],
+        offset: u64,
+        stop: usize,
+        eof: bool,
+    ) -> Piece<'t> {
+        let head = &self.part(part).head;
+        // Beyond the text it does not matter how far.
+        let rel = |to: u64| to.saturating_sub(offset).min(text.len() as u64) as usize;
+        Piece { text, skip: rel(head.data_start), bom: rel(head.bom as u64), stop, eof }
+    }
+
+    fn parse(&mut self, piece: &Piece<'_>, from: usize) -> Result<Stop> {
+        match &self.parser {
+            Some(p) => p.parse(piece, from, &mut self.rows),
+            None => {
+                let spans = self.scan.options.needs.records;
+                Ok(crate::lines::parse(piece, from, spans, &mut self.rows))
+            }
+        }
+    }
+}
+
+impl Worker for TextWorker<'_> {
+    fn next(&mut self) -> Result<Option<Block<'_>>> {
+        let ready = match self.advance() {
+            Ok(Some(ready)) => ready,
+            Ok(None) => return Ok(None),
+            Err(e) => {
+                self.scan.chain.fail();
+                return Err(e);
+            }
+        };
+        let progress = &self.scan.progress;
+        Progress::add(&progress.rows, self.rows.rows as u64);
+        Progress::add(&progress.skipped, self.rows.skipped);
+        Progress::add(&progress.rounded, self.rows.rounded);
+        let bytes = if ready.streamed { &self.text } else { self.window.bytes() };
+        let text = &bytes[ready.range];
+        let needs = &self.scan.options.needs;
+        Ok(Some(Block {
+            source: self.part(ready.part).index,
+            seq: ready.seq,
+            offset: ready.offset,
+            last: ready.last,
+            rows: self.rows.rows,
+            text,
+            records: &self.rows.records,
+            columns: self.rows.columns(text, &needs.numbers, &needs.texts),
+            ..Block::empty()
+        }))
+    }
+}
+
+impl Drop for TextWorker<'_> {
+    fn drop(&mut self) {
+        // Extents that this worker took and nobody will look at now.
+        if !self.taken.is_empty() || std::thread::panicking() {
+            self.scan.chain.fail();
+        }
+    }
+}
+
+/// Turns an offset within a block into one within the file.
+fn settle(e: Error, source: u32, offset: u64) -> Error {
+    let e = match e.place().offset {
+        Some(o) => e.at_offset(offset + o),
+        None => e,
+    };
+    e.at_source(source)
+}

@@ -1,0 +1,479 @@
+//! Text in any split is the same text: against a straightforward reading of whole files.
+
+use proptest::prelude::*;
+use std::io::Write;
+use std::sync::Arc;
+use stead_core::{Block, Error, Kind, MISSING, Needs, Result, is_missing};
+use stead_format::{Dataset, FormatType, Header, OpenOptions, Progress, Quote, ScanOptions, Share};
+use stead_store::{FileSource, MemorySource, Source};
+
+/// A block, kept.
+#[derive(Debug, Clone, PartialEq)]
+struct Kept {
+    source: u32,
+    seq: u64,
+    offset: u64,
+    last: bool,
+    rows: usize,
+    text: Vec<u8>,
+    records: Vec<Vec<u8>>,
+    numbers: Vec<Vec<u64>>,
+    texts: Vec<Vec<Option<Vec<u8>>>>,
+}
+
+fn keep(b: &Block<'_>, needs: &Needs) -> Kept {
+    Kept {
+        source: b.source,
+        seq: b.seq,
+        offset: b.offset,
+        last: b.last,
+        rows: b.rows,
+        text: b.text.to_vec(),
+        records: (0..b.records.len()).map(|i| b.record(i).to_vec()).collect(),
+        numbers: needs
+            .numbers
+            .iter()
+            .map(|c| b.numbers(*c).iter().map(|v| v.to_bits()).collect())
+            .collect(),
+        texts: needs
+            .texts
+            .iter()
+            .map(|c| {
+                let t = b.texts(*c).expect("asked for");
+                (0..b.rows).map(|i| t.get(i).map(<[u8]>::to_vec)).collect()
+            })
+            .collect(),
+    }
+}
+
+/// Scans with `workers` threads on each of `ranks` ranks; blocks in file order, and skipped records.
+fn scan(d: &Dataset, o: &ScanOptions, workers: usize, ranks: usize) -> Result<(Vec<Kept>, u64)> {
+    let mut all: Vec<Kept> = Vec::new();
+    let mut skipped = 0;
+    for rank in 0..ranks {
+        let o = ScanOptions { share: Share { rank, size: ranks }, ..o.clone() };
+        let scan = d.scan(&o)?;
+        let one = || -> Result<Vec<Kept>> {
+            let mut worker = scan.worker()?;
+            let mut blocks: Vec<Kept> = Vec::new();
+            while let Some(b) = worker.next()? {
+                assert!(blocks.last().is_none_or(|p| p.seq < b.seq), "a worker went back");
+                blocks.push(keep(&b, &o.needs));
+            }
+            Ok(blocks)
+        };
+        let results: Vec<Result<Vec<Kept>>> = std::thread::scope(|s| {
+            let threads: Vec<_> = (0..workers).map(|_| s.spawn(one)).collect();
+            threads.into_iter().map(|t| t.join().expect("no panic")).collect()
+        });
+        let mut mine = Vec::new();
+        let mut failed: Option<Error> = None;
+        for r in results {
+            match r {
+                Ok(b) => mine.extend(b),
+                Err(e) if failed.as_ref().is_none_or(|f| f.kind() == Kind::Cancelled) => {
+                    failed = Some(e);
+                }
+                Err(_) => {}
+            }
+        }
+        if let Some(e) = failed {
+            return Err(d.locate(e));
+        }
+        mine.sort_by_key(|b| b.seq);
+        assert!(mine.windows(2).all(|w| w[0].seq < w[1].seq));
+        assert!(all.last().zip(mine.first()).is_none_or(|(a, b)| a.seq < b.seq));
+        let Progress { rows, skipped: s, .. } = scan.progress();
+        let ordering = std::sync::atomic::Ordering::Relaxed;
+        assert_eq!(rows.load(ordering), mine.iter().map(|b| b.rows as u64).sum::<u64>());
+        skipped += s.load(ordering);
+        all.extend(mine);
+    }
+    Ok((all, skipped))
+}
+
+fn gzip(data: &[u8]) -> Vec<u8> {
+    let mut e = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    e.write_all(data).expect("memory");
+    e.finish().expect("memory")
+}
+
+fn dataset(files: &[Vec<u8>], packed: &[u8], options: &OpenOptions) -> Result<Dataset> {
+    let sources = files.iter().enumerate().map(|(i, f)| {
+        let data = match packed[i % packed.len()] {
+            1 => gzip(f),
+            2 => zstd::encode_all(&f[..], 1).expect("memory"),
+            _ => f.clone(),
+        };
+        Arc::new(MemorySource::new(format!("f{i}"), data)) as Arc<dyn Source>
+    });
+    Dataset::from_sources(sources.collect(), options)
+}
+
+/// Every byte of every file exactly once and in place; `last` on the last block of each.
+fn check_text(blocks: &[Kept], files: &[Vec<u8>]) {
+    for (i, file) in files.iter().enumerate() {
+        let mine: Vec<&Kept> = blocks.iter().filter(|b| b.source == i as u32).collect();
+        let mut at = 0;
+        for b in &mine {
+            assert_eq!(b.offset as usize, at);
+            at += b.text.len();
+        }
+        let whole: Vec<u8> = mine.iter().flat_map(|b| b.text.clone()).collect();
+        assert_eq!(String::from_utf8_lossy(&whole), String::from_utf8_lossy(file));
+        for (k, b) in mine.iter().enumerate() {
+            assert_eq!(b.last, k + 1 == mine.len());
+        }
+    }
+}
+
+/// The fields of all records but the header, by the crate `csv`.
+fn reference(files: &[Vec<u8>], header: bool) -> Vec<Vec<Vec<u8>>> {
+    let mut rows = Vec::new();
+    for f in files {
+        let mut r =
+            csv::ReaderBuilder::new().has_headers(header).flexible(true).from_reader(&f[..]);
+        for record in r.byte_records() {
+            rows.push(record.expect("csv").iter().map(<[u8]>::to_vec).collect());
+        }
+    }
+    rows
+}
+
+fn field() -> impl Strategy<Value = String> {
+    prop_oneof![
+        3 => "[a-z ]{0,6}",
+        1 => Just("NA".to_string()),
+        2 => "[a-z,\n\"\r]{0,8}".prop_map(|s| format!("\"{}\"", s.replace('"', "\"\""))),
+        1 => "[a-z][a-z\"]{0,4}",
+        1 => "[a-z\n]{0,3}".prop_map(|s| format!("\"{s}\"x")),
+    ]
+}
+
+fn number() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => "-?[0-9]{1,6}",
+        4 => "-?[0-9]{1,9}\\.[0-9]{1,9}",
+        1 => any::<f64>().prop_filter("nan", |v| !v.is_nan()).prop_map(|v| format!("{v:e}")),
+        1 => Just(String::new()),
+        1 => Just("NA".to_string()),
+        1 => "[0-9]{1,3}".prop_map(|s| format!("\"{s}\"")),
+        1 => "[0-9]{1,3}".prop_map(|s| format!(" {s} ")),
+    ]
+}
+
+#[derive(Debug, Clone)]
+struct Table {
+    file: Vec<u8>,
+}
+
+/// One file of four columns: number, text, text, number.
+fn table() -> impl Strategy<Value = Table> {
+    let row = (number(), field(), field(), number(), 0..8usize);
+    (proptest::collection::vec(row, 0..24), any::<[bool; 4]>()).prop_map(
+        |(rows, [crlf, bom, open, empty])| {
+            if empty && rows.len() % 3 == 0 {
+                return Table { file: Vec::new() };
+            }
+            let end = if crlf { "\r\n" } else { "\n" };
+            let mut s = String::from(if bom { "\u{feff}" } else { "" });
+            s += &format!("a,\"b\"\"\n,\",c,d{end}");
+            for (a, b, c, d, blank) in rows {
+                s += &format!("{a},{b},{c},{d}{end}");
+                if blank == 0 {
+                    s += end;
+                }
+            }
+            if open {
+                s.truncate(s.len() - end.len());
+            }
+            Table { file: s.into_bytes() }
+        },
+    )
+}
+
+fn missing(f: &[u8]) -> bool {
+    stead_format::options::DEFAULT_MISSING.iter().any(|t| t.as_bytes() == f)
+}
+
+fn value(f: &[u8]) -> u64 {
+    let s = std::str::from_utf8(f).expect("ascii").trim();
+    if missing(f) || missing(s.as_bytes()) {
+        return MISSING.to_bits();
+    }
+    s.parse::<f64>().expect("number").to_bits()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn delimited_text_in_any_split(
+        tables in proptest::collection::vec(table(), 1..4),
+        chunk in prop_oneof![1..40usize, 40..400usize, Just(1usize << 20)],
+        workers in 1..5usize,
+        ranks in 1..4usize,
+        depth in 1..4usize,
+        packed in proptest::collection::vec(0..3u8, 1..3),
+        numbers in any::<[bool; 2]>(),
+        texts in any::<[bool; 2]>(),
+        records: bool,
+    ) {
+        let files: Vec<Vec<u8>> = tables.into_iter().map(|t| t.file).collect();
+        prop_assume!(files.iter().any(|f| !f.is_empty()));
+        let options = OpenOptions {
+            format: Some(FormatType::Csv),
+            header: Header::Yes,
+            delimiter: Some(b','),
+            column_types: [0, 3]
+                .iter()
+                .map(|i: &usize| (i.to_string(), stead_format::ColumnType::Number))
+                .collect(),
+            ..Default::default()
+        };
+        let d = dataset(&files, &packed, &options).expect("open");
+        let mut needs = Needs { bytes: true, records, ..Needs::default() };
+        needs.numbers.extend([0, 3].iter().zip(numbers).filter(|(_, n)| *n).map(|(i, _)| *i));
+        needs.texts.extend([1, 2].iter().zip(texts).filter(|(_, n)| *n).map(|(i, _)| *i));
+        let mut o = ScanOptions::new(needs.clone());
+        o.chunk = chunk;
+        o.io.depth = depth;
+        let (blocks, skipped) = scan(&d, &o, workers, ranks).expect("scan");
+        prop_assert_eq!(skipped, 0);
+        check_text(&blocks, &files);
+        let expected = reference(&files, true);
+        prop_assert_eq!(blocks.iter().map(|b| b.rows).sum::<usize>(), expected.len());
+        if records {
+            let all: Vec<&Vec<u8>> = blocks.iter().flat_map(|b| &b.records).collect();
+            prop_assert_eq!(all.len(), expected.len());
+            for (r, e) in all.iter().zip(&expected) {
+                prop_assert_eq!(&reference(&[(*r).clone()], false), &vec![e.clone()]);
+            }
+        }
+        for (i, c) in needs.numbers.iter().enumerate() {
+            let mine: Vec<u64> = blocks.iter().flat_map(|b| b.numbers[i].clone()).collect();
+            let theirs: Vec<u64> = expected.iter().map(|r| value(&r[*c])).collect();
+            prop_assert_eq!(mine, theirs);
+        }
+        for (i, c) in needs.texts.iter().enumerate() {
+            let mine: Vec<Option<Vec<u8>>> =
+                blocks.iter().flat_map(|b| b.texts[i].clone()).collect();
+            let theirs: Vec<Option<Vec<u8>>> = expected
+                .iter()
+                .map(|r| Some(r[*c].clone()).filter(|f| !missing(f)))
+                .collect();
+            prop_assert_eq!(mine, theirs);
+        }
+    }
+
+    #[test]
+    fn lines_in_any_split(
+        files in proptest::collection::vec("[a\"\n\r]{0,60}", 1..4),
+        chunk in 1..50usize,
+        workers in 1..5usize,
+        ranks in 1..4usize,
+        packed in proptest::collection::vec(0..3u8, 1..3),
+        bom: bool,
+    ) {
+        let files: Vec<Vec<u8>> = files
+            .into_iter()
+            .map(|f| if bom { format!("\u{feff}{f}") } else { f }.into_bytes())
+            .collect();
+        let options = OpenOptions { format: Some(FormatType::Lines), ..Default::default() };
+        let d = dataset(&files, &packed, &options).expect("open");
+        let mut o = ScanOptions::new(Needs { bytes: true, records: true, ..Needs::default() });
+        o.chunk = chunk;
+        let (blocks, _) = scan(&d, &o, workers, ranks).expect("scan");
+        check_text(&blocks, &files);
+        let expected: Vec<Vec<u8>> = files
+            .iter()
+            .flat_map(|f| {
+                let f = f.strip_prefix("\u{feff}".as_bytes()).unwrap_or(f);
+                f.split_inclusive(|b| *b == b'\n').map(<[u8]>::to_vec).collect::<Vec<_>>()
+            })
+            .collect();
+        let mine: Vec<Vec<u8>> = blocks.iter().flat_map(|b| b.records.clone()).collect();
+        prop_assert_eq!(mine, expected);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(
+        data in proptest::collection::vec(prop_oneof![
+            Just(b'"'), Just(b','), Just(b'\n'), Just(b'\r'), Just(b'1'), any::<u8>()
+        ], 0..120),
+        chunk in 1..40usize,
+        lenient: bool,
+        auto: bool,
+    ) {
+        let format = (!auto).then_some(FormatType::Csv);
+        let options = OpenOptions { format, ..Default::default() };
+        let Ok(d) = dataset(&[data.clone()], &[0], &options) else { return Ok(()) };
+        let _ = d.describe(3);
+        let needs = Needs {
+            records: true,
+            numbers: d.schema().numbers(),
+            ..Needs::default()
+        };
+        let mut o = ScanOptions::new(needs);
+        o.chunk = chunk;
+        o.lenient = lenient;
+        let one = scan(&d, &o, 1, 1).map(|(b, s)| (b.iter().map(|b| b.rows).sum::<usize>(), s));
+        o.chunk = 1 << 16;
+        let two = scan(&d, &o, 2, 2).map(|(b, s)| (b.iter().map(|b| b.rows).sum::<usize>(), s));
+        match (one, two) {
+            (Ok(a), Ok(b)) => prop_assert_eq!(a, b),
+            (a, b) => prop_assert_eq!(a.is_err(), b.is_err()),
+        }
+    }
+}
+
+fn open(text: &str, options: &OpenOptions) -> Dataset {
+    dataset(&[text.as_bytes().to_vec()], &[0], options).expect("open")
+}
+
+fn fails(d: &Dataset, needs: Needs, chunk: usize) -> Error {
+    let mut o = ScanOptions::new(needs);
+    o.chunk = chunk;
+    scan(d, &o, 2, 1).expect_err("must fail")
+}
+
+fn numbers(ids: &[usize]) -> Needs {
+    Needs { numbers: ids.to_vec(), ..Needs::default() }
+}
+
+#[test]
+fn bad_records_say_where_they_are() {
+    let csv = OpenOptions { format: Some(FormatType::Csv), ..Default::default() };
+    let text = "a,b\n1,2\n\"x\ny\",3\n4\n5,6\n";
+    for packed in [0, 1, 2] {
+        let d = dataset(&[text.as_bytes().to_vec()], &[packed], &csv).expect("open");
+        for chunk in [1, 5, 1000] {
+            let e = fails(&d, numbers(&[1]), chunk);
+            assert_eq!(e.to_string(), "f0:5: this record has 1 field, expected 2");
+            assert_eq!(e.kind(), Kind::Data);
+        }
+    }
+    let column_types = vec![("a".to_string(), stead_format::ColumnType::Number)];
+    let d = open(text, &OpenOptions { column_types, ..csv.clone() });
+    let e = fails(&d, numbers(&[0]), 4);
+    assert_eq!(e.to_string(), "f0:3: column 'a': found 'x\\ny', expected a number");
+    assert!(e.hint().is_some_and(|h| h.contains("--lenient")));
+    let mut o = ScanOptions::new(numbers(&[0, 1]));
+    o.lenient = true;
+    let (blocks, skipped) = scan(&d, &o, 1, 1).expect("lenient");
+    assert_eq!((blocks[0].rows, skipped), (2, 2));
+    assert_eq!(blocks[0].numbers[1], [2f64.to_bits(), 6f64.to_bits()]);
+    let d = open("a,b\n1,2\n3,\"4\n", &csv);
+    let e = fails(&d, numbers(&[0]), 4);
+    assert_eq!(e.to_string(), "f0:3: a quote is opened in this record and never closed");
+}
+
+#[test]
+fn missing_tokens_can_be_numbers() {
+    let options =
+        OpenOptions { missing: Some(vec!["-999".into(), "x".into()]), ..Default::default() };
+    let d = open("a,b\n-999,1\n2,x\n-9990,\"-999\"\n", &options);
+    let (blocks, _) = scan(&d, &ScanOptions::new(numbers(&[0, 1])), 1, 1).expect("scan");
+    let b = &blocks[0].numbers;
+    let is: Vec<bool> = b.iter().flatten().map(|v| is_missing(f64::from_bits(*v))).collect();
+    assert_eq!(is, [true, false, false, false, true, true]);
+}
+
+#[test]
+fn comments_and_other_quotes() {
+    let options = OpenOptions {
+        comment: Some(b'#'),
+        quote: Quote::Byte(b'\''),
+        delimiter: Some(b';'),
+        ..Default::default()
+    };
+    let d = open("# it's\na;b\n'1;\n#';2\n# ''' \n3;4", &options);
+    for chunk in [1, 2, 3, 100] {
+        let mut o =
+            ScanOptions::new(Needs { texts: vec![0], numbers: vec![1], ..Needs::default() });
+        o.chunk = chunk;
+        let (blocks, _) = scan(&d, &o, 2, 2).expect("scan");
+        let t: Vec<_> = blocks.iter().flat_map(|b| b.texts[0].clone()).flatten().collect();
+        assert_eq!(t, [&b"1;\n#"[..], b"3"]);
+    }
+}
+
+#[test]
+fn a_giant_record_is_read_or_refused() {
+    let mut text = vec![b'x'; 3 << 20];
+    text.push(b'\n');
+    text.extend_from_slice(b"y\n");
+    let options = OpenOptions { format: Some(FormatType::Lines), ..Default::default() };
+    for packed in [0, 1] {
+        let d = dataset(&[[b"a\n".to_vec(), text.clone()].concat()], &[packed], &options)
+            .expect("open");
+        let mut o = ScanOptions::new(Needs { records: true, ..Needs::default() });
+        o.chunk = 4096;
+        let (blocks, _) = scan(&d, &o, 3, 1).expect("scan");
+        let lens: Vec<usize> = blocks.iter().flat_map(|b| &b.records).map(Vec::len).collect();
+        assert_eq!(lens, [2, (3 << 20) + 1, 2]);
+        o.max_record = 1 << 20;
+        let e = scan(&d, &o, 2, 1).expect_err("too long");
+        assert_eq!(e.kind(), Kind::Limit);
+        assert_eq!((e.place().offset, e.place().line), (Some(2), Some(2)));
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_is_an_error() {
+    let dir = tempfile::tempdir().expect("dir");
+    let path = dir.path().join("f.csv");
+    std::fs::write(&path, "a,b\n".to_string() + &"1,2\n".repeat(1000)).expect("write");
+    let source: Arc<dyn Source> = Arc::new(FileSource::open(&path).expect("open"));
+    let d = Dataset::from_sources(vec![source], &OpenOptions::default()).expect("open");
+    let scanned = d.scan(&ScanOptions { chunk: 512, ..ScanOptions::new(numbers(&[0])) });
+    let scanned = scanned.expect("plan");
+    std::fs::OpenOptions::new().write(true).open(&path).and_then(|f| f.set_len(100)).expect("cut");
+    let mut worker = scanned.worker().expect("worker");
+    let e = loop {
+        match worker.next() {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("the scan went through"),
+            Err(e) => break e,
+        }
+    };
+    assert_eq!(e.kind(), Kind::Changed);
+}
+
+#[test]
+fn files_must_belong_together() {
+    let file = |s: &str| s.as_bytes().to_vec();
+    let e = dataset(&[file("a,b\n1,2\n"), file(""), file("a,c\n1,2\n")], &[0], &Default::default())
+        .err()
+        .expect("another header");
+    let s = e.to_string();
+    assert!(s.contains("f2") && s.contains("f0") && s.contains("'c'"), "{s}");
+    assert_eq!(e.kind(), Kind::Format);
+}
+
+#[test]
+fn empty_files() {
+    let csv = OpenOptions { format: Some(FormatType::Csv), ..Default::default() };
+    let e = dataset(&[Vec::new()], &[0], &csv).err().expect("empty");
+    assert_eq!((e.kind(), e.to_string().as_str()), (Kind::Format, "f0: empty file"));
+    for packed in [0, 1, 2] {
+        assert!(dataset(&[Vec::new()], &[packed.max(1)], &csv).is_err());
+        let lines = OpenOptions { format: Some(FormatType::Lines), ..Default::default() };
+        let d = dataset(&[Vec::new(), Vec::new()], &[packed], &lines).expect("lines");
+        let o = ScanOptions::new(Needs { bytes: true, ..Needs::default() });
+        assert!(scan(&d, &o, 2, 2).expect("scan").0.is_empty());
+        assert!(d.describe(3).expect("describe").rows.is_empty());
+    }
+}
+
+#[test]
+fn a_cancelled_scan_stops() {
+    let d = open("a,b\n1,2\n3,4\n", &OpenOptions::default());
+    let o = ScanOptions::new(numbers(&[0]));
+    o.cancel.cancel();
+    assert_eq!(scan(&d, &o, 2, 1).expect_err("cancelled").kind(), Kind::Cancelled);
+}
