@@ -48,6 +48,8 @@ fuzz_target!(|data: &[u8]| {
     match (a, b, c) {
         (Ok(a), Ok(b), Ok(c)) => assert!(a == b && b == c),
         (Err(_), Err(_), Err(_)) => {}
+        // A wrong length in a BGZF field is noticed only by the way that uses it.
+        (Ok(_), Ok(_), Err(_)) if data.windows(4).any(|w| w == b"BC\x02\0") => {}
         // A bomb whose end is damaged: who reads in larger pieces may see the damage first.
         (a, b, c) => {
             let full = |r: &Result<Vec<u8>>| r.as_ref().map_or(true, |v| v.len() == ENOUGH);

@@ -10,7 +10,7 @@ use stead_core::{Error, Kind, Result};
 use stead_store::Source;
 
 /// Largest zstd window, as a power of two: decoding keeps this much of the past, 128 MiB.
-const WINDOW_LOG_MAX: u32 = 27;
+pub(crate) const WINDOW_LOG_MAX: u32 = 27;
 /// Compressed bytes read at a time.
 const INPUT_BYTES: usize = 256 << 10;
 

@@ -6,9 +6,12 @@
 //! a file that turns out not to be so, is decoded one chunk after the other, so that every file that
 //! [`Decoder`] reads is read here too.
 //!
+//! A gzip member that says a wrong length in its BGZF field is an error here, although [`Decoder`], which
+//! does not look at that field, reads it.
+//!
 //! Finding the parts reads a few bytes of each block; only that is done under the lock.
 
-use crate::decode::{Codec, Decoder, broken, truncated};
+use crate::decode::{Codec, Decoder, WINDOW_LOG_MAX, broken, truncated};
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stead_core::{Error, Result};
@@ -308,13 +311,23 @@ fn find_zstd(source: &dyn Source, at: u64) -> Result<Found> {
         let len = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
         return Ok(Found::Skip(8 + u64::from(len)));
     }
-    let size = zstd::zstd_safe::get_frame_content_size(&head[..n]);
-    let decoded = match size {
-        Ok(Some(size)) if size <= MAX_FRAME_BYTES && n > 5 => size,
+    // Frames of zstd before 1.0 have other headers.
+    if n < 6 || head[..4] != [0x28, 0xB5, 0x2F, 0xFD] {
+        return Ok(Found::Stream);
+    }
+    let decoded = match zstd::zstd_safe::get_frame_content_size(&head[..n]) {
+        Ok(Some(size)) if size <= MAX_FRAME_BYTES => size,
         _ => return Ok(Found::Stream),
     };
     let descriptor = head[4];
     let single = descriptor & 0x20 != 0;
+    if !single {
+        let window = 1u64 << (10 + (head[5] >> 3));
+        // `Decoder` refuses larger windows, so that it must be asked.
+        if window + window / 8 * u64::from(head[5] & 7) > 1 << WINDOW_LOG_MAX {
+            return Ok(Found::Stream);
+        }
+    }
     let content_field = match descriptor >> 6 {
         0 => u64::from(single),
         n => 1 << n,

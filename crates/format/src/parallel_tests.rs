@@ -130,6 +130,25 @@ fn what_can_be_split_is() {
 }
 
 #[test]
+fn a_frame_with_a_huge_window_is_decoded_in_turn() {
+    let t = text(1000);
+    let mut data = [frame(&t, false), frame(&t, false)].concat();
+    // A window of 2 GiB, and a content size of four bytes, so that only the window forbids the split.
+    let mut huge = vec![0x28, 0xB5, 0x2F, 0xFD, 0x80, 21 << 3, 0, 0, 0, 0];
+    huge.extend([0x01, 0x00, 0x00]);
+    let found = |at: u64, data: &[u8]| {
+        find(&MemorySource::new("f", data.to_vec()), Codec::Zstd, at).unwrap()
+    };
+    assert!(matches!(found(0, &huge), Found::Stream));
+    huge[5] = 1 << 3;
+    assert!(matches!(found(0, &huge), Found::Part(Part { decoded: 0, .. })));
+    let at = data.len() as u64;
+    data.extend(&huge);
+    assert!(matches!(found(at, &data), Found::Part(Part { compressed: 13, .. })));
+    assert!(decode(&data, Codec::Zstd, 2).unwrap() == [&t[..], &t].concat());
+}
+
+#[test]
 fn truncated_and_corrupt_parts_are_errors() {
     let t = text(2000);
     for (codec, whole) in [
