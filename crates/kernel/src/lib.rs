@@ -10,14 +10,18 @@ pub mod bytes;
 pub mod columns;
 pub mod exact;
 pub mod expr;
+pub mod extremes;
+pub mod gram;
 pub mod grep;
 pub mod grouped;
+pub mod hist;
 pub mod kmeans;
 #[cfg(any(test, feature = "laws"))]
 #[allow(clippy::expect_used)]
 pub mod laws;
 pub mod moments;
 pub mod normalize;
+pub mod quantile;
 pub mod registry;
 pub mod spec;
 

@@ -266,4 +266,4 @@ fn spread(spec: &Spec, context: &Context<'_>, picks: [&'static str; 2]) -> Resul
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,6 +1,8 @@
 //! The kernels by name: what they are, and how to make one from a specification.
 
-use crate::{AnyKernel, Spec, bytes, grep, kmeans, moments, normalize};
+use crate::{
+    AnyKernel, Spec, bytes, extremes, gram, grep, hist, kmeans, moments, normalize, quantile,
+};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -74,6 +76,11 @@ const KERNELS: &[(&Info, Build)] = &[
     (&moments::MEAN, moments::mean),
     (&moments::VAR, moments::var),
     (&moments::STD, moments::std),
+    (&extremes::MIN, extremes::min),
+    (&extremes::MAX, extremes::max),
+    (&hist::INFO, hist::build),
+    (&quantile::INFO, quantile::build),
+    (&gram::INFO, gram::build),
 ];
 
 /// What there is, in the order to list it.

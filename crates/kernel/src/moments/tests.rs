@@ -8,17 +8,30 @@ pub fn schema(names: &[&str]) -> Schema {
     Schema { records: RecordKind::Delimited, columns, shape: None }
 }
 
-fn block(values: &[f64]) -> Block<'_> {
+pub fn block(values: &[f64]) -> Block<'_> {
     let columns =
         Columns { number_ids: &[0], numbers: values, stride: values.len(), ..Columns::default() };
     Block { rows: values.len(), columns, ..Block::empty() }
 }
 
-fn ask(spec: &str, blocks: &[Block<'_>]) -> Value {
+/// The answer to a specification, by any split.
+pub fn ask_of(schema: &Schema, spec: &str, blocks: &[Block<'_>]) -> Value {
+    let context = Context { schema, path: None, grouped: false };
+    let b = registry::build(&Spec::parse(spec).unwrap(), &context).unwrap();
+    let answer = laws::check(b.kernel, blocks);
+    b.pick.map_or(answer.clone(), |p| answer.get(p).unwrap().clone())
+}
+
+/// As [`ask_of`], of the one column `x`.
+pub fn ask(spec: &str, blocks: &[Block<'_>]) -> Value {
+    ask_of(&schema(&["x"]), spec, blocks)
+}
+
+/// True if a specification about the one column `x` is an error.
+pub fn refuses(spec: &str) -> bool {
     let schema = schema(&["x"]);
     let context = Context { schema: &schema, path: None, grouped: false };
-    let b = registry::build(&Spec::parse(spec).unwrap(), &context).unwrap();
-    laws::check(b.kernel, blocks).get(b.pick.unwrap()).unwrap().clone()
+    Spec::parse(spec).and_then(|s| registry::build(&s, &context)).is_err()
 }
 
 #[test]
