@@ -76,7 +76,7 @@ fn decode(data: &[u8], codec: Codec, workers: usize) -> Result<Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(30))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
     fn any_mixture_of_parts(
         parts in prop::collection::vec((0usize..6, 0usize..60_000), 1..12),
