@@ -204,6 +204,8 @@ impl Dataset {
     fn rows(&self, most: usize) -> Result<Vec<Vec<String>>> {
         /// Values of one row that are shown; arrays may have many.
         const MOST_VALUES: usize = 1000;
+        /// Bytes of one value that are shown.
+        const SHOWN: usize = 200;
         let mut needs = Needs { records: true, ..Needs::default() };
         let schema = self.schema();
         if matches!(schema.records, RecordKind::Items) {
@@ -221,11 +223,13 @@ impl Dataset {
                 rows.push(match &self.layout {
                     Some(Layout::Delimited(d)) => fields::split(&d.syntax, block.record(i))
                         .iter()
-                        .map(|f| delimited::shorten(f))
+                        .map(|f| delimited::shorten_to(f, SHOWN))
                         .collect(),
-                    Some(Layout::Lines(_)) => vec![delimited::shorten(line(block.record(i)))],
+                    Some(Layout::Lines(_)) => {
+                        vec![delimited::shorten_to(line(block.record(i)), SHOWN)]
+                    }
                     None if options.needs.numbers.is_empty() => {
-                        vec![delimited::shorten(block.record(i))]
+                        vec![delimited::shorten_to(block.record(i), SHOWN)]
                     }
                     None => options
                         .needs

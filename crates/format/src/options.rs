@@ -77,17 +77,6 @@ impl Compression {
             Compression::Zstd => "zstd",
         }
     }
-
-    /// What the first bytes of a file say.
-    pub fn detect(head: &[u8]) -> Compression {
-        match head {
-            [0x1F, 0x8B, 0x08, ..] => Compression::Gzip,
-            [0x28, 0xB5, 0x2F, 0xFD, ..] => Compression::Zstd,
-            // Zstandard's skippable frames may stand first.
-            [b, 0x2A, 0x4D, 0x18, ..] if b & 0xF0 == 0x50 => Compression::Zstd,
-            _ => Compression::None,
-        }
-    }
 }
 
 impl FromStr for Compression {
@@ -329,13 +318,5 @@ mod tests {
         ] {
             assert_eq!(bad.check().map_err(|e| e.kind()), Err(Kind::Usage), "{bad:?}");
         }
-    }
-
-    #[test]
-    fn compression_is_known_by_its_magic() {
-        assert_eq!(Compression::detect(&[0x1F, 0x8B, 8, 0]), Compression::Gzip);
-        assert_eq!(Compression::detect(&[0x28, 0xB5, 0x2F, 0xFD]), Compression::Zstd);
-        assert_eq!(Compression::detect(b"a,b\n"), Compression::None);
-        assert_eq!(Compression::detect(b""), Compression::None);
     }
 }

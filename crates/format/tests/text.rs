@@ -1,5 +1,7 @@
 //! Text in any split is the same text: against a straightforward reading of whole files.
 
+#![allow(clippy::expect_used, clippy::panic)] // helpers of tests
+
 use proptest::prelude::*;
 use std::io::Write;
 use std::sync::Arc;

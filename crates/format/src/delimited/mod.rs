@@ -75,8 +75,12 @@ impl Format for Delimited {
 
 /// Bytes for an error message: at most 40 of them, control characters escaped, invalid UTF-8 replaced.
 pub(crate) fn shorten(bytes: &[u8]) -> String {
-    const MOST: usize = 40;
-    let cut = &bytes[..bytes.len().min(MOST)];
+    shorten_to(bytes, 40)
+}
+
+/// As [`shorten`], with at most `most` bytes.
+pub(crate) fn shorten_to(bytes: &[u8], most: usize) -> String {
+    let cut = &bytes[..bytes.len().min(most)];
     let mut s: String = String::from_utf8_lossy(cut)
         .chars()
         .flat_map(|c| {
@@ -85,7 +89,7 @@ pub(crate) fn shorten(bytes: &[u8]) -> String {
             plain.into_iter().chain(escape.then(|| c.escape_default()).into_iter().flatten())
         })
         .collect();
-    if bytes.len() > MOST {
+    if bytes.len() > most {
         s.push_str("...");
     }
     s

@@ -60,6 +60,8 @@ impl Window {
         let have = self.wide.len();
         let want = usize::try_from(to - self.base)
             .map_err(|_| Error::limit("a block does not fit in memory"))?;
+        // No more than is needed: records may take hundreds of megabytes.
+        self.wide.reserve_exact(want - have);
         self.wide.resize(want, 0);
         source.read_at(self.base + have as u64, &mut self.wide[have..])
     }

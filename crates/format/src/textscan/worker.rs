@@ -153,6 +153,9 @@ impl<'s> TextWorker<'s> {
                 .map_err(|e| e.at_source(source))?;
             let Some(cut) = cut else { return Ok(None) };
             Progress::add(&self.scan.progress.bytes, cut.compressed);
+            if cut.last {
+                self.part(part).source.check().map_err(|e| e.at_source(source))?;
+            }
             if self.text.is_empty() {
                 continue;
             }
@@ -186,11 +189,15 @@ impl<'s> TextWorker<'s> {
         let done = done.ok_or_else(|| Error::internal("a read got lost"))?;
         self.window.load(unit.extent.offset.saturating_sub(1), done.buffer);
         Progress::add(&self.scan.progress.bytes, unit.extent.len);
+        let source = &self.part(unit.part).source;
+        if unit.extent.end() == source.len() {
+            source.check().map_err(|e| e.at_source(unit.extent.source))?;
+        }
         let Some(first) = self.first_record(unit)? else { return Ok(None) };
         let range = self.records(unit, first)?;
         let offset = self.window.base + range.start as u64;
         let end = self.window.base + range.end as u64;
-        let last = end == self.part(unit.part).source.len();
+        let last = end == source.len();
         let ready = Ready { part: unit.part, seq: unit.seq, offset, last, range, streamed: false };
         Ok((!ready.range.is_empty()).then_some(ready))
     }
