@@ -313,7 +313,7 @@ proptest! {
     ) {
         let format = (!auto).then_some(FormatType::Csv);
         let options = OpenOptions { format, ..Default::default() };
-        let Ok(d) = dataset(&[data.clone()], &[0], &options) else { return Ok(()) };
+        let Ok(d) = dataset(std::slice::from_ref(&data), &[0], &options) else { return Ok(()) };
         let _ = d.describe(3);
         let needs = Needs {
             records: true,
