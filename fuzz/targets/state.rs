@@ -56,7 +56,7 @@ const SPECS: &[&str] = &[
     "kmeans:x,y,k=2",
     "kmeans:x,y,k=2,init=random",
     "normalize:x,out=n.npy",
-    "normalize:x,y,method=zscore,out=n.npy",
-    "normalize:x,method=l2,out=n.csv",
+    "normalize:x,y,zscore,out=n.npy",
+    "normalize:x,l2,out=n.csv",
     "render:out=v.png,width=4,height=4",
 ];
