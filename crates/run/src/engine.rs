@@ -7,6 +7,7 @@ use crate::pass::{Active, Observer, Pass};
 use crate::report::{Metrics, Plan, PlannedKernel, Report};
 use crate::request::Request;
 use crate::sink::Ordered;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use stead_core::{Error, Needs, Result, Value, limits};
@@ -55,6 +56,8 @@ struct Engine<'a> {
     filter: Option<Filter>,
     budget: Budget,
     slots: Vec<Slot>,
+    /// Files that this run writes, as the kernels name them.
+    outputs: Vec<PathBuf>,
 }
 
 impl<'a> Engine<'a> {
@@ -91,7 +94,8 @@ impl<'a> Engine<'a> {
             })
             .collect::<Result<Vec<_>>>()?;
         let filter = request.filter.as_deref().map(|f| Filter::parse(f, schema)).transpose()?;
-        Ok(Engine { fabric, dataset, request, specs, filter, budget: Budget::of(request)?, slots })
+        let budget = Budget::of(request)?;
+        Ok(Engine { fabric, dataset, request, specs, filter, budget, slots, outputs: Vec::new() })
     }
 
     fn run(mut self, observer: Option<&dyn Observer>) -> Result<Report> {
@@ -128,6 +132,9 @@ impl<'a> Engine<'a> {
         let mut indices = Vec::new();
         for (i, slot) in self.slots.iter_mut().enumerate() {
             let Some(kernel) = slot.kernel.take() else { continue };
+            if let Some(sink) = kernel.sink() {
+                claim(&mut self.outputs, self.dataset, &sink.path)?;
+            }
             slot.passes += 1;
             needs.add(&kernel.needs());
             indices.push(i);
@@ -166,6 +173,7 @@ impl<'a> Engine<'a> {
                 Step::Next(k) => self.slots[i].kernel = Some(k),
                 Step::Done(v) => self.slots[i].value = v,
                 Step::File { path, bytes, value } => {
+                    claim(&mut self.outputs, self.dataset, &path)?;
                     if self.fabric.rank() == 0 {
                         let mut file = AtomicFile::create(&path)?;
                         file.write_all(&bytes)?;
@@ -270,6 +278,24 @@ impl<'a> Engine<'a> {
             scan,
         }
     }
+}
+
+/// Notes that `path` is written, unless that would destroy the data or another kernel's output.
+fn claim(outputs: &mut Vec<PathBuf>, dataset: &Dataset, path: &Path) -> Result<()> {
+    let real = |p: &Path| std::fs::canonicalize(p).unwrap_or_else(|_| p.to_path_buf());
+    let target = real(path);
+    if dataset.sources().iter().any(|s| real(s.path()) == target) {
+        return Err(Error::usage("this output would replace the data it is made of")
+            .at_path(path)
+            .with_hint("give another name with out=PATH"));
+    }
+    if outputs.contains(&target) {
+        return Err(Error::usage("two kernels write this file")
+            .at_path(path)
+            .with_hint("give each its own name with out=PATH"));
+    }
+    outputs.push(target);
+    Ok(())
 }
 
 fn picked(value: &Value, member: &str) -> Value {
