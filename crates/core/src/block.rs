@@ -53,10 +53,14 @@ impl Span {
     /// The span of a missing text value.
     pub const MISSING: Span = Span { start: 0, len: u32::MAX };
 
-    /// The bytes of the span; empty for [`Span::MISSING`].
+    /// The bytes of the span; empty for [`Span::MISSING`] and for spans that are only a place.
     #[inline]
     pub fn of(self, data: &[u8]) -> &[u8] {
-        if self.len == u32::MAX { &[] } else { &data[self.start as usize..][..self.len as usize] }
+        if self.len == 0 || self.len == u32::MAX {
+            &[]
+        } else {
+            &data[self.start as usize..][..self.len as usize]
+        }
     }
 }
 

@@ -10,7 +10,7 @@
 //! | layout | columns | bytes, records |
 //! |---|---|---|
 //! | rows in one piece | with the rows | with the rows; the head in blocks of no rows before them |
-//! | columns apart | read column by column | bytes in blocks of no rows after the others; no records |
+//! | columns apart | read column by column | bytes in blocks of no rows after the others; records are places of no bytes |
 
 use crate::api::{Progress, Scan, ScanOptions, Worker};
 use crate::convert;
@@ -114,7 +114,7 @@ impl GridScan {
             let step = plan(&layout, options, chunk).map_err(|e| e.at_path(source.path()))?;
             let apart = layout.elements.as_ref().is_some_and(|e| e.apart);
             let heads = if bytes && !apart { layout.head.div_ceil(chunk) } else { 0 };
-            let tails = if bytes && apart { source.len().div_ceil(chunk) } else { 0 };
+            let tails = if needs.bytes && apart { source.len().div_ceil(chunk) } else { 0 };
             let runs = layout.rows.div_ceil(step).max(1);
             parts.push(Part { source, layout, first, heads, runs, step, tails });
             first += heads + runs + tails;
@@ -216,7 +216,7 @@ fn plan(layout: &Layout, options: &ScanOptions, chunk: u64) -> Result<u64> {
         return Ok((planes * plane).max(1));
     }
     if let Some(e) = layout.elements.as_ref().filter(|e| e.apart) {
-        if needs.records {
+        if needs.records && needs.bytes {
             return Err(Error::usage(
                 "the rows of a 2-d array in Fortran order do not lie in one piece, so their bytes \
                  cannot be looked at row by row",
@@ -265,8 +265,8 @@ impl Scan for GridScan {
     fn plan(&self) -> Vec<(String, Value)> {
         let mut entries = vec![
             ("blocks".to_string(), Value::Int(self.end - self.begin)),
-            ("block rows".into(), Value::Int(self.parts.first().map_or(0, |p| p.step))),
-            ("columns read".into(), Value::Int(self.options.needs.numbers.len() as u64)),
+            ("block_rows".into(), Value::Int(self.parts.first().map_or(0, |p| p.step))),
+            ("columns_read".into(), Value::Int(self.options.needs.numbers.len() as u64)),
         ];
         entries.extend(
             describe(&self.options.io).into_iter().map(|(k, v)| (k.to_string(), Value::Text(v))),
@@ -395,9 +395,16 @@ impl Worker for GridWorker<'_> {
             return Ok(Some(block));
         }
         if let Some(e) = layout.elements.as_ref().filter(|e| e.apart) {
-            // Rows of such an array have no place; the columns' first one stands for them.
-            block.offset = layout.head + first * e.dtype.size() as u64;
+            // A row of such an array lies nowhere in one piece; its place is that of its first element.
+            let size = e.dtype.size();
+            block.offset = layout.head + first * size as u64;
             self.take_apart(e, rows)?;
+            if needs.records {
+                self.spans.clear();
+                self.spans
+                    .extend((0..rows).map(|r| Span { start: r as u32 * size as u32, len: 0 }));
+                block.records = &self.spans;
+            }
             block.columns.numbers = &self.numbers;
             return Ok(Some(block));
         }

@@ -194,6 +194,30 @@ fn arrays() {
 }
 
 #[test]
+fn fortran_order_gives_the_answers_of_c_order() {
+    let dir = tempfile::tempdir().expect("dir");
+    let value = |r: i32, c: i32| f64::from((r * 31 + c * 17) * 7919 % 1000) * 0.37 - 50.0;
+    let c = npy("(500, 3)", (0..1500).map(|i| value(i / 3, i % 3)));
+    let f = npy("(500, 3)", (0..1500).map(|i| value(i % 500, i / 500)));
+    let f = String::from_utf8_lossy(&f[..128])
+        .replace("False", "True ")
+        .into_bytes()
+        .into_iter()
+        .chain(f[128..].iter().copied());
+    // The lossy text has a longer first byte; put the magic back.
+    let f: Vec<u8> = b"\x93".iter().copied().chain(f.skip(3)).collect();
+    let c = write(dir.path(), "c.npy", c);
+    let f = write(dir.path(), "f.npy", f);
+    let r = request(&["rows", "mean:*", "gram:*", "kmeans:k=4,init=first", "max:2"]);
+    let some = Request { filter: Some("$0 > 0".into()), ..r.clone() };
+    for r in [r, some] {
+        let want = results(&stead::run(&open(&c), &r, None).expect("run"));
+        assert_eq!(results(&stead::run(&open(&f), &r, None).expect("run")), want);
+        check(&f, &[r]);
+    }
+}
+
+#[test]
 fn volumes() {
     let dir = tempfile::tempdir().expect("dir");
     let blob = (0..24 * 20 * 28).map(|i| {
