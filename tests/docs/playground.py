@@ -15,9 +15,9 @@ def main() -> None:
     levels = ["INFO", "INFO", "INFO", "WARN", "ERROR"]
     for day in range(1, 4):
         lines = [
-            f"2026-03-{day:02} {i // 3600:02}:{i // 60 % 60:02}:{i % 60:02} {levels[i * 7 % 5]} "
-            f"node{i % 13:02} {'disk full' if i % 97 == 0 else 'job done'} code={i % 11}\n"
-            for i in range(0, 86400, 30)
+            f"2026-03-{day:02} {i // 120:02}:{i // 2 % 60:02}:{i % 2 * 30:02} {levels[i * 7 % 5]} "
+            f"node{i % 13:02} {'disk full' if i % 97 < 3 else 'job done'} code={i % 11}\n"
+            for i in range(2880)
         ]
         data = "".join(lines).encode()
         if day == 3:
