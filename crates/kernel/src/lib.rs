@@ -23,6 +23,7 @@ pub mod moments;
 pub mod normalize;
 pub mod quantile;
 pub mod registry;
+pub mod render;
 pub mod spec;
 
 pub use api::{AnyKernel, AnyState, Kernel, Sink, SinkHeader, Step};

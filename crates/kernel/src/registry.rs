@@ -2,6 +2,7 @@
 
 use crate::{
     AnyKernel, Spec, bytes, extremes, gram, grep, hist, kmeans, moments, normalize, quantile,
+    render,
 };
 use std::collections::HashMap;
 use std::path::Path;
@@ -69,6 +70,7 @@ const KERNELS: &[(&Info, Build)] = &[
     (&bytes::DIGITS, bytes::build_digits),
     (&bytes::ENTROPY, bytes::build_entropy),
     (&grep::INFO, grep::build),
+    (&render::INFO, render::build),
     (&kmeans::INFO, kmeans::build),
     (&normalize::INFO, normalize::build),
     (&moments::COUNT, moments::count),

@@ -1,0 +1,124 @@
+//! From pixels to rays. Axes are the user's: axis 0 points up, elevation 0 looks along the horizon.
+
+/// How the volume is looked at.
+#[derive(Debug, Clone)]
+pub(super) struct Camera {
+    pub width: usize,
+    pub height: usize,
+    centre: [f64; 3],
+    forward: [f64; 3],
+    right: [f64; 3],
+    up: [f64; 3],
+    /// Length of a pixel at the centre, in voxels.
+    pixel: f64,
+    /// From the first sample's plane (or the eye) to the centre.
+    distance: f64,
+    perspective: bool,
+}
+
+/// A half-line: samples lie at `origin + direction * t`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ray {
+    pub origin: [f64; 3],
+    pub direction: [f64; 3],
+}
+
+impl Ray {
+    #[inline]
+    pub fn at(&self, t: f64) -> [f64; 3] {
+        [0, 1, 2].map(|a| self.origin[a] + self.direction[a] * t)
+    }
+
+    /// The stretch of the ray in the box; empty if it misses.
+    pub fn clip(&self, low: [f64; 3], high: [f64; 3]) -> Option<(f64, f64)> {
+        let (mut near, mut far) = (0.0f64, f64::INFINITY);
+        for a in 0..3 {
+            let (o, d) = (self.origin[a], self.direction[a]);
+            if d == 0.0 {
+                if o < low[a] || o >= high[a] {
+                    return None;
+                }
+            } else {
+                let (p, q) = ((low[a] - o) / d, (high[a] - o) / d);
+                near = near.max(p.min(q));
+                far = far.min(p.max(q));
+            }
+        }
+        (near <= far && far.is_finite()).then_some((near, far))
+    }
+}
+
+impl Camera {
+    /// `azimuth` and `elevation` in degrees. Angles of sine 1/4 hold the whole volume at zoom 1.
+    pub fn new(
+        size: (usize, usize),
+        dims: [u64; 3],
+        azimuth: f64,
+        elevation: f64,
+        zoom: f64,
+        perspective: bool,
+    ) -> Camera {
+        let (width, height) = size;
+        let n = dims.map(|d| d.max(1) as f64);
+        let radius = 0.5 * (n[0] * n[0] + n[1] * n[1] + n[2] * n[2]).sqrt();
+        // Software sine and cosine: the same on every machine.
+        let turn = |d: f64| (libm::sin(d.to_radians()), libm::cos(d.to_radians()));
+        let ((sa, ca), (se, ce)) = (turn(azimuth), turn(elevation));
+        let distance = if perspective { 4.0 * radius } else { radius };
+        // A sphere seen from 4 radii away fills a disc of 4 / sqrt(15) radii at its centre.
+        let half = if perspective { radius * 4.0 / 15f64.sqrt() } else { radius };
+        Camera {
+            width,
+            height,
+            centre: n.map(|n| (n - 1.0) / 2.0),
+            forward: [-se, -ce * sa, -ce * ca],
+            right: [0.0, ca, -sa],
+            up: [ce, -se * sa, -se * ca],
+            pixel: 2.0 * half / (zoom * width.min(height) as f64),
+            distance,
+            perspective,
+        }
+    }
+
+    /// The ray of the middle of a pixel.
+    pub fn ray(&self, x: usize, y: usize) -> Ray {
+        let sx = (x as f64 + 0.5 - self.width as f64 / 2.0) * self.pixel;
+        let sy = (self.height as f64 / 2.0 - y as f64 - 0.5) * self.pixel;
+        let back = [0, 1, 2].map(|a| self.centre[a] - self.forward[a] * self.distance);
+        let side = [0, 1, 2].map(|a| self.right[a] * sx + self.up[a] * sy);
+        if !self.perspective {
+            let origin = [0, 1, 2].map(|a| back[a] + side[a]);
+            return Ray { origin, direction: self.forward };
+        }
+        let d = [0, 1, 2].map(|a| self.forward[a] * self.distance + side[a]);
+        let length = (d[0] * d[0] + d[1] * d[1] + d[2] * d[2]).sqrt();
+        Ray { origin: back, direction: d.map(|v| v / length) }
+    }
+
+    /// The pixels that a box may cover: first and one past the last column and row.
+    pub fn cover(&self, low: [f64; 3], high: [f64; 3]) -> (usize, usize, usize, usize) {
+        let (mut x, mut y) = ((f64::MAX, f64::MIN), (f64::MAX, f64::MIN));
+        for corner in 0..8 {
+            let p = [0, 1, 2]
+                .map(|a| (if corner >> a & 1 == 1 { high[a] } else { low[a] }) - self.centre[a]);
+            let dot = |v: [f64; 3]| p[0] * v[0] + p[1] * v[1] + p[2] * v[2];
+            let shrink = if self.perspective {
+                self.distance / (self.distance + dot(self.forward)).max(self.distance * 1e-3)
+            } else {
+                1.0
+            };
+            let sx = dot(self.right) * shrink / self.pixel + self.width as f64 / 2.0;
+            let sy = self.height as f64 / 2.0 - dot(self.up) * shrink / self.pixel;
+            x = (x.0.min(sx), x.1.max(sx));
+            y = (y.0.min(sy), y.1.max(sy));
+        }
+        // A pixel of margin each side; the casts saturate.
+        let cut = |v: f64, n: usize| (v.max(0.0) as usize).min(n);
+        (
+            cut(x.0.floor() - 1.0, self.width),
+            cut(x.1.ceil() + 1.0, self.width),
+            cut(y.0.floor() - 1.0, self.height),
+            cut(y.1.ceil() + 1.0, self.height),
+        )
+    }
+}

@@ -1,0 +1,107 @@
+//! From values to colours and opacities, as a table.
+
+use stead_core::Error;
+
+/// Entries of the table less one.
+const STEPS: usize = 1024;
+
+/// Colour maps: points from low to high, evenly spaced.
+pub(super) const MAPS: [(&str, &[[f32; 3]]); 4] = [
+    ("gray", &[[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]),
+    ("hot", &[[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 1.0, 1.0]]),
+    ("cool", &[[0.0, 1.0, 1.0], [1.0, 0.0, 1.0]]),
+    (
+        "viridis",
+        &[
+            [0.267, 0.005, 0.329],
+            [0.230, 0.322, 0.546],
+            [0.128, 0.567, 0.551],
+            [0.369, 0.789, 0.383],
+            [0.993, 0.906, 0.144],
+        ],
+    ),
+];
+
+/// Premultiplied colours over the normalised value.
+#[derive(Debug, Clone)]
+pub(super) struct Transfer {
+    min: f64,
+    max: f64,
+    table: Vec<[f32; 4]>,
+}
+
+fn ramp(points: &[(f64, f64)], u: f64) -> f64 {
+    let i = points.partition_point(|p| p.0 <= u);
+    match (i.checked_sub(1).and_then(|i| points.get(i)), points.get(i)) {
+        (Some(a), Some(b)) => a.1 + (b.1 - a.1) * ((u - a.0) / (b.0 - a.0)),
+        (Some(a), None) => a.1,
+        (None, Some(b)) => b.1,
+        (None, None) => 0.0,
+    }
+}
+
+/// Reads `0:0;0.5:0.1;1:0.8`.
+pub(super) fn points(text: &str) -> Result<Vec<(f64, f64)>, Error> {
+    let bad = || {
+        Error::usage(format!("opacity '{text}' is not valid")).with_hint(
+            "write ascending VALUE:OPACITY points, all between 0 and 1: '0:0;0.5:0.1;1:0.8'",
+        )
+    };
+    let mut out: Vec<(f64, f64)> = Vec::new();
+    for part in text.split(';') {
+        let (u, a) = part.split_once(':').ok_or_else(bad)?;
+        let read = |s: &str| s.trim().parse().ok().filter(|v| (0.0..=1.0).contains(v));
+        let (u, a): (f64, f64) = (read(u).ok_or_else(bad)?, read(a).ok_or_else(bad)?);
+        if out.last().is_some_and(|p| p.0 >= u) {
+            return Err(bad());
+        }
+        out.push((u, a));
+    }
+    Ok(out)
+}
+
+impl Transfer {
+    /// Opacities are for a length of one voxel; the table holds them for one step.
+    pub fn new(min: f64, max: f64, colors: &[[f32; 3]], opacity: &[(f64, f64)], step: f64) -> Self {
+        let last = colors.len() - 1;
+        let table = (0..=STEPS)
+            .map(|i| {
+                let u = i as f64 / STEPS as f64;
+                let a = 1.0 - libm::pow(1.0 - ramp(opacity, u), step);
+                let at = u * last as f64;
+                // Between 0 and the number of points.
+                let k = (at as usize).min(last.saturating_sub(1));
+                let f = at - k as f64;
+                let c = |j: usize| {
+                    let (p, q) = (f64::from(colors[k][j]), f64::from(colors[(k + 1).min(last)][j]));
+                    ((p + (q - p) * f) * a) as f32
+                };
+                [c(0), c(1), c(2), a as f32]
+            })
+            .collect();
+        Transfer { min, max, table }
+    }
+
+    /// Position in the table.
+    fn place(&self, v: f64) -> f64 {
+        let width = self.max - self.min;
+        let u = if width > 0.0 { ((v - self.min) / width).clamp(0.0, 1.0) } else { 0.5 };
+        u * STEPS as f64
+    }
+
+    /// The colour of a finite value.
+    #[inline]
+    pub fn color(&self, v: f64) -> [f32; 4] {
+        let at = self.place(v);
+        let i = (at as usize).min(STEPS - 1);
+        let f = (at - i as f64) as f32;
+        let (p, q) = (&self.table[i], &self.table[i + 1]);
+        [0, 1, 2, 3].map(|j| p[j] + (q[j] - p[j]) * f)
+    }
+
+    /// True if no value between `low` and `high` can be seen.
+    pub fn hides(&self, low: f64, high: f64) -> bool {
+        let (a, b) = (self.place(low) as usize, self.place(high) as usize + 1);
+        self.table[a..=b.min(STEPS)].iter().all(|c| c[3] == 0.0)
+    }
+}
