@@ -10,7 +10,8 @@ fuzz_target!(|data: &[u8]| {
     let options = OpenOptions {
         format: Some(FormatType::Csv),
         delimiter: [None, Some(b','), Some(b';'), Some(b'|')][usize::from(how & 3)],
-        quote: [Quote::Auto, Quote::None, Quote::Byte(b'\''), Quote::Auto][usize::from(how >> 2 & 3)],
+        quote: [Quote::Auto, Quote::None, Quote::Byte(b'\''), Quote::Auto]
+            [usize::from(how >> 2 & 3)],
         header: [Header::Auto, Header::Yes, Header::No, Header::Auto][usize::from(how >> 4 & 3)],
         comment: (how & 64 != 0).then_some(b'#'),
         column_types: if how & 128 == 0 {
