@@ -14,6 +14,8 @@ pub struct Budget {
     pub max_record: usize,
     /// All kernel states together.
     pub states: u64,
+    /// Blocks kept for later passes.
+    pub kept: u64,
     /// Output of map kernels that waits for its turn.
     pub pending: usize,
 }
@@ -60,6 +62,7 @@ impl Budget {
             depth,
             max_record: usize::try_from(memory / 4).unwrap_or(usize::MAX).min(limits::MAX_CHUNK),
             states: memory / 4,
+            kept: memory / 8,
             pending: usize::try_from(memory / 16).unwrap_or(usize::MAX),
         })
     }

@@ -1,6 +1,7 @@
 //! From a request to a report.
 
 use crate::budget::Budget;
+use crate::cache::{Cache, Kepts};
 use crate::clock::{Watch, peak_memory};
 use crate::exchange;
 use crate::pass::{Active, Observer, Pass};
@@ -56,6 +57,8 @@ struct Engine<'a> {
     filter: Option<Filter>,
     budget: Budget,
     slots: Vec<Slot>,
+    /// Blocks kept from an earlier pass.
+    kept: Option<Kepts>,
     /// Files that this run writes, as the kernels name them.
     outputs: Vec<PathBuf>,
 }
@@ -95,7 +98,17 @@ impl<'a> Engine<'a> {
             .collect::<Result<Vec<_>>>()?;
         let filter = request.filter.as_deref().map(|f| Filter::parse(f, schema)).transpose()?;
         let budget = Budget::of(request)?;
-        Ok(Engine { fabric, dataset, request, specs, filter, budget, slots, outputs: Vec::new() })
+        Ok(Engine {
+            fabric,
+            dataset,
+            request,
+            specs,
+            filter,
+            budget,
+            slots,
+            kept: None,
+            outputs: Vec::new(),
+        })
     }
 
     fn run(mut self, observer: Option<&dyn Observer>) -> Result<Report> {
@@ -149,11 +162,6 @@ impl<'a> Engine<'a> {
             };
             active.push(Active { kernel, sink });
         }
-        if let Some(f) = &self.filter {
-            needs.add(&f.needs());
-            // A filtered block's bytes are those of its records.
-            needs.records |= needs.bytes;
-        }
         let kernels: Vec<Arc<dyn AnyKernel>> = active.iter().map(|a| a.kernel.clone()).collect();
         let mine = self.scan(needs, &active, metrics.passes, scan_plan, observer);
         let tag = (metrics.passes as u32).wrapping_mul(2);
@@ -191,13 +199,33 @@ impl<'a> Engine<'a> {
 
     /// This rank's share of a pass: states, and the counters bytes, rows, kept, skipped, rounded.
     fn scan(
-        &self,
+        &mut self,
         needs: Needs,
         active: &[Active],
         number: u64,
         scan_plan: &mut Vec<(String, Value)>,
         observer: Option<&dyn Observer>,
     ) -> Result<(Vec<AnyState>, Vec<u64>)> {
+        let pass = Pass {
+            active,
+            threads: self.budget.threads,
+            states: self.budget.states,
+            number,
+            observer,
+            cancel: &self.request.cancel,
+        };
+        if let Some(kept) = self.kept.as_ref().filter(|k| k.serves(&needs)) {
+            let (states, rows) = pass.run(&kept.scan(), None, None)?;
+            return Ok((states, vec![0, rows, rows, 0, 0]));
+        }
+        // The first pass does not know whether there will be another one.
+        let cache = if number > 1 { Cache::new(&needs, self.budget.kept) } else { None };
+        let mut needs = needs;
+        if let Some(f) = &self.filter {
+            needs.add(&f.needs());
+            // A filtered block's bytes are those of its records.
+            needs.records |= needs.bytes;
+        }
         let mut options = ScanOptions::new(needs);
         options.chunk = self.budget.chunk;
         options.io = self.request.io;
@@ -210,19 +238,16 @@ impl<'a> Engine<'a> {
         if number == 1 {
             *scan_plan = scan.plan();
         }
-        let pass = Pass {
-            scan: scan.as_ref(),
-            active,
-            filter: self.filter.as_ref(),
-            threads: self.budget.threads,
-            states: self.budget.states,
-            number,
-            observer,
-        };
-        let (states, kept) = pass.run()?;
+        let (states, kept) = pass.run(scan.as_ref(), self.filter.as_ref(), cache.as_ref())?;
+        for source in self.dataset.sources() {
+            source.check()?;
+        }
         let p = scan.progress();
         let get = |c: &std::sync::atomic::AtomicU64| c.load(Ordering::Relaxed);
-        Ok((states, vec![get(&p.bytes), get(&p.rows), kept, get(&p.skipped), get(&p.rounded)]))
+        let counters = vec![get(&p.bytes), get(&p.rows), kept, get(&p.skipped), get(&p.rounded)];
+        drop(scan);
+        self.kept = cache.and_then(Cache::ready);
+        Ok((states, counters))
     }
 
     fn results(&self) -> Vec<(String, Value)> {

@@ -6,6 +6,7 @@
 //! next pass. All kernels of a request share each pass.
 
 mod budget;
+mod cache;
 mod clock;
 mod engine;
 mod exchange;

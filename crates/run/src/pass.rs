@@ -1,12 +1,13 @@
 //! One pass over the data: workers pull blocks, filter them and update their own states.
 
+use crate::cache::Cache;
 use crate::clock::Watch;
 use crate::sink::Ordered;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
-use stead_core::{Block, Error, Kind, Result, Selection};
+use stead_core::{Block, Cancel, Error, Kind, Result, Selection};
 use stead_format::{Progress, Scan};
 use stead_kernel::{AnyKernel, AnyState, expr};
 
@@ -40,14 +41,21 @@ pub struct Active {
 
 /// What a pass needs to know.
 pub struct Pass<'a> {
-    pub scan: &'a dyn Scan,
     pub active: &'a [Active],
-    pub filter: Option<&'a expr::Filter>,
     pub threads: usize,
     /// Bytes that all states of all threads may take.
     pub states: u64,
     pub number: u64,
     pub observer: Option<&'a dyn Observer>,
+    pub cancel: &'a Cancel,
+}
+
+/// Where the blocks of a pass come from and where they go besides the kernels.
+struct Feed<'a> {
+    scan: &'a dyn Scan,
+    filter: Option<&'a expr::Filter>,
+    /// Keeps the filtered blocks for the passes to come.
+    keep: Option<&'a Cache>,
 }
 
 /// How often a worker weighs its states, in blocks.
@@ -66,8 +74,15 @@ struct Shared {
 }
 
 impl Pass<'_> {
-    /// Runs the pass; returns the merged states and the number of records kept.
-    pub fn run(&self) -> Result<(Vec<AnyState>, u64)> {
+    /// Runs the pass over the blocks of `scan` that `filter` lets through, copies of which go to `keep`.
+    /// Returns the merged states and the number of records that passed the filter.
+    pub fn run(
+        &self,
+        scan: &dyn Scan,
+        filter: Option<&expr::Filter>,
+        keep: Option<&Cache>,
+    ) -> Result<(Vec<AnyState>, u64)> {
+        let feed = &Feed { scan, filter, keep };
         let shared = Shared {
             stop: AtomicBool::new(false),
             kept: AtomicU64::new(0),
@@ -81,12 +96,12 @@ impl Pass<'_> {
                     let shared = &shared;
                     std::thread::Builder::new()
                         .name(format!("stead-{i}"))
-                        .spawn_scoped(scope, move || self.guarded(shared, i))
+                        .spawn_scoped(scope, move || self.guarded(feed, shared, i))
                 })
                 .collect();
             let started = handles.iter().filter(|h| h.is_ok()).count();
             *lock(&shared.running) -= self.threads - started;
-            self.watch(&shared);
+            self.watch(scan, &shared);
             handles
                 .into_iter()
                 .enumerate()
@@ -125,12 +140,12 @@ impl Pass<'_> {
     }
 
     /// Waits for the workers and tells the observer meanwhile.
-    fn watch(&self, shared: &Shared) {
+    fn watch(&self, scan: &dyn Scan, shared: &Shared) {
         let watch = Watch::start();
         let snapshot = |done: bool| {
             if let Some(o) = self.observer {
-                let p = self.scan.progress();
-                let total_bytes = self.scan.total_bytes();
+                let p = scan.progress();
+                let total_bytes = scan.total_bytes();
                 let bytes = p.bytes.load(Ordering::Relaxed);
                 o.progress(&Snapshot {
                     pass: self.number,
@@ -156,8 +171,8 @@ impl Pass<'_> {
     }
 
     /// A worker whose panic becomes an error.
-    fn guarded(&self, shared: &Shared, index: usize) -> Result<Vec<AnyState>> {
-        let result = catch_unwind(AssertUnwindSafe(|| self.work(shared, index)))
+    fn guarded(&self, feed: &Feed<'_>, shared: &Shared, index: usize) -> Result<Vec<AnyState>> {
+        let result = catch_unwind(AssertUnwindSafe(|| self.work(feed, shared, index)))
             .unwrap_or_else(|_| Err(Error::internal("a worker panicked")));
         if result.is_err() {
             shared.stop.store(true, Ordering::Relaxed);
@@ -167,18 +182,19 @@ impl Pass<'_> {
         result
     }
 
-    fn work(&self, shared: &Shared, index: usize) -> Result<Vec<AnyState>> {
-        let mut worker = self.scan.worker()?;
+    fn work(&self, feed: &Feed<'_>, shared: &Shared, index: usize) -> Result<Vec<AnyState>> {
+        let mut worker = feed.scan.worker()?;
         let mut states: Vec<AnyState> = self.active.iter().map(|a| a.kernel.init()).collect();
         let mut keep = Vec::new();
         let mut scratch = expr::Scratch::default();
         let mut selection = Selection::default();
         let mut blocks = 0u64;
         while let Some(block) = worker.next()? {
+            self.cancel.check()?;
             if shared.stop.load(Ordering::Relaxed) {
                 return Err(Error::cancelled());
             }
-            let block = match self.filter {
+            let block = match feed.filter {
                 None => block,
                 Some(filter) => {
                     keep.clear();
@@ -187,6 +203,9 @@ impl Pass<'_> {
                 }
             };
             Progress::add(&shared.kept, block.rows as u64);
+            if let Some(cache) = feed.keep {
+                cache.keep(&block);
+            }
             self.update(&mut states, &block, index)?;
             blocks += 1;
             if blocks.is_multiple_of(WEIGH_EVERY) {

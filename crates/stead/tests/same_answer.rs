@@ -1,5 +1,7 @@
 //! The same answer, to the last bit, whatever the number of threads, ranks and extents.
 
+#![allow(clippy::expect_used)]
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use stead::{Dataset, IoOptions, OpenOptions, Report, Request, Value, fabric::Local};

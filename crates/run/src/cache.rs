@@ -1,0 +1,218 @@
+//! Blocks kept in memory for the later passes of iterative kernels.
+//!
+//! From the second pass on it is known that there are kernels that go round. If all that they need is
+//! numbers (and the places of records), the filtered blocks of that pass are kept, and the passes after
+//! it are fed from memory: no reading, no parsing, no filtering. A dataset whose numbers do not fit the
+//! budget is read again in every pass.
+
+use std::mem::{size_of, size_of_val};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use stead_core::{Block, Columns, Needs, Result, Span, Value};
+use stead_format::{Progress, Scan, Worker};
+
+/// Blocks of one pass. As a [`Scan`] it hands them out again.
+pub struct Cache {
+    needs: Needs,
+    /// Bytes that it may take.
+    budget: u64,
+    used: AtomicU64,
+    /// Set when the budget was too small: nothing is kept then.
+    full: AtomicBool,
+    blocks: Mutex<Vec<Kept>>,
+}
+
+struct Kept {
+    source: u32,
+    seq: u64,
+    offset: u64,
+    last: bool,
+    rows: usize,
+    records: Vec<Span>,
+    numbers: Vec<f64>,
+}
+
+impl Cache {
+    /// A cache for blocks that satisfy `needs`, if it can be one.
+    pub fn new(needs: &Needs, budget: u64) -> Option<Cache> {
+        let numbers_only = !needs.bytes && !needs.brick && needs.texts.is_empty();
+        (numbers_only && !needs.numbers.is_empty()).then(|| Cache {
+            needs: needs.clone(),
+            budget,
+            used: AtomicU64::new(0),
+            full: AtomicBool::new(false),
+            blocks: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// Keeps a copy of `block`, unless the budget has been reached.
+    pub fn keep(&self, block: &Block<'_>) {
+        if self.full.load(Ordering::Relaxed) {
+            return;
+        }
+        let values = block.rows * self.needs.numbers.len();
+        let bytes = values * size_of::<f64>() + size_of_val(block.records);
+        let bytes = (bytes + size_of::<Kept>()) as u64;
+        if self.used.fetch_add(bytes, Ordering::Relaxed) + bytes > self.budget {
+            self.full.store(true, Ordering::Relaxed);
+            self.lock().clear();
+            return;
+        }
+        let mut numbers = Vec::with_capacity(values);
+        for id in &self.needs.numbers {
+            numbers.extend_from_slice(block.numbers(*id));
+        }
+        let kept = Kept {
+            source: block.source,
+            seq: block.seq,
+            offset: block.offset,
+            last: block.last,
+            rows: block.rows,
+            records: block.records.to_vec(),
+            numbers,
+        };
+        self.lock().push(kept);
+    }
+
+    /// What was kept, ready to be scanned; `None` if it was not all.
+    pub fn ready(self) -> Option<Kepts> {
+        if self.full.into_inner() {
+            return None;
+        }
+        let mut blocks = self.blocks.into_inner().unwrap_or_else(PoisonError::into_inner);
+        blocks.sort_by_key(|b| b.seq);
+        Some(Kepts { needs: self.needs, blocks })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Kept>> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All blocks of a pass, in file order.
+pub struct Kepts {
+    needs: Needs,
+    blocks: Vec<Kept>,
+}
+
+impl Kepts {
+    /// True if kernels with these needs can be fed from here.
+    pub fn serves(&self, needs: &Needs) -> bool {
+        let mut all = self.needs.clone();
+        all.add(needs);
+        all == self.needs
+    }
+
+    /// A pass over the blocks.
+    pub fn scan(&self) -> KeptScan<'_> {
+        let total = self.blocks.iter().map(Kept::bytes).sum();
+        KeptScan { kepts: self, next: AtomicU64::new(0), progress: Progress::default(), total }
+    }
+}
+
+impl Kept {
+    fn bytes(&self) -> u64 {
+        (self.numbers.len() * size_of::<f64>()) as u64
+    }
+}
+
+/// A pass over kept blocks.
+pub struct KeptScan<'k> {
+    kepts: &'k Kepts,
+    next: AtomicU64,
+    progress: Progress,
+    total: u64,
+}
+
+impl Scan for KeptScan<'_> {
+    fn worker(&self) -> Result<Box<dyn Worker + '_>> {
+        Ok(Box::new(KeptWorker(self)))
+    }
+
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn total_bytes(&self) -> u64 {
+        self.total
+    }
+
+    fn plan(&self) -> Vec<(String, Value)> {
+        Vec::new()
+    }
+}
+
+struct KeptWorker<'s>(&'s KeptScan<'s>);
+
+impl Worker for KeptWorker<'_> {
+    fn next(&mut self) -> Result<Option<Block<'_>>> {
+        let (scan, needs) = (self.0, &self.0.kepts.needs);
+        let i = scan.next.fetch_add(1, Ordering::Relaxed);
+        let Some(b) = usize::try_from(i).ok().and_then(|i| scan.kepts.blocks.get(i)) else {
+            return Ok(None);
+        };
+        Progress::add(&scan.progress.bytes, b.bytes());
+        Progress::add(&scan.progress.rows, b.rows as u64);
+        Ok(Some(Block {
+            source: b.source,
+            seq: b.seq,
+            offset: b.offset,
+            last: b.last,
+            rows: b.rows,
+            records: &b.records,
+            columns: Columns {
+                number_ids: &needs.numbers,
+                numbers: &b.numbers,
+                stride: b.rows,
+                ..Columns::default()
+            },
+            ..Block::empty()
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(seq: u64, values: &[f64]) -> Block<'_> {
+        Block {
+            seq,
+            rows: values.len(),
+            columns: Columns {
+                number_ids: &[3],
+                numbers: values,
+                stride: values.len(),
+                ..Columns::default()
+            },
+            ..Block::empty()
+        }
+    }
+
+    #[test]
+    fn blocks_come_back_in_order() {
+        let needs = Needs { numbers: vec![3], ..Needs::default() };
+        let cache = Cache::new(&needs, 10_000).expect("cache");
+        cache.keep(&block(5, &[5.0, 6.0]));
+        cache.keep(&block(2, &[2.0]));
+        let kepts = cache.ready().expect("all kept");
+        assert!(kepts.serves(&needs));
+        assert!(!kepts.serves(&Needs { records: true, ..needs.clone() }));
+        let scan = kepts.scan();
+        let mut worker = scan.worker().expect("worker");
+        let mut seen = Vec::new();
+        while let Some(b) = worker.next().expect("next") {
+            seen.push((b.seq, b.numbers(3).to_vec()));
+        }
+        assert_eq!(seen, [(2, vec![2.0]), (5, vec![5.0, 6.0])]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_kept() {
+        let needs = Needs { numbers: vec![3], ..Needs::default() };
+        let cache = Cache::new(&needs, 100).expect("cache");
+        cache.keep(&block(1, &[0.0; 50]));
+        assert!(cache.ready().is_none());
+        assert!(Cache::new(&Needs { bytes: true, ..needs }, 100).is_none());
+    }
+}
