@@ -67,8 +67,10 @@ struct Shared {
     stop: AtomicBool,
     /// Records that passed the filter.
     kept: AtomicU64,
-    /// Bytes of each worker's states when it last looked.
+    /// Bytes of each worker's states when it last looked, and behind them those of `total`.
     weights: Vec<AtomicU64>,
+    /// States that workers have handed in because they grew.
+    total: Mutex<Option<Vec<AnyState>>>,
     running: Mutex<usize>,
     ended: Condvar,
 }
@@ -86,7 +88,8 @@ impl Pass<'_> {
         let shared = Shared {
             stop: AtomicBool::new(false),
             kept: AtomicU64::new(0),
-            weights: (0..self.threads).map(|_| AtomicU64::new(0)).collect(),
+            weights: (0..=self.threads).map(|_| AtomicU64::new(0)).collect(),
+            total: Mutex::new(None),
             running: Mutex::new(self.threads),
             ended: Condvar::new(),
         };
@@ -113,7 +116,7 @@ impl Pass<'_> {
                 })
                 .collect()
         });
-        let mut states: Option<Vec<AnyState>> = None;
+        let mut states = shared.total.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut error: Option<Error> = None;
         for result in results {
             match result {
@@ -209,7 +212,7 @@ impl Pass<'_> {
             self.update(&mut states, &block, index)?;
             blocks += 1;
             if blocks.is_multiple_of(WEIGH_EVERY) {
-                self.weigh(shared, &states, index)?;
+                self.weigh(shared, &mut states, index)?;
             }
         }
         for a in self.active {
@@ -217,7 +220,7 @@ impl Pass<'_> {
                 sink.finished(index)?;
             }
         }
-        self.weigh(shared, &states, index)?;
+        self.weigh(shared, &mut states, index)?;
         Ok(states)
     }
 
@@ -233,18 +236,34 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Fails when the states of all workers outgrow their part of the memory budget.
-    fn weigh(&self, shared: &Shared, states: &[AnyState], index: usize) -> Result<()> {
-        let mine: usize =
-            self.active.iter().zip(states).map(|(a, s)| a.kernel.state_bytes(s)).sum();
-        shared.weights[index].store(mine as u64, Ordering::Relaxed);
+    /// Hands states that have grown to the shared total, where what several workers hold alike (groups,
+    /// neighbouring bricks) becomes one. Fails when all states outgrow their part of the memory budget.
+    fn weigh(&self, shared: &Shared, states: &mut [AnyState], index: usize) -> Result<()> {
+        let bytes = |states: &[AnyState]| -> u64 {
+            self.active.iter().zip(states).map(|(a, s)| a.kernel.state_bytes(s) as u64).sum()
+        };
+        let mut mine = bytes(states);
+        if mine > self.states / (2 * self.threads as u64) {
+            let mut total = lock(&shared.total);
+            let fresh = || self.active.iter().map(|a| a.kernel.init()).collect();
+            let total = total.get_or_insert_with(fresh);
+            for ((a, t), s) in self.active.iter().zip(total.iter_mut()).zip(states.iter_mut()) {
+                let full = std::mem::replace(s, a.kernel.init());
+                a.kernel.merge(t, full)?;
+            }
+            shared.weights[self.threads].store(bytes(total), Ordering::Relaxed);
+            mine = 0;
+        }
+        shared.weights[index].store(mine, Ordering::Relaxed);
         let all: u64 = shared.weights.iter().map(|w| w.load(Ordering::Relaxed)).sum();
         if all > self.states {
             return Err(Error::limit(format!(
                 "the kernels' states take {}, more than their quarter of the memory budget",
                 stead_core::units::format_size(all)
             ))
-            .with_hint("raise --memory, use fewer threads, group by a column with fewer values or ask for fewer results"));
+            .with_hint(
+                "raise --memory, group by a column with fewer values or ask for fewer results",
+            ));
         }
         Ok(())
     }

@@ -267,3 +267,20 @@ fn normalized_columns_are_written_in_order() {
         .collect();
     assert_eq!(left.len(), 4, "only the data and the outputs: {left:?}");
 }
+
+#[test]
+fn many_groups_in_little_memory_are_an_answer_or_a_clear_error() {
+    let dir = tempfile::tempdir().expect("dir");
+    let text: String = (0..60_000).map(|i| format!("k{},{i}\n", i % 20_000)).collect();
+    let path = write(dir.path(), "g.csv", format!("key,x\n{text}"));
+    let r = Request { by: vec!["key".into()], chunk: 4096, ..request(&["rows", "sum:x"]) };
+    let small = Request { memory: 8 << 20, ..r.clone() };
+    let e = stead::run(&open(&path), &small, None).expect_err("20,000 groups in 2 MiB");
+    assert_eq!(e.kind(), stead::Kind::Limit);
+    // States are handed in many times on the way to the same answer.
+    let one = results(
+        &stead::run(&open(&path), &Request { threads: 1, ..r.clone() }, None).expect("run"),
+    );
+    let tight = Request { memory: 192 << 20, threads: 3, ..r };
+    assert_eq!(results(&stead::run(&open(&path), &tight, None).expect("run")), one);
+}
