@@ -62,13 +62,13 @@ fn dependencies(workspace: &Workspace, document: &str) -> Vec<Problem> {
     missing.chain(stale).collect()
 }
 
-/// Names of the kernels: the `name: "..."` of every `Info { ... }` in the kernel crate.
+/// Names of the kernels: the `name: "..."` of every `= Info { ... }` in the kernel crate.
 fn kernel_names(files: &[File]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for f in files.iter().filter(|f| f.path.starts_with("crates/kernel/src/")) {
         let text = f.text.as_deref().unwrap_or("");
-        for (at, _) in text.match_indices("Info {") {
-            let rest = text[at + "Info {".len()..].trim_start();
+        for (at, _) in text.match_indices("= Info {") {
+            let rest = text[at + "= Info {".len()..].trim_start();
             if let Some(name) = rest.strip_prefix("name: \"").and_then(|r| r.split('"').next()) {
                 names.insert(name.to_string());
             }
