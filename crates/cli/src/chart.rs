@@ -9,9 +9,21 @@ const WIDTH: usize = 50;
 const MAX_BARS: usize = 30;
 
 pub fn charts(report: &Report) -> String {
-    let histograms =
-        |b: &Bars| b.labels.len() == b.values.len() + 1 || b.title.starts_with("digits");
-    bars(report).iter().filter(|b| b.values.len() <= MAX_BARS && histograms(b)).map(chart).collect()
+    shown(report).iter().map(chart).collect()
+}
+
+/// The results that have a chart.
+pub fn titles(report: &Report) -> impl Iterator<Item = String> {
+    shown(report).into_iter().map(|b| b.title)
+}
+
+fn shown(report: &Report) -> Vec<Bars> {
+    let mut all = bars(report);
+    all.retain(|b| {
+        let histogram = b.labels.len() == b.values.len() + 1 || b.title.starts_with("digits");
+        histogram && b.values.len() <= MAX_BARS
+    });
+    all
 }
 
 fn chart(b: &Bars) -> String {

@@ -6,6 +6,9 @@ use serde_json::json;
 use stead::Result;
 use stead::kernels::{FILTER_HELP, Info, info, list};
 
+/// Columns of a page of text.
+const WIDTH: usize = 96;
+
 pub fn kernels(a: &KernelsArgs) -> Result<()> {
     match (&a.name, a.format) {
         (Some(name), _) if name == "where" => {
@@ -42,7 +45,8 @@ fn page(i: &Info) -> String {
     {
         s.push_str(&format!("\n{title}\n"));
         for line in text.trim().lines() {
-            s.push_str(&format!("{}\n", format!("  {}", line.trim_start()).trim_end()));
+            let indent = textwrap::Options::new(WIDTH).initial_indent("  ").subsequent_indent("  ");
+            s.push_str(&format!("{}\n", textwrap::fill(line.trim(), indent)));
         }
     }
     s.push_str("\nExamples\n");

@@ -1,5 +1,6 @@
 //! Results as tables for people and as comma-separated values.
 
+use crate::chart;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
 use stead::{Report, Value, units};
 
@@ -107,7 +108,7 @@ pub fn results(report: &Report) -> String {
         for (spec, v) in long {
             if let Value::Map(m) = v {
                 for (group, v) in m {
-                    out.push_str(&section(&format!("{spec} [{group}]"), v));
+                    out.push_str(&section(&format!("{spec} [{group}]"), v, false));
                 }
             }
         }
@@ -124,7 +125,11 @@ pub fn results(report: &Report) -> String {
         out.push_str(&format!("{t}\n"));
     }
     for (spec, v) in deep {
-        out.push_str(&section(spec, v));
+        let charted = chart::titles(report).any(|t| t == *spec);
+        if charted && spec.starts_with("digits") {
+            continue;
+        }
+        out.push_str(&section(spec, v, charted));
     }
     out
 }
@@ -152,12 +157,14 @@ fn group_keys<'a>(results: &[&'a (String, Value)]) -> Vec<&'a str> {
 }
 
 /// A structured result: its single values in one table, its tables below.
-fn section(title: &str, v: &Value) -> String {
+fn section(title: &str, v: &Value, charted: bool) -> String {
     let mut out = format!("\n{title}\n");
     match v {
         Value::Map(m) => {
             let mut t = new_table();
-            for (k, v) in m.iter().filter(|(_, v)| !is_table(v)) {
+            // What a chart below shows need not stand here as well.
+            let drawn = |k: &str| charted && matches!(k, "edges" | "counts");
+            for (k, v) in m.iter().filter(|(k, v)| !is_table(v) && !drawn(k)) {
                 t.add_row([k.clone(), inline(v)]);
             }
             if t.row_count() > 0 {
