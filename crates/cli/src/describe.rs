@@ -21,10 +21,6 @@ pub fn describe(a: &DescribeArgs) -> Result<()> {
 fn page(d: &Description) -> String {
     let mut facts: Vec<(String, String)> = vec![("format".into(), d.format.clone())];
     facts.extend(d.details.iter().map(|(k, v)| (k.replace('_', " "), inline(v))));
-    if let Some(shape) = &d.shape {
-        let dims: Vec<String> = shape.iter().map(u64::to_string).collect();
-        facts.push(("shape".into(), dims.join(" x ")));
-    }
     facts.push((
         "records".into(),
         match d.records {

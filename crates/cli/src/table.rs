@@ -38,6 +38,7 @@ pub fn inline(v: &Value) -> String {
         Value::Bool(b) => if *b { "yes" } else { "no" }.into(),
         Value::Int(i) => units::format_count(*i),
         Value::Float(f) => number(*f),
+        Value::Text(t) if t.is_empty() => "''".into(),
         Value::Text(t) => t.clone(),
         Value::List(l) => {
             let mut parts: Vec<String> = l.iter().take(SHOWN).map(inline).collect();

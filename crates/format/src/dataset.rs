@@ -236,7 +236,8 @@ impl Dataset {
                         .numbers
                         .iter()
                         .filter_map(|c| block.numbers(*c).get(i))
-                        .map(|v| format!("{v}"))
+                        // As short as reads back to the same bits: 1e-300, not three hundred zeros.
+                        .map(|v| format!("{v:?}"))
                         .collect(),
                 });
             }
