@@ -326,7 +326,9 @@ fn what_an_array_cannot_give_is_refused() {
     assert_eq!(refused(Needs { numbers: vec![2], ..Needs::default() }), Some(Kind::Usage));
     assert_eq!(refused(Needs { texts: vec![0], ..Needs::default() }), Some(Kind::Usage));
     assert_eq!(refused(Needs { brick: true, ..Needs::default() }), Some(Kind::Usage));
-    assert_eq!(refused(Needs { records: true, ..Needs::default() }), Some(Kind::Usage));
+    let both = Needs { records: true, bytes: true, ..Needs::default() };
+    assert_eq!(refused(both), Some(Kind::Usage));
+    assert_eq!(refused(Needs { records: true, ..Needs::default() }), None);
     let mut other = npy::header(&[4, 3], false);
     other.resize(other.len() + 96, 0);
     let both = [source.clone(), memory(&other)];
