@@ -59,7 +59,7 @@ impl AtomicFile {
                 }
                 // Left by a killed process whose number came round again; take the next one.
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-                Err(e) => return Err(Error::io("create", &path, e)),
+                Err(e) => return Err(cannot_create(&path, &target, e)),
             }
         }
     }
@@ -161,8 +161,32 @@ fn forget(path: &Path) -> bool {
     found.is_some()
 }
 
+fn cannot_create(path: &Path, target: &Path, e: std::io::Error) -> Error {
+    let kind = e.kind();
+    let e = Error::io("create", path, e);
+    let dir = match target.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p,
+        _ => Path::new("."),
+    };
+    match kind {
+        ErrorKind::NotFound => e.with_hint(format!("there is no directory '{}'", dir.display())),
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => e.with_hint(format!(
+            "files cannot be made in '{}'; name one in another directory",
+            dir.display()
+        )),
+        _ => e,
+    }
+}
+
 /// What would be replaced: links are followed, so that a link stays a link.
 fn resolve(path: &Path) -> Result<(PathBuf, Option<Metadata>)> {
+    // /dev/stdout and its like may lead to a regular file, which would be replaced behind its writer's back.
+    let system = |dir| path.starts_with(dir) && !path.starts_with("/dev/shm");
+    if system("/dev") || system("/proc") {
+        return Err(Error::usage("cannot write: this is a device, not a file")
+            .at_path(path)
+            .with_hint("name a file to be created or replaced"));
+    }
     match std::fs::metadata(path) {
         Ok(m) if m.is_file() => {
             let target = std::fs::canonicalize(path).map_err(|e| Error::io("open", path, e))?;

@@ -96,13 +96,33 @@ fn missing(input: &str, files: &mut Vec<PathBuf>) -> Result<()> {
         require_literal_leading_dot: true,
         ..Default::default()
     };
-    let paths = glob::glob_with(input, options).map_err(|e| {
+    let bad = |e: glob::PatternError| {
         Error::usage(format!("'{input}' is not a glob: {} (at byte {})", e.msg, e.pos))
             .with_hint("put '[' in brackets, '[[]', to mean the character itself")
-    })?;
+    };
     let before = files.len();
     let mut directories = false;
-    for found in paths {
+    let (top, deep) = split(input);
+    if let Some(deep) = deep {
+        let pattern = glob::Pattern::new(input).map_err(bad)?;
+        let wanted = |path: &Path| pattern.matches_path_with(path, options);
+        if top.is_empty() {
+            walk(PathBuf::new(), deep, &wanted, files)?;
+        } else {
+            for found in glob::glob_with(top, options).map_err(bad)? {
+                // What cannot be listed is said by the walk.
+                let path = found.unwrap_or_else(|e| e.path().to_path_buf());
+                if path.is_dir() {
+                    walk(path, deep, &wanted, files)?;
+                }
+            }
+        }
+    }
+    let paths = match deep {
+        None => Some(glob::glob_with(input, options).map_err(bad)?),
+        Some(_) => None,
+    };
+    for found in paths.into_iter().flatten() {
         let path = found.map_err(|e| {
             let path = e.path().to_path_buf();
             Error::io("list", path, e.into())
@@ -122,6 +142,48 @@ fn missing(input: &str, files: &mut Vec<PathBuf>) -> Result<()> {
     } else {
         e.with_hint("'*' does not cross '/'; use '**/' for any depth, and write a leading '.' out")
     })
+}
+
+/// The part of a glob before its first `**`, and the rest if there is one.
+fn split(input: &str) -> (&str, Option<&str>) {
+    let mut at = 0;
+    for part in input.split('/') {
+        if part == "**" {
+            // The root is all of "/**" that comes before.
+            let top = if at == 1 { "/" } else { input[..at].trim_end_matches('/') };
+            return (top, Some(&input[at..]));
+        }
+        at += part.len() + 1;
+    }
+    (input, None)
+}
+
+/// Adds the files below `top` that are `wanted`. Links to files count, links to directories are not
+/// followed, as in the shell: they may lead round in circles.
+fn walk(
+    top: PathBuf,
+    glob: &str,
+    wanted: &dyn Fn(&Path) -> bool,
+    files: &mut Vec<PathBuf>,
+) -> Result<()> {
+    let hidden_too = glob.starts_with('.') || glob.contains("/.");
+    let mut directories = vec![top];
+    while let Some(dir) = directories.pop() {
+        let here = if dir.as_os_str().is_empty() { Path::new(".") } else { dir.as_path() };
+        for entry in std::fs::read_dir(here).map_err(|e| Error::io("list", here, e))? {
+            let entry = entry.map_err(|e| Error::io("list", here, e))?;
+            let (name, path) = (entry.file_name(), dir.join(entry.file_name()));
+            if name.as_encoded_bytes().starts_with(b".") && !hidden_too {
+                continue;
+            }
+            match entry.file_type() {
+                Ok(t) if t.is_dir() => directories.push(path),
+                Ok(_) if wanted(&path) && path.is_file() => push(path, files)?,
+                _ => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Runs of digits compare as numbers, everything else as bytes; equal numbers by their zeros.
@@ -185,6 +247,29 @@ mod tests {
         assert_eq!(names(&expand(&[at("x[1].txt")]).unwrap()), ["x[1].txt"]);
         assert_eq!(names(&expand(&[at("*.csv"), at("./part2.csv"), at("sub")]).unwrap()).len(), 4);
         assert_eq!(names(&expand(&[at("**/deep.csv")]).unwrap()), ["deep.csv"]);
+    }
+
+    #[test]
+    fn two_stars_go_down_and_not_in_circles() {
+        let dir = tree();
+        let at = |s: &str| dir.path().join(s).to_string_lossy().into_owned();
+        fs::create_dir_all(dir.path().join("sub/.git/x")).unwrap();
+        fs::write(dir.path().join("sub/.git/x/deep.csv"), b"").unwrap();
+        for link in ["sub/round", "sub/again"] {
+            std::os::unix::fs::symlink(dir.path(), dir.path().join(link)).unwrap();
+        }
+        std::os::unix::fs::symlink("deep.csv", dir.path().join("sub/link.csv")).unwrap();
+        assert_eq!(
+            names(&expand(&[at("**/*.csv")]).unwrap()),
+            ["part1.csv", "part2.csv", "part10.csv", "deep.csv", "link.csv"]
+        );
+        assert_eq!(names(&expand(&[at("s*/**/deep.csv")]).unwrap()), ["deep.csv"]);
+        assert_eq!(names(&expand(&[at("**/.git/**/*.csv")]).unwrap()), ["deep.csv"]);
+        assert_eq!(expand(&[at("no/**/*.csv")]).unwrap_err().kind(), Kind::NotFound);
+        assert_eq!(split("/**/a"), ("/", Some("**/a")));
+        assert_eq!(split("**"), ("", Some("**")));
+        assert_eq!(split("a/**/b/**"), ("a", Some("**/b/**")));
+        assert_eq!(split("a/b*"), ("a/b*", None));
     }
 
     #[test]

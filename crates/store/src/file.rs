@@ -2,10 +2,11 @@
 
 use crate::Source;
 use rustix::fs::{FileType, Mode, OFlags};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use stead_core::{Error, Kind, Result};
 
 /// What a file was when it was opened.
@@ -25,13 +26,44 @@ pub struct Identity {
 ///
 /// Reads are `pread` on one descriptor, so any number of threads may read at the same time. The file is
 /// never mapped: a file that shrinks gives an error and not a signal.
+///
+/// A dataset may have more files than a process may have open: beyond half of what the system allows,
+/// a file is closed again and opened for each read, which fails if its name leads to another file by then.
 #[derive(Debug)]
 pub struct FileSource {
     /// As the user named it; errors carry it.
     path: PathBuf,
-    file: File,
+    /// `None` if the file is opened for each read.
+    file: Option<Kept>,
     /// Taken when the file was opened; `identity.len` is the length for the whole life of the source.
     identity: Identity,
+}
+
+/// Descriptors held by sources.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+/// An open file that is counted in [`KEPT`].
+#[derive(Debug)]
+struct Kept(File);
+
+impl Kept {
+    /// Keeps `file` open, or closes it if `most` are open already.
+    fn new(file: File, most: usize) -> Option<Kept> {
+        let room = |n: usize| (n < most).then_some(n + 1);
+        KEPT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok().map(|_| Kept(file))
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Half of the descriptors that this process may have; the rest is for outputs, rings and the program.
+fn most_kept() -> usize {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    most.map_or(usize::MAX, |n| usize::try_from(n / 2).unwrap_or(usize::MAX))
 }
 
 impl FileSource {
@@ -41,42 +73,13 @@ impl FileSource {
     /// `NotFound`, `Permission` or `Io` from the system; `Usage` if `path` is a directory, a pipe, a
     /// socket or a character device, which cannot be read at any offset.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
-        let path = path.into();
-        // Without NONBLOCK the open of a pipe waits for a writer, perhaps for ever.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let fd = rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| {
-            if e == rustix::io::Errno::NXIO {
-                unsuitable(&path, "a socket or a device without a driver")
-            } else {
-                Error::io("open", &path, e.into())
-            }
-        })?;
-        let stat = rustix::fs::fstat(&fd).map_err(|e| Error::io("look at", &path, e.into()))?;
-        let block_device = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => false,
-            FileType::BlockDevice => true,
-            FileType::Directory => return Err(unsuitable(&path, "a directory")),
-            FileType::Fifo => return Err(unsuitable(&path, "a pipe")),
-            FileType::Socket => return Err(unsuitable(&path, "a socket")),
-            FileType::CharacterDevice => return Err(unsuitable(&path, "a character device")),
-            _ => return Err(unsuitable(&path, "not a regular file")),
-        };
-        rustix::fs::fcntl_setfl(&fd, OFlags::empty())
-            .map_err(|e| Error::io("open", &path, e.into()))?;
-        let mut file = File::from(fd);
-        let meta = file.metadata().map_err(|e| Error::io("look at", &path, e))?;
-        let len = if block_device {
-            file.seek(SeekFrom::End(0)).map_err(|e| Error::io("seek in", &path, e))?
-        } else {
-            meta.len()
-        };
-        let identity = Identity {
-            dev: meta.dev(),
-            inode: meta.ino(),
-            len,
-            mtime: (meta.mtime(), meta.mtime_nsec()),
-        };
-        Ok(FileSource { path, file, identity })
+        Self::open_keeping(path.into(), most_kept())
+    }
+
+    /// As [`FileSource::open`]; the file stays open unless `most` are already.
+    fn open_keeping(path: PathBuf, most: usize) -> Result<Self> {
+        let (file, identity) = open(&path)?;
+        Ok(FileSource { path, file: Kept::new(file, most), identity })
     }
 
     /// What the file was when it was opened.
@@ -84,9 +87,32 @@ impl FileSource {
         self.identity
     }
 
+    fn metadata(&self) -> Result<Metadata> {
+        match &self.file {
+            Some(kept) => kept.0.metadata(),
+            None => std::fs::metadata(&self.path),
+        }
+        .map_err(|e| Error::io("look at", &self.path, e))
+    }
+
+    /// Opens the file again if its name still leads to it.
+    fn reopen(&self) -> Result<File> {
+        let (file, now) = open(&self.path)?;
+        if (now.dev, now.inode) != (self.identity.dev, self.identity.inode) {
+            return Err(self.replaced());
+        }
+        Ok(file)
+    }
+
+    fn replaced(&self) -> Error {
+        Error::new(Kind::Changed, "another file has this name now")
+            .at_path(&self.path)
+            .with_hint("run again when nobody writes to the directory")
+    }
+
     /// The error for a file that ends at or before `offset` although it was longer.
     fn shrank(&self, offset: u64) -> Error {
-        let now = match self.file.metadata() {
+        let now = match self.metadata() {
             Ok(m) => format!("now {} bytes, was {}", m.len(), self.identity.len),
             Err(_) => format!("it had {} bytes", self.identity.len),
         };
@@ -95,6 +121,44 @@ impl FileSource {
             .at_offset(offset)
             .with_hint("run again when nobody writes to the file")
     }
+}
+
+/// Opens a regular file or a block device, and says what it is.
+fn open(path: &Path) -> Result<(File, Identity)> {
+    // Without NONBLOCK the open of a pipe waits for a writer, perhaps for ever.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| {
+        if e == rustix::io::Errno::NXIO {
+            unsuitable(path, "a socket or a device without a driver")
+        } else {
+            Error::io("open", path, e.into())
+        }
+    })?;
+    let stat = rustix::fs::fstat(&fd).map_err(|e| Error::io("look at", path, e.into()))?;
+    let block_device = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => false,
+        FileType::BlockDevice => true,
+        FileType::Directory => return Err(unsuitable(path, "a directory")),
+        FileType::Fifo => return Err(unsuitable(path, "a pipe")),
+        FileType::Socket => return Err(unsuitable(path, "a socket")),
+        FileType::CharacterDevice => return Err(unsuitable(path, "a character device")),
+        _ => return Err(unsuitable(path, "not a regular file")),
+    };
+    rustix::fs::fcntl_setfl(&fd, OFlags::empty()).map_err(|e| Error::io("open", path, e.into()))?;
+    let mut file = File::from(fd);
+    let meta = file.metadata().map_err(|e| Error::io("look at", path, e))?;
+    let len = if block_device {
+        file.seek(SeekFrom::End(0)).map_err(|e| Error::io("seek in", path, e))?
+    } else {
+        meta.len()
+    };
+    let identity = Identity {
+        dev: meta.dev(),
+        inode: meta.ino(),
+        len,
+        mtime: (meta.mtime(), meta.mtime_nsec()),
+    };
+    Ok((file, identity))
 }
 
 fn unsuitable(path: &Path, what: &str) -> Error {
@@ -127,10 +191,18 @@ impl Source for FileSource {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         check_range(&self.path, offset, buf.len(), self.identity.len)?;
+        let again;
+        let file = match &self.file {
+            Some(kept) => &kept.0,
+            None => {
+                again = self.reopen()?;
+                &again
+            }
+        };
         let mut done = 0;
         while done < buf.len() {
             let at = offset + done as u64;
-            match self.file.read_at(&mut buf[done..], at) {
+            match file.read_at(&mut buf[done..], at) {
                 Ok(0) => return Err(self.shrank(at)),
                 Ok(n) => done += n,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -141,7 +213,10 @@ impl Source for FileSource {
     }
 
     fn check(&self) -> Result<()> {
-        let m = self.file.metadata().map_err(|e| Error::io("look at", &self.path, e))?;
+        let m = self.metadata()?;
+        if self.file.is_none() && (m.dev(), m.ino()) != (self.identity.dev, self.identity.inode) {
+            return Err(self.replaced());
+        }
         if FileType::from_raw_mode(m.mode()) != FileType::RegularFile {
             return Ok(());
         }
@@ -158,7 +233,7 @@ impl Source for FileSource {
     }
 
     fn file(&self) -> Option<&File> {
-        Some(&self.file)
+        self.file.as_ref().map(|kept| &kept.0)
     }
 }
 
@@ -194,6 +269,26 @@ mod tests {
         assert_eq!(e.place().offset, Some(40));
         assert!(e.message().contains("now 40 bytes, was 100"), "{e}");
         assert_eq!(s.check().unwrap_err().kind(), Kind::Changed);
+    }
+
+    #[test]
+    fn a_file_that_is_not_kept_open_is_read_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        std::fs::write(&path, b"0123456789").unwrap();
+        let s = FileSource::open_keeping(path.clone(), 0).unwrap();
+        assert!(s.file().is_none());
+        let mut b = [0; 4];
+        s.read_at(6, &mut b).unwrap();
+        assert_eq!(&b, b"6789");
+        s.check().unwrap();
+        // Another file of the same length takes its name.
+        std::fs::write(dir.path().join("g"), b"abcdefghij").unwrap();
+        std::fs::rename(dir.path().join("g"), &path).unwrap();
+        assert_eq!(s.read_at(6, &mut b).unwrap_err().kind(), Kind::Changed);
+        assert_eq!(s.check().unwrap_err().kind(), Kind::Changed);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(s.read_at(6, &mut b).unwrap_err().kind(), Kind::NotFound);
     }
 
     #[test]
