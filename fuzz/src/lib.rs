@@ -78,9 +78,11 @@ pub fn scan(dataset: &Dataset, chunk: usize, lenient: bool) -> Result<Seen> {
 pub fn same_on_any_split(files: &[&[u8]], options: &OpenOptions, chunk: usize) {
     let Ok(dataset) = Dataset::from_sources(sources(files), options) else { return };
     let _ = dataset.describe(3);
+    // Thousands of extents say no more than hundreds, and take long.
+    let least = files.iter().map(|f| f.len()).sum::<usize>() / 300;
     for lenient in [false, true] {
         let whole = scan(&dataset, 1 << 20, lenient);
-        for chunk in [1, 2, 7, chunk.max(1)] {
+        for chunk in [1, 2, 7, chunk.max(1)].into_iter().filter(|c| *c > least) {
             let got = scan(&dataset, chunk, lenient);
             match (&whole, &got) {
                 (Ok(a), Ok(b)) => assert_eq!(a, b, "extents of {chunk} bytes, lenient {lenient}"),

@@ -109,7 +109,7 @@ impl GridScan {
         let bytes = needs.bytes || needs.records;
         let chunk = options.chunk.clamp(1, limits::MAX_CHUNK) as u64;
         let mut parts = Vec::with_capacity(files.len());
-        let mut first = 0;
+        let mut first = 0u64;
         for (source, layout) in files {
             let step = plan(&layout, options, chunk).map_err(|e| e.at_path(source.path()))?;
             let apart = layout.elements.as_ref().is_some_and(|e| e.apart);
@@ -117,27 +117,42 @@ impl GridScan {
             let tails = if needs.bytes && apart { source.len().div_ceil(chunk) } else { 0 };
             let runs = layout.rows.div_ceil(step).max(1);
             parts.push(Part { source, layout, first, heads, runs, step, tails });
-            first += heads + runs + tails;
+            let blocks = [heads, runs, tails].into_iter().try_fold(first, u64::checked_add);
+            first = blocks.ok_or_else(|| Error::limit("more blocks than 64 bits can count"))?;
         }
         let mine = options.share.of(first);
+        let (begin, end) = (mine.start, mine.end);
         let mut scan = GridScan {
             parts,
             options: options.clone(),
             chunk,
             reads: bytes || needs.brick || !needs.numbers.is_empty(),
-            next: AtomicU64::new(mine.start),
-            begin: mine.start,
-            end: mine.end,
+            next: AtomicU64::new(begin),
+            begin,
+            end,
             total_bytes: 0,
             workers: AtomicU64::new(0),
             cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
             progress: Progress::default(),
         };
-        scan.total_bytes = mine
-            .filter_map(|n| scan.job(n))
-            .map(|(part, job)| scan.job_bytes(&scan.parts[part], job))
-            .sum();
+        scan.total_bytes =
+            scan.parts.iter().fold(0, |n, p| scan.part_bytes(p, begin, end).saturating_add(n));
         Ok(scan)
+    }
+
+    /// Bytes that the blocks `begin..end` of a file stand for: arithmetic, as there may be very many.
+    fn part_bytes(&self, part: &Part, begin: u64, end: u64) -> u64 {
+        // Of one kind of block, `count` of them from `first` on, how many units of `step` are in range.
+        let units = |first: u64, count: u64, step: u64, total: u64| {
+            let after = |n: u64| n.saturating_sub(first).min(count).saturating_mul(step).min(total);
+            after(end) - after(begin)
+        };
+        let runs = part.first + part.heads;
+        let row = self.job_bytes(part, Job::Rows { first: 0, rows: 1 });
+        units(runs, part.runs, part.step, part.layout.rows)
+            .saturating_mul(row)
+            .saturating_add(units(part.first, part.heads, self.chunk, part.layout.head))
+            .saturating_add(units(runs + part.runs, part.tails, self.chunk, part.source.len()))
     }
 
     /// The file and the content of block `n`.

@@ -392,3 +392,39 @@ fn faults_below_become_errors_with_their_place() {
         assert_eq!(scan_with(shrink, order).unwrap_err().0, Kind::Changed);
     }
 }
+
+#[derive(Debug)]
+struct Endless(u64);
+
+impl Source for Endless {
+    fn path(&self) -> &std::path::Path {
+        std::path::Path::new("endless")
+    }
+
+    fn len(&self) -> u64 {
+        self.0
+    }
+
+    fn read_at(&self, _: u64, buf: &mut [u8]) -> Result<()> {
+        buf.fill(7);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_scan_of_any_length_is_planned_at_once() {
+    let format = RecordFormat::new(3, 1).unwrap();
+    let file: Arc<dyn Source> = Arc::new(Endless(1 << 62));
+    let needs = Needs { bytes: true, ..Needs::default() };
+    let total = |files: &[Arc<dyn Source>], share| {
+        let mut options = ScanOptions { share, ..ScanOptions::new(needs.clone()) };
+        options.chunk = 5;
+        format.scan(files, &options).map(|s| s.total_bytes())
+    };
+    let one = std::slice::from_ref(&file);
+    assert_eq!(total(one, Share::ALL).unwrap(), file.len());
+    let parts = (0..7).map(|rank| total(one, Share { rank, size: 7 }).unwrap());
+    assert_eq!(parts.sum::<u64>(), file.len());
+    let many = vec![Arc::new(Endless(u64::MAX - 2)) as Arc<dyn Source>; 9];
+    assert_eq!(total(&many, Share::ALL).err().map(|e| e.kind()), Some(Kind::Limit));
+}

@@ -21,6 +21,8 @@ use stead_store::Source;
 const CHUNK_BYTES: u64 = 1 << 20;
 /// Largest zstd frame that is decoded as one part; larger ones are decoded in turn.
 const MAX_FRAME_BYTES: u64 = 16 << 20;
+/// Parts of one chunk at most: parts of no content could go on for all of the file.
+const MAX_PARTS: usize = 4096;
 /// Largest BGZF block, decoded.
 const MAX_BGZF_BYTES: u64 = 1 << 16;
 /// Longest zstd frame header.
@@ -173,7 +175,9 @@ impl ParallelDecoder {
             match find(self.source.as_ref(), self.codec, at)? {
                 Found::Skip(n) => at += n,
                 Found::End => break true,
-                Found::Part(_) if decoded >= CHUNK_BYTES => break false,
+                Found::Part(_) if decoded >= CHUNK_BYTES || parts.len() >= MAX_PARTS => {
+                    break false;
+                }
                 Found::Part(p) => {
                     at += p.compressed;
                     decoded += p.decoded;
@@ -350,10 +354,11 @@ fn find_zstd(source: &dyn Source, at: u64) -> Result<Found> {
             end += if descriptor & 4 != 0 { 4 } else { 0 };
             break;
         }
-    }
-    // Incompressible content grows by three bytes in 128 KiB; blocks of nothing could grow without bound.
-    if end != u64::MAX && end - at > 2 * MAX_FRAME_BYTES {
-        return Ok(Found::Stream);
+        // Incompressible content grows by three bytes in 128 KiB; blocks of nothing could grow without
+        // bound.
+        if end - at > 2 * MAX_FRAME_BYTES {
+            return Ok(Found::Stream);
+        }
     }
     Ok(Found::Part(Part { at, compressed: end.saturating_sub(at), decoded }))
 }

@@ -171,3 +171,21 @@ fn truncated_and_corrupt_parts_are_errors() {
     bad[n - 4] ^= 1;
     assert_eq!(decode(&bad, Codec::Gzip, 1).unwrap_err().kind(), Kind::Format);
 }
+
+#[test]
+fn parts_without_content_do_not_gather_without_bound() {
+    let (bgzf, zstd) = (bgzf_block(b""), frame(b"", true));
+    for (codec, part) in [(Codec::Gzip, bgzf), (Codec::Zstd, zstd)] {
+        let data = part.repeat(3 * MAX_PARTS + 5);
+        let source = Arc::new(MemorySource::new("f", data.clone()));
+        let decoder = ParallelDecoder::new(source, codec).unwrap();
+        let (mut buf, mut sizes) = (Vec::new(), Vec::new());
+        while let Some(info) = decoder.next_chunk(&mut buf).unwrap() {
+            assert!(buf.is_empty());
+            sizes.push(info.compressed);
+        }
+        let most = (MAX_PARTS * part.len()) as u64;
+        assert_eq!(sizes, [most, most, most, 5 * part.len() as u64]);
+        assert_eq!(decode(&data, codec, 3).unwrap(), b"");
+    }
+}

@@ -40,6 +40,12 @@ pub trait Kernel: Send + Sync + 'static {
     /// Adds another state. `init()` is neutral.
     fn merge(&self, state: &mut Self::State, other: Self::State) -> Result<()>;
 
+    /// Refuses a state that came as bytes and that no kernel of this plan can have made. What passes may be
+    /// merged and finished.
+    fn check(&self, _state: &Self::State) -> Result<()> {
+        Ok(())
+    }
+
     /// Ends the pass.
     fn finish(&self, state: Self::State) -> Result<Step>;
 
@@ -154,9 +160,11 @@ impl<K: Kernel> AnyKernel for K {
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<AnyState> {
-        postcard::from_bytes::<K::State>(bytes).map(|s| Box::new(s) as AnyState).map_err(|e| {
+        let state: K::State = postcard::from_bytes(bytes).map_err(|e| {
             Error::format(format!("a kernel state from another rank is malformed: {e}"))
-        })
+        })?;
+        Kernel::check(self, &state)?;
+        Ok(Box::new(state))
     }
 
     fn sink(&self) -> Option<Sink> {

@@ -135,7 +135,7 @@ impl Kernel for Lines {
     }
 
     fn merge(&self, lines: &mut u64, other: u64) -> Result<()> {
-        *lines += other;
+        *lines = lines.saturating_add(other);
         Ok(())
     }
 
@@ -169,7 +169,7 @@ impl Kernel for Rows {
     }
 
     fn merge(&self, rows: &mut u64, other: u64) -> Result<()> {
-        *rows += other;
+        *rows = rows.saturating_add(other);
         Ok(())
     }
 
@@ -202,11 +202,12 @@ impl Kernel for ByteHistogram {
     }
 
     fn merge(&self, counts: &mut Vec<u64>, other: Vec<u64>) -> Result<()> {
-        if counts.len() != other.len() {
-            return Err(malformed());
-        }
-        counts.iter_mut().zip(other).for_each(|(a, b)| *a += b);
+        counts.iter_mut().zip(other).for_each(|(a, b)| *a = a.saturating_add(b));
         Ok(())
+    }
+
+    fn check(&self, counts: &Vec<u64>) -> Result<()> {
+        if counts.len() == 256 { Ok(()) } else { Err(malformed()) }
     }
 
     fn finish(&self, counts: Vec<u64>) -> Result<Step> {
@@ -269,7 +270,7 @@ fn histogram(counts: &mut [u64; 256], data: &[u8]) {
 
 /// Entropy in bits a byte of the distribution `counts`; 0 if it is empty.
 fn entropy(counts: &[u64; 256]) -> f64 {
-    let n: u64 = counts.iter().sum();
+    let n = counts.iter().fold(0u64, |n, c| n.saturating_add(*c));
     let total = n as f64;
     let (mut sum, mut lost) = (0.0f64, 0.0f64);
     for c in counts.iter().filter(|c| **c > 0) {
@@ -428,8 +429,8 @@ mod tests {
 
     #[test]
     fn a_malformed_state_is_an_error() {
-        let mut s = ByteHistogram.init();
-        assert!(Kernel::merge(&ByteHistogram, &mut s, vec![1; 3]).is_err());
+        assert!(Kernel::check(&ByteHistogram, &vec![1; 3]).is_err());
+        assert!(Kernel::check(&ByteHistogram, &Kernel::init(&ByteHistogram)).is_ok());
         assert!(Kernel::finish(&ByteHistogram, vec![]).is_err());
     }
 

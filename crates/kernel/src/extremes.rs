@@ -125,11 +125,15 @@ impl Kernel for Extremes {
     }
 
     fn merge(&self, state: &mut Vec<Range>, other: Vec<Range>) -> Result<()> {
-        if state.len() != other.len() {
-            return Err(Error::format("a state of other columns came from another rank"));
-        }
         state.iter_mut().zip(&other).for_each(|(a, b)| a.merge(b));
         Ok(())
+    }
+
+    fn check(&self, state: &Vec<Range>) -> Result<()> {
+        if state.len() == self.columns.ids.len() {
+            return Ok(());
+        }
+        Err(Error::format("a state of other columns came from another rank"))
     }
 
     fn finish(&self, state: Vec<Range>) -> Result<Step> {

@@ -109,14 +109,18 @@ impl Kernel for Gram {
     }
 
     fn merge(&self, state: &mut Products, other: Products) -> Result<()> {
-        if !other.sums.is_empty() && other.sums.len() != self.pairs() {
-            return Err(Error::format("a matrix of other columns came from another rank"));
-        }
         state.rows = state.rows.saturating_add(other.rows);
         state.dropped = state.dropped.saturating_add(other.dropped);
         state.sums.resize_with(self.pairs(), ExactSum::new);
         state.sums.iter_mut().zip(&other.sums).for_each(|(a, b)| a.merge(b));
         Ok(())
+    }
+
+    fn check(&self, state: &Products) -> Result<()> {
+        if state.sums.is_empty() || state.sums.len() == self.pairs() {
+            return Ok(());
+        }
+        Err(Error::format("a matrix of other columns came from another rank"))
     }
 
     fn finish(&self, mut state: Products) -> Result<Step> {

@@ -233,6 +233,9 @@ impl AnyKernel for Grouped {
         let all: Vec<(Key, Vec<u8>)> = postcard::from_bytes(bytes).map_err(|e| {
             Error::format(format!("the states of groups from another rank are malformed: {e}"))
         })?;
+        if all.len() > limits::MAX_GROUPS || all.iter().any(|(k, _)| k.len() != self.by.len()) {
+            return Err(Error::format("groups of other columns, or too many, from another rank"));
+        }
         let mut groups = Groups::default();
         for (key, bytes) in all {
             if let Some(kernel) = self.kernel(&key)? {

@@ -265,19 +265,23 @@ impl Kernel for Fit {
     }
 
     fn merge(&self, state: &mut Fitted, other: Fitted) -> Result<()> {
-        if state.columns.len() != other.columns.len() {
-            return Err(Error::format("a state of other columns came from another rank"));
-        }
-        state.rows += other.rows;
+        state.rows = state.rows.saturating_add(other.rows);
         for (a, b) in state.columns.iter_mut().zip(&other.columns) {
             a.min = a.min.min(b.min);
             a.max = a.max.max(b.max);
             a.sums.merge(&b.sums);
             a.squares.merge(&b.squares);
-            a.missing += b.missing;
-            a.not_finite += b.not_finite;
+            a.missing = a.missing.saturating_add(b.missing);
+            a.not_finite = a.not_finite.saturating_add(b.not_finite);
         }
         Ok(())
+    }
+
+    fn check(&self, state: &Fitted) -> Result<()> {
+        if state.columns.len() == self.plan.columns.ids.len() {
+            return Ok(());
+        }
+        Err(Error::format("a state of other columns came from another rank"))
     }
 
     fn finish(&self, state: Fitted) -> Result<Step> {
@@ -369,7 +373,7 @@ impl Kernel for Apply {
     }
 
     fn merge(&self, rows: &mut u64, other: u64) -> Result<()> {
-        *rows += other;
+        *rows = rows.saturating_add(other);
         Ok(())
     }
 

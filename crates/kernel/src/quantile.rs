@@ -203,6 +203,15 @@ impl Kernel for Sketch {
         Ok(())
     }
 
+    fn check(&self, state: &Buckets) -> Result<()> {
+        match state.counts.last_key_value() {
+            Some((k, _)) if u64::from(*k) > u64::MAX >> self.shift() => {
+                Err(Error::format("a sketch of another error came from another rank"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn finish(&self, state: Buckets) -> Result<Step> {
         let none = |v: Value| {
             Ok(Step::Done(self.request.value(self.request.quantiles.iter().map(|_| v.clone()))))
@@ -296,9 +305,6 @@ impl Kernel for Refine {
     }
 
     fn merge(&self, state: &mut Self::State, other: Self::State) -> Result<()> {
-        if state.len() != other.len() {
-            return Err(Error::format("a state of other quantiles came from another rank"));
-        }
         for (mine, theirs) in state.iter_mut().zip(other) {
             for (bits, n) in theirs {
                 let count = mine.entry(bits).or_default();
@@ -306,6 +312,13 @@ impl Kernel for Refine {
             }
         }
         Ok(())
+    }
+
+    fn check(&self, state: &Self::State) -> Result<()> {
+        if state.len() == self.targets.len() {
+            return Ok(());
+        }
+        Err(Error::format("a state of other quantiles came from another rank"))
     }
 
     fn finish(&self, state: Self::State) -> Result<Step> {

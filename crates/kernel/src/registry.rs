@@ -141,11 +141,104 @@ pub fn build(spec: &Spec, context: &Context<'_>) -> Result<Built> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stead_core::RecordKind;
+    use stead_core::{Block, ColumnInfo, ColumnKind, Columns, DType, RecordKind, Shape, Span};
+
+    fn schema(columns: &[&str]) -> Schema {
+        let number = |n: &&str| ColumnInfo { name: n.to_string(), kind: ColumnKind::Number };
+        Schema {
+            records: RecordKind::Delimited,
+            columns: columns.iter().map(number).collect(),
+            shape: None,
+        }
+    }
+
+    fn kernel(text: &str, schema: &Schema) -> Arc<dyn AnyKernel> {
+        let context = Context { schema, path: None, grouped: false };
+        let spec = Spec::parse(text).expect("spec");
+        build(&spec, &context).expect("built").kernel
+    }
+
+    #[test]
+    fn states_of_another_plan_are_refused() {
+        let schema = schema(&["x", "y"]);
+        let text = b"1,2\n3,4\n";
+        let block = Block {
+            rows: 2,
+            text,
+            records: &[Span { start: 0, len: 4 }, Span { start: 4, len: 4 }],
+            columns: Columns {
+                number_ids: &[0, 1],
+                numbers: &[1.0, 3.0, 2.0, 4.0],
+                stride: 2,
+                ..Columns::default()
+            },
+            ..Block::empty()
+        };
+        for (theirs, ours) in [
+            ("count:x,y", "count:x"),
+            ("std:x,y", "std:x"),
+            ("max:x,y", "max:x"),
+            ("hist:x,bins=5,min=0,max=9", "hist:x,bins=4,min=0,max=9"),
+            ("gram:x,y", "gram:x"),
+            ("quantile:x,error=1e-4", "quantile:x,error=0.5"),
+            ("normalize:x,y,out=n.npy", "normalize:x,out=n.npy"),
+            ("kmeans:x,y,k=2", "kmeans:x,k=2"),
+            ("kmeans:x,y,k=2,init=first", "kmeans:x,k=2,init=first"),
+            ("grep:'[0-9]',lines", "grep:1,lines,max=1"),
+            ("std:x", "digits"),
+        ] {
+            let (theirs, ours) = (kernel(theirs, &schema), kernel(ours, &schema));
+            let mut state = theirs.init();
+            theirs.update(&mut state, &block).expect("update");
+            let bytes = theirs.encode(&state).expect("encode");
+            assert!(theirs.decode(&bytes).is_ok());
+            let e = ours.decode(&bytes).map(drop).expect_err("another plan's state");
+            assert_eq!(e.kind(), stead_core::Kind::Format);
+        }
+    }
+
+    #[test]
+    fn counts_from_elsewhere_do_not_overflow() {
+        let schema = schema(&["x"]);
+        let most = postcard::to_stdvec(&u64::MAX).expect("encode");
+        let all = postcard::to_stdvec(&vec![u64::MAX; 256]).expect("encode");
+        for (spec, bytes) in [("rows", &most), ("lines", &most), ("entropy", &all)] {
+            let k = kernel(spec, &schema);
+            let mut state = k.decode(bytes).expect("a state");
+            k.merge(&mut state, k.decode(bytes).expect("a state")).expect("merge");
+            assert!(k.finish(state).is_ok(), "{spec}");
+        }
+    }
+
+    #[test]
+    fn pictures_from_elsewhere_lie_within_the_whole_one() {
+        let shape = Shape::new(vec![4, 4, 4]).expect("shape");
+        let schema = Schema {
+            records: RecordKind::Items,
+            columns: vec![ColumnInfo {
+                name: "value".into(),
+                kind: ColumnKind::Binary(DType::F32),
+            }],
+            shape: Some(shape),
+        };
+        let k = kernel("render:out=v.png,width=2,height=2,min=0,max=1", &schema);
+        // Fortran order, and one node: level, number, x, y, width, height, pixels.
+        let state = |x: usize, width: usize, pixels: usize| {
+            let pixels = vec![[0.5f32; 4]; pixels];
+            let node = [((0u32, 0u64), (x, 0usize, width, 1usize, pixels))];
+            let nodes = std::collections::BTreeMap::from(node);
+            k.decode(&postcard::to_stdvec(&(Some(false), nodes)).expect("encode"))
+        };
+        let good = state(0, 2, 2).expect("fits");
+        assert!(k.finish(good).is_ok());
+        for (x, width, pixels) in [(1, 2, 2), (0, 2, 3), (0, 0, 1), (usize::MAX, 1, 1)] {
+            assert!(state(x, width, pixels).is_err(), "{x} {width} {pixels}");
+        }
+    }
 
     #[test]
     fn one_kernel_for_one_key() {
-        let schema = Schema { records: RecordKind::Lines, columns: vec![], shape: None };
+        let schema = schema(&[]);
         let context = Context { schema: &schema, path: None, grouped: false };
         let built = ["digits", "rows", "entropy"]
             .map(|s| Spec::parse(s).and_then(|s| build(&s, &context)).expect("built"));

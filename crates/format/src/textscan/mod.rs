@@ -87,9 +87,9 @@ impl TextScan {
                 limits::MAX_CHUNK
             )));
         }
-        // A block is an extent and the rest of its last record, and is found twice as long while the end
-        // of that record is searched.
-        let most = (u32::MAX as usize - options.chunk) / 2;
+        // A block is an extent and the rest of its last record, and texts whose quotes were undone lie
+        // behind it once more.
+        let most = (1 << 31) - options.chunk;
         if options.max_record == 0 || options.max_record > most {
             return Err(Error::usage(format!("the longest record must have 1 to {most} bytes"))
                 .with_hint("offsets within a block have 32 bits"));

@@ -8,7 +8,7 @@ use pattern::{Pattern, Records, Syntax};
 use search::{Layout, Search};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use stead_core::{Block, Needs, RecordKind, Result, Value, limits};
+use stead_core::{Block, Error, Needs, RecordKind, Result, Value, limits};
 
 /// About `grep`.
 pub const INFO: Info = Info {
@@ -155,9 +155,17 @@ impl Kernel for Grep {
     }
 
     fn merge(&self, state: &mut Found, other: Found) -> Result<()> {
-        state.count += other.count;
+        state.count = state.count.saturating_add(other.count);
         self.join(&mut state.lines, other.lines);
         Ok(())
+    }
+
+    fn check(&self, state: &Found) -> Result<()> {
+        let ascending = state.lines.is_sorted_by_key(Line::place);
+        if ascending && state.lines.len() <= self.keep.unwrap_or(0) {
+            return Ok(());
+        }
+        Err(Error::format("lines from another rank are too many or out of order"))
     }
 
     fn finish(&self, state: Found) -> Result<Step> {

@@ -142,14 +142,19 @@ impl Kernel for Lloyd {
     }
 
     fn merge(&self, tally: &mut Tally, other: Tally) -> Result<()> {
-        if tally.sizes.len() != other.sizes.len() || tally.sums.len() != other.sums.len() {
-            return Err(Error::format("a state from another rank has another number of clusters"));
-        }
-        tally.sizes.iter_mut().zip(other.sizes).for_each(|(a, b)| *a += b);
+        tally.sizes.iter_mut().zip(other.sizes).for_each(|(a, b)| *a = a.saturating_add(b));
         tally.sums.iter_mut().zip(&other.sums).for_each(|(a, b)| a.merge(b));
         tally.inertia.merge(&other.inertia);
-        tally.dropped += other.dropped;
+        tally.dropped = tally.dropped.saturating_add(other.dropped);
         Ok(())
+    }
+
+    fn check(&self, tally: &Tally) -> Result<()> {
+        let own = self.init();
+        if (tally.sizes.len(), tally.sums.len()) == (own.sizes.len(), own.sums.len()) {
+            return Ok(());
+        }
+        Err(Error::format("a state from another rank has another number of clusters"))
     }
 
     fn finish(&self, tally: Tally) -> Result<Step> {

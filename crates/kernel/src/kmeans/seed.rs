@@ -48,6 +48,10 @@ pub fn luck(seed: u64, round: u64, at: Place) -> u64 {
     h
 }
 
+fn other_dimensions() -> Error {
+    Error::format("a centre from another rank has other dimensions")
+}
+
 /// Strictly between 0 and 1, in steps of 2^-52.
 fn uniform(luck: u64) -> f64 {
     ((luck >> 12) as f64 + 0.5) * (-52f64).exp2()
@@ -116,16 +120,20 @@ impl Kernel for PlusPlus {
     }
 
     fn merge(&self, state: &mut Draw, other: Draw) -> Result<()> {
-        state.dropped += other.dropped;
-        if let Some(o) = other.winner {
-            if o.point.len() != self.plan.d() {
-                return Err(Error::format("a centre from another rank has other dimensions"));
-            }
-            if state.winner.as_ref().is_none_or(|w| w.loses_to(o.score, o.place)) {
-                state.winner = Some(o);
-            }
+        state.dropped = state.dropped.saturating_add(other.dropped);
+        if let Some(o) = other.winner
+            && state.winner.as_ref().is_none_or(|w| w.loses_to(o.score, o.place))
+        {
+            state.winner = Some(o);
         }
         Ok(())
+    }
+
+    fn check(&self, state: &Draw) -> Result<()> {
+        match &state.winner {
+            Some(w) if w.point.len() != self.plan.d() => Err(other_dimensions()),
+            _ => Ok(()),
+        }
     }
 
     fn finish(&self, state: Draw) -> Result<Step> {
@@ -218,14 +226,23 @@ impl Kernel for Smallest {
     }
 
     fn merge(&self, state: &mut Ranked, other: Ranked) -> Result<()> {
-        state.dropped += other.dropped;
+        state.dropped = state.dropped.saturating_add(other.dropped);
         for (point, rank) in other.points {
-            if point.len() != self.plan.d() {
-                return Err(Error::format("a centre from another rank has other dimensions"));
-            }
             if state.bar.is_none_or(|b| rank < b) {
                 self.offer(state, point, rank);
             }
+        }
+        Ok(())
+    }
+
+    fn check(&self, state: &Ranked) -> Result<()> {
+        if state.points.len() > 2 * self.plan.k {
+            return Err(Error::format(
+                "there are more candidates from another rank than it may keep",
+            ));
+        }
+        if state.points.keys().any(|p| p.len() != self.plan.d()) {
+            return Err(other_dimensions());
         }
         Ok(())
     }

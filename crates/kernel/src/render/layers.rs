@@ -50,6 +50,10 @@ impl Layer {
     }
 }
 
+fn misfit() -> Error {
+    Error::format("a partial picture does not fit the others")
+}
+
 /// Lower cells and higher cells to one picture. What is in front is decided for each ray.
 fn join(low: Layer, high: Layer, camera: &Camera, axis: usize) -> Layer {
     if low.pixels.is_empty() {
@@ -91,7 +95,7 @@ impl Layers {
         let (mut level, mut index) = node;
         let mut layer = layer;
         if level >= 64 || !layer.fits(camera) || self.0.contains_key(&node) {
-            return Err(Error::format("a partial picture does not fit the others"));
+            return Err(misfit());
         }
         while level < 63 && (1u64 << level) < cells {
             let sibling = index ^ 1;
@@ -107,6 +111,11 @@ impl Layers {
         }
         self.0.insert((level, index), layer);
         Ok(())
+    }
+
+    /// An error if a picture is not within the whole one.
+    pub fn check(&self, camera: &Camera) -> Result<()> {
+        if self.0.values().all(|l| l.fits(camera)) { Ok(()) } else { Err(misfit()) }
     }
 
     pub fn into_nodes(self) -> impl Iterator<Item = ((u32, u64), Layer)> {

@@ -238,6 +238,15 @@ impl Kernel for Range {
         Ok(())
     }
 
+    fn check(&self, state: &Self::State) -> Result<()> {
+        match state {
+            Some((a, b)) if !(a.is_finite() && b.is_finite() && a <= b) => {
+                Err(Error::format("a range from another rank has no lower and upper end"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn finish(&self, state: Self::State) -> Result<Step> {
         let range = state.map(|(a, b)| {
             let (a, b) = (f64::from(a), f64::from(b));
@@ -314,6 +323,10 @@ impl Kernel for Draw {
             state.1.insert(node, layer, cells, &self.picture.camera, axis)?;
         }
         Ok(())
+    }
+
+    fn check(&self, state: &Drawn) -> Result<()> {
+        state.1.check(&self.picture.camera)
     }
 
     fn finish(&self, state: Drawn) -> Result<Step> {
