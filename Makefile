@@ -1,7 +1,7 @@
 # Two commands on a fresh Debian or Ubuntu machine with a Rust toolchain and Python:
 #   make demo   set up, build, fetch real data, run the main job on it
 #   make test   set up, run every check and test
-.PHONY: help demo test test-all lint fuzz fmt docs clean
+.PHONY: help demo test test-all lint fuzz fmt docs bench clean
 
 SECONDS ?= 60
 
@@ -11,6 +11,7 @@ help:
 	@echo 'make test-all          the same with more property cases, fuzzing, cargo-deny'
 	@echo 'make lint              formatting, clippy, house rules'
 	@echo 'make fuzz SECONDS=60   run each fuzz target for so long'
+	@echo 'make bench             measure beside other tools; tables go to bench/runs'
 	@echo 'make docs              write docs/kernels.md anew from the command'
 	@echo 'make clean             remove all that was built or fetched'
 
@@ -38,6 +39,13 @@ docs:
 
 fuzz:
 	@scripts/fuzz.sh $(SECONDS)
+
+bench:
+	@scripts/setup.sh demo
+	cargo build --release --locked -p stead-cli -p stead-bench
+	.build/venv/bin/python -m venv .build/bench/venv
+	.build/bench/venv/bin/python -m pip install --quiet --requirement bench/requirements.txt
+	.build/bench/venv/bin/python bench/run.py target/release/stead .build/bench bench/runs
 
 clean:
 	rm -rf .build target fuzz/target fuzz/corpus fuzz/artifacts
