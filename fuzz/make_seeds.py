@@ -77,9 +77,34 @@ def main() -> None:
         "len(name) > 3 && starts_with(lower(name), 'n') || !contains(name, \"8\")", "x not in (1, 2, 3)", "x is missing",
     ]):  # fmt: skip
         put("filter", f"{i}", text.encode())
-    for which in range(23):
-        put("state", f"zeros{which}", bytes([which]) + bytes(64))
-        put("state", f"ones{which}", bytes([which]) + b"\x01" * 40)
+    # Each kernel: a malformed state, and valid ones of its passes, plain (4) and by groups (5).
+    for which in range(26):
+        put("state", f"ones{which}", bytes([which, 0, 0]) + b"\x01" * 40)
+        put("state", f"valid{which}", bytes([which, 0, 4]))
+        put("state", f"grouped{which}", bytes([which, 0, 5]))
+        put("state", f"later{which}", bytes([which, 2, 4]))
+    rows = b"1,2,a\n-3,NA,\"b,c\"\n,1e300,a\nx,1,b\n4,5,\n"
+    for which in range(24):
+        put("run", f"kernel{which}", bytes([which, 23 - which, which, 4, 0, 9]) + rows)
+    put("run", "groups", bytes([5, 13, 0, 8, 0x71, 3]) + rows * 3)
+    put("run", "zstd", bytes([6, 7, 1, 16 + 4, 0x72, 30]) + rows * 3)
+    put("run", "own", bytes([0, 1, 0, 3, 0x70, 5]) + b"quantile:x,q=0.25\nx < y or name = 'a'\n" + rows)
+    for kind in range(0, 32, 2):
+        put("parts", f"gzip{kind}", bytes([kind, 9, 40, 0, 0, 0]) + CSV)
+        put("parts", f"zstd{kind}", bytes([kind + 1, 9, 40, 0, 0, 0]) + CSV)
+        put("parts", f"damaged{kind}", bytes([kind, 9, 40, 1, 30, 5]) + CSV)
+    for i, (pattern, text) in enumerate([
+        (b"ERROR.*disk", b"a\nERROR disk\n\nERROR\ndisk"), (b"^$|b$", b"b\r\n\n\nab\nb"), (b"\\s[^x]", b"a b\na\nx a"),
+        (b"ab", b"xabaxbabab"), (b"(?i)caf\xc3\xa9|\\bword\\b", b"CAF\xc3\x89 word\nsword\n"),
+    ]):  # fmt: skip
+        for flags in [0, 2, 3, 4, 8, 16, 32, 64]:
+            put("grep", f"{i}-{flags}", bytes([flags, 3, len(pattern)]) + pattern + text)
+    put("number", "all", b"1,-2.5,1e300,.5,5.,inf,-nan,+3,9007199254740993,1e-400, 7 ,0x1,1_0,4.9e-324,1.7976931348623159e308")
+    for kind in range(3):
+        for how in [0, 1, 3, 16]:
+            lengths = bytes([40, 20, 3, 0, 9, 1, 200, 4, 201, 30])
+            put("huge", f"{kind}-{how}", bytes([how, kind, 2, 200, 7, 3]) + lengths + b"head")
+            put("huge", f"brick{kind}-{how}", bytes([how, kind + 0x80, 3, 9, 8, 2]) + lengths + b"head")
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ fn length(a: u8, b: u8) -> u64 {
     match a {
         0..=199 => u64::from(a) << (b & 63),
         200..=227 => u64::MAX >> (b & 63),
-        _ => (1u64 << (b & 63)).wrapping_add(u64::from(a) - 240),
+        _ => (1u64 << (b & 63)).wrapping_add(u64::from(a)).wrapping_sub(240),
     }
 }
 

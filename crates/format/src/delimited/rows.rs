@@ -30,8 +30,10 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Rows for which there is room at first.
+    /// Rows for which there is room at first, where there are few columns.
     const FIRST_STRIDE: usize = 256;
+    /// Values for which there is room at first: wide tables have few rows in a block.
+    const FIRST_VALUES: usize = 1 << 16;
 
     /// Empties it and makes it ready for so many columns.
     pub fn clear(&mut self, number_columns: usize, text_columns: usize) {
@@ -45,7 +47,8 @@ impl Rows {
         self.number_columns = number_columns;
         self.text_columns = text_columns;
         if self.stride == 0 {
-            self.stride = Self::FIRST_STRIDE;
+            let columns = (number_columns + text_columns).max(1);
+            self.stride = (Self::FIRST_VALUES / columns).clamp(1, Self::FIRST_STRIDE);
         }
         self.numbers.resize(number_columns * self.stride, 0.0);
         self.spans.resize(text_columns * self.stride, Span::MISSING);
@@ -109,5 +112,34 @@ impl Rows {
             + (self.spans.capacity() + self.records.capacity()) * 8
             + self.extra.capacity()
             + self.arena.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_tables_take_no_more_room_than_narrow_ones() {
+        let mut rows = Rows::default();
+        for (numbers, texts) in [(1, 0), (90_000, 10_000), (300, 0), (0, 0)] {
+            rows = Rows { stride: 0, ..rows };
+            rows.clear(numbers, texts);
+            assert!(rows.stride > 0);
+            assert!((numbers + texts) * rows.stride <= (numbers + texts).max(1 << 16));
+            let before = rows.stride;
+            for row in 0..3 * before {
+                rows.reserve();
+                (0..numbers).for_each(|c| rows.numbers[c * rows.stride + row] = (c + row) as f64);
+                rows.rows += 1;
+                if numbers > 300 {
+                    break;
+                }
+            }
+            let kept = |c: usize, row: usize| rows.numbers[c * rows.stride + row];
+            for row in 0..rows.rows {
+                assert!((0..numbers).all(|c| kept(c, row) == (c + row) as f64));
+            }
+        }
     }
 }

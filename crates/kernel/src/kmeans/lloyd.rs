@@ -150,8 +150,11 @@ impl Kernel for Lloyd {
     }
 
     fn check(&self, tally: &Tally) -> Result<()> {
-        let own = self.init();
-        if (tally.sizes.len(), tally.sums.len()) == (own.sizes.len(), own.sums.len()) {
+        let sums = match self.goal {
+            Goal::Move => self.centres.len(),
+            Goal::Measure { .. } => 0,
+        };
+        if (tally.sizes.len(), tally.sums.len()) == (self.k(), sums) {
             return Ok(());
         }
         Err(Error::format("a state from another rank has another number of clusters"))
