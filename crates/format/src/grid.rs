@@ -9,7 +9,7 @@
 //!
 //! | layout | columns | bytes, records |
 //! |---|---|---|
-//! | rows in one piece | with the rows | with the rows; the head in blocks of no rows before them |
+//! | rows in one piece | with the rows | with the rows; for bytes, the head in blocks of no rows before them |
 //! | columns apart | read column by column | bytes in blocks of no rows after the others; records are places of no bytes |
 
 use crate::api::{Progress, Scan, ScanOptions, Worker};
@@ -113,7 +113,8 @@ impl GridScan {
         for (source, layout) in files {
             let step = plan(&layout, options, chunk).map_err(|e| e.at_path(source.path()))?;
             let apart = layout.elements.as_ref().is_some_and(|e| e.apart);
-            let heads = if bytes && !apart { layout.head.div_ceil(chunk) } else { 0 };
+            // Who asks for records alone sees no more than those, however long the head is.
+            let heads = if needs.bytes && !apart { layout.head.div_ceil(chunk) } else { 0 };
             let tails = if needs.bytes && apart { source.len().div_ceil(chunk) } else { 0 };
             let runs = layout.rows.div_ceil(step).max(1);
             parts.push(Part { source, layout, first, heads, runs, step, tails });

@@ -180,8 +180,10 @@ proptest! {
             let want = if rows == 0 { vec![] } else { expected(dtype, &shape, order, *c as u64) };
             prop_assert_eq!(column, &want);
         }
-        if needs.bytes || needs.records {
+        if needs.bytes {
             prop_assert!(seen.text == data);
+        } else if needs.records {
+            prop_assert!(seen.text == data[skip..]);
         } else {
             prop_assert!(seen.text.is_empty());
         }
@@ -215,15 +217,17 @@ proptest! {
     #[test]
     fn any_records_in_any_split(
         len in 1u64..50, n in 0u64..60, skip in 0u64..100, chunk in 1usize..300, workers in 1usize..4,
+        bytes: bool,
     ) {
         let data = raw_file(DType::U8, ByteOrder::Little, 0, skip + len * n);
-        let needs = Needs { records: true, ..Needs::default() };
+        let needs = Needs { bytes, records: true, ..Needs::default() };
         let options = ScanOptions { chunk, ..ScanOptions::new(needs) };
         let format = RecordFormat::new(len, skip).unwrap();
         let seen = scan(&format, &[memory(&data), memory(&data)], &options, workers, 2);
         prop_assert_eq!(seen.lasts, 2);
         prop_assert_eq!(seen.rows, 2 * n);
-        prop_assert!(seen.text == [&data[..], &data[..]].concat());
+        let text = if bytes { &data[..] } else { &data[skip as usize..] };
+        prop_assert!(seen.text == [text, text].concat());
         let one = data[skip as usize..].chunks_exact(len as usize).map(<[u8]>::to_vec);
         prop_assert!(seen.records == one.clone().chain(one).collect::<Vec<_>>());
     }
@@ -409,6 +413,17 @@ impl Source for Endless {
         buf.fill(7);
         Ok(())
     }
+}
+
+#[test]
+fn a_long_head_does_not_keep_from_the_first_record() {
+    let file: Arc<dyn Source> = Arc::new(Endless(1 << 60));
+    let format = RecordFormat::new(1 << 10, 1 << 59).unwrap();
+    let options = ScanOptions::new(Needs { records: true, ..Needs::default() });
+    let scan = format.scan(&[file], &options).unwrap();
+    let mut worker = scan.worker().unwrap();
+    let block = worker.next().unwrap().unwrap();
+    assert_eq!((block.offset, block.record(0)), (1 << 59, &[7; 1 << 10][..]));
 }
 
 #[test]
