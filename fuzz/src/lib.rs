@@ -37,6 +37,7 @@ pub fn scan(dataset: &Dataset, chunk: usize, lenient: bool) -> Result<Seen> {
     let texts = (0..schema.columns.len()).filter(|i| !schema.columns[*i].kind.is_number());
     let needs = Needs {
         bytes: true,
+        rows: true,
         records: true,
         numbers: schema.numbers().into_iter().take(4).collect(),
         texts: texts.take(4).collect(),

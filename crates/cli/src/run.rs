@@ -127,16 +127,16 @@ fn explain(r: &Report) -> String {
             m.core_seconds_per_gb
         ),
     ));
-    rows.push((
-        "rows".into(),
-        format!(
-            "{} read, {} kept, {} skipped; {} pass(es)",
-            units::format_count(m.rows),
-            units::format_count(m.rows_kept),
-            units::format_count(m.rows_skipped),
-            m.passes
+    let counts = match (m.rows, m.rows_kept) {
+        (Some(rows), Some(kept)) => format!(
+            "{} read, {} kept, {} skipped",
+            units::format_count(rows),
+            units::format_count(kept),
+            units::format_count(m.rows_skipped)
         ),
-    ));
+        _ => "not counted: the kernels look at bytes alone".into(),
+    };
+    rows.push(("rows".into(), format!("{counts}; {} pass(es)", m.passes)));
     rows.push(("peak memory".into(), units::format_size(m.peak_memory_bytes)));
     let wide = rows.iter().map(|(k, _)| k.len()).max().unwrap_or(0);
     let mut s = String::from("\nplan\n");

@@ -15,6 +15,8 @@ use crate::Order;
 pub struct Needs {
     /// The bytes ([`Block::runs`]).
     pub bytes: bool,
+    /// How many records there are ([`Block::rows`]); known too where records or columns are asked for.
+    pub rows: bool,
     /// Where records lie in the bytes ([`Block::records`]).
     pub records: bool,
     /// Columns as numbers (schema indices, [`Block::numbers`]).
@@ -26,9 +28,18 @@ pub struct Needs {
 }
 
 impl Needs {
+    /// True if nobody looks at records: neither at their number nor at what is in them. Text then needs
+    /// no more structure than lines, and [`Block::rows`] may be 0.
+    pub fn only_bytes(&self) -> bool {
+        !(self.rows || self.records || self.brick)
+            && self.numbers.is_empty()
+            && self.texts.is_empty()
+    }
+
     /// Adds what `other` needs. Column lists stay sorted and unique.
     pub fn add(&mut self, other: &Needs) {
         self.bytes |= other.bytes;
+        self.rows |= other.rows;
         self.records |= other.records;
         self.brick |= other.brick;
         for (mine, theirs) in [(&mut self.numbers, &other.numbers), (&mut self.texts, &other.texts)]
@@ -137,7 +148,7 @@ pub struct Block<'a> {
     pub last: bool,
     /// True if `text` is all the block's bytes; false if a filter or a grouping left only `records`.
     pub whole: bool,
-    /// Number of records.
+    /// Number of records; 0 if nobody asked ([`Needs::only_bytes`]) and it is not known anyway.
     pub rows: usize,
     /// The buffer that holds the block's bytes; empty if nobody asked for bytes or records.
     pub text: &'a [u8],

@@ -101,6 +101,12 @@ pub trait Scan: Send + Sync {
     /// A worker's way through the scan. Workers take extents from one queue as they become free.
     fn worker(&self) -> Result<Box<dyn Worker + '_>>;
 
+    /// False if records are not counted, because nobody asked and it would cost something
+    /// ([`Needs::only_bytes`]). [`Progress::rows`] and [`Block::rows`] are then 0.
+    fn counts_rows(&self) -> bool {
+        true
+    }
+
     /// Counters.
     fn progress(&self) -> &Progress;
 

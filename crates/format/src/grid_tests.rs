@@ -169,7 +169,7 @@ proptest! {
         let apart = fortran && shape.len() == 2 && shape[0] > 1 && shape[1] > 1;
         let brick = shape.len() == 3 && pick % 3 == 0;
         let needs =
-            Needs { bytes, records: records && !apart, numbers: numbers.clone(), texts: vec![], brick };
+            Needs { bytes, rows: true, records: records && !apart, numbers: numbers.clone(), texts: vec![], brick };
         let io = IoOptions { depth, ..IoOptions::default() };
         let options = ScanOptions { chunk, io, ..ScanOptions::new(needs.clone()) };
         let seen = scan(&format, &[source], &options, workers, ranks);

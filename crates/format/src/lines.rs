@@ -8,7 +8,7 @@ use crate::delimited::parse::{Piece, Stop};
 use crate::delimited::rows::Rows;
 use crate::options::Compression;
 use crate::textscan::{Layout, TextScan};
-use memchr::memchr;
+use memchr::{memchr, memchr_iter, memrchr};
 use std::sync::Arc;
 use stead_core::{RecordKind, Result, Schema, Span, Value};
 use stead_store::Source;
@@ -47,11 +47,37 @@ impl Format for Lines {
     }
 }
 
+/// Finds where the last line of `piece` ends that starts before its stop, and nothing else: for scans of
+/// bytes alone.
+pub(crate) fn cut(piece: &Piece<'_>, from: usize) -> Stop {
+    let text = piece.text;
+    let stop = piece.stop.min(text.len());
+    if stop <= from {
+        return Stop { next: from, complete: true };
+    }
+    match memchr(b'\n', &text[stop - 1..]) {
+        Some(n) => Stop { next: stop + n, complete: true },
+        None if piece.eof => Stop { next: text.len(), complete: true },
+        None => {
+            let line = memrchr(b'\n', &text[from..stop]).map_or(from, |n| from + n + 1);
+            Stop { next: line, complete: false }
+        }
+    }
+}
+
 /// Takes the lines of `piece` that start at `from` or later into `rows`, as spans if `spans` is set.
 pub(crate) fn parse(piece: &Piece<'_>, from: usize, spans: bool, rows: &mut Rows) -> Stop {
     let text = piece.text;
     let stop = piece.stop.min(text.len());
     let mut at = from.max(piece.bom.min(stop));
+    if !spans {
+        let stop = cut(piece, at);
+        if stop.next > at {
+            rows.rows += memchr_iter(b'\n', &text[at..stop.next]).count();
+            rows.rows += usize::from(stop.complete && text[stop.next - 1] != b'\n');
+        }
+        return stop;
+    }
     while at < stop {
         let end = match memchr(b'\n', &text[at..]) {
             Some(n) => at + n + 1,

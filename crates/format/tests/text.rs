@@ -129,6 +129,18 @@ fn check_text(blocks: &[Kept], files: &[Vec<u8>]) {
     }
 }
 
+fn only_bytes() -> Needs {
+    Needs { bytes: true, ..Needs::default() }
+}
+
+/// As [`check_text`], and blocks are whole lines.
+fn check_lines(blocks: &[Kept], files: &[Vec<u8>]) {
+    check_text(blocks, files);
+    for b in blocks {
+        assert!(b.rows == 0 && !b.text.is_empty() && (b.last || b.text.ends_with(b"\n")));
+    }
+}
+
 /// The fields of all records but the header, by the crate `csv`.
 fn reference(files: &[Vec<u8>], header: bool) -> Vec<Vec<Vec<u8>>> {
     let mut rows = Vec::new();
@@ -238,7 +250,7 @@ proptest! {
             ..Default::default()
         };
         let d = dataset(&files, &packed, &options).expect("open");
-        let mut needs = Needs { bytes: true, records, ..Needs::default() };
+        let mut needs = Needs { bytes: true, rows: true, records, ..Needs::default() };
         needs.numbers.extend([0, 3].iter().zip(numbers).filter(|(_, n)| *n).map(|(i, _)| *i));
         needs.texts.extend([1, 2].iter().zip(texts).filter(|(_, n)| *n).map(|(i, _)| *i));
         let mut o = ScanOptions::new(needs.clone());
@@ -247,6 +259,8 @@ proptest! {
         let (blocks, skipped) = scan(&d, &o, workers, ranks).expect("scan");
         prop_assert_eq!(skipped, 0);
         check_text(&blocks, &files);
+        let bytes = ScanOptions { needs: only_bytes(), ..o.clone() };
+        check_lines(&scan(&d, &bytes, workers, ranks).expect("bytes").0, &files);
         let expected = reference(&files, true);
         prop_assert_eq!(blocks.iter().map(|b| b.rows).sum::<usize>(), expected.len());
         if records {
@@ -291,6 +305,8 @@ proptest! {
         o.chunk = chunk;
         let (blocks, _) = scan(&d, &o, workers, ranks).expect("scan");
         check_text(&blocks, &files);
+        let bytes = ScanOptions { needs: only_bytes(), ..o.clone() };
+        check_lines(&scan(&d, &bytes, workers, ranks).expect("bytes").0, &files);
         let expected: Vec<Vec<u8>> = files
             .iter()
             .flat_map(|f| {
@@ -299,7 +315,12 @@ proptest! {
             })
             .collect();
         let mine: Vec<Vec<u8>> = blocks.iter().flat_map(|b| b.records.clone()).collect();
+        prop_assert_eq!(mine.len(), expected.len());
         prop_assert_eq!(mine, expected);
+        let counted = ScanOptions { needs: Needs { rows: true, ..Needs::default() }, ..o };
+        let (counted, _) = scan(&d, &counted, workers, ranks).expect("rows");
+        let rows: Vec<usize> = counted.iter().map(|b| b.rows).collect();
+        prop_assert_eq!(rows, blocks.iter().map(|b| b.rows).collect::<Vec<_>>());
     }
 
     #[test]

@@ -155,8 +155,7 @@ impl Kernel for Rows {
     type State = u64;
 
     fn needs(&self) -> Needs {
-        // Every block says how many records it has.
-        Needs::default()
+        Needs { rows: true, ..Needs::default() }
     }
 
     fn init(&self) -> u64 {

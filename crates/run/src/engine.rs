@@ -166,13 +166,14 @@ impl<'a> Engine<'a> {
         let mine = self.scan(needs, &active, metrics.passes, scan_plan, observer);
         let tag = (metrics.passes as u32).wrapping_mul(2);
         let (states, counters) = exchange::total(self.fabric, tag, &kernels, mine)?;
-        let [bytes, rows, kept, skipped, rounded] = counters[..] else {
+        let [bytes, rows, kept, skipped, rounded, uncounted] = counters[..] else {
             return Err(Error::format("ranks sent different counters"));
         };
         metrics.bytes_read += bytes;
         if metrics.passes == 1 {
-            metrics.rows = rows;
-            metrics.rows_kept = kept;
+            let counted = uncounted == 0;
+            metrics.rows = counted.then_some(rows);
+            metrics.rows_kept = counted.then_some(kept);
             metrics.rows_skipped = skipped;
             metrics.integers_rounded = rounded;
         }
@@ -197,7 +198,8 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// This rank's share of a pass: states, and the counters bytes, rows, kept, skipped, rounded.
+    /// This rank's share of a pass: states, and the counters bytes, rows, kept, skipped, rounded, and 1
+    /// if rows are not counted.
     fn scan(
         &mut self,
         needs: Needs,
@@ -216,13 +218,14 @@ impl<'a> Engine<'a> {
         };
         if let Some(kept) = self.kept.as_ref().filter(|k| k.serves(&needs)) {
             let (states, rows) = pass.run(&kept.scan(), None, None)?;
-            return Ok((states, vec![0, rows, rows, 0, 0]));
+            return Ok((states, vec![0, rows, rows, 0, 0, 0]));
         }
         // The first pass does not know whether there will be another one.
         let cache = if number > 1 { Cache::new(&needs, self.budget.kept) } else { None };
         let mut needs = needs;
         if let Some(f) = &self.filter {
             needs.add(&f.needs());
+            needs.rows = true;
             // A filtered block's bytes are those of its records.
             needs.records |= needs.bytes;
         }
@@ -244,7 +247,9 @@ impl<'a> Engine<'a> {
         }
         let p = scan.progress();
         let get = |c: &std::sync::atomic::AtomicU64| c.load(Ordering::Relaxed);
-        let counters = vec![get(&p.bytes), get(&p.rows), kept, get(&p.skipped), get(&p.rounded)];
+        let uncounted = u64::from(!scan.counts_rows());
+        let counters =
+            vec![get(&p.bytes), get(&p.rows), kept, get(&p.skipped), get(&p.rounded), uncounted];
         drop(scan);
         self.kept = cache.and_then(Cache::ready);
         Ok((states, counters))

@@ -75,10 +75,10 @@ pub struct Metrics {
     pub passes: u64,
     /// Bytes read from files, over all passes.
     pub bytes_read: u64,
-    /// Records read in the first pass.
-    pub rows: u64,
-    /// Records that passed the filter in the first pass.
-    pub rows_kept: u64,
+    /// Records read in the first pass; `None` if the kernels look at bytes alone and nobody counted.
+    pub rows: Option<u64>,
+    /// Records that passed the filter in the first pass, if they were counted.
+    pub rows_kept: Option<u64>,
     /// Records left out because they could not be read (lenient runs).
     pub rows_skipped: u64,
     /// Integers beyond 2^53 rounded to the nearest 64-bit float.

@@ -234,6 +234,19 @@ impl ReadQueue {
         Ok(())
     }
 
+    /// Asks the kernel to read an extent into the page cache, for whoever submits it later. Does nothing
+    /// where that has no sense: for direct reads, for bytes in memory, and for what is cached already.
+    pub fn advise(&self, source: &Arc<dyn Source>, offset: u64, len: usize) {
+        if let Some(file) = source.file()
+            && !self.direct
+            && len > 0
+            && source.bytes().is_none()
+            && !cached(file, offset, len)
+        {
+            will_need(file, offset, len);
+        }
+    }
+
     /// The next extent in the order of submission; `None` if there is none. Waits for it.
     ///
     /// # Errors
@@ -320,13 +333,7 @@ impl ReadQueue {
         let Lazy::Ready(ring) = &mut self.ring else {
             self.keep(pages);
             if direct.is_none() {
-                // Only a hint: what it does not bring, pread does.
-                let _ = rustix::fs::fadvise(
-                    file,
-                    offset,
-                    NonZeroU64::new(len as u64),
-                    Advice::WillNeed,
-                );
+                will_need(file, offset, len);
             }
             return Ok(wait(direct));
         };
@@ -482,6 +489,12 @@ fn cached(file: &File, offset: u64, len: usize) -> bool {
         matches!(rustix::io::preadv2(file.as_fd(), &mut target, at, flags), Ok(1))
     };
     there(offset) && there(offset + (len as u64).saturating_sub(1))
+}
+
+/// Asks for read-ahead.
+fn will_need(file: &File, offset: u64, len: usize) {
+    // Only a hint: what it does not bring, pread does.
+    let _ = rustix::fs::fadvise(file, offset, NonZeroU64::new(len as u64), Advice::WillNeed);
 }
 
 #[cfg(test)]

@@ -7,6 +7,9 @@
 //! [`chain::Chain`] in which state it begins. A rank whose share begins within a file looks at the quotes
 //! of what lies before it; that is one more read of those bytes, at memory speed.
 //!
+//! Scans of bytes alone ([`stead_core::Needs::only_bytes`]) do not look for records: blocks are whole lines, quoted
+//! or not, and nothing but their last newline is searched.
+//!
 //! **Compressed files** are decoded in order, by whoever holds the stream, up to the last whole record;
 //! the records are parsed outside. Several files are decoded at once.
 //!
@@ -56,6 +59,11 @@ impl Layout {
             Layout::Delimited(d) => d.syntax,
         }
     }
+
+    /// The bytes that decide where a scan with these options cuts blocks.
+    fn cutting(&self, options: &ScanOptions) -> Syntax {
+        if options.needs.only_bytes() { Syntax::LINES } else { self.syntax() }
+    }
 }
 
 /// A scan of text files.
@@ -65,6 +73,10 @@ pub struct TextScan {
     plan: Plan,
     /// The next unit to be taken.
     next: AtomicU64,
+    /// Units below were asked for ahead, if the scan is chained.
+    advised: AtomicU64,
+    /// Workers made so far.
+    workers: AtomicU64,
     chain: Chain,
     /// Compressed files that are being decoded, by the index of their part.
     streams: Mutex<BTreeMap<usize, Arc<Stream>>>,
@@ -100,6 +112,8 @@ impl TextScan {
             options: options.clone(),
             plan,
             next: AtomicU64::new(0),
+            advised: AtomicU64::new(0),
+            workers: AtomicU64::new(0),
             chain: Chain::new(),
             streams: Mutex::default(),
             progress: Progress::default(),
@@ -108,7 +122,12 @@ impl TextScan {
 
     /// True if workers must tell each other where quotes are open.
     fn is_chained(&self) -> bool {
-        !self.layout.syntax().is_simple()
+        !self.syntax().is_simple()
+    }
+
+    /// By what blocks are cut: lines, if nobody asks for records.
+    fn syntax(&self) -> Syntax {
+        self.layout.cutting(&self.options)
     }
 
     fn take(&self) -> Option<plan::Unit> {
@@ -120,7 +139,7 @@ impl TextScan {
     fn open_stream(&self, index: usize) -> Result<Arc<Stream>> {
         let part = &self.plan.parts[index];
         let codec = part.codec.ok_or_else(|| Error::internal("a plain file is no stream"))?;
-        let syntax = self.layout.syntax();
+        let syntax = self.syntax();
         let stream = Stream::open(part.source.clone(), codec, syntax, self.options.max_record)
             .map_err(|e| e.at_source(part.index))?;
         let stream = Arc::new(stream);
@@ -145,6 +164,7 @@ impl TextScan {
     fn parser(&self) -> Result<Option<Parser<'_>>> {
         match &self.layout {
             Layout::Lines(_) => Ok(None),
+            Layout::Delimited(_) if self.options.needs.only_bytes() => Ok(None),
             Layout::Delimited(d) => Parser::new(
                 d.syntax,
                 &d.missing,
@@ -160,6 +180,10 @@ impl TextScan {
 impl Scan for TextScan {
     fn worker(&self) -> Result<Box<dyn Worker + '_>> {
         Ok(Box::new(TextWorker::new(self)?))
+    }
+
+    fn counts_rows(&self) -> bool {
+        !self.options.needs.only_bytes()
     }
 
     fn progress(&self) -> &Progress {

@@ -72,7 +72,7 @@ impl Plan {
         let chunk = options.chunk as u64;
         let total: u64 = sources.iter().fold(0, |n, s| n.saturating_add(s.len()));
         let mine = options.share.of(total);
-        let chained = !layout.syntax().is_simple();
+        let chained = !layout.cutting(options).is_simple();
         let mut plan = Plan::default();
         let (mut offset, mut seq) = (0u64, 0u64);
         for (index, source) in sources.iter().enumerate() {

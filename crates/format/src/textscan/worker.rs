@@ -12,6 +12,7 @@ use crate::delimited::syntax::State;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use stead_core::{Block, Error, Result};
 use stead_store::{IoOptions, ReadQueue};
 
@@ -57,9 +58,11 @@ impl<'s> TextWorker<'s> {
     pub fn new(scan: &'s TextScan) -> Result<Self> {
         let mut io: IoOptions = scan.options.io;
         if scan.is_chained() {
-            // An extent that is taken and not yet looked at makes others wait: take one at a time.
+            // An extent that is taken and not yet looked at makes others wait: take one at a time, and let
+            // the kernel read what comes next.
             io.depth = 1;
         }
+        scan.workers.fetch_add(1, Ordering::Relaxed);
         Ok(TextWorker {
             scan,
             parser: scan.parser()?,
@@ -95,7 +98,7 @@ impl<'s> TextWorker<'s> {
             if part.codec.is_some() {
                 if self.scan.is_chained() {
                     // The file after it begins afresh.
-                    let transition = self.scan.layout.syntax().transition(b"");
+                    let transition = self.scan.syntax().transition(b"");
                     let link = Link { transition, fresh: true, wanted: false };
                     self.scan.chain.publish(unit.number, link);
                 }
@@ -106,11 +109,35 @@ impl<'s> TextWorker<'s> {
             let slop = (self.scan.options.chunk as u64 / 64).min(MOST_SLOP);
             let after = if unit.ahead { 0 } else { slop };
             let end = unit.extent.end().saturating_add(after).min(part.source.len());
+            if self.scan.is_chained() {
+                self.read_ahead(unit.number);
+            }
             self.queue
                 .submit(unit.number, &part.source, start, (end - start) as usize)
                 .map_err(|e| e.at_source(part.index))?;
         }
         Ok(())
+    }
+
+    /// Has the extents read that will be taken after unit `number` by this worker and all others.
+    fn read_ahead(&mut self, number: u64) {
+        let scan = self.scan;
+        let depth = scan.options.io.depth as u64;
+        if depth < 2 {
+            return;
+        }
+        // The first ones to take units ask for all up to the distance; later ones for one more each.
+        let distance = depth.saturating_mul(scan.workers.load(Ordering::Relaxed));
+        let to = number.saturating_add(distance);
+        let from = scan.advised.fetch_max(to, Ordering::Relaxed).max(number + 1);
+        for n in from..to {
+            let Some(unit) = scan.plan.unit(n, scan.options.chunk as u64) else { break };
+            let part = self.part(unit.part);
+            if part.codec.is_none() {
+                let len = unit.extent.len as usize;
+                self.queue.advise(&part.source, unit.extent.offset, len);
+            }
+        }
     }
 
     fn advance(&mut self) -> Result<Option<Ready>> {
@@ -208,7 +235,7 @@ impl<'s> TextWorker<'s> {
         let start = (unit.extent.offset - self.window.base) as usize;
         let end = start + unit.extent.len as usize;
         let bom = self.part(unit.part).head.bom as u64;
-        let syntax = self.scan.layout.syntax();
+        let syntax = self.scan.syntax();
         let in_mark = bom.saturating_sub(unit.extent.offset).min(unit.extent.len) as usize;
         let state = if self.scan.is_chained() {
             let transition = syntax.transition(&bytes[start + in_mark..end]);
@@ -223,8 +250,9 @@ impl<'s> TextWorker<'s> {
         } else {
             State::Plain
         };
-        // Every byte of the mark may begin a block.
-        if state == State::Record || unit.extent.offset <= bom {
+        // Every byte of the mark may begin a block of records.
+        let marked = unit.extent.offset <= bom && !self.scan.options.needs.only_bytes();
+        if state == State::Record || marked {
             return Ok(Some(start));
         }
         Ok(syntax.record_end(&bytes[..end], start, state).ok().filter(|n| *n < end))
@@ -293,6 +321,7 @@ impl<'s> TextWorker<'s> {
     fn parse(&mut self, piece: &Piece<'_>, from: usize) -> Result<Stop> {
         match &self.parser {
             Some(p) => p.parse(piece, from, &mut self.rows),
+            None if self.scan.options.needs.only_bytes() => Ok(crate::lines::cut(piece, from)),
             None => {
                 let spans = self.scan.options.needs.records;
                 Ok(crate::lines::parse(piece, from, spans, &mut self.rows))
