@@ -10,10 +10,13 @@
 //! - Numbers are decimals with or without exponent, `inf`, `infinity` and `nan` in any case, a leading `+`
 //!   and spaces around them. What is neither a number nor a missing token is an error with its place.
 
+mod fast;
 pub mod fields;
+mod index;
 pub mod number;
 pub mod parse;
 pub mod rows;
+mod simd;
 pub mod syntax;
 
 use crate::api::{Format, Scan, ScanOptions};

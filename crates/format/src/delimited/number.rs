@@ -46,6 +46,18 @@ pub fn plain(text: &[u8]) -> Option<(f64, usize)> {
     Some((if negative { -v } else { v }, i))
 }
 
+/// `digits / 10^places`, if it is exact but for one rounding.
+#[inline(always)]
+pub(super) fn scaled(digits: u64, places: isize) -> Option<f64> {
+    let power = *POWERS.get(places.unsigned_abs())?;
+    if digits > EXACT {
+        return None;
+    }
+    // Below 2^63, so that the conversion is one instruction.
+    let v = digits as i64 as f64;
+    Some(if places < 0 { v * power } else { v / power })
+}
+
 /// The number that all of `field` says; spaces around it and a leading `+` are allowed. The second value
 /// is true if it is an integer that f64 does not hold and that was rounded.
 pub fn parse(field: &[u8]) -> Option<(f64, bool)> {

@@ -11,11 +11,18 @@ const NONE: u32 = u32::MAX;
 
 /// What is to be done with a field.
 #[derive(Debug, Clone, Copy)]
-struct Want {
+pub(super) struct Want {
     /// Index among the numeric columns asked for.
-    number: u32,
+    pub(super) number: u32,
     /// Index among the text columns asked for.
     text: u32,
+}
+
+impl Want {
+    /// True if the field is wanted as a number and not as text too.
+    pub(super) fn is_number_alone(self) -> bool {
+        self.number != NONE && self.text == NONE
+    }
 }
 
 /// Tokens that mean "no value".
@@ -41,6 +48,11 @@ impl Missing {
     #[inline]
     pub fn is(&self, field: &[u8]) -> bool {
         field.len() <= self.longest && self.tokens.iter().any(|t| t == field)
+    }
+
+    /// True if a token reads as a plain number.
+    pub(super) fn is_numeric(&self) -> bool {
+        self.numeric
     }
 
     /// The tokens.
@@ -76,14 +88,18 @@ pub struct Piece<'a> {
 /// Parses records of delimited text. One a worker; cheap to make.
 #[derive(Debug)]
 pub struct Parser<'s> {
-    syntax: Syntax,
-    missing: &'s Missing,
+    pub(super) syntax: Syntax,
+    pub(super) missing: &'s Missing,
     schema: &'s Schema,
     /// One a column of the schema.
-    wants: Vec<Want>,
+    pub(super) wants: Vec<Want>,
+    /// Those of them that ask for something, with their columns.
+    pub(super) wanted: Vec<(usize, Want)>,
+    /// Records may be taken the fast way.
+    fast: bool,
     /// Columns are asked for, so fields are looked at and counted.
-    fields: bool,
-    records: bool,
+    pub(super) fields: bool,
+    pub(super) records: bool,
     lenient: bool,
     number_columns: usize,
     text_columns: usize,
@@ -113,7 +129,11 @@ impl<'s> Parser<'s> {
         for (i, id) in needs.texts.iter().enumerate() {
             wants.get_mut(*id).ok_or_else(absent)?.text = i as u32;
         }
+        let wanted = wants.iter().copied().enumerate();
+        let wanted = wanted.filter(|(_, w)| w.number != NONE || w.text != NONE).collect();
         Ok(Parser {
+            wanted,
+            fast: true,
             syntax,
             missing,
             schema,
@@ -136,8 +156,7 @@ impl<'s> Parser<'s> {
     ///
     /// Errors carry offsets within the piece.
     pub fn parse(&self, piece: &Piece<'_>, from: usize, rows: &mut Rows) -> Result<Stop> {
-        let text = piece.text;
-        let stop = piece.stop.min(text.len());
+        let stop = piece.stop.min(piece.text.len());
         let mut at = from;
         while at < stop {
             if at < piece.bom {
@@ -145,29 +164,47 @@ impl<'s> Parser<'s> {
                 at += 1;
                 continue;
             }
-            let first = text[at];
-            let blank = match first {
-                b'\n' => 1,
-                b'\r' if text.get(at + 1) == Some(&b'\n') => 2,
-                b'\r' if at + 1 == text.len() && piece.eof => 1,
-                _ => 0,
-            };
-            if blank > 0 {
-                at += blank;
-                continue;
+            if self.fast && at >= piece.skip {
+                let next = self.stretch(piece, at, rows)?;
+                if next > at {
+                    at = next;
+                    continue;
+                }
             }
-            let comment = Some(first) == self.syntax.comment;
-            let end = if self.fields && at >= piece.skip && !comment {
-                self.record(piece, at, rows)?
-            } else {
-                self.skim(piece, at, rows, comment)?
-            };
-            match end {
-                Some(end) => at = end,
+            match self.one(piece, at, rows)? {
+                Some(next) => at = next,
                 None => return Ok(Stop { next: at, complete: false }),
             }
         }
         Ok(Stop { next: at, complete: true })
+    }
+
+    /// Takes the record, blank line or comment at `at`, the careful way. Gives where the next one starts;
+    /// `None` if this one does not end in the text.
+    #[inline]
+    pub(super) fn one(
+        &self,
+        piece: &Piece<'_>,
+        at: usize,
+        rows: &mut Rows,
+    ) -> Result<Option<usize>> {
+        let text = piece.text;
+        let first = text[at];
+        let blank = match first {
+            b'\n' => 1,
+            b'\r' if text.get(at + 1) == Some(&b'\n') => 2,
+            b'\r' if at + 1 == text.len() && piece.eof => 1,
+            _ => 0,
+        };
+        if blank > 0 {
+            return Ok(Some(at + blank));
+        }
+        let comment = Some(first) == self.syntax.comment;
+        if self.fields && at >= piece.skip && !comment {
+            self.record(piece, at, rows)
+        } else {
+            self.skim(piece, at, rows, comment)
+        }
     }
 
     /// To be called when all of a block is parsed, with its text.
@@ -282,7 +319,8 @@ impl<'s> Parser<'s> {
                 } else {
                     Field::Here(content, content_end)
                 };
-                good &= self.value(text, start, span, w, column, rows)?;
+                let row = rows.rows;
+                good &= self.value(text, start, span, w, column, row, rows)?;
             }
             column += 1;
             match end {
@@ -375,16 +413,17 @@ impl<'s> Parser<'s> {
 
     /// Stores the value of a field; false if it is bad and the scan is lenient.
     #[inline]
-    fn value(
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn value(
         &self,
         text: &[u8],
         start: usize,
         field: Field,
         want: Want,
         column: usize,
+        row: usize,
         rows: &mut Rows,
     ) -> Result<bool> {
-        let row = rows.rows;
         let bytes = match field {
             Field::Here(a, b) => &text[a..b],
             Field::Extra(a, b) => &rows.extra[a..b],
@@ -431,7 +470,7 @@ impl<'s> Parser<'s> {
 
 /// Where the content of a field lies.
 #[derive(Clone, Copy)]
-enum Field {
+pub(super) enum Field {
     /// In the text.
     Here(usize, usize),
     /// Among the texts whose quotes were undone.
@@ -439,7 +478,8 @@ enum Field {
 }
 
 /// `end` without a carriage return before it.
-fn without_return(text: &[u8], start: usize, end: usize) -> usize {
+#[inline(always)]
+pub(super) fn without_return(text: &[u8], start: usize, end: usize) -> usize {
     if end > start && text[end - 1] == b'\r' { end - 1 } else { end }
 }
 
@@ -452,4 +492,103 @@ fn unclosed(at: usize) -> Error {
     Error::data("a quote is opened in this record and never closed")
         .at_offset(at as u64)
         .with_hint("if quotes have no meaning in this file, say --quote none")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use stead_core::{ColumnInfo, ColumnKind, RecordKind};
+
+    /// Everything that a parser leaves behind, or its error.
+    fn outcome(p: &Parser<'_>, piece: &Piece<'_>, from: usize) -> impl PartialEq + std::fmt::Debug {
+        let mut rows = Rows::default();
+        p.begin(&mut rows);
+        let stop = p.parse(piece, from, &mut rows).map_err(|e| (e.to_string(), e.place().clone()));
+        if stop.is_ok() {
+            p.finish(piece.text, &mut rows);
+        }
+        let ok = stop.is_ok();
+        let column = |i: usize, all: &[f64]| -> Vec<u64> {
+            all[i * rows.stride..][..rows.rows].iter().map(|v| v.to_bits()).collect()
+        };
+        let numbers: Vec<_> =
+            (0..p.number_columns).map(|i| column(i, &rows.numbers)).filter(|_| ok).collect();
+        let texts: Vec<Vec<Span>> = (0..p.text_columns)
+            .map(|i| rows.spans[i * rows.stride..][..rows.rows].to_vec())
+            .filter(|_| ok)
+            .collect();
+        let counts = (rows.rows, rows.skipped, rows.rounded);
+        (stop, ok.then_some(counts), numbers, texts, rows.records, rows.extra)
+    }
+
+    fn field() -> impl Strategy<Value = String> {
+        prop_oneof![
+            6 => "-?[0-9]{1,8}(\\.[0-9]{0,8})?",
+            3 => "-?[0-9]{0,17}\\.?[0-9]{0,9}([eE][-+]?[0-9]{0,4})?",
+            2 => "[-+.eE0-9x ]{0,18}",
+            1 => Just("NA".to_string()),
+            1 => Just("9007199254740993".to_string()),
+            1 => "\"[0-9,\n\"]{0,5}\"",
+            1 => "[a\",\n\r#]{0,3}",
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_fast_way_gives_what_the_careful_one_does(
+            records in proptest::collection::vec(proptest::collection::vec(field(), 3), 0..30),
+            odd in proptest::collection::vec((0..1000usize, any::<u8>()), 0..3),
+            columns in 1..4usize,
+            wanted in any::<[bool; 6]>(),
+            (crlf, keep_records, lenient, eof) in any::<(bool, bool, bool, bool)>(),
+            (quoted, commented, numeric) in any::<(bool, bool, bool)>(),
+            (skip, stop) in (0..20usize, 0..1200usize),
+        ) {
+            let end = if crlf { "\r\n" } else { "\n" };
+            let mut text = records
+                .iter()
+                .map(|r| r[..columns].join(",") + end)
+                .collect::<String>()
+                .into_bytes();
+            for (i, b) in odd {
+                if let Some(x) = text.get_mut(i) {
+                    *x = b;
+                }
+            }
+            let name = |i: usize| ColumnInfo { name: i.to_string(), kind: ColumnKind::Number };
+            let schema = Schema {
+                records: RecordKind::Delimited,
+                columns: (0..columns).map(name).collect(),
+                shape: None,
+            };
+            let mut tokens = vec![b"NA".to_vec(), Vec::new()];
+            if numeric {
+                tokens.push(b"7".to_vec());
+            }
+            let missing = Missing::new(tokens);
+            let needs = Needs {
+                rows: true,
+                records: keep_records,
+                numbers: (0..columns).filter(|i| wanted[*i]).collect(),
+                texts: (0..columns).filter(|i| wanted[i + 3]).collect(),
+                ..Needs::default()
+            };
+            let syntax = Syntax {
+                delimiter: b',',
+                quote: quoted.then_some(b'"'),
+                comment: commented.then_some(b'#'),
+            };
+            let fast = Parser::new(syntax, &missing, &schema, &needs, lenient).expect("parser");
+            let careful =
+                Parser { fast: false, ..Parser::new(syntax, &missing, &schema, &needs, lenient).expect("parser") };
+            let piece = Piece { text: &text, skip, bom: 0, stop, eof };
+            prop_assert_eq!(
+                format!("{:?}", outcome(&fast, &piece, 0)),
+                format!("{:?}", outcome(&careful, &piece, 0))
+            );
+        }
+    }
 }

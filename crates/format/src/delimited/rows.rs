@@ -1,5 +1,6 @@
 //! What a parser makes of records: spans and columns, in buffers that are used again.
 
+use super::index::Index;
 use stead_core::{Columns, Span};
 
 /// Parsed records of one block.
@@ -25,6 +26,8 @@ pub struct Rows {
     pub(super) moved: Vec<(usize, usize)>,
     /// The block's text followed by `extra`, if there is any of it.
     arena: Vec<u8>,
+    /// Where fields end in the stretch of text at hand.
+    pub(super) index: Index,
     number_columns: usize,
     text_columns: usize,
 }
@@ -58,6 +61,13 @@ impl Rows {
     #[inline]
     pub(super) fn reserve(&mut self) {
         if self.rows == self.stride {
+            self.grow();
+        }
+    }
+
+    /// Makes room for `n` more rows.
+    pub(super) fn reserve_rows(&mut self, n: usize) {
+        while self.stride - self.rows < n {
             self.grow();
         }
     }
