@@ -94,8 +94,13 @@ impl<'a> TextColumn<'a> {
     }
 }
 
+/// Planes that a brick has after its own: what a sample between two planes takes to interpolate a value
+/// half a voxel away from it on either side. None are needed before, if a cell's samples begin half a
+/// voxel after its first plane.
+pub const BRICK_HALO: u64 = 2;
+
 /// Planes of a 3-d array, whole in the two fastest dimensions: `planes` own planes from `first`, and
-/// one plane of halo after them unless they are the last ones.
+/// [`BRICK_HALO`] planes of halo after them, fewer where the array ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Brick<'a> {
     /// Shape of the whole array, slowest dimension first as it lies in the file.
@@ -113,8 +118,9 @@ pub struct Brick<'a> {
 /// Planes in one cell of the brick grid: a function of the shape alone, so that every split cuts at the
 /// same planes. Blocks of bricks begin at multiples of it.
 pub fn brick_planes(shape: [u64; 3]) -> u64 {
-    const CELL_VOXELS: u64 = 1 << 20;
-    (CELL_VOXELS / shape[1].saturating_mul(shape[2]).max(1)).clamp(1, 32)
+    // Large enough that the halo is little of what is read, small enough that workers share the work.
+    const CELL_VOXELS: u64 = 1 << 22;
+    (CELL_VOXELS / shape[1].saturating_mul(shape[2]).max(1)).clamp(1, 16)
 }
 
 /// Columns of a block, found by schema index. Column number `i` of a kind is the `i`-th stretch of
@@ -310,8 +316,9 @@ mod tests {
 
     #[test]
     fn the_brick_grid_depends_on_the_shape_alone() {
-        assert_eq!(brick_planes([300, 300, 300]), 11);
+        assert_eq!(brick_planes([300, 300, 300]), 16);
+        assert_eq!(brick_planes([1024, 1024, 1024]), 4);
         assert_eq!(brick_planes([7, 5000, 5000]), 1);
-        assert_eq!(brick_planes([7, 0, 0]), 32);
+        assert_eq!(brick_planes([7, 0, 0]), 16);
     }
 }

@@ -17,7 +17,7 @@ use crate::convert;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use stead_core::block::brick_planes;
+use stead_core::block::{BRICK_HALO, brick_planes};
 use stead_core::{
     Block, Brick, ByteOrder, Columns, DType, Error, Order, Result, Span, Value, limits,
 };
@@ -92,6 +92,8 @@ pub(crate) struct GridScan {
     /// Workers so far. No one says how many will come; until then `cores` stands for them.
     workers: AtomicU64,
     cores: u64,
+    /// Bricks do not follow the chunk, so fewer of them are read ahead where they are larger.
+    most_ahead: usize,
     progress: Progress,
 }
 
@@ -134,8 +136,15 @@ impl GridScan {
             total_bytes: 0,
             workers: AtomicU64::new(0),
             cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
+            most_ahead: usize::MAX,
             progress: Progress::default(),
         };
+        if needs.brick {
+            let block = |p: &Part| p.step.saturating_mul(p.layout.row_bytes);
+            let largest = scan.parts.iter().map(block).max().unwrap_or(0).max(1);
+            let queue = chunk.saturating_mul(options.io.depth.max(1) as u64);
+            scan.most_ahead = usize::try_from(queue / largest).unwrap_or(usize::MAX).max(1);
+        }
         scan.total_bytes =
             scan.parts.iter().fold(0, |n, p| scan.part_bytes(p, begin, end).saturating_add(n));
         Ok(scan)
@@ -182,7 +191,7 @@ impl GridScan {
         let left = self.end.saturating_sub(self.next.load(Ordering::Relaxed));
         let fair = left / (2 * self.workers.load(Ordering::Relaxed).max(self.cores));
         let depth = self.options.io.depth.max(1);
-        usize::try_from(fair).unwrap_or(depth).clamp(1, depth)
+        usize::try_from(fair).unwrap_or(depth).clamp(1, self.most_ahead.min(depth))
     }
 
     /// Bytes of the file that the block stands for, halo not counted twice.
@@ -224,7 +233,7 @@ fn plan(layout: &Layout, options: &ScanOptions, chunk: u64) -> Result<u64> {
         };
         let plane = shape[1].saturating_mul(shape[2]);
         let planes = brick_planes(shape);
-        let cell = (planes + 1).saturating_mul(plane).saturating_mul(layout.row_bytes);
+        let cell = (planes + BRICK_HALO).saturating_mul(plane).saturating_mul(layout.row_bytes);
         if cell > max {
             let hint = "reorder the array so that its longest dimension is the slowest one";
             return Err(large("one cell of planes", cell, hint));
@@ -362,12 +371,12 @@ impl GridWorker<'_> {
 }
 
 impl GridScan {
-    /// Elements of the plane after a block that ends at element `end`, if bricks are asked for.
+    /// Elements of the planes after a block that ends at element `end`, if bricks are asked for.
     fn halo(&self, e: Option<&Elements>, end: u64) -> u64 {
         match e.and_then(|e| e.grid).filter(|_| self.options.needs.brick) {
             Some((shape, _)) => {
                 let plane = shape[1] * shape[2];
-                plane.min((shape[0] * plane).saturating_sub(end))
+                (BRICK_HALO * plane).min((shape[0] * plane).saturating_sub(end))
             }
             None => 0,
         }

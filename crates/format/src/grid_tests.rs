@@ -205,7 +205,7 @@ proptest! {
                 prop_assert_eq!(*first, i as u64 * cell);
                 prop_assert_eq!(*planes as u64, cell.min(s[0] - first));
                 let begin = *first as usize * plane;
-                let end = (begin + (planes + 1) * plane).min(all.len());
+                let end = (begin + (planes + BRICK_HALO as usize) * plane).min(all.len());
                 prop_assert!(voxels[..] == all[begin..end]);
             }
         }

@@ -9,6 +9,8 @@ pub(super) struct Camera {
     forward: [f64; 3],
     right: [f64; 3],
     up: [f64; 3],
+    /// Where the light comes from: from the viewer, up and to the left. Of length 1.
+    pub light: [f64; 3],
     /// Length of a pixel at the centre, in voxels.
     pixel: f64,
     /// From the first sample's plane (or the eye) to the centre.
@@ -67,13 +69,17 @@ impl Camera {
         let distance = if perspective { 4.0 * radius } else { radius };
         // A sphere seen from 4 radii away fills a disc of 4 / sqrt(15) radii at its centre.
         let half = if perspective { radius * 4.0 / 15f64.sqrt() } else { radius };
+        let (forward, right) = ([-se, -ce * sa, -ce * ca], [0.0, ca, -sa]);
+        let up = [ce, -se * sa, -se * ca];
         Camera {
             width,
             height,
             centre: n.map(|n| (n - 1.0) / 2.0),
-            forward: [-se, -ce * sa, -ce * ca],
-            right: [0.0, ca, -sa],
-            up: [ce, -se * sa, -se * ca],
+            forward,
+            right,
+            up,
+            // 2, 1 and 2 thirds: a vector of length 1.
+            light: [0, 1, 2].map(|a| (2.0 * up[a] - right[a] - 2.0 * forward[a]) / 3.0),
             pixel: 2.0 * half / (zoom * width.min(height) as f64),
             distance,
             perspective,

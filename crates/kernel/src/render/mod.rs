@@ -3,11 +3,14 @@
 //! The array is cut into cells of whole planes by a grid that depends on its shape alone. Each cell gives a
 //! picture of its own samples; pictures are composited up a fixed binary tree over the grid ([`layers`]).
 //! Where a sample lies depends on its ray and the step, never on the cell, so any split of the data gives
-//! the same bits. Cells of one worker that are no neighbours cannot be joined, so the memory grows with the
-//! number of cells that a worker holds out of order.
+//! the same bits. Parts of a cell that cannot be seen are passed over, which changes no bit ([`empty`]), and
+//! gradients are made of samples half a voxel apart, so that they too depend on the place alone. Cells of
+//! one worker that are no neighbours cannot be joined, so the memory grows with the number of cells that a
+//! worker holds out of order.
 
 mod camera;
 mod cast;
+mod empty;
 mod layers;
 #[cfg(test)]
 mod tests;
@@ -15,16 +18,19 @@ mod transfer;
 
 use crate::{Built, Context, Info, Kernel, Spec, Step};
 use camera::Camera;
-use cast::Cell;
+use cast::{Cell, Shading};
 use layers::Layers;
 use std::path::PathBuf;
 use std::sync::Arc;
-use stead_core::block::brick_planes;
+use stead_core::block::{BRICK_HALO, brick_planes};
 use stead_core::{Block, Brick, Error, Needs, Order, Result, Value};
 use transfer::Transfer;
 
 /// Pixels of one picture: 256 MiB of partial colours.
 const MAX_PIXELS: usize = 1 << 24;
+
+/// Little of what is near the least value, which often is noise, and more the higher a value is.
+const OPACITY: &str = "0:0;0.05:0;0.3:0.02;1:0.3";
 
 /// About `render`.
 pub const INFO: Info = Info {
@@ -34,16 +40,23 @@ pub const INFO: Info = Info {
     definition: "Casts a ray through each pixel, samples the array by trilinear interpolation every step \
         voxels, and composites colours front to back (emission and absorption). Options: out (beside the \
         data as NAME.render.png), width=512, height=512, azimuth=30 and elevation=20 (degrees; axis 0 \
-        points up), zoom=1 (the whole volume fits), projection=orthographic or perspective, min and max \
-        (values at the ends of the colours; found in a first pass over the finite voxels if not given), \
-        colors=viridis, gray, hot or cool, opacity='0:0;1:0.2' (points VALUE:OPACITY over the value scaled \
-        to 0..1; the opacity is that of one voxel's length), background=black, white or #rrggbb, step=1. \
-        Voxels are read as f32; those that are not finite are transparent. An array of one value is drawn \
-        as the middle of the colours. An empty array gives the background.",
+        points up, azimuth 0 looks from high to low indices of axis 2 with axis 1 to the right, and greater \
+        azimuths move the eye towards high indices of axis 1), zoom=1 (the sphere around the volume fills \
+        the shorter side), projection=orthographic or perspective, min and max (values at the ends of the \
+        colours; found in a first pass over the finite voxels if not given), colors=viridis, gray, hot or \
+        cool, opacity='0:0;0.05:0;0.3:0.02;1:0.3' (points VALUE:OPACITY over the value scaled to 0..1; the \
+        opacity is that of one voxel's length), background=black, white or #rrggbb, step=1, \
+        shading=gradient or none. With gradient a colour is scaled by 0.5 + 0.5 |cos| of the angle between \
+        the gradient (the difference of the values half a voxel to either side along each axis) and a light \
+        that comes from the viewer's side, from above and the left; where the array is flat it is not \
+        scaled. Voxels are read as f32; a sample between voxels of which one is not finite is transparent. An \
+        array of one value is drawn as the middle of the colours. An empty array gives the background.",
     error: "the same bits for any split; against one sum over the whole ray below 1 level of 255 (rays end \
         where less than 1e-4 of the light passes; colours are summed in f32). The same array in C and in \
         Fortran order can differ by 1 level",
-    cost: "pixels x samples on a ray, about 20-50 ns each; 16 bytes for each pixel that a cell covers",
+    cost: "one pass, or two if an end of the colours is not given. Time by samples: pixels times voxels on a ray, \
+        but parts that cannot be seen are passed over; with shading=gradient a sample that is seen costs \
+        seven. 16 bytes for each pixel that a cell covers",
     source: "Levoy, Display of Surfaces from Volume Data, IEEE CG&A 8(3) (1988); Porter and Duff (1984)",
     examples: &[
         "render",
@@ -51,7 +64,7 @@ pub const INFO: Info = Info {
     ],
 };
 
-const OPTIONS: [&str; 13] = [
+const OPTIONS: [&str; 14] = [
     "out",
     "width",
     "height",
@@ -65,6 +78,7 @@ const OPTIONS: [&str; 13] = [
     "opacity",
     "background",
     "step",
+    "shading",
 ];
 
 /// What was asked for, checked.
@@ -77,6 +91,7 @@ struct Picture {
     opacity: Vec<(f64, f64)>,
     background: [u8; 3],
     step: f64,
+    shading: Shading,
     min: Option<f64>,
     max: Option<f64>,
 }
@@ -117,6 +132,11 @@ pub fn build(spec: &Spec, context: &Context<'_>) -> Result<Built> {
         Some("perspective") => true,
         Some(_) => return Err(spec.error("projection is orthographic or perspective")),
     };
+    let shading = match spec.option("shading") {
+        None | Some("gradient") => Shading::Gradient,
+        Some("none") => Shading::None,
+        Some(_) => return Err(spec.error("shading is gradient or none")),
+    };
     let name = spec.option("colors").unwrap_or("viridis");
     let colors = transfer::MAPS
         .iter()
@@ -152,9 +172,10 @@ pub fn build(spec: &Spec, context: &Context<'_>) -> Result<Built> {
         dims,
         camera,
         colors,
-        opacity: transfer::points(spec.option("opacity").unwrap_or("0:0;1:0.2"))?,
+        opacity: transfer::points(spec.option("opacity").unwrap_or(OPACITY))?,
         background: background(spec)?,
         step: within("step", 1.0, 0.05, 100.0)?,
+        shading,
         min,
         max,
     };
@@ -296,8 +317,12 @@ impl Kernel for Draw {
         let (axis, cells) = self.grid(fortran);
         let (cell, plane) = (brick_planes(b.shape), (b.shape[1] * b.shape[2]) as usize);
         let last = b.first + b.planes as u64;
-        let halo = usize::from(last < b.shape[0]);
-        if !b.first.is_multiple_of(cell) || b.voxels.len() < (b.planes + halo) * plane {
+        // At most 2.
+        let halo = |end: u64| BRICK_HALO.min(b.shape[0] - end) as usize;
+        if !b.first.is_multiple_of(cell)
+            || last > b.shape[0]
+            || b.voxels.len() < (b.planes + halo(last)) * plane
+        {
             return Err(Error::internal("a brick does not lie on the grid"));
         }
         state.0 = Some(fortran);
@@ -306,11 +331,12 @@ impl Kernel for Draw {
         for first in (b.first..last).step_by(cell as usize) {
             let end = (first + cell).min(last);
             let from = (first - b.first) as usize * plane;
-            let to = (end - b.first) as usize + usize::from(end < b.shape[0]);
+            let to = (end - b.first) as usize + halo(end);
             let voxels = &b.voxels[from..to * plane];
             let c = Cell { dims: self.picture.dims, axis, first, end, voxels, strides };
-            let layer = c.render(&self.picture.camera, &self.transfer, self.picture.step);
-            state.1.insert((0, first / cell), layer, cells, &self.picture.camera, axis)?;
+            let p = &self.picture;
+            let layer = c.render(&p.camera, &self.transfer, p.step, p.shading);
+            state.1.insert((0, first / cell), layer, cells, &p.camera, axis)?;
         }
         Ok(())
     }

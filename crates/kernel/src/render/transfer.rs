@@ -99,9 +99,13 @@ impl Transfer {
         [0, 1, 2, 3].map(|j| p[j] + (q[j] - p[j]) * f)
     }
 
-    /// True if no value between `low` and `high` can be seen.
+    /// True if no value that is interpolated between values from `low` to `high` can be seen.
     pub fn hides(&self, low: f64, high: f64) -> bool {
-        let (a, b) = (self.place(low) as usize, self.place(high) as usize + 1);
-        self.table[a..=b.min(STEPS)].iter().all(|c| c[3] == 0.0)
+        // Interpolation may pass the ends by its rounding, unless all values are equal.
+        let slack = if low < high { 1e-13 * low.abs().max(high.abs()) } else { 0.0 };
+        let (a, b) = (self.place(low - slack), self.place(high + slack));
+        // Opacities between two entries lie between theirs.
+        let clear = |i: usize| self.table[i.min(STEPS)][3] == 0.0;
+        (a as usize..=b.ceil() as usize).all(clear)
     }
 }
