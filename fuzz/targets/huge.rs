@@ -114,6 +114,7 @@ fuzz_target!(|data: &[u8]| {
     let columns = dataset.schema().columns.len();
     let wanted = Needs {
         bytes: needs & 1 != 0,
+        rows: needs & 16 != 0,
         records: needs & 2 != 0,
         numbers: if needs & 4 == 0 { Vec::new() } else { (0..columns.min(3)).collect() },
         texts: Vec::new(),

@@ -59,7 +59,7 @@ static DIR: LazyLock<PathBuf> = LazyLock::new(|| {
 });
 
 /// What must be the same.
-type Answer = (String, [u64; 4], Vec<Option<Vec<u8>>>);
+type Answer = (String, String, Vec<Option<Vec<u8>>>);
 
 fn files() -> Vec<Option<Vec<u8>>> {
     ["a.npy", "b.csv", "c.txt"]
@@ -77,8 +77,8 @@ fn answer(report: Result<Report>) -> Result<Answer, Kind> {
     match report {
         Ok(r) => {
             let m = &r.metrics;
-            let counts = [m.rows, m.rows_kept, m.rows_skipped, m.integers_rounded];
-            Ok((format!("{:?}", r.results), counts, files))
+            let counts = (m.rows, m.rows_kept, m.rows_skipped, m.integers_rounded);
+            Ok((format!("{:?}", r.results), format!("{counts:?}"), files))
         }
         Err(e) => Err(e.kind()),
     }
