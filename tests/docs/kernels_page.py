@@ -31,6 +31,9 @@ files, in any order. All kernels of one `stead run` share one scan. A kernel is 
 Columns go by name or, where no column has that name, by position from 0. Values that are missing (see
 [formats](formats.md)) are left out unless a kernel says otherwise. The same texts are shown by
 `stead kernels NAME`.
+
+Times are those of one core of an AMD EPYC server with the data in memory, as
+`cargo run --release -p stead-kernel --example costs` measures them.
 """
 
 

@@ -14,7 +14,7 @@ pub const MIN: Info = Info {
     definition: "The smallest value that is not missing; -0.0 is smaller than +0.0. NaN propagates, \
         infinities are values. No value gives null. Several columns (or *) give a map by name.",
     error: "none",
-    cost: "one pass, about 1 ns a value; 24 bytes a column",
+    cost: "one pass, about 1.5 ns a value; 24 bytes a column",
     source: "-",
     examples: &["min:arr_delay", "min:x,y", "min:*"],
 };
@@ -27,7 +27,7 @@ pub const MAX: Info = Info {
     definition: "The largest value that is not missing; -0.0 is smaller than +0.0. NaN propagates, \
         infinities are values. No value gives null. Several columns (or *) give a map by name.",
     error: "none",
-    cost: "one pass, about 1 ns a value; 24 bytes a column",
+    cost: "one pass, about 1.5 ns a value; 24 bytes a column",
     source: "-",
     examples: &["max:arr_delay", "max:x,y", "max:*"],
 };

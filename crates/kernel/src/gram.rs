@@ -23,7 +23,7 @@ pub const INFO: Info = Info {
         overflows is infinite. No row gives zeros. The result has the members columns, rows, dropped, matrix.",
     error: "|error| <= 2^-53 sum |a_i b_i| + half a unit in the last place (but for products that \
         underflow), whatever the number of rows, the split or the order",
-    cost: "one pass, about 1.5 ns for each pair of columns and row; at most 1.1 KB a pair",
+    cost: "one pass, about 1.3 to 2 ns for each pair of columns and row; at most 1.1 KB a pair",
     source: "R. M. Neal, arXiv:1505.05571 (2015), for the sums",
     examples: &["gram:x,y,z", "gram:*", "gram:dep_delay,arr_delay"],
 };

@@ -22,7 +22,7 @@ pub const INFO: Info = Info {
         gives 0 to 1. Values outside are counted as `below` and `above` (infinities too), missing values \
         and NaN as `missing` and `nan`.",
     error: "none: every value is in the bin between whose edges it lies",
-    cost: "one pass, or two if an end is not given; about 3 ns a value; 8 bytes a bin",
+    cost: "about 6 ns a value, and a pass of 1.2 ns before it if an end is not given; 8 bytes a bin",
     source: "numpy.histogram, numpy.linspace (NumPy 2)",
     examples: &["hist:arr_delay", "hist:x,bins=100", "hist:x,bins=20,min=0,max=1"],
 };

@@ -22,7 +22,8 @@
 //! Arithmetic with a missing value gives a missing value.
 //!
 //! A filter is compiled once to instructions that each work on a batch of rows of whole columns; no tree
-//! is walked while data flow. It costs a few ns per row and operator, regular expressions apart.
+//! is walked while data flow. It costs about 1 ns per row and operator and some 2 to 4 ns per row, texts
+//! and regular expressions apart.
 
 mod check;
 mod eval;
