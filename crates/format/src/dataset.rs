@@ -7,7 +7,7 @@ use crate::delimited;
 use crate::delimited::fields;
 use crate::detect::{self, Sample};
 use crate::lines::Lines;
-use crate::options::{Compression, FormatType, OpenOptions};
+use crate::options::{FormatType, OpenOptions};
 use crate::records::RecordFormat;
 use crate::textscan::{Layout, head};
 use serde::{Serialize, Serializer};
@@ -316,7 +316,7 @@ type Chosen = (Arc<dyn Format>, Option<Layout>);
 
 /// Decides what the first file is.
 fn choose(source: &Arc<dyn Source>, options: &OpenOptions) -> Result<Chosen> {
-    let codec = codec(source, options.compression)?;
+    let codec = Codec::chosen(source.as_ref(), options.compression)?;
     let name = by_name(source.path());
     let hinted = if options.format.is_some() {
         options.format
@@ -367,7 +367,7 @@ fn choose(source: &Arc<dyn Source>, options: &OpenOptions) -> Result<Chosen> {
     match detect::delimited(&sample, options, asked)? {
         Some(d) => {
             let d = Arc::new(d);
-            Ok((d.clone(), Some(Layout::Delimited(d))))
+            Ok(chosen(Layout::Delimited(d)))
         }
         None => Ok(lines(options)),
     }
@@ -378,7 +378,7 @@ fn is_hollow(source: &Arc<dyn Source>, options: &OpenOptions) -> Result<bool> {
     if source.is_empty() {
         return Ok(true);
     }
-    let codec = codec(source, options.compression)?;
+    let codec = Codec::chosen(source.as_ref(), options.compression)?;
     Ok(codec.is_some() && head::first_bytes(source, codec, 1)?.is_empty())
 }
 
@@ -387,8 +387,11 @@ fn empty() -> Error {
 }
 
 fn lines(options: &OpenOptions) -> Chosen {
-    let lines = Lines::new(options.compression);
-    (Arc::new(lines.clone()), Some(Layout::Lines(lines)))
+    chosen(Layout::Lines(Lines::new(options.compression)))
+}
+
+fn chosen(layout: Layout) -> Chosen {
+    (Arc::new(layout.clone()), Some(layout))
 }
 
 fn binary(
@@ -427,16 +430,6 @@ fn binary(
         )?),
     };
     Ok((format, None))
-}
-
-/// How a file is compressed: as said, or by its first bytes.
-pub(crate) fn codec(source: &Arc<dyn Source>, said: Option<Compression>) -> Result<Option<Codec>> {
-    match said {
-        None => Codec::of(source.as_ref()),
-        Some(Compression::None) => Ok(None),
-        Some(Compression::Gzip) => Ok(Some(Codec::Gzip)),
-        Some(Compression::Zstd) => Ok(Some(Codec::Zstd)),
-    }
 }
 
 impl Layout {

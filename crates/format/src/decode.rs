@@ -3,6 +3,7 @@
 //! Files of many members (gzip) or frames (zstd) are one stream, as `gzip -d` and `zstd -d` take them.
 //! Checksums are checked. For decoding on many cores see [`crate::parallel`].
 
+use crate::options::Compression;
 use flate2::bufread::GzDecoder;
 use std::io::{BufRead, ErrorKind, Read};
 use std::sync::Arc;
@@ -45,6 +46,16 @@ impl Codec {
         let n = source.len().min(Self::MAGIC_BYTES as u64) as usize;
         source.read_at(0, &mut head[..n])?;
         Ok(Self::detect(&head[..n]))
+    }
+
+    /// As said, or else as [`Codec::of`] finds it.
+    pub fn chosen(source: &dyn Source, said: Option<Compression>) -> Result<Option<Self>> {
+        match said {
+            None => Self::of(source),
+            Some(Compression::None) => Ok(None),
+            Some(Compression::Gzip) => Ok(Some(Codec::Gzip)),
+            Some(Compression::Zstd) => Ok(Some(Codec::Zstd)),
+        }
     }
 
     /// `gzip` or `zstd`.

@@ -17,6 +17,7 @@ pub mod npy;
 pub mod options;
 pub mod parallel;
 pub mod records;
+mod text;
 pub mod textscan;
 
 pub use api::{Format, Progress, Scan, ScanOptions, Share, Worker};

@@ -3,20 +3,17 @@
 //! Every line is a record, blank ones too; its terminator belongs to it. A byte order mark belongs to the
 //! text but to no record.
 
-use crate::api::{Format, Scan, ScanOptions};
 use crate::delimited::parse::{Piece, Stop};
 use crate::delimited::rows::Rows;
 use crate::options::Compression;
-use crate::textscan::{Layout, TextScan};
 use memchr::{memchr, memchr_iter, memrchr};
-use std::sync::Arc;
-use stead_core::{RecordKind, Result, Schema, Span, Value};
-use stead_store::Source;
+use stead_core::{RecordKind, Schema, Span};
 
 /// Lines of text.
 #[derive(Debug, Clone)]
 pub struct Lines {
-    schema: Schema,
+    /// No columns.
+    pub schema: Schema,
     /// How the files are compressed, if it is not to be detected.
     pub compression: Option<Compression>,
 }
@@ -26,24 +23,6 @@ impl Lines {
     pub fn new(compression: Option<Compression>) -> Self {
         let schema = Schema { records: RecordKind::Lines, columns: Vec::new(), shape: None };
         Lines { schema, compression }
-    }
-}
-
-impl Format for Lines {
-    fn name(&self) -> &'static str {
-        "lines"
-    }
-
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
-
-    fn details(&self) -> Vec<(String, Value)> {
-        Vec::new()
-    }
-
-    fn scan(&self, sources: &[Arc<dyn Source>], options: &ScanOptions) -> Result<Box<dyn Scan>> {
-        Ok(Box::new(TextScan::new(Layout::Lines(self.clone()), sources, options)?))
     }
 }
 

@@ -19,13 +19,9 @@ pub mod rows;
 mod simd;
 pub mod syntax;
 
-use crate::api::{Format, Scan, ScanOptions};
 use crate::options::Compression;
-use crate::textscan::{Layout, TextScan};
 use parse::Missing;
-use std::sync::Arc;
-use stead_core::{Result, Schema, Value};
-use stead_store::Source;
+use stead_core::{Schema, Value};
 use syntax::Syntax;
 
 /// Delimited text.
@@ -45,16 +41,9 @@ pub struct Delimited {
     pub compression: Option<Compression>,
 }
 
-impl Format for Delimited {
-    fn name(&self) -> &'static str {
-        if self.syntax.delimiter == b'\t' { "tsv" } else { "csv" }
-    }
-
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
-
-    fn details(&self) -> Vec<(String, Value)> {
+impl Delimited {
+    /// What was detected or chosen, for `stead describe`.
+    pub fn details(&self) -> Vec<(String, Value)> {
         let byte = |b: u8| Value::Text((b as char).to_string());
         let mut d = vec![
             ("delimiter".to_string(), byte(self.syntax.delimiter)),
@@ -68,11 +57,6 @@ impl Format for Delimited {
         let tokens = tokens.iter().map(|t| Value::Text(String::from_utf8_lossy(t).into_owned()));
         d.push(("missing".to_string(), Value::List(tokens.collect())));
         d
-    }
-
-    fn scan(&self, sources: &[Arc<dyn Source>], options: &ScanOptions) -> Result<Box<dyn Scan>> {
-        let layout = Layout::Delimited(Arc::new(self.clone()));
-        Ok(Box::new(TextScan::new(layout, sources, options)?))
     }
 }
 

@@ -160,7 +160,7 @@ impl Layout {
             Layout::Lines(l) => l.compression,
             Layout::Delimited(d) => d.compression,
         };
-        crate::dataset::codec(source, said)
+        Codec::chosen(source.as_ref(), said)
     }
 
     /// Reads the start of a file.
