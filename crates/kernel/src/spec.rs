@@ -141,6 +141,43 @@ impl Spec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "\\PC*", odd in "[a-z]{0,3}[:,='\"a-z\\\\ \u{e9}\u{0}]{0,20}") {
+            for text in [text, odd] {
+                if let Ok(s) = Spec::parse(&text) {
+                    prop_assert_eq!(&s.text, &text);
+                    prop_assert!(!s.name.is_empty() && text.starts_with(&s.name));
+                    prop_assert!(s.options.iter().all(|(k, _)| !k.is_empty()));
+                } else {
+                    prop_assert!(Spec::parse(&text).is_err_and(|e| e.kind() == stead_core::Kind::Usage));
+                }
+            }
+        }
+
+        #[test]
+        fn quoted_values_read_back(
+            args in prop::collection::vec(any::<String>(), 0..4),
+            options in prop::collection::btree_map("[a-z0-9_]{1,5}", any::<String>(), 0..4),
+            quote in prop::sample::select(vec!['\'', '"']),
+        ) {
+            let quoted = |s: &str| {
+                let inner = s.replace(quote, &format!("{quote}{quote}"));
+                format!("{quote}{inner}{quote}")
+            };
+            let parts: Vec<_> = args.iter().map(|a| quoted(a))
+                .chain(options.iter().map(|(k, v)| format!("{k}={}", quoted(v))))
+                .collect();
+            let text = if parts.is_empty() { "k".into() } else { format!("k:{}", parts.join(",")) };
+            let s = Spec::parse(&text);
+            prop_assert!(s.is_ok(), "{text}");
+            let s = s.expect("spec");
+            prop_assert_eq!(s.args, args);
+            prop_assert_eq!(s.options, options.into_iter().collect::<Vec<_>>());
+        }
+    }
 
     #[test]
     fn specs_read_as_documented() {
