@@ -282,3 +282,74 @@ def test_errors_are_not_mixed_with_results(stead, table):
     done = stead("run", table, "-k", "rows", "--format", "json", "--progress", "never")
     assert done.stderr == b""
     assert set(json.loads(done.stdout)) == {"results", "plan", "metrics"}
+
+
+def test_outputs_are_looked_at_before_the_data(stead, table, tmp_path):
+    before = (tmp_path / table).read_bytes()
+    for args, code, says in [
+        (["-k", "hist:x", "--plot", table], 2, (table, "replace the data")),
+        (["-k", "grep:a,out=o", "-k", "grep:b,out=./o"], 2, ("./o", "two outputs")),
+        (["-k", "grep:a,out=o", "-k", "hist:x", "--plot", "o"], 2, ("two outputs",)),
+        (["-k", "normalize:x,out=no/o.npy"], 1, ("no/o.npy", "no directory 'no'")),
+        (["-k", "grep:a,out=/dev/stdout"], 2, ("/dev/stdout", "a device")),
+    ]:
+        stead.fails("run", table, *args, code=code, says=says)
+        assert left(tmp_path) == [table]
+    assert (tmp_path / table).read_bytes() == before
+
+
+def test_no_output_is_left_when_another_kernel_fails_later(stead, tmp_path):
+    """grep is done after the first pass; the file of normalize grows beyond what may be written."""
+    (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{i},1\n" for i in range(50_000)))
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    both = ["-k", "grep:4999,out=g.csv", "-k", "normalize:x,out=n.npy"]
+    stead.fails("run", "t.csv", *both, code=1, says=("n.npy",), preexec_fn=limit)
+    assert left(tmp_path) == ["t.csv"]
+
+
+def test_more_files_than_may_be_open(stead, tmp_path):
+    for i in range(200):
+        (tmp_path / f"t{i}.csv").write_text(f"x,y\n{i},1\n")
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+    done = stead("run", "t*.csv", "-k", "rows", "-k", "sum:x", "--format", "csv", preexec_fn=limit)
+    assert done.stdout == b"kernel,item,value\nrows,,200\nsum:x,,19900.0\n"
+
+
+def test_links_that_lead_in_circles(stead, table, tmp_path):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "round").symlink_to(tmp_path)
+    (tmp_path / "d" / "again").symlink_to(tmp_path)
+    assert stead.result("**/*.csv", "rows") == 3
+
+
+def test_options_that_do_not_fit_what_was_found(stead, table, tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros(3))
+    stead.fails("run", table, "-k", "rows", "--skip", "3", code=2, says=(table, "skip", "'csv'"))
+    stead.fails("run", "a.npy", "-k", "rows", "--missing", "0", code=2, says=("a.npy", "missing", "'npy'"))
+
+
+def test_compressed_binary_data_are_not_taken_for_plain_ones(stead, tmp_path):
+    (tmp_path / "a.gz").write_bytes(gzip.compress(bytes(100_000)))
+    stead.fails("run", "a.gz", "-k", "lines", code=1, says=("a.gz", "gzip", "--compression none"))
+
+
+def test_columns_of_one_name(stead, tmp_path):
+    (tmp_path / "t.csv").write_text("a,a,b\n1,2,3\n4,5,6\n")
+    assert stead.results("t.csv", "sum:a", "sum:a.1", "sum:1") == [5.0, 7.0, 7.0]
+    stead.fails("run", "t.csv", "-k", "rows", "--names", "x,x,y", code=2, says=("'x'",))
+
+
+def test_a_signal_while_the_results_wait_for_their_reader(stead, tmp_path):
+    (tmp_path / "t.csv").write_text("g,x\n" + "".join(f"g{i},1\n" for i in range(20_000)))
+    p = start(stead, "t.csv", "-k", "rows", "--by", "g", "--format", "json")
+    # The first byte comes when the run is over; the pipe takes a small part of the rest.
+    assert p.stdout.read(1) == b"{"
+    p.send_signal(signal.SIGINT)
+    assert p.wait(timeout=60) == 130

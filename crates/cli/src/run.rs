@@ -7,7 +7,7 @@ use stead::{Cancel, Error, IoOptions, Observer, Report, Request, Result, units};
 
 pub fn run(a: &RunArgs) -> Result<()> {
     let cancel = Cancel::new();
-    signals::watch(&cancel)?;
+    let done = signals::watch(&cancel)?;
     let dataset = a.source.open()?;
     let mut request = Request {
         kernels: a.kernels.clone(),
@@ -16,6 +16,7 @@ pub fn run(a: &RunArgs) -> Result<()> {
         threads: a.threads,
         memory: a.memory,
         lenient: a.lenient,
+        outputs: a.plot.iter().cloned().collect(),
         io: IoOptions { engine: a.engine.into(), direct: a.direct, ..IoOptions::default() },
         cancel,
         ..Request::default()
@@ -33,6 +34,8 @@ pub fn run(a: &RunArgs) -> Result<()> {
         bar.clear();
     }
     let report = result?;
+    // What remains to be done looks at no flag.
+    done.cancel();
     if let Some(path) = &a.plot {
         let svg = stead::plot::svg(&report)?;
         stead::write_file(path, svg.as_bytes())?;
@@ -55,18 +58,22 @@ pub fn run(a: &RunArgs) -> Result<()> {
     }
     if report.metrics.rows_skipped > 0 && a.format != Format::Json {
         use std::io::Write;
+        let n = report.metrics.rows_skipped;
+        let were = if n == 1 { "record was skipped; it" } else { "records were skipped; they" };
         let _ = writeln!(
             std::io::stderr(),
-            "stead: {} records could not be read and were skipped",
-            units::format_count(report.metrics.rows_skipped)
+            "stead: {} {were} could not be read",
+            units::format_count(n)
         );
     }
     if report.metrics.integers_rounded > 0 && a.format != Format::Json {
         use std::io::Write;
+        let n = report.metrics.integers_rounded;
+        let were = if n == 1 { "integer beyond 2^53 was" } else { "integers beyond 2^53 were" };
         let _ = writeln!(
             std::io::stderr(),
-            "stead: {} integers beyond 2^53 were rounded to the nearest 64-bit float",
-            units::format_count(report.metrics.integers_rounded)
+            "stead: {} {were} rounded to the nearest 64-bit float",
+            units::format_count(n)
         );
     }
     Ok(())

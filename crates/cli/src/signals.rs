@@ -1,18 +1,22 @@
-//! Ctrl-C and SIGTERM: the first asks the work to stop and clean up, the second does not wait.
+//! Ctrl-C and SIGTERM: the first asks the work to stop and clean up, the second does not wait. Nor does the
+//! first once the work is done and only the printing is left.
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use stead::{Cancel, Error, Result};
 
-pub fn watch(cancel: &Cancel) -> Result<()> {
+/// Lets signals cancel the work. Who has done it says so by the token that is returned.
+pub fn watch(cancel: &Cancel) -> Result<Cancel> {
     let mut signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|e| Error::io("watch signals", "this process", e))?;
     let cancel = cancel.clone();
+    let done = Cancel::new();
+    let is_done = done.clone();
     std::thread::Builder::new()
         .name("stead-signals".into())
         .spawn(move || {
             for _ in signals.forever() {
-                if cancel.is_cancelled() {
+                if cancel.is_cancelled() || is_done.is_cancelled() {
                     stead::remove_unfinished();
                     std::process::exit(130);
                 }
@@ -20,5 +24,5 @@ pub fn watch(cancel: &Cancel) -> Result<()> {
             }
         })
         .map_err(|e| Error::io("start a thread", "this process", e))?;
-    Ok(())
+    Ok(done)
 }

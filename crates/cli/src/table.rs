@@ -141,9 +141,11 @@ fn groups(report: &Report, results: &[&(String, Value)]) -> String {
     let mut header = vec![report.plan.by.join(",")];
     header.extend(results.iter().map(|(s, _)| s.clone()));
     t.set_header(header);
-    for key in group_keys(results) {
+    for (i, key) in group_keys(results).into_iter().enumerate() {
         let mut row = vec![key.to_string()];
-        row.extend(results.iter().map(|(_, v)| v.get(key).map(inline).unwrap_or_default()));
+        row.extend(
+            results.iter().map(|(_, v)| of_group(v, i, key).map(inline).unwrap_or_default()),
+        );
         t.add_row(row);
     }
     right(&mut t, 1);
@@ -154,6 +156,17 @@ fn group_keys<'a>(results: &[&'a (String, Value)]) -> Vec<&'a str> {
     match results.first() {
         Some((_, Value::Map(m))) => m.iter().map(|(k, _)| k.as_str()).collect(),
         _ => Vec::new(),
+    }
+}
+
+/// The result of the group `key`, which is the `i`th of every kernel: they all see the same rows.
+fn of_group<'a>(v: &'a Value, i: usize, key: &str) -> Option<&'a Value> {
+    match v {
+        Value::Map(m) => match m.get(i) {
+            Some((k, v)) if k == key => Some(v),
+            _ => v.get(key),
+        },
+        _ => None,
     }
 }
 
@@ -213,8 +226,8 @@ fn matrix(v: &Value, columns: &[String]) -> Table {
     t
 }
 
-/// Comma-separated values: one row a group and one column a kernel where results are single numbers by
-/// group; otherwise rows `kernel,item,value`.
+/// Comma-separated values. By groups: one row a group, one column for each grouping column and each kernel,
+/// results that are no single value as JSON. Otherwise rows `kernel,item,value`.
 pub fn csv(report: &Report) -> String {
     let mut out = String::new();
     let row = |out: &mut String, cells: &[String]| {
@@ -224,13 +237,14 @@ pub fn csv(report: &Report) -> String {
     };
     if !report.plan.by.is_empty() {
         let wide: Vec<&(String, Value)> = report.results.iter().collect();
-        let mut header = vec![report.plan.by.join(",")];
-        header.extend(wide.iter().map(|(s, _)| s.clone()));
-        row(&mut out, &header);
-        for key in group_keys(&wide) {
-            let mut cells = vec![key.to_string()];
-            cells.extend(wide.iter().map(|(_, v)| v.get(key).map(exact).unwrap_or_default()));
-            row(&mut out, &cells);
+        let by = &report.plan.by;
+        row(&mut out, &by.iter().chain(wide.iter().map(|(s, _)| s)).cloned().collect::<Vec<_>>());
+        for (i, key) in group_keys(&wide).into_iter().enumerate() {
+            // The texts of several columns come joined and quoted already.
+            out.push_str(&if by.len() > 1 { key.to_string() } else { quoted(key) });
+            out.push(',');
+            let value = |(_, v): &&(String, Value)| of_group(v, i, key).map(exact);
+            row(&mut out, &wide.iter().map(|r| value(r).unwrap_or_default()).collect::<Vec<_>>());
         }
         return out;
     }

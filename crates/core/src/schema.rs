@@ -79,7 +79,7 @@ impl Schema {
             .iter()
             .map(|c| (distance(&c.name.to_lowercase(), &name.to_lowercase()), &c.name))
             .min()
-            .filter(|(d, _)| *d <= name.len().max(2) / 2);
+            .filter(|(d, _)| *d <= name.len() / 2);
         let mut names: Vec<&str> = self.columns.iter().take(12).map(|c| c.name.as_str()).collect();
         if self.columns.len() > names.len() {
             names.push("...");

@@ -122,6 +122,10 @@ impl Dataset {
                 layout.check_header(s, first.path())?;
             }
         }
+        // What was said must make sense for what was found, too.
+        OpenOptions { format: format.name().parse().ok(), ..options.clone() }
+            .check()
+            .map_err(|e| e.at_path(first.path()))?;
         let total_bytes = sources.iter().fold(0u64, |n, s| n.saturating_add(s.len()));
         Ok(Dataset { sources, format, layout, total_bytes })
     }
@@ -400,15 +404,19 @@ fn binary(
     codec: Option<Codec>,
     options: &OpenOptions,
 ) -> Result<Chosen> {
+    // Only who asks for the bytes as they lie (--type, --compression none) gets compressed ones.
     if let Some(codec) = codec
-        && (options.compression.is_some() || format == FormatType::Npy)
+        && (options.compression.is_some() || format == FormatType::Npy || options.format.is_none())
     {
         return Err(Error::format(format!(
             "a {} file around format '{}' cannot be read",
             codec.name(),
             format.name()
         ))
-        .with_hint("only text is read compressed; decompress the file first"));
+        .with_hint(
+            "only text is read compressed: decompress the file first, say --type lines if it is text, or \
+             --compression none to read it as it lies",
+        ));
     }
     let skip = options.skip.unwrap_or(0);
     let format: Arc<dyn Format> = match format {

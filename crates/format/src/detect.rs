@@ -10,7 +10,7 @@ use crate::delimited::parse::Missing;
 use crate::delimited::syntax::Syntax;
 use crate::delimited::{Delimited, fields};
 use crate::options::{ColumnType, FormatType, Header, OpenOptions, Quote};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use stead_core::{ColumnInfo, ColumnKind, Error, RecordKind, Result, Schema, limits};
 
 /// Records of the sample that are looked at.
@@ -120,14 +120,40 @@ fn names(header: &[String], width: usize, options: &OpenOptions) -> Result<Vec<S
                 names.len()
             )));
         }
+        let mut seen = HashSet::new();
+        if let Some(n) = names.iter().find(|n| !seen.insert(n.as_str())) {
+            return Err(Error::usage(format!("two columns are to have the name '{n}'"))
+                .with_hint("give each column its own name"));
+        }
         return Ok(names.clone());
     }
-    Ok((0..width)
-        .map(|i| match header.get(i) {
-            Some(n) if !n.is_empty() => n.clone(),
-            _ => i.to_string(),
-        })
-        .collect())
+    let names = (0..width).map(|i| match header.get(i) {
+        Some(n) if !n.is_empty() => n.clone(),
+        _ => i.to_string(),
+    });
+    Ok(told_apart(names.collect()))
+}
+
+/// A name that comes again gets a number, as in pandas: `a`, `a.1`, `a.2`.
+fn told_apart(mut names: Vec<String>) -> Vec<String> {
+    let all: HashSet<String> = names.iter().cloned().collect();
+    let mut seen: HashSet<String> = HashSet::with_capacity(names.len());
+    let mut next: HashMap<String, u64> = HashMap::new();
+    for name in &mut names {
+        if seen.contains(name) {
+            let n = next.entry(name.clone()).or_insert(0);
+            let fresh = loop {
+                *n += 1;
+                let fresh = format!("{name}.{n}");
+                if !all.contains(&fresh) && !seen.contains(&fresh) {
+                    break fresh;
+                }
+            };
+            *name = fresh;
+        }
+        seen.insert(name.clone());
+    }
+    names
 }
 
 /// Finds the bytes with a role.
@@ -253,6 +279,14 @@ mod tests {
 
     fn is(delimiter: char, header: bool, columns: &str) -> Option<(u8, bool, String)> {
         Some((delimiter as u8, header, columns.into()))
+    }
+
+    #[test]
+    fn columns_of_one_name_are_told_apart() {
+        let names = |s: &str| told_apart(s.split(' ').map(String::from).collect()).join(" ");
+        assert_eq!(names("a b c"), "a b c");
+        assert_eq!(names("a a b a"), "a a.1 b a.2");
+        assert_eq!(names("a a a.1"), "a a.2 a.1");
     }
 
     #[test]

@@ -54,6 +54,12 @@ pub trait Kernel: Send + Sync + 'static {
         std::mem::size_of::<Self::State>()
     }
 
+    /// The file that this kernel writes, in this pass or in a later one: it is looked at before the data
+    /// are, so that a name that will not do costs no pass. A kernel with a [`Kernel::sink`] has one anyway.
+    fn output(&self) -> Option<PathBuf> {
+        self.sink().map(|s| s.path)
+    }
+
     /// For kernels that write a file beside the data: where it goes. [`Kernel::map`] is then called for
     /// every block after `update`, and what it appends is written in block order.
     fn sink(&self) -> Option<Sink> {
@@ -109,6 +115,7 @@ pub trait AnyKernel: Send + Sync {
     fn state_bytes(&self, state: &AnyState) -> usize;
     fn encode(&self, state: &AnyState) -> Result<Vec<u8>>;
     fn decode(&self, bytes: &[u8]) -> Result<AnyState>;
+    fn output(&self) -> Option<PathBuf>;
     fn sink(&self) -> Option<Sink>;
     fn map(&self, block: &Block<'_>, out: &mut Vec<u8>) -> Result<()>;
 }
@@ -165,6 +172,10 @@ impl<K: Kernel> AnyKernel for K {
         })?;
         Kernel::check(self, &state)?;
         Ok(Box::new(state))
+    }
+
+    fn output(&self) -> Option<PathBuf> {
+        Kernel::output(self)
     }
 
     fn sink(&self) -> Option<Sink> {

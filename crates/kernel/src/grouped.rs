@@ -11,6 +11,7 @@
 use crate::{AnyKernel, AnyState, Sink, Step};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::Arc;
 use stead_core::block::Selection;
 use stead_core::{Block, Error, Kind, Needs, Result, Schema, Value, is_missing, limits};
@@ -19,7 +20,7 @@ use stead_core::{Block, Error, Kind, Needs, Result, Schema, Value, is_missing, l
 ///
 /// The answer is a map from the group's text to the answer of the inner kernel, in the order of the
 /// groups: numbers ascending, then NaN, texts bytewise, missing last. Of several columns, the texts are
-/// joined with commas, a value that has a comma or a quote in it being quoted as in CSV. Bytes that are
+/// joined with commas, a value that has a comma, a quote or a line end in it being quoted as in CSV. Bytes that are
 /// not UTF-8 are written `\xNN`. No rows, no groups: an empty map.
 pub struct Grouped {
     kernels: Kernels,
@@ -64,7 +65,7 @@ impl Grouped {
     ///
     /// Errors: of kind `Usage` if `by` is empty, or if `inner` writes a file or works on bricks.
     pub fn new(inner: Arc<dyn AnyKernel>, by: &[usize], schema: &Schema) -> Result<Grouped> {
-        if inner.sink().is_some() {
+        if inner.output().is_some() {
             return Err(Error::usage("a kernel that writes a file cannot run by groups")
                 .with_hint("select the rows of one group with --where"));
         }
@@ -246,6 +247,10 @@ impl AnyKernel for Grouped {
         Ok(Box::new(groups))
     }
 
+    fn output(&self) -> Option<PathBuf> {
+        None
+    }
+
     fn sink(&self) -> Option<Sink> {
         None
     }
@@ -393,7 +398,7 @@ fn show(key: &Key) -> String {
     if let [part] = key.as_slice() {
         return text(part);
     }
-    let quote = |s: String| match s.contains([',', '"']) {
+    let quote = |s: String| match s.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", s.replace('"', "\"\"")),
         false => s,
     };

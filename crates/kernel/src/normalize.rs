@@ -298,6 +298,10 @@ impl Kernel for Fit {
         Ok(Step::Next(Arc::new(Apply { plan: self.plan.clone(), scales, parameters, shape })))
     }
 
+    fn output(&self) -> Option<PathBuf> {
+        Some(self.plan.out.clone())
+    }
+
     fn state_bytes(&self, state: &Fitted) -> usize {
         state.columns.len() * (size_of::<Column>() + 2048)
     }

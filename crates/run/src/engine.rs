@@ -4,11 +4,12 @@ use crate::budget::Budget;
 use crate::cache::{Cache, Kepts};
 use crate::clock::{Watch, peak_memory};
 use crate::exchange;
+use crate::outputs::Outputs;
 use crate::pass::{Active, Observer, Pass};
 use crate::report::{Metrics, Plan, PlannedKernel, Report};
 use crate::request::Request;
 use crate::sink::Ordered;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use stead_core::{Error, Needs, Result, Value, limits};
@@ -43,6 +44,8 @@ struct Slot {
     /// Index in the request and the member of the result that is the answer.
     answers: Vec<(usize, Option<&'static str>)>,
     needs: Needs,
+    /// The file that it writes.
+    output: Option<PathBuf>,
     passes: u64,
     /// The kernel of the next pass; `None` when done.
     kernel: Option<Arc<dyn AnyKernel>>,
@@ -59,8 +62,7 @@ struct Engine<'a> {
     slots: Vec<Slot>,
     /// Blocks kept from an earlier pass.
     kept: Option<Kepts>,
-    /// Files that this run writes, as the kernels name them.
-    outputs: Vec<PathBuf>,
+    outputs: Outputs,
 }
 
 impl<'a> Engine<'a> {
@@ -90,25 +92,20 @@ impl<'a> Engine<'a> {
         let slots = registry::fuse(built)
             .into_iter()
             .map(|(kernel, answers)| {
-                let needs = kernel.needs();
+                let (needs, output) = (kernel.needs(), kernel.output());
                 let kernel =
                     if by.is_empty() { kernel } else { Grouped::wrap(kernel, by.clone(), schema)? };
-                Ok(Slot { answers, needs, passes: 0, kernel: Some(kernel), value: Value::Null })
+                let (kernel, value) = (Some(kernel), Value::Null);
+                Ok(Slot { answers, needs, output, passes: 0, kernel, value })
             })
             .collect::<Result<Vec<_>>>()?;
         let filter = request.filter.as_deref().map(|f| Filter::parse(f, schema)).transpose()?;
         let budget = Budget::of(request)?;
-        Ok(Engine {
-            fabric,
-            dataset,
-            request,
-            specs,
-            filter,
-            budget,
-            slots,
-            kept: None,
-            outputs: Vec::new(),
-        })
+        let mut outputs = Outputs::default();
+        for path in slots.iter().filter_map(|s: &Slot| s.output.as_ref()).chain(&request.outputs) {
+            outputs.claim(dataset, path)?;
+        }
+        Ok(Engine { fabric, dataset, request, specs, filter, budget, slots, kept: None, outputs })
     }
 
     fn run(mut self, observer: Option<&dyn Observer>) -> Result<Report> {
@@ -130,7 +127,10 @@ impl<'a> Engine<'a> {
             metrics.core_seconds_per_gb = metrics.cpu_seconds / bytes * 1e9;
         }
         metrics.peak_memory_bytes = peak_memory();
-        Ok(Report { results: self.results(), plan: self.plan(scan_plan), metrics })
+        let report = Report { results: self.results(), plan: self.plan(scan_plan), metrics };
+        self.request.cancel.check()?;
+        self.outputs.commit()?;
+        Ok(report)
     }
 
     /// One pass with all kernels that are not done.
@@ -145,9 +145,6 @@ impl<'a> Engine<'a> {
         let mut indices = Vec::new();
         for (i, slot) in self.slots.iter_mut().enumerate() {
             let Some(kernel) = slot.kernel.take() else { continue };
-            if let Some(sink) = kernel.sink() {
-                claim(&mut self.outputs, self.dataset, &sink.path)?;
-            }
             slot.passes += 1;
             needs.add(&kernel.needs());
             indices.push(i);
@@ -182,17 +179,16 @@ impl<'a> Engine<'a> {
                 Step::Next(k) => self.slots[i].kernel = Some(k),
                 Step::Done(v) => self.slots[i].value = v,
                 Step::File { path, bytes, value } => {
-                    claim(&mut self.outputs, self.dataset, &path)?;
                     if self.fabric.rank() == 0 {
                         let mut file = AtomicFile::create(&path)?;
                         file.write_all(&bytes)?;
-                        file.commit()?;
+                        self.outputs.keep(file);
                     }
                     self.slots[i].value = value;
                 }
             }
             if let Some(sink) = a.sink {
-                sink.commit()?;
+                self.outputs.keep(sink.end()?);
             }
         }
         Ok(())
@@ -308,24 +304,6 @@ impl<'a> Engine<'a> {
             scan,
         }
     }
-}
-
-/// Notes that `path` is written, unless that would destroy the data or another kernel's output.
-fn claim(outputs: &mut Vec<PathBuf>, dataset: &Dataset, path: &Path) -> Result<()> {
-    let real = |p: &Path| std::fs::canonicalize(p).unwrap_or_else(|_| p.to_path_buf());
-    let target = real(path);
-    if dataset.sources().iter().any(|s| real(s.path()) == target) {
-        return Err(Error::usage("this output would replace the data it is made of")
-            .at_path(path)
-            .with_hint("give another name with out=PATH"));
-    }
-    if outputs.contains(&target) {
-        return Err(Error::usage("two kernels write this file")
-            .at_path(path)
-            .with_hint("give each its own name with out=PATH"));
-    }
-    outputs.push(target);
-    Ok(())
 }
 
 fn picked(value: &Value, member: &str) -> Value {

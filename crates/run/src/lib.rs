@@ -10,6 +10,7 @@ mod cache;
 mod clock;
 mod engine;
 mod exchange;
+mod outputs;
 mod pass;
 mod report;
 mod request;

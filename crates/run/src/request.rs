@@ -1,5 +1,6 @@
 //! What is asked for.
 
+use std::path::PathBuf;
 use stead_core::{Cancel, limits};
 use stead_store::IoOptions;
 
@@ -28,6 +29,9 @@ pub struct Request {
     pub memory: u64,
     /// Bytes of one extent. Never changes an answer.
     pub chunk: usize,
+    /// Files that the caller is going to write when the run is done: refused, like those of kernels, where
+    /// they would replace the data or each other or cannot be made.
+    pub outputs: Vec<PathBuf>,
     /// How bytes are read.
     pub io: IoOptions,
     /// Count and skip records that cannot be read, where the default is to fail.
@@ -45,6 +49,7 @@ impl Default for Request {
             threads: 0,
             memory: limits::DEFAULT_MEMORY,
             chunk: limits::DEFAULT_CHUNK,
+            outputs: Vec::new(),
             io: IoOptions::default(),
             lenient: false,
             cancel: Cancel::new(),

@@ -90,8 +90,8 @@ impl Ordered {
         inner.write_ready()
     }
 
-    /// Ends the file and gives it its name.
-    pub fn commit(self) -> Result<()> {
+    /// Ends the file, which is whole then and has to be given its name.
+    pub fn end(self) -> Result<AtomicFile> {
         let mut inner = self.inner.into_inner().unwrap_or_else(PoisonError::into_inner);
         inner.reached.fill(Some(u64::MAX));
         inner.write_ready()?;
@@ -115,7 +115,7 @@ impl Ordered {
                 }
             }
         }
-        inner.file.commit()
+        Ok(inner.file)
     }
 }
 
@@ -195,7 +195,7 @@ mod tests {
         for w in 0..workers {
             o.finished(w).expect("finished");
         }
-        o.commit().expect("commit");
+        o.end().and_then(AtomicFile::commit).expect("commit");
         assert_eq!(
             std::fs::read_dir(dir.path()).expect("dir").count(),
             1,

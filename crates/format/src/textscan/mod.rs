@@ -225,7 +225,7 @@ impl Scan for TextScan {
 fn too_long(most: u64) -> Error {
     let most = stead_core::units::format_size(most);
     Error::new(Kind::Limit, format!("the record that starts here is longer than {most}")).with_hint(
-        "a quote that is never closed makes one record of many lines; if quotes have no meaning here, \
-         say --quote none",
+        "a record may take a quarter of --memory: raise it if the file is what you think it is; a quote \
+         that is never closed makes one record of many lines (--quote none if quotes have no meaning)",
     )
 }

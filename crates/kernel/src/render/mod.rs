@@ -277,6 +277,10 @@ impl Kernel for Range {
         });
         Ok(Step::Next(Arc::new(self.0.draw(range))))
     }
+
+    fn output(&self) -> Option<PathBuf> {
+        Some(self.0.out.clone())
+    }
 }
 
 /// The pass that draws.
@@ -380,6 +384,10 @@ impl Kernel for Draw {
             ("max", end(self.range.map(|r| r.1))),
         ]);
         Ok(Step::File { path: p.out.clone(), bytes, value })
+    }
+
+    fn output(&self) -> Option<PathBuf> {
+        Some(self.picture.out.clone())
     }
 
     fn state_bytes(&self, state: &Drawn) -> usize {

@@ -1,0 +1,56 @@
+//! The files that a run writes: looked at before the data are, named when everything is done.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use stead_core::{Error, Result};
+use stead_format::Dataset;
+use stead_store::AtomicFile;
+
+/// Files of one run. Those that are whole wait for [`Outputs::commit`]; dropped before, they leave nothing.
+#[derive(Debug, Default)]
+pub struct Outputs {
+    /// What is written to, links followed.
+    claimed: Vec<PathBuf>,
+    whole: Vec<AtomicFile>,
+}
+
+impl Outputs {
+    /// Takes `path`, unless that would destroy the data or another output, or nothing can be written there.
+    pub fn claim(&mut self, dataset: &Dataset, path: &Path) -> Result<()> {
+        let target = real(path);
+        if dataset.sources().iter().any(|s| real(s.path()) == target) {
+            return Err(Error::usage("this output would replace the data it is made of")
+                .at_path(path)
+                .with_hint("give another name with out=PATH"));
+        }
+        if self.claimed.contains(&target) {
+            return Err(Error::usage("two outputs have this name")
+                .at_path(path)
+                .with_hint("give each its own name with out=PATH"));
+        }
+        // Dropped, it leaves nothing.
+        AtomicFile::create(path)?;
+        self.claimed.push(target);
+        Ok(())
+    }
+
+    /// Keeps a file that is whole for the end of the run.
+    pub fn keep(&mut self, file: AtomicFile) {
+        self.whole.push(file);
+    }
+
+    /// Gives all files their names.
+    pub fn commit(self) -> Result<()> {
+        self.whole.into_iter().try_for_each(AtomicFile::commit)
+    }
+}
+
+/// Where a name leads: of a file that is not there yet, its place in the directory that is.
+fn real(path: &Path) -> PathBuf {
+    if let Ok(p) = std::fs::canonicalize(path) {
+        return p;
+    }
+    let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().map_or_else(OsString::new, OsString::from);
+    std::fs::canonicalize(dir).map_or_else(|_| path.to_path_buf(), |d| d.join(name))
+}
