@@ -75,6 +75,19 @@ pub fn scan(dataset: &Dataset, chunk: usize, lenient: bool) -> Result<Seen> {
     Ok(seen)
 }
 
+/// The bytes that a scan hands out to those who want nothing else.
+fn bytes(dataset: &Dataset, chunk: usize) -> Result<Vec<u8>> {
+    let mut options = ScanOptions::new(Needs { bytes: true, ..Needs::default() });
+    options.chunk = chunk;
+    let scan = dataset.scan(&options)?;
+    let mut worker = scan.worker()?;
+    let mut text = Vec::new();
+    while let Some(block) = worker.next()? {
+        block.runs().for_each(|run| text.extend_from_slice(run));
+    }
+    Ok(text)
+}
+
 /// Opens `files` and checks that every extent size shows the same.
 pub fn same_on_any_split(files: &[&[u8]], options: &OpenOptions, chunk: usize) {
     let Ok(dataset) = Dataset::from_sources(sources(files), options) else { return };
@@ -89,6 +102,10 @@ pub fn same_on_any_split(files: &[&[u8]], options: &OpenOptions, chunk: usize) {
                 (Ok(a), Ok(b)) => assert_eq!(a, b, "extents of {chunk} bytes, lenient {lenient}"),
                 (Err(a), Err(b)) => assert_eq!(a.kind(), b.kind(), "{a} | {b}"),
                 (a, b) => panic!("extents of {chunk} bytes: {a:?}, but in one piece: {b:?}"),
+            }
+            if lenient && let Ok(whole) = &whole {
+                let text = bytes(&dataset, chunk).expect("bytes alone are less than records too");
+                assert!(text == whole.text, "bytes alone, extents of {chunk} bytes");
             }
         }
     }
