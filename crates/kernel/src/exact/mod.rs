@@ -8,7 +8,7 @@
 //! The number is kept in 32-bit limbs that lie in 64-bit integers: the upper half of each limb takes the
 //! carries, which are propagated only every 2^28 additions (the small superaccumulator of Neal). Only
 //! the limbs that the data touch are kept, some five of them for common data, so that a state per group
-//! stays small. Long slices do not go to the limbs value by value: [`extract`] first adds the leading bits
+//! stays small. Long slices do not go to the limbs value by value: `extract` first adds the leading bits
 //! of a thousand values exactly in plain double arithmetic.
 //!
 //! R. M. Neal, "Fast exact summation using small and large superaccumulators", arXiv:1505.05571, 2015.

@@ -1,6 +1,6 @@
 //! The kernel `kmeans`: clusters of points, by Lloyd's algorithm.
 //!
-//! [`seed`] draws the first centres, [`lloyd`] moves them, [`points`] finds the nearest centre. Every
+//! `seed` draws the first centres, `lloyd` moves them, `points` finds the nearest centre. Every
 //! round is a pass over the data; nothing is kept for each point between passes.
 
 mod lloyd;

@@ -1,9 +1,9 @@
 //! The kernel `render`: a picture of a 3-d array by ray casting.
 //!
 //! The array is cut into cells of whole planes by a grid that depends on its shape alone. Each cell gives a
-//! picture of its own samples; pictures are composited up a fixed binary tree over the grid ([`layers`]).
+//! picture of its own samples; pictures are composited up a fixed binary tree over the grid (`layers`).
 //! Where a sample lies depends on its ray and the step, never on the cell, so any split of the data gives
-//! the same bits. Parts of a cell that cannot be seen are passed over, which changes no bit ([`empty`]), and
+//! the same bits. Parts of a cell that cannot be seen are passed over, which changes no bit (`empty`), and
 //! gradients are made of samples half a voxel apart, so that they too depend on the place alone. Cells of
 //! one worker that are no neighbours cannot be joined, so the memory grows with the number of cells that a
 //! worker holds out of order.
