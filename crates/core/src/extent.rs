@@ -17,13 +17,3 @@ impl Extent {
         self.offset.saturating_add(self.len)
     }
 }
-
-/// Cuts `0..len` into pieces of `step` bytes (the last may be shorter).
-pub fn cut(source: u32, len: u64, step: u64) -> impl Iterator<Item = Extent> {
-    let step = step.max(1);
-    (0..len.div_ceil(step)).map(move |i| Extent {
-        source,
-        offset: i * step,
-        len: step.min(len - i * step),
-    })
-}
