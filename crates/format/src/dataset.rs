@@ -9,6 +9,7 @@ use crate::detect::{self, Sample};
 use crate::lines::Lines;
 use crate::options::{FormatType, OpenOptions};
 use crate::records::RecordFormat;
+use crate::table::{Table, TableColumn};
 use crate::textscan::{Layout, head};
 use serde::{Serialize, Serializer};
 use std::path::Path;
@@ -128,6 +129,16 @@ impl Dataset {
             .map_err(|e| e.at_path(first.path()))?;
         let total_bytes = sources.iter().fold(0u64, |n, s| n.saturating_add(s.len()));
         Ok(Dataset { sources, format, layout, total_bytes })
+    }
+
+    /// A table in memory. Its columns are lent by their owners, not copied.
+    ///
+    /// # Errors
+    /// As [`Table::new`].
+    pub fn table(columns: Vec<TableColumn>) -> Result<Dataset> {
+        let (table, sources) = Table::new(columns)?;
+        let total_bytes = sources.iter().fold(0u64, |n, s| n.saturating_add(s.len()));
+        Ok(Dataset { sources, format: Arc::new(table), layout: None, total_bytes })
     }
 
     /// Columns and record structure.

@@ -17,9 +17,11 @@ pub mod npy;
 pub mod options;
 pub mod parallel;
 pub mod records;
+pub mod table;
 mod text;
 pub mod textscan;
 
 pub use api::{Format, Progress, Scan, ScanOptions, Share, Worker};
 pub use dataset::{Dataset, Description};
 pub use options::{ColumnType, Compression, FormatType, Header, OpenOptions, Quote};
+pub use table::TableColumn;

@@ -56,7 +56,8 @@ struct Engine<'a> {
     fabric: &'a dyn Fabric,
     dataset: &'a Dataset,
     request: &'a Request,
-    specs: Vec<Spec>,
+    /// What the results are called: specifications, then kernels of the caller's own.
+    names: Vec<String>,
     filter: Option<Filter>,
     budget: Budget,
     slots: Vec<Slot>,
@@ -67,12 +68,13 @@ struct Engine<'a> {
 
 impl<'a> Engine<'a> {
     fn new(fabric: &'a dyn Fabric, dataset: &'a Dataset, request: &'a Request) -> Result<Self> {
-        if request.kernels.is_empty() {
+        let asked = request.kernels.len() + request.own.len();
+        if asked == 0 {
             return Err(Error::usage("no kernel is asked for").with_hint(
                 "name at least one, for example -k rows -k mean:COLUMN; 'stead kernels' lists all",
             ));
         }
-        if request.kernels.len() > limits::MAX_KERNELS {
+        if asked > limits::MAX_KERNELS {
             return Err(Error::usage(format!(
                 "more than {} kernels in one request",
                 limits::MAX_KERNELS
@@ -85,10 +87,23 @@ impl<'a> Engine<'a> {
                 specs.push(Spec::parse(text)?);
             }
         }
+        let mut names: Vec<String> = specs.iter().map(|s| s.text.clone()).collect();
+        for own in &request.own {
+            if names.iter().any(|n| n == own.name()) {
+                return Err(Error::usage(format!("two kernels are called '{}'", own.name()))
+                    .with_hint("give each kernel of your own a name that no other result has"));
+            }
+            names.push(own.name().to_string());
+        }
         let by = request.by.iter().map(|c| schema.column(c)).collect::<Result<Vec<_>>>()?;
-        let context = Context { schema, path: Some(dataset.path()), grouped: !by.is_empty() };
-        let built =
-            specs.iter().map(|s| registry::build(s, &context)).collect::<Result<Vec<_>>>()?;
+        // What lies in memory has a name, but no place beside it to write to.
+        let path = dataset.sources()[0].file().map(|_| dataset.path());
+        let context = Context { schema, path, grouped: !by.is_empty() };
+        let built = specs
+            .iter()
+            .map(|s| registry::build(s, &context))
+            .chain(request.own.iter().map(|o| o.build(&context)))
+            .collect::<Result<Vec<_>>>()?;
         let slots = registry::fuse(built)
             .into_iter()
             .map(|(kernel, answers)| {
@@ -105,7 +120,7 @@ impl<'a> Engine<'a> {
         for path in slots.iter().filter_map(|s: &Slot| s.output.as_ref()).chain(&request.outputs) {
             outputs.claim(dataset, path)?;
         }
-        Ok(Engine { fabric, dataset, request, specs, filter, budget, slots, kept: None, outputs })
+        Ok(Engine { fabric, dataset, request, names, filter, budget, slots, kept: None, outputs })
     }
 
     fn run(mut self, observer: Option<&dyn Observer>) -> Result<Report> {
@@ -253,7 +268,7 @@ impl<'a> Engine<'a> {
 
     fn results(&self) -> Vec<(String, Value)> {
         let mut results: Vec<(String, Value)> =
-            self.specs.iter().map(|s| (s.text.clone(), Value::Null)).collect();
+            self.names.iter().map(|n| (n.clone(), Value::Null)).collect();
         for slot in &self.slots {
             for (index, pick) in &slot.answers {
                 results[*index].1 = match pick {
@@ -278,7 +293,7 @@ impl<'a> Engine<'a> {
             .slots
             .iter()
             .map(|s| PlannedKernel {
-                answers: s.answers.iter().map(|(i, _)| self.specs[*i].text.clone()).collect(),
+                answers: s.answers.iter().map(|(i, _)| self.names[*i].clone()).collect(),
                 columns: s
                     .needs
                     .numbers

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use stead_core::{Cancel, limits};
+use stead_kernel::Own;
 use stead_store::IoOptions;
 
 /// A run: which kernels, over which rows, with which means.
@@ -19,6 +20,8 @@ use stead_store::IoOptions;
 pub struct Request {
     /// Kernel specifications, such as `mean:bytes`. Each is a key of the results.
     pub kernels: Vec<String>,
+    /// Kernels of the caller's own. Their results come after those of `kernels`, under their names.
+    pub own: Vec<Own>,
     /// Only rows for which this holds.
     pub filter: Option<String>,
     /// Answers per value of these columns.
@@ -44,6 +47,7 @@ impl Default for Request {
     fn default() -> Self {
         Request {
             kernels: Vec::new(),
+            own: Vec::new(),
             filter: None,
             by: Vec::new(),
             threads: 0,

@@ -30,7 +30,7 @@ pub use stead_core::{
     Result, Schema, Shape, Value, limits, units,
 };
 pub use stead_format::options::{ColumnType, Compression, FormatType, Header, Quote};
-pub use stead_format::{Dataset, Description, OpenOptions};
+pub use stead_format::{Dataset, Description, OpenOptions, TableColumn};
 pub use stead_run::{
     Metrics, Observer, Plan, PlannedKernel, Report, Request, Snapshot, run, run_on,
 };
@@ -41,16 +41,28 @@ pub mod fabric {
     pub use stead_fabric::{Fabric, FabricExt, Local};
 }
 
-/// What can be computed.
+/// What can be computed, and what it takes to bring a kernel along ([`Own`](kernels::Own)).
 pub mod kernels {
+    pub use stead_core::{Block, Brick, Columns, MISSING, Needs, Span, TextColumn, is_missing};
     pub use stead_kernel::expr::HELP as FILTER_HELP;
-    pub use stead_kernel::registry::{info, list};
-    pub use stead_kernel::{Info, Spec};
+    pub use stead_kernel::registry::{Context, info, list};
+    pub use stead_kernel::{Info, Kernel, Own, Sink, SinkHeader, Spec, Step};
 }
 
 /// Opens files, globs and directories as one dataset, with everything detected.
 pub fn open(inputs: &[String]) -> Result<Dataset> {
     Dataset::open(inputs, &OpenOptions::default())
+}
+
+/// Opens bytes in memory as a dataset: text, `.npy`, or raw elements with their type in `options`.
+/// `name` stands where a file's path would. Nothing is copied.
+pub fn open_memory(
+    name: &str,
+    data: impl AsRef<[u8]> + Send + Sync + 'static,
+    options: &OpenOptions,
+) -> Result<Dataset> {
+    let source = stead_store::MemorySource::new(name, data);
+    Dataset::from_sources(vec![std::sync::Arc::new(source)], options)
 }
 
 /// Writes a small file so that it is there whole or not at all.

@@ -1,0 +1,284 @@
+//! A table in memory: columns of one length, each in a buffer of its own, as data frames hold them.
+//!
+//! Nothing is copied but what a worker has in hand: it widens a run of rows of the columns asked for.
+//! There are no records and no bytes of records, so kernels of bytes do not run on a table.
+
+use crate::api::{Format, Progress, Scan, ScanOptions, Worker};
+use crate::convert;
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use stead_core::{
+    Block, ByteOrder, ColumnInfo, ColumnKind, Columns, DType, Error, RecordKind, Result, Schema,
+    Value, limits,
+};
+use stead_store::{MemorySource, Source};
+
+/// One column of a table: elements in this machine's byte order, one after the other.
+#[derive(Clone)]
+pub struct TableColumn {
+    /// Its name.
+    pub name: String,
+    /// Type of the elements.
+    pub dtype: DType,
+    /// What lends the bytes, the same every time it is asked.
+    pub data: Arc<dyn AsRef<[u8]> + Send + Sync>,
+}
+
+/// Lends what a column lends.
+struct Lender(Arc<dyn AsRef<[u8]> + Send + Sync>);
+
+impl AsRef<[u8]> for Lender {
+    fn as_ref(&self) -> &[u8] {
+        (*self.0).as_ref()
+    }
+}
+
+/// The format of tables in memory.
+pub struct Table {
+    schema: Schema,
+    dtypes: Vec<DType>,
+    rows: u64,
+}
+
+impl Table {
+    /// The format, and one source for each column.
+    ///
+    /// # Errors
+    /// `Usage` if there is no column, two have one name, or their lengths differ.
+    pub fn new(columns: Vec<TableColumn>) -> Result<(Table, Vec<Arc<dyn Source>>)> {
+        if columns.is_empty() || columns.len() > limits::MAX_COLUMNS {
+            return Err(Error::usage(format!(
+                "a table has 1 to {} columns, this one has {}",
+                limits::MAX_COLUMNS,
+                columns.len()
+            )));
+        }
+        let mut rows = None;
+        let mut names = HashSet::new();
+        for c in &columns {
+            let (bytes, size) = ((*c.data).as_ref().len(), c.dtype.size());
+            if bytes % size != 0 {
+                return Err(Error::usage(format!(
+                    "column '{}' has {bytes} bytes, no whole number of {} elements",
+                    c.name, c.dtype
+                )));
+            }
+            let n = (bytes / size) as u64;
+            if *rows.get_or_insert(n) != n {
+                return Err(Error::usage(format!(
+                    "column '{}' has {n} rows, '{}' has {}",
+                    c.name,
+                    columns[0].name,
+                    rows.unwrap_or(0)
+                )));
+            }
+            if !names.insert(c.name.as_str()) {
+                return Err(Error::usage(format!("two columns are called '{}'", c.name)));
+            }
+        }
+        let info = |c: &TableColumn| ColumnInfo {
+            name: c.name.clone(),
+            kind: ColumnKind::Binary(c.dtype),
+        };
+        let schema = Schema {
+            records: RecordKind::Items,
+            columns: columns.iter().map(info).collect(),
+            shape: None,
+        };
+        let dtypes = columns.iter().map(|c| c.dtype).collect();
+        let source = |c: TableColumn| -> Arc<dyn Source> {
+            Arc::new(MemorySource::new(c.name, Lender(c.data)))
+        };
+        let sources = columns.into_iter().map(source).collect();
+        Ok((Table { schema, dtypes, rows: rows.unwrap_or(0) }, sources))
+    }
+}
+
+impl Format for Table {
+    fn name(&self) -> &'static str {
+        "table"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn details(&self) -> Vec<(String, Value)> {
+        vec![("rows".into(), Value::Int(self.rows))]
+    }
+
+    fn scan(&self, sources: &[Arc<dyn Source>], options: &ScanOptions) -> Result<Box<dyn Scan>> {
+        let needs = &options.needs;
+        if needs.bytes || needs.brick || !needs.texts.is_empty() {
+            return Err(Error::usage("a table in memory has numbers only, no bytes of records")
+                .with_hint("kernels of bytes run on files, and on text or an array opened alone"));
+        }
+        let mut columns = Vec::with_capacity(needs.numbers.len());
+        for id in &needs.numbers {
+            let (Some(dtype), Some(source)) = (self.dtypes.get(*id), sources.get(*id)) else {
+                return Err(Error::internal("a column that the table does not have is asked for"));
+            };
+            columns.push((*dtype, source.clone()));
+        }
+        let wide: usize = columns.iter().map(|(d, _)| d.size()).sum();
+        // Never more rows than a block can number.
+        let most = (options.chunk / wide.max(1)).clamp(1, 1 << 24) as u64;
+        let rows = options.share.of(self.rows);
+        Ok(Box::new(TableScan {
+            columns,
+            options: options.clone(),
+            next: AtomicU64::new(rows.start),
+            rows,
+            row_bytes: wide as u64,
+            step: most,
+            progress: Progress::default(),
+        }))
+    }
+}
+
+struct TableScan {
+    columns: Vec<(DType, Arc<dyn Source>)>,
+    options: ScanOptions,
+    /// The next row to be taken.
+    next: AtomicU64,
+    /// This rank's rows.
+    rows: Range<u64>,
+    row_bytes: u64,
+    step: u64,
+    progress: Progress,
+}
+
+impl Scan for TableScan {
+    fn worker(&self) -> Result<Box<dyn Worker + '_>> {
+        Ok(Box::new(TableWorker { scan: self, numbers: Vec::new() }))
+    }
+
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn total_bytes(&self) -> u64 {
+        (self.rows.end - self.rows.start) * self.row_bytes
+    }
+
+    fn plan(&self) -> Vec<(String, Value)> {
+        let extents = (self.rows.end - self.rows.start).div_ceil(self.step);
+        let name = |s: &Arc<dyn Source>| Value::Text(s.path().display().to_string());
+        vec![
+            ("extents".into(), Value::Int(extents)),
+            ("engine".into(), Value::Text("memory".into())),
+            (
+                "columns_parsed".into(),
+                Value::List(self.columns.iter().map(|(_, s)| name(s)).collect()),
+            ),
+        ]
+    }
+}
+
+struct TableWorker<'s> {
+    scan: &'s TableScan,
+    /// Column by column.
+    numbers: Vec<f64>,
+}
+
+impl Worker for TableWorker<'_> {
+    fn next(&mut self) -> Result<Option<Block<'_>>> {
+        let scan = self.scan;
+        scan.options.cancel.check()?;
+        let first = scan.next.fetch_add(scan.step, Ordering::Relaxed);
+        if first >= scan.rows.end {
+            return Ok(None);
+        }
+        let rows = scan.step.min(scan.rows.end - first) as usize;
+        self.numbers.resize(rows * scan.columns.len(), 0.0);
+        let mut rounded = 0;
+        for (i, (dtype, source)) in scan.columns.iter().enumerate() {
+            let start = first as usize * dtype.size();
+            let bytes = source.bytes().and_then(|b| b.get(start..start + rows * dtype.size()));
+            let bytes = bytes.ok_or_else(|| {
+                Error::new(stead_core::Kind::Changed, "the column became shorter during the scan")
+                    .at_path(source.path())
+            })?;
+            let out = &mut self.numbers[i * rows..][..rows];
+            rounded += convert::to_f64(*dtype, NATIVE, bytes, out);
+        }
+        Progress::add(&scan.progress.bytes, rows as u64 * scan.row_bytes);
+        Progress::add(&scan.progress.rows, rows as u64);
+        Progress::add(&scan.progress.rounded, rounded);
+        Ok(Some(Block {
+            seq: (first - scan.rows.start) / scan.step,
+            last: first + rows as u64 == scan.rows.end,
+            rows,
+            columns: Columns {
+                number_ids: &scan.options.needs.numbers,
+                numbers: &self.numbers,
+                stride: rows,
+                ..Columns::default()
+            },
+            ..Block::empty()
+        }))
+    }
+}
+
+const NATIVE: ByteOrder =
+    if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Dataset;
+    use stead_core::Needs;
+
+    fn column(name: &str, dtype: DType, bytes: Vec<u8>) -> TableColumn {
+        TableColumn { name: name.into(), dtype, data: Arc::new(bytes) }
+    }
+
+    fn numbers<const N: usize>(values: impl Iterator<Item = [u8; N]>) -> Vec<u8> {
+        values.flatten().collect()
+    }
+
+    #[test]
+    fn rows_come_once_whatever_the_extents() {
+        let x = column("x", DType::F64, numbers((0..1000).map(|i| f64::from(i).to_ne_bytes())));
+        let n = column("n", DType::I16, numbers((0..1000i16).map(|i| (-i).to_ne_bytes())));
+        let table = Dataset::table(vec![x, n]).expect("table");
+        for chunk in [1, 17, 4096, 1 << 20] {
+            let mut options = ScanOptions::new(Needs { numbers: vec![0, 1], ..Needs::default() });
+            options.chunk = chunk;
+            let scan = table.scan(&options).expect("scan");
+            let mut worker = scan.worker().expect("worker");
+            let mut at = 0.0;
+            while let Some(b) = worker.next().expect("block") {
+                for (x, n) in b.numbers(0).iter().zip(b.numbers(1)) {
+                    assert_eq!((*x, *n), (at, -at));
+                    at += 1.0;
+                }
+            }
+            assert_eq!(at, 1000.0);
+            assert_eq!(scan.progress().bytes.load(Ordering::Relaxed), 10_000);
+        }
+        assert_eq!(table.describe(2).expect("described").rows[1], ["1.0", "-1.0"]);
+    }
+
+    #[test]
+    fn tables_that_make_no_sense_are_refused() {
+        let x = || column("x", DType::F64, vec![0; 16]);
+        let bad = [
+            vec![],
+            vec![x(), x()],
+            vec![x(), column("y", DType::F64, vec![0; 8])],
+            vec![column("y", DType::F64, vec![0; 9])],
+        ];
+        for columns in bad {
+            assert_eq!(
+                Dataset::table(columns).err().map(|e| e.kind()),
+                Some(stead_core::Kind::Usage)
+            );
+        }
+        let table = Dataset::table(vec![x()]).expect("table");
+        let bytes = ScanOptions::new(Needs { bytes: true, ..Needs::default() });
+        assert!(table.scan(&bytes).is_err());
+    }
+}
