@@ -1,18 +1,24 @@
 """Measures stead beside the tools that people would pick instead, in turn, in one run.
 
-    python bench/run.py STEAD DATA_DIR OUT_DIR [--bytes N] [--runs N]
+    python bench/run.py STEAD DATA_DIR OUT_DIR [--scale F] [--runs N] [--only TEXT] [--installed] [--check]
 
-Every job runs several times, all tools of a job in turn (A B C A B C ...), so that a drift of the machine
-hits all of them. Figures are medians with their range. The page cache is warm. Seconds of stead are of the
-whole process; those of the peers are inside a process that has imported and compiled everything already.
-Writes OUT_DIR/DATE-HOST.json with the raw numbers and a table beside it.
+Every job runs several times, all tools of a job in turn (A B C A B C ...), so that a drift of the machine hits all
+of them. Figures are medians with their range. The page cache is warm but for the group 'cold'. Seconds of stead,
+ripgrep and fio are of the whole process; those of the other peers are inside a process that has imported,
+compiled and (arrays) loaded everything already. Peers must find what stead finds.
+
+Writes OUT_DIR/DATE-HOST.json with the raw numbers and DATE-HOST.md with tables. --installed leaves out peers that are
+not installed, --check writes nothing: both for a quick test that the benchmarks work.
 """
 
 import argparse
+import importlib.util
 import json
+import math
 import os
 import platform
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -20,88 +26,224 @@ import time
 from importlib import metadata
 from pathlib import Path
 
-NUMBERS = ["bytes", "latency_ms", "cpu", "mem", "temp", "load", "errors", "score"]
-COLUMNS = [f"{k}:{c}" for c in NUMBERS for k in ("sum", "mean", "std")]
-NINE = ["lines", "sum:latency_ms", "mean:latency_ms", "std:latency_ms", "gram:" + ",".join(NUMBERS),
-        "normalize:latency_ms,out=normalized.npy", "digits", "entropy"]
-JOBS = [
-    ("lines", ["lines"], [("polars", "lines")]),
-    ("columns: sum, mean, std of 8", COLUMNS, [("polars", "columns"), ("duckdb", "columns"), ("pandas", "columns")]),
-    ("digits and entropy", ["digits", "entropy"], [("numba", "histogram")]),
-    ("nine operations", NINE, [("polars", "nine")]),
-]
+import report
+from jobs import DATA, RECORDS, jobs
+
 HERE = Path(__file__).parent
+MODULES = {"sklearn": "scikit-learn", "polars": "polars", "duckdb": "duckdb", "pandas": "pandas", "numpy": "numpy",
+           "numba": "numba", "scipy": "scipy", "vtk": "vtk"}
 
 
-def stead(binary, kernels, path, directory):
-    command = [binary, "run", str(path), "--format", "json"] + [a for k in kernels for a in ("-k", k)]
+def children(work):
+    """Wall and processor seconds of the processes that `work` starts and waits for."""
     wall, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command, cwd=directory, capture_output=True, check=True)
+    out = work()
     wall, after = time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"seconds": wall, "cpu_seconds": cpu, "peak_bytes": json.loads(done.stdout)["metrics"]["peak_memory_bytes"]}
+    return out, {"seconds": wall, "cpu_seconds": cpu, "peak_bytes": None, "answer": None}
 
 
-def peer(tool, job, path):
-    done = subprocess.run([sys.executable, str(HERE / "peers.py"), tool, job, str(path)], capture_output=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+def command(words, cwd=None, codes=(0,)):
+    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True)
+    if done.returncode not in codes:
+        raise SystemExit(f"{' '.join(map(str, words))}: exit code {done.returncode}\n{done.stderr}")
+    return done.stdout
 
 
-def cpu_name():
+def evict(path):
+    """Takes a file out of the page cache."""
+    with open(path, "rb") as f:
+        os.fsync(f.fileno())
+        os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def warm(path):
+    with open(path, "rb") as f:
+        while f.read(1 << 24):
+            pass
+
+
+class Stead:
+    name = "stead"
+
+    def __init__(self, binary, job, path, directory):
+        self.job, self.path, self.directory = job, path, directory
+        self.words = [binary, "run", str(path), "--format", "json", *job.args]
+        self.words += [a for k in job.kernels for a in ("-k", k)]
+
+    def run(self):
+        if self.job.cold:
+            evict(self.path)
+        out, figures = children(lambda: command(self.words, self.directory))
+        out = json.loads(out)
+        figures["peak_bytes"] = out["metrics"]["peak_memory_bytes"]
+        if self.job.same:
+            figures["answer"] = self.job.same(out["results"])
+        return figures
+
+    def close(self):
+        pass
+
+
+class Process:
+    """A peer that is started anew each time."""
+
+    def __init__(self, name, words, cold, path, answer=lambda out: None, seconds=None):
+        self.name, self.words, self.cold, self.path = name, words, cold, path
+        self.answer, self.seconds = answer, seconds
+
+    def run(self):
+        if self.cold:
+            evict(self.path)
+        out, figures = children(lambda: command(self.words, codes=(0, 1)))
+        figures["answer"] = self.answer(out)
+        if self.seconds:
+            figures["seconds"] = self.seconds(out)
+        return figures
+
+    def close(self):
+        pass
+
+
+class Resident:
+    """A peer that stays in memory and works when it is told to."""
+
+    def __init__(self, tool, job, path):
+        self.name = tool
+        words = [sys.executable, str(HERE / "peers.py"), tool, job, str(path)]
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.line("ready")
+
+    def line(self, what):
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"peer {self.name} ended before it was {what}")
+        return line
+
+    def run(self):
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        return json.loads(self.line("done"))
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def peer(tool, what, job, path, binary):
+    if tool == "ripgrep":
+        words = ["rg", "--no-config", "-c", "-j1", *what, str(path)]
+        return Process(tool, words, job.cold, path, lambda out: int(out or 0))
+    if tool == "read":
+        return Process("two threads that add words", [str(Path(binary).with_name("stead-bench")), "read", str(path)], False, path)
+    if tool == "fio":
+        size = path.stat().st_size
+        words = ["fio", "--name=read", f"--filename={path}", "--readonly", "--rw=read", "--direct=1", "--bs=1M",
+                 "--ioengine=libaio", "--iodepth=32", f"--size={size // (1 << 20) << 20}", "--output-format=json"]
+        seconds = lambda out: size / json.loads(out[out.index("{"):])["jobs"][0]["read"]["bw_bytes"]
+        return Process("fio, O_DIRECT", words, False, path, seconds=seconds)
+    return Resident(tool, what, path)
+
+
+def installed(tool):
+    if tool in MODULES:
+        return importlib.util.find_spec(tool) is not None
+    return tool == "read" or shutil.which({"ripgrep": "rg"}.get(tool, tool)) is not None
+
+
+def prepare(a):
+    """The data sets, made where they are not there yet."""
+    generator = Path(a.stead).with_name("stead-bench")
+    paths = {}
+    for name, (kind, size) in DATA.items():
+        directory = a.data / f"scale-{a.scale:g}"
+        directory.mkdir(parents=True, exist_ok=True)
+        paths[name] = directory / name
+        if not paths[name].exists():
+            temporary = paths[name].with_suffix(".part")
+            command([generator, kind, temporary, "--bytes", str(max(int(size * a.scale), 100_000))])
+            temporary.rename(paths[name])
+    paths["tiny.csv"] = a.data / "tiny.csv"
+    paths["tiny.csv"].write_text("x,y\n" + "".join(f"{i},{i * i}\n" for i in range(120)))
+    return {k: v.resolve() for k, v in paths.items()}
+
+
+def agree(job, results):
+    """Peers that find something else do something else."""
+    ours = results["stead"][0]["answer"] if job.same else None
+    for tool, runs in results.items():
+        theirs = runs[0]["answer"]
+        if job.same and theirs is not None and not math.isclose(ours, theirs, rel_tol=1e-9):
+            raise SystemExit(f"{job.group}, {job.name}: stead found {ours}, {tool} {theirs}")
+
+
+def versions(a, used):
+    found = {p: metadata.version(MODULES[p]) for p in sorted(used) if p in MODULES}
+    for name, words in [("ripgrep", ["rg", "--version"]), ("fio", ["fio", "--version"])]:
+        if name in used:
+            found[name] = command(words).split("\n")[0].replace("ripgrep ", "").replace("fio-", "")
+    return {"stead": command([a.stead, "--version"]).split()[-1], **found}
+
+
+def machine():
+    name = platform.machine()
+    flags = set()
     for line in open("/proc/cpuinfo"):
         if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()
+            name = line.split(":", 1)[1].strip()
+        if line.startswith("flags"):
+            flags = {f for f in ("avx2", "avx512f") if f in line.split()}
+    return {"cpu": name, "cores": os.cpu_count(), "simd": sorted(flags), "kernel": platform.release(),
+            "python": platform.python_version()}
 
 
 def main():
-    a = argparse.ArgumentParser()
-    a.add_argument("stead")
-    a.add_argument("data", type=Path)
-    a.add_argument("out", type=Path)
-    a.add_argument("--bytes", type=int, default=1_000_000_000)
-    a.add_argument("--runs", type=int, default=5)
-    a = a.parse_args()
+    p = argparse.ArgumentParser()
+    p.add_argument("stead")
+    p.add_argument("data", type=Path)
+    p.add_argument("out", type=Path)
+    p.add_argument("--scale", type=float, default=1.0, help="size of the data, 1 being about a gigabyte")
+    p.add_argument("--runs", type=int, default=5)
+    p.add_argument("--only", help="jobs whose group or name has this text")
+    p.add_argument("--installed", action="store_true", help="leave out peers that are not installed")
+    p.add_argument("--check", action="store_true", help="write no results")
+    a = p.parse_args()
     a.stead = os.path.abspath(a.stead)
-    a.data.mkdir(parents=True, exist_ok=True)
+    paths = prepare(a)
+    measured, used = [], set()
+    for job in jobs():
+        if a.only and a.only not in f"{job.group}, {job.name}":
+            continue
+        path = paths[job.data]
+        if not job.cold:
+            warm(path)
+        peers = [(t, w) for t, w in job.peers if installed(t) or not a.installed]
+        used |= {t for t, _ in peers}
+        tools = [Stead(a.stead, job, path, path.parent)] if job.kernels else []
+        tools += [peer(t, w, job, path, a.stead) for t, w in peers]
+        results = {t.name: [] for t in tools}
+        for _ in range(max(a.runs, 20) if job.group == "start" and not a.check else a.runs):
+            for t in tools:
+                results[t.name].append(t.run())
+        for t in tools:
+            t.close()
+        agree(job, results)
+        measured.append({"group": job.group, "job": job.name, "target": job.target, "bytes": path.stat().st_size,
+                         "kernels": job.kernels, "args": job.args, "tools": results})
+        best = min((statistics.median(r["seconds"] for r in runs), t) for t, runs in results.items())
+        print(f"{job.group}, {job.name}: {best[1]} {best[0]:.3f} s", file=sys.stderr, flush=True)
+    if a.check:
+        return
+    host = machine()
+    words = ["--scale", f"{a.scale:g}", "--runs", str(a.runs)] + (["--only", a.only] if a.only else [])
+    whole = {"command": "python bench/run.py stead DATA OUT " + " ".join(words), "machine": host,
+             "versions": versions(a, used), "jobs": measured}
     a.out.mkdir(parents=True, exist_ok=True)
-    log = (a.data / f"log-{a.bytes}.csv").resolve()
-    if not log.exists():
-        generator = Path(a.stead).with_name("stead-bench")
-        subprocess.run([generator, "log", log, "--bytes", str(a.bytes)], check=True)
-    gigabytes = log.stat().st_size / 1e9
-    with open(log, "rb") as f:
-        while f.read(1 << 24):
-            pass
-    raw, table = [], []
-    for name, kernels, peers in JOBS:
-        tools = [("stead", lambda k=kernels: stead(a.stead, k, log, a.data))]
-        tools += [(tool, lambda t=tool, j=job: peer(t, j, log)) for tool, job in peers]
-        results = {tool: [] for tool, _ in tools}
-        for _ in range(a.runs):
-            for tool, work in tools:
-                results[tool].append(work())
-        ours = statistics.median(r["seconds"] for r in results["stead"])
-        for tool, runs in results.items():
-            wall = [r["seconds"] for r in runs]
-            cpu = statistics.median(r["cpu_seconds"] for r in runs)
-            raw.append({"job": name, "tool": tool, "runs": runs})
-            table.append([name, tool, f"{statistics.median(wall):.3f}", f"{min(wall):.3f} to {max(wall):.3f}",
-                          f"{cpu / gigabytes:.2f}", f"{max(r['peak_bytes'] for r in runs) / 1e6:.0f}",
-                          f"{statistics.median(wall) / ours:.2f}"])
-    versions = {p: metadata.version(p) for p in ("polars", "duckdb", "pandas", "numpy", "numba", "pyarrow")}
-    versions["stead"] = subprocess.run([a.stead, "--version"], capture_output=True, text=True).stdout.strip()
-    machine = {"cpu": cpu_name(), "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()}
-    stamp = f"{time.strftime('%Y-%m-%d')}-{machine['cpu'].lower().replace(' ', '-')}-{machine['cores']}"
-    command = f"python bench/run.py stead DATA OUT --bytes {a.bytes} --runs {a.runs}"
-    (a.out / f"{stamp}.json").write_text(
-        json.dumps({"command": command, "machine": machine, "versions": versions, "bytes": log.stat().st_size, "results": raw}, indent=1) + "\n")
-    head = ["job", "tool", "seconds (median)", "range", "core-seconds per GB", "peak MB", "times stead"]
-    lines = [f"# {machine['cpu']}, {machine['cores']} cores, {time.strftime('%Y-%m-%d')}", "", f"`{command}`; page cache warm.",
-             ", ".join(f"{k} {v}" for k, v in versions.items()), "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    lines += ["| " + " | ".join(r) + " |" for r in table]
-    (a.out / f"{stamp}.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+    stamp = f"{time.strftime('%Y-%m-%d')}-{host['cpu'].lower().replace(' ', '-')}-{host['cores']}"
+    (a.out / f"{stamp}.json").write_text(json.dumps(whole, indent=1) + "\n")
+    text = report.tables(whole)
+    (a.out / f"{stamp}.md").write_text(text)
+    print(text)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ step "format" cargo fmt --all --check
 step "lint" cargo clippy --workspace --all-targets --locked -- -D warnings
 step "build" cargo build --workspace --locked
 if [ "$level" = all ]; then export PROPTEST_CASES=${PROPTEST_CASES:-4096} HYPOTHESIS_PROFILE=long; fi
-step "unit and property" cargo test --workspace --locked
+step "unit and property" cargo test --workspace --locked --no-fail-fast
 RUSTDOCFLAGS='-D warnings' step "api docs" cargo doc --workspace --no-deps --locked
 step "tidy" cargo xtask tidy
 step "links" cargo xtask deps

@@ -73,10 +73,13 @@ fn scan(d: &Dataset, o: &ScanOptions, workers: usize, ranks: usize) -> Result<(V
         for r in results {
             match r {
                 Ok(b) => mine.extend(b),
-                Err(e) if failed.as_ref().is_none_or(|f| f.kind() == Kind::Cancelled) => {
-                    failed = Some(e);
+                Err(e) => {
+                    // A cause before the stop that it led to, then the earliest.
+                    let rank = |e: &Error| (e.kind() == Kind::Cancelled, e.place().offset);
+                    if failed.as_ref().is_none_or(|f| rank(&e) < rank(f)) {
+                        failed = Some(e);
+                    }
                 }
-                Err(_) => {}
             }
         }
         if let Some(e) = failed {

@@ -61,9 +61,15 @@ struct Feed<'a> {
 /// How often a worker weighs its states, in blocks.
 const WEIGH_EVERY: u64 = 16;
 
+/// File and offset; `None`, before all others, if that is not known.
+type At = (Option<u32>, Option<u64>);
+
 /// State of a pass that its workers share.
 struct Shared {
-    /// Set when a worker fails, so that the others stop soon.
+    /// Where the earliest failure so far is, if there was one: workers go on up to it, so that the error that
+    /// is told does not depend on who was first.
+    failed: Mutex<Option<At>>,
+    /// True once `failed` is set.
     stop: AtomicBool,
     /// Records that passed the filter.
     kept: AtomicU64,
@@ -86,6 +92,7 @@ impl Pass<'_> {
     ) -> Result<(Vec<AnyState>, u64)> {
         let feed = &Feed { scan, filter, keep };
         let shared = Shared {
+            failed: Mutex::new(None),
             stop: AtomicBool::new(false),
             kept: AtomicU64::new(0),
             weights: (0..=self.threads).map(|_| AtomicU64::new(0)).collect(),
@@ -177,7 +184,13 @@ impl Pass<'_> {
     fn guarded(&self, feed: &Feed<'_>, shared: &Shared, index: usize) -> Result<Vec<AnyState>> {
         let result = catch_unwind(AssertUnwindSafe(|| self.work(feed, shared, index)))
             .unwrap_or_else(|_| Err(Error::internal("a worker panicked")));
-        if result.is_err() {
+        // Who was stopped, was stopped by somebody else's failure or by the caller, and all see that.
+        if let Err(e) = &result
+            && e.kind() != Kind::Cancelled
+        {
+            let at = (e.place().source, e.place().offset);
+            let mut failed = lock(&shared.failed);
+            *failed = Some(failed.map_or(at, |f| f.min(at)));
             shared.stop.store(true, Ordering::Relaxed);
         }
         *lock(&shared.running) -= 1;
@@ -195,7 +208,12 @@ impl Pass<'_> {
         while let Some(block) = worker.next()? {
             self.cancel.check()?;
             if shared.stop.load(Ordering::Relaxed) {
-                return Err(Error::cancelled());
+                let here = (Some(block.source), Some(block.offset));
+                if lock(&shared.failed).is_none_or(|f| f < here) {
+                    return Err(Error::cancelled());
+                }
+                // Only an earlier failure matters now.
+                continue;
             }
             let block = match feed.filter {
                 None => block,
