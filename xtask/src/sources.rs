@@ -128,7 +128,9 @@ const BANS: &[Ban] = &[
 const UNSAFE: &[&str] = &[
     "crates/format/src/delimited/simd.rs",
     "crates/store/src/buffer.rs",
+    "crates/store/src/mapped.rs",
     "crates/store/src/queue.rs",
+    "crates/store/src/sigbus.rs",
     "crates/store/src/uring.rs",
 ];
 

@@ -364,7 +364,7 @@ impl GridWorker<'_> {
             let out = &mut self.numbers[i * rows..][..rows];
             let rounded = convert::to_f64(e.dtype, e.byte_order, &bytes, out);
             Progress::add(&self.scan.progress.rounded, rounded);
-            self.queue.recycle(bytes);
+            self.queue.recycle(bytes)?;
         }
         Ok(())
     }
@@ -388,7 +388,7 @@ impl Worker for GridWorker<'_> {
         let scan = self.scan;
         scan.options.cancel.check()?;
         let held = std::mem::replace(&mut self.held, Buffer::empty());
-        self.queue.recycle(held);
+        self.queue.recycle(held)?;
         self.look_ahead()?;
         let Some((n, i, job)) = self.ahead.pop_front() else { return Ok(None) };
         let part = &scan.parts[i];

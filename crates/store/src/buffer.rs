@@ -1,8 +1,10 @@
 //! Buffers that reads land in.
 
 use crate::Source;
+use crate::mapped::Mapping;
 use std::ops::Deref;
 use std::sync::Arc;
+use stead_core::{Error, Kind, Result};
 
 /// What O_DIRECT wants offsets, lengths and addresses to be multiples of. Devices with larger blocks are
 /// rare, and they refuse the read, which is said to the user.
@@ -37,18 +39,57 @@ impl Pages {
     }
 }
 
-/// The bytes of a finished read: memory of its own, or a memory source's bytes as they lie.
+/// The bytes of an extent: memory of their own, or a view of where they lie: a memory source's bytes, or a
+/// file's in the page cache. The bytes of a file may change while they are looked at, as somebody writes to it.
 pub struct Buffer(pub(crate) Repr);
 
 pub(crate) enum Repr {
     Owned { pages: Pages, skip: usize, len: usize },
     Lent { source: Arc<dyn Source>, start: usize, len: usize },
+    Mapped { view: View, source: Arc<dyn Source> },
+}
+
+/// A part of a mapping, whose pages are let go when it is dropped.
+pub(crate) struct View {
+    pub(crate) mapping: Arc<Mapping>,
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        self.mapping.release(self.start, self.len);
+    }
 }
 
 impl Buffer {
     /// No bytes.
     pub fn empty() -> Self {
         Buffer(Repr::Owned { pages: Pages::default(), skip: 0, len: 0 })
+    }
+
+    /// Fails if bytes went away while they were looked at, with the error that a read of them gives. For
+    /// when they have been looked at, before anything that was made of them is believed; also in place of any
+    /// error that was found in them.
+    ///
+    /// # Errors
+    /// `Changed` if the file has become shorter; `Io` if the device could not give them.
+    pub fn check(&self) -> Result<()> {
+        let Repr::Mapped { view, source } = &self.0 else { return Ok(()) };
+        if !view.mapping.lost() {
+            return Ok(());
+        }
+        // Read again, for the reason and the place. The extent may be whole and its neighbour not.
+        source.check()?;
+        let mut piece = vec![0; view.len.min(1 << 16)];
+        for at in (view.start..view.start + view.len).step_by(1 << 16) {
+            let n = (view.start + view.len - at).min(1 << 16);
+            source.read_at(at as u64, &mut piece[..n])?;
+        }
+        Err(Error::new(Kind::Changed, "bytes of the file went away while it was read")
+            .at_path(source.path())
+            .at_offset(view.start as u64)
+            .with_hint("run again when nobody writes to the file"))
     }
 }
 
@@ -62,6 +103,7 @@ impl Deref for Buffer {
             Repr::Lent { source, start, len } => {
                 source.bytes().and_then(|b| b.get(*start..*start + *len)).unwrap_or(&[])
             }
+            Repr::Mapped { view, .. } => view.mapping.bytes(view.start, view.len),
         }
     }
 }

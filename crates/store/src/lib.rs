@@ -10,8 +10,10 @@ pub mod expand;
 #[cfg(any(test, feature = "faults"))]
 pub mod faulty;
 pub mod file;
+mod mapped;
 pub mod memory;
 pub mod queue;
+mod sigbus;
 pub mod source;
 mod uring;
 

@@ -6,11 +6,12 @@
 //! | bytes | engine `auto` |
 //! |---|---|
 //! | in memory already ([`Source::bytes`]) | lent, without a copy |
+//! | in the page cache, 256 KiB or more, of a local file system | a view of a mapping of the file |
 //! | in the page cache | `pread` when the extent is taken, so that it lands in a cache-warm buffer |
 //! | on the device | io_uring when it is submitted; where the kernel has none, read-ahead is asked for |
 //!
-//! Whether an extent is cached is found by reading one byte of each end without waiting. `uring` skips
-//! the question, `pread` never uses io_uring. Any failed or odd completion is read again with
+//! Whether an extent is cached is found by reading a few bytes of it without waiting. `uring` skips the
+//! question, `pread` uses neither io_uring nor mappings. Any failed or odd completion is read again with
 //! [`Source::read_at`], which either succeeds or says what is wrong and where, so that all engines give
 //! the same errors.
 //!
@@ -23,13 +24,14 @@
 //! queue.submit(7, &source, 6, 5)?;
 //! while let Some(done) = queue.next()? {
 //!     assert_eq!((done.tag, &done.buffer[..]), (7, &b"world"[..]));
-//!     queue.recycle(done.buffer);
+//!     queue.recycle(done.buffer)?;
 //! }
 //! # Ok::<(), stead_core::Error>(())
 //! ```
 
-use crate::buffer::{ALIGN, Buffer, Pages, Repr};
+use crate::buffer::{ALIGN, Buffer, Pages, Repr, View};
 use crate::file::check_range;
+use crate::mapped::Mapping;
 use crate::uring::Ring;
 use crate::{Engine, IoOptions, Source};
 use rustix::fs::{Advice, Mode, OFlags};
@@ -45,7 +47,7 @@ use stead_core::{Error, Result, limits};
 /// What will be done with these options, for a plan: engine, queue depth, whether reads are direct.
 pub fn describe(options: &IoOptions) -> Vec<(&'static str, String)> {
     let engine = match (options.engine, options.direct) {
-        (Engine::Auto, false) => "pread where cached, io_uring elsewhere",
+        (Engine::Auto, false) => "mapped where cached, io_uring elsewhere",
         (Engine::Auto, true) | (Engine::Uring, _) => "io_uring",
         (Engine::Pread, _) => "pread",
     };
@@ -81,8 +83,16 @@ pub struct ReadQueue {
     spare: Vec<Pages>,
     /// The last file opened with O_DIRECT and the address of the source it belongs to. The source is
     /// held, so no other one can come to lie at that address.
-    reopened: Option<(Arc<dyn Source>, Arc<File>)>,
+    reopened: Option<Of<Arc<File>>>,
+    /// The last file that was to be mapped, as above; `None` inside if it cannot or must not be.
+    mapped: Option<Of<Option<Arc<Mapping>>>>,
 }
+
+/// Something that was made of a source.
+type Of<T> = (Arc<dyn Source>, T);
+
+/// Shorter extents are copied sooner than mapped.
+const LEAST_MAPPED: usize = 256 << 10;
 
 enum Lazy {
     Untried,
@@ -101,6 +111,8 @@ struct Slot {
 enum State {
     /// Read when it is taken.
     Waiting,
+    /// In the page cache: mapped or read when it is taken.
+    Cached,
     /// Read through this descriptor when it is taken.
     WaitingDirect(Arc<File>),
     /// The kernel writes to the buffer: it must not be touched, moved or freed.
@@ -210,6 +222,7 @@ impl ReadQueue {
             ring,
             spare: Vec::new(),
             reopened: None,
+            mapped: None,
         })
     }
 
@@ -278,7 +291,12 @@ impl ReadQueue {
                 let lent = Repr::Lent { source, start: offset as usize, len };
                 return Ok(Some(Completed { tag, buffer: Buffer(lent) }));
             }
-            State::Waiting => {
+            State::Waiting | State::Cached => {
+                let cached = matches!(state, State::Cached);
+                if cached && let Some(view) = self.view(&source, offset, len) {
+                    let buffer = Buffer(Repr::Mapped { view, source });
+                    return Ok(Some(Completed { tag, buffer }));
+                }
                 let mut flight = Flight::new(self.spare(), None, offset, len);
                 self.read(&source, offset, &mut flight)?;
                 flight
@@ -306,10 +324,30 @@ impl ReadQueue {
     }
 
     /// Gives a buffer back, to be read into again.
-    pub fn recycle(&mut self, buffer: Buffer) {
+    ///
+    /// # Errors
+    /// Those of [`Buffer::check`].
+    pub fn recycle(&mut self, buffer: Buffer) -> Result<()> {
+        buffer.check()?;
         if let Repr::Owned { pages, .. } = buffer.0 {
             self.keep(pages);
         }
+        Ok(())
+    }
+
+    /// An extent where it lies; `None` if it is better read.
+    fn view(&mut self, source: &Arc<dyn Source>, offset: u64, len: usize) -> Option<View> {
+        if self.engine != Engine::Auto || len < LEAST_MAPPED {
+            return None;
+        }
+        if !self.mapped.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, source)) {
+            let mapping = Mapping::new(source.file()?, source.len()).map(Arc::new);
+            self.mapped = Some((source.clone(), mapping));
+        }
+        // Once it has lost bytes it is of no use any more: reads say what is wrong and where.
+        let mapping = self.mapped.as_ref()?.1.as_ref().filter(|m| !m.lost())?.clone();
+        let start = usize::try_from(offset).ok()?;
+        Some(View { mapping, start, len })
     }
 
     fn keep(&mut self, pages: Pages) {
@@ -329,12 +367,12 @@ impl ReadQueue {
         };
         let direct = if self.direct { Some(self.reopen(source, file)?) } else { None };
         let wait = |direct: Option<Arc<File>>| direct.map_or(State::Waiting, State::WaitingDirect);
-        if self.flying >= self.depth || self.depth == 1 {
-            return Ok(wait(direct));
-        }
         let ask = direct.is_some() || self.engine == Engine::Uring;
         if !ask && cached(file, offset, len) {
-            return Ok(State::Waiting);
+            return Ok(State::Cached);
+        }
+        if self.flying >= self.depth || self.depth == 1 {
+            return Ok(wait(direct));
         }
         if matches!(self.ring, Lazy::Untried) {
             self.ring =
@@ -490,7 +528,7 @@ fn read_direct(flight: &mut Flight) -> std::result::Result<bool, i32> {
     }
 }
 
-/// True if the first and the last byte of an extent can be had without waiting for a device.
+/// True if bytes all over an extent can be had without waiting for a device.
 fn cached(file: &File, offset: u64, len: usize) -> bool {
     let there = |at: u64| {
         let mut byte = [0];
@@ -498,7 +536,10 @@ fn cached(file: &File, offset: u64, len: usize) -> bool {
         let mut target = [IoSliceMut::new(&mut byte)];
         matches!(rustix::io::preadv2(file.as_fd(), &mut target, at, flags), Ok(1))
     };
-    there(offset) && there(offset + (len as u64).saturating_sub(1))
+    let last = (len as u64).saturating_sub(1);
+    let between = if len < LEAST_MAPPED { [last; 2] } else { [last / 3, last / 3 * 2] };
+    // The end first: files are read and forgotten from their start on.
+    there(offset + last) && there(offset) && between.iter().all(|n| *n == last || there(offset + n))
 }
 
 /// Asks for read-ahead.

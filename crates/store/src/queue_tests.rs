@@ -61,7 +61,7 @@ fn check(options: &IoOptions, source: &Arc<dyn Source>, data: &[u8], extents: &[
         assert_eq!(done.tag, taken as u64, "{options:?}");
         let (offset, len) = extents[taken];
         assert!(done.buffer[..] == data[offset as usize..][..len], "{options:?} {offset} {len}");
-        queue.recycle(done.buffer);
+        queue.recycle(done.buffer).unwrap();
         taken += 1;
     }
     assert_eq!(taken, extents.len());
@@ -127,6 +127,30 @@ fn a_file_that_shrinks_is_an_error_and_the_queue_goes_on() {
         assert_eq!(queue.next().unwrap_err().kind(), Kind::Changed, "{options:?}");
         assert!(queue.next().unwrap().is_none());
     }
+}
+
+#[test]
+fn what_is_cached_is_not_copied_and_may_shrink() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = bytes(1 << 20);
+    let source = file(dir.path(), &data);
+    let mut queue = ReadQueue::new(&IoOptions::default()).unwrap();
+    for i in 0..3 {
+        queue.submit(i, &source, 1000 + i * 300_000, 300_000).unwrap();
+    }
+    let first = queue.next().unwrap().unwrap().buffer;
+    assert!(matches!(first.0, Repr::Mapped { .. }));
+    assert!(first[..] == data[1000..301_000]);
+    queue.recycle(first).unwrap();
+    let second = queue.next().unwrap().unwrap().buffer;
+    File::options().write(true).open(dir.path().join("data")).unwrap().set_len(400_000).unwrap();
+    assert!(second[..98_000] == data[301_000..399_000]);
+    assert_eq!(second[290_000..], [0; 10_000]);
+    let e = queue.recycle(second).unwrap_err();
+    assert_eq!((e.kind(), e.place().offset), (Kind::Changed, Some(400_000)));
+    // From now on it is read, which fails.
+    assert_eq!(queue.next().unwrap_err().kind(), Kind::Changed);
+    assert!(queue.next().unwrap().is_none());
 }
 
 #[test]

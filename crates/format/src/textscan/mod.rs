@@ -36,6 +36,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use stead_core::{Error, Kind, Result, Value, limits};
 use stead_store::Source;
+use stead_store::queue::describe;
 use stream::Stream;
 use worker::TextWorker;
 
@@ -209,15 +210,14 @@ impl Scan for TextScan {
                     .collect()
             }
         };
-        vec![
-            ("files".into(), Value::Int(self.plan.parts.len() as u64)),
+        let mut entries = vec![
+            ("files".to_string(), Value::Int(self.plan.parts.len() as u64)),
             ("extents".into(), Value::Int(self.plan.units)),
             ("extent_bytes".into(), Value::Int(o.chunk as u64)),
-            ("engine".into(), Value::Text(format!("{:?}", o.io.engine).to_lowercase())),
-            ("depth".into(), Value::Int(o.io.depth as u64)),
-            ("direct".into(), Value::Bool(o.io.direct)),
-            ("columns_parsed".into(), Value::List(columns)),
-        ]
+        ];
+        entries.extend(describe(&o.io).into_iter().map(|(k, v)| (k.to_string(), Value::Text(v))));
+        entries.push(("columns_parsed".into(), Value::List(columns)));
+        entries
     }
 }
 

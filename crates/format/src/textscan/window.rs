@@ -45,6 +45,11 @@ impl Window {
         self.read.take()
     }
 
+    /// Fails if bytes went away since they came.
+    pub fn check(&self) -> Result<()> {
+        self.read.as_ref().map_or(Ok(()), Buffer::check)
+    }
+
     /// Reads on up to offset `to`, dropping what lies before index `from`.
     pub fn widen(&mut self, source: &dyn Source, from: usize, to: u64) -> Result<()> {
         if self.widened {

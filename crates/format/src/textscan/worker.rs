@@ -78,6 +78,11 @@ impl<'s> TextWorker<'s> {
         })
     }
 
+    /// An error about the extent that was looked at last.
+    fn at_part(&self, e: Error) -> Error {
+        e.at_source(self.part(self.reached).index)
+    }
+
     fn part(&self, index: usize) -> &'s Part {
         &self.scan.plan.parts[index]
     }
@@ -143,6 +148,9 @@ impl<'s> TextWorker<'s> {
     fn advance(&mut self) -> Result<Option<Ready>> {
         loop {
             self.scan.options.cancel.check()?;
+            if let Some(read) = self.window.unload(8 * self.scan.options.chunk) {
+                self.queue.recycle(read).map_err(|e| self.at_part(e))?;
+            }
             if let Some((part, stream)) = self.stream.clone() {
                 if let Some(ready) = self.streamed(part, &stream)? {
                     return Ok(Some(ready));
@@ -209,9 +217,6 @@ impl<'s> TextWorker<'s> {
 
     /// The records of an extent; `None` if none starts in it.
     fn extent(&mut self, unit: &Unit) -> Result<Option<Ready>> {
-        if let Some(b) = self.window.unload(8 * self.scan.options.chunk) {
-            self.queue.recycle(b);
-        }
         let done = self.queue.next().map_err(|e| e.at_source(unit.extent.source))?;
         let done = done.ok_or_else(|| Error::internal("a read got lost"))?;
         self.window.load(unit.extent.offset.saturating_sub(1), done.buffer);
@@ -337,6 +342,8 @@ impl Worker for TextWorker<'_> {
             Ok(None) => return Ok(None),
             Err(e) => {
                 self.scan.chain.fail();
+                // What was found in bytes that went away is not in the file.
+                self.window.check().map_err(|e| self.at_part(e))?;
                 return Err(e);
             }
         };

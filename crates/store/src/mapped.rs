@@ -1,0 +1,191 @@
+//! Files that are looked at where the page cache has them.
+//!
+//! One mapping of a whole file for each queue that reads it: address space, not memory. Pages come in by
+//! faults, sixteen or more at once, and are let go after each extent ([`Mapping::release`]), so that what is
+//! resident is what is being looked at. That is faster than a mapping for each extent, and than asking for
+//! the pages beforehand (MADV_POPULATE_READ).
+
+use crate::sigbus::{self, Guard};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::fs::File;
+use std::os::fd::AsFd;
+
+/// A file, mapped and guarded. Its bytes are whatever the file holds at the moment they are looked at, and
+/// zeros where the file has become shorter ([`Mapping::lost`]).
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    /// `len` bytes from here are readable as long as this lives.
+    start: *const u8,
+    len: usize,
+    /// `None` only while it is dropped.
+    guard: Option<Guard>,
+}
+
+// SAFETY: the memory is only read, and by no other means than shared slices; the guard is a number.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+/// Magic numbers of file systems whose page cache is this machine's own: a fault there waits for a device at
+/// worst, and a file changes by nobody's hand but this machine's. ext2/3/4, XFS, Btrfs, tmpfs, F2FS, overlay,
+/// ZFS, ramfs, bcachefs.
+const LOCAL: [u64; 9] = [
+    0xEF53,
+    0x5846_5342,
+    0x9123_683E,
+    0x0102_1994,
+    0xF2F5_2010,
+    0x794C_7630,
+    0x2FC1_2FC1,
+    0x8584_58F6,
+    0xCA45_1A4E,
+];
+
+impl Mapping {
+    /// Maps the first `len` bytes of a file; `None` where it is better read.
+    pub(crate) fn new(file: &File, len: u64) -> Option<Mapping> {
+        let len = usize::try_from(len).ok().filter(|n| *n > 0)?;
+        let magic = rustix::fs::fstatfs(file).ok()?.f_type;
+        // Some systems have it as a signed number of 32 bits.
+        if !LOCAL.contains(&(magic as u64 & 0xFFFF_FFFF)) {
+            return None;
+        }
+        // SAFETY: a new mapping where there is none, that is read through slices only. The bytes may change
+        // under such a slice; all who look at them take any byte for any other at any time.
+        let start = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ,
+                MapFlags::SHARED,
+                file.as_fd(),
+                0,
+            )
+        }
+        .ok()?;
+        let Some(guard) = sigbus::guard(start as usize, len) else {
+            // SAFETY: made above, and nobody has it.
+            let _ = unsafe { rustix::mm::munmap(start, len) };
+            return None;
+        };
+        Some(Mapping { start: start.cast(), len, guard: Some(guard) })
+    }
+
+    /// Bytes of the file; none if they are not all in it.
+    pub(crate) fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        match offset.checked_add(len) {
+            // SAFETY: within the mapping, which outlives the borrow; a fault gives zeros.
+            Some(end) if end <= self.len => unsafe {
+                std::slice::from_raw_parts(self.start.add(offset), len)
+            },
+            _ => &[],
+        }
+    }
+
+    /// Lets the pages go that hold these bytes, and those around them that came with them. They come again if
+    /// somebody looks at them.
+    pub(crate) fn release(&self, offset: usize, len: usize) {
+        // A fault brings neighbours: 64 KiB, or a huge page. Both the mapping and the pages are aligned to it.
+        const AROUND: usize = 2 << 20;
+        let from = (offset - offset % AROUND).min(self.len);
+        let to = offset.saturating_add(len).next_multiple_of(AROUND).min(self.len);
+        if to > from {
+            // SAFETY: within the mapping. The pages are the file's own and unchanged by us, so that nothing
+            // is lost, also for those who look at them at this moment.
+            let _ = unsafe {
+                let at = self.start.add(from).cast_mut().cast();
+                rustix::mm::madvise(at, to - from, Advice::LinuxDontNeed)
+            };
+        }
+    }
+
+    /// True if bytes were not there when somebody looked at them.
+    pub(crate) fn lost(&self) -> bool {
+        self.guard.as_ref().is_some_and(Guard::hit)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // First, as somebody else's mapping may come to lie here at once.
+        self.guard = None;
+        // SAFETY: it is the mapping made in `new`, and no slice of it is left.
+        let _ = unsafe { rustix::mm::munmap(self.start.cast_mut().cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    fn file(len: usize) -> (tempfile::TempDir, File) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        std::fs::write(&path, vec![7; len]).unwrap();
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        (dir, file)
+    }
+
+    #[test]
+    fn bytes_that_went_away_are_zeros_and_leave_a_mark() {
+        let (_dir, f) = file(100_000);
+        let Some(m) = Mapping::new(&f, 100_000) else {
+            panic!("temporary files are expected on a local file system")
+        };
+        assert!(m.bytes(10, 99_990).iter().all(|b| *b == 7));
+        m.release(10, 50_000);
+        assert!(m.bytes(0, 100_000).iter().all(|b| *b == 7) && !m.lost());
+        assert!(m.bytes(99_999, 2).is_empty() && m.bytes(usize::MAX, 2).is_empty());
+        f.set_len(5000).unwrap();
+        // The rest of the last page is zeros by itself; beyond it the handler comes in.
+        assert_eq!(m.bytes(0, 100_000).iter().filter(|b| **b == 7).count(), 5000);
+        assert!(m.lost());
+        m.release(0, 100_000);
+        drop(m);
+        let (_dir, other) = file(100);
+        assert!(!Mapping::new(&other, 100).unwrap().lost());
+    }
+
+    #[test]
+    fn many_threads_may_lose_pages_at_once() {
+        let (_dir, f) = file(4 << 20);
+        let m = Mapping::new(&f, 4 << 20).unwrap();
+        f.set_len(0).unwrap();
+        std::thread::scope(|s| {
+            for t in 0..8usize {
+                let m = &m;
+                s.spawn(move || {
+                    for i in 0..1024 {
+                        assert_eq!(m.bytes((i * 8 + t) % 1024 * 4096, 1), [0]);
+                    }
+                });
+            }
+        });
+        assert!(m.lost());
+    }
+
+    /// Another mapping of the process is none of our business: its SIGBUS ends the process as before.
+    #[test]
+    fn the_signal_of_others_is_passed_on() {
+        const CHILD: &str = "STEAD_TEST_SIGBUS_CHILD";
+        let Some(path) = std::env::var_os(CHILD) else {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join("f"), vec![7; 100_000]).unwrap();
+            let status = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "mapped::tests::the_signal_of_others_is_passed_on"])
+                .env(CHILD, dir.path().join("f"))
+                .status()
+                .unwrap();
+            assert_eq!(status.signal(), Some(libc::SIGBUS), "{status}");
+            return;
+        };
+        let f = File::options().read(true).write(true).open(path).unwrap();
+        let _ours = Mapping::new(&f, 100_000).unwrap();
+        let mut foreign = Mapping::new(&f, 100_000).unwrap();
+        // Out of the table, but still mapped.
+        foreign.guard = None;
+        f.set_len(0).unwrap();
+        std::process::exit(i32::from(foreign.bytes(50_000, 1)[0]));
+    }
+}
