@@ -1,5 +1,7 @@
 //! A file that becomes shorter while a block of it is looked at where it lies in the page cache.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests
+
 use std::fs::File;
 use stead_core::{Kind, Needs};
 use stead_format::{Dataset, FormatType, OpenOptions, ScanOptions};
