@@ -12,6 +12,8 @@
 
 mod fast;
 pub mod fields;
+#[cfg(target_arch = "x86_64")]
+mod four;
 mod index;
 pub mod number;
 pub mod parse;

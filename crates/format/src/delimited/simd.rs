@@ -13,14 +13,36 @@ pub struct Masks {
     pub ends: u64,
     /// Newlines.
     pub newlines: u64,
-    /// Quotes.
-    pub quotes: u64,
+    /// True if there is a quote.
+    pub quoted: bool,
 }
+
+/// What fields may look like that are read four at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// At most 8 bytes, without exponent.
+    Narrow,
+    /// At most 16 bytes, without exponent.
+    Wide,
+    /// At most 16 bytes before an exponent of one or two digits.
+    Scientific,
+}
+
+/// Where four fields lie: the byte before each and the byte after it, as offsets from a base.
+pub type Places<'a> = [&'a [u32; 2]; 4];
 
 /// A way to compute.
 pub trait Vector: Copy {
     /// The bytes of `group` that are `delimiter`, newline or `quote`.
     fn masks(self, group: &[u8; GROUP], delimiter: u8, quote: u8) -> Masks;
+
+    /// The bytes of `group` that are `byte`: bit `i` for byte `i`.
+    fn equal(self, group: &[u8; GROUP], byte: u8) -> u64;
+
+    /// For each bit, whether the number of bits up to it, itself included, is odd.
+    fn parity(self, bits: u64) -> u64 {
+        (0..6).fold(bits, |x, k| x ^ (x << (1 << k)))
+    }
 
     /// Which of the last `len` bytes of `window` are no digits: bit `i` for byte `i`. `len` is 1 to 16.
     fn others(self, window: &[u8; 16], len: usize) -> u32;
@@ -28,6 +50,13 @@ pub trait Vector: Copy {
     /// The number that the last `len` bytes of `window` say, all of them digits but the one at index `point`,
     /// which is left out; `point` is 16 if all are digits.
     fn digits(self, window: &[u8; 16], len: usize, point: usize) -> u64;
+
+    /// The numbers that four fields say, if all are plain decimals of this form and exact by Clinger's
+    /// argument. `None` too where there is no faster way than one after the other.
+    fn four(self, text: &[u8], base: usize, places: Places<'_>, form: Form) -> Option<[f64; 4]> {
+        let _ = (text, base, places, form);
+        None
+    }
 }
 
 /// Something to be done with a [`Vector`]. Implement with `#[inline(always)]`, so that it is compiled for the
@@ -68,15 +97,21 @@ fn equal(eight: u64, byte: u8) -> u64 {
 impl Vector for Scalar {
     #[inline(always)]
     fn masks(self, group: &[u8; GROUP], delimiter: u8, quote: u8) -> Masks {
-        let mut m = Masks { ends: 0, newlines: 0, quotes: 0 };
+        let mut m = Masks { ends: 0, newlines: 0, quoted: false };
         for (i, eight) in group.as_chunks::<8>().0.iter().enumerate() {
             let eight = u64::from_le_bytes(*eight);
             let newlines = equal(eight, b'\n');
             m.newlines |= newlines << (8 * i);
             m.ends |= (newlines | equal(eight, delimiter)) << (8 * i);
-            m.quotes |= equal(eight, quote) << (8 * i);
+            m.quoted |= equal(eight, quote) != 0;
         }
         m
+    }
+
+    #[inline(always)]
+    fn equal(self, group: &[u8; GROUP], byte: u8) -> u64 {
+        let eights = group.as_chunks::<8>().0.iter().enumerate();
+        eights.fold(0, |m, (i, x)| m | equal(u64::from_le_bytes(*x), byte) << (8 * i))
     }
 
     #[inline(always)]
@@ -94,7 +129,8 @@ impl Vector for Scalar {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{GROUP, Masks, Vector, Work};
+    use super::super::four;
+    use super::{Form, GROUP, Masks, Places, Vector, Work};
     use std::arch::x86_64::*;
 
     /// AVX2 and what came with it. A value of it exists only where the processor has them.
@@ -140,20 +176,40 @@ mod x86 {
                 && is_x86_feature_detected!("bmi1")
                 && is_x86_feature_detected!("bmi2")
                 && is_x86_feature_detected!("lzcnt")
-                && is_x86_feature_detected!("popcnt");
+                && is_x86_feature_detected!("popcnt")
+                && is_x86_feature_detected!("pclmulqdq");
             has.then_some(Avx2(()))
         }
 
         /// Does `work`, compiled for these instructions.
         #[inline]
         pub fn dispatch<W: Work>(self, work: W) -> W::Out {
-            #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+            #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,pclmulqdq")]
             fn run<W: Work>(work: W, vector: Avx2) -> W::Out {
                 work.run(vector)
             }
             // SAFETY: `self` exists, so the processor has the features.
             unsafe { run(work, self) }
         }
+    }
+
+    /// The two halves of a group.
+    #[inline(always)]
+    fn halves(group: &[u8; GROUP]) -> [__m256i; 2] {
+        // SAFETY: 32 bytes each are read from the two halves of an array of 64, without alignment; only those
+        // who have an `Avx2` call this.
+        unsafe {
+            let at = group.as_ptr();
+            [_mm256_loadu_si256(at.cast()), _mm256_loadu_si256(at.add(32).cast())]
+        }
+    }
+
+    /// The top bits of 64 bytes. SAFETY: the processor must have AVX2.
+    #[inline(always)]
+    unsafe fn mask(a: __m256i, b: __m256i) -> u64 {
+        // SAFETY: as the caller promises.
+        let (a, b) = unsafe { (_mm256_movemask_epi8(a) as u32, _mm256_movemask_epi8(b) as u32) };
+        u64::from(a) | u64::from(b) << 32
     }
 
     #[inline(always)]
@@ -166,19 +222,40 @@ mod x86 {
     impl Vector for Avx2 {
         #[inline(always)]
         fn masks(self, group: &[u8; GROUP], delimiter: u8, quote: u8) -> Masks {
-            // SAFETY: `self` exists, so the processor has AVX2; 32 bytes each are read from the two halves of
-            // an array of 64, without alignment.
+            let [a, b] = halves(group);
+            // SAFETY: `self` exists, so the processor has AVX2.
             unsafe {
-                let a = _mm256_loadu_si256(group.as_ptr().cast());
-                let b = _mm256_loadu_si256(group.as_ptr().add(32).cast());
-                let mask = |byte: u8| {
-                    let byte = _mm256_set1_epi8(byte as i8);
-                    let low = _mm256_movemask_epi8(_mm256_cmpeq_epi8(a, byte)) as u32;
-                    let high = _mm256_movemask_epi8(_mm256_cmpeq_epi8(b, byte)) as u32;
-                    u64::from(low) | u64::from(high) << 32
-                };
-                let newlines = mask(b'\n');
-                Masks { ends: newlines | mask(delimiter), newlines, quotes: mask(quote) }
+                let find =
+                    |x: __m256i, byte: u8| _mm256_cmpeq_epi8(x, _mm256_set1_epi8(byte as i8));
+                let (na, nb) = (find(a, b'\n'), find(b, b'\n'));
+                let ea = _mm256_or_si256(na, find(a, delimiter));
+                let eb = _mm256_or_si256(nb, find(b, delimiter));
+                let quotes = _mm256_or_si256(find(a, quote), find(b, quote));
+                Masks {
+                    ends: mask(ea, eb),
+                    newlines: mask(na, nb),
+                    quoted: _mm256_testz_si256(quotes, quotes) == 0,
+                }
+            }
+        }
+
+        #[inline(always)]
+        fn equal(self, group: &[u8; GROUP], byte: u8) -> u64 {
+            let [a, b] = halves(group);
+            // SAFETY: `self` exists, so the processor has AVX2.
+            unsafe {
+                let byte = _mm256_set1_epi8(byte as i8);
+                mask(_mm256_cmpeq_epi8(a, byte), _mm256_cmpeq_epi8(b, byte))
+            }
+        }
+
+        #[inline(always)]
+        fn parity(self, bits: u64) -> u64 {
+            // SAFETY: `self` exists, so the processor has carry-less multiplication.
+            unsafe {
+                let all = _mm_set1_epi8(-1);
+                let product = _mm_clmulepi64_si128::<0>(_mm_set_epi64x(0, bits as i64), all);
+                _mm_cvtsi128_si64(product) as u64
             }
         }
 
@@ -211,6 +288,24 @@ mod x86 {
             };
             (halves & 0xFFFF_FFFF) * 100_000_000 + (halves >> 32)
         }
+
+        #[inline(always)]
+        fn four(
+            self,
+            text: &[u8],
+            base: usize,
+            places: Places<'_>,
+            form: Form,
+        ) -> Option<[f64; 4]> {
+            // SAFETY: `self` exists, so the processor has AVX2.
+            unsafe {
+                match form {
+                    Form::Narrow => four::narrow(text, base, places),
+                    Form::Wide => four::wide(text, base, places),
+                    Form::Scientific => four::scientific(text, base, places),
+                }
+            }
+        }
     }
 }
 
@@ -234,6 +329,9 @@ mod tests {
             let Some(v) = Avx2::get() else { return Ok(()) };
             let group: [u8; GROUP] = bytes.try_into().expect("64 bytes");
             prop_assert_eq!(v.masks(&group, b',', b'"'), Scalar.masks(&group, b',', b'"'));
+            let quotes = v.equal(&group, b'"');
+            prop_assert_eq!(quotes, Scalar.equal(&group, b'"'));
+            prop_assert_eq!(v.parity(quotes), Scalar.parity(quotes));
             let window: &[u8; 16] = group.first_chunk().expect("16 bytes");
             prop_assert_eq!(v.others(window, len), Scalar.others(window, len));
             let mut window: [u8; 16] = digits.try_into().expect("16 bytes");
@@ -254,7 +352,13 @@ mod tests {
             let want = |x: u8| (0..GROUP).fold(0u64, |m, i| m | u64::from(group[i] == x) << i);
             assert_eq!(m.newlines, want(b'\n'));
             assert_eq!(m.ends, want(b'\n') | want(b','));
-            assert_eq!(m.quotes, want(b'"'));
+            assert_eq!(m.quoted, want(b'"') != 0);
+            assert_eq!(Scalar.equal(&group, b'"'), want(b'"'));
+        }
+        for bits in [0u64, 1, 1 << 63, 0b1011_0010, u64::MAX] {
+            let odd = |i: u32| (bits << (63 - i)).count_ones() % 2 == 1;
+            let want = (0..64).fold(0, |m, i| m | u64::from(odd(i)) << i);
+            assert_eq!(Scalar.parity(bits), want);
         }
     }
 }
