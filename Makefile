@@ -1,7 +1,7 @@
 # Two commands on a fresh Debian or Ubuntu machine with a Rust toolchain and Python:
 #   make demo   set up, build, fetch real data, run the main job on it
 #   make test   set up, run every check and test
-.PHONY: help demo test test-all lint fuzz fmt docs bench clean
+.PHONY: help demo test test-all lint fuzz fmt docs site bench clean
 
 SECONDS ?= 60
 
@@ -13,6 +13,7 @@ help:
 	@echo 'make fuzz SECONDS=60   run each fuzz target for so long'
 	@echo 'make bench             measure beside other tools; tables go to bench/runs'
 	@echo 'make docs              write docs/kernels.md anew from the command'
+	@echo 'make site              build the site of the documents in .build/site'
 	@echo 'make clean             remove all that was built or fetched'
 
 demo:
@@ -36,6 +37,11 @@ docs:
 	@scripts/setup.sh demo
 	cargo build -p stead-cli
 	.build/venv/bin/python tests/docs/kernels_page.py --write
+
+site:
+	@scripts/setup.sh test
+	NO_MKDOCS_2_WARNING=1 .build/venv/bin/mkdocs build --strict --quiet
+	@echo 'open .build/site/index.html'
 
 fuzz:
 	@scripts/fuzz.sh $(SECONDS)

@@ -50,6 +50,7 @@ step "linked libraries" linked
 step "test data" "$PYTHON" scripts/fetch_flights.py "$BUILD/data"
 step "oracles" "$PYTHON" -m pytest -q -rs tests/oracle
 step "documents" "$PYTHON" -m pytest -q -rs tests/docs
+NO_MKDOCS_2_WARNING=1 step "site" "$BUILD/venv/bin/mkdocs" build --strict --quiet
 if [ "$level" = all ]; then
   step "fuzz" scripts/fuzz.sh "${SECONDS_PER_TARGET:-120}"
   if cargo deny --version >/dev/null 2>&1; then
