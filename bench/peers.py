@@ -202,8 +202,13 @@ def vtk_render(path):
     window.SetMultiSamples(0)
     window.SetSize(1024, 1024)
     window.AddRenderer(scene)
-    scene.ResetCamera()
+    # As stead with azimuth 0: from high to low indices of the fastest axis, the slowest one pointing up.
     camera = scene.GetActiveCamera()
+    x0, y0, z0 = image.GetCenter()
+    camera.SetFocalPoint(x0, y0, z0)
+    camera.SetPosition(x0 + 1000, y0, z0)
+    camera.SetViewUp(0, 0, 1)
+    scene.ResetCamera()
     camera.ParallelProjectionOn()
     # The sphere around the volume fills the image, as in stead.
     camera.SetParallelScale(0.5 * float(np.linalg.norm(x.shape)))
