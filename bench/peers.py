@@ -206,12 +206,12 @@ def vtk_render(path):
     camera = scene.GetActiveCamera()
     x0, y0, z0 = image.GetCenter()
     camera.SetFocalPoint(x0, y0, z0)
-    camera.SetPosition(x0 + 1000, y0, z0)
     camera.SetViewUp(0, 0, 1)
-    scene.ResetCamera()
-    camera.ParallelProjectionOn()
-    # The sphere around the volume fills the image, as in stead.
-    camera.SetParallelScale(0.5 * float(np.linalg.norm(x.shape)))
+    # From so far that the rays are nearly parallel; the sphere around the volume fills the image.
+    radius = 0.5 * float(np.linalg.norm(x.shape))
+    camera.SetPosition(x0 + 50 * radius, y0, z0)
+    camera.SetViewAngle(float(np.degrees(2 * np.arctan(1 / 50))))
+    scene.ResetCameraClippingRange()
     window.Render()
     turn = [0]
 
