@@ -221,11 +221,12 @@ fn plan(layout: &Layout, options: &ScanOptions, chunk: u64) -> Result<u64> {
         return Err(Error::usage("binary columns cannot be used as text")
             .with_hint("use a kernel that takes numbers, or make text of the array first"));
     }
+    let max = (limits::MAX_CHUNK as u64).min(options.max_record as u64);
     let large = |what: &str, bytes: u64, hint: &str| {
-        let size = stead_core::units::format_size(bytes);
-        Error::limit(format!("{what} takes {size}, and a block at most 1 GiB")).with_hint(hint)
+        let size = stead_core::units::format_size;
+        Error::limit(format!("{what} takes {}, and a block at most {}", size(bytes), size(max)))
+            .with_hint(hint)
     };
-    let max = limits::MAX_CHUNK as u64;
     if needs.brick {
         let Some((shape, _)) = layout.elements.as_ref().and_then(|e| e.grid) else {
             return Err(Error::usage("this kernel needs a 3-d array, and this is none")
@@ -235,7 +236,8 @@ fn plan(layout: &Layout, options: &ScanOptions, chunk: u64) -> Result<u64> {
         let planes = brick_planes(shape);
         let cell = (planes + BRICK_HALO).saturating_mul(plane).saturating_mul(layout.row_bytes);
         if cell > max {
-            let hint = "reorder the array so that its longest dimension is the slowest one";
+            let hint = "raise --memory, a quarter of which is for a block, or reorder the array so that \
+                        its longest dimension is the slowest one";
             return Err(large("one cell of planes", cell, hint));
         }
         return Ok((planes * plane).max(1));
@@ -252,7 +254,7 @@ fn plan(layout: &Layout, options: &ScanOptions, chunk: u64) -> Result<u64> {
         let row = size * needs.numbers.len().max(1) as u64;
         return Ok((chunk / row).max(PIECE_BYTES / size).min(SPLIT_BYTES / row).max(1));
     }
-    if layout.row_bytes > max.min(options.max_record as u64) {
+    if layout.row_bytes > max {
         return Err(large(
             "one record",
             layout.row_bytes,
