@@ -22,8 +22,9 @@ struct Inner {
     pending: BTreeMap<u64, Link>,
     /// States at the start of extents that somebody will ask for.
     starts: BTreeMap<u64, State>,
-    /// A worker stopped with an extent that it had not published.
-    failed: bool,
+    /// The lowest extent with which a worker stopped. Those after it are no longer waited for, those before it
+    /// are: their errors come first.
+    failed: Option<u64>,
 }
 
 /// What is known of one extent.
@@ -75,7 +76,7 @@ impl Chain {
             if let Some(state) = inner.starts.remove(&i) {
                 return Ok(state);
             }
-            if inner.failed {
+            if inner.failed.is_some_and(|f| f <= i) {
                 // The worker that failed says why.
                 return Err(Error::cancelled());
             }
@@ -88,9 +89,11 @@ impl Chain {
         }
     }
 
-    /// Lets all who wait, and all who will, give up.
-    pub fn fail(&self) {
-        self.lock().failed = true;
+    /// Lets all who wait for extents after `i`, and all who will, give up.
+    pub fn fail(&self, i: u64) {
+        let mut inner = self.lock();
+        inner.failed = Some(inner.failed.map_or(i, |f| f.min(i)));
+        drop(inner);
         self.changed.notify_all();
     }
 }
@@ -124,11 +127,23 @@ mod tests {
         c.publish(1, link(b"b", false));
         std::thread::scope(|s| {
             let waiting = s.spawn(|| c.start(1, &Cancel::new()).map_err(|e| e.kind()));
-            c.fail();
+            c.fail(0);
             assert_eq!(waiting.join().unwrap(), Err(stead_core::Kind::Cancelled));
         });
         let cancel = Cancel::new();
         cancel.cancel();
         assert!(Chain::new().start(0, &cancel).is_err());
+    }
+
+    #[test]
+    fn extents_before_a_failure_go_on() {
+        let c = Chain::new();
+        c.fail(2);
+        std::thread::scope(|s| {
+            let waiting = s.spawn(|| c.start(1, &Cancel::new()).map_err(|e| e.kind()));
+            c.publish(1, link(b"b", false));
+            c.publish(0, link(b"a,\"", true));
+            assert_eq!(waiting.join().unwrap(), Ok(State::Quoted));
+        });
     }
 }

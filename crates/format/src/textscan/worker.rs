@@ -28,6 +28,8 @@ pub struct TextWorker<'s> {
     queue: ReadQueue,
     /// Units taken and not yet worked on. All but the last are extents, and these are in `queue`.
     taken: VecDeque<Unit>,
+    /// The unit that is worked on, or was last.
+    current: u64,
     /// No unit is left in the scan.
     drained: bool,
     /// The stream that this worker helps with, and its part.
@@ -68,6 +70,7 @@ impl<'s> TextWorker<'s> {
             parser: scan.parser()?,
             queue: ReadQueue::new(&io)?,
             taken: VecDeque::new(),
+            current: 0,
             drained: false,
             stream: None,
             reached: 0,
@@ -168,6 +171,7 @@ impl<'s> TextWorker<'s> {
                 return Ok(None);
             };
             self.reached = unit.part;
+            self.current = unit.number;
             if self.part(unit.part).codec.is_some() {
                 self.stream = Some((unit.part, self.scan.open_stream(unit.part)?));
                 continue;
@@ -341,7 +345,7 @@ impl Worker for TextWorker<'_> {
             Ok(Some(ready)) => ready,
             Ok(None) => return Ok(None),
             Err(e) => {
-                self.scan.chain.fail();
+                self.scan.chain.fail(self.current);
                 // What was found in bytes that went away is not in the file.
                 self.window.check().map_err(|e| self.at_part(e))?;
                 return Err(e);
@@ -371,8 +375,10 @@ impl Worker for TextWorker<'_> {
 impl Drop for TextWorker<'_> {
     fn drop(&mut self) {
         // Extents that this worker took and nobody will look at now.
-        if !self.taken.is_empty() || std::thread::panicking() {
-            self.scan.chain.fail();
+        if std::thread::panicking() {
+            self.scan.chain.fail(self.current);
+        } else if let Some(unit) = self.taken.front() {
+            self.scan.chain.fail(unit.number);
         }
     }
 }
