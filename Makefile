@@ -51,7 +51,7 @@ bench:
 	cargo build --release --locked -p stead-cli -p stead-bench
 	.build/venv/bin/python -m venv .build/bench/venv
 	.build/bench/venv/bin/python -m pip install --quiet --requirement bench/requirements.txt
-	.build/bench/venv/bin/python bench/run.py target/release/stead .build/bench bench/runs
+	.build/bench/venv/bin/python bench/run.py target/release/stead .build/bench bench/runs $(BENCH)
 
 clean:
 	rm -rf .build target fuzz/target fuzz/corpus fuzz/artifacts

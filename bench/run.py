@@ -30,6 +30,8 @@ import report
 from jobs import DATA, RECORDS, jobs
 
 HERE = Path(__file__).parent
+# They count bytes with numba.
+NINE_PEERS = ("polars", "duckdb")
 MODULES = {"sklearn": "scikit-learn", "polars": "polars", "duckdb": "duckdb", "pandas": "pandas", "numpy": "numpy",
            "numba": "numba", "scipy": "scipy", "vtk": "vtk"}
 
@@ -147,7 +149,8 @@ def peer(tool, what, job, path, binary):
 
 def installed(tool):
     if tool in MODULES:
-        return importlib.util.find_spec(tool) is not None
+        needs = [tool] + (["pyarrow"] if tool == "pandas" else []) + (["numba"] if tool in NINE_PEERS else [])
+        return all(importlib.util.find_spec(m) for m in needs)
     return tool == "read" or shutil.which({"ripgrep": "rg"}.get(tool, tool)) is not None
 
 
@@ -209,6 +212,8 @@ def main():
     p.add_argument("--check", action="store_true", help="write no results")
     a = p.parse_args()
     a.stead = os.path.abspath(a.stead)
+    # Commands that are installed beside this Python.
+    os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
     paths = prepare(a)
     measured, used = [], set()
     for job in jobs():

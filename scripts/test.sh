@@ -51,6 +51,8 @@ step "test data" "$PYTHON" scripts/fetch_flights.py "$BUILD/data"
 step "oracles" "$PYTHON" -m pytest -q -rs tests/oracle
 step "documents" "$PYTHON" -m pytest -q -rs tests/docs
 NO_MKDOCS_2_WARNING=1 step "site" "$BUILD/venv/bin/mkdocs" build --strict --quiet
+step "benchmarks, small" "$PYTHON" bench/run.py "$STEAD" "$BUILD/bench" "$BUILD/bench" \
+  --scale 0.001 --runs 1 --installed --check
 if [ "$level" = all ]; then
   step "fuzz" scripts/fuzz.sh "${SECONDS_PER_TARGET:-120}"
   if cargo deny --version >/dev/null 2>&1; then
