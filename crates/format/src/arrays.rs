@@ -5,12 +5,13 @@
 //! | 2: n rows of d | rows | `0` to `d-1` |
 //! | any other | elements, as they lie in the file | `value` |
 //!
-//! An array without elements has no records. Several files are one dataset if they have the same number
+//! Names that the user gives stand in place of these. An array without elements has no records. Several files are one dataset if they have the same number
 //! of dimensions and of columns; element types and orders may differ.
 
 use crate::api::{Format, Scan, ScanOptions};
 use crate::grid::{Elements, GridScan, Layout};
 use crate::npy;
+use std::collections::HashSet;
 use std::sync::Arc;
 use stead_core::{
     ByteOrder, ColumnInfo, ColumnKind, DType, Error, Order, RecordKind, Result, Schema, Shape,
@@ -96,6 +97,28 @@ impl ArrayFormat {
             shape: Some(array.shape.clone().with_order(array.order)),
         };
         Ok(ArrayFormat { kind, array, schema })
+    }
+
+    /// The same with these column names, in place of positions.
+    ///
+    /// # Errors
+    /// `Usage` if there are not as many as columns, or two are the same.
+    pub fn named(mut self, names: &[String]) -> Result<Self> {
+        let columns = &mut self.schema.columns;
+        if names.len() != columns.len() {
+            return Err(Error::usage(format!(
+                "{} column names were given, and the array has {} columns",
+                names.len(),
+                columns.len()
+            )));
+        }
+        let mut seen = HashSet::new();
+        if let Some(n) = names.iter().find(|n| !seen.insert(n.as_str())) {
+            return Err(Error::usage(format!("two columns are to have the name '{n}'"))
+                .with_hint("give each column its own name"));
+        }
+        columns.iter_mut().zip(names).for_each(|(c, n)| c.name.clone_from(n));
+        Ok(self)
     }
 
     fn read(&self, source: &dyn Source) -> Result<Array> {

@@ -430,8 +430,12 @@ fn binary(
         ));
     }
     let skip = options.skip.unwrap_or(0);
+    let named = |array: ArrayFormat| match &options.names {
+        Some(names) => array.named(names),
+        None => Ok(array),
+    };
     let format: Arc<dyn Format> = match format {
-        FormatType::Npy => Arc::new(ArrayFormat::npy(source.as_ref())?),
+        FormatType::Npy => Arc::new(named(ArrayFormat::npy(source.as_ref())?)?),
         FormatType::Records => {
             let length = options.record_length.ok_or_else(|| {
                 Error::usage("format 'records' needs the length of a record")
@@ -439,14 +443,14 @@ fn binary(
             })?;
             Arc::new(RecordFormat::new(length, skip)?)
         }
-        _ => Arc::new(ArrayFormat::raw(
+        _ => Arc::new(named(ArrayFormat::raw(
             source.as_ref(),
             options.dtype.unwrap_or(DType::U8),
             options.shape.clone(),
             options.order.unwrap_or(Order::C),
             options.byte_order.unwrap_or(ByteOrder::Little),
             skip,
-        )?),
+        )?)?),
     };
     Ok((format, None))
 }

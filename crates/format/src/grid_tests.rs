@@ -279,6 +279,24 @@ fn nan_and_odd_floats_keep_their_bits() {
 }
 
 #[test]
+fn columns_of_arrays_can_be_named() {
+    let array = || {
+        let shape = Some(vec![2, 3]);
+        ArrayFormat::raw(memory(&[0; 6]).as_ref(), DType::U8, shape, Order::C, ByteOrder::NATIVE, 0)
+            .unwrap()
+    };
+    let named = |names: &[&str]| {
+        array()
+            .named(&names.iter().map(|n| n.to_string()).collect::<Vec<_>>())
+            .map_err(|e| e.kind())
+    };
+    assert_eq!(named(&["x", "y", "z"]).unwrap().schema().column("z").unwrap(), 2);
+    for bad in [&["x", "y"][..], &["x", "y", "x"]] {
+        assert_eq!(named(bad).err(), Some(Kind::Usage));
+    }
+}
+
+#[test]
 fn wrong_sizes_say_what_would_fit() {
     let raw = |n: usize, shape: Option<Vec<u64>>, skip| {
         ArrayFormat::raw(
