@@ -18,7 +18,7 @@ pub fn describe(a: &DescribeArgs) -> Result<()> {
     }
 }
 
-fn page(d: &Description) -> String {
+pub fn page(d: &Description) -> String {
     let mut facts: Vec<(String, String)> = vec![("format".into(), d.format.clone())];
     facts.extend(d.details.iter().map(|(k, v)| (k.replace('_', " "), inline(v))));
     facts.push((

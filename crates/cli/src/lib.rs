@@ -1,4 +1,5 @@
-//! The `stead` command.
+//! The `stead` command as a function, so that every package that ships it (the binary, the Python wheel) runs
+//! the same one, and the text that it shows for people.
 
 mod args;
 mod chart;
@@ -12,20 +13,43 @@ mod table;
 
 use args::{Cli, Verb};
 use clap::{CommandFactory, Parser};
+use std::ffi::OsString;
 use std::io::Write;
-use std::process::ExitCode;
-use stead::{Error, Kind, Result};
+use stead::{Description, Error, Kind, Report, Result};
 
-fn main() -> ExitCode {
-    // clap prints its own usage errors and exits with 2, as documented for usage.
-    let cli = Cli::parse();
+/// Runs the command with these arguments, the first of which is its own name, on the standard streams. Returns
+/// the exit code. Ctrl-C and SIGTERM stop the work; the second one ends the process.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        // Help and the version too; a stream that takes no text is nothing to complain about.
+        Err(e) => {
+            let _ = e.print();
+            return u8::try_from(e.exit_code()).unwrap_or(2);
+        }
+    };
     match dispatch(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(e) => {
             complain(&e);
-            ExitCode::from(exit_code(&e))
+            exit_code(&e)
         }
     }
+}
+
+/// The results as tables and charts, as the command prints them.
+pub fn results_text(report: &Report) -> String {
+    table::results(report) + &chart::charts(report)
+}
+
+/// The plan and what it took, as `--explain` prints them.
+pub fn plan_text(report: &Report) -> String {
+    run::explain(report)
+}
+
+/// What a dataset is, as `stead describe` prints it.
+pub fn description_text(description: &Description) -> String {
+    describe::page(description)
 }
 
 fn dispatch(cli: Cli) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use crate::args::{Format, RunArgs};
 use crate::progress::Bar;
-use crate::{chart, output, signals, table};
+use crate::{output, signals, table};
 use stead::{Cancel, Error, IoOptions, Observer, Report, Request, Result, units};
 
 pub fn run(a: &RunArgs) -> Result<()> {
@@ -44,8 +44,7 @@ pub fn run(a: &RunArgs) -> Result<()> {
         Format::Json => output::json(&report),
         Format::Csv => output::text(&table::csv(&report)),
         Format::Table => {
-            let mut s = table::results(&report);
-            s.push_str(&chart::charts(&report));
+            let mut s = crate::results_text(&report);
             if a.explain {
                 s.push_str(&explain(&report));
             }
@@ -80,7 +79,7 @@ pub fn run(a: &RunArgs) -> Result<()> {
 }
 
 /// The plan and what it took, for people.
-fn explain(r: &Report) -> String {
+pub fn explain(r: &Report) -> String {
     let (p, m) = (&r.plan, &r.metrics);
     let mut rows: Vec<(String, String)> = vec![
         (
