@@ -22,8 +22,8 @@ const LAYERS: &[(&str, usize)] = &[
     ("stead", 6),
     ("stead-cli", 7),
     ("stead-capi", 7),
-    ("stead-python", 7),
     ("stead-bench", 7),
+    ("stead-python", 8),
 ];
 
 /// What a room must not know although the layers would let it: (room, crate, why).

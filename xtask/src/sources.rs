@@ -127,6 +127,7 @@ const BANS: &[Ban] = &[
 /// Files that may hold `unsafe`: engines that talk to the system, and vector code. One thought each.
 const UNSAFE: &[&str] = &[
     "crates/format/src/delimited/simd.rs",
+    "crates/python/src/lend.rs",
     "crates/store/src/buffer.rs",
     "crates/store/src/mapped.rs",
     "crates/store/src/queue.rs",

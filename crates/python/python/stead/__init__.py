@@ -1,0 +1,90 @@
+"""stead: keep the data home; send the work.
+
+Analysis kernels over files, arrays and data frames where they lie: one scan for all that is asked together, on
+all cores, in bounded memory, with the same bits however the work was split.
+
+    >>> import stead
+    >>> ds = stead.open("flights.csv")
+    >>> r = ds.run(stead.rows(), stead.mean("arr_delay"), where="dep_delay > 0", by="carrier")
+    >>> r.to_pandas()
+
+`open` says what can be opened, `Dataset.run` what can be asked, `kernels` lists what can be computed.
+"""
+
+from __future__ import annotations
+
+from . import _kernels
+from ._dataset import Dataset, Description, open, run
+from ._errors import (
+    CancelledError,
+    ChangedError,
+    DataError,
+    Error,
+    FormatError,
+    InternalError,
+    IoError,
+    LimitError,
+    NoSpaceError,
+    NotFoundError,
+    PeerError,
+    PermissionDeniedError,
+    UsageError,
+)
+from ._kernels import *  # noqa: F403
+from ._own import kernel
+from ._progress import Snapshot
+from ._report import Report
+from ._stead import MISSING, Cancel, __version__
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def is_missing(values: Any) -> Any:
+    """Which values are missing, as an array of bool of the same shape (a bool for one value).
+
+    A missing value is a NaN with the payload of R's `NA_real_` (`stead.MISSING`); a NaN that was computed is a
+    value. In kernels written in Python this tells the two apart; `numpy.isnan` is true for both.
+    """
+    # NumPy is loaded when it is needed first: the command does without.
+    from . import _memory
+
+    return _memory.is_missing(values)
+
+
+def where_help() -> str:
+    """What can be written in `where=`: the language of filters."""
+    from ._stead import filter_help
+
+    return filter_help()
+
+
+__all__ = [
+    "MISSING",
+    "Cancel",
+    "CancelledError",
+    "ChangedError",
+    "DataError",
+    "Dataset",
+    "Description",
+    "Error",
+    "FormatError",
+    "InternalError",
+    "IoError",
+    "LimitError",
+    "NoSpaceError",
+    "NotFoundError",
+    "PeerError",
+    "PermissionDeniedError",
+    "Report",
+    "Snapshot",
+    "UsageError",
+    "__version__",
+    "is_missing",
+    "kernel",
+    "open",
+    "run",
+    "where_help",
+    *_kernels.__all__,
+]

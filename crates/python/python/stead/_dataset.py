@@ -1,0 +1,351 @@
+"""Datasets and runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from . import _own, _progress, _stead
+from ._errors import UsageError, make
+from ._report import Report
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
+
+    Path = str | os.PathLike[str]
+
+
+class Description(dict):
+    """What a dataset is: `format`, `details`, `records`, `columns`, `shape`, `files`, `bytes`, `extents`,
+    `compression`, and `rows`, the first records as text. Prints as `stead describe` does."""
+
+    def __init__(self, members: dict, text: str) -> None:
+        super().__init__(members)
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text.rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        from ._display import description
+
+        return description(self)
+
+
+class Dataset:
+    """Files, an array or a table that are read as one. Made by `stead.open`."""
+
+    def __init__(self, native: _stead.Dataset, left_out: dict[str, str] | None = None) -> None:
+        self._native = native
+        self.left_out: dict[str, str] = left_out or {}
+        """Columns of a data frame that hold no numbers and are not there, with their types."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns. Lines of text and opaque records have none; arrays of other than two
+        dimensions have one, `value`."""
+        return [name for name, _ in self._native.columns]
+
+    @property
+    def types(self) -> dict[str, str]:
+        """Type of each column: `number` (written as text), `text`, or an element type such as `f64`."""
+        return dict(self._native.columns)
+
+    @property
+    def format(self) -> str:
+        """`csv`, `tsv`, `lines`, `records`, `npy`, `raw` (arrays) or `table`."""
+        return self._native.format
+
+    @property
+    def files(self) -> list[str]:
+        """The files, in order. For what lies in memory: its name, or those of its columns."""
+        return self._native.files
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all files, as they lie there."""
+        return self._native.nbytes
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """Lengths of the dimensions of an array; None for everything else."""
+        shape = self._native.shape
+        return None if shape is None else tuple(shape)
+
+    def describe(self, rows: int = 5) -> Description:
+        """What the dataset is, with its first `rows` records. Reads the beginning only."""
+        import json
+
+        members, text = self._native.describe(rows)
+        return Description(json.loads(members), text)
+
+    def __repr__(self) -> str:
+        what = self.files[0] if len(self.files) == 1 else f"{len(self.files)} files"
+        if self.format == "table":
+            what = "in memory"
+        shape = f", shape {self.shape}" if self.shape is not None else ""
+        columns = ", ".join(self.columns[:8]) + (", ..." if len(self.columns) > 8 else "")
+        columns = f", columns {columns}" if columns and len(self.shape or (0, 0)) == 2 else ""
+        return f"<stead.Dataset {what}: {self.format}, {_progress.size(self.nbytes)}{shape}{columns}>"
+
+    def _repr_html_(self) -> str:
+        return self.describe()._repr_html_()
+
+    def run(
+        self,
+        *kernels: Any,
+        where: str | None = None,
+        by: str | Iterable[str] | None = None,
+        threads: int = 0,
+        memory: int | str | None = None,
+        chunk: int | str | None = None,
+        lenient: bool = False,
+        direct: bool = False,
+        engine: str = "auto",
+        queue_depth: int | None = None,
+        progress: bool | Callable[[_progress.Snapshot], object] | None = None,
+        cancel: _stead.Cancel | None = None,
+    ) -> Report:
+        """Runs kernels over the dataset, all of them in one scan.
+
+        kernels: such as `stead.mean("x")`, texts such as `"mean:x"`, kernels of your own (`stead.kernel`), or lists
+            of these.
+        where: only rows for which this holds, such as `"delay > 0 and carrier in ('UA', 'AA')"`; the language is in
+            `stead.where_help()`.
+        by: answers for each value of these columns.
+        threads: workers; 0 is one for each processor. Never changes an answer.
+        memory: bytes for buffers and states, or a size such as `"512MiB"`. The default is 1 GiB.
+        chunk: bytes that are read at once; never changes an answer.
+        lenient: count and skip records that cannot be read, in place of failing.
+        direct: pass by the page cache. engine: `"auto"`, `"uring"` or `"pread"`. queue_depth: reads in flight for
+            each worker.
+        progress: None shows a bar on a terminal and in a notebook, for runs longer than half a second; True shows it
+            always, False never; a function is called with a `stead.Snapshot` about ten times a second.
+        cancel: a `stead.Cancel` with which another thread can stop the run.
+
+        The interpreter's lock is free during the run, but for kernels written in Python. Ctrl-C stops it.
+
+        Raises UsageError for a request that makes no sense, DataError for records that cannot be read, and the other
+        subclasses of `stead.Error`; CancelledError; KeyboardInterrupt; and what kernels and callbacks raise.
+        """
+        specs, own = [], []
+        for k in flat(kernels):
+            if isinstance(k, str):
+                # Only `str` itself: the text of a subclass is its key.
+                specs.append(str(k))
+            elif _own.is_kernel(k):
+                own.append(_own.instance(k))
+            else:
+                raise TypeError(f"a {type(k).__name__} is no kernel: {k!r}; see stead.kernels() and stead.kernel")
+        if not specs and not own:
+            raise make("usage", "no kernel is asked for", hint="name at least one, such as stead.rows()")
+        bar = None
+        if progress is True or (progress is None and _progress.wanted()):
+            bar = _progress.Bar(sys.stderr)
+            progress = bar
+        tell = progress if callable(progress) else None
+        arguments = {
+            "kernels": specs,
+            "own": own,
+            "filter": where,
+            "by": [by] if isinstance(by, str) else list(by or ()),
+            "threads": threads,
+            "memory": size(memory),
+            "chunk": size(chunk),
+            "lenient": lenient,
+            "direct": direct,
+            "engine": engine,
+            "queue_depth": queue_depth,
+            "progress": None if tell is None else lambda *now: tell(_progress.Snapshot(*now)),
+            "cancel": cancel,
+        }
+        try:
+            report = self._native.run(arguments)
+        except UsageError as e:
+            if self.left_out:
+                from ._memory import explain_left_out
+
+                raise explain_left_out(e, self.left_out) from None
+            raise
+        finally:
+            if bar is not None:
+                bar.close()
+        return Report(report, dict(self._native.columns), [k for _, _, k in own])
+
+
+def flat(kernels: Iterable[Any]) -> Iterable[Any]:
+    """Kernels out of lists of kernels."""
+    for k in kernels:
+        if isinstance(k, (list, tuple)):
+            yield from flat(k)
+        else:
+            yield k
+
+
+def size(value: int | str | None) -> int | None:
+    """Bytes that a number or a text such as `512MiB` means."""
+    return _stead.parse_size(value) if isinstance(value, str) else value
+
+
+def open(
+    source: Any,
+    /,
+    *,
+    type: str | None = None,
+    delimiter: str | None = None,
+    quote: str | bool | None = None,
+    header: bool | None = None,
+    comment: str | None = None,
+    missing: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
+    column_types: Mapping[str, str] | None = None,
+    dtype: Any = None,
+    shape: Sequence[int] | None = None,
+    order: str | None = None,
+    byte_order: str | None = None,
+    skip: int | str | None = None,
+    record_length: int | str | None = None,
+    compression: str | None = None,
+    nan: str | None = None,
+    name: str | None = None,
+) -> Dataset:
+    """Opens a dataset. What is not said is detected.
+
+    source:
+        a path, a glob, a directory, or a list of these: files that are read as one dataset
+        a NumPy array of float32, float64, int8 to int64, uint8 to uint64 or bool, of any shape: the rows of a 2-d
+            array are records and its columns are columns, named by position or by `names`; the elements of any
+            other array are records of one column, `value`. Arrays in C or Fortran order are not copied, others once
+        a dict of 1-d arrays of one length, a data frame of pandas or polars, a structured array: a table. Columns
+            that hold no numbers are left out (`Dataset.left_out`). Nothing is copied but columns with gaps, with
+            missing values that are marked in another way than stead's, or in another byte order
+        bytes, bytearray, memoryview: what a file would hold, text, `.npy` or raw elements. Not copied
+
+    Arrays are kept alive by the dataset, and must not be changed while it runs.
+
+    type: `csv`, `tsv`, `lines`, `records`, `npy` or `raw`.
+    delimiter, quote, header, comment, missing, column_types: of delimited text. `quote=False` means that no byte
+        quotes; `missing` lists the texts that mean "no value"; `column_types` is such as `{"zip": "text"}`.
+    names: column names, in place of the header's or of positions.
+    dtype, shape, order, byte_order, skip: of raw arrays. `skip` is also that of fixed records.
+    record_length: bytes of one record, for `records`.
+    compression: `none`, `gzip` or `zstd`.
+    nan: what NaN means in arrays and tables in memory: `"value"`, which propagates, as in NumPy, or `"missing"`, which
+        is left out, as in pandas. The default is that of the package the data come from.
+    name: what stands for the file's name in messages about bytes and arrays.
+
+    Raises NotFoundError, PermissionDeniedError, FormatError, UsageError (options that contradict each other or the
+    data), TypeError (no such source).
+    """
+    if nan not in (None, "value", "missing"):
+        raise make("usage", f"nan={nan!r}", hint='it is "value" or "missing"')
+    if names is not None:
+        names = [names] if isinstance(names, str) else [str(n) for n in names]
+    options = {
+        "type": type,
+        "delimiter": delimiter,
+        "quote": False if quote == "none" else quote,
+        "header": header,
+        "comment": comment,
+        "missing": missing,
+        "names": names,
+        "column_types": None if column_types is None else dict(column_types),
+        "dtype": None if dtype is None else dtype_name(dtype),
+        "shape": None if shape is None else [int(n) for n in shape],
+        "order": order,
+        "byte_order": byte_order,
+        "skip": size(skip),
+        "record_length": size(record_length),
+        "compression": compression,
+    }
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        from ._memory import open_bytes
+
+        refuse(nan is not None, "nan")
+        return Dataset(open_bytes(source, name or "memory", options))
+    if isinstance(source, (str, os.PathLike)):
+        paths = [source]
+    elif isinstance(source, (list, tuple, set, frozenset)) and all(isinstance(p, (str, os.PathLike)) for p in source):
+        paths = list(source)
+    else:
+        said = [k for k, v in options.items() if v is not None and k != "names"]
+        refuse(bool(said), ", ".join(said))
+        return in_memory(source, names, nan, name or "array")
+    refuse(nan is not None, "nan")
+    refuse(name is not None, "name")
+    return Dataset(_stead.open_files([os.fsdecode(p) for p in paths], options))
+
+
+def refuse(given: bool, option: str) -> None:
+    """An error if an option is given that means nothing for this source."""
+    if given:
+        raise make("usage", f"{option}= makes no sense for this source", hint="see help(stead.open)")
+
+
+def dtype_name(dtype: Any) -> str:
+    """stead's name of an element type: `f64`, `i32`, ..."""
+    if isinstance(dtype, str) and dtype[:1] in "fiu" and dtype[1:] in ("8", "16", "32", "64"):
+        return dtype
+    import numpy as np
+
+    found = np.dtype(dtype)
+    return f"{found.kind.replace('b', 'u')}{found.itemsize * 8}"
+
+
+def in_memory(source: Any, names: Sequence[str] | None, nan: str | None, name: str) -> Dataset:
+    """Arrays and tables."""
+    import numpy as np
+
+    from . import _memory
+
+    columns: list[tuple[str, Any]] | None = None
+    frame = False
+    if isinstance(source, np.ndarray) and source.dtype.names:
+        columns = [(n, source[n]) for n in source.dtype.names]
+    elif isinstance(source, dict):
+        columns = [(str(k), v) for k, v in source.items()]
+    elif not isinstance(source, np.ndarray) and hasattr(source, "columns") and hasattr(source, "__getitem__"):
+        frame = True
+        keys = list(source.columns)
+        by_position = getattr(source, "iloc", None)
+        # By position: two columns of a frame of pandas may have one name.
+        columns = [(str(k), source[k] if by_position is None else by_position[:, i]) for i, k in enumerate(keys)]
+    if columns is not None:
+        if names is not None:
+            if len(names) != len(columns):
+                raise make("usage", f"{len(names)} column names were given, and there are {len(columns)} columns")
+            columns = [(n, v) for n, (_, v) in zip(names, columns)]
+        native, left_out = _memory.open_table(columns, nan == "missing" or (frame and nan is None))
+        return Dataset(native, left_out)
+    if not isinstance(source, np.ndarray):
+        if not (hasattr(source, "to_numpy") or hasattr(source, "__array__")):
+            raise TypeError(
+                f"a {source.__class__.__name__} cannot be opened; give a path, a NumPy array, a dict of arrays, a data "
+                "frame or bytes"
+            )
+        series = hasattr(source, "to_numpy")
+        if series:
+            key = str(getattr(source, "name", None) or "value")
+            native, left_out = _memory.open_table([(key, source)], nan != "value")
+            return Dataset(native, left_out)
+        source = np.asarray(source)
+    if nan == "missing" and source.dtype.kind == "f":
+        mask = np.isnan(source)
+        source = _memory.with_missing(source, mask) if mask.any() else source
+    return Dataset(_memory.open_array(source, name, None if names is None else list(names)))
+
+
+def run(source: Any, /, *kernels: Any, **options: Any) -> Report:
+    """`stead.open(source).run(*kernels)` in one call; keywords go to where they belong.
+
+    >>> stead.run("flights.csv", "mean:arr_delay", where="dep_delay > 0")
+    """
+    to_run = {k: options.pop(k) for k in list(options) if k in RUN_OPTIONS}
+    return open(source, **options).run(*kernels, **to_run)
+
+
+RUN_OPTIONS = frozenset(
+    ("where", "by", "threads", "memory", "chunk", "lenient", "direct", "engine", "queue_depth", "progress", "cancel")
+)

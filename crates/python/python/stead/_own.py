@@ -1,0 +1,117 @@
+"""Kernels written in Python."""
+
+from __future__ import annotations
+
+import operator
+
+from ._errors import make
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+METHODS = ("init", "update", "merge", "finish")
+
+
+class FunctionKernel:
+    """A kernel made of a function of one block; see `stead.kernel`."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        columns: Sequence[str],
+        merge: Callable[[Any, Any], Any],
+        finish: Callable[[Any], Any] | None,
+        name: str,
+    ) -> None:
+        self.__wrapped__ = function
+        self.__doc__ = function.__doc__
+        self.columns, self.name = columns, name
+        self._merge, self._finish = merge, finish
+
+    def __call__(self, *columns: Any) -> Any:
+        return self.__wrapped__(*columns)
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name} of {', '.join(self.columns)}>"
+
+    # A state is a list of at most one part, so that a part may be anything, None too.
+    def init(self) -> list:
+        return []
+
+    def update(self, state: list, *columns: Any) -> list:
+        part = self.__wrapped__(*columns)
+        return [self._merge(state[0], part)] if state else [part]
+
+    def merge(self, state: list, other: list) -> list:
+        return [self._merge(state[0], other[0])] if state and other else state or other
+
+    def finish(self, state: list) -> Any:
+        if not state:
+            return None
+        return self._finish(state[0]) if self._finish else state[0]
+
+
+def kernel(
+    columns: str | Sequence[str],
+    *,
+    merge: Callable[[Any, Any], Any] = operator.add,
+    finish: Callable[[Any], Any] | None = None,
+    name: str | None = None,
+) -> Callable[[Any], Any]:
+    """Makes a kernel of a class or a function.
+
+    columns: names of the columns it looks at, or `"*"` for all numeric ones. For each block of rows `update` (or
+        the function) gets one array for each: float64 for numbers, with missing values as NaN (see
+        `stead.is_missing`); object arrays of `str` and `None` for text. The arrays are its own: it may change
+        and keep them. They have the rows that passed the filter, at least one, some 10,000 to 100,000.
+    name: the key of its result; the name of the class or function if not given.
+
+    A **function** of the columns returns what it found in one block. `merge(a, b)` makes one of two of these (the
+    default adds them), `finish(part)` makes the answer of the last one (the default takes it as it is). Without
+    rows the answer is None.
+
+    A **class** has these methods, and an instance of it, or the class itself if it takes no arguments, is given
+    to `run`. An instance may set `self.columns` and `self.name`.
+
+        init() -> state             the state of no rows: any object
+        update(state, *columns)     adds a block; returns the new state, or None if it changed the old one
+        merge(state, other)         adds another state; returns as `update`
+        finish(state) -> answer     numbers, text, None, lists, dicts (keys become text) or NumPy arrays
+
+    Blocks come in any order, from any thread (one at a time), in sizes that depend on the machine: for one
+    answer on all of them merging must not depend on the order, and `init()` must change nothing. Exceptions stop
+    the run and are raised by it.
+
+        >>> @stead.kernel(["arr_delay"], merge=max)
+        ... def longest(delay):
+        ...     return np.nanmax(delay)
+    """
+    wanted = [columns] if isinstance(columns, str) else list(columns)
+    if not wanted:
+        raise make("usage", "a kernel needs at least one column", hint='name them, or say "*" for all numeric ones')
+
+    def decorate(what: Any) -> Any:
+        if not isinstance(what, type):
+            return FunctionKernel(what, wanted, merge, finish, name or what.__name__)
+        missing = [m for m in METHODS if not callable(getattr(what, m, None))]
+        if missing:
+            raise TypeError(f"kernel {what.__name__} has no method {', '.join(missing)}")
+        what.columns = wanted
+        what.name = name or what.__name__
+        return what
+
+    return decorate
+
+
+def is_kernel(what: Any) -> bool:
+    """True for what `run` takes as a kernel of the caller's own."""
+    return not isinstance(what, str) and all(hasattr(what, a) for a in (*METHODS, "columns", "name"))
+
+
+def instance(what: Any) -> tuple[str, list[str], Any]:
+    """Name, columns and object of a kernel."""
+    made = what() if isinstance(what, type) else what
+    columns = [made.columns] if isinstance(made.columns, str) else list(made.columns)
+    return str(made.name), [str(c) for c in columns], made

@@ -1,0 +1,75 @@
+//! The extension module `stead._stead`: what the Python package calls.
+//!
+//! It turns arguments into requests and answers into objects, and thinks nothing itself. Specifications,
+//! display and pandas are Python's (`python/stead`). The interpreter's lock is not held while a scan runs,
+//! but by kernels written in Python while they work on a block.
+
+mod dataset;
+mod errors;
+mod lend;
+mod options;
+mod own;
+mod report;
+mod run;
+mod value;
+
+use pyo3::prelude::*;
+use std::ffi::OsString;
+use stead::kernels;
+
+/// Runs the `stead` command; returns its exit code.
+#[pyfunction]
+fn main(py: Python<'_>, args: Vec<OsString>) -> u8 {
+    py.detach(|| stead_cli::main(args))
+}
+
+/// One tuple for each kernel: name, summary, usage, definition, error, cost, source, examples.
+#[pyfunction]
+#[allow(clippy::type_complexity)]
+fn kernel_list() -> Vec<(
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    Vec<&'static str>,
+)> {
+    kernels::list()
+        .map(|i| {
+            let examples = i.examples.to_vec();
+            (i.name, i.summary, i.usage, i.definition, i.error, i.cost, i.source, examples)
+        })
+        .collect()
+}
+
+/// What the filter language is.
+#[pyfunction]
+fn filter_help() -> &'static str {
+    kernels::FILTER_HELP.trim_end()
+}
+
+/// Bytes that a size such as "512MiB" means.
+#[pyfunction]
+fn parse_size(text: &str) -> PyResult<u64> {
+    stead::units::parse_size(text).map_err(errors::raise)
+}
+
+#[pymodule]
+fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    m.add("MISSING", kernels::MISSING)?;
+    m.add_class::<dataset::Dataset>()?;
+    m.add_class::<report::Report>()?;
+    m.add_class::<run::Cancel>()?;
+    m.add_function(wrap_pyfunction!(main, m)?)?;
+    m.add_function(wrap_pyfunction!(kernel_list, m)?)?;
+    m.add_function(wrap_pyfunction!(filter_help, m)?)?;
+    m.add_function(wrap_pyfunction!(parse_size, m)?)?;
+    m.add_function(wrap_pyfunction!(dataset::open_files, m)?)?;
+    m.add_function(wrap_pyfunction!(dataset::open_bytes, m)?)?;
+    m.add_function(wrap_pyfunction!(dataset::open_array, m)?)?;
+    m.add_function(wrap_pyfunction!(dataset::open_table, m)?)?;
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! Keyword arguments of `stead.open` as options.
+
+use crate::errors::raise;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+use stead::{ByteOrder, ColumnType, Error, Header, OpenOptions, Order, Quote};
+
+/// What was said; what is None is detected.
+pub fn open_options(given: &Bound<'_, PyDict>) -> PyResult<OpenOptions> {
+    let mut o = OpenOptions::default();
+    for (key, value) in given {
+        let key: String = key.extract()?;
+        if value.is_none() {
+            continue;
+        }
+        set(&mut o, &key, &value).map_err(|e| {
+            // An extraction says what it found; the argument is what the caller can mend.
+            if e.is_instance_of::<PyTypeError>(value.py()) {
+                let found = value.get_type().name().map(|n| n.to_string()).unwrap_or_default();
+                PyTypeError::new_err(format!("{key}= cannot be a {found}: {}", e.value(value.py())))
+            } else {
+                e
+            }
+        })?;
+    }
+    Ok(o)
+}
+
+fn set(o: &mut OpenOptions, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    match key {
+        "type" => o.format = Some(parsed(value)?),
+        "delimiter" => o.delimiter = Some(byte(key, value)?),
+        "quote" => {
+            o.quote = match value.extract::<bool>() {
+                Ok(false) => Quote::None,
+                Ok(true) => Quote::Auto,
+                Err(_) => Quote::Byte(byte(key, value)?),
+            }
+        }
+        "header" => o.header = if value.extract()? { Header::Yes } else { Header::No },
+        "comment" => o.comment = Some(byte(key, value)?),
+        "missing" => o.missing = Some(strings(value)?),
+        "names" => o.names = Some(strings(value)?),
+        "column_types" => {
+            for (name, kind) in value.cast::<PyDict>()? {
+                let kind: ColumnType = parsed(&kind)?;
+                o.column_types.push((name.extract()?, kind));
+            }
+        }
+        "dtype" => o.dtype = Some(parsed(value)?),
+        "shape" => o.shape = Some(value.extract()?),
+        "order" => {
+            o.order = Some(match value.extract::<String>()?.as_str() {
+                "C" => Order::C,
+                "F" => Order::Fortran,
+                _ => return Err(raise(Error::usage("the order of an array is \"C\" or \"F\""))),
+            })
+        }
+        "byte_order" => {
+            o.byte_order = Some(match value.extract::<String>()?.as_str() {
+                "little" => ByteOrder::Little,
+                "big" => ByteOrder::Big,
+                _ => return Err(raise(Error::usage("a byte order is \"little\" or \"big\""))),
+            })
+        }
+        "skip" => o.skip = Some(value.extract()?),
+        "record_length" => o.record_length = Some(value.extract()?),
+        "compression" => o.compression = Some(parsed(value)?),
+        _ => return Err(PyTypeError::new_err(format!("no option '{key}'"))),
+    }
+    Ok(())
+}
+
+/// What the text of `value` names.
+pub fn parsed<T: std::str::FromStr<Err = Error>>(value: &Bound<'_, PyAny>) -> PyResult<T> {
+    value.extract::<String>()?.parse().map_err(raise)
+}
+
+fn byte(key: &str, value: &Bound<'_, PyAny>) -> PyResult<u8> {
+    let text: String = value.extract()?;
+    match text.as_bytes() {
+        [b] => Ok(*b),
+        _ => Err(raise(Error::usage(format!("{key}= must be one ASCII character, not {text:?}")))),
+    }
+}
+
+/// A list of texts; one text alone would be taken apart into letters.
+fn strings(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    if value.is_instance_of::<PyString>() {
+        return Ok(vec![value.extract()?]);
+    }
+    value.try_iter()?.map(|v| v?.extract()).collect()
+}

@@ -1,0 +1,141 @@
+//! Runs: from arguments to a report, with the interpreter's lock released.
+
+use crate::errors::raise;
+use crate::own::Own;
+use crate::report::Report;
+use pyo3::prelude::*;
+use std::sync::{Arc, Mutex, PoisonError};
+use stead::{Engine, Error, IoOptions, Observer, Request, Snapshot};
+
+/// Stops a run from another thread.
+#[pyclass(frozen, module = "stead._stead")]
+pub struct Cancel {
+    inner: stead::Cancel,
+}
+
+#[pymethods]
+impl Cancel {
+    #[new]
+    fn new() -> Cancel {
+        Cancel { inner: stead::Cancel::new() }
+    }
+
+    /// Asks the runs that were given this to stop soon.
+    fn cancel(&self) {
+        self.inner.cancel();
+    }
+
+    /// True after `cancel`.
+    #[getter]
+    fn cancelled(&self) -> bool {
+        self.inner.is_cancelled()
+    }
+}
+
+/// What `Dataset.run` gets, from the dict that the package makes.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Arguments<'py> {
+    kernels: Vec<String>,
+    /// Name, columns and object of each kernel written in Python.
+    own: Vec<(String, Vec<String>, Bound<'py, PyAny>)>,
+    filter: Option<String>,
+    by: Vec<String>,
+    threads: usize,
+    memory: Option<u64>,
+    chunk: Option<usize>,
+    lenient: bool,
+    direct: bool,
+    engine: String,
+    queue_depth: Option<usize>,
+    progress: Option<Py<PyAny>>,
+    cancel: Option<Py<Cancel>>,
+}
+
+/// The first exception that was raised while stead was at work: by a kernel written in Python, by a progress
+/// callback, or by a signal. The run ends with an error of its own; this is the one to raise.
+#[derive(Clone, Default)]
+pub struct Trouble(Arc<Mutex<Option<PyErr>>>);
+
+impl Trouble {
+    /// Keeps the first one.
+    pub fn keep(&self, e: PyErr) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
+    }
+
+    fn take(&self) -> Option<PyErr> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Looks about ten times a second whether a signal has come, and tells the callback.
+struct Watcher {
+    cancel: stead::Cancel,
+    trouble: Trouble,
+    progress: Option<Py<PyAny>>,
+}
+
+impl Observer for Watcher {
+    fn progress(&self, s: &Snapshot) {
+        Python::attach(|py| {
+            let told = py.check_signals().and_then(|()| match &self.progress {
+                Some(p) => {
+                    p.call1(py, (s.pass, s.bytes, s.total_bytes, s.rows, s.seconds)).map(drop)
+                }
+                None => Ok(()),
+            });
+            if let Err(e) = told {
+                self.trouble.keep(e);
+                self.cancel.cancel();
+            }
+        });
+    }
+}
+
+fn engine(name: &str) -> PyResult<Engine> {
+    match name {
+        "auto" => Ok(Engine::Auto),
+        "uring" => Ok(Engine::Uring),
+        "pread" => Ok(Engine::Pread),
+        _ => Err(raise(
+            Error::usage(format!("no engine '{name}'"))
+                .with_hint("use one of \"auto\" \"uring\" \"pread\""),
+        )),
+    }
+}
+
+/// Runs a request over a dataset.
+pub fn run(py: Python<'_>, dataset: &stead::Dataset, a: Arguments<'_>) -> PyResult<Report> {
+    let trouble = Trouble::default();
+    let own = a
+        .own
+        .into_iter()
+        .map(|(name, columns, object)| Own::kernel(name, columns, object.unbind(), &trouble))
+        .collect();
+    let defaults = Request::default();
+    let cancel = a.cancel.map_or_else(stead::Cancel::new, |c| c.get().inner.clone());
+    let request = Request {
+        kernels: a.kernels,
+        own,
+        filter: a.filter,
+        by: a.by,
+        threads: a.threads,
+        memory: a.memory.unwrap_or(defaults.memory),
+        chunk: a.chunk.unwrap_or(defaults.chunk),
+        lenient: a.lenient,
+        io: IoOptions {
+            engine: engine(&a.engine)?,
+            depth: a.queue_depth.unwrap_or(defaults.io.depth),
+            direct: a.direct,
+        },
+        cancel: cancel.clone(),
+        ..defaults
+    };
+    let watcher = Watcher { cancel, trouble: trouble.clone(), progress: a.progress };
+    let result = py.detach(|| stead::run(dataset, &request, Some(&watcher)));
+    match (trouble.take(), result) {
+        (Some(e), _) => Err(e),
+        (None, Ok(inner)) => Ok(Report { inner }),
+        (None, Err(e)) => Err(raise(e)),
+    }
+}
