@@ -205,6 +205,18 @@ def test_a_line_of_200_megabytes(stead, tmp_path):
     assert document["metrics"]["peak_memory_bytes"] < 1.2 * (1 << 30)
 
 
+def test_describe_takes_no_huge_record_into_memory(stead, tmp_path):
+    with open(tmp_path / "f.log", "wb") as f:
+        f.write(b"short\n")
+        for _ in range(100):
+            f.write(b"x" * 1_000_000)
+    # The peak of the largest child so far would hide that of this one, so the shell limits its memory.
+    limited = 'ulimit -v 400000; exec "$0" describe f.log --type lines'
+    done = subprocess.run(["bash", "-c", limited, stead.path], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "(a record of more than 16.0 MiB)" in done.stdout
+
+
 def test_a_long_line_among_records(stead, tmp_path):
     long = b"x" * (20 << 20)
     (tmp_path / "f.log").write_bytes(b"a needle\n" + long + b" needle\nb\n")

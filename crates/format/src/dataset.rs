@@ -221,6 +221,8 @@ impl Dataset {
         const MOST_VALUES: usize = 1000;
         /// Bytes of one value that are shown.
         const SHOWN: usize = 200;
+        /// Bytes of a record that is looked into.
+        const SHOWN_RECORD: usize = 16 << 20;
         let mut needs = Needs { records: true, ..Needs::default() };
         let schema = self.schema();
         if matches!(schema.records, RecordKind::Items) {
@@ -229,11 +231,21 @@ impl Dataset {
         let mut options = ScanOptions::new(needs);
         options.chunk = 64 << 10;
         options.io.depth = 1;
+        options.max_record = SHOWN_RECORD;
         let scan = self.scan(&options)?;
         let mut worker = scan.worker()?;
         let mut rows = Vec::new();
         while rows.len() < most {
-            let Some(block) = worker.next()? else { break };
+            let block = match worker.next() {
+                Ok(Some(block)) => block,
+                Ok(None) => break,
+                Err(e) if e.kind() == Kind::Limit => {
+                    let size = stead_core::units::format_size(SHOWN_RECORD as u64);
+                    rows.push(vec![format!("(a record of more than {size})")]);
+                    break;
+                }
+                Err(e) => return Err(e),
+            };
             for i in 0..block.rows.min(most - rows.len()) {
                 rows.push(match &self.layout {
                     Some(Layout::Delimited(d)) => fields::split(&d.syntax, block.record(i))
