@@ -128,6 +128,7 @@ const BANS: &[Ban] = &[
 const UNSAFE: &[&str] = &[
     "crates/format/src/delimited/simd.rs",
     "crates/python/src/lend.rs",
+    "crates/kernel/src/bytes/digits.rs",
     "crates/store/src/buffer.rs",
     "crates/store/src/mapped.rs",
     "crates/store/src/queue.rs",

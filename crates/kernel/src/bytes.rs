@@ -1,10 +1,15 @@
 //! Kernels over the bytes and the number of records: `lines`, `rows`, `digits`, `entropy`.
 //!
 //! `digits` and `entropy` read one histogram of the 256 byte values, which they share when both are
-//! asked for. Everything accumulated here is an integer, so any split gives the same counts; entropy
+//! asked for; `digits` alone counts no other bytes. Everything accumulated here is an integer, so any split gives the same counts; entropy
 //! is computed once, at the end, from the counts.
 
+mod digits;
+mod histogram;
+
 use crate::{Built, Context, Info, Kernel, Spec, Step};
+use histogram::{Pairs, histogram_with};
+use serde::{Deserialize, Serialize};
 use stead_core::{Block, Error, Needs, Result, Value};
 
 /// About `lines`.
@@ -45,7 +50,8 @@ pub const DIGITS: Info = Info {
     definition: "A map from '0' to '9' to the number of bytes with that ASCII value, over all bytes of \
         the files (decompressed), headers too. With --where or --by: over the bytes of the records kept.",
     error: "exact",
-    cost: "one pass over the bytes, about 2-4 GB/s on one core, shared with 'entropy'; 2 KiB of state",
+    cost: "one vectorised pass over the bytes, more than 10 GB/s on one core with AVX2; 80 bytes of state. \
+        Together with 'entropy' it costs nothing beyond that",
     source: "ASCII (ANSI X3.4-1986)",
     examples: &["digits"],
 };
@@ -61,7 +67,8 @@ pub const ENTROPY: Info = Info {
         bytes are counted one by one, so a repeated sequence does not lower it.",
     error: "relative error below 2e-15: the counts are exact, each term is good to a few units in the \
         last place (log1p where p is near 1), and the sum is compensated",
-    cost: "one pass over the bytes, about 2-4 GB/s on one core, shared with 'digits'; 2 KiB of state",
+    cost: "one pass over the bytes, shared with 'digits': about 5 GB/s on one core for ASCII, 3 GB/s for other \
+        bytes; 2 KiB of state, and 256 KiB to work in where blocks are large",
     source: "Shannon, A Mathematical Theory of Communication, Bell Syst. Tech. J. 27 (1948)",
     examples: &["entropy"],
 };
@@ -81,19 +88,19 @@ pub fn build_rows(spec: &Spec, _: &Context<'_>) -> Result<Built> {
 /// Makes `digits`.
 pub fn build_digits(spec: &Spec, _: &Context<'_>) -> Result<Built> {
     takes_nothing(spec)?;
-    Ok(shared("digits"))
+    let kernel = std::sync::Arc::new(Digits);
+    Ok(Built { key: HISTOGRAM.into(), kernel, pick: Some("digits"), level: 0 })
 }
 
 /// Makes `entropy`.
 pub fn build_entropy(spec: &Spec, _: &Context<'_>) -> Result<Built> {
     takes_nothing(spec)?;
-    Ok(shared("entropy"))
+    let kernel = std::sync::Arc::new(ByteHistogram);
+    Ok(Built { key: HISTOGRAM.into(), kernel, pick: Some("entropy"), level: 1 })
 }
 
-fn shared(pick: &'static str) -> Built {
-    let kernel = std::sync::Arc::new(ByteHistogram);
-    Built { key: "byte histogram".into(), kernel, pick: Some(pick), level: 0 }
-}
+/// The key that `digits` and `entropy` share.
+const HISTOGRAM: &str = "byte histogram";
 
 fn takes_nothing(spec: &Spec) -> Result<()> {
     spec.only_options(&[])?;
@@ -177,94 +184,99 @@ impl Kernel for Rows {
     }
 }
 
-/// The histogram that `digits` and `entropy` read.
-struct ByteHistogram;
+/// Counts digits.
+struct Digits;
 
-impl Kernel for ByteHistogram {
-    /// 256 counts.
-    type State = Vec<u64>;
+impl Kernel for Digits {
+    type State = [u64; 10];
 
     fn needs(&self) -> Needs {
         Needs { bytes: true, ..Needs::default() }
     }
 
-    fn init(&self) -> Vec<u64> {
-        vec![0; 256]
+    fn init(&self) -> [u64; 10] {
+        [0; 10]
     }
 
-    fn update(&self, counts: &mut Vec<u64>, block: &Block<'_>) -> Result<()> {
-        let Ok(counts) = <&mut [u64; 256]>::try_from(counts.as_mut_slice()) else {
-            return Err(malformed());
-        };
-        block.runs().for_each(|run| histogram(counts, run));
+    fn update(&self, counts: &mut [u64; 10], block: &Block<'_>) -> Result<()> {
+        block.runs().for_each(|run| digits::count(counts, run));
         Ok(())
     }
 
-    fn merge(&self, counts: &mut Vec<u64>, other: Vec<u64>) -> Result<()> {
+    fn merge(&self, counts: &mut [u64; 10], other: [u64; 10]) -> Result<()> {
         counts.iter_mut().zip(other).for_each(|(a, b)| *a = a.saturating_add(b));
         Ok(())
     }
 
-    fn check(&self, counts: &Vec<u64>) -> Result<()> {
-        if counts.len() == 256 { Ok(()) } else { Err(malformed()) }
+    fn finish(&self, counts: [u64; 10]) -> Result<Step> {
+        Ok(Step::Done(Value::map([("digits", digits_value(&counts))])))
+    }
+}
+
+fn digits_value(counts: &[u64; 10]) -> Value {
+    let digits = ('0'..='9').map(|d| d.to_string());
+    Value::Map(digits.zip(counts.map(Value::Int)).collect())
+}
+
+/// The histogram that `digits` and `entropy` read.
+struct ByteHistogram;
+
+/// A histogram.
+#[derive(Serialize, Deserialize)]
+struct Counts {
+    /// 256 of them.
+    counts: Vec<u64>,
+    /// To work in.
+    #[serde(skip)]
+    pairs: Option<Pairs>,
+}
+
+impl Kernel for ByteHistogram {
+    type State = Counts;
+
+    fn needs(&self) -> Needs {
+        Needs { bytes: true, ..Needs::default() }
     }
 
-    fn finish(&self, counts: Vec<u64>) -> Result<Step> {
-        let Ok(counts) = <&[u64; 256]>::try_from(counts.as_slice()) else {
+    fn init(&self) -> Counts {
+        Counts { counts: vec![0; 256], pairs: None }
+    }
+
+    fn update(&self, state: &mut Counts, block: &Block<'_>) -> Result<()> {
+        let Ok(counts) = <&mut [u64; 256]>::try_from(state.counts.as_mut_slice()) else {
             return Err(malformed());
         };
-        let digits = (b'0'..=b'9')
-            .map(|d| (char::from(d).to_string(), Value::Int(counts[usize::from(d)])))
-            .collect();
+        block.runs().for_each(|run| histogram_with(counts, run, &mut state.pairs));
+        Ok(())
+    }
+
+    fn merge(&self, state: &mut Counts, other: Counts) -> Result<()> {
+        state.counts.iter_mut().zip(other.counts).for_each(|(a, b)| *a = a.saturating_add(b));
+        Ok(())
+    }
+
+    fn check(&self, state: &Counts) -> Result<()> {
+        if state.counts.len() == 256 { Ok(()) } else { Err(malformed()) }
+    }
+
+    fn finish(&self, state: Counts) -> Result<Step> {
+        let Ok(counts) = <&[u64; 256]>::try_from(state.counts.as_slice()) else {
+            return Err(malformed());
+        };
+        let digits = std::array::from_fn(|d| counts[usize::from(b'0') + d]);
         Ok(Step::Done(Value::map([
-            ("digits", Value::Map(digits)),
+            ("digits", digits_value(&digits)),
             ("entropy", Value::Float(entropy(counts))),
         ])))
     }
 
-    fn state_bytes(&self, _: &Vec<u64>) -> usize {
-        256 * 8
+    fn state_bytes(&self, state: &Counts) -> usize {
+        256 * 8 + state.pairs.as_ref().map_or(0, |_| Pairs::BYTES)
     }
 }
 
 fn malformed() -> Error {
     Error::format("a byte histogram from another rank does not have 256 counts")
-}
-
-/// Below this many bytes the sub-tables cost more than they gain.
-const SMALL: usize = 2048;
-
-/// Adds the bytes of `data` to `counts`: the one place that a vectorised histogram has to replace.
-///
-/// Equal bytes in a row would make each increment wait for the store of the one before, so eight
-/// tables take turns, fed from 8-byte loads. The tables (8 KiB) stay in the first-level cache.
-fn histogram(counts: &mut [u64; 256], data: &[u8]) {
-    if data.len() < SMALL {
-        data.iter().for_each(|b| counts[usize::from(*b)] += 1);
-        return;
-    }
-    // One sub-table entry grows by at most an eighth of the piece: no overflow of 32 bits.
-    for piece in data.chunks(1 << 30) {
-        let mut tables = [[0u32; 256]; 8];
-        let (words, rest) = piece.as_chunks::<8>();
-        for w in words {
-            let w = u64::from_le_bytes(*w);
-            tables[0][(w & 0xFF) as usize] += 1;
-            tables[1][(w >> 8 & 0xFF) as usize] += 1;
-            tables[2][(w >> 16 & 0xFF) as usize] += 1;
-            tables[3][(w >> 24 & 0xFF) as usize] += 1;
-            tables[4][(w >> 32 & 0xFF) as usize] += 1;
-            tables[5][(w >> 40 & 0xFF) as usize] += 1;
-            tables[6][(w >> 48 & 0xFF) as usize] += 1;
-            tables[7][(w >> 56) as usize] += 1;
-        }
-        for b in rest {
-            counts[usize::from(*b)] += 1;
-        }
-        for (i, count) in counts.iter_mut().enumerate() {
-            *count += tables.iter().map(|t| u64::from(t[i])).sum::<u64>();
-        }
-    }
 }
 
 /// Entropy in bits a byte of the distribution `counts`; 0 if it is empty.
@@ -386,10 +398,14 @@ mod tests {
     fn digits_and_entropy_share_one_kernel() {
         let (d, e) = (built("digits"), built("entropy"));
         assert_eq!(d.key, e.key);
+        // The one of entropy answers for both.
+        assert!(d.level < e.level);
         let text = b"2024-01-31 17:00:00\n".repeat(500);
         let v = run("digits", &cut(&text, vec![777, 4444]));
         assert_eq!(v.get("0"), Some(&Value::Int(3000)));
         assert_eq!(v.get("9"), Some(&Value::Int(0)));
+        let all = laws::check(e.kernel, &cut(&text, vec![]));
+        assert_eq!(all.get("digits"), Some(&v));
     }
 
     #[test]
@@ -428,21 +444,13 @@ mod tests {
 
     #[test]
     fn a_malformed_state_is_an_error() {
-        assert!(Kernel::check(&ByteHistogram, &vec![1; 3]).is_err());
+        let short = |n| Counts { counts: vec![1; n], pairs: None };
+        assert!(Kernel::check(&ByteHistogram, &short(3)).is_err());
         assert!(Kernel::check(&ByteHistogram, &Kernel::init(&ByteHistogram)).is_ok());
-        assert!(Kernel::finish(&ByteHistogram, vec![]).is_err());
+        assert!(Kernel::finish(&ByteHistogram, short(0)).is_err());
     }
 
     proptest! {
-        #[test]
-        fn the_histogram_counts_bytes(data in proptest::collection::vec(any::<u8>(), 0..9000)) {
-            let mut got = [0u64; 256];
-            histogram(&mut got, &data);
-            let mut want = [0u64; 256];
-            data.iter().for_each(|b| want[usize::from(*b)] += 1);
-            prop_assert_eq!(got, want);
-        }
-
         #[test]
         fn any_split_gives_the_same(
             text in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'7'), any::<u8>()], 0..300),
