@@ -190,8 +190,17 @@ impl Flight {
         Piece::More
     }
 
+    /// The `len` bytes that were asked for.
+    fn bytes(&self, len: usize) -> &[u8] {
+        &self.pages.as_slice()[self.skip(len)..][..len]
+    }
+
+    fn skip(&self, len: usize) -> usize {
+        self.pad + self.needed - len
+    }
+
     fn into_buffer(self, len: usize) -> Buffer {
-        let skip = self.pad + self.needed - len;
+        let skip = self.skip(len);
         Buffer(Repr::Owned { pages: self.pages, skip, len })
     }
 }
@@ -241,6 +250,41 @@ impl ReadQueue {
         self.slots.len() >= self.depth
     }
 
+    /// True if the extent that was submitted last is being read at this moment, and will be there without
+    /// anybody asking for it.
+    pub fn reads_ahead(&self) -> bool {
+        let busy = |s: &Slot| matches!(s.state, State::Flying(_) | State::Landed(_));
+        self.slots.back().is_some_and(busy)
+    }
+
+    /// The bytes of the extent at `index` of the queue if a read has brought them already. Waits for nothing.
+    pub fn landed(&self, index: usize) -> Option<&[u8]> {
+        match self.slots.get(index) {
+            Some(Slot { state: State::Landed(flight), len, .. }) => Some(flight.bytes(*len)),
+            _ => None,
+        }
+    }
+
+    /// Waits until another read has landed. False if the first extent needs no waiting for.
+    ///
+    /// # Errors
+    /// `Io` if the kernel's queue fails.
+    pub fn wait(&mut self) -> Result<bool> {
+        let waits = matches!(self.slots.front(), Some(Slot { state: State::Flying(_), .. }));
+        if waits {
+            self.harvest(true)?;
+        }
+        Ok(waits)
+    }
+
+    /// Takes note of the reads that have landed by now. Waits for nothing.
+    ///
+    /// # Errors
+    /// `Internal` for a defect.
+    pub fn poll(&mut self) -> Result<()> {
+        if self.flying > 0 { self.harvest(false) } else { Ok(()) }
+    }
+
     /// Queues the read of `len` bytes at `offset`.
     ///
     /// # Errors
@@ -278,9 +322,7 @@ impl ReadQueue {
     /// Those of [`Source::read_at`]. The other extents can still be taken.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Completed>> {
-        while matches!(self.slots.front(), Some(Slot { state: State::Flying(_), .. })) {
-            self.harvest()?;
-        }
+        while self.wait()? {}
         let Some(Slot { tag, source, offset, len, state }) = self.slots.pop_front() else {
             return Ok(None);
         };
@@ -398,12 +440,14 @@ impl ReadQueue {
         Ok(State::Flying(flight))
     }
 
-    /// Waits for at least one completion and looks at all that are there.
-    fn harvest(&mut self) -> Result<()> {
+    /// Looks at all completions that are there, after it has waited for one if `wait` is set.
+    fn harvest(&mut self, wait: bool) -> Result<()> {
         let Lazy::Ready(ring) = &mut self.ring else {
             return Err(Error::internal("a read is in flight without a ring"));
         };
-        ring.wait().map_err(|e| Error::io("wait for reads of", "io_uring", e))?;
+        if wait {
+            ring.wait().map_err(|e| Error::io("wait for reads of", "io_uring", e))?;
+        }
         while let Some((number, result)) = ring.completion() {
             let slot = number
                 .checked_sub(self.first)
@@ -496,7 +540,7 @@ impl Drop for ReadQueue {
             if let Lazy::Ready(ring) = &mut self.ring {
                 ring.cancel();
             }
-            if self.harvest().is_err() {
+            if self.harvest(true).is_err() {
                 // The kernel may still write to these buffers, so they must never be freed.
                 std::mem::forget(std::mem::take(&mut self.slots));
             }

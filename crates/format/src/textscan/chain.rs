@@ -69,24 +69,35 @@ impl Chain {
         }
     }
 
-    /// The state at the start of extent `i`, which is published. Waits for those before it.
-    pub fn start(&self, i: u64, cancel: &Cancel) -> Result<State> {
+    /// The state at the start of extent `i`, which is published. Waits for those before it, but `None` as soon
+    /// as anything has changed, so that the caller can publish what came in meanwhile, and ask again.
+    ///
+    /// Nobody waits for ever: of the extents that are not published, the owner of the first one waits for none,
+    /// because all before it are published, and workers take extents in ascending order.
+    ///
+    /// # Errors
+    /// `Cancelled` if the scan was, or if another worker has failed.
+    pub fn start(&self, i: u64, cancel: &Cancel) -> Result<Option<State>> {
         let mut inner = self.lock();
-        loop {
+        for last in [false, true] {
             if let Some(state) = inner.starts.remove(&i) {
-                return Ok(state);
+                return Ok(Some(state));
             }
             if inner.failed.is_some_and(|f| f <= i) {
                 // The worker that failed says why.
                 return Err(Error::cancelled());
             }
             cancel.check()?;
+            if last {
+                break;
+            }
             inner = self
                 .changed
                 .wait_timeout(inner, super::CANCEL_CHECK)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
+        Ok(None)
     }
 
     /// Lets all who wait for extents after `i`, and all who will, give up.
@@ -109,6 +120,14 @@ mod tests {
         Link { transition: CSV.transition(text), fresh, wanted: true }
     }
 
+    fn wait(c: &Chain, i: u64) -> std::result::Result<State, stead_core::Kind> {
+        loop {
+            if let Some(state) = c.start(i, &Cancel::new()).map_err(|e| e.kind())? {
+                return Ok(state);
+            }
+        }
+    }
+
     #[test]
     fn states_pass_through_extents_published_in_any_order() {
         let c = Chain::new();
@@ -117,7 +136,7 @@ mod tests {
         c.publish(1, link(b"b", false));
         c.publish(0, link(b"a,\"", true));
         let cancel = Cancel::new();
-        let states: Vec<_> = (0..4).map(|i| c.start(i, &cancel).unwrap()).collect();
+        let states: Vec<_> = (0..4).map(|i| c.start(i, &cancel).unwrap().unwrap()).collect();
         assert_eq!(states, [State::Record, State::Quoted, State::Quoted, State::Record]);
     }
 
@@ -126,7 +145,7 @@ mod tests {
         let c = Chain::new();
         c.publish(1, link(b"b", false));
         std::thread::scope(|s| {
-            let waiting = s.spawn(|| c.start(1, &Cancel::new()).map_err(|e| e.kind()));
+            let waiting = s.spawn(|| wait(&c, 1));
             c.fail(0);
             assert_eq!(waiting.join().unwrap(), Err(stead_core::Kind::Cancelled));
         });
@@ -140,7 +159,7 @@ mod tests {
         let c = Chain::new();
         c.fail(2);
         std::thread::scope(|s| {
-            let waiting = s.spawn(|| c.start(1, &Cancel::new()).map_err(|e| e.kind()));
+            let waiting = s.spawn(|| wait(&c, 1));
             c.publish(1, link(b"b", false));
             c.publish(0, link(b"a,\"", true));
             assert_eq!(waiting.join().unwrap(), Ok(State::Quoted));

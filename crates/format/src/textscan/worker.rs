@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use stead_core::{Block, Error, Result};
-use stead_store::{IoOptions, ReadQueue};
+use stead_store::ReadQueue;
 
 /// Bytes read at least when a record goes on after its extent.
 const FIRST_TAIL: u64 = 4096;
@@ -30,6 +30,8 @@ pub struct TextWorker<'s> {
     taken: VecDeque<Unit>,
     /// The unit that is worked on, or was last.
     current: u64,
+    /// Units below this number are published in the chain, as far as they are this worker's.
+    published: u64,
     /// No unit is left in the scan.
     drained: bool,
     /// The stream that this worker helps with, and its part.
@@ -58,19 +60,14 @@ struct Ready {
 
 impl<'s> TextWorker<'s> {
     pub fn new(scan: &'s TextScan) -> Result<Self> {
-        let mut io: IoOptions = scan.options.io;
-        if scan.is_chained() {
-            // An extent that is taken and not yet looked at makes others wait: take one at a time, and let
-            // the kernel read what comes next.
-            io.depth = 1;
-        }
         scan.workers.fetch_add(1, Ordering::Relaxed);
         Ok(TextWorker {
             scan,
             parser: scan.parser()?,
-            queue: ReadQueue::new(&io)?,
+            queue: ReadQueue::new(&scan.options.io)?,
             taken: VecDeque::new(),
             current: 0,
+            published: 0,
             drained: false,
             stream: None,
             reached: 0,
@@ -93,9 +90,13 @@ impl<'s> TextWorker<'s> {
     /// Takes units as long as reads may be put in flight. A stream ends that: it takes long.
     fn take(&mut self) -> Result<()> {
         let streamed = |u: &Unit, s: &Self| s.part(u.part).codec.is_some();
+        // In a chain, an extent that is taken and not yet looked at makes others wait: only those are taken
+        // beforehand that are read meanwhile and looked at as soon as they come.
+        let ahead = |s: &Self| s.taken.is_empty() || !s.scan.is_chained() || s.queue.reads_ahead();
         while !self.drained
             && !self.queue.is_full()
             && !self.taken.back().is_some_and(|u| streamed(u, self))
+            && ahead(self)
         {
             let Some(unit) = self.scan.take() else {
                 self.drained = true;
@@ -117,12 +118,12 @@ impl<'s> TextWorker<'s> {
             let slop = (self.scan.options.chunk as u64 / 64).min(MOST_SLOP);
             let after = if unit.ahead { 0 } else { slop };
             let end = unit.extent.end().saturating_add(after).min(part.source.len());
-            if self.scan.is_chained() {
-                self.read_ahead(unit.number);
-            }
             self.queue
                 .submit(unit.number, &part.source, start, (end - start) as usize)
                 .map_err(|e| e.at_source(part.index))?;
+            if self.scan.is_chained() && !self.queue.reads_ahead() {
+                self.read_ahead(unit.number);
+            }
         }
         Ok(())
     }
@@ -162,6 +163,12 @@ impl<'s> TextWorker<'s> {
                 self.stream = None;
             }
             self.take()?;
+            if self.scan.is_chained() {
+                self.publish_landed();
+                while self.queue.wait()? {
+                    self.publish_landed();
+                }
+            }
             let Some(unit) = self.taken.pop_front() else {
                 self.stream = self.scan.join_stream(self.reached);
                 if let Some((part, _)) = &self.stream {
@@ -238,23 +245,61 @@ impl<'s> TextWorker<'s> {
         Ok((!ready.range.is_empty()).then_some(ready))
     }
 
+    /// Publishes what the extents do to the automaton that are read and not yet taken from the queue, in
+    /// their order as far as there is no gap.
+    fn publish_landed(&mut self) {
+        for (i, unit) in self.taken.iter().enumerate() {
+            if unit.number < self.published {
+                continue;
+            }
+            let Some(bytes) = self.queue.landed(i) else { break };
+            self.publish(unit, bytes);
+            self.published = unit.number + 1;
+        }
+    }
+
+    /// Publishes what an extent does to the automaton. `bytes` begin where its window does.
+    fn publish(&self, unit: &Unit, bytes: &[u8]) {
+        let start = usize::from(unit.extent.offset > 0);
+        let end = start + unit.extent.len as usize;
+        let transition = self.scan.syntax().transition(&bytes[start + self.in_mark(unit)..end]);
+        let link = Link { transition, fresh: unit.fresh, wanted: !unit.ahead };
+        self.scan.chain.publish(unit.number, link);
+    }
+
+    /// Bytes of the extent that belong to the byte order mark.
+    fn in_mark(&self, unit: &Unit) -> usize {
+        let bom = self.part(unit.part).head.bom as u64;
+        bom.saturating_sub(unit.extent.offset).min(unit.extent.len) as usize
+    }
+
+    /// The state in which an extent begins.
+    fn state(&mut self, unit: &Unit) -> Result<State> {
+        loop {
+            let known = self.scan.chain.start(unit.number, &self.scan.options.cancel)?;
+            if let Some(state) = known {
+                return Ok(state);
+            }
+            self.queue.poll()?;
+            self.publish_landed();
+        }
+    }
+
     /// Index in the window at which the first record of the extent starts; `None` if none does.
-    fn first_record(&self, unit: &Unit) -> Result<Option<usize>> {
-        let bytes = self.window.bytes();
+    fn first_record(&mut self, unit: &Unit) -> Result<Option<usize>> {
         let start = (unit.extent.offset - self.window.base) as usize;
         let end = start + unit.extent.len as usize;
         let bom = self.part(unit.part).head.bom as u64;
-        let syntax = self.scan.syntax();
-        let in_mark = bom.saturating_sub(unit.extent.offset).min(unit.extent.len) as usize;
         let state = if self.scan.is_chained() {
-            let transition = syntax.transition(&bytes[start + in_mark..end]);
-            let link = Link { transition, fresh: unit.fresh, wanted: !unit.ahead };
-            self.scan.chain.publish(unit.number, link);
+            if unit.number >= self.published {
+                self.publish(unit, self.window.bytes());
+                self.published = unit.number + 1;
+            }
             if unit.ahead {
                 return Ok(None);
             }
-            self.scan.chain.start(unit.number, &self.scan.options.cancel)?
-        } else if start == 0 || bytes[start - 1] == b'\n' {
+            self.state(unit)?
+        } else if start == 0 || self.window.bytes()[start - 1] == b'\n' {
             State::Record
         } else {
             State::Plain
@@ -264,7 +309,8 @@ impl<'s> TextWorker<'s> {
         if state == State::Record || marked {
             return Ok(Some(start));
         }
-        Ok(syntax.record_end(&bytes[..end], start, state).ok().filter(|n| *n < end))
+        let bytes = self.window.bytes();
+        Ok(self.scan.syntax().record_end(&bytes[..end], start, state).ok().filter(|n| *n < end))
     }
 
     /// Parses the records that start in the extent, the first of them at index `first` of the window.
