@@ -185,7 +185,7 @@ mod tests {
             ("kmeans:x,y,k=2", "kmeans:x,k=2"),
             ("kmeans:x,y,k=2,init=first", "kmeans:x,k=2,init=first"),
             ("grep:'[0-9]',lines", "grep:1,lines,max=1"),
-            ("std:x", "digits"),
+            ("std:x", "entropy"),
         ] {
             let (theirs, ours) = (kernel(theirs, &schema), kernel(ours, &schema));
             let mut state = theirs.init();
