@@ -1,7 +1,7 @@
 //! Count, sum, mean, variance and standard deviation: one shared kernel, exact until the last rounding.
 
 use crate::columns::Chosen;
-use crate::exact::{ExactSum, ratio};
+use crate::exact::{ExactSum, add_with_squares, ratio};
 use crate::{Built, Context, Info, Kernel, Spec, Step};
 use num_bigint::{BigInt, BigUint};
 use serde::{Deserialize, Serialize};
@@ -118,10 +118,10 @@ impl Sums {
             self.count += values.iter().map(|v| u64::from(!is_missing(*v))).sum::<u64>();
             return;
         }
-        self.count += self.sum.add_slice(values);
-        if order == Order::Squares {
-            self.squares.add_square_slice(values);
-        }
+        self.count += match order {
+            Order::Squares => add_with_squares(&mut self.sum, &mut self.squares, values),
+            _ => self.sum.add_slice(values),
+        };
     }
 
     /// Adds the sums of other values.

@@ -5,14 +5,15 @@
 //! of the index. Every other record goes to [`Parser::one`], the careful way, and so do the records of a run
 //! in which some value is none: the careful way knows what to say and where. Both ways give the same.
 //!
-//! Numbers are read four at a time ([`Vector::four`]), in the form that the four before them had; what has no
+//! Numbers are read four at a time ([`Vector::decimals`]), in the form that the four before them had; what has no
 //! such form is read one at a time, and what is no plain decimal goes to the careful way.
 
+use super::fields_of::{Ends, Fields};
 use super::index::{Index, Quotes, STRETCH};
 use super::number;
 use super::parse::{Parser, Piece, Want, without_return};
 use super::rows::Rows;
-use super::simd::{self, Form, Places, Vector, Work};
+use super::simd::{self, Form, Vector, Work};
 use stead_core::{Result, Span};
 
 /// Records of a stretch that are taken together.
@@ -44,18 +45,22 @@ impl Run<'_> {
         (start, if last { without_return(self.text, start, end) } else { end })
     }
 
-    /// Where field `column` of four records from `row` on lies.
-    #[inline(always)]
-    fn places(&self, row: usize, column: usize) -> Option<Places<'_>> {
-        let k = row * self.fields + column;
-        let ends = self.ends.get(k..)?;
-        let step = self.fields;
-        Some([
-            ends.first_chunk()?,
-            ends.get(step..)?.first_chunk()?,
-            ends.get(2 * step..)?.first_chunk()?,
-            ends.get(3 * step..)?.first_chunk()?,
-        ])
+    /// Ends of the fields of a column that says numbers, without carriage returns and quotes, if there are any.
+    fn bare(&self, column: usize) -> Option<Vec<u32>> {
+        let last = self.returns && column + 1 == self.fields;
+        if !last && self.quote.is_none() {
+            return None;
+        }
+        let bare = (0..self.len).flat_map(|row| {
+            let (mut start, mut end) = self.field(row, column);
+            let around =
+                |at: usize| self.quote.is_some() && self.text.get(at).copied() == self.quote;
+            if end >= start + 2 && around(start) && around(end - 1) {
+                (start, end) = (start + 1, end - 1);
+            }
+            [(start - self.base).wrapping_sub(1) as u32, (end - self.base) as u32]
+        });
+        Some(bare.collect())
     }
 }
 
@@ -92,13 +97,27 @@ impl Parser<'_> {
         let newlines = index.newlines();
         let stop = piece.stop.min(text.len());
         let quote = self.syntax.quote.filter(|_| index.quoted);
+        // All that matters is the number of fields: no record starts at the stop or beyond it.
+        let reach = ends.last().map_or(base, |e| base + *e as usize);
+        let quick = fields > 1 && self.syntax.comment.is_none() && reach < stop;
         // The record at hand starts at `start`, its first field is entry `first` of `ends`, and `r` is the next
         // newline.
         let (mut start, mut first, mut r) = (base, 1, 0);
         while r < newlines.len() && start < stop {
             let (from, run_first) = (start, first);
             let mut run = 0;
-            while let Some(last) = newlines.get(r).map(|k| *k as usize) {
+            if quick {
+                // The same newline of as many records as there are, one `fields` ends after the other.
+                let regular = newlines[r..].iter().enumerate();
+                let last = first + fields - 1;
+                run = regular.take_while(|(i, k)| **k as usize == last + i * fields).count();
+                if run > 0 {
+                    r += run;
+                    first += run * fields;
+                    start = base + ends[first - 1] as usize + 1;
+                }
+            }
+            while !quick && let Some(last) = newlines.get(r).map(|k| *k as usize) {
                 let end = base + ends[last] as usize;
                 let odd = last + 1 - first != fields
                     || fields == 1 && (end == start || end == start + 1 && text[start] == b'\r')
@@ -143,8 +162,9 @@ impl Parser<'_> {
         let (row, rounded) = (rows.rows, rows.rounded);
         let (extra, moved) = (rows.extra.len(), rows.moved.len());
         rows.reserve_rows(run.len);
+        let checked = simd::dispatch(Check(run));
         for (column, want) in &self.wanted {
-            if !self.take_column(run, *column, *want, rows) {
+            if !self.take_column(run, &checked, *column, *want, rows) {
                 rows.rounded = rounded;
                 rows.extra.truncate(extra);
                 rows.moved.truncate(moved);
@@ -162,15 +182,27 @@ impl Parser<'_> {
         true
     }
 
-    fn take_column(&self, run: &Run<'_>, column: usize, want: Want, rows: &mut Rows) -> bool {
+    fn take_column(
+        &self,
+        run: &Run<'_>,
+        checked: &Ends<'_>,
+        column: usize,
+        want: Want,
+        rows: &mut Rows,
+    ) -> bool {
         let row = rows.rows;
         let quick = want.is_number_alone() && !self.missing.is_numeric();
+        let bare = if quick { run.bare(column) } else { None };
+        let fields = match &bare {
+            Some(ends) => Ends::new(run.text, run.base, ends).column(0, 2),
+            None => checked.column(column, run.fields),
+        };
         let mut i = 0;
         while i < run.len {
             if quick {
                 let from = want.number as usize * rows.stride + row;
                 let out = &mut rows.numbers[from..from + run.len];
-                i = simd::dispatch(Numbers { run: *run, column, from: i, out });
+                i = simd::dispatch(Numbers { fields, from: i, out });
                 if i == run.len {
                     break;
                 }
@@ -189,67 +221,53 @@ impl Parser<'_> {
 
 /// Reads the numbers of a column from record `from` on; gives the first record whose field needs more care.
 struct Numbers<'a> {
-    run: Run<'a>,
-    column: usize,
+    fields: Fields<'a>,
     from: usize,
     out: &'a mut [f64],
 }
 
-/// Forms in the order in which they are tried.
-const FORMS: [Form; 3] = [Form::Narrow, Form::Wide, Form::Scientific];
+/// Looks at all ends of a run once, so that nobody has to look at each again.
+struct Check<'r, 'a>(&'r Run<'a>);
+
+impl<'a> Work for Check<'_, 'a> {
+    type Out = Ends<'a>;
+
+    #[inline(always)]
+    fn run<V: Vector>(self, _: V) -> Ends<'a> {
+        Ends::new(self.0.text, self.0.base, self.0.ends)
+    }
+}
 
 impl Work for Numbers<'_> {
     type Out = usize;
 
     #[inline(always)]
     fn run<V: Vector>(self, vector: V) -> usize {
-        let Numbers { run, column, mut from, out } = self;
-        let cut = run.returns && column + 1 == run.fields;
+        let Numbers { fields, mut from, out } = self;
         let mut form = 0;
-        while let Some(four) = out.get_mut(from..).and_then(|o| o.first_chunk_mut::<4>()) {
-            let Some(mut places) = run.places(from, column) else { break };
-            let mut shorter = [[0; 2]; 4];
-            if cut {
-                for (short, p) in shorter.iter_mut().zip(places) {
-                    let last = (run.base + p[1] as usize).wrapping_sub(1);
-                    *short = [p[0], p[1] - u32::from(run.text.get(last) == Some(&b'\r'))];
+        while from < out.len() {
+            // Few columns change their form, and most of those to a wider one.
+            let mut failed = 0;
+            while failed < Form::ALL.len() {
+                let n = vector.decimals(&fields.skip(from), Form::ALL[form], &mut out[from..]);
+                from += n;
+                if out.len() - from < 4 {
+                    break;
                 }
-                places = shorter.each_ref();
+                failed = if n > 0 { 1 } else { failed + 1 };
+                form = (form + 1) % Form::ALL.len();
             }
-            let read = |f: usize| vector.four(run.text, run.base, places, FORMS[f]);
-            let mut done = read(form);
-            if done.is_none() {
-                // Few columns change their form, and most of those to a wider one.
-                for f in (1..FORMS.len()).map(|k| (form + k) % FORMS.len()) {
-                    done = read(f);
-                    if done.is_some() {
-                        form = f;
-                        break;
-                    }
+            // What stopped it, or the last ones.
+            for _ in 0..4.min(out.len() - from) {
+                let Some((start, end)) = fields.get(from) else { return from };
+                match decimal(vector, fields.text(), start, end) {
+                    Some(v) => out[from] = v,
+                    None => return from,
                 }
-            }
-            if let Some(v) = done {
-                *four = v;
-                from += 4;
-                continue;
-            }
-            for (i, out) in four.iter_mut().enumerate() {
-                let (start, end) = run.field(from + i, column);
-                match decimal(vector, run.text, start, end) {
-                    Some(v) => *out = v,
-                    None => return from + i,
-                }
-            }
-            from += 4;
-        }
-        for (i, out) in out.iter_mut().enumerate().skip(from) {
-            let (start, end) = run.field(i, column);
-            match decimal(vector, run.text, start, end) {
-                Some(v) => *out = v,
-                None => return i,
+                from += 1;
             }
         }
-        run.len
+        from
     }
 }
 

@@ -57,9 +57,6 @@ struct Build<'a> {
     quotes: Quotes,
 }
 
-/// Newlines of a group that are noted without a branch.
-const FEW: usize = 2;
-
 impl Work for Build<'_> {
     type Out = ();
 
@@ -109,10 +106,13 @@ impl Work for Build<'_> {
                 *s = n as u32 + (ends & below).count_ones();
                 bits &= bits.wrapping_sub(1);
             };
-            slot[..FEW].iter_mut().for_each(&mut note);
+            note(&mut slot[0]);
             let count = newlines.count_ones() as usize;
-            if count > FEW {
-                slot[FEW..count].iter_mut().for_each(&mut note);
+            if count > 1 {
+                slot[1..4].iter_mut().for_each(&mut note);
+                if count > 4 {
+                    slot[4..count].iter_mut().for_each(&mut note);
+                }
             }
             let Some(slot) = index.ends[n..].first_chunk_mut::<GROUP>() else { return };
             let count = ends.count_ones() as usize;

@@ -12,6 +12,7 @@
 
 mod fast;
 pub mod fields;
+mod fields_of;
 #[cfg(target_arch = "x86_64")]
 mod four;
 mod index;

@@ -3,6 +3,8 @@
 //! What is computed is defined by [`Scalar`]; `Avx2` computes the same with fewer instructions. Work is
 //! written once, for any [`Vector`], and [`dispatch`] runs it with the best one that the processor has.
 
+use super::fields_of::Fields;
+
 /// Bytes looked at together.
 pub const GROUP: usize = 64;
 
@@ -17,19 +19,26 @@ pub struct Masks {
     pub quoted: bool,
 }
 
-/// What fields may look like that are read four at once.
+/// What fields may look like that are read several at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// At most 8 bytes, without exponent.
     Narrow,
+    /// As that, or a minus before 8 bytes.
+    Minus,
     /// At most 16 bytes, without exponent.
     Wide,
-    /// At most 16 bytes before an exponent of one or two digits.
-    Scientific,
+    /// As `Minus`, before an exponent of one or two digits.
+    ShortScientific,
+    /// As `Wide`, before an exponent of one or two digits.
+    LongScientific,
 }
 
-/// Where four fields lie: the byte before each and the byte after it, as offsets from a base.
-pub type Places<'a> = [&'a [u32; 2]; 4];
+impl Form {
+    /// All of them, in the order in which they are to be tried.
+    pub const ALL: [Form; 5] =
+        [Form::Narrow, Form::Minus, Form::Wide, Form::ShortScientific, Form::LongScientific];
+}
 
 /// A way to compute.
 pub trait Vector: Copy {
@@ -51,11 +60,11 @@ pub trait Vector: Copy {
     /// which is left out; `point` is 16 if all are digits.
     fn digits(self, window: &[u8; 16], len: usize, point: usize) -> u64;
 
-    /// The numbers that four fields say, if all are plain decimals of this form and exact by Clinger's
-    /// argument. `None` too where there is no faster way than one after the other.
-    fn four(self, text: &[u8], base: usize, places: Places<'_>, form: Form) -> Option<[f64; 4]> {
-        let _ = (text, base, places, form);
-        None
+    /// Reads the first fields as long as they are plain decimals of this form and exact by Clinger's argument;
+    /// gives how many that were. None are where there is no faster way than one after the other.
+    fn decimals(self, fields: &Fields<'_>, form: Form, out: &mut [f64]) -> usize {
+        let _ = (fields, form, out);
+        0
     }
 }
 
@@ -129,8 +138,9 @@ impl Vector for Scalar {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
+    use super::super::fields_of::Fields;
     use super::super::four;
-    use super::{Form, GROUP, Masks, Places, Vector, Work};
+    use super::{Form, GROUP, Masks, Vector, Work};
     use std::arch::x86_64::*;
 
     /// AVX2 and what came with it. A value of it exists only where the processor has them.
@@ -290,19 +300,15 @@ mod x86 {
         }
 
         #[inline(always)]
-        fn four(
-            self,
-            text: &[u8],
-            base: usize,
-            places: Places<'_>,
-            form: Form,
-        ) -> Option<[f64; 4]> {
+        fn decimals(self, fields: &Fields<'_>, form: Form, out: &mut [f64]) -> usize {
             // SAFETY: `self` exists, so the processor has AVX2.
             unsafe {
                 match form {
-                    Form::Narrow => four::narrow(text, base, places),
-                    Form::Wide => four::wide(text, base, places),
-                    Form::Scientific => four::scientific(text, base, places),
+                    Form::Narrow => four::narrow(fields, out),
+                    Form::Minus => four::minus(fields, out),
+                    Form::Wide => four::wide(fields, out),
+                    Form::ShortScientific => four::short_scientific(fields, out),
+                    Form::LongScientific => four::long_scientific(fields, out),
                 }
             }
         }

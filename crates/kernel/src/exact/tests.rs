@@ -151,6 +151,36 @@ proptest! {
     }
 
     #[test]
+    fn pieces_give_what_values_do_one_by_one(
+        few in prop::collection::vec(any_finite(), 0..5),
+        digits in prop::collection::vec(-1_000_000_000i64..1_000_000_000, 30..400),
+        (places, exponent) in (0i32..12, -420i32..420),
+        repeat in 1usize..12,
+        spread in 0i32..60,
+    ) {
+        // Decimals as data have them, of some range of exponents, in several chunks, and a few others.
+        let scaled = digits.iter().enumerate().map(|(i, d)| {
+            let binade = if spread == 0 { 0 } else { i as i32 % spread };
+            *d as f64 / 10f64.powi(places) * 2f64.powi(exponent - binade)
+        });
+        let mut values: Vec<f64> = scaled.collect::<Vec<_>>().repeat(repeat);
+        values.extend(few);
+        let (mut one, mut one2) = (ExactSum::new(), ExactSum::new());
+        for v in &values {
+            one.add(*v);
+            one2.add_product(*v, *v);
+        }
+        let (mut sum, mut squares) = (ExactSum::new(), ExactSum::new());
+        prop_assert_eq!(add_with_squares(&mut sum, &mut squares, &values), values.len() as u64);
+        prop_assert_eq!(&sum, &one);
+        prop_assert_eq!(&squares, &one2);
+        prop_assert_eq!(&sum_of(&values), &one);
+        let mut alone = ExactSum::new();
+        alone.add_square_slice(&values);
+        prop_assert_eq!(&alone, &one2);
+    }
+
+    #[test]
     fn any_split_is_the_same_sum(
         values in prop::collection::vec(any_finite(), 0..3000),
         cuts in prop::collection::vec(0usize..3000, 0..6),
