@@ -1,6 +1,6 @@
 //! Where fields and records end in a stretch of text.
 
-use super::simd::{self, GROUP, Vector, Work};
+use super::simd::{self, GROUP, Masks, Vector, Work};
 
 /// Bytes indexed at once: with the index of common data they fit the first-level cache.
 pub const STRETCH: usize = 16 << 10;
@@ -67,77 +67,92 @@ impl Work for Build<'_> {
         index.ends.resize(1 + STRETCH + GROUP, 0);
         index.newlines.resize(STRETCH + GROUP, 0);
         index.ends[0] = u32::MAX;
-        index.quoted = false;
-        let (mut n, mut lines) = (1, 0);
-        let mut state = Between { before: 1, inside: 0 };
+        let mut found =
+            Found { ends: &mut index.ends, len: 1, newlines: &mut index.newlines, lines: 0 };
+        let mut between = Between { before: 1, inside: 0, quoted: false };
         let quote = match quotes {
             Quotes::None => delimiter,
             Quotes::Around(q) | Quotes::Stop(q) => q,
         };
+        let quoting = quotes != Quotes::None;
         let (groups, rest) = text[..text.len().min(STRETCH)].as_chunks::<GROUP>();
-        let mut padded = [0; GROUP];
-        padded[..rest.len()].copy_from_slice(rest);
-        let all = groups.iter().map(|g| (g, u64::MAX));
-        let tail = (!rest.is_empty()).then_some((&padded, (1 << rest.len()) - 1));
-        for (g, (group, valid)) in all.chain(tail).enumerate() {
-            let at = (g * GROUP) as u32;
-            let masks = vector.masks(group, delimiter, quote);
-            let (mut ends, mut newlines) = (masks.ends & valid, masks.newlines & valid);
-            let mut stop = false;
-            if (masks.quoted || state.inside != 0) && quotes != Quotes::None {
-                let found = vector.equal(group, quote) & valid;
-                let outside;
-                (outside, stop) = match quotes {
-                    Quotes::Around(_) => state.pass(vector, found, ends),
-                    _ => (before_first(found), found != 0),
-                };
-                index.quoted |= found != 0;
-                ends &= outside;
-                newlines &= outside;
+        let mut at = 0;
+        let mut stop = false;
+        for group in groups {
+            let mut masks = vector.masks(group, delimiter, quote);
+            if quoting && (masks.quoted || between.inside != 0) {
+                stop = between.pass(vector.equal(group, quote), quotes, vector, &mut masks);
             } else {
-                state.before = ends >> (GROUP - 1);
+                between.before = masks.ends >> (GROUP - 1);
             }
-            let Some(slot) = index.newlines[lines..].first_chunk_mut::<GROUP>() else { return };
-            lines += newlines.count_ones() as usize;
-            let mut bits = newlines;
-            let mut note = |s: &mut u32| {
-                // All bits if there is no newline left: that entry does not count.
-                let below = (bits & bits.wrapping_neg()).wrapping_sub(1);
-                *s = n as u32 + (ends & below).count_ones();
-                bits &= bits.wrapping_sub(1);
-            };
-            note(&mut slot[0]);
-            let count = newlines.count_ones() as usize;
-            if count > 1 {
-                slot[1..4].iter_mut().for_each(&mut note);
-                if count > 4 {
-                    slot[4..count].iter_mut().for_each(&mut note);
-                }
-            }
-            let Some(slot) = index.ends[n..].first_chunk_mut::<GROUP>() else { return };
-            let count = ends.count_ones() as usize;
-            let mut bits = ends;
-            let mut put = |from: usize, to: usize| {
-                for s in &mut slot[from..to] {
-                    *s = at + bits.trailing_zeros();
-                    bits &= bits.wrapping_sub(1);
-                }
-            };
-            // Most groups have few ends: a fixed number of steps has no branch to mispredict.
-            put(0, 8);
-            if count > 8 {
-                put(8, 16);
-                if count > 16 {
-                    put(16, GROUP);
-                }
-            }
-            n += count;
+            found.put(at, masks.ends, masks.newlines);
             if stop {
                 break;
             }
+            at += GROUP as u32;
         }
-        index.len = n;
-        index.lines = lines;
+        if !stop && !rest.is_empty() {
+            let mut padded = [0; GROUP];
+            padded[..rest.len()].copy_from_slice(rest);
+            let valid = (1 << rest.len()) - 1;
+            let mut masks = vector.masks(&padded, delimiter, quote);
+            masks.ends &= valid;
+            masks.newlines &= valid;
+            if quoting && (masks.quoted || between.inside != 0) {
+                let among = vector.equal(&padded, quote) & valid;
+                between.pass(among, quotes, vector, &mut masks);
+            }
+            found.put(at, masks.ends, masks.newlines);
+        }
+        (index.len, index.lines) = (found.len, found.lines);
+        index.quoted = between.quoted;
+    }
+}
+
+/// The entries of an [`Index`] that is being built.
+struct Found<'a> {
+    ends: &'a mut [u32],
+    len: usize,
+    newlines: &'a mut [u32],
+    lines: usize,
+}
+
+impl Found<'_> {
+    /// Notes the ends and newlines of the group at `at`.
+    #[inline(always)]
+    fn put(&mut self, at: u32, ends: u64, newlines: u64) {
+        // The slices are long enough for what `STRETCH` bytes have, and a group more.
+        let Some(slot) = self.newlines[self.lines..].first_chunk_mut::<GROUP>() else { return };
+        // Most groups have no newline or one: the first is noted in any case, and counts if there is one.
+        let before = |bits: u64| (before_first(bits) & ends).count_ones() + self.len as u32;
+        slot[0] = before(newlines);
+        let count = newlines.count_ones() as usize;
+        self.lines += count;
+        if count > 1 {
+            let mut bits = newlines;
+            for s in &mut slot[1..count] {
+                bits &= bits - 1;
+                *s = before(bits);
+            }
+        }
+        let Some(slot) = self.ends[self.len..].first_chunk_mut::<GROUP>() else { return };
+        let count = ends.count_ones() as usize;
+        self.len += count;
+        let mut bits = ends;
+        let mut put = |from: usize, to: usize| {
+            for s in &mut slot[from..to] {
+                *s = at + bits.trailing_zeros();
+                bits &= bits.wrapping_sub(1);
+            }
+        };
+        // Most groups have few ends: a fixed number of steps has no branch to mispredict.
+        put(0, 8);
+        if count > 8 {
+            put(8, 16);
+            if count > 16 {
+                put(16, GROUP);
+            }
+        }
     }
 }
 
@@ -147,21 +162,39 @@ struct Between {
     before: u64,
     /// All bits if it stands in quotes.
     inside: u64,
+    /// True if quotes were met.
+    quoted: bool,
 }
 
 impl Between {
-    /// Passes over a group with these quotes and ends; gives the bytes in which ends count, and true if the
-    /// index ends at a quote that has no meaning.
-    #[inline(always)]
-    fn pass<V: Vector>(&mut self, vector: V, quotes: u64, ends: u64) -> (u64, bool) {
-        let inside = vector.parity(quotes) ^ self.inside;
-        let (opening, closing) = (quotes & inside, quotes & !inside);
-        let ends = ends & !inside;
-        // An opening quote begins a field, or doubles the closing one before it.
-        let stray = opening & !((ends | closing) << 1 | self.before);
-        self.before = (ends | closing) >> (GROUP - 1);
-        self.inside = ((inside as i64) >> (GROUP - 1)) as u64;
-        (!inside & before_first(stray), stray != 0)
+    /// Passes over a group with these quotes; only ends that count stay in the masks. True if the index ends at
+    /// a quote that has no meaning.
+    #[inline(never)]
+    fn pass<V: Vector>(
+        &mut self,
+        among: u64,
+        quotes: Quotes,
+        vector: V,
+        masks: &mut Masks,
+    ) -> bool {
+        self.quoted |= among != 0;
+        let (outside, stop) = match quotes {
+            Quotes::Around(_) => {
+                let inside = vector.parity(among) ^ self.inside;
+                let (opening, closing) = (among & inside, among & !inside);
+                let ends = masks.ends & !inside;
+                // An opening quote begins a field, or doubles the closing one before it.
+                let stray = opening & !((ends | closing) << 1 | self.before);
+                self.before = (ends | closing) >> (GROUP - 1);
+                self.inside = ((inside as i64) >> (GROUP - 1)) as u64;
+                (!inside & before_first(stray), stray != 0)
+            }
+            Quotes::Stop(_) => (before_first(among), among != 0),
+            Quotes::None => (u64::MAX, false),
+        };
+        masks.ends &= outside;
+        masks.newlines &= outside;
+        stop
     }
 }
 
