@@ -131,6 +131,7 @@ const UNSAFE: &[&str] = &[
     "crates/kernel/src/exact/lanes.rs",
     "crates/python/src/lend.rs",
     "crates/kernel/src/bytes/digits.rs",
+    "crates/kernel/src/gram/tile.rs",
     "crates/store/src/buffer.rs",
     "crates/store/src/mapped.rs",
     "crates/store/src/queue.rs",

@@ -25,13 +25,15 @@ pub struct Needs {
     pub texts: Vec<usize>,
     /// Bricks of a 3-d array.
     pub brick: bool,
+    /// The rows of a 2-d array of numbers ([`Block::matrix`]).
+    pub matrix: bool,
 }
 
 impl Needs {
     /// True if nobody looks at records: neither at their number nor at what is in them. Text then needs
     /// no more structure than lines, and [`Block::rows`] may be 0.
     pub fn only_bytes(&self) -> bool {
-        !(self.rows || self.records || self.brick)
+        !(self.rows || self.records || self.brick || self.matrix)
             && self.numbers.is_empty()
             && self.texts.is_empty()
     }
@@ -42,6 +44,7 @@ impl Needs {
         self.rows |= other.rows;
         self.records |= other.records;
         self.brick |= other.brick;
+        self.matrix |= other.matrix;
         for (mine, theirs) in [(&mut self.numbers, &other.numbers), (&mut self.texts, &other.texts)]
         {
             mine.extend_from_slice(theirs);
@@ -123,6 +126,28 @@ pub fn brick_planes(shape: [u64; 3]) -> u64 {
     (CELL_VOXELS / shape[1].saturating_mul(shape[2]).max(1)).clamp(1, 16)
 }
 
+/// Rows of a 2-d array as they lie in it, cut into stretches.
+///
+/// A stretch is [`stretch_rows`] rows by their number in the file, the last one fewer; a filter leaves out rows of it.
+/// No stretch is ever split between two blocks, so that what is computed within one does not depend on the
+/// extents.
+#[derive(Debug, Clone, Copy)]
+pub struct Matrix<'a> {
+    /// All columns of the first row, then those of the second: `rows * width` values.
+    pub values: &'a [f64],
+    /// Number of columns, those of the schema.
+    pub width: usize,
+    /// Where each stretch ends: the number of the row after its last one, ascending, the last the block's number of rows.
+    pub ends: &'a [u32],
+}
+
+/// Rows in one stretch of a 2-d array with `width` columns: a function of the shape alone.
+pub fn stretch_rows(width: usize) -> u64 {
+    // Large enough that what is done once a stretch costs little, small enough for a second-level cache.
+    const STRETCH_VALUES: u64 = 1 << 17;
+    (STRETCH_VALUES / (width as u64).max(1).next_power_of_two()).clamp(64, 8192)
+}
+
 /// Columns of a block, found by schema index. Column number `i` of a kind is the `i`-th stretch of
 /// `stride` values.
 #[derive(Debug, Clone, Copy, Default)]
@@ -164,6 +189,8 @@ pub struct Block<'a> {
     pub columns: Columns<'a>,
     /// The brick, if one was asked for.
     pub brick: Option<Brick<'a>>,
+    /// The rows of a 2-d array, if they were asked for.
+    pub matrix: Option<Matrix<'a>>,
 }
 
 impl<'a> Block<'a> {
@@ -180,6 +207,7 @@ impl<'a> Block<'a> {
             records: &[],
             columns: Columns::default(),
             brick: None,
+            matrix: None,
         }
     }
 
@@ -234,7 +262,7 @@ impl<'a> Block<'a> {
     where
         'a: 's,
     {
-        let Selection { records, numbers, spans } = scratch;
+        let Selection { records, numbers, spans, values, ends } = scratch;
         records.clear();
         if !self.records.is_empty() {
             records.extend(keep.iter().map(|i| self.records[*i as usize]));
@@ -250,9 +278,20 @@ impl<'a> Block<'a> {
                 spans.extend(keep.iter().map(|i| column.spans[*i as usize]));
             }
         }
+        let matrix = self.matrix.map(|m| {
+            values.clear();
+            for i in keep {
+                values.extend_from_slice(&m.values[*i as usize * m.width..][..m.width]);
+            }
+            ends.clear();
+            // As many ends as rows are at most 2^32, and so are those before any of them.
+            ends.extend(m.ends.iter().map(|e| keep.partition_point(|i| i < e) as u32));
+            Matrix { values, ends, ..m }
+        });
         Block {
             whole: false,
             rows: keep.len(),
+            matrix,
             records,
             columns: Columns { numbers, spans, stride: keep.len(), ..self.columns },
             ..*self
@@ -266,6 +305,8 @@ pub struct Selection {
     records: Vec<Span>,
     numbers: Vec<f64>,
     spans: Vec<Span>,
+    values: Vec<f64>,
+    ends: Vec<u32>,
 }
 
 #[cfg(test)]
@@ -312,6 +353,23 @@ mod tests {
         assert!(b.numbers(0).is_empty());
         let b = block().select(&[2], &mut s).rows;
         assert_eq!(b, 1);
+    }
+
+    #[test]
+    fn selecting_keeps_rows_in_their_stretches() {
+        let values: Vec<f64> = (0..12).map(f64::from).collect();
+        let m = Matrix { values: &values, width: 2, ends: &[2, 4, 6] };
+        let b = Block { rows: 6, matrix: Some(m), ..Block::empty() };
+        let mut s = Selection::default();
+        let m = b.select(&[1, 4, 5], &mut s).matrix.expect("a matrix");
+        assert_eq!(
+            (m.values, m.width, m.ends),
+            (&[2.0, 3.0, 8.0, 9.0, 10.0, 11.0][..], 2, &[1, 1, 3][..])
+        );
+        assert_eq!(
+            [0, 1, 10, 64, 512, 1 << 20].map(stretch_rows),
+            [8192, 8192, 8192, 2048, 256, 64]
+        );
     }
 
     #[test]

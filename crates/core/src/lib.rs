@@ -14,7 +14,7 @@ pub mod shape;
 pub mod units;
 pub mod value;
 
-pub use block::{Block, Brick, Columns, Needs, Selection, Span, TextColumn};
+pub use block::{Block, Brick, Columns, Matrix, Needs, Selection, Span, TextColumn};
 pub use cancel::Cancel;
 pub use dtype::{ByteOrder, DType};
 pub use error::{Error, Kind, Place, Result};

@@ -196,6 +196,26 @@ pub fn gather(
     dispatch!(dtype, order, run(bytes, row_bytes, columns, out))
 }
 
+/// Rows of values from columns of `rows` values each, one column after the other.
+///
+/// Works in tiles that stay in the first-level cache.
+pub fn interleave(columns: &[f64], rows: usize, out: &mut Vec<f64>) {
+    const TILE: usize = 32;
+    out.resize(columns.len(), 0.0);
+    let width = columns.len() / rows.max(1);
+    for from in (0..rows).step_by(TILE) {
+        let to = (from + TILE).min(rows);
+        for first in (0..width).step_by(TILE) {
+            let some = first..(first + TILE).min(width);
+            for (r, row) in out[from * width..to * width].chunks_exact_mut(width).enumerate() {
+                for (c, x) in some.clone().zip(&mut row[some.clone()]) {
+                    *x = columns[c * rows + from + r];
+                }
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

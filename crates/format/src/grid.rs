@@ -11,13 +11,15 @@
 //! |---|---|---|
 //! | rows in one piece | with the rows | with the rows; for bytes, the head in blocks of no rows before them |
 //! | columns apart | read column by column | bytes in blocks of no rows after the others; records are places of no bytes |
+//!
+//! Both give a matrix to whom it is asked for: rows in one piece lend their bytes if these are the `f64` of this machine.
 
 use crate::api::{Progress, Scan, ScanOptions, Worker};
 use crate::convert;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use stead_core::block::{BRICK_HALO, brick_planes};
+use stead_core::block::{BRICK_HALO, Matrix, brick_planes, stretch_rows};
 use stead_core::{
     Block, Brick, ByteOrder, Columns, DType, Error, Order, Result, Span, Value, limits,
 };
@@ -84,6 +86,8 @@ pub(crate) struct GridScan {
     chunk: u64,
     /// False if rows are only counted.
     reads: bool,
+    /// Columns that are read where they lie apart.
+    apart: Vec<usize>,
     /// The next block's number; blocks from `end` on are not ours.
     next: AtomicU64,
     begin: u64,
@@ -92,7 +96,7 @@ pub(crate) struct GridScan {
     /// Workers so far. No one says how many will come; until then `cores` stands for them.
     workers: AtomicU64,
     cores: u64,
-    /// Bricks do not follow the chunk, so fewer of them are read ahead where they are larger.
+    /// Bricks and stretches do not follow the chunk, so fewer are read ahead where they are larger.
     most_ahead: usize,
     progress: Progress,
 }
@@ -110,6 +114,12 @@ impl GridScan {
         let needs = &options.needs;
         let bytes = needs.bytes || needs.records;
         let chunk = options.chunk.clamp(1, limits::MAX_CHUNK) as u64;
+        let width = |l: &Layout| l.elements.as_ref().map_or(0, |e| e.columns);
+        let apart = if needs.matrix {
+            (0..files.iter().map(|(_, l)| width(l)).max().unwrap_or(0)).collect()
+        } else {
+            needs.numbers.clone()
+        };
         let mut parts = Vec::with_capacity(files.len());
         let mut first = 0u64;
         for (source, layout) in files {
@@ -129,7 +139,8 @@ impl GridScan {
             parts,
             options: options.clone(),
             chunk,
-            reads: bytes || needs.brick || !needs.numbers.is_empty(),
+            reads: bytes || needs.brick || needs.matrix || !needs.numbers.is_empty(),
+            apart,
             next: AtomicU64::new(begin),
             begin,
             end,
@@ -139,7 +150,7 @@ impl GridScan {
             most_ahead: usize::MAX,
             progress: Progress::default(),
         };
-        if needs.brick {
+        if needs.brick || needs.matrix {
             let block = |p: &Part| p.step.saturating_mul(p.layout.row_bytes);
             let largest = scan.parts.iter().map(block).max().unwrap_or(0).max(1);
             let queue = chunk.saturating_mul(options.io.depth.max(1) as u64);
@@ -200,7 +211,7 @@ impl GridScan {
             (Job::Bytes { len, .. }, _) => len,
             (Job::Rows { .. }, _) if !self.reads => 0,
             (Job::Rows { rows, .. }, Some(e)) if e.apart => {
-                rows * (e.dtype.size() * self.options.needs.numbers.len()) as u64
+                rows * (e.dtype.size() * self.apart.len()) as u64
             }
             (Job::Rows { rows, .. }, _) => rows * part.layout.row_bytes,
         }
@@ -242,6 +253,11 @@ fn plan(layout: &Layout, options: &ScanOptions, chunk: u64) -> Result<u64> {
         }
         return Ok((planes * plane).max(1));
     }
+    // Whole stretches, if they matter.
+    let whole = |step: u64| match needs.matrix {
+        true => (step / stretch_rows(columns)).max(1) * stretch_rows(columns),
+        false => step,
+    };
     if let Some(e) = layout.elements.as_ref().filter(|e| e.apart) {
         if needs.records && needs.bytes {
             return Err(Error::usage(
@@ -251,8 +267,9 @@ fn plan(layout: &Layout, options: &ScanOptions, chunk: u64) -> Result<u64> {
             .with_hint("save the array in C order for this: numpy.ascontiguousarray"));
         }
         let size = e.dtype.size() as u64;
-        let row = size * needs.numbers.len().max(1) as u64;
-        return Ok((chunk / row).max(PIECE_BYTES / size).min(SPLIT_BYTES / row).max(1));
+        let read = if needs.matrix { columns } else { needs.numbers.len() };
+        let row = size * read.max(1) as u64;
+        return Ok(whole((chunk / row).max(PIECE_BYTES / size).min(SPLIT_BYTES / row).max(1)));
     }
     if layout.row_bytes > max {
         return Err(large(
@@ -264,7 +281,7 @@ fn plan(layout: &Layout, options: &ScanOptions, chunk: u64) -> Result<u64> {
     // Small elements grow to eight bytes, and those are to stay in the cache as well.
     let row = layout.row_bytes.max(1);
     let wide = row.max(8 * needs.numbers.len() as u64);
-    Ok((chunk / wide).max(chunk.min(PIECE_BYTES) / row).max(1))
+    Ok(whole((chunk / wide).max(chunk.min(PIECE_BYTES) / row).max(1)))
 }
 
 impl Scan for GridScan {
@@ -278,6 +295,8 @@ impl Scan for GridScan {
             numbers: Vec::new(),
             spans: Vec::new(),
             voxels: Vec::new(),
+            values: Vec::new(),
+            ends: Vec::new(),
         }))
     }
 
@@ -312,6 +331,9 @@ struct GridWorker<'s> {
     numbers: Vec<f64>,
     spans: Vec<Span>,
     voxels: Vec<f32>,
+    /// Rows of a matrix that could not be lent.
+    values: Vec<f64>,
+    ends: Vec<u32>,
 }
 
 impl GridWorker<'_> {
@@ -329,7 +351,7 @@ impl GridWorker<'_> {
                 (Job::Rows { .. }, _) if !scan.reads => {}
                 (Job::Rows { first, rows }, Some(e)) if e.apart => {
                     let size = e.dtype.size() as u64;
-                    for c in &scan.options.needs.numbers {
+                    for c in &scan.apart {
                         let offset = layout.head + (*c as u64 * layout.rows + first) * size;
                         self.submit(&part.source, offset, rows * size)?;
                     }
@@ -359,7 +381,7 @@ impl GridWorker<'_> {
 
     /// Reads a block's columns, each from its own place.
     fn take_apart(&mut self, e: &Elements, rows: usize) -> Result<()> {
-        let columns = self.scan.options.needs.numbers.len();
+        let columns = self.scan.apart.len();
         self.numbers.resize(rows * columns, 0.0);
         for i in 0..columns {
             let bytes = self.take()?;
@@ -367,6 +389,9 @@ impl GridWorker<'_> {
             let rounded = convert::to_f64(e.dtype, e.byte_order, &bytes, out);
             Progress::add(&self.scan.progress.rounded, rounded);
             self.queue.recycle(bytes)?;
+        }
+        if self.scan.options.needs.matrix {
+            convert::interleave(&self.numbers, rows, &mut self.values);
         }
         Ok(())
     }
@@ -421,6 +446,13 @@ impl Worker for GridWorker<'_> {
         if !scan.reads {
             return Ok(Some(block));
         }
+        if needs.matrix {
+            let width = layout.elements.as_ref().map_or(0, |e| e.columns);
+            let stretch = stretch_rows(width) as usize;
+            self.ends.clear();
+            // A block has fewer than 2^32 rows.
+            self.ends.extend((0..rows).step_by(stretch).map(|r| (r + stretch).min(rows) as u32));
+        }
         if let Some(e) = layout.elements.as_ref().filter(|e| e.apart) {
             // A row of such an array lies nowhere in one piece; its place is that of its first element.
             let size = e.dtype.size();
@@ -432,7 +464,10 @@ impl Worker for GridWorker<'_> {
                     .extend((0..rows).map(|r| Span { start: r as u32 * size as u32, len: 0 }));
                 block.records = &self.spans;
             }
+            block.columns.number_ids = &scan.apart;
             block.columns.numbers = &self.numbers;
+            let (values, width, ends) = (self.values.as_slice(), e.columns, self.ends.as_slice());
+            block.matrix = needs.matrix.then_some(Matrix { values, width, ends });
             return Ok(Some(block));
         }
         self.held = self.take()?;
@@ -453,6 +488,14 @@ impl Worker for GridWorker<'_> {
             Progress::add(&scan.progress.rounded, rounded);
             block.columns = Columns { numbers, ..block.columns };
         }
+        if needs.matrix {
+            let all = if rows > 0 { own } else { &[] };
+            let (values, rounded) = in_place(e, all, &mut self.values);
+            if needs.numbers.is_empty() {
+                Progress::add(&scan.progress.rounded, rounded);
+            }
+            block.matrix = Some(Matrix { values, width: e.columns, ends: &self.ends });
+        }
         if let Some((shape, order)) = e.grid.filter(|_| needs.brick && rows > 0) {
             let plane = (shape[1] * shape[2]) as usize;
             self.voxels.resize(self.held.len() / row_bytes, 0.0);
@@ -469,8 +512,21 @@ impl Worker for GridWorker<'_> {
     }
 }
 
-/// The columns of whole rows: the bytes themselves where they are `f64` of this machine in one piece and
-/// aligned, else converted into `scratch`.
+/// All elements in the order in which they lie: the bytes themselves where they are aligned `f64` of this
+/// machine, else converted into `scratch`.
+fn in_place<'a>(e: &Elements, bytes: &'a [u8], scratch: &'a mut Vec<f64>) -> (&'a [f64], u64) {
+    if e.dtype == DType::F64
+        && e.byte_order == ByteOrder::NATIVE
+        && let Ok(numbers) = bytemuck::try_cast_slice(bytes)
+    {
+        return (numbers, 0);
+    }
+    scratch.resize(bytes.len() / e.dtype.size(), 0.0);
+    let rounded = convert::to_f64(e.dtype, e.byte_order, bytes, scratch);
+    (scratch, rounded)
+}
+
+/// The columns of whole rows.
 fn columns<'a>(
     e: &Elements,
     bytes: &'a [u8],
@@ -478,20 +534,12 @@ fn columns<'a>(
     ids: &[usize],
     scratch: &'a mut Vec<f64>,
 ) -> (&'a [f64], u64) {
-    if e.columns == 1
-        && e.dtype == DType::F64
-        && e.byte_order == ByteOrder::NATIVE
-        && let Ok(numbers) = bytemuck::try_cast_slice(bytes)
-    {
-        return (numbers, 0);
+    if e.columns == 1 {
+        return in_place(e, bytes, scratch);
     }
     let rows = bytes.len() / row_bytes.max(1);
     scratch.resize(rows * ids.len(), 0.0);
-    let rounded = if e.columns == 1 {
-        convert::to_f64(e.dtype, e.byte_order, bytes, scratch)
-    } else {
-        convert::gather(e.dtype, e.byte_order, bytes, row_bytes, ids, scratch)
-    };
+    let rounded = convert::gather(e.dtype, e.byte_order, bytes, row_bytes, ids, scratch);
     (scratch, rounded)
 }
 

@@ -169,7 +169,7 @@ proptest! {
         let apart = fortran && shape.len() == 2 && shape[0] > 1 && shape[1] > 1;
         let brick = shape.len() == 3 && pick % 3 == 0;
         let needs =
-            Needs { bytes, rows: true, records: records && !apart, numbers: numbers.clone(), texts: vec![], brick };
+            Needs { bytes, rows: true, records: records && !apart, numbers: numbers.clone(), texts: vec![], brick, matrix: false };
         let io = IoOptions { depth, ..IoOptions::default() };
         let options = ScanOptions { chunk, io, ..ScanOptions::new(needs.clone()) };
         let seen = scan(&format, &[source], &options, workers, ranks);
@@ -212,6 +212,60 @@ proptest! {
         if !bytes && !records && numbers.is_empty() && !brick {
             prop_assert_eq!(seen.bytes, 0, "nothing is read to count rows");
         }
+    }
+
+    #[test]
+    fn rows_come_in_whole_stretches(
+        dtype in prop::sample::select(DType::ALL.to_vec()),
+        big: bool,
+        fortran: bool,
+        rows in 0u64..20_000,
+        width in 1u64..4,
+        chunk in 1usize..200_000,
+        depth in 1usize..5,
+        filtered: bool,
+    ) {
+        let order = if fortran { Order::Fortran } else { Order::C };
+        let byte_order = if big { ByteOrder::Big } else { ByteOrder::Little };
+        let data = raw_file(dtype, byte_order, 8, rows * width);
+        let source = memory(&data);
+        let shape = vec![rows, width];
+        let format =
+            ArrayFormat::raw(source.as_ref(), dtype, Some(shape.clone()), order, byte_order, 8).unwrap();
+        // A filter asks for columns as well.
+        let numbers = if filtered { vec![0] } else { vec![] };
+        let needs = Needs { matrix: true, numbers, ..Needs::default() };
+        let io = IoOptions { depth, ..IoOptions::default() };
+        let options = ScanOptions { chunk, io, ..ScanOptions::new(needs) };
+        let scan = format.scan(&[source], &options).unwrap();
+        let (mut a, mut b) = (scan.worker().unwrap(), scan.worker().unwrap());
+        let mut seen: Vec<(u64, Vec<f64>)> = Vec::new();
+        let whole = stretch_rows(width as usize);
+        let mut done = 0;
+        for i in 0.. {
+            let Some(block) = (if i % 3 == 0 { &mut b } else { &mut a }).next().unwrap() else {
+                done += 1;
+                if done > 4 { break } else { continue }
+            };
+            let m = block.matrix.unwrap();
+            prop_assert_eq!((m.width as u64, m.values.len() as u64), (width, block.rows as u64 * width));
+            prop_assert_eq!(m.ends.last().map_or(0, |e| *e as usize), block.rows);
+            let last = block.last;
+            prop_assert!(last || u64::from(*m.ends.last().unwrap()) % whole == 0);
+            let starts = [0].into_iter().chain(m.ends.iter().copied());
+            prop_assert!(starts.zip(m.ends).all(|(s, e)| u64::from(e - s) == whole || last));
+            if filtered {
+                let first: Vec<f64> = m.values.iter().step_by(width as usize).copied().collect();
+                prop_assert_eq!(block.numbers(0), &first);
+            }
+            seen.push((block.seq, m.values.to_vec()));
+        }
+        seen.sort_by_key(|(seq, _)| *seq);
+        let got: Vec<f64> = seen.into_iter().flat_map(|(_, v)| v).collect();
+        let columns: Vec<Vec<f64>> = (0..width).map(|c| expected(dtype, &shape, order, c)).collect();
+        let want: Vec<f64> =
+            (0..rows as usize).flat_map(|r| columns.iter().map(move |c| c[r])).collect();
+        prop_assert_eq!(got, want);
     }
 
     #[test]
