@@ -3,6 +3,8 @@
 //! Every sum is one chain of fused multiply-adds in the order of the rows, and vectors run over columns. So the
 //! sums are the same bits whatever the width of a vector, and without vectors.
 
+use crate::simd::{Vector, Work, dispatch};
+
 /// A tile is at most so many columns wide.
 const WIDE: usize = 8;
 /// And half of it, for the last columns.
@@ -33,12 +35,21 @@ pub fn add(values: &[f64], stride: usize, rows: usize, width: usize, sums: &mut 
     assert!(stride >= width);
     assert!(values.len() >= (rows - 1) * stride + width.next_multiple_of(HALF));
     assert!(sums.len() >= width * sums_stride(width));
-    let panel = Panel { values, stride, rows, width };
-    #[cfg(target_arch = "x86_64")]
-    if let Some(v) = x86::Avx2::get() {
-        return v.run(panel, sums);
+    dispatch(Add { panel: Panel { values, stride, rows, width }, sums });
+}
+
+struct Add<'a> {
+    panel: Panel<'a>,
+    sums: &'a mut [f64],
+}
+
+impl Work for Add<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self, v: V) {
+        self.panel.add(v, self.sums);
     }
-    panel.add(Portable, sums);
 }
 
 /// Rows, with enough values for whole vectors behind the last column of each.
@@ -48,61 +59,6 @@ struct Panel<'a> {
     stride: usize,
     rows: usize,
     width: usize,
-}
-
-/// Four doubles side by side.
-trait Vector: Copy {
-    type Four: Copy;
-    fn zero(self) -> Self::Four;
-    /// # Safety
-    /// Four doubles can be read from `from`.
-    unsafe fn load(self, from: *const f64) -> Self::Four;
-    /// # Safety
-    /// Four doubles can be written to `to`.
-    unsafe fn store(self, to: *mut f64, v: Self::Four);
-    fn splat(self, x: f64) -> Self::Four;
-    fn add(self, a: Self::Four, b: Self::Four) -> Self::Four;
-    /// `a * b + c`, rounded once.
-    fn fma(self, a: Self::Four, b: Self::Four, c: Self::Four) -> Self::Four;
-}
-
-#[derive(Clone, Copy)]
-struct Portable;
-
-impl Vector for Portable {
-    type Four = [f64; 4];
-
-    #[inline(always)]
-    fn zero(self) -> [f64; 4] {
-        [0.0; 4]
-    }
-
-    #[inline(always)]
-    unsafe fn load(self, from: *const f64) -> [f64; 4] {
-        // SAFETY: as the caller promises; an array of doubles is aligned as a double is.
-        unsafe { *from.cast() }
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, to: *mut f64, v: [f64; 4]) {
-        // SAFETY: as the caller promises; an array of doubles is aligned as a double is.
-        unsafe { *to.cast() = v }
-    }
-
-    #[inline(always)]
-    fn splat(self, x: f64) -> [f64; 4] {
-        [x; 4]
-    }
-
-    #[inline(always)]
-    fn add(self, a: [f64; 4], b: [f64; 4]) -> [f64; 4] {
-        [0, 1, 2, 3].map(|i| a[i] + b[i])
-    }
-
-    #[inline(always)]
-    fn fma(self, a: [f64; 4], b: [f64; 4], c: [f64; 4]) -> [f64; 4] {
-        [0, 1, 2, 3].map(|i| a[i].mul_add(b[i], c[i]))
-    }
 }
 
 impl Panel<'_> {
@@ -145,6 +101,8 @@ impl Panel<'_> {
     }
 
     /// Columns `i..i + M` by the `4 * N` columns from `j` on. Returns `M`.
+    // Counted loops: iterators are not always inlined into functions for certain processors.
+    #[allow(clippy::needless_range_loop)]
     #[inline(always)]
     fn tile<V: Vector, const M: usize, const N: usize>(
         self,
@@ -153,31 +111,32 @@ impl Panel<'_> {
         j: usize,
         sums: &mut [f64],
     ) -> usize {
-        let mut totals = [[v.zero(); N]; M];
+        let mut totals = [[v.splat(0.0); N]; M];
         // SAFETY: `add` has checked that each of `rows` rows, `stride` apart, is followed by values up to a multiple
         // of `HALF` columns: `i + M <= width`, and `j + 4 * N` is at most that multiple. The sums have `width` rows
-        // of a multiple of `WIDE`, and `j + 4 * N` is at most that.
+        // of a multiple of `WIDE`, and `j + 4 * N` is at most that. Arrays of doubles are aligned as doubles are.
         unsafe {
             let mut row = self.values.as_ptr();
             for k in 0..self.rows {
-                let mut right = [v.zero(); N];
-                for (n, r) in right.iter_mut().enumerate() {
-                    *r = v.load(row.add(j + 4 * n));
+                let mut right = [v.splat(0.0); N];
+                for n in 0..N {
+                    right[n] = v.load(&*row.add(j + 4 * n).cast());
                 }
-                for (m, totals) in totals.iter_mut().enumerate() {
+                for m in 0..M {
                     let left = v.splat(*row.add(i + m));
-                    for (t, r) in totals.iter_mut().zip(&right) {
-                        *t = v.fma(left, *r, *t);
+                    for n in 0..N {
+                        totals[m][n] = v.fma(left, right[n], totals[m][n]);
                     }
                 }
                 if k + 1 < self.rows {
                     row = row.add(self.stride);
                 }
             }
-            for (m, totals) in totals.iter().enumerate() {
-                for (n, t) in totals.iter().enumerate() {
+            for m in 0..M {
+                for n in 0..N {
                     let at = sums.as_mut_ptr().add((i + m) * sums_stride(self.width) + j + 4 * n);
-                    v.store(at, v.add(v.load(at), *t));
+                    let at = &mut *at.cast();
+                    v.store(v.add(v.load(at), totals[m][n]), at);
                 }
             }
         }
@@ -185,80 +144,10 @@ impl Panel<'_> {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use super::{Panel, Vector};
-    use std::arch::x86_64::*;
-
-    /// AVX2 and fused multiply-add. A value of it exists only where the processor has both.
-    #[derive(Debug, Clone, Copy)]
-    pub struct Avx2(());
-
-    impl Avx2 {
-        /// The token, if the processor has them.
-        #[inline]
-        pub fn get() -> Option<Avx2> {
-            let has = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-            has.then_some(Avx2(()))
-        }
-
-        /// [`Panel::add`], compiled for these instructions.
-        pub fn run(self, panel: Panel<'_>, sums: &mut [f64]) {
-            #[target_feature(enable = "avx2,fma")]
-            fn run(panel: Panel<'_>, vector: Avx2, sums: &mut [f64]) {
-                panel.add(vector, sums);
-            }
-            // SAFETY: `self` exists, so the processor has the features.
-            unsafe { run(panel, self, sums) }
-        }
-    }
-
-    // SAFETY, of all blocks below: `self` exists, so the processor has AVX2 and FMA; memory is as the caller promises,
-    // and needs no alignment.
-    impl Vector for Avx2 {
-        type Four = __m256d;
-
-        #[inline(always)]
-        fn zero(self) -> __m256d {
-            // SAFETY: see above.
-            unsafe { _mm256_setzero_pd() }
-        }
-
-        #[inline(always)]
-        unsafe fn load(self, from: *const f64) -> __m256d {
-            // SAFETY: see above.
-            unsafe { _mm256_loadu_pd(from) }
-        }
-
-        #[inline(always)]
-        unsafe fn store(self, to: *mut f64, v: __m256d) {
-            // SAFETY: see above.
-            unsafe { _mm256_storeu_pd(to, v) }
-        }
-
-        #[inline(always)]
-        fn splat(self, x: f64) -> __m256d {
-            // SAFETY: see above.
-            unsafe { _mm256_set1_pd(x) }
-        }
-
-        #[inline(always)]
-        fn add(self, a: __m256d, b: __m256d) -> __m256d {
-            // SAFETY: see above.
-            unsafe { _mm256_add_pd(a, b) }
-        }
-
-        #[inline(always)]
-        fn fma(self, a: __m256d, b: __m256d, c: __m256d) -> __m256d {
-            // SAFETY: see above.
-            unsafe { _mm256_fmadd_pd(a, b, c) }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simd::Portable;
     use proptest::prelude::*;
 
     proptest! {

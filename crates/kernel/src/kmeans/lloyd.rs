@@ -4,7 +4,9 @@
 //! split, round after round.
 
 use super::Plan;
+use super::assign::Centres;
 use super::points::Points;
+use super::sums::{MOST, Sums};
 use crate::exact::{ExactSum, ratio};
 use crate::{Kernel, Step};
 use num_bigint::BigUint;
@@ -45,7 +47,7 @@ struct Tally {
     sizes: Vec<u64>,
     /// Sum of coordinate `j` of cluster `c` at `c * d + j`.
     sums: Vec<ExactSum>,
-    /// Sum of squared distances.
+    /// Sum of squared distances, once the centres are final.
     inertia: ExactSum,
     dropped: u64,
 }
@@ -106,35 +108,23 @@ impl Kernel for Lloyd {
     }
 
     fn update(&self, tally: &mut Tally, block: &Block<'_>) -> Result<()> {
-        let points = Points::of(block, &self.plan.columns.ids)?;
-        tally.dropped += points.dropped;
-        let (index, distance) = points.nearest(&self.centres);
-        tally.inertia.add_slice(&distance);
-        // Points in the order of their clusters: each cluster's values make one slice for the exact
-        // sum, which is many times faster than adding them one by one.
-        let mut starts = vec![0usize; self.k() + 1];
-        index.iter().for_each(|c| starts[*c as usize + 1] += 1);
-        for c in 0..self.k() {
-            tally.sizes[c] += starts[c + 1] as u64;
-            starts[c + 1] += starts[c];
-        }
-        if matches!(self.goal, Goal::Measure { .. }) {
-            return Ok(());
-        }
-        let mut next = starts.clone();
-        let mut order = vec![0usize; points.len()];
-        for (p, c) in index.iter().enumerate() {
-            let at = &mut next[*c as usize];
-            order[*at] = p;
-            *at += 1;
-        }
-        let mut values = vec![0.0; points.len()];
-        for j in 0..self.d() {
-            values.iter_mut().zip(&order).for_each(|(v, p)| *v = points.get(*p, j));
-            for c in 0..self.k() {
-                let own = &values[starts[c]..starts[c + 1]];
-                if !own.is_empty() {
-                    tally.sums[c * self.d() + j].add_slice(own);
+        let mut points = Points::default();
+        let prepared = Centres::new(&self.centres, self.d());
+        let mut work = Sums::default();
+        let mut index = Vec::new();
+        for from in (0..block.rows).step_by(MOST) {
+            let rows = from..block.rows.min(from + MOST);
+            points.take(block, &self.plan.columns.ids, rows)?;
+            tally.dropped += points.dropped;
+            match self.goal {
+                Goal::Move => {
+                    prepared.assign(&points, &mut index);
+                    work.add(&points, &index, &mut tally.sizes, &mut tally.sums);
+                }
+                Goal::Measure { .. } => {
+                    let (index, distance) = points.nearest(&self.centres);
+                    index.iter().for_each(|c| tally.sizes[*c as usize] += 1);
+                    tally.inertia.add_slice(&distance);
                 }
             }
         }
@@ -168,18 +158,22 @@ impl Kernel for Lloyd {
         let centres = self.moved(&tally);
         let shift: f64 =
             centres.iter().zip(&self.centres).map(|(new, old)| (new - old) * (new - old)).sum();
-        let same = centres == self.centres;
+        // Of the centre that moved furthest.
+        let furthest = centres
+            .chunks_exact(self.d())
+            .zip(self.centres.chunks_exact(self.d()))
+            .map(|(new, old)| new.iter().zip(old).map(|(a, b)| (a - b) * (a - b)).sum::<f64>())
+            .fold(0.0, f64::max);
+        let still = centres == self.centres
+            || shift <= self.plan.tolerance
+            || self.plan.delta.is_some_and(|d| furthest.sqrt() <= d);
         let next = |goal| Lloyd { plan: self.plan.clone(), centres, done, goal };
-        Ok(if same {
-            // The tally is already that of the final centres.
-            Step::Done(next(Goal::Move).answer(&tally, true))
-        } else if shift <= self.plan.tolerance {
-            Step::Next(Arc::new(next(Goal::Measure { converged: true })))
-        } else if done == self.plan.rounds {
-            Step::Next(Arc::new(next(Goal::Measure { converged: false })))
+        // Sizes and inertia are measured for the centres as they are now.
+        Ok(Step::Next(Arc::new(if still || done == self.plan.rounds {
+            next(Goal::Measure { converged: still })
         } else {
-            Step::Next(Arc::new(next(Goal::Move)))
-        })
+            next(Goal::Move)
+        })))
     }
 
     fn state_bytes(&self, tally: &Tally) -> usize {

@@ -1,11 +1,14 @@
 //! The kernel `kmeans`: clusters of points, by Lloyd's algorithm.
 //!
-//! `seed` draws the first centres, `lloyd` moves them, `points` finds the nearest centre. Every
-//! round is a pass over the data; nothing is kept for each point between passes.
+//! `seed` draws the first centres, `lloyd` moves them; `assign` finds the nearest centres and `points` their
+//! distances, `sums` adds up the clusters. Every round is a pass over the data; nothing is kept for each point between
+//! passes.
 
+mod assign;
 mod lloyd;
 mod points;
 mod seed;
+mod sums;
 
 use crate::columns::Chosen;
 use crate::{Built, Context, Info, Spec};
@@ -16,13 +19,13 @@ use stead_core::{Result, limits};
 pub const INFO: Info = Info {
     name: "kmeans",
     summary: "clusters of points (Lloyd's algorithm)",
-    usage: "kmeans[:COL,COL..][,k=20][,tol=1e-4][,rounds=300][,seed=0][,init=kmeans++|random|first]",
+    usage: "kmeans[:COL,COL..][,k=20][,tol=1e-4][,delta=D][,rounds=300][,seed=0][,init=kmeans++|random|first]",
     definition: "Splits the points whose coordinates are the given columns ('*', or none given: all numeric \
         columns) into k clusters. A round gives each point to the nearest centre (squared Euclidean \
         distance, of equal ones the first centre) and moves each centre to the mean of its points; an \
         empty cluster keeps its centre. It ends when no centre moves, when the squared moves of all centres \
-        add up to at most tol (in squared units of the data: scale the columns first, see 'normalize'), or \
-        after 'rounds' rounds; then one more pass measures sizes and inertia for the final centres.\n\
+        add up to at most tol (in squared units of the data: scale the columns first, see 'normalize'), when with \
+        delta no centre moves further than delta (in units of the data; tol is then 0 if it is not given), or after 'rounds' rounds; then one more pass measures sizes and inertia for the final centres.\n\
         init=kmeans++: each centre is a point drawn with probability proportional to the squared distance \
         to the nearest centre before it, the first one uniformly. random: k distinct points drawn uniformly \
         among the records. first: the first k distinct points of the files. The draw depends on the seed \
@@ -34,13 +37,13 @@ pub const INFO: Info = Info {
         below (d+2) 2^-53 each and their sum, the inertia, adds none but one last rounding. Squares overflow \
         for differences beyond 1e154. Bit-identical for any split. A local optimum, as always with Lloyd: try several seeds",
     cost: "a pass a round; kmeans++ takes k passes to begin with, random and first take one. Time n k d a \
-        round (8 points side by side); memory about 100 bytes k d for each worker",
+        round, about 0.07 ns each and 10 ns for each point of 10 columns; memory about 100 bytes k d for each worker",
     source: "Lloyd, IEEE Trans. Inf. Theory 28 (1982); Arthur & Vassilvitskii, k-means++, SODA 2007; drawn as \
         in Efraimidis & Spirakis, Inf. Process. Lett. 97 (2006)",
     examples: &[
         "kmeans:x,y,k=20,tol=1e-3",
         "kmeans:k=8,init=random,seed=7",
-        "kmeans:'*',k=3,rounds=50",
+        "kmeans:'*',k=3,delta=0.01,rounds=50",
     ],
 };
 
@@ -65,6 +68,8 @@ struct Plan {
     k: usize,
     /// Sum of squared moves at which the rounds end.
     tolerance: f64,
+    /// Move of each centre at which the rounds end.
+    delta: Option<f64>,
     rounds: usize,
     seed: u64,
     start: Start,
@@ -79,7 +84,7 @@ impl Plan {
 
 /// Makes `kmeans`.
 pub fn build(spec: &Spec, context: &Context<'_>) -> Result<Built> {
-    spec.only_options(&["k", "tol", "rounds", "seed", "init"])?;
+    spec.only_options(&["k", "tol", "delta", "rounds", "seed", "init"])?;
     let args: Vec<&str> = match spec.args.as_slice() {
         [] => vec!["*"],
         names => names.iter().map(String::as_str).collect(),
@@ -93,10 +98,15 @@ pub fn build(spec: &Spec, context: &Context<'_>) -> Result<Built> {
             MAX_K.min(MAX_SUMS / d),
         )));
     }
-    let tolerance = spec.parse_option("tol", 1e-4f64)?;
-    if !(tolerance.is_finite() && tolerance >= 0.0) {
-        return Err(spec.error(format!("tol={tolerance} is not a number from 0 up")));
-    }
+    let from_zero = |key: &str, default: f64| -> Result<f64> {
+        let v = spec.parse_option(key, default)?;
+        if v.is_finite() && v >= 0.0 {
+            return Ok(v);
+        }
+        Err(spec.error(format!("{key}={v} is not a number from 0 up")))
+    };
+    let delta = spec.option("delta").map(|_| from_zero("delta", 0.0)).transpose()?;
+    let tolerance = from_zero("tol", if delta.is_some() { 0.0 } else { 1e-4 })?;
     let rounds = spec.parse_option("rounds", 300usize)?;
     // The passes of the seeding and the last one count too.
     let most = limits::MAX_ROUNDS - MAX_K - 2;
@@ -112,7 +122,7 @@ pub fn build(spec: &Spec, context: &Context<'_>) -> Result<Built> {
         }
     };
     let seed = spec.parse_option("seed", 0u64)?;
-    let plan = Plan { columns, k, tolerance, rounds, seed, start };
+    let plan = Plan { columns, k, tolerance, delta, rounds, seed, start };
     let kernel = seed::first_step(Arc::new(plan));
     Ok(Built { key: spec.text.clone(), kernel, pick: None, level: 0 })
 }

@@ -1,19 +1,27 @@
 //! The points of a block, and the nearest of some centres to each of them.
 
+use crate::simd::{Vector, Work, dispatch};
+use std::ops::Range;
 use stead_core::{Block, Error, Result};
 
 /// Points that are worked on side by side.
 pub const LANES: usize = 8;
 
-/// The complete points of a block: rows without a missing, NaN or infinite coordinate.
+/// The complete points of a block, or of a part of one: rows without a missing, NaN or infinite coordinate.
+#[derive(Default)]
 pub struct Points {
     /// Coordinates of [`LANES`] points at a time: coordinate `j` of point `p` is
-    /// `tiles[p / LANES * d + j][p % LANES]`. The last tile is filled up with zeros.
+    /// `tiles[p / LANES * stride + j][p % LANES]`. The last tile is filled up with zeros, and so are the places
+    /// after the last coordinate.
     tiles: Vec<[f64; LANES]>,
     /// Row of each point in the block.
     pub rows: Vec<u32>,
     /// Number of coordinates.
     d: usize,
+    /// The same, up to a multiple of four.
+    stride: usize,
+    /// Of each coordinate the largest magnitude.
+    largest: Vec<f64>,
     /// Rows left out.
     pub dropped: u64,
 }
@@ -21,26 +29,63 @@ pub struct Points {
 impl Points {
     /// Takes the columns `ids` of a block. Cost: one copy.
     pub fn of(block: &Block<'_>, ids: &[usize]) -> Result<Points> {
-        let d = ids.len();
-        let columns: Vec<&[f64]> = ids.iter().map(|i| block.numbers(*i)).collect();
+        let mut points = Points::default();
+        points.take(block, ids, 0..block.rows)?;
+        Ok(points)
+    }
+
+    /// Takes other points instead: some rows of a block.
+    pub fn take(&mut self, block: &Block<'_>, ids: &[usize], rows: Range<usize>) -> Result<()> {
+        let mut columns: Vec<&[f64]> = ids.iter().map(|i| block.numbers(*i)).collect();
         if columns.iter().any(|c| c.len() != block.rows) {
             return Err(Error::internal("a block came without the columns of its points"));
         }
-        let mut whole = vec![true; block.rows];
+        columns.iter_mut().for_each(|c| *c = &c[rows.clone()]);
+        self.d = ids.len();
+        self.stride = ids.len().next_multiple_of(4);
+        self.largest.clear();
+        self.rows.clear();
+        self.dropped = 0;
+        // A block has fewer than 2^32 rows: its offsets are 32-bit.
+        let first = rows.start as u32;
+        if dispatch(Fill { columns: &columns, points: self }) {
+            self.rows.extend(rows.map(|r| r as u32));
+            return Ok(());
+        }
+        // Some are incomplete: the others move together.
+        let mut whole = vec![true; rows.len()];
         for c in &columns {
             whole.iter_mut().zip(*c).for_each(|(w, x)| *w &= x.is_finite());
         }
-        // A block has fewer than 2^32 rows: its offsets are 32-bit.
-        let rows: Vec<u32> =
-            whole.iter().enumerate().filter(|(_, w)| **w).map(|(i, _)| i as u32).collect();
-        let mut tiles = vec![[0.0; LANES]; rows.len().div_ceil(LANES) * d];
-        for (rows, tile) in rows.chunks(LANES).zip(tiles.chunks_mut(d.max(1))) {
-            for (lanes, column) in tile.iter_mut().zip(&columns) {
-                lanes.iter_mut().zip(rows).for_each(|(x, row)| *x = column[*row as usize]);
-            }
-        }
-        let dropped = (block.rows - rows.len()) as u64;
-        Ok(Points { tiles, rows, d, dropped })
+        let kept = || whole.iter().zip(0u32..).filter(|(w, _)| **w).map(|(_, i)| i);
+        let copies: Vec<Vec<f64>> =
+            columns.iter().map(|c| kept().map(|i| c[i as usize]).collect()).collect();
+        let columns: Vec<&[f64]> = copies.iter().map(Vec::as_slice).collect();
+        self.largest.clear();
+        dispatch(Fill { columns: &columns, points: self });
+        self.rows.extend(kept().map(|i| first + i));
+        self.dropped = (rows.len() - self.rows.len()) as u64;
+        Ok(())
+    }
+
+    /// Coordinates of eight points at a time, [`Points::stride`] for each eight.
+    pub fn tiles(&self) -> &[[f64; LANES]] {
+        &self.tiles
+    }
+
+    /// Places of a tile.
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Number of coordinates.
+    pub fn d(&self) -> usize {
+        self.d
+    }
+
+    /// Of each coordinate the largest magnitude.
+    pub fn largest(&self) -> &[f64] {
+        &self.largest
     }
 
     /// Number of points.
@@ -51,7 +96,7 @@ impl Points {
     /// Coordinate `j` of point `p`.
     #[inline]
     pub fn get(&self, p: usize, j: usize) -> f64 {
-        self.tiles[p / LANES * self.d + j][p % LANES]
+        self.tiles[p / LANES * self.stride + j][p % LANES]
     }
 
     /// All coordinates of point `p`; a negative zero becomes zero.
@@ -64,35 +109,141 @@ impl Points {
     ///
     /// The squared distance is the sum of the squared differences, added in the order of the
     /// columns and rounded after each operation; of centres at the same distance the first wins. So
-    /// each point's answer is the same wherever it is computed, and for any number of lanes. This is
-    /// the loop that a hand-vectorised version has to replace.
+    /// each point's answer is the same wherever it is computed, and for any number of lanes.
     pub fn nearest(&self, centres: &[f64]) -> (Vec<u32>, Vec<f64>) {
-        let mut index = Vec::with_capacity(self.tiles.len());
-        let mut distance = Vec::with_capacity(self.tiles.len());
-        for tile in self.tiles.chunks_exact(self.d.max(1)) {
-            let mut best = [f64::INFINITY; LANES];
-            // As wide as the distances, so that both are selected by the same mask.
-            let mut which = [0u64; LANES];
-            for (c, centre) in centres.chunks_exact(self.d.max(1)).enumerate() {
-                let mut sum = [0.0; LANES];
-                for (lanes, at) in tile.iter().zip(centre) {
-                    for l in 0..LANES {
-                        let difference = lanes[l] - at;
-                        sum[l] += difference * difference;
-                    }
-                }
-                for l in 0..LANES {
-                    let nearer = sum[l] < best[l];
-                    best[l] = if nearer { sum[l] } else { best[l] };
-                    which[l] = if nearer { c as u64 } else { which[l] };
-                }
-            }
-            distance.extend_from_slice(&best);
-            index.extend(which.map(|c| c as u32));
+        let mut index = Vec::with_capacity(self.len().next_multiple_of(LANES));
+        let mut distance = Vec::with_capacity(self.len().next_multiple_of(LANES));
+        if self.d > 0 {
+            let (index, distance) = (&mut index, &mut distance);
+            dispatch(Nearest { points: self, centres, index, distance });
         }
         index.truncate(self.len());
         distance.truncate(self.len());
         (index, distance)
+    }
+}
+
+/// The nearest centre of one point of a tile, and the squared distance: what [`Points::nearest`] says.
+pub fn nearest_of(tile: &[[f64; LANES]], lane: usize, centres: &[f64], d: usize) -> (u32, f64) {
+    let mut best = (0, f64::INFINITY);
+    for (c, centre) in (0u32..).zip(centres.chunks_exact(d)) {
+        let mut sum = 0.0;
+        for (x, at) in tile.iter().zip(centre) {
+            let difference = x[lane] - at;
+            sum += difference * difference;
+        }
+        if sum < best.1 {
+            best = (c, sum);
+        }
+    }
+    best
+}
+
+struct Nearest<'a> {
+    points: &'a Points,
+    centres: &'a [f64],
+    index: &'a mut Vec<u32>,
+    distance: &'a mut Vec<f64>,
+}
+
+impl Work for Nearest<'_> {
+    type Out = ();
+
+    #[allow(clippy::needless_range_loop)] // See `simd`.
+    #[inline(always)]
+    fn run<V: Vector>(self, v: V) {
+        let d = self.points.d;
+        for tile in self.points.tiles.chunks_exact(self.points.stride) {
+            let tile = &tile[..d];
+            let mut best = [v.splat(f64::INFINITY); 2];
+            // Numbers below 2^16 as doubles, so that both are selected by the same mask.
+            let mut which = [v.splat(0.0); 2];
+            for c in 0..self.centres.len() / d {
+                let centre = &self.centres[c * d..][..d];
+                let mut sum = [v.splat(0.0); 2];
+                for j in 0..d {
+                    let (halves, at) = (tile[j].as_chunks::<4>().0, v.splat(centre[j]));
+                    for h in 0..2 {
+                        let difference = v.sub(v.load(&halves[h]), at);
+                        sum[h] = v.add(sum[h], v.mul(difference, difference));
+                    }
+                }
+                for h in 0..2 {
+                    let nearer = v.less(sum[h], best[h]);
+                    best[h] = v.select(nearer, sum[h], best[h]);
+                    which[h] = v.select(nearer, v.splat(c as f64), which[h]);
+                }
+            }
+            for h in 0..2 {
+                let mut out = [0.0; 4];
+                v.store(best[h], &mut out);
+                self.distance.extend_from_slice(&out);
+                v.store(which[h], &mut out);
+                self.index.extend_from_slice(&[
+                    out[0] as u32,
+                    out[1] as u32,
+                    out[2] as u32,
+                    out[3] as u32,
+                ]);
+            }
+        }
+    }
+}
+
+/// Fills the tiles with points whose coordinates are `columns`. False if one is not finite.
+struct Fill<'a> {
+    columns: &'a [&'a [f64]],
+    points: &'a mut Points,
+}
+
+impl Work for Fill<'_> {
+    type Out = bool;
+
+    #[allow(clippy::needless_range_loop)] // See `simd`.
+    #[inline(always)]
+    fn run<V: Vector>(self, v: V) -> bool {
+        let Points { tiles, stride, largest, .. } = self.points;
+        let (n, stride) = (self.columns.first().map_or(0, |c| c.len()), *stride);
+        if tiles.len() != n.div_ceil(LANES) * stride {
+            tiles.clear();
+            tiles.resize(n.div_ceil(LANES) * stride, [0.0; LANES]);
+        }
+        // Nothing of the points before may stay behind, in the last tile and after the last coordinate.
+        let end = tiles.len();
+        if !n.is_multiple_of(LANES) {
+            tiles[end - stride..].fill([0.0; LANES]);
+        }
+        for j in self.columns.len()..stride {
+            tiles.iter_mut().skip(j).step_by(stride).for_each(|t| *t = [0.0; LANES]);
+        }
+        // Zero as long as all are finite.
+        let mut odd = v.splat(0.0);
+        let zero = v.splat(0.0);
+        for (j, column) in self.columns.iter().enumerate() {
+            let mut most = zero;
+            for t in 0..n / LANES {
+                let from = column[t * LANES..][..LANES].as_chunks::<4>().0;
+                let to = tiles[t * stride + j].as_chunks_mut::<4>().0;
+                for h in 0..2 {
+                    let x = v.load(&from[h]);
+                    v.store(x, &mut to[h]);
+                    odd = v.add(odd, v.mul(x, zero));
+                    most = v.max(v.max(x, v.sub(zero, x)), most);
+                }
+            }
+            let mut out = [0.0; 4];
+            v.store(most, &mut out);
+            let mut most = out.iter().fold(0.0f64, |a, b| a.max(*b));
+            for i in n / LANES * LANES..n {
+                tiles[i / LANES * stride + j][i % LANES] = column[i];
+                odd = v.add(odd, v.splat(column[i] * 0.0));
+                most = most.max(column[i].abs());
+            }
+            largest.push(most);
+        }
+        let mut out = [0.0; 4];
+        v.store(odd, &mut out);
+        out.iter().all(|x| *x == 0.0)
     }
 }
 

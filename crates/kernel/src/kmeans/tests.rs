@@ -169,6 +169,30 @@ fn clear_clusters_are_found() {
 }
 
 #[test]
+fn rounds_end_when_no_centre_moves_further_than_delta() {
+    // The centres of two clusters of one cloud, moving ever less.
+    let points: Vec<Vec<f64>> = (0..200).map(|i| vec![f64::from(i * i % 211)]).collect();
+    let at = |rounds: usize| {
+        centroids(&run(&format!("kmeans:k=2,tol=0,rounds={rounds},init=first"), &points, 1, &[]))
+    };
+    let moves: Vec<f64> = (0..30)
+        .map(|r| (at(r), at(r + 1)))
+        .map(|(a, b)| a.iter().zip(&b).map(|(a, b)| (a[0] - b[0]).abs()).fold(0.0, f64::max))
+        .collect();
+    assert!(moves[1] > moves[3] && moves[3] > 0.0, "{moves:?}");
+    let v = run(&format!("kmeans:k=2,delta={},init=first", moves[3]), &points, 1, &[77]);
+    let first = moves.iter().position(|m| *m <= moves[3]).expect("one");
+    assert_eq!(number(&v, "rounds"), first as f64 + 1.0);
+    assert_eq!(v.get("converged"), Some(&Value::Bool(true)));
+    assert_eq!(centroids(&v), at(first + 1));
+    // Without it, and with 0, until nothing moves; a tolerance that is given holds as well.
+    let still = moves.iter().position(|m| *m == 0.0).expect("an end") as f64 + 1.0;
+    assert_eq!(number(&run("kmeans:k=2,delta=0,init=first", &points, 1, &[]), "rounds"), still);
+    let v = run("kmeans:k=2,delta=0,tol=1e9,init=first", &points, 1, &[]);
+    assert_eq!(number(&v, "rounds"), 1.0);
+}
+
+#[test]
 fn incomplete_points_are_dropped_and_counted() {
     let points = vec![vec![1.0], vec![MISSING], vec![3.0], vec![f64::NAN], vec![f64::NEG_INFINITY]];
     for init in ["kmeans++", "random", "first"] {
@@ -224,6 +248,8 @@ fn wrong_specifications_are_refused() {
         "kmeans:k=70000",
         "kmeans:tol=-1",
         "kmeans:tol=NaN",
+        "kmeans:delta=-1",
+        "kmeans:delta=inf",
         "kmeans:rounds=100000",
         "kmeans:init=best",
         "kmeans:x0,x0",
