@@ -62,7 +62,9 @@ impl Budget {
             depth,
             max_record: usize::try_from(memory / 4).unwrap_or(usize::MAX).min(limits::MAX_CHUNK),
             states: memory / 4,
-            kept: memory / 8,
+            // And what buffers do not take of their half.
+            kept: memory / 8
+                + (memory / 2).saturating_sub(per_worker(chunk).saturating_mul(threads as u64)),
             pending: usize::try_from(memory / 16).unwrap_or(usize::MAX),
         })
     }
@@ -78,5 +80,9 @@ mod tests {
         let b = Budget::of(&r).expect("budget");
         assert!((b.chunk * (b.depth + PARSED) * b.threads) as u64 <= 8 << 20, "{b:?}");
         assert!(Budget::of(&Request { memory: 1000, ..r }).is_err());
+        let r = Request { memory: 256 << 20, threads: 2, ..Request::default() };
+        let b = Budget::of(&r).expect("budget");
+        let buffers = (b.chunk * (b.depth + PARSED) * b.threads) as u64;
+        assert!(b.kept > 64 << 20 && b.kept + buffers == (128 + 32) << 20, "{b:?}");
     }
 }
