@@ -1,10 +1,10 @@
-//! Vectors of four doubles, with the processor's instructions where it has them.
+//! Vectors of four doubles or eight floats, with the processor's instructions where it has them.
 //!
 //! Work is written once, for any [`Vector`], and [`dispatch`] runs it with the best there is. Every operation is
-//! that of IEEE 754 on each of the four, so the results are the same bits with and without vectors. Loops of such work
+//! that of IEEE 754 on each place, so the results are the same bits with and without vectors. Loops of such work
 //! are counted loops: iterators are not always inlined into functions for certain processors.
 
-/// A way to compute with four doubles at a time.
+/// A way to compute with four doubles or eight floats at a time.
 pub trait Vector: Copy {
     /// Four doubles, or four masks.
     type Four: Copy;
@@ -35,6 +35,32 @@ pub trait Vector: Copy {
     fn select(self, mask: Self::Four, a: Self::Four, b: Self::Four) -> Self::Four;
     /// Bit `i` for place `i` of a mask.
     fn bits(self, mask: Self::Four) -> u32;
+
+    /// Eight floats, or eight masks. What is done with them is as with doubles.
+    type Eight: Copy;
+
+    /// All eight are `x`.
+    fn splat8(self, x: f32) -> Self::Eight;
+    /// From memory.
+    fn load8(self, from: &[f32; 8]) -> Self::Eight;
+    /// To memory.
+    fn store8(self, v: Self::Eight, to: &mut [f32; 8]);
+    /// Eight doubles, rounded.
+    fn narrow(self, low: Self::Four, high: Self::Four) -> Self::Eight;
+    /// `a - b`
+    fn sub8(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
+    /// `a * b + c`, rounded once or twice, whichever is fast: for estimates.
+    fn about8(self, a: Self::Eight, b: Self::Eight, c: Self::Eight) -> Self::Eight;
+    /// `a` where it is less than `b`, else `b`.
+    fn min8(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
+    /// `a` where it is greater than `b`, else `b`.
+    fn max8(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
+    /// A mask of where `a` is less than `b`.
+    fn less8(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
+    /// `a` where the mask is set, else `b`.
+    fn select8(self, mask: Self::Eight, a: Self::Eight, b: Self::Eight) -> Self::Eight;
+    /// Bit `i` for place `i` of a mask.
+    fn bits8(self, mask: Self::Eight) -> u32;
 }
 
 /// Something to be done with a [`Vector`]. Implement with `#[inline(always)]`, so that it is compiled for the
@@ -63,6 +89,13 @@ pub struct Portable;
 
 /// All bits: a mask that is set.
 const SET: f64 = f64::from_bits(u64::MAX);
+
+const SET8: f32 = f32::from_bits(u32::MAX);
+
+#[inline(always)]
+fn each8(f: impl Fn(usize) -> f32) -> [f32; 8] {
+    [f(0), f(1), f(2), f(3), f(4), f(5), f(6), f(7)]
+}
 
 #[inline(always)]
 fn each(f: impl Fn(usize) -> f64) -> [f64; 4] {
@@ -138,6 +171,66 @@ impl Vector for Portable {
     #[inline(always)]
     fn bits(self, mask: [f64; 4]) -> u32 {
         (0..4).fold(0, |m, i| m | ((mask[i].to_bits() >> 63) as u32) << i)
+    }
+
+    type Eight = [f32; 8];
+
+    #[inline(always)]
+    fn splat8(self, x: f32) -> [f32; 8] {
+        [x; 8]
+    }
+
+    #[inline(always)]
+    fn load8(self, from: &[f32; 8]) -> [f32; 8] {
+        *from
+    }
+
+    #[inline(always)]
+    fn store8(self, v: [f32; 8], to: &mut [f32; 8]) {
+        *to = v;
+    }
+
+    #[inline(always)]
+    fn narrow(self, low: [f64; 4], high: [f64; 4]) -> [f32; 8] {
+        each8(|i| if i < 4 { low[i] as f32 } else { high[i - 4] as f32 })
+    }
+
+    #[inline(always)]
+    fn sub8(self, a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        each8(|i| a[i] - b[i])
+    }
+
+    #[inline(always)]
+    fn about8(self, a: [f32; 8], b: [f32; 8], c: [f32; 8]) -> [f32; 8] {
+        if cfg!(target_arch = "aarch64") {
+            return each8(|i| a[i].mul_add(b[i], c[i]));
+        }
+        each8(|i| a[i] * b[i] + c[i])
+    }
+
+    #[inline(always)]
+    fn min8(self, a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        each8(|i| if a[i] < b[i] { a[i] } else { b[i] })
+    }
+
+    #[inline(always)]
+    fn max8(self, a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        each8(|i| if a[i] > b[i] { a[i] } else { b[i] })
+    }
+
+    #[inline(always)]
+    fn less8(self, a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        each8(|i| if a[i] < b[i] { SET8 } else { 0.0 })
+    }
+
+    #[inline(always)]
+    fn select8(self, mask: [f32; 8], a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        each8(|i| if mask[i].to_bits() >> 31 != 0 { a[i] } else { b[i] })
+    }
+
+    #[inline(always)]
+    fn bits8(self, mask: [f32; 8]) -> u32 {
+        (0..8).fold(0, |m, i| m | (mask[i].to_bits() >> 31) << i)
     }
 }
 
@@ -251,6 +344,68 @@ mod x86 {
             // The upper 28 bits are zero.
             with!(self, _mm256_movemask_pd(mask)) as u32
         }
+
+        type Eight = __m256;
+
+        #[inline(always)]
+        fn splat8(self, x: f32) -> __m256 {
+            with!(self, _mm256_set1_ps(x))
+        }
+
+        #[inline(always)]
+        fn load8(self, from: &[f32; 8]) -> __m256 {
+            // SAFETY: `self` exists, so the processor has AVX2; eight floats are read from an array of eight, and
+            // need no alignment.
+            unsafe { _mm256_loadu_ps(from.as_ptr()) }
+        }
+
+        #[inline(always)]
+        fn store8(self, v: __m256, to: &mut [f32; 8]) {
+            // SAFETY: `self` exists, so the processor has AVX2; eight floats are written to an array of eight, and
+            // need no alignment.
+            unsafe { _mm256_storeu_ps(to.as_mut_ptr(), v) }
+        }
+
+        #[inline(always)]
+        fn narrow(self, low: __m256d, high: __m256d) -> __m256 {
+            with!(self, _mm256_set_m128(_mm256_cvtpd_ps(high), _mm256_cvtpd_ps(low)))
+        }
+
+        #[inline(always)]
+        fn sub8(self, a: __m256, b: __m256) -> __m256 {
+            with!(self, _mm256_sub_ps(a, b))
+        }
+
+        #[inline(always)]
+        fn about8(self, a: __m256, b: __m256, c: __m256) -> __m256 {
+            with!(self, _mm256_fmadd_ps(a, b, c))
+        }
+
+        #[inline(always)]
+        fn min8(self, a: __m256, b: __m256) -> __m256 {
+            with!(self, _mm256_min_ps(a, b))
+        }
+
+        #[inline(always)]
+        fn max8(self, a: __m256, b: __m256) -> __m256 {
+            with!(self, _mm256_max_ps(a, b))
+        }
+
+        #[inline(always)]
+        fn less8(self, a: __m256, b: __m256) -> __m256 {
+            with!(self, _mm256_cmp_ps::<_CMP_LT_OQ>(a, b))
+        }
+
+        #[inline(always)]
+        fn select8(self, mask: __m256, a: __m256, b: __m256) -> __m256 {
+            with!(self, _mm256_blendv_ps(b, a, mask))
+        }
+
+        #[inline(always)]
+        fn bits8(self, mask: __m256) -> u32 {
+            // The upper 24 bits are zero.
+            with!(self, _mm256_movemask_ps(mask)) as u32
+        }
     }
 }
 
@@ -263,7 +418,7 @@ mod tests {
     struct All([f64; 4], [f64; 4], [f64; 4]);
 
     impl Work for All {
-        type Out = (Vec<[u64; 4]>, u32);
+        type Out = (Vec<[u64; 4]>, u32, Vec<[u32; 8]>, u32);
 
         #[inline(always)]
         fn run<V: Vector>(self, v: V) -> Self::Out {
@@ -285,7 +440,24 @@ mod tests {
                 // Which NaN comes out of two is not the same everywhere.
                 out.map(|x| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() })
             };
-            (all.map(bits).to_vec(), v.bits(less))
+            // Floats of the doubles' sizes, and beyond their range.
+            let (x, y) = (v.narrow(a, b), v.narrow(c, a));
+            let less8 = v.less8(x, y);
+            let all8 = [
+                x,
+                v.sub8(x, y),
+                v.min8(x, y),
+                v.max8(x, y),
+                v.select8(less8, x, y),
+                v.splat8(self.0[0] as f32),
+                v.load8(&[1.5; 8]),
+            ];
+            let bits8 = |x: V::Eight| {
+                let mut out = [0.0; 8];
+                v.store8(x, &mut out);
+                out.map(|x| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() })
+            };
+            (all.map(bits).to_vec(), v.bits(less), all8.map(bits8).to_vec(), v.bits8(less8))
         }
     }
 

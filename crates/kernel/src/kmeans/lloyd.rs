@@ -109,7 +109,7 @@ impl Kernel for Lloyd {
 
     fn update(&self, tally: &mut Tally, block: &Block<'_>) -> Result<()> {
         let mut points = Points::default();
-        let prepared = Centres::new(&self.centres, self.d());
+        let mut prepared = Centres::new(&self.centres, self.d());
         let mut work = Sums::default();
         let mut index = Vec::new();
         for from in (0..block.rows).step_by(MOST) {

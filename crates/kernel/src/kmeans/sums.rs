@@ -107,7 +107,15 @@ impl Work for Add<'_> {
         for (tile, index) in
             self.points.tiles().chunks_exact(4 * quads).zip(self.index.chunks(LANES))
         {
-            let rough = add_tile(v, tile, index, self.units, self.totals);
+            let (units, totals) = (self.units, &mut *self.totals);
+            // With the number known there are no loops, and the units stay in registers.
+            let rough = match quads {
+                1 => add_tile::<V, 1>(v, tile, index, units, totals),
+                2 => add_tile::<V, 2>(v, tile, index, units, totals),
+                3 => add_tile::<V, 3>(v, tile, index, units, totals),
+                4 => add_tile::<V, 4>(v, tile, index, units, totals),
+                _ => add_tile::<V, 0>(v, tile, index, units, totals),
+            };
             if rough {
                 self.rest(tile, index, d);
             }
@@ -115,10 +123,10 @@ impl Work for Add<'_> {
     }
 }
 
-/// Adds eight points. True if something is left of one of them.
+/// Adds eight points of `4 * Q` coordinates, or any number of them if `Q` is 0. True if something is left of one of them.
 #[allow(clippy::needless_range_loop)] // See `simd`.
 #[inline(always)]
-fn add_tile<V: Vector>(
+fn add_tile<V: Vector, const Q: usize>(
     v: V,
     tile: &[[f64; LANES]],
     index: &[u32],
@@ -127,9 +135,11 @@ fn add_tile<V: Vector>(
 ) -> bool {
     let zero = v.splat(0.0);
     let (mut least, mut most) = (zero, zero);
+    let quads = if Q == 0 { units.len() } else { Q };
+    let (tile, units) = (&tile[..4 * quads], &units[..quads]);
     for l in 0..index.len().min(LANES) {
-        let own = &mut totals[index[l] as usize * units.len()..][..units.len()];
-        for q in 0..units.len() {
+        let own = &mut totals[index[l] as usize * quads..][..quads];
+        for q in 0..quads {
             let four = &tile[4 * q..4 * q + 4];
             let x = v.load(&[four[0][l], four[1][l], four[2][l], four[3][l]]);
             let (large, small) = (v.load(&units[q][0]), v.load(&units[q][1]));
