@@ -4,6 +4,7 @@
 //! that its unit tests need no repository. This file only gathers the input and prints the outcome.
 
 mod docs;
+mod header;
 mod layers;
 mod licences;
 mod metadata;
@@ -39,13 +40,16 @@ impl Problem {
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 
-  tidy   layer table, file length, banned calls, stray files, docs, licences
+  tidy   layer table, file length, banned calls, stray files, docs, licences, the C header
+  header [--check]  write include/stead.h from crates/capi, or say whether it is stale
   deps   the default build of stead-cli links no MPI, HDF5 or NetCDF";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy(),
+        ["header"] => header::write(&root()),
+        ["header", "--check"] => header::check(&root()),
         ["deps"] => deps(),
         _ => {
             eprintln!("{USAGE}");
@@ -88,6 +92,7 @@ fn tidy() -> Result<Vec<Problem>, String> {
     problems.extend(licences::check(&workspace));
     problems.extend(sources::check(&files));
     problems.extend(docs::check(&workspace, &files));
+    problems.extend(header::check(&root)?);
     Ok(problems)
 }
 

@@ -5,7 +5,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use stead::{
     ByteOrder, ColumnType, Compression, DType, Dataset, Engine, Error, FormatType, Header,
-    OpenOptions, Quote, Result, Shape, units,
+    OpenOptions, Quote, Result, Shape, options, units,
 };
 
 const EXAMPLES: &str = "Examples:
@@ -311,57 +311,31 @@ fn size(s: &str) -> std::result::Result<u64, String> {
 }
 
 fn byte(s: &str) -> std::result::Result<u8, String> {
-    match s.as_bytes() {
-        [b] => Ok(*b),
-        b"\\t" | b"tab" => Ok(b'\t'),
-        _ => Err("it must be one byte, such as ; or \\t".into()),
-    }
+    options::byte(s).map_err(told)
 }
 
 fn quote(s: &str) -> std::result::Result<Quote, String> {
-    if s == "none" { Ok(Quote::None) } else { byte(s).map(Quote::Byte) }
+    options::quote(s).map_err(told)
 }
 
 fn header(s: &str) -> std::result::Result<Header, String> {
-    match s {
-        "yes" => Ok(Header::Yes),
-        "no" => Ok(Header::No),
-        "auto" => Ok(Header::Auto),
-        _ => Err("it must be yes or no".into()),
-    }
+    options::header(s).map_err(told)
 }
 
 fn order(s: &str) -> std::result::Result<stead::Order, String> {
-    match s {
-        "C" | "c" => Ok(stead::Order::C),
-        "F" | "f" => Ok(stead::Order::Fortran),
-        _ => Err("it must be C or F".into()),
-    }
+    options::order(s).map_err(told)
 }
 
 fn byte_order(s: &str) -> std::result::Result<ByteOrder, String> {
-    match s {
-        "little" => Ok(ByteOrder::Little),
-        "big" => Ok(ByteOrder::Big),
-        _ => Err("it must be little or big".into()),
-    }
+    options::byte_order(s).map_err(told)
 }
 
 fn column_type(s: &str) -> std::result::Result<(String, ColumnType), String> {
-    let (name, kind) = s.rsplit_once('=').ok_or("it must be NAME=number or NAME=text")?;
-    Ok((name.to_string(), kind.parse().map_err(told)?))
+    options::column_type(s).map_err(told)
 }
 
 fn shape(s: &str) -> std::result::Result<Shape, String> {
-    let dims = s
-        .split(['x', ','])
-        .map(|d| {
-            d.trim()
-                .parse::<u64>()
-                .map_err(|_| format!("'{d}' is not a length; write for example 300x300x300"))
-        })
-        .collect::<std::result::Result<Vec<_>, _>>()?;
-    Shape::new(dims).map_err(told)
+    options::shape(s).map_err(told)
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@
 //! What it cannot do yet: more than one node (the ranks of [`fabric::Local`] are threads), transfers
 //! between tiers, streams between programs.
 
+pub mod options;
 pub mod plot;
 
 pub use stead_core::{

@@ -1,0 +1,241 @@
+//! Options as text: what the command line, C and configuration files write, and what it means.
+
+use stead_core::{ByteOrder, Error, Order, Result, Shape, units};
+use stead_format::OpenOptions;
+use stead_format::options::{ColumnType, Header, Quote};
+use stead_run::Request;
+use stead_store::Engine;
+
+/// The names that [`set`] knows.
+pub const NAMES: [&str; 15] = [
+    "type",
+    "delimiter",
+    "quote",
+    "header",
+    "comment",
+    "missing",
+    "names",
+    "column-type",
+    "dtype",
+    "shape",
+    "order",
+    "byte-order",
+    "skip",
+    "record-length",
+    "compression",
+];
+
+/// Sets one option by the name that it has on the command line (`delimiter`, `record-length`, ...); `_` may
+/// stand for `-`. `missing` and `column-type` add to what was set before, the others replace it.
+///
+/// ```
+/// let mut options = stead::OpenOptions::default();
+/// stead::options::set(&mut options, "delimiter", ";")?;
+/// stead::options::set(&mut options, "column-type", "zip=text")?;
+/// assert_eq!(options.delimiter, Some(b';'));
+/// # Ok::<(), stead::Error>(())
+/// ```
+///
+/// # Errors
+/// `Usage` for a name or a value that there is not.
+pub fn set(o: &mut OpenOptions, name: &str, value: &str) -> Result<()> {
+    match name.replace('_', "-").as_str() {
+        "type" | "format" => o.format = Some(value.parse()?),
+        "delimiter" => o.delimiter = Some(byte(value)?),
+        "quote" => o.quote = quote(value)?,
+        "header" => o.header = header(value)?,
+        "comment" => o.comment = Some(byte(value)?),
+        "missing" => o.missing.get_or_insert_default().push(value.to_string()),
+        "names" => o.names = Some(value.split(',').map(String::from).collect()),
+        "column-type" => o.column_types.push(column_type(value)?),
+        "dtype" => o.dtype = Some(value.parse()?),
+        "shape" => o.shape = Some(shape(value)?.dims().to_vec()),
+        "order" => o.order = Some(order(value)?),
+        "byte-order" => o.byte_order = Some(byte_order(value)?),
+        "skip" => o.skip = Some(units::parse_size(value)?),
+        "record-length" => o.record_length = Some(units::parse_size(value)?),
+        "compression" => o.compression = Some(value.parse()?),
+        _ => {
+            return Err(Error::usage(format!("no option '{name}'"))
+                .with_hint(format!("the options are: {}", NAMES.join(", "))));
+        }
+    }
+    Ok(())
+}
+
+/// The names that [`set_means`] knows.
+pub const MEANS: [&str; 7] =
+    ["threads", "memory", "chunk", "engine", "queue-depth", "direct", "lenient"];
+
+/// Sets one of a request's means by the name that it has on the command line.
+///
+/// # Errors
+/// `Usage` for a name or a value that there is not.
+pub fn set_means(r: &mut Request, name: &str, value: &str) -> Result<()> {
+    let size = || {
+        usize::try_from(units::parse_size(value)?)
+            .map_err(|_| Error::usage(format!("'{value}' is too large")))
+    };
+    let count = || {
+        value.parse::<usize>().map_err(|_| Error::usage(format!("'{value}' is no whole number")))
+    };
+    match name.replace('_', "-").as_str() {
+        "threads" => r.threads = count()?,
+        "memory" => r.memory = units::parse_size(value)?,
+        "chunk" => r.chunk = size()?,
+        "engine" => r.io.engine = engine(value)?,
+        "queue-depth" => r.io.depth = count()?,
+        "direct" => r.io.direct = yes(value)?,
+        "lenient" => r.lenient = yes(value)?,
+        _ => {
+            return Err(Error::usage(format!("no option '{name}'"))
+                .with_hint(format!("the options are: {}", MEANS.join(", "))));
+        }
+    }
+    Ok(())
+}
+
+/// One byte; `\t` and `tab` are the tab.
+pub fn byte(s: &str) -> Result<u8> {
+    match s.as_bytes() {
+        [b] => Ok(*b),
+        b"\\t" | b"tab" => Ok(b'\t'),
+        _ => Err(Error::usage("it must be one byte, such as ; or \\t")),
+    }
+}
+
+/// A byte, `none`, or `auto`.
+pub fn quote(s: &str) -> Result<Quote> {
+    match s {
+        "none" => Ok(Quote::None),
+        "auto" => Ok(Quote::Auto),
+        _ => byte(s).map(Quote::Byte),
+    }
+}
+
+/// `yes`, `no`, or `auto`.
+pub fn header(s: &str) -> Result<Header> {
+    match s {
+        "yes" => Ok(Header::Yes),
+        "no" => Ok(Header::No),
+        "auto" => Ok(Header::Auto),
+        _ => Err(Error::usage("it must be yes or no")),
+    }
+}
+
+/// `C` (last index fastest) or `F`.
+pub fn order(s: &str) -> Result<Order> {
+    match s {
+        "C" | "c" => Ok(Order::C),
+        "F" | "f" => Ok(Order::Fortran),
+        _ => Err(Error::usage("it must be C or F")),
+    }
+}
+
+/// `little` or `big`.
+pub fn byte_order(s: &str) -> Result<ByteOrder> {
+    match s {
+        "little" => Ok(ByteOrder::Little),
+        "big" => Ok(ByteOrder::Big),
+        _ => Err(Error::usage("it must be little or big")),
+    }
+}
+
+/// `NAME=number` or `NAME=text`.
+pub fn column_type(s: &str) -> Result<(String, ColumnType)> {
+    let (name, kind) =
+        s.rsplit_once('=').ok_or_else(|| Error::usage("it must be NAME=number or NAME=text"))?;
+    Ok((name.to_string(), kind.parse()?))
+}
+
+/// Lengths with `x` or commas between them, such as `300x300x300`.
+pub fn shape(s: &str) -> Result<Shape> {
+    let dims = s
+        .split(['x', ','])
+        .map(|d| {
+            d.trim().parse::<u64>().map_err(|_| {
+                Error::usage(format!("'{d}' is not a length; write for example 300x300x300"))
+            })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Shape::new(dims)
+}
+
+/// `auto`, `uring` or `pread`.
+pub fn engine(s: &str) -> Result<Engine> {
+    match s {
+        "auto" => Ok(Engine::Auto),
+        "uring" => Ok(Engine::Uring),
+        "pread" => Ok(Engine::Pread),
+        _ => {
+            Err(Error::usage(format!("unknown engine '{s}'")).with_hint("use auto, uring or pread"))
+        }
+    }
+}
+
+fn yes(s: &str) -> Result<bool> {
+    match s {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err(Error::usage("it must be yes or no")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stead_core::{DType, Kind};
+    use stead_format::options::{Compression, FormatType};
+
+    #[test]
+    fn every_option_can_be_set() {
+        let values = [
+            "csv", ";", "'", "yes", "#", "-", "a,b", "a=text", "f32", "2x3", "F", "big", "1KiB",
+            "8", "zstd",
+        ];
+        let mut o = OpenOptions::default();
+        for (name, value) in NAMES.iter().zip(values) {
+            set(&mut o, name, value).expect(name);
+        }
+        let all = OpenOptions {
+            format: Some(FormatType::Csv),
+            delimiter: Some(b';'),
+            quote: Quote::Byte(b'\''),
+            header: Header::Yes,
+            comment: Some(b'#'),
+            missing: Some(vec!["-".into()]),
+            names: Some(vec!["a".into(), "b".into()]),
+            column_types: vec![("a".into(), ColumnType::Text)],
+            dtype: Some(DType::F32),
+            shape: Some(vec![2, 3]),
+            order: Some(Order::Fortran),
+            byte_order: Some(ByteOrder::Big),
+            skip: Some(1024),
+            record_length: Some(8),
+            compression: Some(Compression::Zstd),
+        };
+        assert_eq!(o, all);
+        let mut r = Request::default();
+        let values = ["3", "64MiB", "1MiB", "pread", "2", "yes", "yes"];
+        for (name, value) in MEANS.iter().zip(values) {
+            set_means(&mut r, name, value).expect(name);
+        }
+        assert_eq!((r.threads, r.memory, r.chunk, r.io.depth), (3, 64 << 20, 1 << 20, 2));
+        assert!(r.io.engine == Engine::Pread && r.io.direct && r.lenient);
+    }
+
+    #[test]
+    fn what_there_is_not_is_refused() {
+        let mut o = OpenOptions::default();
+        for name in NAMES {
+            let bad = set(&mut o, name, "3x,=nonsense").map_err(|e| e.kind());
+            assert!(bad == Err(Kind::Usage) || ["missing", "names"].contains(&name), "{name}");
+        }
+        assert_eq!(set(&mut o, "nope", "1").map_err(|e| e.kind()), Err(Kind::Usage));
+        let mut r = Request::default();
+        for name in MEANS.iter().chain(&["nope"]) {
+            let bad = set_means(&mut r, name, "x").map_err(|e| e.kind());
+            assert_eq!(bad, Err(Kind::Usage), "{name}");
+        }
+    }
+}

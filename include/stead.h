@@ -1,0 +1,1255 @@
+/*
+ * stead: keep the data home; send the work.
+ *
+ * Generated from crates/capi by `cargo xtask header`; changes belong there.
+ *
+ * Calls. A function that can fail returns a stead_status, STEAD_OK or the kind of failure, and takes a
+ * `stead_error **error` last. If that is not NULL, `*error` is NULL on success and a new error otherwise, to be
+ * freed with stead_error_free. stead_last_message has the message in any case. Answers go to the places that the
+ * caller names; a handle is NULL there after a failure, other answers are not written then.
+ *
+ * Handles are opaque, and nothing lies where they seem to point. What was freed, is of another type, or was never a
+ * handle is an error of kind STEAD_USAGE and no crash, and so is NULL where it makes no sense. Functions that return
+ * their answer return 0, NULL or what they say then.
+ *
+ * Texts are UTF-8 and end with a zero byte. Those of type `const char *` live as long as the handle they came from;
+ * those written through `char **` are the caller's, to be freed with stead_text_free.
+ *
+ * Threads. Every function may be called from any thread at any time. Datasets, reports and errors are immutable;
+ * options and requests are locked while they are read or changed. What must not happen is that one thread frees a
+ * handle while another one reads a text of it. After fork() the child may use stead only if no run was under way.
+ *
+ * Memory that is lent (stead_open_array and its like) must stay as it is until it is released.
+ *
+ * No function throws, prints, exits or installs signal handlers.
+ */
+
+#ifndef STEAD_H
+#define STEAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** The version of this header; stead_version() is that of the library. */
+#define STEAD_VERSION "0.1.0"
+#define STEAD_VERSION_MAJOR 0
+#define STEAD_VERSION_MINOR 1
+#define STEAD_VERSION_PATCH 0
+
+
+/**
+ * For stead_kernel.needs: the bytes of the records (stead_block_run).
+ */
+#define STEAD_NEEDS_BYTES 1
+
+/**
+ * For stead_kernel.needs: how many records there are. Known anyway where columns or records are asked for.
+ */
+#define STEAD_NEEDS_ROWS 2
+
+/**
+ * For stead_kernel.needs: each record's bytes (stead_block_record).
+ */
+#define STEAD_NEEDS_RECORDS 4
+
+/**
+ * Some records of one file, while stead_kernel.update looks at them: see stead_block_rows and its like.
+ */
+typedef struct stead_block stead_block;
+
+/**
+ * What stead_kernel.finish fills: see stead_builder_double and its like.
+ */
+typedef struct stead_builder stead_builder;
+
+/**
+ * A flag that stops the runs whose requests hold it. All its functions may be called from any thread;
+ * stead_cancel_request and stead_cancel_is_requested may be called from a signal handler too.
+ */
+typedef struct stead_cancel stead_cancel;
+
+/**
+ * Files, or memory, that are read as one. Made by stead_open and its like, freed with stead_dataset_free.
+ * Immutable: several threads may use it, and run over it, at the same time.
+ */
+typedef struct stead_dataset stead_dataset;
+
+/**
+ * What went wrong: kind, message, place, hint. Made by calls that fail, freed with stead_error_free. Immutable,
+ * so threads may share it.
+ */
+typedef struct stead_error stead_error;
+
+/**
+ * How to open a dataset; what is not set is detected. Made by stead_options_new, freed with stead_options_free.
+ * Several threads may use it. Opening copies it.
+ */
+typedef struct stead_options stead_options;
+
+/**
+ * Results, what was done, and what it took. Made by stead_run, freed with stead_report_free. Immutable: several
+ * threads may read it at the same time.
+ */
+typedef struct stead_report stead_report;
+
+/**
+ * A run that is asked for: which kernels, over which rows, with which means. Made by stead_request_new, freed with
+ * stead_request_free. It can be run many times, on many datasets, and changed between runs; a run copies it.
+ * Several threads may use it.
+ */
+typedef struct stead_request stead_request;
+
+/**
+ * Outcome of a call: STEAD_OK, or the kind of failure. The numbers do not change from version to version.
+ */
+typedef int stead_status;
+
+/**
+ * Called once when nothing reads lent memory any more, with the pointer that came with it; by the thread that is
+ * the last one to let go. NULL if nobody wants to know.
+ */
+typedef void (*stead_release_fn)(void *user);
+
+/**
+ * Type of one element: STEAD_F64 and so on.
+ */
+typedef int stead_dtype;
+
+/**
+ * Which index runs fastest in memory.
+ */
+typedef int stead_order;
+
+/**
+ * One column of a table in memory: as many elements as the table has rows, one after the other, in this
+ * machine's byte order.
+ */
+typedef struct stead_column {
+    /**
+     * Its name; copied.
+     */
+    const char *name;
+    /**
+     * The elements. They may lie at any address.
+     */
+    const void *data;
+    /**
+     * Their type.
+     */
+    stead_dtype dtype;
+    /**
+     * Called with `user` when `data` is not read any more, or NULL.
+     */
+    stead_release_fn release;
+    /**
+     * For `release`.
+     */
+    void *user;
+} stead_column;
+
+/**
+ * Makes the state of no data out of zero bytes. Called once a run; other states begin as copies of it.
+ */
+typedef int (*stead_init_fn)(void *state, void *user);
+
+/**
+ * Adds a block to a state.
+ */
+typedef int (*stead_update_fn)(void *state, const struct stead_block *block, void *user);
+
+/**
+ * Adds another state to a state.
+ */
+typedef int (*stead_merge_fn)(void *state, const void *other, void *user);
+
+/**
+ * Says what a state means.
+ */
+typedef int (*stead_finish_fn)(void *state, struct stead_builder *result, void *user);
+
+/**
+ * A kernel of one's own: a computation that can be split over blocks, threads and ranks.
+ *
+ * States are `state_size` plain bytes, aligned to 16, that are copied and sent as they are: they hold no pointers,
+ * and nothing to free. For the same answer whatever the split, merging must be associative and commutative, and the
+ * state of no data must add nothing.
+ *
+ * Every function returns 0, or anything else to stop the run: stead_fail says why. They are called from several
+ * threads at the same time, each on states of its own, so what `user` points to must bear that. They must not
+ * throw or jump out.
+ *
+ * Begin with `stead_kernel k = {0}; k.size = sizeof k;`, so that members of later versions are 0.
+ */
+typedef struct stead_kernel {
+    /**
+     * sizeof(stead_kernel).
+     */
+    size_t size;
+    /**
+     * The name of the result.
+     */
+    const char *name;
+    /**
+     * Bytes of a state.
+     */
+    size_t state_size;
+    /**
+     * Columns wanted as numbers, by name or position; "*" for all that hold numbers.
+     */
+    const char *const *numbers;
+    /**
+     * How many of these names there are.
+     */
+    size_t number_count;
+    /**
+     * Columns wanted as text.
+     */
+    const char *const *texts;
+    /**
+     * How many of these names there are.
+     */
+    size_t text_count;
+    /**
+     * STEAD_NEEDS_BYTES and so on, or-ed together; 0 if columns are all.
+     */
+    uint32_t needs;
+    /**
+     * May be NULL: the state of no data is all zero.
+     */
+    stead_init_fn init;
+    /**
+     * Must be there.
+     */
+    stead_update_fn update;
+    /**
+     * Must be there.
+     */
+    stead_merge_fn merge;
+    /**
+     * Must be there.
+     */
+    stead_finish_fn finish;
+    /**
+     * Handed to the functions.
+     */
+    void *user;
+    /**
+     * Called once with `user` when no run and no request uses the kernel any more, or NULL.
+     */
+    stead_release_fn release;
+} stead_kernel;
+
+/**
+ * What a run looks like from outside, now. Members may be added at its end.
+ */
+typedef struct stead_progress {
+    /**
+     * The pass over the data, from 1.
+     */
+    uint64_t pass;
+    /**
+     * Bytes read in this pass.
+     */
+    uint64_t bytes;
+    /**
+     * Bytes that this pass will read.
+     */
+    uint64_t total_bytes;
+    /**
+     * Records read in this pass.
+     */
+    uint64_t rows;
+    /**
+     * Seconds since this pass began.
+     */
+    double seconds;
+} stead_progress;
+
+/**
+ * Watches a run: see stead_request_progress. `progress` is good during the call. Returns 0 to go on and anything
+ * else to stop the run. It must not throw or jump out.
+ */
+typedef int (*stead_progress_fn)(const struct stead_progress *progress, void *user);
+
+/**
+ * What a run took, of all its parts together. Members may be added at its end.
+ */
+typedef struct stead_metrics {
+    /**
+     * Wall seconds.
+     */
+    double seconds;
+    /**
+     * Seconds of all cores.
+     */
+    double cpu_seconds;
+    /**
+     * Passes over the data.
+     */
+    uint64_t passes;
+    /**
+     * Bytes read, over all passes.
+     */
+    uint64_t bytes_read;
+    /**
+     * True if records were counted: they are not if all kernels look at bytes alone.
+     */
+    bool rows_counted;
+    /**
+     * Records read in the first pass.
+     */
+    uint64_t rows;
+    /**
+     * Records that passed the filter in the first pass.
+     */
+    uint64_t rows_kept;
+    /**
+     * Records left out because they could not be read (lenient runs).
+     */
+    uint64_t rows_skipped;
+    /**
+     * Integers beyond 2^53 that were rounded to the nearest 64-bit float.
+     */
+    uint64_t integers_rounded;
+    /**
+     * `bytes_read / seconds`.
+     */
+    double bytes_per_second;
+    /**
+     * Core-seconds for 10^9 bytes read.
+     */
+    double core_seconds_per_gb;
+    /**
+     * Largest resident memory of the process.
+     */
+    uint64_t peak_memory_bytes;
+} stead_metrics;
+
+/**
+ * A value in a report: a number of it and a place in it. Copied freely, never freed, good as long as its report; a
+ * value of a report that was freed is told apart from a good one. All zero is no value.
+ */
+typedef struct stead_value {
+    /**
+     * Which report.
+     */
+    uint64_t report;
+    /**
+     * Which of its values.
+     */
+    uint64_t node;
+} stead_value;
+
+/**
+ * What a value is: STEAD_NULL and so on.
+ */
+typedef int stead_type;
+
+/**
+ * Done.
+ */
+#define STEAD_OK 0
+
+/**
+ * The request makes no sense: unknown kernel, bad option, no such column, a NULL or freed handle.
+ */
+#define STEAD_USAGE 1
+
+/**
+ * A file, glob or directory that is not there.
+ */
+#define STEAD_NOT_FOUND 2
+
+/**
+ * The operating system refused access.
+ */
+#define STEAD_PERMISSION 3
+
+/**
+ * The bytes do not have the format they were said or found to have.
+ */
+#define STEAD_FORMAT 4
+
+/**
+ * One record or value is bad, in a file whose format is right.
+ */
+#define STEAD_DATA 5
+
+/**
+ * The file changed or shrank while it was read.
+ */
+#define STEAD_CHANGED 6
+
+/**
+ * A budget (memory, groups, record length) was reached.
+ */
+#define STEAD_LIMIT 7
+
+/**
+ * No space left on the device, or over quota.
+ */
+#define STEAD_NO_SPACE 8
+
+/**
+ * The device or the operating system failed.
+ */
+#define STEAD_IO 9
+
+/**
+ * The caller stopped the work.
+ */
+#define STEAD_CANCELLED 10
+
+/**
+ * A peer rank failed or did not answer in time.
+ */
+#define STEAD_PEER 11
+
+/**
+ * A defect of stead itself.
+ */
+#define STEAD_INTERNAL 12
+
+/**
+ * 32-bit float.
+ */
+#define STEAD_F32 1
+
+/**
+ * 64-bit float.
+ */
+#define STEAD_F64 2
+
+/**
+ * 8-bit signed integer.
+ */
+#define STEAD_I8 3
+
+/**
+ * 16-bit signed integer.
+ */
+#define STEAD_I16 4
+
+/**
+ * 32-bit signed integer.
+ */
+#define STEAD_I32 5
+
+/**
+ * 64-bit signed integer.
+ */
+#define STEAD_I64 6
+
+/**
+ * 8-bit unsigned integer.
+ */
+#define STEAD_U8 7
+
+/**
+ * 16-bit unsigned integer.
+ */
+#define STEAD_U16 8
+
+/**
+ * 32-bit unsigned integer.
+ */
+#define STEAD_U32 9
+
+/**
+ * 64-bit unsigned integer.
+ */
+#define STEAD_U64 10
+
+/**
+ * The last index (row-major), as in C.
+ */
+#define STEAD_ORDER_C 0
+
+/**
+ * The first index (column-major), as in Fortran.
+ */
+#define STEAD_ORDER_FORTRAN 1
+
+/**
+ * No value at all: all zero, or of a report that was freed.
+ */
+#define STEAD_INVALID 0
+
+/**
+ * No answer, such as the mean of nothing.
+ */
+#define STEAD_NULL 1
+
+/**
+ * Yes or no.
+ */
+#define STEAD_BOOL 2
+
+/**
+ * A count.
+ */
+#define STEAD_INT 3
+
+/**
+ * A number.
+ */
+#define STEAD_DOUBLE 4
+
+/**
+ * Text.
+ */
+#define STEAD_TEXT 5
+
+/**
+ * Values by index.
+ */
+#define STEAD_LIST 6
+
+/**
+ * Values by name, in the order to show them.
+ */
+#define STEAD_MAP 7
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Frees a text that a function has written for the caller. NULL is nothing to do; what is no such text, or was
+ * freed, is left alone.
+ */
+void stead_text_free(char *text);
+
+/**
+ * The version of the library that is running, such as "0.1.0"; STEAD_VERSION is that of the header. Lives for
+ * ever.
+ */
+const char *stead_version(void);
+
+/**
+ * Number of handles and texts that are not freed, flags of stead_cancel_new not among them: 0 at the end of a
+ * program that frees all.
+ */
+size_t stead_handles_alive(void);
+
+/**
+ * The kernels as a JSON list of objects with "name", "summary", "usage", "definition", "error", "cost", "source"
+ * and "examples", as `stead kernels --format json` prints it. Lives for ever.
+ */
+const char *stead_kernels_json(void);
+
+/**
+ * Parses a size such as "512MiB" or "1e9", as the command does.
+ *
+ * Errors: STEAD_USAGE.
+ */
+stead_status stead_parse_size(const char *text, uint64_t *bytes, struct stead_error **error);
+
+/**
+ * The kind of an error: STEAD_USAGE and so on. STEAD_OK for NULL or a handle that is no error.
+ */
+stead_status stead_error_kind(const struct stead_error *error);
+
+/**
+ * The name of a kind, such as "not found"; "ok" for STEAD_OK and "unknown" for a number that is none. Lives for
+ * ever.
+ */
+const char *stead_status_name(stead_status status);
+
+/**
+ * The whole message in one line, with file, line or offset, and column, as the command prints it. NULL if the
+ * handle is no error. Lives as long as the error.
+ */
+const char *stead_error_message(const struct stead_error *error);
+
+/**
+ * The message without the place. NULL if the handle is no error. Lives as long as the error.
+ */
+const char *stead_error_what(const struct stead_error *error);
+
+/**
+ * What can be done about it, or NULL. Lives as long as the error.
+ */
+const char *stead_error_hint(const struct stead_error *error);
+
+/**
+ * The file, or NULL. Lives as long as the error.
+ */
+const char *stead_error_path(const struct stead_error *error);
+
+/**
+ * The column, or NULL. Lives as long as the error.
+ */
+const char *stead_error_column(const struct stead_error *error);
+
+/**
+ * The line in the (decompressed) file, from 1; 0 if it is not known.
+ */
+uint64_t stead_error_line(const struct stead_error *error);
+
+/**
+ * True if the byte offset in the (decompressed) file is known; it is then written to `offset`, unless that is
+ * NULL.
+ */
+bool stead_error_offset(const struct stead_error *error, uint64_t *offset);
+
+/**
+ * True if the same call may succeed when it is made again.
+ */
+bool stead_error_is_retryable(const struct stead_error *error);
+
+/**
+ * Frees an error and its texts. NULL is nothing to do; a handle that is no error any more is left alone.
+ */
+void stead_error_free(struct stead_error *error);
+
+/**
+ * What the last call that failed on this thread had to say, with its hint; "" if none has failed. For calls
+ * that return no error, and for those that were given NULL for it. Lives until the next failure on this thread.
+ */
+const char *stead_last_message(void);
+
+/**
+ * Makes options of which none is set.
+ */
+stead_status stead_options_new(struct stead_options **options, struct stead_error **error);
+
+/**
+ * Sets one option by the name that it has on the command line: "type", "delimiter", "quote", "header",
+ * "comment", "missing", "names", "column-type", "dtype", "shape", "order", "byte-order", "skip",
+ * "record-length", "compression". "missing" (one token) and "column-type" (NAME=number or NAME=text) add to
+ * what was set before; the others replace it. Sizes may have units, "names" has commas between names.
+ *
+ * Errors: STEAD_USAGE for a name or a value that there is not.
+ */
+stead_status stead_options_set(struct stead_options *options,
+                               const char *name,
+                               const char *value,
+                               struct stead_error **error);
+
+/**
+ * The `n` column names, in place of those in the header or of positions. They are copied.
+ *
+ * Errors: STEAD_USAGE for NULL.
+ */
+stead_status stead_options_set_names(struct stead_options *options,
+                                     const char *const *names,
+                                     size_t n,
+                                     struct stead_error **error);
+
+/**
+ * The `n` tokens that mean "no value", in place of the usual ones; none if `n` is 0. They are copied.
+ *
+ * Errors: STEAD_USAGE for NULL.
+ */
+stead_status stead_options_set_missing(struct stead_options *options,
+                                       const char *const *tokens,
+                                       size_t n,
+                                       struct stead_error **error);
+
+/**
+ * The lengths of the `ndim` dimensions of a raw array. They are copied.
+ *
+ * Errors: STEAD_USAGE for NULL.
+ */
+stead_status stead_options_set_shape(struct stead_options *options,
+                                     const uint64_t *shape,
+                                     size_t ndim,
+                                     struct stead_error **error);
+
+/**
+ * Frees options. NULL is nothing to do; a handle that is none any more is left alone.
+ */
+void stead_options_free(struct stead_options *options);
+
+/**
+ * Opens a file, a glob or a directory as a dataset. `options` may be NULL: all is detected. Names are UTF-8.
+ *
+ * Errors: STEAD_NOT_FOUND, STEAD_PERMISSION, STEAD_IO; STEAD_USAGE for options that contradict each other or the
+ * data; STEAD_FORMAT for files that are empty, of no known format, or unlike the first one.
+ */
+stead_status stead_open(const char *path,
+                        const struct stead_options *options,
+                        struct stead_dataset **dataset,
+                        struct stead_error **error);
+
+/**
+ * Opens `n` files, globs or directories as one dataset, in this order. As stead_open.
+ */
+stead_status stead_open_all(const char *const *paths,
+                            size_t n,
+                            const struct stead_options *options,
+                            struct stead_dataset **dataset,
+                            struct stead_error **error);
+
+/**
+ * What the dataset is, with its first `rows` records, as the JSON document of `stead describe --format json`. The
+ * text is the caller's, to be freed with stead_text_free.
+ *
+ * Errors: those of reading the first records.
+ */
+stead_status stead_dataset_describe(const struct stead_dataset *dataset,
+                                    size_t rows,
+                                    char **json,
+                                    struct stead_error **error);
+
+/**
+ * The format: "csv", "tsv", "lines", "records", "npy", "raw", "table". NULL if the handle is no dataset. Lives as
+ * long as the dataset.
+ */
+const char *stead_dataset_format(const struct stead_dataset *dataset);
+
+/**
+ * Number of columns; 0 for lines and opaque records, and if the handle is no dataset.
+ */
+size_t stead_dataset_column_count(const struct stead_dataset *dataset);
+
+/**
+ * The name of column `i`, or NULL if there is none. Lives as long as the dataset.
+ */
+const char *stead_dataset_column_name(const struct stead_dataset *dataset, size_t i);
+
+/**
+ * The type of column `i`: "number" (written as text), "text", or an element type such as "f64". NULL if there is no
+ * such column. Lives as long as the dataset.
+ */
+const char *stead_dataset_column_type(const struct stead_dataset *dataset, size_t i);
+
+/**
+ * The index of the column that `name` means: an exact name, or, where no column has that name, a position.
+ *
+ * Errors: STEAD_USAGE, with the closest name in the hint.
+ */
+stead_status stead_dataset_find_column(const struct stead_dataset *dataset,
+                                       const char *name,
+                                       size_t *index,
+                                       struct stead_error **error);
+
+/**
+ * Number of dimensions of an array, 0 for other data and for a scalar. The lengths are written to `shape`, as many
+ * as fit into `room`; it may be NULL if `room` is 0.
+ */
+size_t stead_dataset_shape(const struct stead_dataset *dataset, uint64_t *shape, size_t room);
+
+/**
+ * Number of files (of columns, for a table in memory); 0 if the handle is no dataset.
+ */
+size_t stead_dataset_file_count(const struct stead_dataset *dataset);
+
+/**
+ * The name of file `i`, or NULL if there is none. Lives as long as the dataset.
+ */
+const char *stead_dataset_file(const struct stead_dataset *dataset, size_t i);
+
+/**
+ * Bytes of all files, as they lie; 0 if the handle is no dataset.
+ */
+uint64_t stead_dataset_bytes(const struct stead_dataset *dataset);
+
+/**
+ * Frees a dataset and its texts. A run that is under way on another thread goes on to its end. NULL is nothing to
+ * do; a handle that is no dataset any more is left alone.
+ */
+void stead_dataset_free(struct stead_dataset *dataset);
+
+/**
+ * Opens bytes in memory as a dataset: text, .npy, or raw elements with their type in `options` (NULL: all is
+ * detected). `name` stands where a file's path would, and says as much about the format as a file's name does;
+ * NULL is "memory".
+ *
+ * The `len` bytes are lent, not copied: they must stay as they are until `release` is called. It is called exactly
+ * once, also when this function fails.
+ *
+ * Errors: STEAD_USAGE, STEAD_FORMAT.
+ */
+stead_status stead_open_bytes(const char *name,
+                              const void *data,
+                              size_t len,
+                              const struct stead_options *options,
+                              stead_release_fn release,
+                              void *user,
+                              struct stead_dataset **dataset,
+                              struct stead_error **error);
+
+/**
+ * Opens an array in memory as a dataset: `shape` has the `ndim` lengths, `order` says which index runs fastest,
+ * the elements lie close together in this machine's byte order. A 2-d array has a row for each first index and a
+ * column for each second one, which are called "0", "1" and so on; any other has a row for each element.
+ *
+ * The elements are lent, not copied: they must stay as they are until `release` is called. It is called exactly
+ * once, also when this function fails.
+ *
+ * Errors: STEAD_USAGE, STEAD_FORMAT.
+ */
+stead_status stead_open_array(const char *name,
+                              const void *data,
+                              stead_dtype dtype,
+                              size_t ndim,
+                              const uint64_t *shape,
+                              stead_order order,
+                              stead_release_fn release,
+                              void *user,
+                              struct stead_dataset **dataset,
+                              struct stead_error **error);
+
+/**
+ * Opens `n` columns of `rows` rows each as a dataset. A table has numbers only: kernels of bytes and text do not
+ * run on it.
+ *
+ * The elements are lent, not copied: those of each column must stay as they are until its `release` is called. It
+ * is called exactly once for each column, also when this function fails, unless `columns` itself is NULL.
+ *
+ * Errors: STEAD_USAGE, for two columns of one name too.
+ */
+stead_status stead_open_table(const struct stead_column *columns,
+                              size_t n,
+                              uint64_t rows,
+                              struct stead_dataset **dataset,
+                              struct stead_error **error);
+
+/**
+ * Makes a request that asks for nothing yet.
+ */
+stead_status stead_request_new(struct stead_request **request, struct stead_error **error);
+
+/**
+ * Asks for a kernel by its specification, such as "mean:arr_delay", which is the name of its result too. It is
+ * looked at when the request is run.
+ *
+ * Errors: STEAD_USAGE for NULL.
+ */
+stead_status stead_request_kernel(struct stead_request *request, const char *spec, struct stead_error **error);
+
+/**
+ * Asks for a kernel of one's own, beside or in place of others. `kernel` is copied, with all that it points to but
+ * `user`; `kernel.release` is called once when nothing uses it any more, also when this function fails (unless
+ * `kernel` itself is NULL or of a size that is not known).
+ *
+ * Errors: STEAD_USAGE for a kernel that lacks what it must have.
+ */
+stead_status stead_request_own_kernel(struct stead_request *request,
+                                      const struct stead_kernel *kernel,
+                                      struct stead_error **error);
+
+/**
+ * Only rows for which this holds, such as "dep_delay > 0"; NULL takes it back. It is parsed when the request is
+ * run. `stead kernels where` explains the language.
+ *
+ * Errors: STEAD_USAGE for text that is no UTF-8.
+ */
+stead_status stead_request_where(struct stead_request *request, const char *filter, struct stead_error **error);
+
+/**
+ * Answers for each value of this column, and of those named before; NULL takes all back. A result is then a map
+ * from group to what the kernel says.
+ *
+ * Errors: STEAD_USAGE for text that is no UTF-8.
+ */
+stead_status stead_request_by(struct stead_request *request, const char *column, struct stead_error **error);
+
+/**
+ * Worker threads; 0, the default, is one for each processor. Never changes an answer.
+ */
+stead_status stead_request_threads(struct stead_request *request, size_t threads, struct stead_error **error);
+
+/**
+ * Bytes of memory that buffers and states may take; 1 GiB unless told otherwise, at least 8 MiB.
+ */
+stead_status stead_request_memory(struct stead_request *request, uint64_t bytes, struct stead_error **error);
+
+/**
+ * Bytes of one extent. Never changes an answer.
+ */
+stead_status stead_request_extent(struct stead_request *request, size_t bytes, struct stead_error **error);
+
+/**
+ * Whether records that cannot be read are counted and skipped, in place of failing.
+ */
+stead_status stead_request_lenient(struct stead_request *request, bool lenient, struct stead_error **error);
+
+/**
+ * Sets one of the means by the name that it has on the command line: "threads", "memory", "chunk" (sizes may have
+ * units), "engine" (auto, uring, pread), "queue-depth", "direct" and "lenient" (yes, no).
+ *
+ * Errors: STEAD_USAGE for a name or a value that there is not.
+ */
+stead_status stead_request_set(struct stead_request *request,
+                               const char *name,
+                               const char *value,
+                               struct stead_error **error);
+
+/**
+ * Says that the caller is going to write this file when the run is done, as stead_report_plot does: the run is
+ * refused if it would replace the data or another output.
+ *
+ * Errors: STEAD_USAGE for NULL.
+ */
+stead_status stead_request_output(struct stead_request *request, const char *path, struct stead_error **error);
+
+/**
+ * Lets `cancel` stop the runs of this request; NULL takes it back. The handle may be freed before the request.
+ *
+ * Errors: STEAD_USAGE for a handle that is none.
+ */
+stead_status stead_request_cancel(struct stead_request *request,
+                                  struct stead_cancel *cancel,
+                                  struct stead_error **error);
+
+/**
+ * Has `progress` called about ten times a second during runs of this request, and once at the end of each pass,
+ * from the thread that called stead_run; NULL takes it back. `user` is handed to it. If it returns anything but 0,
+ * the run is stopped with STEAD_CANCELLED, as by the request's stead_cancel, which is then set.
+ */
+stead_status stead_request_progress(struct stead_request *request,
+                                    stead_progress_fn progress,
+                                    void *user,
+                                    struct stead_error **error);
+
+/**
+ * Frees a request. A run of it that is under way on another thread goes on to its end. NULL is nothing to do; a
+ * handle that is no request any more is left alone.
+ */
+void stead_request_free(struct stead_request *request);
+
+/**
+ * Makes a flag that is not set, to be freed with stead_cancel_free. At most 1024 exist at a time.
+ *
+ * Errors: STEAD_LIMIT if there are too many.
+ */
+stead_status stead_cancel_new(struct stead_cancel **cancel, struct stead_error **error);
+
+/**
+ * Sets the flag: runs that hold it end soon with STEAD_CANCELLED, and runs that begin with it end at once.
+ * What is no handle, or was freed, is left alone. Safe in a signal handler.
+ */
+void stead_cancel_request(struct stead_cancel *cancel);
+
+/**
+ * True if the flag is set; false for what is no handle. Safe in a signal handler.
+ */
+bool stead_cancel_is_requested(const struct stead_cancel *cancel);
+
+/**
+ * Takes the flag back, for the next run. Not while a run holds it: that one may or may not have seen it.
+ */
+void stead_cancel_reset(struct stead_cancel *cancel);
+
+/**
+ * Frees a flag. Requests and runs that hold it go on, and cannot be stopped by it any more. NULL is nothing to
+ * do.
+ */
+void stead_cancel_free(struct stead_cancel *cancel);
+
+/**
+ * Runs `request` over `dataset` and waits for its end. The report is a new handle, to be freed with
+ * stead_report_free. Several threads may run the same request over the same dataset at the same time.
+ *
+ * Errors: STEAD_USAGE for a request that makes no sense for the dataset; STEAD_DATA, STEAD_FORMAT, STEAD_CHANGED,
+ * STEAD_IO for what is met in the data; STEAD_LIMIT; STEAD_NO_SPACE; STEAD_CANCELLED; what a kernel of one's own
+ * returns. No output file is left after an error.
+ */
+stead_status stead_run(const struct stead_dataset *dataset,
+                       const struct stead_request *request,
+                       struct stead_report **report,
+                       struct stead_error **error);
+
+/**
+ * The whole report as the JSON document of `stead run --format json`: "results", "plan", "metrics". Floats read
+ * back to the same bits; NaN and infinities are strings. NULL if the handle is no report. Lives as long as the
+ * report.
+ */
+const char *stead_report_json(const struct stead_report *report);
+
+/**
+ * The plan as JSON: what was decided before and during the run. NULL if the handle is no report. Lives as long as
+ * the report.
+ */
+const char *stead_report_plan(const struct stead_report *report);
+
+/**
+ * What it took as JSON. NULL if the handle is no report. Lives as long as the report.
+ */
+const char *stead_report_metrics_json(const struct stead_report *report);
+
+/**
+ * What it took as numbers. `size` is sizeof(stead_metrics) of the header that the caller was compiled with: no more
+ * is written.
+ *
+ * Errors: STEAD_USAGE.
+ */
+stead_status stead_report_metrics(const struct stead_report *report,
+                                  struct stead_metrics *metrics,
+                                  size_t size,
+                                  struct stead_error **error);
+
+/**
+ * Number of results; 0 if the handle is no report.
+ */
+size_t stead_report_count(const struct stead_report *report);
+
+/**
+ * The name of result `i`: the specification, or the name of a kernel of one's own. They are in the order asked for,
+ * those of one's own last. NULL if there is none. Lives as long as the report.
+ */
+const char *stead_report_name(const struct stead_report *report, size_t i);
+
+/**
+ * The result called `name`.
+ *
+ * Errors: STEAD_USAGE if there is none.
+ */
+stead_status stead_report_result(const struct stead_report *report,
+                                 const char *name,
+                                 struct stead_value *value,
+                                 struct stead_error **error);
+
+/**
+ * Result `i`.
+ *
+ * Errors: STEAD_USAGE if there is none.
+ */
+stead_status stead_report_result_at(const struct stead_report *report,
+                                    size_t i,
+                                    struct stead_value *value,
+                                    struct stead_error **error);
+
+/**
+ * The result called `name` as a number: stead_report_result and stead_value_double in one.
+ *
+ * Errors: STEAD_USAGE if there is none, or it is no number.
+ */
+stead_status stead_report_double(const struct stead_report *report,
+                                 const char *name,
+                                 double *number,
+                                 struct stead_error **error);
+
+/**
+ * Draws histograms and grouped results into an SVG file, which appears whole or not at all.
+ *
+ * Errors: STEAD_USAGE if nothing can be drawn; STEAD_IO and its like for the file.
+ */
+stead_status stead_report_plot(const struct stead_report *report, const char *path, struct stead_error **error);
+
+/**
+ * Frees a report, its texts and its values. NULL is nothing to do; a handle that is no report any more is left
+ * alone.
+ */
+void stead_report_free(struct stead_report *report);
+
+/**
+ * What a value is; STEAD_INVALID if it is none, or its report was freed.
+ */
+stead_type stead_value_type(struct stead_value value);
+
+/**
+ * The bool.
+ *
+ * Errors: STEAD_USAGE if it is something else.
+ */
+stead_status stead_value_bool(struct stead_value value, bool *out, struct stead_error **error);
+
+/**
+ * The count.
+ *
+ * Errors: STEAD_USAGE if it is something else.
+ */
+stead_status stead_value_int(struct stead_value value, uint64_t *out, struct stead_error **error);
+
+/**
+ * The number; a count beyond 2^53 is rounded to the nearest one.
+ *
+ * Errors: STEAD_USAGE if it is neither a number nor a count, such as STEAD_NULL for the mean of nothing.
+ */
+stead_status stead_value_double(struct stead_value value, double *out, struct stead_error **error);
+
+/**
+ * The text, which ends with a zero byte; its length is written to `len` unless that is NULL. NULL if it is
+ * something else. Lives as long as the report.
+ */
+const char *stead_value_text(struct stead_value value, size_t *len);
+
+/**
+ * Number of members of a list or a map; 0 for any other value.
+ */
+size_t stead_value_length(struct stead_value value);
+
+/**
+ * Member `i` of a list or a map.
+ *
+ * Errors: STEAD_USAGE if there is none.
+ */
+stead_status stead_value_at(struct stead_value value, size_t i, struct stead_value *member, struct stead_error **error);
+
+/**
+ * The name of member `i` of a map; NULL if there is none. Lives as long as the report.
+ */
+const char *stead_value_key(struct stead_value value, size_t i);
+
+/**
+ * The member of a map called `key`. Cost: that of looking at each name in turn.
+ *
+ * Errors: STEAD_USAGE if there is none.
+ */
+stead_status stead_value_get(struct stead_value value,
+                             const char *key,
+                             struct stead_value *member,
+                             struct stead_error **error);
+
+/**
+ * Number of dimensions of a list of numbers (1), of a list of lists of numbers that have one length (2), and so
+ * on; 0 for any other value. The lengths, outermost first, are written to `shape`, as many as fit into `room`; it
+ * may be NULL if `room` is 0.
+ */
+size_t stead_value_shape(struct stead_value value, size_t *shape, size_t room);
+
+/**
+ * Copies the numbers of nested lists, such as a Gram matrix, to `out`, the innermost list running fastest; null
+ * becomes NaN. How many there are is the product of stead_value_shape, and is written to `n` unless that is NULL.
+ *
+ * Errors: STEAD_USAGE if it is something else, lists have different lengths, or there are more than `room`; then
+ * nothing is copied.
+ */
+stead_status stead_value_doubles(struct stead_value value,
+                                 double *out,
+                                 size_t room,
+                                 size_t *n,
+                                 struct stead_error **error);
+
+/**
+ * The value as JSON. The text is the caller's, to be freed with stead_text_free.
+ *
+ * Errors: STEAD_USAGE if it is no value.
+ */
+stead_status stead_value_json(struct stead_value value, char **json, struct stead_error **error);
+
+/**
+ * For functions of a kernel of one's own: says why they are about to fail. `kind` is STEAD_DATA or another kind, and
+ * what is none becomes STEAD_DATA. The message is copied. Returns the kind, so that
+ * `return stead_fail(STEAD_DATA, "a negative weight");` does all.
+ */
+stead_status stead_fail(stead_status kind, const char *message);
+
+/**
+ * True for a missing value in a column of numbers, and for no other NaN.
+ */
+bool stead_is_missing(double number);
+
+/**
+ * A missing value, for results and for arrays in memory.
+ */
+double stead_missing(void);
+
+/**
+ * Number of records in the block; 0 if the kernel asked for bytes alone, or this is not the block of the call.
+ */
+size_t stead_block_rows(const struct stead_block *block);
+
+/**
+ * Number of columns that the kernel asked for as numbers, with "*" resolved.
+ */
+size_t stead_block_number_count(const struct stead_block *block);
+
+/**
+ * The `i`-th column that the kernel asked for as numbers: as many values as the block has rows, missing ones as
+ * stead_is_missing knows them. NULL if there is none. Lives as long as the block.
+ */
+const double *stead_block_numbers(const struct stead_block *block, size_t i);
+
+/**
+ * The value in row `row` of the `i`-th column that the kernel asked for as text: its bytes, which do not end with a
+ * zero byte, and their number in `len`. NULL if it is missing, or there is no such place. Lives as long as the block.
+ */
+const char *stead_block_text(const struct stead_block *block, size_t i, size_t row, size_t *len);
+
+/**
+ * The bytes of record `row`, with its line end if it is a line, and their number in `len`. NULL if there is none, or
+ * the kernel did not ask for STEAD_NEEDS_RECORDS. Lives as long as the block.
+ */
+const char *stead_block_record(const struct stead_block *block, size_t row, size_t *len);
+
+/**
+ * Number of runs of bytes: 1, more where a filter or groups took records out, 0 if there are none or the kernel did
+ * not ask for STEAD_NEEDS_BYTES.
+ */
+size_t stead_block_run_count(const struct stead_block *block);
+
+/**
+ * The bytes of run `i` and their number in `len`. All runs of all blocks are every byte of the files once, headers
+ * too, unless something is filtered. NULL if there is none. Lives as long as the block.
+ */
+const char *stead_block_run(const struct stead_block *block, size_t i, size_t *len);
+
+/**
+ * Index of the file that the block is of.
+ */
+uint32_t stead_block_source(const struct stead_block *block);
+
+/**
+ * Where in the (decompressed) file the block's bytes begin.
+ */
+uint64_t stead_block_offset(const struct stead_block *block);
+
+/**
+ * The result, or the next member of the list or map that is open, is null: no answer. As its like, it is for use in
+ * stead_kernel.finish only, on the thread of that call, and returns STEAD_OK or STEAD_USAGE, which may be returned
+ * from there. A result that is given no value is null.
+ */
+stead_status stead_builder_null(struct stead_builder *result);
+
+/**
+ * As stead_builder_null, with a bool.
+ */
+stead_status stead_builder_bool(struct stead_builder *result, bool value);
+
+/**
+ * As stead_builder_null, with a count.
+ */
+stead_status stead_builder_int(struct stead_builder *result, uint64_t value);
+
+/**
+ * As stead_builder_null, with a number.
+ */
+stead_status stead_builder_double(struct stead_builder *result, double value);
+
+/**
+ * As stead_builder_null, with UTF-8 text, which is copied.
+ */
+stead_status stead_builder_text(struct stead_builder *result, const char *value);
+
+/**
+ * As stead_builder_null, with a list of `n` numbers, which are copied.
+ */
+stead_status stead_builder_doubles(struct stead_builder *result, const double *values, size_t n);
+
+/**
+ * As stead_builder_null, with a list of `rows` lists of `columns` numbers each, which lie row by row and are copied.
+ */
+stead_status stead_builder_matrix(struct stead_builder *result, const double *values, size_t rows, size_t columns);
+
+/**
+ * Begins a list; what is given next are its members, until stead_builder_end.
+ */
+stead_status stead_builder_list(struct stead_builder *result);
+
+/**
+ * Begins a map; what is given next are its members, each after its name (stead_builder_key), until
+ * stead_builder_end.
+ */
+stead_status stead_builder_map(struct stead_builder *result);
+
+/**
+ * The name of the next member of the map that is open: UTF-8, copied.
+ */
+stead_status stead_builder_key(struct stead_builder *result, const char *key);
+
+/**
+ * Ends the list or the map that was begun last.
+ */
+stead_status stead_builder_end(struct stead_builder *result);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* STEAD_H */
