@@ -1,9 +1,10 @@
 # Two commands on a fresh Debian or Ubuntu machine with a Rust toolchain and Python:
 #   make demo   set up, build, fetch real data, run the main job on it
 #   make test   set up, run every check and test
-.PHONY: help demo test test-all lint fuzz fmt docs site bench clean
+.PHONY: help demo test test-all lint fuzz fmt docs site bench install clean
 
 SECONDS ?= 60
+PREFIX ?= /usr/local
 
 help:
 	@echo 'make demo              set up, build, run the main job on real data'
@@ -14,6 +15,7 @@ help:
 	@echo 'make bench             measure beside other tools; tables go to bench/runs'
 	@echo 'make docs              write docs/kernels.md anew from the command'
 	@echo 'make site              build the site of the documents in .build/site'
+	@echo 'make install PREFIX=/usr/local   install the command, the C and C++ libraries, man pages'
 	@echo 'make clean             remove all that was built or fetched'
 
 demo:
@@ -52,6 +54,10 @@ bench:
 	.build/venv/bin/python -m venv .build/bench/venv
 	.build/bench/venv/bin/python -m pip install --quiet --requirement bench/requirements.txt
 	.build/bench/venv/bin/python bench/run.py target/release/stead .build/bench bench/runs $(BENCH)
+
+# Where from and how: scripts/install.sh.
+install:
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh
 
 clean:
 	rm -rf .build target fuzz/target fuzz/corpus fuzz/artifacts

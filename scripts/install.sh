@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Builds and installs the command, the C and C++ libraries and headers, their pkg-config and CMake files, man pages
+# and shell completions. Called by `make install PREFIX=/usr/local DESTDIR=`.
+#
+#   PREFIX    where it will be used
+#   DESTDIR   what stands before that while packaging
+#   LIBDIR, INCLUDEDIR   in place of PREFIX/lib and PREFIX/include
+#   PROFILE   cargo's profile, `release` unless told otherwise
+#
+# Needs a Rust toolchain and a C compiler, and no network once the crates are there (cargo fetch).
+source "$(dirname "$0")/lib.sh"
+
+PREFIX=${PREFIX:-/usr/local}
+LIBDIR=${LIBDIR:-$PREFIX/lib}
+INCLUDEDIR=${INCLUDEDIR:-$PREFIX/include}
+DESTDIR=${DESTDIR:-}
+PROFILE=${PROFILE:-release}
+for dir in "$PREFIX" "$LIBDIR" "$INCLUDEDIR" ${DESTDIR:+"$DESTDIR"}; do
+  case $dir in /*) ;; *) die "'$dir' is no absolute path" "write for example PREFIX=\$PWD/out" ;; esac
+done
+
+cargo build --profile "$PROFILE" --locked -p stead-cli -p stead-capi
+built=$TARGET/$([ "$PROFILE" = dev ] && echo debug || echo "$PROFILE")
+
+version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+IFS=. read -r major minor _ <<<"$version"
+# As in crates/capi/build.rs.
+series=$([ "$major" = 0 ] && echo "0.$minor" || echo "$major")
+
+# put MODE FILE DESTINATION
+put() { install -D -m "$1" "$2" "$DESTDIR$3"; }
+
+# fill TEMPLATE DESTINATION
+fill() {
+  mkdir -p "$(dirname "$DESTDIR$2")"
+  sed -e "s|@PREFIX@|$PREFIX|g" -e "s|@LIBDIR@|$LIBDIR|g" -e "s|@INCLUDEDIR@|$INCLUDEDIR|g" \
+    -e "s|@VERSION@|$version|g" -e "s|@SERIES@|$series|g" -e "s|@MAJOR@|$major|g" -e "s|@MINOR@|$minor|g" \
+    -e "s|@INCLUDE_FROM_HERE@|$(realpath -m --relative-to="$LIBDIR/cmake/stead" "$INCLUDEDIR")|g" \
+    "$1" >"$DESTDIR$2"
+  chmod 644 "$DESTDIR$2"
+}
+
+say "installing stead $version into $DESTDIR$PREFIX"
+put 755 "$built/stead" "$PREFIX/bin/stead"
+put 755 "$built/libstead_capi.so" "$LIBDIR/libstead.so.$version"
+ln -sf "libstead.so.$version" "$DESTDIR$LIBDIR/libstead.so.$series"
+ln -sf "libstead.so.$series" "$DESTDIR$LIBDIR/libstead.so"
+put 644 "$built/libstead_capi.a" "$LIBDIR/libstead.a"
+for header in include/*.h include/*.hpp; do put 644 "$header" "$INCLUDEDIR/${header#include/}"; done
+fill scripts/package/stead.pc.in "$LIBDIR/pkgconfig/stead.pc"
+fill scripts/package/steadConfig.cmake.in "$LIBDIR/cmake/stead/steadConfig.cmake"
+fill scripts/package/steadConfigVersion.cmake.in "$LIBDIR/cmake/stead/steadConfigVersion.cmake"
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+"$built/stead" man "$scratch/man"
+for page in "$scratch"/man/*.1; do put 644 "$page" "$PREFIX/share/man/man1/$(basename "$page")"; done
+for shell in bash zsh fish; do "$built/stead" completions "$shell" >"$scratch/$shell"; done
+put 644 "$scratch/bash" "$PREFIX/share/bash-completion/completions/stead"
+put 644 "$scratch/zsh" "$PREFIX/share/zsh/site-functions/_stead"
+put 644 "$scratch/fish" "$PREFIX/share/fish/vendor_completions.d/stead.fish"
+for licence in LICENSE LICENSE-APACHE LICENSE-MIT; do put 644 "$licence" "$PREFIX/share/doc/stead/$licence"; done
+
+if [ -z "$DESTDIR" ] && [ "$(id -u)" = 0 ] && ldconfig -v 2>/dev/null | grep -q "^$LIBDIR:"; then ldconfig; fi
