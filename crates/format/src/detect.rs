@@ -5,10 +5,11 @@
 //! with something else, or, where all columns are text, if the first record is unlike all others: its
 //! fields are unique and never come again.
 
+use crate::delimited::Delimited;
+use crate::delimited::fields::{self, Field};
 use crate::delimited::number;
 use crate::delimited::parse::Missing;
 use crate::delimited::syntax::Syntax;
-use crate::delimited::{Delimited, fields};
 use crate::options::{ColumnType, FormatType, Header, OpenOptions, Quote};
 use std::collections::{HashMap, HashSet};
 use stead_core::{ColumnInfo, ColumnKind, Error, RecordKind, Result, Schema, limits};
@@ -29,11 +30,11 @@ pub struct Sample<'a> {
     pub eof: bool,
 }
 
-type Records = Vec<Vec<Vec<u8>>>;
+type Records<'a> = Vec<Vec<Field<'a>>>;
 
-impl Sample<'_> {
+impl<'a> Sample<'a> {
     /// The fields of the first records.
-    fn records(&self, syntax: &Syntax) -> Records {
+    fn records(&self, syntax: &Syntax) -> Records<'a> {
         fields::records(syntax, self.text, self.eof)
             .take(MOST_RECORDS)
             .map(|(_, r)| fields::split(syntax, r))
@@ -199,13 +200,13 @@ fn dialect(
     let missing = Missing::new(options.missing_tokens());
     let records = sample.records(&comma);
     let number =
-        |r: &Vec<Vec<u8>>| r.len() == 1 && (missing.is(&r[0]) || number::parse(&r[0]).is_some());
+        |r: &Vec<Field<'_>>| r.len() == 1 && (missing.is(&r[0]) || number::parse(&r[0]).is_some());
     let column = records.len() >= 2 && records[1..].iter().all(number);
     column.then_some(comma)
 }
 
 /// How much a delimiter is to be believed; `None`: not at all.
-fn consistency(records: &Records, delimiter: u8) -> Option<f64> {
+fn consistency(records: &Records<'_>, delimiter: u8) -> Option<f64> {
     let width = records.first()?.len();
     if width < 2 || records.len() < 2 {
         return None;
@@ -216,7 +217,7 @@ fn consistency(records: &Records, delimiter: u8) -> Option<f64> {
     }
     if delimiter == b' ' {
         // Words have spaces between them too: believe them only between numbers.
-        let numbers = |r: &Vec<Vec<u8>>| r.iter().filter(|f| number::parse(f).is_some()).count();
+        let numbers = |r: &Vec<Field<'_>>| r.iter().filter(|f| number::parse(f).is_some()).count();
         let all: usize = records[1..].iter().map(numbers).sum();
         if odd > 0 || all * 2 < (records.len() - 1) * width {
             return None;
@@ -227,10 +228,10 @@ fn consistency(records: &Records, delimiter: u8) -> Option<f64> {
     Some(even * 1000.0 + (width as f64).min(100.0) / 100.0)
 }
 
-fn has_header(records: &Records, missing: &Missing) -> bool {
+fn has_header(records: &Records<'_>, missing: &Missing) -> bool {
     let Some((first, data)) = records.split_first() else { return false };
-    let said = |f: &Vec<u8>| !missing.is(f) && !f.trim_ascii().is_empty();
-    let number = |f: &Vec<u8>| number::parse(f).is_some();
+    let said = |f: &Field<'_>| !missing.is(f) && !f.trim_ascii().is_empty();
+    let number = |f: &Field<'_>| number::parse(f).is_some();
     if first.iter().any(|f| said(f) && number(f)) {
         return false;
     }
@@ -253,9 +254,9 @@ fn has_header(records: &Records, missing: &Missing) -> bool {
 }
 
 /// The kind of column `c`, by the records that have `width` fields.
-fn kind(data: &[Vec<Vec<u8>>], c: usize, width: usize, missing: &Missing) -> ColumnKind {
+fn kind(data: &[Vec<Field<'_>>], c: usize, width: usize, missing: &Missing) -> ColumnKind {
     let number =
-        |f: &Vec<u8>| missing.is(f) || missing.is(f.trim_ascii()) || number::parse(f).is_some();
+        |f: &Field<'_>| missing.is(f) || missing.is(f.trim_ascii()) || number::parse(f).is_some();
     if data.iter().filter(|r| r.len() == width).all(|r| number(&r[c])) {
         ColumnKind::Number
     } else {

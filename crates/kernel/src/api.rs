@@ -49,6 +49,12 @@ pub trait Kernel: Send + Sync + 'static {
     /// Ends the pass.
     fn finish(&self, state: Self::State) -> Result<Step>;
 
+    /// True if it is known before this pass that another one will follow that needs the same or less: what this
+    /// one reads is then kept for it, where memory allows. Only a hint: the answer does not depend on it.
+    fn more_passes(&self) -> bool {
+        false
+    }
+
     /// Bytes that a state may take, for the memory budget.
     fn state_bytes(&self, _state: &Self::State) -> usize {
         std::mem::size_of::<Self::State>()
@@ -112,6 +118,9 @@ pub trait AnyKernel: Send + Sync {
     fn update(&self, state: &mut AnyState, block: &Block<'_>) -> Result<()>;
     fn merge(&self, state: &mut AnyState, other: AnyState) -> Result<()>;
     fn finish(&self, state: AnyState) -> Result<Step>;
+    fn more_passes(&self) -> bool {
+        false
+    }
     fn state_bytes(&self, state: &AnyState) -> usize;
     fn encode(&self, state: &AnyState) -> Result<Vec<u8>>;
     fn decode(&self, bytes: &[u8]) -> Result<AnyState>;
@@ -152,6 +161,10 @@ impl<K: Kernel> AnyKernel for K {
             Ok(s) => Kernel::finish(self, *s),
             Err(_) => wrong(),
         }
+    }
+
+    fn more_passes(&self) -> bool {
+        Kernel::more_passes(self)
     }
 
     fn state_bytes(&self, state: &AnyState) -> usize {

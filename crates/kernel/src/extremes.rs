@@ -1,6 +1,7 @@
 //! Smallest and largest value, in one shared kernel.
 
 use crate::columns::Chosen;
+use crate::exact::lanes::{self, Lanes, Work};
 use crate::{Built, Context, Info, Kernel, Spec, Step};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ pub const MIN: Info = Info {
     definition: "The smallest value that is not missing; -0.0 is smaller than +0.0. NaN propagates, \
         infinities are values. No value gives null. Several columns (or *) give a map by name.",
     error: "none",
-    cost: "one pass, about 1.5 ns a value; 24 bytes a column",
+    cost: "one pass, about 0.2 ns a value; 24 bytes a column",
     source: "-",
     examples: &["min:arr_delay", "min:x,y", "min:*"],
 };
@@ -27,7 +28,7 @@ pub const MAX: Info = Info {
     definition: "The largest value that is not missing; -0.0 is smaller than +0.0. NaN propagates, \
         infinities are values. No value gives null. Several columns (or *) give a map by name.",
     error: "none",
-    cost: "one pass, about 1.5 ns a value; 24 bytes a column",
+    cost: "one pass, about 0.2 ns a value; 24 bytes a column",
     source: "-",
     examples: &["max:arr_delay", "max:x,y", "max:*"],
 };
@@ -73,6 +74,40 @@ impl Range {
         }
     }
 
+    /// Extends the range to values; NaN is noted and missing values are skipped.
+    ///
+    /// Cost: a fifth of a nanosecond a value, where zero is not the smallest or the largest one.
+    pub(crate) fn add_slice(&mut self, values: &[f64]) {
+        for chunk in values.chunks(1024) {
+            let ends = lanes::dispatch(Ends(chunk));
+            self.nan |= ends.nan && chunk.iter().any(|v| v.is_nan() && !is_missing(*v));
+            self.extend(chunk, &ends);
+        }
+    }
+
+    /// Extends the range to the finite values among these.
+    pub(crate) fn add_finite_slice(&mut self, values: &[f64]) {
+        for chunk in values.chunks(1024) {
+            let ends = lanes::dispatch(Ends(chunk));
+            if ends.low == f64::NEG_INFINITY || ends.high == f64::INFINITY {
+                chunk.iter().filter(|v| v.is_finite()).for_each(|v| self.add(*v));
+            } else {
+                self.extend(chunk, &ends);
+            }
+        }
+    }
+
+    fn extend(&mut self, chunk: &[f64], ends: &Ended) {
+        if ends.low == 0.0 || ends.high == 0.0 {
+            // Comparison does not tell the zeros apart.
+            chunk.iter().filter(|v| **v == 0.0).for_each(|v| self.add(*v));
+        }
+        if ends.low <= ends.high {
+            let zero = |v: f64| v == 0.0;
+            [ends.low, ends.high].into_iter().filter(|v| !zero(*v)).for_each(|v| self.add(v));
+        }
+    }
+
     /// Extends the range to another one.
     pub(crate) fn merge(&mut self, other: &Range) {
         self.low = self.low.min(other.low);
@@ -91,6 +126,51 @@ impl Range {
             Some(ends) => Value::Float(end(ends)),
             None => Value::Null,
         }
+    }
+}
+
+/// Finds the ends of some values.
+struct Ends<'a>(&'a [f64]);
+
+/// What was found.
+struct Ended {
+    /// The smallest value but NaN; infinite if there is none.
+    low: f64,
+    /// The largest one.
+    high: f64,
+    /// True if there is a NaN, missing or not.
+    nan: bool,
+}
+
+impl Work for Ends<'_> {
+    type Out = Ended;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, _: L) -> Ended {
+        // A comparison with NaN is false, so it changes nothing.
+        const LANES: usize = 16;
+        let (mut low, mut high) = ([f64::INFINITY; LANES], [f64::NEG_INFINITY; LANES]);
+        let mut same = [u64::MAX; LANES];
+        let (whole, rest) = self.0.as_chunks::<LANES>();
+        for v in whole {
+            for i in 0..LANES {
+                low[i] = if v[i] < low[i] { v[i] } else { low[i] };
+                high[i] = if v[i] > high[i] { v[i] } else { high[i] };
+                same[i] &= if v[i].is_nan() { 0 } else { u64::MAX };
+            }
+        }
+        let mut ended = Ended {
+            low: f64::INFINITY,
+            high: f64::NEG_INFINITY,
+            nan: same.contains(&0) || rest.iter().any(|v| v.is_nan()),
+        };
+        for v in rest.iter().chain(&low) {
+            ended.low = if *v < ended.low { *v } else { ended.low };
+        }
+        for v in rest.iter().chain(&high) {
+            ended.high = if *v > ended.high { *v } else { ended.high };
+        }
+        ended
     }
 }
 
@@ -113,13 +193,7 @@ impl Kernel for Extremes {
 
     fn update(&self, state: &mut Vec<Range>, block: &Block<'_>) -> Result<()> {
         for (range, id) in state.iter_mut().zip(&self.columns.ids) {
-            let mut r = *range;
-            for v in block.numbers(*id) {
-                if !is_missing(*v) {
-                    r.add(*v);
-                }
-            }
-            *range = r;
+            range.add_slice(block.numbers(*id));
         }
         Ok(())
     }
@@ -165,8 +239,49 @@ pub fn max(spec: &Spec, context: &Context<'_>) -> Result<Built> {
 
 #[cfg(test)]
 mod tests {
+    use super::Range;
     use crate::moments::tests::{ask, block};
-    use stead_core::{MISSING, Value};
+    use proptest::prelude::*;
+    use stead_core::{MISSING, Value, is_missing};
+
+    proptest! {
+        #[test]
+        fn slices_extend_as_values_do(
+            values in prop::collection::vec(
+                prop_oneof![
+                    4 => any::<f64>(),
+                    2 => Just(0.0),
+                    2 => Just(-0.0),
+                    1 => Just(MISSING),
+                    1 => Just(f64::NAN),
+                    1 => prop_oneof![Just(f64::INFINITY), Just(f64::NEG_INFINITY)],
+                    8 => -2.0..2.0f64,
+                ],
+                0..60,
+            ),
+            repeat in 1usize..40,
+            which in 0..4,
+        ) {
+            let values: Vec<f64> = values
+                .into_iter()
+                .filter(|v| match which {
+                    0 => true,
+                    1 => *v >= 0.0,
+                    2 => *v <= 0.0,
+                    _ => v.is_finite(),
+                })
+                .collect::<Vec<_>>()
+                .repeat(repeat);
+            let (mut fast, mut slow) = (Range::default(), Range::default());
+            fast.add_slice(&values);
+            values.iter().filter(|v| !is_missing(**v)).for_each(|v| slow.add(*v));
+            prop_assert_eq!(fast, slow);
+            let (mut fast, mut slow) = (Range::default(), Range::default());
+            fast.add_finite_slice(&values);
+            values.iter().filter(|v| v.is_finite()).for_each(|v| slow.add(*v));
+            prop_assert_eq!(fast, slow);
+        }
+    }
 
     #[test]
     fn ends_of_a_column() {

@@ -209,6 +209,13 @@ impl AnyKernel for Grouped {
         Ok(Step::Done(Value::Map(answer.collect())))
     }
 
+    fn more_passes(&self) -> bool {
+        match &self.kernels {
+            Kernels::Same(k) => k.more_passes(),
+            Kernels::Each(_) => false,
+        }
+    }
+
     fn state_bytes(&self, state: &AnyState) -> usize {
         let Some(groups) = state.downcast_ref::<Groups>() else { return 0 };
         groups.0.iter().fold(size_of::<Groups>(), |sum, (key, inner)| {

@@ -1,6 +1,7 @@
 //! Histograms with bins of equal width, bin for bin those of `numpy.histogram`.
 
 use crate::columns::Chosen;
+use crate::exact::lanes::{self, Lanes, Work};
 use crate::extremes::Range;
 use crate::{Built, Context, Info, Kernel, Spec, Step};
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,7 @@ pub const INFO: Info = Info {
         gives 0 to 1. Values outside are counted as `below` and `above` (infinities too), missing values \
         and NaN as `missing` and `nan`.",
     error: "none: every value is in the bin between whose edges it lies",
-    cost: "about 6 ns a value, and a pass of 1.2 ns before it if an end is not given; 8 bytes a bin",
+    cost: "about 1.5 ns a value, and a pass of 0.2 ns before it if an end is not given; 8 bytes a bin",
     source: "numpy.histogram, numpy.linspace (NumPy 2)",
     examples: &["hist:arr_delay", "hist:x,bins=100", "hist:x,bins=20,min=0,max=1"],
 };
@@ -48,14 +49,17 @@ impl Kernel for FindRange {
     }
 
     fn update(&self, state: &mut Range, block: &Block<'_>) -> Result<()> {
-        let values = self.column.ids.iter().flat_map(|id| block.numbers(*id));
-        values.filter(|v| v.is_finite()).for_each(|v| state.add(*v));
+        self.column.ids.iter().for_each(|id| state.add_finite_slice(block.numbers(*id)));
         Ok(())
     }
 
     fn merge(&self, state: &mut Range, other: Range) -> Result<()> {
         state.merge(&other);
         Ok(())
+    }
+
+    fn more_passes(&self) -> bool {
+        true
     }
 
     fn finish(&self, state: Range) -> Result<Step> {
@@ -81,6 +85,37 @@ struct Hist {
     column: Chosen,
     /// Strictly ascending, one more than there are bins.
     edges: Vec<f64>,
+}
+
+/// Values whose bins are guessed together.
+const PART: usize = 256;
+
+/// Guesses bins; true if all values lie between the ends.
+struct Guess<'a> {
+    values: &'a [f64],
+    low: f64,
+    high: f64,
+    /// Bins for each unit.
+    scale: f64,
+    guesses: &'a mut [i32; PART],
+}
+
+impl Work for Guess<'_> {
+    type Out = bool;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, _: L) -> bool {
+        let mut outside = 0;
+        for (guess, v) in self.guesses.iter_mut().zip(self.values) {
+            let v = *v;
+            // What is outside goes to some bin here and is not counted in it.
+            let x = if v >= self.low && v <= self.high { v } else { self.low };
+            outside += u64::from(!(v >= self.low && v <= self.high));
+            // At most a million, and a bit more by rounding, unless the scale overflowed.
+            *guess = ((x - self.low) * self.scale) as i32;
+        }
+        outside == 0
+    }
 }
 
 /// What was counted.
@@ -123,6 +158,42 @@ impl Hist {
     fn bins(&self) -> usize {
         self.edges.len() - 1
     }
+
+    /// Counts at most [`PART`] values.
+    fn count(&self, values: &[f64], state: &mut Counts) {
+        let bins = self.bins();
+        let (low, high) = (self.edges[0], self.edges[bins]);
+        let mut guesses = [0; PART];
+        let (width, n) = (high - low, bins as f64);
+        let inside =
+            lanes::dispatch(Guess { values, low, high, scale: n / width, guesses: &mut guesses });
+        if !(n / width).is_finite() {
+            for (guess, v) in guesses.iter_mut().zip(values) {
+                *guess = ((v - low) / width * n) as i32;
+            }
+        }
+        // Arithmetic finds the bin up to one, or more where edges are the smallest subnormals; the edges decide.
+        let edges = &self.edges[..];
+        for (v, guess) in values.iter().copied().zip(guesses) {
+            if !(inside || v >= low && v <= high) {
+                state.below += u64::from(v < low);
+                state.above += u64::from(v > high);
+                state.missing += u64::from(is_missing(v));
+                state.nan += u64::from(v.is_nan() && !is_missing(v));
+                continue;
+            }
+            let mut i = usize::try_from(guess).unwrap_or(0).min(bins - 1);
+            if v < edges[i] || v >= edges[i + 1] {
+                while i > 0 && v < edges[i] {
+                    i -= 1;
+                }
+                while i + 1 < bins && v >= edges[i + 1] {
+                    i += 1;
+                }
+            }
+            state.bins[i] += 1;
+        }
+    }
 }
 
 impl Kernel for Hist {
@@ -137,31 +208,10 @@ impl Kernel for Hist {
     }
 
     fn update(&self, state: &mut Counts, block: &Block<'_>) -> Result<()> {
-        let bins = self.bins();
-        state.bins.resize(bins, 0);
-        let (low, high) = (self.edges[0], self.edges[bins]);
-        let (width, n) = (high - low, bins as f64);
-        for v in self.column.ids.iter().flat_map(|id| block.numbers(*id)) {
-            let v = *v;
-            if v >= low && v <= high {
-                // Arithmetic finds the bin up to one, or a few where edges are the smallest subnormals; the
-                // edges decide.
-                let mut i = ((((v - low) / width) * n) as usize).min(bins - 1);
-                while v < self.edges[i] {
-                    i -= 1;
-                }
-                while i + 1 < bins && v >= self.edges[i + 1] {
-                    i += 1;
-                }
-                state.bins[i] += 1;
-            } else if v < low {
-                state.below += 1;
-            } else if v > high {
-                state.above += 1;
-            } else if is_missing(v) {
-                state.missing += 1;
-            } else {
-                state.nan += 1;
+        state.bins.resize(self.bins(), 0);
+        for id in &self.column.ids {
+            for chunk in block.numbers(*id).chunks(PART) {
+                self.count(chunk, state);
             }
         }
         Ok(())

@@ -5,7 +5,9 @@
 //! the last byte for any split.
 
 use crate::columns::Chosen;
+use crate::exact::lanes::{self, Lanes, Work};
 use crate::exact::{ExactSum, ratio};
+use crate::extremes::Range;
 use crate::grouped::show_number;
 use crate::moments::{Order, Sums};
 use crate::{Built, Context, Info, Kernel, Sink, SinkHeader, Spec, Step};
@@ -176,10 +178,12 @@ impl Column {
     }
 
     fn add(&mut self, values: &[f64], method: Method) {
-        for v in values {
-            // Also the sign of a zero must not depend on which zero came first.
-            self.min = self.min.min(v + 0.0);
-            self.max = self.max.max(v + 0.0);
+        let mut range = Range::default();
+        range.add_finite_slice(values);
+        if let Some((low, high)) = range.ends() {
+            // Zeros are positive.
+            self.min = self.min.min(low + 0.0);
+            self.max = self.max.max(high + 0.0);
         }
         match method {
             Method::MinMax => {}
@@ -298,6 +302,10 @@ impl Kernel for Fit {
         Ok(Step::Next(Arc::new(Apply { plan: self.plan.clone(), scales, parameters, shape })))
     }
 
+    fn more_passes(&self) -> bool {
+        true
+    }
+
     fn output(&self) -> Option<PathBuf> {
         Some(self.plan.out.clone())
     }
@@ -318,13 +326,42 @@ struct Scale {
 impl Scale {
     #[inline]
     fn of(self, x: f64) -> f64 {
-        if !x.is_finite() {
-            // As it is: a missing value stays missing.
-            x
-        } else if self.divisor == 0.0 {
-            0.0
-        } else {
-            (x * self.factor - self.shift) / self.divisor
+        let scaled = (x * self.factor - self.shift) / self.divisor;
+        let scaled = if self.divisor == 0.0 { 0.0 } else { scaled };
+        // Others as they are: a missing value stays missing. No branch, so that vectors can do it.
+        if x.is_finite() { scaled } else { x }
+    }
+}
+
+/// Where the values of a column go: 8 bytes each, `step` times that apart.
+struct Places<'a> {
+    values: &'a [f64],
+    out: &'a mut [u8],
+    first: usize,
+    step: usize,
+}
+
+/// Writes the scaled values of a column.
+struct Write<'a> {
+    scale: Scale,
+    places: Places<'a>,
+}
+
+impl Work for Write<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, _: L) {
+        let Write { scale, places: Places { values, out, first, step } } = self;
+        let places = out.as_chunks_mut::<8>().0;
+        if step == 1 {
+            for (place, v) in places.iter_mut().zip(values) {
+                *place = scale.of(*v).to_le_bytes();
+            }
+            return;
+        }
+        for (place, v) in places.iter_mut().skip(first).step_by(step).zip(values) {
+            *place = scale.of(*v).to_le_bytes();
         }
     }
 }
@@ -407,11 +444,12 @@ impl Kernel for Apply {
             return Err(Error::internal("a block came without the columns to normalize"));
         }
         if !self.plan.text {
-            out.reserve(8 * block.rows * columns.len());
-            for row in 0..block.rows {
-                for (values, scale) in &columns {
-                    out.extend_from_slice(&scale.of(values[row]).to_le_bytes());
-                }
+            let from = out.len();
+            out.resize(from + 8 * block.rows * columns.len(), 0);
+            for (i, (values, scale)) in columns.iter().enumerate() {
+                let places =
+                    Places { values, out: &mut out[from..], first: i, step: columns.len() };
+                lanes::dispatch(Write { scale: *scale, places });
             }
             return Ok(());
         }

@@ -212,6 +212,10 @@ impl Kernel for Sketch {
         }
     }
 
+    fn more_passes(&self) -> bool {
+        self.request.exact
+    }
+
     fn finish(&self, state: Buckets) -> Result<Step> {
         let none = |v: Value| {
             Ok(Step::Done(self.request.value(self.request.quantiles.iter().map(|_| v.clone()))))

@@ -1,9 +1,9 @@
 //! Blocks kept in memory for the later passes of iterative kernels.
 //!
-//! From the second pass on it is known that there are kernels that go round. If all that they need is
-//! numbers (and the places of records), the filtered blocks of that pass are kept, and the passes after
-//! it are fed from memory: no reading, no parsing, no filtering. A dataset whose numbers do not fit the
-//! budget is read again in every pass.
+//! Some kernels say that another pass will follow, and from the second pass on it is known that there are
+//! kernels that go round. If all that they need is numbers (and the places of records), the filtered blocks of
+//! that pass are kept, and the passes after it are fed from memory: no reading, no parsing, no filtering. A
+//! dataset whose numbers do not fit the budget is read again in every pass.
 
 use std::mem::{size_of, size_of_val};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -51,7 +51,8 @@ impl Cache {
             return;
         }
         let values = block.rows * self.needs.numbers.len();
-        let bytes = values * size_of::<f64>() + size_of_val(block.records);
+        let records = if self.needs.records { block.records } else { &[] };
+        let bytes = values * size_of::<f64>() + size_of_val(records);
         let bytes = (bytes + size_of::<Kept>()) as u64;
         if self.used.fetch_add(bytes, Ordering::Relaxed) + bytes > self.budget {
             self.full.store(true, Ordering::Relaxed);
@@ -68,7 +69,7 @@ impl Cache {
             offset: block.offset,
             last: block.last,
             rows: block.rows,
-            records: block.records.to_vec(),
+            records: records.to_vec(),
             numbers,
         };
         self.lock().push(kept);

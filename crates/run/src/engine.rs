@@ -231,8 +231,10 @@ impl<'a> Engine<'a> {
             let (states, rows) = pass.run(&kept.scan(), None, None)?;
             return Ok((states, vec![0, rows, rows, 0, 0, 0]));
         }
-        // The first pass does not know whether there will be another one.
-        let cache = if number > 1 { Cache::new(&needs, self.budget.kept) } else { None };
+        // Unless kernels say so, the first pass does not know whether there will be another one.
+        let mut later = if number > 1 { needs.clone() } else { Needs::default() };
+        active.iter().filter(|a| a.kernel.more_passes()).for_each(|a| later.add(&a.kernel.needs()));
+        let cache = Cache::new(&later, self.budget.kept);
         let mut needs = needs;
         if let Some(f) = &self.filter {
             needs.add(&f.needs());

@@ -1,18 +1,24 @@
 //! The fields of single records, for headers, detection and display: simple rather than fast.
 
 use super::syntax::{State, Syntax};
+use memchr::memchr;
+use std::borrow::Cow;
+
+/// A field without its quotes: a copy only where they had to be undone.
+pub type Field<'a> = Cow<'a, [u8]>;
 
 /// The fields of the record at the start of `text`, unquoted. `text` is one record with or without its
 /// terminator.
-pub fn split(syntax: &Syntax, text: &[u8]) -> Vec<Vec<u8>> {
+pub fn split<'a>(syntax: &Syntax, text: &'a [u8]) -> Vec<Field<'a>> {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     let text = text.strip_suffix(b"\r").unwrap_or(text);
     let mut fields = Vec::new();
-    let mut field = Vec::new();
     let mut i = 0;
     loop {
-        field.clear();
-        if i < text.len() && Some(text[i]) == syntax.quote {
+        let start = i;
+        let mut content = Vec::new();
+        let quoted = i < text.len() && Some(text[i]) == syntax.quote;
+        if quoted {
             i += 1;
             while i < text.len() {
                 let b = text[i];
@@ -24,14 +30,17 @@ pub fn split(syntax: &Syntax, text: &[u8]) -> Vec<Vec<u8>> {
                         break;
                     }
                 }
-                field.push(b);
+                content.push(b);
             }
         }
-        while i < text.len() && text[i] != syntax.delimiter {
-            field.push(text[i]);
-            i += 1;
+        let rest = i;
+        i += memchr(syntax.delimiter, &text[i..]).unwrap_or(text.len() - i);
+        if quoted {
+            content.extend_from_slice(&text[rest..i]);
+            fields.push(Cow::Owned(content));
+        } else {
+            fields.push(Cow::Borrowed(&text[start..i]));
         }
-        fields.push(field.clone());
         if i >= text.len() {
             return fields;
         }
@@ -76,7 +85,7 @@ mod tests {
     #[test]
     fn records_and_fields() {
         let text = b"# c \"\n\na,\"b\"\"\n,\",\r\n\r\n\"x\"y\nlast";
-        let all: Vec<Vec<Vec<u8>>> =
+        let all: Vec<Vec<Field<'_>>> =
             records(&CSV, text, true).map(|(_, r)| split(&CSV, r)).collect();
         assert_eq!(
             all,

@@ -11,9 +11,13 @@ pub struct Ends<'a> {
 
 impl<'a> Ends<'a> {
     /// Ends that count from `base`. Those from the first one on that is outside of the text are left out.
+    #[inline(always)]
     pub fn new(text: &'a [u8], base: usize, ends: &'a [u32]) -> Self {
         let inside = |e: &u32| base.checked_add(*e as usize).is_some_and(|e| e <= text.len());
-        let most = ends.iter().skip(1).copied().max().unwrap_or(0);
+        let mut most = 0;
+        for e in ends.get(1..).unwrap_or(&[]) {
+            most = most.max(*e);
+        }
         if inside(&most) {
             return Ends { text, base, ends };
         }

@@ -42,19 +42,19 @@ const REACH: isize = 16;
 /// SAFETY: there must be so many fields ([`Fields::len`]).
 #[inline(always)]
 unsafe fn places(fields: &Fields<'_>, i: usize) -> Option<(Places, [*const u8; 4])> {
-    // SAFETY: the fields are there, as the caller promises, so their ends are; the read needs no alignment.
-    let pair = |k: usize| unsafe {
-        fields.ends().as_ptr().add((i + k) * fields.step()).cast::<u64>().read_unaligned()
-    };
-    let places = [pair(0), pair(1), pair(2), pair(3)];
-    let at = |k: usize| (fields.base() as isize).wrapping_add((places[k] >> 32) as isize) - REACH;
-    let at = [at(0), at(1), at(2), at(3)];
-    if (at[0] | at[1] | at[2] | at[3]) < 0 {
-        return None;
+    let (mut places, mut at) = ([0; 4], [std::ptr::null(); 4]);
+    let mut signs = 0;
+    for k in 0..4 {
+        // SAFETY: the fields are there, as the caller promises, so their ends are; the read needs no alignment.
+        places[k] = unsafe {
+            fields.ends().as_ptr().add((i + k) * fields.step()).cast::<u64>().read_unaligned()
+        };
+        let start = (fields.base() as isize).wrapping_add((places[k] >> 32) as isize) - REACH;
+        signs |= start;
+        at[k] = fields.text().as_ptr().wrapping_offset(start);
     }
-    // SAFETY: the fields end in the text, as `Fields` promises, and not in its first bytes, as was checked.
-    let pointer = |at: isize| unsafe { fields.text().as_ptr().offset(at) };
-    Some((places, [pointer(at[0]), pointer(at[1]), pointer(at[2]), pointer(at[3])]))
+    // The fields end in the text, as `Fields` promises, and if no start is negative not in its first bytes.
+    (signs >= 0).then_some((places, at))
 }
 
 /// The eight bytes that end `BACK` bytes before each field does.
@@ -62,17 +62,20 @@ unsafe fn places(fields: &Fields<'_>, i: usize) -> Option<(Places, [*const u8; 4
 #[target_feature(enable = "avx2")]
 #[inline]
 unsafe fn windows<const BACK: usize>(at: &[*const u8; 4]) -> __m256i {
-    // SAFETY: 16 bytes can be read, as the caller promises; the read needs no alignment.
-    let window = |at: *const u8| unsafe { at.add(8 - BACK).cast::<i64>().read_unaligned() };
-    _mm256_setr_epi64x(window(at[0]), window(at[1]), window(at[2]), window(at[3]))
+    let mut windows = [0; 4];
+    for k in 0..4 {
+        // SAFETY: 16 bytes can be read, as the caller promises; the read needs no alignment.
+        windows[k] = unsafe { at[k].add(8 - BACK).cast::<i64>().read_unaligned() };
+    }
+    _mm256_setr_epi64x(windows[0], windows[1], windows[2], windows[3])
 }
 
 /// Lengths of the fields, plus one.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn lengths(places: Places) -> __m256i {
-    let [a, b, c, d] = places.map(|p| p as i64);
-    let p = _mm256_setr_epi64x(a, b, c, d);
+    let [a, b, c, d] = places;
+    let p = _mm256_setr_epi64x(a as i64, b as i64, c as i64, d as i64);
     let len = _mm256_sub_epi32(_mm256_srli_epi64::<32>(p), p);
     _mm256_and_si256(len, _mm256_set1_epi64x(0xFFFF_FFFF))
 }

@@ -124,36 +124,38 @@ impl Found<'_> {
         // The slices are long enough for what `STRETCH` bytes have, and a group more.
         let Some(slot) = self.newlines[self.lines..].first_chunk_mut::<GROUP>() else { return };
         // Most groups have no newline or one: the first is noted in any case, and counts if there is one.
-        let before = |bits: u64| (before_first(bits) & ends).count_ones() + self.len as u32;
-        slot[0] = before(newlines);
+        slot[0] = (before_first(newlines) & ends).count_ones() + self.len as u32;
         let count = newlines.count_ones() as usize;
         self.lines += count;
         if count > 1 {
             let mut bits = newlines;
             for s in &mut slot[1..count] {
                 bits &= bits - 1;
-                *s = before(bits);
+                *s = (before_first(bits) & ends).count_ones() + self.len as u32;
             }
         }
         let Some(slot) = self.ends[self.len..].first_chunk_mut::<GROUP>() else { return };
         let count = ends.count_ones() as usize;
         self.len += count;
-        let mut bits = ends;
-        let mut put = |from: usize, to: usize| {
-            for s in &mut slot[from..to] {
-                *s = at + bits.trailing_zeros();
-                bits &= bits.wrapping_sub(1);
-            }
-        };
         // Most groups have few ends: a fixed number of steps has no branch to mispredict.
-        put(0, 8);
+        let bits = places(at, ends, &mut slot[..8]);
         if count > 8 {
-            put(8, 16);
+            let bits = places(at, bits, &mut slot[8..16]);
             if count > 16 {
-                put(16, GROUP);
+                places(at, bits, &mut slot[16..]);
             }
         }
     }
+}
+
+/// The places of the first bits that are set, one for each slot; gives the bits that are left.
+#[inline(always)]
+fn places(at: u32, mut bits: u64, slots: &mut [u32]) -> u64 {
+    for s in slots {
+        *s = at + bits.trailing_zeros();
+        bits &= bits.wrapping_sub(1);
+    }
+    bits
 }
 
 /// What stands before a group.

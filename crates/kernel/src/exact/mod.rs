@@ -13,7 +13,7 @@
 //!
 //! R. M. Neal, "Fast exact summation using small and large superaccumulators", arXiv:1505.05571, 2015.
 
-mod lanes;
+pub(crate) mod lanes;
 mod pieces;
 pub mod ratio;
 mod wire;
