@@ -150,6 +150,7 @@ const UNSAFE: &[&str] = &[
     "crates/python/src/lend.rs",
     "crates/kernel/src/bytes/digits.rs",
     "crates/kernel/src/gram/tile.rs",
+    "crates/kernel/src/render/sample.rs",
     "crates/kernel/src/simd.rs",
     "crates/store/src/buffer.rs",
     "crates/store/src/mapped.rs",

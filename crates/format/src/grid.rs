@@ -498,14 +498,21 @@ impl Worker for GridWorker<'_> {
         }
         if let Some((shape, order)) = e.grid.filter(|_| needs.brick && rows > 0) {
             let plane = (shape[1] * shape[2]) as usize;
-            self.voxels.resize(self.held.len() / row_bytes, 0.0);
-            convert::to_f32(e.dtype, e.byte_order, &self.held, &mut self.voxels);
+            let native = e.dtype == DType::F32 && e.byte_order == ByteOrder::NATIVE;
+            let voxels = match bytemuck::try_cast_slice(&self.held) {
+                Ok(voxels) if native => voxels,
+                _ => {
+                    self.voxels.resize(self.held.len() / row_bytes, 0.0);
+                    convert::to_f32(e.dtype, e.byte_order, &self.held, &mut self.voxels);
+                    &self.voxels
+                }
+            };
             block.brick = Some(Brick {
                 shape,
                 order,
                 first: first / plane as u64,
                 planes: rows / plane,
-                voxels: &self.voxels,
+                voxels,
             });
         }
         Ok(Some(block))

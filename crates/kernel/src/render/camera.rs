@@ -28,10 +28,12 @@ pub(super) struct Ray {
 impl Ray {
     #[inline]
     pub fn at(&self, t: f64) -> [f64; 3] {
-        [0, 1, 2].map(|a| self.origin[a] + self.direction[a] * t)
+        let (o, d) = (&self.origin, &self.direction);
+        [o[0] + d[0] * t, o[1] + d[1] * t, o[2] + d[2] * t]
     }
 
     /// The stretch of the ray in the box; empty if it misses.
+    #[inline]
     pub fn clip(&self, low: [f64; 3], high: [f64; 3]) -> Option<(f64, f64)> {
         let (mut near, mut far) = (0.0f64, f64::INFINITY);
         for a in 0..3 {
@@ -86,14 +88,46 @@ impl Camera {
         }
     }
 
+    /// Bounds on the distance from the rays' origins at which they meet a box.
+    pub fn depth(&self, low: [f64; 3], high: [f64; 3]) -> (f64, f64) {
+        let (mut near, mut far) = (f64::INFINITY, 0.0f64);
+        for corner in 0..8 {
+            let p = [0, 1, 2]
+                .map(|a| (if corner >> a & 1 == 1 { high[a] } else { low[a] }) - self.centre[a]);
+            let f = self.forward;
+            let along = p[0] * f[0] + p[1] * f[1] + p[2] * f[2] + self.distance;
+            // No way to a point is shorter than the one along the middle.
+            near = near.min(along);
+            far = far.max(if self.perspective {
+                let eye = [0, 1, 2].map(|a| p[a] + f[a] * self.distance);
+                (eye[0] * eye[0] + eye[1] * eye[1] + eye[2] * eye[2]).sqrt()
+            } else {
+                along
+            });
+        }
+        (near, far)
+    }
+
+    /// True if the ray of a pixel does not go down along an axis.
+    pub fn goes_up(&self, x: usize, y: usize, axis: usize) -> bool {
+        if self.perspective {
+            return self.ray(x, y).direction[axis] >= 0.0;
+        }
+        self.forward[axis] >= 0.0
+    }
+
     /// The ray of the middle of a pixel.
+    #[inline]
     pub fn ray(&self, x: usize, y: usize) -> Ray {
         let sx = (x as f64 + 0.5 - self.width as f64 / 2.0) * self.pixel;
         let sy = (self.height as f64 / 2.0 - y as f64 - 0.5) * self.pixel;
-        let back = [0, 1, 2].map(|a| self.centre[a] - self.forward[a] * self.distance);
-        let side = [0, 1, 2].map(|a| self.right[a] * sx + self.up[a] * sy);
+        let (mut back, mut side, mut origin) = ([0.0; 3], [0.0; 3], [0.0; 3]);
+        for a in 0..3 {
+            back[a] = self.centre[a] - self.forward[a] * self.distance;
+            side[a] = self.right[a] * sx + self.up[a] * sy;
+            origin[a] = back[a] + side[a];
+        }
         if !self.perspective {
-            let origin = [0, 1, 2].map(|a| back[a] + side[a]);
             return Ray { origin, direction: self.forward };
         }
         let d = [0, 1, 2].map(|a| self.forward[a] * self.distance + side[a]);

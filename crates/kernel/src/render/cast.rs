@@ -3,6 +3,7 @@
 use super::camera::{Camera, Ray};
 use super::empty::Empty;
 use super::layers::Layer;
+use super::sample::Grid;
 use super::transfer::Transfer;
 
 /// What passes a sample below this is not seen in 8 bits.
@@ -30,6 +31,7 @@ pub(super) struct Cell<'a> {
     pub axis: usize,
     pub first: u64,
     pub end: u64,
+    /// As places in the table of colours ([`Transfer::places`]).
     pub voxels: &'a [f32],
     /// Distance between neighbours along each of the user's axes.
     pub strides: [usize; 3],
@@ -57,65 +59,6 @@ impl Cell<'_> {
         size
     }
 
-    /// The least and the greatest finite voxel of a box within [`Cell::size`]; the first is greater than
-    /// the second if there is none.
-    pub fn range(&self, from: [usize; 3], to: [usize; 3]) -> (f32, f32) {
-        let (mut low, mut high) = (f32::MAX, f32::MIN);
-        // The axis whose neighbours are neighbours in memory is the innermost one.
-        let order = if self.strides[2] == 1 { [0, 1, 2] } else { [2, 1, 0] };
-        for i in from[order[0]]..to[order[0]] {
-            for j in from[order[1]]..to[order[1]] {
-                let row = i * self.strides[order[0]] + j * self.strides[order[1]];
-                for v in &self.voxels[row + from[order[2]]..row + to[order[2]]] {
-                    let finite = v.is_finite();
-                    low = low.min(if finite { *v } else { low });
-                    high = high.max(if finite { *v } else { high });
-                }
-            }
-        }
-        (low, high)
-    }
-
-    /// Trilinear, constant beyond the outermost voxels. The nesting follows the user's axes.
-    #[inline]
-    fn sample(&self, p: [f64; 3]) -> f64 {
-        let (mut lo, mut hi, mut f) = ([0usize; 3], [0usize; 3], [0.0; 3]);
-        for a in 0..3 {
-            let last = self.dims[a] - 1;
-            let q = p[a].clamp(0.0, last as f64);
-            let i = (q as u64).min(last);
-            f[a] = q - i as f64;
-            let base = if a == self.axis { self.first } else { 0 };
-            lo[a] = (i - base) as usize * self.strides[a];
-            hi[a] = ((i + 1).min(last) - base) as usize * self.strides[a];
-        }
-        let v = |i: usize, j: usize, k: usize| f64::from(self.voxels[i + j + k]);
-        let mix = |a: f64, b: f64, f: f64| a + (b - a) * f;
-        let row = |i: usize, j: usize| mix(v(i, j, lo[2]), v(i, j, hi[2]), f[2]);
-        let plane = |i: usize| mix(row(i, lo[1]), row(i, hi[1]), f[1]);
-        mix(plane(lo[0]), plane(hi[0]), f[0])
-    }
-
-    /// The part of its colour that a sample shows: all of it where the array is flat.
-    fn light(&self, p: [f64; 3], light: [f64; 3]) -> f32 {
-        let (mut square, mut dot) = (0.0, 0.0);
-        for a in 0..3 {
-            let (mut q, mut r) = (p, p);
-            q[a] -= 0.5;
-            r[a] += 0.5;
-            let d = self.sample(r) - self.sample(q);
-            // Beside a hole there is no slope to be seen.
-            if d.is_finite() {
-                square += d * d;
-                dot += d * light[a];
-            }
-        }
-        if square == 0.0 {
-            return 1.0;
-        }
-        (AMBIENT + (1.0 - AMBIENT) * (dot.abs() / square.sqrt()).min(1.0)) as f32
-    }
-
     /// The picture of the cell's own samples. A sample's place depends on the ray and the step alone.
     pub fn render(
         &self,
@@ -136,67 +79,190 @@ impl Cell<'_> {
         shading: Shading,
         empty: &Empty,
     ) -> Layer {
-        if empty.all {
-            return Layer::default();
-        }
         let (low, high) = self.bounds();
-        let (x0, x1, y0, y1) = camera.cover(low, high);
-        if x0 >= x1 || y0 >= y1 {
+        let cover = Cover::new(camera, step, empty, (low, high));
+        let (Some(grid), Some((x0, x1, y0, y1))) = (Grid::new(self), cover.rectangle()) else {
             return Layer::default();
-        }
+        };
+        let march = March { grid, transfer, step, light: camera.light, shading, empty, low, high };
         let mut pixels = vec![[0.0f32; 4]; (x1 - x0) * (y1 - y0)];
-        for (i, pixel) in pixels.iter_mut().enumerate() {
-            let ray = camera.ray(x0 + i % (x1 - x0), y0 + i / (x1 - x0));
-            let Some((near, far)) = ray.clip(low, high) else { continue };
-            // A sample more on each side: whether it belongs to the cell is decided by its place.
-            let mut k = (near / step - 1.5).max(0.0) as u64;
-            let end = (far / step + 1.5) as u64;
-            let mut through = 1.0f32;
-            while k <= end {
-                let p = ray.at((k as f64 + 0.5) * step);
-                k += 1;
-                if (0..3).any(|a| p[a] < low[a] || p[a] >= high[a]) {
-                    continue;
+        for (y, line) in (y0..).zip(pixels.chunks_exact_mut(x1 - x0)) {
+            let mut x = x0;
+            while x < x1 {
+                let (range, next) = cover.at(x, y);
+                let next = next.min(x1);
+                if let Some(range) = range {
+                    for (x, pixel) in (x..next).zip(&mut line[x - x0..]) {
+                        march.cast(&camera.ray(x, y), range, pixel);
+                    }
                 }
-                if empty.hides(p) {
-                    k = k.max(leave(&ray, empty.faces(p), step));
-                    continue;
-                }
-                let v = self.sample(p);
-                if !v.is_finite() {
-                    continue;
-                }
-                let mut c = transfer.color(v);
-                if c[3] == 0.0 {
-                    continue;
-                }
-                if shading == Shading::Gradient {
-                    let light = self.light(p, camera.light);
-                    (0..3).for_each(|j| c[j] *= light);
-                }
-                for j in 0..4 {
-                    pixel[j] += through * c[j];
-                }
-                through *= 1.0 - c[3];
-                if through < OPAQUE {
-                    break;
-                }
+                x = next;
             }
         }
         Layer { x: x0, y: y0, width: x1 - x0, height: y1 - y0, pixels }.trimmed()
     }
 }
 
-/// A sample number at which the ray is surely still within these faces or at most one step beyond, so
-/// that no sample outside of them is passed over.
-fn leave(ray: &Ray, (low, high): ([f64; 3], [f64; 3]), step: f64) -> u64 {
-    let mut far = f64::INFINITY;
-    for a in 0..3 {
-        let face = if ray.direction[a] > 0.0 { high[a] } else { low[a] };
-        if ray.direction[a] != 0.0 {
-            far = far.min((face - ray.origin[a]) / ray.direction[a]);
+/// What a ray meets on its way through a cell.
+struct March<'a> {
+    grid: Grid<'a>,
+    transfer: &'a Transfer,
+    step: f64,
+    /// Where the light comes from.
+    light: [f64; 3],
+    shading: Shading,
+    empty: &'a Empty,
+    low: [f64; 3],
+    high: [f64; 3],
+}
+
+impl March<'_> {
+    /// Adds the samples of a ray whose numbers lie in `first..=last` to a pixel, front to back.
+    #[inline]
+    fn cast(&self, ray: &Ray, (first, last): (u64, u64), pixel: &mut [f32; 4]) {
+        let Some((near, far)) = ray.clip(self.low, self.high) else { return };
+        let step = self.step;
+        // A sample more on each side: whether it belongs to the cell is decided by its place.
+        let mut k = ((near / step - 1.5).max(0.0) as u64).max(first);
+        let mut end = ((far / step + 1.5) as u64).min(last);
+        let at = |k: u64| ray.at((k as f64 + 0.5) * step);
+        let inside = |p: &[f64; 3]| {
+            let within = |a: usize| p[a] >= self.low[a] && p[a] < self.high[a];
+            within(0) && within(1) && within(2)
+        };
+        // Places grow or fall with the number, rounded or not, so that those inside have no gap.
+        while k <= end && !inside(&at(k)) {
+            k += 1;
+        }
+        while end > k && !inside(&at(end)) {
+            end -= 1;
+        }
+        let turn = |a: usize| 1.0 / (ray.direction[a] * step);
+        let turns = [turn(0), turn(1), turn(2)];
+        let mut through = 1.0f32;
+        while k <= end {
+            let p = at(k);
+            k += 1;
+            let spot = self.grid.locate(&p);
+            if self.empty.hidden(spot.number) {
+                k = k.max(self.leave(ray, &turns, &spot.part));
+                continue;
+            }
+            let v = self.grid.mix(&spot);
+            if v.is_nan() {
+                continue;
+            }
+            let mut c = self.transfer.color(v);
+            if c[3] == 0.0 {
+                continue;
+            }
+            if self.shading == Shading::Gradient {
+                let light = self.light(&p);
+                for c in &mut c[..3] {
+                    *c *= light;
+                }
+            }
+            for j in 0..4 {
+                pixel[j] += through * c[j];
+            }
+            through *= 1.0 - c[3];
+            if through < OPAQUE {
+                break;
+            }
         }
     }
-    // Infinite at the end of the volume, where the cast saturates and the ray ends.
-    (far / step - 1.0).max(0.0) as u64
+
+    /// A sample number at which the ray is surely still within this part or at most one step beyond, so that no
+    /// sample outside of it is passed over. `turns` are the numbers of samples per voxel along each axis.
+    #[inline]
+    fn leave(&self, ray: &Ray, turns: &[f64; 3], part: &[usize; 3]) -> u64 {
+        let mut far = f64::INFINITY;
+        for a in 0..3 {
+            let face = self.empty.face(a, part[a], ray.direction[a] > 0.0);
+            if ray.direction[a] != 0.0 {
+                far = far.min((face - ray.origin[a]) * turns[a]);
+            }
+        }
+        // Infinite at the end of the volume, where the cast saturates and the ray ends.
+        (far - 1.0).max(0.0) as u64
+    }
+
+    /// The part of its colour that a sample shows: all of it where the array is flat.
+    fn light(&self, p: &[f64; 3]) -> f32 {
+        let (mut square, mut dot) = (0.0, 0.0);
+        for a in 0..3 {
+            let (mut q, mut r) = (*p, *p);
+            q[a] -= 0.5;
+            r[a] += 0.5;
+            let d = f64::from(self.grid.sample(&r)) - f64::from(self.grid.sample(&q));
+            // Beside a hole there is no slope to be seen.
+            if d.is_finite() {
+                square += d * d;
+                dot += d * self.light[a];
+            }
+        }
+        if square == 0.0 {
+            return 1.0;
+        }
+        (AMBIENT + (1.0 - AMBIENT) * (dot.abs() / square.sqrt()).min(1.0)) as f32
+    }
+}
+
+/// Pixels along each side of a tile.
+const TILE: usize = 8;
+
+/// Which samples of which rays may be seen: for each tile of pixels the range of numbers of samples in the parts of a
+/// cell that are not empty.
+struct Cover {
+    /// The rectangle of pixels that the cell covers: first and one past the last.
+    x: (usize, usize),
+    y: (usize, usize),
+    /// Tiles in a row of them.
+    width: usize,
+    tiles: Vec<(u64, u64)>,
+    /// The rectangle of pixels in which something may be seen.
+    seen: Option<(usize, usize, usize, usize)>,
+}
+
+impl Cover {
+    fn new(camera: &Camera, step: f64, empty: &Empty, bounds: ([f64; 3], [f64; 3])) -> Cover {
+        let (x0, x1, y0, y1) = camera.cover(bounds.0, bounds.1);
+        let (x1, y1) = (x1.max(x0), y1.max(y0));
+        let width = (x1 - x0).div_ceil(TILE);
+        let mut cover = Cover { x: (x0, x1), y: (y0, y1), width, tiles: Vec::new(), seen: None };
+        if empty.all || width == 0 || y0 == y1 {
+            return cover;
+        }
+        cover.tiles = vec![(u64::MAX, 0); width * (y1 - y0).div_ceil(TILE)];
+        empty.each_seen(bounds, |low, high| {
+            let (a, b, c, d) = camera.cover(low, high);
+            let (a, b, c, d) = (a.max(x0), b.min(x1), c.max(y0), d.min(y1));
+            if a >= b || c >= d {
+                return;
+            }
+            let (near, far) = camera.depth(low, high);
+            let first = (near / step - 2.0).max(0.0) as u64;
+            let last = (far / step + 2.0) as u64;
+            for row in (c - y0) / TILE..=(d - 1 - y0) / TILE {
+                for t in &mut cover.tiles[row * width..][(a - x0) / TILE..=(b - 1 - x0) / TILE] {
+                    *t = (t.0.min(first), t.1.max(last));
+                }
+            }
+            let s = cover.seen.unwrap_or((a, b, c, d));
+            cover.seen = Some((s.0.min(a), s.1.max(b), s.2.min(c), s.3.max(d)));
+        });
+        cover
+    }
+
+    fn rectangle(&self) -> Option<(usize, usize, usize, usize)> {
+        self.seen
+    }
+
+    /// The range of samples that may be seen at a pixel of the rectangle, and the first pixel after it in the row of which
+    /// this does not hold.
+    fn at(&self, x: usize, y: usize) -> (Option<(u64, u64)>, usize) {
+        let (i, j) = ((x - self.x.0) / TILE, (y - self.y.0) / TILE);
+        let (first, last) = self.tiles[j * self.width + i];
+        ((first <= last).then_some((first, last)), self.x.0 + (i + 1) * TILE)
+    }
 }

@@ -7,7 +7,7 @@ use super::cast::Cell;
 use super::transfer::Transfer;
 
 /// Voxels along each side of a part.
-const SIDE: usize = 8;
+pub(super) const SIDE: usize = 8;
 
 /// The parts of one cell, as a grid of its own over the cell's voxels.
 pub(super) struct Empty {
@@ -20,6 +20,33 @@ pub(super) struct Empty {
     pub all: bool,
 }
 
+/// The least and the greatest of values side by side; NaN count for nothing.
+#[derive(Clone, Copy)]
+struct Range {
+    low: [f32; SIDE],
+    high: [f32; SIDE],
+}
+
+impl Range {
+    const NONE: Range = Range { low: [f32::INFINITY; SIDE], high: [f32::NEG_INFINITY; SIDE] };
+
+    #[inline(always)]
+    fn add(&mut self, v: &[f32; SIDE]) {
+        for i in 0..SIDE {
+            self.low[i] = if v[i] < self.low[i] { v[i] } else { self.low[i] };
+            self.high[i] = if v[i] > self.high[i] { v[i] } else { self.high[i] };
+        }
+    }
+
+    /// Adds fewer than [`SIDE`] values, or more.
+    fn add_some(&mut self, values: &[f32]) {
+        for v in values {
+            self.low[0] = if *v < self.low[0] { *v } else { self.low[0] };
+            self.high[0] = if *v > self.high[0] { *v } else { self.high[0] };
+        }
+    }
+}
+
 impl Empty {
     /// Looks at every voxel once, and at those on the parts' faces again.
     pub fn new(cell: &Cell<'_>, transfer: &Transfer) -> Empty {
@@ -27,15 +54,27 @@ impl Empty {
         base[cell.axis] = cell.first;
         let size = cell.size();
         let parts = size.map(|n| n.div_ceil(SIDE));
-        let mut hidden = Vec::with_capacity(parts.iter().product());
-        for i in 0..parts[0] {
-            for j in 0..parts[1] {
-                for k in 0..parts[2] {
-                    let from = [i, j, k].map(|p| p * SIDE);
-                    // A sample in the last voxel's stretch of a part takes the next part's first.
-                    let to = [0, 1, 2].map(|a| (from[a] + SIDE + 1).min(size[a]));
-                    let (low, high) = cell.range(from, to);
-                    hidden.push(low > high || transfer.hides(f64::from(low), f64::from(high)));
+        let steps = [parts[1] * parts[2], parts[2], 1];
+        // The axis whose neighbours are neighbours in memory is the innermost one.
+        let [a, b, c] = if cell.strides[2] == 1 { [0, 1, 2] } else { [2, 1, 0] };
+        let mut hidden = vec![false; parts.iter().product()];
+        let mut ranges = vec![Range::NONE; parts[c]];
+        for i in 0..parts[a] {
+            for j in 0..parts[b] {
+                ranges.fill(Range::NONE);
+                // A sample in the last voxel's stretch of a part takes the next part's first.
+                let to = |p: usize, n: usize| (p * SIDE + SIDE + 1).min(n);
+                for x in i * SIDE..to(i, size[a]) {
+                    for y in j * SIDE..to(j, size[b]) {
+                        let at = x * cell.strides[a] + y * cell.strides[b];
+                        add_row(&cell.voxels[at..at + size[c]], &mut ranges);
+                    }
+                }
+                for (k, range) in ranges.iter().enumerate() {
+                    let low = range.low.iter().fold(f32::INFINITY, |a, b| a.min(*b));
+                    let high = range.high.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b));
+                    hidden[i * steps[a] + j * steps[b] + k * steps[c]] =
+                        low > high || transfer.hides(low, high);
                 }
             }
         }
@@ -49,35 +88,48 @@ impl Empty {
         Empty { hidden: vec![false; self.hidden.len()], all: false, ..self }
     }
 
-    /// True if a sample at `p`, which is in the cell, cannot be seen.
+    /// True if a sample in this part cannot be seen. Parts are numbered with the last of the user's axes fastest.
     #[inline]
-    pub fn hides(&self, p: [f64; 3]) -> bool {
-        let [i, j, k] = self.part(p);
-        self.hidden[(i * self.parts[1] + j) * self.parts[2] + k]
+    pub fn hidden(&self, part: usize) -> bool {
+        self.hidden[part]
     }
 
-    /// The part in which a sample lies.
+    /// The face of a part along an axis; infinite where the part is the last one there.
     #[inline]
-    fn part(&self, p: [f64; 3]) -> [usize; 3] {
-        [0, 1, 2].map(|a| {
-            // Positions before the first voxel saturate at 0.
-            let i = (p[a] as u64).saturating_sub(self.base[a]) as usize / SIDE;
-            i.min(self.parts[a] - 1)
-        })
+    pub fn face(&self, axis: usize, part: usize, upper: bool) -> f64 {
+        let at = |p: usize| self.base[axis] as f64 + (p * SIDE) as f64;
+        match upper {
+            true if part + 1 < self.parts[axis] => at(part + 1),
+            true => f64::INFINITY,
+            false if part > 0 => at(part),
+            false => f64::NEG_INFINITY,
+        }
     }
 
-    /// The faces of the part around `p`; infinite where the part is the last one along an axis.
-    pub fn faces(&self, p: [f64; 3]) -> ([f64; 3], [f64; 3]) {
-        let (mut low, mut high) = ([f64::NEG_INFINITY; 3], [f64::INFINITY; 3]);
-        let at = self.part(p);
-        for a in 0..3 {
-            if at[a] > 0 {
-                low[a] = self.base[a] as f64 + (at[a] * SIDE) as f64;
-            }
-            if at[a] + 1 < self.parts[a] {
-                high[a] = self.base[a] as f64 + ((at[a] + 1) * SIDE) as f64;
+    /// Calls `f` with the box of each part that may be seen, as far as it lies within `bounds`.
+    pub fn each_seen(&self, bounds: ([f64; 3], [f64; 3]), mut f: impl FnMut([f64; 3], [f64; 3])) {
+        let parts = self.parts;
+        for (n, _) in self.hidden.iter().enumerate().filter(|(_, h)| !**h) {
+            let part = [n / (parts[1] * parts[2]), n / parts[2] % parts[1], n % parts[2]];
+            let low = [0, 1, 2].map(|a| self.face(a, part[a], false).max(bounds.0[a]));
+            let high = [0, 1, 2].map(|a| self.face(a, part[a], true).min(bounds.1[a]));
+            if (0..3).all(|a| low[a] < high[a]) {
+                f(low, high);
             }
         }
-        (low, high)
+    }
+}
+
+/// Adds a row of voxels to the ranges of its parts, each with the first voxel of the next one.
+fn add_row(row: &[f32], ranges: &mut [Range]) {
+    for (k, range) in ranges.iter_mut().enumerate() {
+        let rest = &row[k * SIDE..];
+        match (rest.first_chunk(), rest.get(1..).and_then(|r| r.first_chunk())) {
+            (Some(own), Some(shifted)) => {
+                range.add(own);
+                range.add(shifted);
+            }
+            _ => range.add_some(rest),
+        }
     }
 }

@@ -20,23 +20,19 @@ pub(super) struct Layer {
 }
 
 impl Layer {
-    fn get(&self, x: usize, y: usize) -> [f32; 4] {
-        let (Some(i), Some(j)) = (x.checked_sub(self.x), y.checked_sub(self.y)) else {
-            return [0.0; 4];
-        };
-        if i < self.width && j < self.height { self.pixels[j * self.width + i] } else { [0.0; 4] }
-    }
-
     /// Without rows and columns in which nothing is seen.
     pub fn trimmed(self) -> Layer {
         let (mut x0, mut x1, mut y0, mut y1) = (usize::MAX, 0, usize::MAX, 0);
-        for (i, p) in self.pixels.iter().enumerate().filter(|(_, p)| p[3] != 0.0) {
-            let _ = p;
-            let (x, y) = (i % self.width, i / self.width);
-            (x0, x1, y0, y1) = (x0.min(x), x1.max(x + 1), y0.min(y), y1.max(y + 1));
+        for (y, line) in self.pixels.chunks_exact(self.width.max(1)).enumerate() {
+            let Some(first) = line.iter().position(|p| p[3] != 0.0) else { continue };
+            let last = line.iter().rposition(|p| p[3] != 0.0).unwrap_or(first);
+            (x0, x1, y0, y1) = (x0.min(first), x1.max(last + 1), y0.min(y), y + 1);
         }
         if x1 == 0 {
             return Layer::default();
+        }
+        if (x0, x1, y0, y1) == (0, self.width, 0, self.height) {
+            return self;
         }
         let pixels =
             (y0..y1).flat_map(|y| &self.pixels[y * self.width..][x0..x1]).copied().collect();
@@ -65,14 +61,19 @@ fn join(low: Layer, high: Layer, camera: &Camera, axis: usize) -> Layer {
     let (x, y) = (low.x.min(high.x), low.y.min(high.y));
     let width = (low.x + low.width).max(high.x + high.width) - x;
     let height = (low.y + low.height).max(high.y + high.height) - y;
-    let mut pixels = Vec::with_capacity(width * height);
-    for py in y..y + height {
-        for px in x..x + width {
-            let (a, b) = (low.get(px, py), high.get(px, py));
-            let forward = camera.ray(px, py).direction[axis] >= 0.0;
-            let (front, back) = if forward { (a, b) } else { (b, a) };
+    let mut pixels = vec![[0.0f32; 4]; width * height];
+    for (line, py) in low.pixels.chunks_exact(low.width).zip(low.y..) {
+        let at = (py - y) * width + low.x - x;
+        pixels[at..at + low.width].copy_from_slice(line);
+    }
+    for (line, py) in high.pixels.chunks_exact(high.width).zip(high.y..) {
+        let at = (py - y) * width + high.x - x;
+        for ((b, a), px) in line.iter().zip(&mut pixels[at..]).zip(high.x..) {
+            let (front, back) = if camera.goes_up(px, py, axis) { (*a, *b) } else { (*b, *a) };
             let through = 1.0 - front[3];
-            pixels.push([0, 1, 2, 3].map(|c| front[c] + through * back[c]));
+            for c in 0..4 {
+                a[c] = front[c] + through * back[c];
+            }
         }
     }
     Layer { x, y, width, height, pixels }

@@ -12,6 +12,7 @@ mod camera;
 mod cast;
 mod empty;
 mod layers;
+mod sample;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -52,7 +53,7 @@ pub const INFO: Info = Info {
         scaled. Voxels are read as f32; a sample between voxels of which one is not finite is transparent. An \
         array of one value is drawn as the middle of the colours. An empty array gives the background.",
     error: "the same bits for any split; against one sum over the whole ray below 1 level of 255 (rays end \
-        where less than 1e-4 of the light passes; colours are summed in f32). The same array in C and in \
+        where less than 1e-4 of the light passes; values are interpolated and colours summed in f32). The same array in C and in \
         Fortran order can differ by 1 level",
     cost: "one pass, or two if an end of the colours is not given. Time by samples: pixels times voxels on a ray, \
         but parts that cannot be seen are passed over; with shading=gradient a sample that is seen costs \
@@ -225,6 +226,28 @@ fn needs() -> Needs {
     Needs { brick: true, ..Needs::default() }
 }
 
+/// The least and the greatest finite value.
+fn finite_range(values: &[f32]) -> Option<(f32, f32)> {
+    let (mut low, mut high) = ([f32::INFINITY; 16], [f32::NEG_INFINITY; 16]);
+    let mut add = |i: usize, v: f32| {
+        let finite = v.is_finite();
+        // 0 and -0 are one value here, or the answer would depend on which comes first.
+        let v = v + 0.0;
+        low[i] = if finite && v < low[i] { v } else { low[i] };
+        high[i] = if finite && v > high[i] { v } else { high[i] };
+    };
+    let (chunks, rest) = values.as_chunks::<16>();
+    for c in chunks {
+        for i in 0..16 {
+            add(i, c[i]);
+        }
+    }
+    rest.iter().for_each(|v| add(0, *v));
+    let low = low.iter().fold(f32::INFINITY, |a, b| a.min(*b));
+    let high = high.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b));
+    (low <= high).then_some((low, high))
+}
+
 /// The first pass: the range of the finite voxels.
 struct Range(Picture);
 
@@ -243,10 +266,8 @@ impl Kernel for Range {
         let Some(b) = self.0.brick(block)? else { return Ok(()) };
         let own =
             b.planes * (b.voxels.len() / b.planes.max(1)).min((b.shape[1] * b.shape[2]) as usize);
-        for v in b.voxels[..own].iter().copied().filter(|v| v.is_finite()) {
-            // 0 and -0 are one value here, or the answer would depend on which comes first.
-            let v = v + 0.0;
-            *state = Some(state.map_or((v, v), |(a, b)| (a.min(v), b.max(v))));
+        if let Some((low, high)) = finite_range(&b.voxels[..own]) {
+            *state = Some(state.map_or((low, high), |(a, b)| (a.min(low), b.max(high))));
         }
         Ok(())
     }
@@ -332,11 +353,13 @@ impl Kernel for Draw {
         state.0 = Some(fortran);
         let row = b.shape[2] as usize;
         let strides = if fortran { [1, row, plane] } else { [plane, row, 1] };
+        let own = &b.voxels[..(b.planes + halo(last)) * plane];
+        let places = self.transfer.places(own);
         for first in (b.first..last).step_by(cell as usize) {
             let end = (first + cell).min(last);
             let from = (first - b.first) as usize * plane;
             let to = (end - b.first) as usize + halo(end);
-            let voxels = &b.voxels[from..to * plane];
+            let voxels = &places[from..to * plane];
             let c = Cell { dims: self.picture.dims, axis, first, end, voxels, strides };
             let p = &self.picture;
             let layer = c.render(&p.camera, &self.transfer, p.step, p.shading);

@@ -277,7 +277,7 @@ proptest! {
         let end = (first + 16).min(dims[axis]);
         let per = n / dims[axis] as usize;
         let last = (end + BRICK_HALO).min(dims[axis]) as usize;
-        let voxels = &voxels[first as usize * per..last * per];
+        let voxels = &transfer.places(&voxels[first as usize * per..last * per]);
         let cell = Cell { dims, axis, first, end, voxels, strides };
         let shading = if gradient { Shading::Gradient } else { Shading::None };
         let got = cell.render(&camera, &transfer, step, shading);
@@ -297,12 +297,14 @@ fn emptiness_is_found() {
     fn cell(voxels: &[f32]) -> Cell<'_> {
         Cell { dims: [40; 3], axis: 0, first: 0, end: 40, voxels, strides: [1600, 40, 1] }
     }
-    assert!(Empty::new(&cell(&v), &transfer).all);
+    assert!(Empty::new(&cell(&transfer.places(&v)), &transfer).all);
     v[20 * 1600 + 20 * 40 + 20] = 9.0;
-    let empty = Empty::new(&cell(&v), &transfer);
-    assert!(
-        !empty.all && empty.hides([3.0; 3]) && !empty.hides([20.5; 3]) && empty.hides([25.0; 3])
-    );
+    let places = transfer.places(&v);
+    let cell = cell(&places);
+    let empty = Empty::new(&cell, &transfer);
+    let hides =
+        |x: f64| empty.hidden(sample::Grid::new(&cell).expect("a grid").locate(&[x; 3]).number);
+    assert!(!empty.all && hides(3.0) && !hides(20.5) && hides(25.0));
 }
 
 /// Where a voxel must be seen, by another way of thinking: x, y, z are axes 2, 1, 0; the eye stands in

@@ -25,8 +25,9 @@ pub(super) const MAPS: [(&str, &[[f32; 3]]); 4] = [
 /// Premultiplied colours over the normalised value.
 #[derive(Debug, Clone)]
 pub(super) struct Transfer {
-    min: f64,
-    max: f64,
+    /// What is 0 in the table, and entries for a unit of the values; no entries if all values are one.
+    min: f32,
+    scale: f32,
     table: Vec<[f32; 4]>,
 }
 
@@ -79,33 +80,46 @@ impl Transfer {
                 [c(0), c(1), c(2), a as f32]
             })
             .collect();
-        Transfer { min, max, table }
+        let (min, width) = (min as f32, max - min);
+        let scale = if width > 0.0 { (STEPS as f64 / width).min(f64::from(f32::MAX)) } else { 0.0 };
+        Transfer { min, scale: scale as f32, table }
     }
 
-    /// Position in the table.
-    fn place(&self, v: f64) -> f64 {
-        let width = self.max - self.min;
-        let u = if width > 0.0 { ((v - self.min) / width).clamp(0.0, 1.0) } else { 0.5 };
-        u * STEPS as f64
+    /// Values as places in the table, beyond its ends too; NaN for what is not finite. A greater value has no
+    /// lower place.
+    pub fn places(&self, values: &[f32]) -> Vec<f32> {
+        // Finite, and so are the differences of two.
+        const FAR: f32 = 1e30;
+        let flat = self.scale == 0.0;
+        let place = |v: &f32| {
+            let at = ((v - self.min) * self.scale).clamp(-FAR, FAR);
+            let at = if flat { STEPS as f32 / 2.0 } else { at };
+            if v.is_finite() { at } else { f32::NAN }
+        };
+        values.iter().map(place).collect()
     }
 
-    /// The colour of a finite value.
-    #[inline]
-    pub fn color(&self, v: f64) -> [f32; 4] {
-        let at = self.place(v);
+    /// The colour at a place of the table.
+    #[inline(always)]
+    pub fn color(&self, place: f32) -> [f32; 4] {
+        let at = place.clamp(0.0, STEPS as f32);
         let i = (at as usize).min(STEPS - 1);
-        let f = (at - i as f64) as f32;
+        let f = at - i as f32;
         let (p, q) = (&self.table[i], &self.table[i + 1]);
-        [0, 1, 2, 3].map(|j| p[j] + (q[j] - p[j]) * f)
+        let mix = |j: usize| p[j] + (q[j] - p[j]) * f;
+        [mix(0), mix(1), mix(2), mix(3)]
     }
 
-    /// True if no value that is interpolated between values from `low` to `high` can be seen.
-    pub fn hides(&self, low: f64, high: f64) -> bool {
-        // Interpolation may pass the ends by its rounding, unless all values are equal.
-        let slack = if low < high { 1e-13 * low.abs().max(high.abs()) } else { 0.0 };
-        let (a, b) = (self.place(low - slack), self.place(high + slack));
+    /// True if no value that is interpolated between those at places from `low` to `high` can be seen.
+    pub fn hides(&self, low: f32, high: f32) -> bool {
+        if low == high {
+            return self.color(low)[3] == 0.0;
+        }
+        // Three interpolations may pass the ends by their roundings.
+        let slack = low.abs().max(high.abs()) * (1.0 / (1 << 20) as f32);
+        let entry = |at: f32| at.clamp(0.0, STEPS as f32);
         // Opacities between two entries lie between theirs.
         let clear = |i: usize| self.table[i.min(STEPS)][3] == 0.0;
-        (a as usize..=b.ceil() as usize).all(clear)
+        (entry(low - slack) as usize..=entry(high + slack).ceil() as usize).all(clear)
     }
 }
