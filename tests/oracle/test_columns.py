@@ -77,8 +77,9 @@ def test_gram_matrices(stead, tmp_path):
     a = r.normal(size=(4000, 6)) * [1, 10, 1e-3, 1e5, 1, 1]
     a[17, 3] = 1e12
     np.save(tmp_path / "a.npy", a)
-    got = stead.result("a.npy", "gram:*", chunk="4KiB", threads=2)
+    got, by_rows = stead.results("a.npy", "gram:*,exact", "gram:*", chunk="4KiB", threads=2)
     matrix = np.array(got["matrix"])
+    np.testing.assert_allclose(by_rows["matrix"], matrix, rtol=0, atol=2.0**-45 * (abs(a).T @ abs(a)).max())
     # Each sum of rounded products is exact and rounded once: fsum does the same.
     for i in range(6):
         for j in range(6):

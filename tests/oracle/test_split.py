@@ -76,6 +76,17 @@ def test_volume_on_any_number_of_threads(stead, tmp_path):
         assert got == want, way
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_rows_of_arrays_on_any_number_of_threads(stead, tmp_path, order):
+    r = np.random.default_rng(2)
+    np.save(tmp_path / "a.npy", np.asarray(r.normal(size=(60_000, 7)), order=order))
+    specs = ["gram:*", "gram:2,5", "kmeans:k=5,delta=0.001,seed=1", "std:3"]
+    for options in ({}, {"where": "$0 > 0.25"}):
+        want = answer(stead, "a.npy", specs, **options, **WAYS[0])
+        for way in WAYS[1:]:
+            assert answer(stead, "a.npy", specs, **options, **way) == want, way
+
+
 cell = st.one_of(
     st.floats(allow_nan=False, width=64).map(repr),
     st.integers(-(10**20), 10**20).map(str),

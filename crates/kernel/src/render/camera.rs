@@ -26,29 +26,10 @@ pub(super) struct Ray {
 }
 
 impl Ray {
-    #[inline]
+    #[inline(always)]
     pub fn at(&self, t: f64) -> [f64; 3] {
         let (o, d) = (&self.origin, &self.direction);
         [o[0] + d[0] * t, o[1] + d[1] * t, o[2] + d[2] * t]
-    }
-
-    /// The stretch of the ray in the box; empty if it misses.
-    #[inline]
-    pub fn clip(&self, low: [f64; 3], high: [f64; 3]) -> Option<(f64, f64)> {
-        let (mut near, mut far) = (0.0f64, f64::INFINITY);
-        for a in 0..3 {
-            let (o, d) = (self.origin[a], self.direction[a]);
-            if d == 0.0 {
-                if o < low[a] || o >= high[a] {
-                    return None;
-                }
-            } else {
-                let (p, q) = ((low[a] - o) / d, (high[a] - o) / d);
-                near = near.max(p.min(q));
-                far = far.min(p.max(q));
-            }
-        }
-        (near <= far && far.is_finite()).then_some((near, far))
     }
 }
 
@@ -108,6 +89,11 @@ impl Camera {
         (near, far)
     }
 
+    /// False if all rays have one direction.
+    pub fn perspective(&self) -> bool {
+        self.perspective
+    }
+
     /// True if the ray of a pixel does not go down along an axis.
     pub fn goes_up(&self, x: usize, y: usize, axis: usize) -> bool {
         if self.perspective {
@@ -117,7 +103,7 @@ impl Camera {
     }
 
     /// The ray of the middle of a pixel.
-    #[inline]
+    #[inline(always)]
     pub fn ray(&self, x: usize, y: usize) -> Ray {
         let sx = (x as f64 + 0.5 - self.width as f64 / 2.0) * self.pixel;
         let sy = (self.height as f64 / 2.0 - y as f64 - 0.5) * self.pixel;

@@ -5,6 +5,7 @@ use super::empty::Empty;
 use super::layers::Layer;
 use super::sample::Grid;
 use super::transfer::Transfer;
+use crate::simd::{Vector, Work, dispatch};
 
 /// What passes a sample below this is not seen in 8 bits.
 const OPAQUE: f32 = 1e-4;
@@ -81,25 +82,80 @@ impl Cell<'_> {
     ) -> Layer {
         let (low, high) = self.bounds();
         let cover = Cover::new(camera, step, empty, (low, high));
-        let (Some(grid), Some((x0, x1, y0, y1))) = (Grid::new(self), cover.rectangle()) else {
+        let (Some(grid), Some(seen)) = (Grid::new(self), cover.seen) else {
             return Layer::default();
         };
+        let (x, y, width, height) = (seen.0, seen.2, seen.1 - seen.0, seen.3 - seen.2);
+        let mut layer = Layer { x, y, width, height, pixels: vec![[0.0f32; 4]; width * height] };
         let march = March { grid, transfer, step, light: camera.light, shading, empty, low, high };
-        let mut pixels = vec![[0.0f32; 4]; (x1 - x0) * (y1 - y0)];
-        for (y, line) in (y0..).zip(pixels.chunks_exact_mut(x1 - x0)) {
+        dispatch(Draw { march, camera, cover, layer: &mut layer });
+        layer.trimmed()
+    }
+}
+
+/// Draws a picture.
+struct Draw<'a> {
+    march: March<'a>,
+    camera: &'a Camera,
+    cover: Cover,
+    layer: &'a mut Layer,
+}
+
+impl Work for Draw<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self, _: V) {
+        let Layer { x: x0, y: y0, width, .. } = *self.layer;
+        let mut turns = Turns::of(&self.camera.ray(x0, y0), self.march.step);
+        for (y, line) in (y0..).zip(self.layer.pixels.chunks_exact_mut(width)) {
             let mut x = x0;
-            while x < x1 {
-                let (range, next) = cover.at(x, y);
-                let next = next.min(x1);
+            while x < x0 + width {
+                let (range, next) = self.cover.at(x, y);
+                let next = next.min(x0 + width);
                 if let Some(range) = range {
-                    for (x, pixel) in (x..next).zip(&mut line[x - x0..]) {
-                        march.cast(&camera.ray(x, y), range, pixel);
+                    for x in x..next {
+                        let ray = self.camera.ray(x, y);
+                        if self.camera.perspective() {
+                            turns = Turns::of(&ray, self.march.step);
+                        }
+                        self.march.cast(&ray, &turns, range, &mut line[x - x0]);
                     }
                 }
                 x = next;
             }
         }
-        Layer { x: x0, y: y0, width: x1 - x0, height: y1 - y0, pixels }.trimmed()
+    }
+}
+
+/// Samples per voxel along each axis, with the sign of the direction; 0 where a ray does not go along an axis.
+struct Turns([f64; 3]);
+
+impl Turns {
+    #[inline(always)]
+    fn of(ray: &Ray, step: f64) -> Turns {
+        let d = &ray.direction;
+        let turn = |d: f64| if d == 0.0 { 0.0 } else { 1.0 / (d * step) };
+        Turns([turn(d[0]), turn(d[1]), turn(d[2])])
+    }
+
+    /// Where a ray enters and leaves a box, counted in samples from its origin; `None` if it misses.
+    #[inline(always)]
+    fn clip(&self, ray: &Ray, low: &[f64; 3], high: &[f64; 3]) -> Option<(f64, f64)> {
+        let (mut near, mut far) = (0.0f64, f64::MAX);
+        for a in 0..3 {
+            let (o, turn) = (ray.origin[a], self.0[a]);
+            if turn == 0.0 {
+                if o < low[a] || o >= high[a] {
+                    return None;
+                }
+            } else {
+                let (p, q) = ((low[a] - o) * turn, (high[a] - o) * turn);
+                near = near.max(p.min(q));
+                far = far.min(p.max(q));
+            }
+        }
+        (near <= far).then_some((near, far))
     }
 }
 
@@ -118,13 +174,15 @@ struct March<'a> {
 
 impl March<'_> {
     /// Adds the samples of a ray whose numbers lie in `first..=last` to a pixel, front to back.
-    #[inline]
-    fn cast(&self, ray: &Ray, (first, last): (u64, u64), pixel: &mut [f32; 4]) {
-        let Some((near, far)) = ray.clip(self.low, self.high) else { return };
+    #[inline(always)]
+    fn cast(&self, ray: &Ray, turns: &Turns, (first, last): (u64, u64), pixel: &mut [f32; 4]) {
+        let Some((near, far)) = turns.clip(ray, &self.low, &self.high) else { return };
         let step = self.step;
-        // A sample more on each side: whether it belongs to the cell is decided by its place.
-        let mut k = ((near / step - 1.5).max(0.0) as u64).max(first);
-        let mut end = ((far / step + 1.5) as u64).min(last);
+        // Sample `k` is `k + 1/2` steps away. Whether the outermost belong to the cell is decided by their places,
+        // which these bounds know but for roundings.
+        const MORE: f64 = 0.01;
+        let mut k = ((near + (0.5 - MORE)).max(0.0) as u64).max(first);
+        let mut end = ((far - (0.5 - MORE)).max(0.0) as u64).min(last);
         let at = |k: u64| ray.at((k as f64 + 0.5) * step);
         let inside = |p: &[f64; 3]| {
             let within = |a: usize| p[a] >= self.low[a] && p[a] < self.high[a];
@@ -137,15 +195,13 @@ impl March<'_> {
         while end > k && !inside(&at(end)) {
             end -= 1;
         }
-        let turn = |a: usize| 1.0 / (ray.direction[a] * step);
-        let turns = [turn(0), turn(1), turn(2)];
         let mut through = 1.0f32;
         while k <= end {
             let p = at(k);
             k += 1;
             let spot = self.grid.locate(&p);
             if self.empty.hidden(spot.number) {
-                k = k.max(self.leave(ray, &turns, &spot.part));
+                k = k.max(self.leave(ray, turns, &spot.part));
                 continue;
             }
             let v = self.grid.mix(&spot);
@@ -173,14 +229,16 @@ impl March<'_> {
     }
 
     /// A sample number at which the ray is surely still within this part or at most one step beyond, so that no
-    /// sample outside of it is passed over. `turns` are the numbers of samples per voxel along each axis.
-    #[inline]
-    fn leave(&self, ray: &Ray, turns: &[f64; 3], part: &[usize; 3]) -> u64 {
+    /// sample outside of it is passed over.
+    #[allow(clippy::needless_range_loop)] // See `simd`.
+    #[inline(always)]
+    fn leave(&self, ray: &Ray, turns: &Turns, part: &[usize; 3]) -> u64 {
         let mut far = f64::INFINITY;
         for a in 0..3 {
-            let face = self.empty.face(a, part[a], ray.direction[a] > 0.0);
-            if ray.direction[a] != 0.0 {
-                far = far.min((face - ray.origin[a]) * turns[a]);
+            let turn = turns.0[a];
+            let face = self.empty.face(a, part[a], turn > 0.0);
+            if turn != 0.0 {
+                far = far.min((face - ray.origin[a]) * turn);
             }
         }
         // Infinite at the end of the volume, where the cast saturates and the ray ends.
@@ -188,6 +246,7 @@ impl March<'_> {
     }
 
     /// The part of its colour that a sample shows: all of it where the array is flat.
+    #[inline(always)]
     fn light(&self, p: &[f64; 3]) -> f32 {
         let (mut square, mut dot) = (0.0, 0.0);
         for a in 0..3 {
@@ -254,12 +313,9 @@ impl Cover {
         cover
     }
 
-    fn rectangle(&self) -> Option<(usize, usize, usize, usize)> {
-        self.seen
-    }
-
     /// The range of samples that may be seen at a pixel of the rectangle, and the first pixel after it in the row of which
     /// this does not hold.
+    #[inline(always)]
     fn at(&self, x: usize, y: usize) -> (Option<(u64, u64)>, usize) {
         let (i, j) = ((x - self.x.0) / TILE, (y - self.y.0) / TILE);
         let (first, last) = self.tiles[j * self.width + i];

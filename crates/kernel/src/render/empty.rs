@@ -7,7 +7,7 @@ use super::cast::Cell;
 use super::transfer::Transfer;
 
 /// Voxels along each side of a part.
-pub(super) const SIDE: usize = 8;
+pub(super) const SIDE: usize = 4;
 
 /// The parts of one cell, as a grid of its own over the cell's voxels.
 pub(super) struct Empty {
@@ -30,6 +30,7 @@ struct Range {
 impl Range {
     const NONE: Range = Range { low: [f32::INFINITY; SIDE], high: [f32::NEG_INFINITY; SIDE] };
 
+    #[allow(clippy::needless_range_loop)] // See `simd`.
     #[inline(always)]
     fn add(&mut self, v: &[f32; SIDE]) {
         for i in 0..SIDE {
@@ -89,13 +90,13 @@ impl Empty {
     }
 
     /// True if a sample in this part cannot be seen. Parts are numbered with the last of the user's axes fastest.
-    #[inline]
+    #[inline(always)]
     pub fn hidden(&self, part: usize) -> bool {
         self.hidden[part]
     }
 
     /// The face of a part along an axis; infinite where the part is the last one there.
-    #[inline]
+    #[inline(always)]
     pub fn face(&self, axis: usize, part: usize, upper: bool) -> f64 {
         let at = |p: usize| self.base[axis] as f64 + (p * SIDE) as f64;
         match upper {

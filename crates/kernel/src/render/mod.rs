@@ -238,9 +238,7 @@ fn finite_range(values: &[f32]) -> Option<(f32, f32)> {
     };
     let (chunks, rest) = values.as_chunks::<16>();
     for c in chunks {
-        for i in 0..16 {
-            add(i, c[i]);
-        }
+        c.iter().enumerate().for_each(|(i, v)| add(i, *v));
     }
     rest.iter().for_each(|v| add(0, *v));
     let low = low.iter().fold(f32::INFINITY, |a, b| a.min(*b));
@@ -425,6 +423,8 @@ fn png(width: usize, height: usize, rgb: &[u8]) -> Result<Vec<u8>> {
     let mut encoder = png::Encoder::new(&mut bytes, width as u32, height as u32);
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
+    // The smallest file would take longer than a picture of a few million voxels.
+    encoder.set_compression(png::Compression::Fast);
     let mut writer = encoder.write_header().map_err(bad)?;
     writer.write_image_data(rgb).map_err(bad)?;
     writer.finish().map_err(bad)?;

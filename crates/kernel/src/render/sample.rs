@@ -52,6 +52,7 @@ impl<'a> Grid<'a> {
     }
 
     /// Where the sample at `p` lies; `p` is finite.
+    #[allow(clippy::needless_range_loop)] // See `simd`.
     #[inline(always)]
     pub fn locate(&self, p: &[f64; 3]) -> Spot {
         let mut s = Spot { at: 0, up: [0; 3], f: [0.0; 3], part: [0; 3], number: 0 };

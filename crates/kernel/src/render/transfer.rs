@@ -103,8 +103,10 @@ impl Transfer {
     #[inline(always)]
     pub fn color(&self, place: f32) -> [f32; 4] {
         let at = place.clamp(0.0, STEPS as f32);
-        let i = (at as usize).min(STEPS - 1);
+        // Signed 32-bit numbers are what the processor converts to.
+        let i = (at as i32).min(STEPS as i32 - 1);
         let f = at - i as f32;
+        let i = i.max(0) as usize;
         let (p, q) = (&self.table[i], &self.table[i + 1]);
         let mix = |j: usize| p[j] + (q[j] - p[j]) * f;
         [mix(0), mix(1), mix(2), mix(3)]
