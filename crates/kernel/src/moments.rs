@@ -33,7 +33,7 @@ pub const SUM: Info = Info {
         signs, give NaN; a sum beyond the range of doubles is infinite. 0.0 for no values; a sum of exactly \
         zero is +0.0. Several columns (or *) give a map by name.",
     error: "half a unit in the last place: the double nearest to the true sum, whatever the split or order",
-    cost: "one pass, about 1 to 1.5 ns a value; at most 1.1 KB a column",
+    cost: "one pass, about 0.4 ns a value; at most 1.1 KB a column",
     source: SOURCE,
     examples: &["sum:distance", "sum:x,y", "sum:*"],
 };
@@ -48,7 +48,7 @@ pub const MEAN: Info = Info {
         values whose sum is beyond the range of doubles is still right. No value gives null. Several \
         columns (or *) give a map by name.",
     error: "half a unit in the last place, whatever the split or order",
-    cost: "one pass, about 1 to 1.5 ns a value; at most 1.1 KB a column",
+    cost: "one pass, about 0.4 ns a value; at most 1.1 KB a column",
     source: SOURCE,
     examples: &["mean:arr_delay", "mean:x,y,z", "mean:*"],
 };
@@ -63,7 +63,7 @@ pub const VAR: Info = Info {
         Missing values are left out; a NaN or an infinity gives NaN; fewer than ddof + 1 values give null. \
         Several columns (or *) give a map by name.",
     error: "half a unit in the last place, whatever the split or order; no cancellation",
-    cost: "one pass, about 3 to 4 ns a value (the sum is included); at most 2.2 KB a column",
+    cost: "one pass, about 0.8 ns a value (the sum is included); at most 2.2 KB a column",
     source: SOURCE,
     examples: &["var:arr_delay", "var:x,ddof=0", "var:*"],
 };
@@ -76,7 +76,7 @@ pub const STD: Info = Info {
     definition: "The square root of the exact variance (see var), rounded once to the nearest double. \
         Missing values, NaN, infinities and too few values as for var.",
     error: "half a unit in the last place, whatever the split or order",
-    cost: "one pass, about 3 to 4 ns a value (sum and variance are included); at most 2.2 KB a column",
+    cost: "one pass, about 0.8 ns a value (sum and variance are included); at most 2.2 KB a column",
     source: SOURCE,
     examples: &["std:arr_delay", "std:x,ddof=0", "std:*"],
 };
