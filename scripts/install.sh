@@ -6,6 +6,7 @@
 #   DESTDIR   what stands before that while packaging
 #   LIBDIR, INCLUDEDIR   in place of PREFIX/lib and PREFIX/include
 #   PROFILE   cargo's profile, `release` unless told otherwise
+#   BUILT     folder with what was built already: nothing is built
 #
 # Needs a Rust toolchain and a C compiler, and no network once the crates are there (cargo fetch).
 source "$(dirname "$0")/lib.sh"
@@ -19,8 +20,8 @@ for dir in "$PREFIX" "$LIBDIR" "$INCLUDEDIR" ${DESTDIR:+"$DESTDIR"}; do
   case $dir in /*) ;; *) die "'$dir' is no absolute path" "write for example PREFIX=\$PWD/out" ;; esac
 done
 
-cargo build --profile "$PROFILE" --locked -p stead-cli -p stead-capi
-built=$TARGET/$([ "$PROFILE" = dev ] && echo debug || echo "$PROFILE")
+built=${BUILT:-$TARGET/$([ "$PROFILE" = dev ] && echo debug || echo "$PROFILE")}
+[ -n "${BUILT:-}" ] || cargo build --profile "$PROFILE" --locked -p stead-cli -p stead-capi
 
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 IFS=. read -r major minor _ <<<"$version"

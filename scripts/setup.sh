@@ -2,7 +2,8 @@
 # Sets up what the build and the tests need on a Debian or Ubuntu machine with a Rust toolchain and Python.
 #
 #   scripts/setup.sh demo   what `make demo` needs: C compiler, Python environment
-#   scripts/setup.sh test   and what `make test` needs: rustfmt, clippy, Python packages
+#   scripts/setup.sh test   and what `make test` needs: rustfmt, clippy, Python packages, and for the C and C++
+#                           faces g++, cmake, pkg-config, valgrind
 #
 # Safe to run again: what is there is left alone. System packages are installed only as root; other
 # users are told the command. All else goes to .build inside the clone.
@@ -32,6 +33,14 @@ command -v python3 >/dev/null || MISSING_PYTHON=1
 missing=()
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
 command -v git >/dev/null || missing+=(git)
+if [ "$what" = test ]; then
+  # The tests of the C and C++ faces compile programs and look for errors of memory.
+  command -v g++ >/dev/null || missing+=(g++)
+  command -v cmake >/dev/null || missing+=(cmake)
+  command -v make >/dev/null || missing+=(make)
+  command -v pkg-config >/dev/null || missing+=(pkg-config)
+  command -v valgrind >/dev/null || missing+=(valgrind)
+fi
 [ -z "${MISSING_PYTHON:-}" ] || missing+=(python3)
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
 if [ ${#missing[@]} -gt 0 ]; then

@@ -49,6 +49,7 @@ step "links" cargo xtask deps
 step "linked libraries" linked
 step "test data" "$PYTHON" scripts/fetch_flights.py "$BUILD/data"
 step "oracles" "$PYTHON" -m pytest -q -rs tests/oracle
+step "C and C++" "$PYTHON" -m pytest -q -rs tests/c
 step "documents" "$PYTHON" -m pytest -q -rs tests/docs
 NO_MKDOCS_2_WARNING=1 step "site" "$BUILD/venv/bin/mkdocs" build --strict --quiet
 step "benchmarks, small" "$PYTHON" bench/run.py "$STEAD" "$BUILD/bench" "$BUILD/bench" \

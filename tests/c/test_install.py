@@ -1,0 +1,90 @@
+"""`make install`: what lies where, and that other build systems find it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+
+import pytest
+from building import HERE, install, run
+from support import ROOT
+
+VERSION = re.search(r'^version = "(.*)"', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)[1]
+SERIES = VERSION.rsplit(".", 1)[0] if VERSION.startswith("0.") else VERSION.split(".")[0]
+
+
+def test_what_is_installed(installed):
+    there = {str(p.relative_to(installed.prefix)) for p in installed.prefix.rglob("*") if not p.is_dir()}
+    wanted = {
+        "bin/stead",
+        "include/stead.h",
+        "include/stead.hpp",
+        "include/stead_kernel.hpp",
+        "lib/libstead.a",
+        "lib/libstead.so",
+        f"lib/libstead.so.{SERIES}",
+        f"lib/libstead.so.{VERSION}",
+        "lib/pkgconfig/stead.pc",
+        "lib/cmake/stead/steadConfig.cmake",
+        "lib/cmake/stead/steadConfigVersion.cmake",
+        "share/bash-completion/completions/stead",
+        "share/zsh/site-functions/_stead",
+        "share/fish/vendor_completions.d/stead.fish",
+        "share/man/man1/stead.1",
+        "share/man/man1/stead-run.1",
+    }
+    assert wanted <= there
+    assert installed.run(installed.prefix / "bin" / "stead", "--version").split() == ["stead", VERSION]
+
+
+def test_the_shared_library_has_its_name_and_nothing_but_its_functions(installed):
+    library = installed.prefix / "lib" / "libstead.so"
+    assert f"[libstead.so.{SERIES}]" in run("readelf", "-d", library)
+    symbols = [line.split()[-1] for line in run("nm", "-D", "--defined-only", library).splitlines()]
+    assert [s for s in symbols if not s.startswith("stead_")] == []
+    header = (ROOT / "include" / "stead.h").read_text()
+    assert set(symbols) == set(re.findall(r"^[a-z].*?\b(stead_[a-z_0-9]+)\(", header, re.MULTILINE))
+
+
+def test_pkg_config(installed, tmp_path):
+    assert installed.pkg_config("--modversion") == [VERSION]
+    for source in ("program.c", "program.cpp"):
+        for static in (False, True):
+            program = installed.compile(HERE / "cmake" / source, tmp_path, static=static)
+            assert installed.run(program) == f"{VERSION} 7\n"
+            uses = subprocess.run(["ldd", program], capture_output=True, text=True, env=installed.env).stdout
+            assert ("libstead" in uses) != static
+
+
+def test_cmake(installed, tmp_path):
+    run("cmake", "-S", HERE / "cmake", "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={installed.prefix}")
+    run("cmake", "--build", tmp_path)
+    env = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
+    for program in ("c_stead", "c_stead_static", "cpp_stead", "cpp_stead_static"):
+        assert run(tmp_path / program, env=env) == f"{VERSION} 7\n"
+
+
+@pytest.mark.parametrize("wanted, found", [("0.1", True), ("0.1.0", True), ("0.2", False), ("1.0", False), ("", True)])
+def test_cmake_knows_the_version(installed, tmp_path, wanted, found):
+    (tmp_path / "CMakeLists.txt").write_text(
+        f"cmake_minimum_required(VERSION 3.13)\nproject(p LANGUAGES C)\nfind_package(stead {wanted} QUIET)\n"
+        'message(STATUS "found=${stead_FOUND}.")\n'
+    )
+    said = run("cmake", "-S", tmp_path, "-B", tmp_path / "b", f"-DCMAKE_PREFIX_PATH={installed.prefix}")
+    assert f"found={1 if found else 0}." in said
+
+
+def test_staging_for_a_package(tmp_path):
+    install(tmp_path / "usr", tmp_path / "stage")
+    assert not (tmp_path / "usr").exists()
+    staged = tmp_path / "stage" / str(tmp_path / "usr").lstrip("/")
+    assert (staged / "lib" / "libstead.so").is_symlink() and (staged / "bin" / "stead").exists()
+    assert f"prefix={tmp_path / 'usr'}\n" in (staged / "lib" / "pkgconfig" / "stead.pc").read_text()
+    assert str(tmp_path / "stage") not in (staged / "lib" / "cmake" / "stead" / "steadConfig.cmake").read_text()
+
+
+def test_a_prefix_must_be_absolute():
+    env = {**os.environ, "PREFIX": "out", "BUILT": "."}
+    done = subprocess.run([ROOT / "scripts" / "install.sh"], env=env, capture_output=True, text=True)
+    assert done.returncode == 1 and "no absolute path" in done.stderr
