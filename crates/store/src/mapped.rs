@@ -9,6 +9,7 @@ use crate::sigbus::{self, Guard};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::sync::{Mutex, PoisonError};
 
 /// A file, mapped and guarded. Its bytes are whatever the file holds at the moment they are looked at, and
 /// zeros where the file has become shorter ([`Mapping::lost`]).
@@ -17,8 +18,27 @@ pub(crate) struct Mapping {
     /// `len` bytes from here are readable as long as this lives.
     start: *const u8,
     len: usize,
+    seen: Mutex<Seen>,
     /// `None` only while it is dropped.
     guard: Option<Guard>,
+}
+
+/// Bytes that may be resident after this many of them were looked at are let go together: each time costs a
+/// round through the tables of pages and an interrupt on the other cores.
+const MOST_SEEN: usize = 4 << 20;
+
+/// What was looked at and may still be resident.
+#[derive(Debug)]
+struct Seen {
+    bytes: usize,
+    from: usize,
+    to: usize,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Seen { bytes: 0, from: usize::MAX, to: 0 }
+    }
 }
 
 // SAFETY: the memory is only read, and by no other means than shared slices; the guard is a number.
@@ -68,7 +88,7 @@ impl Mapping {
             let _ = unsafe { rustix::mm::munmap(start, len) };
             return None;
         };
-        Some(Mapping { start: start.cast(), len, guard: Some(guard) })
+        Some(Mapping { start: start.cast(), len, seen: Mutex::default(), guard: Some(guard) })
     }
 
     /// Bytes of the file; none if they are not all in it.
@@ -82,13 +102,22 @@ impl Mapping {
         }
     }
 
-    /// Lets the pages go that hold these bytes, and those around them that came with them. They come again if
-    /// somebody looks at them.
+    /// Says that these bytes were looked at. Their pages are let go when there are enough of them, with all that
+    /// came in between; they come again if somebody looks at them.
     pub(crate) fn release(&self, offset: usize, len: usize) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = offset.saturating_add(len).min(self.len);
+        seen.bytes += len;
+        seen.from = seen.from.min(offset);
+        seen.to = seen.to.max(end);
+        if seen.bytes < MOST_SEEN {
+            return;
+        }
+        let seen = std::mem::take(&mut *seen);
         // A fault brings neighbours: 64 KiB, or a huge page. Both the mapping and the pages are aligned to it.
         const AROUND: usize = 2 << 20;
-        let from = (offset - offset % AROUND).min(self.len);
-        let to = offset.saturating_add(len).next_multiple_of(AROUND).min(self.len);
+        let from = (seen.from - seen.from % AROUND).min(self.len);
+        let to = seen.to.next_multiple_of(AROUND).min(self.len);
         if to > from {
             // SAFETY: within the mapping. The pages are the file's own and unchanged by us, so that nothing
             // is lost, also for those who look at them at this moment.
@@ -135,6 +164,7 @@ mod tests {
         };
         assert!(m.bytes(10, 99_990).iter().all(|b| *b == 7));
         m.release(10, 50_000);
+        m.release(10, MOST_SEEN);
         assert!(m.bytes(0, 100_000).iter().all(|b| *b == 7) && !m.lost());
         assert!(m.bytes(99_999, 2).is_empty() && m.bytes(usize::MAX, 2).is_empty());
         f.set_len(5000).unwrap();
@@ -145,6 +175,25 @@ mod tests {
         drop(m);
         let (_dir, other) = file(100);
         assert!(!Mapping::new(&other, 100).unwrap().lost());
+    }
+
+    #[test]
+    fn little_of_a_large_file_stays_resident() {
+        let (_dir, f) = file(64 << 20);
+        let m = Mapping::new(&f, 64 << 20).unwrap();
+        let resident = || {
+            let status = std::fs::read_to_string("/proc/self/smaps").unwrap();
+            let at = format!("{:x}-", m.start as usize);
+            let ours = status.split(&at).nth(1).unwrap();
+            let line = ours.lines().find(|l| l.starts_with("Rss:")).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
+        };
+        for i in 0..60 {
+            let start = (i << 20) + 77;
+            assert!(m.bytes(start, 1 << 20).iter().all(|b| *b == 7));
+            m.release(start, 1 << 20);
+            assert!(resident() <= 8 << 20, "{i}");
+        }
     }
 
     #[test]
