@@ -1,5 +1,6 @@
 //! The kernel `grep`: records that hold a fixed string or match a regular expression.
 
+mod literals;
 pub mod pattern;
 pub mod search;
 

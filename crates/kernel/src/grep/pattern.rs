@@ -6,8 +6,9 @@
 //! over a line's end, which also keeps patterns such as `"[^"]*"` from scanning to the end of the buffer
 //! again for every quote. It is what ripgrep does in its crate `grep-regex`.
 
-use memchr::memmem;
-use regex_automata::{Anchored, Input, meta};
+use super::literals;
+use memchr::{memchr, memmem, memrchr};
+use regex_automata::{Anchored, Input, Span, meta, util::prefilter::Prefilter};
 use regex_syntax::{
     ParserBuilder,
     hir::{
@@ -46,7 +47,8 @@ pub struct Pattern {
 #[derive(Debug, Clone)]
 enum Engine {
     Literal(Box<memmem::Finder<'static>>),
-    Regex(meta::Regex),
+    /// An expression, and a search for places that it may match at.
+    Regex(meta::Regex, Option<Prefilter>),
 }
 
 /// Longest possible match with which binary records are searched many at a time: a match that crosses
@@ -103,18 +105,43 @@ impl Pattern {
                 ),
                 None => Error::usage(format!("the pattern cannot be compiled: {e}")),
             })?;
-        Ok(Pattern { engine: Engine::Regex(regex), across })
+        let prefilter = literals::prefilter(&hir, &regex);
+        Ok(Pattern { engine: Engine::Regex(regex, prefilter), across })
     }
 
-    /// A position that belongs to the leftmost match in `text[from..]`: somewhere from its first byte
-    /// to the one after its last. What stands before `from` counts for `\b` and `^`.
+    /// For text: a position in the first line of `text[from..]` with a match, its end included. `from` is the
+    /// start of a line.
     #[inline]
     pub fn hit(&self, text: &[u8], from: usize) -> Option<usize> {
         match &self.engine {
             Engine::Literal(f) => f.find(text.get(from..)?).map(|i| from + i),
-            Engine::Regex(r) => r
+            Engine::Regex(r, None) => r
                 .search_half(&Input::new(text).range(from..).anchored(Anchored::No).earliest(true))
                 .map(|m| m.offset()),
+            Engine::Regex(r, Some(p)) => {
+                let mut from = from;
+                loop {
+                    let at = p.find(text, Span::from(from..text.len()))?.start;
+                    let start = memrchr(b'\n', &text[from..at]).map_or(from, |i| from + i + 1);
+                    let end = memchr(b'\n', &text[at..]).map_or(text.len(), |i| at + i);
+                    if r.is_match(Input::new(text).range(start..end)) {
+                        return Some(at);
+                    }
+                    from = (end + 1).min(text.len());
+                }
+            }
+        }
+    }
+
+    /// For binary records: where the next record that may match has one of its bytes, the search for which
+    /// begins at `from`. `None` in place of the search if there is no way to tell.
+    #[inline]
+    pub fn candidate(&self, text: &[u8], from: usize) -> Option<Option<usize>> {
+        match &self.engine {
+            Engine::Regex(_, Some(p)) => {
+                Some(p.find(text, Span::from(from..text.len())).map(|s| s.start))
+            }
+            _ => None,
         }
     }
 
@@ -126,7 +153,7 @@ impl Pattern {
                 let start = from + f.find(text.get(from..)?)?;
                 Some((start, start + f.needle().len()))
             }
-            Engine::Regex(r) => {
+            Engine::Regex(r, _) => {
                 let m = r.find(Input::new(text).range(from..))?;
                 Some((m.start(), m.end()))
             }
@@ -138,7 +165,7 @@ impl Pattern {
     pub fn is_match(&self, record: &[u8]) -> bool {
         match &self.engine {
             Engine::Literal(f) => f.find(record).is_some(),
-            Engine::Regex(r) => r.is_match(record),
+            Engine::Regex(r, _) => r.is_match(record),
         }
     }
 }

@@ -95,14 +95,8 @@ impl Search {
     /// As `spans`, where a match may cross the end of its record and then is none.
     fn binary(&self, text: &[u8], run: &[Span], found: &mut dyn FnMut(Range<usize>)) {
         let base = run[0].start as usize;
-        if !self.pattern.across {
-            for s in run {
-                let r = range(s);
-                if self.pattern.is_match(&text[r.start - base..r.end - base]) != self.invert {
-                    found(r);
-                }
-            }
-            return;
+        if !self.pattern.across || self.pattern.candidate(b"", 0).is_some() {
+            return self.one_by_one(text, run, found);
         }
         let mut i = 0;
         let mut from = 0;
@@ -124,6 +118,26 @@ impl Search {
             from = end;
         }
         self.report(run, done..run.len(), run.len(), found);
+    }
+
+    /// As `binary`, for patterns that must see each record alone.
+    fn one_by_one(&self, text: &[u8], run: &[Span], found: &mut dyn FnMut(Range<usize>)) {
+        let base = run[0].start as usize;
+        let mut i = 0;
+        while i < run.len() {
+            let from = run[i].start as usize - base;
+            let k = match self.pattern.candidate(text, from) {
+                None => i,
+                Some(None) => break,
+                Some(Some(at)) => record_at(run, i, base + at).min(run.len() - 1),
+            };
+            let r = range(&run[k]);
+            let hit = self.pattern.is_match(&text[r.start - base..r.end - base]);
+            let to = if hit { k } else { k + 1 };
+            self.report(run, i..to, if hit { k } else { run.len() }, found);
+            i = k + 1;
+        }
+        self.report(run, i..run.len(), run.len(), found);
     }
 
     /// Reports record `k`, or, if the search is inverted, the records before it that did not match.
@@ -234,6 +248,12 @@ mod tests {
         r"b\z",
         "(?i)A",
         r"[[:^alpha:]]",
+        r"\w+ab\b",
+        r"[ab]+-a",
+        "a*(ab|-b)$",
+        r"(?i)\w+AB",
+        r"^\w+ba",
+        r"\b[a-]+bb?a",
     ];
 
     fn text() -> impl Strategy<Value = Vec<u8>> {
