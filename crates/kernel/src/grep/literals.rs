@@ -7,6 +7,7 @@
 use regex_automata::{MatchKind, meta, util::prefilter::Prefilter};
 use regex_syntax::hir::literal::{Extractor, Seq};
 use regex_syntax::hir::{Hir, HirKind};
+use std::cmp::Reverse;
 
 /// More strings are searched for no faster than the automaton runs.
 const MOST: usize = 64;
@@ -15,12 +16,19 @@ const SHORTEST: usize = 2;
 /// What is longer finds no fewer places.
 const LONG: usize = 6;
 
-/// A search for the strings, if there are any worth it that `regex`, made of `hir`, does not use itself.
-pub fn prefilter(hir: &Hir, regex: &meta::Regex) -> Option<Prefilter> {
-    if regex.is_accelerated() {
-        return None;
-    }
+/// A search for the strings, if there are any worth it. `regex` is made of `hir`; if `alone`, it looks at one record
+/// after the other, so that what it finds strings with itself is of little use.
+pub fn prefilter(hir: &Hir, regex: &meta::Regex, alone: bool) -> Option<Prefilter> {
     let needles = required(hir)?;
+    if regex.is_accelerated() && !alone {
+        // By what the matches start with, and then it need not look for the record; or by something inside.
+        let first = prefixes(std::slice::from_ref(hir));
+        if shortest(&needles) < LONG.div_ceil(2)
+            || first.is_some_and(|f| rank(&f) >= rank(&needles))
+        {
+            return None;
+        }
+    }
     Prefilter::new(MatchKind::LeftmostFirst, &needles)
 }
 
@@ -67,9 +75,13 @@ fn shortest(needles: &[Vec<u8>]) -> usize {
     needles.iter().map(Vec::len).min().unwrap_or(0)
 }
 
-/// The set that fewer places hold: longer strings first, then fewer of them.
+/// Greater for sets that stand in fewer places: longer strings first, then fewer of them.
+fn rank(needles: &[Vec<u8>]) -> (usize, Reverse<usize>, usize) {
+    let n = shortest(needles);
+    (n.min(LONG), Reverse(needles.len()), n)
+}
+
 fn better(a: Option<Vec<Vec<u8>>>, b: Option<Vec<Vec<u8>>>) -> Option<Vec<Vec<u8>>> {
-    let rank = |n: &Vec<Vec<u8>>| (shortest(n).min(LONG), std::cmp::Reverse(n.len()), shortest(n));
     match (a, b) {
         (Some(a), Some(b)) => Some(if rank(&b) > rank(&a) { b } else { a }),
         (a, b) => a.or(b),

@@ -105,7 +105,7 @@ impl Pattern {
                 ),
                 None => Error::usage(format!("the pattern cannot be compiled: {e}")),
             })?;
-        let prefilter = literals::prefilter(&hir, &regex);
+        let prefilter = literals::prefilter(&hir, &regex, records == Records::Binary);
         Ok(Pattern { engine: Engine::Regex(regex, prefilter), across })
     }
 
