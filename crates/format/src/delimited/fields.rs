@@ -1,7 +1,7 @@
 //! The fields of single records, for headers, detection and display: simple rather than fast.
 
 use super::syntax::{State, Syntax};
-use memchr::memchr;
+use memchr::{memchr, memchr_iter};
 use std::borrow::Cow;
 
 /// A field without its quotes: a copy only where they had to be undone.
@@ -46,6 +46,14 @@ pub fn split<'a>(syntax: &Syntax, text: &'a [u8]) -> Vec<Field<'a>> {
         }
         i += 1;
     }
+}
+
+/// How many fields [`split`] gives.
+pub fn count(syntax: &Syntax, text: &[u8]) -> usize {
+    if syntax.quote.is_some_and(|q| memchr(q, text).is_some()) {
+        return split(syntax, text).len();
+    }
+    1 + memchr_iter(syntax.delimiter, text).count()
 }
 
 /// The records of `text`: the bytes of each, terminator included. Blank lines and comments are left out,
@@ -96,5 +104,8 @@ mod tests {
             ]
         );
         assert_eq!(records(&CSV, text, false).count(), 2);
+        for r in [&b"a,b,"[..], b"", b"\n", b",\r\n", b"\"a,b\",c\n", b"\"", b"a\"b,c", b"\"a\","] {
+            assert_eq!(count(&CSV, r), split(&CSV, r).len(), "{r:?}");
+        }
     }
 }
