@@ -43,6 +43,8 @@ docs:
 site:
 	@scripts/setup.sh test
 	NO_MKDOCS_2_WARNING=1 .build/venv/bin/mkdocs build --strict --quiet
+	cargo doc --workspace --no-deps --locked
+	cp -r $${CARGO_TARGET_DIR:-target}/doc .build/site/rust
 	@echo 'open .build/site/index.html'
 
 fuzz:
