@@ -1,4 +1,7 @@
-//! Makes the data sets of the benchmarks from a seed: the same bytes on every machine.
+//! Makes the data sets of the benchmarks from a seed: the same bytes on every machine. And reads a file once, as
+//! the measure for scans.
+
+mod read;
 
 use clap::{Parser, ValueEnum};
 use rand_core::{RngCore, SeedableRng};
@@ -8,12 +11,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use stead::units;
 
-/// Make a data set of the benchmarks
+/// Make a data set of the benchmarks, or read a file once
 #[derive(Parser)]
 struct Args {
     /// What to make
     kind: Data,
-    /// Where to write it
+    /// Where to write it; for 'read', what to read
     out: PathBuf,
     /// About how many bytes
     #[arg(long, default_value = "1GB", value_parser = |s: &str| units::parse_size(s).map_err(|e| e.to_string()))]
@@ -35,11 +38,19 @@ enum Data {
     Matrix,
     /// A cube of f32 with blobs, for rendering
     Volume,
+    /// Nothing: look at every byte of a file once, with all cores, and say how long it took
+    Read,
 }
 
 fn main() -> ExitCode {
     let a = Args::parse();
-    match make(&a) {
+    let done = match a.kind {
+        Data::Read => read::once(&a.out)
+            .map_err(|e| e.to_string())
+            .and_then(|s| writeln!(std::io::stdout(), "{s}").map_err(|e| e.to_string())),
+        _ => make(&a).map_err(|e| e.to_string()),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             let _ = writeln!(std::io::stderr(), "stead-bench: {}: {e}", a.out.display());
@@ -70,6 +81,7 @@ fn make(a: &Args) -> std::io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, std::fs::File::create(&a.out)?);
     let mut r = Random(Pcg64Mcg::seed_from_u64(a.seed));
     match a.kind {
+        Data::Read => {}
         Data::Log => log(&mut out, &mut r, a.bytes)?,
         Data::Strings => {
             for i in 0..a.bytes / 128 {
