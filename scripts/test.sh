@@ -50,6 +50,8 @@ step "linked libraries" linked
 step "test data" "$PYTHON" scripts/fetch_flights.py "$BUILD/data"
 step "oracles" "$PYTHON" -m pytest -q -rs tests/oracle
 step "C and C++" "$PYTHON" -m pytest -q -rs tests/c
+step "python package" scripts/python.sh dev
+step "python" "$PYTHON" -m pytest -q -rs tests/python
 step "documents" "$PYTHON" -m pytest -q -rs tests/docs
 NO_MKDOCS_2_WARNING=1 step "site" "$BUILD/venv/bin/mkdocs" build --strict --quiet
 step "benchmarks, small" "$PYTHON" bench/run.py "$STEAD" "$BUILD/bench" "$BUILD/bench" \

@@ -86,6 +86,16 @@ def test_commands_do_what_the_document_says(path, line, block, playground):
             assert matches(shown, got), f"{text}\n--- shown\n" + "\n".join(shown) + f"\n--- got\n{got}"
 
 
+SNIPPETS = [p for p in DOCUMENTS if "\n```python\n" in p.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("path", SNIPPETS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_snippets_do_what_the_document_says(path, playground):
+    script = ROOT / "tests" / "docs" / "snippets.py"
+    done = subprocess.run([sys.executable, script, path], cwd=playground, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_lead_somewhere(path):
     text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.S)

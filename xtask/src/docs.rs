@@ -36,8 +36,10 @@ fn crate_docs(files: &[File]) -> Vec<Problem> {
         .collect()
 }
 
-/// Names in the first column of a table of the form "| `name` | ...".
-fn listed(table: &str) -> BTreeSet<&str> {
+/// Names in the first column of a table of the form "| `name` | ...", before the first section of its own: what
+/// follows is about tools that are no crates.
+fn listed(document: &str) -> BTreeSet<&str> {
+    let table = document.split("\n## ").next().unwrap_or(document);
     table.lines().filter_map(|l| l.strip_prefix("| `")?.split('`').next()).collect()
 }
 
@@ -118,6 +120,10 @@ mod tests {
             externals: Vec::new(),
         };
         assert_eq!(dependencies(&w, "| `serde` | derives |\n"), []);
+        assert_eq!(
+            dependencies(&w, "| `serde` | derives |\n\n## Tools\n\n| `mypy` | types |\n"),
+            []
+        );
         assert_eq!(dependencies(&w, "").len(), 1);
         assert_eq!(dependencies(&w, "| `serde` | x |\n| `rand` | x |\n").len(), 1);
     }

@@ -364,6 +364,10 @@ fn choose(source: &Arc<dyn Source>, options: &OpenOptions) -> Result<Chosen> {
     if source.is_empty() {
         return match hinted.or(name) {
             Some(FormatType::Lines) | None => Ok(lines(options)),
+            // Who names the shape says that there are no elements.
+            Some(FormatType::Raw) if options.shape.is_some() => {
+                binary(source, FormatType::Raw, codec, options)
+            }
             Some(_) => Err(empty()),
         };
     }

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::Arc;
-use stead::{ByteOrder, ColumnKind, Error, FormatType, OpenOptions, TableColumn};
+use stead::{ByteOrder, ColumnKind, Compression, Error, FormatType, OpenOptions, TableColumn};
 
 /// What was opened.
 #[pyclass(frozen, module = "stead._stead")]
@@ -56,6 +56,8 @@ pub fn open_array(
         byte_order: Some(byte_order),
         shape: Some(shape),
         order: Some(order),
+        // Elements may look like compressed bytes.
+        compression: Some(Compression::None),
         names,
         ..OpenOptions::default()
     };

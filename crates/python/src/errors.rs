@@ -58,6 +58,7 @@ fn words(hint: &str) -> String {
         ("--header no", "header=False"),
         ("--quote none", "quote=False"),
         ("--by COLUMN", "by=COLUMN"),
+        ("--lenient", "lenient=True"),
         ("-k hist:COLUMN", "stead.hist(COLUMN)"),
         ("-k rows -k mean:COLUMN", "stead.rows(), stead.mean(COLUMN)"),
         ("'stead kernels' lists", "stead.kernels() lists"),
@@ -67,7 +68,7 @@ fn words(hint: &str) -> String {
     for (command, python) in SAME {
         text = text.replace(command, python);
     }
-    // What is left are options whose names are those of arguments: --lenient, --memory, --max-record.
+    // What is left are options whose names are those of arguments: --memory, --where, --skip.
     let mut out = String::with_capacity(text.len());
     let mut rest = text.as_str();
     while let Some(at) = rest.find("--") {

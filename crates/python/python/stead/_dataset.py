@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     Path = str | os.PathLike[str]
 
 
-class Description(dict):
+class Description(dict):  # type: ignore[type-arg]
     """What a dataset is: `format`, `details`, `records`, `columns`, `shape`, `files`, `bytes`, `extents`,
     `compression`, and `rows`, the first records as text. Prints as `stead describe` does."""
 
-    def __init__(self, members: dict, text: str) -> None:
+    def __init__(self, members: dict[str, Any], text: str) -> None:
         super().__init__(members)
         self._text = text
 
@@ -110,25 +110,35 @@ class Dataset:
     ) -> Report:
         """Runs kernels over the dataset, all of them in one scan.
 
-        kernels: such as `stead.mean("x")`, texts such as `"mean:x"`, kernels of your own (`stead.kernel`), or lists
-            of these.
-        where: only rows for which this holds, such as `"delay > 0 and carrier in ('UA', 'AA')"`; the language is in
-            `stead.where_help()`.
-        by: answers for each value of these columns.
-        threads: workers; 0 is one for each processor. Never changes an answer.
-        memory: bytes for buffers and states, or a size such as `"512MiB"`. The default is 1 GiB.
-        chunk: bytes that are read at once; never changes an answer.
-        lenient: count and skip records that cannot be read, in place of failing.
-        direct: pass by the page cache. engine: `"auto"`, `"uring"` or `"pread"`. queue_depth: reads in flight for
-            each worker.
-        progress: None shows a bar on a terminal and in a notebook, for runs longer than half a second; True shows it
-            always, False never; a function is called with a `stead.Snapshot` about ten times a second.
-        cancel: a `stead.Cancel` with which another thread can stop the run.
+        The interpreter's lock is free during the run, but for kernels written in Python. Ctrl-C stops it with
+        KeyboardInterrupt. What kernels of your own and callbacks raise is raised here.
 
-        The interpreter's lock is free during the run, but for kernels written in Python. Ctrl-C stops it.
+        Args:
+            kernels: Such as `stead.mean("x")`, texts such as `"mean:x"`, kernels of your own (`stead.kernel`), or lists
+                of these.
+            where: Only rows for which this holds, such as `"delay > 0 and carrier in ('UA', 'AA')"`;
+                `stead.where_help()` tells the language.
+            by: Answers for each value of these columns.
+            threads: Workers; 0 is one for each processor. Never changes an answer.
+            memory: Bytes for buffers and states, or a size such as `"512MiB"`. The default is 1 GiB.
+            chunk: Bytes that are read at once, or a size. Never changes an answer.
+            lenient: Count and skip records that cannot be read, in place of failing.
+            direct: Pass by the page cache.
+            engine: How to read: `"auto"`, `"uring"` or `"pread"`.
+            queue_depth: Reads in flight for each worker.
+            progress: None shows a bar on a terminal and in a notebook, for runs longer than half a second; True shows
+                it always, False never. A function is called with a `stead.Snapshot` about ten times a second.
+            cancel: A `stead.Cancel` with which another thread can stop the run.
 
-        Raises UsageError for a request that makes no sense, DataError for records that cannot be read, and the other
-        subclasses of `stead.Error`; CancelledError; KeyboardInterrupt; and what kernels and callbacks raise.
+        Returns:
+            The results by specification, the plan, and what it took.
+
+        Raises:
+            UsageError: The request makes no sense: no such kernel or column, a bad filter or option.
+            DataError: A record cannot be read.
+            LimitError: The memory does not suffice.
+            CancelledError: `cancel` was used.
+            Error: Something else failed; see its subclasses.
         """
         specs, own = [], []
         for k in flat(kernels):
@@ -213,31 +223,49 @@ def open(
 ) -> Dataset:
     """Opens a dataset. What is not said is detected.
 
-    source:
-        a path, a glob, a directory, or a list of these: files that are read as one dataset
-        a NumPy array of float32, float64, int8 to int64, uint8 to uint64 or bool, of any shape: the rows of a 2-d
-            array are records and its columns are columns, named by position or by `names`; the elements of any
-            other array are records of one column, `value`. Arrays in C or Fortran order are not copied, others once
-        a dict of 1-d arrays of one length, a data frame of pandas or polars, a structured array: a table. Columns
-            that hold no numbers are left out (`Dataset.left_out`). Nothing is copied but columns with gaps, with
-            missing values that are marked in another way than stead's, or in another byte order
-        bytes, bytearray, memoryview: what a file would hold, text, `.npy` or raw elements. Not copied
+    Paths, globs and directories, or a list of these, are files that are read as one dataset.
 
-    Arrays are kept alive by the dataset, and must not be changed while it runs.
+    A NumPy array of float32, float64, int8 to int64, uint8 to uint64 or bool may have any shape: the rows of a 2-d
+    array are records and its columns are columns, named by position or by `names`; the elements of any other array
+    are records of one column, `value`. Arrays in C or Fortran order are not copied, others once.
 
-    type: `csv`, `tsv`, `lines`, `records`, `npy` or `raw`.
-    delimiter, quote, header, comment, missing, column_types: of delimited text. `quote=False` means that no byte
-        quotes; `missing` lists the texts that mean "no value"; `column_types` is such as `{"zip": "text"}`.
-    names: column names, in place of the header's or of positions.
-    dtype, shape, order, byte_order, skip: of raw arrays. `skip` is also that of fixed records.
-    record_length: bytes of one record, for `records`.
-    compression: `none`, `gzip` or `zstd`.
-    nan: what NaN means in arrays and tables in memory: `"value"`, which propagates, as in NumPy, or `"missing"`, which
-        is left out, as in pandas. The default is that of the package the data come from.
-    name: what stands for the file's name in messages about bytes and arrays.
+    A dict of 1-d arrays of one length, a data frame of pandas or polars, and a structured array are tables. Columns
+    that hold no numbers are left out (`Dataset.left_out`). Copied are only columns with gaps, in another byte order,
+    or with missing values that are marked in another way than stead's.
 
-    Raises NotFoundError, PermissionDeniedError, FormatError, UsageError (options that contradict each other or the
-    data), TypeError (no such source).
+    bytes, bytearray and memoryview are what a file would hold: text, `.npy` or raw elements. They are not copied.
+
+    What lies in memory is kept alive by the dataset, and must not be changed while it runs.
+
+    Args:
+        source: What to open.
+        type: `csv`, `tsv`, `lines`, `records`, `npy` or `raw`.
+        delimiter: Character between fields of delimited text.
+        quote: Character around fields; False if there is none.
+        header: Whether the first row names the columns.
+        comment: Lines that begin with this character are no records.
+        missing: Texts that mean "no value", in place of the default ones.
+        names: Column names, in place of the header's or of positions.
+        column_types: What columns hold, such as `{"zip": "text"}`; `number` or `text`.
+        dtype: Element type of a raw file: `"f64"`, or whatever `numpy.dtype` takes.
+        shape: Shape of a raw file.
+        order: Index order of a raw file: `"C"` (last index fastest) or `"F"`.
+        byte_order: Byte order of a raw file: `"little"` or `"big"`.
+        skip: Bytes before the first element or fixed record, or a size such as `"1KiB"`.
+        record_length: Bytes of one record, for `records`.
+        compression: `none`, `gzip` or `zstd`.
+        nan: What NaN means in arrays and tables in memory: `"value"`, which propagates as in NumPy, or `"missing"`,
+            which is left out as in pandas. The default is that of the package the data come from.
+        name: What stands for the file's name in messages about bytes and arrays.
+
+    Returns:
+        The dataset. Only the beginning of its files has been read.
+
+    Raises:
+        NotFoundError: There is no such file.
+        FormatError: A file is empty, of no known format, or unlike the first one.
+        UsageError: Options contradict each other or the data.
+        TypeError: There is no way to open such an object, or elements of such a type.
     """
     if nan not in (None, "value", "missing"):
         raise make("usage", f"nan={nan!r}", hint='it is "value" or "missing"')

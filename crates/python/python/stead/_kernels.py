@@ -13,6 +13,7 @@ from ._stead import kernel_list
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 
 class Spec(str):
@@ -27,25 +28,26 @@ class Spec(str):
 class KernelInfo:
     """What a kernel computes, from the library itself."""
 
-    __slots__ = ("name", "summary", "usage", "definition", "error", "cost", "source", "examples")
+    __slots__ = {
+        "name": "Name in specifications.",
+        "summary": "One line.",
+        "usage": "How a specification is written.",
+        "definition": "What is computed, exactly, with missing values, NaN and empty input.",
+        "error": "How far from the true answer it can be.",
+        "cost": "Time and memory.",
+        "source": "Paper or standard.",
+        "examples": "Specifications that work.",
+    }
 
-    def __init__(self, row: tuple) -> None:
+    def __init__(self, row: tuple[Any, ...]) -> None:
         self.name: str = row[0]
-        """Name in specifications."""
         self.summary: str = row[1]
-        """One line."""
         self.usage: str = row[2]
-        """How a specification is written."""
         self.definition: str = row[3]
-        """What is computed, exactly, with missing values, NaN and empty input."""
         self.error: str = row[4]
-        """How far from the true answer it can be."""
         self.cost: str = row[5]
-        """Time and memory."""
         self.source: str = row[6]
-        """Paper or standard."""
         self.examples: list[str] = row[7]
-        """Specifications that work."""
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}: {self.summary}>"
@@ -70,7 +72,8 @@ def written(value: object) -> str:
     elif hasattr(value, "tolist"):
         return written(value.tolist())
     elif isinstance(value, (list, tuple)):
-        return quoted(";".join(written(v) for v in value))
+        # Pairs, as of the opacity of `render`, have a colon between them.
+        return quoted(";".join(":".join(map(written, v)) if isinstance(v, (list, tuple)) else written(v) for v in value))
     else:
         text = str(value)
     return quoted(text)
@@ -83,7 +86,7 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def spec(name: str, arguments: tuple, options: dict) -> Spec:
+def spec(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Spec:
     """The specification of kernel `name`."""
     parts = []
     for a in arguments:
@@ -98,18 +101,48 @@ def spec(name: str, arguments: tuple, options: dict) -> Spec:
 
 
 def _constructor(info: KernelInfo) -> Callable[..., Spec]:
-    def kernel(*arguments: object, **options: object) -> Spec:
-        return spec(info.name, arguments, options)
+    kernel: Callable[..., Spec]
+    if ":" not in info.usage:
+
+        def kernel() -> Spec:
+            return Spec(info.name)
+
+    elif info.usage.startswith(f"{info.name}:OPTION"):
+
+        def kernel(**options: object) -> Spec:
+            return spec(info.name, (), options)
+
+    else:
+
+        def kernel(*arguments: object, **options: object) -> Spec:
+            return spec(info.name, arguments, options)
 
     kernel.__name__ = kernel.__qualname__ = info.name
     kernel.__doc__ = (
         f"{info.summary[0].upper()}{info.summary[1:]}.\n\n"
-        f"As a specification: `{info.usage}`. Columns and patterns are arguments, options are keywords:\n"
-        f"a list is joined with `;`, `True` is an option that has no value.\n\n"
-        f"{info.definition}\n\nError: {info.error}\n\nCost: {info.cost}\n\nSource: {info.source}\n\n"
+        f"As a specification: `{info.usage}`.\n"
+        "Columns and patterns are arguments, options are keywords; a list of values is given as a list,\n"
+        "an option without a value as True.\n\n"
+        f"{filled(info.definition)}\n\n{filled('Error: ' + info.error)}\n\n{filled('Cost: ' + info.cost)}\n\n"
+        f"{filled('Source: ' + info.source)}\n\n"
         "Examples:\n" + "".join(f"    ds.run({e!r})\n" for e in info.examples)
     )
     return kernel
+
+
+def filled(text: str, width: int = 100) -> str:
+    """Paragraphs in lines that fit a terminal. (`textwrap` would take longer to import than to do this.)"""
+    lines = []
+    for paragraph in text.strip().splitlines():
+        line = ""
+        for word in paragraph.split():
+            if line and len(line) + 1 + len(word) > width:
+                lines.append(line)
+                line = word
+            else:
+                line = f"{line} {word}" if line else word
+        lines.append(line)
+    return "\n".join(lines)
 
 
 _NAMES = []

@@ -20,11 +20,7 @@ KINDS = "fiub"
 
 
 def is_missing(values: Any) -> Any:
-    """Which values are missing, as an array of bool of the same shape (a bool for one value).
-
-    A missing value is a NaN with the payload of R's `NA_real_`; a NaN that was computed is a value. In kernels
-    written in Python this tells the two apart; `numpy.isnan` is true for both.
-    """
+    """See `stead.is_missing`."""
     array = np.asarray(values)
     if array.dtype != np.float64:
         array = array.astype(np.float64) if array.dtype.kind in KINDS else np.zeros(array.shape)
@@ -34,12 +30,12 @@ def is_missing(values: Any) -> Any:
     return bool(missing[()]) if array.ndim == 0 else missing
 
 
-def holdable(dtype: np.dtype) -> bool:
+def holdable(dtype: np.dtype[Any]) -> bool:
     """True if a dataset holds elements of this type."""
     return dtype.kind in KINDS and dtype.itemsize in (1, 2, 4, 8) and dtype != np.float16
 
 
-def lendable(array: np.ndarray) -> np.ndarray:
+def lendable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The array itself if its elements lie without gaps in C or Fortran order; a copy in C order otherwise."""
     array = np.asarray(array)
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
@@ -47,26 +43,26 @@ def lendable(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def with_missing(array: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def with_missing(array: np.ndarray[Any, Any], mask: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A copy as float64 in which the masked elements are missing."""
     copy = np.array(array, dtype=np.float64, order="K")
     copy[mask] = _stead.MISSING
     return copy
 
 
-def open_array(array: np.ndarray, name: str, names: list[str] | None) -> _stead.Dataset:
+def open_array(array: np.ndarray[Any, Any], name: str, names: list[str] | None) -> _stead.Dataset:
     """One array as a dataset."""
     if isinstance(array, np.ma.MaskedArray):
         array = with_missing(array.filled(0), np.ma.getmaskarray(array))
     return _stead.open_array(name, lendable(array), names)
 
 
-def open_bytes(data: Any, name: str, options: dict) -> _stead.Dataset:
+def open_bytes(data: Any, name: str, options: dict[str, Any]) -> _stead.Dataset:
     """Bytes as if they were those of a file."""
     return _stead.open_bytes(name, np.frombuffer(data, dtype=np.uint8), options)
 
 
-def column(name: str, values: Any, nan_is_missing: bool) -> np.ndarray | str:
+def column(name: str, values: Any, nan_is_missing: bool) -> np.ndarray[Any, Any] | str:
     """One column as an array that can be lent, or why there is none."""
     mask = None
     if isinstance(values, np.ma.MaskedArray):

@@ -37,17 +37,17 @@ class FunctionKernel:
         return f"<kernel {self.name} of {', '.join(self.columns)}>"
 
     # A state is a list of at most one part, so that a part may be anything, None too.
-    def init(self) -> list:
+    def init(self) -> list[Any]:
         return []
 
-    def update(self, state: list, *columns: Any) -> list:
+    def update(self, state: list[Any], *columns: Any) -> list[Any]:
         part = self.__wrapped__(*columns)
         return [self._merge(state[0], part)] if state else [part]
 
-    def merge(self, state: list, other: list) -> list:
+    def merge(self, state: list[Any], other: list[Any]) -> list[Any]:
         return [self._merge(state[0], other[0])] if state and other else state or other
 
-    def finish(self, state: list) -> Any:
+    def finish(self, state: list[Any]) -> Any:
         if not state:
             return None
         return self._finish(state[0]) if self._finish else state[0]
@@ -62,31 +62,38 @@ def kernel(
 ) -> Callable[[Any], Any]:
     """Makes a kernel of a class or a function.
 
-    columns: names of the columns it looks at, or `"*"` for all numeric ones. For each block of rows `update` (or
-        the function) gets one array for each: float64 for numbers, with missing values as NaN (see
-        `stead.is_missing`); object arrays of `str` and `None` for text. The arrays are its own: it may change
-        and keep them. They have the rows that passed the filter, at least one, some 10,000 to 100,000.
-    name: the key of its result; the name of the class or function if not given.
+    For each block of rows the function, or `update` of the class, gets one array for each column: float64 for
+    numbers, with missing values as NaN (see `stead.is_missing`); object arrays of `str` and `None` for text. The
+    arrays are its own: it may change and keep them. They have the rows that passed the filter, at least one, and
+    some 10,000 to 100,000 in a large dataset.
 
-    A **function** of the columns returns what it found in one block. `merge(a, b)` makes one of two of these (the
-    default adds them), `finish(part)` makes the answer of the last one (the default takes it as it is). Without
-    rows the answer is None.
+    A **function** returns what it found in one block. `merge(a, b)` makes one of two of these, `finish(part)` makes
+    the answer of the last one. Without rows the answer is None.
 
-    A **class** has these methods, and an instance of it, or the class itself if it takes no arguments, is given
-    to `run`. An instance may set `self.columns` and `self.name`.
+    A **class** has these methods. An instance of it is given to `run`, or the class itself if it takes no arguments;
+    an instance may set `self.columns` and `self.name`.
 
         init() -> state             the state of no rows: any object
         update(state, *columns)     adds a block; returns the new state, or None if it changed the old one
         merge(state, other)         adds another state; returns as `update`
         finish(state) -> answer     numbers, text, None, lists, dicts (keys become text) or NumPy arrays
 
-    Blocks come in any order, from any thread (one at a time), in sizes that depend on the machine: for one
-    answer on all of them merging must not depend on the order, and `init()` must change nothing. Exceptions stop
-    the run and are raised by it.
+    Blocks come in any order, from any thread (one at a time), in sizes that depend on the machine: for one answer on
+    all of them, merging must not depend on the order, and `init()` must change nothing. Exceptions stop the run and
+    are raised by it. States count towards the memory budget by `sys.getsizeof`.
 
-        >>> @stead.kernel(["arr_delay"], merge=max)
-        ... def longest(delay):
-        ...     return np.nanmax(delay)
+    Args:
+        columns: Names of the columns it looks at, or `"*"` for all numeric ones.
+        merge: For a function: makes one part of two. The default adds them.
+        finish: For a function: makes the answer. The default takes the last part as it is.
+        name: The key of its result; the name of the class or function if not given.
+
+    Returns:
+        A decorator.
+
+    Raises:
+        UsageError: There is no column.
+        TypeError: A class lacks a method.
     """
     wanted = [columns] if isinstance(columns, str) else list(columns)
     if not wanted:
@@ -98,8 +105,8 @@ def kernel(
         missing = [m for m in METHODS if not callable(getattr(what, m, None))]
         if missing:
             raise TypeError(f"kernel {what.__name__} has no method {', '.join(missing)}")
-        what.columns = wanted
-        what.name = name or what.__name__
+        setattr(what, "columns", wanted)
+        setattr(what, "name", name or what.__name__)
         return what
 
     return decorate

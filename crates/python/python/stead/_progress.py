@@ -17,19 +17,20 @@ WIDTH = 40
 class Snapshot:
     """What a run looks like now, about ten times a second and once at the end of each pass."""
 
-    __slots__ = ("n_pass", "bytes", "total_bytes", "rows", "seconds")
+    __slots__ = {
+        "n_pass": "The pass, from 1.",
+        "bytes": "Bytes read in this pass.",
+        "total_bytes": "Bytes that this pass will read.",
+        "rows": "Records read in this pass.",
+        "seconds": "Seconds since this pass began.",
+    }
 
     def __init__(self, n_pass: int, n_bytes: int, total_bytes: int, rows: int, seconds: float) -> None:
         self.n_pass = n_pass
-        """The pass, from 1."""
         self.bytes = n_bytes
-        """Bytes read in this pass."""
         self.total_bytes = total_bytes
-        """Bytes that this pass will read."""
         self.rows = rows
-        """Records read in this pass."""
         self.seconds = seconds
-        """Seconds since this pass began."""
 
     def __repr__(self) -> str:
         return (

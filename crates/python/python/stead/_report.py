@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Report(Mapping):
+class Report(Mapping):  # type: ignore[type-arg]
     """What a run answered: a mapping from specification to result, in the order asked for.
 
     `r["mean:x"]`, `r[stead.mean("x")]`, `r[my_kernel]`. A result is a number, None (no answer, such as the mean of
@@ -60,7 +60,8 @@ class Report(Mapping):
         `kernels` (what each answers, reads, and how many passes it took), `scan` (extents, engine, columns)."""
         import json
 
-        return json.loads(self._native.plan())
+        plan: dict[str, Any] = json.loads(self._native.plan())
+        return plan
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -68,7 +69,8 @@ class Report(Mapping):
         `integers_rounded`, `bytes_per_second`, `core_seconds_per_gb`, `peak_memory_bytes` (of the process)."""
         import json
 
-        return json.loads(self._native.metrics())
+        metrics: dict[str, Any] = json.loads(self._native.metrics())
+        return metrics
 
     def to_json(self) -> str:
         """The report as `stead run --format json` prints it."""

@@ -1,0 +1,128 @@
+"""The package: the command in the wheel, types, imports, examples."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import inspect
+import os
+import re
+import signal
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+import pytest
+import stead
+from support import ROOT
+
+COMMAND = Path(sysconfig.get_path("scripts")) / "stead"
+
+
+def shipped(*args, **options):
+    """Runs the command that the wheel installed."""
+    return subprocess.run([COMMAND, *map(str, args)], capture_output=True, timeout=60, **options)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--version"],
+        ["--help"],
+        ["run", "--help"],
+        [],
+        ["no-such-verb"],
+        ["kernels", "mean"],
+        ["run", "x.csv", "-k", "sum:x", "-k", "rows"],
+        ["run", "x.csv", "-k", "sum:nope"],
+        ["run", "nope.csv", "-k", "rows"],
+        ["describe", "x.csv"],
+    ],
+    ids=" ".join,
+)
+def test_the_command_is_the_command(cli, tmp_path, args):
+    (tmp_path / "x.csv").write_text("x\n1\n2\n")
+    ours, theirs = shipped(*args, cwd=tmp_path), cli(*args, code=None)
+    assert (ours.returncode, ours.stdout, ours.stderr) == (theirs.returncode, theirs.stdout, theirs.stderr)
+
+
+def test_the_command_stops_at_ctrl_c(tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(300_000, 8)))
+    job = "kmeans:k=400,tol=0,rounds=30000,init=first"
+    child = subprocess.Popen(
+        [COMMAND, "run", tmp_path / "x.npy", "-k", job, "--progress", "always"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert b"pass 1" in child.stderr.readline()
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 130 and out == b""
+    assert err.endswith(b"stead: stopped before the end\n") and b"Traceback" not in err
+
+
+def test_a_reader_that_goes_away_ends_the_command_in_silence():
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {COMMAND} kernels grep | head -1"], capture_output=True)
+    assert done.stdout.startswith(b"grep - ") and done.stderr == b"" and done.returncode == 0
+
+
+def test_importing_loads_neither_numpy_nor_pandas():
+    code = "import sys, stead; stead.mean('x'); print(sorted({'numpy', 'pandas', 'typing'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() in ("[]", "['typing']")
+
+
+def test_the_version_is_that_of_the_wheel():
+    assert stead.__version__ == importlib.metadata.version("stead")
+    assert f"stead {stead.__version__}\n" == shipped("--version").stdout.decode()
+
+
+def test_everything_public_is_documented():
+    for name in stead.__all__:
+        thing = getattr(stead, name)
+        if callable(thing):
+            assert inspect.getdoc(thing), name
+    for cls in (stead.Dataset, stead.Report, stead.Snapshot):
+        for name, member in inspect.getmembers(cls):
+            if not name.startswith("_") and name not in ("keys", "values", "items", "get"):
+                assert inspect.getdoc(member), f"{cls.__name__}.{name}"
+
+
+def test_types():
+    package = Path(stead.__file__).parent
+    assert (package / "py.typed").exists()
+    run = [sys.executable, "-m"]
+    config = ["--config-file", str(ROOT / "pyproject.toml")]
+    env = os.environ | {"MYPY_CACHE_DIR": str(ROOT / ".build" / "mypy")}
+    checked = subprocess.run([*run, "mypy", *config, "-p", "stead"], capture_output=True, text=True, env=env)
+    assert checked.returncode == 0, checked.stdout
+    stubs = [*run, "mypy.stubtest", "--mypy-config-file", config[1], "stead._stead", "stead._kernels"]
+    checked = subprocess.run(stubs, capture_output=True, text=True, env=env)
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_each_option_of_a_kernel_is_in_its_stub():
+    stub = (Path(stead.__file__).parent / "_kernels.pyi").read_text()
+    for k in stead.kernels():
+        signature = re.search(rf"^def {k.name}\((.*?)\) -> Spec:", stub, flags=re.S | re.M)
+        assert signature, f"{k.name} has no stub"
+        for option in re.findall(r"\[,(\w+)(?:=[^\]]*)?\]", k.usage):
+            if not option.isupper():
+                assert re.search(rf"\b{option}: ", signature[1]), f"{k.name}: {option}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples" / "python").glob("*.py")), ids=lambda p: p.name)
+def test_examples_run(path, flights, tmp_path):
+    (tmp_path / "flights.csv").symlink_to(flights)
+    done = subprocess.run([sys.executable, path], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stdout and not done.stderr, done.stderr
+    # Each says at its end what it prints.
+    shown = re.search(r"^# Prints:\n((?:#.*\n)+)", path.read_text() + "\n", flags=re.M)
+    assert shown, "an example ends with what it prints"
+    expected = "".join(line[2:] + "\n" for line in shown[1].splitlines())
+    assert squeezed(done.stdout) == squeezed(expected)
+
+
+def squeezed(text: str) -> list[str]:
+    """Lines without the spaces at their ends, which editors take away."""
+    return [line.rstrip() for line in text.strip("\n").splitlines()]
