@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import signal
@@ -12,6 +13,7 @@ import threading
 import numpy as np
 import pytest
 import stead
+from stead._progress import Bar
 
 
 def test_what_names_a_dataset(tmp_path):
@@ -173,11 +175,8 @@ def test_progress(flights, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_the_bar():
-    import io
-
-    from stead._progress import Bar
-
+def test_the_bar(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     out = io.StringIO()
     bar = Bar(out)
     bar(stead.Snapshot(1, 10, 100, 5, 0.1))
@@ -186,6 +185,7 @@ def test_the_bar():
     assert " 50% |" in out.getvalue() and "50.0 MiB/100.0 MiB 50.0 MiB/s, 0:01 left" in out.getvalue()
     bar(stead.Snapshot(2, 100, 100, 5, 7200.0))
     assert "pass 2 100%" in out.getvalue()
+    assert max(map(len, out.getvalue().split("\r"))) < 80
     bar.close()
     assert out.getvalue().endswith(" \r")
     out.close()

@@ -128,7 +128,8 @@ class Dataset:
             queue_depth: Reads in flight for each worker.
             progress: None shows a bar on a terminal and in a notebook, for runs longer than half a second; True shows
                 it always, False never. A function is called with a `stead.Snapshot` about ten times a second.
-            cancel: A `stead.Cancel` with which another thread can stop the run.
+            cancel: A `stead.Cancel` with which another thread can stop the run. A run that Ctrl-C or an exception of a
+                callback ends has used it, too.
 
         Returns:
             The results by specification, the plan, and what it took.
@@ -229,9 +230,9 @@ def open(
     array are records and its columns are columns, named by position or by `names`; the elements of any other array
     are records of one column, `value`. Arrays in C or Fortran order are not copied, others once.
 
-    A dict of 1-d arrays of one length, a data frame of pandas or polars, and a structured array are tables. Columns
-    that hold no numbers are left out (`Dataset.left_out`). Copied are only columns with gaps, in another byte order,
-    or with missing values that are marked in another way than stead's.
+    A dict of 1-d arrays of one length, a data frame of pandas or polars, a table of Arrow, and a structured array are
+    tables. Columns that hold no numbers are left out (`Dataset.left_out`). Copied are only columns with gaps, in
+    another byte order, or with missing values that are marked in another way than stead's.
 
     bytes, bytearray and memoryview are what a file would hold: text, `.npy` or raw elements. They are not copied.
 
@@ -336,7 +337,8 @@ def in_memory(source: Any, names: Sequence[str] | None, nan: str | None, name: s
         columns = [(str(k), v) for k, v in source.items()]
     elif not isinstance(source, np.ndarray) and hasattr(source, "columns") and hasattr(source, "__getitem__"):
         frame = True
-        keys = list(source.columns)
+        # Tables of Arrow have their columns themselves under `columns`.
+        keys = list(getattr(source, "column_names", source.columns))
         by_position = getattr(source, "iloc", None)
         # By position: two columns of a frame of pandas may have one name.
         columns = [(str(k), source[k] if by_position is None else by_position[:, i]) for i, k in enumerate(keys)]

@@ -67,14 +67,22 @@ class Bar:
         share = min(s.bytes / s.total_bytes, 1.0) if s.total_bytes else 1.0
         rate = s.bytes / max(s.seconds, 1e-9)
         left = clock((s.total_bytes - s.bytes) / rate) if rate else "?"
-        full = int(share * WIDTH)
         head = f"pass {s.n_pass} " if s.n_pass > 1 else ""
-        line = (
-            f"{head}{share:4.0%} |{'█' * full}{' ' * (WIDTH - full)}| {size(s.bytes)}/{size(s.total_bytes)} "
-            f"{size(rate)}/s, {left} left"
-        )
+        head += f"{share:4.0%} |"
+        tail = f"| {size(s.bytes)}/{size(s.total_bytes)} {size(rate)}/s, {left} left"
+        # A line that is wider than the terminal could not be drawn over.
+        width = min(WIDTH, self.columns() - len(head) - len(tail) - 1)
+        full = int(share * width)
+        line = head + "█" * full + " " * (width - full) + tail
         self.write("\r" + line.ljust(self.shown))
         self.shown = len(line)
+
+    @staticmethod
+    def columns() -> int:
+        """Width of the terminal, 80 if there is none."""
+        import shutil
+
+        return shutil.get_terminal_size((80, 24)).columns
 
     def close(self) -> None:
         """Wipes the bar away."""
