@@ -6,10 +6,12 @@
 
 use stead_core::{ByteOrder, DType};
 
-/// Bytes of rows that are gathered from together: they stay in the first-level cache.
-const TILE_BYTES: usize = 16 << 10;
-/// Rows that are gathered from together at least, so that each column is written in runs.
-const TILE_ROWS: usize = 64;
+/// Rows that are gathered from together.
+const TILE_ROWS: usize = 32;
+/// Rows of a piece that is taken together: two lines of the cache, once they are doubles.
+const LINE_ROWS: usize = 16;
+/// Columns of such a piece.
+const SIDE: usize = 8;
 /// Elements between two looks at whether one was rounded.
 const STRETCH: usize = 512;
 
@@ -148,43 +150,59 @@ pub fn to_f32(dtype: DType, order: ByteOrder, bytes: &[u8], out: &mut [f32]) {
     dispatch!(dtype, order, run(bytes, out));
 }
 
-/// Takes `columns` out of rows of `row_bytes` bytes: column number `i` goes to the `i`-th stretch of `out`,
-/// which has one value a row. Returns how many were rounded.
+/// Where [`gather`] puts the columns of so many rows: the distance from one to the next, at least `rows`.
 ///
-/// `out.len()` is `columns.len()` times the number of rows. Works in tiles of rows that stay in the
-/// cache, so that rows are read from memory once however many columns there are.
+/// Columns a multiple of a page apart fall into the same few places of the caches, and rows are written to all of
+/// them at once.
+pub fn column_stride(rows: usize) -> usize {
+    const PAGE: usize = 4096 / size_of::<f64>();
+    if rows >= PAGE && rows.is_multiple_of(PAGE / 8) { rows + PAGE / 64 } else { rows }
+}
+
+/// Takes `columns` out of rows of `row_bytes` bytes: column number `i` goes to `out[i * stride..]`, one value a row.
+/// Returns how many were rounded.
+///
+/// `out` holds `columns.len()` columns that are `stride` apart, `stride` being at least the number of rows. Rows are
+/// read from memory once however many columns there are: columns that lie side by side are taken eight at a time,
+/// sixteen rows of them together, so that whole lines of the cache are read and written.
 pub fn gather(
     dtype: DType,
     order: ByteOrder,
     bytes: &[u8],
     row_bytes: usize,
     columns: &[usize],
+    stride: usize,
     out: &mut [f64],
 ) -> u64 {
     fn run<T: Element, const BIG: bool>(
         bytes: &[u8],
         row_bytes: usize,
         columns: &[usize],
+        stride: usize,
         out: &mut [f64],
     ) -> u64 {
         let rows = bytes.len() / row_bytes;
-        let tile = (TILE_BYTES / row_bytes).max(TILE_ROWS);
-        // Of long rows only some columns at a time.
-        let group = if tile * row_bytes > TILE_BYTES {
-            (TILE_BYTES / TILE_ROWS / T::SIZE).max(1)
-        } else {
-            columns.len().max(1)
-        };
         let mut rounded = 0;
-        for first in (0..rows).step_by(tile) {
-            let n = tile.min(rows - first);
+        for first in (0..rows).step_by(TILE_ROWS) {
+            let n = TILE_ROWS.min(rows - first);
             let tile = &bytes[first * row_bytes..][..n * row_bytes];
-            for (g, some) in columns.chunks(group).enumerate() {
-                for (i, column) in some.iter().enumerate() {
-                    let at = column * T::SIZE;
-                    let out = &mut out[(g * group + i) * rows + first..][..n];
+            let mut i = 0;
+            while i < columns.len() {
+                let at = columns[i] * T::SIZE;
+                let out = &mut out[i * stride..];
+                let eight = columns.get(i + SIDE - 1) == Some(&(columns[i] + SIDE - 1));
+                if eight && n == TILE_ROWS {
+                    for half in 0..2 {
+                        let from = half * LINE_ROWS;
+                        let rows = &tile[from * row_bytes..][..LINE_ROWS * row_bytes];
+                        rounded +=
+                            square::<T, BIG>(rows, row_bytes, at, stride, &mut out[first + from..]);
+                    }
+                    i += SIDE;
+                } else {
                     let elements = tile.chunks_exact(row_bytes).map(|row| &row[at..at + T::SIZE]);
-                    rounded += convert::<T, BIG>(elements, out);
+                    rounded += convert::<T, BIG>(elements, &mut out[first..first + n]);
+                    i += 1;
                 }
             }
         }
@@ -193,7 +211,41 @@ pub fn gather(
     if row_bytes == 0 {
         return 0;
     }
-    dispatch!(dtype, order, run(bytes, row_bytes, columns, out))
+    dispatch!(dtype, order, run(bytes, row_bytes, columns, stride, out))
+}
+
+/// Eight columns side by side, of [`LINE_ROWS`] rows, from byte `at` of each on. Returns how many were rounded.
+#[inline(always)]
+fn square<T: Element, const BIG: bool>(
+    rows: &[u8],
+    row_bytes: usize,
+    at: usize,
+    stride: usize,
+    out: &mut [f64],
+) -> u64 {
+    let mut lines = [[0.0; LINE_ROWS]; SIDE];
+    let mut all = 0;
+    for (r, row) in rows.chunks_exact(row_bytes).enumerate().take(LINE_ROWS) {
+        let row = &row[at..at + SIDE * T::SIZE];
+        for c in 0..SIDE {
+            let x = T::load::<BIG>(&row[c * T::SIZE..(c + 1) * T::SIZE]);
+            lines[c][r] = x.f64();
+            if T::ROUNDS {
+                all |= x.magnitude();
+            }
+        }
+    }
+    for (c, line) in lines.iter().enumerate() {
+        out[c * stride..][..LINE_ROWS].copy_from_slice(line);
+    }
+    if !T::ROUNDS || all >> 53 == 0 {
+        return 0;
+    }
+    let elements = |row: &[u8]| {
+        let some = &row[at..at + SIDE * T::SIZE];
+        some.chunks_exact(T::SIZE).filter(|b| T::load::<BIG>(b).is_rounded()).count() as u64
+    };
+    rows.chunks_exact(row_bytes).map(elements).sum()
 }
 
 /// Rows of values from columns of `rows` values each, one column after the other.
@@ -247,7 +299,24 @@ mod tests {
         assert_eq!(out[5], i64::MIN as f64);
         let bytes: Vec<u8> = [u64::MAX, 1 << 63].iter().flat_map(|x| x.to_be_bytes()).collect();
         assert_eq!(to_f64(DType::U64, ByteOrder::Big, &bytes, &mut out), 1);
-        assert_eq!(gather(DType::U64, ByteOrder::Big, &bytes, 16, &[1, 0], &mut out[..2]), 1);
+        assert_eq!(gather(DType::U64, ByteOrder::Big, &bytes, 16, &[1, 0], 1, &mut out[..2]), 1);
         assert_eq!(out[..2], [2f64.powi(63), 2f64.powi(64)]);
+        // Columns side by side, and some that are not.
+        let (rows, width, stride) = (77, 21, 80);
+        let x: Vec<i64> = (0..rows * width).map(|i| i * 1_000_003 + (i % 3) * m).collect();
+        let bytes: Vec<u8> = x.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let columns: Vec<usize> = [0].into_iter().chain(2..12).chain(13..21).collect();
+        let mut out = vec![-1.0; columns.len() * stride];
+        let row = 8 * width as usize;
+        let n = gather(DType::I64, ByteOrder::Little, &bytes, row, &columns, stride, &mut out);
+        let mut want = 0;
+        for (c, column) in columns.iter().zip(out.chunks(stride)) {
+            for (r, v) in column[..rows as usize].iter().enumerate() {
+                let x = x[r * width as usize + c];
+                assert_eq!(*v, x as f64);
+                want += u64::from(*v as i64 != x);
+            }
+        }
+        assert!(n == want && n > 100, "{n} {want}");
     }
 }

@@ -484,9 +484,9 @@ impl Worker for GridWorker<'_> {
         }
         let Some(e) = &layout.elements else { return Ok(Some(block)) };
         if !needs.numbers.is_empty() {
-            let (numbers, rounded) = columns(e, own, row_bytes, &needs.numbers, &mut self.numbers);
+            let (columns, rounded) = columns(e, own, row_bytes, &needs.numbers, &mut self.numbers);
             Progress::add(&scan.progress.rounded, rounded);
-            block.columns = Columns { numbers, ..block.columns };
+            block.columns = Columns { number_ids: &needs.numbers, ..columns };
         }
         if needs.matrix {
             let all = if rows > 0 { own } else { &[] };
@@ -540,14 +540,16 @@ fn columns<'a>(
     row_bytes: usize,
     ids: &[usize],
     scratch: &'a mut Vec<f64>,
-) -> (&'a [f64], u64) {
-    if e.columns == 1 {
-        return in_place(e, bytes, scratch);
-    }
+) -> (Columns<'a>, u64) {
     let rows = bytes.len() / row_bytes.max(1);
-    scratch.resize(rows * ids.len(), 0.0);
-    let rounded = convert::gather(e.dtype, e.byte_order, bytes, row_bytes, ids, scratch);
-    (scratch, rounded)
+    if e.columns == 1 {
+        let (numbers, rounded) = in_place(e, bytes, scratch);
+        return (Columns { numbers, stride: rows, ..Columns::default() }, rounded);
+    }
+    let stride = convert::column_stride(rows);
+    scratch.resize(stride * ids.len(), 0.0);
+    let rounded = convert::gather(e.dtype, e.byte_order, bytes, row_bytes, ids, stride, scratch);
+    (Columns { numbers: scratch, stride, ..Columns::default() }, rounded)
 }
 
 #[cfg(test)]

@@ -35,6 +35,10 @@ pub trait Vector: Copy {
     fn select(self, mask: Self::Four, a: Self::Four, b: Self::Four) -> Self::Four;
     /// Bit `i` for place `i` of a mask.
     fn bits(self, mask: Self::Four) -> u32;
+    /// The largest integers that are not greater; all lie within those of 32 bits.
+    fn floor(self, a: Self::Four) -> Self::Four;
+    /// Integers within those of 32 bits.
+    fn integers(self, a: Self::Four) -> [i32; 4];
 
     /// Eight floats, or eight masks. What is done with them is as with doubles.
     type Eight: Copy;
@@ -47,6 +51,10 @@ pub trait Vector: Copy {
     fn store8(self, v: Self::Eight, to: &mut [f32; 8]);
     /// Eight doubles, rounded.
     fn narrow(self, low: Self::Four, high: Self::Four) -> Self::Eight;
+    /// `a + b`
+    fn add8(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
+    /// `a * b`
+    fn mul8(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
     /// `a - b`
     fn sub8(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
     /// `a * b + c`, rounded once or twice, whichever is fast: for estimates.
@@ -173,6 +181,16 @@ impl Vector for Portable {
         (0..4).fold(0, |m, i| m | ((mask[i].to_bits() >> 63) as u32) << i)
     }
 
+    #[inline(always)]
+    fn floor(self, a: [f64; 4]) -> [f64; 4] {
+        each(|i| a[i].floor())
+    }
+
+    #[inline(always)]
+    fn integers(self, a: [f64; 4]) -> [i32; 4] {
+        [a[0] as i32, a[1] as i32, a[2] as i32, a[3] as i32]
+    }
+
     type Eight = [f32; 8];
 
     #[inline(always)]
@@ -193,6 +211,16 @@ impl Vector for Portable {
     #[inline(always)]
     fn narrow(self, low: [f64; 4], high: [f64; 4]) -> [f32; 8] {
         each8(|i| if i < 4 { low[i] as f32 } else { high[i - 4] as f32 })
+    }
+
+    #[inline(always)]
+    fn add8(self, a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        each8(|i| a[i] + b[i])
+    }
+
+    #[inline(always)]
+    fn mul8(self, a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        each8(|i| a[i] * b[i])
     }
 
     #[inline(always)]
@@ -345,6 +373,20 @@ mod x86 {
             with!(self, _mm256_movemask_pd(mask)) as u32
         }
 
+        #[inline(always)]
+        fn floor(self, a: __m256d) -> __m256d {
+            with!(self, _mm256_floor_pd(a))
+        }
+
+        #[inline(always)]
+        fn integers(self, a: __m256d) -> [i32; 4] {
+            let mut out = [0; 4];
+            // SAFETY: `self` exists, so the processor has AVX2; four integers are written to an array of four, and
+            // need no alignment.
+            unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), _mm256_cvttpd_epi32(a)) };
+            out
+        }
+
         type Eight = __m256;
 
         #[inline(always)]
@@ -369,6 +411,16 @@ mod x86 {
         #[inline(always)]
         fn narrow(self, low: __m256d, high: __m256d) -> __m256 {
             with!(self, _mm256_set_m128(_mm256_cvtpd_ps(high), _mm256_cvtpd_ps(low)))
+        }
+
+        #[inline(always)]
+        fn add8(self, a: __m256, b: __m256) -> __m256 {
+            with!(self, _mm256_add_ps(a, b))
+        }
+
+        #[inline(always)]
+        fn mul8(self, a: __m256, b: __m256) -> __m256 {
+            with!(self, _mm256_mul_ps(a, b))
         }
 
         #[inline(always)]
@@ -446,6 +498,8 @@ mod tests {
             let all8 = [
                 x,
                 v.sub8(x, y),
+                v.add8(x, y),
+                v.mul8(x, y),
                 v.min8(x, y),
                 v.max8(x, y),
                 v.select8(less8, x, y),
@@ -461,7 +515,28 @@ mod tests {
         }
     }
 
+    /// Integers of numbers in their range.
+    struct Whole([f64; 4]);
+
+    impl Work for Whole {
+        type Out = ([f64; 4], [i32; 4]);
+
+        #[inline(always)]
+        fn run<V: Vector>(self, v: V) -> Self::Out {
+            let floor = v.floor(v.load(&self.0));
+            let mut out = [0.0; 4];
+            v.store(floor, &mut out);
+            (out, v.integers(floor))
+        }
+    }
+
     proptest! {
+        #[test]
+        fn integers_are_found(a in proptest::array::uniform4(-2e9..2e9)) {
+            prop_assert_eq!(dispatch(Whole(a)), Whole(a).run(Portable));
+            prop_assert_eq!(dispatch(Whole(a)).1, a.map(|a| a.floor() as i32));
+        }
+
         #[test]
         fn vectors_compute_what_arrays_do(
             a in any::<[f64; 4]>(),

@@ -3,9 +3,10 @@
 use super::camera::{Camera, Ray};
 use super::empty::Empty;
 use super::layers::Layer;
-use super::sample::Grid;
+use super::sample::{Grid, LANES};
 use super::transfer::Transfer;
 use crate::simd::{Vector, Work, dispatch};
+use std::ops::Range;
 
 /// What passes a sample below this is not seen in 8 bits.
 const OPAQUE: f32 = 1e-4;
@@ -105,22 +106,16 @@ impl Work for Draw<'_> {
     type Out = ();
 
     #[inline(always)]
-    fn run<V: Vector>(self, _: V) {
+    fn run<V: Vector>(self, v: V) {
         let Layer { x: x0, y: y0, width, .. } = *self.layer;
-        let mut turns = Turns::of(&self.camera.ray(x0, y0), self.march.step);
         for (y, line) in (y0..).zip(self.layer.pixels.chunks_exact_mut(width)) {
             let mut x = x0;
             while x < x0 + width {
                 let (range, next) = self.cover.at(x, y);
                 let next = next.min(x0 + width);
                 if let Some(range) = range {
-                    for x in x..next {
-                        let ray = self.camera.ray(x, y);
-                        if self.camera.perspective() {
-                            turns = Turns::of(&ray, self.march.step);
-                        }
-                        self.march.cast(&ray, &turns, range, &mut line[x - x0]);
-                    }
+                    let rays = Rays::new(&self.march, self.camera, (x..next, y), range);
+                    self.march.cast(v, &rays, &mut line[x - x0..next - x0]);
                 }
                 x = next;
             }
@@ -128,7 +123,65 @@ impl Work for Draw<'_> {
     }
 }
 
+/// The rays of pixels side by side, at most [`LANES`].
+struct Rays {
+    /// Along each axis.
+    origin: [[f64; LANES]; 3],
+    direction: [[f64; LANES]; 3],
+    turns: [Turns; LANES],
+    /// Numbers of the first and the last sample of each in the cell; the first is greater if there is none.
+    first: [u64; LANES],
+    last: [u64; LANES],
+}
+
+impl Rays {
+    #[inline(always)]
+    fn new(
+        march: &March<'_>,
+        camera: &Camera,
+        (xs, y): (Range<usize>, usize),
+        range: (u64, u64),
+    ) -> Rays {
+        let mut rays = Rays {
+            origin: [[0.0; LANES]; 3],
+            direction: [[0.0; LANES]; 3],
+            turns: [Turns([0.0; 3]); LANES],
+            first: [u64::MAX; LANES],
+            last: [0; LANES],
+        };
+        let mut turns = None;
+        for (l, x) in xs.enumerate().take(LANES) {
+            let ray = camera.ray(x, y);
+            if turns.is_none() || camera.perspective() {
+                turns = Some(Turns::of(&ray, march.step));
+            }
+            let Some(turns) = turns else { continue };
+            for a in 0..3 {
+                rays.origin[a][l] = ray.origin[a];
+                rays.direction[a][l] = ray.direction[a];
+            }
+            rays.turns[l] = turns;
+            if let Some((first, last)) = march.stretch(&ray, &turns, range) {
+                (rays.first[l], rays.last[l]) = (first, last);
+            }
+        }
+        rays
+    }
+
+    fn ray(&self, l: usize) -> Ray {
+        let of = |v: &[[f64; LANES]; 3]| [v[0][l], v[1][l], v[2][l]];
+        Ray { origin: of(&self.origin), direction: of(&self.direction) }
+    }
+
+    /// The rays of which sample `k` is in the cell, as bits.
+    #[inline(always)]
+    fn at(&self, k: u64) -> u32 {
+        (0..LANES).fold(0, |m, l| m | u32::from(self.first[l] <= k && k <= self.last[l]) << l)
+    }
+}
+
 /// Samples per voxel along each axis, with the sign of the direction; 0 where a ray does not go along an axis.
+#[derive(Clone, Copy)]
 struct Turns([f64; 3]);
 
 impl Turns {
@@ -173,67 +226,124 @@ struct March<'a> {
 }
 
 impl March<'_> {
-    /// Adds the samples of a ray whose numbers lie in `first..=last` to a pixel, front to back.
+    /// The numbers of the samples of a ray that lie in the cell, as far as they lie in `first..=last`.
     #[inline(always)]
-    fn cast(&self, ray: &Ray, turns: &Turns, (first, last): (u64, u64), pixel: &mut [f32; 4]) {
-        let Some((near, far)) = turns.clip(ray, &self.low, &self.high) else { return };
-        let step = self.step;
+    fn stretch(&self, ray: &Ray, turns: &Turns, (first, last): (u64, u64)) -> Option<(u64, u64)> {
+        let (near, far) = turns.clip(ray, &self.low, &self.high)?;
         // Sample `k` is `k + 1/2` steps away. Whether the outermost belong to the cell is decided by their places,
         // which these bounds know but for roundings.
         const MORE: f64 = 0.01;
         let mut k = ((near + (0.5 - MORE)).max(0.0) as u64).max(first);
         let mut end = ((far - (0.5 - MORE)).max(0.0) as u64).min(last);
-        let at = |k: u64| ray.at((k as f64 + 0.5) * step);
-        let inside = |p: &[f64; 3]| {
+        let inside = |k: u64| {
+            let p = ray.at((k as f64 + 0.5) * self.step);
             let within = |a: usize| p[a] >= self.low[a] && p[a] < self.high[a];
             within(0) && within(1) && within(2)
         };
         // Places grow or fall with the number, rounded or not, so that those inside have no gap.
-        while k <= end && !inside(&at(k)) {
+        while k <= end && !inside(k) {
             k += 1;
         }
-        while end > k && !inside(&at(end)) {
+        while end > k && !inside(end) {
             end -= 1;
         }
-        let mut through = 1.0f32;
-        while k <= end {
-            let p = at(k);
-            k += 1;
-            let spot = self.grid.locate(&p);
-            if self.empty.hidden(spot.number) {
-                k = k.max(self.leave(ray, turns, &spot.part));
+        (k <= end).then_some((k, end))
+    }
+
+    /// Adds the samples of rays side by side to their pixels, front to back.
+    #[allow(clippy::needless_range_loop)] // See `simd`.
+    #[inline(always)]
+    fn cast<V: Vector>(&self, v: V, rays: &Rays, pixels: &mut [[f32; 4]]) {
+        let both = |x: &[f64; LANES]| {
+            let halves = x.as_chunks::<4>().0;
+            [v.load(&halves[0]), v.load(&halves[1])]
+        };
+        let (o, d) = (&rays.origin, &rays.direction);
+        let origin = [both(&o[0]), both(&o[1]), both(&o[2])];
+        let direction = [both(&d[0]), both(&d[1]), both(&d[2])];
+        // Rays that something more can be seen of.
+        let mut live = (0..pixels.len().min(LANES))
+            .fold(0u32, |m, l| m | u32::from(rays.first[l] <= rays.last[l]) << l);
+        let mut through = [1.0f32; LANES];
+        let mut k = rays.first.iter().fold(u64::MAX, |a, b| a.min(*b));
+        while live != 0 {
+            let active = rays.at(k) & live;
+            if active == 0 {
+                // Those that begin later.
+                let later = (0..LANES).filter(|l| live >> l & 1 == 1 && rays.first[*l] > k);
+                match later.map(|l| rays.first[l]).min() {
+                    Some(first) => k = first,
+                    None => return,
+                }
                 continue;
             }
-            let v = self.grid.mix(&spot);
-            if v.is_nan() {
+            let t = v.splat((k as f64 + 0.5) * self.step);
+            let at = |a: usize, h: usize| v.add(origin[a][h], v.mul(direction[a][h], t));
+            let p = [[at(0, 0), at(0, 1)], [at(1, 0), at(1, 1)], [at(2, 0), at(2, 1)]];
+            let spots = self.grid.locate8(v, &p);
+            let mut seen = 0;
+            for l in 0..LANES {
+                // No part has a negative number.
+                seen |= u32::from(!self.empty.hidden(spots.number[l] as usize)) << l;
+            }
+            seen &= active;
+            if seen == 0 {
+                k = self.skip(rays, k, active, live, &spots.number);
                 continue;
             }
-            let mut c = self.transfer.color(v);
-            if c[3] == 0.0 {
-                continue;
-            }
-            if self.shading == Shading::Gradient {
-                let light = self.light(&p);
-                for c in &mut c[..3] {
-                    *c *= light;
+            let mut values = [0.0; LANES];
+            v.store8(self.grid.mix8(v, &spots), &mut values);
+            while seen != 0 {
+                let l = seen.trailing_zeros() as usize;
+                seen &= seen - 1;
+                if values[l].is_nan() {
+                    continue;
+                }
+                let mut c = self.transfer.color(values[l]);
+                if c[3] == 0.0 {
+                    continue;
+                }
+                if self.shading == Shading::Gradient {
+                    let light = self.light(&rays.ray(l).at((k as f64 + 0.5) * self.step));
+                    for c in &mut c[..3] {
+                        *c *= light;
+                    }
+                }
+                let pixel = &mut pixels[l];
+                for j in 0..4 {
+                    pixel[j] += through[l] * c[j];
+                }
+                through[l] *= 1.0 - c[3];
+                if through[l] < OPAQUE {
+                    live &= !(1 << l);
                 }
             }
-            for j in 0..4 {
-                pixel[j] += through * c[j];
-            }
-            through *= 1.0 - c[3];
-            if through < OPAQUE {
-                break;
+            k += 1;
+        }
+    }
+
+    /// The number of the next sample that any of the rays can be seen at, none of the active ones being seen at `k`.
+    #[allow(clippy::needless_range_loop)] // See `simd`.
+    #[inline(always)]
+    fn skip(&self, rays: &Rays, k: u64, active: u32, live: u32, parts: &[i32; LANES]) -> u64 {
+        let mut next = u64::MAX;
+        for l in 0..LANES {
+            if active >> l & 1 == 1 {
+                next = next.min(self.leave(&rays.ray(l), &rays.turns[l], parts[l] as usize));
+            } else if live >> l & 1 == 1 && rays.first[l] > k {
+                next = next.min(rays.first[l]);
             }
         }
+        next.max(k + 1)
     }
 
     /// A sample number at which the ray is surely still within this part or at most one step beyond, so that no
     /// sample outside of it is passed over.
     #[allow(clippy::needless_range_loop)] // See `simd`.
     #[inline(always)]
-    fn leave(&self, ray: &Ray, turns: &Turns, part: &[usize; 3]) -> u64 {
+    fn leave(&self, ray: &Ray, turns: &Turns, part: usize) -> u64 {
         let mut far = f64::INFINITY;
+        let part = self.empty.along(part);
         for a in 0..3 {
             let turn = turns.0[a];
             let face = self.empty.face(a, part[a], turn > 0.0);
@@ -268,7 +378,7 @@ impl March<'_> {
 }
 
 /// Pixels along each side of a tile.
-const TILE: usize = 8;
+const TILE: usize = LANES;
 
 /// Which samples of which rays may be seen: for each tile of pixels the range of numbers of samples in the parts of a
 /// cell that are not empty.

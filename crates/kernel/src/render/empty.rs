@@ -95,6 +95,14 @@ impl Empty {
         self.hidden[part]
     }
 
+    /// The numbers of a part along each axis.
+    #[inline(always)]
+    pub fn along(&self, part: usize) -> [usize; 3] {
+        // Divisions of 32 bits are several times faster.
+        let (n, b, c) = (part as u32, self.parts[1] as u32, self.parts[2] as u32);
+        [(n / c / b) as usize, (n / c % b) as usize, (n % c) as usize]
+    }
+
     /// The face of a part along an axis; infinite where the part is the last one there.
     #[inline(always)]
     pub fn face(&self, axis: usize, part: usize, upper: bool) -> f64 {
@@ -109,9 +117,8 @@ impl Empty {
 
     /// Calls `f` with the box of each part that may be seen, as far as it lies within `bounds`.
     pub fn each_seen(&self, bounds: ([f64; 3], [f64; 3]), mut f: impl FnMut([f64; 3], [f64; 3])) {
-        let parts = self.parts;
         for (n, _) in self.hidden.iter().enumerate().filter(|(_, h)| !**h) {
-            let part = [n / (parts[1] * parts[2]), n / parts[2] % parts[1], n % parts[2]];
+            let part = self.along(n);
             let low = [0, 1, 2].map(|a| self.face(a, part[a], false).max(bounds.0[a]));
             let high = [0, 1, 2].map(|a| self.face(a, part[a], true).min(bounds.1[a]));
             if (0..3).all(|a| low[a] < high[a]) {

@@ -114,6 +114,9 @@ pub fn build(spec: &Spec, context: &Context<'_>) -> Result<Built> {
         }
         None => return Err(spec.error("it needs a 3-d array, and this dataset is none")),
     };
+    if dims.iter().any(|d| *d > sample::MOST) {
+        return Err(spec.error("it draws at most 2^30 voxels along an axis"));
+    }
     let within = |key: &str, default: f64, low: f64, high: f64| -> Result<f64> {
         let v: f64 = spec.parse_option(key, default)?;
         if (low..=high).contains(&v) {

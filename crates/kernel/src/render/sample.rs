@@ -2,6 +2,12 @@
 
 use super::cast::Cell;
 use super::empty::SIDE;
+use crate::simd::Vector;
+
+/// Samples that are worked on side by side.
+pub(super) const LANES: usize = 8;
+/// Voxels that 32-bit indices can count, and voxels along an axis.
+pub(super) const MOST: u64 = 1 << 30;
 
 /// Voxels of a cell, ready to be sampled.
 pub(super) struct Grid<'a> {
@@ -24,9 +30,8 @@ pub(super) struct Spot {
     up: [usize; 3],
     /// How far it lies between both.
     f: [f32; 3],
-    /// Numbers of the part along each axis.
-    pub part: [usize; 3],
-    /// And in all.
+    /// Number of its part.
+    #[cfg(test)]
     pub number: usize,
 }
 
@@ -41,7 +46,8 @@ impl<'a> Grid<'a> {
         let mut base = [0; 3];
         base[cell.axis] = i64::try_from(cell.first).ok()?;
         let parts = size.map(|n| n.div_ceil(SIDE));
-        (most < cell.voxels.len()).then_some(Grid {
+        let fits = most < cell.voxels.len() && cell.voxels.len() as u64 <= MOST;
+        (fits && cell.dims.iter().all(|d| *d <= MOST)).then_some(Grid {
             voxels: cell.voxels,
             last: cell.dims.map(|d| d as f64 - 1.0),
             base,
@@ -55,7 +61,13 @@ impl<'a> Grid<'a> {
     #[allow(clippy::needless_range_loop)] // See `simd`.
     #[inline(always)]
     pub fn locate(&self, p: &[f64; 3]) -> Spot {
-        let mut s = Spot { at: 0, up: [0; 3], f: [0.0; 3], part: [0; 3], number: 0 };
+        let mut s = Spot {
+            at: 0,
+            up: [0; 3],
+            f: [0.0; 3],
+            #[cfg(test)]
+            number: 0,
+        };
         for a in 0..3 {
             // Constant beyond the outermost voxels.
             let q = p[a].max(0.0).min(self.last[a]);
@@ -66,15 +78,17 @@ impl<'a> Grid<'a> {
             let local = ((i - self.base[a]) as usize).min(self.end[a]);
             s.at += local * self.strides[a];
             s.up[a] = if local < self.end[a] { self.strides[a] } else { 0 };
-            s.part[a] = local / SIDE;
-            s.number += local / SIDE * self.parts[a];
+            #[cfg(test)]
+            {
+                s.number += local / SIDE * self.parts[a];
+            }
         }
         s
     }
 
     /// Trilinear. The nesting follows the user's axes.
     #[inline(always)]
-    pub fn mix(&self, s: &Spot) -> f32 {
+    fn mix(&self, s: &Spot) -> f32 {
         // SAFETY: along each axis `locate` stays at or before `end`, the last voxel, also one step up; the sum of the
         // last voxels' indices is less than the number of voxels, as `new` has checked.
         let v = |i: usize| unsafe { *self.voxels.get_unchecked(s.at + i) };
@@ -90,4 +104,79 @@ impl<'a> Grid<'a> {
     pub fn sample(&self, p: &[f64; 3]) -> f32 {
         self.mix(&self.locate(p))
     }
+
+    /// Where the samples at eight places lie: what [`Grid::locate`] says. Coordinates are given along each axis.
+    #[allow(clippy::needless_range_loop)] // See `simd`.
+    #[inline(always)]
+    pub fn locate8<V: Vector>(&self, v: V, p: &[[V::Four; 2]; 3]) -> Spots<V> {
+        let zero = v.splat(0.0);
+        let mut at = [zero; 2];
+        let mut number = [zero; 2];
+        let mut f = [v.splat8(0.0); 3];
+        let mut up = [[0; LANES]; 3];
+        for a in 0..3 {
+            let (last, base) = (v.splat(self.last[a]), v.splat(self.base[a] as f64));
+            let (end, stride) = (v.splat(self.end[a] as f64), v.splat(self.strides[a] as f64));
+            let (side, parts) = (v.splat(1.0 / SIDE as f64), v.splat(self.parts[a] as f64));
+            let mut rest = [zero; 2];
+            for h in 0..2 {
+                let q = v.min(v.max(p[a][h], zero), last);
+                let i = v.floor(q);
+                rest[h] = v.sub(q, i);
+                let local = v.min(v.max(v.sub(i, base), zero), end);
+                // Products and sums of integers far below 2^53 are exact.
+                at[h] = v.add(at[h], v.mul(local, stride));
+                number[h] = v.add(number[h], v.mul(v.floor(v.mul(local, side)), parts));
+                let step = v.integers(v.select(v.less(local, end), stride, zero));
+                up[a][4 * h..4 * h + 4].copy_from_slice(&step);
+            }
+            f[a] = v.narrow(rest[0], rest[1]);
+        }
+        let both = |x: [V::Four; 2]| {
+            let ([a, b, c, d], [e, f, g, h]) = (v.integers(x[0]), v.integers(x[1]));
+            [a, b, c, d, e, f, g, h]
+        };
+        Spots { at: both(at), up, f, number: both(number) }
+    }
+
+    /// The values at eight places, as [`Grid::sample`] gives them.
+    #[inline(always)]
+    pub fn mix8<V: Vector>(&self, v: V, s: &Spots<V>) -> V::Eight {
+        let [x, y, z] = &s.up;
+        let mix = |a, b, f| v.add8(a, v.mul8(v.sub8(b, a), f));
+        let pair = |near: [i32; LANES]| {
+            let far = plus(&near, z);
+            mix(self.eight(v, &near), self.eight(v, &far), s.f[2])
+        };
+        let (a, b) = (pair(s.at), pair(plus(&s.at, y)));
+        let next = plus(&s.at, x);
+        let (c, d) = (pair(next), pair(plus(&next, y)));
+        mix(mix(a, b, s.f[1]), mix(c, d, s.f[1]), s.f[0])
+    }
+
+    /// Eight voxels.
+    #[inline(always)]
+    fn eight<V: Vector>(&self, v: V, at: &[i32; LANES]) -> V::Eight {
+        // SAFETY: as in `mix`; no index is negative, and all fit 32 bits.
+        let voxel = |l: usize| unsafe { *self.voxels.get_unchecked(at[l] as usize) };
+        v.load8(&[voxel(0), voxel(1), voxel(2), voxel(3), voxel(4), voxel(5), voxel(6), voxel(7)])
+    }
+}
+
+#[inline(always)]
+fn plus(a: &[i32; LANES], b: &[i32; LANES]) -> [i32; LANES] {
+    let mut out = *a;
+    for l in 0..LANES {
+        out[l] += b[l];
+    }
+    out
+}
+
+/// Where eight samples lie, as in [`Spot`].
+pub(super) struct Spots<V: Vector> {
+    at: [i32; LANES],
+    up: [[i32; LANES]; 3],
+    f: [V::Eight; 3],
+    /// Numbers of their parts.
+    pub number: [i32; LANES],
 }
