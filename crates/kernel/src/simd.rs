@@ -2,7 +2,8 @@
 //!
 //! Work is written once, for any [`Vector`], and [`dispatch`] runs it with the best there is. Every operation is
 //! that of IEEE 754 on each place, so the results are the same bits with and without vectors. Loops of such work
-//! are counted loops: iterators are not always inlined into functions for certain processors.
+//! are counted loops, and there are no closures in it: neither those nor iterators are always inlined into functions for
+//! certain processors.
 
 /// A way to compute with four doubles or eight floats at a time.
 pub trait Vector: Copy {

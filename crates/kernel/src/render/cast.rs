@@ -176,7 +176,11 @@ impl Rays {
     /// The rays of which sample `k` is in the cell, as bits.
     #[inline(always)]
     fn at(&self, k: u64) -> u32 {
-        (0..LANES).fold(0, |m, l| m | u32::from(self.first[l] <= k && k <= self.last[l]) << l)
+        let mut bits = 0;
+        for l in 0..LANES {
+            bits |= u32::from(self.first[l] <= k && k <= self.last[l]) << l;
+        }
+        bits
     }
 }
 
@@ -254,13 +258,9 @@ impl March<'_> {
     #[allow(clippy::needless_range_loop)] // See `simd`.
     #[inline(always)]
     fn cast<V: Vector>(&self, v: V, rays: &Rays, pixels: &mut [[f32; 4]]) {
-        let both = |x: &[f64; LANES]| {
-            let halves = x.as_chunks::<4>().0;
-            [v.load(&halves[0]), v.load(&halves[1])]
-        };
         let (o, d) = (&rays.origin, &rays.direction);
-        let origin = [both(&o[0]), both(&o[1]), both(&o[2])];
-        let direction = [both(&d[0]), both(&d[1]), both(&d[2])];
+        let origin = [load(v, &o[0]), load(v, &o[1]), load(v, &o[2])];
+        let direction = [load(v, &d[0]), load(v, &d[1]), load(v, &d[2])];
         // Rays that something more can be seen of.
         let mut live = (0..pixels.len().min(LANES))
             .fold(0u32, |m, l| m | u32::from(rays.first[l] <= rays.last[l]) << l);
@@ -278,8 +278,12 @@ impl March<'_> {
                 continue;
             }
             let t = v.splat((k as f64 + 0.5) * self.step);
-            let at = |a: usize, h: usize| v.add(origin[a][h], v.mul(direction[a][h], t));
-            let p = [[at(0, 0), at(0, 1)], [at(1, 0), at(1, 1)], [at(2, 0), at(2, 1)]];
+            let mut p = origin;
+            for a in 0..3 {
+                for h in 0..2 {
+                    p[a][h] = v.add(origin[a][h], v.mul(direction[a][h], t));
+                }
+            }
             let spots = self.grid.locate8(v, &p);
             let mut seen = 0;
             for l in 0..LANES {
@@ -375,6 +379,12 @@ impl March<'_> {
         }
         (AMBIENT + (1.0 - AMBIENT) * (dot.abs() / square.sqrt()).min(1.0)) as f32
     }
+}
+
+#[inline(always)]
+fn load<V: Vector>(v: V, x: &[f64; LANES]) -> [V::Four; 2] {
+    let halves = x.as_chunks::<4>().0;
+    [v.load(&halves[0]), v.load(&halves[1])]
 }
 
 /// Pixels along each side of a tile.

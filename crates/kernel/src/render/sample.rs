@@ -132,37 +132,54 @@ impl<'a> Grid<'a> {
             }
             f[a] = v.narrow(rest[0], rest[1]);
         }
-        let both = |x: [V::Four; 2]| {
-            let ([a, b, c, d], [e, f, g, h]) = (v.integers(x[0]), v.integers(x[1]));
-            [a, b, c, d, e, f, g, h]
-        };
-        Spots { at: both(at), up, f, number: both(number) }
+        Spots { at: integers8(v, at), up, f, number: integers8(v, number) }
     }
 
     /// The values at eight places, as [`Grid::sample`] gives them.
     #[inline(always)]
     pub fn mix8<V: Vector>(&self, v: V, s: &Spots<V>) -> V::Eight {
-        let [x, y, z] = &s.up;
-        let mix = |a, b, f| v.add8(a, v.mul8(v.sub8(b, a), f));
-        let pair = |near: [i32; LANES]| {
-            let far = plus(&near, z);
-            mix(self.eight(v, &near), self.eight(v, &far), s.f[2])
-        };
-        let (a, b) = (pair(s.at), pair(plus(&s.at, y)));
+        let [x, y, _] = &s.up;
         let next = plus(&s.at, x);
-        let (c, d) = (pair(next), pair(plus(&next, y)));
-        mix(mix(a, b, s.f[1]), mix(c, d, s.f[1]), s.f[0])
+        let a = self.pair(v, &s.at, s);
+        let b = self.pair(v, &plus(&s.at, y), s);
+        let c = self.pair(v, &next, s);
+        let d = self.pair(v, &plus(&next, y), s);
+        let (low, high) = (between(v, a, b, s.f[1]), between(v, c, d, s.f[1]));
+        between(v, low, high, s.f[0])
+    }
+
+    /// Between eight voxels and the next ones along the last axis.
+    #[inline(always)]
+    fn pair<V: Vector>(&self, v: V, at: &[i32; LANES], s: &Spots<V>) -> V::Eight {
+        between(v, self.eight(v, at), self.eight(v, &plus(at, &s.up[2])), s.f[2])
     }
 
     /// Eight voxels.
+    #[allow(clippy::needless_range_loop)] // See `simd`.
     #[inline(always)]
     fn eight<V: Vector>(&self, v: V, at: &[i32; LANES]) -> V::Eight {
-        // SAFETY: as in `mix`; no index is negative, and all fit 32 bits.
-        let voxel = |l: usize| unsafe { *self.voxels.get_unchecked(at[l] as usize) };
-        v.load8(&[voxel(0), voxel(1), voxel(2), voxel(3), voxel(4), voxel(5), voxel(6), voxel(7)])
+        let mut out = [0.0; LANES];
+        for l in 0..LANES {
+            // SAFETY: as in `mix`; no index is negative, and all fit 32 bits.
+            out[l] = unsafe { *self.voxels.get_unchecked(at[l] as usize) };
+        }
+        v.load8(&out)
     }
 }
 
+#[inline(always)]
+fn integers8<V: Vector>(v: V, x: [V::Four; 2]) -> [i32; LANES] {
+    let ([a, b, c, d], [e, f, g, h]) = (v.integers(x[0]), v.integers(x[1]));
+    [a, b, c, d, e, f, g, h]
+}
+
+/// `a + (b - a) * f`. A function, as closures are not compiled for the processor's instructions.
+#[inline(always)]
+fn between<V: Vector>(v: V, a: V::Eight, b: V::Eight, f: V::Eight) -> V::Eight {
+    v.add8(a, v.mul8(v.sub8(b, a), f))
+}
+
+#[allow(clippy::needless_range_loop)] // See `simd`.
 #[inline(always)]
 fn plus(a: &[i32; LANES], b: &[i32; LANES]) -> [i32; LANES] {
     let mut out = *a;
