@@ -278,6 +278,26 @@ def test_a_file_that_shrinks_during_the_scan(stead, tmp_path, big):
     assert left(tmp_path) == [big]
 
 
+def is_mapped(pid: int, name: str) -> bool:
+    try:
+        with open(f"/proc/{pid}/maps") as f:
+            return any(line.rstrip().endswith("/" + name) for line in f)
+    except ProcessLookupError:
+        return False
+
+
+def test_a_file_that_shrinks_while_it_is_mapped(stead, tmp_path, big):
+    """It was written just now, so it lies in the page cache and is looked at there."""
+    p = start(stead, big, "-k", "var:x", "-k", "normalize:x,method=zscore,out=n.npy", "--threads", "1")
+    wait_for(lambda: p.poll() is not None or is_mapped(p.pid, big))
+    os.truncate(tmp_path / big, 1_000_000)
+    out, err = p.communicate(timeout=60)
+    assert p.returncode == 1, (out, err)
+    assert out == b""
+    assert big.encode() in err and b"shrank" in err
+    assert left(tmp_path) == [big]
+
+
 def test_errors_are_not_mixed_with_results(stead, table):
     done = stead("run", table, "-k", "rows", "--format", "json", "--progress", "never")
     assert done.stderr == b""
