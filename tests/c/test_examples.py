@@ -1,0 +1,56 @@
+"""The numbered examples print what they should in each language, and the programs in the documents run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from building import run
+from support import ROOT, command
+
+EXAMPLES = ROOT / "examples"
+NAMES = sorted(p.stem for p in (EXAMPLES / "expected").glob("*.txt"))
+
+
+def expected(name: str) -> str:
+    return (EXAMPLES / "expected" / f"{name}.txt").read_text()
+
+
+def test_every_example_is_there_in_every_language():
+    for folder, suffix in (("c", ".c"), ("cpp", ".cpp"), ("rust", ".rs")):
+        assert sorted(p.name for p in (EXAMPLES / folder).iterdir()) == [n + suffix for n in NAMES]
+    for name in NAMES:
+        assert f"`{name}`" in (EXAMPLES / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("folder", ["c", "cpp"])
+def test_examples_in_c_and_cpp(installed, flights, tmp_path, folder, name):
+    program = installed.compile(EXAMPLES / folder / f"{name}.{folder}", tmp_path)
+    assert installed.run(program, flights) == expected(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_in_rust(flights, name):
+    """They are built with the tests (`cargo test`, `cargo build -p stead --examples`)."""
+    program = Path(command()).parent / "examples" / name
+    assert program.is_file(), "build the examples first: cargo build -p stead --examples"
+    assert run(program, flights) == expected(name)
+
+
+def programs():
+    for path in [ROOT / "README.md", ROOT / "docs" / "c.md", ROOT / "docs" / "cpp.md"]:
+        text = path.read_text()
+        for match in re.finditer(r"^```(c|cpp)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+            line = text.count("\n", 0, match.start()) + 1
+            yield pytest.param(match[1], match[2], id=f"{path.relative_to(ROOT)}:{line}")
+
+
+@pytest.mark.parametrize("language, text", programs())
+def test_programs_of_the_documents(installed, flights, tmp_path, language, text):
+    (tmp_path / "flights.csv").symlink_to(flights)
+    source = tmp_path / f"program.{language}"
+    source.write_text(text)
+    program = installed.compile(source, tmp_path)
+    assert installed.run(program, cwd=tmp_path) != ""
