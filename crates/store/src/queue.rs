@@ -429,6 +429,11 @@ impl ReadQueue {
             }
             return Ok(wait(direct));
         };
+        if direct.is_none() {
+            // Or the reads in flight, each a part of the file, look random to the kernel, and it reads little
+            // at a time.
+            will_need(file, offset, len);
+        }
         let mut flight = Flight::new(pages, direct, offset, len);
         let raw = flight.direct.as_ref().map_or(file.as_raw_fd(), |d| d.as_raw_fd());
         let start = flight.start;
