@@ -105,6 +105,8 @@ struct Work<'a> {
     ids: &'a [usize],
     /// Columns of the rows.
     width: usize,
+    /// All columns are wanted, in their order.
+    all: bool,
     /// Rows of one chain.
     chain: usize,
     /// Rows copied: only the columns wanted, and only complete rows.
@@ -124,6 +126,7 @@ impl<'a> Work<'a> {
         Work {
             ids,
             width,
+            all: ids.iter().copied().eq(0..width),
             chain,
             copy: vec![0.0; chain * stride],
             stride,
@@ -137,7 +140,7 @@ impl<'a> Work<'a> {
         self.sums.fill(0.0);
         let n = self.ids.len();
         // Rows are used where they lie if they are what would be copied.
-        let in_place = n == self.width && self.stride == n;
+        let in_place = self.all && self.stride == n;
         for some in rows.chunks(self.chain * self.width) {
             if in_place {
                 tile::add(some, n, some.len() / n, n, &mut self.sums);
@@ -146,7 +149,7 @@ impl<'a> Work<'a> {
             for (row, copy) in
                 some.chunks_exact(self.width).zip(self.copy.chunks_exact_mut(self.stride))
             {
-                if n == self.width {
+                if self.all {
                     copy[..n].copy_from_slice(row);
                 } else {
                     self.ids.iter().zip(copy).for_each(|(c, x)| *x = row[*c]);
@@ -379,6 +382,8 @@ mod tests {
         for (width, text, ids) in [
             (3usize, "gram:*", vec![0, 1, 2]),
             (12, "gram:*", (0..12).collect()),
+            (4, "gram:3,1,0,2", vec![3, 1, 0, 2]),
+            (5, "gram:1,0,2,3,4", vec![1, 0, 2, 3, 4]),
             (70, "gram:2,69,13", vec![2, 69, 13]),
             (128, "gram:*", (0..128).collect()),
         ] {

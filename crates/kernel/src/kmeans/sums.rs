@@ -3,7 +3,7 @@
 //! Adding and subtracting a power of two splits a coordinate into a multiple of a fixed unit and a remainder, both
 //! exactly. The units are such that the multiples of all points at hand add up exactly in doubles, in any
 //! order, so points go to the sums of their clusters one by one; the remainders are split once more in the same way.
-//! What is left then, almost always nothing, is added exactly on its own. See `exact::extract` for the method.
+//! What is left then, almost always nothing, is added exactly on its own. See `exact::pieces` for the method.
 
 use super::points::{LANES, Points};
 use crate::exact::ExactSum;
