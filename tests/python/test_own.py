@@ -137,7 +137,16 @@ def test_exceptions_come_out_as_they_are(ds, where):
     def fail(*_):
         raise Mine(f"in {where}")
 
-    broken = type("Broken", (Above,), {where: fail})("x", 0)
+    # Each of two workers waits for the other in its first block, so that there are two states to merge.
+    both, seen = threading.Barrier(2), set()
+
+    def update(self, state, x):
+        if threading.get_ident() not in seen:
+            seen.add(threading.get_ident())
+            both.wait(60)
+        return state + len(x)
+
+    broken = type("Broken", (Above,), {"update": update, where: fail})("x", 0)
     with pytest.raises(Mine, match=f"in {where}") as e:
         ds.run(broken, "mean:x", threads=2, chunk=4096)
     assert "fail" in [frame.name for frame in e.traceback]
