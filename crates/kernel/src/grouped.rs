@@ -5,16 +5,18 @@
 //! group, 0 and -0 are one group, and missing values are the group `NA` (with the text `NA` itself, if
 //! that was not declared missing). Rounds go on until every group is done.
 //!
-//! Cost: one hash of the grouping columns a row and block, one copy of the asked columns, and a state
-//! for each group; at most [`limits::MAX_GROUPS`] groups.
+//! Cost: one hash of the grouping columns a row and block, one look-up of each group of a block, one copy of the
+//! asked columns, and a state for each group; at most [`limits::MAX_GROUPS`] groups.
 
+use crate::groups::{
+    Column, Groups, Key, Part, key_of, number, partition, parts, sort_by_id, write_key,
+};
 use crate::{AnyKernel, AnyState, Sink, Step};
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use stead_core::block::Selection;
-use stead_core::{Block, Error, Kind, Needs, Result, Schema, Value, is_missing, limits};
+use stead_core::{Block, Error, Kind, Needs, Result, Schema, Value, limits};
 
 /// A kernel that runs another one for each group.
 ///
@@ -27,38 +29,17 @@ pub struct Grouped {
     by: Vec<Column>,
 }
 
-#[derive(Clone, Copy)]
-enum Column {
-    Number(usize),
-    Text(usize),
-}
-
 enum Kernels {
     /// First round: every group that turns up gets this one.
     Same(Arc<dyn AnyKernel>),
     /// Later rounds: the groups are known.
-    Each(BTreeMap<Key, Stage>),
+    Each(HashMap<Box<[u8]>, Stage>),
 }
 
 enum Stage {
     Running(Arc<dyn AnyKernel>),
     Done(Value),
 }
-
-/// The values of a group in the grouping columns.
-type Key = Vec<Part>;
-
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-enum Part {
-    /// The bits of a double, rearranged so that they sort as the numbers do.
-    Number(u64),
-    Text(Vec<u8>),
-    Missing,
-}
-
-/// State: one of the inner kernel for each group.
-#[derive(Default)]
-struct Groups(BTreeMap<Key, AnyState>);
 
 impl Grouped {
     /// Runs `inner` for each group of the columns `by` (schema indices).
@@ -93,7 +74,7 @@ impl Grouped {
         Ok(Arc::new(Grouped::new(inner, &by, schema)?))
     }
 
-    fn kernel(&self, key: &Key) -> Result<Option<&Arc<dyn AnyKernel>>> {
+    fn kernel(&self, key: &[u8]) -> Result<Option<&Arc<dyn AnyKernel>>> {
         match &self.kernels {
             Kernels::Same(k) => Ok(Some(k)),
             Kernels::Each(m) => match m.get(key) {
@@ -101,22 +82,28 @@ impl Grouped {
                 Some(Stage::Done(_)) => Ok(None),
                 None => Err(Error::new(
                     Kind::Changed,
-                    format!("group '{}' was not there in the round before", show(key)),
+                    format!("group '{}' was not there in the round before", show(&parts(key)?)),
                 )
                 .with_hint("the file changed during the run; run again when nobody writes to it")),
             },
         }
     }
 
-    fn state<'s>(&self, groups: &'s mut Groups, key: Key) -> Result<Option<&'s mut AnyState>> {
-        let Some(kernel) = self.kernel(&key)? else { return Ok(None) };
-        if groups.0.len() >= limits::MAX_GROUPS && !groups.0.contains_key(&key) {
+    /// The number of a group's state, which is made if the group is new; `None` if the group is done.
+    fn state(&self, groups: &mut Groups, key: &[u8]) -> Result<Option<usize>> {
+        if let Some(i) = groups.find(key) {
+            return Ok(Some(i));
+        }
+        let Some(kernel) = self.kernel(key)? else { return Ok(None) };
+        if groups.len() >= limits::MAX_GROUPS {
             return Err(Error::limit(format!("more than {} groups", limits::MAX_GROUPS))
                 .with_hint(
                     "group by a column with fewer values, or keep fewer rows with --where",
                 ));
         }
-        Ok(Some(groups.0.entry(key).or_insert_with(|| kernel.init())))
+        let state = kernel.init();
+        let bytes = kernel.state_bytes(&state);
+        Ok(Some(groups.insert(key, state, bytes)))
     }
 }
 
@@ -151,15 +138,18 @@ impl AnyKernel for Grouped {
         if block.rows == 0 {
             return Ok(());
         }
-        let (ids, keys) = partition(&self.by, block)?;
-        let (order, starts) = sort_by_id(&ids, keys.len());
+        let (ids, firsts) = partition(&self.by, block)?;
+        let (order, starts) = sort_by_id(&ids, firsts.len());
         let mut scratch = Selection::default();
-        for (i, key) in keys.into_iter().enumerate() {
-            let Some(kernel) = self.kernel(&key)?.cloned() else { continue };
-            if let Some(inner) = self.state(groups, key)? {
-                let rows = &order[starts[i]..starts[i + 1]];
-                kernel.update(inner, &block.select(rows, &mut scratch))?;
-            }
+        let mut key = Vec::new();
+        for (i, first) in firsts.into_iter().enumerate() {
+            key.clear();
+            write_key(&self.by, block, first, &mut key)?;
+            let Some(at) = self.state(groups, &key)? else { continue };
+            let Some(kernel) = self.kernel(&key)? else { continue };
+            let rows = &order[starts[i]..starts[i + 1]];
+            let block = block.select(rows, &mut scratch);
+            groups.change(at, kernel.as_ref(), |state| kernel.update(state, &block))?;
         }
         Ok(())
     }
@@ -167,46 +157,50 @@ impl AnyKernel for Grouped {
     fn merge(&self, state: &mut AnyState, other: AnyState) -> Result<()> {
         let groups = own(state)?;
         let Ok(other) = other.downcast::<Groups>() else { return Err(wrong()) };
-        for (key, theirs) in other.0 {
-            let Some(kernel) = self.kernel(&key)?.cloned() else { continue };
-            if let Some(mine) = self.state(groups, key)? {
-                kernel.merge(mine, theirs)?;
-            }
+        if groups.len() == 0 {
+            *groups = *other;
+            return Ok(());
+        }
+        for (key, theirs) in other.into_entries() {
+            let Some(at) = self.state(groups, &key)? else { continue };
+            let Some(kernel) = self.kernel(&key)? else { continue };
+            groups.change(at, kernel.as_ref(), |mine| kernel.merge(mine, theirs))?;
         }
         Ok(())
     }
 
     fn finish(&self, state: AnyState) -> Result<Step> {
         let Ok(state) = state.downcast::<Groups>() else { return Err(wrong()) };
-        let mut stages = BTreeMap::new();
+        let mut stages: Vec<(Box<[u8]>, Stage)> = Vec::with_capacity(state.len());
         // Groups without rows in this round (of a file that changed) end on their empty state.
         if let Kernels::Each(m) = &self.kernels {
             for (key, stage) in m {
                 match stage {
-                    Stage::Done(v) => {
-                        stages.insert(key.clone(), Stage::Done(v.clone()));
-                    }
-                    Stage::Running(k) if !state.0.contains_key(key) => {
-                        stages.insert(key.clone(), stage_of(k.finish(k.init())?)?);
+                    Stage::Done(v) => stages.push((key.clone(), Stage::Done(v.clone()))),
+                    Stage::Running(k) if state.find(key).is_none() => {
+                        stages.push((key.clone(), stage_of(k.finish(k.init())?)?));
                     }
                     Stage::Running(_) => {}
                 }
             }
         }
-        for (key, inner) in state.0 {
+        for (key, inner) in state.into_entries() {
             let Some(kernel) = self.kernel(&key)? else { continue };
             let stage = stage_of(kernel.finish(inner)?)?;
-            stages.insert(key, stage);
+            stages.push((key, stage));
         }
-        if stages.values().any(|s| matches!(s, Stage::Running(_))) {
-            let next = Grouped { kernels: Kernels::Each(stages), by: self.by.clone() };
-            return Ok(Step::Next(Arc::new(next)));
+        if stages.iter().any(|s| matches!(s.1, Stage::Running(_))) {
+            let kernels = Kernels::Each(stages.into_iter().collect());
+            return Ok(Step::Next(Arc::new(Grouped { kernels, by: self.by.clone() })));
         }
-        let answer = stages.into_iter().filter_map(|(key, stage)| match stage {
-            Stage::Done(v) => Some((show(&key), v)),
-            Stage::Running(_) => None,
-        });
-        Ok(Step::Done(Value::Map(answer.collect())))
+        stages.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let mut answer = Vec::with_capacity(stages.len());
+        for (key, stage) in stages {
+            if let Stage::Done(v) = stage {
+                answer.push((show(&parts(&key)?), v));
+            }
+        }
+        Ok(Step::Done(Value::Map(answer)))
     }
 
     fn more_passes(&self) -> bool {
@@ -217,20 +211,15 @@ impl AnyKernel for Grouped {
     }
 
     fn state_bytes(&self, state: &AnyState) -> usize {
-        let Some(groups) = state.downcast_ref::<Groups>() else { return 0 };
-        groups.0.iter().fold(size_of::<Groups>(), |sum, (key, inner)| {
-            let kernel = self.kernel(key).ok().flatten();
-            let parts: usize = key.iter().map(part_bytes).sum();
-            sum + NODE_BYTES + parts + kernel.map_or(0, |k| k.state_bytes(inner))
-        })
+        state.downcast_ref::<Groups>().map_or(0, Groups::bytes)
     }
 
     fn encode(&self, state: &AnyState) -> Result<Vec<u8>> {
         let Some(groups) = state.downcast_ref::<Groups>() else { return Err(wrong()) };
-        let mut all = Vec::with_capacity(groups.0.len());
-        for (key, inner) in &groups.0 {
+        let mut all = Vec::with_capacity(groups.len());
+        for (key, inner) in groups.entries() {
             if let Some(kernel) = self.kernel(key)? {
-                all.push((key, kernel.encode(inner)?));
+                all.push((parts(key)?, kernel.encode(inner)?));
             }
         }
         postcard::to_stdvec(&all)
@@ -246,9 +235,14 @@ impl AnyKernel for Grouped {
         }
         let mut groups = Groups::default();
         for (key, bytes) in all {
+            let key = key_of(&key);
+            if groups.find(&key).is_some() {
+                return Err(Error::format("one group came twice from another rank"));
+            }
             if let Some(kernel) = self.kernel(&key)? {
                 let inner = kernel.decode(&bytes)?;
-                groups.0.insert(key, inner);
+                let size = kernel.state_bytes(&inner);
+                groups.insert(&key, inner, size);
             }
         }
         Ok(Box::new(groups))
@@ -267,17 +261,6 @@ impl AnyKernel for Grouped {
     }
 }
 
-/// Share of a map's node and of the box around a state.
-const NODE_BYTES: usize = 96;
-
-fn part_bytes(part: &Part) -> usize {
-    size_of::<Part>()
-        + match part {
-            Part::Text(t) => t.capacity(),
-            Part::Number(_) | Part::Missing => 0,
-        }
-}
-
 fn own(state: &mut AnyState) -> Result<&mut Groups> {
     state.downcast_mut::<Groups>().ok_or_else(wrong)
 }
@@ -293,106 +276,6 @@ fn stage_of(step: Step) -> Result<Stage> {
         // Every group would write the same file.
         Step::File { .. } => Err(Error::usage("a kernel that writes a file cannot run by groups")),
     }
-}
-
-/// Numbers the groups of a block in order of appearance: the group of each row, and their keys.
-fn partition(by: &[Column], block: &Block<'_>) -> Result<(Vec<u32>, Vec<Key>)> {
-    let mut ids = vec![0u32; block.rows];
-    let mut keys: Vec<Key> = vec![Vec::new()];
-    for column in by {
-        let (values, parts) = match *column {
-            Column::Number(i) => {
-                let v = block.numbers(i);
-                let (ids, firsts) = distinct(v.iter().map(|x| sortable(*x)));
-                let part = |f: usize| match v[f] {
-                    x if is_missing(x) => Part::Missing,
-                    x => Part::Number(sortable(x)),
-                };
-                (ids, firsts.into_iter().map(part).collect::<Vec<_>>())
-            }
-            Column::Text(i) => {
-                let Some(t) = block.texts(i) else { return Err(not_there()) };
-                let text = |row| t.get(row).filter(|s| *s != b"NA");
-                let (ids, firsts) = distinct((0..block.rows).map(text));
-                let part = |f| text(f).map_or(Part::Missing, |s| Part::Text(s.to_vec()));
-                (ids, firsts.into_iter().map(part).collect())
-            }
-        };
-        if values.len() != block.rows {
-            return Err(not_there());
-        }
-        // Groups so far, split by the values of this column.
-        let (joined, firsts) = distinct(ids.iter().copied().zip(values.iter().copied()));
-        let key = |f: usize| {
-            let mut key = keys[ids[f] as usize].clone();
-            key.push(parts[values[f] as usize].clone());
-            key
-        };
-        keys = firsts.into_iter().map(key).collect();
-        ids = joined;
-    }
-    Ok((ids, keys))
-}
-
-fn not_there() -> Error {
-    Error::internal("a block came without the columns to group by")
-}
-
-/// Numbers distinct values in order of appearance: the number of each, and where each came first.
-fn distinct<T: Copy + Eq + std::hash::Hash>(
-    values: impl Iterator<Item = T>,
-) -> (Vec<u32>, Vec<usize>) {
-    let mut seen: HashMap<T, u32> = HashMap::new();
-    let mut firsts = Vec::new();
-    let mut last = None;
-    let mut ids = Vec::with_capacity(values.size_hint().0);
-    for (row, v) in values.enumerate() {
-        // Sorted and nearly sorted data mostly repeat the value before.
-        let id = match last {
-            Some((l, id)) if l == v => id,
-            _ => *seen.entry(v).or_insert_with(|| {
-                firsts.push(row);
-                // A block has fewer than 2^32 rows.
-                (firsts.len() - 1) as u32
-            }),
-        };
-        last = Some((v, id));
-        ids.push(id);
-    }
-    (ids, firsts)
-}
-
-/// Row numbers sorted by group, stable, and where each of the `n` groups starts.
-fn sort_by_id(ids: &[u32], n: usize) -> (Vec<u32>, Vec<usize>) {
-    let mut starts = vec![0usize; n + 1];
-    ids.iter().for_each(|id| starts[*id as usize + 1] += 1);
-    for i in 0..n {
-        starts[i + 1] += starts[i];
-    }
-    let mut next = starts.clone();
-    let mut order = vec![0u32; ids.len()];
-    for (row, id) in ids.iter().enumerate() {
-        let at = &mut next[*id as usize];
-        order[*at] = row as u32;
-        *at += 1;
-    }
-    (order, starts)
-}
-
-/// Bits that are equal for equal numbers (0 and -0, all NaN, all missing) and sort as the numbers do.
-fn sortable(x: f64) -> u64 {
-    let x = match x {
-        x if is_missing(x) => return u64::MAX,
-        x if x.is_nan() => f64::NAN,
-        // -0.0 becomes 0.0.
-        x => x + 0.0,
-    };
-    let bits = x.to_bits();
-    if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
-}
-
-fn number(sortable: u64) -> f64 {
-    f64::from_bits(if sortable >> 63 == 1 { sortable & !(1 << 63) } else { !sortable })
 }
 
 /// The group's text.
@@ -434,8 +317,10 @@ fn show_text(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::groups::sortable;
     use crate::{Kernel, laws};
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
     use stead_core::{ColumnInfo, ColumnKind, Columns, MISSING, RecordKind, Span};
 
     /// Sums small integers in one round, and in further rounds adds one for each row until `rounds`.

@@ -14,6 +14,7 @@ pub mod extremes;
 pub mod gram;
 pub mod grep;
 pub mod grouped;
+mod groups;
 pub mod hist;
 pub mod kmeans;
 #[cfg(any(test, feature = "laws"))]

@@ -244,20 +244,23 @@ impl Work for Numbers<'_> {
     #[inline(always)]
     fn run<V: Vector>(self, vector: V) -> usize {
         let Numbers { fields, mut from, out } = self;
-        let mut form = 0;
+        let (mut form, mut search) = (Form::Narrow, true);
         while from < out.len() {
-            // Few columns change their form, and most of those to a wider one.
-            let mut failed = 0;
-            while failed < Form::ALL.len() {
-                let n = vector.decimals(&fields.skip(from), Form::ALL[form], &mut out[from..]);
-                from += n;
-                if out.len() - from < 4 {
-                    break;
+            let rest = fields.skip(from);
+            let mut n = 0;
+            if search {
+                for f in Form::ALL {
+                    n = vector.decimals(&rest, f, &mut out[from..]);
+                    if n > 0 {
+                        form = f;
+                        break;
+                    }
                 }
-                failed = if n > 0 { 1 } else { failed + 1 };
-                form = (form + 1) % Form::ALL.len();
+            } else {
+                n = vector.decimals(&rest, form, &mut out[from..]);
             }
-            // What stopped it, or the last ones.
+            from += n;
+            // The last ones, or four of which one stopped it. If all are numbers it was its form.
             for _ in 0..4.min(out.len() - from) {
                 let Some((start, end)) = fields.get(from) else { return from };
                 match decimal(vector, fields.text(), start, end) {
@@ -266,6 +269,7 @@ impl Work for Numbers<'_> {
                 }
                 from += 1;
             }
+            search = true;
         }
         from
     }
