@@ -5,7 +5,7 @@
 //! to states, which can be computed without knowing the state at its start. Such maps are composed in file
 //! order, so that extents can be looked at in any order.
 
-use memchr::{memchr, memchr2};
+use memchr::{memchr, memchr_iter, memchr2};
 
 /// Where in a record a byte lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -118,18 +118,29 @@ impl Syntax {
         state
     }
 
-    /// What `text` does to every state. One look at the bytes where they hold no quote.
+    /// What `text` does to every state, in one look at the bytes.
     pub fn transition(&self, text: &[u8]) -> Transition {
-        Transition(State::ALL.map(|s| match (s, text.first()) {
-            // Not told apart from the start of a record by any byte but a quote.
-            (State::Field | State::Plain | State::Closed, Some(b))
-                if Some(*b) != self.quote && Some(*b) != self.comment =>
-            {
-                State::Record
-            }
+        let (Some(quote), None) = (self.quote, self.comment) else {
+            return Transition(State::ALL).of(|s| self.advance(s, text));
+        };
+        let first = text.iter().position(|b| *b != quote).unwrap_or(text.len());
+        let start = State::ALL.map(|s| text[..first].iter().fold(s, |s, b| self.step(s, *b)));
+        let Some(byte) = text.get(first) else { return Transition(start) };
+        // After a byte that is no quote there are two cases left: between quotes or not.
+        let mut ends = [self.step(State::Plain, *byte), State::Quoted];
+        let rest = &text[first + 1..];
+        let past = |s: State, gap: &[u8]| match gap.last() {
+            Some(last) if s != State::Quoted => self.step(State::Plain, *last),
             _ => s,
-        }))
-        .of(|s| self.advance(s, text))
+        };
+        let mut at = 0;
+        for q in memchr_iter(quote, rest) {
+            let gap = &rest[at..q];
+            ends = ends.map(|s| self.step(past(s, gap), quote));
+            at = q + 1;
+        }
+        ends = ends.map(|s| past(s, &rest[at..]));
+        Transition(start.map(|s| ends[usize::from(s == State::Quoted)]))
     }
 
     /// The index after the record that begins (or goes on, by `state`) at `from`; the state at the end
