@@ -47,7 +47,7 @@ def programs():
             yield pytest.param(match[1], match[2], id=f"{path.relative_to(ROOT)}:{line}")
 
 
-@pytest.mark.parametrize("language, text", programs())
+@pytest.mark.parametrize("language, text", list(programs()))
 def test_programs_of_the_documents(installed, flights, tmp_path, language, text):
     (tmp_path / "flights.csv").symlink_to(flights)
     source = tmp_path / f"program.{language}"

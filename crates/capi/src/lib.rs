@@ -1,8 +1,8 @@
 //! The C ABI of stead: `include/stead.h` is generated from this crate (`cargo xtask header`), so the comments of
 //! its functions are written for readers of C.
 //!
-//! Nothing here thinks. Each function goes through the wall in [`guard`], which stops panics and looks at
-//! pointers; finds its handles in [`table`]; calls the facade; and turns the answer into C. What C sees of a
+//! Nothing here thinks. Each function goes through the wall in `guard`, which stops panics and looks at
+//! pointers; finds its handles in `table`; calls the facade; and turns the answer into C. What C sees of a
 //! type is an opaque struct that has no values: a handle is a number in the shape of a pointer.
 //!
 //! What it must not know: anything below the facade.
