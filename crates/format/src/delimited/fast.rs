@@ -191,7 +191,9 @@ impl Parser<'_> {
         rows: &mut Rows,
     ) -> bool {
         let row = rows.rows;
-        let quick = want.is_number_alone() && !self.missing.is_numeric();
+        // A quote that numbers are written with could be part of one.
+        let apart = run.quote.is_none_or(|q| !(q.is_ascii_digit() || b"+-.eE".contains(&q)));
+        let quick = want.is_number_alone() && !self.missing.is_numeric() && apart;
         let bare = if quick { run.bare(column) } else { None };
         let fields = match &bare {
             Some(ends) => Ends::new(run.text, run.base, ends).column(0, 2),
@@ -288,7 +290,8 @@ fn decimal<V: Vector>(vector: V, text: &[u8], start: usize, end: usize) -> Optio
             // The last byte that is no digit is the exponent's mark or its sign.
             let last = end - 16 + (31 - others.leading_zeros()) as usize;
             let sign = text[last];
-            let mark = last - usize::from(matches!(sign, b'+' | b'-'));
+            // A sign may be the very first byte of the text: then there is no mark before it.
+            let mark = last.checked_sub(usize::from(matches!(sign, b'+' | b'-')))?;
             let exponent = &text[last + 1..end];
             if mark <= start || text[mark] | 0x20 != b'e' || !(1..=3).contains(&exponent.len()) {
                 return None;

@@ -623,4 +623,38 @@ mod tests {
             );
         }
     }
+
+    /// The one number of each record.
+    fn numbers(text: &str, quote: Option<u8>) -> Vec<f64> {
+        let schema = Schema {
+            records: RecordKind::Delimited,
+            columns: vec![ColumnInfo { name: "x".into(), kind: ColumnKind::Number }],
+            shape: None,
+        };
+        let missing = Missing::new(vec![]);
+        let needs = Needs { rows: true, numbers: vec![0], ..Needs::default() };
+        let syntax = Syntax { delimiter: b',', quote, comment: None };
+        let p = Parser::new(syntax, &missing, &schema, &needs, false).expect("parser");
+        let text = text.as_bytes();
+        let piece = Piece { text, skip: 0, bom: 0, stop: text.len(), eof: true };
+        let mut rows = Rows::default();
+        p.begin(&mut rows);
+        p.parse(&piece, 0, &mut rows).expect("parsed");
+        rows.numbers[..rows.rows].to_vec()
+    }
+
+    #[test]
+    fn a_plus_may_be_the_first_byte_of_all() {
+        for digits in 1..20 {
+            let text = format!("+{}7\n", "0".repeat(digits - 1));
+            assert_eq!(numbers(&text, None), [7.0], "{digits}");
+        }
+    }
+
+    #[test]
+    fn a_quote_may_look_like_a_digit() {
+        let text = "1213\n".repeat(9);
+        assert_eq!(numbers(&text, Some(b'1')), [23.0; 9]);
+        assert_eq!(numbers(&text, None), [1213.0; 9]);
+    }
 }
