@@ -1,7 +1,7 @@
 //! A table in memory: columns of one length, each in a buffer of its own, as data frames hold them.
 //!
 //! Nothing is copied but what a worker has in hand: it widens a run of rows of the columns asked for.
-//! There are no records and no bytes of records, so kernels of bytes do not run on a table.
+//! There are no bytes of records, so kernels of bytes do not run on a table; the place of a record is its number.
 
 use crate::api::{Format, Progress, Scan, ScanOptions, Worker};
 use crate::convert;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use stead_core::{
     Block, ByteOrder, ColumnInfo, ColumnKind, Columns, DType, Error, RecordKind, Result, Schema,
-    Value, limits,
+    Span, Value, limits,
 };
 use stead_store::{MemorySource, Source};
 
@@ -152,7 +152,7 @@ struct TableScan {
 
 impl Scan for TableScan {
     fn worker(&self) -> Result<Box<dyn Worker + '_>> {
-        Ok(Box::new(TableWorker { scan: self, numbers: Vec::new() }))
+        Ok(Box::new(TableWorker { scan: self, numbers: Vec::new(), places: Vec::new() }))
     }
 
     fn progress(&self) -> &Progress {
@@ -181,6 +181,8 @@ struct TableWorker<'s> {
     scan: &'s TableScan,
     /// Column by column.
     numbers: Vec<f64>,
+    /// The numbers of rows within a block, as places, if they are asked for.
+    places: Vec<Span>,
 }
 
 impl Worker for TableWorker<'_> {
@@ -202,13 +204,21 @@ impl Worker for TableWorker<'_> {
                     .at_path(source.path())
             })?;
             let out = &mut self.numbers[i * rows..][..rows];
-            rounded += convert::to_f64(*dtype, NATIVE, bytes, out);
+            rounded += convert::to_f64(*dtype, ByteOrder::NATIVE, bytes, out);
         }
+        if scan.options.needs.records {
+            // Fewer than 2^32.
+            let known = self.places.len() as u32;
+            self.places.extend((known..rows as u32).map(|start| Span { start, len: 0 }));
+        }
+        let places = &self.places[..rows.min(self.places.len())];
         Progress::add(&scan.progress.bytes, rows as u64 * scan.row_bytes);
         Progress::add(&scan.progress.rows, rows as u64);
         Progress::add(&scan.progress.rounded, rounded);
         Ok(Some(Block {
             seq: (first - scan.rows.start) / scan.step,
+            offset: first,
+            records: places,
             last: first + rows as u64 == scan.rows.end,
             rows,
             columns: Columns {
@@ -221,9 +231,6 @@ impl Worker for TableWorker<'_> {
         }))
     }
 }
-
-const NATIVE: ByteOrder =
-    if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
 
 #[cfg(test)]
 mod tests {
@@ -260,6 +267,25 @@ mod tests {
             assert_eq!(scan.progress().bytes.load(Ordering::Relaxed), 10_000);
         }
         assert_eq!(table.describe(2).expect("described").rows[1], ["1.0", "-1.0"]);
+    }
+
+    #[test]
+    fn a_record_lies_at_its_number() {
+        let table = Dataset::table(vec![column("x", DType::U8, vec![7; 1000])]).expect("table");
+        for chunk in [3, 1 << 20] {
+            let needs = Needs { records: true, numbers: vec![0], ..Needs::default() };
+            let scan = table.scan(&ScanOptions { chunk, ..ScanOptions::new(needs) }).expect("scan");
+            let mut worker = scan.worker().expect("worker");
+            let mut at = 0;
+            while let Some(b) = worker.next().expect("block") {
+                assert_eq!(b.records.len(), b.rows);
+                for r in b.records {
+                    assert_eq!((b.offset + u64::from(r.start), r.len), (at, 0));
+                    at += 1;
+                }
+            }
+            assert_eq!(at, 1000);
+        }
     }
 
     #[test]

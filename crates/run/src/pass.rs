@@ -227,7 +227,13 @@ impl Pass<'_> {
             if let Some(cache) = feed.keep {
                 cache.keep(&block);
             }
-            self.update(&mut states, &block, index)?;
+            self.update(&mut states, &block, index).inspect_err(|e| {
+                if e.kind() == Kind::Cancelled {
+                    // A kernel's own will to stop: nothing that comes earlier matters more.
+                    *lock(&shared.failed) = Some((None, None));
+                    shared.stop.store(true, Ordering::Relaxed);
+                }
+            })?;
             blocks += 1;
             if blocks.is_multiple_of(WEIGH_EVERY) {
                 self.weigh(shared, &mut states, index)?;

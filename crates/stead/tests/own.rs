@@ -3,8 +3,9 @@
 #![allow(clippy::expect_used)]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use stead::kernels::{Block, Kernel, Needs, Own, Step};
-use stead::{DType, Dataset, Kind, OpenOptions, Request, Result, TableColumn, Value};
+use stead::{DType, Dataset, Error, Kind, OpenOptions, Request, Result, TableColumn, Value};
 
 /// Number of values above a limit.
 struct Above {
@@ -101,4 +102,60 @@ fn text_in_memory_is_a_dataset() {
     let report = stead::run(&text.expect("open"), &r, None).expect("run");
     assert_eq!(report.result("sum:y"), Some(&Value::Float(6.0)));
     assert_eq!(report.result("above"), Some(&Value::Int(1)));
+}
+
+#[test]
+fn clusters_of_a_table_are_found() {
+    for (init, chunk) in [("kmeans++", 64), ("random", 4096), ("kmeans++", 4096)] {
+        let kernel = format!("kmeans:k,k=3,init={init}");
+        let r = Request { kernels: vec![kernel.clone()], chunk, ..Request::default() };
+        let report = stead::run(&table(), &r, None).expect("run");
+        let inertia = report.result(&kernel).and_then(|v| v.get("inertia")).cloned();
+        assert_eq!(inertia, Some(Value::Float(0.0)));
+    }
+}
+
+/// Gives up at its first block, and is slow at all others.
+struct Tired(Arc<AtomicU64>);
+
+impl Kernel for Tired {
+    type State = u64;
+
+    fn needs(&self) -> Needs {
+        Needs { rows: true, ..Needs::default() }
+    }
+
+    fn init(&self) -> u64 {
+        0
+    }
+
+    fn update(&self, _: &mut u64, _: &Block<'_>) -> Result<()> {
+        if self.0.fetch_add(1, Ordering::Relaxed) == 0 {
+            return Err(Error::cancelled());
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        Ok(())
+    }
+
+    fn merge(&self, _: &mut u64, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(&self, _: u64) -> Result<Step> {
+        Ok(Step::Done(Value::Null))
+    }
+}
+
+#[test]
+fn a_kernel_that_gives_up_stops_all_workers() {
+    let calls = Arc::new(AtomicU64::new(0));
+    let own = {
+        let calls = calls.clone();
+        Own::new("tired", move |_| Ok(Tired(calls.clone())))
+    };
+    let r = Request { threads: 3, chunk: 1, ..request(own) };
+    let e = stead::run(&table(), &r, None).map(|_| ()).map_err(|e| e.kind());
+    assert_eq!(e, Err(Kind::Cancelled));
+    // One for each of the rows, were it not for the one.
+    assert!(calls.load(Ordering::Relaxed) < 10_000);
 }
