@@ -43,6 +43,18 @@ pub struct Cut {
     pub last: bool,
 }
 
+/// Tells all who wait for a chunk that it will not come, on every way out but the good one.
+struct Failing<'s>(Option<&'s Stream>);
+
+impl Drop for Failing<'_> {
+    fn drop(&mut self) {
+        if let Some(stream) = self.0 {
+            stream.lock().failed = true;
+            stream.changed.notify_all();
+        }
+    }
+}
+
 impl Stream {
     /// Opens a file.
     pub fn open(
@@ -73,10 +85,10 @@ impl Stream {
         text: &mut Vec<u8>,
         cancel: &Cancel,
     ) -> Result<Option<Cut>> {
+        let mut failing = Failing(Some(self));
         let result = self.step(chunk, text, cancel);
-        if result.is_err() {
-            self.lock().failed = true;
-            self.changed.notify_all();
+        if result.is_ok() {
+            failing.0 = None;
         }
         result
     }
@@ -142,5 +154,51 @@ impl Stream {
                 Err(s) => return (end, if at == chunk.len() { state } else { s }),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use stead_store::MemorySource;
+
+    /// Panics at the first long read after it was armed.
+    #[derive(Debug)]
+    struct Broken(MemorySource, AtomicBool);
+
+    impl Source for Broken {
+        fn path(&self) -> &Path {
+            self.0.path()
+        }
+
+        fn len(&self) -> u64 {
+            self.0.len()
+        }
+
+        fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+            if buf.len() > 100 && self.1.swap(false, Ordering::Relaxed) {
+                panic!("as if by a defect");
+            }
+            self.0.read_at(offset, buf)
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_chunk_that_a_panic_took() {
+        let mut text: Vec<u8> =
+            (0..1u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8 / 2 + 10).collect();
+        text[1 << 19] = b'\n';
+        let frame = zstd::bulk::compress(&text, 1).expect("compressed");
+        let source = MemorySource::new("f.zst", frame.repeat(3));
+        let source = Arc::new(Broken(source, AtomicBool::new(false)));
+        let stream =
+            Stream::open(source.clone(), Codec::Zstd, Syntax::LINES, 4 << 20).expect("stream");
+        let next = || stream.next(&mut Vec::new(), &mut Vec::new(), &Cancel::new());
+        source.1.store(true, Ordering::Relaxed);
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(next)).is_err());
+        // The chunk after it.
+        assert_eq!(next().map(|_| ()).map_err(|e| e.kind()), Err(stead_core::Kind::Cancelled));
     }
 }
