@@ -232,7 +232,13 @@ impl Dataset {
         options.chunk = 64 << 10;
         options.io.depth = 1;
         options.max_record = SHOWN_RECORD;
-        let scan = self.scan(&options)?;
+        let size = stead_core::units::format_size(SHOWN_RECORD as u64);
+        let huge = vec![format!("(a record of more than {size})")];
+        let scan = match self.scan(&options) {
+            // The length of fixed records is known before one is read.
+            Err(e) if e.kind() == Kind::Limit => return Ok(vec![huge]),
+            scan => scan?,
+        };
         let mut worker = scan.worker()?;
         let mut rows = Vec::new();
         while rows.len() < most {
@@ -240,8 +246,7 @@ impl Dataset {
                 Ok(Some(block)) => block,
                 Ok(None) => break,
                 Err(e) if e.kind() == Kind::Limit => {
-                    let size = stead_core::units::format_size(SHOWN_RECORD as u64);
-                    rows.push(vec![format!("(a record of more than {size})")]);
+                    rows.push(huge);
                     break;
                 }
                 Err(e) => return Err(e),

@@ -497,6 +497,22 @@ fn empty_files() {
 }
 
 #[test]
+fn a_description_looks_into_no_huge_record() {
+    let length = 17 << 20;
+    let records = OpenOptions {
+        format: Some(FormatType::Records),
+        record_length: Some(length as u64),
+        ..Default::default()
+    };
+    let lines = OpenOptions { format: Some(FormatType::Lines), ..Default::default() };
+    for options in [records, lines] {
+        let d = dataset(&[vec![b'x'; length]], &[0], &options).expect("dataset");
+        let rows = d.describe(3).expect("described").rows;
+        assert_eq!(rows, [["(a record of more than 16.0 MiB)"]]);
+    }
+}
+
+#[test]
 fn a_cancelled_scan_stops() {
     let d = open("a,b\n1,2\n3,4\n", &OpenOptions::default());
     let o = ScanOptions::new(numbers(&[0]));
