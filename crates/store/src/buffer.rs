@@ -49,7 +49,7 @@ pub(crate) enum Repr {
     Mapped { view: View, source: Arc<dyn Source> },
 }
 
-/// A part of a mapping, whose pages are let go when it is dropped.
+/// A part of a mapping, whose pages may be let go once it is dropped.
 pub(crate) struct View {
     pub(crate) mapping: Arc<Mapping>,
     pub(crate) start: usize,

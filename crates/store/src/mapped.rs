@@ -1,8 +1,8 @@
 //! Files that are looked at where the page cache has them.
 //!
 //! One mapping of a whole file for each queue that reads it: address space, not memory. Pages come in by
-//! faults, sixteen or more at once, and are let go after each extent ([`Mapping::release`]), so that what is
-//! resident is what is being looked at. That is faster than a mapping for each extent, and than asking for
+//! faults, sixteen or more at once, and are let go some MiB at a time ([`Mapping::release`]), so that little
+//! more is resident than what is being looked at. That is faster than a mapping for each extent, and than asking for
 //! the pages beforehand (MADV_POPULATE_READ).
 
 use crate::sigbus::{self, Guard};
