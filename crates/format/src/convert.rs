@@ -36,8 +36,8 @@ macro_rules! element {
 
             #[inline(always)]
             fn load<const BIG: bool>(bytes: &[u8]) -> Self {
-                let mut raw = [0; size_of::<$t>()];
-                raw.copy_from_slice(bytes);
+                // No copy of a slice, which may become a call. There always are enough bytes.
+                let raw = bytes.first_chunk().copied().unwrap_or_default();
                 if BIG { <$t>::from_be_bytes(raw) } else { <$t>::from_le_bytes(raw) }
             }
 

@@ -81,8 +81,7 @@ impl Gram {
         let mut work = Work::new(&self.columns.ids, matrix.width);
         let mut from = 0;
         for to in matrix.ends.iter().map(|e| *e as usize) {
-            let rows = &matrix.values[from * matrix.width..to * matrix.width];
-            let kept = work.stretch(rows);
+            let kept = work.stretch(&matrix.values[from * matrix.width..], to - from);
             state.rows += kept as u64;
             state.dropped += (to - from - kept) as u64;
             if kept > 0 {
@@ -135,19 +134,22 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The sums over a stretch. Returns how many rows were complete.
-    fn stretch(&mut self, rows: &[f64]) -> usize {
+    /// The sums over a stretch: the first `rows` of these rows. Returns how many were complete.
+    fn stretch(&mut self, values: &[f64], rows: usize) -> usize {
         self.sums.fill(0.0);
-        let n = self.ids.len();
-        // Rows are used where they lie if they are what would be copied.
-        let in_place = self.all && self.stride == n;
-        for some in rows.chunks(self.chain * self.width) {
-            if in_place {
-                tile::add(some, n, some.len() / n, n, &mut self.sums);
+        let (n, width) = (self.ids.len(), self.width);
+        // Rows are used where they lie if all their columns are wanted, and if what follows the last one fills its
+        // last vector; but not where rows would fall into the same places of the cache.
+        let in_place = self.all && self.stride == n.next_multiple_of(4);
+        for from in (0..rows).step_by(self.chain) {
+            let count = self.chain.min(rows - from);
+            let some = &values[from * width..];
+            if in_place && some.len() >= (count - 1) * width + self.stride {
+                tile::add(some, width, count, n, &mut self.sums);
                 continue;
             }
             for (row, copy) in
-                some.chunks_exact(self.width).zip(self.copy.chunks_exact_mut(self.stride))
+                some.chunks_exact(width).zip(self.copy.chunks_exact_mut(self.stride)).take(count)
             {
                 if self.all {
                     copy[..n].copy_from_slice(row);
@@ -155,13 +157,13 @@ impl<'a> Work<'a> {
                     self.ids.iter().zip(copy).for_each(|(c, x)| *x = row[*c]);
                 }
             }
-            tile::add(&self.copy, self.stride, some.len() / self.width, n, &mut self.sums);
+            tile::add(&self.copy, self.stride, count, n, &mut self.sums);
         }
         // A missing value is a NaN, and then so is the sum of squares of its column.
         if (0..n).all(|i| !self.sums[i * self.line + i].is_nan()) {
-            return rows.len() / self.width;
+            return rows;
         }
-        self.complete_rows(rows)
+        self.complete_rows(&values[..rows * width])
     }
 
     /// The sums over the rows of a stretch that are complete, as if there were no others.
