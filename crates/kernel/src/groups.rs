@@ -1,11 +1,11 @@
 //! The groups of rows with the same values in some columns: their keys, and the table of their states.
 
 use crate::{AnyKernel, AnyState};
+use ahash::RandomState;
 use memchr::memchr;
-use rustc_hash::FxSeededState;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::Hash;
 use stead_core::{Block, Error, Result, is_missing};
 
 /// A grouping column, by its schema index.
@@ -30,16 +30,11 @@ const NUMBER: u8 = 0;
 const TEXT: u8 = 1;
 const MISSING_PART: u8 = 2;
 
-/// A hasher that is fast, and that data cannot be made against: its seed is another one in each table. No
-/// answer depends on it.
-fn hasher() -> FxSeededState {
-    FxSeededState::with_seed(RandomState::new().hash_one(0) as usize)
-}
-
 /// State: one of the inner kernel for each group.
 pub struct Groups {
-    /// Keys as bytes ([`write_key`]), with the index of their states.
-    index: HashMap<Box<[u8]>, u32, FxSeededState>,
+    /// Keys as bytes ([`write_key`]), with the index of their states. Keyed at random, so that data cannot be
+    /// made to collide; no answer depends on it.
+    index: HashMap<Box<[u8]>, u32, RandomState>,
     states: Vec<AnyState>,
     /// What keys and states take.
     bytes: usize,
@@ -47,11 +42,7 @@ pub struct Groups {
 
 impl Default for Groups {
     fn default() -> Self {
-        Groups {
-            index: HashMap::with_hasher(hasher()),
-            states: Vec::new(),
-            bytes: size_of::<Groups>(),
-        }
+        Groups { index: HashMap::default(), states: Vec::new(), bytes: size_of::<Groups>() }
     }
 }
 
@@ -238,7 +229,7 @@ fn not_there() -> Error {
 
 /// Numbers distinct values in order of appearance: the number of each, and where each came first.
 fn distinct<T: Copy + Eq + Hash>(values: impl Iterator<Item = T>) -> (Vec<u32>, Vec<usize>) {
-    let mut seen: HashMap<T, u32, FxSeededState> = HashMap::with_hasher(hasher());
+    let mut seen: HashMap<T, u32, RandomState> = HashMap::default();
     let mut firsts = Vec::new();
     let mut last = None;
     let mut ids = Vec::with_capacity(values.size_hint().0);
