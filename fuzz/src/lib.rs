@@ -42,6 +42,7 @@ pub fn scan(dataset: &Dataset, chunk: usize, lenient: bool) -> Result<Seen> {
         numbers: schema.numbers().into_iter().take(4).collect(),
         texts: texts.take(4).collect(),
         brick: false,
+        matrix: false,
     };
     let mut options = ScanOptions::new(needs.clone());
     options.chunk = chunk;

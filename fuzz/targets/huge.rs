@@ -119,6 +119,7 @@ fuzz_target!(|data: &[u8]| {
         numbers: if needs & 4 == 0 { Vec::new() } else { (0..columns.min(3)).collect() },
         texts: Vec::new(),
         brick: needs & 8 != 0,
+        matrix: needs & 64 != 0,
     };
     let mut scan = ScanOptions::new(wanted);
     scan.chunk = usize::from(chunk) * 97 + 1;
