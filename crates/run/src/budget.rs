@@ -62,9 +62,9 @@ impl Budget {
             depth,
             max_record: usize::try_from(memory / 4).unwrap_or(usize::MAX).min(limits::MAX_CHUNK),
             states: memory / 4,
-            // And what buffers do not take of their half.
+            // And what neither buffers nor the longest record can take of their half.
             kept: memory / 8
-                + (memory / 2).saturating_sub(per_worker(chunk).saturating_mul(threads as u64)),
+                + (memory / 4).saturating_sub(per_worker(chunk).saturating_mul(threads as u64)),
             pending: usize::try_from(memory / 16).unwrap_or(usize::MAX),
         })
     }
@@ -83,6 +83,6 @@ mod tests {
         let r = Request { memory: 256 << 20, threads: 2, ..Request::default() };
         let b = Budget::of(&r).expect("budget");
         let buffers = (b.chunk * (b.depth + PARSED) * b.threads) as u64;
-        assert!(b.kept > 64 << 20 && b.kept + buffers == (128 + 32) << 20, "{b:?}");
+        assert!(b.kept > 64 << 20 && b.kept + buffers == (64 + 32) << 20, "{b:?}");
     }
 }

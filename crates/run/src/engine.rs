@@ -296,13 +296,17 @@ impl<'a> Engine<'a> {
             .iter()
             .map(|s| PlannedKernel {
                 answers: s.answers.iter().map(|(i, _)| self.names[*i].clone()).collect(),
-                columns: s
-                    .needs
-                    .numbers
-                    .iter()
-                    .chain(&s.needs.texts)
-                    .filter_map(|c| schema.columns.get(*c).map(|c| c.name.clone()))
-                    .collect(),
+                // Who asks for rows of an array reads all of it.
+                columns: match s.needs.matrix {
+                    true => schema.columns.iter().map(|c| c.name.clone()).collect(),
+                    false => s
+                        .needs
+                        .numbers
+                        .iter()
+                        .chain(&s.needs.texts)
+                        .filter_map(|c| schema.columns.get(*c).map(|c| c.name.clone()))
+                        .collect(),
+                },
                 bytes: s.needs.bytes,
                 passes: s.passes,
             })
