@@ -46,6 +46,8 @@ step "unit and property" cargo test --workspace --locked --no-fail-fast
 RUSTDOCFLAGS='-D warnings' step "api docs" cargo doc --workspace --no-deps --locked
 step "tidy" cargo xtask tidy
 step "links" cargo xtask deps
+# They are a workspace of their own; that they compile is all that is looked at here.
+step "fuzz targets" cargo check --manifest-path fuzz/Cargo.toml --locked
 step "linked libraries" linked
 step "test data" "$PYTHON" scripts/fetch_flights.py "$BUILD/data"
 step "oracles" "$PYTHON" -m pytest -q -rs tests/oracle
