@@ -142,7 +142,8 @@ def peer(tool, what, job, path, binary):
         size = path.stat().st_size
         words = ["fio", "--name=read", f"--filename={path}", "--readonly", "--rw=read", "--direct=1", "--bs=1M",
                  "--ioengine=libaio", "--iodepth=32", f"--size={size // (1 << 20) << 20}", "--output-format=json"]
-        seconds = lambda out: size / json.loads(out[out.index("{"):])["jobs"][0]["read"]["bw_bytes"]
+        # In milliseconds, which a small file does not take.
+        seconds = lambda out: max(json.loads(out[out.index("{"):])["jobs"][0]["read"]["runtime"], 1) / 1000
         return Process("fio, O_DIRECT", words, False, path, seconds=seconds)
     return Resident(tool, what, path)
 

@@ -128,7 +128,8 @@ def test_another_thread_stops_a_run(long_job):
 
 def test_ctrl_c_stops_a_run(long_job):
     code = long_job + (
-        "import sys\n"
+        # Background jobs of a shell ignore it, and children of theirs do too.
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "def tell(s):\n"
         "    print('running', flush=True)\n"
         "try:\n"
