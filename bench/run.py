@@ -221,8 +221,6 @@ def main():
         if a.only and a.only not in f"{job.group}, {job.name}":
             continue
         path = paths[job.data]
-        if not job.cold:
-            warm(path)
         peers = [(t, w) for t, w in job.peers if installed(t) or not a.installed]
         used |= {t for t, _ in peers}
         tools = [Stead(a.stead, job, path, path.parent)] if job.kernels else []
@@ -230,6 +228,9 @@ def main():
         results = {t.name: [] for t in tools}
         for _ in range(max(a.runs, 20) if job.group == "start" and not a.check else a.runs):
             for t in tools:
+                # Again each time: what lies idle in the page cache may have gone.
+                if not job.cold:
+                    warm(path)
                 results[t.name].append(t.run())
         for t in tools:
             t.close()
