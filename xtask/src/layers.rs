@@ -8,6 +8,7 @@ use crate::metadata::Workspace;
 /// A crate that is not here is an error, so a new room is first given its place.
 const LAYERS: &[(&str, usize)] = &[
     ("stead-core", 0),
+    ("stead-simd", 0),
     ("stead-store", 1),
     ("stead-kernel", 1),
     ("stead-fabric", 1),

@@ -34,7 +34,7 @@ struct Ban {
 }
 
 const LIBS: &[&str] = &["crates/"];
-const PURE: &[&str] = &["crates/core/", "crates/kernel/", "crates/model/"];
+const PURE: &[&str] = &["crates/core/", "crates/simd/", "crates/kernel/", "crates/model/"];
 
 const BANS: &[Ban] = &[
     Ban {
@@ -146,12 +146,13 @@ const UNSAFE: &[&str] = &[
     "crates/capi/src/value.rs",
     "crates/format/src/delimited/four.rs",
     "crates/format/src/delimited/simd.rs",
-    "crates/kernel/src/exact/lanes.rs",
     "crates/python/src/lend.rs",
     "crates/kernel/src/bytes/digits.rs",
     "crates/kernel/src/gram/tile.rs",
     "crates/kernel/src/render/sample.rs",
-    "crates/kernel/src/simd.rs",
+    "crates/simd/src/avx2.rs",
+    "crates/simd/src/avx512.rs",
+    "crates/simd/src/neon.rs",
     "crates/store/src/buffer.rs",
     "crates/store/src/mapped.rs",
     "crates/store/src/queue.rs",

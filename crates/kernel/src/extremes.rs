@@ -1,11 +1,11 @@
 //! Smallest and largest value, in one shared kernel.
 
 use crate::columns::Chosen;
-use crate::exact::lanes::{self, Lanes, Work};
 use crate::{Built, Context, Info, Kernel, Spec, Step};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use stead_core::{Block, Error, Needs, Result, Value, is_missing};
+use stead_simd::{Vector, Work, dispatch};
 
 /// `min`
 pub const MIN: Info = Info {
@@ -79,7 +79,7 @@ impl Range {
     /// Cost: a fifth of a nanosecond a value, where zero is not the smallest or the largest one.
     pub(crate) fn add_slice(&mut self, values: &[f64]) {
         for chunk in values.chunks(1024) {
-            let ends = lanes::dispatch(Ends(chunk));
+            let ends = dispatch(Ends(chunk));
             self.nan |= ends.nan && chunk.iter().any(|v| v.is_nan() && !is_missing(*v));
             self.extend(chunk, &ends);
         }
@@ -88,7 +88,7 @@ impl Range {
     /// Extends the range to the finite values among these.
     pub(crate) fn add_finite_slice(&mut self, values: &[f64]) {
         for chunk in values.chunks(1024) {
-            let ends = lanes::dispatch(Ends(chunk));
+            let ends = dispatch(Ends(chunk));
             if ends.low == f64::NEG_INFINITY || ends.high == f64::INFINITY {
                 chunk.iter().filter(|v| v.is_finite()).for_each(|v| self.add(*v));
             } else {
@@ -146,7 +146,7 @@ impl Work for Ends<'_> {
     type Out = Ended;
 
     #[inline(always)]
-    fn run<L: Lanes>(self, _: L) -> Ended {
+    fn run<V: Vector>(self, _: V) -> Ended {
         // A comparison with NaN is false, so it changes nothing.
         const LANES: usize = 16;
         let (mut low, mut high) = ([f64::INFINITY; LANES], [f64::NEG_INFINITY; LANES]);

@@ -1,12 +1,12 @@
 //! Histograms with bins of equal width, bin for bin those of `numpy.histogram`.
 
 use crate::columns::Chosen;
-use crate::exact::lanes::{self, Lanes, Work};
 use crate::extremes::Range;
 use crate::{Built, Context, Info, Kernel, Spec, Step};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use stead_core::{Block, Error, Needs, Result, Value, is_missing};
+use stead_simd::{Vector, Work, dispatch};
 
 /// Most bins.
 const MAX_BINS: usize = 1_000_000;
@@ -104,7 +104,7 @@ impl Work for Guess<'_> {
     type Out = bool;
 
     #[inline(always)]
-    fn run<L: Lanes>(self, _: L) -> bool {
+    fn run<V: Vector>(self, _: V) -> bool {
         let mut outside = 0;
         for (guess, v) in self.guesses.iter_mut().zip(self.values) {
             let v = *v;
@@ -165,8 +165,7 @@ impl Hist {
         let (low, high) = (self.edges[0], self.edges[bins]);
         let mut guesses = [0; PART];
         let (width, n) = (high - low, bins as f64);
-        let inside =
-            lanes::dispatch(Guess { values, low, high, scale: n / width, guesses: &mut guesses });
+        let inside = dispatch(Guess { values, low, high, scale: n / width, guesses: &mut guesses });
         if !(n / width).is_finite() {
             for (guess, v) in guesses.iter_mut().zip(values) {
                 *guess = ((v - low) / width * n) as i32;

@@ -26,7 +26,6 @@ pub mod own;
 pub mod quantile;
 pub mod registry;
 pub mod render;
-mod simd;
 pub mod spec;
 
 pub use api::{AnyKernel, AnyState, Kernel, Sink, SinkHeader, Step};

@@ -5,7 +5,6 @@
 //! the last byte for any split.
 
 use crate::columns::Chosen;
-use crate::exact::lanes::{self, Lanes, Work};
 use crate::exact::{ExactSum, ratio};
 use crate::extremes::Range;
 use crate::grouped::show_number;
@@ -16,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stead_core::{Block, Error, Needs, RecordKind, Result, Shape, Value, is_missing};
+use stead_simd::{Vector, Work, dispatch};
 
 /// About `normalize`.
 pub const INFO: Info = Info {
@@ -352,7 +352,7 @@ impl Work for Write<'_> {
     type Out = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, _: L) {
+    fn run<V: Vector>(self, _: V) {
         let Write { scale, places: Places { values, out, first, step } } = self;
         let places = out.as_chunks_mut::<8>().0;
         if step == 1 {
@@ -450,7 +450,7 @@ impl Kernel for Apply {
             for (i, (values, scale)) in columns.iter().enumerate() {
                 let places =
                     Places { values, out: &mut out[from..], first: i, step: columns.len() };
-                lanes::dispatch(Write { scale: *scale, places });
+                dispatch(Write { scale: *scale, places });
             }
             return Ok(());
         }

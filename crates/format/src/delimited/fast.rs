@@ -5,7 +5,7 @@
 //! of the index. Every other record goes to [`Parser::one`], the careful way, and so do the records of a run
 //! in which some value is none: the careful way knows what to say and where. Both ways give the same.
 //!
-//! Numbers are read four at a time ([`Vector::decimals`]), in the form that the four before them had; what has no
+//! Numbers are read four at a time ([`simd::decimals`]), in the form that the four before them had; what has no
 //! such form is read one at a time, and what is no plain decimal goes to the careful way.
 
 use super::fields_of::{Ends, Fields};
@@ -252,14 +252,14 @@ impl Work for Numbers<'_> {
             let mut n = 0;
             if search {
                 for f in Form::ALL {
-                    n = vector.decimals(&rest, f, &mut out[from..]);
+                    n = simd::decimals(vector, &rest, f, &mut out[from..]);
                     if n > 0 {
                         form = f;
                         break;
                     }
                 }
             } else {
-                n = vector.decimals(&rest, form, &mut out[from..]);
+                n = simd::decimals(vector, &rest, form, &mut out[from..]);
             }
             from += n;
             // The last ones, or four of which one stopped it. If all are numbers it was its form.

@@ -422,7 +422,7 @@ mod tests {
         fn run<V: Vector>(self, vector: V) -> Self::Out {
             let fields = Ends::new(self.text, 16, self.ends).column(0, 1);
             let mut out = [0.0; 4];
-            (vector.decimals(&fields, self.form, &mut out) == 4).then_some(out)
+            (simd::decimals(vector, &fields, self.form, &mut out) == 4).then_some(out)
         }
     }
 

@@ -261,10 +261,12 @@ mod tests {
             index.build(&text, b',', quotes);
             prop_assert_eq!(&index.ends()[1..], &ends);
             prop_assert_eq!(index.newlines(), &newlines);
-            let mut index = Index::default();
-            Build { index: &mut index, text: &text, delimiter: b',', quotes }.run(simd::Scalar);
-            prop_assert_eq!(&index.ends()[1..], &ends);
-            prop_assert_eq!(index.newlines(), &newlines);
+            for vectors in stead_simd::Vectors::all() {
+                let mut index = Index::default();
+                vectors.run(Build { index: &mut index, text: &text, delimiter: b',', quotes });
+                prop_assert_eq!(&index.ends()[1..], &ends, "{}", vectors.name());
+                prop_assert_eq!(index.newlines(), &newlines, "{}", vectors.name());
+            }
         }
     }
 }

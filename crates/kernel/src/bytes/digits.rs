@@ -6,15 +6,29 @@
 //! is defined by [`scalar`].
 
 use super::histogram::histogram;
+use stead_simd::{Vector, Work, dispatch};
 
 /// Adds to `counts` how often '0' to '9' stand in `data`.
 pub fn count(counts: &mut [u64; 10], data: &[u8]) {
-    #[cfg(target_arch = "x86_64")]
-    if std::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2.
-        return unsafe { x86::count(counts, data) };
+    dispatch(Count(counts, data));
+}
+
+struct Count<'a>(&'a mut [u64; 10], &'a [u8]);
+
+impl Work for Count<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self, v: V) {
+        let Count(counts, data) = self;
+        #[cfg(target_arch = "x86_64")]
+        if v.avx2().is_some() {
+            // SAFETY: the token exists, so the processor has AVX2.
+            return unsafe { x86::count(counts, data) };
+        }
+        let _ = v;
+        scalar(counts, data);
     }
-    scalar(counts, data);
 }
 
 /// One byte after the other.
@@ -108,6 +122,11 @@ mod tests {
     fn check(data: &[u8]) {
         let (mut got, mut slow, mut want) = ([1; 10], [1; 10], [1; 10]);
         count(&mut got, data);
+        for vectors in stead_simd::Vectors::all() {
+            let mut each = [1; 10];
+            vectors.run(Count(&mut each, data));
+            assert_eq!(each, got, "{}", vectors.name());
+        }
         scalar(&mut slow, data);
         data.iter().filter(|b| b.is_ascii_digit()).for_each(|b| want[usize::from(b - b'0')] += 1);
         assert_eq!((got, slow), (want, want));

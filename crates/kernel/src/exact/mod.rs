@@ -13,7 +13,6 @@
 //!
 //! R. M. Neal, "Fast exact summation using small and large superaccumulators", arXiv:1505.05571, 2015.
 
-pub(crate) mod lanes;
 mod pieces;
 pub mod ratio;
 mod wire;

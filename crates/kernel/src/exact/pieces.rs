@@ -16,11 +16,11 @@
 //! summation part I", SIAM J. Sci. Comput. 31(1), 2008, section 3; J. Demmel, H. D. Nguyen, "Parallel
 //! reproducible summation", IEEE Trans. Comput. 64(7), 2015).
 
-use super::lanes::{self, Lanes, Two, Work};
 use super::{ExactSum, SPECIAL};
 use stead_core::is_missing;
+use stead_simd::{Lanes, MOST, Vector, Work, dispatch};
 
-/// Values handled at once: 512 for each of four lanes.
+/// Values handled at once: 512 for each of four lanes, or fewer for each of more.
 const CHUNK: usize = 2048;
 /// Bits of a piece that is only added: 512 of them change a sum by less than a quarter of where it begins.
 const SUM_BITS: i32 = 41;
@@ -106,7 +106,7 @@ fn each_chunk(values: &[f64], mut f: impl FnMut(Chunk<'_>)) -> u64 {
             continue;
         }
         finite.resize(chunk.len(), 0.0);
-        let (missing, others) = lanes::dispatch(Holes { values: chunk, finite: &mut finite });
+        let (missing, others) = dispatch(Holes { values: chunk, finite: &mut finite });
         count -= missing;
         if others > 0 {
             let special = chunk.iter().filter(|v| !v.is_finite() && !is_missing(**v));
@@ -127,7 +127,7 @@ impl Work for Holes<'_> {
     type Out = (u64, u64);
 
     #[inline(always)]
-    fn run<L: Lanes>(self, _: L) -> (u64, u64) {
+    fn run<V: Vector>(self, _: V) -> (u64, u64) {
         let (mut missing, mut finite) = (0, 0);
         for (out, v) in self.finite.iter_mut().zip(self.values) {
             let good = v.to_bits() >> 52 & SPECIAL != SPECIAL;
@@ -146,7 +146,13 @@ fn exponent(values: &[f64]) -> u64 {
         type Out = u64;
 
         #[inline(always)]
-        fn run<L: Lanes>(self, l: L) -> u64 {
+        fn run<V: Vector>(self, v: V) -> u64 {
+            self.largest(v.lanes())
+        }
+    }
+    impl Largest<'_> {
+        #[inline(always)]
+        fn largest<L: Lanes>(self, l: L) -> u64 {
             let mut most = [l.splat(0.0); 4];
             let mut whole = self.0.chunks_exact(4 * L::N);
             for v in &mut whole {
@@ -159,7 +165,7 @@ fn exponent(values: &[f64]) -> u64 {
             all.fold(0, |m, v| m.max(v.to_bits() >> 52 & SPECIAL))
         }
     }
-    lanes::dispatch(Largest(values))
+    dispatch(Largest(values))
 }
 
 /// The exponent `e` of `2^e` above all magnitudes, if pieces can be cut below it. Zeros alone have none, and
@@ -200,10 +206,10 @@ where
     for<'a> Cut<'a, P, 0>: Work<Out = Option<([Stored; P], [Stored; 0])>>,
 {
     let grids = grids::<P>(top, SUM_BITS);
-    if lanes::dispatch(Cut::<P, 0> { values: probe, grids, minus: -1.0 }).is_none() {
+    if dispatch(Cut::<P, 0> { values: probe, grids, minus: -1.0 }).is_none() {
         return false;
     }
-    let Some((sums, [])) = lanes::dispatch(Cut::<P, 0> { values, grids, minus: -1.0 }) else {
+    let Some((sums, [])) = dispatch(Cut::<P, 0> { values, grids, minus: -1.0 }) else {
         return false;
     };
     sums.as_flattened().iter().for_each(|v| sum.add_finite(*v));
@@ -236,10 +242,10 @@ where
     for<'a> Cut<'a, P, Q>: Work<Out = Option<([Stored; P], [Stored; Q])>>,
 {
     let grids = grids::<P>(top, PRODUCT_BITS);
-    if lanes::dispatch(Cut::<P, Q> { values: probe, grids, minus: -1.0 }).is_none() {
+    if dispatch(Cut::<P, Q> { values: probe, grids, minus: -1.0 }).is_none() {
         return false;
     }
-    let Some((sums, products)) = lanes::dispatch(Cut::<P, Q> { values, grids, minus: -1.0 }) else {
+    let Some((sums, products)) = dispatch(Cut::<P, Q> { values, grids, minus: -1.0 }) else {
         return false;
     };
     sums.as_flattened().iter().for_each(|v| sum.add_finite(*v));
@@ -254,12 +260,12 @@ where
     true
 }
 
-type Stored = [f64; lanes::MOST];
+type Stored = [f64; MOST];
 
 /// The last values, which are fewer than there are lanes, and zeros behind them.
 #[inline(always)]
 fn padded(rest: &[f64]) -> Option<Stored> {
-    let mut last = [0.0; lanes::MOST];
+    let mut last = [0.0; MOST];
     last.get_mut(..rest.len())?.copy_from_slice(rest);
     (!rest.is_empty()).then_some(last)
 }
@@ -286,9 +292,9 @@ macro_rules! cut {
             type Out = Option<([Stored; $p], [Stored; $q])>;
 
             #[inline(always)]
-            fn run<L: Lanes>(self, l: L) -> Self::Out {
+            fn run<V: Vector>(self, v: V) -> Self::Out {
                 // Without products there are registers for two vectors at a time.
-                if $q == 0 { self.cut(Two(l)) } else { self.cut(l) }
+                if $q == 0 { self.cut(v.pair()) } else { self.cut(v.lanes()) }
             }
         }
 

@@ -3,7 +3,7 @@
 //! Every sum is one chain of fused multiply-adds in the order of the rows, and vectors run over columns. So the
 //! sums are the same bits whatever the width of a vector, and without vectors.
 
-use crate::simd::{Vector, Work, dispatch};
+use stead_simd::{Vector, Work, dispatch};
 
 /// A tile is at most so many columns wide.
 const WIDE: usize = 8;
@@ -147,8 +147,8 @@ impl Panel<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::Portable;
     use proptest::prelude::*;
+    use stead_simd::Portable;
 
     proptest! {
         #[test]

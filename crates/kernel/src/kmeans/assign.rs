@@ -7,7 +7,7 @@
 //! [`Points::nearest`], to the last tie.
 
 use super::points::{LANES, Points, nearest_of};
-use crate::simd::{Vector, Work, dispatch};
+use stead_simd::{Vector, Work, dispatch};
 
 /// Centres that are worked on side by side.
 const SIDE: usize = 4;
@@ -142,7 +142,7 @@ impl Work for Plain<'_> {
 }
 
 /// The nearest centre of eight points, and a bit for each for which that is sure.
-#[allow(clippy::needless_range_loop)] // See `simd`.
+#[allow(clippy::needless_range_loop)] // See `stead_simd`.
 #[inline(always)]
 fn plain_tile<V: Vector>(v: V, tile: &[[f64; LANES]], c: &Scores<f64>) -> ([u32; LANES], u32) {
     let infinite = v.splat(f64::INFINITY);
@@ -247,7 +247,7 @@ fn narrow<V: Vector>(v: V, tile: &[[f64; LANES]], origin: &[f64], out: &mut [[f3
 }
 
 /// As [`plain_tile`], for two tiles in floats, one after the other.
-#[allow(clippy::needless_range_loop)] // See `simd`.
+#[allow(clippy::needless_range_loop)] // See `stead_simd`.
 #[inline(always)]
 fn rough_pair<V: Vector>(
     v: V,
@@ -305,8 +305,8 @@ fn rough_pair<V: Vector>(
 mod tests {
     use super::super::points::tests::table;
     use super::*;
-    use crate::simd::Portable;
     use proptest::prelude::*;
+    use stead_simd::Portable;
 
     proptest! {
         #[test]

@@ -1,8 +1,8 @@
 //! The points of a block, and the nearest of some centres to each of them.
 
-use crate::simd::{Vector, Work, dispatch};
 use std::ops::Range;
 use stead_core::{Block, Error, Result};
+use stead_simd::{Vector, Work, dispatch};
 
 /// Points that are worked on side by side.
 pub const LANES: usize = 8;
@@ -149,7 +149,7 @@ struct Nearest<'a> {
 impl Work for Nearest<'_> {
     type Out = ();
 
-    #[allow(clippy::needless_range_loop)] // See `simd`.
+    #[allow(clippy::needless_range_loop)] // See `stead_simd`.
     #[inline(always)]
     fn run<V: Vector>(self, v: V) {
         let d = self.points.d;
@@ -199,7 +199,7 @@ struct Fill<'a> {
 impl Work for Fill<'_> {
     type Out = bool;
 
-    #[allow(clippy::needless_range_loop)] // See `simd`.
+    #[allow(clippy::needless_range_loop)] // See `stead_simd`.
     #[inline(always)]
     fn run<V: Vector>(self, v: V) -> bool {
         let Points { tiles, stride, largest, .. } = self.points;

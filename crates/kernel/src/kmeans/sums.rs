@@ -7,7 +7,7 @@
 
 use super::points::{LANES, Points};
 use crate::exact::ExactSum;
-use crate::simd::{Vector, Work, dispatch};
+use stead_simd::{Vector, Work, dispatch};
 
 /// Points whose sums are kept in doubles.
 pub const MOST: usize = 2048;
@@ -124,7 +124,7 @@ impl Work for Add<'_> {
 }
 
 /// Adds eight points of `4 * Q` coordinates, or any number of them if `Q` is 0. True if something is left of one of them.
-#[allow(clippy::needless_range_loop)] // See `simd`.
+#[allow(clippy::needless_range_loop)] // See `stead_simd`.
 #[inline(always)]
 fn add_tile<V: Vector, const Q: usize>(
     v: V,

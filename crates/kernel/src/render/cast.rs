@@ -5,8 +5,8 @@ use super::empty::Empty;
 use super::layers::Layer;
 use super::sample::{Grid, LANES};
 use super::transfer::Transfer;
-use crate::simd::{Vector, Work, dispatch};
 use std::ops::Range;
+use stead_simd::{Vector, Work, dispatch};
 
 /// What passes a sample below this is not seen in 8 bits.
 const OPAQUE: f32 = 1e-4;
@@ -255,7 +255,7 @@ impl March<'_> {
     }
 
     /// Adds the samples of rays side by side to their pixels, front to back.
-    #[allow(clippy::needless_range_loop)] // See `simd`.
+    #[allow(clippy::needless_range_loop)] // See `stead_simd`.
     #[inline(always)]
     fn cast<V: Vector>(&self, v: V, rays: &Rays, pixels: &mut [[f32; 4]]) {
         let (o, d) = (&rays.origin, &rays.direction);
@@ -327,7 +327,7 @@ impl March<'_> {
     }
 
     /// The number of the next sample that any of the rays can be seen at, none of the active ones being seen at `k`.
-    #[allow(clippy::needless_range_loop)] // See `simd`.
+    #[allow(clippy::needless_range_loop)] // See `stead_simd`.
     #[inline(always)]
     fn skip(&self, rays: &Rays, k: u64, active: u32, live: u32, parts: &[i32; LANES]) -> u64 {
         let mut next = u64::MAX;
@@ -343,7 +343,7 @@ impl March<'_> {
 
     /// A sample number at which the ray is surely still within this part or at most one step beyond, so that no
     /// sample outside of it is passed over.
-    #[allow(clippy::needless_range_loop)] // See `simd`.
+    #[allow(clippy::needless_range_loop)] // See `stead_simd`.
     #[inline(always)]
     fn leave(&self, ray: &Ray, turns: &Turns, part: usize) -> u64 {
         let mut far = f64::INFINITY;

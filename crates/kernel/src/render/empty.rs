@@ -30,7 +30,7 @@ struct Range {
 impl Range {
     const NONE: Range = Range { low: [f32::INFINITY; SIDE], high: [f32::NEG_INFINITY; SIDE] };
 
-    #[allow(clippy::needless_range_loop)] // See `simd`.
+    #[allow(clippy::needless_range_loop)] // See `stead_simd`.
     #[inline(always)]
     fn add(&mut self, v: &[f32; SIDE]) {
         for i in 0..SIDE {

@@ -2,7 +2,7 @@
 
 use super::cast::Cell;
 use super::empty::SIDE;
-use crate::simd::Vector;
+use stead_simd::Vector;
 
 /// Samples that are worked on side by side.
 pub(super) const LANES: usize = 8;
@@ -58,7 +58,7 @@ impl<'a> Grid<'a> {
     }
 
     /// Where the sample at `p` lies; `p` is finite.
-    #[allow(clippy::needless_range_loop)] // See `simd`.
+    #[allow(clippy::needless_range_loop)] // See `stead_simd`.
     #[inline(always)]
     pub fn locate(&self, p: &[f64; 3]) -> Spot {
         let mut s = Spot {
@@ -106,7 +106,7 @@ impl<'a> Grid<'a> {
     }
 
     /// Where the samples at eight places lie: what [`Grid::locate`] says. Coordinates are given along each axis.
-    #[allow(clippy::needless_range_loop)] // See `simd`.
+    #[allow(clippy::needless_range_loop)] // See `stead_simd`.
     #[inline(always)]
     pub fn locate8<V: Vector>(&self, v: V, p: &[[V::Four; 2]; 3]) -> Spots<V> {
         let zero = v.splat(0.0);
@@ -155,7 +155,7 @@ impl<'a> Grid<'a> {
     }
 
     /// Eight voxels.
-    #[allow(clippy::needless_range_loop)] // See `simd`.
+    #[allow(clippy::needless_range_loop)] // See `stead_simd`.
     #[inline(always)]
     fn eight<V: Vector>(&self, v: V, at: &[i32; LANES]) -> V::Eight {
         let mut out = [0.0; LANES];
@@ -179,7 +179,7 @@ fn between<V: Vector>(v: V, a: V::Eight, b: V::Eight, f: V::Eight) -> V::Eight {
     v.add8(a, v.mul8(v.sub8(b, a), f))
 }
 
-#[allow(clippy::needless_range_loop)] // See `simd`.
+#[allow(clippy::needless_range_loop)] // See `stead_simd`.
 #[inline(always)]
 fn plus(a: &[i32; LANES], b: &[i32; LANES]) -> [i32; LANES] {
     let mut out = *a;
