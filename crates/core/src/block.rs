@@ -9,6 +9,8 @@
 //! the *records* are the data rows. After a filter the text is only the bytes of the records kept.
 
 use crate::Order;
+use std::any::Any;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a kernel asks of a block. The scan provides the union of all kernels' needs and no more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -166,6 +168,25 @@ pub struct Columns<'a> {
     pub stride: usize,
 }
 
+/// What a kernel remembers of a block.
+pub type Note = Box<dyn Any + Send>;
+
+/// What kernels remember of a block that comes again in later passes. Only a help: a note may be gone the next time.
+pub trait Notes: Sync + std::fmt::Debug {
+    /// Takes the note out that `owner` put in. Owners number themselves with [`note_owner`].
+    fn take(&self, owner: u64) -> Option<Note>;
+    /// True if there is memory for a note of so many bytes.
+    fn room(&self, bytes: usize) -> bool;
+    /// Keeps a note that takes so many bytes, or drops it if there is no memory for it.
+    fn put(&self, owner: u64, note: Note, bytes: usize);
+}
+
+/// A number that no other owner of notes in this process has.
+pub fn note_owner() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 /// Whole records of one file.
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'a> {
@@ -191,6 +212,8 @@ pub struct Block<'a> {
     pub brick: Option<Brick<'a>>,
     /// The rows of a 2-d array, if they were asked for.
     pub matrix: Option<Matrix<'a>>,
+    /// Where kernels leave notes for later passes, if this very block, with the same rows, comes again in them.
+    pub notes: Option<&'a dyn Notes>,
 }
 
 impl<'a> Block<'a> {
@@ -208,6 +231,7 @@ impl<'a> Block<'a> {
             columns: Columns::default(),
             brick: None,
             matrix: None,
+            notes: None,
         }
     }
 
@@ -292,6 +316,7 @@ impl<'a> Block<'a> {
             whole: false,
             rows: keep.len(),
             matrix,
+            notes: None,
             records,
             columns: Columns { numbers, spans, stride: keep.len(), ..self.columns },
             ..*self

@@ -3,11 +3,13 @@
 //! Some kernels say that another pass will follow, and from the second pass on it is known that there are
 //! kernels that go round. If all that they need is numbers (and the places of records), the filtered blocks of
 //! that pass are kept, and the passes after it are fed from memory: no reading, no parsing, no filtering. A
-//! dataset whose numbers do not fit the budget is read again in every pass.
+//! dataset whose numbers do not fit the budget is read again in every pass. What the budget leaves is for notes that
+//! kernels make about blocks.
 
 use std::mem::{size_of, size_of_val};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use stead_core::block::{Note, Notes};
 use stead_core::{Block, Columns, Needs, Result, Span, Value};
 use stead_format::{Progress, Scan, Worker};
 
@@ -16,7 +18,7 @@ pub struct Cache {
     needs: Needs,
     /// Bytes that it may take.
     budget: u64,
-    used: AtomicU64,
+    used: Arc<AtomicU64>,
     /// Set when the budget was too small: nothing is kept then.
     full: AtomicBool,
     blocks: Mutex<Vec<Kept>>,
@@ -30,6 +32,41 @@ struct Kept {
     rows: usize,
     records: Vec<Span>,
     numbers: Vec<f64>,
+    notes: Pinned,
+}
+
+/// Notes about one block.
+#[derive(Debug)]
+struct Pinned {
+    /// Who made each, and the bytes that it takes.
+    notes: Mutex<Vec<(u64, Note, usize)>>,
+    budget: u64,
+    /// Shared by all blocks, which take from it too.
+    used: Arc<AtomicU64>,
+}
+
+impl Notes for Pinned {
+    fn take(&self, owner: u64) -> Option<Note> {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = notes.iter().position(|n| n.0 == owner)?;
+        let (_, note, bytes) = notes.swap_remove(at);
+        self.used.fetch_sub(bytes as u64, Ordering::Relaxed);
+        Some(note)
+    }
+
+    fn room(&self, bytes: usize) -> bool {
+        self.used.load(Ordering::Relaxed).saturating_add(bytes as u64) <= self.budget
+    }
+
+    fn put(&self, owner: u64, note: Note, bytes: usize) {
+        let size = bytes as u64;
+        if self.used.fetch_add(size, Ordering::Relaxed).saturating_add(size) > self.budget {
+            self.used.fetch_sub(size, Ordering::Relaxed);
+            return;
+        }
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        notes.push((owner, note, bytes));
+    }
 }
 
 impl Cache {
@@ -39,7 +76,7 @@ impl Cache {
         (numbers_only && !needs.numbers.is_empty()).then(|| Cache {
             needs: needs.clone(),
             budget,
-            used: AtomicU64::new(0),
+            used: Arc::new(AtomicU64::new(0)),
             full: AtomicBool::new(false),
             blocks: Mutex::new(Vec::new()),
         })
@@ -71,6 +108,11 @@ impl Cache {
             rows: block.rows,
             records: records.to_vec(),
             numbers,
+            notes: Pinned {
+                notes: Mutex::new(Vec::new()),
+                budget: self.budget,
+                used: self.used.clone(),
+            },
         };
         self.lock().push(kept);
     }
@@ -167,6 +209,7 @@ impl Worker for KeptWorker<'_> {
                 stride: b.rows,
                 ..Columns::default()
             },
+            notes: Some(&b.notes),
             ..Block::empty()
         }))
     }
@@ -206,6 +249,28 @@ mod tests {
             seen.push((b.seq, b.numbers(3).to_vec()));
         }
         assert_eq!(seen, [(2, vec![2.0]), (5, vec![5.0, 6.0])]);
+    }
+
+    #[test]
+    fn notes_stay_with_their_block_and_in_the_budget() {
+        let needs = Needs { numbers: vec![3], ..Needs::default() };
+        let cache = Cache::new(&needs, 2000).expect("cache");
+        cache.keep(&block(1, &[1.0]));
+        cache.keep(&block(2, &[2.0]));
+        let kepts = cache.ready().expect("all kept");
+        let notes = |i: usize| -> &dyn Notes { &kepts.blocks[i].notes };
+        notes(0).put(7, Box::new("first"), 100);
+        notes(1).put(7, Box::new("second"), 100);
+        notes(1).put(8, Box::new("other"), 100);
+        assert!(notes(0).room(500) && !notes(0).room(2000));
+        notes(0).put(9, Box::new("too large"), 2000);
+        assert!(notes(0).take(9).is_none() && notes(0).room(500));
+        let text = |i, owner| notes(i).take(owner).and_then(|n| n.downcast_ref::<&str>().copied());
+        assert_eq!(
+            [text(0, 7), text(1, 7), text(1, 8)],
+            [Some("first"), Some("second"), Some("other")]
+        );
+        assert_eq!(text(0, 7), None);
     }
 
     #[test]

@@ -19,6 +19,8 @@ const LARGE_FLOAT: f32 = 1e37;
 /// Differences below this may be underflow.
 const SMALL: f64 = 1e-290;
 const SMALL_FLOAT: f32 = 1e-30;
+/// The part of a lead that is told: what is computed in floats may be too large by a few of their roundings.
+const TOLD: f32 = 1.0 - 1e-5;
 /// Of how many points one may be too close to call in floats before doubles take over.
 const DOUBTFUL: usize = 16;
 
@@ -91,14 +93,24 @@ impl<'a> Centres<'a> {
         Centres { centres, d, plain, rough, origin, floats: Vec::new(), close: Vec::new() }
     }
 
-    /// For each point the number of the nearest centre.
-    pub fn assign(&mut self, points: &Points, index: &mut Vec<u32>) {
+    /// Coordinates of all centres.
+    pub fn all(&self) -> &'a [f64] {
+        self.centres
+    }
+
+    /// For each point the number of the nearest centre, and its lead: no other centre is nearer than the nearest one
+    /// plus that much, by the true distances. As long as a lead is positive, the distances as [`Points::nearest`]
+    /// rounds them have the same least one: there is more in it than their roundings. It is never more than 0, or it is
+    /// NaN, where that is not sure.
+    pub fn assign(&mut self, points: &Points, index: &mut Vec<u32>, leads: &mut Vec<f32>) {
         let Centres { centres, d, plain, rough, origin, floats, close } = self;
         if let Some(scores) = rough {
             index.clear();
+            leads.clear();
             close.clear();
-            dispatch(Rough { scores, origin, points, floats, index, close });
+            dispatch(Rough { scores, origin, points, floats, index, leads, close });
             index.truncate(points.len());
+            leads.truncate(points.len());
             close.retain(|p| *p < points.len());
             if close.len() <= points.len() / DOUBTFUL {
                 for p in close.iter() {
@@ -111,8 +123,10 @@ impl<'a> Centres<'a> {
             *rough = None;
         }
         index.clear();
-        dispatch(Plain { scores: plain, centres, points, index });
+        leads.clear();
+        dispatch(Plain { scores: plain, centres, points, index, leads });
         index.truncate(points.len());
+        leads.truncate(points.len());
     }
 }
 
@@ -121,6 +135,7 @@ struct Plain<'a> {
     centres: &'a [f64],
     points: &'a Points,
     index: &'a mut Vec<u32>,
+    leads: &'a mut Vec<f32>,
 }
 
 impl Work for Plain<'_> {
@@ -130,21 +145,26 @@ impl Work for Plain<'_> {
     fn run<V: Vector>(self, v: V) {
         let d = self.points.d();
         for tile in self.points.tiles().chunks_exact(self.points.stride()) {
-            let (mut which, sure) = plain_tile(v, &tile[..d], self.scores);
+            let (mut which, leads, sure) = plain_tile(v, &tile[..d], self.scores);
             if sure != (1 << LANES) - 1 {
                 for (l, w) in which.iter_mut().enumerate().filter(|(l, _)| sure >> l & 1 == 0) {
                     *w = nearest_of(&tile[..d], l, self.centres, d).0;
                 }
             }
             self.index.extend_from_slice(&which);
+            self.leads.extend_from_slice(&leads);
         }
     }
 }
 
-/// The nearest centre of eight points, and a bit for each for which that is sure.
+/// The nearest centre of eight points, its lead, and a bit for each for which it is sure.
 #[allow(clippy::needless_range_loop)] // See `stead_simd`.
 #[inline(always)]
-fn plain_tile<V: Vector>(v: V, tile: &[[f64; LANES]], c: &Scores<f64>) -> ([u32; LANES], u32) {
+fn plain_tile<V: Vector>(
+    v: V,
+    tile: &[[f64; LANES]],
+    c: &Scores<f64>,
+) -> ([u32; LANES], [f32; LANES], u32) {
     let infinite = v.splat(f64::INFINITY);
     let (mut best, mut second) = ([infinite; 2], [infinite; 2]);
     let mut which = [v.splat(0.0); 2];
@@ -182,10 +202,22 @@ fn plain_tile<V: Vector>(v: V, tile: &[[f64; LANES]], c: &Scores<f64>) -> ([u32;
             size[h] = v.about(x, x, size[h]);
         }
     }
-    let mut index = [0; LANES];
+    let (mut index, mut leads) = ([0; LANES], [0.0; LANES]);
     let mut sure = 0;
     for h in 0..2 {
         let bound = v.about(size[h], v.splat(c.doubt), v.splat(SMALL));
+        let mut out = [[0.0; 4]; 4];
+        v.store(best[h], &mut out[0]);
+        v.store(second[h], &mut out[1]);
+        v.store(size[h], &mut out[2]);
+        v.store(bound, &mut out[3]);
+        for l in 0..4 {
+            let [best, second, size, bound] = [out[0][l], out[1][l], out[2][l], out[3][l]];
+            // The difference of two squares over the sum of their roots, which is at most that of twice their sum.
+            let squares = 2.0 * (size - c.largest) + best + second + 4.0 * bound;
+            let lead = (second - best - 2.0 * bound) / (2.0 * squares).sqrt();
+            leads[4 * h + l] = if size < LARGE { lead as f32 * TOLD } else { f32::NAN };
+        }
         let apart = v.bits(v.less(bound, v.sub(second[h], best[h])));
         let safe = v.bits(v.less(size[h], v.splat(LARGE)));
         sure |= (apart & safe) << (4 * h);
@@ -195,7 +227,7 @@ fn plain_tile<V: Vector>(v: V, tile: &[[f64; LANES]], c: &Scores<f64>) -> ([u32;
             index[4 * h + l] = numbers[l] as u32;
         }
     }
-    (index, sure)
+    (index, leads, sure)
 }
 
 struct Rough<'a> {
@@ -204,6 +236,7 @@ struct Rough<'a> {
     points: &'a Points,
     floats: &'a mut Vec<[f32; LANES]>,
     index: &'a mut Vec<u32>,
+    leads: &'a mut Vec<f32>,
     close: &'a mut Vec<usize>,
 }
 
@@ -221,7 +254,7 @@ impl Work for Rough<'_> {
             for t in 0..n {
                 narrow(v, &pair[t * stride..][..d], self.origin, &mut self.floats[t * d..][..d]);
             }
-            let (which, sure) = rough_pair(v, &self.floats[..], self.scores);
+            let (which, leads, sure) = rough_pair(v, &self.floats[..], self.scores);
             for t in 0..n {
                 let mut numbers = [0; LANES];
                 for l in 0..LANES {
@@ -231,6 +264,7 @@ impl Work for Rough<'_> {
                     }
                 }
                 self.index.extend_from_slice(&numbers);
+                self.leads.extend_from_slice(&leads[t]);
             }
         }
     }
@@ -253,7 +287,7 @@ fn rough_pair<V: Vector>(
     v: V,
     tiles: &[[f32; LANES]],
     c: &Scores<f32>,
-) -> ([[f32; LANES]; PAIR], [u32; PAIR]) {
+) -> ([[f32; LANES]; PAIR], [[f32; LANES]; PAIR], [u32; PAIR]) {
     let d = tiles.len() / PAIR;
     let (first, other) = tiles.split_at(d);
     let other = &other[..d];
@@ -290,15 +324,26 @@ fn rough_pair<V: Vector>(
         let (a, b) = (v.load8(&first[j]), v.load8(&other[j]));
         size = [v.about8(a, a, size[0]), v.about8(b, b, size[1])];
     }
-    let (mut index, mut sure) = ([[0.0; LANES]; PAIR], [0; PAIR]);
+    let (mut index, mut leads, mut sure) = ([[0.0; LANES]; PAIR], [[0.0; LANES]; PAIR], [0; PAIR]);
     for h in 0..PAIR {
         let bound = v.about8(size[h], v.splat8(c.doubt), v.splat8(SMALL_FLOAT));
+        let mut out = [[0.0; LANES]; 4];
+        v.store8(best[h], &mut out[0]);
+        v.store8(second[h], &mut out[1]);
+        v.store8(size[h], &mut out[2]);
+        v.store8(bound, &mut out[3]);
+        for l in 0..LANES {
+            let [best, second, size, bound] = [out[0][l], out[1][l], out[2][l], out[3][l]];
+            let squares = 2.0 * (size - c.largest) + best + second + 4.0 * bound;
+            let lead = (second - best - 2.0 * bound) / (2.0 * squares).sqrt() * TOLD;
+            leads[h][l] = if size < LARGE_FLOAT { lead } else { f32::NAN };
+        }
         let apart = v.bits8(v.less8(bound, v.sub8(second[h], best[h])));
         let safe = v.bits8(v.less8(size[h], v.splat8(LARGE_FLOAT)));
         sure[h] = apart & safe;
         v.store8(which[h], &mut index[h]);
     }
-    (index, sure)
+    (index, leads, sure)
 }
 
 #[cfg(test)]
@@ -306,7 +351,27 @@ mod tests {
     use super::super::points::tests::table;
     use super::*;
     use proptest::prelude::*;
+    use proptest::test_runner::TestCaseError;
     use stead_simd::Portable;
+
+    /// Leads beside what distances in doubles say, where those neither overflow nor underflow.
+    fn no_more_than_true(
+        points: &Points,
+        centres: &[f64],
+        index: &[u32],
+        leads: &[f32],
+    ) -> Result<(), TestCaseError> {
+        for i in 0..points.len() {
+            let p = points.coordinates(i);
+            let far = |c: &[f64]| c.iter().zip(&p).fold(0.0f64, |h, (a, b)| h.hypot(a - b));
+            let mut all: Vec<f64> = centres.chunks_exact(points.d()).map(far).collect();
+            let own = all.remove(index[i] as usize);
+            let next = all.into_iter().fold(f64::INFINITY, f64::min);
+            let fine = f64::from(leads[i]) <= (next - own).max(0.0) || leads[i].is_nan();
+            prop_assert!(fine, "{} of {own} and {next}", leads[i]);
+        }
+        Ok(())
+    }
 
     proptest! {
         #[test]
@@ -328,22 +393,26 @@ mod tests {
             let mut index = Vec::new();
             let want = p.nearest(centres).0;
             let mut prepared = Centres::new(centres, d);
-            prepared.assign(&p, &mut index);
+            let mut leads = Vec::new();
+            prepared.assign(&p, &mut index, &mut leads);
             prop_assert_eq!(&index, &want);
+            no_more_than_true(&p, centres, &index, &leads)?;
             prepared.rough = None;
-            prepared.assign(&p, &mut index);
+            prepared.assign(&p, &mut index, &mut leads);
             prop_assert_eq!(&index, &want);
+            no_more_than_true(&p, centres, &index, &leads)?;
             index.clear();
+            leads.clear();
             let scores = &prepared.plain;
-            Plain { scores, centres, points: &p, index: &mut index }.run(Portable);
+            Plain { scores, centres, points: &p, index: &mut index, leads: &mut leads }.run(Portable);
             index.truncate(p.len());
             prop_assert_eq!(&index, &want);
             // What floats are sure of is so.
             if let Some(scores) = Centres::new(centres, d).rough {
                 let (mut close, mut floats, origin) = (vec![], vec![], &prepared.origin);
-                let mut index = vec![];
-                Rough { scores: &scores, origin, points: &p, floats: &mut floats, index: &mut index, close: &mut close }
-                    .run(Portable);
+                let (mut index, mut leads) = (vec![], vec![]);
+                let (floats, index, close) = (&mut floats, &mut index, &mut close);
+                Rough { scores: &scores, origin, points: &p, floats, index, leads: &mut leads, close }.run(Portable);
                 for (i, w) in want.iter().enumerate() {
                     prop_assert!(close.contains(&i) || index[i] == *w);
                 }

@@ -5,6 +5,7 @@
 
 use super::Plan;
 use super::assign::Centres;
+use super::memory::{Desk, Drift, Memory};
 use super::points::Points;
 use super::sums::{MOST, Sums};
 use crate::exact::{ExactSum, ratio};
@@ -12,12 +13,15 @@ use crate::{Kernel, Step};
 use num_bigint::BigUint;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use stead_core::block::note_owner;
 use stead_core::{Block, Error, Needs, Result, Value};
 
 /// The first round, or the answer if there is no point at all.
 pub fn start(plan: &Arc<Plan>, centres: Vec<f64>, dropped: u64) -> Result<Step> {
     let goal = if plan.rounds == 0 { Goal::Measure { converged: false } } else { Goal::Move };
-    let lloyd = Lloyd { plan: plan.clone(), centres, done: 0, goal };
+    let drift = Drift::new(centres.len() / plan.d());
+    let owner = note_owner();
+    let lloyd = Lloyd { plan: plan.clone(), centres, done: 0, goal, owner, drift };
     if lloyd.centres.is_empty() {
         let tally = Tally { dropped, ..Tally::default() };
         return Ok(Step::Done(lloyd.answer(&tally, true)));
@@ -32,6 +36,10 @@ struct Lloyd {
     /// Rounds done before this pass.
     done: usize,
     goal: Goal,
+    /// Who made the notes about blocks that these rounds look at.
+    owner: u64,
+    /// How far the centres have come.
+    drift: Drift,
 }
 
 enum Goal {
@@ -75,6 +83,39 @@ impl Lloyd {
         ])
     }
 
+    /// Adds a block whose points are known from the round before, or will be known in the next one. False, and nothing
+    /// done, if nothing is remembered of this block.
+    fn recall(&self, tally: &mut Tally, block: &Block<'_>) -> Result<bool> {
+        let (rows, k, d) = (block.rows, self.k(), self.d());
+        let bytes = Memory::bytes(rows, k, d);
+        let Some(notes) = block.notes.filter(|_| Memory::pays(rows, k)) else { return Ok(false) };
+        let known = notes.take(self.owner).and_then(|n| n.downcast::<Memory>().ok());
+        let mut memory = match (known.filter(|m| m.fits(rows, k, d)), &self.goal) {
+            (Some(m), _) => m,
+            // Nothing comes after it.
+            (None, Goal::Measure { .. }) => return Ok(false),
+            (None, Goal::Move) if notes.room(bytes) => Box::new(Memory::new(rows, k, d)),
+            (None, Goal::Move) => return Ok(false),
+        };
+        let (ids, centres) = (&self.plan.columns.ids, &mut Centres::new(&self.centres, d));
+        let desk = &mut Desk::default();
+        match self.goal {
+            Goal::Move => {
+                memory.round(block, ids, centres, &self.drift, desk)?;
+                tally.sums.iter_mut().zip(&memory.sums).for_each(|(a, b)| a.merge(b));
+            }
+            Goal::Measure { .. } => {
+                memory.measure(block, ids, centres, &self.drift, desk, &mut tally.inertia)?;
+            }
+        }
+        tally.sizes.iter_mut().zip(&memory.sizes).for_each(|(a, b)| *a += b);
+        tally.dropped += memory.dropped;
+        if let Goal::Move = self.goal {
+            notes.put(self.owner, memory, bytes);
+        }
+        Ok(true)
+    }
+
     /// The means of the clusters; an empty cluster keeps its centre.
     fn moved(&self, tally: &Tally) -> Vec<f64> {
         let mut centres = self.centres.clone();
@@ -108,17 +149,20 @@ impl Kernel for Lloyd {
     }
 
     fn update(&self, tally: &mut Tally, block: &Block<'_>) -> Result<()> {
+        if self.recall(tally, block)? {
+            return Ok(());
+        }
         let mut points = Points::default();
         let mut prepared = Centres::new(&self.centres, self.d());
         let mut work = Sums::default();
-        let mut index = Vec::new();
+        let (mut index, mut leads) = (Vec::new(), Vec::new());
         for from in (0..block.rows).step_by(MOST) {
             let rows = from..block.rows.min(from + MOST);
             points.take(block, &self.plan.columns.ids, rows)?;
             tally.dropped += points.dropped;
             match self.goal {
                 Goal::Move => {
-                    prepared.assign(&points, &mut index);
+                    prepared.assign(&points, &mut index, &mut leads);
                     work.add(&points, &index, &mut tally.sizes, &mut tally.sums);
                 }
                 Goal::Measure { .. } => {
@@ -167,13 +211,20 @@ impl Kernel for Lloyd {
         let still = centres == self.centres
             || shift <= self.plan.tolerance
             || self.plan.delta.is_some_and(|d| furthest.sqrt() <= d);
-        let next = |goal| Lloyd { plan: self.plan.clone(), centres, done, goal };
+        let mut drift = self.drift.clone();
+        drift.add(&self.centres, &centres, self.d());
+        let next =
+            |goal| Lloyd { plan: self.plan.clone(), centres, done, goal, owner: self.owner, drift };
         // Sizes and inertia are measured for the centres as they are now.
         Ok(Step::Next(Arc::new(if still || done == self.plan.rounds {
             next(Goal::Measure { converged: still })
         } else {
             next(Goal::Move)
         })))
+    }
+
+    fn more_passes(&self) -> bool {
+        matches!(self.goal, Goal::Move)
     }
 
     fn state_bytes(&self, tally: &Tally) -> usize {

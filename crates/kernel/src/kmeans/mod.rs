@@ -1,11 +1,12 @@
 //! The kernel `kmeans`: clusters of points, by Lloyd's algorithm.
 //!
 //! `seed` draws the first centres, `lloyd` moves them; `assign` finds the nearest centres and `points` their
-//! distances, `sums` adds up the clusters. Every round is a pass over the data; nothing is kept for each point between
-//! passes.
+//! distances, `sums` adds up the clusters. Every round is a pass over the data. Where blocks stay in memory between passes,
+//! `memory` is kept with them, so that a round looks at few points; it changes no bit.
 
 mod assign;
 mod lloyd;
+mod memory;
 mod points;
 mod seed;
 mod sums;
@@ -37,7 +38,9 @@ pub const INFO: Info = Info {
         below (d+2) 2^-53 each and their sum, the inertia, adds none but one last rounding. Squares overflow \
         for differences beyond 1e154. Bit-identical for any split. A local optimum, as always with Lloyd: try several seeds",
     cost: "a pass a round; kmeans++ takes k passes to begin with, random and first take one. Time n k d a \
-        round, about 0.07 ns each and 10 ns for each point of 10 columns; memory about 100 bytes k d for each worker",
+        round, about 0.07 ns each and 10 ns for each point of 10 columns; where the points stay in memory between passes, a \
+        round looks only at points whose nearest centre may have changed, for 8 bytes a point more; memory about 100 \
+        bytes k d for each worker",
     source: "Lloyd, IEEE Trans. Inf. Theory 28 (1982); Arthur & Vassilvitskii, k-means++, SODA 2007; drawn as \
         in Efraimidis & Spirakis, Inf. Process. Lett. 97 (2006)",
     examples: &[

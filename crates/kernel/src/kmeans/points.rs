@@ -41,20 +41,43 @@ impl Points {
             return Err(Error::internal("a block came without the columns of its points"));
         }
         columns.iter_mut().for_each(|c| *c = &c[rows.clone()]);
-        self.d = ids.len();
-        self.stride = ids.len().next_multiple_of(4);
+        // A block has fewer than 2^32 rows: its offsets are 32-bit.
+        let first = rows.start as u32;
+        self.fill(&columns, |i| first + i);
+        Ok(())
+    }
+
+    /// Takes other points instead: the rows of a block that have these numbers, ascending.
+    pub fn take_some(&mut self, block: &Block<'_>, ids: &[usize], rows: &[u32]) -> Result<()> {
+        let mut values = Vec::with_capacity(ids.len() * rows.len());
+        for id in ids {
+            let column = block.numbers(*id);
+            if column.len() != block.rows {
+                return Err(Error::internal("a block came without the columns of its points"));
+            }
+            values.extend(rows.iter().map(|r| column[*r as usize]));
+        }
+        let n = rows.len();
+        let columns: Vec<&[f64]> = (0..ids.len()).map(|j| &values[j * n..][..n]).collect();
+        self.fill(&columns, |i| rows[i as usize]);
+        Ok(())
+    }
+
+    /// Takes the points of columns, `row(i)` being the row of the one at `i`.
+    fn fill(&mut self, columns: &[&[f64]], row: impl Fn(u32) -> u32) {
+        let n = columns.first().map_or(0, |c| c.len());
+        self.d = columns.len();
+        self.stride = columns.len().next_multiple_of(4);
         self.largest.clear();
         self.rows.clear();
         self.dropped = 0;
-        // A block has fewer than 2^32 rows: its offsets are 32-bit.
-        let first = rows.start as u32;
-        if dispatch(Fill { columns: &columns, points: self }) {
-            self.rows.extend(rows.map(|r| r as u32));
-            return Ok(());
+        if dispatch(Fill { columns, points: self }) {
+            self.rows.extend((0..n as u32).map(row));
+            return;
         }
         // Some are incomplete: the others move together.
-        let mut whole = vec![true; rows.len()];
-        for c in &columns {
+        let mut whole = vec![true; n];
+        for c in columns {
             whole.iter_mut().zip(*c).for_each(|(w, x)| *w &= x.is_finite());
         }
         let kept = || whole.iter().zip(0u32..).filter(|(w, _)| **w).map(|(_, i)| i);
@@ -63,9 +86,30 @@ impl Points {
         let columns: Vec<&[f64]> = copies.iter().map(Vec::as_slice).collect();
         self.largest.clear();
         dispatch(Fill { columns: &columns, points: self });
-        self.rows.extend(kept().map(|i| first + i));
-        self.dropped = (rows.len() - self.rows.len()) as u64;
-        Ok(())
+        self.rows.extend(kept().map(row));
+        self.dropped = (n - self.rows.len()) as u64;
+    }
+
+    /// Takes some points of others instead, by their numbers there.
+    pub fn take_of(&mut self, others: &Points, which: &[u32]) {
+        let stride = others.stride;
+        (self.d, self.stride, self.dropped) = (others.d, stride, 0);
+        self.largest.clone_from(&others.largest);
+        self.rows.clear();
+        self.rows.extend(which.iter().map(|p| others.rows[*p as usize]));
+        self.tiles.clear();
+        self.tiles.resize(which.len().div_ceil(LANES) * stride, [0.0; LANES]);
+        for (i, p) in which.iter().enumerate() {
+            let from = &others.tiles[*p as usize / LANES * stride..][..stride];
+            for (to, from) in self.tiles[i / LANES * stride..][..stride].iter_mut().zip(from) {
+                to[i % LANES] = from[*p as usize % LANES];
+            }
+        }
+    }
+
+    /// Mirrors all points at the origin.
+    pub fn negate(&mut self) {
+        self.tiles.as_flattened_mut().iter_mut().for_each(|x| *x = -*x);
     }
 
     /// Coordinates of eight points at a time, [`Points::stride`] for each eight.
@@ -120,6 +164,25 @@ impl Points {
         index.truncate(self.len());
         distance.truncate(self.len());
         (index, distance)
+    }
+
+    /// The squared distance of each point to its centre, number `index[p]` of `centres`: that of
+    /// [`Points::nearest`].
+    pub fn distances(&self, centres: &[f64], index: &[u32], distance: &mut Vec<f64>) {
+        let d = self.d;
+        distance.clear();
+        let tiles = self.tiles.chunks_exact(self.stride.max(1));
+        for (tile, index) in tiles.zip(index[..self.len()].chunks(LANES)) {
+            let mut sum = [0.0; LANES];
+            for (l, c) in index.iter().enumerate() {
+                let centre = &centres[*c as usize * d..][..d];
+                for (x, at) in tile.iter().zip(centre) {
+                    let difference = x[l] - at;
+                    sum[l] += difference * difference;
+                }
+            }
+            distance.extend_from_slice(&sum[..index.len()]);
+        }
     }
 }
 
@@ -204,10 +267,7 @@ impl Work for Fill<'_> {
     fn run<V: Vector>(self, v: V) -> bool {
         let Points { tiles, stride, largest, .. } = self.points;
         let (n, stride) = (self.columns.first().map_or(0, |c| c.len()), *stride);
-        if tiles.len() != n.div_ceil(LANES) * stride {
-            tiles.clear();
-            tiles.resize(n.div_ceil(LANES) * stride, [0.0; LANES]);
-        }
+        tiles.resize(n.div_ceil(LANES) * stride, [0.0; LANES]);
         // Nothing of the points before may stay behind, in the last tile and after the last coordinate.
         let end = tiles.len();
         if !n.is_multiple_of(LANES) {

@@ -152,6 +152,10 @@ impl Kernel for PlusPlus {
         Ok(Step::Next(Arc::new(PlusPlus { plan: self.plan.clone(), centres })))
     }
 
+    fn more_passes(&self) -> bool {
+        true
+    }
+
     fn state_bytes(&self, _: &Draw) -> usize {
         size_of::<Draw>() + 8 * self.plan.d()
     }
@@ -217,6 +221,10 @@ impl Kernel for Smallest {
                 _ => luck(self.plan.seed, 0, place),
             };
             let rank = (luck, place);
+            if self.plan.start == Start::First && state.bar.is_some_and(|b| rank >= b) {
+                // Those after it in the block lie further still.
+                break;
+            }
             if state.bar.is_none_or(|b| rank < b) {
                 let point = points.coordinates(p).into_iter().map(f64::to_bits).collect();
                 self.offer(state, point, rank);
@@ -254,6 +262,10 @@ impl Kernel for Smallest {
         points.sort_unstable();
         let centres = points.into_iter().flat_map(|(_, p)| p).map(f64::from_bits).collect();
         lloyd::start(&self.plan, centres, state.dropped)
+    }
+
+    fn more_passes(&self) -> bool {
+        true
     }
 
     fn state_bytes(&self, state: &Ranked) -> usize {

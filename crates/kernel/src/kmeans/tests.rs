@@ -1,7 +1,9 @@
 use super::points::tests::{Table, table};
 use super::*;
-use crate::laws;
+use crate::{AnyKernel, AnyState, Step, laws};
 use proptest::prelude::*;
+use std::sync::Mutex;
+use stead_core::block::{Note, Notes};
 use stead_core::{Block, ColumnInfo, ColumnKind, MISSING, RecordKind, Schema, Value};
 
 fn schema(d: usize) -> Schema {
@@ -101,6 +103,94 @@ fn cloud() -> impl Strategy<Value = (usize, Vec<Vec<f64>>)> {
         let point = proptest::collection::vec((-20i32..20).prop_map(f64::from), d);
         (Just(d), proptest::collection::vec(point, 0..50))
     })
+}
+
+/// Notes without a bound, or none at all.
+#[derive(Debug, Default)]
+struct Pad {
+    notes: Mutex<Vec<(u64, Note)>>,
+    full: bool,
+}
+
+impl Notes for Pad {
+    fn take(&self, owner: u64) -> Option<Note> {
+        let mut notes = self.notes.lock().expect("notes");
+        let at = notes.iter().position(|n| n.0 == owner)?;
+        Some(notes.swap_remove(at).1)
+    }
+
+    fn room(&self, _: usize) -> bool {
+        !self.full
+    }
+
+    fn put(&self, owner: u64, note: Note, _: usize) {
+        self.notes.lock().expect("notes").push((owner, note));
+    }
+}
+
+/// Many points, as what is remembered does not pay for few.
+fn crowd() -> impl Strategy<Value = (usize, Vec<Vec<f64>>)> {
+    let point = |d, odd: bool| {
+        let whole = (-200i32..200).prop_map(|x| f64::from(x) / 8.0);
+        let any = prop_oneof![
+            40 => -25.0..25.0f64,
+            // Ties, and what is rounded away beside others.
+            20 => (-3i32..4).prop_map(f64::from),
+            1 => Just(1e9),
+            1 => Just(f64::NAN),
+            1 => Just(-1e-12),
+        ];
+        let x = if odd { any.boxed() } else { whole.boxed() };
+        proptest::collection::vec(x, d)
+    };
+    (1usize..6, any::<bool>()).prop_flat_map(move |(d, odd)| {
+        (Just(d), proptest::collection::vec(point(d, odd), 200..2500))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn what_is_remembered_changes_no_bit(
+        (d, points) in crowd(),
+        k in 1usize..7,
+        rounds in 0usize..25,
+        cut in any::<proptest::sample::Index>(),
+        init in proptest::sample::select(&["kmeans++", "random", "first"][..]),
+        full: bool,
+    ) {
+        let at = cut.index(points.len());
+        let tables = [table(&points[..at], d, 0), table(&points[at..], d, at as u64)];
+        let pads = [Pad::default(), Pad { full, ..Pad::default() }];
+        let spec = format!("kmeans:k={k},tol=0,rounds={rounds},init={init},seed=5");
+        let kernel = || make(&spec, d).expect("build").kernel;
+        let plain: Vec<Block<'_>> = tables.iter().map(|t| t.block(0)).collect();
+        let noted: Vec<Block<'_>> =
+            plain.iter().zip(&pads).map(|(b, p)| Block { notes: Some(p), ..*b }).collect();
+        let want = laws::answer(kernel(), &[plain.iter().collect()], false);
+        let got = laws::answer(kernel(), &[noted.iter().collect()], false);
+        prop_assert_eq!(format!("{got:?}"), format!("{want:?}"));
+    }
+}
+
+#[test]
+fn notes_are_made_and_used() {
+    let point = |i: usize| vec![(i % 97) as f64 + 300.0 * (i % 3) as f64, (i % 89) as f64];
+    let points: Vec<Vec<f64>> = (0..2000).map(point).collect();
+    let (t, pad) = (table(&points, 2, 0), Pad::default());
+    let block = Block { notes: Some(&pad), ..t.block(0) };
+    let kernel = make("kmeans:k=4,tol=0,init=first", 2).expect("build").kernel;
+    let Step::Next(first) = kernel.finish(one(&kernel, &block)).expect("seeded") else { panic!() };
+    let Step::Next(second) = first.finish(one(&first, &block)).expect("a round") else { panic!() };
+    assert_eq!(pad.notes.lock().expect("notes").len(), 1);
+    one(&second, &block);
+    assert_eq!(pad.notes.lock().expect("notes").len(), 1);
+}
+
+fn one(kernel: &Arc<dyn AnyKernel>, block: &Block<'_>) -> AnyState {
+    let mut state = kernel.init();
+    kernel.update(&mut state, block).expect("update");
+    state
 }
 
 proptest! {
