@@ -164,7 +164,7 @@ typedef int (*stead_update_fn)(void *state, const struct stead_block *block, voi
 typedef int (*stead_merge_fn)(void *state, const void *other, void *user);
 
 /**
- * Says what a state means.
+ * Says what a state means, or that there is another pass (stead_builder_again).
  */
 typedef int (*stead_finish_fn)(void *state, struct stead_builder *result, void *user);
 
@@ -173,7 +173,8 @@ typedef int (*stead_finish_fn)(void *state, struct stead_builder *result, void *
  *
  * States are `state_size` plain bytes, aligned to 16, that are copied and sent as they are: they hold no pointers,
  * and nothing to free. For the same answer whatever the split, merging must be associative and commutative, and the
- * state of no data must add nothing.
+ * state of no data must add nothing. What a pass hands to the next one stands in the state too, and merging leaves it
+ * as it is.
  *
  * Every function returns 0, or anything else to stop the run: stead_fail says why. They are called from several
  * threads at the same time, each on states of its own, so what `user` points to must bear that. They must not
@@ -1247,6 +1248,13 @@ stead_status stead_builder_key(struct stead_builder *result, const char *key);
  * Ends the list or the map that was begun last.
  */
 stead_status stead_builder_end(struct stead_builder *result);
+
+/**
+ * There is no result yet: the data are read once more, and the states of that pass begin as copies of the one that
+ * stead_kernel.finish leaves. So it puts there what the pass has found, for `update` to look at, and takes back to
+ * nothing what is added up. Each pass sees the same records.
+ */
+stead_status stead_builder_again(struct stead_builder *result);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -75,6 +75,8 @@ public:
         fill(*this);
         return did(stead_builder_end(b_));
     }
+    /// No result yet: the data are read once more, and the states of that pass begin as the one that `finish` leaves.
+    result &again() { return did(stead_builder_again(b_)); }
     /// The name of the next member of a map.
     result &key(const std::string &name) { return did(stead_builder_key(b_, name.c_str())); }
 
@@ -161,9 +163,9 @@ template <class State, class Update, class Merge, class Finish> struct typed_ker
         finish = [](void *state, stead_builder *b, void *user) {
             return guarded([&] {
                 result out(b);
-                const State &s = *static_cast<const State *>(state);
-                if constexpr (std::is_invocable_v<const Finish &, const State &, result &>) me(user).do_finish(s, out);
-                else out.take(me(user).do_finish(s));
+                State &s = *static_cast<State *>(state);
+                if constexpr (std::is_invocable_v<const Finish &, State &, result &>) me(user).do_finish(s, out);
+                else out.take(me(user).do_finish(std::as_const(s)));
             });
         };
     }
@@ -189,7 +191,8 @@ private:
 
 /// A kernel of one's own, whose result stands under `name`: `update(State &, const block &)` adds a block,
 /// `merge(State &, const State &)` another state, and `finish` says what a state means: it returns a number, a text, a
-/// std::vector<double> or a stead::matrix, or takes (const State &, result &) and fills the result.
+/// std::vector<double> or a stead::matrix, or takes (State &, result &) and fills the result, or asks for another pass
+/// over the data (result::again), whose states begin as the one that it leaves.
 ///
 /// States are copied and sent between ranks as bytes, so they hold no pointers. The functions are called by several
 /// threads at the same time, each on states of its own. An exception stops the run, and its message is that of the
@@ -200,9 +203,9 @@ kernel make_kernel(std::string name, needs wanted, Update update, Merge merge, F
     static_assert(alignof(State) <= 16, "states are aligned to 16 bytes");
     static_assert(std::is_invocable_v<const Update &, State &, const block &>, "update(State &, const block &)");
     static_assert(std::is_invocable_v<const Merge &, State &, const State &>, "merge(State &, const State &)");
-    static_assert(std::is_invocable_v<const Finish &, const State &, result &> ||
+    static_assert(std::is_invocable_v<const Finish &, State &, result &> ||
                       std::is_invocable_v<const Finish &, const State &>,
-                  "finish(const State &) or finish(const State &, result &)");
+                  "finish(const State &) or finish(State &, result &)");
     using typed = detail::typed_kernel<State, Update, Merge, Finish>;
     auto k = std::make_shared<typed>(empty, std::move(update), std::move(merge), std::move(finish));
     k->name = std::move(name);

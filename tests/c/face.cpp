@@ -206,6 +206,26 @@ static void kernels() {
         [](moments &s, const moments &o) { s.rows += o.rows, s.spaces += o.spaces; },
         [](const moments &s) { return std::vector<double>{1.0 * s.rows, 1.0 * s.spaces}; });
     CHECK((text.run(stead::request().kernel(words))["words"].to_vector() == std::vector<double>{15, people.size() - 13.0}));
+    // Two passes: the mean, and how many values are greater.
+    struct above {
+        double mean = 0, sum = 0;
+        std::uint64_t rows = 0, second = 0;
+    };
+    const auto two = stead::make_kernel<above>(
+        "two", {{"0"}, {}},
+        [](above &s, const stead::block &b) {
+            for (const double v : b.numbers(0)) {
+                if (s.second) s.rows += v > s.mean;
+                else s.sum += v, s.rows++;
+            }
+        },
+        [](above &s, const above &o) { s.sum += o.sum, s.rows += o.rows; },
+        [](above &s, stead::result &out) {
+            if (s.second) out.numbers(std::vector<double>{s.mean, 1.0 * s.rows});
+            else s = {s.sum / static_cast<double>(s.rows), 0, 0, 1}, out.again();
+        });
+    const auto small = stead::dataset::array(std::vector<double>{1, 2, 3, 4, 15}, {5});
+    CHECK((small.run(stead::request().kernel(two))["two"].to_vector() == std::vector<double>{5, 1}));
     // What a kernel throws comes out of the run.
     const auto bad = [&](auto f) {
         return stead::make_kernel<moments>("bad", {{"0"}, {}}, f, merge, [](const moments &) { return 1.0; });

@@ -436,6 +436,133 @@ static int bad_init(void *state, void *user) {
     return stead_fail(STEAD_NO_SPACE, "no table");
 }
 
+/* Several passes: the smallest number that at least half of the values are no greater than, found bit by bit. */
+typedef struct {
+    uint64_t values, found, below;
+    int bit;
+} search;
+
+static int search_init(void *state, void *user) {
+    (void)user;
+    ((search *)state)->bit = 10;
+    return 0;
+}
+
+static int search_update(void *state, const stead_block *b, void *user) {
+    search *s = state;
+    const double *x = stead_block_numbers(b, 0);
+    size_t i, n = stead_block_rows(b);
+    (void)user;
+    for (i = 0; i < n; i++) {
+        if (s->bit == 10) s->values++;
+        else s->below += x[i] < (double)(s->found + (1u << s->bit));
+    }
+    return 0;
+}
+
+static int search_merge(void *state, const void *other, void *user) {
+    search *s = state;
+    const search *o = other;
+    (void)user;
+    if (s->bit == 10) s->values += o->values;
+    else s->below += o->below;
+    return 0;
+}
+
+static int search_finish(void *state, stead_builder *b, void *user) {
+    search *s = state;
+    (void)user;
+    if (s->bit < 10 && s->below < (s->values + 1) / 2) s->found += 1u << s->bit;
+    if (s->bit == 0) return stead_builder_double(b, (double)s->found);
+    s->bit--;
+    s->below = 0;
+    return stead_builder_again(b);
+}
+
+static int given_and_again(void *state, stead_builder *b, void *user) {
+    (void)state;
+    (void)user;
+    return stead_builder_int(b, 1) || stead_builder_again(b);
+}
+static int open_and_again(void *state, stead_builder *b, void *user) {
+    (void)state;
+    (void)user;
+    return stead_builder_list(b) || stead_builder_again(b);
+}
+static int again_and_given(void *state, stead_builder *b, void *user) {
+    (void)state;
+    (void)user;
+    return stead_builder_again(b) || stead_builder_int(b, 1);
+}
+
+static void passes(void) {
+    static const char *column[] = {"0"};
+    static const uint64_t shape[] = {50000, 2};
+    static double x[100000];
+    static const struct {
+        int (*finish)(void *, stead_builder *, void *);
+        const char *says;
+    } bad[] = {
+        {given_and_again, "a result was given"},
+        {open_and_again, "a result was given"},
+        {again_and_given, "before the last pass"},
+    };
+    /* Of all values, and of those at even and odd places. */
+    static const double halves[] = {332, 498, 249};
+    stead_error *e = NULL;
+    stead_dataset *d = NULL;
+    stead_kernel k = {0};
+    stead_request *q = NULL;
+    stead_report *r = NULL;
+    stead_value v, member;
+    double found = 0;
+    size_t i, threads, groups;
+    for (i = 0; i < 50000; i++) {
+        x[2 * i] = (double)(i * 7919 % 1000 / (1 + i % 2));
+        x[2 * i + 1] = (double)(i % 2);
+    }
+    OK(stead_open_array("x", x, STEAD_F64, 2, shape, STEAD_ORDER_C, NULL, NULL, &d, &e));
+    k.size = sizeof k;
+    k.name = "half";
+    k.state_size = sizeof(search);
+    k.numbers = column;
+    k.number_count = 1;
+    k.init = search_init;
+    k.update = search_update;
+    k.merge = search_merge;
+    k.finish = search_finish;
+    for (threads = 1; threads <= 4; threads++) {
+        for (groups = 0; groups <= 2; groups += 2) {
+            OK(stead_request_new(&q, &e));
+            OK(stead_request_own_kernel(q, &k, &e));
+            OK(stead_request_threads(q, threads, &e));
+            OK(stead_request_extent(q, 1 << 14, &e));
+            if (groups) OK(stead_request_by(q, "1", &e));
+            OK(stead_run(d, q, &r, &e));
+            OK(stead_report_result(r, "half", &v, &e));
+            if (!groups) {
+                OK(stead_value_double(v, &found, &e));
+                CHECK(found == halves[0]);
+            }
+            for (i = 0; i < groups; i++) {
+                OK(stead_value_at(v, i, &member, &e));
+                OK(stead_value_double(member, &found, &e));
+                CHECK(found == halves[1 + i]);
+            }
+            stead_report_free(r);
+            stead_request_free(q);
+        }
+    }
+    for (i = 0; i < sizeof bad / sizeof *bad; i++) {
+        OK(stead_request_new(&q, &e));
+        k.finish = bad[i].finish;
+        OK(stead_request_own_kernel(q, &k, &e));
+        FAILS(STEAD_USAGE, bad[i].says, stead_run(d, q, &r, &e));
+        stead_request_free(q);
+    }
+    stead_dataset_free(d);
+}
+
 /* Kernels that lack something, and kernels that fail. */
 static void misuse(void) {
     static const char *column[] = {"x"}, *unknown[] = {"y"}, *text[] = {"k"};
@@ -493,6 +620,7 @@ int main(void) {
     same_bits();
     texts();
     results();
+    passes();
     misuse();
     CHECK(stead_handles_alive() == 0);
     return ended("kernels");

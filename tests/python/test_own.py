@@ -220,3 +220,242 @@ def test_one_at_a_time(ds):
 
     assert ds.run(look, threads=4, chunk=4096)[look] == len(most)
     assert max(most) == 1
+
+
+class Narrowing:
+    """The middle value, to the unit, in as many passes as it takes: each halves the interval."""
+
+    name, columns = "middle", ["x"]
+
+    def __init__(self, least=None, greatest=None, values=0):
+        self.least, self.greatest, self.values = least, greatest, values
+
+    def init(self):
+        return [0, np.inf, -np.inf]
+
+    def update(self, state, x):
+        if self.least is None:
+            return [state[0] + len(x), min(state[1], x.min()), max(state[2], x.max())]
+        return [state[0] + int((x <= (self.least + self.greatest) // 2).sum()), *state[1:]]
+
+    def merge(self, a, b):
+        return [a[0] + b[0], min(a[1], b[1]), max(a[2], b[2])]
+
+    def finish(self, state):
+        if self.least is None:
+            return Narrowing(state[1], state[2], state[0])
+        middle = (self.least + self.greatest) // 2
+        if self.least >= self.greatest:
+            return self.least
+        if state[0] >= self.values / 2:
+            return Narrowing(self.least, middle, self.values)
+        return Narrowing(middle + 1, self.greatest, self.values)
+
+
+def test_several_passes(tmp_path):
+    rng = np.random.default_rng(3)
+    x, k = rng.integers(-500, 500, 20_001).astype(float), rng.integers(0, 3, 20_001)
+    ds = stead.open({"x": x, "k": k})
+    r = ds.run(Narrowing(), "sum:x", threads=3, chunk=4096)
+    assert r["middle"] == np.sort(x)[10_000] and r.metrics["passes"] > 8
+    assert [p["passes"] for p in r.plan["kernels"]] == [1, r.metrics["passes"]]
+    # Each group goes on for itself, under the name of the first kernel.
+    by = ds.run(Narrowing(), by="k", threads=2, chunk=4096)["middle"]
+    assert by == {str(g): np.sort(x[k == g])[((k == g).sum() + 1) // 2 - 1] for g in range(3)}
+
+
+def test_a_pass_may_look_at_other_columns(ds, points):
+    class Second(Above):
+        pass
+
+    @stead.kernel(["x"])
+    class First(Above):
+        def __init__(self):
+            self.limit = 0.0
+
+        def finish(self, state):
+            return Second("z", state / 1000)
+
+    got = ds.run(First)["First"]
+    assert got == {"count": int((points[:, 2] > got["limit"]).sum()), "limit": (points[:, 0] > 0).sum() / 1000}
+
+    @stead.kernel(["x"])
+    class Lost(First):
+        def finish(self, state):
+            return Above("nope", 0)
+
+    with pytest.raises(stead.UsageError, match="no column 'nope'"):
+        ds.run(Lost)
+    # A class that needs no arguments is a kernel too.
+    passes = []
+
+    @stead.kernel(["x"])
+    class Counting(First):
+        def finish(self, state):
+            passes.append(state)
+            return Counting if len(passes) < 20 else len(passes)
+
+    assert ds.run(Counting)[Counting] == 20 and len(set(passes)) == 1
+
+
+def test_text_as_it_stands(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b'x,name\n1,"a""b"\n2,\xff\x00\n3,\n')
+
+    def names(text, **options):
+        @stead.kernel(["name"], text=text, merge=operator.add, finish=lambda v: repr([x for a in v for x in a]))
+        def seen(name):
+            return [name.tolist()]
+
+        return stead.run(tmp_path / "t.csv", seen, **options)["seen"]
+
+    assert names("bytes") == repr([b'a"b', b"\xff\x00", None])
+    assert names("str") == repr(['a"b', "\ufffd\x00", None])
+    with pytest.raises(stead.UsageError, match="text='arrow'"):
+        stead.kernel(["name"], text="arrow")
+
+
+def test_records(tmp_path):
+    lines = [b"%d %s\n" % (i, b"x" * (i % 7)) for i in range(5000)]
+    (tmp_path / "t.log").write_bytes(b"".join(lines))
+
+    @stead.kernel(records=True, text="bytes", merge=operator.add, finish=lambda v: np.array(v).reshape(-1))
+    def lengths(records):
+        assert all(r.endswith(b"\n") for r in records)
+        return [len(r) for r in records]
+
+    r = stead.open(tmp_path / "t.log", type="lines").run(lengths, threads=1, chunk=4096)
+    np.testing.assert_array_equal(np.sort(r[lengths]), np.sort([len(line) for line in lines]))
+    (tmp_path / "t.bin").write_bytes(b"abcdef")
+
+    @stead.kernel(records=True)
+    def joined(records):
+        return "".join(records)
+
+    assert stead.run(tmp_path / "t.bin", joined, type="records", record_length=2)["joined"] == "abcdef"
+
+    @stead.kernel(["x"], records=True, merge=operator.add)
+    def both(records, x):
+        return [[r, v] for r, v in zip(records, x.tolist())]
+
+    (tmp_path / "t.csv").write_text("x\n1\n2\n")
+    assert stead.run(tmp_path / "t.csv", both, where="x > 1")["both"] == [["2\n", 2.0]]
+    assert "records" in repr(both) and "x" in repr(both)
+
+
+STATES = [
+    None,
+    True,
+    -3,
+    2**80,
+    0.1,
+    float("inf"),
+    "text ü",
+    b"\0\xff",
+    [1, [2.5, None]],
+    (1, ()),
+    {1, 2},
+    {"a": [1], 2: {"b": (b"", "")}, (1, 2): None},
+    np.arange(6.0).reshape(2, 3).T,
+    np.zeros((0, 4), "i2"),
+    np.array([1 + 2j]),
+    np.array(["a", "bcd"]),
+    np.array([b"a", b"bcd"]),
+    np.array(["2013-01-01", "NaT"], "M8[D]"),
+    np.float32(1.5),
+    np.int64(-7),
+    np.array(3, ">u2"),
+]
+
+
+def on_ranks(ds, kernel, ranks=3):
+    """A run on ranks, which no face offers yet: states travel as bytes."""
+    from stead import _own
+
+    arguments = {"kernels": [], "own": [_own.instance(kernel)], "filter": None, "by": [], "threads": 2, "memory": None}
+    arguments |= {"chunk": 4096, "lenient": False, "direct": False, "engine": "auto", "queue_depth": None}
+    arguments |= {"progress": None, "cancel": None, "ranks": ranks}
+    return ds._native.run(arguments).results()
+
+
+@pytest.mark.parametrize("state", STATES, ids=repr)
+def test_states_travel_between_ranks(ds, state):
+    seen = []
+
+    class Carrier:
+        name, columns = "carrier", ["x"]
+
+        def init(self):
+            return state
+
+        def update(self, s, x):
+            return s
+
+        def merge(self, a, b):
+            for s in (a, b):
+                seen.append((type(s), getattr(s, "dtype", None), getattr(s, "shape", None)))
+                np.testing.assert_equal(s, state)
+            return a
+
+        def finish(self, s):
+            np.testing.assert_equal(s, state)
+            return len(seen)
+
+    # Each rank merges the states of its workers, and then come those of the others.
+    assert on_ranks(ds, Carrier())["carrier"] >= 2
+    assert set(seen) == {(type(state), getattr(state, "dtype", None), getattr(state, "shape", None))}
+
+
+def test_kernels_run_on_ranks(ds, points):
+    assert on_ranks(ds, Above("z", 1.0))["above 1.0"]["count"] == (points[:, 2] > 1).sum()
+    rounded = stead.open({"x": np.floor(points[:, 0] * 100)})
+    assert on_ranks(rounded, Narrowing(), 4)["middle"] == rounded.run(Narrowing())["middle"]
+
+
+def test_states_with_bytes_of_their_own(ds, points):
+    from collections import Counter
+
+    class Signs(Above):
+        init = Counter
+
+        def update(self, state, x):
+            state.update(np.sign(x).astype(int).tolist())
+
+        def merge(self, a, b):
+            assert type(a) is type(b) is Counter
+            return a + b
+
+        def finish(self, state):
+            return dict(state)
+
+    with pytest.raises(TypeError, match="a Counter, which cannot travel"):
+        on_ranks(ds, Signs("x", 0))
+
+    class Travelling(Signs):
+        def to_bytes(self, state):
+            return repr(sorted(state.items())).encode()
+
+        def from_bytes(self, state):
+            import ast
+
+            return Counter(dict(ast.literal_eval(state.decode())))
+
+    got = on_ranks(ds, Travelling("x", 0))["above 0"]
+    assert got == {"-1": (points[:, 0] < 0).sum(), "1": (points[:, 0] > 0).sum()}
+    # Exceptions of these methods, too, come out as they are.
+    broken = type("Broken", (Travelling,), {"from_bytes": lambda self, b: {}["lost"]})
+    with pytest.raises(KeyError, match="lost"):
+        on_ranks(ds, broken("x", 0))
+    wrong = type("Wrong", (Travelling,), {"to_bytes": lambda self, s: "text"})
+    with pytest.raises(TypeError, match="did not return an object of type bytes"):
+        on_ranks(ds, wrong("x", 0))
+    with pytest.raises(TypeError, match="has no method from_bytes"):
+        stead.kernel("x")(type("Half", (Above,), {"to_bytes": lambda self, s: b""}))
+
+
+def test_states_that_cannot_travel(ds):
+    endless = []
+    endless.append(endless)
+    for state, error in [(object(), TypeError), (np.array([None]), TypeError), (endless, ValueError), (1 + 2j, TypeError)]:
+        odd = type("Odd", (Above,), {"init": lambda self, s=state: s, "update": lambda self, s, x: s})
+        with pytest.raises(error):
+            on_ranks(ds, odd("x", 0))

@@ -26,6 +26,15 @@ struct Builder(RefCell<Parts>);
 struct Parts {
     open: Vec<Open>,
     done: Option<Value>,
+    /// True if the data are to be read once more.
+    again: bool,
+}
+
+/// What `finish` says.
+pub enum Said {
+    Result(Value),
+    /// Another pass, whose states begin as the one that it has left.
+    Again,
 }
 
 /// Lists and maps are nested no deeper.
@@ -34,6 +43,9 @@ const MAX_DEPTH: usize = 64;
 impl Parts {
     fn add(&mut self, value: Value) -> Result<()> {
         match self.open.last_mut() {
+            _ if self.again => {
+                return Err(Error::usage("there is no result before the last pass"));
+            }
             None if self.done.is_none() => self.done = Some(value),
             None => return Err(Error::usage("the result was given already")),
             Some(Open::List(v)) => v.push(value),
@@ -76,8 +88,8 @@ impl Drop for Back {
     }
 }
 
-/// The result that `finish` gives; null if it gives none.
-pub fn fill(finish: impl FnOnce(*mut stead_builder) -> Result<()>) -> Result<Value> {
+/// What `finish` gives; null if it gives nothing.
+pub fn fill(finish: impl FnOnce(*mut stead_builder) -> Result<()>) -> Result<Said> {
     let builder = Builder::default();
     let me: *const Builder = &builder;
     {
@@ -88,7 +100,10 @@ pub fn fill(finish: impl FnOnce(*mut stead_builder) -> Result<()>) -> Result<Val
     if !parts.open.is_empty() {
         return Err(Error::usage("the result has a list or a map that was not ended"));
     }
-    Ok(parts.done.unwrap_or(Value::Null))
+    Ok(match parts.again {
+        true => Said::Again,
+        false => Said::Result(parts.done.unwrap_or(Value::Null)),
+    })
 }
 
 /// Does something with the builder of a handle. A failure is kept, as by `stead_fail`, so that the caller's function
@@ -226,4 +241,18 @@ pub unsafe extern "C" fn stead_builder_key(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_builder_end(result: *mut stead_builder) -> stead_status {
     with(result, |_, p| p.end())
+}
+
+/// There is no result yet: the data are read once more, and the states of that pass begin as copies of the one that
+/// stead_kernel.finish leaves. So it puts there what the pass has found, for `update` to look at, and takes back to
+/// nothing what is added up. Each pass sees the same records.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_builder_again(result: *mut stead_builder) -> stead_status {
+    with(result, |_, p| {
+        if p.done.is_some() || !p.open.is_empty() {
+            return Err(Error::usage("a result was given, so there is no other pass"));
+        }
+        p.again = true;
+        Ok(())
+    })
 }

@@ -1,7 +1,7 @@
 //! Kernels of the caller's own: functions over a state of plain bytes.
 
 use crate::block;
-use crate::builder;
+use crate::builder::{self, Said};
 use crate::error::{self, stead_status};
 use crate::guard::Caller;
 use crate::memory::{Release, stead_release_fn};
@@ -42,7 +42,7 @@ pub type stead_update_fn = Option<
 pub type stead_merge_fn = Option<
     unsafe extern "C" fn(state: *mut c_void, other: *const c_void, user: *mut c_void) -> c_int,
 >;
-/// Says what a state means.
+/// Says what a state means, or that there is another pass (stead_builder_again).
 pub type stead_finish_fn = Option<
     unsafe extern "C" fn(
         state: *mut c_void,
@@ -55,7 +55,8 @@ pub type stead_finish_fn = Option<
 ///
 /// States are `state_size` plain bytes, aligned to 16, that are copied and sent as they are: they hold no pointers,
 /// and nothing to free. For the same answer whatever the split, merging must be associative and commutative, and the
-/// state of no data must add nothing.
+/// state of no data must add nothing. What a pass hands to the next one stands in the state too, and merging leaves it
+/// as it is.
 ///
 /// Every function returns 0, or anything else to stop the run: stead_fail says why. They are called from several
 /// threads at the same time, each on states of its own, so what `user` points to must bear that. They must not
@@ -284,11 +285,20 @@ impl Kernel for Called {
 
     fn finish(&self, mut state: State) -> Result<Step> {
         let f = &self.functions;
-        let value = builder::fill(|b| {
+        let said = builder::fill(|b| {
             // SAFETY: the caller's function, with a state of its own and a builder that is good during the call.
             f.run("finish", || unsafe { (f.finish)(state.pointer(), b, f.user) })
         })?;
-        Ok(Step::Done(value))
+        Ok(match said {
+            Said::Result(value) => Step::Done(value),
+            Said::Again => Step::Next(Arc::new(Called {
+                functions: self.functions.clone(),
+                numbers: self.numbers.clone(),
+                texts: self.texts.clone(),
+                needs: self.needs.clone(),
+                empty: state.0,
+            })),
+        })
     }
 
     fn state_bytes(&self, state: &State) -> usize {
@@ -348,4 +358,82 @@ pub extern "C" fn stead_is_missing(number: f64) -> bool {
 #[unsafe(no_mangle)]
 pub extern "C" fn stead_missing() -> f64 {
     stead::kernels::MISSING
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stead::fabric::Local;
+    use stead::{DType, Dataset, Request, TableColumn, Value};
+
+    unsafe extern "C" fn update(s: *mut c_void, b: *const stead_block, _: *mut c_void) -> c_int {
+        // SAFETY: a state of 24 bytes, and the block of this call.
+        unsafe {
+            let s = &mut *s.cast::<[u64; 3]>();
+            let x = block::stead_block_numbers(b, 0);
+            let x = std::slice::from_raw_parts(x, block::stead_block_rows(b));
+            s[1] += x.iter().filter(|x| **x > s[0] as f64).count() as u64;
+        }
+        0
+    }
+
+    unsafe extern "C" fn merge(s: *mut c_void, o: *const c_void, _: *mut c_void) -> c_int {
+        // SAFETY: two states of 24 bytes.
+        unsafe { (*s.cast::<[u64; 3]>())[1] += (*o.cast::<[u64; 3]>())[1] };
+        0
+    }
+
+    /// Counts what is greater than a third of what the pass before has counted, in three passes.
+    unsafe extern "C" fn finish(s: *mut c_void, b: *mut stead_builder, _: *mut c_void) -> c_int {
+        // SAFETY: a state of 24 bytes, and the builder of this call.
+        unsafe {
+            let s = &mut *s.cast::<[u64; 3]>();
+            if s[2] == 2 {
+                return builder::stead_builder_int(b, s[1]);
+            }
+            *s = [s[1] / 3, 0, s[2] + 1];
+            builder::stead_builder_again(b)
+        }
+    }
+
+    #[test]
+    fn states_travel_between_ranks_as_they_are() {
+        let x: Vec<u8> = (0..10_000).flat_map(|i| f64::from(i).to_ne_bytes()).collect();
+        let column = TableColumn { name: "x".into(), dtype: DType::F64, data: Arc::new(x) };
+        let data = Dataset::table(vec![column]).expect("table");
+        let names = [c"x".as_ptr()];
+        let kernel = stead_kernel {
+            size: size_of::<stead_kernel>(),
+            name: c"own".as_ptr(),
+            state_size: 24,
+            numbers: names.as_ptr(),
+            number_count: 1,
+            texts: std::ptr::null(),
+            text_count: 0,
+            needs: 0,
+            init: None,
+            update: Some(update),
+            merge: Some(merge),
+            finish: Some(finish),
+            user: std::ptr::null_mut(),
+            release: None,
+        };
+        // SAFETY: the struct and what it points to are as the header says.
+        let own = unsafe { crate::guard::value(None, |c| take(c, &raw const kernel).map(Some)) };
+        let own = vec![own.expect("a kernel")];
+        let request = Request { own, threads: 2, chunk: 4096, ..Request::default() };
+        let (data, request) = (&data, &request);
+        for ranks in [1, 3] {
+            let run = |f: Local| stead::run_on(&f, data, request, None).map(|r| r.results);
+            let each: Vec<_> = std::thread::scope(|s| {
+                let group = Local::group(ranks).into_iter();
+                let all: Vec<_> = group.map(|f| s.spawn(move || run(f))).collect();
+                all.into_iter().map(|t| t.join().expect("rank")).collect()
+            });
+            for results in each {
+                // 9999 are greater than 0, 6666 than 3333, 7777 than 2222.
+                assert_eq!(results.expect("run")[0].1, Value::Int(7777));
+            }
+        }
+    }
 }

@@ -126,7 +126,7 @@ impl Dataset {
     }
 
     /// Runs a request.
-    fn run(&self, py: Python<'_>, arguments: Arguments<'_>) -> PyResult<Report> {
+    fn run(&self, py: Python<'_>, arguments: Arguments) -> PyResult<Report> {
         run::run(py, &self.inner, arguments)
     }
 }

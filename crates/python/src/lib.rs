@@ -11,6 +11,7 @@ mod options;
 mod own;
 mod report;
 mod run;
+mod state;
 mod value;
 
 use pyo3::prelude::*;

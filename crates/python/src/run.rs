@@ -1,7 +1,7 @@
 //! Runs: from arguments to a report, with the interpreter's lock released.
 
 use crate::errors::raise;
-use crate::own::Own;
+use crate::own::Described;
 use crate::report::Report;
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,10 +35,10 @@ impl Cancel {
 /// What `Dataset.run` gets, from the dict that the package makes.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub struct Arguments<'py> {
+pub struct Arguments {
     kernels: Vec<String>,
-    /// Name, columns and object of each kernel written in Python.
-    own: Vec<(String, Vec<String>, Bound<'py, PyAny>)>,
+    /// Each kernel written in Python.
+    own: Vec<Described>,
     filter: Option<String>,
     by: Vec<String>,
     threads: usize,
@@ -50,6 +50,8 @@ pub struct Arguments<'py> {
     queue_depth: Option<usize>,
     progress: Option<Py<PyAny>>,
     cancel: Option<Py<Cancel>>,
+    /// Ranks that share the work and exchange states as bytes.
+    ranks: usize,
 }
 
 /// The first exception that was raised while stead was at work: by a kernel written in Python, by a progress
@@ -104,14 +106,31 @@ fn engine(name: &str) -> PyResult<Engine> {
     }
 }
 
+/// Runs a request on ranks that are threads of this process; the answer is the same for any number.
+fn on_ranks(
+    dataset: &stead::Dataset,
+    request: &Request,
+    watcher: &Watcher,
+    ranks: usize,
+) -> stead::Result<stead::Report> {
+    if ranks < 2 {
+        return stead::run(dataset, request, Some(watcher));
+    }
+    let all: Vec<_> = std::thread::scope(|scope| {
+        let started: Vec<_> = stead::fabric::Local::group(ranks)
+            .into_iter()
+            .map(|f| scope.spawn(move || stead::run_on(&f, dataset, request, Some(watcher))))
+            .collect();
+        started.into_iter().filter_map(|t| t.join().ok()).collect()
+    });
+    let none = || Err(Error::internal("no rank has ended"));
+    all.into_iter().next().unwrap_or_else(none)
+}
+
 /// Runs a request over a dataset.
-pub fn run(py: Python<'_>, dataset: &stead::Dataset, a: Arguments<'_>) -> PyResult<Report> {
+pub fn run(py: Python<'_>, dataset: &stead::Dataset, a: Arguments) -> PyResult<Report> {
     let trouble = Trouble::default();
-    let own = a
-        .own
-        .into_iter()
-        .map(|(name, columns, object)| Own::kernel(name, columns, object.unbind(), &trouble))
-        .collect();
+    let own = a.own.into_iter().map(|k| k.kernel(&trouble)).collect();
     let defaults = Request::default();
     let cancel = a.cancel.map_or_else(stead::Cancel::new, |c| c.get().inner.clone());
     let request = Request {
@@ -132,7 +151,7 @@ pub fn run(py: Python<'_>, dataset: &stead::Dataset, a: Arguments<'_>) -> PyResu
         ..defaults
     };
     let watcher = Watcher { cancel, trouble: trouble.clone(), progress: a.progress };
-    let result = py.detach(|| stead::run(dataset, &request, Some(&watcher)));
+    let result = py.detach(|| on_ranks(dataset, &request, &watcher, a.ranks));
     match (trouble.take(), result) {
         (Some(e), _) => Err(e),
         (None, Ok(inner)) => Ok(Report { inner }),

@@ -125,6 +125,28 @@ pub fn array<'py>(py: Python<'py>, bytes: &[u8], dtype: &str) -> PyResult<Bound<
     frombuffer(py)?.call1((PyByteArray::new(py, bytes), dtype))
 }
 
+/// As [`array`], of several dimensions.
+///
+/// # Errors
+/// If these bytes are not just as many elements.
+pub fn shaped<'py>(
+    py: Python<'py>,
+    bytes: &[u8],
+    dtype: &str,
+    shape: &[u64],
+) -> PyResult<Bound<'py, PyAny>> {
+    let shape = PyTuple::new(py, shape)?;
+    let made = py.import("numpy")?.getattr("ndarray")?.call1((
+        shape,
+        dtype,
+        PyByteArray::new(py, bytes),
+    ))?;
+    if made.getattr("nbytes")?.extract::<usize>()? != bytes.len() {
+        return Err(PyValueError::new_err("its elements are not as many as its shape says"));
+    }
+    Ok(made)
+}
+
 /// What a kernel written in Python returns, as a result.
 ///
 /// # Errors

@@ -171,6 +171,7 @@ class Dataset:
             "queue_depth": queue_depth,
             "progress": None if tell is None else lambda *now: tell(_progress.Snapshot(*now)),
             "cancel": cancel,
+            "ranks": 1,
         }
         try:
             report = self._native.run(arguments)
@@ -183,7 +184,7 @@ class Dataset:
         finally:
             if bar is not None:
                 bar.close()
-        return Report(report, dict(self._native.columns), [k for _, _, k in own])
+        return Report(report, dict(self._native.columns), [k.object for k in own])
 
 
 def flat(kernels: Iterable[Any]) -> Iterable[Any]:
