@@ -33,6 +33,25 @@ pub struct Sample<'a> {
 
 type Records<'a> = Vec<Vec<Field<'a>>>;
 
+/// What the records after the first one say of a column.
+#[derive(Clone)]
+struct Seen {
+    /// Something stands in it.
+    any: bool,
+    /// Only numbers do, in records of the right width.
+    numbers: bool,
+    /// What the first record has there never comes again.
+    unlike: bool,
+}
+
+/// The records of a sample, summed up without keeping them: this is most of what a short run takes.
+struct Survey<'a> {
+    first: Vec<Field<'a>>,
+    columns: Vec<Seen>,
+    /// The first record is the only one.
+    alone: bool,
+}
+
 impl<'a> Sample<'a> {
     /// The fields of the first records.
     fn records(&self, syntax: &Syntax) -> Records<'a> {
@@ -41,7 +60,34 @@ impl<'a> Sample<'a> {
 
     /// The first records as they are.
     fn raw(&self, syntax: &Syntax) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        fields::records(syntax, self.text, self.eof).take(MOST_RECORDS).map(|(_, r)| r)
+        fields::records(&self.plain(syntax), self.text, self.eof).take(MOST_RECORDS).map(|(_, r)| r)
+    }
+
+    /// The syntax without a quote that does not occur.
+    fn plain(&self, syntax: &Syntax) -> Syntax {
+        Syntax { quote: syntax.quote.filter(|q| memchr(*q, self.text).is_some()), ..*syntax }
+    }
+
+    /// Looks at the first records; `None` if there are none.
+    fn survey(&self, syntax: &Syntax, missing: &Missing) -> Option<Survey<'a>> {
+        let syntax = self.plain(syntax);
+        let mut records = self.raw(&syntax);
+        let first = fields::split(&syntax, records.next()?);
+        let mut columns = vec![Seen { any: false, numbers: true, unlike: true }; first.len()];
+        let mut alone = true;
+        let mut fields = Vec::new();
+        for r in records {
+            alone = false;
+            fields.clear();
+            fields::split_into(&syntax, r, &mut fields);
+            let whole = fields.len() == first.len();
+            for ((c, f), name) in columns.iter_mut().zip(&fields).zip(&first) {
+                c.any = c.any || !missing.is(f);
+                c.unlike = c.unlike && f != name;
+                c.numbers = c.numbers && (!whole || is_number(f, missing));
+            }
+        }
+        Some(Survey { first, columns, alone })
     }
 
     /// True if there are bytes that text does not have.
@@ -63,8 +109,7 @@ pub fn delimited(
 ) -> Result<Option<Delimited>> {
     let Some(syntax) = dialect(sample, options, asked) else { return Ok(None) };
     let missing = Missing::new(options.missing_tokens());
-    let records = sample.records(&syntax);
-    let Some(first) = records.first() else {
+    let Some(survey) = sample.survey(&syntax, &missing) else {
         return if asked.is_none() {
             Ok(None)
         } else if sample.eof {
@@ -77,6 +122,7 @@ pub fn delimited(
             .with_hint("a quote that is never closed can be the reason (--quote none); if this is no delimited text, say --type lines"))
         };
     };
+    let first = &survey.first;
     if first.len() > limits::MAX_COLUMNS {
         return Err(Error::limit(format!(
             "{} columns; at most {} are supported",
@@ -87,17 +133,22 @@ pub fn delimited(
     let header = match options.header {
         Header::Yes => true,
         Header::No => false,
-        Header::Auto => has_header(&records, &missing),
+        Header::Auto => survey.has_header(&missing),
     };
     let header_fields: Vec<String> = if header {
         first.iter().map(|f| String::from_utf8_lossy(f).trim().to_string()).collect()
     } else {
         Vec::new()
     };
-    let data = &records[usize::from(header)..];
-    let width = first.len();
-    let kinds = (0..width).map(|c| kind(data, c, width, &missing));
-    let names = names(&header_fields, width, options)?;
+    let kinds = survey.columns.iter().zip(first).map(|(c, f)| {
+        // The first record is data too where it is no header.
+        if c.numbers && (header || is_number(f, &missing)) {
+            ColumnKind::Number
+        } else {
+            ColumnKind::Text
+        }
+    });
+    let names = names(&header_fields, first.len(), options)?;
     let columns =
         names.into_iter().zip(kinds).map(|(name, kind)| ColumnInfo { name, kind }).collect();
     let mut schema = Schema { records: RecordKind::Delimited, columns, shape: None };
@@ -216,14 +267,18 @@ fn dialect(
 
 /// How much a delimiter is to be believed; `None`: not at all.
 fn consistency(sample: &Sample<'_>, syntax: &Syntax) -> Option<f64> {
-    let mut widths = sample.raw(syntax).map(|r| fields::count(syntax, r));
+    let plain = sample.plain(syntax);
+    let mut widths = sample.raw(&plain).map(|r| fields::count(&plain, r));
     let width = widths.next()?;
+    if width < 2 {
+        return None;
+    }
     let (mut n, mut odd) = (1, 0);
     for w in widths {
         n += 1;
         odd += usize::from(w != width);
     }
-    if width < 2 || n < 2 || odd * ODD_ONES > n {
+    if n < 2 || odd * ODD_ONES > n {
         return None;
     }
     if syntax.delimiter == b' ' {
@@ -240,40 +295,27 @@ fn consistency(sample: &Sample<'_>, syntax: &Syntax) -> Option<f64> {
     Some(even * 1000.0 + (width as f64).min(100.0) / 100.0)
 }
 
-fn has_header(records: &Records<'_>, missing: &Missing) -> bool {
-    let Some((first, data)) = records.split_first() else { return false };
-    let said = |f: &Field<'_>| !missing.is(f) && !f.trim_ascii().is_empty();
-    let number = |f: &Field<'_>| number::parse(f).is_some();
-    if first.iter().any(|f| said(f) && number(f)) {
-        return false;
-    }
-    if data.is_empty() {
-        return first.iter().all(said);
-    }
-    let width = first.len();
-    for (c, name) in first.iter().enumerate() {
-        let any = data.iter().filter_map(|r| r.get(c)).any(|f| !missing.is(f));
-        if said(name) && any && kind(data, c, width, missing) == ColumnKind::Number {
+impl Survey<'_> {
+    fn has_header(&self, missing: &Missing) -> bool {
+        let first = &self.first;
+        let said = |f: &Field<'_>| !missing.is(f) && !f.trim_ascii().is_empty();
+        if first.iter().any(|f| said(f) && number::parse(f).is_some()) {
+            return false;
+        }
+        if self.alone {
+            return first.iter().all(said);
+        }
+        if first.iter().zip(&self.columns).any(|(name, c)| said(name) && c.any && c.numbers) {
             return true;
         }
+        let mut unique = HashSet::new();
+        first.iter().all(|f| said(f) && f.len() <= 64 && unique.insert(f))
+            && self.columns.iter().all(|c| c.unlike)
     }
-    let mut unique = HashSet::new();
-    first.iter().all(|f| said(f) && f.len() <= 64 && unique.insert(f))
-        && first
-            .iter()
-            .enumerate()
-            .all(|(c, name)| data.iter().filter_map(|r| r.get(c)).all(|f| f != name))
 }
 
-/// The kind of column `c`, by the records that have `width` fields.
-fn kind(data: &[Vec<Field<'_>>], c: usize, width: usize, missing: &Missing) -> ColumnKind {
-    let number =
-        |f: &Field<'_>| missing.is(f) || missing.is(f.trim_ascii()) || number::parse(f).is_some();
-    if data.iter().filter(|r| r.len() == width).all(|r| number(&r[c])) {
-        ColumnKind::Number
-    } else {
-        ColumnKind::Text
-    }
+fn is_number(f: &Field<'_>, missing: &Missing) -> bool {
+    missing.is(f) || missing.is(f.trim_ascii()) || number::parse(f).is_some()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::sigbus::{self, Guard};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// A file, mapped and guarded. Its bytes are whatever the file holds at the moment they are looked at, and
@@ -23,9 +24,20 @@ pub(crate) struct Mapping {
     guard: Option<Guard>,
 }
 
-/// Bytes that may be resident after this many of them were looked at are let go together: each time costs a
-/// round through the tables of pages and an interrupt on the other cores.
-const MOST_SEEN: usize = 4 << 20;
+/// Bytes that were looked at are let go when they are so many: each time costs a round through the tables of
+/// pages and an interrupt on the other cores. All mappings of the process share [`ALL_SEEN`] as long as each has
+/// [`LEAST_SEEN`].
+const MOST_SEEN: usize = 8 << 20;
+const LEAST_SEEN: usize = 1 << 20;
+const ALL_SEEN: usize = 32 << 20;
+
+/// Mappings that there are now.
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes that one mapping may leave resident.
+fn most_seen() -> usize {
+    (ALL_SEEN / LIVE.load(Ordering::Relaxed).max(1)).clamp(LEAST_SEEN, MOST_SEEN)
+}
 
 /// What was looked at and may still be resident.
 #[derive(Debug)]
@@ -88,6 +100,7 @@ impl Mapping {
             let _ = unsafe { rustix::mm::munmap(start, len) };
             return None;
         };
+        LIVE.fetch_add(1, Ordering::Relaxed);
         Some(Mapping { start: start.cast(), len, seen: Mutex::default(), guard: Some(guard) })
     }
 
@@ -110,7 +123,7 @@ impl Mapping {
         seen.bytes += len;
         seen.from = seen.from.min(offset);
         seen.to = seen.to.max(end);
-        if seen.bytes < MOST_SEEN {
+        if seen.bytes < most_seen() {
             return;
         }
         let seen = std::mem::take(&mut *seen);
@@ -136,6 +149,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        LIVE.fetch_sub(1, Ordering::Relaxed);
         // First, as somebody else's mapping may come to lie here at once.
         self.guard = None;
         // SAFETY: it is the mapping made in `new`, and no slice of it is left.

@@ -10,9 +10,15 @@ pub type Field<'a> = Cow<'a, [u8]>;
 /// The fields of the record at the start of `text`, unquoted. `text` is one record with or without its
 /// terminator.
 pub fn split<'a>(syntax: &Syntax, text: &'a [u8]) -> Vec<Field<'a>> {
+    let mut fields = Vec::new();
+    split_into(syntax, text, &mut fields);
+    fields
+}
+
+/// As [`split`], behind what `fields` holds.
+pub fn split_into<'a>(syntax: &Syntax, text: &'a [u8], fields: &mut Vec<Field<'a>>) {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     let text = text.strip_suffix(b"\r").unwrap_or(text);
-    let mut fields = Vec::new();
     let mut i = 0;
     loop {
         let start = i;
@@ -42,7 +48,7 @@ pub fn split<'a>(syntax: &Syntax, text: &'a [u8]) -> Vec<Field<'a>> {
             fields.push(Cow::Borrowed(&text[start..i]));
         }
         if i >= text.len() {
-            return fields;
+            return;
         }
         i += 1;
     }
