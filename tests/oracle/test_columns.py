@@ -1,6 +1,7 @@
 """hist, quantile, gram, normalize: against NumPy and scikit-learn."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -80,10 +81,11 @@ def test_gram_matrices(stead, tmp_path):
     got, by_rows = stead.results("a.npy", "gram:*,exact", "gram:*", chunk="4KiB", threads=2)
     matrix = np.array(got["matrix"])
     np.testing.assert_allclose(by_rows["matrix"], matrix, rtol=0, atol=2.0**-45 * (abs(a).T @ abs(a)).max())
-    # Each sum of rounded products is exact and rounded once: fsum does the same.
+    # Products and sums are exact, and each sum is rounded once.
+    exact = [[Fraction(v) for v in column] for column in a.T.tolist()]
     for i in range(6):
         for j in range(6):
-            assert matrix[i, j] == math.fsum(a[:, i] * a[:, j])
+            assert matrix[i, j] == float(sum(p * q for p, q in zip(exact[i], exact[j], strict=True)))
     np.testing.assert_allclose(matrix, a.T @ a, rtol=1e-9, atol=1e-6)
     assert got["rows"] == len(a) and got["dropped"] == 0
 

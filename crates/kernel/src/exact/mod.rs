@@ -14,6 +14,7 @@
 //! R. M. Neal, "Fast exact summation using small and large superaccumulators", arXiv:1505.05571, 2015.
 
 mod pieces;
+pub(crate) mod products;
 pub mod ratio;
 mod wire;
 

@@ -140,7 +140,7 @@ impl Work for Holes<'_> {
 }
 
 /// The largest exponent field.
-fn exponent(values: &[f64]) -> u64 {
+pub(super) fn exponent(values: &[f64]) -> u64 {
     struct Largest<'a>(&'a [f64]);
     impl Work for Largest<'_> {
         type Out = u64;

@@ -1,20 +1,18 @@
 //! The Gram matrix of columns.
 //!
-//! Rows of a 2-d array are summed in `tile`, stretch by stretch ([`stead_core::Matrix`]); the sums of the
-//! stretches, and the products of all other columns one by one, are added exactly.
+//! Rows of a 2-d array are summed in `tile`, stretch by stretch ([`stead_core::Matrix`]), and the sums of the
+//! stretches exactly. The products of all other columns are exact, and so are their sums (`exact::products`).
 
 mod tile;
 
 use crate::columns::Chosen;
-use crate::exact::ExactSum;
+use crate::exact::{ExactSum, products};
 use crate::{Built, Context, Info, Kernel, Spec, Step};
 use serde::{Deserialize, Serialize};
 use stead_core::{Block, Error, Matrix, Needs, Result, Value, is_missing};
 
 /// Most columns: the matrix has that many sums squared, halved.
 const MAX_GRAM_COLUMNS: usize = 512;
-/// Rows handled at once: with 16 columns they fill 128 KiB, a part of the second-level cache.
-const ROWS: usize = 1024;
 /// Values of the rows of one chain: 24 KiB. At most 128 rows make a chain and at most 128 chains a stretch, so that
 /// the error is below that of 256 roundings, 2^-45.
 const CHAIN_VALUES: usize = 3072;
@@ -27,17 +25,19 @@ pub const INFO: Info = Info {
     definition: "A^T A, where the columns of A are the columns named (all numeric ones for *, at most 512): \
         the sums over all rows of the products of each two columns. A row in which one of the columns is \
         missing is left out of every sum and counted as `dropped`. With `exact`, and wherever the data are no \
-        2-d array of at most 512 columns, each product is rounded once to a double; their sum is exact and rounded \
-        once. Of such an array the rows are taken in stretches of up to 8192, of 1 MiB as doubles, by their number in \
-        the file; within a stretch products are added by fused multiply-adds, up to 128 rows in a chain, and the \
-        sums of the stretches are added exactly. NaN and infinities follow IEEE 754, and a sum that overflows \
+        2-d array of at most 512 columns, products and sums are exact and each sum is rounded once. Of such an array \
+        the rows are taken in stretches of up to 8192, of 1 MiB as doubles, by their number in the file; within a \
+        stretch products are added by fused multiply-adds, up to 128 rows in a chain, and the sums of the stretches \
+        are added exactly. NaN and infinities follow IEEE 754, and a sum that overflows \
         is infinite or NaN. No row gives zeros. The result has the members columns, rows, dropped, matrix.",
-    error: "exact: |error| <= 2^-53 sum |a_i b_i| + half a unit in the last place; else 2^-45 in place of 2^-53, \
-        and for random signs about as much as the exact one (but for products that underflow). The same bits for any \
-        split and any order of merging, in both ways",
-    cost: "one pass; for each pair of columns and row about 1.3 to 2 ns if exact, else 0.07 ns (64 columns; 0.12 \
-        of 10), which is what exactness costs; at most 1.1 KB a pair",
-    source: "R. M. Neal, arXiv:1505.05571 (2015), for the sums",
+    error: "exact: half a unit in the last place; else |error| <= 2^-45 sum |a_i b_i| besides, and for random signs \
+        about as much as the exact one (but for products that underflow). The same bits for any split and any order \
+        of merging, in both ways",
+    cost: "one pass; for each pair of columns and row about 0.6 ns if exact (5 where the exponents of a column lie more \
+        than some 40 binades apart), else 0.07 ns (64 columns; 0.12 of 10), which is what exactness costs; at most \
+        1.1 KB a pair",
+    source: "R. M. Neal, arXiv:1505.05571 (2015), for the sums; K. Ozaki, T. Ogita, S. Oishi, S. M. Rump, Numer. \
+        Algorithms 59(1), 95-118 (2012), for the products",
     examples: &["gram:x,y,z", "gram:*", "gram:*,exact"],
 };
 
@@ -56,15 +56,6 @@ struct Products {
     dropped: u64,
     /// The upper triangle, row by row; empty as long as there was no row.
     sums: Vec<ExactSum>,
-}
-
-/// Adds the products of two columns to a sum: the loop that all the time goes into.
-fn add_products(sum: &mut ExactSum, a: &[f64], b: &[f64], products: &mut [f64; ROWS]) {
-    let n = a.len().min(b.len()).min(ROWS);
-    for i in 0..n {
-        products[i] = a[i] * b[i];
-    }
-    sum.add_slice(&products[..n]);
 }
 
 impl Gram {
@@ -95,6 +86,40 @@ impl Gram {
             from = to;
         }
         Ok(())
+    }
+
+    /// Adds the rows of a block of columns.
+    fn add_columns(&self, state: &mut Products, block: &Block<'_>) {
+        let columns: Vec<&[f64]> = self.columns.ids.iter().map(|id| block.numbers(*id)).collect();
+        let mut products = products::Products::new(columns.len());
+        let mut packed: Vec<Vec<f64>> = vec![Vec::new(); columns.len()];
+        for from in (0..block.rows).step_by(products::ROWS) {
+            let to = block.rows.min(from + products::ROWS);
+            let part: Vec<&[f64]> = columns.iter().map(|c| &c[from..to]).collect();
+            if products.add(&part, &mut state.sums) {
+                state.rows += (to - from) as u64;
+                continue;
+            }
+            packed.iter_mut().for_each(Vec::clear);
+            for row in 0..to - from {
+                if part.iter().all(|c| c[row].is_finite()) {
+                    packed.iter_mut().zip(&part).for_each(|(p, c)| p.push(c[row]));
+                } else if part.iter().any(|c| is_missing(c[row])) {
+                    state.dropped += 1;
+                } else {
+                    state.rows += 1;
+                    let mut sums = state.sums.iter_mut();
+                    for (i, a) in part.iter().enumerate() {
+                        for (b, sum) in part[i..].iter().zip(&mut sums) {
+                            sum.add_product(a[row], b[row]);
+                        }
+                    }
+                }
+            }
+            let part: Vec<&[f64]> = packed.iter().map(Vec::as_slice).collect();
+            state.rows += part.first().map_or(0, |c| c.len() as u64);
+            products.add(&part, &mut state.sums);
+        }
     }
 }
 
@@ -213,39 +238,7 @@ impl Kernel for Gram {
                 None => Err(Error::internal("a block came without its rows")),
             };
         }
-        let columns: Vec<&[f64]> = self.columns.ids.iter().map(|id| block.numbers(*id)).collect();
-        let mut packed: Vec<Vec<f64>> = vec![Vec::new(); columns.len()];
-        let mut products = [0.0; ROWS];
-        for from in (0..block.rows).step_by(ROWS) {
-            let rows = from..block.rows.min(from + ROWS);
-            let mut keep = [true; ROWS];
-            for c in &columns {
-                for (k, v) in keep.iter_mut().zip(&c[rows.clone()]) {
-                    *k &= !is_missing(*v);
-                }
-            }
-            let kept = keep[..rows.len()].iter().filter(|k| **k).count();
-            state.rows += kept as u64;
-            state.dropped += (rows.len() - kept) as u64;
-            if kept < rows.len() {
-                for (p, c) in packed.iter_mut().zip(&columns) {
-                    p.clear();
-                    p.extend(
-                        c[rows.clone()].iter().zip(&keep).filter(|(_, k)| **k).map(|(v, _)| v),
-                    );
-                }
-            }
-            // Complete rows are used where they lie.
-            let part = |i: usize| -> &[f64] {
-                if kept < rows.len() { &packed[i] } else { &columns[i][rows.clone()] }
-            };
-            let mut sums = state.sums.iter_mut();
-            for i in 0..columns.len() {
-                for (j, sum) in (i..columns.len()).zip(&mut sums) {
-                    add_products(sum, part(i), part(j), &mut products);
-                }
-            }
-        }
+        self.add_columns(state, block);
         Ok(())
     }
 
@@ -332,7 +325,7 @@ mod tests {
         y[1500] = MISSING;
         let want = |a: &[f64], b: &[f64]| {
             let mut s = ExactSum::new();
-            (0..x.len()).filter(|i| *i != 1500).for_each(|i| s.add(a[i] * b[i]));
+            (0..x.len()).filter(|i| *i != 1500).for_each(|i| s.add_product(a[i], b[i]));
             s.to_f64()
         };
         let all: Vec<Vec<f64>> =
