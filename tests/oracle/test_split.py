@@ -76,6 +76,68 @@ def test_volume_on_any_number_of_threads(stead, tmp_path):
         assert got == want, way
 
 
+VECTORS = ["portable", "avx2", "avx512", "neon"]
+
+
+def on_all_vectors(stead, monkeypatch, dataset, specs, **options):
+    """The answer of each sort of vectors that the processor has; all of it is plain code and at least the best sort."""
+    monkeypatch.delenv("STEAD_SIMD", raising=False)
+    document = stead.document(dataset, *specs, **options)
+    best, answers = document["plan"]["vectors"], {None: json.dumps(document["results"])}
+    for name in VECTORS:
+        monkeypatch.setenv("STEAD_SIMD", name)
+        done = stead("run", dataset, "-k", "lines", *(f"--{k}={v}" for k, v in options.items()), code=None)
+        if done.returncode == 0:
+            document = stead.document(dataset, *specs, **options)
+            assert document["plan"]["vectors"] == name
+            answers[name] = json.dumps(document["results"])
+        else:
+            assert done.returncode == 2 and b"names vectors that this processor does not have" in done.stderr, done.stderr
+    assert {"portable", best} <= answers.keys()
+    return answers
+
+
+def test_flights_with_any_vectors(stead, small, monkeypatch):
+    answers = on_all_vectors(stead, monkeypatch, small, FLIGHTS)
+    assert len(set(answers.values())) == 1, answers.keys()
+
+
+def test_odd_numbers_with_any_vectors(stead, tmp_path, monkeypatch):
+    r = np.random.default_rng(3)
+    forms = ["{:.3f}", "{:.0f}", "{:e}", "{:.17g}", '"{:.2f}"', "{:.1E}", "+{:.4f}"]
+    lines = [",".join(forms[k].format(x) for k, x in zip(r.integers(0, 7, 5), row)) for row in r.normal(size=(4000, 5)) * 1e4]
+    (tmp_path / "odd.csv").write_text("a,b,c,d,e\r\n" + "\r\n".join(lines).replace("+-", "-") + "\r\n")
+    specs = [f"{k}:{c}" for c in "abcde" for k in ("sum", "std", "min", "max", "hist")] + ["digits", "gram:a,b,c", "entropy"]
+    answers = on_all_vectors(stead, monkeypatch, "odd.csv", specs)
+    assert len(set(answers.values())) == 1, answers.keys()
+
+
+def test_arrays_with_any_vectors(stead, tmp_path, monkeypatch):
+    r = np.random.default_rng(4)
+    np.save(tmp_path / "a.npy", r.normal(size=(20_000, 9)))
+    answers = on_all_vectors(stead, monkeypatch, "a.npy", ["gram:*", "kmeans:k=5,delta=0.001,seed=1", "var:3", "hist:2"])
+    assert len(set(answers.values())) == 1, answers.keys()
+
+
+def test_volumes_with_any_vectors(stead, tmp_path, monkeypatch):
+    r = np.random.default_rng(5)
+    r.random((30, 40, 50), dtype="f4").tofile(tmp_path / "v.raw")
+    pictures = []
+    for name in [None, *VECTORS]:
+        if name:
+            monkeypatch.setenv("STEAD_SIMD", name)
+        picture = tmp_path / f"{name}.png"
+        stead("run", "v.raw", "--type=raw", "--dtype=f32", "--shape=30x40x50", "-k", f"render:out={picture.name},width=64,height=48", code=None)
+        if picture.exists():
+            pictures.append(picture.read_bytes())
+    assert len(pictures) >= 2 and len(set(pictures)) == 1
+
+
+def test_vectors_that_are_none_are_an_error(stead, small, monkeypatch):
+    monkeypatch.setenv("STEAD_SIMD", "mmx")
+    stead.fails("run", small, "-k", "rows", code=2, says=("STEAD_SIMD=mmx", "names no sort of vectors", "portable", "hint"))
+
+
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_rows_of_arrays_on_any_number_of_threads(stead, tmp_path, order):
     r = np.random.default_rng(2)

@@ -89,8 +89,9 @@ pub fn explain(r: &Report) -> String {
         (
             "means".into(),
             format!(
-                "{} thread(s), extents of {}, at most {} of memory",
+                "{} thread(s) with {} vectors, extents of {}, at most {} of memory",
                 p.threads,
+                p.vectors,
                 units::format_size(p.chunk_bytes as u64),
                 units::format_size(p.memory_bytes)
             ),

@@ -17,6 +17,7 @@ use stead_fabric::{Fabric, Local};
 use stead_format::{Dataset, ScanOptions, Share};
 use stead_kernel::expr::Filter;
 use stead_kernel::{AnyKernel, AnyState, Context, Grouped, Spec, Step, registry};
+use stead_simd::Vectors;
 use stead_store::AtomicFile;
 
 /// Runs `request` over `dataset` in this process.
@@ -80,6 +81,7 @@ impl<'a> Engine<'a> {
                 limits::MAX_KERNELS
             )));
         }
+        vectors()?;
         let schema = dataset.schema();
         let mut specs: Vec<Spec> = Vec::new();
         for text in &request.kernels {
@@ -317,6 +319,7 @@ impl<'a> Engine<'a> {
             bytes: self.dataset.total_bytes(),
             threads: self.budget.threads,
             ranks: self.fabric.size(),
+            vectors: Vectors::chosen().name(),
             chunk_bytes: self.budget.chunk,
             memory_bytes: self.request.memory,
             filter: self.filter.as_ref().map(|f| f.to_string()),
@@ -324,6 +327,14 @@ impl<'a> Engine<'a> {
             kernels,
             scan,
         }
+    }
+}
+
+/// An error if vectors were named that there are not.
+fn vectors() -> Result<()> {
+    match stead_simd::complaint() {
+        Some(c) => Err(Error::usage(c).with_hint("leave the variable out to use the best vectors")),
+        None => Ok(()),
     }
 }
 

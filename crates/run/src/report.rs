@@ -35,6 +35,8 @@ pub struct Plan {
     pub threads: usize,
     /// Ranks that share the work.
     pub ranks: usize,
+    /// Vectors of the processor that the kernels use: `avx512`, `avx2`, `neon` or `portable`.
+    pub vectors: &'static str,
     /// Bytes of one extent.
     pub chunk_bytes: usize,
     /// Memory budget.

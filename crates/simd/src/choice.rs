@@ -108,9 +108,9 @@ fn choose(wanted: Option<&std::ffi::OsStr>) -> Choice {
     let have: Vec<_> = all.iter().map(|v| v.name()).collect();
     let complaint = found.is_none().then(|| {
         let why = if NAMES.contains(&wanted.as_str()) {
-            "are vectors that this processor does not have"
+            "names vectors that this processor does not have"
         } else {
-            "is no sort of vectors"
+            "names no sort of vectors"
         };
         format!("{VARIABLE}={wanted} {why}; it has {}", have.join(", "))
     });

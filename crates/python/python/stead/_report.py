@@ -56,7 +56,7 @@ class Report(Mapping):  # type: ignore[type-arg]
 
     @property
     def plan(self) -> dict[str, Any]:
-        """What was decided: `format`, `files`, `bytes`, `threads`, `chunk_bytes`, `memory_bytes`, `where`, `by`,
+        """What was decided: `format`, `files`, `bytes`, `threads`, `vectors`, `chunk_bytes`, `memory_bytes`, `where`, `by`,
         `kernels` (what each answers, reads, and how many passes it took), `scan` (extents, engine, columns)."""
         import json
 
