@@ -8,7 +8,7 @@
 //! blocks (header lines and array headers too), so that byte kernels see what `wc` or `ent` would see;
 //! the *records* are the data rows. After a filter the text is only the bytes of the records kept.
 
-use crate::Order;
+use crate::{Cancel, Order};
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -214,6 +214,8 @@ pub struct Block<'a> {
     pub matrix: Option<Matrix<'a>>,
     /// Where kernels leave notes for later passes, if this very block, with the same rows, comes again in them.
     pub notes: Option<&'a dyn Notes>,
+    /// What says that nobody wants the answer any more, for kernels that work on a block for long.
+    pub cancel: Option<&'a Cancel>,
 }
 
 impl<'a> Block<'a> {
@@ -232,6 +234,7 @@ impl<'a> Block<'a> {
             brick: None,
             matrix: None,
             notes: None,
+            cancel: None,
         }
     }
 

@@ -227,6 +227,7 @@ impl Pass<'_> {
             if let Some(cache) = feed.keep {
                 cache.keep(&block);
             }
+            let block = Block { cancel: Some(self.cancel), ..block };
             self.update(&mut states, &block, index).inspect_err(|e| {
                 if e.kind() == Kind::Cancelled {
                     // A kernel's own will to stop: nothing that comes earlier matters more.

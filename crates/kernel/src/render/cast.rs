@@ -6,6 +6,7 @@ use super::layers::Layer;
 use super::sample::{Grid, LANES};
 use super::transfer::Transfer;
 use std::ops::Range;
+use stead_core::{Cancel, Result};
 use stead_simd::{Vector, Work, dispatch};
 
 /// What passes a sample below this is not seen in 8 bits.
@@ -62,14 +63,19 @@ impl Cell<'_> {
     }
 
     /// The picture of the cell's own samples. A sample's place depends on the ray and the step alone.
+    ///
+    /// # Errors
+    /// `Cancelled`, within a line of pixels.
     pub fn render(
         &self,
         camera: &Camera,
         transfer: &Transfer,
         step: f64,
         shading: Shading,
-    ) -> Layer {
-        self.render_with(camera, transfer, step, shading, &Empty::new(self, transfer))
+        cancel: Option<&Cancel>,
+    ) -> Result<Layer> {
+        let empty = Empty::new(self, transfer);
+        self.render_with(camera, transfer, step, shading, &empty, cancel)
     }
 
     /// [`Cell::render`], told what is empty.
@@ -80,17 +86,18 @@ impl Cell<'_> {
         step: f64,
         shading: Shading,
         empty: &Empty,
-    ) -> Layer {
+        cancel: Option<&Cancel>,
+    ) -> Result<Layer> {
         let (low, high) = self.bounds();
         let cover = Cover::new(camera, step, empty, (low, high));
         let (Some(grid), Some(seen)) = (Grid::new(self), cover.seen) else {
-            return Layer::default();
+            return Ok(Layer::default());
         };
         let (x, y, width, height) = (seen.0, seen.2, seen.1 - seen.0, seen.3 - seen.2);
         let mut layer = Layer { x, y, width, height, pixels: vec![[0.0f32; 4]; width * height] };
         let march = March { grid, transfer, step, light: camera.light, shading, empty, low, high };
-        dispatch(Draw { march, camera, cover, layer: &mut layer });
-        layer.trimmed()
+        dispatch(Draw { march, camera, cover, layer: &mut layer, cancel })?;
+        Ok(layer.trimmed())
     }
 }
 
@@ -100,13 +107,14 @@ struct Draw<'a> {
     camera: &'a Camera,
     cover: Cover,
     layer: &'a mut Layer,
+    cancel: Option<&'a Cancel>,
 }
 
 impl Work for Draw<'_> {
-    type Out = ();
+    type Out = Result<()>;
 
     #[inline(always)]
-    fn run<V: Vector>(self, v: V) {
+    fn run<V: Vector>(self, v: V) -> Result<()> {
         let Layer { x: x0, y: y0, width, .. } = *self.layer;
         for (y, line) in (y0..).zip(self.layer.pixels.chunks_exact_mut(width)) {
             let mut x = x0;
@@ -119,7 +127,11 @@ impl Work for Draw<'_> {
                 }
                 x = next;
             }
+            if let Some(cancel) = self.cancel {
+                cancel.check()?;
+            }
         }
+        Ok(())
     }
 }
 

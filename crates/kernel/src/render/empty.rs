@@ -5,6 +5,7 @@
 
 use super::cast::Cell;
 use super::transfer::Transfer;
+use stead_simd::{Vector, Work, dispatch};
 
 /// Voxels along each side of a part.
 pub(super) const SIDE: usize = 4;
@@ -20,34 +21,6 @@ pub(super) struct Empty {
     pub all: bool,
 }
 
-/// The least and the greatest of values side by side; NaN count for nothing.
-#[derive(Clone, Copy)]
-struct Range {
-    low: [f32; SIDE],
-    high: [f32; SIDE],
-}
-
-impl Range {
-    const NONE: Range = Range { low: [f32::INFINITY; SIDE], high: [f32::NEG_INFINITY; SIDE] };
-
-    #[allow(clippy::needless_range_loop)] // See `stead_simd`.
-    #[inline(always)]
-    fn add(&mut self, v: &[f32; SIDE]) {
-        for i in 0..SIDE {
-            self.low[i] = if v[i] < self.low[i] { v[i] } else { self.low[i] };
-            self.high[i] = if v[i] > self.high[i] { v[i] } else { self.high[i] };
-        }
-    }
-
-    /// Adds fewer than [`SIDE`] values, or more.
-    fn add_some(&mut self, values: &[f32]) {
-        for v in values {
-            self.low[0] = if *v < self.low[0] { *v } else { self.low[0] };
-            self.high[0] = if *v > self.high[0] { *v } else { self.high[0] };
-        }
-    }
-}
-
 impl Empty {
     /// Looks at every voxel once, and at those on the parts' faces again.
     pub fn new(cell: &Cell<'_>, transfer: &Transfer) -> Empty {
@@ -59,21 +32,24 @@ impl Empty {
         // The axis whose neighbours are neighbours in memory is the innermost one.
         let [a, b, c] = if cell.strides[2] == 1 { [0, 1, 2] } else { [2, 1, 0] };
         let mut hidden = vec![false; parts.iter().product()];
-        let mut ranges = vec![Range::NONE; parts[c]];
+        let (mut low, mut high) = (vec![0.0; size[c]], vec![0.0; size[c]]);
         for i in 0..parts[a] {
             for j in 0..parts[b] {
-                ranges.fill(Range::NONE);
+                low.fill(f32::INFINITY);
+                high.fill(f32::NEG_INFINITY);
                 // A sample in the last voxel's stretch of a part takes the next part's first.
                 let to = |p: usize, n: usize| (p * SIDE + SIDE + 1).min(n);
                 for x in i * SIDE..to(i, size[a]) {
                     for y in j * SIDE..to(j, size[b]) {
                         let at = x * cell.strides[a] + y * cell.strides[b];
-                        add_row(&cell.voxels[at..at + size[c]], &mut ranges);
+                        let row = &cell.voxels[at..at + size[c]];
+                        dispatch(Extend { row, low: &mut low, high: &mut high });
                     }
                 }
-                for (k, range) in ranges.iter().enumerate() {
-                    let low = range.low.iter().fold(f32::INFINITY, |a, b| a.min(*b));
-                    let high = range.high.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b));
+                for k in 0..parts[c] {
+                    let along = k * SIDE..to(k, size[c]);
+                    let low = low[along.clone()].iter().fold(f32::INFINITY, |a, b| a.min(*b));
+                    let high = high[along].iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b));
                     hidden[i * steps[a] + j * steps[b] + k * steps[c]] =
                         low > high || transfer.hides(low, high);
                 }
@@ -128,16 +104,29 @@ impl Empty {
     }
 }
 
-/// Adds a row of voxels to the ranges of its parts, each with the first voxel of the next one.
-fn add_row(row: &[f32], ranges: &mut [Range]) {
-    for (k, range) in ranges.iter_mut().enumerate() {
-        let rest = &row[k * SIDE..];
-        match (rest.first_chunk(), rest.get(1..).and_then(|r| r.first_chunk())) {
-            (Some(own), Some(shifted)) => {
-                range.add(own);
-                range.add(shifted);
-            }
-            _ => range.add_some(rest),
+/// Extends ranges of voxels side by side to another row of them; NaN count for nothing.
+struct Extend<'a> {
+    row: &'a [f32],
+    low: &'a mut [f32],
+    high: &'a mut [f32],
+}
+
+impl Work for Extend<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self, v: V) {
+        let (rows, rest) = self.row.as_chunks::<8>();
+        let (lows, low) = self.low.as_chunks_mut::<8>();
+        let (highs, high) = self.high.as_chunks_mut::<8>();
+        for i in 0..rows.len().min(lows.len()).min(highs.len()) {
+            let x = v.load8(&rows[i]);
+            v.store8(v.min8(x, v.load8(&lows[i])), &mut lows[i]);
+            v.store8(v.max8(x, v.load8(&highs[i])), &mut highs[i]);
+        }
+        for i in 0..rest.len().min(low.len()).min(high.len()) {
+            low[i] = if rest[i] < low[i] { rest[i] } else { low[i] };
+            high[i] = if rest[i] > high[i] { rest[i] } else { high[i] };
         }
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Layer {
 }
 
 impl Layer {
-    /// Without rows and columns in which nothing is seen.
+    /// Without rows and columns in which nothing is seen, if they are many.
     pub fn trimmed(self) -> Layer {
         let (mut x0, mut x1, mut y0, mut y1) = (usize::MAX, 0, usize::MAX, 0);
         for (y, line) in self.pixels.chunks_exact(self.width.max(1)).enumerate() {
@@ -31,7 +31,8 @@ impl Layer {
         if x1 == 0 {
             return Layer::default();
         }
-        if (x0, x1, y0, y1) == (0, self.width, 0, self.height) {
+        // A copy has to spare some memory.
+        if 4 * (x1 - x0) * (y1 - y0) > 3 * self.pixels.len() {
             return self;
         }
         let pixels =
@@ -50,7 +51,45 @@ fn misfit() -> Error {
     Error::format("a partial picture does not fit the others")
 }
 
+/// What is in front of what along an axis.
+struct Order<'a> {
+    camera: &'a Camera,
+    axis: usize,
+    /// For all rays, if it is the same for all: true if lower cells are in front.
+    up: Option<bool>,
+}
+
+impl Order<'_> {
+    /// Puts a line of one picture over or under that of another one, which begins at pixel (`x`, `y`). `mine` is true if
+    /// `line` is of lower cells.
+    fn line(&self, line: &mut [[f32; 4]], other: &[[f32; 4]], (x, y): (usize, usize), mine: bool) {
+        match self.up.map(|up| up == mine) {
+            Some(true) => line.iter_mut().zip(other).for_each(|(a, b)| *a = over(a, b)),
+            Some(false) => line.iter_mut().zip(other).for_each(|(a, b)| *a = over(b, a)),
+            None => {
+                for ((a, b), x) in line.iter_mut().zip(other).zip(x..) {
+                    let up = self.camera.goes_up(x, y, self.axis);
+                    *a = if up == mine { over(a, b) } else { over(b, a) };
+                }
+            }
+        }
+    }
+}
+
+/// A colour over another one.
+#[inline(always)]
+fn over(front: &[f32; 4], back: &[f32; 4]) -> [f32; 4] {
+    let through = 1.0 - front[3];
+    let mut c = *front;
+    for (c, b) in c.iter_mut().zip(back) {
+        *c += through * b;
+    }
+    c
+}
+
 /// Lower cells and higher cells to one picture. What is in front is decided for each ray.
+///
+/// Works in the larger picture, if the other one lies within it.
 fn join(low: Layer, high: Layer, camera: &Camera, axis: usize) -> Layer {
     if low.pixels.is_empty() {
         return high;
@@ -58,25 +97,29 @@ fn join(low: Layer, high: Layer, camera: &Camera, axis: usize) -> Layer {
     if high.pixels.is_empty() {
         return low;
     }
+    let up = (!camera.perspective()).then(|| camera.goes_up(0, 0, axis));
+    let order = Order { camera, axis, up };
     let (x, y) = (low.x.min(high.x), low.y.min(high.y));
     let width = (low.x + low.width).max(high.x + high.width) - x;
     let height = (low.y + low.height).max(high.y + high.height) - y;
-    let mut pixels = vec![[0.0f32; 4]; width * height];
-    for (line, py) in low.pixels.chunks_exact(low.width).zip(low.y..) {
-        let at = (py - y) * width + low.x - x;
-        pixels[at..at + low.width].copy_from_slice(line);
-    }
-    for (line, py) in high.pixels.chunks_exact(high.width).zip(high.y..) {
-        let at = (py - y) * width + high.x - x;
-        for ((b, a), px) in line.iter().zip(&mut pixels[at..]).zip(high.x..) {
-            let (front, back) = if camera.goes_up(px, py, axis) { (*a, *b) } else { (*b, *a) };
-            let through = 1.0 - front[3];
-            for c in 0..4 {
-                a[c] = front[c] + through * back[c];
-            }
+    let whole = |l: &Layer| (l.x, l.y, l.width, l.height) == (x, y, width, height);
+    let (mut all, other, mine) = if whole(&low) {
+        (low, high, true)
+    } else if whole(&high) {
+        (high, low, false)
+    } else {
+        let mut pixels = vec![[0.0f32; 4]; width * height];
+        for (line, py) in low.pixels.chunks_exact(low.width).zip(low.y..) {
+            let at = (py - y) * width + low.x - x;
+            pixels[at..at + low.width].copy_from_slice(line);
         }
+        (Layer { x, y, width, height, pixels }, high, true)
+    };
+    for (line, py) in other.pixels.chunks_exact(other.width).zip(other.y..) {
+        let at = (py - y) * width + other.x - x;
+        order.line(&mut all.pixels[at..at + other.width], line, (other.x, py), mine);
     }
-    Layer { x, y, width, height, pixels }
+    all
 }
 
 /// The pictures of disjoint nodes. A node is its level above the leaves and its number in the level.

@@ -21,6 +21,7 @@ use crate::{Built, Context, Info, Kernel, Spec, Step};
 use camera::Camera;
 use cast::{Cell, Shading};
 use layers::Layers;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
 use stead_core::block::{BRICK_HALO, brick_planes};
@@ -312,8 +313,16 @@ struct Draw {
     range: Option<(f64, f64)>,
 }
 
-/// Pictures of the cells so far, and whether the array lies in Fortran order.
-type Drawn = (Option<bool>, Layers);
+/// Pictures of the cells so far.
+#[derive(Default, Serialize, Deserialize)]
+struct Drawn {
+    /// Whether the array lies in Fortran order, once that is known.
+    fortran: Option<bool>,
+    layers: Layers,
+    /// Voxels of the last cell as places in the table of colours.
+    #[serde(skip)]
+    places: Vec<f32>,
+}
 
 impl Draw {
     /// The user's axis along which cells follow each other, and their number.
@@ -351,50 +360,53 @@ impl Kernel for Draw {
         {
             return Err(Error::internal("a brick does not lie on the grid"));
         }
-        state.0 = Some(fortran);
+        state.fortran = Some(fortran);
         let row = b.shape[2] as usize;
         let strides = if fortran { [1, row, plane] } else { [plane, row, 1] };
         let own = &b.voxels[..(b.planes + halo(last)) * plane];
-        let places = self.transfer.places(own);
+        self.transfer.places(own, &mut state.places);
         for first in (b.first..last).step_by(cell as usize) {
             let end = (first + cell).min(last);
             let from = (first - b.first) as usize * plane;
             let to = (end - b.first) as usize + halo(end);
-            let voxels = &places[from..to * plane];
+            let voxels = &state.places[from..to * plane];
             let c = Cell { dims: self.picture.dims, axis, first, end, voxels, strides };
             let p = &self.picture;
-            let layer = c.render(&p.camera, &self.transfer, p.step, p.shading);
-            state.1.insert((0, first / cell), layer, cells, &p.camera, axis)?;
+            let layer = c.render(&p.camera, &self.transfer, p.step, p.shading, block.cancel)?;
+            state.layers.insert((0, first / cell), layer, cells, &p.camera, axis)?;
         }
         Ok(())
     }
 
     fn merge(&self, state: &mut Drawn, other: Drawn) -> Result<()> {
-        let Some(fortran) = other.0 else { return Ok(()) };
+        let Some(fortran) = other.fortran else { return Ok(()) };
         let (axis, cells) = self.grid(fortran);
-        state.0 = Some(fortran);
-        for (node, layer) in other.1.into_nodes() {
-            state.1.insert(node, layer, cells, &self.picture.camera, axis)?;
+        state.fortran = Some(fortran);
+        for (node, layer) in other.layers.into_nodes() {
+            state.layers.insert(node, layer, cells, &self.picture.camera, axis)?;
         }
         Ok(())
     }
 
     fn check(&self, state: &Drawn) -> Result<()> {
-        state.1.check(&self.picture.camera)
+        state.layers.check(&self.picture.camera)
     }
 
     fn finish(&self, state: Drawn) -> Result<Step> {
         let p = &self.picture;
         let (width, height) = (p.camera.width, p.camera.height);
         let mut rgb = p.background.repeat(width * height);
-        if let Some(layer) = state.1.whole()? {
-            for (i, c) in layer.pixels.iter().enumerate() {
-                let at = (layer.y + i / layer.width) * width + layer.x + i % layer.width;
-                for j in 0..3 {
-                    let back = f32::from(p.background[j]) / 255.0;
-                    let v = c[j] + (1.0 - c[3]) * back;
-                    // Casts from floats saturate.
-                    rgb[at * 3 + j] = (v * 255.0 + 0.5) as u8;
+        if let Some(layer) = state.layers.whole()? {
+            let back = p.background.map(|b| f32::from(b) / 255.0);
+            let lines = layer.pixels.chunks_exact(layer.width.max(1)).zip(layer.y..);
+            for (line, y) in lines {
+                let to = &mut rgb[(y * width + layer.x) * 3..][..layer.width * 3];
+                for (to, c) in to.chunks_exact_mut(3).zip(line) {
+                    for j in 0..3 {
+                        let v = c[j] + (1.0 - c[3]) * back[j];
+                        // Casts from floats saturate.
+                        to[j] = (v * 255.0 + 0.5) as u8;
+                    }
                 }
             }
         }
@@ -415,7 +427,7 @@ impl Kernel for Draw {
     }
 
     fn state_bytes(&self, state: &Drawn) -> usize {
-        state.1.bytes()
+        state.layers.bytes() + size_of_val(state.places.as_slice())
     }
 }
 
@@ -428,6 +440,8 @@ fn png(width: usize, height: usize, rgb: &[u8]) -> Result<Vec<u8>> {
     encoder.set_depth(png::BitDepth::Eight);
     // The smallest file would take longer than a picture of a few million voxels.
     encoder.set_compression(png::Compression::Fast);
+    // Trying all filters for each line takes several times longer.
+    encoder.set_filter(png::Filter::Paeth);
     let mut writer = encoder.write_header().map_err(bad)?;
     writer.write_image_data(rgb).map_err(bad)?;
     writer.finish().map_err(bad)?;

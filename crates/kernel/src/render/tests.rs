@@ -4,7 +4,7 @@ use super::empty::Empty;
 use super::*;
 use crate::{AnyKernel, laws};
 use proptest::prelude::*;
-use stead_core::{RecordKind, Schema, Shape};
+use stead_core::{Cancel, RecordKind, Schema, Shape};
 
 fn kernel(text: &str, dims: [u64; 3]) -> Result<Arc<dyn AnyKernel>> {
     let shape = Some(Shape::new(dims.to_vec())?);
@@ -277,15 +277,50 @@ proptest! {
         let end = (first + 16).min(dims[axis]);
         let per = n / dims[axis] as usize;
         let last = (end + BRICK_HALO).min(dims[axis]) as usize;
-        let voxels = &transfer.places(&voxels[first as usize * per..last * per]);
+        let voxels = &places_of(&transfer, &voxels[first as usize * per..last * per]);
         let cell = Cell { dims, axis, first, end, voxels, strides };
         let shading = if gradient { Shading::Gradient } else { Shading::None };
-        let got = cell.render(&camera, &transfer, step, shading);
+        let got = cell.render(&camera, &transfer, step, shading, None).expect("a picture");
         let every = Empty::new(&cell, &transfer).seen();
-        let want = cell.render_with(&camera, &transfer, step, shading, &every);
-        prop_assert_eq!((got.x, got.y, got.width, got.height), (want.x, want.y, want.width, want.height));
-        let bits = |l: &layers::Layer| l.pixels.iter().flatten().map(|v| v.to_bits()).collect::<Vec<_>>();
+        let want = cell.render_with(&camera, &transfer, step, shading, &every, None).expect("a picture");
+        let bits = |l: &layers::Layer| {
+            let mut all = vec![[0; 4]; 24 * 22];
+            for (line, y) in l.pixels.chunks(l.width.max(1)).zip(l.y..) {
+                for (c, x) in line.iter().zip(l.x..) {
+                    all[y * 24 + x] = c.map(f32::to_bits);
+                }
+            }
+            all
+        };
         prop_assert!(bits(&got) == bits(&want));
+    }
+}
+
+fn places_of(transfer: &Transfer, values: &[f32]) -> Vec<f32> {
+    let mut places = vec![7.0; 3];
+    transfer.places(values, &mut places);
+    places
+}
+
+proptest! {
+    #[test]
+    fn places_are_those_of_the_formula(
+        values in proptest::collection::vec(any::<f32>(), 0..40),
+        near in proptest::collection::vec(-2.0f32..2.0, 0..40),
+        ends in (any::<f32>(), any::<f32>()),
+        unit: bool,
+    ) {
+        let (a, b) = if unit { (0.0, 1.0) } else { ends };
+        prop_assume!(a.is_finite() && b.is_finite() && a <= b);
+        let points = [(0.0, 0.0), (1.0, 1.0)];
+        let transfer = Transfer::new(a.into(), b.into(), transfer::MAPS[0].1, &points, 1.0);
+        let values: Vec<f32> = values.into_iter().chain(near).collect();
+        let width = f64::from(b) - f64::from(a);
+        let scale = if width > 0.0 { (1024.0 / width).min(f64::from(f32::MAX)) as f32 } else { 0.0 };
+        for (v, place) in values.iter().zip(places_of(&transfer, &values)) {
+            let at = if scale == 0.0 { 512.0 } else { ((v - a) * scale).clamp(-1e30, 1e30) };
+            prop_assert!(if v.is_finite() { place == at } else { place.is_nan() }, "{v} {place} {at}");
+        }
     }
 }
 
@@ -297,9 +332,9 @@ fn emptiness_is_found() {
     fn cell(voxels: &[f32]) -> Cell<'_> {
         Cell { dims: [40; 3], axis: 0, first: 0, end: 40, voxels, strides: [1600, 40, 1] }
     }
-    assert!(Empty::new(&cell(&transfer.places(&v)), &transfer).all);
+    assert!(Empty::new(&cell(&places_of(&transfer, &v)), &transfer).all);
     v[20 * 1600 + 20 * 40 + 20] = 9.0;
-    let places = transfer.places(&v);
+    let places = places_of(&transfer, &v);
     let cell = cell(&places);
     let empty = Empty::new(&cell, &transfer);
     let hides =
@@ -388,6 +423,20 @@ fn a_slab_absorbs_as_the_formula_says() {
     let got = pixels(text, dims, &vec![1.0; 40 * 40 * 7]);
     let want = 255.0 * (1.0 - 0.9f64.powi(7));
     assert!((f64::from(got[3 * 40]) - want).abs() <= 1.0, "{} {want}", got[3 * 40]);
+}
+
+#[test]
+fn a_picture_that_nobody_wants_is_not_finished() {
+    let dims = [20, 9, 9];
+    let v = volume(dims);
+    let cancel = Cancel::default();
+    let blocks = blocks(dims, Order::C, &v);
+    let block = Block { cancel: Some(&cancel), ..blocks[0] };
+    let k = kernel("render:width=30,height=30,min=0,max=1", dims).expect("kernel");
+    assert!(k.update(&mut k.init(), &block).is_ok());
+    cancel.cancel();
+    let e = k.update(&mut k.init(), &block).expect_err("cancelled");
+    assert_eq!(e.kind(), stead_core::Kind::Cancelled);
 }
 
 #[test]

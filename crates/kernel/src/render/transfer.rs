@@ -1,6 +1,7 @@
 //! From values to colours and opacities, as a table.
 
 use stead_core::Error;
+use stead_simd::{Vector, Work, dispatch};
 
 /// Entries of the table less one.
 const STEPS: usize = 1024;
@@ -86,17 +87,10 @@ impl Transfer {
     }
 
     /// Values as places in the table, beyond its ends too; NaN for what is not finite. A greater value has no
-    /// lower place.
-    pub fn places(&self, values: &[f32]) -> Vec<f32> {
-        // Finite, and so are the differences of two.
-        const FAR: f32 = 1e30;
-        let flat = self.scale == 0.0;
-        let place = |v: &f32| {
-            let at = ((v - self.min) * self.scale).clamp(-FAR, FAR);
-            let at = if flat { STEPS as f32 / 2.0 } else { at };
-            if v.is_finite() { at } else { f32::NAN }
-        };
-        values.iter().map(place).collect()
+    /// lower place. They stand in `places` then, alone.
+    pub fn places(&self, values: &[f32], places: &mut Vec<f32>) {
+        places.resize(values.len(), 0.0);
+        dispatch(Place { transfer: self, values, places });
     }
 
     /// The colour at a place of the table.
@@ -123,5 +117,41 @@ impl Transfer {
         // Opacities between two entries lie between theirs.
         let clear = |i: usize| self.table[i.min(STEPS)][3] == 0.0;
         (entry(low - slack) as usize..=entry(high + slack).ceil() as usize).all(clear)
+    }
+}
+
+/// Finds the places of values.
+struct Place<'a> {
+    transfer: &'a Transfer,
+    values: &'a [f32],
+    places: &'a mut [f32],
+}
+
+impl Work for Place<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self, v: V) {
+        // Finite, and so are the differences of two.
+        const FAR: f32 = 1e30;
+        let Transfer { min, scale, .. } = *self.transfer;
+        let flat = scale == 0.0;
+        let (least, times) = (v.splat8(min), v.splat8(scale));
+        let (low, high) = (v.splat8(-FAR), v.splat8(FAR));
+        let middle = v.splat8(STEPS as f32 / 2.0);
+        let (values, rest) = self.values.as_chunks::<8>();
+        let (places, last) = self.places.as_chunks_mut::<8>();
+        for i in 0..values.len().min(places.len()) {
+            let x = v.load8(&values[i]);
+            let at = v.mul8(v.sub8(x, least), times);
+            let at = if flat { middle } else { v.max8(v.min8(at, high), low) };
+            // Zero, or NaN of what is not finite.
+            v.store8(v.add8(at, v.sub8(x, x)), &mut places[i]);
+        }
+        for i in 0..rest.len().min(last.len()) {
+            let (x, at) = (rest[i], (rest[i] - min) * scale);
+            let at = if flat { STEPS as f32 / 2.0 } else { at.clamp(-FAR, FAR) };
+            last[i] = if x.is_finite() { at } else { f32::NAN };
+        }
     }
 }
