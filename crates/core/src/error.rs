@@ -64,6 +64,8 @@ struct Inner {
     kind: Kind,
     message: String,
     place: Place,
+    /// Where it comes among other errors of the file, if that is not its offset.
+    order: Option<u64>,
     hint: Option<String>,
     cause: Option<std::io::Error>,
 }
@@ -75,6 +77,7 @@ impl Error {
             kind,
             message: message.into(),
             place: Place::default(),
+            order: None,
             hint: None,
             cause: None,
         }))
@@ -156,6 +159,13 @@ impl Error {
         self
     }
 
+    /// Says where in the text of its file it comes among other errors. For offsets that count other bytes: those
+    /// of a compressed file.
+    pub fn in_order(mut self, offset: u64) -> Self {
+        self.0.order = Some(offset);
+        self
+    }
+
     /// Adds the rank.
     pub fn at_rank(mut self, rank: usize) -> Self {
         self.0.place.rank = Some(rank);
@@ -181,6 +191,11 @@ impl Error {
     /// Where it happened.
     pub fn place(&self) -> &Place {
         &self.0.place
+    }
+
+    /// File and offset by which it comes before or after others; what is not known comes first.
+    pub fn order(&self) -> (Option<u32>, Option<u64>) {
+        (self.0.place.source, self.0.order.or(self.0.place.offset))
     }
 
     /// What the user can do.
@@ -245,6 +260,13 @@ mod tests {
             .at_column("x");
         assert_eq!(e.to_string(), "f.csv:7: column 'x': found 'abc', expected a number");
         assert_eq!(e.kind(), Kind::Data);
+    }
+
+    #[test]
+    fn errors_have_an_order() {
+        let e = Error::format("broken").at_source(1).at_offset(5);
+        assert_eq!(e.order(), (Some(1), Some(5)));
+        assert_eq!(e.in_order(70).order(), (Some(1), Some(70)));
     }
 
     #[test]

@@ -68,8 +68,20 @@ struct State {
 enum Mode {
     /// From this offset on, parts are looked for.
     Parts(u64),
-    /// One chunk ahead of what is handed out, to know the last one.
-    Stream { decoder: Box<Decoder>, ahead: Vec<u8> },
+    /// One chunk ahead of what is handed out, to know the last one; or why there is none.
+    Stream { decoder: Box<Decoder>, ahead: Vec<u8>, failed: Option<Error> },
+}
+
+/// What is left to do for a chunk.
+pub struct Work(Todo);
+
+enum Todo {
+    /// These are to be decoded.
+    Parts(Vec<Part>),
+    /// It lies in the buffer.
+    Nothing,
+    /// It cannot be had.
+    Failed(Error),
 }
 
 /// A part that can be decoded by itself.
@@ -113,32 +125,39 @@ impl ParallelDecoder {
         self.splits
     }
 
-    /// Replaces the content of `buf` by the next chunk; `None` after the last one. Every file has at least
-    /// one chunk.
-    ///
-    /// # Errors
-    /// As [`Decoder::read`]. After an error threads that ask get `None`.
-    pub fn next_chunk(&self, buf: &mut Vec<u8>) -> Result<Option<ChunkInfo>> {
+    /// Hands out the next chunk: the place of it, and what [`ParallelDecoder::decode`] has to do with the same
+    /// `buf`, which may be at the same time as for other chunks. `None` after the last one and after one that
+    /// failed. Every file has at least one chunk.
+    pub fn take(&self, buf: &mut Vec<u8>) -> Option<(ChunkInfo, Work)> {
         buf.clear();
         let mut guard = self.lock();
         let state = &mut *guard;
         if state.done {
-            return Ok(None);
+            return None;
         }
         // Stays so for the others if this fails.
         state.done = true;
+        let (index, offset) = (state.index, state.offset);
+        state.index += 1;
+        let mut info = ChunkInfo { index, offset, compressed: 0, last: false };
         let mut parts = Vec::new();
-        let end = match state.mode {
-            Mode::Parts(at) => self.collect(state, at, &mut parts)?,
-            Mode::Stream { .. } => false,
-        };
-        let mut info =
-            ChunkInfo { index: state.index, offset: state.offset, compressed: 0, last: end };
+        if let Mode::Parts(at) = state.mode {
+            match self.collect(state, at, &mut parts) {
+                Ok(end) => info.last = end,
+                Err(e) => return Some((info, Work(Todo::Failed(e)))),
+            }
+        }
         let consumed = match &mut state.mode {
-            Mode::Stream { decoder, ahead } if parts.is_empty() => {
+            Mode::Stream { decoder, ahead, failed } if parts.is_empty() => {
+                if let Some(e) = failed.take() {
+                    return Some((info, Work(Todo::Failed(e))));
+                }
                 std::mem::swap(buf, ahead);
-                fill(decoder, ahead)?;
-                info.last = ahead.is_empty();
+                match fill(decoder, ahead) {
+                    Ok(()) => info.last = ahead.is_empty(),
+                    // What came before it is good.
+                    Err(e) => *failed = Some(e),
+                }
                 state.offset += buf.len() as u64;
                 decoder.consumed()
             }
@@ -154,25 +173,40 @@ impl ParallelDecoder {
         };
         info.compressed = consumed.saturating_sub(state.consumed);
         state.consumed = state.consumed.max(consumed);
-        state.index += 1;
         state.done = info.last;
-        drop(guard);
-        if let Err(e) = self.decode(&parts, buf) {
+        Some((info, Work(if parts.is_empty() { Todo::Nothing } else { Todo::Parts(parts) })))
+    }
+
+    /// Brings the chunk that was handed out with `buf` into it.
+    ///
+    /// # Errors
+    /// As [`Decoder::read`]. After it no chunk is handed out; those before it can still be decoded.
+    pub fn decode(&self, work: Work, buf: &mut Vec<u8>) -> Result<()> {
+        let result = match work.0 {
+            Todo::Nothing => Ok(()),
+            Todo::Failed(e) => Err(e),
+            Todo::Parts(parts) => self.decode_parts(&parts, buf),
+        };
+        if result.is_err() {
             self.lock().done = true;
-            return Err(e);
         }
-        Ok(Some(info))
+        result
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds the parts of the next chunk and moves the state behind them. True if nothing follows.
+    /// Finds the parts of the next chunk and moves the state behind them. True if nothing follows. What cannot
+    /// be read after the first part is the next chunk's failure.
     fn collect(&self, state: &mut State, mut at: u64, parts: &mut Vec<Part>) -> Result<bool> {
         let mut decoded = 0;
         let end = loop {
-            match find(self.source.as_ref(), self.codec, at)? {
+            let found = match find(self.source.as_ref(), self.codec, at) {
+                Err(_) if !parts.is_empty() => break false,
+                found => found?,
+            };
+            match found {
                 Found::Skip(n) => at += n,
                 Found::End => break true,
                 Found::Part(_) if decoded >= CHUNK_BYTES || parts.len() >= MAX_PARTS => {
@@ -186,8 +220,8 @@ impl ParallelDecoder {
                 Found::Stream => {
                     let mut decoder = Decoder::from_offset(self.source.clone(), self.codec, at)?;
                     let mut ahead = Vec::new();
-                    fill(&mut decoder, &mut ahead)?;
-                    state.mode = Mode::Stream { decoder: Box::new(decoder), ahead };
+                    let failed = fill(&mut decoder, &mut ahead).err();
+                    state.mode = Mode::Stream { decoder: Box::new(decoder), ahead, failed };
                     return Ok(false);
                 }
             }
@@ -197,7 +231,7 @@ impl ParallelDecoder {
     }
 
     /// Appends the content of `parts` to the empty `buf`.
-    fn decode(&self, parts: &[Part], buf: &mut Vec<u8>) -> Result<()> {
+    fn decode_parts(&self, parts: &[Part], buf: &mut Vec<u8>) -> Result<()> {
         let mut input = Vec::new();
         for part in parts {
             let fail = |e: Error| e.at_path(self.source.path()).at_offset(part.at);

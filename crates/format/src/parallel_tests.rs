@@ -50,16 +50,18 @@ fn decode(data: &[u8], codec: Codec, workers: usize) -> Result<Vec<u8>> {
             s.spawn(|| {
                 let mut buf = Vec::new();
                 loop {
-                    match decoder.next_chunk(&mut buf) {
-                        Ok(Some(info)) => chunks.lock().unwrap().push((info, buf.clone())),
-                        Ok(None) => return,
-                        Err(e) => return errors.lock().unwrap().push(e),
+                    let Some((info, work)) = decoder.take(&mut buf) else { return };
+                    match decoder.decode(work, &mut buf) {
+                        Ok(()) => chunks.lock().unwrap().push((info, buf.clone())),
+                        Err(e) => return errors.lock().unwrap().push((info.index, e)),
                     }
                 }
             });
         }
     });
-    if let Some(e) = errors.into_inner().unwrap().pop() {
+    let mut errors = errors.into_inner().unwrap();
+    errors.sort_by_key(|(index, _)| std::cmp::Reverse(*index));
+    if let Some((_, e)) = errors.pop() {
         return Err(e);
     }
     let mut chunks = chunks.into_inner().unwrap();
@@ -180,7 +182,8 @@ fn parts_without_content_do_not_gather_without_bound() {
         let source = Arc::new(MemorySource::new("f", data.clone()));
         let decoder = ParallelDecoder::new(source, codec).unwrap();
         let (mut buf, mut sizes) = (Vec::new(), Vec::new());
-        while let Some(info) = decoder.next_chunk(&mut buf).unwrap() {
+        while let Some((info, work)) = decoder.take(&mut buf) {
+            decoder.decode(work, &mut buf).unwrap();
             assert!(buf.is_empty());
             sizes.push(info.compressed);
         }

@@ -188,7 +188,7 @@ impl Pass<'_> {
         if let Err(e) = &result
             && e.kind() != Kind::Cancelled
         {
-            let at = (e.place().source, e.place().offset);
+            let at = e.order();
             let mut failed = lock(&shared.failed);
             *failed = Some(failed.map_or(at, |f| f.min(at)));
             shared.stop.store(true, Ordering::Relaxed);
@@ -304,9 +304,7 @@ fn worse(a: Option<Error>, b: Error) -> Error {
     match (a.kind() == Kind::Cancelled, b.kind() == Kind::Cancelled) {
         (true, false) => b,
         (false, true) => a,
-        _ => {
-            let place = |e: &Error| (e.place().source, e.place().offset);
-            if place(&b) < place(&a) { b } else { a }
-        }
+        _ if b.order() < a.order() => b,
+        _ => a,
     }
 }

@@ -284,3 +284,41 @@ fn many_groups_in_little_memory_are_an_answer_or_a_clear_error() {
     let tight = Request { memory: 192 << 20, threads: 3, ..r };
     assert_eq!(results(&stead::run(&open(&path), &tight, None).expect("run")), one);
 }
+
+#[test]
+fn the_first_error_of_a_compressed_file_is_told() {
+    let dir = tempfile::tempdir().expect("dir");
+    // Frames that are decoded at the same time; the last two have a wrong checksum.
+    let mut file = Vec::new();
+    let mut ends = Vec::new();
+    for i in 0..8 {
+        let mut rows = String::from(if i == 0 { "x,y\n" } else { "" });
+        (0..150_000).for_each(|k| rows.push_str(&format!("{k},{}\n", i * k)));
+        if i == 5 {
+            rows.push_str("1,many\n");
+        }
+        let mut frame = zstd::stream::write::Encoder::new(Vec::new(), 1).expect("encoder");
+        frame.include_checksum(true).expect("checksum");
+        frame.set_pledged_src_size(Some(rows.len() as u64)).expect("size");
+        frame.write_all(rows.as_bytes()).expect("compressed");
+        file.extend(frame.finish().expect("compressed"));
+        ends.push(file.len());
+    }
+    (file[ends[6] - 1] ^= 1, file[ends[7] - 1] ^= 1);
+    let bad_number = write(dir.path(), "a.csv.zst", &file);
+    for i in 2..5 {
+        file[ends[i] - 1] ^= 1;
+    }
+    let bad_frames = write(dir.path(), "b.csv.zst", &file);
+    let told = |path: &Path, threads| {
+        let request = Request { kernels: vec!["sum:y".into()], threads, ..Request::default() };
+        stead::run(&open(path), &request, None).expect_err("an error").to_string()
+    };
+    for threads in [1, 2, 3, 4, 8, 2, 3, 4, 8] {
+        let message = told(&bad_number, threads);
+        assert!(message.contains(":900002:") && message.contains("many"), "{threads}: {message}");
+        let message = told(&bad_frames, threads);
+        let place = format!("at byte {}", ends[1]);
+        assert!(message.contains(&place), "{threads}: {message}");
+    }
+}

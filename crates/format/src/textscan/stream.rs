@@ -26,8 +26,9 @@ struct Turn {
     carry: Vec<u8>,
     /// The state at the end of `carry`.
     state: State,
-    /// A worker stopped with a chunk in its hands.
-    failed: bool,
+    /// The first chunk that will not come: a worker stopped with it in its hands. Those before it do come, so that
+    /// the error that is told is the first one in the file, whoever was faster.
+    failed: Option<u64>,
 }
 
 /// What a chunk became.
@@ -44,12 +45,19 @@ pub struct Cut {
 }
 
 /// Tells all who wait for a chunk that it will not come, on every way out but the good one.
-struct Failing<'s>(Option<&'s Stream>);
+struct Failing<'s> {
+    /// `None` on the good one.
+    stream: Option<&'s Stream>,
+    /// The chunk; 0 as long as that is not known.
+    chunk: u64,
+}
 
 impl Drop for Failing<'_> {
     fn drop(&mut self) {
-        if let Some(stream) = self.0 {
-            stream.lock().failed = true;
+        if let Some(stream) = self.stream {
+            let mut turn = stream.lock();
+            turn.failed = Some(turn.failed.map_or(self.chunk, |f| f.min(self.chunk)));
+            drop(turn);
             stream.changed.notify_all();
         }
     }
@@ -85,10 +93,10 @@ impl Stream {
         text: &mut Vec<u8>,
         cancel: &Cancel,
     ) -> Result<Option<Cut>> {
-        let mut failing = Failing(Some(self));
-        let result = self.step(chunk, text, cancel);
+        let mut failing = Failing { stream: Some(self), chunk: 0 };
+        let result = self.step(chunk, text, cancel, &mut failing.chunk);
         if result.is_ok() {
-            failing.0 = None;
+            failing.stream = None;
         }
         result
     }
@@ -98,13 +106,16 @@ impl Stream {
         chunk: &mut Vec<u8>,
         text: &mut Vec<u8>,
         cancel: &Cancel,
+        number: &mut u64,
     ) -> Result<Option<Cut>> {
-        let Some(info) = self.decoder.next_chunk(chunk)? else { return Ok(None) };
+        let Some((info, work)) = self.decoder.take(chunk) else { return Ok(None) };
+        *number = info.index;
+        let decoded = self.decoder.decode(work, chunk);
         let plain = self.syntax.comment.is_none()
             && self.syntax.quote.is_none_or(|q| memchr(q, chunk).is_none());
         let mut turn = self.lock();
         while turn.next != info.index {
-            if turn.failed {
+            if turn.failed.is_some_and(|f| f < info.index) {
                 return Err(Error::cancelled());
             }
             cancel.check()?;
@@ -114,6 +125,8 @@ impl Stream {
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
+        // Not before its turn: an error in an earlier chunk comes first.
+        decoded.map_err(|e| e.in_order(info.offset))?;
         let offset = info.offset - turn.carry.len() as u64;
         text.clear();
         if info.last {
@@ -160,6 +173,7 @@ impl Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::path::Path;
     use std::sync::atomic::{AtomicBool, Ordering};
     use stead_store::MemorySource;
@@ -200,5 +214,92 @@ mod tests {
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(next)).is_err());
         // The chunk after it.
         assert_eq!(next().map(|_| ()).map_err(|e| e.kind()), Err(stead_core::Kind::Cancelled));
+    }
+
+    /// Holds a long read at the start of the file back until the last byte but some was read too.
+    #[derive(Debug)]
+    struct Slow {
+        bytes: MemorySource,
+        /// Reads that begin here or later let the first one go.
+        late: u64,
+        met: (Mutex<bool>, Condvar),
+    }
+
+    impl Source for Slow {
+        fn path(&self) -> &Path {
+            self.bytes.path()
+        }
+
+        fn len(&self) -> u64 {
+            self.bytes.len()
+        }
+
+        fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+            let (met, changed) = &self.met;
+            if buf.len() > 100 && offset == 0 {
+                let mut met = met.lock().expect("lock");
+                while !*met {
+                    met = changed.wait(met).expect("lock");
+                }
+            } else if buf.len() > 100 && offset >= self.late {
+                *met.lock().expect("lock") = true;
+                changed.notify_all();
+            }
+            self.bytes.read_at(offset, buf)
+        }
+    }
+
+    #[test]
+    fn chunks_before_a_bad_one_come_however_slow_they_are() {
+        let text = |seed: u32| {
+            let byte = |i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8 / 2 + 10;
+            let mut text: Vec<u8> = (0..1u32 << 20).map(|i| byte(i ^ seed)).collect();
+            text.push(b'\n');
+            text
+        };
+        let texts: Vec<Vec<u8>> = (0..4).map(text).collect();
+        let mut file = Vec::new();
+        let mut starts = Vec::new();
+        for t in &texts {
+            starts.push(file.len() as u64);
+            let mut frame = zstd::stream::write::Encoder::new(Vec::new(), 1).expect("encoder");
+            frame.include_checksum(true).expect("checksum");
+            frame.set_pledged_src_size(Some(t.len() as u64)).expect("size");
+            frame.write_all(t).expect("compressed");
+            file.extend(frame.finish().expect("compressed"));
+        }
+        // The checksums of the last two.
+        let end = file.len();
+        (file[starts[3] as usize - 1] ^= 1, file[end - 1] ^= 1);
+        let source = Slow {
+            bytes: MemorySource::new("f.zst", file),
+            late: starts[2],
+            met: (Mutex::new(false), Condvar::new()),
+        };
+        let stream = Stream::open(Arc::new(source), Codec::Zstd, Syntax::LINES, 4 << 20);
+        let stream = stream.expect("stream");
+        let (came, errors) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+        let work = || {
+            let mut text = Vec::new();
+            loop {
+                match stream.next(&mut Vec::new(), &mut text, &Cancel::new()) {
+                    Ok(Some(cut)) => came.lock().expect("lock").push((cut.index, text.clone())),
+                    Ok(None) => return,
+                    Err(e) => return errors.lock().expect("lock").push(e),
+                }
+            }
+        };
+        std::thread::scope(|s| (0..4).for_each(|_| drop(s.spawn(work))));
+        let came = came.into_inner().expect("lock");
+        assert_eq!(came.len(), 2);
+        for (i, t) in came {
+            assert!(t == texts[i as usize], "chunk {i}");
+        }
+        let mut errors = errors.into_inner().expect("lock");
+        errors.retain(|e| e.kind() != stead_core::Kind::Cancelled);
+        let first = errors.iter().min_by_key(|e| e.order()).expect("an error");
+        let decoded = (texts[0].len() + texts[1].len()) as u64;
+        assert_eq!(first.order().1, Some(decoded));
+        assert_eq!(first.place().offset, Some(starts[2]));
     }
 }
