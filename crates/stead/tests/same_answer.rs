@@ -304,7 +304,8 @@ fn the_first_error_of_a_compressed_file_is_told() {
         file.extend(frame.finish().expect("compressed"));
         ends.push(file.len());
     }
-    (file[ends[6] - 1] ^= 1, file[ends[7] - 1] ^= 1);
+    file[ends[6] - 1] ^= 1;
+    file[ends[7] - 1] ^= 1;
     let bad_number = write(dir.path(), "a.csv.zst", &file);
     for i in 2..5 {
         file[ends[i] - 1] ^= 1;

@@ -270,7 +270,8 @@ mod tests {
         }
         // The checksums of the last two.
         let end = file.len();
-        (file[starts[3] as usize - 1] ^= 1, file[end - 1] ^= 1);
+        file[starts[3] as usize - 1] ^= 1;
+        file[end - 1] ^= 1;
         let source = Slow {
             bytes: MemorySource::new("f.zst", file),
             late: starts[2],
