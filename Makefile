@@ -9,7 +9,7 @@ PREFIX ?= /usr/local
 help:
 	@echo 'make demo              set up, build, run the main job on real data'
 	@echo 'make test              set up, run every check and test'
-	@echo 'make test-all          the same with more property cases, fuzzing, cargo-deny'
+	@echo 'make test-all          the same with more property cases, emulated processors, fuzzing, cargo-deny'
 	@echo 'make lint              formatting, clippy, house rules'
 	@echo 'make fuzz SECONDS=60   run each fuzz target for so long'
 	@echo 'make bench             measure beside other tools; tables go to bench/runs'

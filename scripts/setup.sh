@@ -4,11 +4,14 @@
 #   scripts/setup.sh demo   what `make demo` needs: C compiler, Python environment
 #   scripts/setup.sh test   and what `make test` needs: rustfmt, clippy, Python packages, and for the C and C++
 #                           faces g++, cmake, pkg-config, valgrind
+#   scripts/setup.sh all    and what `make test-all` needs: emulators of processors with NEON and AVX-512
 #
 # Safe to run again: what is there is left alone. System packages are installed only as root; other
 # users are told the command. All else goes to .build inside the clone.
 source "$(dirname "$0")/lib.sh"
 what=${1:-test}
+all=0
+if [ "$what" = all ]; then what=test all=1; fi
 
 # --- Rust -------------------------------------------------------------------------------------------
 need_rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
@@ -28,6 +31,12 @@ if [ "$what" = test ]; then
   done
 fi
 
+# With it the code for ARM is compiled too; without rustup that is left out, and counted.
+arm=aarch64-unknown-linux-gnu
+if [ "$what" = test ] && command -v rustup >/dev/null && ! rustup target list --installed 2>/dev/null | grep -qx $arm; then
+  rustup target add $arm >/dev/null 2>&1 || true
+fi
+
 # --- System packages --------------------------------------------------------------------------------
 command -v python3 >/dev/null || MISSING_PYTHON=1
 missing=()
@@ -40,6 +49,15 @@ if [ "$what" = test ]; then
   command -v make >/dev/null || missing+=(make)
   command -v pkg-config >/dev/null || missing+=(pkg-config)
   command -v valgrind >/dev/null || missing+=(valgrind)
+fi
+if [ $all = 1 ] && [ "$(uname -m)" = x86_64 ]; then
+  command -v aarch64-linux-gnu-gcc >/dev/null || missing+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
+  command -v qemu-aarch64-static >/dev/null || missing+=(qemu-user-static)
+  command -v bochs >/dev/null || missing+=(bochs bochs-term bochsbios vgabios)
+  [ -e /usr/lib/ISOLINUX/isolinux.bin ] || missing+=(isolinux syslinux-common)
+  command -v xorriso >/dev/null || missing+=(xorriso)
+  command -v busybox >/dev/null || missing+=(busybox-static)
+  command -v cpio >/dev/null || missing+=(cpio)
 fi
 [ -z "${MISSING_PYTHON:-}" ] || missing+=(python3)
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)

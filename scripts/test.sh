@@ -2,7 +2,7 @@
 # All checks and tests, one after the other, with a summary at the end. Called by `make test`.
 #
 #   scripts/test.sh         everything a change must pass
-#   scripts/test.sh all     with more property cases, fuzzing and cargo-deny on top
+#   scripts/test.sh all     with more property cases, emulated processors, fuzzing and cargo-deny on top
 source "$(dirname "$0")/lib.sh"
 level=${1:-normal}
 export STEAD=$TARGET/debug/stead
@@ -37,7 +37,7 @@ count() {
 # Nothing that the default build runs with is MPI, HDF5 or NetCDF, by the linker's own word.
 linked() { ! ldd "$STEAD" | tee /dev/stderr | grep -iE 'mpi|hdf5|netcdf'; }
 
-scripts/setup.sh test
+scripts/setup.sh "$([ "$level" = all ] && echo all || echo test)"
 step "format" cargo fmt --all --check
 step "lint" cargo clippy --workspace --all-targets --locked -- -D warnings
 step "build" cargo build --workspace --locked
@@ -48,6 +48,13 @@ step "tidy" cargo xtask tidy
 step "links" cargo xtask deps
 # They are a workspace of their own; that they compile is all that is looked at here.
 step "fuzz targets" cargo check --manifest-path fuzz/Cargo.toml --locked
+if [ "$(uname -m)" = aarch64 ]; then
+  summary+=("skipped  code for NEON                    this machine has it; the unit tests above ran it")
+elif rustup target list --installed 2>/dev/null | grep -qx aarch64-unknown-linux-gnu; then
+  step "code for NEON" scripts/neon.sh check
+else
+  summary+=("skipped  code for NEON                    rustup has no target aarch64-unknown-linux-gnu")
+fi
 step "linked libraries" linked
 step "test data" "$PYTHON" scripts/fetch_flights.py "$BUILD/data"
 step "oracles" "$PYTHON" -m pytest -q -rs tests/oracle
@@ -59,6 +66,14 @@ NO_MKDOCS_2_WARNING=1 step "site" "$BUILD/venv/bin/mkdocs" build --strict --quie
 step "benchmarks, small" "$PYTHON" bench/run.py "$STEAD" "$BUILD/bench" "$BUILD/bench" \
   --scale 0.001 --runs 1 --installed --check
 if [ "$level" = all ]; then
+  # The unit tests above took every sort of vectors that this machine has; whole runs take the best one.
+  STEAD_SIMD=portable step "without vectors" cargo test --locked --no-fail-fast -p stead-kernel -p stead-format -p stead-run -p stead
+  if [ "$(uname -m)" = x86_64 ]; then
+    step "NEON, emulated" scripts/neon.sh test
+    CASES=4 step "AVX-512, emulated" scripts/avx512.sh simd kernel format
+  else
+    summary+=("skipped  AVX-512, emulated                only on x86-64")
+  fi
   step "fuzz" scripts/fuzz.sh "${SECONDS_PER_TARGET:-120}"
   if cargo deny --version >/dev/null 2>&1; then
     step "cargo deny" cargo deny --offline check licenses bans sources
