@@ -1,5 +1,6 @@
 //! The kernel traits: a typed one to write kernels with, an object-safe one to run them with.
 
+use crate::many::{self, Many, Typed};
 use serde::{Serialize, de::DeserializeOwned};
 use std::any::Any;
 use std::path::PathBuf;
@@ -76,6 +77,23 @@ pub trait Kernel: Send + Sync + 'static {
     fn map(&self, _block: &Block<'_>, _out: &mut Vec<u8>) -> Result<()> {
         Ok(())
     }
+
+    /// The kernel with the same states that answers with these members of its result alone, and with the member itself
+    /// if it is but one. `None` if it has no members to choose from.
+    fn only(&self, _members: &[&'static str]) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
+    /// The states of groups, none so far. Only worth writing where states are small and groups may be many.
+    fn many(self: Arc<Self>) -> Box<dyn Many>
+    where
+        Self: Sized,
+    {
+        Box::new(Typed::new(self))
+    }
 }
 
 /// An output file: written to a temporary name, in block order, and renamed when it is whole.
@@ -127,6 +145,13 @@ pub trait AnyKernel: Send + Sync {
     fn output(&self) -> Option<PathBuf>;
     fn sink(&self) -> Option<Sink>;
     fn map(&self, block: &Block<'_>, out: &mut Vec<u8>) -> Result<()>;
+    fn only(&self, _members: &[&'static str]) -> Option<Arc<dyn AnyKernel>> {
+        None
+    }
+    /// `None` for what cannot run by groups, as groups themselves.
+    fn many(self: Arc<Self>) -> Option<Box<dyn Many>> {
+        None
+    }
 }
 
 fn wrong<T>() -> Result<T> {
@@ -173,18 +198,13 @@ impl<K: Kernel> AnyKernel for K {
 
     fn encode(&self, state: &AnyState) -> Result<Vec<u8>> {
         match state.downcast_ref::<K::State>() {
-            Some(s) => postcard::to_stdvec(s)
-                .map_err(|e| Error::internal(format!("cannot encode a kernel state: {e}"))),
+            Some(s) => many::wire(s),
             None => wrong(),
         }
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<AnyState> {
-        let state: K::State = postcard::from_bytes(bytes).map_err(|e| {
-            Error::format(format!("a kernel state from another rank is malformed: {e}"))
-        })?;
-        Kernel::check(self, &state)?;
-        Ok(Box::new(state))
+        Ok(Box::new(many::unwire(self, bytes)?))
     }
 
     fn output(&self) -> Option<PathBuf> {
@@ -197,5 +217,13 @@ impl<K: Kernel> AnyKernel for K {
 
     fn map(&self, block: &Block<'_>, out: &mut Vec<u8>) -> Result<()> {
         Kernel::map(self, block, out)
+    }
+
+    fn only(&self, members: &[&'static str]) -> Option<Arc<dyn AnyKernel>> {
+        Kernel::only(self, members).map(|k| Arc::new(k) as _)
+    }
+
+    fn many(self: Arc<Self>) -> Option<Box<dyn Many>> {
+        Some(Kernel::many(self))
     }
 }

@@ -74,3 +74,25 @@ impl Chosen {
         }
     }
 }
+
+/// Which members of a kernel's answer somebody wants: all of them unless it is said.
+#[derive(Debug, Clone, Default)]
+pub struct Only(Option<Vec<&'static str>>);
+
+impl Only {
+    /// These.
+    pub fn these(members: &[&'static str]) -> Only {
+        Only(Some(members.to_vec()))
+    }
+
+    /// The answer that has these of all members. Where a single one is wanted it is the answer.
+    pub fn answer(&self, all: &[&'static str], value: impl Fn(&'static str) -> Value) -> Value {
+        match self.0.as_deref() {
+            Some([member]) => value(member),
+            wanted => {
+                let wanted = wanted.unwrap_or(all);
+                Value::Map(wanted.iter().map(|m| (m.to_string(), value(m))).collect())
+            }
+        }
+    }
+}

@@ -1,6 +1,8 @@
 //! Smallest and largest value, in one shared kernel.
 
-use crate::columns::Chosen;
+use crate::cells::{ByColumn, Cells};
+use crate::columns::{Chosen, Only};
+use crate::many::Many;
 use crate::{Built, Context, Info, Kernel, Spec, Step};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -178,6 +180,7 @@ impl Work for Ends<'_> {
 #[derive(Debug)]
 pub struct Extremes {
     columns: Chosen,
+    only: Only,
 }
 
 impl Kernel for Extremes {
@@ -211,12 +214,74 @@ impl Kernel for Extremes {
     }
 
     fn finish(&self, state: Vec<Range>) -> Result<Step> {
-        let each = |end| self.columns.value(state.iter().map(|r| r.value(end)));
-        Ok(Step::Done(Value::map([("min", each(|e| e.0)), ("max", each(|e| e.1))])))
+        self.answer(&state).map(Step::Done)
     }
 
     fn state_bytes(&self, state: &Vec<Range>) -> usize {
         size_of_val(state.as_slice())
+    }
+
+    fn many(self: Arc<Self>) -> Box<dyn Many> {
+        Box::new(Cells::new(self))
+    }
+
+    fn only(&self, members: &[&'static str]) -> Option<Extremes> {
+        Some(Extremes { columns: self.columns.clone(), only: Only::these(members) })
+    }
+}
+
+impl ByColumn for Extremes {
+    type Part = Range;
+    type Cell = Range;
+
+    fn columns(&self) -> &[usize] {
+        &self.columns.ids
+    }
+
+    fn cell(&self) -> Range {
+        Range::default()
+    }
+
+    #[inline]
+    fn add(&self, cell: &mut Range, value: f64) -> usize {
+        if !is_missing(value) {
+            cell.add(value);
+        }
+        0
+    }
+
+    fn add_all(&self, cell: &mut Range, values: &[f64]) -> usize {
+        cell.add_slice(values);
+        0
+    }
+
+    fn join(&self, cell: &mut Range, other: Range) -> usize {
+        cell.merge(&other);
+        0
+    }
+
+    #[inline]
+    fn glance(&self, cell: &Range) -> u64 {
+        cell.low as u64
+    }
+
+    fn part(&self, cell: &Range) -> Range {
+        *cell
+    }
+
+    fn of_part(&self, part: Range) -> Range {
+        part
+    }
+
+    fn beside(&self, _: &Range) -> usize {
+        0
+    }
+
+    fn answer(&self, cells: &[Range]) -> Result<Value> {
+        Ok(self.only.answer(&["min", "max"], |member| {
+            let end: fn((f64, f64)) -> f64 = if member == "min" { |e| e.0 } else { |e| e.1 };
+            self.columns.value(cells.iter().map(|r| r.value(end)))
+        }))
     }
 }
 
@@ -224,7 +289,12 @@ fn built(spec: &Spec, context: &Context<'_>, pick: &'static str) -> Result<Built
     spec.only_options(&[])?;
     let columns = Chosen::of(spec, context)?;
     let key = format!("extremes:{}", columns.key());
-    Ok(Built { key, kernel: Arc::new(Extremes { columns }), pick: Some(pick), level: 0 })
+    Ok(Built {
+        key,
+        kernel: Arc::new(Extremes { columns, only: Only::default() }),
+        pick: Some(pick),
+        level: 0,
+    })
 }
 
 /// Makes `min`.

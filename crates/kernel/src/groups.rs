@@ -1,5 +1,9 @@
 //! The groups of rows with the same values in some columns: their keys, and the table of their states.
 
+mod index;
+
+pub use index::Index;
+
 use crate::{AnyKernel, AnyState};
 use ahash::RandomState;
 use memchr::memchr;
@@ -30,7 +34,7 @@ const NUMBER: u8 = 0;
 const TEXT: u8 = 1;
 const MISSING_PART: u8 = 2;
 
-/// State: one of the inner kernel for each group.
+/// State of rounds after the first, where each group has a kernel of its own: one of that for each group.
 pub struct Groups {
     /// Keys as bytes ([`write_key`]), with the index of their states. Keyed at random, so that data cannot be
     /// made to collide; no answer depends on it.

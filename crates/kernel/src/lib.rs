@@ -7,6 +7,7 @@
 
 pub mod api;
 pub mod bytes;
+mod cells;
 pub mod columns;
 pub mod exact;
 pub mod expr;
@@ -20,6 +21,7 @@ pub mod kmeans;
 #[cfg(any(test, feature = "laws"))]
 #[allow(clippy::expect_used)]
 pub mod laws;
+pub mod many;
 pub mod moments;
 pub mod normalize;
 pub mod own;
@@ -31,6 +33,7 @@ pub mod spec;
 pub use api::{AnyKernel, AnyState, Kernel, Sink, SinkHeader, Step};
 pub use expr::Filter;
 pub use grouped::Grouped;
+pub use many::Many;
 pub use own::Own;
 pub use registry::{Built, Context, Info};
 pub use spec::Spec;

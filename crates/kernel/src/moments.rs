@@ -1,8 +1,13 @@
 //! Count, sum, mean, variance and standard deviation: one shared kernel, exact until the last rounding.
 
-use crate::columns::Chosen;
+mod cell;
+
+use crate::cells::{ByColumn, Cells};
+use crate::columns::{Chosen, Only};
 use crate::exact::{ExactSum, add_with_squares, ratio};
+use crate::many::Many;
 use crate::{Built, Context, Info, Kernel, Spec, Step};
+use cell::Cell;
 use num_bigint::{BigInt, BigUint};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -98,6 +103,7 @@ pub enum Order {
 pub struct Moments {
     columns: Chosen,
     order: Order,
+    only: Only,
 }
 
 /// The sums of one column.
@@ -129,6 +135,11 @@ impl Sums {
         self.count = self.count.saturating_add(other.count);
         self.sum.merge(&other.sum);
         self.squares.merge(&other.squares);
+    }
+
+    /// Bytes that they take.
+    fn bytes(&self) -> usize {
+        size_of::<u64>() + self.sum.bytes() + self.squares.bytes()
     }
 
     /// The exact mean, rounded; null for no values.
@@ -199,23 +210,81 @@ impl Kernel for Moments {
     }
 
     fn finish(&self, state: Vec<Sums>) -> Result<Step> {
-        let each = |f: &dyn Fn(&Sums) -> Value| self.columns.value(state.iter().map(f));
-        let mut members = vec![("count", each(&|s| Value::Int(s.count)))];
-        if self.order >= Order::Sum {
-            members.push(("sum", each(&|s| Value::Float(s.sum.to_f64()))));
-            members.push(("mean", each(&Sums::mean)));
-        }
-        if self.order >= Order::Squares {
-            members.push(("var", each(&|s| s.spread(1, ratio::round_ratio))));
-            members.push(("var0", each(&|s| s.spread(0, ratio::round_ratio))));
-            members.push(("std", each(&|s| s.spread(1, ratio::round_sqrt_ratio))));
-            members.push(("std0", each(&|s| s.spread(0, ratio::round_sqrt_ratio))));
-        }
-        Ok(Step::Done(Value::Map(members.into_iter().map(|(k, v)| (k.to_string(), v)).collect())))
+        self.answer(&state.into_iter().map(Cell::from).collect::<Vec<_>>()).map(Step::Done)
     }
 
     fn state_bytes(&self, state: &Vec<Sums>) -> usize {
-        state.iter().map(|s| size_of::<u64>() + s.sum.bytes() + s.squares.bytes()).sum()
+        state.iter().map(Sums::bytes).sum()
+    }
+
+    fn many(self: Arc<Self>) -> Box<dyn Many> {
+        Box::new(Cells::new(self))
+    }
+
+    fn only(&self, members: &[&'static str]) -> Option<Moments> {
+        let only = Only::these(members);
+        Some(Moments { columns: self.columns.clone(), order: self.order, only })
+    }
+}
+
+impl ByColumn for Moments {
+    type Part = Sums;
+    type Cell = Cell;
+
+    fn columns(&self) -> &[usize] {
+        &self.columns.ids
+    }
+
+    fn cell(&self) -> Cell {
+        Cell::default()
+    }
+
+    #[inline]
+    fn add(&self, cell: &mut Cell, value: f64) -> usize {
+        cell.add(value, self.order)
+    }
+
+    fn add_all(&self, cell: &mut Cell, values: &[f64]) -> usize {
+        cell.add_all(values, self.order)
+    }
+
+    fn join(&self, cell: &mut Cell, other: Cell) -> usize {
+        cell.merge(other)
+    }
+
+    #[inline]
+    fn glance(&self, cell: &Cell) -> u64 {
+        cell.glance()
+    }
+
+    fn part(&self, cell: &Cell) -> Sums {
+        cell.sums()
+    }
+
+    fn of_part(&self, part: Sums) -> Cell {
+        part.into()
+    }
+
+    fn beside(&self, cell: &Cell) -> usize {
+        cell.beside()
+    }
+
+    fn answer(&self, cells: &[Cell]) -> Result<Value> {
+        let each = |f: &dyn Fn(&Cell) -> Value| self.columns.value(cells.iter().map(f));
+        let members: &[&'static str] = match self.order {
+            Order::Count => &["count"],
+            Order::Sum => &["count", "sum", "mean"],
+            Order::Squares => &["count", "sum", "mean", "var", "var0", "std", "std0"],
+        };
+        Ok(self.only.answer(members, |member| match member {
+            "count" => each(&Cell::count),
+            "sum" => each(&Cell::sum),
+            "mean" => each(&Cell::mean),
+            "var" => each(&|c| c.spread(1, ratio::round_ratio)),
+            "var0" => each(&|c| c.spread(0, ratio::round_ratio)),
+            "std" => each(&|c| c.spread(1, ratio::round_sqrt_ratio)),
+            _ => each(&|c| c.spread(0, ratio::round_sqrt_ratio)),
+        }))
     }
 }
 
@@ -230,7 +299,7 @@ fn built(
     let columns = Chosen::of(spec, context)?;
     Ok(Built {
         key: format!("moments:{}", columns.key()),
-        kernel: Arc::new(Moments { columns, order }),
+        kernel: Arc::new(Moments { columns, order, only: Only::default() }),
         pick: Some(pick),
         level: order as u32,
     })

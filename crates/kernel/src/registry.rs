@@ -130,7 +130,22 @@ pub fn fuse(built: Vec<Built>) -> Vec<Fused> {
         }
         fused[place].1.push((i, b.pick));
     }
-    fused
+    fused.into_iter().map(narrowed).collect()
+}
+
+/// Lets a kernel compute no more members of its result than are asked for.
+fn narrowed((kernel, mut answers): Fused) -> Fused {
+    let mut members: Vec<&'static str> = answers.iter().filter_map(|a| a.1).collect();
+    if members.len() < answers.len() {
+        return (kernel, answers);
+    }
+    members.sort_unstable();
+    members.dedup();
+    let Some(only) = kernel.only(&members) else { return (kernel, answers) };
+    if members.len() == 1 {
+        answers.iter_mut().for_each(|a| a.1 = None);
+    }
+    (only, answers)
 }
 
 /// Makes the kernel that `spec` asks for.

@@ -144,7 +144,8 @@ impl<'a> Engine<'a> {
             metrics.core_seconds_per_gb = metrics.cpu_seconds / bytes * 1e9;
         }
         metrics.peak_memory_bytes = peak_memory();
-        let report = Report { results: self.results(), plan: self.plan(scan_plan), metrics };
+        let plan = self.plan(scan_plan);
+        let report = Report { results: self.results(), plan, metrics };
         self.request.cancel.check()?;
         self.outputs.commit()?;
         Ok(report)
@@ -270,21 +271,25 @@ impl<'a> Engine<'a> {
         Ok((states, counters))
     }
 
-    fn results(&self) -> Vec<(String, Value)> {
+    /// The results by name. Values are moved out of the slots: those of many groups are large.
+    fn results(&mut self) -> Vec<(String, Value)> {
         let mut results: Vec<(String, Value)> =
             self.names.iter().map(|n| (n.clone(), Value::Null)).collect();
-        for slot in &self.slots {
-            for (index, pick) in &slot.answers {
-                results[*index].1 = match pick {
-                    None => slot.value.clone(),
-                    Some(p) if self.request.by.is_empty() => picked(&slot.value, p),
+        let grouped = !self.request.by.is_empty();
+        for slot in &mut self.slots {
+            let last = slot.answers.len().saturating_sub(1);
+            for (n, (index, pick)) in slot.answers.iter().enumerate() {
+                let value = match n == last {
+                    true => std::mem::replace(&mut slot.value, Value::Null),
+                    false => slot.value.clone(),
+                };
+                results[*index].1 = match (pick, value) {
+                    (None, value) => value,
                     // A grouped result is a map from group to the kernel's own result.
-                    Some(p) => match &slot.value {
-                        Value::Map(groups) => Value::Map(
-                            groups.iter().map(|(g, v)| (g.clone(), picked(v, p))).collect(),
-                        ),
-                        other => other.clone(),
-                    },
+                    (Some(p), Value::Map(groups)) if grouped => {
+                        Value::Map(groups.into_iter().map(|(g, v)| (g, picked(v, p))).collect())
+                    }
+                    (Some(p), value) => picked(value, p),
                 };
             }
         }
@@ -338,6 +343,7 @@ fn vectors() -> Result<()> {
     }
 }
 
-fn picked(value: &Value, member: &str) -> Value {
-    value.get(member).cloned().unwrap_or(Value::Null)
+fn picked(value: Value, member: &str) -> Value {
+    let Value::Map(members) = value else { return Value::Null };
+    members.into_iter().find(|(k, _)| k == member).map_or(Value::Null, |(_, v)| v)
 }

@@ -13,6 +13,7 @@
 //!
 //! R. M. Neal, "Fast exact summation using small and large superaccumulators", arXiv:1505.05571, 2015.
 
+pub(crate) mod narrow;
 mod pieces;
 pub(crate) mod products;
 pub mod ratio;

@@ -362,7 +362,7 @@ fn rows_beyond_one_batch_keep_their_numbers() {
     let rows: Vec<Row> = (0..5000).map(|i| row(f64::from(i), Some("a"))).collect();
     let f = Filter::parse("x % 1000 == 999 and lower(name) == 'a'", &schema()).expect("filter");
     assert_eq!(kept(&f, &rows), [999, 1999, 2999, 3999, 4999]);
-    assert_eq!(kept(&f, &[]), []);
+    assert!(kept(&f, &[]).is_empty());
     let n = f.needs();
     assert_eq!((n.numbers.as_slice(), n.texts.as_slice()), (&[0][..], &[1][..]));
     assert!(!n.bytes && !n.records);
