@@ -1,7 +1,7 @@
 //! Values of results, as small structs that name a place in a report.
 
 use crate::error::{stead_error, stead_status};
-use crate::guard::{c_text, call, look};
+use crate::guard::{Caller, c_text, call, look};
 use crate::report::{ReportFace, stead_report};
 use crate::table;
 use crate::text;
@@ -177,6 +177,21 @@ fn wrong<T>(node: &Node, wanted: &str) -> Result<T> {
     Err(Error::usage(format!("this value is {}, not {wanted}", node.name())))
 }
 
+/// Writes what `pick` finds in a value to the caller's place.
+fn scalar<T>(
+    c: &Caller,
+    value: stead_value,
+    out: *mut T,
+    wanted: &str,
+    pick: impl Fn(&Node) -> Option<T>,
+) -> Result<()> {
+    let out = c.out(out, "place for the answer")?;
+    let (face, at) = find(value)?;
+    let node = face.arena.node(at)?;
+    out.put(pick(node).map_or_else(|| wrong(node, wanted), Ok)?);
+    Ok(())
+}
+
 /// What a value is; STEAD_INVALID if it is none, or its report was freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn stead_value_type(value: stead_value) -> stead_type {
@@ -203,15 +218,10 @@ pub unsafe extern "C" fn stead_value_bool(
     out: *mut bool,
     error: *mut *mut stead_error,
 ) -> stead_status {
-    call!(error, |c| {
-        let out = c.out(out, "place for the answer")?;
-        let (face, at) = find(value)?;
-        match face.arena.node(at)? {
-            Node::Bool(b) => out.put(*b),
-            other => return wrong(other, "a bool"),
-        }
-        Ok(())
-    })
+    call!(error, |c| scalar(c, value, out, "a bool", |n| match n {
+        Node::Bool(b) => Some(*b),
+        _ => None,
+    }))
 }
 
 /// The count.
@@ -223,15 +233,10 @@ pub unsafe extern "C" fn stead_value_int(
     out: *mut u64,
     error: *mut *mut stead_error,
 ) -> stead_status {
-    call!(error, |c| {
-        let out = c.out(out, "place for the answer")?;
-        let (face, at) = find(value)?;
-        match face.arena.node(at)? {
-            Node::Int(i) => out.put(*i),
-            other => return wrong(other, "a count"),
-        }
-        Ok(())
-    })
+    call!(error, |c| scalar(c, value, out, "a count", |n| match n {
+        Node::Int(i) => Some(*i),
+        _ => None,
+    }))
 }
 
 /// The number; a count beyond 2^53 is rounded to the nearest one.
@@ -243,16 +248,11 @@ pub unsafe extern "C" fn stead_value_double(
     out: *mut f64,
     error: *mut *mut stead_error,
 ) -> stead_status {
-    call!(error, |c| {
-        let out = c.out(out, "place for the answer")?;
-        let (face, at) = find(value)?;
-        match face.arena.node(at)? {
-            Node::Int(i) => out.put(*i as f64),
-            Node::Float(f) => out.put(*f),
-            other => return wrong(other, "a number"),
-        }
-        Ok(())
-    })
+    call!(error, |c| scalar(c, value, out, "a number", |n| match n {
+        Node::Int(i) => Some(*i as f64),
+        Node::Float(f) => Some(*f),
+        _ => None,
+    }))
 }
 
 /// The text, which ends with a zero byte; its length is written to `len` unless that is NULL. NULL if it is
