@@ -5,7 +5,7 @@
 //! of the index. Every other record goes to [`Parser::one`], the careful way, and so do the records of a run
 //! in which some value is none: the careful way knows what to say and where. Both ways give the same.
 //!
-//! Numbers are read four at a time ([`simd::decimals`]), in the form that the four before them had; what has no
+//! Numbers are read four at a time ([`simd::decimals`]), in the form that those before them in the column had; what has no
 //! such form is read one at a time, and what is no plain decimal goes to the careful way.
 
 use super::fields_of::{Ends, Fields};
@@ -204,7 +204,8 @@ impl Parser<'_> {
             if quick {
                 let from = want.number as usize * rows.stride + row;
                 let out = &mut rows.numbers[from..from + run.len];
-                i = simd::dispatch(Numbers { fields, from: i, out });
+                let form = &mut rows.forms[want.number as usize];
+                i = simd::dispatch(Numbers { fields, from: i, out, form });
                 if i == run.len {
                     break;
                 }
@@ -226,6 +227,8 @@ struct Numbers<'a> {
     fields: Fields<'a>,
     from: usize,
     out: &'a mut [f64],
+    /// The form that the column had last, which is tried first.
+    form: &'a mut Form,
 }
 
 /// Looks at all ends of a run once, so that nobody has to look at each again.
@@ -245,21 +248,18 @@ impl Work for Numbers<'_> {
 
     #[inline(always)]
     fn run<V: Vector>(self, vector: V) -> usize {
-        let Numbers { fields, mut from, out } = self;
-        let (mut form, mut search) = (Form::Narrow, true);
+        let Numbers { fields, mut from, out, form } = self;
         while from < out.len() {
             let rest = fields.skip(from);
-            let mut n = 0;
-            if search {
+            let mut n = simd::decimals(vector, &rest, *form, &mut out[from..]);
+            if n == 0 {
                 for f in Form::ALL {
                     n = simd::decimals(vector, &rest, f, &mut out[from..]);
                     if n > 0 {
-                        form = f;
+                        *form = f;
                         break;
                     }
                 }
-            } else {
-                n = simd::decimals(vector, &rest, form, &mut out[from..]);
             }
             from += n;
             // The last ones, or four of which one stopped it. If all are numbers it was its form.
@@ -271,7 +271,6 @@ impl Work for Numbers<'_> {
                 }
                 from += 1;
             }
-            search = true;
         }
         from
     }

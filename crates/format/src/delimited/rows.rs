@@ -1,6 +1,7 @@
 //! What a parser makes of records: spans and columns, in buffers that are used again.
 
 use super::index::Index;
+use super::simd::Form;
 use stead_core::{Columns, Span};
 
 /// Parsed records of one block.
@@ -26,6 +27,8 @@ pub struct Rows {
     pub(super) moved: Vec<(usize, usize)>,
     /// The block's text followed by `extra`, if there is any of it.
     arena: Vec<u8>,
+    /// For each numeric column the form that its numbers had last in this block.
+    pub(super) forms: Vec<Form>,
     /// Where fields end in the stretch of text at hand.
     pub(super) index: Index,
     number_columns: usize,
@@ -47,6 +50,8 @@ impl Rows {
         self.extra.clear();
         self.moved.clear();
         self.arena.clear();
+        self.forms.clear();
+        self.forms.resize(number_columns, Form::ALL[0]);
         self.number_columns = number_columns;
         self.text_columns = text_columns;
         if self.stride == 0 {

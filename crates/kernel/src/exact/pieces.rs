@@ -178,11 +178,13 @@ fn top(values: &[f64], field: u64) -> Option<Option<i32>> {
     (top.abs() <= MOST_EXPONENT).then_some(Some(top))
 }
 
-/// `1.5 2^52 u` for the grids `u` of pieces of `bits` bits below `2^top`.
+/// `1.5 2^52 u` for the grids `u` of pieces of `bits` bits below `2^top`. What the first piece leaves is at most half of
+/// its unit, so that each further piece has a bit more for as large a number of units.
 fn grids<const P: usize>(top: i32, bits: i32) -> [f64; P] {
     std::array::from_fn(|k| {
-        let field = 1023 + 52 + top - bits * (k as i32 + 1);
-        // Between 1023 + 52 - 400 - 3 * 41 and 1023 + 52 + 400: a normal number.
+        let k = k as i32;
+        let field = 1023 + 52 + top - bits * (k + 1) - k;
+        // Between 1023 + 52 - 400 - 3 * 42 and 1023 + 52 + 400: a normal number.
         f64::from_bits((field as u64) << 52 | 1 << 51)
     })
 }
