@@ -7,7 +7,8 @@
 mod digits;
 mod histogram;
 
-use crate::{Built, Context, Info, Kernel, Spec, Step};
+use crate::cells::RowCounts;
+use crate::{Built, Context, Info, Kernel, Many, Spec, Step};
 use histogram::{Pairs, histogram_with};
 use serde::{Deserialize, Serialize};
 use stead_core::{Block, Error, Needs, Result, Value};
@@ -181,6 +182,10 @@ impl Kernel for Rows {
 
     fn finish(&self, rows: u64) -> Result<Step> {
         Ok(Step::Done(Value::Int(rows)))
+    }
+
+    fn many(self: std::sync::Arc<Self>) -> Box<dyn Many> {
+        Box::new(RowCounts::default())
     }
 }
 

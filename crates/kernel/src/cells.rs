@@ -167,3 +167,50 @@ impl<K: ByColumn> Many for Cells<K> {
         Ok(())
     }
 }
+
+/// Numbers of rows of groups.
+#[derive(Default)]
+pub struct RowCounts(Vec<u64>);
+
+impl RowCounts {
+    fn add(&mut self, group: u32, rows: u64) -> Result<()> {
+        let count = self.0.get_mut(group as usize).ok_or_else(many::no_state)?;
+        *count = count.saturating_add(rows);
+        Ok(())
+    }
+}
+
+impl Many for RowCounts {
+    fn grow(&mut self, n: usize) {
+        self.0.resize(n.max(self.0.len()), 0);
+    }
+
+    fn update(&mut self, groups: &[u32], _: &Block<'_>) -> Result<()> {
+        groups.iter().try_for_each(|g| self.add(*g, 1))
+    }
+
+    fn merge(&mut self, other: Box<dyn Many>, to: &[u32]) -> Result<()> {
+        let other = many::same::<RowCounts>(other)?;
+        to.iter().zip(other.0).try_for_each(|(to, rows)| self.add(*to, rows))
+    }
+
+    fn finish(&mut self, groups: &[u32], each: &mut dyn FnMut(Step) -> Result<()>) -> Result<()> {
+        groups.iter().try_for_each(|g| {
+            let rows = self.0.get(*g as usize).ok_or_else(many::no_state)?;
+            each(Step::Done(Value::Int(*rows)))
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.capacity() * size_of::<u64>()
+    }
+
+    fn encode(&self, group: usize) -> Result<Vec<u8>> {
+        many::wire(self.0.get(group).ok_or_else(many::no_state)?)
+    }
+
+    fn decode(&mut self, bytes: &[u8]) -> Result<()> {
+        self.0.push(many::unwired(bytes)?);
+        Ok(())
+    }
+}

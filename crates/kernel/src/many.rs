@@ -132,11 +132,15 @@ pub fn wire(state: &impl serde::Serialize) -> Result<Vec<u8>> {
 
 /// A state of `kernel` from bytes that may be anything.
 pub fn unwire<K: Kernel>(kernel: &K, bytes: &[u8]) -> Result<K::State> {
-    let state: K::State = postcard::from_bytes(bytes).map_err(|e| {
-        Error::format(format!("a kernel state from another rank is malformed: {e}"))
-    })?;
+    let state: K::State = unwired(bytes)?;
     kernel.check(&state)?;
     Ok(state)
+}
+
+/// What was written by [`wire`], from bytes that may be anything.
+pub fn unwired<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    postcard::from_bytes(bytes)
+        .map_err(|e| Error::format(format!("a kernel state from another rank is malformed: {e}")))
 }
 
 /// Calls `f` with each group and its rows, ascending.
