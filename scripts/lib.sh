@@ -8,8 +8,9 @@ VENV=$BUILD/venv
 PYTHON=$VENV/bin/python
 TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
 export PIP_CACHE_DIR=$BUILD/pip PIP_DISABLE_PIP_VERSION_CHECK=1
-# stead's own variables must not leak from a user's shell into tests.
+# What a user's shell says must not leak into tests.
 export LC_ALL=C.UTF-8
+unset STEAD_SIMD
 
 say() { printf '\n== %s\n' "$*"; }
 die() {
