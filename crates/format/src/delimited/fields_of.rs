@@ -59,6 +59,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Distance of the ends of two fields.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     #[inline(always)]
     pub fn step(&self) -> usize {
         self.step
