@@ -481,10 +481,14 @@ impl Worker for GridWorker<'_> {
             block.text = own;
         }
         if needs.records {
-            self.spans.clear();
+            // The same in each block, so they are written once: searches run at the rate of memory.
             let len = row_bytes as u32;
-            self.spans.extend((0..rows).map(|r| Span { start: r as u32 * len, len }));
-            block.records = &self.spans;
+            if self.spans.first().is_some_and(|s| s.len != len) {
+                self.spans.clear();
+            }
+            let known = self.spans.len();
+            self.spans.extend((known..rows).map(|r| Span { start: r as u32 * len, len }));
+            block.records = &self.spans[..rows];
         }
         let Some(e) = &layout.elements else { return Ok(Some(block)) };
         if !needs.numbers.is_empty() {

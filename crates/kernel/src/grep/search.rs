@@ -36,6 +36,9 @@ impl Search {
         if self.layout == Layout::Lines && block.whole {
             return self.lines(block.text, found);
         }
+        if !self.invert && self.nowhere(block) {
+            return;
+        }
         // Neighbouring records are searched together; what lies between (a header, records that a
         // filter dropped) is not looked at.
         let mut rest = block.records;
@@ -55,6 +58,20 @@ impl Search {
                 self.spans(text, run, found);
             }
         }
+    }
+
+    /// True if one look at the text shows that no binary record matches, whichever they are.
+    fn nowhere(&self, block: &Block<'_>) -> bool {
+        let (Some(first), Some(last)) = (block.records.first(), block.records.last()) else {
+            return true;
+        };
+        let text = &block.text[first.start as usize..range(last).end];
+        self.layout == Layout::Binary
+            && self.pattern.across
+            && match self.pattern.candidate(text, 0) {
+                Some(place) => place.is_none(),
+                None => self.pattern.find(text, 0).is_none(),
+            }
     }
 
     fn lines(&self, text: &[u8], found: &mut dyn FnMut(Range<usize>)) {
