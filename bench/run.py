@@ -79,6 +79,8 @@ class Stead:
         out, figures = children(lambda: command(self.words, self.directory))
         out = json.loads(out)
         figures["peak_bytes"] = out["metrics"]["peak_memory_bytes"]
+        if self.job.inside:
+            figures["inside_seconds"] = out["metrics"]["seconds"]
         if self.job.same:
             figures["answer"] = self.job.same(out["results"])
         return figures

@@ -337,13 +337,9 @@ struct GridWorker<'s> {
 }
 
 impl GridWorker<'_> {
-    /// Takes blocks and submits their reads until the queue is full. What lies in the page cache is taken in runs,
-    /// as in text.
+    /// Takes blocks and submits their reads until the queue is full.
     fn look_ahead(&mut self) -> Result<()> {
         let scan = self.scan;
-        if !self.ahead.is_empty() && self.queue.lies_there() {
-            return Ok(());
-        }
         while !self.queue.is_full() && self.ahead.len() < scan.ahead() {
             let n = scan.next.fetch_add(1, Ordering::Relaxed);
             // The counter stays far from overflow: workers stop asking soon after the end.

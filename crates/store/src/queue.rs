@@ -257,17 +257,6 @@ impl ReadQueue {
         self.slots.back().is_some_and(busy)
     }
 
-    /// True if the extent that was submitted last lay in memory then: it is looked at when it is taken, and
-    /// nothing is gained by submitting the next one before.
-    pub fn lies_there(&self) -> bool {
-        let there = |s: &Slot| match s.state {
-            State::Cached => true,
-            State::Waiting => s.len == 0 || s.source.bytes().is_some(),
-            _ => false,
-        };
-        self.slots.back().is_some_and(there)
-    }
-
     /// The bytes of the extent at `index` of the queue if a read has brought them already. Waits for nothing.
     pub fn landed(&self, index: usize) -> Option<&[u8]> {
         match self.slots.get(index) {

@@ -136,14 +136,6 @@ impl TextScan {
         self.plan.unit(number, self.options.chunk as u64)
     }
 
-    /// Units that a worker may take at once where that does not hasten any read: so many that near the end some
-    /// are left for the others.
-    fn run_length(&self) -> usize {
-        let left = self.plan.units.saturating_sub(self.next.load(Ordering::Relaxed));
-        let workers = self.workers.load(Ordering::Relaxed).max(1);
-        usize::try_from(left / (2 * workers)).unwrap_or(usize::MAX)
-    }
-
     /// Begins to decode the file of part `index`.
     fn open_stream(&self, index: usize) -> Result<Arc<Stream>> {
         let part = &self.plan.parts[index];

@@ -88,13 +88,7 @@ impl<'s> TextWorker<'s> {
     }
 
     /// Takes units as long as reads may be put in flight. A stream ends that: it takes long.
-    ///
-    /// What lies in the page cache is taken in runs, one when the last is done: neighbouring pages come into a
-    /// mapping and go from it together.
     fn take(&mut self) -> Result<()> {
-        if !self.taken.is_empty() && self.queue.lies_there() {
-            return Ok(());
-        }
         let streamed = |u: &Unit, s: &Self| s.part(u.part).codec.is_some();
         // In a chain, an extent that is taken and not yet looked at makes others wait: only those are taken
         // beforehand that are read meanwhile and looked at as soon as they come.
@@ -129,9 +123,6 @@ impl<'s> TextWorker<'s> {
                 .map_err(|e| e.at_source(part.index))?;
             if self.scan.is_chained() && !self.queue.reads_ahead() {
                 self.read_ahead(unit.number);
-            }
-            if self.queue.lies_there() && self.taken.len() >= self.scan.run_length() {
-                break;
             }
         }
         Ok(())
