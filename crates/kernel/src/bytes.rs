@@ -77,27 +77,39 @@ pub const ENTROPY: Info = Info {
 /// Makes `lines`.
 pub fn build_lines(spec: &Spec, _: &Context<'_>) -> Result<Built> {
     takes_nothing(spec)?;
-    Ok(Built { key: "lines".into(), kernel: std::sync::Arc::new(Lines), pick: None, level: 0 })
+    Ok(Built {
+        key: "lines".into(),
+        kernel: std::sync::Arc::new(Lines),
+        pick: None,
+        level: 0,
+        rows: None,
+    })
 }
 
 /// Makes `rows`.
 pub fn build_rows(spec: &Spec, _: &Context<'_>) -> Result<Built> {
     takes_nothing(spec)?;
-    Ok(Built { key: "rows".into(), kernel: std::sync::Arc::new(Rows), pick: None, level: 0 })
+    Ok(Built {
+        key: "rows".into(),
+        kernel: std::sync::Arc::new(Rows),
+        pick: None,
+        level: 0,
+        rows: None,
+    })
 }
 
 /// Makes `digits`.
 pub fn build_digits(spec: &Spec, _: &Context<'_>) -> Result<Built> {
     takes_nothing(spec)?;
     let kernel = std::sync::Arc::new(Digits);
-    Ok(Built { key: HISTOGRAM.into(), kernel, pick: Some("digits"), level: 0 })
+    Ok(Built { key: HISTOGRAM.into(), kernel, pick: Some("digits"), level: 0, rows: None })
 }
 
 /// Makes `entropy`.
 pub fn build_entropy(spec: &Spec, _: &Context<'_>) -> Result<Built> {
     takes_nothing(spec)?;
     let kernel = std::sync::Arc::new(ByteHistogram);
-    Ok(Built { key: HISTOGRAM.into(), kernel, pick: Some("entropy"), level: 1 })
+    Ok(Built { key: HISTOGRAM.into(), kernel, pick: Some("entropy"), level: 1, rows: None })
 }
 
 /// The key that `digits` and `entropy` share.

@@ -294,6 +294,7 @@ fn built(spec: &Spec, context: &Context<'_>, pick: &'static str) -> Result<Built
         kernel: Arc::new(Extremes { columns, only: Only::default() }),
         pick: Some(pick),
         level: 0,
+        rows: None,
     })
 }
 

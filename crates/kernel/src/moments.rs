@@ -299,6 +299,7 @@ fn built(
     let columns = Chosen::of(spec, context)?;
     Ok(Built {
         key: format!("moments:{}", columns.key()),
+        rows: by_rows::of(&columns, order, context),
         kernel: Arc::new(Moments { columns, order, only: Only::default() }),
         pick: Some(pick),
         level: order as u32,
@@ -338,5 +339,6 @@ fn spread(spec: &Spec, context: &Context<'_>, picks: [&'static str; 2]) -> Resul
     built(spec, context, Order::Squares, pick, &["ddof"])
 }
 
+mod by_rows;
 #[cfg(test)]
 pub(crate) mod tests;

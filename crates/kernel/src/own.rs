@@ -67,7 +67,7 @@ impl Own {
     pub fn build(&self, context: &Context<'_>) -> Result<Built> {
         let kernel = (self.make)(context)?;
         // No specification has a zero byte.
-        Ok(Built { key: format!("\0{}", self.name), kernel, pick: None, level: 0 })
+        Ok(Built { key: format!("\0{}", self.name), kernel, pick: None, level: 0, rows: None })
     }
 }
 

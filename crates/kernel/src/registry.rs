@@ -1,5 +1,6 @@
 //! The kernels by name: what they are, and how to make one from a specification.
 
+use crate::columns::Chosen;
 use crate::{
     AnyKernel, Spec, bytes, extremes, gram, grep, hist, kmeans, moments, normalize, quantile,
     render,
@@ -7,7 +8,7 @@ use crate::{
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use stead_core::{Error, Result, Schema, schema::distance};
+use stead_core::{Error, Result, Schema, Value, schema::distance};
 
 /// What `stead kernels NAME` shows.
 #[derive(Debug, Clone, Copy)]
@@ -52,12 +53,25 @@ pub struct Built {
     /// Among kernels of one key, the one with the greatest `level` answers for all: its result has every
     /// member that those below have (sum, mean and variance of one column). 0 where there is but one.
     pub level: u32,
+    /// How it is done together with others over columns of one array, where that is worth it.
+    pub rows: Option<Rows>,
+}
+
+/// A kernel over columns of a 2-d array whose rows lie in one piece. One kernel that reads rows as they lie costs less
+/// than many that have their columns taken out of them.
+pub struct Rows {
+    /// The columns.
+    pub columns: Chosen,
+    /// Fewest columns, of all kernels that are done together, for which it pays.
+    pub least: usize,
+    /// Makes one kernel that does what several do, each with its columns. Its result is a list of theirs.
+    pub make: fn(Vec<Chosen>, u32) -> Arc<dyn AnyKernel>,
 }
 
 impl Built {
     /// A kernel that nobody shares.
     pub fn alone(spec: &Spec, kernel: impl AnyKernel + 'static) -> Built {
-        Built { key: spec.text.clone(), kernel: Arc::new(kernel), pick: None, level: 0 }
+        Built { key: spec.text.clone(), kernel: Arc::new(kernel), pick: None, level: 0, rows: None }
     }
 }
 
@@ -109,33 +123,95 @@ fn find(name: &str) -> Result<(&'static Info, Build)> {
     })
 }
 
-/// A kernel, and what it answers: the places of the specifications in the request, and for each the
-/// member of the kernel's result that is its answer (all of it if `None`).
-pub type Fused = (Arc<dyn AnyKernel>, Vec<(usize, Option<&'static str>)>);
+/// Which part of a kernel's result is an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pick {
+    /// The place in a list of results, where one kernel does what several did.
+    pub part: Option<usize>,
+    /// The member; all of it if `None`.
+    pub member: Option<&'static str>,
+}
+
+impl Pick {
+    /// True if all of the result is the answer.
+    pub fn is_all(&self) -> bool {
+        self.part.is_none() && self.member.is_none()
+    }
+
+    /// The answer in a result.
+    pub fn of(&self, result: &Value) -> Value {
+        let part = match (self.part, result) {
+            (None, all) => Some(all),
+            (Some(i), Value::List(parts)) => parts.get(i),
+            _ => None,
+        };
+        match (part, self.member) {
+            (Some(part), Some(member)) => part.get(member).cloned().unwrap_or(Value::Null),
+            (part, _) => part.cloned().unwrap_or(Value::Null),
+        }
+    }
+}
+
+/// A kernel, and what it answers: the places of the specifications in the request, and for each the part of the
+/// kernel's result that is its answer.
+pub type Fused = (Arc<dyn AnyKernel>, Vec<(usize, Pick)>);
 
 /// Lets specifications with the same key share one kernel, the one with the greatest [`Built::level`]
-/// among them, in the order in which the keys first come.
+/// among them, in the order in which the keys first come. Those over rows of one array become one.
 pub fn fuse(built: Vec<Built>) -> Vec<Fused> {
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut levels: Vec<u32> = Vec::new();
+    let mut rows: Vec<Option<Rows>> = Vec::new();
     let mut fused: Vec<Fused> = Vec::new();
     for (i, b) in built.into_iter().enumerate() {
         let place = *places.entry(b.key).or_insert(fused.len());
         if place == fused.len() {
             levels.push(b.level);
+            rows.push(b.rows);
             fused.push((b.kernel, Vec::new()));
         } else if b.level > levels[place] {
             levels[place] = b.level;
             fused[place].0 = b.kernel;
         }
-        fused[place].1.push((i, b.pick));
+        fused[place].1.push((i, Pick { part: None, member: b.pick }));
     }
-    fused.into_iter().map(narrowed).collect()
+    together(fused, &levels, rows).into_iter().map(narrowed).collect()
+}
+
+/// Makes one kernel of those of one sort and level that read rows, where they have enough columns.
+fn together(fused: Vec<Fused>, levels: &[u32], rows: Vec<Option<Rows>>) -> Vec<Fused> {
+    type Sort = (fn(Vec<Chosen>, u32) -> Arc<dyn AnyKernel>, usize, u32);
+    let mut sorts: Vec<(Sort, Vec<usize>, Vec<Chosen>)> = Vec::new();
+    for (place, r) in rows.into_iter().enumerate() {
+        let Some(Rows { columns, least, make }) = r else { continue };
+        let same =
+            |s: &Sort| std::ptr::fn_addr_eq(s.0, make) && (s.1, s.2) == (least, levels[place]);
+        match sorts.iter_mut().find(|(s, ..)| same(s)) {
+            Some((_, places, all)) => {
+                places.push(place);
+                all.push(columns);
+            }
+            None => sorts.push(((make, least, levels[place]), vec![place], vec![columns])),
+        }
+    }
+    sorts
+        .retain(|((_, least, _), _, all)| all.iter().map(|c| c.ids.len()).sum::<usize>() >= *least);
+    let mut fused: Vec<Option<Fused>> = fused.into_iter().map(Some).collect();
+    for ((make, _, level), places, all) in sorts {
+        let mut answers = Vec::new();
+        for (part, place) in places.iter().enumerate() {
+            for (i, pick) in fused[*place].take().into_iter().flat_map(|f| f.1) {
+                answers.push((i, Pick { part: Some(part), ..pick }));
+            }
+        }
+        fused[places[0]] = Some((make(all, level), answers));
+    }
+    fused.into_iter().flatten().collect()
 }
 
 /// Lets a kernel compute no more members of its result than are asked for.
 fn narrowed((kernel, mut answers): Fused) -> Fused {
-    let mut members: Vec<&'static str> = answers.iter().filter_map(|a| a.1).collect();
+    let mut members: Vec<&'static str> = answers.iter().filter_map(|a| a.1.member).collect();
     if members.len() < answers.len() {
         return (kernel, answers);
     }
@@ -143,7 +219,7 @@ fn narrowed((kernel, mut answers): Fused) -> Fused {
     members.dedup();
     let Some(only) = kernel.only(&members) else { return (kernel, answers) };
     if members.len() == 1 {
-        answers.iter_mut().for_each(|a| a.1 = None);
+        answers.iter_mut().for_each(|a| a.1.member = None);
     }
     (only, answers)
 }
@@ -258,7 +334,9 @@ mod tests {
         let built = ["digits", "rows", "entropy"]
             .map(|s| Spec::parse(s).and_then(|s| build(&s, &context)).expect("built"));
         let answers: Vec<_> = fuse(built.into()).into_iter().map(|(_, a)| a).collect();
-        assert_eq!(answers, [vec![(0, Some("digits")), (2, Some("entropy"))], vec![(1, None)]]);
+        let pick = |member| Pick { part: None, member };
+        let histogram = vec![(0, pick(Some("digits"))), (2, pick(Some("entropy")))];
+        assert_eq!(answers, [histogram, vec![(1, pick(None))]]);
     }
 
     #[test]

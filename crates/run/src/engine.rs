@@ -16,6 +16,7 @@ use stead_core::{Error, Needs, Result, Value, limits};
 use stead_fabric::{Fabric, Local};
 use stead_format::{Dataset, ScanOptions, Share};
 use stead_kernel::expr::Filter;
+use stead_kernel::registry::Pick;
 use stead_kernel::{AnyKernel, AnyState, Context, Grouped, Spec, Step, registry};
 use stead_simd::Vectors;
 use stead_store::AtomicFile;
@@ -43,7 +44,7 @@ pub fn run_on(
 /// One kernel and the specifications that it answers.
 struct Slot {
     /// Index in the request and the member of the result that is the answer.
-    answers: Vec<(usize, Option<&'static str>)>,
+    answers: Vec<(usize, Pick)>,
     needs: Needs,
     /// The file that it writes.
     output: Option<PathBuf>,
@@ -279,17 +280,13 @@ impl<'a> Engine<'a> {
         for slot in &mut self.slots {
             let last = slot.answers.len().saturating_sub(1);
             for (n, (index, pick)) in slot.answers.iter().enumerate() {
-                let value = match n == last {
-                    true => std::mem::replace(&mut slot.value, Value::Null),
-                    false => slot.value.clone(),
-                };
-                results[*index].1 = match (pick, value) {
-                    (None, value) => value,
+                results[*index].1 = match &mut slot.value {
                     // A grouped result is a map from group to the kernel's own result.
-                    (Some(p), Value::Map(groups)) if grouped => {
-                        Value::Map(groups.into_iter().map(|(g, v)| (g, picked(v, p))).collect())
+                    Value::Map(groups) if grouped && pick.member.is_some() => {
+                        Value::Map(groups.iter().map(|(g, v)| (g.clone(), pick.of(v))).collect())
                     }
-                    (Some(p), value) => picked(value, p),
+                    whole if pick.is_all() && n == last => std::mem::replace(whole, Value::Null),
+                    whole => pick.of(whole),
                 };
             }
         }
@@ -341,9 +338,4 @@ fn vectors() -> Result<()> {
         Some(c) => Err(Error::usage(c).with_hint("leave the variable out to use the best vectors")),
         None => Ok(()),
     }
-}
-
-fn picked(value: Value, member: &str) -> Value {
-    let Value::Map(members) = value else { return Value::Null };
-    members.into_iter().find(|(k, _)| k == member).map_or(Value::Null, |(_, v)| v)
 }

@@ -17,6 +17,7 @@ pub(crate) mod narrow;
 mod pieces;
 pub(crate) mod products;
 pub mod ratio;
+pub(crate) mod rows;
 mod wire;
 
 use num_bigint::{BigInt, BigUint};

@@ -23,9 +23,9 @@ use stead_simd::{Lanes, MOST, Vector, Work, dispatch};
 /// Values handled at once: 512 for each of four lanes, or fewer for each of more.
 const CHUNK: usize = 2048;
 /// Bits of a piece that is only added: 512 of them change a sum by less than a quarter of where it begins.
-const SUM_BITS: i32 = 41;
+pub(super) const SUM_BITS: i32 = 41;
 /// Bits of a piece that is multiplied: 512 products fit.
-const PRODUCT_BITS: i32 = 22;
+pub(super) const PRODUCT_BITS: i32 = 22;
 /// Shorter slices are added one by one.
 const SHORT: usize = 32;
 /// Values by which the number of pieces is chosen.
@@ -180,7 +180,7 @@ fn top(values: &[f64], field: u64) -> Option<Option<i32>> {
 
 /// `1.5 2^52 u` for the grids `u` of pieces of `bits` bits below `2^top`. What the first piece leaves is at most half of
 /// its unit, so that each further piece has a bit more for as large a number of units.
-fn grids<const P: usize>(top: i32, bits: i32) -> [f64; P] {
+pub(super) fn grids<const P: usize>(top: i32, bits: i32) -> [f64; P] {
     std::array::from_fn(|k| {
         let k = k as i32;
         let field = 1023 + 52 + top - bits * (k + 1) - k;
@@ -262,7 +262,7 @@ where
     true
 }
 
-type Stored = [f64; MOST];
+pub(super) type Stored = [f64; MOST];
 
 /// The last values, which are fewer than there are lanes, and zeros behind them.
 #[inline(always)]

@@ -127,7 +127,7 @@ pub fn build(spec: &Spec, context: &Context<'_>) -> Result<Built> {
     let seed = spec.parse_option("seed", 0u64)?;
     let plan = Plan { columns, k, tolerance, delta, rounds, seed, start };
     let kernel = seed::first_step(Arc::new(plan));
-    Ok(Built { key: spec.text.clone(), kernel, pick: None, level: 0 })
+    Ok(Built { key: spec.text.clone(), kernel, pick: None, level: 0, rows: None })
 }
 
 #[cfg(test)]
