@@ -28,13 +28,10 @@ fn parallel(data: &[u8], codec: Codec) -> Result<Vec<u8>> {
     let decoder = ParallelDecoder::new(sources(&[data]).remove(0), codec)?;
     let (mut out, mut piece) = (Vec::new(), Vec::new());
     while out.len() < ENOUGH {
-        match decoder.next_chunk(&mut piece)? {
-            None => break,
-            Some(info) => {
-                assert_eq!(info.offset, out.len() as u64);
-                out.extend_from_slice(&piece);
-            }
-        }
+        let Some((info, work)) = decoder.take(&mut piece) else { break };
+        decoder.decode(work, &mut piece)?;
+        assert_eq!(info.offset, out.len() as u64);
+        out.extend_from_slice(&piece);
     }
     out.truncate(ENOUGH);
     Ok(out)

@@ -56,7 +56,8 @@ fn parallel(data: &[u8], codec: Codec, threads: usize) -> Result<Vec<u8>> {
     let chunks = Mutex::new(Vec::new());
     let worker = || -> Result<()> {
         let mut piece = Vec::new();
-        while let Some(info) = decoder.next_chunk(&mut piece)? {
+        while let Some((info, work)) = decoder.take(&mut piece) {
+            decoder.decode(work, &mut piece)?;
             chunks.lock().expect("nobody panics").push((info.index, info.offset, piece.clone()));
         }
         Ok(())

@@ -3,7 +3,7 @@
 //! Groups are found by value: `1` and `1.0` in a numeric column are one group, all NaN are one group, 0 and -0 are one
 //! group, and missing values are the group `NA` (with the text `NA` itself, if that was not declared missing). The
 //! groups of a block's rows go to the inner kernel's states in one call ([`crate::Many`]), so that a million of them
-//! cost a few cache misses a row. Kernels of several rounds go on in [`later`], until every group is done.
+//! cost a few cache misses a row. Kernels of several rounds go on in `later.rs`, until every group is done.
 //!
 //! Cost: one look-up a row where one column of numbers is asked for, one hash of each column a row and one look-up of
 //! each group of a block otherwise, and a state for each group; at most [`limits::MAX_GROUPS`] groups.

@@ -3,7 +3,7 @@
 //! A kernel with a state for each of a million groups is bound by memory: by where a state lies, how large it is, and
 //! how many calls it takes to get there. So states lie in one vector, by number, and a block goes to all of them in one
 //! call. [`Typed`] does this for every kernel; those whose answer is a few words of state do it value by value
-//! ([`crate::cells`]).
+//! (`cells.rs`).
 
 use crate::{Kernel, Step};
 use std::any::Any;
