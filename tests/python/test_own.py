@@ -342,6 +342,33 @@ def test_records(tmp_path):
     assert "records" in repr(both) and "x" in repr(both)
 
 
+def test_records_in_several_passes(tmp_path):
+    class Lengths:
+        name, columns, records = "lengths", ["x"], True
+
+        def __init__(self, passes=4):
+            self.passes = passes
+
+        def init(self):
+            return 0
+
+        def update(self, state, records, x):
+            assert all(float(r) == v for r, v in zip(records, x))
+            return state + sum(map(len, records))
+
+        def merge(self, a, b):
+            return a + b
+
+        def finish(self, state):
+            return Lengths(self.passes - 1) if self.passes > 1 else state
+
+    rows = "".join(f"{i}\n" for i in range(3000))
+    (tmp_path / "t.csv").write_text("x\n" + rows)
+    assert stead.run(tmp_path / "t.csv", Lengths())["lengths"] == len(rows)
+    with pytest.raises(stead.UsageError, match="no bytes of records"):
+        stead.open({"x": np.ones(3)}).run(Lengths())
+
+
 STATES = [
     None,
     True,

@@ -234,7 +234,8 @@ impl Called {
         }
         let texts = f.texts.iter().map(|t| context.schema.column(t)).collect::<Result<Vec<_>>>()?;
         let mut needs = Needs {
-            bytes: f.needs & STEAD_NEEDS_BYTES != 0,
+            // Records alone would be no more than places.
+            bytes: f.needs & (STEAD_NEEDS_BYTES | STEAD_NEEDS_RECORDS) != 0,
             rows: f.needs & STEAD_NEEDS_ROWS != 0,
             records: f.needs & STEAD_NEEDS_RECORDS != 0,
             ..Needs::default()
@@ -396,11 +397,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn states_travel_between_ranks_as_they_are() {
-        let x: Vec<u8> = (0..10_000).flat_map(|i| f64::from(i).to_ne_bytes()).collect();
-        let column = TableColumn { name: "x".into(), dtype: DType::F64, data: Arc::new(x) };
-        let data = Dataset::table(vec![column]).expect("table");
+    /// Asks for a kernel over the column `x`.
+    fn request(needs: u32, update: stead_update_fn, finish: stead_finish_fn) -> Request {
         let names = [c"x".as_ptr()];
         let kernel = stead_kernel {
             size: size_of::<stead_kernel>(),
@@ -410,18 +408,69 @@ mod tests {
             number_count: 1,
             texts: std::ptr::null(),
             text_count: 0,
-            needs: 0,
+            needs,
             init: None,
-            update: Some(update),
+            update,
             merge: Some(merge),
-            finish: Some(finish),
+            finish,
             user: std::ptr::null_mut(),
             release: None,
         };
         // SAFETY: the struct and what it points to are as the header says.
         let own = unsafe { crate::guard::value(None, |c| take(c, &raw const kernel).map(Some)) };
         let own = vec![own.expect("a kernel")];
-        let request = Request { own, threads: 2, chunk: 4096, ..Request::default() };
+        Request { own, threads: 2, chunk: 4096, ..Request::default() }
+    }
+
+    unsafe extern "C" fn lengths(s: *mut c_void, b: *const stead_block, _: *mut c_void) -> c_int {
+        // SAFETY: a state of 24 bytes, and the block of this call.
+        unsafe {
+            let s = &mut *s.cast::<[u64; 3]>();
+            for row in 0..block::stead_block_rows(b) {
+                let mut len = 0;
+                block::stead_block_record(b, row, &raw mut len);
+                s[1] += len as u64;
+            }
+        }
+        0
+    }
+
+    /// Counts in four passes, and answers with what the last one has counted.
+    unsafe extern "C" fn fourth(s: *mut c_void, b: *mut stead_builder, _: *mut c_void) -> c_int {
+        // SAFETY: a state of 24 bytes, and the builder of this call.
+        unsafe {
+            let s = &mut *s.cast::<[u64; 3]>();
+            if s[2] == 3 {
+                return builder::stead_builder_int(b, s[1]);
+            }
+            *s = [0, 0, s[2] + 1];
+            builder::stead_builder_again(b)
+        }
+    }
+
+    #[test]
+    fn each_pass_sees_the_bytes_of_records() {
+        let rows: String = (0..5000).map(|i| format!("{i},a\n")).collect();
+        let data = stead::open_memory("t.csv", format!("x,y\n{rows}"), &Default::default());
+        let data = data.expect("data");
+        let ask = |data| {
+            let request = request(STEAD_NEEDS_RECORDS, Some(lengths), Some(fourth));
+            stead::run(data, &request, None)
+        };
+        assert_eq!(ask(&data).expect("run").results[0].1, Value::Int(rows.len() as u64));
+        // What has no bytes has none to show.
+        let data = Arc::new(1f64.to_ne_bytes());
+        let column = TableColumn { name: "x".into(), dtype: DType::F64, data };
+        let e = ask(&Dataset::table(vec![column]).expect("table")).expect_err("no bytes");
+        assert_eq!(e.kind(), stead::Kind::Usage);
+    }
+
+    #[test]
+    fn states_travel_between_ranks_as_they_are() {
+        let x: Vec<u8> = (0..10_000).flat_map(|i| f64::from(i).to_ne_bytes()).collect();
+        let column = TableColumn { name: "x".into(), dtype: DType::F64, data: Arc::new(x) };
+        let data = Dataset::table(vec![column]).expect("table");
+        let request = request(0, Some(update), Some(finish));
         let (data, request) = (&data, &request);
         for ranks in [1, 3] {
             let run = |f: Local| stead::run_on(&f, data, request, None).map(|r| r.results);

@@ -19,7 +19,8 @@ pub struct Needs {
     pub bytes: bool,
     /// How many records there are ([`Block::rows`]); known too where records or columns are asked for.
     pub rows: bool,
-    /// Where records lie in the bytes ([`Block::records`]).
+    /// Where records lie in the bytes ([`Block::records`]). Who looks at them ([`Block::record`]) asks for the bytes too:
+    /// blocks that stay in memory between passes, and data that have no bytes, give no more than places.
     pub records: bool,
     /// Columns as numbers (schema indices, [`Block::numbers`]).
     pub numbers: Vec<usize>,
@@ -202,7 +203,7 @@ pub struct Block<'a> {
     pub whole: bool,
     /// Number of records; 0 if nobody asked ([`Needs::only_bytes`]) and it is not known anyway.
     pub rows: usize,
-    /// The buffer that holds the block's bytes; empty if nobody asked for bytes or records.
+    /// The buffer that holds the block's bytes; may be empty if nobody asked for bytes.
     pub text: &'a [u8],
     /// Where the records lie in `text`; empty if nobody asked.
     pub records: &'a [Span],
@@ -257,7 +258,7 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// The bytes of record `i`, terminator included.
+    /// The bytes of record `i`, terminator included. Only for who asked for bytes and records.
     pub fn record(&self, i: usize) -> &'a [u8] {
         self.records[i].of(self.text)
     }

@@ -489,15 +489,14 @@ impl Worker for GridWorker<'_> {
         let Some(e) = &layout.elements else { return Ok(Some(block)) };
         if !needs.numbers.is_empty() {
             let (columns, rounded) = columns(e, own, row_bytes, &needs.numbers, &mut self.numbers);
-            Progress::add(&scan.progress.rounded, rounded);
+            // Where all columns are read they are counted below.
+            Progress::add(&scan.progress.rounded, if needs.matrix { 0 } else { rounded });
             block.columns = Columns { number_ids: &needs.numbers, ..columns };
         }
         if needs.matrix {
             let all = if rows > 0 { own } else { &[] };
             let (values, rounded) = in_place(e, all, &mut self.values);
-            if needs.numbers.is_empty() {
-                Progress::add(&scan.progress.rounded, rounded);
-            }
+            Progress::add(&scan.progress.rounded, rounded);
             block.matrix = Some(Matrix { values, width: e.columns, ends: &self.ends });
         }
         if let Some((shape, order)) = e.grid.filter(|_| needs.brick && rows > 0) {

@@ -266,6 +266,12 @@ proptest! {
         let want: Vec<f64> =
             (0..rows as usize).flat_map(|r| columns.iter().map(move |c| c[r])).collect();
         prop_assert_eq!(got, want);
+        // Of all columns, each once.
+        if !matches!(dtype, DType::F32 | DType::F64) {
+            let inexact = |i: &u64| (element(dtype, *i) as f64) as i128 != element(dtype, *i);
+            let rounded = scan.progress().rounded.load(Ordering::Relaxed);
+            prop_assert_eq!(rounded, (0..rows * width).filter(inexact).count() as u64);
+        }
     }
 
     #[test]

@@ -172,6 +172,8 @@ pub fn fuse(built: Vec<Built>) -> Vec<Fused> {
         } else if b.level > levels[place] {
             levels[place] = b.level;
             fused[place].0 = b.kernel;
+            // A count, which reads no rows, may have come first.
+            rows[place] = b.rows;
         }
         fused[place].1.push((i, Pick { part: None, member: b.pick }));
     }

@@ -159,7 +159,7 @@ impl Kernel for Own {
         let mut needs = Needs { rows: true, ..Needs::default() };
         for a in &self.arguments {
             needs.add(&match *a {
-                Argument::Records => Needs { records: true, ..Needs::default() },
+                Argument::Records => Needs { bytes: true, records: true, ..Needs::default() },
                 Argument::Number(i) => Needs { numbers: vec![i], ..Needs::default() },
                 Argument::Text(i) => Needs { texts: vec![i], ..Needs::default() },
             });

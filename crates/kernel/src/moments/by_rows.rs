@@ -9,11 +9,15 @@ use crate::{AnyKernel, Context, Kernel, Step};
 use std::sync::Arc;
 use stead_core::{Block, Error, Needs, Order as Layout, Result, Value};
 
+/// Most columns of a row: of more, a stretch of rows, which is never split, would take more memory than is set apart
+/// for a block.
+const MOST_WIDTH: usize = 2048;
+
 /// How these moments are done by rows, if they can be.
 pub fn of(columns: &Chosen, order: Order, context: &Context<'_>) -> Option<Rows> {
     let shape = context.schema.shape.as_ref()?;
     let [_, width] = *shape.dims() else { return None };
-    let width = usize::try_from(width).ok().filter(|w| *w >= LEAST_WIDTH)?;
+    let width = usize::try_from(width).ok().filter(|w| (LEAST_WIDTH..=MOST_WIDTH).contains(w))?;
     // Columns that lie in one piece each are added as they lie. Of few columns, taking them out costs less.
     let good = shape.order() == Layout::C && !context.grouped && order >= Order::Sum;
     good.then(|| Rows { columns: columns.clone(), least: width.div_ceil(2), make })
@@ -102,16 +106,20 @@ mod tests {
         Block, ColumnInfo, ColumnKind, Columns, DType, Matrix, RecordKind, Schema, Shape, Value,
     };
 
-    /// What the kernels answer over a matrix, each on its own and together.
-    fn ask(specs: &[&str], values: &[f64], width: usize) -> [Vec<Value>; 2] {
-        let rows = values.len() / width;
+    fn schema(rows: usize, width: usize) -> Schema {
         let column =
             |i: usize| ColumnInfo { name: i.to_string(), kind: ColumnKind::Binary(DType::F64) };
-        let schema = Schema {
+        Schema {
             records: RecordKind::Items,
             columns: (0..width).map(column).collect(),
             shape: Some(Shape::new(vec![rows as u64, width as u64]).expect("shape")),
-        };
+        }
+    }
+
+    /// What the kernels answer over a matrix, each on its own and together.
+    fn ask(specs: &[&str], values: &[f64], width: usize) -> [Vec<Value>; 2] {
+        let rows = values.len() / width;
+        let schema = schema(rows, width);
         let context = Context { schema: &schema, path: None, grouped: false };
         let ids: Vec<usize> = (0..width).collect();
         let at = rows / 3;
@@ -173,6 +181,25 @@ mod tests {
                 let [alone, together] = ask(specs, &values, width);
                 assert_eq!(format!("{alone:?}"), format!("{together:?}"), "{width} {specs:?}");
             }
+        }
+    }
+
+    #[test]
+    fn rows_are_read_whatever_is_asked_first_unless_they_are_long() {
+        let by_rows = |specs: &[&str], width: usize| -> Vec<bool> {
+            let schema = schema(100, width);
+            let context = Context { schema: &schema, path: None, grouped: false };
+            let build = |s: &&str| {
+                registry::build(&Spec::parse(s).expect("spec"), &context).expect("built")
+            };
+            let fused = registry::fuse(specs.iter().map(build).collect());
+            fused.iter().map(|(kernel, _)| kernel.needs().matrix).collect()
+        };
+        assert_eq!(by_rows(&["mean:*", "count:*"], 8), [true]);
+        assert_eq!(by_rows(&["count:*", "mean:*"], 8), [true]);
+        assert_eq!(by_rows(&["count:*"], 8), [false]);
+        for (width, rows) in [(super::MOST_WIDTH, true), (super::MOST_WIDTH + 1, false)] {
+            assert_eq!(by_rows(&["mean:*"], width), [rows]);
         }
     }
 }
