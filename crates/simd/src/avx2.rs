@@ -201,6 +201,37 @@ impl Vector for Avx2 {
         with!(self, _mm256_movemask_ps(mask)) as u32
     }
 
+    #[inline(always)]
+    fn floor8(self, a: __m256) -> __m256 {
+        with!(self, _mm256_floor_ps(a))
+    }
+
+    #[inline(always)]
+    fn integers8(self, a: __m256) -> [i32; 8] {
+        let mut out = [0; 8];
+        // SAFETY: `self` exists, so the processor has AVX2; eight integers are written to an array of eight, and
+        // need no alignment.
+        unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), _mm256_cvttps_epi32(a)) };
+        out
+    }
+
+    #[inline(always)]
+    fn fours(self, low: &[f32; 4], high: &[f32; 4]) -> __m256 {
+        // SAFETY: `self` exists, so the processor has AVX2; four floats are read from arrays of four, and need no
+        // alignment.
+        unsafe { _mm256_set_m128(_mm_loadu_ps(high.as_ptr()), _mm_loadu_ps(low.as_ptr())) }
+    }
+
+    #[inline(always)]
+    fn splats(self, low: f32, high: f32) -> __m256 {
+        with!(self, _mm256_set_m128(_mm_set1_ps(high), _mm_set1_ps(low)))
+    }
+
+    #[inline(always)]
+    fn fourths(self, a: __m256) -> __m256 {
+        with!(self, _mm256_permute_ps::<0xFF>(a))
+    }
+
     type Lanes = Avx2;
 
     #[inline(always)]

@@ -90,6 +90,11 @@ impl Vector for Avx512 {
         less8(a: __m256, b: __m256) -> __m256;
         select8(mask: __m256, a: __m256, b: __m256) -> __m256;
         bits8(mask: __m256) -> u32;
+        floor8(a: __m256) -> __m256;
+        integers8(a: __m256) -> [i32; 8];
+        fours(low: &[f32; 4], high: &[f32; 4]) -> __m256;
+        splats(low: f32, high: f32) -> __m256;
+        fourths(a: __m256) -> __m256;
     }
 
     #[inline(always)]

@@ -202,6 +202,33 @@ impl Vector for Neon {
     }
 
     #[inline(always)]
+    fn integers8(self, a: Floats) -> [i32; 8] {
+        let mut out = [0; 8];
+        // SAFETY: `self` exists, so the processor has NEON; twice four integers are written to an array of eight.
+        unsafe {
+            vst1q_s32(out.as_mut_ptr(), vcvtq_s32_f32(a.0));
+            vst1q_s32(out.as_mut_ptr().add(4), vcvtq_s32_f32(a.1));
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn fours(self, low: &[f32; 4], high: &[f32; 4]) -> Floats {
+        // SAFETY: `self` exists, so the processor has NEON; four floats are read from arrays of four.
+        unsafe { (vld1q_f32(low.as_ptr()), vld1q_f32(high.as_ptr())) }
+    }
+
+    #[inline(always)]
+    fn splats(self, low: f32, high: f32) -> Floats {
+        with!(self, (vdupq_n_f32(low), vdupq_n_f32(high)))
+    }
+
+    #[inline(always)]
+    fn fourths(self, a: Floats) -> Floats {
+        with!(self, (vdupq_laneq_f32::<3>(a.0), vdupq_laneq_f32::<3>(a.1)))
+    }
+
+    #[inline(always)]
     fn narrow(self, low: Doubles, high: Doubles) -> Floats {
         with!(self, {
             let low = vcvt_high_f32_f64(vcvt_f32_f64(low.0), low.1);
@@ -218,6 +245,7 @@ impl Vector for Neon {
         max8(a, b) max8;
         less8(a, b) less8;
         select8(mask, a, b) select8;
+        floor8(a) vrndmq_f32;
     }
 
     #[inline(always)]

@@ -172,6 +172,32 @@ impl Vector for Portable {
         (0..8).fold(0, |m, i| m | (mask[i].to_bits() >> 31) << i)
     }
 
+    #[inline(always)]
+    fn floor8(self, a: [f32; 8]) -> [f32; 8] {
+        each8(|i| a[i].floor())
+    }
+
+    #[inline(always)]
+    fn integers8(self, a: [f32; 8]) -> [i32; 8] {
+        let i = |i: usize| a[i] as i32;
+        [i(0), i(1), i(2), i(3), i(4), i(5), i(6), i(7)]
+    }
+
+    #[inline(always)]
+    fn fours(self, low: &[f32; 4], high: &[f32; 4]) -> [f32; 8] {
+        each8(|i| if i < 4 { low[i] } else { high[i - 4] })
+    }
+
+    #[inline(always)]
+    fn splats(self, low: f32, high: f32) -> [f32; 8] {
+        each8(|i| if i < 4 { low } else { high })
+    }
+
+    #[inline(always)]
+    fn fourths(self, a: [f32; 8]) -> [f32; 8] {
+        self.splats(a[3], a[7])
+    }
+
     type Lanes = Portable;
 
     #[inline(always)]

@@ -43,6 +43,10 @@ impl Work for All {
             v.select8(less8, x, y),
             v.splat8(self.0[0] as f32),
             v.load8(&[1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5]),
+            v.floor8(x),
+            v.fours(&[1.5, 2.5, 3.5, 4.5], &[5.5, 6.5, 7.5, 8.5]),
+            v.splats(self.1[0] as f32, self.1[1] as f32),
+            v.fourths(x),
         ];
         let bits8 = |x: V::Eight| {
             let mut out = [0.0; 8];
@@ -58,14 +62,16 @@ impl Work for All {
 struct Whole([f64; 4]);
 
 impl Work for Whole {
-    type Out = ([f64; 4], [i32; 4]);
+    type Out = ([f64; 4], [i32; 4], [i32; 8]);
 
     #[inline(always)]
     fn run<V: Vector>(self, v: V) -> Self::Out {
         let floor = v.floor(v.load(&self.0));
         let mut out = [0.0; 4];
         v.store(floor, &mut out);
-        (out, v.integers(floor))
+        // Within the integers that floats have.
+        let small = v.mul(floor, v.splat(1.0 / 512.0));
+        (out, v.integers(floor), v.integers8(v.floor8(v.narrow(small, floor))))
     }
 }
 
@@ -206,7 +212,7 @@ fn four() -> impl Strategy<Value = [f64; 4]> {
 proptest! {
     #[test]
     fn integers_are_found(a in prop::array::uniform4(-2e9..2e9)) {
-        let (floor, integers) = same(Whole(a));
+        let (floor, integers, _) = same(Whole(a));
         prop_assert_eq!(integers, a.map(|a| a.floor() as i32));
         prop_assert_eq!(floor, a.map(f64::floor));
     }

@@ -67,6 +67,16 @@ pub trait Vector: Bytes {
     fn select8(self, mask: Self::Eight, a: Self::Eight, b: Self::Eight) -> Self::Eight;
     /// Bit `i` for place `i` of a mask.
     fn bits8(self, mask: Self::Eight) -> u32;
+    /// The largest integers that are not greater.
+    fn floor8(self, a: Self::Eight) -> Self::Eight;
+    /// Integers within those of 32 bits.
+    fn integers8(self, a: Self::Eight) -> [i32; 8];
+    /// Four floats from memory and four from elsewhere.
+    fn fours(self, low: &[f32; 4], high: &[f32; 4]) -> Self::Eight;
+    /// Four times `low` and four times `high`.
+    fn splats(self, low: f32, high: f32) -> Self::Eight;
+    /// Four times the fourth and four times the eighth.
+    fn fourths(self, a: Self::Eight) -> Self::Eight;
 
     /// As many doubles as are good at a time, where the number does not matter.
     type Lanes: Lanes;

@@ -25,6 +25,17 @@ pub(super) struct Ray {
     pub direction: [f64; 3],
 }
 
+/// What part of the picture a box may cover.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sight {
+    /// First and one past the last column and row.
+    pub x: (usize, usize),
+    pub y: (usize, usize),
+    /// Bounds on the distance from the rays' origins at which they meet it.
+    pub near: f64,
+    pub far: f64,
+}
+
 impl Ray {
     #[inline(always)]
     pub fn at(&self, t: f64) -> [f64; 3] {
@@ -69,26 +80,6 @@ impl Camera {
         }
     }
 
-    /// Bounds on the distance from the rays' origins at which they meet a box.
-    pub fn depth(&self, low: [f64; 3], high: [f64; 3]) -> (f64, f64) {
-        let (mut near, mut far) = (f64::INFINITY, 0.0f64);
-        for corner in 0..8 {
-            let p = [0, 1, 2]
-                .map(|a| (if corner >> a & 1 == 1 { high[a] } else { low[a] }) - self.centre[a]);
-            let f = self.forward;
-            let along = p[0] * f[0] + p[1] * f[1] + p[2] * f[2] + self.distance;
-            // No way to a point is shorter than the one along the middle.
-            near = near.min(along);
-            far = far.max(if self.perspective {
-                let eye = [0, 1, 2].map(|a| p[a] + f[a] * self.distance);
-                (eye[0] * eye[0] + eye[1] * eye[1] + eye[2] * eye[2]).sqrt()
-            } else {
-                along
-            });
-        }
-        (near, far)
-    }
-
     /// False if all rays have one direction.
     pub fn perspective(&self) -> bool {
         self.perspective
@@ -121,30 +112,60 @@ impl Camera {
         Ray { origin: back, direction: d.map(|v| v / length) }
     }
 
-    /// The pixels that a box may cover: first and one past the last column and row.
-    pub fn cover(&self, low: [f64; 3], high: [f64; 3]) -> (usize, usize, usize, usize) {
+    /// The part of the picture that a box may cover.
+    pub fn sight(&self, low: &[f64; 3], high: &[f64; 3]) -> Sight {
+        let (x, y, near, far) =
+            if self.perspective { self.corners(low, high) } else { self.shadow(low, high) };
+        // A pixel of margin each side; the casts saturate.
+        let cut = |v: f64, n: usize| (v.max(0.0) as usize).min(n);
+        Sight {
+            x: (cut(x.0.floor() - 1.0, self.width), cut(x.1.ceil() + 1.0, self.width)),
+            y: (cut(y.0.floor() - 1.0, self.height), cut(y.1.ceil() + 1.0, self.height)),
+            near,
+            far,
+        }
+    }
+
+    /// Bounds of a box along the picture's axes in pixels, and on the way to it, if all rays have one direction: each is
+    /// a sum of what the axes add.
+    fn shadow(&self, low: &[f64; 3], high: &[f64; 3]) -> ((f64, f64), (f64, f64), f64, f64) {
+        let along = |v: &[f64; 3]| {
+            let mut ends = (0.0, 0.0);
+            for a in 0..3 {
+                let (p, q) = (v[a] * (low[a] - self.centre[a]), v[a] * (high[a] - self.centre[a]));
+                ends = (ends.0 + p.min(q), ends.1 + p.max(q));
+            }
+            ends
+        };
+        let (x, y, z) = (along(&self.right), along(&self.up), along(&self.forward));
+        let (w, h) = (self.width as f64 / 2.0, self.height as f64 / 2.0);
+        (
+            (x.0 / self.pixel + w, x.1 / self.pixel + w),
+            (h - y.1 / self.pixel, h - y.0 / self.pixel),
+            z.0 + self.distance,
+            z.1 + self.distance,
+        )
+    }
+
+    /// As [`Camera::shadow`], for rays from one eye.
+    fn corners(&self, low: &[f64; 3], high: &[f64; 3]) -> ((f64, f64), (f64, f64), f64, f64) {
         let (mut x, mut y) = ((f64::MAX, f64::MIN), (f64::MAX, f64::MIN));
+        let (mut near, mut far) = (f64::INFINITY, 0.0f64);
         for corner in 0..8 {
             let p = [0, 1, 2]
                 .map(|a| (if corner >> a & 1 == 1 { high[a] } else { low[a] }) - self.centre[a]);
             let dot = |v: [f64; 3]| p[0] * v[0] + p[1] * v[1] + p[2] * v[2];
-            let shrink = if self.perspective {
-                self.distance / (self.distance + dot(self.forward)).max(self.distance * 1e-3)
-            } else {
-                1.0
-            };
+            let along = self.distance + dot(self.forward);
+            let shrink = self.distance / along.max(self.distance * 1e-3);
             let sx = dot(self.right) * shrink / self.pixel + self.width as f64 / 2.0;
             let sy = self.height as f64 / 2.0 - dot(self.up) * shrink / self.pixel;
             x = (x.0.min(sx), x.1.max(sx));
             y = (y.0.min(sy), y.1.max(sy));
+            // No way to a point is shorter than the one along the middle.
+            near = near.min(along);
+            let eye = [0, 1, 2].map(|a| p[a] + self.forward[a] * self.distance);
+            far = far.max((eye[0] * eye[0] + eye[1] * eye[1] + eye[2] * eye[2]).sqrt());
         }
-        // A pixel of margin each side; the casts saturate.
-        let cut = |v: f64, n: usize| (v.max(0.0) as usize).min(n);
-        (
-            cut(x.0.floor() - 1.0, self.width),
-            cut(x.1.ceil() + 1.0, self.width),
-            cut(y.0.floor() - 1.0, self.height),
-            cut(y.1.ceil() + 1.0, self.height),
-        )
+        (x, y, near, far)
     }
 }

@@ -34,7 +34,6 @@ pub(super) struct Cell<'a> {
     pub axis: usize,
     pub first: u64,
     pub end: u64,
-    /// As places in the table of colours ([`Transfer::places`]).
     pub voxels: &'a [f32],
     /// Distance between neighbours along each of the user's axes.
     pub strides: [usize; 3],
@@ -62,43 +61,55 @@ impl Cell<'_> {
         size
     }
 
-    /// The picture of the cell's own samples. A sample's place depends on the ray and the step alone.
+    /// The axes from the one along which neighbours are farthest apart in memory to the one where they lie side by side.
+    pub fn nesting(&self) -> [usize; 3] {
+        if self.strides[2] == 1 { [0, 1, 2] } else { [2, 1, 0] }
+    }
+
+    /// The picture of the cell's own samples, with room in `places` to work in. A sample's place depends on the ray
+    /// and the step alone.
     ///
     /// # Errors
     /// `Cancelled`, within a line of pixels.
     pub fn render(
         &self,
-        camera: &Camera,
-        transfer: &Transfer,
-        step: f64,
-        shading: Shading,
+        view: &View<'_>,
+        places: &mut Vec<f32>,
         cancel: Option<&Cancel>,
     ) -> Result<Layer> {
-        let empty = Empty::new(self, transfer);
-        self.render_with(camera, transfer, step, shading, &empty, cancel)
+        self.render_with(view, &Empty::new(self, view.transfer), places, cancel)
     }
 
     /// [`Cell::render`], told what is empty.
     pub fn render_with(
         &self,
-        camera: &Camera,
-        transfer: &Transfer,
-        step: f64,
-        shading: Shading,
+        view: &View<'_>,
         empty: &Empty,
+        places: &mut Vec<f32>,
         cancel: Option<&Cancel>,
     ) -> Result<Layer> {
+        let View { camera, transfer, step, shading } = *view;
         let (low, high) = self.bounds();
-        let cover = Cover::new(camera, step, empty, (low, high));
-        let (Some(grid), Some(seen)) = (Grid::new(self), cover.seen) else {
+        let cover = Cover::new(camera, step, empty, &(low, high));
+        let Some(seen) = cover.seen else { return Ok(Layer::default()) };
+        // Gradients are made of values half a voxel away.
+        let reach = if shading == Shading::Gradient { (1, 1) } else { (0, 0) };
+        let Some(grid) = Grid::new(self, transfer, empty, reach, places) else {
             return Ok(Layer::default());
         };
-        let (x, y, width, height) = (seen.0, seen.2, seen.1 - seen.0, seen.3 - seen.2);
-        let mut layer = Layer { x, y, width, height, pixels: vec![[0.0f32; 4]; width * height] };
         let march = March { grid, transfer, step, light: camera.light, shading, empty, low, high };
-        dispatch(Draw { march, camera, cover, layer: &mut layer, cancel })?;
-        Ok(layer.trimmed())
+        dispatch(Draw { march, camera, cover, seen, cancel })
     }
+}
+
+/// How a volume is looked at.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a> {
+    pub camera: &'a Camera,
+    pub transfer: &'a Transfer,
+    /// Voxels from one sample to the next.
+    pub step: f64,
+    pub shading: Shading,
 }
 
 /// Draws a picture.
@@ -106,32 +117,37 @@ struct Draw<'a> {
     march: March<'a>,
     camera: &'a Camera,
     cover: Cover,
-    layer: &'a mut Layer,
+    /// The rectangle to draw, as [`Cover::seen`].
+    seen: (usize, usize, usize, usize),
     cancel: Option<&'a Cancel>,
 }
 
 impl Work for Draw<'_> {
-    type Out = Result<()>;
+    type Out = Result<Layer>;
 
     #[inline(always)]
-    fn run<V: Vector>(self, v: V) -> Result<()> {
-        let Layer { x: x0, y: y0, width, .. } = *self.layer;
-        for (y, line) in (y0..).zip(self.layer.pixels.chunks_exact_mut(width)) {
+    fn run<V: Vector>(self, v: V) -> Result<Layer> {
+        let (x0, x1, y0, y1) = self.seen;
+        let mut layer = Layer::at(y0);
+        let mut line = vec![[0.0f32; 4]; x1 - x0];
+        for y in y0..y1 {
+            line.fill([0.0; 4]);
             let mut x = x0;
-            while x < x0 + width {
-                let (range, next) = self.cover.at(x, y);
-                let next = next.min(x0 + width);
-                if let Some(range) = range {
+            while x < x1 {
+                let (depths, next) = self.cover.at(x, y);
+                let next = next.min(x1);
+                if let Some(range) = depths.range() {
                     let rays = Rays::new(&self.march, self.camera, (x..next, y), range);
-                    self.march.cast(v, &rays, &mut line[x - x0..next - x0]);
+                    self.march.cast(v, &rays, &depths, &mut line[x - x0..next - x0]);
                 }
                 x = next;
             }
+            layer.push(x0, &line);
             if let Some(cancel) = self.cancel {
                 cancel.check()?;
             }
         }
-        Ok(())
+        Ok(layer)
     }
 }
 
@@ -140,7 +156,6 @@ struct Rays {
     /// Along each axis.
     origin: [[f64; LANES]; 3],
     direction: [[f64; LANES]; 3],
-    turns: [Turns; LANES],
     /// Numbers of the first and the last sample of each in the cell; the first is greater if there is none.
     first: [u64; LANES],
     last: [u64; LANES],
@@ -157,7 +172,6 @@ impl Rays {
         let mut rays = Rays {
             origin: [[0.0; LANES]; 3],
             direction: [[0.0; LANES]; 3],
-            turns: [Turns([0.0; 3]); LANES],
             first: [u64::MAX; LANES],
             last: [0; LANES],
         };
@@ -172,17 +186,11 @@ impl Rays {
                 rays.origin[a][l] = ray.origin[a];
                 rays.direction[a][l] = ray.direction[a];
             }
-            rays.turns[l] = turns;
             if let Some((first, last)) = march.stretch(&ray, &turns, range) {
                 (rays.first[l], rays.last[l]) = (first, last);
             }
         }
         rays
-    }
-
-    fn ray(&self, l: usize) -> Ray {
-        let of = |v: &[[f64; LANES]; 3]| [v[0][l], v[1][l], v[2][l]];
-        Ray { origin: of(&self.origin), direction: of(&self.direction) }
     }
 
     /// The rays of which sample `k` is in the cell, as bits.
@@ -256,40 +264,45 @@ impl March<'_> {
             let within = |a: usize| p[a] >= self.low[a] && p[a] < self.high[a];
             within(0) && within(1) && within(2)
         };
-        // Places grow or fall with the number, rounded or not, so that those inside have no gap.
-        while k <= end && !inside(k) {
-            k += 1;
-        }
-        while end > k && !inside(end) {
-            end -= 1;
-        }
-        (k <= end).then_some((k, end))
+        // Places grow or fall with the number, rounded or not, so that those inside have no gap. It is one step at most,
+        // or there are none: a loop would be made one of vectors.
+        k += u64::from(!inside(k));
+        end -= u64::from(end > k && !inside(end));
+        (k <= end && inside(k) && inside(end)).then_some((k, end))
     }
 
     /// Adds the samples of rays side by side to their pixels, front to back.
     #[allow(clippy::needless_range_loop)] // See `stead_simd`.
     #[inline(always)]
-    fn cast<V: Vector>(&self, v: V, rays: &Rays, pixels: &mut [[f32; 4]]) {
+    fn cast<V: Vector>(&self, v: V, rays: &Rays, depths: &Depths<'_>, pixels: &mut [[f32; 4]]) {
         let (o, d) = (&rays.origin, &rays.direction);
         let origin = [load(v, &o[0]), load(v, &o[1]), load(v, &o[2])];
         let direction = [load(v, &d[0]), load(v, &d[1]), load(v, &d[2])];
         // Rays that something more can be seen of.
-        let mut live = (0..pixels.len().min(LANES))
-            .fold(0u32, |m, l| m | u32::from(rays.first[l] <= rays.last[l]) << l);
-        let mut through = [1.0f32; LANES];
-        let mut k = rays.first.iter().fold(u64::MAX, |a, b| a.min(*b));
-        while live != 0 {
-            let active = rays.at(k) & live;
-            if active == 0 {
-                // Those that begin later.
-                let later = (0..LANES).filter(|l| live >> l & 1 == 1 && rays.first[*l] > k);
-                match later.map(|l| rays.first[l]).min() {
-                    Some(first) => k = first,
-                    None => return,
-                }
-                continue;
+        let mut live = 0u32;
+        let (mut begin, mut end) = (u64::MAX, 0);
+        // Where all of them are in the cell.
+        let (mut from, mut to) = (0, u64::MAX);
+        for l in 0..pixels.len().min(LANES) {
+            let (first, last) = (rays.first[l], rays.last[l]);
+            if first <= last {
+                live |= 1 << l;
+                (begin, end) = (begin.min(first), end.max(last));
+                (from, to) = (from.max(first), to.min(last));
             }
+        }
+        // Colours, and what passes of those behind: pairs of rays to a vector, a place for each channel.
+        let mut colors = [v.splat8(0.0); LANES / 2];
+        let mut through = [v.splat8(1.0); LANES / 2];
+        let mut k = begin;
+        while live != 0 {
+            k = match depths.next(k) {
+                Some(next) if next <= end => next,
+                _ => break,
+            };
+            let active = if from <= k && k <= to { live } else { rays.at(k) & live };
             let t = v.splat((k as f64 + 0.5) * self.step);
+            k += 1;
             let mut p = origin;
             for a in 0..3 {
                 for h in 0..2 {
@@ -304,82 +317,76 @@ impl March<'_> {
             }
             seen &= active;
             if seen == 0 {
-                k = self.skip(rays, k, active, live, &spots.number);
                 continue;
             }
-            let mut values = [0.0; LANES];
-            v.store8(self.grid.mix8(v, &spots), &mut values);
-            while seen != 0 {
-                let l = seen.trailing_zeros() as usize;
-                seen &= seen - 1;
-                if values[l].is_nan() {
-                    continue;
+            let values = self.grid.mix8(v, &spots);
+            // All but NaN.
+            seen &= v.bits8(v.less8(values, v.splat8(f32::INFINITY)));
+            let mut own = self.transfer.colors8(v, values, seen);
+            if self.shading == Shading::Gradient {
+                self.shade(v, &p, seen, &mut own);
+            }
+            let mut least = v.splat8(1.0);
+            for m in 0..LANES / 2 {
+                // A sample that is not seen adds zeros.
+                colors[m] = v.add8(colors[m], v.mul8(through[m], own[m]));
+                through[m] = v.mul8(through[m], v.sub8(v.splat8(1.0), v.fourths(own[m])));
+                least = v.min8(least, through[m]);
+            }
+            let opaque = v.splat8(OPAQUE);
+            if v.bits8(v.less8(least, opaque)) != 0 {
+                for m in 0..LANES / 2 {
+                    let bits = v.bits8(v.less8(through[m], opaque));
+                    live &= !((bits & 1 | bits >> 3 & 2) << (2 * m));
                 }
-                let mut c = self.transfer.color(values[l]);
-                if c[3] == 0.0 {
-                    continue;
-                }
-                if self.shading == Shading::Gradient {
-                    let light = self.light(&rays.ray(l).at((k as f64 + 0.5) * self.step));
-                    for c in &mut c[..3] {
-                        *c *= light;
+            }
+        }
+        for (pair, colors) in pixels.chunks_mut(2).zip(colors) {
+            let mut both = [0.0; LANES];
+            v.store8(colors, &mut both);
+            pair.copy_from_slice(&both.as_chunks::<4>().0[..pair.len()]);
+        }
+    }
+
+    /// Scales colours of samples by the light that falls on them.
+    #[allow(clippy::needless_range_loop)] // See `stead_simd`.
+    #[inline(always)]
+    fn shade<V: Vector>(&self, v: V, p: &[[V::Four; 2]; 3], seen: u32, own: &mut [V::Eight; 4]) {
+        for m in 0..LANES / 2 {
+            if seen >> (2 * m) & 3 == 0 {
+                continue;
+            }
+            let mut both = [0.0; LANES];
+            v.store8(own[m], &mut both);
+            for h in 0..2 {
+                if both[4 * h + 3] != 0.0 {
+                    let light = self.light(v, &lane(v, p, 2 * m + h));
+                    for j in 0..3 {
+                        both[4 * h + j] *= light;
                     }
                 }
-                let pixel = &mut pixels[l];
-                for j in 0..4 {
-                    pixel[j] += through[l] * c[j];
-                }
-                through[l] *= 1.0 - c[3];
-                if through[l] < OPAQUE {
-                    live &= !(1 << l);
-                }
             }
-            k += 1;
+            own[m] = v.load8(&both);
         }
-    }
-
-    /// The number of the next sample that any of the rays can be seen at, none of the active ones being seen at `k`.
-    #[allow(clippy::needless_range_loop)] // See `stead_simd`.
-    #[inline(always)]
-    fn skip(&self, rays: &Rays, k: u64, active: u32, live: u32, parts: &[i32; LANES]) -> u64 {
-        let mut next = u64::MAX;
-        for l in 0..LANES {
-            if active >> l & 1 == 1 {
-                next = next.min(self.leave(&rays.ray(l), &rays.turns[l], parts[l] as usize));
-            } else if live >> l & 1 == 1 && rays.first[l] > k {
-                next = next.min(rays.first[l]);
-            }
-        }
-        next.max(k + 1)
-    }
-
-    /// A sample number at which the ray is surely still within this part or at most one step beyond, so that no
-    /// sample outside of it is passed over.
-    #[allow(clippy::needless_range_loop)] // See `stead_simd`.
-    #[inline(always)]
-    fn leave(&self, ray: &Ray, turns: &Turns, part: usize) -> u64 {
-        let mut far = f64::INFINITY;
-        let part = self.empty.along(part);
-        for a in 0..3 {
-            let turn = turns.0[a];
-            let face = self.empty.face(a, part[a], turn > 0.0);
-            if turn != 0.0 {
-                far = far.min((face - ray.origin[a]) * turn);
-            }
-        }
-        // Infinite at the end of the volume, where the cast saturates and the ray ends.
-        (far - 1.0).max(0.0) as u64
     }
 
     /// The part of its colour that a sample shows: all of it where the array is flat.
+    #[allow(clippy::needless_range_loop)] // See `stead_simd`.
     #[inline(always)]
-    fn light(&self, p: &[f64; 3]) -> f32 {
+    fn light<V: Vector>(&self, v: V, p: &[f64; 3]) -> f32 {
+        // Half a voxel before the place along each axis, and half a voxel after it; two are not used.
+        let mut around = [[0.0; LANES]; 3];
+        for a in 0..3 {
+            around[a] = [p[a]; LANES];
+            around[a][a] = p[a] - 0.5;
+            around[a][a + 4] = p[a] + 0.5;
+        }
+        let around = [load(v, &around[0]), load(v, &around[1]), load(v, &around[2])];
+        let mut values = [0.0; LANES];
+        v.store8(self.grid.mix8(v, &self.grid.locate8(v, &around)), &mut values);
         let (mut square, mut dot) = (0.0, 0.0);
         for a in 0..3 {
-            let (mut q, mut r) = (*p, *p);
-            q[a] -= 0.5;
-            r[a] += 0.5;
-            let d = f64::from(self.grid.sample(&r)) - f64::from(self.grid.sample(&q));
+            let d = f64::from(values[a + 4]) - f64::from(values[a]);
             // Beside a hole there is no slope to be seen.
             if d.is_finite() {
                 square += d * d;
@@ -393,6 +400,19 @@ impl March<'_> {
     }
 }
 
+/// One of eight places.
+#[allow(clippy::needless_range_loop)] // See `stead_simd`.
+#[inline(always)]
+fn lane<V: Vector>(v: V, p: &[[V::Four; 2]; 3], l: usize) -> [f64; 3] {
+    let mut place = [0.0; 3];
+    for a in 0..3 {
+        let mut four = [0.0; 4];
+        v.store(p[a][l / 4], &mut four);
+        place[a] = four[l % 4];
+    }
+    place
+}
+
 #[inline(always)]
 fn load<V: Vector>(v: V, x: &[f64; LANES]) -> [V::Four; 2] {
     let halves = x.as_chunks::<4>().0;
@@ -402,41 +422,64 @@ fn load<V: Vector>(v: V, x: &[f64; LANES]) -> [V::Four; 2] {
 /// Pixels along each side of a tile.
 const TILE: usize = LANES;
 
-/// Which samples of which rays may be seen: for each tile of pixels the range of numbers of samples in the parts of a
-/// cell that are not empty.
+/// Words of bits that say at which depths of a tile something may be seen.
+const WORDS: usize = 8;
+
+/// Which samples of which rays may be seen: for each tile of pixels and each stretch of samples whether one lies in the
+/// parts of a cell that are not empty.
 struct Cover {
     /// The rectangle of pixels that the cell covers: first and one past the last.
     x: (usize, usize),
     y: (usize, usize),
     /// Tiles in a row of them.
     width: usize,
-    tiles: Vec<(u64, u64)>,
+    /// The first sample of the first stretch, and the samples of a stretch as a power of two.
+    first: u64,
+    shift: u32,
+    tiles: Vec<[u64; WORDS]>,
     /// The rectangle of pixels in which something may be seen.
     seen: Option<(usize, usize, usize, usize)>,
 }
 
 impl Cover {
-    fn new(camera: &Camera, step: f64, empty: &Empty, bounds: ([f64; 3], [f64; 3])) -> Cover {
-        let (x0, x1, y0, y1) = camera.cover(bounds.0, bounds.1);
+    fn new(camera: &Camera, step: f64, empty: &Empty, bounds: &([f64; 3], [f64; 3])) -> Cover {
+        // Samples are counted from half a step on; the rest is for roundings.
+        let samples = |near: f64, far: f64| {
+            ((near / step - 2.0).max(0.0) as u64, (far / step + 2.0).max(0.0) as u64)
+        };
+        let whole = camera.sight(&bounds.0, &bounds.1);
+        let ((x0, x1), (y0, y1)) = (whole.x, whole.y);
         let (x1, y1) = (x1.max(x0), y1.max(y0));
+        let (first, last) = samples(whole.near, whole.far);
+        let bits = 64 * WORDS as u64;
+        let mut shift = 0;
+        while last.saturating_sub(first) >> shift >= bits {
+            shift += 1;
+        }
         let width = (x1 - x0).div_ceil(TILE);
-        let mut cover = Cover { x: (x0, x1), y: (y0, y1), width, tiles: Vec::new(), seen: None };
+        let (x, y) = ((x0, x1), (y0, y1));
+        let mut cover = Cover { x, y, width, first, shift, tiles: Vec::new(), seen: None };
         if empty.all || width == 0 || y0 == y1 {
             return cover;
         }
-        cover.tiles = vec![(u64::MAX, 0); width * (y1 - y0).div_ceil(TILE)];
+        cover.tiles = vec![[0; WORDS]; width * (y1 - y0).div_ceil(TILE)];
         empty.each_seen(bounds, |low, high| {
-            let (a, b, c, d) = camera.cover(low, high);
-            let (a, b, c, d) = (a.max(x0), b.min(x1), c.max(y0), d.min(y1));
+            let part = camera.sight(low, high);
+            let (a, b, c, d) =
+                (part.x.0.max(x0), part.x.1.min(x1), part.y.0.max(y0), part.y.1.min(y1));
             if a >= b || c >= d {
                 return;
             }
-            let (near, far) = camera.depth(low, high);
-            let first = (near / step - 2.0).max(0.0) as u64;
-            let last = (far / step + 2.0) as u64;
+            let (near, far) = samples(part.near, part.far);
+            let bit = |k: u64| ((k.saturating_sub(first) >> shift).min(bits - 1)) as usize;
+            let (low, high) = (bit(near), bit(far));
             for row in (c - y0) / TILE..=(d - 1 - y0) / TILE {
                 for t in &mut cover.tiles[row * width..][(a - x0) / TILE..=(b - 1 - x0) / TILE] {
-                    *t = (t.0.min(first), t.1.max(last));
+                    for (word, w) in t[low / 64..=high / 64].iter_mut().zip(low / 64..) {
+                        let from = if w == low / 64 { low % 64 } else { 0 };
+                        let to = if w == high / 64 { high % 64 } else { 63 };
+                        *word |= (u64::MAX >> (63 - to)) & (u64::MAX << from);
+                    }
                 }
             }
             let s = cover.seen.unwrap_or((a, b, c, d));
@@ -445,12 +488,50 @@ impl Cover {
         cover
     }
 
-    /// The range of samples that may be seen at a pixel of the rectangle, and the first pixel after it in the row of which
-    /// this does not hold.
+    /// The samples that may be seen at a pixel of the rectangle, and the first pixel after it in the row of which this
+    /// does not hold.
     #[inline(always)]
-    fn at(&self, x: usize, y: usize) -> (Option<(u64, u64)>, usize) {
+    fn at(&self, x: usize, y: usize) -> (Depths<'_>, usize) {
         let (i, j) = ((x - self.x.0) / TILE, (y - self.y.0) / TILE);
-        let (first, last) = self.tiles[j * self.width + i];
-        ((first <= last).then_some((first, last)), self.x.0 + (i + 1) * TILE)
+        let words = &self.tiles[j * self.width + i];
+        (Depths { words, first: self.first, shift: self.shift }, self.x.0 + (i + 1) * TILE)
+    }
+}
+
+/// At which samples of a tile something may be seen.
+struct Depths<'a> {
+    words: &'a [u64; WORDS],
+    first: u64,
+    shift: u32,
+}
+
+impl Depths<'_> {
+    /// The first and the last of those samples.
+    fn range(&self) -> Option<(u64, u64)> {
+        let low = self.words.iter().position(|w| *w != 0)?;
+        let high = self.words.iter().rposition(|w| *w != 0)?;
+        let first = 64 * low as u64 + u64::from(self.words[low].trailing_zeros());
+        let last = 64 * high as u64 + 63 - u64::from(self.words[high].leading_zeros());
+        Some((
+            self.first + (first << self.shift),
+            self.first + (last << self.shift) + ((1 << self.shift) - 1),
+        ))
+    }
+
+    /// The first of those samples from `k` on, which is none before the first stretch.
+    #[inline(always)]
+    fn next(&self, k: u64) -> Option<u64> {
+        let bit = (k - self.first) >> self.shift;
+        let mut word = usize::try_from(bit / 64).ok().filter(|w| *w < WORDS)?;
+        let mut rest = self.words[word] & (u64::MAX << (bit % 64));
+        if rest >> (bit % 64) & 1 == 1 {
+            return Some(k);
+        }
+        while rest == 0 {
+            word += 1;
+            rest = *self.words.get(word)?;
+        }
+        let bit = 64 * word as u64 + u64::from(rest.trailing_zeros());
+        Some(self.first + (bit << self.shift))
     }
 }

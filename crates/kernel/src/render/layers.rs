@@ -9,41 +9,45 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use stead_core::{Error, Result};
 
-/// A rectangle of premultiplied colours; nothing is seen outside it.
+/// A stretch of premultiplied colours in a line of the picture; nothing is seen outside it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Layer {
+pub(super) struct Line {
     pub x: usize,
-    pub y: usize,
-    pub width: usize,
-    pub height: usize,
     pub pixels: Vec<[f32; 4]>,
 }
 
+/// Lines of a picture from `y` on, each as long as something is seen in it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Layer {
+    pub y: usize,
+    pub lines: Vec<Line>,
+}
+
 impl Layer {
-    /// Without rows and columns in which nothing is seen, if they are many.
-    pub fn trimmed(self) -> Layer {
-        let (mut x0, mut x1, mut y0, mut y1) = (usize::MAX, 0, usize::MAX, 0);
-        for (y, line) in self.pixels.chunks_exact(self.width.max(1)).enumerate() {
-            let Some(first) = line.iter().position(|p| p[3] != 0.0) else { continue };
-            let last = line.iter().rposition(|p| p[3] != 0.0).unwrap_or(first);
-            (x0, x1, y0, y1) = (x0.min(first), x1.max(last + 1), y0.min(y), y + 1);
+    /// A layer without lines, the first of which will be at `y`, if something is seen in it.
+    pub fn at(y: usize) -> Layer {
+        Layer { y, lines: Vec::new() }
+    }
+
+    /// Adds a line of pixels, the first of which is at `x`.
+    pub fn push(&mut self, x: usize, pixels: &[[f32; 4]]) {
+        let first = pixels.iter().position(|p| p[3] != 0.0);
+        let last = pixels.iter().rposition(|p| p[3] != 0.0);
+        match first.zip(last) {
+            Some((a, b)) => {
+                self.lines.push(Line { x: x + a, pixels: pixels[a..=b].to_vec() });
+            }
+            None if self.lines.is_empty() => self.y += 1,
+            None => self.lines.push(Line::default()),
         }
-        if x1 == 0 {
-            return Layer::default();
-        }
-        // A copy has to spare some memory.
-        if 4 * (x1 - x0) * (y1 - y0) > 3 * self.pixels.len() {
-            return self;
-        }
-        let pixels =
-            (y0..y1).flat_map(|y| &self.pixels[y * self.width..][x0..x1]).copied().collect();
-        Layer { x: self.x + x0, y: self.y + y0, width: x1 - x0, height: y1 - y0, pixels }
     }
 
     fn fits(&self, camera: &Camera) -> bool {
-        self.width.checked_mul(self.height) == Some(self.pixels.len())
-            && self.x.checked_add(self.width).is_some_and(|x| x <= camera.width)
-            && self.y.checked_add(self.height).is_some_and(|y| y <= camera.height)
+        let within = |first: usize, len: usize, all: usize| {
+            len == 0 || first.checked_add(len).is_some_and(|end| end <= all)
+        };
+        within(self.y, self.lines.len(), camera.height)
+            && self.lines.iter().all(|l| within(l.x, l.pixels.len(), camera.width))
     }
 }
 
@@ -60,19 +64,38 @@ struct Order<'a> {
 }
 
 impl Order<'_> {
-    /// Puts a line of one picture over or under that of another one, which begins at pixel (`x`, `y`). `mine` is true if
-    /// `line` is of lower cells.
-    fn line(&self, line: &mut [[f32; 4]], other: &[[f32; 4]], (x, y): (usize, usize), mine: bool) {
+    /// Composites line `y` of lower cells and that of higher ones, in the longer one if the other lies within it.
+    fn line(&self, low: Line, high: Line, y: usize) -> Line {
+        if low.pixels.is_empty() {
+            return high;
+        }
+        if high.pixels.is_empty() {
+            return low;
+        }
+        let x = low.x.min(high.x);
+        let end = (low.x + low.pixels.len()).max(high.x + high.pixels.len());
+        let whole = |l: &Line| (l.x, l.pixels.len()) == (x, end - x);
+        let (mut all, other, mine) = if whole(&low) {
+            (low, high, true)
+        } else if whole(&high) {
+            (high, low, false)
+        } else {
+            let mut pixels = vec![[0.0f32; 4]; end - x];
+            pixels[low.x - x..][..low.pixels.len()].copy_from_slice(&low.pixels);
+            (Line { x, pixels }, high, true)
+        };
+        let line = all.pixels[other.x - x..].iter_mut().zip(&other.pixels);
         match self.up.map(|up| up == mine) {
-            Some(true) => line.iter_mut().zip(other).for_each(|(a, b)| *a = over(a, b)),
-            Some(false) => line.iter_mut().zip(other).for_each(|(a, b)| *a = over(b, a)),
+            Some(true) => line.for_each(|(a, b)| *a = over(a, b)),
+            Some(false) => line.for_each(|(a, b)| *a = over(b, a)),
             None => {
-                for ((a, b), x) in line.iter_mut().zip(other).zip(x..) {
+                for ((a, b), x) in line.zip(other.x..) {
                     let up = self.camera.goes_up(x, y, self.axis);
                     *a = if up == mine { over(a, b) } else { over(b, a) };
                 }
             }
         }
+        all
     }
 }
 
@@ -88,38 +111,26 @@ fn over(front: &[f32; 4], back: &[f32; 4]) -> [f32; 4] {
 }
 
 /// Lower cells and higher cells to one picture. What is in front is decided for each ray.
-///
-/// Works in the larger picture, if the other one lies within it.
 fn join(low: Layer, high: Layer, camera: &Camera, axis: usize) -> Layer {
-    if low.pixels.is_empty() {
+    if low.lines.is_empty() {
         return high;
     }
-    if high.pixels.is_empty() {
+    if high.lines.is_empty() {
         return low;
     }
     let up = (!camera.perspective()).then(|| camera.goes_up(0, 0, axis));
     let order = Order { camera, axis, up };
-    let (x, y) = (low.x.min(high.x), low.y.min(high.y));
-    let width = (low.x + low.width).max(high.x + high.width) - x;
-    let height = (low.y + low.height).max(high.y + high.height) - y;
-    let whole = |l: &Layer| (l.x, l.y, l.width, l.height) == (x, y, width, height);
-    let (mut all, other, mine) = if whole(&low) {
-        (low, high, true)
-    } else if whole(&high) {
-        (high, low, false)
-    } else {
-        let mut pixels = vec![[0.0f32; 4]; width * height];
-        for (line, py) in low.pixels.chunks_exact(low.width).zip(low.y..) {
-            let at = (py - y) * width + low.x - x;
-            pixels[at..at + low.width].copy_from_slice(line);
-        }
-        (Layer { x, y, width, height, pixels }, high, true)
-    };
-    for (line, py) in other.pixels.chunks_exact(other.width).zip(other.y..) {
-        let at = (py - y) * width + other.x - x;
-        order.line(&mut all.pixels[at..at + other.width], line, (other.x, py), mine);
+    let first = low.y.min(high.y);
+    let end = (low.y + low.lines.len()).max(high.y + high.lines.len());
+    let (low_y, high_y) = (low.y, high.y);
+    let (mut low, mut high) = (low.lines.into_iter(), high.lines.into_iter());
+    let mut lines = Vec::with_capacity(end - first);
+    for y in first..end {
+        let a = if y < low_y { None } else { low.next() };
+        let b = if y < high_y { None } else { high.next() };
+        lines.push(order.line(a.unwrap_or_default(), b.unwrap_or_default(), y));
     }
-    all
+    Layer { y: first, lines }
 }
 
 /// The pictures of disjoint nodes. A node is its level above the leaves and its number in the level.
@@ -176,6 +187,7 @@ impl Layers {
     }
 
     pub fn bytes(&self) -> usize {
-        self.0.values().map(|l| 128 + l.pixels.capacity() * 16).sum()
+        let line = |l: &Line| size_of::<Line>() + l.pixels.capacity() * size_of::<[f32; 4]>();
+        self.0.values().map(|l| 128 + l.lines.iter().map(line).sum::<usize>()).sum()
     }
 }

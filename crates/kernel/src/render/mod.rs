@@ -19,7 +19,7 @@ mod transfer;
 
 use crate::{Built, Context, Info, Kernel, Spec, Step};
 use camera::Camera;
-use cast::{Cell, Shading};
+use cast::{Cell, Shading, View};
 use layers::Layers;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -319,7 +319,7 @@ struct Drawn {
     /// Whether the array lies in Fortran order, once that is known.
     fortran: Option<bool>,
     layers: Layers,
-    /// Voxels of the last cell as places in the table of colours.
+    /// Room for voxels of a cell as places in the table of colours.
     #[serde(skip)]
     places: Vec<f32>,
 }
@@ -364,15 +364,16 @@ impl Kernel for Draw {
         let row = b.shape[2] as usize;
         let strides = if fortran { [1, row, plane] } else { [plane, row, 1] };
         let own = &b.voxels[..(b.planes + halo(last)) * plane];
-        self.transfer.places(own, &mut state.places);
+        let p = &self.picture;
+        let view =
+            View { camera: &p.camera, transfer: &self.transfer, step: p.step, shading: p.shading };
         for first in (b.first..last).step_by(cell as usize) {
             let end = (first + cell).min(last);
             let from = (first - b.first) as usize * plane;
             let to = (end - b.first) as usize + halo(end);
-            let voxels = &state.places[from..to * plane];
+            let voxels = &own[from..to * plane];
             let c = Cell { dims: self.picture.dims, axis, first, end, voxels, strides };
-            let p = &self.picture;
-            let layer = c.render(&p.camera, &self.transfer, p.step, p.shading, block.cancel)?;
+            let layer = c.render(&view, &mut state.places, block.cancel)?;
             state.layers.insert((0, first / cell), layer, cells, &p.camera, axis)?;
         }
         Ok(())
@@ -398,10 +399,9 @@ impl Kernel for Draw {
         let mut rgb = p.background.repeat(width * height);
         if let Some(layer) = state.layers.whole()? {
             let back = p.background.map(|b| f32::from(b) / 255.0);
-            let lines = layer.pixels.chunks_exact(layer.width.max(1)).zip(layer.y..);
-            for (line, y) in lines {
-                let to = &mut rgb[(y * width + layer.x) * 3..][..layer.width * 3];
-                for (to, c) in to.chunks_exact_mut(3).zip(line) {
+            for (line, y) in layer.lines.iter().zip(layer.y..) {
+                let to = &mut rgb[(y * width + line.x) * 3..][..line.pixels.len() * 3];
+                for (to, c) in to.chunks_exact_mut(3).zip(&line.pixels) {
                     for j in 0..3 {
                         let v = c[j] + (1.0 - c[3]) * back[j];
                         // Casts from floats saturate.

@@ -277,16 +277,19 @@ proptest! {
         let end = (first + 16).min(dims[axis]);
         let per = n / dims[axis] as usize;
         let last = (end + BRICK_HALO).min(dims[axis]) as usize;
-        let voxels = &places_of(&transfer, &voxels[first as usize * per..last * per]);
+        let voxels = &voxels[first as usize * per..last * per];
         let cell = Cell { dims, axis, first, end, voxels, strides };
         let shading = if gradient { Shading::Gradient } else { Shading::None };
-        let got = cell.render(&camera, &transfer, step, shading, None).expect("a picture");
+        let view = View { camera: &camera, transfer: &transfer, step, shading };
+        // What is in there must not matter.
+        let mut places = vec![600.0; 77_000];
+        let got = cell.render(&view, &mut places, None).expect("a picture");
         let every = Empty::new(&cell, &transfer).seen();
-        let want = cell.render_with(&camera, &transfer, step, shading, &every, None).expect("a picture");
+        let want = cell.render_with(&view, &every, &mut Vec::new(), None).expect("a picture");
         let bits = |l: &layers::Layer| {
             let mut all = vec![[0; 4]; 24 * 22];
-            for (line, y) in l.pixels.chunks(l.width.max(1)).zip(l.y..) {
-                for (c, x) in line.iter().zip(l.x..) {
+            for (line, y) in l.lines.iter().zip(l.y..) {
+                for (c, x) in line.pixels.iter().zip(line.x..) {
                     all[y * 24 + x] = c.map(f32::to_bits);
                 }
             }
@@ -297,7 +300,7 @@ proptest! {
 }
 
 fn places_of(transfer: &Transfer, values: &[f32]) -> Vec<f32> {
-    let mut places = vec![7.0; 3];
+    let mut places = vec![7.0; values.len()];
     transfer.places(values, &mut places);
     places
 }
@@ -332,14 +335,19 @@ fn emptiness_is_found() {
     fn cell(voxels: &[f32]) -> Cell<'_> {
         Cell { dims: [40; 3], axis: 0, first: 0, end: 40, voxels, strides: [1600, 40, 1] }
     }
-    assert!(Empty::new(&cell(&places_of(&transfer, &v)), &transfer).all);
+    assert!(Empty::new(&cell(&v), &transfer).all);
     v[20 * 1600 + 20 * 40 + 20] = 9.0;
-    let places = places_of(&transfer, &v);
-    let cell = cell(&places);
-    let empty = Empty::new(&cell, &transfer);
-    let hides =
-        |x: f64| empty.hidden(sample::Grid::new(&cell).expect("a grid").locate(&[x; 3]).number);
-    assert!(!empty.all && hides(3.0) && !hides(20.5) && hides(25.0));
+    v[3..9].fill(f32::NAN);
+    let empty = Empty::new(&cell(&v), &transfer);
+    // Parts of four voxels, ten along each axis: the voxel belongs to one of them, and to seven that end there.
+    let seen: Vec<usize> = (0..1000).filter(|n| !empty.hidden(*n)).collect();
+    let near = |x: usize| [4, 5].map(|k| x + k);
+    assert_eq!(seen, [440, 450, 540, 550].into_iter().flat_map(near).collect::<Vec<_>>());
+    for nothing in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        v.fill(nothing);
+        v[99] = f32::NAN;
+        assert!(Empty::new(&cell(&v), &transfer).all);
+    }
 }
 
 /// Where a voxel must be seen, by another way of thinking: x, y, z are axes 2, 1, 0; the eye stands in

@@ -6,6 +6,12 @@ use stead_simd::{Vector, Work, dispatch};
 /// Entries of the table less one.
 const STEPS: usize = 1024;
 
+/// The greatest place. Finite, and so are the differences of two.
+const FAR: f32 = 1e30;
+
+/// Where two entries without colour stand, behind the others.
+const NOWHERE: usize = STEPS + 1;
+
 /// Colour maps: points from low to high, evenly spaced.
 pub(super) const MAPS: [(&str, &[[f32; 3]]); 4] = [
     ("gray", &[[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]),
@@ -30,6 +36,8 @@ pub(super) struct Transfer {
     min: f32,
     scale: f32,
     table: Vec<[f32; 4]>,
+    /// For each entry the number of the first one from there on that can be seen.
+    seen: Vec<usize>,
 }
 
 fn ramp(points: &[(f64, f64)], u: f64) -> f64 {
@@ -66,7 +74,7 @@ impl Transfer {
     /// Opacities are for a length of one voxel; the table holds them for one step.
     pub fn new(min: f64, max: f64, colors: &[[f32; 3]], opacity: &[(f64, f64)], step: f64) -> Self {
         let last = colors.len() - 1;
-        let table = (0..=STEPS)
+        let mut table: Vec<[f32; 4]> = (0..=STEPS)
             .map(|i| {
                 let u = i as f64 / STEPS as f64;
                 let a = 1.0 - libm::pow(1.0 - ramp(opacity, u), step);
@@ -81,16 +89,39 @@ impl Transfer {
                 [c(0), c(1), c(2), a as f32]
             })
             .collect();
+        let mut seen = vec![usize::MAX; table.len()];
+        let mut next = usize::MAX;
+        for (i, (c, seen)) in table.iter().zip(&mut seen).enumerate().rev() {
+            next = if c[3] == 0.0 { next } else { i };
+            *seen = next;
+        }
+        table.extend([[0.0; 4]; 2]);
         let (min, width) = (min as f32, max - min);
         let scale = if width > 0.0 { (STEPS as f64 / width).min(f64::from(f32::MAX)) } else { 0.0 };
-        Transfer { min, scale: scale as f32, table }
+        Transfer { min, scale: scale as f32, table, seen }
     }
 
     /// Values as places in the table, beyond its ends too; NaN for what is not finite. A greater value has no
-    /// lower place. They stand in `places` then, alone.
-    pub fn places(&self, values: &[f32], places: &mut Vec<f32>) {
-        places.resize(values.len(), 0.0);
+    /// lower place. There are as many `places` as values.
+    pub fn places(&self, values: &[f32], places: &mut [f32]) {
         dispatch(Place { transfer: self, values, places });
+    }
+
+    /// True if no value that is interpolated between those from `low` to `high` can be seen; values that are not finite
+    /// cannot. `low` is above `high` if there are none.
+    pub fn hides_values(&self, low: f32, high: f32) -> bool {
+        if low > high || low == f32::INFINITY || high == f32::NEG_INFINITY {
+            return true;
+        }
+        self.hides(self.place(low), self.place(high))
+    }
+
+    /// The place of one value; for an infinite one the end that is nearer.
+    fn place(&self, value: f32) -> f32 {
+        if self.scale == 0.0 {
+            return STEPS as f32 / 2.0;
+        }
+        ((value - self.min) * self.scale).clamp(-FAR, FAR)
     }
 
     /// The colour at a place of the table.
@@ -106,8 +137,35 @@ impl Transfer {
         [mix(0), mix(1), mix(2), mix(3)]
     }
 
+    /// The colours at eight places, two to a vector: none where the bit of `seen` is not set.
+    #[allow(clippy::needless_range_loop)] // See `stead_simd`.
+    #[inline(always)]
+    pub fn colors8<V: Vector>(&self, v: V, places: V::Eight, seen: u32) -> [V::Eight; 4] {
+        let at = v.max8(v.min8(places, v.splat8(STEPS as f32)), v.splat8(0.0));
+        let entry = v.floor8(v.min8(at, v.splat8(STEPS as f32 - 1.0)));
+        let (mut f, entries) = ([0.0; 8], v.integers8(entry));
+        v.store8(v.sub8(at, entry), &mut f);
+        let mut colors = [v.splat8(0.0); 4];
+        for m in 0..4 {
+            let l = 2 * m;
+            let (a, b) = (entries[l], entries[l + 1]);
+            let [p, q] = self.entries(if seen >> l & 1 == 1 { a as usize } else { NOWHERE });
+            let [r, s] = self.entries(if seen >> (l + 1) & 1 == 1 { b as usize } else { NOWHERE });
+            let (from, to) = (v.fours(p, r), v.fours(q, s));
+            let f = v.splats(f[l], f[l + 1]);
+            colors[m] = v.add8(from, v.mul8(v.sub8(to, from), f));
+        }
+        colors
+    }
+
+    /// An entry and the next one.
+    #[inline(always)]
+    fn entries(&self, i: usize) -> [&[f32; 4]; 2] {
+        [&self.table[i], &self.table[i + 1]]
+    }
+
     /// True if no value that is interpolated between those at places from `low` to `high` can be seen.
-    pub fn hides(&self, low: f32, high: f32) -> bool {
+    fn hides(&self, low: f32, high: f32) -> bool {
         if low == high {
             return self.color(low)[3] == 0.0;
         }
@@ -115,8 +173,8 @@ impl Transfer {
         let slack = low.abs().max(high.abs()) * (1.0 / (1 << 20) as f32);
         let entry = |at: f32| at.clamp(0.0, STEPS as f32);
         // Opacities between two entries lie between theirs.
-        let clear = |i: usize| self.table[i.min(STEPS)][3] == 0.0;
-        (entry(low - slack) as usize..=entry(high + slack).ceil() as usize).all(clear)
+        let (first, last) = (entry(low - slack) as usize, entry(high + slack).ceil() as usize);
+        self.seen[first.min(STEPS)] > last
     }
 }
 
@@ -132,8 +190,6 @@ impl Work for Place<'_> {
 
     #[inline(always)]
     fn run<V: Vector>(self, v: V) {
-        // Finite, and so are the differences of two.
-        const FAR: f32 = 1e30;
         let Transfer { min, scale, .. } = *self.transfer;
         let flat = scale == 0.0;
         let (least, times) = (v.splat8(min), v.splat8(scale));
@@ -149,9 +205,9 @@ impl Work for Place<'_> {
             v.store8(v.add8(at, v.sub8(x, x)), &mut places[i]);
         }
         for i in 0..rest.len().min(last.len()) {
-            let (x, at) = (rest[i], (rest[i] - min) * scale);
-            let at = if flat { STEPS as f32 / 2.0 } else { at.clamp(-FAR, FAR) };
-            last[i] = if x.is_finite() { at } else { f32::NAN };
+            // As above: -0 becomes 0.
+            let at = self.transfer.place(rest[i]) + 0.0;
+            last[i] = if rest[i].is_finite() { at } else { f32::NAN };
         }
     }
 }
