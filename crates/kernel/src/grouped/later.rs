@@ -152,8 +152,11 @@ impl AnyKernel for Later {
 
     fn encode(&self, state: &AnyState) -> Result<Vec<u8>> {
         let Some(groups) = state.downcast_ref::<Groups>() else { return Err(wrong()) };
-        let mut all = Vec::with_capacity(groups.len());
-        for (key, inner) in groups.entries() {
+        // In the order of their keys, so that equal states are equal bytes.
+        let mut entries: Vec<_> = groups.entries().collect();
+        entries.sort_unstable_by_key(|(key, _)| *key);
+        let mut all = Vec::with_capacity(entries.len());
+        for (key, inner) in entries {
             if let Some(kernel) = self.kernel(key)? {
                 all.push((parts(key)?, kernel.encode(inner)?));
             }

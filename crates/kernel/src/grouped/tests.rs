@@ -190,6 +190,24 @@ fn a_group_that_appears_in_a_later_round_is_a_changed_file() {
 }
 
 #[test]
+fn equal_states_are_equal_bytes_in_later_rounds_too() {
+    let names: Vec<String> = (0..40).map(|i| format!("group {i}")).collect();
+    let rows: Vec<(Option<&[u8]>, f64, f64)> =
+        names.iter().map(|n| (Some(n.as_bytes()), 1.0, 0.0)).collect();
+    let t = table(&rows);
+    let mut k = grouped(5, &[0]);
+    for _ in 0..3 {
+        let mut state = k.init();
+        k.update(&mut state, &block(&t)).expect("update");
+        let sent = k.encode(&state).expect("encode");
+        let again = k.encode(&k.decode(&sent).expect("decode")).expect("encode");
+        assert!(again == sent);
+        let Ok(Step::Next(next)) = k.finish(state) else { panic!("few rounds") };
+        k = next;
+    }
+}
+
+#[test]
 fn garbage_states_are_errors() {
     let k = grouped(0, &[0]);
     assert!(k.decode(&[9, 9, 9]).is_err());
