@@ -315,17 +315,26 @@ mod tests {
             shape: Some(shape),
         };
         let k = kernel("render:out=v.png,width=2,height=2,min=0,max=1", &schema);
-        // Fortran order, and one node: level, number, x, y, width, height, pixels.
-        let state = |x: usize, width: usize, pixels: usize| {
-            let pixels = vec![[0.5f32; 4]; pixels];
-            let node = [((0u32, 0u64), (x, 0usize, width, 1usize, pixels))];
+        // Fortran order, and one node: level, number, y, and lines: x, pixels.
+        let state = |y: usize, lines: usize, x: usize, pixels: usize| {
+            let line = (x, vec![[0.5f32; 4]; pixels]);
+            let node = [((0u32, 0u64), (y, vec![line; lines]))];
             let nodes = std::collections::BTreeMap::from(node);
             k.decode(&postcard::to_stdvec(&(Some(false), nodes)).expect("encode"))
         };
-        let good = state(0, 2, 2).expect("fits");
-        assert!(k.finish(good).is_ok());
-        for (x, width, pixels) in [(1, 2, 2), (0, 2, 3), (0, 0, 1), (usize::MAX, 1, 1)] {
-            assert!(state(x, width, pixels).is_err(), "{x} {width} {pixels}");
+        for (y, lines, x, pixels) in [(0, 1, 0, 2), (1, 1, 1, 1), (0, 2, 0, 2)] {
+            let good = state(y, lines, x, pixels).expect("fits");
+            assert!(k.finish(good).is_ok(), "{y} {lines} {x} {pixels}");
+        }
+        for (y, lines, x, pixels) in [
+            (0, 1, 1, 2),
+            (0, 1, 0, 3),
+            (0, 3, 0, 1),
+            (1, 2, 0, 1),
+            (0, 1, usize::MAX, 1),
+            (usize::MAX, 1, 0, 1),
+        ] {
+            assert!(state(y, lines, x, pixels).is_err(), "{y} {lines} {x} {pixels}");
         }
     }
 
