@@ -408,6 +408,11 @@ typedef int stead_type;
 #define STEAD_PEER 11
 
 /**
+ * There was no answer before the deadline.
+ */
+#define STEAD_TIMEOUT 13
+
+/**
  * A defect of stead itself.
  */
 #define STEAD_INTERNAL 12

@@ -70,6 +70,7 @@ enum class kind : int {
     io = STEAD_IO,
     cancelled = STEAD_CANCELLED,
     peer = STEAD_PEER,
+    timeout = STEAD_TIMEOUT,
     internal = STEAD_INTERNAL,
 };
 

@@ -32,10 +32,12 @@ pub const STEAD_IO: stead_status = 9;
 pub const STEAD_CANCELLED: stead_status = 10;
 /// A peer rank failed or did not answer in time.
 pub const STEAD_PEER: stead_status = 11;
+/// There was no answer before the deadline.
+pub const STEAD_TIMEOUT: stead_status = 13;
 /// A defect of stead itself.
 pub const STEAD_INTERNAL: stead_status = 12;
 
-const KINDS: [(Kind, stead_status, &std::ffi::CStr); 12] = [
+const KINDS: [(Kind, stead_status, &std::ffi::CStr); 13] = [
     (Kind::Usage, STEAD_USAGE, c"usage"),
     (Kind::NotFound, STEAD_NOT_FOUND, c"not found"),
     (Kind::Permission, STEAD_PERMISSION, c"permission"),
@@ -47,6 +49,7 @@ const KINDS: [(Kind, stead_status, &std::ffi::CStr); 12] = [
     (Kind::Io, STEAD_IO, c"io"),
     (Kind::Cancelled, STEAD_CANCELLED, c"cancelled"),
     (Kind::Peer, STEAD_PEER, c"peer"),
+    (Kind::Timeout, STEAD_TIMEOUT, c"timeout"),
     (Kind::Internal, STEAD_INTERNAL, c"internal"),
 ];
 

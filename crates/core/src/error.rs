@@ -34,6 +34,8 @@ pub enum Kind {
     Cancelled,
     /// A peer rank failed or did not answer in time.
     Peer,
+    /// There was no answer before the deadline.
+    Timeout,
     /// A defect of stead itself.
     Internal,
 }
@@ -205,7 +207,7 @@ impl Error {
 
     /// True if the same call may succeed when it is made again.
     pub fn is_retryable(&self) -> bool {
-        matches!(self.0.kind, Kind::Io | Kind::Peer)
+        matches!(self.0.kind, Kind::Io | Kind::Peer | Kind::Timeout)
     }
 }
 

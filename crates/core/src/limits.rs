@@ -38,6 +38,12 @@ pub const DEFAULT_MATCHES: usize = 1000;
 pub const MAX_GROUPS: usize = 1_000_000;
 /// Seconds a rank waits for another one.
 pub const PEER_DEADLINE_S: u64 = 600;
+/// Memory for the blocks of one file that is read in sessions.
+pub const DEFAULT_SESSION_MEMORY: u64 = 256 << 20;
+/// Largest block of a read session.
+pub const MAX_READ_BLOCK: usize = 1 << 30;
+/// Seconds a read of a session may take.
+pub const READ_DEADLINE_S: u64 = 600;
 
 const _: () = assert!(MIN_CHUNK <= DEFAULT_CHUNK && DEFAULT_CHUNK <= MAX_CHUNK);
 const _: () = assert!(MAX_CHUNK < u32::MAX as usize);

@@ -17,6 +17,7 @@ fn name(kind: Kind) -> &'static str {
         Kind::Io => "io",
         Kind::Cancelled => "cancelled",
         Kind::Peer => "peer",
+        Kind::Timeout => "timeout",
         _ => "internal",
     }
 }

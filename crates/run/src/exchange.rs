@@ -22,7 +22,7 @@ fn decode(bytes: &[u8]) -> Result<Part> {
 }
 
 /// Kinds that keep their meaning on other ranks; the rest arrive as `Peer`.
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 12] = [
     Kind::Peer,
     Kind::Usage,
     Kind::NotFound,
@@ -34,6 +34,7 @@ const KINDS: [Kind; 11] = [
     Kind::NoSpace,
     Kind::Io,
     Kind::Cancelled,
+    Kind::Timeout,
 ];
 
 /// Merges every rank's states and counters, up a tree and back, so that all ranks hold the total. If a

@@ -10,6 +10,7 @@ pub mod expand;
 #[cfg(any(test, feature = "faults"))]
 pub mod faulty;
 pub mod file;
+mod lend;
 mod mapped;
 pub mod memory;
 pub mod queue;
@@ -21,6 +22,7 @@ pub use atomic::AtomicFile;
 pub use buffer::Buffer;
 pub use expand::expand;
 pub use file::FileSource;
+pub use lend::Lender;
 pub use memory::MemorySource;
 pub use queue::{Completed, ReadQueue};
 pub use source::{Engine, IoOptions, Source};

@@ -578,7 +578,7 @@ fn read_direct(flight: &mut Flight) -> std::result::Result<bool, i32> {
 }
 
 /// True if the first and the last byte of an extent can be had without waiting for a device.
-fn cached(file: &File, offset: u64, len: usize) -> bool {
+pub(crate) fn cached(file: &File, offset: u64, len: usize) -> bool {
     let there = |at: u64| {
         let mut byte = [0];
         let flags = rustix::io::ReadWriteFlags::NOWAIT;

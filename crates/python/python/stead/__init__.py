@@ -28,6 +28,7 @@ from ._errors import (
     NotFoundError,
     PeerError,
     PermissionDeniedError,
+    TimedOutError,
     UsageError,
 )
 from ._kernels import *  # noqa: F403
@@ -76,6 +77,7 @@ __all__ = [
     "NoSpaceError",
     "NotFoundError",
     "PeerError",
+    "TimedOutError",
     "PermissionDeniedError",
     "Report",
     "Snapshot",

@@ -13,7 +13,7 @@ class Error(Exception):
 
     kind: str = "internal"
     """What kind of failure it is: `usage`, `not_found`, `permission`, `format`, `data`, `changed`, `limit`,
-    `no_space`, `io`, `cancelled`, `peer`, `internal`."""
+    `no_space`, `io`, `cancelled`, `peer`, `timeout`, `internal`."""
     hint: str | None = None
     """What can be done about it."""
     path: str | None = None
@@ -96,6 +96,12 @@ class PeerError(Error, ConnectionError):
     kind = "peer"
 
 
+class TimedOutError(Error, TimeoutError):
+    """There was no answer before the deadline."""
+
+    kind = "timeout"
+
+
 class InternalError(Error, RuntimeError):
     """A defect of stead."""
 
@@ -116,6 +122,7 @@ CLASSES = {
         IoError,
         CancelledError,
         PeerError,
+        TimedOutError,
         InternalError,
     )
 }

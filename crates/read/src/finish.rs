@@ -1,0 +1,166 @@
+//! What becomes of the bytes that a request asked for: a view, or a filled buffer.
+
+use crate::engine::Shared;
+use crate::request::{Finish, Piece};
+use crate::view::View;
+use std::sync::Arc;
+use stead_core::{Error, Result};
+
+/// A view.
+pub(crate) struct AsView {
+    offset: u64,
+    len: usize,
+    got: Got,
+}
+
+enum Got {
+    Nothing,
+    View(View),
+    Own(Vec<u8>),
+}
+
+impl AsView {
+    pub(crate) fn new(offset: u64, len: usize) -> Self {
+        AsView { offset, len, got: Got::Nothing }
+    }
+}
+
+impl Finish<View> for AsView {
+    fn piece(&mut self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>) {
+        if let Piece::Block(block, start, len) = piece
+            && len == self.len
+        {
+            self.got = Got::View(View::block(shared.clone(), block.clone(), start, len));
+            return;
+        }
+        let Some(bytes) = piece.bytes() else { return };
+        if !matches!(self.got, Got::Own(_)) {
+            self.got = Got::Own(vec![0; self.len]);
+        }
+        if let Got::Own(own) = &mut self.got {
+            put(own, (at - self.offset) as usize, bytes);
+        }
+    }
+
+    fn holds(&self) -> bool {
+        matches!(self.got, Got::View(_))
+    }
+
+    fn let_go(&mut self) -> bool {
+        let Got::View(view) = &self.got else { return false };
+        self.got = Got::Own(view.to_vec());
+        true
+    }
+
+    fn finish(self: Box<Self>, shared: &Arc<Shared>) -> Result<View> {
+        if self.len == 0 {
+            return Ok(View::own(Vec::new()));
+        }
+        if shared.maps() {
+            if let Some(view) = shared.lend(self.offset, self.len) {
+                return Ok(view);
+            }
+            // Bytes went away: a read says which.
+            let mut own = vec![0; self.len];
+            shared.source().read_at(self.offset, &mut own)?;
+            return Ok(View::own(own));
+        }
+        match self.got {
+            Got::View(view) => Ok(view),
+            Got::Own(own) => Ok(View::own(own)),
+            Got::Nothing => Err(Error::internal("a read was answered without its bytes")),
+        }
+    }
+}
+
+/// A buffer of the caller, filled from its start.
+pub(crate) struct Into<B> {
+    offset: u64,
+    len: usize,
+    buffer: B,
+}
+
+impl<B: AsMut<[u8]>> Into<B> {
+    /// `buffer` has `len` bytes at least.
+    pub(crate) fn new(offset: u64, len: usize, buffer: B) -> Self {
+        Into { offset, len, buffer }
+    }
+}
+
+impl<B: AsMut<[u8]> + Send> Finish<B> for Into<B> {
+    fn piece(&mut self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>) {
+        if let Some(bytes) = piece.bytes()
+            && !shared.maps()
+        {
+            put(self.buffer.as_mut(), (at - self.offset) as usize, bytes);
+        }
+    }
+
+    fn finish(mut self: Box<Self>, shared: &Arc<Shared>) -> Result<B> {
+        if shared.maps() {
+            let buffer = self.buffer.as_mut();
+            shared.source().read_at(self.offset, &mut buffer[..self.len])?;
+        }
+        Ok(self.buffer)
+    }
+}
+
+/// Equal pieces at equal distances, one after the other.
+pub(crate) struct Strided {
+    pub(crate) offset: u64,
+    /// Bytes of a piece, at most `stride`.
+    pub(crate) len: usize,
+    pub(crate) stride: usize,
+    pub(crate) out: Vec<u8>,
+}
+
+impl Strided {
+    /// Takes the pieces that lie in these bytes, which begin at `at` bytes from the first piece.
+    fn gather(&mut self, at: usize, bytes: &[u8]) {
+        let end = at + bytes.len();
+        for piece in at / self.stride..end.div_ceil(self.stride) {
+            let from = (piece * self.stride).max(at);
+            let to = (piece * self.stride + self.len).min(end);
+            if from < to {
+                let target = piece * self.len + (from - piece * self.stride);
+                put(&mut self.out, target, &bytes[from - at..to - at]);
+            }
+        }
+    }
+}
+
+impl Finish<Vec<u8>> for Strided {
+    fn piece(&mut self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>) {
+        if let Some(bytes) = piece.bytes()
+            && !shared.maps()
+        {
+            self.gather((at - self.offset) as usize, bytes);
+        }
+    }
+
+    fn finish(mut self: Box<Self>, shared: &Arc<Shared>) -> Result<Vec<u8>> {
+        if shared.maps() && !self.out.is_empty() {
+            let span = (self.out.len() / self.len - 1) * self.stride + self.len;
+            match shared.lend(self.offset, span) {
+                Some(view) => {
+                    self.gather(0, &view);
+                    view.check()?;
+                }
+                None => {
+                    for piece in 0..self.out.len() / self.len {
+                        let at = self.offset + (piece * self.stride) as u64;
+                        let target = &mut self.out[piece * self.len..][..self.len];
+                        shared.source().read_at(at, target)?;
+                    }
+                }
+            }
+        }
+        Ok(self.out)
+    }
+}
+
+fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
+    if let Some(to) = to.get_mut(at..at + bytes.len()) {
+        to.copy_from_slice(bytes);
+    }
+}

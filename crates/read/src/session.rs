@@ -1,0 +1,229 @@
+//! Files and the sessions over them: what programs use.
+
+use crate::engine::{Counts, Shared};
+use crate::finish::{AsView, Into, Strided};
+use crate::options::Options;
+use crate::request::{Finish, Pending, Read, ReadInto};
+use std::ops::{Bound, RangeBounds};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use stead_core::{Error, Result};
+use stead_store::{FileSource, Source};
+
+/// A file that is open for sessions. Clones are the same file.
+#[derive(Clone)]
+pub struct File(Arc<Handle>);
+
+struct Handle {
+    shared: Arc<Shared>,
+    sessions: AtomicU64,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+/// A range of a file that many read. Readers fetch it ahead; requests come in any order, overlap, repeat, and come
+/// from any thread. It may be shared by reference or [`Arc`].
+pub struct Session {
+    file: File,
+    id: u64,
+    start: u64,
+    end: u64,
+}
+
+/// Opens a file for reading. It is never created or written to.
+///
+/// # Errors
+/// `NotFound`, `Permission`, `Io`; `Usage` for what cannot be read at any offset, as directories and pipes, and for an
+/// engine that is not to be had.
+pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<File> {
+    open_source(Arc::new(FileSource::open(path.as_ref())?), options)
+}
+
+/// As [`open`], for any source of bytes.
+///
+/// # Errors
+/// `Usage` for an engine that is not to be had.
+pub fn open_source(source: Arc<dyn Source>, options: &Options) -> Result<File> {
+    let shared = Shared::new(source, options)?;
+    Ok(File(Arc::new(Handle { shared, sessions: AtomicU64::new(0) })))
+}
+
+impl File {
+    /// Number of bytes, fixed when it was opened.
+    pub fn len(&self) -> u64 {
+        self.0.shared.source().len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Its name.
+    pub fn path(&self) -> PathBuf {
+        self.0.shared.source().path().to_owned()
+    }
+
+    /// Begins a session over a range of bytes and, unless told otherwise, to read it ahead. Offsets of its reads
+    /// are those of the file.
+    ///
+    /// # Errors
+    /// `Usage` if the range does not lie within the file; `Io` if no thread can be started.
+    pub fn session(&self, range: impl RangeBounds<u64>) -> Result<Session> {
+        let len = self.len();
+        let start = match range.start_bound() {
+            Bound::Included(n) => *n,
+            Bound::Excluded(n) => n.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(n) => n.saturating_add(1),
+            Bound::Excluded(n) => *n,
+            Bound::Unbounded => len,
+        };
+        if start > end || end > len {
+            let message =
+                format!("a session over bytes {start} to {end} goes past the end at {len}");
+            return Err(Error::usage(message).at_path(self.path()).at_offset(end));
+        }
+        let id = self.0.sessions.fetch_add(1, Ordering::Relaxed);
+        self.0.shared.begin(id, start..end)?;
+        Ok(Session { file: self.clone(), id, start, end })
+    }
+
+    /// What was done for all sessions so far.
+    pub fn counts(&self) -> Counts {
+        self.0.shared.counts()
+    }
+}
+
+impl Session {
+    /// The first byte and the one after the last.
+    pub fn range(&self) -> std::ops::Range<u64> {
+        self.start..self.end
+    }
+
+    /// Its file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Asks for `len` bytes at `offset` of the file. Views share memory where they can: the page cache, or a block.
+    /// Costs about a microsecond where the bytes are there already.
+    ///
+    /// The answer is an error of kind `Usage` if they do not lie within the session.
+    pub fn read(&self, offset: u64, len: usize) -> Read {
+        Read(self.ask(offset, len, None, || Box::new(AsView::new(offset, len))))
+    }
+
+    /// As [`Session::read`], with a deadline of its own.
+    pub fn read_within(&self, offset: u64, len: usize, deadline: Duration) -> Read {
+        Read(self.ask(offset, len, Some(deadline), || Box::new(AsView::new(offset, len))))
+    }
+
+    /// Fills `buffer` from `offset` and gives it back.
+    pub fn read_into<B: AsMut<[u8]> + Send + 'static>(
+        &self,
+        offset: u64,
+        mut buffer: B,
+    ) -> ReadInto<B> {
+        let len = buffer.as_mut().len();
+        ReadInto(self.ask(offset, len, None, || Box::new(Into::new(offset, len, buffer))))
+    }
+
+    /// Asks for several ranges at once: pairs of offset and length.
+    pub fn read_many(&self, ranges: &[(u64, usize)]) -> Vec<Read> {
+        ranges.iter().map(|(offset, len)| self.read(*offset, *len)).collect()
+    }
+
+    /// Asks for `count` pieces of `len` bytes, whose starts are `stride` bytes apart, and puts them one after the other.
+    ///
+    /// The answer is an error of kind `Usage` if the pieces overlap or do not lie within the session.
+    pub fn read_strided(
+        &self,
+        offset: u64,
+        len: usize,
+        stride: usize,
+        count: usize,
+    ) -> ReadInto<Vec<u8>> {
+        let span = match count {
+            0 => Some(0),
+            n => stride.checked_mul(n - 1).and_then(|s| s.checked_add(len)),
+        };
+        let total = len.checked_mul(count);
+        let (Some(span), Some(total)) = (span, total) else {
+            return ReadInto(self.outside(offset, usize::MAX));
+        };
+        if len > stride && count > 1 {
+            let message = format!("pieces of {len} bytes overlap at a distance of {stride}");
+            return ReadInto(self.refuse(message, offset));
+        }
+        let span = if len == 0 { 0 } else { span };
+        let strided =
+            || Box::new(Strided { offset, len, stride: stride.max(1), out: vec![0; total] });
+        ReadInto(self.ask(offset, span, None, || strided()))
+    }
+
+    /// What was chosen, and why: pairs of a name and a text.
+    pub fn explain(&self) -> Vec<(&'static str, String)> {
+        let shared = &self.file.0.shared;
+        let choice = shared.choice();
+        let place = if shared.maps() {
+            "the page cache, shared by all processes; views of a mapping"
+        } else {
+            "blocks in memory; views of them"
+        };
+        vec![
+            ("bytes", place.to_owned()),
+            ("readers", choice.readers.to_string()),
+            ("block", stead_core::units::format_size(choice.block)),
+            ("queue depth", choice.depth.to_string()),
+            ("blocks in memory at most", choice.blocks.to_string()),
+        ]
+    }
+
+    /// Ends it and says whether the file is still what it was. Views stay valid, and reads that wait are answered.
+    ///
+    /// # Errors
+    /// `Changed` if somebody wrote to the file.
+    pub fn close(self) -> Result<()> {
+        self.file.0.shared.source().check()
+    }
+
+    fn ask<T: Send + 'static>(
+        &self,
+        offset: u64,
+        len: usize,
+        deadline: Option<Duration>,
+        finish: impl FnOnce() -> Box<dyn Finish<T>>,
+    ) -> Pending<T> {
+        match offset.checked_add(len as u64) {
+            Some(end) if offset >= self.start && end <= self.end => {
+                self.file.0.shared.ask(offset, len, deadline, finish())
+            }
+            _ => self.outside(offset, len),
+        }
+    }
+
+    fn outside<T>(&self, offset: u64, len: usize) -> Pending<T> {
+        let (start, end) = (self.start, self.end);
+        let message = format!("{len} bytes do not lie within the session, bytes {start} to {end}");
+        self.refuse(message, offset)
+    }
+
+    fn refuse<T>(&self, message: String, offset: u64) -> Pending<T> {
+        Pending::Ready(Some(Err(Error::usage(message).at_path(self.file.path()).at_offset(offset))))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.file.0.shared.end(self.id);
+    }
+}

@@ -1,0 +1,363 @@
+//! Sessions over real files and over sources with faults: the same bytes, or one clear error.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+use proptest::prelude::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use stead_core::Kind;
+use stead_read::{File, Options, open, open_source};
+use stead_store::faulty::{Faults, FaultySource};
+use stead_store::{Engine, FileSource, IoOptions, MemorySource, Source};
+
+fn bytes(n: usize) -> Vec<u8> {
+    (0..n).map(|i| (i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()[0]).collect()
+}
+
+fn temporary(data: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    std::fs::write(&path, data).unwrap();
+    (dir, path)
+}
+
+fn small(block: usize, memory: u64) -> Options {
+    Options { block: Some(block), memory, readers: Some(2), ..Options::default() }
+}
+
+fn pread(options: Options) -> Options {
+    let io = IoOptions { engine: Engine::Pread, ..IoOptions::default() };
+    Options { io, ..options }
+}
+
+/// Every way to hold blocks: mapped, in memory, direct where the file system has it.
+fn ways(path: &std::path::Path, options: Options) -> Vec<File> {
+    let direct = IoOptions { direct: true, ..IoOptions::default() };
+    [options.clone(), pread(options.clone()), Options { io: direct, ..options }]
+        .iter()
+        .filter_map(|o| open(path, o).ok())
+        .collect()
+}
+
+#[test]
+fn tasks_get_their_bytes_in_any_order() {
+    let data = bytes(1_000_003);
+    let (_dir, path) = temporary(&data);
+    for file in ways(&path, small(8192, 65_536)) {
+        for tasks in [1usize, 2, 7, 64, 5000] {
+            let session = file.session(..).unwrap();
+            let share = data.len().div_ceil(tasks);
+            let mut order: Vec<usize> = (0..tasks).collect();
+            order.sort_by_key(|i| (*i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            std::thread::scope(|s| {
+                for part in order.chunks(tasks.div_ceil(4)) {
+                    let (session, data) = (&session, &data);
+                    s.spawn(move || {
+                        for task in part {
+                            let from = (task * share).min(data.len());
+                            let to = (from + share).min(data.len());
+                            let view = session.read(from as u64, to - from).wait().unwrap();
+                            assert!(view[..] == data[from..to], "{tasks} {task}");
+                            let own =
+                                session.read_into(from as u64, vec![0; to - from]).wait().unwrap();
+                            assert!(own == data[from..to], "{tasks} {task}");
+                        }
+                    });
+                }
+            });
+            session.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn bytes_are_read_once_however_many_ask() {
+    let data = bytes(1 << 20);
+    let source = Arc::new(FaultySource::new(
+        Arc::new(MemorySource::new("m", data.clone())),
+        Faults { slow: Some((100, Duration::from_millis(2))), ..Faults::default() },
+    ));
+    let file = open_source(source.clone(), &small(65_536, 4 << 20)).unwrap();
+    let a = file.session(..).unwrap();
+    let b = file.session(100_000..900_000).unwrap();
+    std::thread::scope(|s| {
+        for t in 0..8u64 {
+            let (a, b, data) = (&a, &b, &data);
+            s.spawn(move || {
+                for i in 0..200 {
+                    let at = (i * 4001 + t * 977) % 900_000;
+                    let view = a.read(at, 5000).wait().unwrap();
+                    assert!(view[..] == data[at as usize..at as usize + 5000]);
+                    let at = 100_000 + (i * 3001 + t * 877) % 700_000;
+                    let view = b.read(at, 5000).wait().unwrap();
+                    assert!(view[..] == data[at as usize..at as usize + 5000]);
+                }
+            });
+        }
+    });
+    // The last two blocks were asked for by nobody and may still be to come.
+    assert!((14..=16).contains(&source.reads()), "{}", source.reads());
+}
+
+#[test]
+fn a_file_larger_than_the_memory_slides_by() {
+    let data = bytes(3_000_000);
+    let (_dir, path) = temporary(&data);
+    for file in ways(&path, small(4096, 16_384)) {
+        let session = file.session(..).unwrap();
+        for (i, part) in data.chunks(1000).enumerate() {
+            assert!(session.read(i as u64 * 1000, part.len()).wait().unwrap()[..] == *part);
+        }
+        // More than all of it at once.
+        assert!(session.read(5, data.len() - 5).wait().unwrap()[..] == data[5..]);
+        let all = session.read_into(0, vec![0; data.len()]).wait().unwrap();
+        assert!(all == data);
+    }
+}
+
+#[test]
+fn views_that_are_held_make_others_wait_and_not_for_ever() {
+    let data = bytes(100_000);
+    let (_dir, path) = temporary(&data);
+    let file = open(&path, &pread(small(4096, 16_384))).unwrap();
+    let session = file.session(..).unwrap();
+    let held: Vec<_> = (0..4).map(|i| session.read(i * 4096, 10).wait().unwrap()).collect();
+    let late = session.read_within(50_000, 10, Duration::from_millis(100));
+    let e = late.wait().unwrap_err();
+    assert_eq!(e.kind(), Kind::Timeout, "{e}");
+    assert!(e.hint().unwrap().contains("views hold all"), "{e} {:?}", e.hint());
+    let waiting = session.read(50_000, 10);
+    assert!(!waiting.is_ready());
+    drop(held);
+    assert_eq!(waiting.wait().unwrap()[..], data[50_000..50_010]);
+}
+
+#[test]
+fn a_read_can_be_cancelled_and_have_a_deadline() {
+    let slow = Faults { slow: Some((100, Duration::from_millis(300))), ..Faults::default() };
+    let source =
+        Arc::new(FaultySource::new(Arc::new(MemorySource::new("m", bytes(100_000))), slow));
+    let options =
+        Options { ahead: false, depth: Some(1), readers: Some(1), ..small(4096, 1 << 20) };
+    let file = open_source(source.clone(), &options).unwrap();
+    let session = file.session(..).unwrap();
+    let begin = Instant::now();
+    let first = session.read(0, 10);
+    let dropped = session.read(8192, 10);
+    let late = session.read_within(50_000, 10, Duration::from_millis(50));
+    dropped.cancel();
+    let e = late.wait().unwrap_err();
+    assert_eq!((e.kind(), e.place().offset), (Kind::Timeout, Some(50_000)));
+    assert_eq!(first.wait().unwrap().len(), 10);
+    assert!(begin.elapsed() < Duration::from_secs(30));
+    drop((session, file));
+    std::thread::sleep(Duration::from_millis(50));
+    // What nobody waited for any more was not read.
+    assert_eq!(source.reads(), 1);
+}
+
+#[test]
+fn only_who_asked_for_bad_bytes_gets_an_error() {
+    let data = bytes(100_000);
+    let faults = Faults { bad_byte: Some(70_000), ..Faults::default() };
+    let source =
+        Arc::new(FaultySource::new(Arc::new(MemorySource::new("m", data.clone())), faults));
+    let file = open_source(source, &small(65_536, 1 << 20)).unwrap();
+    let session = file.session(..).unwrap();
+    let e = session.read(69_990, 20).wait().unwrap_err();
+    assert_eq!((e.kind(), e.place().offset), (Kind::Io, Some(70_000)), "{e}");
+    assert!(session.read(65_000, 5000).wait().unwrap()[..] == data[65_000..70_000]);
+    assert!(session.read_into(70_001, vec![0; 29_999]).wait().unwrap() == data[70_001..]);
+    assert_eq!(session.read_into(0, vec![0; 100_000]).wait().unwrap_err().kind(), Kind::Io);
+}
+
+#[test]
+fn a_file_that_shrinks_is_an_error_of_those_who_ask_beyond() {
+    let data = bytes(1_000_000);
+    for way in 0..3 {
+        let (_dir, path) = temporary(&data);
+        let Some(file) = ways(&path, small(65_536, 1 << 20)).into_iter().nth(way) else { continue };
+        let session = file.session(..).unwrap();
+        let view = session.read(0, 1000).wait().unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(300_000).unwrap();
+        let mut failed = 0;
+        for at in (0..1_000_000u64).step_by(50_000) {
+            match session.read_into(at, vec![0; 50_000]).wait() {
+                Ok(got) => assert!(got == data[at as usize..][..50_000], "{way} {at}"),
+                Err(e) => {
+                    assert_eq!(e.kind(), Kind::Changed, "{way} {at} {e}");
+                    failed += 1;
+                }
+            }
+        }
+        assert!(failed > 0 || way > 0, "{way}");
+        assert!(view[..] == data[..1000]);
+        assert_eq!(session.close().unwrap_err().kind(), Kind::Changed);
+    }
+}
+
+#[test]
+fn bad_requests_are_refused() {
+    let (dir, path) = temporary(&bytes(1000));
+    let file = open(&path, &Options::default()).unwrap();
+    assert_eq!(file.session(0..1001).err().unwrap().kind(), Kind::Usage);
+    #[allow(clippy::reversed_empty_ranges)]
+    let backwards = 10..5;
+    assert_eq!(file.session(backwards).err().unwrap().kind(), Kind::Usage);
+    let session = file.session(100..200).unwrap();
+    for (offset, len) in [(99, 1), (100, 101), (200, 1), (u64::MAX, 1), (150, usize::MAX)] {
+        let e = session.read(offset, len).wait().unwrap_err();
+        assert_eq!(e.kind(), Kind::Usage, "{e}");
+        assert_eq!(e.place().path.as_deref(), Some(&*path));
+    }
+    assert!(session.read(200, 0).wait().unwrap().is_empty());
+    assert_eq!(session.read_strided(100, 10, 5, 3).wait().unwrap_err().kind(), Kind::Usage);
+    assert_eq!(
+        session.read_strided(100, 10, usize::MAX, 3).wait().unwrap_err().kind(),
+        Kind::Usage
+    );
+    assert_eq!(open(dir.path(), &Options::default()).err().unwrap().kind(), Kind::Usage);
+    let missing = dir.path().join("no");
+    assert_eq!(open(&missing, &Options::default()).err().unwrap().kind(), Kind::NotFound);
+    assert!(!missing.exists());
+    // An empty file and an empty session.
+    let (_dir, path) = temporary(b"");
+    let file = open(&path, &Options::default()).unwrap();
+    let session = file.session(..).unwrap();
+    assert!(file.is_empty() && session.read(0, 0).wait().unwrap().is_empty());
+    assert_eq!(session.read(0, 1).wait().unwrap_err().kind(), Kind::Usage);
+}
+
+#[test]
+fn answers_come_by_function_and_by_future() {
+    let data = bytes(200_000);
+    let source = Arc::new(FaultySource::new(
+        Arc::new(MemorySource::new("m", data.clone())),
+        Faults { slow: Some((50, Duration::from_millis(1))), ..Faults::default() },
+    ));
+    let file = open_source(source, &small(4096, 1 << 20)).unwrap();
+    let session = file.session(..).unwrap();
+    let (send, receive) = std::sync::mpsc::channel();
+    for at in (0..200_000u64).step_by(1000) {
+        let send = send.clone();
+        session.read(at, 1000).then(move |view| send.send((at as usize, view.unwrap())).unwrap());
+    }
+    drop(send);
+    let mut count = 0;
+    for (at, view) in receive {
+        assert!(view[..] == data[at..at + 1000]);
+        count += 1;
+    }
+    assert_eq!(count, 200);
+
+    struct Unpark(std::thread::Thread, AtomicUsize);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.1.fetch_add(1, Ordering::SeqCst);
+            self.0.unpark();
+        }
+    }
+    let file = open_source(
+        Arc::new(FaultySource::new(
+            Arc::new(MemorySource::new("m", data.clone())),
+            Faults { slow: Some((100, Duration::from_millis(5))), ..Faults::default() },
+        )),
+        &small(4096, 1 << 20),
+    )
+    .unwrap();
+    let session = file.session(..).unwrap();
+    let mut read = std::pin::pin!(session.read(190_000, 5000));
+    let woken = Arc::new(Unpark(std::thread::current(), AtomicUsize::new(0)));
+    let waker = std::task::Waker::from(woken.clone());
+    let mut cx = std::task::Context::from_waker(&waker);
+    let view = loop {
+        match read.as_mut().poll(&mut cx) {
+            std::task::Poll::Ready(view) => break view.unwrap(),
+            std::task::Poll::Pending => std::thread::park(),
+        }
+    };
+    assert!(view[..] == data[190_000..195_000]);
+    assert_eq!(woken.1.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn sessions_leave_nothing_behind() {
+    let (_dir, path) = temporary(&bytes(100_000));
+    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    let files = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = files();
+    for options in [small(4096, 65_536), pread(small(4096, 65_536))] {
+        for i in 0..2000u64 {
+            let file = open(&path, &options).unwrap();
+            let session = file.session(..).unwrap();
+            assert_eq!(session.read(i * 40, 1000).wait().unwrap().len(), 1000);
+            session.close().unwrap();
+            assert!(threads() < 100, "{}", threads());
+        }
+    }
+    let patience = Instant::now() + Duration::from_secs(20);
+    while files() > before + 8 && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(files() <= before + 8, "{} {before}", files());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_requests_any_blocks(
+        len in 0..200_000usize,
+        block in 1..40_000usize,
+        memory in 8192..300_000u64,
+        ahead in any::<bool>(),
+        seed in any::<u64>(),
+        asks in prop::collection::vec((any::<u32>(), any::<u32>(), 1..5usize, 0..3usize), 1..40),
+    ) {
+        let data = bytes(len);
+        let inner = Arc::new(MemorySource::new("m", data.clone()));
+        let faults = Faults { seed, short_percent: 30, slow: Some((10, Duration::from_micros(200))), ..Faults::default() };
+        let source: Arc<dyn Source> = Arc::new(FaultySource::new(inner, faults));
+        let options = Options { ahead, readers: Some(3), ..small(block, memory) };
+        let file = open_source(source, &options).unwrap();
+        let session = file.session(..).unwrap();
+        let mut views = Vec::new();
+        for (a, b, count, way) in asks {
+            let from = a as usize % (len + 1);
+            let n = b as usize % (len - from + 1);
+            match way {
+                0 => views.push((from, n, session.read(from as u64, n))),
+                1 => {
+                    let got = session.read_into(from as u64, vec![0; n]).wait().unwrap();
+                    prop_assert!(got == data[from..from + n]);
+                }
+                _ => {
+                    let stride = n / count;
+                    let piece = stride / 2;
+                    let got = session.read_strided(from as u64, piece, stride, count).wait().unwrap();
+                    let due: Vec<u8> = (0..count)
+                        .flat_map(|i| data[from + i * stride..][..piece].to_vec())
+                        .collect();
+                    prop_assert!(got == due);
+                }
+            }
+        }
+        for (from, n, read) in views {
+            prop_assert!(read.wait().unwrap()[..] == data[from..from + n]);
+        }
+        session.close().unwrap();
+    }
+}
+
+#[test]
+fn the_source_may_be_a_file() {
+    let data = bytes(300_000);
+    let (_dir, path) = temporary(&data);
+    let file =
+        open_source(Arc::new(FileSource::open(&path).unwrap()), &Options::default()).unwrap();
+    let session = file.session(1000..).unwrap();
+    assert_eq!(session.range(), 1000..300_000);
+    assert!(session.explain().iter().any(|(name, text)| *name == "readers" && text == "1"));
+    assert!(session.read(1000, 299_000).wait().unwrap()[..] == data[1000..]);
+}
