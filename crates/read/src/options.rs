@@ -57,7 +57,8 @@ impl Options {
         // enough for a device to be at its rate with few of them in flight.
         let wanted = match self.block {
             Some(block) => block as u64,
-            None => (len / 64).clamp(256 << 10, 2 << 20),
+            // What is known about blocks stays small: at most some tens of thousands of them.
+            None => (len / 64).clamp(256 << 10, 2 << 20).max(len / 32_768),
         };
         // Four blocks at least have room in the memory.
         let block = wanted.min(self.memory / 4).clamp(PAGE, most).next_multiple_of(PAGE);
