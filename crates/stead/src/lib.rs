@@ -1,7 +1,8 @@
 //! stead: keep the data home; send the work.
 //!
-//! One public surface over the rooms of the house. Today it does the *run* job: analysis kernels over
-//! files where they lie, in one pass, on all cores, in bounded memory.
+//! One public surface over the rooms of the house. Today it does two jobs. *Run*: analysis kernels over
+//! files where they lie, in one pass, on all cores, in bounded memory. *Read*: sessions from which thousands
+//! of tasks read a file in parallel ([`read`]).
 //!
 //! ```
 //! # fn main() -> stead::Result<()> {
@@ -40,6 +41,11 @@ pub use stead_store::{Engine, IoOptions, atomic::remove_unfinished};
 /// How ranks talk.
 pub mod fabric {
     pub use stead_fabric::{Fabric, FabricExt, Local};
+}
+
+/// Parallel read sessions: many consumers read a range of a file, few readers fetch it.
+pub mod read {
+    pub use stead_read::{Counts, File, Options, Read, ReadInto, Session, View, open};
 }
 
 /// What can be computed, and what it takes to bring a kernel along ([`Own`](kernels::Own)).
