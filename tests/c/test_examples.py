@@ -40,7 +40,7 @@ def test_examples_in_rust(flights, name):
 
 
 def programs():
-    for path in [ROOT / "README.md", ROOT / "docs" / "c.md", ROOT / "docs" / "cpp.md"]:
+    for path in [ROOT / "README.md", *(ROOT / "docs" / f"{page}.md" for page in ("c", "cpp", "reading"))]:
         text = path.read_text()
         for match in re.finditer(r"^```(c|cpp)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
             line = text.count("\n", 0, match.start()) + 1
