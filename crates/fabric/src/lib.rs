@@ -2,20 +2,25 @@
 //!
 //! A [`Fabric`] moves bytes between ranks; what is built of it (broadcast, reduction up a tree) is the
 //! same for all implementations and lives in [`FabricExt`]. [`Local`] connects ranks that are threads of
-//! one process and is the embedded default, mostly with one rank.
+//! one process and is the embedded default, mostly with one rank. `stead-mpi` connects processes by MPI.
 
 mod collective;
 #[cfg(any(test, feature = "conformance"))]
 #[allow(clippy::expect_used)]
 pub mod conformance;
 mod local;
+mod mailbox;
 
 pub use collective::FabricExt;
 pub use local::Local;
+pub use mailbox::Mailbox;
 
-use stead_core::Result;
+use std::time::Duration;
+use stead_core::{Error, Kind, Result};
 
 /// Ranks that exchange messages. Messages between two ranks with the same tag arrive in order.
+///
+/// All calls may be made by any thread, at the same time as others.
 pub trait Fabric: Send + Sync {
     /// This rank, from 0.
     fn rank(&self) -> usize;
@@ -23,9 +28,32 @@ pub trait Fabric: Send + Sync {
     /// Number of ranks.
     fn size(&self) -> usize;
 
-    /// Sends; returns when `bytes` may be forgotten, not when they have arrived.
+    /// A number for the node that a rank runs on: equal for ranks that share memory and local file systems.
+    fn node_of(&self, rank: usize) -> usize;
+
+    /// How long [`Fabric::recv`] waits.
+    fn deadline(&self) -> Duration;
+
+    /// Sends; returns when `bytes` may be forgotten, not when they have arrived. May wait while much is on its way.
     fn send(&self, to: usize, tag: u32, bytes: Vec<u8>) -> Result<()>;
 
+    /// Waits for a message, but no longer than `within`: `None` if none came. An error of kind `Peer` if the rank is
+    /// gone.
+    fn recv_within(&self, from: usize, tag: u32, within: Duration) -> Result<Option<Vec<u8>>>;
+
+    /// As [`Fabric::recv_within`], from whatever rank. Ranks that are gone are no error.
+    fn recv_any(&self, tag: u32, within: Duration) -> Result<Option<(usize, Vec<u8>)>>;
+
+    /// An error of kind `Peer` if a rank is gone. Who waits for something that a rank does asks this from time to
+    /// time; being asked makes the fabric look whether the rank still answers.
+    fn alive(&self, rank: usize) -> Result<()>;
+
     /// Waits for a message. An error of kind `Peer` if the rank is gone or the deadline passes.
-    fn recv(&self, from: usize, tag: u32) -> Result<Vec<u8>>;
+    fn recv(&self, from: usize, tag: u32) -> Result<Vec<u8>> {
+        let within = self.deadline();
+        self.recv_within(from, tag, within)?.ok_or_else(|| {
+            let message = format!("no message within {} s", within.as_secs());
+            Error::new(Kind::Peer, message).at_rank(from)
+        })
+    }
 }

@@ -1,10 +1,9 @@
 //! Ranks as threads of one process.
 
-use crate::Fabric;
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use crate::{Fabric, Mailbox};
+use std::sync::Arc;
 use std::time::Duration;
-use stead_core::{Error, Kind, Result, limits};
+use stead_core::{Error, Result, limits};
 
 /// One rank of a group of threads. Dropping it tells the others that it is gone.
 pub struct Local {
@@ -15,37 +14,14 @@ pub struct Local {
 
 struct Group {
     boxes: Vec<Mailbox>,
-}
-
-#[derive(Default)]
-struct Mailbox {
-    inner: Mutex<Inner>,
-    arrived: Condvar,
-}
-
-#[derive(Default)]
-struct Inner {
-    /// Messages that wait, by sender and tag. No entry is an empty queue.
-    messages: HashMap<(usize, u32), VecDeque<Vec<u8>>>,
-    /// Ranks that will send nothing more.
-    gone: Vec<usize>,
-}
-
-impl Mailbox {
-    /// A panicking peer leaves the queues whole: every change is one push or pop.
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    nodes: Vec<usize>,
 }
 
 impl Local {
     /// A fabric of one rank.
     pub fn single() -> Local {
-        Local {
-            rank: 0,
-            group: Arc::new(Group { boxes: vec![Mailbox::default()] }),
-            deadline: Duration::from_secs(limits::PEER_DEADLINE_S),
-        }
+        let group = Arc::new(Group { boxes: vec![Mailbox::default()], nodes: vec![0] });
+        Local { rank: 0, group, deadline: Duration::from_secs(limits::PEER_DEADLINE_S) }
     }
 
     /// `size` ranks, at least one, to be given to one thread each.
@@ -55,17 +31,26 @@ impl Local {
 
     /// As [`Local::group`]; a rank that waits longer than `deadline` for a message gets an error.
     pub fn group_with_deadline(size: usize, deadline: Duration) -> Vec<Local> {
-        let size = size.max(1);
-        let group = Arc::new(Group { boxes: (0..size).map(|_| Mailbox::default()).collect() });
-        (0..size).map(|rank| Local { rank, group: group.clone(), deadline }).collect()
+        Self::over_nodes(&vec![0; size.max(1)], deadline)
+    }
+
+    /// One rank for each entry, which says on what node it is to seem to be: for tests of what depends on nodes.
+    pub fn over_nodes(nodes: &[usize], deadline: Duration) -> Vec<Local> {
+        let boxes = nodes.iter().map(|_| Mailbox::default()).collect();
+        let group = Arc::new(Group { boxes, nodes: nodes.to_vec() });
+        (0..nodes.len()).map(|rank| Local { rank, group: group.clone(), deadline }).collect()
+    }
+
+    fn mailbox(&self, rank: usize) -> Result<&Mailbox> {
+        let unknown = || Error::internal(format!("there is no rank {rank}"));
+        self.group.boxes.get(rank).ok_or_else(unknown)
     }
 }
 
 impl Drop for Local {
     fn drop(&mut self) {
         for b in &self.group.boxes {
-            b.lock().gone.push(self.rank);
-            b.arrived.notify_all();
+            b.gone(self.rank, "the rank has ended early");
         }
     }
 }
@@ -79,58 +64,47 @@ impl Fabric for Local {
         self.group.boxes.len()
     }
 
+    fn node_of(&self, rank: usize) -> usize {
+        self.group.nodes.get(rank).copied().unwrap_or(0)
+    }
+
+    fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
     fn send(&self, to: usize, tag: u32, bytes: Vec<u8>) -> Result<()> {
-        let Some(b) = self.group.boxes.get(to) else {
-            return Err(Error::internal(format!("there is no rank {to}")));
-        };
-        let mut inner = b.lock();
-        if inner.gone.contains(&to) {
-            return Err(Error::new(Kind::Peer, "the rank has ended early").at_rank(to));
-        }
-        inner.messages.entry((self.rank, tag)).or_default().push_back(bytes);
-        b.arrived.notify_all();
+        let theirs = self.mailbox(to)?;
+        self.alive(to)?;
+        theirs.put(self.rank, tag, bytes);
         Ok(())
     }
 
-    fn recv(&self, from: usize, tag: u32) -> Result<Vec<u8>> {
-        if from >= self.size() {
-            return Err(Error::internal(format!("there is no rank {from}")));
-        }
-        let b = &self.group.boxes[self.rank];
-        let key = (from, tag);
-        let (mut inner, timeout) = b
-            .arrived
-            .wait_timeout_while(b.lock(), self.deadline, |i| {
-                !i.messages.contains_key(&key) && !i.gone.contains(&from)
-            })
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(queue) = inner.messages.get_mut(&key) {
-            let message = queue.pop_front();
-            if queue.is_empty() {
-                inner.messages.remove(&key);
-            }
-            if let Some(message) = message {
-                return Ok(message);
-            }
-        }
-        Err(if timeout.timed_out() {
-            Error::new(Kind::Peer, format!("no message within {} s", self.deadline.as_secs()))
-        } else {
-            Error::new(Kind::Peer, "the rank has ended early")
-        }
-        .at_rank(from))
+    fn recv_within(&self, from: usize, tag: u32, within: Duration) -> Result<Option<Vec<u8>>> {
+        self.mailbox(from)?;
+        let taken = self.mailbox(self.rank)?.take(Some(from), tag, within)?;
+        Ok(taken.map(|(_, bytes)| bytes))
+    }
+
+    fn recv_any(&self, tag: u32, within: Duration) -> Result<Option<(usize, Vec<u8>)>> {
+        self.mailbox(self.rank)?.take(None, tag, within)
+    }
+
+    fn alive(&self, rank: usize) -> Result<()> {
+        self.mailbox(self.rank)?.alive(rank)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stead_core::Kind;
 
     #[test]
     fn local_conforms() {
         for size in [1, 2, 3, 4, 7, 8] {
             crate::conformance::check(Local::group(size));
         }
+        crate::conformance::check(Local::over_nodes(&[0, 1, 1, 0], Duration::from_secs(60)));
     }
 
     #[test]
@@ -140,6 +114,7 @@ mod tests {
         let e = ranks[0].recv(1, 7).expect_err("gone");
         assert_eq!((e.kind(), e.place().rank), (Kind::Peer, Some(1)));
         assert!(ranks[0].send(1, 7, vec![]).is_err());
+        assert!(ranks[0].alive(1).is_err());
     }
 
     #[test]
