@@ -54,6 +54,31 @@
 #define STEAD_NEEDS_RECORDS 4
 
 /**
+ * As a length: up to the end of the file.
+ */
+#define STEAD_TO_END UINT64_MAX
+
+/**
+ * For stead_read_options.flags: nothing is read before somebody asks for it.
+ */
+#define STEAD_READ_ON_DEMAND 1
+
+/**
+ * For stead_read_options.flags: pass by the page cache (O_DIRECT).
+ */
+#define STEAD_READ_DIRECT 2
+
+/**
+ * For stead_read_options.flags: read with io_uring.
+ */
+#define STEAD_READ_URING 4
+
+/**
+ * For stead_read_options.flags: read with pread.
+ */
+#define STEAD_READ_PREAD 8
+
+/**
  * Some records of one file, while stead_kernel.update looks at them: see stead_block_rows and its like.
  */
 typedef struct stead_block stead_block;
@@ -82,10 +107,28 @@ typedef struct stead_dataset stead_dataset;
 typedef struct stead_error stead_error;
 
 /**
+ * A file that is open for read sessions. Made by stead_file_open, ended with stead_file_close. Sessions over it may be
+ * started and used by several threads at the same time.
+ */
+typedef struct stead_file stead_file;
+
+/**
  * How to open a dataset; what is not set is detected. Made by stead_options_new, freed with stead_options_free.
  * Several threads may use it. Opening copies it.
  */
 typedef struct stead_options stead_options;
+
+/**
+ * A read under way: somebody may wait for it, take its answer, have it sent elsewhere, or give it up. Made by
+ * stead_read_begin and its like, freed with stead_pending_free.
+ */
+typedef struct stead_pending stead_pending;
+
+/**
+ * Reads that are done, in the order in which they were, for whoever takes them with stead_queue_next. Made by
+ * stead_queue_new, freed with stead_queue_free. Any number of threads may add to it and take from it.
+ */
+typedef struct stead_queue stead_queue;
 
 /**
  * Results, what was done, and what it took. Made by stead_run, freed with stead_report_free. Immutable: several
@@ -99,6 +142,12 @@ typedef struct stead_report stead_report;
  * Several threads may use it.
  */
 typedef struct stead_request stead_request;
+
+/**
+ * A range of a file that many tasks read while few readers fetch it. Made by stead_session_start, ended with
+ * stead_session_close. Any number of threads may read from it at the same time.
+ */
+typedef struct stead_session stead_session;
 
 /**
  * Outcome of a call: STEAD_OK, or the kind of failure. The numbers do not change from version to version.
@@ -346,6 +395,131 @@ typedef struct stead_value {
  * What a value is: STEAD_NULL and so on.
  */
 typedef int stead_type;
+
+/**
+ * How to read a file in sessions. A member that is 0 is chosen from the file, the range and the machine.
+ *
+ * Begin with `stead_read_options o = {0}; o.size = sizeof o;`, so that members of later versions are 0.
+ */
+typedef struct stead_read_options {
+    /**
+     * sizeof(stead_read_options).
+     */
+    size_t size;
+    /**
+     * Reader threads at most.
+     */
+    size_t readers;
+    /**
+     * Bytes of a block, rounded up to a multiple of 4096.
+     */
+    size_t block;
+    /**
+     * Blocks in flight for each reader.
+     */
+    size_t depth;
+    /**
+     * Bytes of memory for blocks; 256 MiB unless told otherwise.
+     */
+    uint64_t memory;
+    /**
+     * Milliseconds after which a read that has no answer fails with STEAD_TIMEOUT; ten minutes unless told otherwise.
+     */
+    uint64_t deadline_ms;
+    /**
+     * STEAD_READ_ON_DEMAND and so on, or-ed together.
+     */
+    uint32_t flags;
+} stead_read_options;
+
+/**
+ * What was done for all sessions of a file so far. Members may be added at its end.
+ */
+typedef struct stead_read_counts {
+    /**
+     * Reads that were asked for.
+     */
+    uint64_t requests;
+    /**
+     * Of these, answered without waiting.
+     */
+    uint64_t at_once;
+    /**
+     * Blocks that readers fetched.
+     */
+    uint64_t blocks;
+    /**
+     * Their bytes.
+     */
+    uint64_t bytes;
+} stead_read_counts;
+
+/**
+ * Bytes that a read brought: `size` of them at `data`, until stead_view_release. They are the page cache's or a
+ * block's own where that can be, so they must not be written to, and a view that is kept keeps its block from being used
+ * for other bytes. All zero is no view, and nothing to release.
+ *
+ * Copies of the struct are the same view: it is released once.
+ */
+typedef struct stead_view {
+    /**
+     * The first byte.
+     */
+    const void *data;
+    /**
+     * How many there are.
+     */
+    size_t size;
+    /**
+     * Which view; 0 where the bytes are in a buffer of the caller.
+     */
+    uint64_t id;
+} stead_view;
+
+/**
+ * Called once with the answer of a read. If the bytes came, `error` is NULL and `view` is the callee's, to be released
+ * with stead_view_release; else `error` is the callee's, to be freed with stead_error_free, and `view` is no view.
+ *
+ * By the thread that asked, where the bytes are there already, else by a thread that reads, which must not be kept
+ * waiting. It may call any function of stead. It must not throw or jump out.
+ */
+typedef void (*stead_read_fn)(struct stead_view view, struct stead_error *error, void *user);
+
+/**
+ * A range of bytes.
+ */
+typedef struct stead_range {
+    /**
+     * Its first byte in the file.
+     */
+    uint64_t offset;
+    /**
+     * How many there are.
+     */
+    size_t length;
+} stead_range;
+
+/**
+ * A read that is done, out of a queue.
+ */
+typedef struct stead_completion {
+    /**
+     * What came with the read.
+     */
+    void *user;
+    /**
+     * The offset that it asked for.
+     */
+    uint64_t offset;
+    /**
+     * The bytes, to be released with stead_view_release; no view if there is an error.
+     */
+    struct stead_view view;
+    /**
+     * NULL if the bytes came, else an error to be freed with stead_error_free.
+     */
+    struct stead_error *error;
+} stead_completion;
 
 /**
  * Done.
@@ -1260,6 +1434,270 @@ stead_status stead_builder_end(struct stead_builder *result);
  * nothing what is added up. Each pass sees the same records.
  */
 stead_status stead_builder_again(struct stead_builder *result);
+
+/**
+ * Opens a file for read sessions. It is never created or written to. `options` may be NULL: all is chosen.
+ *
+ * Errors: STEAD_NOT_FOUND, STEAD_PERMISSION, STEAD_IO; STEAD_USAGE for what cannot be read at any offset, as
+ * directories and pipes, and for options that make no sense.
+ */
+stead_status stead_file_open(const char *path,
+                             const struct stead_read_options *options,
+                             struct stead_file **file,
+                             struct stead_error **error);
+
+/**
+ * Bytes of a file, which do not change while it is open; 0 if the handle is no file.
+ */
+uint64_t stead_file_size(const struct stead_file *file);
+
+/**
+ * The name of a file, or NULL if the handle is none. Lives as long as the file is open.
+ */
+const char *stead_file_path(const struct stead_file *file);
+
+/**
+ * Copies what was done for all sessions of a file to `counts`, which has `size` bytes: sizeof(stead_read_counts).
+ *
+ * Errors: STEAD_USAGE for another size.
+ */
+stead_status stead_file_counts(const struct stead_file *file,
+                               struct stead_read_counts *counts,
+                               size_t size,
+                               struct stead_error **error);
+
+/**
+ * Closes a file. Sessions that were started over it go on. NULL is nothing to do.
+ *
+ * Errors: STEAD_USAGE for a file that was closed before.
+ */
+stead_status stead_file_close(struct stead_file *file, struct stead_error **error);
+
+/**
+ * Starts a session over `length` bytes of a file from `offset` (STEAD_TO_END: all that follow) and, unless the options
+ * say otherwise, to read them ahead. Offsets of its reads are those of the file.
+ *
+ * Errors: STEAD_USAGE if the range does not lie within the file; STEAD_IO if no thread can be started.
+ */
+stead_status stead_session_start(const struct stead_file *file,
+                                 uint64_t offset,
+                                 uint64_t length,
+                                 struct stead_session **session,
+                                 struct stead_error **error);
+
+/**
+ * The offset of a session's first byte in the file; 0 if the handle is no session.
+ */
+uint64_t stead_session_offset(const struct stead_session *session);
+
+/**
+ * Bytes of a session; 0 if the handle is none.
+ */
+uint64_t stead_session_length(const struct stead_session *session);
+
+/**
+ * What was chosen for a session, and why, as lines of a name, a colon and a text. The text is the caller's, to be
+ * freed with stead_text_free.
+ */
+stead_status stead_session_explain(const struct stead_session *session, char **text, struct stead_error **error);
+
+/**
+ * As stead_session_explain, as a JSON object of texts.
+ */
+stead_status stead_session_explain_json(const struct stead_session *session, char **json, struct stead_error **error);
+
+/**
+ * Ends a session and says whether the file is still what it was. The handle is good no more, whatever the outcome.
+ * Views stay valid, and reads under way are answered. NULL is nothing to do.
+ *
+ * Errors: STEAD_CHANGED if somebody wrote to the file; STEAD_USAGE for a session that was closed before.
+ */
+stead_status stead_session_close(struct stead_session *session, struct stead_error **error);
+
+/**
+ * Says whether the bytes of a view are what the file had: if it became shorter while they were looked at, or its
+ * device failed, they may have been zeros. Ask after having looked, where that may happen.
+ *
+ * Errors: STEAD_CHANGED, STEAD_IO; STEAD_USAGE for a view that was released.
+ */
+stead_status stead_view_check(const struct stead_view *view, struct stead_error **error);
+
+/**
+ * Releases a view and makes it all zero. NULL and no view are nothing to do; one that was released is left alone.
+ */
+void stead_view_release(struct stead_view *view);
+
+/**
+ * Asks for `length` bytes at `offset` of the file, which come as a view to `done` with `user`: by this thread before
+ * the call returns if they are there already (and not by a function of this kind that is running: it returns first),
+ * else by a thread that reads. What is wrong with the range is part of the answer.
+ *
+ * Errors: STEAD_USAGE for NULL and what is no session; `done` is not called then.
+ */
+stead_status stead_read(const struct stead_session *session,
+                        uint64_t offset,
+                        size_t length,
+                        stead_read_fn done,
+                        void *user,
+                        struct stead_error **error);
+
+/**
+ * Reads `length` bytes at `offset` of the file and waits for them. The view is to be released with
+ * stead_view_release; it is no view after a failure.
+ *
+ * Errors: STEAD_USAGE if they do not lie within the session; STEAD_CHANGED if the file became shorter; STEAD_IO;
+ * STEAD_TIMEOUT at the deadline of the options.
+ */
+stead_status stead_read_view(const struct stead_session *session,
+                             uint64_t offset,
+                             size_t length,
+                             struct stead_view *view,
+                             struct stead_error **error);
+
+/**
+ * As stead_read_view, into a buffer of the caller.
+ */
+stead_status stead_read_now(const struct stead_session *session,
+                            uint64_t offset,
+                            void *buffer,
+                            size_t length,
+                            struct stead_error **error);
+
+/**
+ * Asks for `length` bytes at `offset` of the file. `deadline_ms` is after how many milliseconds the read fails, 0 for
+ * that of the options. What is wrong with the range is part of the answer.
+ *
+ * Errors: STEAD_USAGE for NULL and what is no session.
+ */
+stead_status stead_read_begin(const struct stead_session *session,
+                              uint64_t offset,
+                              size_t length,
+                              uint64_t deadline_ms,
+                              struct stead_pending **pending,
+                              struct stead_error **error);
+
+/**
+ * As stead_read_begin, into a buffer of the caller, which must be left alone until the answer was taken or the read was
+ * freed. The view of the answer is the buffer.
+ */
+stead_status stead_read_into(const struct stead_session *session,
+                             uint64_t offset,
+                             void *buffer,
+                             size_t length,
+                             struct stead_pending **pending,
+                             struct stead_error **error);
+
+/**
+ * Asks for `count` pieces of `length` bytes, the first at `offset` of the file, the others `stride` bytes apart. The
+ * view of the answer has them one after the other. It is an error of kind STEAD_USAGE if the pieces overlap.
+ *
+ * Errors: STEAD_USAGE for NULL and what is no session.
+ */
+stead_status stead_read_strided(const struct stead_session *session,
+                                uint64_t offset,
+                                size_t length,
+                                size_t stride,
+                                size_t count,
+                                struct stead_pending **pending,
+                                struct stead_error **error);
+
+/**
+ * Asks for `n` ranges at once: `pendings` has room for a read of each, in their order.
+ *
+ * Errors: STEAD_USAGE for NULL and what is no session; nothing is asked for then.
+ */
+stead_status stead_read_many(const struct stead_session *session,
+                             const struct stead_range *ranges,
+                             size_t n,
+                             struct stead_pending **pendings,
+                             struct stead_error **error);
+
+/**
+ * Waits `timeout_ms` milliseconds for the answer: not at all if that is 0, without an end if it is negative. True if it
+ * is there, or went elsewhere. May be called again and again.
+ */
+bool stead_pending_wait(struct stead_pending *pending, int64_t timeout_ms);
+
+/**
+ * Waits for the answer, takes it, and frees the read. The view is to be released with stead_view_release; it is no view
+ * after a failure.
+ *
+ * Errors: those of stead_read_view; STEAD_CANCELLED if another thread frees the read meanwhile.
+ */
+stead_status stead_pending_take(struct stead_pending *pending, struct stead_view *view, struct stead_error **error);
+
+/**
+ * Has the answer given to a function, as stead_read does. The read is still to be freed, at any time: before the
+ * function was called, it is not called any more; while another thread is calling it, freeing waits for its return.
+ *
+ * Errors: STEAD_USAGE for NULL, and if the answer goes elsewhere already.
+ */
+stead_status stead_pending_then(struct stead_pending *pending,
+                                stead_read_fn done,
+                                void *user,
+                                struct stead_error **error);
+
+/**
+ * Has the answer put into a queue, with `user` to tell it by. The read is still to be freed, at any time: if the answer
+ * is not there yet, it does not come to the queue any more.
+ *
+ * Errors: STEAD_USAGE for handles that are none, and if the answer goes elsewhere already.
+ */
+stead_status stead_pending_queue(struct stead_pending *pending,
+                                 struct stead_queue *queue,
+                                 void *user,
+                                 struct stead_error **error);
+
+/**
+ * Frees a read, and gives it up if nobody has its answer yet: nothing is written to its buffer afterwards. NULL is
+ * nothing to do; a handle that is no read any more is left alone.
+ */
+void stead_pending_free(struct stead_pending *pending);
+
+/**
+ * Makes a queue, to be freed with stead_queue_free.
+ *
+ * Errors: STEAD_IO if the system gives no more file descriptors.
+ */
+stead_status stead_queue_new(struct stead_queue **queue, struct stead_error **error);
+
+/**
+ * A file descriptor (an eventfd) that is readable while the queue has reads that are done: for poll, epoll, and any
+ * event loop. It is the queue's, and closed with it: neither read nor close it. -1 if the handle is no queue.
+ */
+int stead_queue_fd(const struct stead_queue *queue);
+
+/**
+ * Asks for `length` bytes at `offset`; the answer goes to the queue, with `user` to tell it by. What is wrong with the
+ * range is part of the answer.
+ *
+ * Errors: STEAD_USAGE for handles that are none; nothing goes to the queue then.
+ */
+stead_status stead_queue_read(struct stead_queue *queue,
+                              const struct stead_session *session,
+                              uint64_t offset,
+                              size_t length,
+                              void *user,
+                              struct stead_error **error);
+
+/**
+ * Takes the oldest read that is done. Waits `timeout_ms` milliseconds for one if there is none: not at all if that is
+ * 0, without an end if it is negative. False if there was none in time, or none is under way, so that
+ * `while (stead_queue_next(queue, -1, &done))` sees all of them; `done` is left as it is then.
+ */
+bool stead_queue_next(struct stead_queue *queue, int64_t timeout_ms, struct stead_completion *done);
+
+/**
+ * Number of reads that will come out of the queue: those under way and those that are done. 0 if the handle is no
+ * queue.
+ */
+uint64_t stead_queue_length(const struct stead_queue *queue);
+
+/**
+ * Frees a queue and what is in it. Answers of reads under way go nowhere. NULL is nothing to do; a handle that is no
+ * queue any more is left alone.
+ */
+void stead_queue_free(struct stead_queue *queue);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -10,7 +10,7 @@ import pytest
 from building import HERE, SANITIZERS, WARNINGS, run
 from support import ROOT
 
-PROGRAMS = ["data", "run", "kernels"]
+PROGRAMS = ["data", "run", "kernels", "read"]
 
 # For every kernel something that runs on the flights; `render` is for volumes.
 ON_FLIGHTS = {
@@ -49,8 +49,9 @@ def test_c_under_valgrind(installed, tmp_path, name):
 
 
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])
-def test_cpp(installed, tmp_path, standard):
-    program = installed.compile(HERE / "face.cpp", tmp_path, *SANITIZERS, standard=standard)
+@pytest.mark.parametrize("name", ["face", "reader"])
+def test_cpp(installed, tmp_path, name, standard):
+    program = installed.compile(HERE / f"{name}.cpp", tmp_path, *SANITIZERS, standard=standard)
     assert " 0 failed" in installed.run(program, cwd=tmp_path)
 
 

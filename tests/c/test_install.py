@@ -21,6 +21,8 @@ def test_what_is_installed(installed):
         "include/stead.h",
         "include/stead.hpp",
         "include/stead_kernel.hpp",
+        "include/stead_read.hpp",
+        "include/stead_reader.hpp",
         "lib/libstead.a",
         "lib/libstead.so",
         f"lib/libstead.so.{SERIES}",

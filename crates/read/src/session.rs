@@ -193,6 +193,14 @@ impl Session {
     /// # Errors
     /// `Changed` if somebody wrote to the file.
     pub fn close(self) -> Result<()> {
+        self.check()
+    }
+
+    /// Says whether the file is still what it was.
+    ///
+    /// # Errors
+    /// `Changed` if somebody wrote to it.
+    pub fn check(&self) -> Result<()> {
         self.file.0.shared.source().check()
     }
 

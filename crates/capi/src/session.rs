@@ -1,0 +1,297 @@
+//! Files that are open for read sessions, and the sessions.
+
+use crate::error::{stead_error, stead_status};
+use crate::guard::{Caller, c_text, call, look};
+use crate::table::{self, Object};
+use crate::text;
+use std::ffi::{CString, c_char};
+use std::sync::Arc;
+use std::time::Duration;
+use stead::read::{File, Options, Session};
+use stead::{Engine, Error, Result};
+
+/// A file that is open for read sessions. Made by stead_file_open, ended with stead_file_close. Sessions over it may be
+/// started and used by several threads at the same time.
+pub struct stead_file {
+    _opaque: [u8; 0],
+}
+
+/// A range of a file that many tasks read while few readers fetch it. Made by stead_session_start, ended with
+/// stead_session_close. Any number of threads may read from it at the same time.
+pub struct stead_session {
+    _opaque: [u8; 0],
+}
+
+/// As a length: up to the end of the file.
+pub const STEAD_TO_END: u64 = u64::MAX;
+
+/// For stead_read_options.flags: nothing is read before somebody asks for it.
+pub const STEAD_READ_ON_DEMAND: u32 = 1;
+/// For stead_read_options.flags: pass by the page cache (O_DIRECT).
+pub const STEAD_READ_DIRECT: u32 = 2;
+/// For stead_read_options.flags: read with io_uring.
+pub const STEAD_READ_URING: u32 = 4;
+/// For stead_read_options.flags: read with pread.
+pub const STEAD_READ_PREAD: u32 = 8;
+
+/// How to read a file in sessions. A member that is 0 is chosen from the file, the range and the machine.
+///
+/// Begin with `stead_read_options o = {0}; o.size = sizeof o;`, so that members of later versions are 0.
+#[repr(C)]
+pub struct stead_read_options {
+    /// sizeof(stead_read_options).
+    pub size: usize,
+    /// Reader threads at most.
+    pub readers: usize,
+    /// Bytes of a block, rounded up to a multiple of 4096.
+    pub block: usize,
+    /// Blocks in flight for each reader.
+    pub depth: usize,
+    /// Bytes of memory for blocks; 256 MiB unless told otherwise.
+    pub memory: u64,
+    /// Milliseconds after which a read that has no answer fails with STEAD_TIMEOUT; ten minutes unless told otherwise.
+    pub deadline_ms: u64,
+    /// STEAD_READ_ON_DEMAND and so on, or-ed together.
+    pub flags: u32,
+}
+
+/// What was done for all sessions of a file so far. Members may be added at its end.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct stead_read_counts {
+    /// Reads that were asked for.
+    pub requests: u64,
+    /// Of these, answered without waiting.
+    pub at_once: u64,
+    /// Blocks that readers fetched.
+    pub blocks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// A file with its name for C.
+pub struct FileFace {
+    file: File,
+    path: CString,
+}
+
+impl Object for FileFace {
+    type Handle = stead_file;
+    const NAME: &'static str = "file";
+}
+
+impl Object for Session {
+    type Handle = stead_session;
+    const NAME: &'static str = "session";
+}
+
+/// Hands a file to the caller.
+pub fn give(file: File) -> *mut stead_file {
+    let path = c_text(&file.path().display().to_string());
+    table::insert(FileFace { file, path })
+}
+
+/// The session of a handle.
+pub fn of(session: *const stead_session) -> Result<Arc<Session>> {
+    table::get(session)
+}
+
+/// The options that C gave; NULL is the default ones.
+pub fn options(c: &Caller, given: *const stead_read_options) -> Result<Options> {
+    let mut options = Options::default();
+    if given.is_null() {
+        return Ok(options);
+    }
+    let given = c.object(given, "options")?;
+    if given.size != size_of::<stead_read_options>() {
+        let message = format!("stead_read_options.size is {}, no size of that struct", given.size);
+        return Err(Error::usage(message).with_hint("set it to sizeof(stead_read_options)"));
+    }
+    let some = |n: usize| (n > 0).then_some(n);
+    options.readers = some(given.readers);
+    options.block = some(given.block);
+    options.depth = some(given.depth);
+    if given.memory > 0 {
+        options.memory = given.memory;
+    }
+    if given.deadline_ms > 0 {
+        options.deadline = Duration::from_millis(given.deadline_ms);
+    }
+    let known = STEAD_READ_ON_DEMAND | STEAD_READ_DIRECT | STEAD_READ_URING | STEAD_READ_PREAD;
+    if given.flags & !known != 0 {
+        return Err(Error::usage(format!("{:#x} are no flags of reading", given.flags & !known)));
+    }
+    let has = |flag| given.flags & flag != 0;
+    options.ahead = !has(STEAD_READ_ON_DEMAND);
+    options.io.direct = has(STEAD_READ_DIRECT);
+    options.io.engine = match (has(STEAD_READ_URING), has(STEAD_READ_PREAD)) {
+        (true, true) => return Err(Error::usage("io_uring and pread were both asked for")),
+        (true, false) => Engine::Uring,
+        (false, true) => Engine::Pread,
+        (false, false) => Engine::Auto,
+    };
+    Ok(options)
+}
+
+/// Opens a file for read sessions. It is never created or written to. `options` may be NULL: all is chosen.
+///
+/// Errors: STEAD_NOT_FOUND, STEAD_PERMISSION, STEAD_IO; STEAD_USAGE for what cannot be read at any offset, as
+/// directories and pipes, and for options that make no sense.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_file_open(
+    path: *const c_char,
+    options: *const stead_read_options,
+    file: *mut *mut stead_file,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(file, "place for the file")?;
+        let path = c.text(path, "path")?;
+        out.put(give(stead::read::open(path, &self::options(c, options)?)?));
+        Ok(())
+    })
+}
+
+/// Bytes of a file, which do not change while it is open; 0 if the handle is no file.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_file_size(file: *const stead_file) -> u64 {
+    look!(0, |_c| Ok(table::get::<FileFace>(file)?.file.len()))
+}
+
+/// The name of a file, or NULL if the handle is none. Lives as long as the file is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_file_path(file: *const stead_file) -> *const c_char {
+    // The table holds the text where it is until the file is closed.
+    look!(std::ptr::null(), |_c| Ok(table::get::<FileFace>(file)?.path.as_ptr()))
+}
+
+/// Copies what was done for all sessions of a file to `counts`, which has `size` bytes: sizeof(stead_read_counts).
+///
+/// Errors: STEAD_USAGE for another size.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_file_counts(
+    file: *const stead_file,
+    counts: *mut stead_read_counts,
+    size: usize,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out(counts, "place for the counts")?;
+        if size != size_of::<stead_read_counts>() {
+            let message = format!("{size} is no size of stead_read_counts");
+            return Err(Error::usage(message).with_hint("pass sizeof(stead_read_counts)"));
+        }
+        let n = table::get::<FileFace>(file)?.file.counts();
+        out.put(stead_read_counts {
+            requests: n.requests,
+            at_once: n.at_once,
+            blocks: n.blocks,
+            bytes: n.bytes,
+        });
+        Ok(())
+    })
+}
+
+/// Closes a file. Sessions that were started over it go on. NULL is nothing to do.
+///
+/// Errors: STEAD_USAGE for a file that was closed before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_file_close(
+    file: *mut stead_file,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |_c| table::remove::<FileFace>(file))
+}
+
+/// Starts a session over `length` bytes of a file from `offset` (STEAD_TO_END: all that follow) and, unless the options
+/// say otherwise, to read them ahead. Offsets of its reads are those of the file.
+///
+/// Errors: STEAD_USAGE if the range does not lie within the file; STEAD_IO if no thread can be started.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_session_start(
+    file: *const stead_file,
+    offset: u64,
+    length: u64,
+    session: *mut *mut stead_session,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(session, "place for the session")?;
+        let file = &table::get::<FileFace>(file)?.file;
+        let session = if length == STEAD_TO_END {
+            file.session(offset..)?
+        } else {
+            file.session(offset..offset.saturating_add(length))?
+        };
+        out.put(table::insert(session));
+        Ok(())
+    })
+}
+
+/// The offset of a session's first byte in the file; 0 if the handle is no session.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_session_offset(session: *const stead_session) -> u64 {
+    look!(0, |_c| Ok(of(session)?.range().start))
+}
+
+/// Bytes of a session; 0 if the handle is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_session_length(session: *const stead_session) -> u64 {
+    look!(0, |_c| {
+        let range = of(session)?.range();
+        Ok(range.end - range.start)
+    })
+}
+
+/// What was chosen for a session, and why, as lines of a name, a colon and a text. The text is the caller's, to be
+/// freed with stead_text_free.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_session_explain(
+    session: *const stead_session,
+    text: *mut *mut c_char,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(text, "place for the text")?;
+        let lines =
+            of(session)?.explain().into_iter().map(|(name, what)| format!("{name}: {what}\n"));
+        text::give(out, &lines.collect::<String>());
+        Ok(())
+    })
+}
+
+/// As stead_session_explain, as a JSON object of texts.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_session_explain_json(
+    session: *const stead_session,
+    json: *mut *mut c_char,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(json, "place for the text")?;
+        let members = of(session)?.explain().into_iter();
+        let object: serde_json::Map<String, serde_json::Value> =
+            members.map(|(name, what)| (name.to_string(), what.to_string().into())).collect();
+        text::give(out, &text::json(&object)?);
+        Ok(())
+    })
+}
+
+/// Ends a session and says whether the file is still what it was. The handle is good no more, whatever the outcome.
+/// Views stay valid, and reads under way are answered. NULL is nothing to do.
+///
+/// Errors: STEAD_CHANGED if somebody wrote to the file; STEAD_USAGE for a session that was closed before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_session_close(
+    session: *mut stead_session,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |_c| {
+        if session.is_null() {
+            return Ok(());
+        }
+        let face = of(session)?;
+        table::remove::<Session>(session)?;
+        face.check()
+    })
+}

@@ -1,0 +1,362 @@
+//! Reads under way, whoever is told of their end: a thread that waits, a function of the caller, a queue.
+//!
+//! A read of the facade is a future. It is polled here with a waker that leads back, so that there is one way to an
+//! answer and it can be given up at any time, by any thread.
+
+use crate::error::{ErrorFace, stead_error};
+use crate::guard::null;
+use crate::queue::Queue;
+use crate::table;
+use crate::view::{Bytes, stead_view};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::ThreadId;
+use std::time::Duration;
+use stead::read::{Read, ReadInto};
+use stead::{Error, Kind, Result};
+
+/// Called once with the answer of a read. If the bytes came, `error` is NULL and `view` is the callee's, to be released
+/// with stead_view_release; else `error` is the callee's, to be freed with stead_error_free, and `view` is no view.
+///
+/// By the thread that asked, where the bytes are there already, else by a thread that reads, which must not be kept
+/// waiting. It may call any function of stead. It must not throw or jump out.
+pub type stead_read_fn =
+    Option<unsafe extern "C" fn(view: stead_view, error: *mut stead_error, user: *mut c_void)>;
+
+/// A buffer of the caller.
+pub struct Lent {
+    data: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the caller promises that the memory is stead's to write to until the read is over.
+unsafe impl Send for Lent {}
+
+impl Lent {
+    /// # Errors
+    /// `Usage` for NULL and for a size that no memory has.
+    pub fn new(data: *mut c_void, len: usize) -> Result<Lent> {
+        if data.is_null() && len > 0 {
+            return Err(null("buffer"));
+        }
+        crate::guard::check_size::<u8>(len, "buffer")?;
+        Ok(Lent { data: data.cast(), len })
+    }
+}
+
+impl AsMut<[u8]> for Lent {
+    fn as_mut(&mut self) -> &mut [u8] {
+        if self.len == 0 {
+            return &mut [];
+        }
+        // SAFETY: not NULL, no longer than memory is, and the caller promises `len` bytes that are ours alone.
+        unsafe { std::slice::from_raw_parts_mut(self.data, self.len) }
+    }
+}
+
+/// A read of the facade.
+pub enum Reading {
+    View(Read),
+    Into(ReadInto<Lent>),
+    Gather(ReadInto<Vec<u8>>),
+}
+
+impl Reading {
+    fn poll(&mut self, context: &mut Context<'_>) -> Option<Result<Bytes>> {
+        let answer = match self {
+            Reading::View(read) => Pin::new(read).poll(context).map_ok(Bytes::View),
+            Reading::Into(read) => {
+                Pin::new(read).poll(context).map_ok(|b| Bytes::There(b.data.cast(), b.len))
+            }
+            Reading::Gather(read) => Pin::new(read).poll(context).map_ok(Bytes::Own),
+        };
+        match answer {
+            Poll::Ready(answer) => Some(answer),
+            Poll::Pending => None,
+        }
+    }
+
+    /// Waits for the answer.
+    pub fn wait(self) -> Result<Bytes> {
+        match self {
+            Reading::View(read) => read.wait().map(Bytes::View),
+            Reading::Into(read) => read.wait().map(|b| Bytes::There(b.data.cast(), b.len)),
+            Reading::Gather(read) => read.wait().map(Bytes::Own),
+        }
+    }
+}
+
+/// A function of the caller and what it wants to be told.
+#[derive(Clone, Copy)]
+pub struct Callback {
+    pub call: unsafe extern "C" fn(stead_view, *mut stead_error, *mut c_void),
+    pub user: *mut c_void,
+}
+
+// SAFETY: the pointer is only handed back, and the header says by which threads.
+unsafe impl Send for Callback {}
+
+/// Who is told of an answer.
+pub enum Sink {
+    Call(Callback),
+    Queue(Arc<Queue>, Tag),
+}
+
+/// What a queue gives back with an answer.
+#[derive(Clone, Copy)]
+pub struct Tag {
+    pub user: *mut c_void,
+    pub offset: u64,
+}
+
+// SAFETY: the pointer is only handed back.
+unsafe impl Send for Tag {}
+
+/// Where a read stands.
+enum State {
+    Waiting(Reading),
+    Answered(Result<Bytes>),
+    /// A function of the caller is to be told.
+    Due,
+    /// It is being told.
+    Telling(ThreadId),
+    Over(&'static str),
+}
+
+const TAKEN: &str = "the answer of this read was taken before";
+const GIVEN: &str = "the answer of this read goes to a function or a queue";
+const CANCELLED: &str = "this read was cancelled";
+
+struct Progress {
+    state: State,
+    sink: Option<Sink>,
+}
+
+/// A read under way.
+pub struct UnderWay {
+    progress: Mutex<Progress>,
+    changed: Condvar,
+}
+
+impl Wake for UnderWay {
+    fn wake(self: Arc<Self>) {
+        let progress = self.lock();
+        if progress.sink.is_some() {
+            self.drive(progress);
+        } else {
+            // Whoever waits looks by itself: it does the copying, if there is any, and not the reader.
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl UnderWay {
+    pub fn new(reading: Reading, sink: Option<Sink>) -> Arc<UnderWay> {
+        let progress = Mutex::new(Progress { state: State::Waiting(reading), sink });
+        Arc::new(UnderWay { progress, changed: Condvar::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks whether there is an answer.
+    fn look(self: &Arc<Self>, progress: &mut Progress) {
+        if let State::Waiting(reading) = &mut progress.state {
+            let waker = Waker::from(self.clone());
+            if let Some(answer) = reading.poll(&mut Context::from_waker(&waker)) {
+                progress.state = State::Answered(answer);
+            }
+        }
+    }
+
+    /// Tells the sink, if there is one and there is an answer.
+    fn drive(self: &Arc<Self>, mut progress: MutexGuard<'_, Progress>) {
+        self.look(&mut progress);
+        if !matches!(progress.state, State::Answered(_)) {
+            return;
+        }
+        let Some(sink) = progress.sink.take() else { return };
+        let telling = match sink {
+            Sink::Call(_) => State::Due,
+            Sink::Queue(..) => State::Over(GIVEN),
+        };
+        let State::Answered(answer) = std::mem::replace(&mut progress.state, telling) else {
+            return;
+        };
+        drop(progress);
+        match sink {
+            Sink::Call(callback) => tell(Told { callback, answer, read: self.clone() }),
+            Sink::Queue(queue, tag) => queue.push(tag, answer),
+        }
+        self.changed.notify_all();
+    }
+
+    /// Begins: tells the sink at once if the bytes are there.
+    pub fn begin(self: &Arc<Self>) {
+        self.drive(self.lock());
+    }
+
+    /// Names who is to be told.
+    ///
+    /// # Errors
+    /// `Usage` if somebody is told already, or the answer was taken.
+    pub fn send_to(self: &Arc<Self>, sink: Sink) -> Result<()> {
+        let mut progress = self.lock();
+        match (&progress.state, &progress.sink) {
+            (State::Waiting(_) | State::Answered(_), None) => {}
+            (State::Over(why), _) => return Err(Error::usage(*why)),
+            _ => return Err(Error::usage(GIVEN)),
+        }
+        if let Sink::Queue(queue, _) = &sink {
+            queue.expect_one()?;
+        }
+        progress.sink = Some(sink);
+        self.drive(progress);
+        Ok(())
+    }
+
+    /// Waits until there is an answer, no longer than `time`; false if there is none by then. True too if it went to
+    /// somebody already, or the read was given up.
+    pub fn wait(self: &Arc<Self>, time: Option<Duration>) -> bool {
+        let mut progress = self.lock();
+        let waiting = |progress: &mut Progress| {
+            if progress.sink.is_none() {
+                self.look(progress);
+            }
+            matches!(progress.state, State::Waiting(_))
+        };
+        match time {
+            None => {
+                while waiting(&mut progress) {
+                    progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+                }
+                true
+            }
+            Some(time) => {
+                let (_progress, late) = self
+                    .changed
+                    .wait_timeout_while(progress, time, waiting)
+                    .unwrap_or_else(PoisonError::into_inner);
+                !late.timed_out()
+            }
+        }
+    }
+
+    /// Waits for the answer and takes it.
+    ///
+    /// # Errors
+    /// Those of the read; `Cancelled` if another thread gives it up; `Usage` if somebody else has the answer.
+    pub fn take(self: &Arc<Self>) -> Result<Bytes> {
+        if self.lock().sink.is_some() {
+            return Err(Error::usage(GIVEN));
+        }
+        self.wait(None);
+        let mut progress = self.lock();
+        match std::mem::replace(&mut progress.state, State::Over(TAKEN)) {
+            State::Answered(answer) => answer,
+            State::Over(CANCELLED) => Err(Error::new(Kind::Cancelled, CANCELLED)),
+            State::Over(why) => Err(Error::usage(why)),
+            other => {
+                progress.state = other;
+                Err(Error::usage(GIVEN))
+            }
+        }
+    }
+
+    /// Gives the read up. Nothing is written to its buffer and nobody is told afterwards; a function that is being told
+    /// on another thread has returned.
+    pub fn cancel(&self) {
+        let mut progress = self.lock();
+        let sink = progress.sink.take();
+        while let State::Telling(thread) = progress.state {
+            if thread == std::thread::current().id() {
+                return;
+            }
+            progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+        }
+        let before = std::mem::replace(&mut progress.state, State::Over(CANCELLED));
+        drop(progress);
+        drop(before);
+        self.changed.notify_all();
+        if let Some(Sink::Queue(queue, _)) = sink {
+            queue.forget_one();
+        }
+    }
+
+    /// False if nobody wants to be told any more.
+    fn telling(&self) -> bool {
+        let mut progress = self.lock();
+        let due = matches!(progress.state, State::Due);
+        if due {
+            progress.state = State::Telling(std::thread::current().id());
+        }
+        due
+    }
+
+    fn told(&self) {
+        self.lock().state = State::Over(GIVEN);
+        self.changed.notify_all();
+    }
+}
+
+/// An answer for a function of the caller.
+struct Told {
+    callback: Callback,
+    answer: Result<Bytes>,
+    read: Arc<UnderWay>,
+}
+
+thread_local! {
+    /// What is to be told after the function that is running: one that reads on as long as bytes are there must not
+    /// fill the stack.
+    static NEXT: RefCell<Option<VecDeque<Told>>> = const { RefCell::new(None) };
+}
+
+fn tell(told: Told) {
+    let first = NEXT.with_borrow_mut(|next| match next {
+        Some(waiting) => {
+            waiting.push_back(told);
+            None
+        }
+        None => {
+            *next = Some(VecDeque::new());
+            Some(told)
+        }
+    });
+    let mut now = first;
+    while let Some(told) = now {
+        hand_over(told);
+        now = NEXT.with_borrow_mut(|next| {
+            let told = next.as_mut().and_then(VecDeque::pop_front);
+            if told.is_none() {
+                *next = None;
+            }
+            told
+        });
+    }
+}
+
+fn hand_over(told: Told) {
+    let Told { callback, answer, read } = told;
+    if !read.telling() {
+        return;
+    }
+    let (view, error) = for_c(answer);
+    // SAFETY: the caller gave the function together with the pointer, to be called once.
+    unsafe { (callback.call)(view, error, callback.user) };
+    read.told();
+}
+
+/// An answer as C has it.
+pub fn for_c(answer: Result<Bytes>) -> (stead_view, *mut stead_error) {
+    match answer {
+        Ok(bytes) => (bytes.give(), std::ptr::null_mut()),
+        Err(error) => (stead_view::NONE, table::insert(ErrorFace::new(error))),
+    }
+}

@@ -1,0 +1,502 @@
+/* Read sessions in C: callbacks, handles, queues, threads, and what is wrong. */
+#define _GNU_SOURCE
+#include "check.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <stead.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SIZE = 3000000 };
+
+static stead_error *e = NULL;
+
+/* The byte at a place of the test's file. */
+static unsigned char at(uint64_t i) { return (unsigned char)((i * 2654435761u) >> 13); }
+
+static int same(const void *bytes, uint64_t offset, size_t n) {
+    const unsigned char *p = bytes;
+    size_t i;
+    for (i = 0; i < n; i++)
+        if (p[i] != at(offset + i)) return 0;
+    return 1;
+}
+
+static void make(const char *path, size_t size) {
+    FILE *f = fopen(path, "wb");
+    size_t i;
+    CHECK(f != NULL);
+    for (i = 0; f && i < size; i++) putc(at(i), f);
+    CHECK(f && fclose(f) == 0);
+}
+
+static stead_read_options options(void) {
+    stead_read_options o = {0};
+    o.size = sizeof o;
+    return o;
+}
+
+static stead_session *whole(const char *path, const stead_read_options *o) {
+    stead_file *file = NULL;
+    stead_session *session = NULL;
+    OK(stead_file_open(path, o, &file, &e));
+    OK(stead_session_start(file, 0, STEAD_TO_END, &session, &e));
+    /* The session goes on without the file's handle. */
+    OK(stead_file_close(file, &e));
+    return session;
+}
+
+static void files(void) {
+    stead_file *file = NULL, *none = NULL;
+    stead_session *s = NULL, *t = NULL;
+    stead_read_counts counts;
+    stead_read_options o = options();
+    char *text = NULL;
+    OK(stead_file_open("data", NULL, &file, &e));
+    CHECK(stead_file_size(file) == SIZE);
+    SAYS(stead_file_path(file), "data");
+    OK(stead_session_start(file, 1000, 500, &s, &e));
+    CHECK(stead_session_offset(s) == 1000 && stead_session_length(s) == 500);
+    OK(stead_session_start(file, SIZE, 0, &t, &e));
+    CHECK(stead_session_length(t) == 0);
+    OK(stead_session_close(t, &e));
+    OK(stead_session_explain(s, &text, &e));
+    SAYS(text, "readers: ");
+    stead_text_free(text);
+    OK(stead_session_explain_json(s, &text, &e));
+    SAYS(text, "\"readers\": ");
+    stead_text_free(text);
+    OK(stead_file_counts(file, &counts, sizeof counts, &e));
+    CHECK(counts.requests == 0 && counts.at_once == 0);
+    FAILS(STEAD_USAGE, "size", stead_file_counts(file, &counts, 3, &e));
+    FAILS(STEAD_USAGE, "past the end", stead_session_start(file, 10, SIZE, &t, &e));
+    CHECK(t == NULL);
+    FAILS(STEAD_USAGE, "past the end", stead_session_start(file, SIZE + 1, STEAD_TO_END, &t, &e));
+    FAILS(STEAD_USAGE, "past the end", stead_session_start(file, UINT64_MAX - 1, 1, &t, &e));
+    FAILS(STEAD_USAGE, "NULL", stead_session_start(NULL, 0, 1, &t, &e));
+    FAILS(STEAD_USAGE, "NULL", stead_session_start(file, 0, 1, NULL, &e));
+    OK(stead_session_close(s, &e));
+    FAILS(STEAD_USAGE, "was freed", stead_session_close(s, &e));
+    OK(stead_session_close(NULL, &e));
+    OK(stead_file_close(file, &e));
+    FAILS(STEAD_USAGE, "was freed", stead_file_close(file, &e));
+    OK(stead_file_close(NULL, &e));
+    CHECK(stead_file_size(file) == 0 && stead_file_path(file) == NULL && stead_session_length(s) == 0);
+
+    FAILS(STEAD_NOT_FOUND, "no/such", stead_file_open("no/such", NULL, &none, &e));
+    CHECK(none == NULL && access("no", F_OK) != 0);
+    FAILS(STEAD_USAGE, "director", stead_file_open(".", NULL, &none, &e));
+    FAILS(STEAD_USAGE, "NULL", stead_file_open(NULL, NULL, &none, &e));
+    o.size = 3;
+    FAILS(STEAD_USAGE, "size", stead_file_open("data", &o, &none, &e));
+    o = options();
+    o.flags = 1u << 31;
+    FAILS(STEAD_USAGE, "flags", stead_file_open("data", &o, &none, &e));
+    o.flags = STEAD_READ_URING | STEAD_READ_PREAD;
+    FAILS(STEAD_USAGE, "both", stead_file_open("data", &o, &none, &e));
+    o = options();
+    o.readers = 2;
+    o.block = 65536;
+    o.depth = 3;
+    o.memory = 1 << 20;
+    o.flags = STEAD_READ_PREAD;
+    s = whole("data", &o);
+    OK(stead_session_explain(s, &text, &e));
+    SAYS(text, "64");
+    stead_text_free(text);
+    OK(stead_session_close(s, &e));
+}
+
+static void reading(const stead_read_options *o) {
+    stead_session *s = whole("data", o);
+    stead_view v = {0}, w;
+    stead_pending *p = NULL, *many[3];
+    stead_range ranges[3] = {{0, 100}, {SIZE - 1, 1}, {1000000, 1500000}};
+    static unsigned char buffer[SIZE];
+    size_t i;
+    OK(stead_read_view(s, 12345, 100000, &v, &e));
+    CHECK(v.size == 100000 && same(v.data, 12345, v.size));
+    OK(stead_view_check(&v, &e));
+    w = v;
+    stead_view_release(&v);
+    CHECK(v.data == NULL && v.size == 0 && v.id == 0);
+    stead_view_release(&v);
+    FAILS(STEAD_USAGE, "was freed", stead_view_check(&w, &e));
+    stead_view_release(&w);
+    stead_view_release(NULL);
+    OK(stead_view_check(&v, &e));
+
+    OK(stead_read_now(s, 0, buffer, SIZE, &e));
+    CHECK(same(buffer, 0, SIZE));
+    OK(stead_read_now(s, 5, NULL, 0, &e));
+    FAILS(STEAD_USAGE, "NULL", stead_read_now(s, 5, NULL, 1, &e));
+    FAILS(STEAD_USAGE, "within", stead_read_now(s, SIZE - 1, buffer, 2, &e));
+    FAILS(STEAD_USAGE, "within", stead_read_view(s, UINT64_MAX, 2, &v, &e));
+    CHECK(v.id == 0);
+    FAILS(STEAD_USAGE, "fit no memory", stead_read_now(s, 0, buffer, SIZE_MAX, &e));
+
+    OK(stead_read_begin(s, 777, 70000, 0, &p, &e));
+    CHECK(stead_pending_wait(p, -1) && stead_pending_wait(p, 0));
+    OK(stead_pending_take(p, &v, &e));
+    CHECK(v.size == 70000 && same(v.data, 777, v.size));
+    stead_view_release(&v);
+    FAILS(STEAD_USAGE, "was freed", stead_pending_take(p, &v, &e));
+    CHECK(!stead_pending_wait(p, 0));
+    stead_pending_free(p);
+    stead_pending_free(NULL);
+
+    memset(buffer, 0, sizeof buffer);
+    OK(stead_read_into(s, 1000, buffer, 200000, &p, &e));
+    OK(stead_pending_take(p, &v, &e));
+    CHECK(v.data == buffer && v.size == 200000 && v.id == 0 && same(buffer, 1000, 200000));
+    stead_view_release(&v);
+
+    OK(stead_read_strided(s, 10, 3, 1000, 2000, &p, &e));
+    OK(stead_pending_take(p, &v, &e));
+    CHECK(v.size == 6000);
+    for (i = 0; i < 2000; i++) CHECK(same((const unsigned char *)v.data + 3 * i, 10 + 1000 * i, 3));
+    stead_view_release(&v);
+    OK(stead_read_strided(s, 10, 30, 10, 5, &p, &e));
+    FAILS(STEAD_USAGE, "overlap", stead_pending_take(p, &v, &e));
+
+    OK(stead_read_many(s, ranges, 3, many, &e));
+    for (i = 0; i < 3; i++) {
+        OK(stead_pending_take(many[i], &v, &e));
+        CHECK(v.size == ranges[i].length && same(v.data, ranges[i].offset, v.size));
+        stead_view_release(&v);
+    }
+    OK(stead_read_many(s, NULL, 0, NULL, &e));
+    FAILS(STEAD_USAGE, "NULL", stead_read_many(s, ranges, 1, NULL, &e));
+
+    /* Given up in any state. */
+    for (i = 0; i < 200; i++) {
+        OK(stead_read_into(s, i * 10000, buffer, 50000, &p, &e));
+        if (i % 2) stead_pending_wait(p, 0);
+        stead_pending_free(p);
+    }
+    OK(stead_read_begin(s, SIZE, 1, 0, &p, &e));
+    stead_pending_free(p);
+    OK(stead_session_close(s, &e));
+    FAILS(STEAD_USAGE, "was freed", stead_read_begin(s, 0, 1, 0, &p, &e));
+    CHECK(p == NULL);
+}
+
+/* Answers that came to a function. */
+typedef struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    const stead_session *session;
+    int good, bad, other, depth, deepest;
+    uint64_t next;
+} answers;
+
+static void init(answers *a, const stead_session *s) {
+    memset(a, 0, sizeof *a);
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_cond_init(&a->changed, NULL);
+    a->session = s;
+}
+
+static void tell(answers *a, int *which) {
+    pthread_mutex_lock(&a->lock);
+    (*which)++;
+    pthread_cond_broadcast(&a->changed);
+    pthread_mutex_unlock(&a->lock);
+}
+
+static void until(answers *a, int n) {
+    pthread_mutex_lock(&a->lock);
+    while (a->good + a->bad + a->other < n) pthread_cond_wait(&a->changed, &a->lock);
+    pthread_mutex_unlock(&a->lock);
+}
+
+/* The whole first bytes of the file. */
+static void done(stead_view view, stead_error *error, void *user) {
+    answers *a = user;
+    if (error) {
+        int kind = stead_error_kind(error);
+        stead_error_free(error);
+        tell(a, kind == STEAD_USAGE ? &a->bad : &a->other);
+    } else {
+        int right = view.size == 1000 && same(view.data, 4000, 1000);
+        stead_view_release(&view);
+        tell(a, right ? &a->good : &a->other);
+    }
+}
+
+/* Asks for the next bytes from within. */
+static void chain(stead_view view, stead_error *error, void *user) {
+    answers *a = user;
+    uint64_t next = ++a->next;
+    a->depth++;
+    if (a->depth > a->deepest) a->deepest = a->depth;
+    stead_error_free(error);
+    stead_view_release(&view);
+    if (next < 20000) stead_read(a->session, next, 1, chain, a, NULL);
+    a->depth--;
+    tell(a, &a->good);
+}
+
+static void never(stead_view view, stead_error *error, void *user) {
+    stead_view_release(&view);
+    stead_error_free(error);
+    ++*(int *)user;
+}
+
+static void callbacks(const stead_read_options *o) {
+    stead_session *s = whole("data", o);
+    stead_pending *p = NULL;
+    stead_view v;
+    answers a;
+    int i, called = 0;
+    init(&a, s);
+    for (i = 0; i < 100; i++) OK(stead_read(s, 4000, 1000, done, &a, &e));
+    OK(stead_read(s, SIZE - 5, 10, done, &a, &e));
+    until(&a, 101);
+    CHECK(a.good == 100 && a.bad == 1 && a.other == 0);
+    FAILS(STEAD_USAGE, "NULL", stead_read(s, 0, 1, NULL, &a, &e));
+    FAILS(STEAD_USAGE, "NULL", stead_read(NULL, 0, 1, done, &a, &e));
+
+    OK(stead_read_begin(s, 4000, 1000, 0, &p, &e));
+    OK(stead_pending_then(p, done, &a, &e));
+    until(&a, 102);
+    FAILS(STEAD_USAGE, "goes to", stead_pending_then(p, done, &a, &e));
+    FAILS(STEAD_USAGE, "goes to", stead_pending_take(p, &v, &e));
+    stead_pending_free(p);
+    CHECK(a.good == 101);
+    FAILS(STEAD_USAGE, "NULL", stead_pending_then(NULL, done, &a, &e));
+
+    /* Who frees a read is not called afterwards. */
+    for (i = 0; i < 500; i++) {
+        int before;
+        OK(stead_read_begin(s, (uint64_t)i * 5000, 3000, 0, &p, &e));
+        OK(stead_pending_then(p, never, &called, &e));
+        stead_pending_free(p);
+        before = called;
+        if (i % 100 == 0) poll(NULL, 0, 2);
+        CHECK(called == before);
+    }
+
+    /* Reading on from within does not fill the stack. */
+    init(&a, s);
+    OK(stead_read(s, 0, 1, chain, &a, &e));
+    until(&a, 20000);
+    CHECK(a.deepest == 1);
+    OK(stead_session_close(s, &e));
+}
+
+static void *tasks(void *user) {
+    answers *a = user;
+    unsigned seed = (unsigned)(uintptr_t)pthread_self();
+    int i;
+    for (i = 0; i < 500; i++) {
+        uint64_t offset = (uint64_t)rand_r(&seed) % SIZE;
+        size_t n = (size_t)rand_r(&seed) % 100000;
+        stead_pending *p = NULL;
+        stead_view v = {0};
+        if (n > SIZE - offset) n = (size_t)(SIZE - offset);
+        if (i % 3 == 0) {
+            stead_read(a->session, 4000, 1000, done, a, NULL);
+            continue;
+        }
+        if (stead_read_begin(a->session, offset, n, 0, &p, NULL)) continue;
+        if (i % 3 == 1 && i % 2) {
+            stead_pending_free(p);
+        } else if (stead_pending_take(p, &v, NULL) || v.size != n || !same(v.data, offset, n)) {
+            tell(a, &a->other);
+        }
+        stead_view_release(&v);
+    }
+    return NULL;
+}
+
+static void threads(const stead_read_options *o) {
+    stead_session *s = whole("data", o);
+    pthread_t all[8];
+    answers a;
+    int i;
+    init(&a, s);
+    for (i = 0; i < 8; i++) CHECK(pthread_create(&all[i], NULL, tasks, &a) == 0);
+    for (i = 0; i < 8; i++) pthread_join(all[i], NULL);
+    until(&a, 8 * 167);
+    CHECK(a.good == 8 * 167 && a.other == 0);
+    OK(stead_session_close(s, &e));
+}
+
+/* A read that nobody answers until another thread gives it up. */
+static void *giving_up(void *user) {
+    poll(NULL, 0, 20);
+    stead_pending_free(user);
+    return NULL;
+}
+
+/* Views hold all the memory, so that another block cannot come. */
+static void starving(void) {
+    stead_read_options o = options();
+    stead_session *s;
+    stead_view v[8], last;
+    stead_pending *p = NULL;
+    stead_queue *q = NULL;
+    stead_completion c;
+    pthread_t thread;
+    int i, held = 0;
+    o.block = 65536;
+    o.memory = 4 * 65536;
+    o.flags = STEAD_READ_PREAD | STEAD_READ_ON_DEMAND;
+    s = whole("data", &o);
+    for (i = 0; i < 4; i++) {
+        OK(stead_read_view(s, (uint64_t)i * 65536, 65536, &v[held++], &e));
+    }
+    OK(stead_read_begin(s, 40 * 65536, 10, 0, &p, &e));
+    CHECK(!stead_pending_wait(p, 10));
+    CHECK(pthread_create(&thread, NULL, giving_up, p) == 0);
+    FAILS(STEAD_CANCELLED, "cancelled", stead_pending_take(p, &last, &e));
+    pthread_join(thread, NULL);
+
+    OK(stead_read_begin(s, 40 * 65536, 10, 30, &p, &e));
+    FAILS(STEAD_TIMEOUT, "in time", stead_pending_take(p, &last, &e));
+
+    OK(stead_queue_new(&q, &e));
+    OK(stead_queue_read(q, s, 41 * 65536, 10, NULL, &e));
+    CHECK(!stead_queue_next(q, 10, &c) && stead_queue_length(q) == 1);
+    OK(stead_read_begin(s, 42 * 65536, 10, 0, &p, &e));
+    OK(stead_pending_queue(p, q, &held, &e));
+    CHECK(stead_queue_length(q) == 2);
+    stead_pending_free(p);
+    CHECK(stead_queue_length(q) == 1);
+    for (i = 0; i < held; i++) stead_view_release(&v[i]);
+    CHECK(stead_queue_next(q, -1, &c) && c.error == NULL && c.offset == 41 * 65536);
+    CHECK(same(c.view.data, c.offset, 10));
+    stead_view_release(&c.view);
+    CHECK(!stead_queue_next(q, -1, &c));
+    stead_queue_free(q);
+    OK(stead_session_close(s, &e));
+}
+
+static void queues(const stead_read_options *o) {
+    stead_session *s = whole("data", o);
+    stead_queue *q = NULL;
+    stead_pending *p = NULL;
+    stead_completion c;
+    struct pollfd watched;
+    int i, seen = 0, wrong = 0, marks[300];
+    OK(stead_queue_new(&q, &e));
+    watched.fd = stead_queue_fd(q);
+    watched.events = POLLIN;
+    CHECK(watched.fd >= 0 && poll(&watched, 1, 0) == 0 && (fcntl(watched.fd, F_GETFD) & FD_CLOEXEC));
+    CHECK(!stead_queue_next(q, -1, &c) && stead_queue_length(q) == 0);
+    for (i = 0; i < 300; i++) {
+        marks[i] = 0;
+        OK(stead_queue_read(q, s, (uint64_t)i * 9000, 9000, &marks[i], &e));
+    }
+    OK(stead_queue_read(q, s, SIZE, 1, NULL, &e));
+    CHECK(stead_queue_length(q) == 301);
+    /* As an event loop does it. */
+    while (stead_queue_length(q) > 0) {
+        CHECK(poll(&watched, 1, 10000) == 1);
+        while (stead_queue_next(q, 0, &c)) {
+            seen++;
+            if (c.error) {
+                wrong++;
+                CHECK(c.user == NULL && c.offset == SIZE && stead_error_kind(c.error) == STEAD_USAGE);
+                stead_error_free(c.error);
+                continue;
+            }
+            ++*(int *)c.user;
+            CHECK(c.offset == (uint64_t)((int *)c.user - marks) * 9000 && same(c.view.data, c.offset, c.view.size));
+            stead_view_release(&c.view);
+        }
+    }
+    CHECK(seen == 301 && wrong == 1 && poll(&watched, 1, 0) == 0);
+    for (i = 0; i < 300; i++) CHECK(marks[i] == 1);
+
+    OK(stead_read_strided(s, 0, 1, 2, 100, &p, &e));
+    OK(stead_pending_queue(p, q, p, &e));
+    FAILS(STEAD_USAGE, "goes to", stead_pending_queue(p, q, p, &e));
+    CHECK(stead_queue_next(q, -1, &c) && c.user == p && c.view.size == 100);
+    stead_view_release(&c.view);
+    stead_pending_free(p);
+
+    FAILS(STEAD_USAGE, "NULL", stead_queue_read(NULL, s, 0, 1, NULL, &e));
+    FAILS(STEAD_USAGE, "NULL", stead_queue_read(q, NULL, 0, 1, NULL, &e));
+    CHECK(!stead_queue_next(q, 0, NULL) && stead_queue_length(q) == 0);
+    /* What nobody takes goes with the queue. */
+    for (i = 0; i < 50; i++) OK(stead_queue_read(q, s, (uint64_t)i * 50000, 50000, NULL, &e));
+    stead_queue_free(q);
+    stead_queue_free(q);
+    stead_queue_free(NULL);
+    CHECK(stead_queue_fd(q) == -1 && stead_queue_length(q) == 0 && !stead_queue_next(q, -1, &c));
+    OK(stead_session_close(s, &e));
+}
+
+static void odd_files(void) {
+    const uint64_t large = (uint64_t)5 << 30;
+    stead_file *file = NULL;
+    stead_session *s = NULL;
+    stead_view v;
+    stead_pending *p = NULL;
+    unsigned char four[4] = {1, 1, 1, 1};
+    const unsigned char *bytes;
+    int fd;
+    make("empty", 0);
+    s = whole("empty", NULL);
+    CHECK(stead_session_length(s) == 0);
+    OK(stead_read_view(s, 0, 0, &v, &e));
+    CHECK(v.size == 0);
+    stead_view_release(&v);
+    FAILS(STEAD_USAGE, "within", stead_read_view(s, 0, 1, &v, &e));
+    OK(stead_session_close(s, &e));
+
+    /* Holes are read as zeros, more than 2 GiB of them at once. */
+    fd = open("sparse", O_CREAT | O_TRUNC | O_WRONLY, 0600);
+    CHECK(fd >= 0 && ftruncate(fd, (off_t)large) == 0 && pwrite(fd, "x", 1, (off_t)large - 1) == 1);
+    close(fd);
+    s = whole("sparse", NULL);
+    OK(stead_read_now(s, large - 4, four, 4, &e));
+    CHECK(four[0] == 0 && four[3] == 'x');
+    if (sizeof(size_t) > 4) {
+        OK(stead_read_begin(s, large - ((uint64_t)9 << 28), (size_t)9 << 28, 0, &p, &e));
+        OK(stead_pending_take(p, &v, &e));
+        CHECK(v.size == (size_t)9 << 28);
+        bytes = v.data;
+        CHECK(bytes[0] == 0 && bytes[v.size - 2] == 0 && bytes[v.size - 1] == 'x');
+        stead_view_release(&v);
+    }
+    OK(stead_session_close(s, &e));
+    unlink("sparse");
+
+    /* A file that becomes shorter. */
+    make("shorter", SIZE);
+    OK(stead_file_open("shorter", NULL, &file, &e));
+    OK(stead_session_start(file, 0, STEAD_TO_END, &s, &e));
+    CHECK(truncate("shorter", 1000) == 0);
+    FAILS(STEAD_CHANGED, "shorter", stead_read_now(s, SIZE - 4, four, 4, &e));
+    FAILS(STEAD_CHANGED, "shorter", stead_session_close(s, &e));
+    FAILS(STEAD_USAGE, "was freed", stead_session_close(s, &e));
+    OK(stead_file_close(file, &e));
+}
+
+int main(void) {
+    stead_read_options memory = options();
+    make("data", SIZE);
+    memory.block = 128 << 10;
+    memory.memory = 1 << 20;
+    memory.flags = STEAD_READ_PREAD;
+    files();
+    reading(NULL);
+    reading(&memory);
+    callbacks(NULL);
+    callbacks(&memory);
+    threads(NULL);
+    threads(&memory);
+    queues(NULL);
+    queues(&memory);
+    starving();
+    odd_files();
+    CHECK(stead_handles_alive() == 0);
+    return ended("read");
+}
