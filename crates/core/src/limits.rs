@@ -38,6 +38,8 @@ pub const DEFAULT_MATCHES: usize = 1000;
 pub const MAX_GROUPS: usize = 1_000_000;
 /// Seconds a rank waits for another one.
 pub const PEER_DEADLINE_S: u64 = 600;
+/// Seconds without a sign of life after which a rank that is waited for is taken for gone.
+pub const PEER_SILENCE_S: u64 = 30;
 /// Memory for the blocks of one file that is read in sessions.
 pub const DEFAULT_SESSION_MEMORY: u64 = 256 << 20;
 /// Largest block of a read session.

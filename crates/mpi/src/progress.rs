@@ -1,0 +1,381 @@
+//! The thread that makes all calls of a fabric.
+//!
+//! A message is a head, which has its bytes too if they are few, and else a body of one transfer. Both travel with tags of
+//! their own on a communicator of our own, so that they come in order. Heads of other sorts ask whether a rank still
+//! answers, say that it does, and say good-bye.
+
+use crate::clock;
+use crate::post::{Letter, Post};
+use crate::raw::{Comm, Flight};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stead_core::{Error, Result};
+
+const HEADS: i32 = 1;
+const BODIES: i32 = 2;
+/// Bytes of a head.
+const HEAD: usize = 16;
+/// Messages that long travel with their head.
+const INLINE: usize = (4 << 10) - HEAD;
+
+/// While bytes move, the thread does not sleep before nothing has moved for so long.
+const EAGER: Duration = Duration::from_micros(200);
+/// How often a rank that is waited for is asked whether it answers.
+const ASK: Duration = Duration::from_secs(1);
+/// At the end of MPI, how long to wait for what was sent to be taken.
+const LAST: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sort {
+    Inline = 0,
+    Body = 1,
+    Ask = 2,
+    Answer = 3,
+    Bye = 4,
+}
+
+fn head(sort: Sort, tag: u32, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEAD + INLINE);
+    bytes.extend_from_slice(&(sort as u32).to_le_bytes());
+    bytes.extend_from_slice(&tag.to_le_bytes());
+    bytes.extend_from_slice(&(len as u64).to_le_bytes());
+    bytes
+}
+
+/// Sort, tag, length and the bytes that came along.
+fn parse(bytes: &[u8]) -> Option<(Sort, u32, usize, &[u8])> {
+    let (sort, rest) = bytes.split_first_chunk()?;
+    let (tag, rest) = rest.split_first_chunk()?;
+    let (len, rest) = rest.split_first_chunk()?;
+    let sort = match u32::from_le_bytes(*sort) {
+        0 => Sort::Inline,
+        1 => Sort::Body,
+        2 => Sort::Ask,
+        3 => Sort::Answer,
+        4 => Sort::Bye,
+        _ => return None,
+    };
+    Some((sort, u32::from_le_bytes(*tag), usize::try_from(u64::from_le_bytes(*len)).ok()?, rest))
+}
+
+/// A message on its way to here.
+enum Coming {
+    Head(Flight),
+    Body(u32, Flight),
+    Whole(u32, Vec<u8>),
+}
+
+/// What is known of another rank.
+struct Peer {
+    /// In the order in which they were sent.
+    coming: VecDeque<Coming>,
+    heard: Instant,
+    asked: Option<Instant>,
+    /// It has said good-bye.
+    bye: bool,
+    gone: bool,
+}
+
+pub(crate) struct Progress {
+    comm: Comm,
+    post: Arc<Post>,
+    peers: Vec<Peer>,
+    /// Receiver, bytes that senders wait for, and the transfer.
+    going: Vec<(usize, usize, Flight)>,
+    silence: Duration,
+    said_bye: bool,
+}
+
+impl Progress {
+    pub(crate) fn new(comm: Comm, post: Arc<Post>, silence: Duration) -> Progress {
+        let now = clock::now();
+        let peer =
+            || Peer { coming: VecDeque::new(), heard: now, asked: None, bye: false, gone: false };
+        let peers = (0..post.size).map(|_| peer()).collect();
+        Progress { comm, post, peers, going: Vec::new(), silence, said_bye: false }
+    }
+
+    /// Until everybody is done with the fabric, or MPI ends.
+    pub(crate) fn run(mut self) {
+        let mut moved = clock::now();
+        let mut stopping = None;
+        let mut pause = Duration::ZERO;
+        loop {
+            let orders = self.post.orders(pause, clock::now());
+            let mut busy = !orders.letters.is_empty();
+            for letter in orders.letters {
+                self.dispatch(letter);
+            }
+            busy |= self.flush();
+            busy |= self.collect();
+            let now = clock::now();
+            self.look_after(&orders.watched, now);
+            if (orders.closing || orders.stopping) && !self.said_bye {
+                self.said_bye = true;
+                (0..self.post.size).for_each(|rank| self.signal(rank, Sort::Bye));
+            }
+            let all_gone = (0..self.post.size).all(|r| r == self.post.rank || self.peers[r].gone);
+            if orders.stopping && stopping.is_none() {
+                stopping = Some(now);
+            }
+            let late = stopping.is_some_and(|since| now.saturating_duration_since(since) > LAST);
+            let last = self.said_bye && self.going.is_empty();
+            if last && (all_gone || orders.stopping) || late {
+                break;
+            }
+            if busy {
+                moved = now;
+            }
+            pause = self.pause(now.saturating_duration_since(moved), !orders.watched.is_empty());
+        }
+        self.going.clear();
+        let everybody = self.peers.iter().all(|p| p.coming.is_empty());
+        let post = self.post.clone();
+        // With ranks missing it might wait for them.
+        if everybody && stopping.is_none() {
+            let _ = self.comm.free();
+        }
+        post.ended();
+    }
+
+    /// How long to sleep when nothing has moved for `idle`.
+    fn pause(&self, idle: Duration, watched: bool) -> Duration {
+        let moving = !self.going.is_empty() || self.peers.iter().any(|p| !p.coming.is_empty());
+        if moving && idle < EAGER {
+            // MPI moves bytes only while it is called; others may run.
+            std::thread::yield_now();
+            return Duration::ZERO;
+        }
+        // A quarter of the time that nothing has moved, so that waiting costs little and delays little.
+        let most = match (moving, watched) {
+            (true, _) => Duration::from_micros(200),
+            (false, true) => Duration::from_millis(2),
+            (false, false) => Duration::from_millis(10),
+        };
+        (idle / 4).clamp(Duration::from_micros(20), most)
+    }
+
+    /// A rank is gone: nothing will come from it or go to it.
+    fn lose(&mut self, rank: usize, why: &str) {
+        self.post.mailbox.gone(rank, why);
+        let Some(peer) = self.peers.get_mut(rank) else { return };
+        peer.gone = true;
+        peer.coming.clear();
+        let post = &self.post;
+        self.going.retain(|(to, bytes, _)| {
+            if *to == rank {
+                post.sent(*bytes);
+            }
+            *to != rank
+        });
+    }
+
+    fn fails(&mut self, rank: usize, error: &Error) {
+        self.lose(rank, error.message());
+    }
+
+    fn begin(&mut self, to: usize, counts: usize, tag: i32, bytes: Vec<u8>) -> Result<()> {
+        let flight = self.comm.send(to, tag, bytes)?;
+        self.going.push((to, counts, flight));
+        Ok(())
+    }
+
+    fn dispatch(&mut self, letter: Letter) {
+        let Letter { to, tag, bytes } = letter;
+        let len = bytes.len();
+        if self.peers[to].gone {
+            self.post.sent(len);
+            return;
+        }
+        let begun = if len <= INLINE {
+            let mut whole = head(Sort::Inline, tag, len);
+            whole.extend_from_slice(&bytes);
+            self.begin(to, len, HEADS, whole)
+        } else {
+            self.begin(to, 0, HEADS, head(Sort::Body, tag, len))
+                .and_then(|()| self.begin(to, len, BODIES, bytes))
+        };
+        if let Err(error) = begun {
+            self.post.sent(len);
+            self.fails(to, &error);
+        }
+    }
+
+    /// Sends a head without a message.
+    fn signal(&mut self, to: usize, sort: Sort) {
+        if to == self.post.rank || self.peers[to].gone {
+            return;
+        }
+        if let Err(error) = self.begin(to, 0, HEADS, head(sort, 0, 0)) {
+            self.fails(to, &error);
+        }
+    }
+
+    /// Takes note of what has gone. True if something has.
+    fn flush(&mut self) -> bool {
+        let mut lost = Vec::new();
+        let before = self.going.len();
+        let post = &self.post;
+        self.going.retain_mut(|(to, bytes, flight)| match flight.done() {
+            Ok(false) => true,
+            Ok(true) => {
+                post.sent(*bytes);
+                false
+            }
+            Err(error) => {
+                post.sent(*bytes);
+                lost.push((*to, error));
+                false
+            }
+        });
+        for (rank, error) in &lost {
+            self.fails(*rank, error);
+        }
+        self.going.len() < before
+    }
+
+    /// Takes what has come. True if something has.
+    fn collect(&mut self) -> bool {
+        let mut any = false;
+        loop {
+            match self.comm.next(HEADS) {
+                Ok(Some((from, flight))) => {
+                    any = true;
+                    if let Some(peer) = self.peers.get_mut(from).filter(|p| !p.gone) {
+                        peer.coming.push_back(Coming::Head(flight));
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    // MPI does not say whose fault it is.
+                    (0..self.post.size).for_each(|rank| self.fails(rank, &error));
+                    break;
+                }
+            }
+        }
+        for from in 0..self.peers.len() {
+            if self.peers[from].coming.is_empty() {
+                continue;
+            }
+            match self.advance(from) {
+                Ok(moved) => any |= moved,
+                Err(error) => self.fails(from, &error),
+            }
+        }
+        any
+    }
+
+    /// Heads become bodies, bodies messages, and messages are put into the mailbox, all in their order.
+    fn advance(&mut self, from: usize) -> Result<bool> {
+        let mut moved = false;
+        let mut at = 0;
+        while at < self.peers[from].coming.len() {
+            let done = match &mut self.peers[from].coming[at] {
+                Coming::Head(flight) | Coming::Body(_, flight) => flight.done()?,
+                Coming::Whole(..) => false,
+            };
+            let peer = &mut self.peers[from];
+            match peer.coming.remove(at) {
+                // The bodies of later heads are announced by them: they are looked at in order.
+                Some(head @ Coming::Head(_)) if !done => {
+                    peer.coming.insert(at, head);
+                    break;
+                }
+                Some(Coming::Head(flight)) => {
+                    if let Some(coming) = self.open(from, &flight.take())? {
+                        self.peers[from].coming.insert(at, coming);
+                    }
+                }
+                Some(Coming::Body(tag, flight)) if done => {
+                    peer.coming.insert(at, Coming::Whole(tag, flight.take()));
+                }
+                Some(other) => {
+                    peer.coming.insert(at, other);
+                    at += 1;
+                    continue;
+                }
+                None => break,
+            }
+            moved = true;
+        }
+        let peer = &mut self.peers[from];
+        if moved {
+            peer.heard = clock::now();
+            peer.asked = None;
+        }
+        while let Some(next) = peer.coming.pop_front() {
+            match next {
+                Coming::Whole(tag, bytes) => self.post.mailbox.put(from, tag, bytes),
+                other => {
+                    peer.coming.push_front(other);
+                    break;
+                }
+            }
+        }
+        if peer.bye && peer.coming.is_empty() {
+            peer.gone = true;
+            self.post.mailbox.gone(from, "the rank has ended early");
+        }
+        Ok(moved)
+    }
+
+    /// Does what a head says. If it is that of a message, what comes in its place.
+    fn open(&mut self, from: usize, bytes: &[u8]) -> Result<Option<Coming>> {
+        let malformed = || Error::format("a message is malformed");
+        let (sort, tag, len, rest) = parse(bytes).ok_or_else(malformed)?;
+        match sort {
+            Sort::Inline if rest.len() == len => {
+                return Ok(Some(Coming::Whole(tag, rest.to_vec())));
+            }
+            Sort::Inline => return Err(malformed()),
+            Sort::Body => {
+                let body = self.comm.recv(from, BODIES, len)?;
+                return Ok(Some(Coming::Body(tag, body)));
+            }
+            Sort::Ask => self.signal(from, Sort::Answer),
+            Sort::Answer => {}
+            // Nothing else will come but bodies of what was announced.
+            Sort::Bye => self.peers[from].bye = true,
+        }
+        Ok(None)
+    }
+
+    /// Asks ranks that are waited for whether they answer, and gives up those that have not for too long.
+    fn look_after(&mut self, watched: &[usize], now: Instant) {
+        for &rank in watched {
+            let Some(peer) = self.peers.get_mut(rank) else { continue };
+            if rank == self.post.rank || peer.gone {
+                continue;
+            }
+            match peer.asked {
+                Some(at) if now.saturating_duration_since(at) >= self.silence => {
+                    let why = format!("the rank has not answered for {} s", self.silence.as_secs());
+                    self.lose(rank, &why);
+                }
+                Some(_) => {}
+                None if now.saturating_duration_since(peer.heard) >= ASK => {
+                    peer.asked = Some(now);
+                    self.signal(rank, Sort::Ask);
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_read_as_they_were_written() {
+        let mut bytes = head(Sort::Inline, 7, 3);
+        bytes.extend_from_slice(b"abc");
+        let (sort, tag, len, rest) = parse(&bytes).unwrap();
+        assert!(sort == Sort::Inline);
+        assert_eq!((tag, len, rest), (7, 3, &b"abc"[..]));
+        assert!(parse(&bytes[..HEAD - 1]).is_none());
+        assert!(parse(&[9; HEAD]).is_none());
+    }
+}

@@ -1,0 +1,173 @@
+//! The ranks of a communicator as a [`Fabric`].
+
+use crate::clock;
+use crate::post::{INTEREST, Letter, Post};
+use crate::progress::Progress;
+use crate::raw::{self, Comm, MPI_Comm};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+use stead_core::{Error, Result, limits};
+use stead_fabric::{Fabric, FabricExt};
+
+/// How long to wait.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// For a message.
+    pub deadline: Duration,
+    /// For a sign of life of a rank that somebody waits for, before it is taken for gone.
+    pub silence: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            deadline: Duration::from_secs(limits::PEER_DEADLINE_S),
+            silence: Duration::from_secs(limits::PEER_SILENCE_S),
+        }
+    }
+}
+
+/// Ranks of an MPI communicator. See the documentation of the crate.
+///
+/// Dropping it tells the other ranks; its thread answers them until they are done too, or MPI_Finalize is called.
+pub struct Mpi {
+    post: Arc<Post>,
+    /// For each rank, the first rank of its node.
+    nodes: Vec<usize>,
+    deadline: Duration,
+}
+
+/// Fabrics whose threads may still call MPI.
+static RUNNING: Mutex<Vec<Weak<Post>>> = Mutex::new(Vec::new());
+
+/// What a thread needs to end when MPI does.
+const END: Duration = Duration::from_secs(10);
+
+/// The gathering of nodes, the first thing that is sent.
+const NODES: u32 = u32::MAX - 1;
+
+fn end_all() {
+    let running = std::mem::take(&mut *RUNNING.lock().unwrap_or_else(PoisonError::into_inner));
+    for post in running.iter().filter_map(Weak::upgrade) {
+        post.stop(END);
+    }
+}
+
+impl Mpi {
+    /// Over the ranks of a communicator, of which it makes one of its own. Collective: all ranks of it call this, and
+    /// MPI waits for them in its own way. Takes a thread.
+    ///
+    /// # Errors
+    /// `Usage` if MPI is not running or was not initialised with `MPI_THREAD_MULTIPLE`, or the communicator is null;
+    /// `Peer` if MPI fails.
+    pub fn new(communicator: MPI_Comm, options: Options) -> Result<Mpi> {
+        let comm = Comm::like(communicator)?;
+        let (rank, size) = comm.rank_and_size()?;
+        let first = comm.first_of_node()?;
+        raw::at_finalize(end_all)?;
+        let post = Arc::new(Post::new(rank, size));
+        {
+            let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+            running.retain(|p| p.strong_count() > 0);
+            running.push(Arc::downgrade(&post));
+        }
+        let progress = Progress::new(comm, post.clone(), options.silence);
+        std::thread::Builder::new()
+            .name("stead-mpi".to_owned())
+            .spawn(move || progress.run())
+            .map_err(|e| Error::io("start a thread for", "MPI", e))?;
+        let mut fabric = Mpi { post, nodes: vec![0; size], deadline: options.deadline };
+        let firsts = fabric.all_gather(NODES, (first as u64).to_le_bytes().to_vec())?;
+        for (node, bytes) in fabric.nodes.iter_mut().zip(firsts) {
+            let bytes = bytes.try_into().map_err(|_| Error::format("a message is malformed"))?;
+            *node = usize::try_from(u64::from_le_bytes(bytes)).unwrap_or(0);
+        }
+        Ok(fabric)
+    }
+
+    /// Over all ranks of the job.
+    ///
+    /// # Errors
+    /// As [`Mpi::new`].
+    pub fn world(options: Options) -> Result<Mpi> {
+        raw::need_threads()?;
+        Mpi::new(raw::world(), options)
+    }
+}
+
+impl Drop for Mpi {
+    fn drop(&mut self) {
+        self.post.close();
+    }
+}
+
+impl Fabric for Mpi {
+    fn rank(&self) -> usize {
+        self.post.rank
+    }
+
+    fn size(&self) -> usize {
+        self.post.size
+    }
+
+    fn node_of(&self, rank: usize) -> usize {
+        self.nodes.get(rank).copied().unwrap_or(0)
+    }
+
+    fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    fn send(&self, to: usize, tag: u32, bytes: Vec<u8>) -> Result<()> {
+        self.post.send(Letter { to, tag, bytes }, self.deadline)
+    }
+
+    fn recv_within(&self, from: usize, tag: u32, within: Duration) -> Result<Option<Vec<u8>>> {
+        if from >= self.size() {
+            return Err(Error::internal(format!("there is no rank {from}")));
+        }
+        let mut left = within;
+        loop {
+            // The interest is renewed while somebody waits.
+            let now = clock::now();
+            self.post.watch(from, now);
+            let turn = left.min(INTEREST / 2);
+            if let Some((_, bytes)) = self.post.mailbox.take(Some(from), tag, turn)? {
+                return Ok(Some(bytes));
+            }
+            left = left.saturating_sub(turn);
+            if left.is_zero() {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn recv_any(&self, tag: u32, within: Duration) -> Result<Option<(usize, Vec<u8>)>> {
+        self.post.mailbox.take(None, tag, within)
+    }
+
+    fn alive(&self, rank: usize) -> Result<()> {
+        self.post.watch(rank, clock::now());
+        self.post.mailbox.alive(rank)
+    }
+}
+
+/// MPI, begun and ended by stead, for programs that do not do so themselves. One at a time, once in a process.
+pub struct World(());
+
+impl World {
+    /// MPI_Init_thread.
+    ///
+    /// # Errors
+    /// `Usage` if it was called before, or MPI does not have enough threads.
+    pub fn init() -> Result<World> {
+        raw::init().map(World)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // Nothing can be done about an error any more.
+        let _ = raw::finalize();
+    }
+}

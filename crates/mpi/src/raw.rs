@@ -1,0 +1,323 @@
+//! The calls of MPI that the fabric makes, each with its return code looked at. All `unsafe` of this crate is here.
+//!
+//! The bindings are those of rsmpi. Its safe layer is not used: it drops return codes and counts in 32 bits.
+
+use mpi_sys as ffi;
+use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
+use stead_core::{Error, Kind, Result};
+
+pub use ffi::MPI_Comm;
+
+/// Counts of MPI are of type `int`.
+const PIECE: usize = 1 << 30;
+
+/// Turns a return code into an error that says what MPI says.
+fn check(code: c_int, doing: &str) -> Result<()> {
+    // MPI_SUCCESS is 0 by the standard.
+    if code == 0 {
+        return Ok(());
+    }
+    let mut text = [0u8; ffi::MPI_MAX_ERROR_STRING as usize + 1];
+    let mut len = 0;
+    // SAFETY: the buffer has the length that MPI asks for; it may be called with any code.
+    let said = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast(), &mut len) };
+    let len = usize::try_from(len).unwrap_or(0).min(text.len());
+    let text = match said {
+        0 => String::from_utf8_lossy(&text[..len]).into_owned(),
+        _ => format!("error {code}"),
+    };
+    Err(Error::new(Kind::Peer, format!("MPI cannot {doing}: {text}")))
+}
+
+/// True between MPI_Init and MPI_Finalize.
+pub(crate) fn is_running() -> Result<bool> {
+    let (mut begun, mut ended) = (0, 0);
+    // SAFETY: both may be called at any time.
+    unsafe {
+        check(ffi::MPI_Initialized(&mut begun), "say whether it is initialised")?;
+        check(ffi::MPI_Finalized(&mut ended), "say whether it is finalised")?;
+    }
+    Ok(begun != 0 && ended == 0)
+}
+
+/// Fails unless any thread may call MPI at any time.
+pub(crate) fn need_threads() -> Result<()> {
+    if !is_running()? {
+        return Err(Error::usage("MPI is not initialised, or has ended")
+            .with_hint("call MPI_Init_thread with MPI_THREAD_MULTIPLE first"));
+    }
+    let mut level = 0;
+    // SAFETY: MPI is initialised.
+    check(unsafe { ffi::MPI_Query_thread(&mut level) }, "say its level of threads")?;
+    // SAFETY: a constant of the shim.
+    if level < unsafe { ffi::RSMPI_THREAD_MULTIPLE } {
+        return Err(Error::usage("MPI was initialised for fewer threads than stead needs")
+            .with_hint("call MPI_Init_thread with MPI_THREAD_MULTIPLE instead of MPI_Init"));
+    }
+    Ok(())
+}
+
+/// MPI_Init_thread for all threads.
+pub(crate) fn init() -> Result<()> {
+    if is_running()? {
+        return Err(Error::usage("MPI is initialised already"));
+    }
+    let mut level = 0;
+    // SAFETY: not initialised yet; without arguments, as the standard allows.
+    let code = unsafe {
+        let wanted = ffi::RSMPI_THREAD_MULTIPLE;
+        ffi::MPI_Init_thread(std::ptr::null_mut(), std::ptr::null_mut(), wanted, &mut level)
+    };
+    check(code, "begin")?;
+    need_threads()
+}
+
+/// MPI_Finalize.
+pub(crate) fn finalize() -> Result<()> {
+    if !is_running()? {
+        return Ok(());
+    }
+    // SAFETY: initialised and not ended.
+    check(unsafe { ffi::MPI_Finalize() }, "end")
+}
+
+/// Calls a function when the program calls MPI_Finalize, while MPI still works.
+pub(crate) fn at_finalize(then: fn()) -> Result<()> {
+    static THEN: OnceLock<fn()> = OnceLock::new();
+    extern "C" fn copy(
+        _: MPI_Comm,
+        _: c_int,
+        _: *mut c_void,
+        _: *mut c_void,
+        _: *mut c_void,
+        flag: *mut c_int,
+    ) -> c_int {
+        // SAFETY: MPI gives a valid place. No duplicate gets the attribute.
+        unsafe { *flag = 0 };
+        0
+    }
+    extern "C" fn end(_: MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
+        if let Some(then) = THEN.get() {
+            then();
+        }
+        0
+    }
+    if THEN.set(then).is_err() {
+        return Ok(());
+    }
+    let mut key = 0;
+    // SAFETY: the functions have the types that MPI asks for and live for ever.
+    let code = unsafe {
+        ffi::MPI_Comm_create_keyval(Some(copy), Some(end), &mut key, std::ptr::null_mut())
+    };
+    check(code, "make an attribute")?;
+    // SAFETY: MPI_COMM_SELF is valid while MPI runs. Its attributes are deleted first of all by MPI_Finalize.
+    let code = unsafe { ffi::MPI_Comm_set_attr(ffi::RSMPI_COMM_SELF, key, std::ptr::null_mut()) };
+    check(code, "set an attribute")
+}
+
+/// MPI_COMM_WORLD.
+pub(crate) fn world() -> MPI_Comm {
+    // SAFETY: a constant of the shim.
+    unsafe { ffi::RSMPI_COMM_WORLD }
+}
+
+/// A communicator of our own.
+pub(crate) struct Comm(MPI_Comm);
+
+// SAFETY: a handle that MPI lets all threads use at once, with MPI_THREAD_MULTIPLE, which is checked when it is made.
+unsafe impl Send for Comm {}
+// SAFETY: as above.
+unsafe impl Sync for Comm {}
+
+impl Comm {
+    /// The same ranks, without attributes, with errors that are returned. Collective.
+    pub(crate) fn like(theirs: MPI_Comm) -> Result<Comm> {
+        need_threads()?;
+        // SAFETY: constants of the shim; a null handle is told from others by comparison.
+        if theirs == unsafe { ffi::RSMPI_COMM_NULL } {
+            return Err(Error::usage("the communicator is MPI_COMM_NULL"));
+        }
+        let (mut rank, mut ours) = (0, theirs);
+        // SAFETY: the caller answers for the handle; the places are valid.
+        unsafe {
+            check(ffi::MPI_Comm_rank(theirs, &mut rank), "tell the rank")?;
+            check(ffi::MPI_Comm_split(theirs, 0, rank, &mut ours), "duplicate a communicator")?;
+        }
+        let ours = Comm(ours);
+        // SAFETY: a valid communicator and a constant.
+        let code = unsafe { ffi::MPI_Comm_set_errhandler(ours.0, ffi::RSMPI_ERRORS_RETURN) };
+        check(code, "set an error handler")?;
+        Ok(ours)
+    }
+
+    /// This rank and the number of ranks.
+    pub(crate) fn rank_and_size(&self) -> Result<(usize, usize)> {
+        let (mut rank, mut size) = (0, 0);
+        // SAFETY: a valid communicator and valid places.
+        unsafe {
+            check(ffi::MPI_Comm_rank(self.0, &mut rank), "tell the rank")?;
+            check(ffi::MPI_Comm_size(self.0, &mut size), "tell the number of ranks")?;
+        }
+        Ok((positive(rank)?, positive(size)?))
+    }
+
+    /// The least rank of those that share memory with this one. Collective.
+    pub(crate) fn first_of_node(&self) -> Result<usize> {
+        let (rank, _) = self.rank_and_size()?;
+        let mine = int(rank)?;
+        let (mut node, mut least) = (self.0, mine);
+        // SAFETY: valid communicators and places; the new one is freed.
+        unsafe {
+            let (kind, info) = (ffi::RSMPI_COMM_TYPE_SHARED, ffi::RSMPI_INFO_NULL);
+            let code = ffi::MPI_Comm_split_type(self.0, kind, mine, info, &mut node);
+            check(code, "find the ranks of this node")?;
+            // Ranks of the node are in the order of ours, so that its first one has the least.
+            let code = ffi::MPI_Bcast((&raw mut least).cast(), 4, ffi::RSMPI_UINT8_T, 0, node);
+            let freed = ffi::MPI_Comm_free(&mut node);
+            check(code, "tell the ranks of this node")?;
+            check(freed, "free a communicator")?;
+        }
+        positive(least)
+    }
+
+    /// Frees it, which all ranks must do.
+    pub(crate) fn free(mut self) -> Result<()> {
+        // SAFETY: a valid communicator that nobody uses any more.
+        check(unsafe { ffi::MPI_Comm_free(&mut self.0) }, "free a communicator")
+    }
+
+    /// Begins to send.
+    pub(crate) fn send(&self, to: usize, tag: i32, bytes: Vec<u8>) -> Result<Flight> {
+        let to = int(to)?;
+        Flight::begin(bytes, |piece, len, request| {
+            // SAFETY: the bytes stay where they are until the request is done: `Flight` keeps them, or leaks them.
+            unsafe {
+                ffi::MPI_Isend(piece.cast(), len, ffi::RSMPI_UINT8_T, to, tag, self.0, request)
+            }
+        })
+    }
+
+    /// Begins to receive `len` bytes.
+    pub(crate) fn recv(&self, from: usize, tag: i32, len: usize) -> Result<Flight> {
+        let from = int(from)?;
+        Flight::begin(room(len)?, |piece, len, request| {
+            // SAFETY: as above, and nobody else looks at the bytes meanwhile.
+            unsafe {
+                ffi::MPI_Irecv(piece.cast(), len, ffi::RSMPI_UINT8_T, from, tag, self.0, request)
+            }
+        })
+    }
+
+    /// A message that has come from anybody: its sender, and the message, which is being received.
+    pub(crate) fn next(&self, tag: i32) -> Result<Option<(usize, Flight)>> {
+        let mut there = 0;
+        // SAFETY: plain data that MPI fills.
+        let (mut message, mut status, mut count) =
+            unsafe { (ffi::RSMPI_MESSAGE_NULL, std::mem::zeroed::<ffi::MPI_Status>(), 0) };
+        // SAFETY: a valid communicator and valid places.
+        let code = unsafe {
+            let any = ffi::RSMPI_ANY_SOURCE;
+            ffi::MPI_Improbe(any, tag, self.0, &mut there, &mut message, &mut status)
+        };
+        check(code, "look for messages")?;
+        if there == 0 {
+            return Ok(None);
+        }
+        // SAFETY: the status was filled by MPI_Improbe.
+        let code = unsafe { ffi::MPI_Get_count(&status, ffi::RSMPI_UINT8_T, &mut count) };
+        check(code, "tell the length of a message")?;
+        let flight = Flight::begin(room(positive(count)?)?, |piece, len, request| {
+            // SAFETY: the bytes stay where they are until the request is done; the message is received once, as it
+            // is no longer than one piece.
+            unsafe { ffi::MPI_Imrecv(piece.cast(), len, ffi::RSMPI_UINT8_T, &mut message, request) }
+        })?;
+        Ok(Some((positive(status.MPI_SOURCE)?, flight)))
+    }
+}
+
+/// Bytes that MPI sends, or fills.
+pub(crate) struct Flight {
+    bytes: Vec<u8>,
+    requests: Vec<ffi::MPI_Request>,
+}
+
+// SAFETY: requests are handles that any thread may use; the bytes are owned.
+unsafe impl Send for Flight {}
+
+impl Flight {
+    /// Calls `start` for each piece of the bytes, with its address, length and a place for the request.
+    fn begin(
+        bytes: Vec<u8>,
+        mut start: impl FnMut(*mut u8, c_int, *mut ffi::MPI_Request) -> c_int,
+    ) -> Result<Flight> {
+        let mut flight = Flight { bytes, requests: Vec::new() };
+        let pieces = flight.bytes.len().div_ceil(PIECE).max(1);
+        for i in 0..pieces {
+            let from = i * PIECE;
+            let len = flight.bytes.len().saturating_sub(from).min(PIECE);
+            // SAFETY: within the vector, or its end.
+            let piece = unsafe { flight.bytes.as_mut_ptr().add(from) };
+            // SAFETY: a constant of the shim.
+            let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
+            check(start(piece, int(len)?, &mut request), "begin a transfer")?;
+            flight.requests.push(request);
+        }
+        Ok(flight)
+    }
+
+    /// True when all is done. Never waits.
+    pub(crate) fn done(&mut self) -> Result<bool> {
+        while let Some(request) = self.requests.last_mut() {
+            let mut done = 0;
+            // SAFETY: a request that was begun and not yet found done; statuses are not asked for.
+            let code = unsafe { ffi::MPI_Test(request, &mut done, ffi::RSMPI_STATUS_IGNORE) };
+            check(code, "move bytes")?;
+            if done == 0 {
+                return Ok(false);
+            }
+            self.requests.pop();
+        }
+        Ok(true)
+    }
+
+    /// The bytes, once it is done; none before.
+    pub(crate) fn take(mut self) -> Vec<u8> {
+        if self.requests.is_empty() { std::mem::take(&mut self.bytes) } else { Vec::new() }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if self.requests.is_empty() {
+            return;
+        }
+        if is_running().unwrap_or(false) {
+            for request in &mut self.requests {
+                // SAFETY: a request that was begun. Whatever comes of it, the bytes below stay.
+                let _ = unsafe { ffi::MPI_Cancel(request) };
+            }
+        }
+        // MPI may still look at them or write to them.
+        std::mem::forget(std::mem::take(&mut self.bytes));
+    }
+}
+
+/// Zeros to be received into.
+fn room(len: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(len)
+        .map_err(|_| Error::limit(format!("no memory for a message of {len} bytes")))?;
+    bytes.resize(len, 0);
+    Ok(bytes)
+}
+
+fn positive(n: c_int) -> Result<usize> {
+    usize::try_from(n).map_err(|_| Error::internal(format!("MPI gave the number {n}")))
+}
+
+fn int(n: usize) -> Result<c_int> {
+    c_int::try_from(n).map_err(|_| Error::internal(format!("{n} is too large for MPI")))
+}
