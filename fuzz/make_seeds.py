@@ -3,6 +3,7 @@
 
 import gzip
 import io
+import struct
 import zlib
 from pathlib import Path
 
@@ -56,6 +57,13 @@ def main() -> None:
     put("records", "four", b"\x04\x02\x09" + b"hhabcdefghijkl")
     put("raw", "f4", bytes([0, 0, 2, 2, 3, 0, 7, 0]) + np.arange(6, dtype="<f4").tobytes())
     put("raw", "i2-big-fortran", bytes([3, 3, 3, 2, 2, 2, 7, 0]) + np.arange(8, dtype=">i2").tobytes())
+    snapshot = {o: struct.pack(o + "dIIIIII", 0.5, 3, 3, 1, 1, 1, 0) + bytes(range(128)) for o in "><"}
+    for name, data in {"big": snapshot[">"], "little": snapshot["<"], "old": snapshot[">"][:28] + bytes(128)}.items():
+        put("dataset", f"tipsy-{name}", b"\x05\x00" + data)
+        for how in [0, 64, 128, 192]:
+            put("tipsy", f"{name}-{how}", bytes([how, 1, 1, 1, 50, 160, 2]) + data)
+    for how in range(1, 256, 14):
+        put("tipsy", f"made-{how}", bytes([how | 1, 5, 9, 3, 60, 1, 2]) + bytes(range(100)))
     for name, data in {
         "gzip": gzip.compress(CSV, mtime=0),
         "members": gzip.compress(CSV, mtime=0) + gzip.compress(b"more\n", mtime=0),

@@ -798,7 +798,7 @@ stead_status stead_options_new(struct stead_options **options, struct stead_erro
 /**
  * Sets one option by the name that it has on the command line: "type", "delimiter", "quote", "header",
  * "comment", "missing", "names", "column-type", "dtype", "shape", "order", "byte-order", "skip",
- * "record-length", "compression". "missing" (one token) and "column-type" (NAME=number or NAME=text) add to
+ * "record-length", "compression", "species". "missing" (one token) and "column-type" (NAME=number or NAME=text) add to
  * what was set before; the others replace it. Sizes may have units, "names" has commas between names.
  *
  * Errors: STEAD_USAGE for a name or a value that there is not.
@@ -875,7 +875,7 @@ stead_status stead_dataset_describe(const struct stead_dataset *dataset,
                                     struct stead_error **error);
 
 /**
- * The format: "csv", "tsv", "lines", "records", "npy", "raw", "table". NULL if the handle is no dataset. Lives as
+ * The format: "csv", "tsv", "lines", "records", "npy", "raw", "tipsy", "table". NULL if the handle is no dataset. Lives as
  * long as the dataset.
  */
 const char *stead_dataset_format(const struct stead_dataset *dataset);

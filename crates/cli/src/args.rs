@@ -5,7 +5,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use stead::{
     ByteOrder, ColumnType, Compression, DType, Dataset, Engine, Error, FormatType, Header,
-    OpenOptions, Quote, Result, Shape, options, units,
+    OpenOptions, Quote, Result, Shape, Species, options, units,
 };
 
 const EXAMPLES: &str = "Examples:
@@ -212,7 +212,11 @@ pub struct Source {
     pub inputs: Vec<String>,
 
     /// The format, if it is not to be detected
-    #[arg(long = "type", value_name = "csv|tsv|lines|records|npy|raw", help_heading = "Format")]
+    #[arg(
+        long = "type",
+        value_name = "csv|tsv|lines|records|npy|raw|tipsy",
+        help_heading = "Format"
+    )]
     pub kind: Option<FormatType>,
 
     /// Byte between fields; \\t is the tab
@@ -270,6 +274,10 @@ pub struct Source {
     /// Compression, if it is not to be detected
     #[arg(long, value_name = "none|gzip|zstd", help_heading = "Format")]
     pub compression: Option<Compression>,
+
+    /// Only particles of this kind, of a Tipsy file
+    #[arg(long, value_name = "gas|dark|star", help_heading = "Format")]
+    pub species: Option<Species>,
 }
 
 impl Source {
@@ -293,6 +301,7 @@ impl Source {
                 skip: self.skip,
                 record_length: self.record_length,
                 compression: self.compression,
+                species: self.species,
             },
         )
     }

@@ -28,6 +28,7 @@ pub fn page(d: &Description) -> String {
             RecordKind::Delimited => "rows".into(),
             RecordKind::Fixed(n) => format!("{} each", units::format_size(n)),
             RecordKind::Items => "items of the array".into(),
+            RecordKind::Fields => "records of fields".into(),
         },
     ));
     if d.compression != "none" {

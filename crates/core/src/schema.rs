@@ -15,6 +15,8 @@ pub enum RecordKind {
     Fixed(u64),
     /// Items of an array: rows of a 2-d array, elements of any other.
     Items,
+    /// Records of binary fields, of one kind or several.
+    Fields,
 }
 
 /// What a column holds.

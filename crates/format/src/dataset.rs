@@ -11,12 +11,13 @@ use crate::options::{FormatType, OpenOptions};
 use crate::records::RecordFormat;
 use crate::table::{Table, TableColumn};
 use crate::textscan::{Layout, head};
+use crate::tipsy::{Header, TipsyFormat};
 use serde::{Serialize, Serializer};
 use std::path::Path;
 use std::sync::Arc;
 use stead_core::{
-    ByteOrder, ColumnInfo, DType, Error, Kind, Needs, Order, RecordKind, Result, Schema, Value,
-    limits,
+    Block, ByteOrder, ColumnInfo, DType, Error, Kind, Needs, Order, RecordKind, Result, Schema,
+    Value, is_missing, limits,
 };
 use stead_store::{FileSource, Source};
 
@@ -56,7 +57,7 @@ pub struct FileInfo {
 /// What `stead describe` shows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Description {
-    /// `csv`, `tsv`, `lines`, `records`, `npy`, `raw`.
+    /// `csv`, `tsv`, `lines`, `records`, `npy`, `raw`, `tipsy`.
     pub format: String,
     /// What was detected or chosen.
     #[serde(serialize_with = "as_map")]
@@ -151,7 +152,7 @@ impl Dataset {
         &self.format
     }
 
-    /// `csv`, `tsv`, `lines`, `records`, `npy`, `raw`.
+    /// `csv`, `tsv`, `lines`, `records`, `npy`, `raw`, `tipsy`.
     pub fn format_name(&self) -> &'static str {
         self.format.name()
     }
@@ -225,8 +226,10 @@ impl Dataset {
         const SHOWN_RECORD: usize = 16 << 20;
         let mut needs = Needs { records: true, ..Needs::default() };
         let schema = self.schema();
-        if matches!(schema.records, RecordKind::Items) {
+        if matches!(schema.records, RecordKind::Items | RecordKind::Fields) {
             needs.numbers = schema.numbers().into_iter().take(MOST_VALUES).collect();
+            let text = |c: &usize| !schema.columns[*c].kind.is_number();
+            needs.texts = (0..schema.columns.len()).take(MOST_VALUES).filter(text).collect();
         }
         let mut options = ScanOptions::new(needs);
         options.chunk = 64 << 10;
@@ -263,14 +266,7 @@ impl Dataset {
                     None if options.needs.numbers.is_empty() => {
                         vec![delimited::shorten_to(block.record(i), SHOWN)]
                     }
-                    None => options
-                        .needs
-                        .numbers
-                        .iter()
-                        .filter_map(|c| block.numbers(*c).get(i))
-                        // As short as reads back to the same bits: 1e-300, not three hundred zeros.
-                        .map(|v| format!("{v:?}"))
-                        .collect(),
+                    None => values(&block, i, schema.columns.len().min(MOST_VALUES)),
                 });
             }
         }
@@ -296,6 +292,19 @@ impl Dataset {
             _ => e,
         }
     }
+}
+
+/// The first columns of a row, of those that the block has.
+fn values(block: &Block<'_>, row: usize, columns: usize) -> Vec<String> {
+    let value = |c: usize| match block.texts(c) {
+        Some(texts) => texts.get(row).map(delimited::shorten),
+        // As short as reads back to the same bits: 1e-300, not three hundred zeros.
+        None => block.numbers(c).get(row).map(|v| match is_missing(*v) {
+            true => "NA".to_string(),
+            false => format!("{v:?}"),
+        }),
+    };
+    (0..columns).filter_map(value).collect()
 }
 
 /// A line without its end.
@@ -340,6 +349,7 @@ fn by_name(path: &Path) -> Option<FormatType> {
         "log" => Some(FormatType::Lines),
         "npy" => Some(FormatType::Npy),
         "bin" | "raw" => Some(FormatType::Raw),
+        "tipsy" | "std" => Some(FormatType::Tipsy),
         _ => None,
     }
 }
@@ -356,6 +366,8 @@ fn choose(source: &Arc<dyn Source>, options: &OpenOptions) -> Result<Chosen> {
         Some(FormatType::Raw)
     } else if options.record_length.is_some() {
         Some(FormatType::Records)
+    } else if options.species.is_some() {
+        Some(FormatType::Tipsy)
     } else if options.is_delimited_hinted() {
         // The name may still say which kind.
         Some(if name == Some(FormatType::Tsv) && options.delimiter.is_none() {
@@ -388,6 +400,11 @@ fn choose(source: &Arc<dyn Source>, options: &OpenOptions) -> Result<Chosen> {
     if hinted.is_none() {
         if text.starts_with(b"\x93NUMPY") || name == Some(FormatType::Npy) {
             return binary(source, FormatType::Npy, codec, options);
+        }
+        // Names say little of snapshots, their headers all: these are counts that fit the length of the file.
+        let named = name == Some(FormatType::Tipsy) && sample.is_binary();
+        if named || codec.is_none() && Header::detect(&bytes, source.len()) {
+            return binary(source, FormatType::Tipsy, codec, options);
         }
         // An extension of text with binary content is most likely wrong.
         if sample.is_binary() && !name.is_some_and(FormatType::is_text)
@@ -464,6 +481,7 @@ fn binary(
             })?;
             Arc::new(RecordFormat::new(length, skip)?)
         }
+        FormatType::Tipsy => Arc::new(TipsyFormat::new(source.as_ref(), options.species)?),
         _ => Arc::new(named(ArrayFormat::raw(
             source.as_ref(),
             options.dtype.unwrap_or(DType::U8),

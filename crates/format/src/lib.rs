@@ -11,15 +11,18 @@ pub mod dataset;
 pub mod decode;
 pub mod delimited;
 pub mod detect;
+mod fields;
 mod grid;
 pub mod lines;
 pub mod npy;
 pub mod options;
 pub mod parallel;
 pub mod records;
+mod sections;
 pub mod table;
 mod text;
 pub mod textscan;
+pub mod tipsy;
 
 pub use api::{Format, Progress, Scan, ScanOptions, Share, Worker};
 pub use dataset::{Dataset, Description};

@@ -1,5 +1,6 @@
 //! What a user can say about a dataset instead of having it detected.
 
+use crate::tipsy::Species;
 use std::str::FromStr;
 use stead_core::{ByteOrder, DType, Error, Order, Result};
 
@@ -21,6 +22,8 @@ pub enum FormatType {
     Npy,
     /// A raw n-d array: nothing but elements.
     Raw,
+    /// Particles in a Tipsy file.
+    Tipsy,
 }
 
 impl FormatType {
@@ -33,6 +36,7 @@ impl FormatType {
             FormatType::Records => "records",
             FormatType::Npy => "npy",
             FormatType::Raw => "raw",
+            FormatType::Tipsy => "tipsy",
         }
     }
 
@@ -47,12 +51,12 @@ impl FromStr for FormatType {
 
     fn from_str(s: &str) -> Result<Self> {
         use FormatType as F;
-        [F::Csv, F::Tsv, F::Lines, F::Records, F::Npy, F::Raw]
+        [F::Csv, F::Tsv, F::Lines, F::Records, F::Npy, F::Raw, F::Tipsy]
             .into_iter()
             .find(|f| f.name() == s)
             .ok_or_else(|| {
                 Error::usage(format!("unknown format '{s}'"))
-                    .with_hint("use one of csv tsv lines records npy raw")
+                    .with_hint("use one of csv tsv lines records npy raw tipsy")
             })
     }
 }
@@ -172,6 +176,8 @@ pub struct OpenOptions {
     pub record_length: Option<u64>,
     /// Compression of the files.
     pub compression: Option<Compression>,
+    /// The only particles of a Tipsy file that are looked at.
+    pub species: Option<Species>,
 }
 
 impl OpenOptions {
@@ -212,7 +218,10 @@ impl OpenOptions {
             if self.record_length.is_some() && f != F::Records {
                 return wrong("a record length", f);
             }
-            if self.names.is_some() && matches!(f, F::Lines | F::Records) {
+            if self.species.is_some() && f != F::Tipsy {
+                return wrong("a species", f);
+            }
+            if self.names.is_some() && matches!(f, F::Lines | F::Records | F::Tipsy) {
                 return wrong("a list of column names", f);
             }
             if f == F::Tsv && self.delimiter.is_some_and(|d| d != b'\t') {

@@ -83,7 +83,7 @@ pub fn open_table(columns: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Dataset>
 
 #[pymethods]
 impl Dataset {
-    /// `csv`, `tsv`, `lines`, `records`, `npy`, `raw`, `table`.
+    /// `csv`, `tsv`, `lines`, `records`, `npy`, `raw`, `tipsy`, `table`.
     #[getter]
     fn format(&self) -> &'static str {
         self.inner.format_name()

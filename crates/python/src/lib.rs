@@ -12,6 +12,7 @@ mod own;
 mod report;
 mod run;
 mod state;
+mod tipsy;
 mod value;
 
 use pyo3::prelude::*;
@@ -64,6 +65,8 @@ fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<dataset::Dataset>()?;
     m.add_class::<report::Report>()?;
     m.add_class::<run::Cancel>()?;
+    m.add_class::<tipsy::Tipsy>()?;
+    m.add_class::<tipsy::Elements>()?;
     m.add_function(wrap_pyfunction!(main, m)?)?;
     m.add_function(wrap_pyfunction!(kernel_list, m)?)?;
     m.add_function(wrap_pyfunction!(filter_help, m)?)?;

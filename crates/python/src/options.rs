@@ -67,6 +67,7 @@ fn set(o: &mut OpenOptions, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()>
         "skip" => o.skip = Some(value.extract()?),
         "record_length" => o.record_length = Some(value.extract()?),
         "compression" => o.compression = Some(parsed(value)?),
+        "species" => o.species = Some(parsed(value)?),
         _ => return Err(PyTypeError::new_err(format!("no option '{key}'"))),
     }
     Ok(())

@@ -26,12 +26,14 @@
 
 pub mod options;
 pub mod plot;
+pub mod tipsy;
 
 pub use stead_core::{
     ByteOrder, Cancel, ColumnInfo, ColumnKind, DType, Error, Kind, Order, Place, RecordKind,
     Result, Schema, Shape, Value, limits, units,
 };
 pub use stead_format::options::{ColumnType, Compression, FormatType, Header, Quote};
+pub use stead_format::tipsy::Species;
 pub use stead_format::{Dataset, Description, OpenOptions, TableColumn};
 pub use stead_run::{
     Metrics, Observer, Plan, PlannedKernel, Report, Request, Snapshot, run, run_on,

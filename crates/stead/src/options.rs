@@ -7,7 +7,7 @@ use stead_run::Request;
 use stead_store::Engine;
 
 /// The names that [`set`] knows.
-pub const NAMES: [&str; 15] = [
+pub const NAMES: [&str; 16] = [
     "type",
     "delimiter",
     "quote",
@@ -23,6 +23,7 @@ pub const NAMES: [&str; 15] = [
     "skip",
     "record-length",
     "compression",
+    "species",
 ];
 
 /// Sets one option by the name that it has on the command line (`delimiter`, `record-length`, ...); `_` may
@@ -55,6 +56,7 @@ pub fn set(o: &mut OpenOptions, name: &str, value: &str) -> Result<()> {
         "skip" => o.skip = Some(units::parse_size(value)?),
         "record-length" => o.record_length = Some(units::parse_size(value)?),
         "compression" => o.compression = Some(value.parse()?),
+        "species" => o.species = Some(value.parse()?),
         _ => {
             return Err(Error::usage(format!("no option '{name}'"))
                 .with_hint(format!("the options are: {}", NAMES.join(", "))));
@@ -191,7 +193,7 @@ mod tests {
     fn every_option_can_be_set() {
         let values = [
             "csv", ";", "'", "yes", "#", "-", "a,b", "a=text", "f32", "2x3", "F", "big", "1KiB",
-            "8", "zstd",
+            "8", "zstd", "dark",
         ];
         let mut o = OpenOptions::default();
         for (name, value) in NAMES.iter().zip(values) {
@@ -213,6 +215,7 @@ mod tests {
             skip: Some(1024),
             record_length: Some(8),
             compression: Some(Compression::Zstd),
+            species: Some(stead_format::tipsy::Species::Dark),
         };
         assert_eq!(o, all);
         let mut r = Request::default();

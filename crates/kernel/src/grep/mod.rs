@@ -76,7 +76,7 @@ pub fn build(spec: &Spec, context: &Context<'_>) -> Result<Built> {
     let layout = match context.schema.records {
         RecordKind::Lines => Layout::Lines,
         RecordKind::Delimited => Layout::LineSpans,
-        RecordKind::Fixed(_) | RecordKind::Items => Layout::Binary,
+        RecordKind::Fixed(_) | RecordKind::Items | RecordKind::Fields => Layout::Binary,
     };
     let records = if layout == Layout::Binary { Records::Binary } else { Records::Lines };
     let pattern = Pattern::new(text, Syntax { fixed, ignore_case }, records)?;

@@ -36,6 +36,7 @@ from ._own import kernel
 from ._progress import Snapshot
 from ._report import Report
 from ._stead import MISSING, Cancel, __version__
+from ._tipsy import Tipsy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ __all__ = [
     "Report",
     "Snapshot",
     "TimedOutError",
+    "Tipsy",
     "UsageError",
     "__version__",
     "is_missing",

@@ -55,7 +55,7 @@ class Dataset:
 
     @property
     def format(self) -> str:
-        """`csv`, `tsv`, `lines`, `records`, `npy`, `raw` (arrays) or `table`."""
+        """`csv`, `tsv`, `lines`, `records`, `npy`, `raw` (arrays), `tipsy` or `table`."""
         return self._native.format
 
     @property
@@ -220,6 +220,7 @@ def open(
     skip: int | str | None = None,
     record_length: int | str | None = None,
     compression: str | None = None,
+    species: str | None = None,
     nan: str | None = None,
     name: str | None = None,
 ) -> Dataset:
@@ -241,7 +242,7 @@ def open(
 
     Args:
         source: What to open.
-        type: `csv`, `tsv`, `lines`, `records`, `npy` or `raw`.
+        type: `csv`, `tsv`, `lines`, `records`, `npy`, `raw` or `tipsy`.
         delimiter: Character between fields of delimited text.
         quote: Character around fields; False if there is none.
         header: Whether the first row names the columns.
@@ -256,6 +257,7 @@ def open(
         skip: Bytes before the first element or fixed record, or a size such as `"1KiB"`.
         record_length: Bytes of one record, for `records`.
         compression: `none`, `gzip` or `zstd`.
+        species: Only particles of this kind of a Tipsy file: `gas`, `dark` or `star`.
         nan: What NaN means in arrays and tables in memory: `"value"`, which propagates as in NumPy, or `"missing"`,
             which is left out as in pandas. The default is that of the package the data come from.
         name: What stands for the file's name in messages about bytes and arrays.
@@ -289,6 +291,7 @@ def open(
         "skip": size(skip),
         "record_length": size(record_length),
         "compression": compression,
+        "species": species,
     }
     if isinstance(source, (bytes, bytearray, memoryview)):
         from ._memory import open_bytes
