@@ -63,7 +63,7 @@ def test_kernels_on_one_species(stead, tmp_path, species, order, pos):
     names = ",".join(SPECIES[species])
     specs = [
         "rows", "mean:*", "var:*", "std:mass", "gram:x,y,z,exact", "quantile:vx,q=0.1;0.5;0.9", "hist:phi,bins=7,min=-9,max=0",
-        "kmeans:x,y,z,k=3,seed=5", "min:z", "max:z",
+        "kmeans:x,y,z,k=3,init=first", "min:z", "max:z",
     ]  # fmt: skip
     got = stead.results("s.tipsy", *specs, species=species, chunk="8KiB", threads=2)
     want = stead.results("t.npy", *specs, names=names)
@@ -133,7 +133,8 @@ def test_files_of_pytipsy(stead, tmp_path, standard):
 @pytest.mark.parametrize("pos, vel", [("f4", "f4"), ("f8", "f4"), ("f8", "f8")])
 def test_what_pynbody_reads(stead, tmp_path, order, pos, vel):
     write(tmp_path / "galaxy.std", galaxy(*COUNTS), order, 32, pos, vel)
-    doubles = f"bDoublePos = {int(pos == 'f8')}\nbDoubleVel = {int(vel == 'f8')}\n"
+    # It takes any value for yes.
+    doubles = "bDoublePos = 1\n" * (pos == "f8") + "bDoubleVel = 1\n" * (vel == "f8")
     (tmp_path / "galaxy.param").write_text("dKpcUnit = 1\ndMsolUnit = 1e10\n" + doubles)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -151,12 +152,14 @@ def test_what_pynbody_reads(stead, tmp_path, order, pos, vel):
 @pytest.mark.parametrize("order", "><")
 def test_counts_beyond_32_bits(stead, tmp_path, order):
     """A file of 200 GB that takes no room: what is not written reads as zeros."""
-    counts = [3, (1 << 32) + 5, 4]
+    # Numbers for which pynbody, which takes the upper bits only where the lower ones do not add up, does so.
+    counts = [0x60000003, 0x60000005, 0x60000004]
     head = header(counts, order)
     with open(tmp_path / "big.std", "wb") as f:
         f.write(head)
         f.truncate(32 + 48 * counts[0] + 36 * counts[1] + 44 * counts[2])
-    assert stead.results("big.std", "rows", "sum:star.mass", "count:gas.x") == [sum(counts), 0.0, 3]
+    assert stead.result("big.std", "rows") == sum(counts)
+    assert stead.result("big.std", "rows", species="star") == counts[2]
     details = json.loads(stead("describe", "big.std", "--format", "json").stdout)["details"]
     assert [details[k] for k in SPECIES] == counts
     # Older versions of pynbody, those for Python 3.10, read headers where they load all else.
@@ -174,7 +177,7 @@ def test_damaged_files_say_so(stead, tmp_path):
     (tmp_path / "cut.00001").write_bytes(data[:-44])
     stead.fails("run", "cut.00001", "-k", "rows", "--type", "tipsy", code=1, says=("truncated",))
     stead.fails("run", "good.std", "-k", "mean:rho", "--species", "dark", code=2, says=("no column 'rho'",))
-    stead.fails("run", "good.std", "-k", "rows", "--species", "gold", code=2, says=("gas dark star",))
+    stead.fails("run", "good.std", "-k", "rows", "--species", "gold", code=2, says=("unknown species",))
     stead.fails("run", "good.std", "-k", "mean:dark.mas", code=2, says=("dark.mass",))
     (tmp_path / "t.csv").write_text("x,y\n1,2\n")
     stead.fails("run", "t.csv", "-k", "rows", "--species", "gas", code=1, says=("t.csv",))
