@@ -2,8 +2,9 @@
 //! the measure for scans.
 
 mod read;
+mod sessions;
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::io::{BufWriter, Write};
@@ -11,9 +12,23 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use stead::units;
 
-/// Make a data set of the benchmarks, or read a file once
+/// Make a data set of the benchmarks, or read a file
 #[derive(Parser)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 struct Args {
+    #[command(subcommand)]
+    other: Option<Other>,
+    #[command(flatten)]
+    data: Option<Made>,
+}
+
+#[derive(Subcommand)]
+enum Other {
+    Sessions(sessions::Sessions),
+}
+
+#[derive(clap::Args)]
+struct Made {
     /// What to make
     kind: Data,
     /// Where to write it; for 'read', what to read
@@ -43,7 +58,20 @@ enum Data {
 }
 
 fn main() -> ExitCode {
-    let a = Args::parse();
+    let args = Args::parse();
+    let Some(a) = args.data else {
+        let Some(Other::Sessions(a)) = args.other else { return ExitCode::FAILURE };
+        let mut print = |line: String| {
+            let _ = writeln!(std::io::stdout(), "{line}");
+        };
+        return match sessions::measure(&a, &mut print) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(e) => {
+                let _ = writeln!(std::io::stderr(), "stead-bench: {e}");
+                ExitCode::FAILURE
+            }
+        };
+    };
     let done = match a.kind {
         Data::Read => read::once(&a.out)
             .map_err(|e| e.to_string())
@@ -77,7 +105,7 @@ impl Random {
     }
 }
 
-fn make(a: &Args) -> std::io::Result<()> {
+fn make(a: &Made) -> std::io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, std::fs::File::create(&a.out)?);
     let mut r = Random(Pcg64Mcg::seed_from_u64(a.seed));
     match a.kind {

@@ -29,6 +29,8 @@ pub enum Verb {
     Run(Box<RunArgs>),
     /// Show what a dataset is: format, columns, files, a few rows
     Describe(Box<DescribeArgs>),
+    /// Read a file as parallel programs do, by many tasks through a session, and say how fast
+    Read(Box<ReadArgs>),
     /// List the kernels, or explain one
     Kernels(KernelsArgs),
     /// Print a completion script for a shell
@@ -137,6 +139,121 @@ pub struct DescribeArgs {
     /// How to print it
     #[arg(long, value_enum, default_value_t)]
     pub format: Described,
+}
+
+const READ_EXAMPLES: &str = "Examples:
+  stead read flights.csv --tasks 65536 --explain
+  stead read /lustre/run1/snapshot.000 --tasks 4096 --compare
+  stead read data.bin --range 1GiB+512MiB --block 4MiB --readers 2 --queue-depth 16
+  stead read data.bin --direct --format json
+
+Programs do the same with the library: see 'Reading in parallel' in the documents.
+Exit status: 0 done, 1 bad data or a failed device, 2 bad request, 130 interrupted.";
+
+#[derive(Debug, Args)]
+#[command(after_help = READ_EXAMPLES)]
+pub struct ReadArgs {
+    /// The file; it is never created or written to
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// Bytes to read: FROM-TO (TO is the first one left out) or FROM+LENGTH
+    #[arg(long, value_name = "FROM-TO|FROM+LENGTH", value_parser = part)]
+    pub range: Option<Part>,
+
+    /// Tasks that read equal parts of it
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    pub tasks: u64,
+
+    /// Let tasks come in no order, in place of that of the file
+    #[arg(long)]
+    pub scattered: bool,
+
+    /// Give tasks copies in buffers of their own, in place of views
+    #[arg(long)]
+    pub buffers: bool,
+
+    /// Let the same tasks read by themselves, too, and compare
+    #[arg(long)]
+    pub compare: bool,
+
+    /// How to print what it took
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Described,
+
+    /// Show what was chosen, and why
+    #[arg(long)]
+    pub explain: bool,
+
+    /// Threads that the tasks run on; 0 is one for each processor
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Means")]
+    pub threads: usize,
+
+    /// Reader threads at most
+    #[arg(long, value_name = "N", help_heading = "Means")]
+    pub readers: Option<usize>,
+
+    /// Bytes of one block
+    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Means")]
+    pub block: Option<u64>,
+
+    /// Blocks in flight for each reader
+    #[arg(long, value_name = "N", help_heading = "Means")]
+    pub queue_depth: Option<usize>,
+
+    /// Memory for blocks, such as 512MiB
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size, help_heading = "Means")]
+    pub memory: u64,
+
+    /// Seconds after which a request fails
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, help_heading = "Means")]
+    pub deadline: u64,
+
+    /// How to read
+    #[arg(long, value_enum, default_value_t, help_heading = "Means")]
+    pub engine: EngineArg,
+
+    /// Pass by the page cache (O_DIRECT)
+    #[arg(long, help_heading = "Means")]
+    pub direct: bool,
+
+    /// Show progress on the error stream
+    #[arg(long, value_enum, default_value_t, help_heading = "Means")]
+    pub progress: When,
+}
+
+/// A part of a file, as it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    from: u64,
+    /// `None` for the end of the file.
+    to: Option<u64>,
+}
+
+impl Part {
+    /// The bytes, if the file has them.
+    pub fn within(&self, len: u64) -> Result<std::ops::Range<u64>> {
+        let to = self.to.unwrap_or(len);
+        if self.from > to || to > len {
+            let message = format!("bytes {} to {to} do not lie within the file", self.from);
+            return Err(Error::usage(message).with_hint(format!("it has {len} bytes")));
+        }
+        Ok(self.from..to)
+    }
+}
+
+fn part(s: &str) -> std::result::Result<Part, String> {
+    if let Some((from, len)) = s.split_once('+') {
+        let (from, len) = (size(from)?, size(len)?);
+        let to = from.checked_add(len).ok_or("the end is beyond 64 bits")?;
+        return Ok(Part { from, to: Some(to) });
+    }
+    let Some((from, to)) = s.split_once('-') else {
+        return Err("write FROM-TO or FROM+LENGTH, such as 1GiB-2GiB".to_owned());
+    };
+    let from = if from.is_empty() { 0 } else { size(from)? };
+    let to = if to.is_empty() { None } else { Some(size(to)?) };
+    Ok(Part { from, to })
 }
 
 #[derive(Debug, Args)]
@@ -362,6 +479,16 @@ mod tests {
         assert_eq!(byte("\\t"), Ok(b'\t'));
         assert_eq!(shape("3x4").map(|s| s.elements()), Ok(12));
         assert!(shape("3x").is_err());
+        let within = |s: &str| part(s).ok().and_then(|p| p.within(5000).ok());
+        assert_eq!(within("1KiB+8"), Some(1024..1032));
+        assert_eq!(
+            (within("10-"), within("-10"), within("7-7")),
+            (Some(10..5000), Some(0..10), Some(7..7))
+        );
+        assert_eq!(
+            (within("10-5001"), within("5-4"), within("9"), within("1+18446744073709551615")),
+            (None, None, None, None)
+        );
         assert!(column_type("a=b=text").is_ok_and(|(n, _)| n == "a=b"));
     }
 }

@@ -7,6 +7,7 @@ mod describe;
 mod kernels;
 mod output;
 mod progress;
+mod read;
 mod run;
 mod signals;
 mod table;
@@ -56,6 +57,7 @@ fn dispatch(cli: Cli) -> Result<()> {
     match cli.verb {
         Verb::Run(a) => run::run(&a),
         Verb::Describe(a) => describe::describe(&a),
+        Verb::Read(a) => read::read(&a),
         Verb::Kernels(a) => kernels::kernels(&a),
         Verb::Completions { shell } => {
             let mut out = Vec::new();

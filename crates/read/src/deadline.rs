@@ -1,28 +1,69 @@
-//! Fails requests whose time is over, even while a device holds the readers. One thread for all files of the
-//! process, which sleeps until the next deadline and ends when there is none.
+//! What has to happen at a time: requests fail at their deadlines, even while a device holds the readers, and what was
+//! kept of closed files is given up. One thread for the process, which sleeps until the next time and ends when there
+//! is none.
 
 use crate::clock;
 use crate::engine::Shared;
+use crate::registry;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
+/// What is due.
+enum Due {
+    /// Deadlines of requests of a file.
+    Requests(Weak<Shared>),
+    /// Blocks of closed files.
+    Kept,
+}
+
 struct Watch {
-    /// Files with requests that wait, and a time before which none of them is over.
-    files: Vec<(Weak<Shared>, Instant)>,
+    /// Ordered by time; the number is that of the file, 0 for closed files.
+    due: BTreeMap<(Instant, u64), Due>,
     running: bool,
 }
 
-static WATCH: Mutex<Watch> = Mutex::new(Watch { files: Vec::new(), running: false });
+static WATCH: Mutex<Watch> = Mutex::new(Watch { due: BTreeMap::new(), running: false });
 static SOONER: Condvar = Condvar::new();
 
-/// Looks after the requests of a file; the first of them is over at `at`.
+/// Looks after the requests of a file at `at`, in place of `instead`.
 ///
 /// False if no thread can be had, so that deadlines cannot be kept.
-pub(crate) fn watch(file: &Arc<Shared>, at: Instant) -> bool {
-    let mut watch = WATCH.lock().unwrap_or_else(PoisonError::into_inner);
-    watch.files.push((Arc::downgrade(file), at));
+pub(crate) fn watch(file: &Arc<Shared>, at: Instant, instead: Option<Instant>) -> bool {
+    let mut watch = lock();
+    if let Some(before) = instead {
+        watch.due.remove(&(before, file.id()));
+    }
+    watch.due.insert((at, file.id()), Due::Requests(Arc::downgrade(file)));
+    see_to(watch, at)
+}
+
+/// A file that is watched until `at` is no more.
+pub(crate) fn unwatch(id: u64, at: Instant) {
+    lock().due.remove(&(at, id));
+}
+
+/// Gives up at `at` what is kept of closed files. False if no thread can be had.
+pub(crate) fn watch_kept(at: Instant) -> bool {
+    let mut watch = lock();
+    watch.due.insert((at, 0), Due::Kept);
+    see_to(watch, at)
+}
+
+fn lock() -> std::sync::MutexGuard<'static, Watch> {
+    WATCH.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn see_to(mut watch: std::sync::MutexGuard<'_, Watch>, at: Instant) -> bool {
+    if cfg!(feature = "shuttle") {
+        // Models say themselves when the time has come.
+        watch.due.clear();
+        return true;
+    }
     if watch.running {
-        SOONER.notify_one();
+        if watch.due.first_key_value().is_some_and(|((first, _), _)| *first == at) {
+            SOONER.notify_one();
+        }
         return true;
     }
     let name = "stead-deadline".to_owned();
@@ -31,28 +72,26 @@ pub(crate) fn watch(file: &Arc<Shared>, at: Instant) -> bool {
 }
 
 fn run() {
-    let mut watch = WATCH.lock().unwrap_or_else(PoisonError::into_inner);
-    loop {
+    let mut watch = lock();
+    while let Some(((at, _), _)) = watch.due.first_key_value() {
         let now = clock::now();
-        let (due, later): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut watch.files).into_iter().partition(|(_, at)| *at <= now);
-        watch.files = later;
-        if !due.is_empty() {
-            // Callbacks of users run without the lock.
-            drop(watch);
-            let files = due.into_iter().filter_map(|(file, _)| file.upgrade());
-            let next: Vec<_> =
-                files.filter_map(|file| file.expire(now).map(|at| (file, at))).collect();
-            watch = WATCH.lock().unwrap_or_else(PoisonError::into_inner);
-            watch.files.extend(next.iter().map(|(file, at)| (Arc::downgrade(file), *at)));
+        if *at > now {
+            let left = at.saturating_duration_since(now);
+            watch = SOONER.wait_timeout(watch, left).unwrap_or_else(PoisonError::into_inner).0;
             continue;
         }
-        watch.files.retain(|(file, _)| file.strong_count() > 0);
-        let Some(at) = watch.files.iter().map(|(_, at)| *at).min() else {
-            watch.running = false;
-            return;
-        };
-        let left = at.saturating_duration_since(now);
-        watch = SOONER.wait_timeout(watch, left).unwrap_or_else(PoisonError::into_inner).0;
+        let Some((_, due)) = watch.due.pop_first() else { break };
+        // Functions of users are called without the lock.
+        drop(watch);
+        match due {
+            Due::Kept => registry::give_up(now),
+            Due::Requests(file) => {
+                if let Some(file) = file.upgrade() {
+                    file.expire(now);
+                }
+            }
+        }
+        watch = lock();
     }
+    watch.running = false;
 }

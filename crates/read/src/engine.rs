@@ -1,28 +1,29 @@
 //! What all sessions of one file share: the window of blocks, the requests that wait, the readers.
 //!
-//! Readers are threads that begin when there is something to read and end when there has been nothing for a while.
-//! They sleep otherwise. Each keeps some blocks in flight, takes the oldest, and gives it to who waits for it.
-//!
 //! Where the file can be mapped, blocks are brought into the page cache, which all processes of the machine
 //! share, and views are parts of the mapping: no memory is taken and nothing is copied. Elsewhere (network file
 //! systems, direct reads, sources that are no files), blocks are kept in memory within the budget.
+//!
+//! One lock guards the window and the requests. No function of users is called under it, and no other lock is taken
+//! under it but that of deadlines. Requests have locks of their own, under which this one is not taken.
 
 use crate::clock;
 use crate::deadline;
-use crate::options::{Choice, Options};
+use crate::options::{Choice, Decision, Known, Options};
+use crate::profile::{self, Measured};
+use crate::reader::Reader;
 use crate::request::{Deliver, Finish, Pending, Piece, Request, Wait};
+use crate::sync::{self, AtomicBool, Condvar, Mutex, MutexGuard, fence};
+use crate::tune::Tuner;
 use crate::view::View;
-use crate::window::{Held, Next, Ticket, Window};
-use std::collections::{HashMap, VecDeque};
+use crate::window::{Held, Ticket, Window};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use stead_core::{Error, Kind, Result};
-use stead_store::{Buffer, IoOptions, Lender, ReadQueue, Source};
-
-/// How long a reader without work stays.
-const LINGER: Duration = Duration::from_millis(500);
+use stead_store::{Buffer, Engine, IoOptions, Lender, ReadQueue, Source, Tier};
 
 /// What the window holds of a block.
 #[derive(Clone)]
@@ -40,36 +41,53 @@ impl Held for Kept {
 }
 
 pub(crate) struct Shared {
+    id: u64,
     source: Arc<dyn Source>,
     lender: Option<Lender>,
     choice: Choice,
+    decisions: Vec<Decision>,
+    /// The name of its storage, if that is known.
+    tier: Option<String>,
     io: IoOptions,
+    memory: u64,
     deadline: Duration,
     ahead: bool,
-    inner: Mutex<Inner>,
+    /// Blocks that were in the page cache when somebody looked, one bit each: they are asked for without the lock.
+    cached: Box<[AtomicU64]>,
+    /// How many have the file open. Nobody asks for anything more when it is zero.
+    handles: AtomicUsize,
+    requests: AtomicU64,
+    at_once: AtomicU64,
+    began: Instant,
+    tuner: Mutex<Tuner>,
+    /// Blocks that a reader should have in flight, as the tuner says.
+    depth: AtomicUsize,
+    pub(crate) inner: Mutex<Inner>,
     /// Something to read, or room.
-    work: Condvar,
+    pub(crate) work: Condvar,
     /// A reader waits for views to be dropped.
-    starved: AtomicBool,
+    pub(crate) starved: AtomicBool,
 }
 
-struct Inner {
-    window: Window<Kept>,
-    waiting: HashMap<Ticket, Waiting>,
+pub(crate) struct Inner {
+    pub(crate) window: Window<Kept>,
+    pub(crate) waiting: BTreeMap<Ticket, Waiting>,
+    /// The deadlines of those that wait.
+    until: BTreeSet<(Instant, Ticket)>,
     tickets: Ticket,
-    readers: usize,
+    sessions: u64,
+    pub(crate) readers: usize,
     /// Of the readers, those that sleep.
-    asleep: usize,
+    pub(crate) asleep: usize,
     /// When the deadlines of requests are looked after next.
     watched: Option<Instant>,
-    /// Requests with an answer that nobody has taken yet and that holds a block.
-    untaken: HashMap<Ticket, Weak<dyn Deliver>>,
-    /// Nobody will ask for anything more.
-    closed: bool,
-    counts: Counts,
+    /// Where blocks are in memory: requests whose answer may hold one and that nobody has taken yet.
+    untaken: BTreeMap<Ticket, Weak<dyn Deliver>>,
+    blocks: u64,
+    bytes: u64,
 }
 
-struct Waiting {
+pub(crate) struct Waiting {
     request: Arc<dyn Deliver>,
     until: Instant,
 }
@@ -87,36 +105,89 @@ pub struct Counts {
     pub bytes: u64,
 }
 
-impl Shared {
+/// All that is needed for new buffers, looked at and found possible.
+pub(crate) struct New {
+    source: Arc<dyn Source>,
+    lender: Option<Lender>,
+    choice: Choice,
+    decisions: Vec<Decision>,
+    tier: Option<String>,
+    io: IoOptions,
+    options: Options,
+}
+
+/// Less is too little to be remembered.
+const WORTH_NOTING: u64 = 64 << 20;
+
+impl New {
     /// # Errors
     /// `Usage` if the engine that was asked for is not to be had.
-    pub(crate) fn new(source: Arc<dyn Source>, options: &Options) -> Result<Arc<Shared>> {
-        let choice = options.choose(source.len());
-        let io = IoOptions { depth: choice.depth, ..options.io };
-        drop(ReadQueue::new(&io)?);
+    pub(crate) fn prepare(source: Arc<dyn Source>, options: &Options) -> Result<New> {
+        let tier = Tier::of(&*source);
+        let name = tier.as_ref().map(|t| t.name.clone());
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let measured = profile::of(name.as_deref(), options.io.direct);
+        let known = Known { len: source.len(), cores, tier, measured };
+        let (choice, decisions) = options.choose(&known);
+        let io = IoOptions { depth: choice.most_depth, ..options.io };
+        if options.io.engine != Engine::Auto {
+            drop(ReadQueue::new(&io)?);
+        }
         let lender = Lender::new(&source, &io);
+        Ok(New { source, lender, choice, decisions, tier: name, io, options: options.clone() })
+    }
+}
+
+impl Shared {
+    /// Open once.
+    pub(crate) fn new(new: New) -> Arc<Shared> {
+        static IDS: AtomicU64 = AtomicU64::new(1);
+        let New { source, lender, choice, decisions, tier, io, options } = new;
+        let flying = choice.depth.saturating_mul(choice.readers);
+        let most = choice.most_depth.saturating_mul(choice.readers);
+        let tuner = Tuner::new(flying, most, options.depth.is_some());
         let inner = Inner {
             window: Window::new(choice.block, choice.blocks),
-            waiting: HashMap::new(),
+            waiting: BTreeMap::new(),
+            until: BTreeSet::new(),
             tickets: 0,
+            sessions: 0,
             readers: 0,
             asleep: 0,
             watched: None,
-            untaken: HashMap::new(),
-            closed: false,
-            counts: Counts::default(),
+            untaken: BTreeMap::new(),
+            blocks: 0,
+            bytes: 0,
         };
-        Ok(Arc::new(Shared {
+        let blocks = source.len().div_ceil(choice.block);
+        let words = if lender.is_some() { blocks.div_ceil(64) } else { 0 };
+        Arc::new(Shared {
+            id: IDS.fetch_add(1, Ordering::Relaxed),
             source,
             lender,
             choice,
+            decisions,
+            tier,
             io,
+            memory: options.memory,
             deadline: options.deadline,
             ahead: options.ahead,
+            cached: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            handles: AtomicUsize::new(1),
+            requests: AtomicU64::new(0),
+            at_once: AtomicU64::new(0),
+            began: clock::now(),
+            tuner: Mutex::new(tuner),
+            depth: AtomicUsize::new(choice.depth),
             inner: Mutex::new(inner),
             work: Condvar::new(),
             starved: AtomicBool::new(false),
-        }))
+        })
+    }
+
+    /// Names it among all of the process.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     pub(crate) fn source(&self) -> &Arc<dyn Source> {
@@ -127,40 +198,146 @@ impl Shared {
         self.choice
     }
 
+    /// Blocks that a reader should have in flight.
+    pub(crate) fn depth(&self) -> usize {
+        self.depth.load(Ordering::Relaxed)
+    }
+
+    /// A reader has nothing to do.
+    pub(crate) fn pause(&self) {
+        sync::lock(&self.tuner).pause();
+    }
+
+    /// A block came from the device.
+    pub(crate) fn landed(&self, bytes: usize) {
+        let now = clock::now().saturating_duration_since(self.began);
+        let mut tuner = sync::lock(&self.tuner);
+        tuner.landed(bytes as u64, now);
+        let flying = tuner.flying();
+        drop(tuner);
+        self.depth.store(flying.div_ceil(self.choice.readers).max(1), Ordering::Relaxed);
+    }
+
+    /// What was chosen, and why.
+    pub(crate) fn decisions(&self) -> Vec<Decision> {
+        let mut all = self.decisions.clone();
+        let best = sync::lock(&self.tuner).best();
+        if let Some((flying, rate)) = best
+            && let Some(depth) = all.iter_mut().find(|d| d.name == "queue depth")
+        {
+            let rate = stead_core::units::format_size(rate as u64);
+            depth.value = flying.div_ceil(self.choice.readers).to_string();
+            depth.reason = format!("{}; read so with {rate}/s", depth.reason);
+        }
+        all
+    }
+
+    /// Remembers what was measured of the tier, if it was enough.
+    pub(crate) fn remember(&self) {
+        let best = sync::lock(&self.tuner).best();
+        let (Some(tier), Some((flying, rate))) = (&self.tier, best) else { return };
+        if self.lock().bytes >= WORTH_NOTING {
+            profile::note(Measured {
+                tier: tier.clone(),
+                direct: self.io.direct,
+                block: self.choice.block,
+                flying,
+                rate: rate as u64,
+            });
+        }
+    }
+
+    pub(crate) fn io(&self) -> &IoOptions {
+        &self.io
+    }
+
+    pub(crate) fn lender(&self) -> Option<&Lender> {
+        self.lender.as_ref()
+    }
+
     /// True if views are parts of a mapping.
     pub(crate) fn maps(&self) -> bool {
         self.lender.is_some()
     }
 
+    /// True if blocks are in memory, of which there is a budget.
+    pub(crate) fn holds_blocks(&self) -> bool {
+        !self.maps()
+    }
+
+    /// Bytes that it may have if nobody else has any.
+    pub(crate) fn memory(&self) -> u64 {
+        self.memory
+    }
+
     pub(crate) fn counts(&self) -> Counts {
-        self.lock().counts
+        let inner = self.lock();
+        let (blocks, bytes) = (inner.blocks, inner.bytes);
+        drop(inner);
+        let requests = self.requests.load(Ordering::Relaxed);
+        Counts { requests, at_once: self.at_once.load(Ordering::Relaxed), blocks, bytes }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        sync::lock(&self.inner)
     }
 
-    /// Begins to read ahead for a session.
-    pub(crate) fn begin(self: &Arc<Self>, id: u64, bytes: Range<u64>) -> Result<()> {
-        if !self.ahead {
-            return Ok(());
+    /// One more has it open.
+    pub(crate) fn join(&self) {
+        self.handles.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// One has closed it. True if that was the last one.
+    pub(crate) fn leave(&self) -> bool {
+        self.handles.fetch_sub(1, Ordering::SeqCst) == 1
+    }
+
+    /// True if nobody has it open.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.handles.load(Ordering::SeqCst) == 0
+    }
+
+    /// After the last one has left: readers end, requests that wait are answered first.
+    pub(crate) fn close(&self) {
+        // A reader that looks whether somebody has it open does so with the lock, and sleeps before it lets it go.
+        drop(self.lock());
+        self.work.notify_all();
+    }
+
+    /// Drops the blocks that nobody has a view of.
+    pub(crate) fn clear(&self) {
+        let gone = self.lock().window.clear();
+        drop(gone);
+    }
+
+    /// So many bytes of blocks from now on.
+    pub(crate) fn set_share(&self, bytes: u64) {
+        let most =
+            usize::try_from(bytes.min(self.memory) / self.choice.block).unwrap_or(usize::MAX);
+        let gone = self.lock().window.set_most(most);
+        drop(gone);
+        self.work.notify_all();
+    }
+
+    /// Begins a session and, unless told otherwise, to read it ahead. Gives its number.
+    pub(crate) fn begin(self: &Arc<Self>, bytes: Range<u64>) -> Result<u64> {
+        // What was in the page cache once may have gone.
+        for word in &self.cached {
+            word.store(0, Ordering::Relaxed);
         }
         let mut inner = self.lock();
-        inner.window.open(id, bytes);
-        self.call_readers(inner)
+        inner.sessions += 1;
+        let id = inner.sessions;
+        if self.ahead {
+            inner.window.open(id, bytes);
+            self.call_readers(inner)?;
+        }
+        Ok(id)
     }
 
     /// Ends a session.
     pub(crate) fn end(&self, id: u64) {
         self.lock().window.close(id);
-    }
-
-    /// Nobody will ask for anything more: readers end, requests that wait are answered first.
-    pub(crate) fn close(&self) {
-        let mut inner = self.lock();
-        inner.closed = true;
-        drop(inner);
-        self.work.notify_all();
     }
 
     /// The blocks that `len` bytes from `offset` lie in.
@@ -176,10 +353,30 @@ impl Shared {
     }
 
     /// Bytes of a block that are in the file.
-    fn whole(&self, block: u64) -> (u64, usize) {
+    pub(crate) fn whole(&self, block: u64) -> (u64, usize) {
         let from = block * self.choice.block;
         // A block is no longer than `usize`: `limits::MAX_READ_BLOCK`.
         (from, (self.source.len().saturating_sub(from)).min(self.choice.block) as usize)
+    }
+
+    fn bit(&self, block: u64) -> Option<(&AtomicU64, u64)> {
+        let word = self.cached.get(usize::try_from(block / 64).ok()?)?;
+        Some((word, 1 << (block % 64)))
+    }
+
+    /// True if a block was in the page cache when somebody looked.
+    pub(crate) fn was_cached(&self, block: u64) -> bool {
+        self.bit(block).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+    }
+
+    /// Looks whether a block is in the page cache.
+    pub(crate) fn is_cached(&self, block: u64) -> bool {
+        let (from, len) = self.whole(block);
+        let there = self.lender.as_ref().is_some_and(|l| l.cached(from, len));
+        if there && let Some((word, bit)) = self.bit(block) {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        there
     }
 
     /// Asks for bytes that lie within the file. `finish` makes the answer when they are there.
@@ -188,20 +385,20 @@ impl Shared {
         offset: u64,
         len: usize,
         deadline: Option<Duration>,
-        finish: Box<dyn Finish<T>>,
+        mut finish: impl Finish<T> + 'static,
     ) -> Pending<T> {
-        if len == 0 {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let blocks = self.blocks(offset, len);
+        if len == 0 || self.find(&blocks) {
+            self.at_once.fetch_add(1, Ordering::Relaxed);
             return Pending::Ready(Some(finish.finish(self)));
         }
-        let blocks = self.blocks(offset, len);
-        self.find(&blocks);
         let mut inner = self.lock();
-        inner.counts.requests += 1;
         inner.tickets += 1;
         let ticket = inner.tickets;
         let mut there = Vec::new();
         let mut missing = 0;
-        for block in blocks {
+        for block in blocks.filter(|b| !self.was_cached(*b)) {
             let part = self.overlap(block, offset, len);
             match inner.window.ask(ticket, block, part.end - part.start) {
                 Some(Kept::Cached) => {}
@@ -209,24 +406,26 @@ impl Shared {
                 None => missing += 1,
             }
         }
+        self.at_once.fetch_add(u64::from(missing == 0), Ordering::Relaxed);
         if missing == 0 && there.is_empty() {
-            inner.counts.at_once += 1;
-            let reads_ahead = inner.asleep > 0;
+            // What was consumed may have made room for more to be read ahead.
+            let more = inner.asleep > 0 && inner.window.has_work();
             drop(inner);
-            if reads_ahead {
-                // What was consumed may have made room for more to be read ahead.
+            if more {
                 self.work.notify_one();
             }
             return Pending::Ready(Some(finish.finish(self)));
         }
-        inner.counts.at_once += u64::from(missing == 0);
-        let request = Arc::new(Request::new(offset, len, missing + there.len(), finish));
+        let request = Arc::new(Request::new(offset, len, missing + there.len(), Box::new(finish)));
+        if self.holds_blocks() {
+            let weak: Weak<Request<T>> = Arc::downgrade(&request);
+            inner.untaken.insert(ticket, weak);
+        }
         if missing > 0 {
             let until = clock::after(deadline.unwrap_or(self.deadline));
+            inner.until.insert((until, ticket));
             inner.waiting.insert(ticket, Waiting { request: request.clone(), until });
-            if inner.watched.is_none_or(|at| until < at) && deadline::watch(self, until) {
-                inner.watched = Some(until);
-            }
+            self.look_after(&mut inner, until);
         }
         if let Err(error) = self.call_readers(inner) {
             self.cancel(ticket);
@@ -234,31 +433,34 @@ impl Shared {
         }
         for (block, bytes) in there {
             self.give(&*request, block, &Kept::Block(bytes));
-        }
-        if !self.maps() {
-            let request: Arc<dyn Deliver> = request.clone();
-            self.note_untaken(&[(ticket, request)]);
+            self.let_go();
         }
         Pending::Waiting(Wait { shared: self.clone(), request, ticket })
     }
 
-    /// Takes note of blocks that nobody read and that are in the page cache all the same.
-    fn find(&self, blocks: &Range<u64>) {
-        let Some(lender) = &self.lender else { return };
-        let inner = self.lock();
-        let unknown: Vec<u64> = blocks.clone().filter(|b| inner.window.unknown(*b)).collect();
-        drop(inner);
-        let cached = |block: &u64| {
-            let (from, len) = self.whole(*block);
-            lender.cached(from, len)
-        };
-        let found: Vec<u64> = unknown.into_iter().filter(cached).collect();
-        if !found.is_empty() {
-            let mut inner = self.lock();
-            for block in found {
-                inner.window.found(block, Kept::Cached);
-            }
+    /// Has a thread look after a deadline, unless it looks sooner anyway.
+    fn look_after(self: &Arc<Self>, inner: &mut Inner, until: Instant) {
+        if inner.watched.is_none_or(|at| until < at) && deadline::watch(self, until, inner.watched)
+        {
+            inner.watched = Some(until);
         }
+    }
+
+    /// True if all these blocks are in the page cache. Looks at those that nothing is known about.
+    fn find(&self, blocks: &Range<u64>) -> bool {
+        if !self.maps() {
+            return false;
+        }
+        let mut unknown: Vec<u64> = blocks.clone().filter(|b| !self.was_cached(*b)).collect();
+        if unknown.is_empty() {
+            return true;
+        }
+        let all = unknown.len();
+        let inner = self.lock();
+        unknown.retain(|b| inner.window.unknown(*b));
+        drop(inner);
+        let found = unknown.iter().filter(|b| self.is_cached(**b)).count();
+        found == all
     }
 
     /// Wakes a reader, or makes one.
@@ -268,8 +470,9 @@ impl Shared {
             self.work.notify_one();
             return Ok(());
         }
-        if inner.readers > 0
-            && (inner.readers >= self.choice.readers || inner.window.queued() < self.choice.depth)
+        if !inner.window.has_work()
+            || (inner.readers > 0
+                && (inner.readers >= self.choice.readers || inner.window.queued() < self.depth()))
         {
             return Ok(());
         }
@@ -277,7 +480,7 @@ impl Shared {
         let first = inner.readers == 1;
         drop(inner);
         let shared = self.clone();
-        let thread = std::thread::Builder::new().name("stead-read".to_owned());
+        let thread = sync::thread::Builder::new().name("stead-read".to_owned());
         match thread.spawn(move || Reader::run(shared)) {
             Ok(_) => Ok(()),
             Err(e) => {
@@ -291,8 +494,8 @@ impl Shared {
         }
     }
 
-    /// Gives a block to a request.
-    fn give(self: &Arc<Self>, request: &dyn Deliver, block: u64, kept: &Kept) {
+    /// Gives a block to a request. True if the request is answered.
+    fn give(self: &Arc<Self>, request: &dyn Deliver, block: u64, kept: &Kept) -> bool {
         let (offset, len) = request.range();
         let part = self.overlap(block, offset, len);
         match kept {
@@ -300,84 +503,109 @@ impl Shared {
             Kept::Block(bytes) => {
                 let start = (part.start - block * self.choice.block) as usize;
                 let len = (part.end - part.start) as usize;
-                request.deliver(self, part.start, Piece::Block(bytes, start, len));
+                request.deliver(self, part.start, Piece::Block(bytes, start, len))
             }
         }
     }
 
-    /// Takes the requests of tickets; those that wait for more blocks stay.
-    fn requests(&self, inner: &Inner, tickets: &[Ticket]) -> Vec<(Ticket, Arc<dyn Deliver>)> {
+    /// The requests of tickets; those that wait for more blocks stay.
+    fn requests(inner: &Inner, tickets: &[Ticket]) -> Vec<(Ticket, Arc<dyn Deliver>)> {
         let request = |t: &Ticket| inner.waiting.get(t).map(|w| (*t, w.request.clone()));
         tickets.iter().filter_map(request).collect()
     }
 
-    fn arrived(self: &Arc<Self>, block: u64, kept: Kept, bytes: usize) {
+    /// Readers have fetched a block.
+    pub(crate) fn arrived(self: &Arc<Self>, block: u64, kept: &Kept, bytes: usize) {
         let mut inner = self.lock();
-        inner.counts.blocks += 1;
-        inner.counts.bytes += bytes as u64;
+        inner.blocks += 1;
+        inner.bytes += bytes as u64;
         let tickets = inner.window.arrived(block, kept.clone());
-        let requests = self.requests(&inner, &tickets);
+        let requests = Self::requests(&inner, &tickets);
         drop(inner);
-        for (_, request) in &requests {
-            self.give(&**request, block, &kept);
+        self.answer(requests, |request| self.give(request, block, kept));
+    }
+
+    /// A reader has ended by a defect, in the source perhaps: nobody waits for ever.
+    pub(crate) fn lost(self: &Arc<Self>) {
+        let mut inner = self.lock();
+        inner.readers -= 1;
+        inner.window.abandon();
+        let requests: Vec<_> = inner.waiting.values().map(|w| w.request.clone()).collect();
+        let tickets: Vec<Ticket> = inner.waiting.keys().copied().collect();
+        for ticket in tickets {
+            self.drop_ticket(&mut inner, ticket);
         }
-        if !self.maps() {
-            self.note_untaken(&requests);
+        drop(inner);
+        for request in requests {
+            let error = Error::internal("a reader ended by a defect");
+            request.fail(self, error.at_path(self.source.path()).at_offset(request.range().0));
         }
-        self.forget(&requests);
+    }
+
+    /// A block is in the page cache without having been read.
+    pub(crate) fn found(self: &Arc<Self>, block: u64) {
+        let mut inner = self.lock();
+        let tickets = inner.window.done_with(block);
+        let requests = Self::requests(&inner, &tickets);
+        drop(inner);
+        self.answer(requests, |request| self.give(request, block, &Kept::Cached));
     }
 
     /// A block could not be read as a whole: each request gets its own bytes, or its own error.
-    fn failed(self: &Arc<Self>, block: u64) {
+    pub(crate) fn failed(self: &Arc<Self>, block: u64) {
         let mut inner = self.lock();
-        let tickets = inner.window.failed(block);
-        let requests = self.requests(&inner, &tickets);
+        let tickets = inner.window.done_with(block);
+        let requests = Self::requests(&inner, &tickets);
         drop(inner);
-        for (_, request) in &requests {
+        self.answer(requests, |request| {
             let (offset, len) = request.range();
             let part = self.overlap(block, offset, len);
             let mut bytes = vec![0; (part.end - part.start) as usize];
             match self.source.read_at(part.start, &mut bytes) {
                 Ok(()) => request.deliver(self, part.start, Piece::Bytes(&bytes)),
-                Err(error) => request.fail(self, error),
+                Err(error) => {
+                    request.fail(self, error);
+                    true
+                }
             }
-        }
-        self.forget(&requests);
+        });
     }
 
-    /// Notes which of these requests hold blocks that nobody looks at yet.
-    fn note_untaken(&self, requests: &[(Ticket, Arc<dyn Deliver>)]) {
-        let mut inner = self.lock();
+    /// Does something with requests that says which of them are answered, and forgets these.
+    fn answer(
+        &self,
+        requests: Vec<(Ticket, Arc<dyn Deliver>)>,
+        mut give: impl FnMut(&dyn Deliver) -> bool,
+    ) {
         for (ticket, request) in requests {
-            if request.holds() {
-                inner.untaken.insert(*ticket, Arc::downgrade(request));
+            if give(&*request) {
+                self.answered(ticket, &*request);
             }
         }
+    }
+
+    fn answered(&self, ticket: Ticket, request: &dyn Deliver) {
+        let taken = request.taken();
+        let mut inner = self.lock();
+        if taken {
+            inner.untaken.remove(&ticket);
+        }
+        self.drop_ticket(&mut inner, ticket);
     }
 
     /// Copies answers that nobody has taken out of their blocks, so that these can be used for others: tasks may
     /// ask for all they will ever want before they take the first answer. True if there were any.
-    fn relieve(&self) -> bool {
-        let untaken = std::mem::take(&mut self.lock().untaken);
-        let mut any = false;
-        for request in untaken.values().filter_map(Weak::upgrade) {
-            any |= request.let_go();
-        }
-        any
-    }
-
-    /// Forgets the requests among these that are answered.
-    fn forget(&self, requests: &[(Ticket, Arc<dyn Deliver>)]) {
-        let answered = requests.iter().filter(|(_, r)| r.answered()).map(|(t, _)| *t);
-        let answered: Vec<Ticket> = answered.collect();
-        let mut inner = self.lock();
-        for ticket in answered {
-            self.drop_ticket(&mut inner, ticket);
-        }
+    pub(crate) fn relieve(&self) -> bool {
+        let inner = self.lock();
+        let untaken: Vec<_> = inner.untaken.values().filter_map(Weak::upgrade).collect();
+        drop(inner);
+        // All of them, not the first one alone.
+        untaken.iter().filter(|request| request.let_go()).count() > 0
     }
 
     fn drop_ticket(&self, inner: &mut Inner, ticket: Ticket) {
         if let Some(waiting) = inner.waiting.remove(&ticket) {
+            inner.until.remove(&(waiting.until, ticket));
             let (offset, len) = waiting.request.range();
             for block in self.blocks(offset, len) {
                 inner.window.cancel(ticket, block);
@@ -385,28 +613,31 @@ impl Shared {
         }
     }
 
-    /// A request is not wanted any more.
+    /// A request is not wanted any more, or its answer was taken.
     pub(crate) fn cancel(&self, ticket: Ticket) {
         let mut inner = self.lock();
         inner.untaken.remove(&ticket);
         self.drop_ticket(&mut inner, ticket);
     }
 
-    /// Fails the requests that are over; when the next one is, if any waits.
-    pub(crate) fn expire(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+    /// Fails the requests that are over, and has somebody look after the others.
+    pub(crate) fn expire(self: &Arc<Self>, now: Instant) {
         let mut inner = self.lock();
-        let over: Vec<Ticket> =
-            inner.waiting.iter().filter(|(_, w)| w.until <= now).map(|(t, _)| *t).collect();
-        let requests = self.requests(&inner, &over);
-        for ticket in over {
+        inner.watched = None;
+        let mut over = Vec::new();
+        while let Some((until, ticket)) = inner.until.first().copied().filter(|(u, _)| *u <= now) {
+            over.extend(inner.waiting.get(&ticket).map(|w| (ticket, w.request.clone())));
             self.drop_ticket(&mut inner, ticket);
+            // If it was not known any more.
+            inner.until.remove(&(until, ticket));
         }
-        let next = inner.waiting.values().map(|w| w.until).min();
-        inner.watched = next;
+        if let Some((until, _)) = inner.until.first().copied() {
+            self.look_after(&mut inner, until);
+        }
         let lent = inner.window.counted();
         drop(inner);
         let held = self.starved.load(Ordering::Relaxed);
-        for (_, request) in requests {
+        for (ticket, request) in over {
             let (offset, len) = request.range();
             let message = format!("{len} bytes did not come in time");
             let error =
@@ -419,12 +650,14 @@ impl Shared {
                 error.with_hint("the device is slow or gone; a longer deadline may help")
             };
             request.fail(self, error);
+            self.answered(ticket, &*request);
         }
-        next
     }
 
-    /// A view was dropped.
-    pub(crate) fn returned(&self) {
+    /// A view was dropped, or a block is no longer held for the moment of handing it on.
+    pub(crate) fn let_go(&self) {
+        // A reader that found all blocks lent has said so before it looked for the last time.
+        fence(Ordering::SeqCst);
         if self.starved.load(Ordering::SeqCst) {
             drop(self.lock());
             self.work.notify_all();
@@ -437,123 +670,12 @@ impl Shared {
     }
 }
 
-/// One reader thread.
-struct Reader {
-    shared: Arc<Shared>,
-    queue: ReadQueue,
-    /// In flight, in order.
-    flying: VecDeque<u64>,
-}
-
-impl Reader {
-    fn run(shared: Arc<Shared>) {
-        let Ok(queue) = ReadQueue::new(&shared.io) else {
-            // `Shared::new` has tried it, so that this does not happen but for a lack of memory.
-            shared.lock().readers -= 1;
-            return;
-        };
-        let mut reader = Reader { shared, queue, flying: VecDeque::new() };
-        while reader.fill() {
-            reader.land();
-        }
-    }
-
-    /// Submits as much as may be in flight. False if this reader should end.
-    fn fill(&mut self) -> bool {
-        let shared = self.shared.clone();
-        let mut inner = shared.lock();
-        loop {
-            let mut begun = Vec::new();
-            let mut gone = Vec::new();
-            let mut full = false;
-            while self.flying.len() + begun.len() < shared.choice.depth {
-                match inner.window.take() {
-                    Next::Read(block, room) => {
-                        begun.push(block);
-                        gone.extend(room);
-                    }
-                    Next::Full => {
-                        full = true;
-                        break;
-                    }
-                    Next::Idle => break,
-                }
-            }
-            if !begun.is_empty() {
-                drop(inner);
-                self.submit(begun, gone);
-                return true;
-            }
-            if !self.flying.is_empty() {
-                return true;
-            }
-            if full {
-                drop(inner);
-                let relieved = shared.relieve();
-                inner = shared.lock();
-                if relieved {
-                    continue;
-                }
-            }
-            if full && !shared.starved.swap(true, Ordering::SeqCst) {
-                // A view may have been dropped before that was said.
-                fence(Ordering::SeqCst);
-                continue;
-            }
-            if inner.closed && inner.waiting.is_empty() {
-                inner.readers -= 1;
-                return false;
-            }
-            inner.asleep += 1;
-            let (woken, late) =
-                shared.work.wait_timeout(inner, LINGER).unwrap_or_else(PoisonError::into_inner);
-            inner = woken;
-            inner.asleep -= 1;
-            if late.timed_out() && !full {
-                inner.readers -= 1;
-                return false;
-            }
-            if full {
-                shared.starved.store(false, Ordering::SeqCst);
-            }
-        }
-    }
-
-    fn submit(&mut self, blocks: Vec<u64>, gone: Vec<Kept>) {
-        for kept in gone {
-            if let Kept::Block(block) = kept
-                && let Some(buffer) = Arc::into_inner(block)
-            {
-                // Memory of its own: there is nothing to check.
-                let _ = self.queue.recycle(buffer);
-            }
-        }
-        for block in blocks {
-            let (from, len) = self.shared.whole(block);
-            match self.queue.submit(block, &self.shared.source, from, len) {
-                Ok(()) => self.flying.push_back(block),
-                Err(_) => self.shared.failed(block),
-            }
-        }
-    }
-
-    /// Waits for the oldest one.
-    fn land(&mut self) {
-        let Some(block) = self.flying.pop_front() else { return };
-        match self.queue.next() {
-            Ok(Some(done)) => {
-                let bytes = done.buffer.len();
-                if self.shared.maps() {
-                    // It has served to bring the bytes into the page cache.
-                    match self.queue.recycle(done.buffer) {
-                        Ok(()) => self.shared.arrived(block, Kept::Cached, bytes),
-                        Err(_) => self.shared.failed(block),
-                    }
-                } else {
-                    self.shared.arrived(block, Kept::Block(Arc::new(done.buffer)), bytes);
-                }
-            }
-            Ok(None) | Err(_) => self.shared.failed(block),
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Nobody waits any more.
+        let watched = sync::lock(&self.inner).watched;
+        if let Some(at) = watched {
+            deadline::unwatch(self.id, at);
         }
     }
 }

@@ -42,17 +42,16 @@ impl Finish<View> for AsView {
         }
     }
 
-    fn holds(&self) -> bool {
-        matches!(self.got, Got::View(_))
+    fn let_go(&mut self) -> Option<View> {
+        let Got::View(view) = &self.got else { return None };
+        let own = Got::Own(view.to_vec());
+        match std::mem::replace(&mut self.got, own) {
+            Got::View(view) => Some(view),
+            Got::Nothing | Got::Own(_) => None,
+        }
     }
 
-    fn let_go(&mut self) -> bool {
-        let Got::View(view) = &self.got else { return false };
-        self.got = Got::Own(view.to_vec());
-        true
-    }
-
-    fn finish(self: Box<Self>, shared: &Arc<Shared>) -> Result<View> {
+    fn finish(&mut self, shared: &Arc<Shared>) -> Result<View> {
         if self.len == 0 {
             return Ok(View::own(Vec::new()));
         }
@@ -65,7 +64,7 @@ impl Finish<View> for AsView {
             shared.source().read_at(self.offset, &mut own)?;
             return Ok(View::own(own));
         }
-        match self.got {
+        match std::mem::replace(&mut self.got, Got::Nothing) {
             Got::View(view) => Ok(view),
             Got::Own(own) => Ok(View::own(own)),
             Got::Nothing => Err(Error::internal("a read was answered without its bytes")),
@@ -77,13 +76,14 @@ impl Finish<View> for AsView {
 pub(crate) struct Into<B> {
     offset: u64,
     len: usize,
-    buffer: B,
+    /// `None` once it was given back.
+    buffer: Option<B>,
 }
 
 impl<B: AsMut<[u8]>> Into<B> {
     /// `buffer` has `len` bytes at least.
     pub(crate) fn new(offset: u64, len: usize, buffer: B) -> Self {
-        Into { offset, len, buffer }
+        Into { offset, len, buffer: Some(buffer) }
     }
 }
 
@@ -91,17 +91,23 @@ impl<B: AsMut<[u8]> + Send> Finish<B> for Into<B> {
     fn piece(&mut self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>) {
         if let Some(bytes) = piece.bytes()
             && !shared.maps()
+            && let Some(buffer) = &mut self.buffer
         {
-            put(self.buffer.as_mut(), (at - self.offset) as usize, bytes);
+            put(buffer.as_mut(), (at - self.offset) as usize, bytes);
         }
     }
 
-    fn finish(mut self: Box<Self>, shared: &Arc<Shared>) -> Result<B> {
+    fn finish(&mut self, shared: &Arc<Shared>) -> Result<B> {
+        let Some(mut buffer) = self.buffer.take() else {
+            return Err(Error::internal("a read was answered twice"));
+        };
         if shared.maps() {
-            let buffer = self.buffer.as_mut();
-            shared.source().read_at(self.offset, &mut buffer[..self.len])?;
+            let Some(target) = buffer.as_mut().get_mut(..self.len) else {
+                return Err(Error::usage("the buffer of this read became shorter"));
+            };
+            shared.source().read_at(self.offset, target)?;
         }
-        Ok(self.buffer)
+        Ok(buffer)
     }
 }
 
@@ -138,7 +144,7 @@ impl Finish<Vec<u8>> for Strided {
         }
     }
 
-    fn finish(mut self: Box<Self>, shared: &Arc<Shared>) -> Result<Vec<u8>> {
+    fn finish(&mut self, shared: &Arc<Shared>) -> Result<Vec<u8>> {
         if shared.maps() && !self.out.is_empty() {
             let span = (self.out.len() / self.len - 1) * self.stride + self.len;
             match shared.lend(self.offset, span) {
@@ -155,7 +161,7 @@ impl Finish<Vec<u8>> for Strided {
                 }
             }
         }
-        Ok(self.out)
+        Ok(std::mem::take(&mut self.out))
     }
 }
 

@@ -24,14 +24,22 @@ mod clock;
 mod deadline;
 mod engine;
 mod finish;
+#[cfg(all(test, feature = "shuttle"))]
+mod model;
 mod options;
+mod profile;
+mod reader;
+mod registry;
 mod request;
 mod session;
+mod sync;
+pub mod trial;
+mod tune;
 mod view;
 mod window;
 
 pub use engine::Counts;
-pub use options::Options;
+pub use options::{Decision, Options};
 pub use request::{Read, ReadInto};
 pub use session::{File, Session, open, open_source};
 pub use view::View;

@@ -1,8 +1,9 @@
-//! What a user may pin.
+//! What a user may pin, and how the rest is chosen.
 
+use crate::profile::Measured;
 use std::time::Duration;
-use stead_core::limits;
-use stead_store::IoOptions;
+use stead_core::{limits, units::format_size};
+use stead_store::{IoOptions, Tier};
 
 /// How to read. What is `None` is chosen from the file, the range and the machine.
 #[derive(Debug, Clone)]
@@ -13,7 +14,8 @@ pub struct Options {
     pub block: Option<usize>,
     /// Blocks in flight for each reader.
     pub depth: Option<usize>,
-    /// Memory for blocks: those that are read ahead, are being read, or wait to be asked for.
+    /// Memory for blocks: those that are read ahead, are being read, or wait to be asked for. All open files of the
+    /// process share the largest such budget.
     pub memory: u64,
     /// A request that is not answered after this long fails.
     pub deadline: Duration,
@@ -37,36 +39,206 @@ impl Default for Options {
     }
 }
 
+/// Something that was chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// What: `readers`, `block`, ...
+    pub name: &'static str,
+    /// For people, with its unit.
+    pub value: String,
+    /// Why.
+    pub reason: String,
+}
+
 /// What was chosen.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Choice {
     pub(crate) readers: usize,
     pub(crate) block: u64,
+    /// Blocks in flight for a reader to begin with, and at most.
     pub(crate) depth: usize,
+    pub(crate) most_depth: usize,
     /// Blocks in memory at most.
     pub(crate) blocks: usize,
 }
 
+/// What a choice follows from, beside the options.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Known {
+    /// Bytes of the file.
+    pub(crate) len: u64,
+    pub(crate) cores: usize,
+    /// `None` for what is no file.
+    pub(crate) tier: Option<Tier>,
+    /// Of this tier.
+    pub(crate) measured: Vec<Measured>,
+}
+
+const PAGE: u64 = 4096;
+
 impl Options {
-    /// Chooses what is not pinned, for a file of `len` bytes.
-    pub(crate) fn choose(&self, len: u64) -> Choice {
-        const PAGE: u64 = 4096;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let most = limits::MAX_READ_BLOCK as u64;
-        // A file is at least some tens of blocks, so that its first bytes come early; a block is large
-        // enough for a device to be at its rate with few of them in flight.
-        let wanted = match self.block {
-            Some(block) => block as u64,
-            // What is known about blocks stays small: at most some tens of thousands of them.
-            None => (len / 64).clamp(256 << 10, 2 << 20).max(len / 32_768),
-        };
-        // Four blocks at least have room in the memory.
-        let block = wanted.min(self.memory / 4).clamp(PAGE, most).next_multiple_of(PAGE);
+    /// Chooses what is not pinned, and says why.
+    pub(crate) fn choose(&self, known: &Known) -> (Choice, Vec<Decision>) {
+        let (block, block_why) = self.block(known);
         let blocks = usize::try_from(self.memory / block).unwrap_or(usize::MAX).max(2);
-        let readers =
-            self.readers.unwrap_or(cores.div_ceil(4).min(8)).clamp(1, limits::MAX_THREADS);
-        let depth =
-            self.depth.unwrap_or(8).clamp(1, limits::MAX_QUEUE_DEPTH).min(blocks / 2).max(1);
-        Choice { readers, block, depth, blocks }
+        let (readers, readers_why) = self.readers(known);
+        // Half of the memory is for what is in flight.
+        let most_depth = limits::MAX_QUEUE_DEPTH.min(blocks / 2 / readers).max(1);
+        let (depth, depth_why) = self.depth(known, block, readers);
+        let most_depth = if self.depth.is_some() { depth.min(most_depth) } else { most_depth };
+        let depth = depth.clamp(1, most_depth);
+        let choice = Choice { readers, block, depth, most_depth, blocks };
+        let decision = |name, value: String, reason: String| Decision { name, value, reason };
+        let decisions = vec![
+            decision("readers", readers.to_string(), readers_why),
+            decision("block", format_size(block), block_why),
+            decision("queue depth", depth.to_string(), depth_why),
+        ];
+        (choice, decisions)
+    }
+
+    fn block(&self, known: &Known) -> (u64, String) {
+        // Four blocks at least have room in the memory.
+        let fit = |wanted: u64| {
+            let most = limits::MAX_READ_BLOCK as u64;
+            wanted.min(self.memory / 4).clamp(PAGE, most).next_multiple_of(PAGE)
+        };
+        if let Some(block) = self.block {
+            return (fit(block as u64), "as asked for".to_owned());
+        }
+        // A file is at least some tens of blocks, so that its first bytes come early; a block is large enough for a
+        // device to be at its rate with few of them in flight. What is known about blocks stays small: at most some
+        // tens of thousands of them.
+        let least = known.len / 32_768;
+        let by_size = (known.len / 64).clamp(256 << 10, 2 << 20).max(least);
+        if let Some(stripe) = known.tier.as_ref().and_then(|t| t.stripe) {
+            let whole = by_size.max(stripe.size).next_multiple_of(stripe.size);
+            let why = format!("whole stripes of {}", format_size(stripe.size));
+            return (fit(whole), why);
+        }
+        if let Some(preferred) = known.tier.as_ref().map(|t| t.preferred)
+            && preferred > by_size
+        {
+            return (fit(preferred), "what the file system asks for".to_owned());
+        }
+        // Another size was measured, on this tier, to be clearly better.
+        let rate = |m: &&Measured| m.rate;
+        let usual = known.measured.iter().filter(|m| m.block == fit(by_size)).max_by_key(rate);
+        let best = known
+            .measured
+            .iter()
+            .filter(|m| (least..=by_size.saturating_mul(8)).contains(&m.block))
+            .max_by_key(rate);
+        if let (Some(usual), Some(best)) = (usual, best)
+            && best.rate / 10 > usual.rate / 9
+        {
+            let why = format!("measured before on this tier: {}/s", format_size(best.rate));
+            return (fit(best.block), why);
+        }
+        (fit(by_size), format!("a part of {}, between 256 KiB and 2 MiB", format_size(known.len)))
+    }
+
+    fn readers(&self, known: &Known) -> (usize, String) {
+        if let Some(readers) = self.readers {
+            return (readers.clamp(1, limits::MAX_THREADS), "as asked for".to_owned());
+        }
+        let cores = known.cores.max(1);
+        if let Some(stripe) = known.tier.as_ref().and_then(|t| t.stripe) {
+            let count = usize::try_from(stripe.count).unwrap_or(usize::MAX);
+            let readers = count.min(cores.div_ceil(2)).clamp(1, 16);
+            return (
+                readers,
+                format!("the file lies on {count} server(s), of {cores} core(s) half"),
+            );
+        }
+        let readers = cores.div_ceil(4).min(8);
+        (readers, format!("a quarter of {cores} core(s); each keeps several blocks in flight"))
+    }
+
+    fn depth(&self, known: &Known, block: u64, readers: usize) -> (usize, String) {
+        if let Some(depth) = self.depth {
+            return (depth.clamp(1, limits::MAX_QUEUE_DEPTH), "as asked for".to_owned());
+        }
+        let same = |m: &&Measured| m.block == block;
+        if let Some(m) = known.measured.iter().find(same) {
+            let why = format!("measured before on this tier: {}/s", format_size(m.rate));
+            return (m.flying.div_ceil(readers), why);
+        }
+        // Some MiB in flight keep most devices busy.
+        let bytes = 16 << 20;
+        let depth = usize::try_from(bytes / block).unwrap_or(1).clamp(4, 16);
+        (depth, "to begin with; the first blocks show whether more is better".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stead_store::Stripe;
+
+    fn known(len: u64, cores: usize) -> Known {
+        Known { len, cores, ..Known::default() }
+    }
+
+    fn tier(stripe: Option<Stripe>, preferred: u64) -> Option<Tier> {
+        Some(Tier { name: "t-0:0".into(), preferred, stripe })
+    }
+
+    fn reason(decisions: &[Decision], name: &str) -> String {
+        decisions.iter().find(|d| d.name == name).unwrap().reason.clone()
+    }
+
+    #[test]
+    fn blocks_fit_the_file_and_the_memory() {
+        let options = Options::default();
+        for len in [0, 1, 1 << 20, 1 << 30, 1 << 40, 1 << 50, u64::MAX] {
+            for memory in [0, 4096, 1 << 20, 256 << 20] {
+                let options = Options { memory, ..options.clone() };
+                let (c, _) = options.choose(&known(len, 8));
+                assert!(c.block % PAGE == 0 && c.block >= PAGE, "{c:?}");
+                assert!(c.block <= (memory / 4).max(PAGE), "{c:?}");
+                assert!(c.depth >= 1 && c.depth <= c.most_depth, "{c:?}");
+                assert!(c.readers * c.most_depth <= (c.blocks / 2).max(c.readers), "{c:?}");
+            }
+        }
+        assert_eq!(options.choose(&known(1 << 30, 2)).0.block, 2 << 20);
+    }
+
+    #[test]
+    fn pins_hold() {
+        let options =
+            Options { readers: Some(3), block: Some(5000), depth: Some(7), ..Options::default() };
+        let (c, why) = options.choose(&known(1 << 30, 64));
+        assert_eq!((c.readers, c.block, c.depth, c.most_depth), (3, 8192, 7, 7));
+        assert!(why.iter().all(|d| d.reason == "as asked for"));
+    }
+
+    #[test]
+    fn stripes_decide_where_there_are_some() {
+        let stripe = Some(Stripe { size: 4 << 20, count: 8 });
+        let known = Known { tier: tier(stripe, 4096), ..known(1 << 40, 32) };
+        let (c, why) = Options::default().choose(&known);
+        assert_eq!((c.readers, c.block % (4 << 20)), (8, 0));
+        assert!(reason(&why, "block").contains("stripes"), "{why:?}");
+        // A file system may ask for large reads.
+        let known = Known { tier: tier(None, 8 << 20), ..known };
+        assert_eq!(Options::default().choose(&Known { len: 1 << 30, ..known }).0.block, 8 << 20);
+    }
+
+    #[test]
+    fn what_was_measured_is_believed_if_it_is_clear() {
+        let m = |block, flying, rate| Measured {
+            tier: "t-0:0".into(),
+            direct: false,
+            block,
+            flying,
+            rate,
+        };
+        let with = |measured| Known { tier: tier(None, 4096), measured, ..known(1 << 30, 8) };
+        let c = |measured| Options::default().choose(&with(measured)).0;
+        assert_eq!(c(vec![m(2 << 20, 12, 1000), m(4 << 20, 4, 1050)]).block, 2 << 20);
+        assert_eq!(c(vec![m(2 << 20, 12, 1000), m(4 << 20, 4, 1050)]).depth, 6);
+        assert_eq!(c(vec![m(2 << 20, 12, 1000), m(4 << 20, 4, 2000)]).block, 4 << 20);
+        assert_eq!(c(vec![m(2 << 20, 12, 1000), m(1 << 30, 4, 2000)]).block, 2 << 20);
     }
 }

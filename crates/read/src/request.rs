@@ -2,11 +2,13 @@
 
 use crate::clock;
 use crate::engine::Shared;
+use crate::sync::{self, Condvar, Mutex, MutexGuard};
 use crate::view::View;
 use crate::window::Ticket;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use stead_core::{Error, Kind, Result};
@@ -47,18 +49,13 @@ pub(crate) trait Finish<T>: Send {
     /// Takes what has come of one block.
     fn piece(&mut self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>);
 
-    /// True if it holds a block.
-    fn holds(&self) -> bool {
-        false
+    /// Copies what it has out of the block, a view of which is handed out. `None` if it holds none.
+    fn let_go(&mut self) -> Option<View> {
+        None
     }
 
-    /// Copies what it has out of the block. False if it holds none.
-    fn let_go(&mut self) -> bool {
-        false
-    }
-
-    /// The answer.
-    fn finish(self: Box<Self>, shared: &Arc<Shared>) -> Result<T>;
+    /// The answer, once.
+    fn finish(&mut self, shared: &Arc<Shared>) -> Result<T>;
 }
 
 pub(crate) enum Pending<T> {
@@ -73,7 +70,8 @@ pub(crate) struct Wait<T> {
     pub(crate) ticket: Ticket,
 }
 
-/// A request, as readers see it.
+/// A request, as readers see it. Its lock is held for no longer than bytes of one block are copied, and no function
+/// of users is called under it but those of a buffer that is filled. No other lock is taken under it.
 pub(crate) struct Request<T> {
     pub(crate) offset: u64,
     pub(crate) len: usize,
@@ -88,7 +86,7 @@ struct Progress<T> {
     finish: Option<Box<dyn Finish<T>>>,
     failure: Option<Error>,
     wake: Wake<T>,
-    /// Nobody wants it any more.
+    /// Nobody wants it any more, or its answer was taken.
     gone: bool,
 }
 
@@ -100,20 +98,38 @@ enum Wake<T> {
     Call(Then<T>),
 }
 
+/// An answer that was taken and is still to be made, without any lock.
+enum Outcome<T> {
+    Failed(Error),
+    Whole(Box<dyn Finish<T>>),
+}
+
+impl<T> Outcome<T> {
+    fn make(self, shared: &Arc<Shared>) -> Result<T> {
+        match self {
+            Outcome::Failed(error) => Err(error),
+            Outcome::Whole(mut finish) => finish.finish(shared),
+        }
+    }
+}
+
 /// What readers do with requests of any kind.
 pub(crate) trait Deliver: Send + Sync {
     /// First byte and number of bytes.
     fn range(&self) -> (u64, usize);
-    /// What was asked for of a block, from `at` of the file.
-    fn deliver(&self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>);
-    /// True if there is an answer, or nobody wants one any more.
-    fn answered(&self) -> bool;
-    /// True if its answer holds a block.
-    fn holds(&self) -> bool;
-    /// Copies the answer out of the block that it holds. False if it holds none.
+    /// What was asked for of a block, from `at` of the file. True if it is answered by now, or nobody wants it.
+    fn deliver(&self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>) -> bool;
+    /// True if its answer was taken, or nobody wants it.
+    fn taken(&self) -> bool;
+    /// Copies the answer out of the block that it holds, if nobody has taken it yet. False if it holds none.
     fn let_go(&self) -> bool;
     /// It cannot be answered.
     fn fail(&self, shared: &Arc<Shared>, error: Error);
+}
+
+/// Calls what users gave us. Their panics have been reported by the hook of the process and end nothing here.
+fn theirs(call: impl FnOnce()) -> bool {
+    catch_unwind(AssertUnwindSafe(call)).is_ok()
 }
 
 impl<T: Send + 'static> Request<T> {
@@ -129,24 +145,26 @@ impl<T: Send + 'static> Request<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Progress<T>> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.progress)
     }
 
     /// Tells whoever waits.
     fn wake(&self, mut progress: MutexGuard<'_, Progress<T>>, shared: &Arc<Shared>) {
-        let wake = std::mem::replace(&mut progress.wake, Wake::Nobody);
-        self.answered.notify_all();
-        match wake {
-            Wake::Nobody => {}
+        match std::mem::replace(&mut progress.wake, Wake::Nobody) {
+            Wake::Nobody => {
+                drop(progress);
+                self.answered.notify_all();
+            }
             Wake::Task(waker) => {
                 drop(progress);
-                waker.wake();
+                self.answered.notify_all();
+                theirs(|| waker.wake());
             }
             Wake::Call(then) => {
-                let answer = progress.answer(shared);
+                let outcome = progress.take();
                 drop(progress);
-                if let Some(answer) = answer {
-                    then(answer);
+                if let Some(outcome) = outcome {
+                    theirs(|| then(outcome.make(shared)));
                 }
             }
         }
@@ -158,18 +176,17 @@ impl<T> Progress<T> {
         self.missing == 0 || self.failure.is_some()
     }
 
-    /// The answer, once.
-    fn answer(&mut self, shared: &Arc<Shared>) -> Option<Result<T>> {
-        if let Some(error) = self.failure.take() {
-            self.gone = true;
-            self.finish = None;
-            return Some(Err(error));
-        }
-        if self.missing > 0 {
+    /// What the answer is made of, once.
+    fn take(&mut self) -> Option<Outcome<T>> {
+        if self.gone || !self.answered() {
             return None;
         }
         self.gone = true;
-        self.finish.take().map(|finish| finish.finish(shared))
+        let finish = self.finish.take();
+        match self.failure.take() {
+            Some(error) => Some(Outcome::Failed(error)),
+            None => finish.map(Outcome::Whole),
+        }
     }
 }
 
@@ -178,31 +195,42 @@ impl<T: Send + 'static> Deliver for Request<T> {
         (self.offset, self.len)
     }
 
-    fn answered(&self) -> bool {
-        let progress = self.lock();
-        progress.gone || progress.answered()
-    }
-
-    fn holds(&self) -> bool {
-        self.lock().finish.as_ref().is_some_and(|f| f.holds())
+    fn taken(&self) -> bool {
+        self.lock().gone
     }
 
     fn let_go(&self) -> bool {
-        self.lock().finish.as_mut().is_some_and(|f| f.let_go())
+        let mut progress = self.lock();
+        let view = match &mut progress.finish {
+            Some(finish) => finish.let_go(),
+            None => None,
+        };
+        // A view that is dropped may wake readers, which takes another lock.
+        drop(progress);
+        view.is_some()
     }
 
-    fn deliver(&self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>) {
+    fn deliver(&self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>) -> bool {
         let mut progress = self.lock();
         if progress.gone || progress.failure.is_some() {
-            return;
+            return true;
         }
-        if let Some(finish) = progress.finish.as_mut() {
-            finish.piece(shared, at, piece);
+        let taken = match &mut progress.finish {
+            Some(finish) => theirs(|| finish.piece(shared, at, piece)),
+            None => true,
+        };
+        if !taken {
+            drop(progress);
+            let error = Error::usage("the buffer of this read panicked").at_offset(self.offset);
+            self.fail(shared, error);
+            return true;
         }
         progress.missing = progress.missing.saturating_sub(1);
-        if progress.missing == 0 {
-            self.wake(progress, shared);
+        if progress.missing > 0 {
+            return false;
         }
+        self.wake(progress, shared);
+        true
     }
 
     fn fail(&self, shared: &Arc<Shared>, error: Error) {
@@ -211,7 +239,9 @@ impl<T: Send + 'static> Deliver for Request<T> {
             return;
         }
         progress.failure = Some(error);
+        let finish = progress.finish.take();
         self.wake(progress, shared);
+        drop(finish);
     }
 }
 
@@ -222,13 +252,14 @@ impl<T: Send + 'static> Pending<T> {
             Pending::Ready(answer) => answer.take(),
             Pending::Waiting(wait) => {
                 let mut progress = wait.request.lock();
-                let answer = progress.answer(&wait.shared);
-                if answer.is_none()
+                let outcome = progress.take();
+                if outcome.is_none()
                     && let Some(waker) = waker
                 {
                     progress.wake = Wake::Task(waker.clone());
                 }
-                answer
+                drop(progress);
+                outcome.map(|o| o.make(&wait.shared))
             }
         }
     }
@@ -243,22 +274,22 @@ impl<T: Send + 'static> Pending<T> {
     fn wait_until(&mut self, until: Option<Instant>) -> Option<Result<T>> {
         let Pending::Waiting(wait) = self else { return self.poll(None) };
         let mut progress = wait.request.lock();
-        loop {
-            if let Some(answer) = progress.answer(&wait.shared) {
-                return Some(answer);
+        let outcome = loop {
+            if let Some(outcome) = progress.take() {
+                break outcome;
             }
             if progress.gone {
                 return None;
             }
-            let answered = &wait.request.answered;
+            let (answered, mutex) = (&wait.request.answered, &wait.request.progress);
             progress = match until.map(|u| u.saturating_duration_since(clock::now())) {
-                None => answered.wait(progress).unwrap_or_else(PoisonError::into_inner),
+                None => sync::wait(answered, progress),
                 Some(Duration::ZERO) => return None,
-                Some(left) => {
-                    answered.wait_timeout(progress, left).unwrap_or_else(PoisonError::into_inner).0
-                }
+                Some(left) => sync::wait_for(answered, mutex, progress, left).0,
             };
-        }
+        };
+        drop(progress);
+        Some(outcome.make(&wait.shared))
     }
 
     fn wait(mut self) -> Result<T> {
@@ -272,30 +303,33 @@ impl<T: Send + 'static> Pending<T> {
             return;
         };
         let mut progress = wait.request.lock();
-        match progress.answer(&wait.shared) {
-            Some(answer) => {
+        match progress.take() {
+            Some(outcome) => {
                 drop(progress);
-                then(answer);
+                then(outcome.make(&wait.shared));
             }
-            None => {
-                progress.wake = Wake::Call(then);
-                // It goes on without this handle.
+            None if progress.gone => {
+                drop(progress);
+                then(taken());
             }
+            // It goes on without this handle.
+            None => progress.wake = Wake::Call(then),
         }
     }
 }
 
 impl<T> Drop for Wait<T> {
     fn drop(&mut self) {
-        let mut progress = self.request.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut progress = sync::lock(&self.request.progress);
         if matches!(progress.wake, Wake::Call(_)) {
             return;
         }
-        let open = !progress.gone && progress.missing > 0 && progress.failure.is_none();
+        let open = !progress.gone && !progress.answered();
         progress.gone = true;
         let finish = progress.finish.take();
+        let wake = std::mem::replace(&mut progress.wake, Wake::Nobody);
         drop(progress);
-        drop(finish);
+        drop((finish, wake));
         if open || !self.shared.maps() {
             self.shared.cancel(self.ticket);
         }

@@ -2,12 +2,12 @@
 
 use crate::engine::{Counts, Shared};
 use crate::finish::{AsView, Into, Strided};
-use crate::options::Options;
+use crate::options::{Decision, Options};
+use crate::registry;
 use crate::request::{Finish, Pending, Read, ReadInto};
 use std::ops::{Bound, RangeBounds};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use stead_core::{Error, Result};
 use stead_store::{FileSource, Source};
@@ -18,12 +18,13 @@ pub struct File(Arc<Handle>);
 
 struct Handle {
     shared: Arc<Shared>,
-    sessions: AtomicU64,
+    /// As the user named it.
+    path: PathBuf,
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.shared.close();
+        registry::close(&self.shared);
     }
 }
 
@@ -42,7 +43,9 @@ pub struct Session {
 /// `NotFound`, `Permission`, `Io`; `Usage` for what cannot be read at any offset, as directories and pipes, and for an
 /// engine that is not to be had.
 pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<File> {
-    open_source(Arc::new(FileSource::open(path.as_ref())?), options)
+    let path = path.as_ref();
+    let shared = registry::open(FileSource::open(path)?, options)?;
+    Ok(File(Arc::new(Handle { shared, path: path.to_owned() })))
 }
 
 /// As [`open`], for any source of bytes.
@@ -50,8 +53,9 @@ pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<File> {
 /// # Errors
 /// `Usage` for an engine that is not to be had.
 pub fn open_source(source: Arc<dyn Source>, options: &Options) -> Result<File> {
-    let shared = Shared::new(source, options)?;
-    Ok(File(Arc::new(Handle { shared, sessions: AtomicU64::new(0) })))
+    let path = source.path().to_owned();
+    let shared = registry::open_source(source, options)?;
+    Ok(File(Arc::new(Handle { shared, path })))
 }
 
 impl File {
@@ -67,7 +71,7 @@ impl File {
 
     /// Its name.
     pub fn path(&self) -> PathBuf {
-        self.0.shared.source().path().to_owned()
+        self.0.path.clone()
     }
 
     /// Begins a session over a range of bytes and, unless told otherwise, to read it ahead. Offsets of its reads
@@ -92,9 +96,21 @@ impl File {
                 format!("a session over bytes {start} to {end} goes past the end at {len}");
             return Err(Error::usage(message).at_path(self.path()).at_offset(end));
         }
-        let id = self.0.sessions.fetch_add(1, Ordering::Relaxed);
-        self.0.shared.begin(id, start..end)?;
+        let id = self.0.shared.begin(start..end)?;
         Ok(Session { file: self.clone(), id, start, end })
+    }
+
+    #[cfg(all(test, feature = "shuttle"))]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0.shared
+    }
+
+    /// Fills a buffer without any session: no readers, no buffers of ours.
+    ///
+    /// # Errors
+    /// Those of a read; `Internal` past the end.
+    pub fn read_alone(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.0.shared.source().read_at(offset, buffer)
     }
 
     /// What was done for all sessions so far.
@@ -119,12 +135,12 @@ impl Session {
     ///
     /// The answer is an error of kind `Usage` if they do not lie within the session.
     pub fn read(&self, offset: u64, len: usize) -> Read {
-        Read(self.ask(offset, len, None, || Box::new(AsView::new(offset, len))))
+        Read(self.ask(offset, len, None, || AsView::new(offset, len)))
     }
 
     /// As [`Session::read`], with a deadline of its own.
     pub fn read_within(&self, offset: u64, len: usize, deadline: Duration) -> Read {
-        Read(self.ask(offset, len, Some(deadline), || Box::new(AsView::new(offset, len))))
+        Read(self.ask(offset, len, Some(deadline), || AsView::new(offset, len)))
     }
 
     /// Fills `buffer` from `offset` and gives it back.
@@ -134,7 +150,7 @@ impl Session {
         mut buffer: B,
     ) -> ReadInto<B> {
         let len = buffer.as_mut().len();
-        ReadInto(self.ask(offset, len, None, || Box::new(Into::new(offset, len, buffer))))
+        ReadInto(self.ask(offset, len, None, || Into::new(offset, len, buffer)))
     }
 
     /// Asks for several ranges at once: pairs of offset and length.
@@ -165,27 +181,38 @@ impl Session {
             return ReadInto(self.refuse(message, offset));
         }
         let span = if len == 0 { 0 } else { span };
-        let strided =
-            || Box::new(Strided { offset, len, stride: stride.max(1), out: vec![0; total] });
-        ReadInto(self.ask(offset, span, None, || strided()))
+        let strided = || Strided { offset, len, stride: stride.max(1), out: vec![0; total] };
+        ReadInto(self.ask(offset, span, None, strided))
     }
 
-    /// What was chosen, and why: pairs of a name and a text.
-    pub fn explain(&self) -> Vec<(&'static str, String)> {
+    /// What was chosen, and why.
+    pub fn plan(&self) -> Vec<Decision> {
         let shared = &self.file.0.shared;
-        let choice = shared.choice();
-        let place = if shared.maps() {
-            "the page cache, shared by all processes; views of a mapping"
+        let (value, reason) = if shared.maps() {
+            ("the page cache", "all processes share it; views are parts of a mapping")
         } else {
-            "blocks in memory; views of them"
+            (
+                "blocks in memory",
+                "a network file system, direct reads, an engine by name, or no file",
+            )
         };
-        vec![
-            ("bytes", place.to_owned()),
-            ("readers", choice.readers.to_string()),
-            ("block", stead_core::units::format_size(choice.block)),
-            ("queue depth", choice.depth.to_string()),
-            ("blocks in memory at most", choice.blocks.to_string()),
-        ]
+        let mut all = shared.decisions();
+        let decision =
+            |name, value: String, reason: &str| Decision { name, value, reason: reason.to_owned() };
+        all.push(decision("bytes", value.to_owned(), reason));
+        let budget = shared.choice().blocks.to_string();
+        all.push(decision(
+            "blocks at most",
+            budget,
+            "what the memory holds; half of it is read ahead",
+        ));
+        all
+    }
+
+    /// As [`Session::plan`], as pairs of a name and a text.
+    pub fn explain(&self) -> Vec<(&'static str, String)> {
+        let text = |d: Decision| (d.name, format!("{}: {}", d.value, d.reason));
+        self.plan().into_iter().map(text).collect()
     }
 
     /// Ends it and says whether the file is still what it was. Views stay valid, and reads that wait are answered.
@@ -204,12 +231,12 @@ impl Session {
         self.file.0.shared.source().check()
     }
 
-    fn ask<T: Send + 'static>(
+    fn ask<T: Send + 'static, F: Finish<T> + 'static>(
         &self,
         offset: u64,
         len: usize,
         deadline: Option<Duration>,
-        finish: impl FnOnce() -> Box<dyn Finish<T>>,
+        finish: impl FnOnce() -> F,
     ) -> Pending<T> {
         match offset.checked_add(len as u64) {
             Some(end) if offset >= self.start && end <= self.end => {

@@ -3,7 +3,6 @@
 use crate::engine::Shared;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 use stead_core::Result;
 use stead_store::Buffer;
 
@@ -37,9 +36,7 @@ struct Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.block = None;
-        // A reader that found all blocks lent has said so before it looked for the last time.
-        fence(Ordering::SeqCst);
-        self.shared.returned();
+        self.shared.let_go();
     }
 }
 

@@ -6,10 +6,12 @@
 //! - Blocks that somebody waits for go before those that are read ahead.
 //! - Sessions read ahead in the order of the file, in turns. What was read ahead and not yet asked for takes at most
 //!   half of the budget, and is not given up for more of its kind.
-//! - At most `most` blocks are counted as reading or ready. To begin another one, a ready block that nobody has a
-//!   view of is forgotten: first those that were asked for as a whole, the oldest first.
+//! - At most `most` blocks are reading or ready. To begin another one, a ready block that nobody has a view of is
+//!   forgotten: first those that were asked for as a whole, the oldest first.
+//!
+//! Each step takes logarithmic time in the number of blocks, requests and sessions.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 
 /// Names a request.
@@ -32,28 +34,27 @@ enum State<H> {
 struct Block<H> {
     state: State<H>,
     /// Requests that wait for it.
-    waiters: Vec<Ticket>,
+    waiters: BTreeSet<Ticket>,
     /// Bytes of it that were asked for, all requests together.
     asked: u64,
     /// Bytes of it that open sessions may still ask for.
     expected: u64,
     /// When it was last asked for or came.
     stamp: u64,
-    /// It takes part in the budget.
-    counted: bool,
 }
+
+/// Names a ready block in the order in which blocks are given up.
+type Turn = (bool, u64, u64);
 
 impl<H> Block<H> {
     /// Read, or being read, for somebody who did not ask yet.
     fn ahead(&self) -> bool {
-        self.counted && self.asked < self.expected
+        !matches!(self.state, State::Queued) && self.asked < self.expected
     }
 
-    fn free(&self) -> bool
-    where
-        H: Held,
-    {
-        matches!(&self.state, State::Ready(held) if !held.lent())
+    /// Its place among those that may be given up.
+    fn turn(&self, name: u64) -> Option<Turn> {
+        matches!(self.state, State::Ready(_)).then_some((self.ahead(), self.stamp, name))
     }
 }
 
@@ -68,7 +69,7 @@ struct Session {
 /// What a reader should do.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next<H> {
-    /// Read this block. What was forgotten to make room for it comes along, for its memory.
+    /// Read this block. One that was forgotten to make room for it comes along, for its memory.
     Read(u64, Option<H>),
     /// Somebody waits, but all room is taken by blocks that are being read or looked at.
     Full,
@@ -81,18 +82,30 @@ pub(crate) enum Next<H> {
 pub(crate) struct Window<H> {
     /// Bytes of a block.
     size: u64,
-    /// Counted blocks at most.
+    /// Blocks at most that are reading or ready.
     most: usize,
     blocks: HashMap<u64, Block<H>>,
-    counted: usize,
-    /// Of the counted ones, those read ahead.
+    /// Of the blocks, those that somebody waits for and nobody reads.
+    queued: usize,
+    /// Of the blocks, those that are reading or ready, for somebody who did not ask yet.
     ahead: usize,
+    /// The ready ones in the order in which they are given up.
+    ready: BTreeSet<Turn>,
+    /// Queued blocks in the order in which they were asked for, and some that are queued no longer.
     demand: VecDeque<u64>,
-    sessions: BTreeMap<u64, Session>,
+    sessions: HashMap<u64, Session>,
+    /// The ranges of sessions, and how many have each.
+    ranges: BTreeMap<(u64, u64), usize>,
+    /// The sessions with something left to be read ahead.
+    reading: BTreeSet<u64>,
     /// The session whose turn it is.
     turn: u64,
     clock: u64,
 }
+
+/// Sessions that are looked at for what may still be asked of a block. With more of them around it, a block may be
+/// given up sooner than it should, and is read again.
+const LOOKED_AT: usize = 64;
 
 impl<H: Held> Window<H> {
     /// Blocks of `size` bytes, `most` of them at a time (at least one).
@@ -101,10 +114,13 @@ impl<H: Held> Window<H> {
             size: size.max(1),
             most: most.max(1),
             blocks: HashMap::new(),
-            counted: 0,
+            queued: 0,
             ahead: 0,
+            ready: BTreeSet::new(),
             demand: VecDeque::new(),
-            sessions: BTreeMap::new(),
+            sessions: HashMap::new(),
+            ranges: BTreeMap::new(),
+            reading: BTreeSet::new(),
             turn: 0,
             clock: 0,
         }
@@ -112,15 +128,62 @@ impl<H: Held> Window<H> {
 
     /// Begins to read `bytes` ahead, for the session `id`.
     pub(crate) fn open(&mut self, id: u64, bytes: Range<u64>) {
+        self.close(id);
+        if bytes.is_empty() {
+            return;
+        }
         let next = bytes.start / self.size;
+        let range = (bytes.start, bytes.end);
         self.sessions.insert(id, Session { bytes, next });
-        self.expect_anew();
+        self.reading.insert(id);
+        let count = self.ranges.entry(range).or_insert(0);
+        *count += 1;
+        if *count == 1 {
+            self.expect_anew(range);
+        }
     }
 
     /// Reads nothing more ahead for it. What is there stays for others.
     pub(crate) fn close(&mut self, id: u64) {
-        self.sessions.remove(&id);
-        self.expect_anew();
+        let Some(session) = self.sessions.remove(&id) else { return };
+        self.reading.remove(&id);
+        let range = (session.bytes.start, session.bytes.end);
+        let Some(count) = self.ranges.get_mut(&range) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.ranges.remove(&range);
+            self.expect_anew(range);
+        }
+    }
+
+    /// From now on so many blocks at most (at least one); those that are too many and may go are handed out.
+    pub(crate) fn set_most(&mut self, most: usize) -> Vec<H> {
+        self.most = most.max(1);
+        let mut gone = Vec::new();
+        while self.counted() > self.most {
+            let Some(victim) = self.victim(true) else { break };
+            gone.extend(self.forget(victim));
+        }
+        gone
+    }
+
+    /// Drops all blocks that may go, and hands them out.
+    pub(crate) fn clear(&mut self) -> Vec<H> {
+        let mut gone = Vec::new();
+        while let Some(victim) = self.victim(true) {
+            gone.extend(self.forget(victim));
+        }
+        gone
+    }
+
+    /// What is being read comes to nobody.
+    pub(crate) fn abandon(&mut self) {
+        let reading =
+            |(name, b): (&u64, &Block<H>)| matches!(b.state, State::Reading).then_some(*name);
+        let names: Vec<u64> = self.blocks.iter().filter_map(reading).collect();
+        for name in names {
+            self.remove(name);
+        }
     }
 
     /// The block if it is there.
@@ -136,26 +199,24 @@ impl<H: Held> Window<H> {
         !self.blocks.contains_key(&block)
     }
 
-    /// Notes that a block is there without having been read, and takes no memory of the budget.
-    pub(crate) fn found(&mut self, block: u64, held: H) {
-        if self.unknown(block) {
-            self.insert(block, State::Ready(held));
-        }
+    /// True if there is something that a reader might do.
+    pub(crate) fn has_work(&self) -> bool {
+        self.queued > 0 || (!self.reading.is_empty() && self.ahead < self.most.div_ceil(2))
     }
 
     /// Asks for `bytes` bytes of a block. `None` if `ticket` has to wait for it.
     pub(crate) fn ask(&mut self, ticket: Ticket, block: u64, bytes: u64) -> Option<&H> {
         if self.unknown(block) {
             self.insert(block, State::Queued);
+            self.queued += 1;
             self.demand.push_back(block);
         }
         let stamp = self.tick();
-        let waits = !matches!(self.blocks.get(&block)?.state, State::Ready(_));
         self.change(block, |b| {
             b.asked = b.asked.saturating_add(bytes);
             b.stamp = stamp;
-            if waits {
-                b.waiters.push(ticket);
+            if !matches!(b.state, State::Ready(_)) {
+                b.waiters.insert(ticket);
             }
         });
         self.ready(block)
@@ -164,62 +225,69 @@ impl<H: Held> Window<H> {
     /// `ticket` no longer waits for a block. Nobody reads what nobody waits for.
     pub(crate) fn cancel(&mut self, ticket: Ticket, block: u64) {
         let Some(b) = self.blocks.get_mut(&block) else { return };
-        b.waiters.retain(|t| *t != ticket);
-        if b.waiters.is_empty() && matches!(b.state, State::Queued) {
-            self.blocks.remove(&block);
-            self.demand.retain(|d| *d != block);
+        if b.waiters.remove(&ticket) && b.waiters.is_empty() && matches!(b.state, State::Queued) {
+            self.remove(block);
+            // It stays in the queue of demand until its turn, or until there are too many of its kind.
+            if self.demand.len() > 2 * self.queued + 64 {
+                let blocks = &self.blocks;
+                self.demand
+                    .retain(|d| blocks.get(d).is_some_and(|b| matches!(b.state, State::Queued)));
+            }
         }
     }
 
     /// What to read now.
     pub(crate) fn take(&mut self) -> Next<H> {
-        if let Some(block) = self.demand.front().copied() {
+        while let Some(block) = self.demand.front().copied() {
+            if !self.blocks.get(&block).is_some_and(|b| matches!(b.state, State::Queued)) {
+                self.demand.pop_front();
+                continue;
+            }
             let Some(room) = self.room(true) else { return Next::Full };
             self.demand.pop_front();
-            self.begin(block);
+            self.queued -= 1;
+            self.change(block, |b| b.state = State::Reading);
             return Next::Read(block, room);
         }
         // Half is for what is demanded meanwhile, and for views that are held.
         if self.ahead >= self.most.div_ceil(2) {
             return Next::Idle;
         }
-        let Some(block) = self.look_ahead() else { return Next::Idle };
+        let Some((id, block)) = self.look_ahead() else { return Next::Idle };
         let Some(room) = self.room(false) else { return Next::Idle };
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.next += 1;
+        }
         self.insert(block, State::Reading);
-        self.begin(block);
         Next::Read(block, room)
     }
 
     /// A block came. Returns who waited for it.
     pub(crate) fn arrived(&mut self, block: u64, held: H) -> Vec<Ticket> {
         let stamp = self.tick();
-        let mut waiters = Vec::new();
+        let mut waiters = BTreeSet::new();
         self.change(block, |b| {
             b.state = State::Ready(held);
             b.stamp = stamp;
             waiters = std::mem::take(&mut b.waiters);
         });
-        waiters
+        waiters.into_iter().collect()
     }
 
-    /// A block could not be read; it is not tried again before somebody asks. Returns who waited for it.
-    pub(crate) fn failed(&mut self, block: u64) -> Vec<Ticket> {
-        for session in self.sessions.values_mut() {
-            if session.next == block {
-                session.next += 1;
-            }
-        }
-        self.remove(block).map(|b| b.waiters).unwrap_or_default()
+    /// A block could not be read, or is there without memory of ours: nothing needs to be known about it, and it is
+    /// not read again before somebody asks. Returns who waited for it.
+    pub(crate) fn done_with(&mut self, block: u64) -> Vec<Ticket> {
+        self.remove(block).map(|b| b.waiters.into_iter().collect()).unwrap_or_default()
     }
 
-    /// Counted blocks: reading and ready.
+    /// Blocks that are reading or ready.
     pub(crate) fn counted(&self) -> usize {
-        self.counted
+        self.blocks.len() - self.queued
     }
 
     /// Blocks that somebody waits for and nobody reads yet.
     pub(crate) fn queued(&self) -> usize {
-        self.demand.len()
+        self.queued
     }
 
     fn tick(&mut self) -> u64 {
@@ -227,53 +295,57 @@ impl<H: Held> Window<H> {
         self.clock
     }
 
+    /// `Queued` ones are counted by whoever inserts them.
     fn insert(&mut self, block: u64, state: State<H>) {
         let stamp = self.tick();
         let expected = self.expected(block);
-        let waiters = Vec::new();
-        let b = Block { state, waiters, asked: 0, expected, stamp, counted: false };
+        let b = Block { state, waiters: BTreeSet::new(), asked: 0, expected, stamp };
+        self.ahead += usize::from(b.ahead());
         self.blocks.insert(block, b);
     }
 
-    fn begin(&mut self, block: u64) {
-        self.counted += 1;
-        self.change(block, |b| {
-            b.state = State::Reading;
-            b.counted = true;
-        });
-    }
-
-    /// Changes a block and keeps the number of those read ahead.
+    /// Changes a block, and what is counted and ordered with it.
     fn change(&mut self, block: u64, change: impl FnOnce(&mut Block<H>)) {
         let Some(b) = self.blocks.get_mut(&block) else { return };
-        let before = b.ahead();
+        let (ahead, turn) = (b.ahead(), b.turn(block));
         change(b);
-        let after = b.ahead();
-        self.ahead = self.ahead + usize::from(after) - usize::from(before);
+        self.ahead = self.ahead + usize::from(b.ahead()) - usize::from(ahead);
+        let now = b.turn(block);
+        if turn != now {
+            if let Some(turn) = turn {
+                self.ready.remove(&turn);
+            }
+            self.ready.extend(now);
+        }
     }
 
     /// Bytes of a block that the session with most of them covers.
     fn expected(&self, block: u64) -> u64 {
         let from = block * self.size;
         let to = from.saturating_add(self.size);
-        let covered = |s: &Session| s.bytes.end.min(to).saturating_sub(s.bytes.start.max(from));
-        self.sessions.values().map(covered).max().unwrap_or(0)
+        let before = self.ranges.range(..(to, 0)).rev().take(LOOKED_AT);
+        before.map(|((a, b), _)| to.min(*b).saturating_sub(from.max(*a))).max().unwrap_or(0)
     }
 
-    fn expect_anew(&mut self) {
-        let names: Vec<u64> = self.blocks.keys().copied().collect();
+    /// Sessions over a range have come or gone.
+    fn expect_anew(&mut self, (from, to): (u64, u64)) {
+        let within = from / self.size..to.div_ceil(self.size);
+        let names: Vec<u64> = if within.end - within.start < self.blocks.len() as u64 {
+            within.filter(|b| self.blocks.contains_key(b)).collect()
+        } else {
+            self.blocks.keys().copied().filter(|b| within.contains(b)).collect()
+        };
         for block in names {
             let expected = self.expected(block);
             self.change(block, |b| b.expected = expected);
         }
     }
 
-    /// The next block that some session wants and nobody has. It stays the next one until somebody has it.
-    fn look_ahead(&mut self) -> Option<u64> {
-        for _ in 0..self.sessions.len() {
-            let turn = self.turn;
-            let after = self.sessions.range_mut(turn..).next().map(|(id, _)| *id);
-            let id = after.or_else(|| self.sessions.keys().next().copied())?;
+    /// The next block that some session wants and nobody has, in turns.
+    fn look_ahead(&mut self) -> Option<(u64, u64)> {
+        loop {
+            let after = self.reading.range(self.turn..).next();
+            let id = after.or_else(|| self.reading.first()).copied()?;
             self.turn = id.wrapping_add(1);
             let session = self.sessions.get_mut(&id)?;
             let end = session.bytes.end.div_ceil(self.size);
@@ -281,25 +353,28 @@ impl<H: Held> Window<H> {
                 session.next += 1;
             }
             if session.next < end {
-                return Some(session.next);
+                return Some((id, session.next));
             }
+            self.reading.remove(&id);
         }
-        None
     }
 
     /// Room for one more block: `Some(None)` if there is some, `Some(Some(_))` if a block had to go.
     fn room(&mut self, demanded: bool) -> Option<Option<H>> {
-        if self.counted < self.most {
-            return Some(None);
+        let mut gone = None;
+        // A block that is queued is not counted yet.
+        while self.counted() >= self.most {
+            let victim = self.victim(demanded)?;
+            gone = self.forget(victim);
         }
-        let may_go = |b: &Block<H>| b.counted && b.free() && (demanded || !b.ahead());
-        let victim = self
-            .blocks
-            .iter()
-            .filter(|(_, b)| may_go(b))
-            .min_by_key(|(_, b)| (b.ahead(), b.stamp))
-            .map(|(n, _)| *n)?;
-        Some(self.forget(victim))
+        Some(gone)
+    }
+
+    /// A block that may go.
+    fn victim(&self, demanded: bool) -> Option<u64> {
+        let mut may_go = self.ready.iter().take_while(|(ahead, ..)| demanded || !ahead);
+        let free = |name: &u64| self.ready(*name).is_some_and(|held| !held.lent());
+        may_go.find_map(|(_, _, name)| free(name).then_some(*name))
     }
 
     fn forget(&mut self, block: u64) -> Option<H> {
@@ -311,8 +386,11 @@ impl<H: Held> Window<H> {
 
     fn remove(&mut self, block: u64) -> Option<Block<H>> {
         let b = self.blocks.remove(&block)?;
-        self.counted -= usize::from(b.counted);
+        self.queued -= usize::from(matches!(b.state, State::Queued));
         self.ahead -= usize::from(b.ahead());
+        if let Some(turn) = b.turn(block) {
+            self.ready.remove(&turn);
+        }
         Some(b)
     }
 }

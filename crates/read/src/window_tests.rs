@@ -99,12 +99,12 @@ fn a_block_that_fails_is_tried_again_when_somebody_asks() {
     let mut w = Window::new(10, 4);
     w.open(0, 0..20);
     assert_eq!(reads(&mut w), [0, 1]);
-    w.failed(0);
+    w.done_with(0);
     w.arrived(1, Page::default());
     assert_eq!(reads(&mut w), [0u64; 0]);
     w.ask(9, 0, 1);
     assert_eq!(reads(&mut w), [0]);
-    assert_eq!(w.failed(0), [9]);
+    assert_eq!(w.done_with(0), [9]);
 }
 
 #[test]
@@ -199,7 +199,7 @@ proptest! {
                 }
                 Step::Fail(i) if !reading.is_empty() => {
                     let block = reading.swap_remove(i % reading.len());
-                    let got = w.failed(block);
+                    let got = w.done_with(block);
                     answer(&mut waiting, block, got);
                 }
                 Step::Lend(block) => {

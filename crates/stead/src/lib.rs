@@ -47,7 +47,9 @@ pub mod fabric {
 
 /// Parallel read sessions: many consumers read a range of a file, few readers fetch it.
 pub mod read {
-    pub use stead_read::{Counts, File, Options, Read, ReadInto, Session, View, open};
+    pub use stead_read::{
+        Counts, Decision, File, Options, Read, ReadInto, Session, View, open, trial,
+    };
 }
 
 /// What can be computed, and what it takes to bring a kernel along ([`Own`](kernels::Own)).

@@ -2,9 +2,10 @@
 
 use crate::buffer::{Buffer, Repr, View};
 use crate::mapped::Mapping;
-use crate::queue::cached;
+use crate::queue::{cached, will_need};
 use crate::{Engine, IoOptions, Source};
 use std::sync::Arc;
+use stead_core::Result;
 
 /// A file of a local file system, mapped as a whole, for views that may outlive any queue.
 ///
@@ -47,6 +48,37 @@ impl Lender {
         let start = usize::try_from(offset).ok()?;
         let view = View { mapping: self.mapping.clone(), start, len };
         Some(Buffer(Repr::Mapped { view, source: self.source.clone() }))
+    }
+
+    /// Asks the kernel to read these bytes into the page cache. Waits for nothing.
+    pub fn advise(&self, offset: u64, len: usize) {
+        if let Some(file) = self.source.file()
+            && len > 0
+        {
+            will_need(file, offset, len);
+        }
+    }
+
+    /// Waits until these bytes are in the page cache, and enters them into the mapping, so that whoever looks at them
+    /// does not have to wait or to fault. Nothing is copied.
+    ///
+    /// # Errors
+    /// Whatever a read of some of them gives.
+    pub fn bring(&self, offset: u64, len: usize) -> Result<()> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        if self.mapping.populate(start, len) {
+            return Ok(());
+        }
+        // An old kernel, or bytes that cannot be had: a read says which.
+        let mut piece = vec![0; len.min(1 << 16)];
+        let end = offset.saturating_add(len as u64);
+        let mut at = offset;
+        while at < end {
+            let n = piece.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+            self.source.read_at(at, &mut piece[..n])?;
+            at += n as u64;
+        }
+        Ok(())
     }
 
     /// True if the first and the last of these bytes are in the page cache.

@@ -16,6 +16,7 @@ pub mod memory;
 pub mod queue;
 mod sigbus;
 pub mod source;
+pub mod tier;
 mod uring;
 
 pub use atomic::AtomicFile;
@@ -24,5 +25,6 @@ pub use expand::expand;
 pub use file::FileSource;
 pub use lend::Lender;
 pub use memory::MemorySource;
-pub use queue::{Completed, ReadQueue};
+pub use queue::{Completed, ReadQueue, evict};
 pub use source::{Engine, IoOptions, Source};
+pub use tier::{Stripe, Tier};

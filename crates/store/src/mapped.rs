@@ -115,6 +115,22 @@ impl Mapping {
         }
     }
 
+    /// Waits until bytes are in the page cache and enters them here. False where that cannot be done, or the bytes are
+    /// not to be had.
+    pub(crate) fn populate(&self, offset: usize, len: usize) -> bool {
+        let page = rustix::param::page_size();
+        let from = offset - offset % page;
+        let Some(to) = offset.checked_add(len).filter(|end| *end <= self.len) else { return false };
+        if to <= from {
+            return true;
+        }
+        // SAFETY: within the mapping, which is only read; pages are entered as a look at each would.
+        unsafe {
+            let at = self.start.add(from).cast_mut().cast();
+            rustix::mm::madvise(at, to - from, Advice::LinuxPopulateRead).is_ok()
+        }
+    }
+
     /// Says that these bytes were looked at. Their pages are let go when there are enough of them, with all that
     /// came in between; they come again if somebody looks at them.
     pub(crate) fn release(&self, offset: usize, len: usize) {

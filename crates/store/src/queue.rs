@@ -589,8 +589,14 @@ pub(crate) fn cached(file: &File, offset: u64, len: usize) -> bool {
     there(offset + (len as u64).saturating_sub(1)) && there(offset)
 }
 
+/// Takes a file out of the page cache, as far as nobody uses it; for measuring.
+pub fn evict(file: &File) {
+    // Only a hint.
+    let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
+}
+
 /// Asks for read-ahead.
-fn will_need(file: &File, offset: u64, len: usize) {
+pub(crate) fn will_need(file: &File, offset: u64, len: usize) {
     // Only a hint: what it does not bring, pread does.
     let _ = rustix::fs::fadvise(file, offset, NonZeroU64::new(len as u64), Advice::WillNeed);
 }

@@ -1,0 +1,165 @@
+//! Reader threads. They begin when there is something to read and end when there has been nothing for a while; they
+//! sleep otherwise. Each keeps some blocks in flight, takes the oldest, and gives it to who waits for it.
+
+use crate::engine::{Kept, Shared};
+use crate::sync::{self, fence};
+use crate::window::Next;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use stead_store::ReadQueue;
+
+/// How long a reader without work stays.
+const LINGER: Duration = Duration::from_millis(500);
+
+pub(crate) struct Reader {
+    shared: Arc<Shared>,
+    queue: ReadQueue,
+    /// In flight, in order.
+    flying: VecDeque<u64>,
+}
+
+/// What there is to do.
+enum Todo {
+    /// Begin to read these, and use the memory of those.
+    Begin(Vec<u64>, Vec<Kept>),
+    /// Wait for what is in flight.
+    Land,
+    /// End. It is no longer counted among the readers.
+    End,
+}
+
+impl Reader {
+    pub(crate) fn run(shared: Arc<Shared>) {
+        // A source of somebody else may panic.
+        if catch_unwind(AssertUnwindSafe(|| Reader::work(&shared))).is_err() {
+            shared.lost();
+        }
+    }
+
+    fn work(shared: &Arc<Shared>) {
+        let Ok(queue) = ReadQueue::new(shared.io()) else {
+            // It was tried before, so that this does not happen but for a lack of memory.
+            shared.lock().readers -= 1;
+            return;
+        };
+        let mut reader = Reader { shared: shared.clone(), queue, flying: VecDeque::new() };
+        loop {
+            match reader.next() {
+                Todo::Begin(blocks, gone) => reader.begin(blocks, gone),
+                Todo::Land => {}
+                Todo::End => return,
+            }
+            reader.land();
+        }
+    }
+
+    /// What to do next. Sleeps while there is nothing.
+    fn next(&mut self) -> Todo {
+        let shared = self.shared.clone();
+        let mut inner = shared.lock();
+        // The time without work is over.
+        let mut late = false;
+        loop {
+            let (mut begun, mut gone) = (Vec::new(), Vec::new());
+            let mut full = false;
+            while self.flying.len() + begun.len() < shared.depth() {
+                match inner.window.take() {
+                    Next::Read(block, room) => {
+                        begun.push(block);
+                        gone.extend(room);
+                    }
+                    Next::Full => {
+                        full = true;
+                        break;
+                    }
+                    Next::Idle => break,
+                }
+            }
+            if !begun.is_empty() {
+                return Todo::Begin(begun, gone);
+            }
+            if !self.flying.is_empty() {
+                return Todo::Land;
+            }
+            if full {
+                drop(inner);
+                let relieved = shared.relieve();
+                inner = shared.lock();
+                if relieved {
+                    continue;
+                }
+                if !shared.starved.swap(true, Ordering::SeqCst) {
+                    // A view may have been dropped before that was said.
+                    fence(Ordering::SeqCst);
+                    continue;
+                }
+            } else if late || (shared.is_closed() && inner.waiting.is_empty()) {
+                inner.readers -= 1;
+                return Todo::End;
+            }
+            inner.asleep += 1;
+            shared.pause();
+            (inner, late) = sync::wait_for(&shared.work, &shared.inner, inner, LINGER);
+            inner.asleep -= 1;
+            if full {
+                shared.starved.store(false, Ordering::SeqCst);
+            }
+        }
+    }
+
+    fn begin(&mut self, blocks: Vec<u64>, gone: Vec<Kept>) {
+        for kept in gone {
+            if let Kept::Block(block) = kept
+                && let Some(buffer) = Arc::into_inner(block)
+            {
+                // Memory of its own: there is nothing to check.
+                let _ = self.queue.recycle(buffer);
+            }
+        }
+        for block in blocks {
+            let (from, len) = self.shared.whole(block);
+            if let Some(lender) = self.shared.lender() {
+                if self.shared.is_cached(block) {
+                    self.shared.found(block);
+                } else {
+                    lender.advise(from, len);
+                    self.flying.push_back(block);
+                }
+                continue;
+            }
+            match self.queue.submit(block, self.shared.source(), from, len) {
+                Ok(()) => self.flying.push_back(block),
+                Err(_) => self.shared.failed(block),
+            }
+        }
+    }
+
+    /// Waits for the oldest one.
+    fn land(&mut self) {
+        let Some(block) = self.flying.pop_front() else { return };
+        let (from, len) = self.shared.whole(block);
+        if let Some(lender) = self.shared.lender() {
+            match lender.bring(from, len) {
+                Ok(()) => {
+                    self.shared.landed(len);
+                    self.shared.arrived(block, &Kept::Cached, len);
+                }
+                Err(_) => self.shared.failed(block),
+            }
+            return;
+        }
+        match self.queue.next() {
+            Ok(Some(done)) => {
+                self.shared.landed(len);
+                let kept = Kept::Block(Arc::new(done.buffer));
+                self.shared.arrived(block, &kept, len);
+                drop(kept);
+                self.shared.let_go();
+            }
+            Ok(None) | Err(_) => self.shared.failed(block),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What the files of a process share: their buffers and their memory.
+//!
+//! Whoever opens a file that is open already, with the same options, joins those who have it: the same readers, the
+//! same blocks. Of the file that was closed last its blocks stay for a while, for whoever opens it again. The same file
+//! is one with the same device, inode, length and time of change, and one that was not changed a moment ago: time stamps
+//! are too coarse to tell two changes in a row.
+//!
+//! Blocks in memory have one budget, however many files are open: each gets an equal part.
+
+use crate::clock;
+use crate::deadline;
+use crate::engine::{New, Shared};
+use crate::options::Options;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use stead_core::Result;
+use stead_store::{Engine, FileSource, IoOptions, Source, file::Identity};
+
+/// How long blocks of a closed file stay.
+const KEEP: Duration = Duration::from_secs(10);
+
+/// Files and options that may have one set of buffers.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    file: (u64, u64, u64, (i64, i64)),
+    pinned: (Option<usize>, Option<usize>, Option<usize>),
+    io: (u8, bool),
+    deadline: Duration,
+    ahead: bool,
+    memory: u64,
+}
+
+#[derive(Default)]
+struct Registry {
+    files: HashMap<Key, Weak<Shared>>,
+    /// Those with blocks in memory, by number, and what each may have in all.
+    holders: HashMap<u64, (Weak<Shared>, u64)>,
+    /// Closed, with its blocks, and when these are given up.
+    kept: Option<(Arc<Shared>, Instant)>,
+}
+
+static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
+
+/// The lock of no file is taken under this one.
+fn with<T>(work: impl FnOnce(&mut Registry) -> T) -> T {
+    let mut registry: MutexGuard<'_, Option<Registry>> =
+        REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
+    work(registry.get_or_insert_default())
+}
+
+/// The buffers of a file: those that there are, or new ones. Whoever gets them closes them once.
+pub(crate) fn open(source: FileSource, options: &Options) -> Result<Arc<Shared>> {
+    let identity = source.identity();
+    let new = New::prepare(Arc::new(source), options)?;
+    if clock::just_changed(identity.mtime.0) {
+        return Ok(hold(Shared::new(new)));
+    }
+    let key = Key::new(&identity, options);
+    let (shared, before) = with(|r| {
+        let there = r.files.get(&key).and_then(Weak::upgrade);
+        if let Some(there) = &there {
+            there.join();
+        }
+        let shared = there.unwrap_or_else(|| {
+            r.files.retain(|_, s| s.strong_count() > 0);
+            let shared = Shared::new(new);
+            r.files.insert(key, Arc::downgrade(&shared));
+            shared
+        });
+        // It is open again, or makes place for another one.
+        (shared, r.kept.take())
+    });
+    if let Some((before, _)) = before
+        && !Arc::ptr_eq(&before, &shared)
+    {
+        forget(&before);
+    }
+    Ok(hold(shared))
+}
+
+/// The buffers of a source that nobody else has.
+pub(crate) fn open_source(source: Arc<dyn Source>, options: &Options) -> Result<Arc<Shared>> {
+    Ok(hold(Shared::new(New::prepare(source, options)?)))
+}
+
+/// Somebody closes a file.
+pub(crate) fn close(shared: &Arc<Shared>) {
+    let until = clock::after(KEEP);
+    let shares = shared.holds_blocks();
+    let last = with(|r| {
+        let last = shared.leave();
+        let named = || r.files.values().any(|s| std::ptr::eq(s.as_ptr(), Arc::as_ptr(shared)));
+        if last && shares && r.holders.len() == 1 && named() {
+            r.kept = Some((shared.clone(), until));
+        }
+        last
+    });
+    if !last {
+        return;
+    }
+    shared.close();
+    shared.remember();
+    let kept = with(|r| r.kept.as_ref().is_some_and(|(k, _)| Arc::ptr_eq(k, shared)));
+    if !kept {
+        forget(shared);
+    } else if !deadline::watch_kept(until) {
+        give_up(until);
+    }
+}
+
+/// Gives up what was kept until now.
+pub(crate) fn give_up(now: Instant) {
+    let gone = with(|r| match &r.kept {
+        Some((_, until)) if *until <= now => r.kept.take(),
+        _ => None,
+    });
+    if let Some((gone, _)) = gone {
+        forget(&gone);
+    }
+}
+
+/// A file takes part in the budget from now on.
+fn hold(shared: Arc<Shared>) -> Arc<Shared> {
+    if shared.holds_blocks() {
+        with(|r| r.holders.insert(shared.id(), (Arc::downgrade(&shared), shared.memory())));
+        balance();
+    }
+    shared
+}
+
+/// A file no longer takes part in the budget.
+fn forget(shared: &Arc<Shared>) {
+    // Somebody may have opened it meanwhile.
+    let gone = with(|r| shared.is_closed() && r.holders.remove(&shared.id()).is_some());
+    if gone {
+        shared.clear();
+        balance();
+    }
+}
+
+/// Tells all files what each may have.
+fn balance() {
+    if cfg!(feature = "shuttle") {
+        // Its threads are not those of the process.
+        return;
+    }
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let (files, share) = with(|r| {
+        r.holders.retain(|_, (s, _)| s.strong_count() > 0);
+        let budget = r.holders.values().map(|(_, memory)| *memory).max().unwrap_or(0);
+        let files: Vec<_> = r.holders.values().filter_map(|(s, _)| s.upgrade()).collect();
+        let share = budget / files.len().max(1) as u64;
+        (files, share)
+    });
+    for file in &files {
+        file.set_share(share);
+    }
+    drop(guard);
+    // Perhaps the last who have them, so that they come here again.
+    drop(files);
+}
+
+impl Key {
+    fn new(file: &Identity, options: &Options) -> Key {
+        let IoOptions { engine, direct, .. } = options.io;
+        let engine = match engine {
+            Engine::Auto => 0,
+            Engine::Uring => 1,
+            Engine::Pread => 2,
+        };
+        Key {
+            file: (file.dev, file.inode, file.len, file.mtime),
+            pinned: (options.readers, options.block, options.depth),
+            io: (engine, direct),
+            deadline: options.deadline,
+            ahead: options.ahead,
+            memory: options.memory,
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Tries a session: so many tasks read a range, each its own part, and look at every byte. For administrators who
+//! want to know what a file system gives, for choosing options, and for benchmarks.
+
+use crate::clock;
+use crate::request::{Read, ReadInto};
+use crate::session::{File, Session};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use stead_core::{Cancel, Error, Kind, Result};
+
+/// How tasks get their bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Way {
+    /// Views of a session.
+    #[default]
+    Views,
+    /// Buffers of their own, filled by a session.
+    Buffers,
+    /// Without a session: each reads its part by itself, as naive programs do.
+    Alone,
+}
+
+/// A trial.
+#[derive(Debug, Clone, Default)]
+pub struct Trial {
+    /// Tasks, each with an equal part of the range (a multiple of 8 bytes); some have none if there are few bytes.
+    pub tasks: u64,
+    /// Threads on which the tasks run, one after the other; 0 is one for each processor.
+    pub threads: usize,
+    /// Tasks come in no order, in place of that of the file.
+    pub scattered: bool,
+    /// How they get their bytes.
+    pub way: Way,
+    /// Stops it.
+    pub cancel: Cancel,
+}
+
+/// What it took.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Took {
+    /// Bytes that were looked at.
+    pub bytes: u64,
+    /// From the first request to the last byte.
+    pub seconds: f64,
+    /// Sum of the bytes as 64-bit numbers, the same for any number of tasks and every way.
+    pub sum: u64,
+}
+
+/// Requests that a thread has under way: tasks ask before others have their answer.
+const UNDER_WAY: usize = 64;
+
+/// Runs a trial over a range of a file. `progress` hears how many bytes have come, from any thread, now and then.
+///
+/// # Errors
+/// Those of the session and its reads; `Cancelled`.
+pub fn try_out(
+    file: &File,
+    range: Range<u64>,
+    trial: &Trial,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<Took> {
+    let begin = clock::now();
+    let session = file.session(range.clone())?;
+    let tasks = trial.tasks.max(1);
+    let work = Work {
+        session: &session,
+        trial,
+        tasks,
+        share: (range.end - range.start).div_ceil(tasks).next_multiple_of(8),
+        range,
+        step: step(tasks, trial.scattered),
+        next: AtomicU64::new(0),
+        done: AtomicU64::new(0),
+        sum: AtomicU64::new(0),
+        failure: Mutex::new(None),
+        progress,
+    };
+    let threads = match trial.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        n => n,
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                if let Err(error) = work.run() {
+                    work.failure
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .get_or_insert(error);
+                }
+            });
+        }
+    });
+    let Work { done, sum, failure, .. } = work;
+    if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    let seconds = clock::now().duration_since(begin).as_secs_f64();
+    session.close()?;
+    Ok(Took { bytes: done.into_inner(), seconds, sum: sum.into_inner() })
+}
+
+struct Work<'a> {
+    session: &'a Session,
+    trial: &'a Trial,
+    tasks: u64,
+    /// Bytes of a task.
+    share: u64,
+    range: Range<u64>,
+    /// Task `i * step` of all comes as number `i`.
+    step: u64,
+    next: AtomicU64,
+    done: AtomicU64,
+    sum: AtomicU64,
+    failure: Mutex<Option<Error>>,
+    progress: &'a (dyn Fn(u64) + Sync),
+}
+
+/// A request of a task.
+enum Asked {
+    View(Read),
+    Into(ReadInto<Vec<u8>>, usize),
+    Alone(u64, usize),
+}
+
+impl Work<'_> {
+    fn run(&self) -> Result<()> {
+        let mut asked = VecDeque::new();
+        let mut spare: Vec<Vec<u8>> = Vec::new();
+        let mut sum = 0u64;
+        loop {
+            let failed = || self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+            if self.trial.cancel.is_cancelled() || failed() {
+                return Err(Error::new(Kind::Cancelled, "the trial was stopped"));
+            }
+            while asked.len() < UNDER_WAY {
+                let number = self.next.fetch_add(1, Ordering::Relaxed);
+                if number >= self.tasks {
+                    break;
+                }
+                asked.push_back(self.ask(number, &mut spare)?);
+            }
+            let Some(first) = asked.pop_front() else { break };
+            let (part, bytes) = match first {
+                Asked::View(read) => {
+                    let view = read.wait()?;
+                    let part = words(&view);
+                    view.check()?;
+                    (part, view.len())
+                }
+                Asked::Into(read, len) => {
+                    let buffer = read.wait()?;
+                    let part = words(&buffer);
+                    spare.push(buffer);
+                    (part, len)
+                }
+                Asked::Alone(offset, len) => {
+                    let mut buffer = spare.pop().unwrap_or_default();
+                    buffer.resize(len, 0);
+                    self.session.file().read_alone(offset, &mut buffer)?;
+                    let part = words(&buffer);
+                    spare.push(buffer);
+                    (part, len)
+                }
+            };
+            sum = sum.wrapping_add(part);
+            let done = self.done.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
+            (self.progress)(done);
+        }
+        self.sum.fetch_add(sum, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn ask(&self, number: u64, spare: &mut Vec<Vec<u8>>) -> Result<Asked> {
+        // Both are below the number of tasks.
+        let product = u128::from(number) * u128::from(self.step) % u128::from(self.tasks);
+        let task = u64::try_from(product).unwrap_or(0);
+        let at = self.share.saturating_mul(task).saturating_add(self.range.start);
+        let from = at.min(self.range.end);
+        let to = from.saturating_add(self.share).min(self.range.end);
+        let len = usize::try_from(to - from)
+            .map_err(|_| Error::usage("the part of a task does not fit memory; take more tasks"))?;
+        Ok(match self.trial.way {
+            Way::Views => Asked::View(self.session.read(from, len)),
+            Way::Buffers => {
+                let mut buffer = spare.pop().unwrap_or_default();
+                buffer.resize(len, 0);
+                Asked::Into(self.session.read_into(from, buffer), len)
+            }
+            Way::Alone => Asked::Alone(from, len),
+        })
+    }
+}
+
+/// A number without a common divisor with that of the tasks, near its golden section.
+fn step(tasks: u64, scattered: bool) -> u64 {
+    let divisor = |mut a: u64, mut b: u64| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    if !scattered {
+        return 1;
+    }
+    let golden = (tasks as f64 * 0.618_033_988_75) as u64;
+    (golden.max(1)..=tasks).find(|s| divisor(*s, tasks) == 1).unwrap_or(1)
+}
+
+/// The sum of the numbers of 8 bytes; what is left at the end is filled with zeros.
+fn words(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut sums = [0u64; 8];
+    let mut eights = words.chunks_exact(8);
+    for eight in &mut eights {
+        for (sum, word) in sums.iter_mut().zip(eight) {
+            *sum = sum.wrapping_add(u64::from_le_bytes(*word));
+        }
+    }
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let left = eights.remainder().iter().chain(std::iter::once(&last));
+    let left = left.fold(0u64, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));
+    sums.iter().fold(left, |sum, s| sum.wrapping_add(*s))
+}
