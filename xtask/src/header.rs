@@ -8,8 +8,24 @@ const HEADER: &str = "include/stead.h";
 
 /// The files of the crate in the order in which a reader meets their functions.
 const FILES: &[&str] = &[
-    "text", "error", "options", "dataset", "memory", "request", "cancel", "run", "report", "value",
-    "own", "block", "builder", "session", "view", "under_way", "pending", "queue",
+    "text",
+    "error",
+    "options",
+    "dataset",
+    "memory",
+    "request",
+    "cancel",
+    "run",
+    "report",
+    "value",
+    "own",
+    "block",
+    "builder",
+    "session",
+    "view",
+    "under_way",
+    "pending",
+    "queue",
 ];
 
 const PREAMBLE: &str = "/*
