@@ -121,6 +121,8 @@ template <class T> struct promised {
     }
 };
 
+class awaiter;
+
 /// Frees a read that goes on by itself.
 struct detached {
     stead_pending *pending;
@@ -162,47 +164,53 @@ public:
     stead_pending *release() noexcept { return handle_.release(); }
 
 #if defined(__cpp_lib_coroutine)
-    /// What `co_await` does. The coroutine goes on in the thread that brings the bytes.
-    class awaiter {
-    public:
-        explicit awaiter(pending &&p) noexcept : pending_(std::move(p)) {}
-        awaiter(awaiter &&) = delete;
-        bool await_ready() const { return pending_.ready(); }
-        void await_suspend(std::coroutine_handle<> waiting) {
-            waiting_ = waiting;
-            told_ = true;
-            detail::call(stead_pending_then, pending_.get(), &awaiter::done, static_cast<void *>(this));
-        }
-        view await_resume() {
-            if (!told_) return pending_.take();
-            if (error_) throw error(stead_error_kind(error_), std::exchange(error_, nullptr));
-            return std::move(view_);
-        }
-        ~awaiter() {
-            pending_.cancel();
-            stead_error_free(error_);
-        }
-
-    private:
-        static void done(stead_view v, stead_error *e, void *user) noexcept {
-            awaiter *self = static_cast<awaiter *>(user);
-            self->view_ = view(v);
-            self->error_ = e;
-            self->waiting_.resume();
-        }
-
-        pending pending_;
-        std::coroutine_handle<> waiting_;
-        view view_;
-        stead_error *error_ = nullptr;
-        bool told_ = false;
-    };
-    awaiter operator co_await() && noexcept { return awaiter(std::move(*this)); }
+    /// The coroutine goes on in the thread that brings the bytes, or at once where they are there.
+    detail::awaiter operator co_await() && noexcept;
 #endif
 
 private:
     detail::handle<stead_pending, &stead_pending_free> handle_;
 };
+
+#if defined(__cpp_lib_coroutine)
+/// What `co_await` of a read does.
+class detail::awaiter {
+public:
+    explicit awaiter(pending &&p) noexcept : pending_(std::move(p)) {}
+    awaiter(awaiter &&) = delete;
+    bool await_ready() const { return pending_.ready(); }
+    void await_suspend(std::coroutine_handle<> waiting) {
+        waiting_ = waiting;
+        told_ = true;
+        call(stead_pending_then, pending_.get(), &awaiter::done, static_cast<void *>(this));
+    }
+    view await_resume() {
+        if (!told_) return pending_.take();
+        if (error_) throw error(stead_error_kind(error_), std::exchange(error_, nullptr));
+        return std::move(view_);
+    }
+    ~awaiter() {
+        pending_.cancel();
+        stead_error_free(error_);
+    }
+
+private:
+    static void done(stead_view v, stead_error *e, void *user) noexcept {
+        awaiter *self = static_cast<awaiter *>(user);
+        self->view_ = view(v);
+        self->error_ = e;
+        self->waiting_.resume();
+    }
+
+    pending pending_;
+    std::coroutine_handle<> waiting_;
+    view view_;
+    stead_error *error_ = nullptr;
+    bool told_ = false;
+};
+
+inline detail::awaiter pending::operator co_await() && noexcept { return detail::awaiter(std::move(*this)); }
+#endif
 
 /// A range of a file.
 using range = stead_range;

@@ -49,7 +49,7 @@ def test_c_under_valgrind(installed, tmp_path, name):
 
 
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])
-@pytest.mark.parametrize("name", ["face", "reader"])
+@pytest.mark.parametrize("name", ["face", "reader", "reading"])
 def test_cpp(installed, tmp_path, name, standard):
     program = installed.compile(HERE / f"{name}.cpp", tmp_path, *SANITIZERS, standard=standard)
     assert " 0 failed" in installed.run(program, cwd=tmp_path)
