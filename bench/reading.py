@@ -20,6 +20,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from reader import reader
 from run import command, evict, machine, warm
 
 CORES = os.cpu_count()
@@ -142,6 +143,11 @@ def memory(a):
     return {"peak": {"views of the page cache": mapped, "blocks (O_DIRECT)": blocks}, "many": many}
 
 
+def small_reads(a):
+    """FileReader beside std::ifstream; None where it cannot be built."""
+    return reader(Path(a.bench).parent, a.data, a.records, 2 * a.runs + 1)
+
+
 def table(rows, tasks):
     lines = ["| | " + " | ".join(map(str, tasks)) + " | slowest over fastest |", "|---" * (len(tasks) + 2) + "|"]
     for name, by in rows.items():
@@ -169,6 +175,11 @@ def report(r):
     lines.append(f"- {many['sessions']} sessions opened and closed in {many['seconds']:.2f} s: resident "
                  f"{many['resident'][0] / 1e6:.1f} MB before, {many['resident'][1] / 1e6:.1f} MB after; threads "
                  f"{many['threads'][0]}, {many['threads'][1]}; descriptors {many['files'][0]}, {many['files'][1]}")
+    if r["reader"]:
+        ways = {way: median(seconds) for way, seconds in r["reader"].items()}
+        lines += ["", f"## {r['records']} reads of 48 bytes, one after the other, page cache warm", "", "| | seconds |", "|---|---|",
+                  *(f"| {way} | {s:.4f} |" for way, s in ways.items()), "",
+                  f"FileReader takes the time of std::ifstream over {ways['ifstream'] / ways['FileReader']:.1f}."]
     return "\n".join(lines) + "\n"
 
 
@@ -182,6 +193,7 @@ def main():
     p.add_argument("--tasks", default="2,32,1024,16384,65536")
     p.add_argument("--seconds", type=float, default=3.0, help="of the computation beside")
     p.add_argument("--sessions", type=int, default=10_000)
+    p.add_argument("--records", type=int, default=1_000_000, help="of 48 bytes, read one by one")
     p.add_argument("--check", action="store_true", help="write no results")
     a = p.parse_args()
     a.bench = os.path.abspath(Path(a.stead).with_name("stead-bench"))
@@ -192,8 +204,10 @@ def main():
         command([a.bench, "strings", a.file + ".part", "--bytes", str(a.bytes)])
         os.rename(a.file + ".part", a.file)
     os.environ["STEAD_CACHE"] = str((a.data / "cache").resolve())
-    found = {"bytes": os.path.getsize(a.file), "tasks": a.tasks, "runs": a.runs, "machine": machine()}
-    for name, work in [("warm", warm_tasks), ("cold", cold_tasks), ("sweep", sweep), ("overlap", overlap), ("memory", memory)]:
+    found = {"bytes": os.path.getsize(a.file), "tasks": a.tasks, "runs": a.runs, "records": a.records,
+             "machine": machine()}
+    for name, work in [("warm", warm_tasks), ("cold", cold_tasks), ("sweep", sweep), ("overlap", overlap), ("memory", memory),
+                       ("reader", small_reads)]:
         found[name] = work(a)
         print(f"reading, {name}: done", file=sys.stderr, flush=True)
     text = report(found)
