@@ -1496,13 +1496,13 @@ uint64_t stead_session_offset(const struct stead_session *session);
 uint64_t stead_session_length(const struct stead_session *session);
 
 /**
- * What was chosen for a session, and why, as lines of a name, a colon and a text. The text is the caller's, to be
- * freed with stead_text_free.
+ * What was chosen for a session, and why: lines such as "readers: 1 (a quarter of 2 cores)". The text is the caller's,
+ * to be freed with stead_text_free.
  */
 stead_status stead_session_explain(const struct stead_session *session, char **text, struct stead_error **error);
 
 /**
- * As stead_session_explain, as a JSON object of texts.
+ * As stead_session_explain, as a JSON object: for each name an object with the texts "value" and "reason".
  */
 stead_status stead_session_explain_json(const struct stead_session *session, char **json, struct stead_error **error);
 

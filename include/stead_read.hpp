@@ -295,13 +295,13 @@ public:
         detail::call(stead_read_now, get(), offset, buffer, size);
     }
 
-    /// What was chosen, and why: lines of a name, a colon and a text.
+    /// What was chosen, and why: lines such as "readers: 1 (a quarter of 2 cores)".
     std::string explain() const {
         char *s = nullptr;
         detail::call(stead_session_explain, get(), &s);
         return detail::taken(s);
     }
-    /// The same as a JSON object.
+    /// The same as a JSON object: for each name an object with "value" and "reason".
     std::string explain_json() const {
         char *s = nullptr;
         detail::call(stead_session_explain_json, get(), &s);

@@ -68,7 +68,8 @@ static void files(void) {
     SAYS(text, "readers: ");
     stead_text_free(text);
     OK(stead_session_explain_json(s, &text, &e));
-    SAYS(text, "\"readers\": ");
+    SAYS(text, "\"readers\": {");
+    SAYS(text, "\"reason\": ");
     stead_text_free(text);
     OK(stead_file_counts(file, &counts, sizeof counts, &e));
     CHECK(counts.requests == 0 && counts.at_once == 0);
@@ -440,6 +441,7 @@ static void odd_files(void) {
     stead_view v;
     stead_pending *p = NULL;
     unsigned char four[4] = {1, 1, 1, 1};
+    stead_read_options on_demand = options();
     const unsigned char *bytes;
     int fd;
     make("empty", 0);
@@ -455,7 +457,8 @@ static void odd_files(void) {
     fd = open("sparse", O_CREAT | O_TRUNC | O_WRONLY, 0600);
     CHECK(fd >= 0 && ftruncate(fd, (off_t)large) == 0 && pwrite(fd, "x", 1, (off_t)large - 1) == 1);
     close(fd);
-    s = whole("sparse", NULL);
+    on_demand.flags = STEAD_READ_ON_DEMAND;
+    s = whole("sparse", &on_demand);
     OK(stead_read_now(s, large - 4, four, 4, &e));
     CHECK(four[0] == 0 && four[3] == 'x');
     if (sizeof(size_t) > 4) {

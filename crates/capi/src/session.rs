@@ -7,7 +7,7 @@ use crate::text;
 use std::ffi::{CString, c_char};
 use std::sync::Arc;
 use std::time::Duration;
-use stead::read::{File, Options, Session};
+use stead::read::{Decision, File, Options, Session};
 use stead::{Engine, Error, Result};
 
 /// A file that is open for read sessions. Made by stead_file_open, ended with stead_file_close. Sessions over it may be
@@ -243,8 +243,8 @@ pub unsafe extern "C" fn stead_session_length(session: *const stead_session) -> 
     })
 }
 
-/// What was chosen for a session, and why, as lines of a name, a colon and a text. The text is the caller's, to be
-/// freed with stead_text_free.
+/// What was chosen for a session, and why: lines such as "readers: 1 (a quarter of 2 cores)". The text is the caller's,
+/// to be freed with stead_text_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_session_explain(
     session: *const stead_session,
@@ -253,14 +253,14 @@ pub unsafe extern "C" fn stead_session_explain(
 ) -> stead_status {
     call!(error, |c| {
         let out = c.out_handle(text, "place for the text")?;
-        let lines =
-            of(session)?.explain().into_iter().map(|(name, what)| format!("{name}: {what}\n"));
+        let plan = of(session)?.plan();
+        let lines = plan.iter().map(|d| format!("{}: {} ({})\n", d.name, d.value, d.reason));
         text::give(out, &lines.collect::<String>());
         Ok(())
     })
 }
 
-/// As stead_session_explain, as a JSON object of texts.
+/// As stead_session_explain, as a JSON object: for each name an object with the texts "value" and "reason".
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_session_explain_json(
     session: *const stead_session,
@@ -269,10 +269,11 @@ pub unsafe extern "C" fn stead_session_explain_json(
 ) -> stead_status {
     call!(error, |c| {
         let out = c.out_handle(json, "place for the text")?;
-        let members = of(session)?.explain().into_iter();
-        let object: serde_json::Map<String, serde_json::Value> =
-            members.map(|(name, what)| (name.to_string(), what.to_string().into())).collect();
-        text::give(out, &text::json(&object)?);
+        let member = |d: Decision| {
+            (d.name.to_string(), serde_json::json!({ "value": d.value, "reason": d.reason }))
+        };
+        let plan: serde_json::Map<_, _> = of(session)?.plan().into_iter().map(member).collect();
+        text::give(out, &text::json(&plan)?);
         Ok(())
     })
 }
