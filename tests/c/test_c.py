@@ -40,7 +40,7 @@ def test_c_under_sanitizers(installed, tmp_path, name):
     assert " 0 failed" in installed.run(program, cwd=tmp_path)
 
 
-@pytest.mark.parametrize("name", ["data", "run"])
+@pytest.mark.parametrize("name", ["data", "run", "read"])
 def test_c_under_valgrind(installed, tmp_path, name):
     """Looks into the library, too, which the compiler's sanitizers do not."""
     program = installed.compile(HERE / f"test_{name}.c", tmp_path)
