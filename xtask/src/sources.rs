@@ -157,6 +157,7 @@ const UNSAFE: &[&str] = &[
     "crates/capi/src/under_way.rs",
     "crates/capi/src/value.rs",
     "crates/capi/src/view.rs",
+    "crates/fabric/src/foreign.rs",
     "crates/format/src/delimited/four.rs",
     "crates/format/src/delimited/simd.rs",
     "crates/python/src/lend.rs",

@@ -2,12 +2,15 @@
 //!
 //! A [`Fabric`] moves bytes between ranks; what is built of it (broadcast, reduction up a tree) is the
 //! same for all implementations and lives in [`FabricExt`]. [`Local`] connects ranks that are threads of
-//! one process and is the embedded default, mostly with one rank. `stead-mpi` connects processes by MPI.
+//! one process and is the embedded default, mostly with one rank. `stead-mpi` connects processes by MPI, and
+//! [`foreign::Foreign`] whatever a program gives as functions of C.
 
 mod collective;
 #[cfg(any(test, feature = "conformance"))]
 #[allow(clippy::expect_used)]
 pub mod conformance;
+pub mod foreign;
+pub mod kinds;
 mod local;
 mod mailbox;
 

@@ -138,13 +138,22 @@ impl Post {
         self.work.notify_one();
     }
 
-    /// MPI ends: waits until the progress thread has made its last call.
+    /// MPI ends: waits until the progress thread has made its last call, which it does when all ranks are that far.
     pub(crate) fn stop(&self, most: Duration) {
         let mut inner = self.lock();
         inner.stopping = true;
         self.work.notify_one();
-        // After that long MPI has to end with a thread in it.
-        let _ = self.moved.wait_timeout_while(inner, most, |i| !i.ended);
+        let waited = self.moved.wait_timeout_while(inner, most, |i| !i.ended);
+        let (mut inner, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            // It makes no further round.
+            inner.ended = true;
+        }
+    }
+
+    /// True if MPI no longer waits for the progress thread.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.lock().ended
     }
 
     /// The progress thread has made its last call.

@@ -23,8 +23,6 @@ const INLINE: usize = (4 << 10) - HEAD;
 const EAGER: Duration = Duration::from_micros(200);
 /// How often a rank that is waited for is asked whether it answers.
 const ASK: Duration = Duration::from_secs(1);
-/// At the end of MPI, how long to wait for what was sent to be taken.
-const LAST: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sort {
@@ -33,6 +31,7 @@ enum Sort {
     Ask = 2,
     Answer = 3,
     Bye = 4,
+    Fin = 5,
 }
 
 fn head(sort: Sort, tag: u32, len: usize) -> Vec<u8> {
@@ -54,6 +53,7 @@ fn parse(bytes: &[u8]) -> Option<(Sort, u32, usize, &[u8])> {
         2 => Sort::Ask,
         3 => Sort::Answer,
         4 => Sort::Bye,
+        5 => Sort::Fin,
         _ => return None,
     };
     Some((sort, u32::from_le_bytes(*tag), usize::try_from(u64::from_le_bytes(*len)).ok()?, rest))
@@ -74,7 +74,16 @@ struct Peer {
     asked: Option<Instant>,
     /// It has said good-bye.
     bye: bool,
+    /// It is in MPI_Finalize.
+    fin: bool,
     gone: bool,
+}
+
+impl Peer {
+    /// It wants nothing more, or is gone.
+    fn over(&self) -> bool {
+        self.gone || self.bye || self.fin
+    }
 }
 
 pub(crate) struct Progress {
@@ -84,59 +93,77 @@ pub(crate) struct Progress {
     /// Receiver, bytes that senders wait for, and the transfer.
     going: Vec<(usize, usize, Flight)>,
     silence: Duration,
-    said_bye: bool,
 }
 
 impl Progress {
     pub(crate) fn new(comm: Comm, post: Arc<Post>, silence: Duration) -> Progress {
         let now = clock::now();
-        let peer =
-            || Peer { coming: VecDeque::new(), heard: now, asked: None, bye: false, gone: false };
+        let peer = || Peer {
+            coming: VecDeque::new(),
+            heard: now,
+            asked: None,
+            bye: false,
+            fin: false,
+            gone: false,
+        };
         let peers = (0..post.size).map(|_| peer()).collect();
-        Progress { comm, post, peers, going: Vec::new(), silence, said_bye: false }
+        Progress { comm, post, peers, going: Vec::new(), silence }
     }
 
     /// Until everybody is done with the fabric, or MPI ends.
     pub(crate) fn run(mut self) {
         let mut moved = clock::now();
-        let mut stopping = None;
         let mut pause = Duration::ZERO;
+        let (mut said_bye, mut said_fin) = (false, false);
         loop {
-            let orders = self.post.orders(pause, clock::now());
+            let mut orders = self.post.orders(pause, clock::now());
             let mut busy = !orders.letters.is_empty();
             for letter in orders.letters {
                 self.dispatch(letter);
             }
             busy |= self.flush();
             busy |= self.collect();
-            let now = clock::now();
-            self.look_after(&orders.watched, now);
-            if (orders.closing || orders.stopping) && !self.said_bye {
-                self.said_bye = true;
-                (0..self.post.size).for_each(|rank| self.signal(rank, Sort::Bye));
+            if orders.closing && !said_bye {
+                said_bye = true;
+                self.tell(Sort::Bye);
             }
-            let all_gone = (0..self.post.size).all(|r| r == self.post.rank || self.peers[r].gone);
-            if orders.stopping && stopping.is_none() {
-                stopping = Some(now);
+            // Ranks that come to the end first go on to answer the others: all come there.
+            if orders.stopping && !said_fin {
+                said_fin = true;
+                self.tell(Sort::Fin);
             }
-            let late = stopping.is_some_and(|since| now.saturating_duration_since(since) > LAST);
-            let last = self.said_bye && self.going.is_empty();
-            if last && (all_gone || orders.stopping) || late {
+            if said_bye || said_fin {
+                let left: Vec<usize> = self.others().filter(|r| !self.peers[*r].over()).collect();
+                if left.is_empty() && self.going.is_empty() {
+                    break;
+                }
+                orders.watched.extend(left.iter().filter(|_| said_fin));
+            }
+            if self.post.is_ended() {
                 break;
             }
+            let now = clock::now();
+            self.look_after(&orders.watched, now);
             if busy {
                 moved = now;
             }
             pause = self.pause(now.saturating_duration_since(moved), !orders.watched.is_empty());
         }
         self.going.clear();
-        let everybody = self.peers.iter().all(|p| p.coming.is_empty());
-        let post = self.post.clone();
-        // With ranks missing it might wait for them.
-        if everybody && stopping.is_none() {
+        // With ranks missing it might wait for them, and in MPI_Finalize there is no need.
+        if !said_fin && self.peers.iter().all(|p| p.bye || !p.gone) {
             let _ = self.comm.free();
         }
-        post.ended();
+        self.post.ended();
+    }
+
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let rank = self.post.rank;
+        (0..self.post.size).filter(move |r| *r != rank)
+    }
+
+    fn tell(&mut self, sort: Sort) {
+        self.others().for_each(|rank| self.signal(rank, sort));
     }
 
     /// How long to sleep when nothing has moved for `idle`.
@@ -337,6 +364,7 @@ impl Progress {
             Sort::Answer => {}
             // Nothing else will come but bodies of what was announced.
             Sort::Bye => self.peers[from].bye = true,
+            Sort::Fin => self.peers[from].fin = true,
         }
         Ok(None)
     }

@@ -29,7 +29,8 @@ impl Default for Options {
 
 /// Ranks of an MPI communicator. See the documentation of the crate.
 ///
-/// Dropping it tells the other ranks; its thread answers them until they are done too, or MPI_Finalize is called.
+/// Dropping it tells the other ranks; its thread answers them until they are done too. So does MPI_Finalize,
+/// which waits until all ranks have called it.
 pub struct Mpi {
     post: Arc<Post>,
     /// For each rank, the first rank of its node.
@@ -40,8 +41,8 @@ pub struct Mpi {
 /// Fabrics whose threads may still call MPI.
 static RUNNING: Mutex<Vec<Weak<Post>>> = Mutex::new(Vec::new());
 
-/// What a thread needs to end when MPI does.
-const END: Duration = Duration::from_secs(10);
+/// How long MPI_Finalize waits for ranks that still read what this one has, and answer that they live.
+const END: Duration = Duration::from_secs(limits::PEER_DEADLINE_S);
 
 /// The gathering of nodes, the first thing that is sent.
 const NODES: u32 = u32::MAX - 1;

@@ -136,6 +136,11 @@ impl New {
         let lender = Lender::new(&source, &io);
         Ok(New { source, lender, choice, decisions, tier: name, io, options: options.clone() })
     }
+
+    /// Bytes of a block.
+    pub(crate) fn block(&self) -> u64 {
+        self.choice.block
+    }
 }
 
 impl Shared {

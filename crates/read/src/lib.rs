@@ -28,6 +28,7 @@ mod finish;
 mod model;
 mod options;
 mod profile;
+pub mod ranks;
 mod reader;
 mod registry;
 mod request;

@@ -3,9 +3,10 @@
 use crate::engine::{Counts, Shared};
 use crate::finish::{AsView, Into, Strided};
 use crate::options::{Decision, Options};
+use crate::ranks::group::Group;
 use crate::registry;
 use crate::request::{Finish, Pending, Read, ReadInto};
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, Range, RangeBounds};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +21,15 @@ struct Handle {
     shared: Arc<Shared>,
     /// As the user named it.
     path: PathBuf,
+    /// Other ranks that have it open. They own its engines.
+    ranks: Option<Group>,
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        registry::close(&self.shared);
+        if self.ranks.is_none() {
+            registry::close(&self.shared);
+        }
     }
 }
 
@@ -32,7 +37,8 @@ impl Drop for Handle {
 /// from any thread. It may be shared by reference or [`Arc`].
 pub struct Session {
     file: File,
-    id: u64,
+    /// What is read ahead for it.
+    ahead: Vec<u64>,
     start: u64,
     end: u64,
 }
@@ -45,7 +51,7 @@ pub struct Session {
 pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<File> {
     let path = path.as_ref();
     let shared = registry::open(FileSource::open(path)?, options)?;
-    Ok(File(Arc::new(Handle { shared, path: path.to_owned() })))
+    Ok(File(Arc::new(Handle { shared, path: path.to_owned(), ranks: None })))
 }
 
 /// As [`open`], for any source of bytes.
@@ -55,10 +61,16 @@ pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<File> {
 pub fn open_source(source: Arc<dyn Source>, options: &Options) -> Result<File> {
     let path = source.path().to_owned();
     let shared = registry::open_source(source, options)?;
-    Ok(File(Arc::new(Handle { shared, path })))
+    Ok(File(Arc::new(Handle { shared, path, ranks: None })))
 }
 
 impl File {
+    /// One that several ranks have open.
+    pub(crate) fn of_ranks(group: Group, path: PathBuf) -> File {
+        let shared = group.main().clone();
+        File(Arc::new(Handle { shared, path, ranks: Some(group) }))
+    }
+
     /// Number of bytes, fixed when it was opened.
     pub fn len(&self) -> u64 {
         self.0.shared.source().len()
@@ -75,11 +87,27 @@ impl File {
     }
 
     /// Begins a session over a range of bytes and, unless told otherwise, to read it ahead. Offsets of its reads
-    /// are those of the file.
+    /// are those of the file. For a file of [`crate::ranks::open`] all ranks begin the same session.
     ///
     /// # Errors
-    /// `Usage` if the range does not lie within the file; `Io` if no thread can be started.
+    /// `Usage` if the range does not lie within the file, or is not that of other ranks; `Io` if no thread can be
+    /// started; `Peer` if a rank is gone.
     pub fn session(&self, range: impl RangeBounds<u64>) -> Result<Session> {
+        let range = self.bounds(range);
+        let (range, parts) = match &self.0.ranks {
+            Some(group) => group.begin(range)?,
+            None => range.map(|r| (r.clone(), vec![r]))?,
+        };
+        let mut session =
+            Session { file: self.clone(), ahead: Vec::new(), start: range.start, end: range.end };
+        for part in parts {
+            session.ahead.push(self.0.shared.begin(part)?);
+        }
+        Ok(session)
+    }
+
+    /// Checks a range.
+    fn bounds(&self, range: impl RangeBounds<u64>) -> Result<Range<u64>> {
         let len = self.len();
         let start = match range.start_bound() {
             Bound::Included(n) => *n,
@@ -96,8 +124,7 @@ impl File {
                 format!("a session over bytes {start} to {end} goes past the end at {len}");
             return Err(Error::usage(message).at_path(self.path()).at_offset(end));
         }
-        let id = self.0.shared.begin(start..end)?;
-        Ok(Session { file: self.clone(), id, start, end })
+        Ok(start..end)
     }
 
     #[cfg(all(test, feature = "shuttle"))]
@@ -121,7 +148,7 @@ impl File {
 
 impl Session {
     /// The first byte and the one after the last.
-    pub fn range(&self) -> std::ops::Range<u64> {
+    pub fn range(&self) -> Range<u64> {
         self.start..self.end
     }
 
@@ -206,6 +233,9 @@ impl Session {
             budget,
             "what the memory holds; half of it is read ahead",
         ));
+        if let Some(group) = &self.file.0.ranks {
+            all.extend(group.plan());
+        }
         all
     }
 
@@ -240,7 +270,11 @@ impl Session {
     ) -> Pending<T> {
         match offset.checked_add(len as u64) {
             Some(end) if offset >= self.start && end <= self.end => {
-                self.file.0.shared.ask(offset, len, deadline, finish())
+                let engine = match &self.file.0.ranks {
+                    Some(group) => group.engine(offset..end),
+                    None => &self.file.0.shared,
+                };
+                engine.ask(offset, len, deadline, finish())
             }
             _ => self.outside(offset, len),
         }
@@ -259,6 +293,8 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.file.0.shared.end(self.id);
+        for id in &self.ahead {
+            self.file.0.shared.end(*id);
+        }
     }
 }

@@ -1,0 +1,344 @@
+//! Fabrics that are functions of C: how a library that knows MPI lends its ranks to one that does not.
+//!
+//! [`lend`] makes such functions of a fabric, [`Foreign`] a fabric of such functions. Both sides may be of different
+//! versions of stead, or not be stead at all: the record below is all that they share, and `include/stead_mpi.h` has it
+//! in C.
+
+use crate::{Fabric, kinds};
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::time::Duration;
+use stead_core::{Error, Kind, Result};
+
+/// The version of the record.
+pub const VERSION: u32 = 1;
+/// Bytes for the text of an error, with the zero at its end.
+pub const WHY: usize = 256;
+/// The sender, where any will do.
+pub const ANY: u64 = u64::MAX;
+/// What `recv` returns if nothing came in time.
+pub const NOTHING: i32 = -1;
+
+/// A fabric for C. Functions that return `i32` return 0, or the number of a kind (as `stead_status`) with a text in `why`,
+/// which has room for [`WHY`] bytes. All may be called by any thread, at the same time as others.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Functions {
+    /// [`VERSION`].
+    pub version: u32,
+    /// For `recv` without a time of its own.
+    pub deadline_ms: u64,
+    /// This rank, from 0.
+    pub rank: u64,
+    /// Number of ranks.
+    pub size: u64,
+    /// First argument of all functions.
+    pub data: *mut c_void,
+    /// A number for the node of a rank.
+    pub node_of: unsafe extern "C" fn(data: *mut c_void, rank: u64) -> u64,
+    /// Sends a copy of `len` bytes.
+    pub send: unsafe extern "C" fn(
+        data: *mut c_void,
+        to: u64,
+        tag: u32,
+        bytes: *const u8,
+        len: u64,
+        why: *mut u8,
+    ) -> i32,
+    /// Waits for a message of a rank or of [`ANY`]; gives the sender and the bytes, to be given to `free`.
+    pub recv: unsafe extern "C" fn(
+        data: *mut c_void,
+        from: u64,
+        tag: u32,
+        within_ms: u64,
+        sender: *mut u64,
+        bytes: *mut *mut u8,
+        len: *mut u64,
+        why: *mut u8,
+    ) -> i32,
+    /// Frees what `recv` gave.
+    pub free: unsafe extern "C" fn(data: *mut c_void, bytes: *mut u8, len: u64),
+    /// Fails if a rank is gone.
+    pub alive: unsafe extern "C" fn(data: *mut c_void, rank: u64, why: *mut u8) -> i32,
+    /// The fabric is not used any more. Called once, last.
+    pub release: unsafe extern "C" fn(data: *mut c_void),
+}
+
+/// A fabric made of functions.
+pub struct Foreign(Functions);
+
+// SAFETY: the functions may be called by any thread, as whoever makes one promises.
+unsafe impl Send for Foreign {}
+// SAFETY: as above.
+unsafe impl Sync for Foreign {}
+
+impl Foreign {
+    /// Takes functions over: `release` is called when the fabric is dropped. Functions that are refused are not called.
+    ///
+    /// # Safety
+    /// They do what [`Functions`] says, until `release` was called.
+    ///
+    /// # Errors
+    /// `Usage` if they are of another version, or the numbers make no sense.
+    pub unsafe fn new(functions: Functions) -> Result<Foreign> {
+        if functions.version != VERSION {
+            let message = format!("a fabric of version {} is not known here", functions.version);
+            return Err(Error::usage(message).with_hint("install libraries of one version"));
+        }
+        let foreign = Foreign(functions);
+        let most = u64::try_from(usize::MAX >> 1).unwrap_or(u64::MAX);
+        if foreign.0.rank >= foreign.0.size || foreign.0.size > most {
+            return Err(Error::usage("a fabric has no ranks, or not this one"));
+        }
+        Ok(foreign)
+    }
+
+    fn take(&self, from: u64, tag: u32, within: Duration) -> Result<Option<(usize, Vec<u8>)>> {
+        let (mut sender, mut bytes, mut len) = (0, std::ptr::null_mut(), 0);
+        let mut why = [0; WHY];
+        // Rounded up, so that a short wait is one.
+        let within = u64::try_from(within.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
+        // SAFETY: valid places; the functions are as promised.
+        let code = unsafe {
+            let f = &self.0;
+            (f.recv)(f.data, from, tag, within, &mut sender, &mut bytes, &mut len, why.as_mut_ptr())
+        };
+        if code == NOTHING {
+            return Ok(None);
+        }
+        check(code, &why, usize::try_from(from).ok())?;
+        let message = match usize::try_from(len) {
+            Ok(0) => Vec::new(),
+            // SAFETY: `recv` gave so many bytes.
+            Ok(n) => unsafe { std::slice::from_raw_parts(bytes, n) }.to_vec(),
+            Err(_) => return Err(Error::limit("a message is too long")),
+        };
+        // SAFETY: what `recv` gave, once.
+        unsafe { (self.0.free)(self.0.data, bytes, len) };
+        let sender =
+            usize::try_from(sender).map_err(|_| Error::internal("there is no such rank"))?;
+        Ok(Some((sender, message)))
+    }
+}
+
+/// An error for a code that is not 0.
+fn check(code: i32, why: &[u8; WHY], rank: Option<usize>) -> Result<()> {
+    if code == 0 {
+        return Ok(());
+    }
+    let text = why.split(|b| *b == 0).next().unwrap_or_default();
+    let kind = u8::try_from(code).map_or(Kind::Internal, kinds::kind);
+    let error = Error::new(kind, String::from_utf8_lossy(text));
+    Err(match rank {
+        Some(rank) if kind == Kind::Peer => error.at_rank(rank),
+        _ => error,
+    })
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        // SAFETY: once, and nothing else is called afterwards.
+        unsafe { (self.0.release)(self.0.data) }
+    }
+}
+
+impl Fabric for Foreign {
+    fn rank(&self) -> usize {
+        self.0.rank as usize
+    }
+
+    fn size(&self) -> usize {
+        self.0.size as usize
+    }
+
+    fn node_of(&self, rank: usize) -> usize {
+        // SAFETY: the functions are as promised. Only equality matters.
+        unsafe { (self.0.node_of)(self.0.data, rank as u64) as usize }
+    }
+
+    fn deadline(&self) -> Duration {
+        Duration::from_millis(self.0.deadline_ms)
+    }
+
+    fn send(&self, to: usize, tag: u32, bytes: Vec<u8>) -> Result<()> {
+        let mut why = [0; WHY];
+        // SAFETY: so many bytes; the functions are as promised.
+        let code = unsafe {
+            let (at, len) = (bytes.as_ptr(), bytes.len() as u64);
+            (self.0.send)(self.0.data, to as u64, tag, at, len, why.as_mut_ptr())
+        };
+        check(code, &why, Some(to))
+    }
+
+    fn recv_within(&self, from: usize, tag: u32, within: Duration) -> Result<Option<Vec<u8>>> {
+        Ok(self.take(from as u64, tag, within)?.map(|(_, bytes)| bytes))
+    }
+
+    fn recv_any(&self, tag: u32, within: Duration) -> Result<Option<(usize, Vec<u8>)>> {
+        self.take(ANY, tag, within)
+    }
+
+    fn alive(&self, rank: usize) -> Result<()> {
+        let mut why = [0; WHY];
+        // SAFETY: a valid place; the functions are as promised.
+        let code = unsafe { (self.0.alive)(self.0.data, rank as u64, why.as_mut_ptr()) };
+        check(code, &why, Some(rank))
+    }
+}
+
+/// A fabric as functions. Whoever gets them calls `release` once.
+pub fn lend(fabric: Arc<dyn Fabric>) -> Functions {
+    let (rank, size) = (fabric.rank() as u64, fabric.size() as u64);
+    let deadline_ms = u64::try_from(fabric.deadline().as_millis()).unwrap_or(u64::MAX);
+    let data = Box::into_raw(Box::new(fabric)).cast();
+    let version = VERSION;
+    Functions { version, deadline_ms, rank, size, data, node_of, send, recv, free, alive, release }
+}
+
+/// The fabric behind `data`.
+///
+/// # Safety
+/// `data` comes from [`lend`] and was not released.
+unsafe fn of<'a>(data: *mut c_void) -> &'a dyn Fabric {
+    // SAFETY: as the caller promises.
+    unsafe { &**data.cast::<Arc<dyn Fabric>>() }
+}
+
+/// Writes the text of an error and returns its number.
+///
+/// # Safety
+/// `why` is NULL or has room for [`WHY`] bytes.
+unsafe fn fail(error: &Error, why: *mut u8) -> i32 {
+    if !why.is_null() {
+        let text = error.message().as_bytes();
+        let len = text.len().min(WHY - 1);
+        // SAFETY: there is room for so many bytes and a zero.
+        unsafe {
+            std::ptr::copy_nonoverlapping(text.as_ptr(), why, len);
+            *why.add(len) = 0;
+        }
+    }
+    i32::from(kinds::number(error.kind()))
+}
+
+fn rank_of(rank: u64) -> usize {
+    usize::try_from(rank).unwrap_or(usize::MAX)
+}
+
+unsafe extern "C" fn node_of(data: *mut c_void, rank: u64) -> u64 {
+    // SAFETY: `data` is ours.
+    unsafe { of(data) }.node_of(rank_of(rank)) as u64
+}
+
+unsafe extern "C" fn send(
+    data: *mut c_void,
+    to: u64,
+    tag: u32,
+    bytes: *const u8,
+    len: u64,
+    why: *mut u8,
+) -> i32 {
+    let copy = match usize::try_from(len) {
+        Ok(0) => Vec::new(),
+        // SAFETY: the caller gives so many bytes.
+        Ok(n) => unsafe { std::slice::from_raw_parts(bytes, n) }.to_vec(),
+        // SAFETY: `why` is as the caller promises.
+        Err(_) => return unsafe { fail(&Error::limit("a message is too long"), why) },
+    };
+    // SAFETY: `data` is ours; `why` is as the caller promises.
+    unsafe { of(data).send(rank_of(to), tag, copy).map_or_else(|e| fail(&e, why), |()| 0) }
+}
+
+unsafe extern "C" fn recv(
+    data: *mut c_void,
+    from: u64,
+    tag: u32,
+    within_ms: u64,
+    sender: *mut u64,
+    bytes: *mut *mut u8,
+    len: *mut u64,
+    why: *mut u8,
+) -> i32 {
+    let within = Duration::from_millis(within_ms);
+    // SAFETY: `data` is ours.
+    let fabric = unsafe { of(data) };
+    let got = match from {
+        ANY => fabric.recv_any(tag, within),
+        from => {
+            let rank = rank_of(from);
+            fabric.recv_within(rank, tag, within).map(|got| got.map(|bytes| (rank, bytes)))
+        }
+    };
+    match got {
+        Ok(Some((rank, message))) => {
+            let message = message.into_boxed_slice();
+            // SAFETY: the caller gives valid places.
+            unsafe {
+                *sender = rank as u64;
+                *len = message.len() as u64;
+                *bytes = Box::into_raw(message).cast();
+            }
+            0
+        }
+        Ok(None) => NOTHING,
+        // SAFETY: `why` is as the caller promises.
+        Err(e) => unsafe { fail(&e, why) },
+    }
+}
+
+unsafe extern "C" fn free(_: *mut c_void, bytes: *mut u8, len: u64) {
+    let message = std::ptr::slice_from_raw_parts_mut(bytes, rank_of(len));
+    // SAFETY: it comes from `recv`, with its length, and is given back once.
+    drop(unsafe { Box::from_raw(message) });
+}
+
+unsafe extern "C" fn alive(data: *mut c_void, rank: u64, why: *mut u8) -> i32 {
+    // SAFETY: `data` is ours; `why` is as the caller promises.
+    unsafe { of(data).alive(rank_of(rank)).map_or_else(|e| fail(&e, why), |()| 0) }
+}
+
+unsafe extern "C" fn release(data: *mut c_void) {
+    // SAFETY: it comes from `lend` and is released once.
+    drop(unsafe { Box::from_raw(data.cast::<Arc<dyn Fabric>>()) });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Local;
+
+    fn foreign(fabric: Local) -> Foreign {
+        // SAFETY: functions of this module.
+        unsafe { Foreign::new(lend(Arc::new(fabric))) }.unwrap()
+    }
+
+    #[test]
+    fn functions_conform() {
+        for nodes in [&[0][..], &[0, 1, 0]] {
+            let ranks = Local::over_nodes(nodes, Duration::from_secs(60));
+            crate::conformance::check(ranks.into_iter().map(foreign).collect());
+        }
+    }
+
+    #[test]
+    fn errors_keep_kind_text_and_rank() {
+        let mut ranks: Vec<Foreign> = Local::group(2).into_iter().map(foreign).collect();
+        drop(ranks.pop());
+        let e = ranks[0].recv(1, 0).unwrap_err();
+        assert_eq!((e.kind(), e.place().rank), (Kind::Peer, Some(1)));
+        assert_eq!(e.message(), "the rank has ended early");
+        assert!(ranks[0].alive(1).is_err());
+    }
+
+    #[test]
+    fn another_version_is_refused() {
+        let mut functions = lend(Arc::new(Local::single()));
+        functions.version = 2;
+        let data = functions.data;
+        // SAFETY: functions of this module; they are not called.
+        let e = unsafe { Foreign::new(functions) }.err().unwrap();
+        assert_eq!(e.kind(), Kind::Usage);
+        // SAFETY: not released yet.
+        unsafe { release(data) };
+    }
+}

@@ -1,0 +1,217 @@
+//! The thread that answers other ranks for one file, and the requests of this rank that others answer.
+//!
+//! It sleeps until a message comes. So a rank that computes serves others all the same, and they need not wait for it.
+
+use super::wire::{BEFORE, Message};
+use crate::clock;
+use crate::engine::Shared;
+use crate::finish::AsView;
+use crate::registry;
+use crate::request::Read;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use stead_core::{Error, Kind, Result, limits};
+use stead_fabric::Fabric;
+
+/// Requests of other ranks that are being answered at a time; the rest waits where it came. They take memory, each as
+/// much as it asks for.
+const SERVED: usize = 32;
+/// How often the thread looks whether anybody is left when nothing comes.
+const LOOK: Duration = Duration::from_secs(2);
+/// How often who waits for a rank asks whether it is there.
+const ASK: Duration = Duration::from_millis(250);
+
+/// See the module's documentation.
+pub(crate) struct Service {
+    fabric: Arc<dyn Fabric>,
+    tag: u32,
+    /// The engine for the file itself, if this rank can open it, and whether it reads for others.
+    near: Option<(Arc<Shared>, bool)>,
+    deadline: Duration,
+    slots: Mutex<HashMap<u64, SyncSender<Result<Vec<u8>>>>>,
+    ids: AtomicU64,
+    /// Requests of others that are being answered.
+    serving: Mutex<usize>,
+    served: Condvar,
+    /// This rank wants nothing more.
+    done: AtomicBool,
+    /// Bytes that came from other ranks.
+    fetched: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Service {
+    /// Starts the thread, which closes the near engine at its end.
+    pub(crate) fn start(
+        fabric: Arc<dyn Fabric>,
+        tag: u32,
+        near: Option<(Arc<Shared>, bool)>,
+        deadline: Duration,
+    ) -> Result<Arc<Service>> {
+        let service = Arc::new(Service {
+            fabric,
+            tag,
+            near,
+            deadline,
+            slots: Mutex::default(),
+            ids: AtomicU64::new(0),
+            serving: Mutex::new(0),
+            served: Condvar::new(),
+            done: AtomicBool::new(false),
+            fetched: AtomicU64::new(0),
+        });
+        let its = service.clone();
+        std::thread::Builder::new()
+            .name("stead-ranks".to_owned())
+            .spawn(move || its.run())
+            .map_err(|e| Error::io("start a thread for", "messages", e))?;
+        Ok(service)
+    }
+
+    /// Bytes that came from other ranks so far.
+    pub(crate) fn fetched(&self) -> u64 {
+        self.fetched.load(Ordering::Relaxed)
+    }
+
+    /// This rank wants nothing more. The thread ends when no rank does.
+    pub(crate) fn leave(&self) {
+        if !self.done.swap(true, Ordering::SeqCst) {
+            for rank in 0..self.fabric.size() {
+                // Who is gone need not know.
+                let _ = self.fabric.send(rank, self.tag, Message::Done.encode());
+            }
+        }
+    }
+
+    /// Gets bytes from the rank that reads them. Waits, up to the deadline.
+    pub(crate) fn fetch(&self, rank: usize, offset: u64, into: &mut [u8]) -> Result<()> {
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let (answer, coming) = mpsc::sync_channel(1);
+        lock(&self.slots).insert(id, answer);
+        let got = self.fetch_as(id, rank, offset, into, &coming);
+        lock(&self.slots).remove(&id);
+        got
+    }
+
+    fn fetch_as(
+        &self,
+        id: u64,
+        rank: usize,
+        offset: u64,
+        into: &mut [u8],
+        coming: &mpsc::Receiver<Result<Vec<u8>>>,
+    ) -> Result<()> {
+        let ask = Message::Ask { id, offset, len: into.len() as u64 };
+        self.fabric.send(rank, self.tag, ask.encode())?;
+        let until = clock::after(self.deadline);
+        let message = loop {
+            let left = until.saturating_duration_since(clock::now());
+            if left.is_zero() {
+                let message = format!("{} bytes did not come in time", into.len());
+                return Err(Error::new(Kind::Timeout, message).at_rank(rank).at_offset(offset));
+            }
+            match coming.recv_timeout(left.min(ASK)) {
+                Ok(answer) => break answer.map_err(|e| e.at_rank(rank).at_offset(offset))?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    let message = "messages between ranks have ended";
+                    return Err(Error::new(Kind::Peer, message).at_rank(rank).at_offset(offset));
+                }
+            }
+            if let Err(gone) = self.fabric.alive(rank) {
+                // The answer may have come just before.
+                match coming.try_recv() {
+                    Ok(Ok(message)) => break message,
+                    _ => return Err(gone.at_offset(offset)),
+                }
+            }
+        };
+        match message.get(BEFORE..) {
+            Some(bytes) if bytes.len() == into.len() => into.copy_from_slice(bytes),
+            _ => return Err(Error::internal("an answer has another length").at_rank(rank)),
+        }
+        self.fetched.fetch_add(into.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn run(self: Arc<Self>) {
+        let mut done = vec![false; self.fabric.size()];
+        while !self.nobody_left(&done) {
+            match self.fabric.recv_any(self.tag, LOOK) {
+                Ok(Some((from, bytes))) => match Message::decode(&bytes) {
+                    Ok(Message::Ask { id, offset, len }) => self.serve(from, id, offset, len),
+                    Ok(Message::Bytes { id, .. }) => self.answer(id, Ok(bytes)),
+                    Ok(Message::Fail { id, kind, text }) => {
+                        self.answer(id, Err(Error::new(kind, text)));
+                    }
+                    Ok(Message::Done) => done[from] = true,
+                    // Nobody of this version says that; the asker's deadline will pass.
+                    Err(_) => {}
+                },
+                Ok(None) => {}
+                Err(_) => break,
+            }
+        }
+        // Who still waits hears of it by a channel without a sender.
+        lock(&self.slots).clear();
+        if let Some((near, _)) = &self.near {
+            registry::close(near);
+        }
+    }
+
+    /// True if this rank is done and each other one is done or gone.
+    fn nobody_left(&self, done: &[bool]) -> bool {
+        self.done.load(Ordering::SeqCst)
+            && (0..done.len()).all(|rank| done[rank] || self.fabric.alive(rank).is_err())
+    }
+
+    fn answer(&self, id: u64, answer: Result<Vec<u8>>) {
+        if let Some(slot) = lock(&self.slots).remove(&id) {
+            // Room for one answer, and only one is sent; who waited may be gone.
+            let _ = slot.try_send(answer);
+        }
+    }
+
+    /// Answers a request when its bytes are there.
+    fn serve(self: &Arc<Self>, to: usize, id: u64, offset: u64, len: u64) {
+        let refuse = |error: Error| {
+            let fail = Message::Fail { id, kind: error.kind(), text: error.message() };
+            let _ = self.fabric.send(to, self.tag, fail.encode());
+        };
+        let Some((near, true)) = &self.near else {
+            return refuse(Error::internal("a rank that reads nothing was asked for bytes"));
+        };
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let end = offset.checked_add(len as u64);
+        if len > limits::MAX_READ_BLOCK || end.is_none_or(|end| end > near.source().len()) {
+            return refuse(Error::usage("the bytes that a rank asked for are not in the file"));
+        }
+        let full = |serving: &mut usize| *serving >= SERVED;
+        let mut serving = self
+            .served
+            .wait_while(lock(&self.serving), full)
+            .unwrap_or_else(PoisonError::into_inner);
+        *serving += 1;
+        drop(serving);
+        let service = self.clone();
+        let read = Read(near.ask(offset, len, None, AsView::new(offset, len)));
+        read.then(move |view| {
+            let answer = view.and_then(|view| {
+                let answer = Message::Bytes { id, bytes: &view }.encode();
+                view.check().map(|()| answer)
+            });
+            let answer = answer.unwrap_or_else(|error| {
+                Message::Fail { id, kind: error.kind(), text: error.message() }.encode()
+            });
+            let _ = service.fabric.send(to, service.tag, answer);
+            *lock(&service.serving) -= 1;
+            service.served.notify_one();
+        });
+    }
+}

@@ -1,0 +1,336 @@
+use super::*;
+use crate::{File, Options};
+use proptest::prelude::*;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use stead_core::{Error, Kind, Result};
+use stead_fabric::{Fabric, Local};
+use stead_store::{Engine, IoOptions, Source};
+
+const SOON: Duration = Duration::from_secs(60);
+
+fn contents(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
+}
+
+/// A file of so many bytes, in a folder that lives as long.
+fn file(len: usize) -> (tempfile::TempDir, PathBuf, Vec<u8>) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let bytes = contents(len);
+    std::fs::write(&path, &bytes).unwrap();
+    (dir, path, bytes)
+}
+
+/// Runs one function for each rank, which is on the node that `nodes` says, and returns what they return.
+fn on_ranks<T: Send>(nodes: &[usize], rank: impl Fn(Arc<dyn Fabric>) -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = Local::over_nodes(nodes, SOON)
+            .into_iter()
+            .map(|fabric| {
+                let rank = &rank;
+                scope.spawn(move || rank(Arc::new(fabric)))
+            })
+            .collect();
+        threads.into_iter().map(|t| t.join().expect("a rank failed")).collect()
+    })
+}
+
+fn small(engine: Engine) -> Options {
+    Options {
+        block: Some(4096),
+        memory: 1 << 20,
+        deadline: SOON,
+        io: IoOptions { engine, ..IoOptions::default() },
+        ..Options::default()
+    }
+}
+
+fn read(file: &File, offset: u64, len: usize) -> Result<Vec<u8>> {
+    let session = file.session(..)?;
+    session.read(offset, len).wait().map(|view| view.to_vec())
+}
+
+/// Waits until all ranks are there.
+fn meet(fabric: &dyn Fabric) {
+    use stead_fabric::FabricExt;
+    fabric.all_gather(1, vec![]).unwrap();
+}
+
+#[test]
+fn every_rank_gets_what_lies_in_the_file() {
+    let (_dir, path, bytes) = file(300_001);
+    // With the page cache, and with blocks in memory.
+    for engine in [Engine::Auto, Engine::Pread] {
+        for nodes in [&[0][..], &[0, 0, 0], &[0, 1], &[0, 1, 2, 0, 1], &[0, 0, 0, 0, 0, 0, 1]] {
+            on_ranks(nodes, |fabric| {
+                let rank = fabric.rank();
+                let file = open(fabric, &path, &small(engine)).unwrap();
+                let session = file.session(..).unwrap();
+                let mut reads = Vec::new();
+                for i in 0..200u64 {
+                    let offset = (i * 7919 + rank as u64 * 104_729) % 300_000;
+                    let len = ((i * 31 % 9000) as usize).min(300_001 - offset as usize);
+                    reads.push((offset as usize, len, session.read(offset, len)));
+                }
+                for (offset, len, read) in reads {
+                    let view = read.wait().unwrap();
+                    assert!(view[..] == bytes[offset..offset + len], "{offset} {len}");
+                }
+                let mut whole = vec![0; bytes.len()];
+                whole = session.read_into(0, whole).wait().unwrap();
+                assert!(whole == bytes);
+                session.close().unwrap();
+            });
+        }
+    }
+}
+
+#[test]
+fn each_byte_is_read_once_whoever_asks() {
+    let (_dir, path, bytes) = file(1 << 20);
+    let options = Options { memory: 64 << 20, ..small(Engine::Pread) };
+    let read: Vec<u64> = on_ranks(&[0, 0, 1, 1], |fabric| {
+        let file = open(fabric.clone(), &path, &options).unwrap();
+        let session = file.session(..).unwrap();
+        for offset in (0..bytes.len()).step_by(10_000) {
+            let len = 10_000.min(bytes.len() - offset);
+            let view = session.read(offset as u64, len).wait().unwrap();
+            assert!(view[..] == bytes[offset..offset + len]);
+        }
+        meet(&*fabric);
+        file.counts().bytes
+    });
+    assert_eq!(read.iter().sum::<u64>(), 1 << 20);
+    assert!(read.iter().all(|n| *n == 1 << 18), "{read:?}");
+}
+
+#[test]
+fn a_rank_without_the_file_gets_its_bytes_from_others() {
+    let (_dir, path, bytes) = file(100_000);
+    on_ranks(&[0, 1, 2], |fabric| {
+        let path = if fabric.rank() == 1 { &path } else { std::path::Path::new("/nowhere") };
+        let file = open(fabric, path, &small(Engine::Auto)).unwrap();
+        assert_eq!(file.len(), 100_000);
+        assert!(read(&file, 0, 100_000).unwrap() == bytes);
+    });
+}
+
+#[test]
+fn what_no_rank_can_open_is_an_error_on_all() {
+    let kinds = on_ranks(&[0, 1, 1], |fabric| {
+        let file = open(fabric, "/nowhere", &Options::default());
+        file.err().map(|e| e.kind())
+    });
+    assert_eq!(kinds, [Some(Kind::NotFound); 3]);
+}
+
+#[test]
+fn ranks_that_see_different_files_are_told() {
+    let (_dir, long, _) = file(1000);
+    let (_dir2, short, _) = file(999);
+    let kinds = on_ranks(&[0, 1, 2], |fabric| {
+        let path = if fabric.rank() == 2 { &short } else { &long };
+        open(fabric, path, &Options::default()).err().map(|e| e.kind())
+    });
+    assert_eq!(kinds, [Some(Kind::Changed); 3]);
+}
+
+#[test]
+fn ranks_that_begin_different_sessions_are_told_and_may_go_on() {
+    let (_dir, path, bytes) = file(10_000);
+    on_ranks(&[0, 1], |fabric| {
+        let rank = fabric.rank() as u64;
+        let file = open(fabric, &path, &small(Engine::Auto)).unwrap();
+        let e = file.session(rank..).err().expect("ranges differ");
+        assert_eq!(e.kind(), Kind::Usage);
+        // One asks beyond the end; the other one hears of it.
+        let e = file.session(..10_000 + rank).err().expect("ranges differ");
+        assert_eq!(e.kind(), Kind::Usage);
+        assert!(read(&file, 0, 10_000).unwrap() == bytes);
+    });
+}
+
+#[test]
+fn sessions_cover_what_earlier_ones_did_not() {
+    let (_dir, path, bytes) = file(200_000);
+    on_ranks(&[0, 1, 0], |fabric| {
+        let file = open(fabric, &path, &small(Engine::Auto)).unwrap();
+        for range in [5..6, 1000..90_000, 150_000..150_000, 3..150_001, 199_999..200_000] {
+            let session = file.session(range.clone()).unwrap();
+            let len = (range.end - range.start) as usize;
+            let view = session.read(range.start, len).wait().unwrap();
+            assert!(view[..] == bytes[range.start as usize..range.end as usize]);
+            assert_eq!(session.read(range.start, len + 1).wait().unwrap_err().kind(), Kind::Usage);
+        }
+    });
+}
+
+#[test]
+fn who_waits_for_a_rank_that_is_gone_gets_an_error() {
+    let (_dir, path, _) = file(100_000);
+    // Rank 1 alone has the file, and ends without closing anything, in the way of a process that is killed.
+    on_ranks(&[0, 1], |fabric| {
+        if fabric.rank() == 1 {
+            let mute =
+                Arc::new(Mute { inner: fabric, dead: std::sync::atomic::AtomicBool::new(false) });
+            let file = open(mute.clone(), &path, &small(Engine::Auto)).unwrap();
+            let session = file.session(..).unwrap();
+            mute.dead.store(true, std::sync::atomic::Ordering::SeqCst);
+            drop((session, file));
+            // The fabric goes with the last of its threads.
+        } else {
+            let file = open(fabric, "/nowhere", &small(Engine::Auto)).unwrap();
+            let session = file.session(..).unwrap();
+            let e = session.read(0, 100_000).wait().expect_err("the rank is gone");
+            assert_eq!((e.kind(), e.place().rank), (Kind::Peer, Some(1)), "{e}");
+        }
+    });
+}
+
+/// A fabric that dies: from then on nothing leaves it and nothing comes.
+struct Mute {
+    inner: Arc<dyn Fabric>,
+    dead: std::sync::atomic::AtomicBool,
+}
+
+impl Mute {
+    fn check(&self) -> Result<()> {
+        match self.dead.load(std::sync::atomic::Ordering::SeqCst) {
+            true => Err(Error::new(Kind::Peer, "dead")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Fabric for Mute {
+    fn rank(&self) -> usize {
+        self.inner.rank()
+    }
+    fn size(&self) -> usize {
+        self.inner.size()
+    }
+    fn node_of(&self, rank: usize) -> usize {
+        self.inner.node_of(rank)
+    }
+    fn deadline(&self) -> Duration {
+        self.inner.deadline()
+    }
+    fn send(&self, to: usize, tag: u32, bytes: Vec<u8>) -> Result<()> {
+        self.check()?;
+        self.inner.send(to, tag, bytes)
+    }
+    fn recv_within(&self, from: usize, tag: u32, within: Duration) -> Result<Option<Vec<u8>>> {
+        self.check()?;
+        self.inner.recv_within(from, tag, within)
+    }
+    fn recv_any(&self, tag: u32, within: Duration) -> Result<Option<(usize, Vec<u8>)>> {
+        self.check()?;
+        let got = self.inner.recv_any(tag, within.min(Duration::from_millis(20)));
+        self.check()?;
+        got
+    }
+    fn alive(&self, rank: usize) -> Result<()> {
+        self.check()?;
+        self.inner.alive(rank)
+    }
+}
+
+/// Bytes that cannot be read from `bad` on, and that come slowly before.
+#[derive(Debug)]
+struct Broken {
+    bytes: Vec<u8>,
+    bad: u64,
+}
+
+impl Source for Broken {
+    fn path(&self) -> &std::path::Path {
+        std::path::Path::new("broken")
+    }
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let end = offset + buf.len() as u64;
+        if end > self.bad {
+            let cause = std::io::Error::from_raw_os_error(5);
+            return Err(Error::io("read", "broken", cause).at_offset(self.bad.max(offset)));
+        }
+        buf.copy_from_slice(&self.bytes[offset as usize..end as usize]);
+        Ok(())
+    }
+}
+
+#[test]
+fn errors_of_the_reader_come_to_who_asked_with_their_kind() {
+    on_ranks(&[0, 1], |fabric| {
+        let source = Arc::new(Broken { bytes: contents(100_000), bad: 90_000 });
+        let file = open_source(fabric, "broken", Ok(source), &small(Engine::Auto)).unwrap();
+        let session = file.session(..).unwrap();
+        let view = session.read(49_000, 9000).wait().unwrap();
+        assert!(view[..] == contents(100_000)[49_000..58_000]);
+        assert_eq!(session.read(89_000, 2000).wait().unwrap_err().kind(), Kind::Io);
+        let view = session.read(89_000, 1000).wait().unwrap();
+        assert!(view[..] == contents(100_000)[89_000..90_000]);
+    });
+}
+
+#[test]
+fn many_files_at_once_do_not_mix() {
+    let (_dir, one, a) = file(50_000);
+    let (_dir2, two, _) = file(50_000);
+    let b: Vec<u8> = a.iter().map(|x| !x).collect();
+    std::fs::write(&two, &b).unwrap();
+    on_ranks(&[0, 1], |fabric| {
+        for _ in 0..20 {
+            let f = open(fabric.clone(), &one, &small(Engine::Auto)).unwrap();
+            let g = open(fabric.clone(), &two, &small(Engine::Auto)).unwrap();
+            assert!(read(&f, 0, 50_000).unwrap() == a && read(&g, 0, 50_000).unwrap() == b);
+        }
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Ranks on any nodes, any blocks, memory and engine, any requests from several threads: what lies in the file.
+    #[test]
+    fn any_ranks_and_any_requests(
+        len in 1..200_000usize,
+        nodes in prop::collection::vec(0..3usize, 1..6),
+        block in 1..40usize,
+        memory in 1..100u64,
+        cached in any::<bool>(),
+        missing in prop::option::of(0..6usize),
+        requests in prop::collection::vec((any::<u32>(), 0..30_000usize), 1..40),
+    ) {
+        let (_dir, path, bytes) = file(len);
+        let engine = if cached { Engine::Auto } else { Engine::Pread };
+        let options =
+            Options { block: Some(block * 1000), memory: memory << 13, ..small(engine) };
+        let missing = missing.filter(|_| nodes.len() > 1);
+        on_ranks(&nodes, |fabric| {
+            let path = if missing == Some(fabric.rank()) { "/nowhere".into() } else { path.clone() };
+            let rank = fabric.rank();
+            let file = open(fabric, path, &options).unwrap();
+            let session = file.session(..).unwrap();
+            std::thread::scope(|scope| {
+                for thread in 0..3 {
+                    let (session, bytes, requests) = (&session, &bytes, &requests);
+                    scope.spawn(move || {
+                        for (i, (offset, n)) in requests.iter().enumerate() {
+                            if i % 3 != thread {
+                                continue;
+                            }
+                            let offset = (*offset as usize + rank * 1000) % len;
+                            let n = (*n).min(len - offset);
+                            let view = session.read(offset as u64, n).wait().unwrap();
+                            assert!(view[..] == bytes[offset..offset + n]);
+                        }
+                    });
+                }
+            });
+        });
+    }
+}
