@@ -42,13 +42,13 @@ pub use stead_store::{Engine, IoOptions, atomic::remove_unfinished};
 
 /// How ranks talk.
 pub mod fabric {
-    pub use stead_fabric::{Fabric, FabricExt, Local};
+    pub use stead_fabric::{Fabric, FabricExt, Local, foreign};
 }
 
 /// Parallel read sessions: many consumers read a range of a file, few readers fetch it.
 pub mod read {
     pub use stead_read::{
-        Counts, Decision, File, Options, Read, ReadInto, Session, View, open, trial,
+        Counts, Decision, File, Options, Read, ReadInto, Session, View, open, ranks, trial,
     };
 }
 
