@@ -160,6 +160,7 @@ const UNSAFE: &[&str] = &[
     "crates/fabric/src/foreign.rs",
     "crates/format/src/delimited/four.rs",
     "crates/format/src/delimited/simd.rs",
+    "crates/python/src/bytes.rs",
     "crates/python/src/lend.rs",
     "crates/kernel/src/bytes/digits.rs",
     "crates/kernel/src/gram/tile.rs",

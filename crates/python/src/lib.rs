@@ -2,15 +2,21 @@
 //!
 //! It turns arguments into requests and answers into objects, and thinks nothing itself. Specifications,
 //! display and pandas are Python's (`python/stead`). The interpreter's lock is not held while a scan runs,
-//! but by kernels written in Python while they work on a block.
+//! but by kernels written in Python while they work on a block; nor while a read is waited for, and never by the
+//! readers of sessions.
 
+mod bell;
+mod bytes;
 mod dataset;
 mod errors;
+mod fork;
 mod lend;
 mod options;
 mod own;
 mod report;
+mod request;
 mod run;
+mod session;
 mod state;
 mod tipsy;
 mod value;
@@ -67,6 +73,10 @@ fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<run::Cancel>()?;
     m.add_class::<tipsy::Tipsy>()?;
     m.add_class::<tipsy::Elements>()?;
+    m.add_class::<session::Session>()?;
+    m.add_class::<request::Read>()?;
+    m.add_class::<bell::Bell>()?;
+    m.add("Bytes", bytes::base_type(m.py())?)?;
     m.add_function(wrap_pyfunction!(main, m)?)?;
     m.add_function(wrap_pyfunction!(kernel_list, m)?)?;
     m.add_function(wrap_pyfunction!(filter_help, m)?)?;
@@ -75,5 +85,8 @@ fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(dataset::open_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(dataset::open_array, m)?)?;
     m.add_function(wrap_pyfunction!(dataset::open_table, m)?)?;
+    m.add_function(wrap_pyfunction!(bytes::check_view, m)?)?;
+    m.add_function(wrap_pyfunction!(bell::end_callbacks, m)?)?;
+    m.add_function(wrap_pyfunction!(fork::forked, m)?)?;
     Ok(())
 }

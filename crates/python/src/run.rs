@@ -94,7 +94,8 @@ impl Observer for Watcher {
     }
 }
 
-fn engine(name: &str) -> PyResult<Engine> {
+/// The way to read that is named.
+pub fn engine(name: &str) -> PyResult<Engine> {
     match name {
         "auto" => Ok(Engine::Auto),
         "uring" => Ok(Engine::Uring),

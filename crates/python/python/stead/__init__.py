@@ -8,7 +8,8 @@ all cores, in bounded memory, with the same bits however the work was split.
     >>> r = ds.run(stead.rows(), stead.mean("arr_delay"), where="dep_delay > 0", by="carrier")
     >>> r.to_pandas()
 
-`open` says what can be opened, `Dataset.run` what can be asked, `kernels` lists what can be computed.
+`open` says what can be opened, `Dataset.run` what can be asked, `kernels` lists what can be computed. `read_session`
+has many tasks read a file in parallel.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ from ._errors import (
 from ._kernels import *  # noqa: F403
 from ._own import kernel
 from ._progress import Snapshot
+from ._read import Reader, Reads, Session, View, open_reader, read_session
 from ._report import Report
-from ._stead import MISSING, Cancel, __version__
+from ._stead import MISSING, Cancel, Read, __version__
 from ._tipsy import Tipsy
 
 TYPE_CHECKING = False
@@ -79,15 +81,22 @@ __all__ = [
     "NotFoundError",
     "PeerError",
     "PermissionDeniedError",
+    "Read",
+    "Reader",
+    "Reads",
     "Report",
+    "Session",
     "Snapshot",
     "TimedOutError",
     "Tipsy",
     "UsageError",
+    "View",
     "__version__",
     "is_missing",
     "kernel",
     "open",
+    "open_reader",
+    "read_session",
     "run",
     "where_help",
     *_kernels.__all__,

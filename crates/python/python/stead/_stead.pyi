@@ -1,17 +1,28 @@
 """The extension module. Private: `stead` is what programs use."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, final
 
+from typing_extensions import Buffer, disjoint_base
+
+from ._read import View
+
 __all__ = [
+    "Bell",
+    "Bytes",
     "Cancel",
     "Dataset",
     "Elements",
     "MISSING",
+    "Read",
     "Report",
+    "Session",
     "Tipsy",
     "__version__",
+    "check_view",
+    "end_callbacks",
     "filter_help",
+    "forked",
     "kernel_list",
     "main",
     "open_array",
@@ -79,6 +90,147 @@ class Cancel:
     def cancelled(self) -> bool: ...
     def cancel(self) -> None: ...
 
+@disjoint_base
+class Bytes:
+    """Bytes that somebody holds, for the buffer protocol."""
+
+    def __len__(self) -> int: ...
+
+@final
+class Read:
+    """A read that was asked for: made by `Session.read` and its kin.
+
+    `await` it in a task of asyncio (any loop that has `add_reader`, also uvloop), or take its `result` in any thread.
+    When nobody has it any more, it is cancelled. If a task that awaits it is cancelled, so is it, unless others wait
+    for it too.
+    """
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The answer: a `View`, or the buffer that was filled. Waits for it, without the interpreter's lock; Ctrl-C
+        is heard.
+
+        Args:
+            timeout: Seconds; None is as long as it takes, no longer than the deadline of the read.
+
+        Raises:
+            ChangedError: The file became shorter.
+            IoError: The device failed; `offset` says where.
+            TimedOutError: The deadline, or the timeout, was reached. After a timeout the read goes on.
+            UsageError: The bytes do not lie within the session.
+            CancelledError: It was cancelled.
+        """
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """The exception that `result` would raise, or None. Waits as `result` does."""
+
+    def done(self) -> bool:
+        """True if there is an answer, or it was cancelled."""
+
+    def cancelled(self) -> bool:
+        """True after `cancel`."""
+
+    def cancel(self) -> bool:
+        """Wants it no more: who waits for it gets a `CancelledError`, and no buffer is written to any more. False if it
+        is answered already."""
+
+    def add_done_callback(self, function: Callable[[Read], object]) -> None:
+        """Calls `function(read)` once there is an answer: at once if there is, else in a thread that is for such calls
+        only and must not be kept. What it raises goes to `sys.unraisablehook`."""
+
+    def __await__(self) -> Generator[Any, Any, Any]: ...
+
+@disjoint_base
+class Session:
+    """The part of `stead.Session` that is not written in Python."""
+
+    def __new__(
+        cls, source: str | Session, start: int, stop: int | None, options: dict[str, Any] | None
+    ) -> Session: ...
+    @property
+    def path(self) -> str | None:
+        """The file, as it was named."""
+
+    @property
+    def start(self) -> int:
+        """First byte of the session."""
+
+    @property
+    def stop(self) -> int:
+        """The byte after the last one of the session."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file, fixed when it was opened."""
+
+    @property
+    def closed(self) -> bool:
+        """True after `close`."""
+
+    def read(self, offset: int, length: int, *, deadline: float | None = None) -> Read:
+        """Asks for bytes. Costs about two microseconds if they are there, and returns at once in any case.
+
+        Args:
+            offset: First byte, counted in the file.
+            length: Number of bytes.
+            deadline: Seconds after which it fails; None is that of the session.
+
+        Returns:
+            A read whose result is a `View`: no copy but where the bytes lie in several blocks of memory. It fails
+            with UsageError if they do not all lie within the session.
+        """
+
+    def pread(self, offset: int, length: int, *, deadline: float | None = None) -> View:
+        """Waits for bytes and returns a `View`: `read(offset, length).result()`."""
+
+    def read_into(self, buffer: Buffer, offset: int) -> Read:
+        """Fills a writable buffer, such as an array, from its start with the bytes from `offset` on.
+
+        The buffer is held, and cannot be resized, until the read is answered or cancelled. Bytes that are there are
+        copied before this returns; those that come later, when the answer is taken.
+
+        Returns:
+            A read whose result is the buffer.
+
+        Raises:
+            TypeError: It has no buffer.
+            BufferError: It is for reading only.
+            ValueError: Its elements do not lie one after the other (NumPy's word for it).
+        """
+
+    def pread_into(self, buffer: Buffer, offset: int) -> int:
+        """Fills a writable buffer as far as the session goes; waits, and returns the number of bytes."""
+
+    def read_strided(self, offset: int, length: int, stride: int, count: int) -> Read:
+        """Asks for `count` pieces of `length` bytes, whose starts are `stride` bytes apart.
+
+        Returns:
+            A read whose result is a `View` of `count * length` bytes, one piece after the other. It fails with
+            UsageError if the pieces overlap or do not all lie within the session.
+        """
+
+    def close(self) -> None:
+        """Ends the session; a second time does nothing. Reads that wait are answered, views stay valid, and asking for
+        more is an error.
+
+        Raises:
+            ChangedError: Somebody wrote to the file since it was opened.
+        """
+
+    def _ranges(self, ranges: Iterable[Any], deadline: float | None) -> list[Read]: ...
+    def _choices(self) -> list[tuple[str, str]]: ...
+    def _counted(self) -> tuple[int, int, int, int]: ...
+
+@final
+class Bell:
+    """Wakes a loop of asyncio: `answer` is called when its socket can be read."""
+
+    def __new__(cls) -> Bell: ...
+    def answer(self) -> None: ...
+    def fileno(self) -> int: ...
+
+def check_view(view: Bytes) -> None: ...
+def end_callbacks() -> None: ...
+def forked() -> None: ...
 def main(args: Sequence[str]) -> int: ...
 def kernel_list() -> list[tuple[str, str, str, str, str, str, str, list[str]]]: ...
 def filter_help() -> str: ...

@@ -1,0 +1,32 @@
+//! Processes that were forked: threads and locks stay with the parent, so that its sessions are of no use in the child.
+
+use crate::errors::raise;
+use pyo3::prelude::*;
+use std::sync::atomic::{AtomicU32, Ordering};
+use stead::Error;
+
+/// Forks between this process and the first one.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// Called in the child after each fork.
+#[pyfunction]
+pub fn forked() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Tells what was made in this process from what was inherited.
+pub fn generation() -> u32 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// # Errors
+/// `Usage` for what was made before a fork.
+pub fn check(born: u32) -> PyResult<()> {
+    if born == generation() {
+        return Ok(());
+    }
+    Err(raise(
+        Error::usage("this read session was begun in another process, before a fork")
+            .with_hint("begin one in each process; they share what is read all the same"),
+    ))
+}

@@ -1,0 +1,318 @@
+//! Read sessions: the arguments of Python as those of the library.
+
+use crate::bytes::{Part, Writable};
+use crate::errors::raise;
+use crate::fork;
+use crate::request::{Asked, Read, seconds};
+use crate::run::engine;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use stead::read::{File, Options};
+use stead::{Error, IoOptions};
+
+/// Bytes from which on copying them gives up the interpreter's lock, which costs less than a microsecond.
+const LARGE: usize = 64 << 10;
+
+/// A file and a session over a part of it.
+#[pyclass(frozen, subclass, module = "stead._stead")]
+pub struct Session {
+    file: Option<File>,
+    /// `None` once it is closed.
+    inner: Mutex<Option<Arc<stead::read::Session>>>,
+    start: u64,
+    stop: u64,
+    born: u32,
+}
+
+/// A number of bytes.
+///
+/// # Errors
+/// `Usage` for one that no file has; `TypeError` for no whole number.
+fn number(given: &Bound<'_, PyAny>, what: &str) -> PyResult<u64> {
+    given.extract().map_err(|e: PyErr| {
+        if e.is_instance_of::<PyOverflowError>(given.py()) {
+            raise(Error::usage(format!("{what} cannot be {given}: it is a number of bytes")))
+        } else {
+            e
+        }
+    })
+}
+
+fn length(given: &Bound<'_, PyAny>, what: &str) -> PyResult<usize> {
+    let n = number(given, what)?;
+    usize::try_from(n).map_err(|_| raise(Error::usage(format!("{what} cannot be {n}"))))
+}
+
+/// How to read, from the dict that the package makes.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Given {
+    readers: Option<usize>,
+    block: Option<usize>,
+    depth: Option<usize>,
+    memory: Option<u64>,
+    deadline: Option<f64>,
+    direct: bool,
+    ahead: bool,
+    engine: String,
+}
+
+impl Given {
+    fn options(self) -> PyResult<Options> {
+        let mut options = Options { readers: self.readers, ..Options::default() };
+        options.block = self.block;
+        options.depth = self.depth;
+        options.memory = self.memory.unwrap_or(options.memory);
+        options.deadline = seconds(self.deadline, "deadline")?.unwrap_or(options.deadline);
+        options.ahead = self.ahead;
+        options.io = IoOptions { engine: engine(&self.engine)?, direct: self.direct, ..options.io };
+        Ok(options)
+    }
+}
+
+impl Session {
+    fn begin(py: Python<'_>, file: File, start: u64, stop: Option<u64>) -> PyResult<Session> {
+        let stop = stop.unwrap_or_else(|| file.len());
+        let inner = py.detach(|| file.session(start..stop)).map_err(raise)?;
+        let inner = Mutex::new(Some(Arc::new(inner)));
+        Ok(Session { file: Some(file), inner, start, stop, born: fork::generation() })
+    }
+
+    /// The session, if it is open and this process's own.
+    fn open(&self, py: Python<'_>) -> PyResult<Arc<stead::read::Session>> {
+        fork::check(self.born)?;
+        let inner = self.inner.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        match &*inner {
+            Some(session) => Ok(session.clone()),
+            None => Err(raise(Error::usage("the read session is closed"))),
+        }
+    }
+
+    fn ask(
+        &self,
+        py: Python<'_>,
+        offset: &Bound<'_, PyAny>,
+        len: &Bound<'_, PyAny>,
+        deadline: Option<f64>,
+    ) -> PyResult<Asked> {
+        let (offset, len) = (number(offset, "an offset")?, length(len, "a length")?);
+        self.ask_for(py, offset, len, seconds(deadline, "deadline")?)
+    }
+
+    fn ask_for(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        len: usize,
+        deadline: Option<Duration>,
+    ) -> PyResult<Asked> {
+        let session = self.open(py)?;
+        Ok(Asked::View(match deadline {
+            None => session.read(offset, len),
+            Some(deadline) => session.read_within(offset, len, deadline),
+        }))
+    }
+
+    fn ask_into(&self, py: Python<'_>, offset: u64, part: Part) -> PyResult<Asked> {
+        let session = self.open(py)?;
+        // Bytes that are there are copied now.
+        Ok(Asked::Into(if part.len > LARGE {
+            py.detach(move || session.read_into(offset, part))
+        } else {
+            session.read_into(offset, part)
+        }))
+    }
+}
+
+#[pymethods]
+impl Session {
+    /// `source` is a path, or a session whose file is used.
+    #[new]
+    fn new(
+        source: &Bound<'_, PyAny>,
+        start: &Bound<'_, PyAny>,
+        stop: Option<&Bound<'_, PyAny>>,
+        options: &Bound<'_, PyAny>,
+    ) -> PyResult<Session> {
+        let py = source.py();
+        let start = number(start, "start")?;
+        let stop = stop.map(|s| number(s, "stop")).transpose()?;
+        if let Ok(session) = source.cast::<Session>() {
+            return Session::begin(py, session.get().open(py)?.file().clone(), start, stop);
+        }
+        let path: PathBuf = source.extract()?;
+        let options = options.extract::<Given>()?.options()?;
+        let file = py.detach(|| stead::read::open(&path, &options)).map_err(raise)?;
+        Session::begin(py, file, start, stop)
+    }
+
+    /// Asks for `length` bytes from `offset` of the file. The read's result is a View.
+    #[pyo3(signature = (offset, length, *, deadline = None))]
+    fn read(
+        &self,
+        py: Python<'_>,
+        offset: &Bound<'_, PyAny>,
+        length: &Bound<'_, PyAny>,
+        deadline: Option<f64>,
+    ) -> PyResult<Read> {
+        Ok(Read::new(self.ask(py, offset, length, deadline)?))
+    }
+
+    /// Waits for `length` bytes from `offset` of the file: `read(offset, length).result()`.
+    #[pyo3(signature = (offset, length, *, deadline = None))]
+    fn pread(
+        &self,
+        py: Python<'_>,
+        offset: &Bound<'_, PyAny>,
+        length: &Bound<'_, PyAny>,
+        deadline: Option<f64>,
+    ) -> PyResult<Py<PyAny>> {
+        Read::at_once(py, self.ask(py, offset, length, deadline)?)
+    }
+
+    /// Fills a writable buffer from `offset` of the file. The read's result is the buffer.
+    fn read_into(
+        &self,
+        py: Python<'_>,
+        buffer: &Bound<'_, PyAny>,
+        offset: &Bound<'_, PyAny>,
+    ) -> PyResult<Read> {
+        let offset = number(offset, "an offset")?;
+        let buffer = Writable::new(buffer)?;
+        let part = Part { len: buffer.len(), buffer };
+        Ok(Read::new(self.ask_into(py, offset, part)?))
+    }
+
+    /// Fills a writable buffer from `offset` of the file as far as the session goes; waits, and returns the number of
+    /// bytes.
+    fn pread_into(
+        &self,
+        py: Python<'_>,
+        buffer: &Bound<'_, PyAny>,
+        offset: &Bound<'_, PyAny>,
+    ) -> PyResult<usize> {
+        let offset = number(offset, "an offset")?;
+        let buffer = Writable::new(buffer)?;
+        let left = usize::try_from(self.stop.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let len = left.min(buffer.len());
+        if len > 0 {
+            Read::at_once(py, self.ask_into(py, offset, Part { buffer, len })?)?;
+        } else {
+            self.open(py)?;
+        }
+        Ok(len)
+    }
+
+    /// Asks for several ranges: pairs of offset and length.
+    #[pyo3(name = "_ranges")]
+    fn read_ranges(
+        &self,
+        py: Python<'_>,
+        ranges: &Bound<'_, PyAny>,
+        deadline: Option<f64>,
+    ) -> PyResult<Vec<Read>> {
+        let deadline = seconds(deadline, "deadline")?;
+        let pair = |range: PyResult<Bound<'_, PyAny>>| {
+            let pair: Vec<Bound<'_, PyAny>> = range?.extract()?;
+            let [offset, len] = pair.as_slice() else {
+                return Err(PyTypeError::new_err("a range is a pair of offset and length"));
+            };
+            Ok((number(offset, "an offset")?, length(len, "a length")?))
+        };
+        // All are looked at before one is asked for.
+        let ranges = ranges.try_iter()?.map(pair).collect::<PyResult<Vec<_>>>()?;
+        let ask = |(offset, len)| Ok(Read::new(self.ask_for(py, offset, len, deadline)?));
+        ranges.into_iter().map(ask).collect()
+    }
+
+    /// Asks for `count` pieces of `length` bytes, whose starts are `stride` bytes apart, one after the other.
+    fn read_strided(
+        &self,
+        py: Python<'_>,
+        offset: &Bound<'_, PyAny>,
+        length: &Bound<'_, PyAny>,
+        stride: &Bound<'_, PyAny>,
+        count: &Bound<'_, PyAny>,
+    ) -> PyResult<Read> {
+        let offset = number(offset, "an offset")?;
+        let len = self::length(length, "a length")?;
+        let stride = self::length(stride, "a stride")?;
+        let count = self::length(count, "a count")?;
+        let session = self.open(py)?;
+        let asked = py.detach(move || session.read_strided(offset, len, stride, count));
+        Ok(Read::new(Asked::Strided(asked)))
+    }
+
+    /// What was chosen, and why.
+    #[pyo3(name = "_choices")]
+    fn choices(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, String)>> {
+        Ok(self.open(py)?.explain())
+    }
+
+    /// Requests, those answered at once, blocks and bytes that readers fetched, for all sessions of the file.
+    #[pyo3(name = "_counted")]
+    fn counted(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, u64)> {
+        let counts = self.open(py)?.file().counts();
+        Ok((counts.requests, counts.at_once, counts.blocks, counts.bytes))
+    }
+
+    /// The file, as it was named.
+    #[getter]
+    fn path(&self) -> Option<String> {
+        self.file.as_ref().map(|f| f.path().to_string_lossy().into_owned())
+    }
+
+    /// First byte of the session.
+    #[getter]
+    fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The byte after the last one of the session.
+    #[getter]
+    fn stop(&self) -> u64 {
+        self.stop
+    }
+
+    /// Bytes of the file, as it was when it was opened.
+    #[getter]
+    fn size(&self) -> u64 {
+        self.file.as_ref().map_or(0, File::len)
+    }
+
+    /// True after `close`.
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> bool {
+        self.inner.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    /// Ends the session; once more does nothing. Reads that wait are answered, and views stay valid.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if self.born != fork::generation() {
+            return Ok(());
+        }
+        let inner = self.inner.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner).take();
+        let Some(session) = inner else { return Ok(()) };
+        py.detach(|| match Arc::try_unwrap(session) {
+            Ok(session) => session.close(),
+            // A thread is asking for something at this moment.
+            Err(_) => Ok(()),
+        })
+        .map_err(raise)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.born != fork::generation() {
+            // Its locks may be those of threads that are not here.
+            let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(inner.take());
+            std::mem::forget(self.file.take());
+        }
+    }
+}
