@@ -20,9 +20,10 @@ const LARGE: usize = 64 << 10;
 /// A file and a session over a part of it.
 #[pyclass(frozen, subclass, module = "stead._stead")]
 pub struct Session {
-    file: Option<File>,
-    /// `None` once it is closed.
+    /// With its file; `None` once it is closed.
     inner: Mutex<Option<Arc<stead::read::Session>>>,
+    path: String,
+    size: u64,
     start: u64,
     stop: u64,
     born: u32,
@@ -50,7 +51,7 @@ fn length(given: &Bound<'_, PyAny>, what: &str) -> PyResult<usize> {
 /// How to read, from the dict that the package makes.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct Given {
+pub struct Given {
     readers: Option<usize>,
     block: Option<usize>,
     depth: Option<usize>,
@@ -62,7 +63,11 @@ struct Given {
 }
 
 impl Given {
-    fn options(self) -> PyResult<Options> {
+    /// The options of the library.
+    ///
+    /// # Errors
+    /// `Usage` for an engine that there is not; `ValueError` for a deadline of NaN.
+    pub fn options(self) -> PyResult<Options> {
         let mut options = Options { readers: self.readers, ..Options::default() };
         options.block = self.block;
         options.depth = self.depth;
@@ -75,11 +80,21 @@ impl Given {
 }
 
 impl Session {
-    fn begin(py: Python<'_>, file: File, start: u64, stop: Option<u64>) -> PyResult<Session> {
+    /// A session over bytes of a file that is open.
+    ///
+    /// # Errors
+    /// `Usage` if they go past its end.
+    pub fn begin(py: Python<'_>, file: File, start: u64, stop: Option<u64>) -> PyResult<Session> {
         let stop = stop.unwrap_or_else(|| file.len());
         let inner = py.detach(|| file.session(start..stop)).map_err(raise)?;
-        let inner = Mutex::new(Some(Arc::new(inner)));
-        Ok(Session { file: Some(file), inner, start, stop, born: fork::generation() })
+        Ok(Session {
+            inner: Mutex::new(Some(Arc::new(inner))),
+            path: file.path().to_string_lossy().into_owned(),
+            size: file.len(),
+            start,
+            stop,
+            born: fork::generation(),
+        })
     }
 
     /// The session, if it is open and this process's own.
@@ -262,8 +277,8 @@ impl Session {
 
     /// The file, as it was named.
     #[getter]
-    fn path(&self) -> Option<String> {
-        self.file.as_ref().map(|f| f.path().to_string_lossy().into_owned())
+    fn path(&self) -> &str {
+        &self.path
     }
 
     /// First byte of the session.
@@ -281,7 +296,7 @@ impl Session {
     /// Bytes of the file, as it was when it was opened.
     #[getter]
     fn size(&self) -> u64 {
-        self.file.as_ref().map_or(0, File::len)
+        self.size
     }
 
     /// True after `close`.
@@ -312,7 +327,6 @@ impl Drop for Session {
             // Its locks may be those of threads that are not here.
             let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
             std::mem::forget(inner.take());
-            std::mem::forget(self.file.take());
         }
     }
 }

@@ -293,7 +293,7 @@ class Reader(io.RawIOBase):
     @property
     def name(self) -> str:
         """The file, as it was named."""
-        return self.session.path or ""
+        return self.session.path
 
     @property
     def mode(self) -> str:

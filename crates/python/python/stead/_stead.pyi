@@ -147,7 +147,7 @@ class Session:
         cls, source: str | Session, start: int, stop: int | None, options: dict[str, Any] | None
     ) -> Session: ...
     @property
-    def path(self) -> str | None:
+    def path(self) -> str:
         """The file, as it was named."""
 
     @property
