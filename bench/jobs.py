@@ -22,7 +22,9 @@ DATA = {
     "points.npy": ("points", 80_000_128),
     "matrix.npy": ("matrix", 1_024_000_128),
     "volume.npy": ("volume", 108_000_128),
+    "particles.tipsy": ("particles", 412_000_000),
 }
+PHASE_SPACE = ["mass", "x", "y", "z", "vx", "vy", "vz"]
 RECORDS = ["--type", "records", "--record-length", "128"]
 ROUNDS = 20
 KMEANS = f"kmeans:k=20,init=first,tol=0,rounds={ROUNDS}"
@@ -96,6 +98,12 @@ def jobs():
             same=result("gram:*", "matrix", 0, 0)),
         Job(matrix, "mean of 64 columns", "matrix.npy", [f"mean:{i}" for i in range(64)], [("numpy", "means")],
             same=result("mean:0")),
+        Job("particles", "mean, std of 7 columns", "particles.tipsy",
+            [f"{k}:{c}" for c in PHASE_SPACE for k in ("mean", "std")],
+            [("numpy", "particles"), ("pynbody", "particles")], target=2.0, same=result("mean:x"), inside=True),
+        Job("particles", "centre of mass of one species", "particles.tipsy",
+            ["gram:mass,x,y,z"], [("numpy", "centre")], ["--species", "star"],
+            same=result("gram:mass,x,y,z", "matrix", 0, 1)),
         Job(points, "render 300^3 to 1024^2", "volume.npy", [RENDER], [("vtk", "render")], target=2.0),
     ]
     for name, data, kernels, args in [

@@ -12,7 +12,7 @@ import resource
 import sys
 import time
 
-from jobs import NUMBERS, ROUNDS
+from jobs import NUMBERS, PHASE_SPACE, ROUNDS
 
 
 def polars_columns(path):
@@ -166,6 +166,58 @@ def numpy_means(path):
     return lambda: float(x.mean(axis=0)[0])
 
 
+def tables(path):
+    """The records of each species of a standard Tipsy file, mapped."""
+    import numpy as np
+
+    front = [(n, ">f4") for n in PHASE_SPACE]
+    counts = np.fromfile(path, ">i4", 3, offset=16)
+    offset, found = 32, {}
+    for k, n, rest in zip(("gas", "dark", "star"), counts, (5, 2, 4)):
+        dtype = np.dtype([*front, *((f"rest{i}", ">f4") for i in range(rest))])
+        found[k] = np.memmap(path, dtype, "r", offset, (int(n),))
+        offset += int(n) * dtype.itemsize
+    return found
+
+
+def numpy_particles(path):
+    import numpy as np
+
+    def work():
+        found = tables(path)
+        columns = {c: np.concatenate([t[c].astype("f8") for t in found.values()]) for c in PHASE_SPACE}
+        return [(float(v.mean()), float(v.std(ddof=1))) for v in columns.values()][1][0]
+
+    return work
+
+
+def numpy_centre(path):
+    import numpy as np
+
+    def work():
+        star = tables(path)["star"]
+        a = np.column_stack([star[c].astype("f8") for c in ("mass", "x", "y", "z")])
+        return float((a.T @ a)[0, 1])
+
+    return work
+
+
+def pynbody_particles(path):
+    import warnings
+
+    import numpy as np
+    import pynbody
+
+    warnings.simplefilter("ignore")
+
+    def work():
+        s = pynbody.load(path)
+        columns = [np.asarray(s[c]).astype("f8") for c in PHASE_SPACE]
+        return [(float(v.mean()), float(v.std(ddof=1))) for v in columns][1][0]
+
+    return work
+
+
 def vtk_render(path):
     import numpy as np
     import vtk
@@ -237,6 +289,9 @@ JOBS = {
     ("numba", "histogram"): numba_histogram,
     ("sklearn", "kmeans"): sklearn_kmeans,
     ("scipy", "gram"): scipy_gram,
+    ("numpy", "particles"): numpy_particles,
+    ("numpy", "centre"): numpy_centre,
+    ("pynbody", "particles"): pynbody_particles,
     ("vtk", "render"): vtk_render,
 }
 

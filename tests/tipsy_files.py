@@ -53,3 +53,24 @@ def write(path: Path, tables: dict[str, np.ndarray], order=">", length=32, pos="
         for k in SPECIES:
             kept[k].tofile(f)
     return kept
+
+
+def example(path: Path, gas=3000, dark=5000, star=2000) -> dict:
+    """A standard file whose numbers are so round that sums are the same in any order."""
+    tables = {}
+    for k, (species, n) in enumerate([("gas", gas), ("dark", dark), ("star", star)]):
+        i = np.arange(n)
+        table = np.zeros(n, dtype=[(name, "f8") for name in SPECIES[species]])
+        for at, name in enumerate(SPECIES[species]):
+            table[name] = (1 + (i * (7 + at + k)) % (97 + 2 * at)) / 128
+        for at, name in enumerate(["x", "y", "z", "vx", "vy", "vz"]):
+            table[name] = ((i * (37 + 2 * at) + 11 * k) % 1001 - 500 + 50 * k) / 8
+        table["phi"] *= -1
+        tables[species] = table
+    return write(path, tables)
+
+
+if __name__ == "__main__":
+    import sys
+
+    example(Path(sys.argv[1]), *map(int, sys.argv[2:5]))

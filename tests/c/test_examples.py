@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from building import run
 from support import ROOT, command
+from tipsy_files import example
 
 EXAMPLES = ROOT / "examples"
 NAMES = sorted(p.stem for p in (EXAMPLES / "expected").glob("*.txt"))
@@ -15,6 +16,15 @@ NAMES = sorted(p.stem for p in (EXAMPLES / "expected").glob("*.txt"))
 
 def expected(name: str) -> str:
     return (EXAMPLES / "expected" / f"{name}.txt").read_text()
+
+
+@pytest.fixture
+def data(name, flights, tmp_path) -> Path:
+    """What an example is run on."""
+    if name == "08_tipsy":
+        example(tmp_path / "galaxy.tipsy")
+        return tmp_path / "galaxy.tipsy"
+    return flights
 
 
 def test_every_example_is_there_in_every_language():
@@ -26,17 +36,17 @@ def test_every_example_is_there_in_every_language():
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("folder", ["c", "cpp"])
-def test_examples_in_c_and_cpp(installed, flights, tmp_path, folder, name):
+def test_examples_in_c_and_cpp(installed, data, tmp_path, folder, name):
     program = installed.compile(EXAMPLES / folder / f"{name}.{folder}", tmp_path)
-    assert installed.run(program, flights) == expected(name)
+    assert installed.run(program, data) == expected(name)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_examples_in_rust(flights, name):
+def test_examples_in_rust(data, name):
     """They are built with the tests (`cargo test`, `cargo build -p stead --examples`)."""
     program = Path(command()).parent / "examples" / name
     assert program.is_file(), "build the examples first: cargo build -p stead --examples"
-    assert run(program, flights) == expected(name)
+    assert run(program, data) == expected(name)
 
 
 def programs():

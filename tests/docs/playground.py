@@ -7,6 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tipsy_files import example  # noqa: E402
+
 
 def main() -> None:
     folder = Path(sys.argv[1])
@@ -40,6 +43,8 @@ def main() -> None:
     radius = np.sqrt(x * x + y * y + z * z)
     volume = np.exp(-((radius - 0.6) ** 2) / 0.02) + 0.7 * np.exp(-(radius**2) / 0.01)
     volume.astype("<f4").tofile(folder / "volume.raw")
+
+    example(folder / "galaxy.tipsy")
 
     (folder / "stars.bin").write_bytes(b"".join(b"%-15d\n" % (i * i) for i in range(1000)))
 

@@ -53,6 +53,8 @@ enum Data {
     Matrix,
     /// A cube of f32 with blobs, for rendering
     Volume,
+    /// A standard Tipsy file: 3 gas, 5 dark and 2 star particles in ten
+    Particles,
     /// Nothing: look at every byte of a file once, with all cores, and say how long it took
     Read,
 }
@@ -164,8 +166,31 @@ fn make(a: &Made) -> std::io::Result<()> {
                 }
             }
         }
+        Data::Particles => particles(&mut out, &mut r, a.bytes)?,
     }
     out.flush()
+}
+
+/// Records of 12, 9 and 11 floats: a mass, positions, velocities, and what else a species has.
+fn particles(out: &mut impl Write, r: &mut Random, bytes: u64) -> std::io::Result<()> {
+    let ten = bytes / (3 * 48 + 5 * 36 + 2 * 44);
+    let counts = [3 * ten, 5 * ten, 2 * ten];
+    let (single, order) = (stead::DType::F32, stead::ByteOrder::Big);
+    let header = stead::tipsy::Header::new(1.0, counts, order, single, single)
+        .map_err(std::io::Error::other)?;
+    out.write_all(&header.encode())?;
+    for (n, rest) in counts.into_iter().zip([5, 2, 4]) {
+        for _ in 0..n {
+            out.write_all(&(1e-8 * (1.0 + r.unit()) as f32).to_be_bytes())?;
+            for _ in 0..6 {
+                out.write_all(&((r.unit() - 0.5) as f32).to_be_bytes())?;
+            }
+            for _ in 0..rest {
+                out.write_all(&(r.unit() as f32).to_be_bytes())?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn log(out: &mut impl Write, r: &mut Random, bytes: u64) -> std::io::Result<()> {

@@ -136,6 +136,16 @@ impl Particles {
         self.len() == 0
     }
 
+    /// Forgets them and keeps the memory.
+    pub fn clear(&mut self) {
+        for (_, values) in &mut self.columns {
+            match values {
+                Values::F32(v) => v.clear(),
+                Values::F64(v) => v.clear(),
+            }
+        }
+    }
+
     /// The values of a column.
     pub fn column(&self, name: &str) -> Option<&Values> {
         self.columns.iter().find(|(n, _)| *n == name).map(|(_, v)| v)
