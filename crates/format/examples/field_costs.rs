@@ -2,7 +2,7 @@
 //!
 //!     cargo run --release -p stead-format --example field_costs
 
-#![allow(clippy::print_stdout, clippy::unwrap_used)]
+#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::sync::Arc;
 use std::time::Instant;
