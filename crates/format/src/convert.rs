@@ -16,7 +16,7 @@ const SIDE: usize = 8;
 const STRETCH: usize = 512;
 
 /// One element type.
-trait Element: Copy {
+pub(crate) trait Element: Copy {
     const SIZE: usize;
     /// True if an `f64` may differ from the element.
     const ROUNDS: bool;

@@ -3,7 +3,7 @@
 //! Fields that lie side by side are taken up to four at a time, of four records together: a load, a shuffle of bytes, a
 //! widening and a transposition, of which the compiler makes vectors of those that the processor has.
 
-use crate::convert;
+use crate::convert::{self, Element};
 use stead_core::{ByteOrder, DType};
 use stead_simd::{Vector, Work, dispatch};
 
@@ -79,42 +79,18 @@ impl Work for Gather<'_> {
                 let out = &mut out[run.slot * stride + i * TILE_ROWS..];
                 let at = run.offset;
                 rounded += match (run.dtype, order) {
-                    (DType::F32, ByteOrder::Big) => widths::<f32, 4>(
-                        tile,
-                        record,
-                        at,
-                        run.width,
-                        stride,
-                        out,
-                        f32::from_be_bytes,
-                    ),
-                    (DType::F32, ByteOrder::Little) => widths::<f32, 4>(
-                        tile,
-                        record,
-                        at,
-                        run.width,
-                        stride,
-                        out,
-                        f32::from_le_bytes,
-                    ),
-                    (DType::F64, ByteOrder::Big) => widths::<f64, 8>(
-                        tile,
-                        record,
-                        at,
-                        run.width,
-                        stride,
-                        out,
-                        f64::from_be_bytes,
-                    ),
-                    (DType::F64, ByteOrder::Little) => widths::<f64, 8>(
-                        tile,
-                        record,
-                        at,
-                        run.width,
-                        stride,
-                        out,
-                        f64::from_le_bytes,
-                    ),
+                    (DType::F32, ByteOrder::Big) => {
+                        widths::<f32, true>(tile, record, at, run.width, stride, out)
+                    }
+                    (DType::F32, ByteOrder::Little) => {
+                        widths::<f32, false>(tile, record, at, run.width, stride, out)
+                    }
+                    (DType::F64, ByteOrder::Big) => {
+                        widths::<f64, true>(tile, record, at, run.width, stride, out)
+                    }
+                    (DType::F64, ByteOrder::Little) => {
+                        widths::<f64, false>(tile, record, at, run.width, stride, out)
+                    }
                     (dtype, order) => {
                         let mut rounded = 0;
                         for c in 0..run.width {
@@ -135,60 +111,71 @@ impl Work for Gather<'_> {
 
 /// Takes a run out of some records.
 #[inline(always)]
-fn widths<T: Into<f64> + Copy, const SIZE: usize>(
+fn widths<T: Element, const BIG: bool>(
     tile: &[u8],
     record: usize,
     at: usize,
     width: usize,
     stride: usize,
     out: &mut [f64],
-    load: impl Fn([u8; SIZE]) -> T + Copy,
 ) -> u64 {
     match width {
-        1 => squares::<T, SIZE, 1>(tile, record, at, stride, out, load),
-        2 => squares::<T, SIZE, 2>(tile, record, at, stride, out, load),
-        3 => squares::<T, SIZE, 3>(tile, record, at, stride, out, load),
-        _ => squares::<T, SIZE, 4>(tile, record, at, stride, out, load),
+        1 => squares::<T, BIG, 1>(tile, record, at, stride, out),
+        2 => squares::<T, BIG, 2>(tile, record, at, stride, out),
+        3 => squares::<T, BIG, 3>(tile, record, at, stride, out),
+        _ => squares::<T, BIG, 4>(tile, record, at, stride, out),
     }
     // Floats are not rounded.
     0
 }
 
 /// `W` columns side by side.
+///
+/// Loops and no closures: those may end up as functions of their own, which do not have the instructions.
 #[inline(always)]
-fn squares<T: Into<f64> + Copy, const SIZE: usize, const W: usize>(
+fn squares<T: Element, const BIG: bool, const W: usize>(
     tile: &[u8],
     record: usize,
     at: usize,
     stride: usize,
     out: &mut [f64],
-    load: impl Fn([u8; SIZE]) -> T + Copy,
 ) {
-    let row = |record: &[u8]| -> [f64; W] {
-        let fields = &record[at..at + W * SIZE];
-        std::array::from_fn(|c| {
-            // There always are enough bytes.
-            load(fields[c * SIZE..].first_chunk().copied().unwrap_or([0; SIZE])).into()
-        })
-    };
-    let (fours, rest) = tile.split_at(tile.len() / (SIDE * record) * SIDE * record);
+    let four = SIDE * record;
+    let (fours, rest) = tile.split_at(tile.len() / four * four);
     let mut first = 0;
-    for four in fours.chunks_exact(SIDE * record) {
-        let rows: [[f64; W]; SIDE] = std::array::from_fn(|r| row(&four[r * record..]));
+    for four in fours.chunks_exact(four) {
+        let mut rows = [[0.0; W]; SIDE];
+        for (r, row) in rows.iter_mut().enumerate() {
+            *row = fields::<T, BIG, W>(&four[r * record + at..][..W * T::SIZE]);
+        }
         for c in 0..W {
+            let mut line = [0.0; SIDE];
+            for (x, row) in line.iter_mut().zip(&rows) {
+                *x = row[c];
+            }
             // An assignment, which needs no call.
             if let Some(to) = out[c * stride + first..].first_chunk_mut::<SIDE>() {
-                *to = std::array::from_fn(|r| rows[r][c]);
+                *to = line;
             }
         }
         first += SIDE;
     }
     for record in rest.chunks_exact(record) {
-        for (c, x) in row(record).into_iter().enumerate() {
-            out[c * stride + first] = x;
+        let values = fields::<T, BIG, W>(&record[at..][..W * T::SIZE]);
+        for (c, x) in values.iter().enumerate() {
+            out[c * stride + first] = *x;
         }
         first += 1;
     }
+}
+
+#[inline(always)]
+fn fields<T: Element, const BIG: bool, const W: usize>(bytes: &[u8]) -> [f64; W] {
+    let mut values = [0.0; W];
+    for (c, x) in values.iter_mut().enumerate() {
+        *x = T::load::<BIG>(&bytes[c * T::SIZE..(c + 1) * T::SIZE]).f64();
+    }
+    values
 }
 
 #[cfg(test)]
