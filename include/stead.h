@@ -79,6 +79,26 @@
 #define STEAD_READ_PREAD 8
 
 /**
+ * stead_fabric.version.
+ */
+#define STEAD_FABRIC_VERSION 1
+
+/**
+ * Bytes for the text of an error, with the zero at its end.
+ */
+#define STEAD_FABRIC_WHY 256
+
+/**
+ * The sender, where any will do.
+ */
+#define STEAD_ANY_RANK UINT64_MAX
+
+/**
+ * Nothing came in time.
+ */
+#define STEAD_FABRIC_NOTHING -1
+
+/**
  * Some records of one file, while stead_kernel.update looks at them: see stead_block_rows and its like.
  */
 typedef struct stead_block stead_block;
@@ -453,6 +473,72 @@ typedef struct stead_read_counts {
      */
     uint64_t bytes;
 } stead_read_counts;
+
+/**
+ * How ranks talk: functions that a program gives, or libstead_mpi (stead_mpi.h). All may be called by any thread, at the
+ * same time as others. Those that return `int` return 0, or a stead_status with a text in `why`, which has room for
+ * STEAD_FABRIC_WHY bytes. Messages between two ranks with one tag arrive in order.
+ */
+typedef struct stead_fabric {
+    /**
+     * STEAD_FABRIC_VERSION.
+     */
+    uint32_t version;
+    /**
+     * Milliseconds after which ranks that wait for others give up.
+     */
+    uint64_t deadline_ms;
+    /**
+     * This rank, from 0.
+     */
+    uint64_t rank;
+    /**
+     * Number of ranks.
+     */
+    uint64_t size;
+    /**
+     * First argument of all functions.
+     */
+    void *data;
+    /**
+     * A number for the node of a rank: equal for ranks that share memory and local file systems.
+     */
+    uint64_t (*node_of)(void *data, uint64_t rank);
+    /**
+     * Sends a copy of `len` bytes; does not wait until they have arrived.
+     */
+    int32_t (*send)(void *data, uint64_t to, uint32_t tag, const uint8_t *bytes, uint64_t len, uint8_t *why);
+    /**
+     * Waits for a message of a rank, or of any (STEAD_ANY_RANK), no longer than so many milliseconds: returns
+     * STEAD_FABRIC_NOTHING if none came. Gives the sender and the bytes, which will be given to `free`. Of a rank that is
+     * gone and left no message: STEAD_PEER.
+     */
+    int32_t (*recv)(void *data,
+                    uint64_t from,
+                    uint32_t tag,
+                    uint64_t within_ms,
+                    uint64_t *sender,
+                    uint8_t **bytes,
+                    uint64_t *len,
+                    uint8_t *why);
+    /**
+     * Frees what `recv` gave.
+     */
+    void (*free)(void *data, uint8_t *bytes, uint64_t len);
+    /**
+     * STEAD_PEER if a rank is gone.
+     */
+    int32_t (*alive)(void *data, uint64_t rank, uint8_t *why);
+    /**
+     * Nothing of it is used any more. Called once, last.
+     */
+    void (*release)(void *data);
+} stead_fabric;
+
+/**
+ * Makes a fabric of what `data` points to. Returns 0 or a stead_status with a text in `why`.
+ */
+typedef int (*stead_make_fabric_fn)(void *data, struct stead_fabric *fabric, char *why);
 
 /**
  * Bytes that a read brought: `size` of them at `data`, until stead_view_release. They are the page cache's or a
@@ -1513,6 +1599,24 @@ stead_status stead_session_explain_json(const struct stead_session *session, cha
  * Errors: STEAD_CHANGED if somebody wrote to the file; STEAD_USAGE for a session that was closed before.
  */
 stead_status stead_session_close(struct stead_session *session, struct stead_error **error);
+
+/**
+ * Opens a file on all ranks of a fabric, which is made first: all ranks call this, with the same path and options.
+ * Its sessions are collective: all ranks start the same ones, in the same order. Reads are not. Each byte is read
+ * from the file system by one rank; ranks that cannot open the file get its bytes from those that can. With MPI,
+ * stead_mpi_file_open of stead_mpi.h is simpler.
+ *
+ * A rank may close the file before others have: a thread goes on to answer them, until all are done.
+ *
+ * Errors: as stead_file_open, if no rank can open it; STEAD_CHANGED if ranks see files of different lengths;
+ * STEAD_PEER if a rank is gone; those of `make`.
+ */
+stead_status stead_file_open_ranks(stead_make_fabric_fn make,
+                                   void *data,
+                                   const char *path,
+                                   const struct stead_read_options *options,
+                                   struct stead_file **file,
+                                   struct stead_error **error);
 
 /**
  * Says whether the bytes of a view are what the file had: if it became shorter while they were looked at, or its

@@ -42,6 +42,8 @@ step "format" cargo fmt --all --check
 step "lint" cargo clippy --workspace --all-targets --locked -- -D warnings
 step "build" cargo build --workspace --locked
 if [ "$level" = all ]; then export PROPTEST_CASES=${PROPTEST_CASES:-4096} HYPOTHESIS_PROFILE=long; fi
+step "lint of mpi" cargo clippy -p stead-mpi -p stead-mpi-capi --features stead-mpi/conformance,stead-mpi-capi/link \
+  --all-targets --locked -- -D warnings
 step "unit and property" cargo test --workspace --locked --no-fail-fast
 RUSTDOCFLAGS='-D warnings' step "api docs" cargo doc --workspace --no-deps --locked
 step "tidy" cargo xtask tidy
@@ -59,6 +61,8 @@ step "linked libraries" linked
 step "test data" "$PYTHON" scripts/fetch_flights.py "$BUILD/data"
 step "oracles" "$PYTHON" -m pytest -q -rs tests/oracle
 step "C and C++" "$PYTHON" -m pytest -q -rs tests/c
+step "mpi, build" scripts/mpi.sh
+step "mpi" "$PYTHON" -m pytest -q -rs tests/mpi
 step "python package" scripts/python.sh dev
 step "python" "$PYTHON" -m pytest -q -rs tests/python
 step "documents" "$PYTHON" -m pytest -q -rs tests/docs

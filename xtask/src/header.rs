@@ -22,6 +22,7 @@ const FILES: &[&str] = &[
     "block",
     "builder",
     "session",
+    "ranks",
     "view",
     "under_way",
     "pending",

@@ -23,6 +23,7 @@ const LAYERS: &[(&str, usize)] = &[
     ("stead", 6),
     ("stead-cli", 7),
     ("stead-capi", 7),
+    ("stead-mpi-capi", 7),
     ("stead-bench", 7),
     ("stead-python", 8),
 ];

@@ -23,6 +23,7 @@ mod options;
 mod own;
 mod pending;
 mod queue;
+mod ranks;
 mod report;
 mod request;
 mod run;

@@ -64,6 +64,28 @@ pub struct Functions {
     pub release: unsafe extern "C" fn(data: *mut c_void),
 }
 
+/// Makes functions, and returns as they do. What `data` is, is between it and who calls it; libstead_mpi takes the
+/// address of a communicator.
+pub type Make =
+    unsafe extern "C" fn(data: *mut c_void, functions: *mut Functions, why: *mut u8) -> i32;
+
+/// Calls such a maker.
+///
+/// # Safety
+/// It does what [`Make`] says, with that `data`.
+///
+/// # Errors
+/// Its own; those of [`Foreign::new`].
+pub unsafe fn make(make: Make, data: *mut c_void) -> Result<Foreign> {
+    let mut functions = std::mem::MaybeUninit::uninit();
+    let mut why = [0; WHY];
+    // SAFETY: as the caller promises; the places are valid.
+    let code = unsafe { make(data, functions.as_mut_ptr(), why.as_mut_ptr()) };
+    check(code, &why, None)?;
+    // SAFETY: it says that it has made them.
+    unsafe { Foreign::new(functions.assume_init()) }
+}
+
 /// A fabric made of functions.
 pub struct Foreign(Functions);
 
@@ -208,7 +230,7 @@ unsafe fn of<'a>(data: *mut c_void) -> &'a dyn Fabric {
 ///
 /// # Safety
 /// `why` is NULL or has room for [`WHY`] bytes.
-unsafe fn fail(error: &Error, why: *mut u8) -> i32 {
+pub unsafe fn fail(error: &Error, why: *mut u8) -> i32 {
     if !why.is_null() {
         let text = error.message().as_bytes();
         let len = text.len().min(WHY - 1);
@@ -331,6 +353,26 @@ mod tests {
     }
 
     #[test]
+    fn makers_make_or_say_why_not() {
+        unsafe extern "C" fn maker(data: *mut c_void, to: *mut Functions, why: *mut u8) -> i32 {
+            if data.is_null() {
+                // SAFETY: `make` gives the room.
+                return unsafe { fail(&Error::usage("nothing to make one of"), why) };
+            }
+            // SAFETY: `make` gives the place.
+            unsafe { to.write(lend(Arc::new(Local::single()))) };
+            0
+        }
+        // SAFETY: the function above.
+        let (made, refused) = unsafe {
+            (make(maker, &raw mut *Box::new(1u8) as _), make(maker, std::ptr::null_mut()))
+        };
+        crate::conformance::check(vec![made.unwrap()]);
+        let e = refused.err().unwrap();
+        assert_eq!((e.kind(), e.message()), (Kind::Usage, "nothing to make one of"));
+    }
+
+    #[test]
     fn another_version_is_refused() {
         let mut functions = lend(Arc::new(Local::single()));
         functions.version = 2;
@@ -338,7 +380,7 @@ mod tests {
         // SAFETY: functions of this module; they are not called.
         let e = unsafe { Foreign::new(functions) }.err().unwrap();
         assert_eq!(e.kind(), Kind::Usage);
-        // SAFETY: not released yet.
+        // SAFETY: not released before.
         unsafe { release(data) };
     }
 }

@@ -37,3 +37,5 @@ mod raw;
 pub use ranks::{Mpi, Options, World};
 #[cfg(feature = "link")]
 pub use raw::MPI_Comm;
+#[cfg(feature = "link")]
+pub use stead_core::Error;

@@ -1,0 +1,47 @@
+//! The function.
+
+use std::ffi::{c_int, c_void};
+use std::panic::catch_unwind;
+use std::sync::Arc;
+use std::time::Duration;
+use stead_fabric::foreign::{Functions, fail, lend};
+use stead_mpi::{MPI_Comm, Mpi, Options};
+
+/// Makes a fabric of the communicator that `communicator` points to. Collective. Returns 0, or a stead_status with a text
+/// in `why`, which is NULL or has room for STEAD_FABRIC_WHY bytes.
+///
+/// The environment variable STEAD_PEER_SILENCE_S has the seconds without a sign of life after which a rank that is waited
+/// for is taken for gone.
+///
+/// # Safety
+/// `communicator` points to a communicator, and `fabric` to room for a stead_fabric.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_mpi_make(
+    communicator: *mut c_void,
+    fabric: *mut Functions,
+    why: *mut u8,
+) -> c_int {
+    let made = catch_unwind(|| {
+        if communicator.is_null() || fabric.is_null() {
+            return Err(stead_mpi::Error::usage("no communicator, or no place for the fabric"));
+        }
+        let mut options = Options::default();
+        let silence = std::env::var("STEAD_PEER_SILENCE_S").ok().and_then(|s| s.parse().ok());
+        if let Some(seconds) = silence.filter(|s| *s > 0) {
+            options.silence = Duration::from_secs(seconds);
+        }
+        // SAFETY: the caller gives the address of a communicator.
+        let communicator = unsafe { *communicator.cast::<MPI_Comm>() };
+        Mpi::new(communicator, options)
+    });
+    let made = made.unwrap_or_else(|_| Err(stead_mpi::Error::internal("a panic was caught")));
+    match made {
+        Ok(mpi) => {
+            // SAFETY: there is room, as the caller promises.
+            unsafe { fabric.write(lend(Arc::new(mpi))) };
+            0
+        }
+        // SAFETY: `why` is as the caller promises.
+        Err(error) => unsafe { fail(&error, why) },
+    }
+}

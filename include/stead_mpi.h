@@ -1,0 +1,47 @@
+/*
+ * stead over MPI: files that all ranks of a communicator read together.
+ *
+ * For programs that are linked with libstead and libstead_mpi. MPI must have been initialised with
+ * MPI_Init_thread and MPI_THREAD_MULTIPLE.
+ *
+ * SPDX-License-Identifier: Apache-2.0 OR MIT
+ */
+#ifndef STEAD_MPI_H
+#define STEAD_MPI_H
+
+#include <mpi.h>
+#include "stead.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * Makes a fabric of the communicator that `communicator` points to, for stead_file_open_ranks. It takes a duplicate:
+ * messages and error handlers of the program are not touched. Collective.
+ *
+ * MPI_Finalize waits until all ranks have called it; those that did so early go on to answer the others meanwhile.
+ *
+ * A rank that somebody waits for and that gives no sign of life for 30 s is taken for gone; the environment variable
+ * STEAD_PEER_SILENCE_S has another number of seconds. Computing is no silence: a thread answers.
+ */
+int stead_mpi_make(void *communicator, struct stead_fabric *fabric, char *why);
+
+/**
+ * Opens a file on all ranks of a communicator. See stead_file_open_ranks. Collective; so are the sessions of the file.
+ *
+ * Errors: those of stead_file_open_ranks; STEAD_USAGE if MPI is not running or has too few threads.
+ */
+static inline stead_status stead_mpi_file_open(MPI_Comm communicator,
+                                               const char *path,
+                                               const struct stead_read_options *options,
+                                               struct stead_file **file,
+                                               struct stead_error **error) {
+    return stead_file_open_ranks(stead_mpi_make, &communicator, path, options, file, error);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Builds what the tests of MPI run, with Open MPI and, where it is installed, with MPICH, into .build/mpi/NAME: the C
+# library, libstead_mpi, the suite of the fabric, and the program of the tests. Called by scripts/test.sh.
+#
+#   scripts/mpi.sh [openmpi|mpich]...
+source "$(dirname "$0")/lib.sh"
+
+# `mpicc.NAME` where the system has both, `mpicc` where it has one.
+for name in "${@:-openmpi mpich}"; do for name in $name; do
+  mpicc=mpicc.$name
+  command -v "$mpicc" >/dev/null || mpicc=mpicc
+  "$mpicc" -show 2>/dev/null | grep -qi "${name/openmpi/open}" || { say "no $name here"; continue; }
+  out=$BUILD/mpi/$name
+  mkdir -p "$out"
+  say "building with $mpicc into $out"
+  # What is linked with one MPI must not be taken for the other.
+  target=$TARGET
+  [ "$name" = openmpi ] || target=$TARGET/$name
+  cargo build --locked -p stead-capi
+  MPICC=$mpicc CARGO_TARGET_DIR=$target cargo build --locked -p stead-mpi-capi --features link
+  MPICC=$mpicc CARGO_TARGET_DIR=$target cargo build --locked -p stead-mpi --features conformance --example conform
+  cp -f "$TARGET/debug/libstead_capi.so" "$out/libstead.so"
+  # Programs look for it by its name with a version.
+  ln -sf libstead.so "$out/$(readelf -d "$out/libstead.so" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')"
+  cp -f "$target/debug/libstead_mpi_capi.so" "$out/libstead_mpi.so"
+  cp -f "$target/debug/examples/conform" "$out/conform"
+  "$mpicc" -std=c11 -Wall -Wextra -Werror -O1 -Iinclude tests/mpi/ranks.c -o "$out/ranks" \
+    -L"$out" -lstead_mpi -lstead -lpthread "-Wl,-rpath,$out"
+done; done

@@ -1,0 +1,260 @@
+/* What a rank of the tests does: reads a file together with the others and compares it with the file.
+ *
+ *   ranks read FILE [open-as]      any ranges, by several threads; prints the bytes that this rank's node read
+ *   ranks busy FILE                rank 0 computes and calls nothing; the others read what it has
+ *   ranks die FILE HOW             the last rank ends (exit, kill) after the session began; the others read all
+ *   ranks differ FILE              ranks begin different sessions
+ *   ranks funneled FILE            MPI without threads
+ *   ranks rate FILE [TIMES]        seconds to read the whole file on each rank
+ *   ranks idle FILE SECONDS        processor time of an idle session
+ */
+#define _GNU_SOURCE
+#include "stead_mpi.h"
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static int rank, size;
+
+#define CHECK(what)                                                                                  \
+    do {                                                                                             \
+        if (!(what)) {                                                                               \
+            fprintf(stderr, "rank %d: line %d: %s: %s\n", rank, __LINE__, #what, stead_last_message()); \
+            MPI_Abort(MPI_COMM_WORLD, 1);                                                            \
+        }                                                                                            \
+    } while (0)
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double used(void) {
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+/* The byte of the test files at an offset: the tests write the same. */
+static unsigned char byte_at(uint64_t i) { return (unsigned char)((i * 0x9E3779B97F4A7C15u) >> 56); }
+
+static int right(const unsigned char *bytes, uint64_t offset, uint64_t len) {
+    for (uint64_t i = 0; i < len; i++) {
+        if (bytes[i] != byte_at(offset + i)) return 0;
+    }
+    return 1;
+}
+
+struct task {
+    stead_session *session;
+    uint64_t bytes;
+    unsigned seed;
+};
+
+static void *read_some(void *of) {
+    struct task *task = of;
+    unsigned char *buffer = malloc(300000);
+    for (int i = 0; i < 60; i++) {
+        uint64_t offset = ((uint64_t)rand_r(&task->seed) * 65537) % task->bytes;
+        uint64_t len = (uint64_t)rand_r(&task->seed) % 300000;
+        if (len > task->bytes - offset) len = task->bytes - offset;
+        CHECK(stead_read_now(task->session, offset, buffer, len, NULL) == STEAD_OK);
+        CHECK(right(buffer, offset, len));
+    }
+    free(buffer);
+    return NULL;
+}
+
+static void read_all(const char *path, const char *mine) {
+    stead_file *file;
+    stead_session *session;
+    struct stead_read_options options = {0};
+    options.size = sizeof options;
+    const char *flags = getenv("RANKS_FLAGS");
+    options.flags = flags ? (uint32_t)atoi(flags) : 0;
+    options.memory = 64 << 20;
+    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, rank % 2 && mine ? mine : path, &options, &file, NULL) == STEAD_OK);
+    for (int round = 0; round < 2; round++) {
+        uint64_t from = round ? stead_file_size(file) / 3 : 0;
+        CHECK(stead_session_start(file, from, STEAD_TO_END, &session, NULL) == STEAD_OK);
+        struct task tasks[4];
+        pthread_t threads[4];
+        CHECK(stead_session_offset(session) == from);
+        stead_session *whole = session;
+        if (round) {
+            CHECK(stead_session_start(file, 0, STEAD_TO_END, &whole, NULL) == STEAD_OK);
+        }
+        for (unsigned t = 0; t < 4; t++) {
+            tasks[t] = (struct task){whole, stead_file_size(file), (unsigned)rank * 16 + t};
+            pthread_create(&threads[t], NULL, read_some, &tasks[t]);
+        }
+        for (int t = 0; t < 4; t++) pthread_join(threads[t], NULL);
+        if (round) CHECK(stead_session_close(whole, NULL) == STEAD_OK);
+        CHECK(stead_session_close(session, NULL) == STEAD_OK);
+    }
+    /* All have what they want before the counts are looked at. */
+    MPI_Barrier(MPI_COMM_WORLD);
+    stead_read_counts counts;
+    CHECK(stead_file_counts(file, &counts, sizeof counts, NULL) == STEAD_OK);
+    printf("rank %d of %d: right, %llu bytes read\n", rank, size, (unsigned long long)counts.bytes);
+    CHECK(stead_file_close(file, NULL) == STEAD_OK);
+}
+
+static void busy(const char *path) {
+    stead_file *file;
+    stead_session *session;
+    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, rank ? "/nowhere" : path, NULL, &file, NULL) == STEAD_OK);
+    CHECK(stead_session_start(file, 0, STEAD_TO_END, &session, NULL) == STEAD_OK);
+    uint64_t len = stead_file_size(file);
+    char done[4096];
+    snprintf(done, sizeof done, "%s.done", path);
+    if (rank == 0) {
+        /* No call of MPI or of stead until all others are done, which a file says. */
+        volatile double x = 0;
+        struct stat st;
+        while (stat(done, &st) || st.st_size < size - 1) {
+            for (int i = 0; i < 1000000; i++) x += i;
+        }
+        unlink(done);
+        printf("rank 0: computed\n");
+    } else {
+        unsigned char *buffer = malloc(len);
+        CHECK(stead_read_now(session, 0, buffer, len, NULL) == STEAD_OK);
+        CHECK(right(buffer, 0, len));
+        int fd = open(done, O_WRONLY | O_CREAT | O_APPEND, 0600);
+        CHECK(write(fd, "x", 1) == 1);
+        close(fd);
+        free(buffer);
+        printf("rank %d: right\n", rank);
+    }
+    CHECK(stead_session_close(session, NULL) == STEAD_OK);
+    CHECK(stead_file_close(file, NULL) == STEAD_OK);
+}
+
+static void die(const char *path, const char *how) {
+    stead_file *file;
+    stead_session *session;
+    /* Only the one that dies has the file, and nobody remembers much of it. */
+    struct stead_read_options options = {0};
+    options.size = sizeof options;
+    options.memory = 64 << 10;
+    options.block = 4096;
+    int last = rank == size - 1;
+    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, last ? path : "/nowhere", &options, &file, NULL) == STEAD_OK);
+    CHECK(stead_session_start(file, 0, STEAD_TO_END, &session, NULL) == STEAD_OK);
+    unsigned char first;
+    CHECK(stead_read_now(session, 0, &first, 1, NULL) == STEAD_OK && first == byte_at(0));
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (last) {
+        if (!strcmp(how, "kill")) kill(getpid(), SIGKILL);
+        if (!strcmp(how, "stop")) {
+            /* It gives no sign of life, and is ended by whoever runs the test. */
+            kill(getpid(), SIGSTOP);
+        }
+        _exit(0);
+    }
+    uint64_t len = stead_file_size(file);
+    unsigned char *buffer = malloc(len);
+    double begun = now();
+    stead_status status = STEAD_OK;
+    /* The first blocks may have come before. */
+    while (status == STEAD_OK && now() - begun < 60) {
+        status = stead_read_now(session, len / 2, buffer, len / 2, NULL);
+    }
+    printf("rank %d: %s after %.0f s: %s\n", rank, stead_status_name(status), now() - begun, stead_last_message());
+    fflush(stdout);
+    /* MPI_Finalize would wait for the dead. */
+    _exit(status == STEAD_PEER ? 0 : 1);
+}
+
+static void differ(const char *path) {
+    stead_file *file;
+    stead_session *session;
+    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, path, NULL, &file, NULL) == STEAD_OK);
+    CHECK(stead_session_start(file, (uint64_t)rank, STEAD_TO_END, &session, NULL) == STEAD_USAGE);
+    CHECK(session == NULL);
+    CHECK(stead_session_start(file, 0, STEAD_TO_END, &session, NULL) == STEAD_OK);
+    stead_file *none;
+    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, "/nowhere", NULL, &none, NULL) == STEAD_NOT_FOUND);
+    CHECK(stead_mpi_file_open(MPI_COMM_NULL, path, NULL, &none, NULL) == STEAD_USAGE);
+    /* Neither is closed: MPI_Finalize ends what is left. */
+    printf("rank %d: told\n", rank);
+}
+
+static void rate(const char *path, int times) {
+    stead_file *file;
+    stead_session *session;
+    struct stead_read_options options = {0};
+    options.size = sizeof options;
+    const char *flags = getenv("RANKS_FLAGS");
+    options.flags = flags ? (uint32_t)atoi(flags) : 0;
+    for (int i = 0; i < times; i++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        double begun = now(), cpu = used();
+        CHECK(stead_mpi_file_open(MPI_COMM_WORLD, path, &options, &file, NULL) == STEAD_OK);
+        CHECK(stead_session_start(file, 0, STEAD_TO_END, &session, NULL) == STEAD_OK);
+        uint64_t len = stead_file_size(file), share = len / (uint64_t)size;
+        /* Each rank the share of the next one, so that all of it crosses from rank to rank. */
+        uint64_t from = share * (uint64_t)((rank + (getenv("RANKS_SHIFT") ? 1 : 0)) % size);
+        unsigned char *buffer = malloc(share);
+        memset(buffer, 0, share);
+        double ready = now();
+        CHECK(stead_read_now(session, from, buffer, share, NULL) == STEAD_OK);
+        double mine = now() - ready;
+        MPI_Barrier(MPI_COMM_WORLD);
+        double all = now() - begun;
+        stead_read_counts counts;
+        CHECK(stead_file_counts(file, &counts, sizeof counts, NULL) == STEAD_OK);
+        printf("rank %d: %.3f s for %.0f MB (all %.3f s, cpu %.3f s, read %.0f MB)\n", rank, mine, 1e-6 * (double)share, all,
+               used() - cpu, 1e-6 * (double)counts.bytes);
+        if (getenv("RANKS_CHECK")) CHECK(right(buffer, from, share));
+        free(buffer);
+        CHECK(stead_session_close(session, NULL) == STEAD_OK);
+        CHECK(stead_file_close(file, NULL) == STEAD_OK);
+    }
+}
+
+static void idle(const char *path, int seconds) {
+    stead_file *file;
+    stead_session *session;
+    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, path, NULL, &file, NULL) == STEAD_OK);
+    CHECK(stead_session_start(file, 0, 0, &session, NULL) == STEAD_OK);
+    sleep(1);
+    double before = used();
+    sleep((unsigned)seconds);
+    printf("rank %d: %.2f %% of a core\n", rank, 100 * (used() - before) / seconds);
+}
+
+int main(int argc, char **argv) {
+    int level;
+    const char *what = argc > 1 ? argv[1] : "", *path = argc > 2 ? argv[2] : "";
+    if (!strcmp(what, "funneled")) {
+        MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
+        stead_file *file;
+        CHECK(stead_mpi_file_open(MPI_COMM_WORLD, path, NULL, &file, NULL) == STEAD_USAGE);
+        printf("%s\n", stead_last_message());
+        MPI_Finalize();
+        return 0;
+    }
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (!strcmp(what, "read")) read_all(path, argc > 3 ? argv[3] : NULL);
+    else if (!strcmp(what, "busy")) busy(path);
+    else if (!strcmp(what, "die")) die(path, argv[3]);
+    else if (!strcmp(what, "differ")) differ(path);
+    else if (!strcmp(what, "rate")) rate(path, argc > 3 ? atoi(argv[3]) : 1);
+    else if (!strcmp(what, "idle")) idle(path, atoi(argv[3]));
+    else return 2;
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,202 @@
+"""Ranks that are processes: the fabric's suite, and files that all ranks read together.
+
+With Open MPI and MPICH on this host, and with Open MPI on several hosts of the lab (lab/lab), which needs root: where it
+cannot be raised those tests are skipped and say why. Everything runs under a time limit, so that nothing can hang.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import ROOT
+
+BUILT = ROOT / ".build" / "mpi"
+LAB = ROOT / "lab" / "lab"
+LIMIT = 100
+LENGTH = 8_000_003
+
+
+def contents(length: int) -> bytes:
+    """As byte_at of ranks.c."""
+    i = np.arange(length, dtype=np.uint64)
+    return ((i * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(56)).astype(np.uint8).tobytes()
+
+
+@pytest.fixture(scope="session")
+def file(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("mpi") / "f"
+    path.write_bytes(contents(LENGTH))
+    return path
+
+
+def launch(mpi: str, ranks: int, *options: str) -> list[str]:
+    """mpirun for so many ranks on this host, which has fewer cores: those that wait let others run."""
+    mpirun = f"mpirun.{mpi}"
+    if subprocess.run(["which", mpirun], capture_output=True).returncode:
+        mpirun = "mpirun"
+    if mpi == "openmpi":
+        few = ["--oversubscribe", "--allow-run-as-root", "--mca", "mpi_yield_when_idle", "1"]
+        return [mpirun, *few, *options, "-n", str(ranks)]
+    return [mpirun, "-n", str(ranks)]
+
+
+def run(command, env=None, expect: int | None = 0) -> str:
+    env = os.environ | {"STEAD_PEER_SILENCE_S": "3"} | (env or {})
+    limited = ["timeout", "--kill-after=10", str(LIMIT), *map(str, command)]
+    begun = time.monotonic()
+    done = subprocess.run(limited, capture_output=True, text=True, env=env, stdin=subprocess.DEVNULL)
+    said = f"{done.stdout}\n{done.stderr}"
+    assert time.monotonic() - begun < LIMIT, f"it hung: {said}"
+    if expect is not None:
+        assert done.returncode == expect, said
+    return done.stdout
+
+
+@pytest.fixture(params=["openmpi", "mpich"])
+def mpi(request) -> str:
+    if not (BUILT / request.param / "ranks").exists():
+        pytest.skip(f"{request.param} is not installed")
+    return request.param
+
+
+def read_bytes(out: str) -> list[int]:
+    return [int(n) for n in re.findall(r"right, (\d+) bytes read", out)]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_the_fabric_conforms(mpi, ranks):
+    assert run([*launch(mpi, ranks), BUILT / mpi / "conform"]).count("conforms") == ranks
+
+
+@pytest.mark.parametrize("flags", ["0", "8"], ids=["page cache", "blocks in memory"])
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_ranks_and_tasks_read_any_ranges(mpi, file, ranks, flags):
+    out = run([*launch(mpi, ranks), BUILT / mpi / "ranks", "read", file], {"RANKS_FLAGS": flags})
+    assert len(read_bytes(out)) == ranks
+    if flags == "8":
+        # From the file system once for all, whoever asks.
+        assert sum(read_bytes(out)) == LENGTH
+
+
+def test_a_rank_that_computes_stalls_nobody(mpi, file):
+    out = run([*launch(mpi, 3), BUILT / mpi / "ranks", "busy", file])
+    assert out.count("right") == 2 and "rank 0: computed" in out
+
+
+def test_what_ranks_do_wrong_is_told(mpi, file):
+    assert run([*launch(mpi, 3), BUILT / mpi / "ranks", "differ", file]).count("told") == 3
+    out = run([*launch(mpi, 2), BUILT / mpi / "ranks", "funneled", file])
+    assert out.count("MPI_THREAD_MULTIPLE") == 0 and out.count("fewer threads") == 2
+
+
+def survivors(out: str, ranks: int) -> None:
+    told = re.findall(r"rank \d: peer after (\d+) s: .*rank (\d)", out)
+    assert len(told) == ranks - 1, out
+    assert all(int(rank) == ranks - 1 and int(seconds) < 30 for seconds, rank in told), out
+
+
+@pytest.mark.parametrize("how", ["exit", "kill"])
+def test_a_rank_that_dies_is_an_error_for_the_others(file, how):
+    # Unless told otherwise, mpirun of Open MPI ends all ranks with the first one that dies.
+    command = launch("openmpi", 3, "--enable-recovery", "--mca", "btl", "vader,self")
+    survivors(run([*command, BUILT / "openmpi" / "ranks", "die", file, how], expect=None), 3)
+
+
+def test_a_rank_that_gives_no_sign_of_life_is_an_error_for_the_others(file):
+    program = BUILT / "openmpi" / "ranks"
+    command = [*launch("openmpi", 3, "--enable-recovery"), program, "die", file, "stop"]
+    env = os.environ | {"STEAD_PEER_SILENCE_S": "3"}
+    with subprocess.Popen(
+        ["timeout", "--kill-after=10", str(LIMIT), *map(str, command)],
+        stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=env,
+    ) as job:
+        out = ""
+        for line in job.stdout:
+            out += line
+            if out.count("peer after") == 2:
+                break
+        # The one that is stopped is ended by its number.
+        end_stopped(str(file))
+        out += job.stdout.read()
+    survivors(out, 3)
+
+
+def end_stopped(word: str) -> None:
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = (status.parent / "cmdline").read_bytes().split(b"\0")
+            state = status.read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            continue
+        if word.encode() in words and b"die" in words and state == "T":
+            os.kill(int(status.parent.name), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("how", ["exit", "kill"])
+def test_a_job_of_which_a_rank_dies_ends(mpi, file, how):
+    run([*launch(mpi, 3), BUILT / mpi / "ranks", "die", file, how], expect=None)
+
+
+@pytest.fixture(scope="module")
+def lab():
+    """Three hosts, joined by links of 1 Gb/s."""
+    able = subprocess.run([LAB, "check"], capture_output=True, text=True)
+    if able.returncode:
+        pytest.skip(f"no lab can be raised here: {able.stderr.strip()}")
+    up = subprocess.run([LAB, "up", "3"], capture_output=True, text=True, env=os.environ | {"LAB_OWNER": str(os.getpid())})
+    assert up.returncode == 0, up.stderr
+    name = up.stdout.strip()
+    yield name
+    subprocess.run([LAB, "drop", name], check=True)
+    left = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
+    assert name not in left
+
+
+def test_the_fabric_conforms_over_hosts(lab):
+    assert run([LAB, "run", lab, BUILT / "openmpi" / "conform"]).count("conforms") == 3
+
+
+@pytest.mark.parametrize("flags", ["0", "8"], ids=["page cache", "blocks in memory"])
+@pytest.mark.parametrize("ranks", [2, 3, 5])
+def test_ranks_on_hosts_read_any_ranges(lab, file, ranks, flags):
+    command = [LAB, "run", lab, "-n", ranks, "-x", f"RANKS_FLAGS={flags}"]
+    out = run([*command, BUILT / "openmpi" / "ranks", "read", file])
+    assert len(read_bytes(out)) == ranks
+    if flags == "8":
+        assert sum(read_bytes(out)) == LENGTH
+
+
+def test_a_host_without_the_file_gets_it_from_the_others(lab, file):
+    command = [LAB, "run", lab, BUILT / "openmpi" / "ranks", "read", file, "/nowhere"]
+    assert len(read_bytes(run(command))) == 3
+
+
+def test_a_rank_on_another_host_that_computes_stalls_nobody(lab, file):
+    out = run([LAB, "run", lab, BUILT / "openmpi" / "ranks", "busy", file])
+    assert out.count("right") == 2 and "rank 0: computed" in out
+
+
+def test_a_job_over_hosts_of_which_a_rank_dies_ends(lab, file):
+    run([LAB, "run", lab, BUILT / "openmpi" / "ranks", "die", file, "kill"], expect=None)
+
+
+def test_labs_are_dropped_after_a_crash(lab):
+    with subprocess.Popen(["sleep", "100"]) as owner:
+        up = subprocess.run(
+            [LAB, "up", "2"], capture_output=True, text=True, env=os.environ | {"LAB_OWNER": str(owner.pid)}
+        )
+        name = up.stdout.strip()
+        hosts = lambda: subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
+        assert name in hosts()
+        subprocess.run([LAB, "sweep"], check=True)
+        assert name in hosts()
+        owner.kill()
+    subprocess.run([LAB, "sweep"], check=True)
+    assert name not in hosts()
