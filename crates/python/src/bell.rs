@@ -9,6 +9,7 @@ use pyo3::sync::PyOnceLock;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -61,10 +62,12 @@ impl Bell {
         let mut queue = self.ring.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let cores = std::mem::take(&mut *queue);
         drop(queue);
+        // Each gets its answer, whatever becomes of the others.
+        let mut served = Ok(());
         for core in cores {
-            core.serve(py, &self.ring)?;
+            served = served.and(core.serve(py, &self.ring));
         }
-        Ok(())
+        served
     }
 }
 
@@ -123,11 +126,23 @@ impl Calls {
     }
 }
 
-static CALLER: Mutex<Option<Caller>> = Mutex::new(None);
+/// One for each generation of processes: a child may have inherited a lock that nobody there will give up.
+static CALLERS: [Mutex<Option<Caller>>; 16] = [const { Mutex::new(None) }; 16];
+
+/// The interpreter is about to end: nobody is called any more.
+static OVER: AtomicBool = AtomicBool::new(false);
+
+fn caller() -> MutexGuard<'static, Option<Caller>> {
+    let generation = fork::generation() as usize % CALLERS.len();
+    CALLERS[generation].lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Has the functions called that wait for this read. Called by readers.
 pub fn call_back(core: Arc<Core>) {
-    let mut caller = CALLER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut caller = caller();
+    if OVER.load(Ordering::SeqCst) {
+        return;
+    }
     if caller.as_ref().is_none_or(|c| c.born != fork::generation()) {
         let shared = Arc::<Calls>::default();
         let theirs = shared.clone();
@@ -146,7 +161,11 @@ pub fn call_back(core: Arc<Core>) {
 /// Calls what is to be called and ends the thread. Called when the interpreter is about to end.
 #[pyfunction]
 pub fn end_callbacks(py: Python<'_>) {
-    let caller = CALLER.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let caller = {
+        let mut caller = caller();
+        OVER.store(true, Ordering::SeqCst);
+        caller.take()
+    };
     let Some(caller) = caller.filter(|c| c.born == fork::generation()) else { return };
     caller.shared.lock().over = true;
     caller.shared.more.notify_one();

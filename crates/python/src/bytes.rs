@@ -3,12 +3,14 @@
 //! The stable ABI has the protocol from Python 3.11 on. 3.10 has the same functions, slots and struct, which have not
 //! changed since 3.3, but does not call them stable; they are declared here, so that one wheel serves both.
 
+use crate::fork;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::{Mutex, PoisonError};
 use stead::read::View;
 
 /// `Py_buffer`.
@@ -66,7 +68,12 @@ impl Held {
 struct Object {
     base: ffi::PyObject,
     /// Null in an object that Python made, which is empty, or a box of its own. Never changes.
-    held: *mut Held,
+    held: *mut Holding,
+}
+
+struct Holding {
+    held: Held,
+    born: u32,
 }
 
 /// `stead._stead.Bytes`, which exports its bytes and nothing more; `stead.View` is derived from it.
@@ -111,7 +118,7 @@ fn make_type(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
 /// `object` is of the base type or of one derived from it, and is not used after it is gone.
 unsafe fn held<'a>(object: *mut ffi::PyObject) -> Option<&'a Held> {
     // SAFETY: objects of these types begin with an `Object`; `held` is null or a box that lives as long as it.
-    unsafe { (*object.cast::<Object>()).held.as_ref() }
+    unsafe { (*object.cast::<Object>()).held.as_ref() }.map(|h| &h.held)
 }
 
 unsafe extern "C" fn get_buffer(
@@ -140,7 +147,13 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     unsafe {
         let held = (*object.cast::<Object>()).held;
         if !held.is_null() {
-            drop(Box::from_raw(held));
+            let held = Box::from_raw(held);
+            if held.born == fork::generation() {
+                drop(held);
+            } else {
+                // Its locks may be those of threads that are not here.
+                std::mem::forget(held);
+            }
         }
         let kind = ffi::Py_TYPE(object);
         let free = ffi::PyType_GetSlot(kind, ffi::Py_tp_free);
@@ -168,11 +181,12 @@ fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 /// A `stead.View` of these bytes.
 pub fn view(py: Python<'_>, held: Held) -> PyResult<Py<PyAny>> {
     let class = class(py)?;
+    let held = Box::new(Holding { held, born: fork::generation() });
     // SAFETY: a new object of a type that begins with an `Object`, zeroed, or an error is set.
     unsafe {
         let made = ffi::PyType_GenericAlloc(class.as_ptr().cast(), 0);
         let made = Bound::from_owned_ptr_or_err(py, made)?;
-        (*made.as_ptr().cast::<Object>()).held = Box::into_raw(Box::new(held));
+        (*made.as_ptr().cast::<Object>()).held = Box::into_raw(held);
         Ok(made.unbind())
     }
 }
@@ -192,9 +206,10 @@ pub fn check_view(view: &Bound<'_, PyAny>) -> PyResult<()> {
 
 /// Writable memory of an object, such as an array or a bytearray, which cannot be resized or freed meanwhile.
 pub struct Writable {
-    /// In a box: exporters may point into it.
-    raw: Box<RawBuffer>,
+    /// In a box: exporters may point into it. `None` only while it is dropped.
+    raw: Option<Box<RawBuffer>>,
     owner: Py<PyAny>,
+    born: u32,
 }
 
 // SAFETY: the memory is that of the object, which the buffer holds; it is released with the interpreter's lock only.
@@ -223,12 +238,13 @@ impl Writable {
         if unsafe { PyObject_GetBuffer(object.as_ptr(), &mut *raw, PY_BUF_WRITABLE) } != 0 {
             return Err(PyErr::fetch(object.py()));
         }
-        Ok(Writable { raw, owner: object.clone().unbind() })
+        let owner = object.clone().unbind();
+        Ok(Writable { raw: Some(raw), owner, born: fork::generation() })
     }
 
     /// Its number of bytes.
     pub fn len(&self) -> usize {
-        usize::try_from(self.raw.len).unwrap_or(0)
+        self.raw.as_ref().map_or(0, |raw| usize::try_from(raw.len).unwrap_or(0))
     }
 
     /// The object whose memory it is.
@@ -239,23 +255,48 @@ impl Writable {
 
 impl AsMut<[u8]> for Writable {
     fn as_mut(&mut self) -> &mut [u8] {
-        if self.raw.buf.is_null() || self.raw.len <= 0 {
+        let len = self.len();
+        let start = self.raw.as_ref().map_or(std::ptr::null_mut(), |raw| raw.buf);
+        if start.is_null() || len == 0 {
             return &mut [];
         }
         // SAFETY: the exporter gave so many writable bytes, which stay in place until the buffer is released. Whoever
         // looks at them before the read is answered has a race of his own, as with every function that fills an
         // array with the lock released.
-        unsafe { std::slice::from_raw_parts_mut(self.raw.buf.cast(), self.len()) }
+        unsafe { std::slice::from_raw_parts_mut(start.cast(), len) }
     }
 }
 
 impl Drop for Writable {
     fn drop(&mut self) {
-        // Without an interpreter there is nobody to give it back to.
-        Python::try_attach(|_| {
-            // SAFETY: filled by `new`, and released here only.
-            unsafe { PyBuffer_Release(&mut *self.raw) }
-        });
+        // It may be a reader's thread, which must not wait for the interpreter's lock.
+        if let Some(raw) = self.raw.take() {
+            let mut dropped = DROPPED.lock().unwrap_or_else(PoisonError::into_inner);
+            dropped.push(Dropped { raw, born: self.born });
+        }
+    }
+}
+
+/// A buffer that is to be given back.
+struct Dropped {
+    raw: Box<RawBuffer>,
+    born: u32,
+}
+
+// SAFETY: it is only moved, until it is released with the interpreter's lock.
+unsafe impl Send for Dropped {}
+
+static DROPPED: Mutex<Vec<Dropped>> = Mutex::new(Vec::new());
+
+/// Gives back the buffers that nobody fills any more.
+pub fn release(_py: Python<'_>) {
+    // Nobody does anything else under this lock, so that it is waited for with the interpreter's.
+    let dropped = std::mem::take(&mut *DROPPED.lock().unwrap_or_else(PoisonError::into_inner));
+    for mut dropped in dropped {
+        if dropped.born == fork::generation() {
+            // SAFETY: filled by `Writable::new`, and released here only, once, with the interpreter's lock.
+            unsafe { PyBuffer_Release(&mut *dropped.raw) }
+        }
     }
 }
 

@@ -73,14 +73,15 @@ struct State {
     answer: Option<Answer>,
     cancelled: bool,
     waiters: Vec<Waiter>,
-    /// Somebody called since the last look.
+    /// It was told that there may be an answer since the library was asked for it last. While this is false and there
+    /// is no answer, whoever waits will be told.
     woken: bool,
 }
 
 impl State {
-    /// True if there is an object to give out.
-    fn made(&self) -> bool {
-        matches!(self.answer, Some(Answer::Value(_) | Answer::Failed(_)))
+    /// True if who waits has something to do.
+    fn calls(&self) -> bool {
+        self.woken || !matches!(self.answer, None | Some(Answer::Making))
     }
 }
 
@@ -144,7 +145,6 @@ impl Core {
     /// Looks whether there is an answer; has itself woken otherwise. The state comes back.
     fn look<'a>(self: &'a Arc<Self>, py: Python<'_>) -> MutexGuard<'a, State> {
         let mut state = self.lock(py);
-        state.woken = false;
         match &state.asked {
             None => return state,
             // Another thread may hold the lock of the interpreter while bytes are copied.
@@ -162,6 +162,7 @@ impl Core {
     }
 
     fn poll(self: &Arc<Self>, state: &mut State) {
+        state.woken = false;
         let Some(asked) = &mut state.asked else { return };
         let waker = Waker::from(self.clone());
         if let Poll::Ready(got) = asked.poll(&mut Context::from_waker(&waker)) {
@@ -179,6 +180,7 @@ impl Core {
         state.answer = Some(Answer::Failed(error));
         self.tell(state);
         drop(asked);
+        bytes::release(py);
         true
     }
 
@@ -202,6 +204,7 @@ impl Core {
             Got::Strided(got) => got.map_err(raise).and_then(|v| view(Held::Own(v))),
             Got::Into(got) => got.map_err(raise).map(|p| p.buffer.owner().clone_ref(py)),
         };
+        bytes::release(py);
         let mut state = self.lock(py);
         state.answer = Some(match &made {
             Ok(value) => Answer::Value(value.clone_ref(py)),
@@ -235,7 +238,7 @@ impl Core {
             };
             let late = py.detach(|| {
                 let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                if state.woken || state.made() {
+                if state.calls() {
                     return false;
                 }
                 match slice {
@@ -258,9 +261,10 @@ impl Core {
 
     /// Answers the futures that belong to this bell, in the thread of their loop.
     pub fn serve(self: &Arc<Self>, py: Python<'_>, ring: &Arc<Ring>) -> PyResult<()> {
-        let state = self.look(py);
-        let Some(answer) = self.answer(py, state) else { return Ok(()) };
-        let mut state = self.lock(py);
+        let mut state = self.look(py);
+        if state.answer.is_none() {
+            return Ok(());
+        }
         let mut futures = Vec::new();
         state.waiters.retain(|waiter| match waiter {
             Waiter::Future(future, theirs) if Arc::ptr_eq(ring, theirs) => {
@@ -269,19 +273,16 @@ impl Core {
             }
             _ => true,
         });
-        drop(state);
+        let answer = match self.answer(py, state) {
+            Some(answer) => answer,
+            // Another thread makes it at this moment.
+            None => self.wait(py, None),
+        };
+        let mut served = Ok(());
         for future in futures {
-            let future = future.bind(py);
-            // One that was cancelled wants nothing.
-            if future.call_method0(intern!(py, "done"))?.is_truthy()? {
-                continue;
-            }
-            match &answer {
-                Ok(value) => future.call_method1(intern!(py, "set_result"), (value,))?,
-                Err(e) => future.call_method1(intern!(py, "set_exception"), (e.clone_ref(py),))?,
-            };
+            served = served.and(set(future.bind(py), &answer));
         }
-        Ok(())
+        served
     }
 
     /// Calls the functions that wait.
@@ -302,6 +303,19 @@ impl Core {
             }
         }
     }
+}
+
+/// Answers a future; one that was cancelled wants nothing.
+fn set(future: &Bound<'_, PyAny>, answer: &PyResult<Py<PyAny>>) -> PyResult<()> {
+    let py = future.py();
+    if future.call_method0(intern!(py, "done"))?.is_truthy()? {
+        return Ok(());
+    }
+    match answer {
+        Ok(value) => future.call_method1(intern!(py, "set_result"), (value,))?,
+        Err(e) => future.call_method1(intern!(py, "set_exception"), (e.clone_ref(py),))?,
+    };
+    Ok(())
 }
 
 /// Calls a function of a user; what it raises is reported as Python does where nobody can catch it.
@@ -346,7 +360,9 @@ impl Read {
         let core = Core::new(asked);
         let answer = core.wait(py, None);
         // A signal may have ended the waiting.
-        drop(core.lock(py).asked.take());
+        let asked = core.lock(py).asked.take();
+        drop(asked);
+        bytes::release(py);
         answer
     }
 }
@@ -383,8 +399,9 @@ impl Read {
     }
 
     /// True after `cancel`.
-    fn cancelled(&self, py: Python<'_>) -> bool {
-        self.core.lock(py).cancelled
+    fn cancelled(&self, py: Python<'_>) -> PyResult<bool> {
+        fork::check(self.core.born)?;
+        Ok(self.core.lock(py).cancelled)
     }
 
     /// Wants it no more: who waits for it gets a CancelledError, and no buffer is written to any more. False if it is
@@ -433,6 +450,9 @@ impl Read {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
+        if fork::check(self.core.born).is_err() {
+            return "<stead.Read of another process>".to_owned();
+        }
         let state = self.core.lock(py);
         let what = match (&state.answer, state.cancelled) {
             (_, true) => "cancelled",
@@ -521,6 +541,7 @@ impl Drop for Read {
             undisturbed(|py| {
                 let asked = self.core.lock(py).asked.take();
                 drop(asked);
+                bytes::release(py);
             });
         }
     }

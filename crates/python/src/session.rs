@@ -302,6 +302,9 @@ impl Session {
     /// True after `close`.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
+        if fork::check(self.born).is_err() {
+            return true;
+        }
         self.inner.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
@@ -312,12 +315,7 @@ impl Session {
         }
         let inner = self.inner.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner).take();
         let Some(session) = inner else { return Ok(()) };
-        py.detach(|| match Arc::try_unwrap(session) {
-            Ok(session) => session.close(),
-            // A thread is asking for something at this moment.
-            Err(_) => Ok(()),
-        })
-        .map_err(raise)
+        py.detach(move || session.check()).map_err(raise)
     }
 }
 

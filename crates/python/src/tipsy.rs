@@ -1,6 +1,7 @@
 //! Tipsy snapshots, loaded in parallel.
 
 use crate::errors::raise;
+use crate::fork;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ pub struct Tipsy {
     /// `None` once it was closed.
     inner: RwLock<Option<stead::tipsy::Snapshot>>,
     header: stead::tipsy::Header,
+    born: u32,
 }
 
 /// The values of a column, which NumPy takes over: `numpy.asarray` copies nothing and keeps this alive. Nobody else
@@ -63,7 +65,11 @@ impl Tipsy {
         let mut options = stead::read::Options::default();
         options.memory = memory.unwrap_or(options.memory);
         let inner = py.detach(|| stead::tipsy::open(path, &options)).map_err(raise)?;
-        Ok(Tipsy { header: inner.header().clone(), inner: RwLock::new(Some(inner)) })
+        Ok(Tipsy {
+            header: inner.header().clone(),
+            inner: RwLock::new(Some(inner)),
+            born: fork::generation(),
+        })
     }
 
     #[getter]
@@ -104,6 +110,7 @@ impl Tipsy {
         tasks: usize,
         columns: Vec<String>,
     ) -> PyResult<Vec<(&'static str, Elements)>> {
+        fork::check(self.born)?;
         let species = species.parse().map_err(raise)?;
         let particles = py.detach(|| {
             let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
@@ -117,10 +124,23 @@ impl Tipsy {
 
     /// Ends it and says whether the file is still what it was. A second time does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if fork::check(self.born).is_err() {
+            return Ok(());
+        }
         py.detach(|| {
             let inner = self.inner.write().unwrap_or_else(PoisonError::into_inner).take();
             inner.map_or(Ok(()), stead::tipsy::Snapshot::close)
         })
         .map_err(raise)
+    }
+}
+
+impl Drop for Tipsy {
+    fn drop(&mut self) {
+        if self.born != fork::generation() {
+            // Its locks may be those of threads that are not here.
+            let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(inner.take());
+        }
     }
 }

@@ -383,6 +383,7 @@ def bell_of_the_loop() -> tuple[asyncio.AbstractEventLoop, Bell]:
     loop = asyncio.get_running_loop()
     bell = _bells.get(loop)
     if bell is None:
-        _bells[loop] = bell = Bell()
+        bell = Bell()
         loop.add_reader(bell.fileno(), bell.answer)
+        _bells[loop] = bell
     return loop, bell

@@ -186,7 +186,8 @@ class Session:
         """Fills a writable buffer, such as an array, from its start with the bytes from `offset` on.
 
         The buffer is held, and cannot be resized, until the read is answered or cancelled. Bytes that are there are
-        copied before this returns; those that come later, when the answer is taken.
+        copied before this returns; those that come later, when the answer is taken. Copying many of them would stop a
+        loop of asyncio for that while: `await asyncio.to_thread(s.pread_into, buffer, offset)`, or take a view.
 
         Returns:
             A read whose result is the buffer.
