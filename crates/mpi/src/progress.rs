@@ -130,7 +130,9 @@ impl Progress {
             // Ranks that come to the end first go on to answer the others: all come there.
             if orders.stopping && !said_fin {
                 said_fin = true;
-                self.tell(Sort::Fin);
+                if !said_bye {
+                    self.tell(Sort::Fin);
+                }
             }
             if said_bye || said_fin {
                 let left: Vec<usize> = self.others().filter(|r| !self.peers[*r].over()).collect();
@@ -231,7 +233,9 @@ impl Progress {
 
     /// Sends a head without a message.
     fn signal(&mut self, to: usize, sort: Sort) {
-        if to == self.post.rank || self.peers[to].gone {
+        // Who has said good-bye waits for ours.
+        let peer = &self.peers[to];
+        if to == self.post.rank || peer.gone && !peer.bye {
             return;
         }
         if let Err(error) = self.begin(to, 0, HEADS, head(sort, 0, 0)) {
