@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use stead::read::View;
 
 /// `Py_buffer`.
@@ -271,8 +271,7 @@ impl Drop for Writable {
     fn drop(&mut self) {
         // It may be a reader's thread, which must not wait for the interpreter's lock.
         if let Some(raw) = self.raw.take() {
-            let mut dropped = DROPPED.lock().unwrap_or_else(PoisonError::into_inner);
-            dropped.push(Dropped { raw, born: self.born });
+            dropped().push(Dropped { raw, born: self.born });
         }
     }
 }
@@ -286,12 +285,18 @@ struct Dropped {
 // SAFETY: it is only moved, until it is released with the interpreter's lock.
 unsafe impl Send for Dropped {}
 
-static DROPPED: Mutex<Vec<Dropped>> = Mutex::new(Vec::new());
+/// One for each generation of processes: a child may have inherited a lock that nobody there will give up.
+static DROPPED: [Mutex<Vec<Dropped>>; 16] = [const { Mutex::new(Vec::new()) }; 16];
+
+fn dropped() -> MutexGuard<'static, Vec<Dropped>> {
+    let generation = fork::generation() as usize % DROPPED.len();
+    DROPPED[generation].lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Gives back the buffers that nobody fills any more.
 pub fn release(_py: Python<'_>) {
     // Nobody does anything else under this lock, so that it is waited for with the interpreter's.
-    let dropped = std::mem::take(&mut *DROPPED.lock().unwrap_or_else(PoisonError::into_inner));
+    let dropped = std::mem::take(&mut *dropped());
     for mut dropped in dropped {
         if dropped.born == fork::generation() {
             // SAFETY: filled by `Writable::new`, and released here only, once, with the interpreter's lock.

@@ -1,6 +1,6 @@
 //! Read sessions: the arguments of Python as those of the library.
 
-use crate::bytes::{Part, Writable};
+use crate::bytes::{self, Part, Writable};
 use crate::errors::raise;
 use crate::fork;
 use crate::request::{Asked, Read, seconds};
@@ -132,14 +132,31 @@ impl Session {
         }))
     }
 
-    fn ask_into(&self, py: Python<'_>, offset: u64, part: Part) -> PyResult<Asked> {
+    /// Fills the first `len` bytes of a buffer, all of them if that is `None`.
+    fn ask_into(
+        &self,
+        buffer: &Bound<'_, PyAny>,
+        offset: u64,
+        len: Option<usize>,
+    ) -> PyResult<Asked> {
+        let py = buffer.py();
         let session = self.open(py)?;
+        let buffer = Writable::new(buffer)?;
+        let part = Part { len: len.unwrap_or(buffer.len()), buffer };
         // Bytes that are there are copied now.
         Ok(Asked::Into(if part.len > LARGE {
             py.detach(move || session.read_into(offset, part))
         } else {
             session.read_into(offset, part)
         }))
+    }
+
+    /// Bytes of a buffer that the session has from an offset on.
+    fn fitting(&self, buffer: &Bound<'_, PyAny>, offset: u64) -> PyResult<usize> {
+        let len = Writable::new(buffer)?.len();
+        bytes::release(buffer.py());
+        let left = usize::try_from(self.stop.saturating_sub(offset)).unwrap_or(usize::MAX);
+        Ok(left.min(len))
     }
 }
 
@@ -190,16 +207,9 @@ impl Session {
     }
 
     /// Fills a writable buffer from `offset` of the file. The read's result is the buffer.
-    fn read_into(
-        &self,
-        py: Python<'_>,
-        buffer: &Bound<'_, PyAny>,
-        offset: &Bound<'_, PyAny>,
-    ) -> PyResult<Read> {
+    fn read_into(&self, buffer: &Bound<'_, PyAny>, offset: &Bound<'_, PyAny>) -> PyResult<Read> {
         let offset = number(offset, "an offset")?;
-        let buffer = Writable::new(buffer)?;
-        let part = Part { len: buffer.len(), buffer };
-        Ok(Read::new(self.ask_into(py, offset, part)?))
+        Ok(Read::new(self.ask_into(buffer, offset, None)?))
     }
 
     /// Fills a writable buffer from `offset` of the file as far as the session goes; waits, and returns the number of
@@ -211,11 +221,9 @@ impl Session {
         offset: &Bound<'_, PyAny>,
     ) -> PyResult<usize> {
         let offset = number(offset, "an offset")?;
-        let buffer = Writable::new(buffer)?;
-        let left = usize::try_from(self.stop.saturating_sub(offset)).unwrap_or(usize::MAX);
-        let len = left.min(buffer.len());
+        let len = self.fitting(buffer, offset)?;
         if len > 0 {
-            Read::at_once(py, self.ask_into(py, offset, Part { buffer, len })?)?;
+            Read::at_once(py, self.ask_into(buffer, offset, Some(len))?)?;
         } else {
             self.open(py)?;
         }

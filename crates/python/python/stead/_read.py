@@ -160,8 +160,8 @@ class Session(_stead.Session):
 
     @property
     def counts(self) -> dict[str, int]:
-        """What was done for all sessions of this opened file: `requests`; those that were answered `at_once`;
-        `blocks` that readers fetched, and their `bytes`."""
+        """What was done for all sessions that share the buffers of this file: `requests`; those that were answered
+        `at_once`; `blocks` that readers fetched, and their `bytes`."""
         return dict(zip(("requests", "at_once", "blocks", "bytes"), self._counted()))
 
     def __enter__(self) -> Self:
