@@ -45,6 +45,8 @@ struct Inner {
     done: VecDeque<(Tag, Result<Bytes>)>,
     /// Reads that will be done.
     expected: u64,
+    /// Threads that wait. Waking nobody costs a system call, too.
+    waiting: usize,
     /// Readable while `done` is not empty. `None` once the queue was freed.
     event: Option<OwnedFd>,
 }
@@ -69,9 +71,8 @@ impl Drop for QueueFace {
         let mut inner = self.0.lock();
         let done = std::mem::take(&mut inner.done);
         inner.event = None;
-        drop(inner);
+        self.0.wake_waiting(inner);
         drop(done);
-        self.0.changed.notify_all();
     }
 }
 
@@ -98,8 +99,18 @@ impl Queue {
 
     /// A read that was expected was given up.
     pub fn forget_one(&self) {
-        self.lock().expected -= 1;
-        self.changed.notify_all();
+        let mut inner = self.lock();
+        inner.expected -= 1;
+        self.wake_waiting(inner);
+    }
+
+    /// Wakes the threads that wait, after a change.
+    fn wake_waiting(&self, inner: MutexGuard<'_, Inner>) {
+        let any = inner.waiting > 0;
+        drop(inner);
+        if any {
+            self.changed.notify_all();
+        }
     }
 
     /// A read is done.
@@ -117,13 +128,17 @@ impl Queue {
             let _ = rustix::io::write(event, &1u64.to_ne_bytes());
         }
         inner.done.push_back((tag, answer));
+        let any = inner.waiting > 0;
         drop(inner);
-        self.changed.notify_one();
+        if any {
+            self.changed.notify_one();
+        }
     }
 
     /// Takes the oldest. `None` if there is none in time, none will come, or the queue is freed.
     fn next(&self, time: Option<Duration>) -> Option<(Tag, Result<Bytes>)> {
-        let inner = self.lock();
+        let mut inner = self.lock();
+        inner.waiting += 1;
         let wait = |i: &mut Inner| i.done.is_empty() && i.expected > 0 && i.event.is_some();
         let mut inner = match time {
             None => self.changed.wait_while(inner, wait).unwrap_or_else(PoisonError::into_inner),
@@ -132,6 +147,7 @@ impl Queue {
                 waited.unwrap_or_else(PoisonError::into_inner).0
             }
         };
+        inner.waiting -= 1;
         let next = inner.done.pop_front();
         let (empty, none_comes) = (inner.done.is_empty(), inner.expected == 0);
         if next.is_some()
@@ -140,10 +156,9 @@ impl Queue {
         {
             let _ = rustix::io::read(event, &mut [0u8; 8]);
         }
-        drop(inner);
         if empty && none_comes {
             // Others that wait do so in vain.
-            self.changed.notify_all();
+            self.wake_waiting(inner);
         }
         next
     }
@@ -161,7 +176,7 @@ pub unsafe extern "C" fn stead_queue_new(
         let out = c.out_handle(queue, "place for the queue")?;
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| Error::io("make an event descriptor for", "a queue", e.into()))?;
-        let inner = Inner { done: VecDeque::new(), expected: 0, event: Some(event) };
+        let inner = Inner { done: VecDeque::new(), expected: 0, waiting: 0, event: Some(event) };
         let queue = Queue { inner: Mutex::new(inner), changed: Condvar::new() };
         out.put(table::insert(QueueFace(Arc::new(queue))));
         Ok(())

@@ -135,6 +135,8 @@ const CANCELLED: &str = "this read was cancelled";
 struct Progress {
     state: State,
     sink: Option<Sink>,
+    /// Threads that wait for a change. Waking nobody costs a system call, too.
+    waiting: usize,
 }
 
 /// A read under way.
@@ -150,19 +152,28 @@ impl Wake for UnderWay {
             self.drive(progress);
         } else {
             // Whoever waits looks by itself: it does the copying, if there is any, and not the reader.
-            self.changed.notify_all();
+            self.wake_waiting(progress);
         }
     }
 }
 
 impl UnderWay {
     pub fn new(reading: Reading, sink: Option<Sink>) -> Arc<UnderWay> {
-        let progress = Mutex::new(Progress { state: State::Waiting(reading), sink });
+        let progress = Mutex::new(Progress { state: State::Waiting(reading), sink, waiting: 0 });
         Arc::new(UnderWay { progress, changed: Condvar::new() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the threads that wait, after a change.
+    fn wake_waiting(&self, progress: MutexGuard<'_, Progress>) {
+        let any = progress.waiting > 0;
+        drop(progress);
+        if any {
+            self.changed.notify_all();
+        }
     }
 
     /// Looks whether there is an answer.
@@ -189,12 +200,11 @@ impl UnderWay {
         let State::Answered(answer) = std::mem::replace(&mut progress.state, telling) else {
             return;
         };
-        drop(progress);
+        self.wake_waiting(progress);
         match sink {
             Sink::Call(callback) => tell(Told { callback, answer, read: self.clone() }),
             Sink::Queue(queue, tag) => queue.push(tag, answer),
         }
-        self.changed.notify_all();
     }
 
     /// Begins: tells the sink at once if the bytes are there.
@@ -231,21 +241,24 @@ impl UnderWay {
             }
             matches!(progress.state, State::Waiting(_))
         };
-        match time {
+        if !waiting(&mut progress) {
+            return true;
+        }
+        progress.waiting += 1;
+        let late;
+        (progress, late) = match time {
             None => {
-                while waiting(&mut progress) {
-                    progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
-                }
-                true
+                let there = self.changed.wait_while(progress, waiting);
+                (there.unwrap_or_else(PoisonError::into_inner), false)
             }
             Some(time) => {
-                let (_progress, late) = self
-                    .changed
-                    .wait_timeout_while(progress, time, waiting)
-                    .unwrap_or_else(PoisonError::into_inner);
-                !late.timed_out()
+                let waited = self.changed.wait_timeout_while(progress, time, waiting);
+                let (there, late) = waited.unwrap_or_else(PoisonError::into_inner);
+                (there, late.timed_out())
             }
-        }
+        };
+        progress.waiting -= 1;
+        !late
     }
 
     /// Waits for the answer and takes it.
@@ -278,12 +291,13 @@ impl UnderWay {
             if thread == std::thread::current().id() {
                 return;
             }
+            progress.waiting += 1;
             progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+            progress.waiting -= 1;
         }
         let before = std::mem::replace(&mut progress.state, State::Over(CANCELLED));
-        drop(progress);
+        self.wake_waiting(progress);
         drop(before);
-        self.changed.notify_all();
         if let Some(Sink::Queue(queue, _)) = sink {
             queue.forget_one();
         }
@@ -300,8 +314,9 @@ impl UnderWay {
     }
 
     fn told(&self) {
-        self.lock().state = State::Over(GIVEN);
-        self.changed.notify_all();
+        let mut progress = self.lock();
+        progress.state = State::Over(GIVEN);
+        self.wake_waiting(progress);
     }
 }
 
