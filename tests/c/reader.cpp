@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <random>
@@ -318,11 +319,27 @@ static void sessions() {
     CHECK(in.get() == '1' && in.putback('1') && in.get() == '1' && !in.putback('2') && in.bad());
 }
 
+/// A file that becomes shorter under a reader, which says so in place of an end.
+static void shrinking() {
+    write("going", std::string(1 << 20, 'x'));
+    stead::FileReader in("going");
+    char c = 0;
+    long long n = 0;
+    CHECK(in.get(c) && c == 'x');
+    std::filesystem::resize_file("going", 4096);
+    while (in.get(c)) n++;
+    CHECK(in.bad() && n < 1 << 20);
+    in.clear();
+    in.close();
+    CHECK(!in.is_open());
+}
+
 int main(int argc, char **argv) {
     files(argc > 1 ? std::atoi(argv[1]) : 4);
     opening();
     moving();
     sessions();
+    shrinking();
     CHECK(stead_handles_alive() == 0);
     std::printf("reader: %d checks, %d failed\n", checks, failures);
     return failures != 0;
