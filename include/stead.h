@@ -563,11 +563,17 @@ typedef struct stead_view {
 } stead_view;
 
 /**
+ * Where bytes lie.
+ */
+typedef int stead_place;
+
+/**
  * Called once with the answer of a read. If the bytes came, `error` is NULL and `view` is the callee's, to be released
  * with stead_view_release; else `error` is the callee's, to be freed with stead_error_free, and `view` is no view.
  *
- * By the thread that asked, where the bytes are there already, else by a thread that reads, which must not be kept
- * waiting. It may call any function of stead. It must not throw or jump out.
+ * By the thread that asked, where the bytes are there already; else by a thread that reads, or that looks after
+ * deadlines: it must not be kept, and to wait for another read there is an error of kind STEAD_USAGE, or waits for
+ * itself. Hand the answer on, and do the work elsewhere. The function may ask for more. It must not throw or jump out.
  */
 typedef void (*stead_read_fn)(struct stead_view view, struct stead_error *error, void *user);
 
@@ -776,6 +782,22 @@ typedef struct stead_completion {
  * Values by name, in the order to show them.
  */
 #define STEAD_MAP 7
+
+/**
+ * In the page cache: the view takes no memory.
+ */
+#define STEAD_IN_CACHE 1
+
+/**
+ * In a block of the session, which cannot be used for other bytes while there is a view of it. So it is on network file
+ * systems, with direct reads, and with an engine that was asked for by name.
+ */
+#define STEAD_IN_BLOCK 2
+
+/**
+ * In memory of the view's own.
+ */
+#define STEAD_IN_MEMORY 3
 
 #ifdef __cplusplus
 extern "C" {
@@ -1627,14 +1649,29 @@ stead_status stead_file_open_ranks(stead_make_fabric_fn make,
 stead_status stead_view_check(const struct stead_view *view, struct stead_error **error);
 
 /**
+ * Where the bytes of a view lie: STEAD_IN_CACHE and so on; 0 for no view, and for a buffer of the caller.
+ */
+stead_place stead_view_place(const struct stead_view *view);
+
+/**
+ * Copies the bytes of a view that lie in a block, which is then free for other bytes: for views that are kept. Any other
+ * view is left as it is.
+ *
+ * Errors: STEAD_USAGE for a view that was released; STEAD_LIMIT if there is no memory for the copy.
+ */
+stead_status stead_view_own(struct stead_view *view,
+                            struct stead_error **error);
+
+/**
  * Releases a view and makes it all zero. NULL and no view are nothing to do; one that was released is left alone.
  */
 void stead_view_release(struct stead_view *view);
 
 /**
  * Asks for `length` bytes at `offset` of the file, which come as a view to `done` with `user`: by this thread before
- * the call returns if they are there already (and not by a function of this kind that is running: it returns first),
- * else by a thread that reads. What is wrong with the range is part of the answer.
+ * the call returns if they are there already, else by a thread that reads. Within such a function, `done` is called
+ * after it has returned, so that a function may read on without an end. What is wrong with the range is part of the
+ * answer.
  *
  * Errors: STEAD_USAGE for NULL and what is no session; `done` is not called then.
  */
@@ -1731,7 +1768,7 @@ bool stead_pending_wait(struct stead_pending *pending, int64_t timeout_ms);
 stead_status stead_pending_take(struct stead_pending *pending, struct stead_view *view, struct stead_error **error);
 
 /**
- * Has the answer given to a function, as stead_read does. The read is still to be freed, at any time: before the
+ * Has the answer given to a function, as stead_read does, but within another function too: at once if it is there. The read is still to be freed, at any time: before the
  * function was called, it is not called any more; while another thread is calling it, freeing waits for its return.
  *
  * Errors: STEAD_USAGE for NULL, and if the answer goes elsewhere already.

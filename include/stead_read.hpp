@@ -11,10 +11,11 @@
 // Failures are exceptions of type stead::error. Threads: everything may be used from any thread; one session serves any
 // number of them.
 
-#ifndef STEAD_READ_HPP
-#define STEAD_READ_HPP
-
+#if !defined(STEAD_HPP)
+// It is a part of that one, which includes it when its own part is there.
 #include "stead.hpp"
+#elif !defined(STEAD_READ_HPP)
+#define STEAD_READ_HPP
 
 #include <chrono>
 #include <future>
@@ -86,12 +87,17 @@ public:
     /// may.
     template <class T> span<const T> as() const {
         static_assert(std::is_trivially_copyable_v<T>, "elements are plain bytes");
+        if (empty()) return {};
         if (size() % sizeof(T) || reinterpret_cast<std::uintptr_t>(data()) % alignof(T))
             throw error(kind::usage, "the bytes of a view are no whole elements, or lie at an odd address");
         return {reinterpret_cast<const T *>(data()), size() / sizeof(T)};
     }
     /// Throws if the file became shorter while its bytes were looked at, so that they may have been zeros.
     void check() const { detail::call(stead_view_check, &v_); }
+    /// Where the bytes lie: STEAD_IN_CACHE and so on.
+    stead_place place() const { return stead_view_place(&v_); }
+    /// Copies bytes that lie in a block of the session, so that it can be used for others: for views that are kept.
+    void own() { detail::call(stead_view_own, &v_); }
     /// Lets go of the bytes.
     void reset() noexcept { view().swap(*this); }
     void swap(view &other) noexcept { std::swap(v_, other.v_); }
@@ -101,44 +107,12 @@ private:
 };
 
 namespace detail {
-
-/// The promise of a read, until it is kept.
-template <class T> struct promised {
-    std::promise<T> promise;
-    T value{};
-
-    /// Called with the answer.
-    static void done(stead_view v, stead_error *e, void *user) noexcept {
-        const std::unique_ptr<promised> self(static_cast<promised *>(user));
-        view bytes(v);
-        if (e) {
-            self->promise.set_exception(std::make_exception_ptr(error(stead_error_kind(e), e)));
-        } else if constexpr (std::is_same_v<T, view>) {
-            self->promise.set_value(std::move(bytes));
-        } else {
-            self->promise.set_value(std::move(self->value));
-        }
-    }
-};
-
 class awaiter;
+}
 
-/// Frees a read that goes on by itself.
-struct detached {
-    stead_pending *pending;
-    void (*done)(stead_view, stead_error *, void *);
-    void *user;
-
-    static void told(stead_view v, stead_error *e, void *user) noexcept {
-        const std::unique_ptr<detached> self(static_cast<detached *>(user));
-        self->done(v, e, self->user);
-        stead_pending_free(self->pending);
-    }
-};
-
-} // namespace detail
-
-/// A read under way, which is given up when its handle goes. In a coroutine, `co_await` it.
+/// A read under way, which is given up when its handle goes. In a coroutine, `co_await` it: it goes on in the thread that
+/// brings the bytes, which must not be kept. To wait there for another read in another way than by `co_await` may be to
+/// wait for oneself, and long computations belong elsewhere.
 class pending {
 public:
     explicit pending(stead_pending *p) noexcept : handle_(p) {}
@@ -164,7 +138,7 @@ public:
     stead_pending *release() noexcept { return handle_.release(); }
 
 #if defined(__cpp_lib_coroutine)
-    /// The coroutine goes on in the thread that brings the bytes, or at once where they are there.
+    /// The bytes. The coroutine goes on in the thread that brings them, or at once where they are there.
     detail::awaiter operator co_await() && noexcept;
 #endif
 
@@ -212,6 +186,57 @@ private:
 inline detail::awaiter pending::operator co_await() && noexcept { return detail::awaiter(std::move(*this)); }
 #endif
 
+namespace detail {
+
+/// The promise of a read, until it is kept.
+template <class T> struct promised {
+    std::promise<T> promise;
+    T value;
+    // After the value, so that the read is given up before its buffer goes.
+    pending reading{nullptr};
+
+    explicit promised(T v) : value(std::move(v)) {}
+
+    void keep(view bytes) {
+        try {
+            if constexpr (std::is_same_v<T, view>) {
+                // A future may wait for long until somebody takes its value.
+                bytes.own();
+                promise.set_value(std::move(bytes));
+            } else {
+                promise.set_value(std::move(value));
+            }
+        } catch (...) {
+            promise.set_exception(std::current_exception());
+        }
+    }
+
+    /// Called with the answer.
+    static void done(stead_view v, stead_error *e, void *user) noexcept {
+        const std::unique_ptr<promised> self(static_cast<promised *>(user));
+        view bytes(v);
+        if (e) {
+            self->promise.set_exception(std::make_exception_ptr(error(stead_error_kind(e), e)));
+        } else {
+            self->keep(std::move(bytes));
+        }
+    }
+
+    /// Has the promise kept when the answer comes, or at once.
+    static std::future<T> begin(std::unique_ptr<promised> self) {
+        std::future<T> future = self->promise.get_future();
+        void *user = self.get();
+        stead_error *e = nullptr;
+        const stead_status status = stead_pending_then(self->reading.get(), &promised::done, user, &e);
+        if (status != STEAD_OK) throw error(status, e);
+        // The answer has it, or had it.
+        static_cast<void>(self.release());
+        return future;
+    }
+};
+
+} // namespace detail
+
 /// A range of a file.
 using range = stead_range;
 
@@ -234,27 +259,16 @@ public:
 
     /// Asks for `size` bytes at `offset` of the file.
     std::future<view> read(std::uint64_t offset, std::size_t size) const {
-        auto promised = std::make_unique<detail::promised<view>>();
-        std::future<view> future = promised->promise.get_future();
-        detail::call(stead_read, get(), offset, size, &detail::promised<view>::done,
-                     static_cast<void *>(promised.get()));
-        promised.release();
-        return future;
+        auto promised = std::make_unique<detail::promised<view>>(view());
+        promised->reading = begin(offset, size);
+        return detail::promised<view>::begin(std::move(promised));
     }
-    /// Fills a vector (or what has data() and size() in bytes) from `offset` and gives it back.
+    /// Fills a vector (or what has data() and size()) from `offset` and gives it back.
     template <class Buffer> std::future<Buffer> read_into(std::uint64_t offset, Buffer buffer) const {
-        using promise = detail::promised<Buffer>;
-        auto promised = std::make_unique<promise>();
-        promised->value = std::move(buffer);
-        std::future<Buffer> future = promised->promise.get_future();
-        const std::size_t size = promised->value.size() * sizeof(*promised->value.data());
-        auto detached = std::make_unique<detail::detached>(
-            detail::detached{begin_into(offset, promised->value.data(), size).release(), &promise::done, promised.get()});
-        // From here on the answer frees both.
-        promised.release();
-        detail::detached *user = detached.release();
-        detail::call(stead_pending_then, user->pending, &detail::detached::told, static_cast<void *>(user));
-        return future;
+        auto promised = std::make_unique<detail::promised<Buffer>>(std::move(buffer));
+        Buffer &target = promised->value;
+        promised->reading = begin_into(offset, target.data(), target.size() * sizeof(*target.data()));
+        return detail::promised<Buffer>::begin(std::move(promised));
     }
     /// Asks for several ranges at once.
     std::vector<pending> read_many(const std::vector<range> &ranges) const {

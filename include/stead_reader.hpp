@@ -5,12 +5,13 @@
 //     in.read(reinterpret_cast<char *>(&p), sizeof p);
 //
 // It is a std::istream, so that everything that reads from one works with it. Many small reads in sequence cost a
-// comparison and a copy each: the stream's buffer is the page cache or the session's block itself.
+// comparison and a copy each: the stream's buffer is the page cache itself, or 64 KiB where there is none to look at.
 
-#ifndef STEAD_READER_HPP
+#if !defined(STEAD_HPP)
+// It is a part of that one, which includes it when its own part is there.
+#include "stead.hpp"
+#elif !defined(STEAD_READER_HPP)
 #define STEAD_READER_HPP
-
-#include "stead_read.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -22,13 +23,14 @@ namespace stead {
 
 namespace detail {
 
-/// The buffer of a FileReader. Its get area is a view of the bytes around the position; positions are those of the file.
+/// The buffer of a FileReader. What goes wrong is thrown, and kept in `failure`. Its get area is a view of the bytes around the position; positions are those of the file.
 class reader_buffer final : public std::streambuf {
 public:
     reader_buffer() = default;
     reader_buffer(reader_buffer &&other) noexcept
         : std::streambuf(other), session_(std::move(other.session_)), view_(std::move(other.view_)),
           first_(other.first_), last_(other.last_), at_(other.at_), window_(other.window_) {
+        failure = std::move(other.failure);
         other.forget();
     }
     reader_buffer &operator=(reader_buffer &&other) noexcept {
@@ -39,14 +41,20 @@ public:
         last_ = other.last_;
         at_ = other.at_;
         window_ = other.window_;
+        failure = std::move(other.failure);
         other.forget();
         return *this;
     }
 
     /// Begins at the first byte of a session.
     void begin(std::shared_ptr<stead_session> session) {
+        stead_view none{};
+        // A session that was closed has no bytes either, and says so.
+        const std::uint64_t first = stead_session_offset(session.get());
+        call(stead_read_view, session.get(), first, std::size_t(0), &none);
+        stead_view_release(&none);
         session_ = std::move(session);
-        first_ = stead_session_offset(session_.get());
+        first_ = first;
         last_ = first_ + stead_session_length(session_.get());
         at_ = first_;
         window_ = SMALL;
@@ -75,6 +83,9 @@ public:
         skip(1);
         return c;
     }
+
+    /// What went wrong last. A stream swallows what its buffer throws.
+    std::optional<error> failure;
 
 protected:
     int_type underflow() override {
@@ -146,6 +157,16 @@ private:
     static constexpr std::streamsize LARGE = std::streamsize(1) << 20;
     static constexpr std::uint64_t MOST = static_cast<std::uint64_t>(std::numeric_limits<std::streamoff>::max());
 
+    /// Does something of which a failure is to be kept.
+    template <class F> auto noting(F f) {
+        try {
+            return f();
+        } catch (const error &e) {
+            failure = e;
+            throw;
+        }
+    }
+
     void skip(std::streamsize n) noexcept { setg(eback(), gptr() + n, egptr()); }
 
     /// The place in the file of the next byte. `at_` is that of the end of the get area.
@@ -158,9 +179,10 @@ private:
             setg(eback(), eback() + (to - begin), egptr());
             return;
         }
-        drop().check();
+        const view seen = drop();
         at_ = to;
         window_ = SMALL;
+        noting([&] { seen.check(); });
     }
 
     /// Lets go of the view; the position is not kept.
@@ -172,6 +194,7 @@ private:
     void forget() noexcept {
         setg(nullptr, nullptr, nullptr);
         session_.reset();
+        view_.reset();
         first_ = last_ = at_ = 0;
         window_ = SMALL;
     }
@@ -183,15 +206,20 @@ private:
         if (view_.size()) {
             const view seen = drop();
             // What was looked at must have been what the file had.
-            seen.check();
+            noting([&] { seen.check(); });
         }
         if (!session_ || here < first_ || here >= last_) return false;
         // Windows end at multiples of their size, so that they hardly ever lie in two blocks.
         const std::uint64_t size = std::min<std::uint64_t>(window_ - here % window_, last_ - here);
         stead_view v{};
-        call(stead_read_view, session_.get(), here, static_cast<std::size_t>(size), &v);
+        noting([&] { call(stead_read_view, session_.get(), here, static_cast<std::size_t>(size), &v); });
         view_ = view(v);
-        window_ = std::min(window_ * 4, WIDE);
+        if (view_.place() == STEAD_IN_CACHE) {
+            window_ = std::min(window_ * 4, WIDE);
+        } else {
+            // Many readers must not keep all blocks of the session from being used for other bytes.
+            noting([&] { view_.own(); });
+        }
         char *bytes = const_cast<char *>(view_.data());
         setg(bytes, bytes, bytes + view_.size());
         at_ = here + view_.size();
@@ -201,9 +229,12 @@ private:
     /// Reads past the get area, which is at its end.
     std::streamsize straight(char *to, std::streamsize n) {
         if (!session_ || at_ < first_ || at_ >= last_) return 0;
-        drop().check();
+        const view seen = drop();
+        noting([&] { seen.check(); });
         const std::uint64_t size = std::min<std::uint64_t>(static_cast<std::uint64_t>(n), last_ - at_);
-        call(stead_read_now, session_.get(), at_, static_cast<void *>(to), static_cast<std::size_t>(size));
+        noting([&] {
+            call(stead_read_now, session_.get(), at_, static_cast<void *>(to), static_cast<std::size_t>(size));
+        });
         at_ += size;
         return static_cast<std::streamsize>(size);
     }
@@ -234,13 +265,12 @@ public:
     /// Reads from a session, which lives as long as its readers.
     explicit FileReader(const ReadSession &session) : FileReader() { open(session); }
     FileReader(FileReader &&other)
-        : std::istream(std::move(other)), buffer_(std::move(other.buffer_)), failure_(std::move(other.failure_)) {
+        : std::istream(std::move(other)), buffer_(std::move(other.buffer_)) {
         attach_moved();
     }
     FileReader &operator=(FileReader &&other) {
         std::istream::operator=(std::move(other));
         buffer_ = std::move(other.buffer_);
-        failure_ = std::move(other.failure_);
         return *this;
     }
     ~FileReader() override = default;
@@ -273,8 +303,8 @@ public:
             failed(e);
         }
     }
-    /// Why the file could not be opened or closed.
-    const std::optional<error> &failure() const noexcept { return failure_; }
+    /// What went wrong last: why the file could not be opened, read or closed.
+    const std::optional<error> &failure() const noexcept { return buffer_.failure; }
 
     /// As std::istream has it, for next to nothing where the bytes are in the buffer.
     FileReader &read(char *to, std::streamsize n) {
@@ -320,7 +350,7 @@ private:
     template <class F> void begin(F session, std::ios_base::openmode mode) {
         try {
             if (is_open()) throw error(kind::usage, "a file is open already");
-            failure_.reset();
+            buffer_.failure.reset();
             buffer_.begin(session().handle_);
         } catch (const error &e) {
             failed(e);
@@ -331,12 +361,11 @@ private:
     }
 
     void failed(const error &e) {
-        failure_ = e;
+        buffer_.failure = e;
         setstate(failbit);
     }
 
     detail::reader_buffer buffer_;
-    std::optional<error> failure_;
 };
 
 } // namespace stead

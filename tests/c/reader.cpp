@@ -313,7 +313,9 @@ static void sessions() {
     stead::ReadSession other = stead::File("text").session();
     stead::FileReader gone(other);
     other.close();
-    CHECK(gone.get() == EOF && gone.bad());
+    CHECK(gone.get() == EOF && gone.bad() && gone.failure()->kind() == stead::kind::usage);
+    stead::FileReader nothing(other);
+    CHECK(nothing.fail() && !nothing.is_open() && nothing.failure()->kind() == stead::kind::usage);
     // A byte that is not the file's cannot be put back.
     stead::FileReader in("short");
     CHECK(in.get() == '1' && in.putback('1') && in.get() == '1' && !in.putback('2') && in.bad());
@@ -328,7 +330,7 @@ static void shrinking() {
     CHECK(in.get(c) && c == 'x');
     std::filesystem::resize_file("going", 4096);
     while (in.get(c)) n++;
-    CHECK(in.bad() && n < 1 << 20);
+    CHECK(in.bad() && n < 1 << 20 && in.failure()->kind() == stead::kind::changed);
     in.clear();
     in.close();
     CHECK(!in.is_open());

@@ -114,6 +114,9 @@ static void views() {
     const stead::span<const char> seen = a;
     CHECK(seen.size() == 64 && seen[5] == bytes[5]);
     a.check();
+    CHECK(session.read_now(0, 0).as<double>().empty() && a.place() == STEAD_IN_CACHE);
+    a.own();
+    CHECK(a.place() == STEAD_IN_CACHE);
     stead::view b = std::move(a);
     CHECK(a.empty() && b.size() == 64);
     a = std::move(b);
@@ -166,6 +169,33 @@ static void threads(const stead::read_options &options) {
     for (std::thread &t : all) t.join();
 }
 
+/// What is asked for and not taken keeps nobody from reading, where blocks in memory are few.
+static void untaken() {
+    stead::read_options few = in_memory();
+    few.memory = 4 * (64 << 10);
+    few.deadline = std::chrono::seconds(20);
+    const stead::ReadSession session = stead::File("bytes", few).session();
+    std::vector<std::future<stead::view>> all;
+    for (std::uint64_t i = 0; i < 30; i++) all.push_back(session.read(i * 65536, 60'000));
+    for (std::uint64_t i = 30; i-- > 0;) CHECK(same(all[i].get(), i * 65536));
+    stead::read_queue queue;
+    for (std::uint64_t i = 0; i < 30; i++) queue.read(session, i * 65536, 60'000);
+    std::vector<stead::pending> reads;
+    for (std::uint64_t i = 0; i < 30; i++) reads.push_back(session.begin(i * 65536 + 1, 50'000));
+    for (std::uint64_t i = 30; i-- > 0;) CHECK(same(reads[i].take(), i * 65536 + 1));
+    while (auto done = queue.next()) CHECK(same(done->take(), done->offset));
+    std::vector<stead::FileReader> readers;
+    for (std::uint64_t i = 0; i < 20; i++) {
+        readers.emplace_back(session);
+        readers.back().seekg(static_cast<std::streamoff>(i * 90'000));
+        CHECK(readers.back().get() == static_cast<unsigned char>(bytes[i * 90'000]));
+    }
+    stead::view kept = session.read_now(0, 100);
+    CHECK(kept.place() == STEAD_IN_BLOCK);
+    kept.own();
+    CHECK(kept.place() == STEAD_IN_MEMORY && same(kept, 0));
+}
+
 #if defined(__cpp_lib_coroutine)
 /// A coroutine that runs by itself and says when it has ended.
 struct task {
@@ -189,6 +219,15 @@ static task adding(const stead::ReadSession &session, std::uint64_t from, std::u
     co_return sum;
 }
 
+/// Futures and functions of bytes that are there are answered within a function that is being told.
+static task nested(const stead::ReadSession &session) {
+    const stead::view first = co_await session.begin(0, 1000);
+    auto there = session.begin(0, 1000);
+    std::future<stead::view> second = session.read(0, 1000);
+    if (there.ready()) CHECK(same(second.get(), 0) && same(there.take(), 0));
+    co_return first.size();
+}
+
 static void coroutines(const stead::read_options &options) {
     const stead::ReadSession session = stead::File("bytes", options).session();
     std::vector<task> tasks;
@@ -197,10 +236,19 @@ static void coroutines(const stead::read_options &options) {
     std::uint64_t sum = 0, wanted = 0;
     for (task &t : tasks) sum += t.ended.get();
     for (const char c : bytes) wanted += static_cast<unsigned char>(c);
-    CHECK(sum == wanted);
+    CHECK(sum == wanted && nested(session).ended.get() == 1000);
     CHECK(fails(stead::kind::usage, "within", [&] { adding(session, bytes.size(), bytes.size() + 1).ended.get(); }));
 }
 #else
+/// Futures and functions of bytes that are there are answered within a function that is being told.
+static task nested(const stead::ReadSession &session) {
+    const stead::view first = co_await session.begin(0, 1000);
+    auto there = session.begin(0, 1000);
+    std::future<stead::view> second = session.read(0, 1000);
+    if (there.ready()) CHECK(same(second.get(), 0) && same(there.take(), 0));
+    co_return first.size();
+}
+
 static void coroutines(const stead::read_options &) {}
 #endif
 
@@ -216,6 +264,7 @@ int main() {
         coroutines(o);
     }
     queues();
+    untaken();
 #if __cplusplus >= 202002L && !defined(__cpp_lib_coroutine)
     CHECK(!"there are coroutines in C++20");
 #endif

@@ -122,11 +122,17 @@ static void reading(const stead_read_options *o) {
     OK(stead_read_view(s, 12345, 100000, &v, &e));
     CHECK(v.size == 100000 && same(v.data, 12345, v.size));
     OK(stead_view_check(&v, &e));
+    CHECK(stead_view_place(&v) == (o ? STEAD_IN_BLOCK : STEAD_IN_CACHE));
+    OK(stead_view_own(&v, &e));
+    CHECK(same(v.data, 12345, v.size));
     w = v;
     stead_view_release(&v);
     CHECK(v.data == NULL && v.size == 0 && v.id == 0);
     stead_view_release(&v);
     FAILS(STEAD_USAGE, "was freed", stead_view_check(&w, &e));
+    FAILS(STEAD_USAGE, "was freed", stead_view_own(&w, &e));
+    CHECK(stead_view_place(&w) == 0 && stead_view_place(&v) == 0 && stead_view_place(NULL) == 0);
+    OK(stead_view_own(&v, &e));
     stead_view_release(&w);
     stead_view_release(NULL);
     OK(stead_view_check(&v, &e));
@@ -369,11 +375,15 @@ static void starving(void) {
     CHECK(stead_queue_length(q) == 2);
     stead_pending_free(p);
     CHECK(stead_queue_length(q) == 1);
-    for (i = 0; i < held; i++) stead_view_release(&v[i]);
+    /* A copy of one makes room; the others stay. */
+    CHECK(stead_view_place(&v[0]) == STEAD_IN_BLOCK);
+    OK(stead_view_own(&v[0], &e));
+    CHECK(stead_view_place(&v[0]) == STEAD_IN_MEMORY && same(v[0].data, 0, v[0].size));
     CHECK(stead_queue_next(q, -1, &c) && c.error == NULL && c.offset == 41 * 65536);
     CHECK(same(c.view.data, c.offset, 10));
     stead_view_release(&c.view);
     CHECK(!stead_queue_next(q, -1, &c));
+    for (i = 0; i < held; i++) stead_view_release(&v[i]);
     stead_queue_free(q);
     OK(stead_session_close(s, &e));
 }

@@ -50,6 +50,17 @@ fn give(reading: Reading, offset: u64) -> *mut stead_pending {
     table::insert(PendingFace { read, offset })
 }
 
+/// Ends a handle. The read is given up when this returns, whoever else has the handle in use.
+fn end(pending: *mut stead_pending) -> Result<()> {
+    if pending.is_null() {
+        return Ok(());
+    }
+    let face = get(pending)?;
+    table::remove::<PendingFace>(pending)?;
+    face.read.cancel();
+    Ok(())
+}
+
 /// A read of a session that brings a view.
 pub fn view(session: *const stead_session, offset: u64, length: usize) -> Result<Reading> {
     Ok(Reading::View(session::of(session)?.read(offset, length)))
@@ -61,8 +72,9 @@ pub fn time(timeout_ms: i64) -> Option<Duration> {
 }
 
 /// Asks for `length` bytes at `offset` of the file, which come as a view to `done` with `user`: by this thread before
-/// the call returns if they are there already (and not by a function of this kind that is running: it returns first),
-/// else by a thread that reads. What is wrong with the range is part of the answer.
+/// the call returns if they are there already, else by a thread that reads. Within such a function, `done` is called
+/// after it has returned, so that a function may read on without an end. What is wrong with the range is part of the
+/// answer.
 ///
 /// Errors: STEAD_USAGE for NULL and what is no session; `done` is not called then.
 #[unsafe(no_mangle)]
@@ -77,7 +89,8 @@ pub unsafe extern "C" fn stead_read(
     call!(error, |_c| {
         let call = done.ok_or_else(|| null("function"))?;
         let reading = view(session, offset, length)?;
-        UnderWay::new(reading, Some(Sink::Call(Callback { call, user }))).begin();
+        let callback = Callback { call, user, after: true };
+        UnderWay::new(reading, Some(Sink::Call(callback))).begin();
         Ok(())
     })
 }
@@ -239,13 +252,13 @@ pub unsafe extern "C" fn stead_pending_take(
         let read = get(pending)?.read.clone();
         let answer = read.take();
         // Another thread may have been first.
-        let _ = table::remove::<PendingFace>(pending);
+        let _ = end(pending);
         out.put(answer?.give());
         Ok(())
     })
 }
 
-/// Has the answer given to a function, as stead_read does. The read is still to be freed, at any time: before the
+/// Has the answer given to a function, as stead_read does, but within another function too: at once if it is there. The read is still to be freed, at any time: before the
 /// function was called, it is not called any more; while another thread is calling it, freeing waits for its return.
 ///
 /// Errors: STEAD_USAGE for NULL, and if the answer goes elsewhere already.
@@ -259,7 +272,7 @@ pub unsafe extern "C" fn stead_pending_then(
     call!(error, |_c| {
         let call = done.ok_or_else(|| null("function"))?;
         let read = get(pending)?.read.clone();
-        read.send_to(Sink::Call(Callback { call, user }))
+        read.send_to(Sink::Call(Callback { call, user, after: false }))
     })
 }
 
@@ -287,5 +300,5 @@ pub unsafe extern "C" fn stead_pending_queue(
 /// nothing to do; a handle that is no read any more is left alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_pending_free(pending: *mut stead_pending) {
-    look!((), |_c| table::remove::<PendingFace>(pending))
+    look!((), |_c| end(pending))
 }

@@ -5,8 +5,8 @@ use crate::guard::{call, look};
 use crate::pending;
 use crate::session::stead_session;
 use crate::table::{self, Object};
-use crate::under_way::{Sink, Tag, UnderWay, for_c};
-use crate::view::{Bytes, stead_view};
+use crate::under_way::{Answer, Sink, Tag, UnderWay, for_c};
+use crate::view::stead_view;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsRawFd, OwnedFd};
 use std::collections::VecDeque;
@@ -42,7 +42,7 @@ pub struct Queue {
 }
 
 struct Inner {
-    done: VecDeque<(Tag, Result<Bytes>)>,
+    done: VecDeque<(Tag, Answer)>,
     /// Reads that will be done.
     expected: u64,
     /// Threads that wait. Waking nobody costs a system call, too.
@@ -66,16 +66,6 @@ impl Object for QueueFace {
     const NAME: &'static str = "queue";
 }
 
-impl Drop for QueueFace {
-    fn drop(&mut self) {
-        let mut inner = self.0.lock();
-        let done = std::mem::take(&mut inner.done);
-        inner.event = None;
-        self.0.wake_waiting(inner);
-        drop(done);
-    }
-}
-
 /// The queue of a handle.
 pub fn of(queue: *const stead_queue) -> Result<Arc<Queue>> {
     Ok(table::get::<QueueFace>(queue)?.0.clone())
@@ -84,6 +74,15 @@ pub fn of(queue: *const stead_queue) -> Result<Arc<Queue>> {
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody takes anything any more.
+    fn end(&self) {
+        let mut inner = self.lock();
+        let done = std::mem::take(&mut inner.done);
+        inner.event = None;
+        self.wake_waiting(inner);
+        drop(done);
     }
 
     /// A read will be done.
@@ -114,7 +113,7 @@ impl Queue {
     }
 
     /// A read is done.
-    pub fn push(&self, tag: Tag, answer: Result<Bytes>) {
+    pub fn push(&self, tag: Tag, answer: Answer) {
         let mut inner = self.lock();
         inner.expected -= 1;
         let Some(event) = &inner.event else {
@@ -136,7 +135,7 @@ impl Queue {
     }
 
     /// Takes the oldest. `None` if there is none in time, none will come, or the queue is freed.
-    fn next(&self, time: Option<Duration>) -> Option<(Tag, Result<Bytes>)> {
+    fn next(&self, time: Option<Duration>) -> Option<(Tag, Answer)> {
         let mut inner = self.lock();
         inner.waiting += 1;
         let wait = |i: &mut Inner| i.done.is_empty() && i.expected > 0 && i.event.is_some();
@@ -226,7 +225,7 @@ pub unsafe extern "C" fn stead_queue_next(
         let Some((tag, answer)) = of(queue)?.next(pending::time(timeout_ms)) else {
             return Ok(false);
         };
-        let (view, error) = for_c(answer);
+        let (view, error) = for_c(answer.take());
         out.put(stead_completion { user: tag.user, offset: tag.offset, view, error });
         Ok(true)
     })
@@ -247,5 +246,13 @@ pub unsafe extern "C" fn stead_queue_length(queue: *const stead_queue) -> u64 {
 /// queue any more is left alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_queue_free(queue: *mut stead_queue) {
-    look!((), |_c| table::remove::<QueueFace>(queue))
+    look!((), |_c| {
+        if queue.is_null() {
+            return Ok(());
+        }
+        let freed = of(queue)?;
+        table::remove::<QueueFace>(queue)?;
+        freed.end();
+        Ok(())
+    })
 }

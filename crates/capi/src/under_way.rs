@@ -23,8 +23,9 @@ use stead::{Error, Kind, Result};
 /// Called once with the answer of a read. If the bytes came, `error` is NULL and `view` is the callee's, to be released
 /// with stead_view_release; else `error` is the callee's, to be freed with stead_error_free, and `view` is no view.
 ///
-/// By the thread that asked, where the bytes are there already, else by a thread that reads, which must not be kept
-/// waiting. It may call any function of stead. It must not throw or jump out.
+/// By the thread that asked, where the bytes are there already; else by a thread that reads, or that looks after
+/// deadlines: it must not be kept, and to wait for another read there is an error of kind STEAD_USAGE, or waits for
+/// itself. Hand the answer on, and do the work elsewhere. The function may ask for more. It must not throw or jump out.
 pub type stead_read_fn =
     Option<unsafe extern "C" fn(view: stead_view, error: *mut stead_error, user: *mut c_void)>;
 
@@ -81,6 +82,15 @@ impl Reading {
         }
     }
 
+    /// True if the answer is there. It stays where it is, so that the session may move it out of its block.
+    fn is_ready(&self) -> bool {
+        match self {
+            Reading::View(read) => read.is_ready(),
+            Reading::Into(read) => read.is_ready(),
+            Reading::Gather(read) => read.is_ready(),
+        }
+    }
+
     /// Waits for the answer.
     pub fn wait(self) -> Result<Bytes> {
         match self {
@@ -96,6 +106,8 @@ impl Reading {
 pub struct Callback {
     pub call: unsafe extern "C" fn(stead_view, *mut stead_error, *mut c_void),
     pub user: *mut c_void,
+    /// Within another function: to be called after it.
+    pub after: bool,
 }
 
 // SAFETY: the pointer is only handed back, and the header says by which threads.
@@ -126,6 +138,33 @@ enum State {
     /// It is being told.
     Telling(ThreadId),
     Over(&'static str),
+}
+
+impl State {
+    /// True if nobody has to wait any more.
+    fn settled(&self) -> bool {
+        match self {
+            State::Waiting(reading) => reading.is_ready(),
+            _ => true,
+        }
+    }
+}
+
+/// An answer on its way.
+pub enum Answer {
+    /// Here.
+    Here(Result<Bytes>),
+    /// There, for who asks.
+    There(Reading),
+}
+
+impl Answer {
+    pub fn take(self) -> Result<Bytes> {
+        match self {
+            Answer::Here(answer) => answer,
+            Answer::There(reading) => reading.wait(),
+        }
+    }
 }
 
 const TAKEN: &str = "the answer of this read was taken before";
@@ -188,17 +227,22 @@ impl UnderWay {
 
     /// Tells the sink, if there is one and there is an answer.
     fn drive(self: &Arc<Self>, mut progress: MutexGuard<'_, Progress>) {
-        self.look(&mut progress);
-        if !matches!(progress.state, State::Answered(_)) {
+        let queued = matches!(progress.sink, Some(Sink::Queue(..)));
+        if !queued || !progress.state.settled() {
+            self.look(&mut progress);
+        }
+        if !progress.state.settled() {
             return;
         }
         let Some(sink) = progress.sink.take() else { return };
-        let telling = match sink {
-            Sink::Call(_) => State::Due,
-            Sink::Queue(..) => State::Over(GIVEN),
-        };
-        let State::Answered(answer) = std::mem::replace(&mut progress.state, telling) else {
-            return;
+        let then = if queued { State::Over(GIVEN) } else { State::Due };
+        let answer = match std::mem::replace(&mut progress.state, then) {
+            State::Answered(answer) => Answer::Here(answer),
+            State::Waiting(reading) => Answer::There(reading),
+            other => {
+                progress.state = other;
+                return;
+            }
         };
         self.wake_waiting(progress);
         match sink {
@@ -236,10 +280,10 @@ impl UnderWay {
     pub fn wait(self: &Arc<Self>, time: Option<Duration>) -> bool {
         let mut progress = self.lock();
         let waiting = |progress: &mut Progress| {
-            if progress.sink.is_none() {
+            if progress.sink.is_none() && !progress.state.settled() {
                 self.look(progress);
             }
-            matches!(progress.state, State::Waiting(_))
+            !progress.state.settled()
         };
         if !waiting(&mut progress) {
             return true;
@@ -273,6 +317,10 @@ impl UnderWay {
         let mut progress = self.lock();
         match std::mem::replace(&mut progress.state, State::Over(TAKEN)) {
             State::Answered(answer) => answer,
+            State::Waiting(reading) => {
+                drop(progress);
+                reading.wait()
+            }
             State::Over(CANCELLED) => Err(Error::new(Kind::Cancelled, CANCELLED)),
             State::Over(why) => Err(Error::usage(why)),
             other => {
@@ -323,7 +371,7 @@ impl UnderWay {
 /// An answer for a function of the caller.
 struct Told {
     callback: Callback,
-    answer: Result<Bytes>,
+    answer: Answer,
     read: Arc<UnderWay>,
 }
 
@@ -334,6 +382,9 @@ thread_local! {
 }
 
 fn tell(told: Told) {
+    if !told.callback.after {
+        return hand_over(told);
+    }
     let first = NEXT.with_borrow_mut(|next| match next {
         Some(waiting) => {
             waiting.push_back(told);
@@ -362,7 +413,7 @@ fn hand_over(told: Told) {
     if !read.telling() {
         return;
     }
-    let (view, error) = for_c(answer);
+    let (view, error) = for_c(answer.take());
     // SAFETY: the caller gave the function together with the pointer, to be called once.
     unsafe { (callback.call)(view, error, callback.user) };
     read.told();

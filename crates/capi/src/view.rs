@@ -3,9 +3,20 @@
 use crate::error::{stead_error, stead_status};
 use crate::guard::{call, look};
 use crate::table::{self, Object};
-use std::ffi::c_void;
-use stead::Result;
-use stead::read::View;
+use std::ffi::{c_int, c_void};
+use stead::read::{Place, View};
+use stead::{Error, Result};
+
+/// Where bytes lie.
+pub type stead_place = c_int;
+
+/// In the page cache: the view takes no memory.
+pub const STEAD_IN_CACHE: stead_place = 1;
+/// In a block of the session, which cannot be used for other bytes while there is a view of it. So it is on network file
+/// systems, with direct reads, and with an engine that was asked for by name.
+pub const STEAD_IN_BLOCK: stead_place = 2;
+/// In memory of the view's own.
+pub const STEAD_IN_MEMORY: stead_place = 3;
 
 /// Bytes that a read brought: `size` of them at `data`, until stead_view_release. They are the page cache's or a
 /// block's own where that can be, so they must not be written to, and a view that is kept keeps its block from being used
@@ -96,6 +107,58 @@ fn check(face: &ViewFace) -> Result<()> {
         ViewFace::View(view) => view.check(),
         ViewFace::Own { .. } => Ok(()),
     }
+}
+
+/// Where the bytes of a view lie: STEAD_IN_CACHE and so on; 0 for no view, and for a buffer of the caller.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_view_place(view: *const stead_view) -> stead_place {
+    look!(0, |c| {
+        let view = c.object(view, "view")?;
+        if view.id == 0 {
+            return Ok(0);
+        }
+        Ok(place(&*table::get::<ViewFace>(handle(view))?))
+    })
+}
+
+fn place(face: &ViewFace) -> stead_place {
+    match face {
+        ViewFace::View(view) => match view.place() {
+            Place::Cache => STEAD_IN_CACHE,
+            Place::Block => STEAD_IN_BLOCK,
+            Place::Own => STEAD_IN_MEMORY,
+        },
+        ViewFace::Own { .. } => STEAD_IN_MEMORY,
+    }
+}
+
+/// Copies the bytes of a view that lie in a block, which is then free for other bytes: for views that are kept. Any other
+/// view is left as it is.
+///
+/// Errors: STEAD_USAGE for a view that was released; STEAD_LIMIT if there is no memory for the copy.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_view_own(
+    view: *mut stead_view,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let before = *c.object(view, "view")?;
+        if before.id == 0 {
+            return Ok(());
+        }
+        let face = table::get::<ViewFace>(handle(&before))?;
+        let ViewFace::View(bytes) = &*face else { return Ok(()) };
+        if bytes.place() != Place::Block {
+            return Ok(());
+        }
+        let mut own = Vec::new();
+        own.try_reserve_exact(bytes.len())
+            .map_err(|_| Error::limit(format!("no memory for {} bytes", bytes.len())))?;
+        own.extend_from_slice(bytes);
+        table::remove::<ViewFace>(handle(&before))?;
+        c.put(view, Bytes::Own(own).give());
+        Ok(())
+    })
 }
 
 /// Releases a view and makes it all zero. NULL and no view are nothing to do; one that was released is left alone.

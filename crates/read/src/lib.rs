@@ -43,4 +43,4 @@ pub use engine::Counts;
 pub use options::{Decision, Options};
 pub use request::{Read, ReadInto};
 pub use session::{File, Session, open, open_source};
-pub use view::View;
+pub use view::{Place, View};

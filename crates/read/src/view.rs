@@ -16,6 +16,17 @@ pub struct View {
     part: Range<usize>,
 }
 
+/// Where the bytes of a view lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In the page cache.
+    Cache,
+    /// In a block, which cannot be used for other bytes meanwhile.
+    Block,
+    /// In memory of the view's own.
+    Own,
+}
+
 enum Bytes {
     /// As the store has it: a mapping, or memory.
     Lent(Buffer),
@@ -62,6 +73,15 @@ impl View {
         let start = part.start.min(self.part.len());
         let end = part.end.clamp(start, self.part.len());
         View { bytes: self.bytes.clone(), part: self.part.start + start..self.part.start + end }
+    }
+
+    /// Where the bytes lie.
+    pub fn place(&self) -> Place {
+        match &*self.bytes {
+            Bytes::Lent(_) => Place::Cache,
+            Bytes::Block(_) => Place::Block,
+            Bytes::Own(_) => Place::Own,
+        }
     }
 
     /// Fails if the file became shorter while its bytes were looked at: they may have been zeros.
