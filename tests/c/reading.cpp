@@ -240,15 +240,6 @@ static void coroutines(const stead::read_options &options) {
     CHECK(fails(stead::kind::usage, "within", [&] { adding(session, bytes.size(), bytes.size() + 1).ended.get(); }));
 }
 #else
-/// Futures and functions of bytes that are there are answered within a function that is being told.
-static task nested(const stead::ReadSession &session) {
-    const stead::view first = co_await session.begin(0, 1000);
-    auto there = session.begin(0, 1000);
-    std::future<stead::view> second = session.read(0, 1000);
-    if (there.ready()) CHECK(same(second.get(), 0) && same(there.take(), 0));
-    co_return first.size();
-}
-
 static void coroutines(const stead::read_options &) {}
 #endif
 
