@@ -53,8 +53,8 @@ def programs():
     for path in [ROOT / "README.md", *(ROOT / "docs" / f"{page}.md" for page in ("c", "cpp", "reading"))]:
         text = path.read_text()
         for match in re.finditer(r"^```(c|cpp)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-            if match[2].startswith("--8<--"):
-                continue  # an example, which is tested as such
+            if match[2].startswith("--8<--") or "main(" not in match[2]:
+                continue  # an example, which is tested as such; a part of a program
             line = text.count("\n", 0, match.start()) + 1
             yield pytest.param(match[1], match[2], id=f"{path.relative_to(ROOT)}:{line}")
 

@@ -454,6 +454,8 @@ static void odd_files(void) {
     stead_read_options on_demand = options();
     const unsigned char *bytes;
     int fd;
+    make("\xff\xfe", 1);
+    OK(stead_session_close(whole("\xff\xfe", NULL), &e));
     make("empty", 0);
     s = whole("empty", NULL);
     CHECK(stead_session_length(s) == 0);

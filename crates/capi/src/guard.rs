@@ -3,8 +3,10 @@
 use crate::error::{ErrorFace, stead_error, stead_status};
 use crate::table;
 use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use stead::{Error, Result};
 
 thread_local! {
@@ -124,6 +126,16 @@ impl Caller {
         // SAFETY: not NULL, so by the caller's promise a string that ends with a zero byte.
         let text = unsafe { CStr::from_ptr(p) };
         text.to_str().map(Some).map_err(|_| Error::usage(format!("the {what} is no UTF-8 text")))
+    }
+
+    /// The name of a file, in whatever bytes it has.
+    pub fn path<'c>(&'c self, p: *const c_char, what: &str) -> Result<&'c Path> {
+        if p.is_null() {
+            return Err(null(what));
+        }
+        // SAFETY: not NULL, so by the caller's promise a string that ends with a zero byte.
+        let bytes = unsafe { CStr::from_ptr(p) }.to_bytes();
+        Ok(Path::new(OsStr::from_bytes(bytes)))
     }
 
     /// `n` elements; NULL will do for none.

@@ -133,7 +133,8 @@ pub fn options(c: &Caller, given: *const stead_read_options) -> Result<Options> 
     Ok(options)
 }
 
-/// Opens a file for read sessions. It is never created or written to. `options` may be NULL: all is chosen.
+/// Opens a file for read sessions. It is never created or written to. Its name is taken byte for byte, UTF-8 or not.
+/// `options` may be NULL: all is chosen.
 ///
 /// Errors: STEAD_NOT_FOUND, STEAD_PERMISSION, STEAD_IO; STEAD_USAGE for what cannot be read at any offset, as
 /// directories and pipes, and for options that make no sense.
@@ -146,7 +147,7 @@ pub unsafe extern "C" fn stead_file_open(
 ) -> stead_status {
     call!(error, |c| {
         let out = c.out_handle(file, "place for the file")?;
-        let path = c.text(path, "path")?;
+        let path = c.path(path, "path")?;
         out.put(give(stead::read::open(path, &self::options(c, options)?)?));
         Ok(())
     })

@@ -82,13 +82,10 @@ impl Reading {
         }
     }
 
-    /// True if the answer is there. It stays where it is, so that the session may move it out of its block.
-    fn is_ready(&self) -> bool {
-        match self {
-            Reading::View(read) => read.is_ready(),
-            Reading::Into(read) => read.is_ready(),
-            Reading::Gather(read) => read.is_ready(),
-        }
+    /// True if a view is there. It stays where it is, so that the session may move it out of its block. Others are
+    /// taken as soon as they are there: after a read was given up, nothing may write to its buffer.
+    fn is_view(&self) -> bool {
+        matches!(self, Reading::View(read) if read.is_ready())
     }
 
     /// Waits for the answer.
@@ -144,7 +141,7 @@ impl State {
     /// True if nobody has to wait any more.
     fn settled(&self) -> bool {
         match self {
-            State::Waiting(reading) => reading.is_ready(),
+            State::Waiting(reading) => reading.is_view(),
             _ => true,
         }
     }
@@ -154,7 +151,7 @@ impl State {
 pub enum Answer {
     /// Here.
     Here(Result<Bytes>),
-    /// There, for who asks.
+    /// A view that is there, for who asks.
     There(Reading),
 }
 
