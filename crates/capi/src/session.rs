@@ -1,10 +1,11 @@
 //! Files that are open for read sessions, and the sessions.
 
 use crate::error::{stead_error, stead_status};
-use crate::guard::{Caller, c_text, call, look};
+use crate::guard::{Caller, call, look};
 use crate::table::{self, Object};
 use crate::text;
 use std::ffi::{CString, c_char};
+use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 use std::time::Duration;
 use stead::read::{Decision, File, Options, Session};
@@ -87,7 +88,8 @@ impl Object for Session {
 
 /// Hands a file to the caller.
 pub fn give(file: File) -> *mut stead_file {
-    let path = c_text(&file.path().display().to_string());
+    // It came without a zero byte, from C or from the system.
+    let path = CString::new(file.path().into_os_string().into_vec()).unwrap_or_default();
     table::insert(FileFace { file, path })
 }
 
