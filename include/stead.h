@@ -1544,7 +1544,8 @@ stead_status stead_builder_end(struct stead_builder *result);
 stead_status stead_builder_again(struct stead_builder *result);
 
 /**
- * Opens a file for read sessions. It is never created or written to. `options` may be NULL: all is chosen.
+ * Opens a file for read sessions. It is never created or written to. Its name is taken byte for byte, UTF-8 or not.
+ * `options` may be NULL: all is chosen.
  *
  * Errors: STEAD_NOT_FOUND, STEAD_PERMISSION, STEAD_IO; STEAD_USAGE for what cannot be read at any offset, as
  * directories and pipes, and for options that make no sense.
