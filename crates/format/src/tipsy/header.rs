@@ -314,23 +314,21 @@ fn readings(
 }
 
 fn mismatch([gas, dark, star]: [u64; 3], len: u64) -> Error {
-    let single = |bytes| Header {
+    let single = Header {
         time: 0.0,
         byte_order: ByteOrder::Big,
-        bytes,
+        bytes: HEADER_BYTES as u64,
         positions: DType::F32,
         velocities: DType::F32,
         counts: [gas, dark, star],
     };
-    let least = single(SHORT_BYTES as u64).file_bytes();
-    let takes = match single(HEADER_BYTES as u64).file_bytes() {
-        Some(n) => format!("take {n} bytes, or more with double positions"),
-        None => "take more bytes than 64 bits count".into(),
+    let (what, takes) = match single.file_bytes() {
+        Some(n) if n <= len => ("odd", format!("take {n} bytes, or more with double positions")),
+        Some(n) => ("truncated", format!("take at least {n} bytes")),
+        None => ("truncated", "take more bytes than 64 bits count".into()),
     };
-    let what =
-        if least.is_none_or(|n| n > len) { "truncated Tipsy file" } else { "odd Tipsy file" };
     Error::format(format!(
-        "{what}: {gas} gas, {dark} dark and {star} star particles {takes}; the file has {len}"
+        "{what} Tipsy file: {gas} gas, {dark} dark and {star} star particles {takes}; the file has {len}"
     ))
     .with_hint("the file was not written or copied to its end, or holds more than a snapshot")
 }
