@@ -151,12 +151,23 @@ impl Session {
         }))
     }
 
-    /// Bytes of a buffer that the session has from an offset on.
-    fn fitting(&self, buffer: &Bound<'_, PyAny>, offset: u64) -> PyResult<usize> {
-        let len = Writable::new(buffer)?.len();
-        bytes::release(buffer.py());
-        let left = usize::try_from(self.stop.saturating_sub(offset)).unwrap_or(usize::MAX);
-        Ok(left.min(len))
+    /// Copies a few bytes that are there into the start of a buffer; false if they are not there.
+    fn copy(
+        &self,
+        py: Python<'_>,
+        buffer: &mut Writable,
+        offset: u64,
+        len: usize,
+    ) -> PyResult<bool> {
+        let read = self.open(py)?.read(offset, len);
+        // What is not there is cancelled and asked for anew, which costs little beside waiting for it.
+        if !read.is_ready() {
+            return Ok(false);
+        }
+        let view = read.wait().map_err(raise)?;
+        buffer.as_mut()[..len].copy_from_slice(&view);
+        view.check().map_err(raise)?;
+        Ok(true)
     }
 }
 
@@ -221,11 +232,19 @@ impl Session {
         offset: &Bound<'_, PyAny>,
     ) -> PyResult<usize> {
         let offset = number(offset, "an offset")?;
-        let len = self.fitting(buffer, offset)?;
-        if len > 0 {
+        let mut memory = Writable::new(buffer)?;
+        let left = usize::try_from(self.stop.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let len = left.min(memory.len());
+        let copied = match len {
+            0 => self.open(py).map(|_| true),
+            // Without a call of the system, if it lies in a mapping.
+            1..=LARGE => self.copy(py, &mut memory, offset, len),
+            _ => Ok(false),
+        };
+        drop(memory);
+        bytes::release(py);
+        if !copied? {
             Read::at_once(py, self.ask_into(buffer, offset, Some(len))?)?;
-        } else {
-            self.open(py)?;
         }
         Ok(len)
     }
