@@ -1,7 +1,7 @@
 # Two commands on a fresh Debian or Ubuntu machine with a Rust toolchain and Python:
 #   make demo   set up, build, fetch real data, run the main job on it
 #   make test   set up, run every check and test
-.PHONY: help demo test test-all lint fuzz fmt docs site bench install clean
+.PHONY: help demo test test-all lint fuzz fmt docs site bench bench-reading install clean
 
 SECONDS ?= 60
 PREFIX ?= /usr/local
@@ -13,6 +13,7 @@ help:
 	@echo 'make lint              formatting, clippy, house rules'
 	@echo 'make fuzz SECONDS=60   run each fuzz target for so long'
 	@echo 'make bench             measure beside other tools; tables go to bench/runs'
+	@echo 'make bench-reading     measure read sessions beside tasks that read alone'
 	@echo 'make docs              write docs/kernels.md anew from the command'
 	@echo 'make site              build the site of the documents in .build/site'
 	@echo 'make install PREFIX=/usr/local   install the command, the C and C++ libraries, man pages'
@@ -56,6 +57,11 @@ bench:
 	.build/venv/bin/python -m venv .build/bench/venv
 	.build/bench/venv/bin/python -m pip install --quiet --requirement bench/requirements.txt
 	.build/bench/venv/bin/python bench/run.py target/release/stead .build/bench bench/runs $(BENCH)
+
+bench-reading:
+	@scripts/setup.sh demo
+	cargo build --release --locked -p stead-cli -p stead-bench
+	.build/venv/bin/python bench/reading.py target/release/stead .build/bench bench/runs $(BENCH)
 
 # Where from and how: scripts/install.sh.
 install:

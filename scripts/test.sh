@@ -45,6 +45,7 @@ if [ "$level" = all ]; then export PROPTEST_CASES=${PROPTEST_CASES:-4096} HYPOTH
 step "lint of mpi" cargo clippy -p stead-mpi -p stead-mpi-capi --features stead-mpi/conformance,stead-mpi-capi/link \
   --all-targets --locked -- -D warnings
 step "unit and property" cargo test --workspace --locked --no-fail-fast
+step "models" cargo test --locked -p stead-read --features shuttle --lib
 RUSTDOCFLAGS='-D warnings' step "api docs" cargo doc --workspace --no-deps --locked
 step "tidy" cargo xtask tidy
 step "links" cargo xtask deps
@@ -69,6 +70,8 @@ step "documents" "$PYTHON" -m pytest -q -rs tests/docs
 NO_MKDOCS_2_WARNING=1 step "site" "$BUILD/venv/bin/mkdocs" build --strict --quiet
 step "benchmarks, small" "$PYTHON" bench/run.py "$STEAD" "$BUILD/bench" "$BUILD/bench" \
   --scale 0.001 --runs 1 --installed --check
+step "reading, small" "$PYTHON" bench/reading.py "$STEAD" "$BUILD/bench" "$BUILD/bench" \
+  --bytes 8000000 --runs 1 --tasks 2,300,5000 --seconds 0.05 --sessions 300 --check
 if [ "$level" = all ]; then
   # The unit tests above took every sort of vectors that this machine has; whole runs take the best one.
   STEAD_SIMD=portable step "without vectors" cargo test --locked --no-fail-fast -p stead-kernel -p stead-format -p stead-run -p stead

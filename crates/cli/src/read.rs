@@ -121,6 +121,7 @@ fn difference(now: &Counts, before: &Counts) -> Counts {
         at_once: now.at_once - before.at_once,
         blocks: now.blocks - before.blocks,
         bytes: now.bytes - before.bytes,
+        held: now.held,
     }
 }
 

@@ -22,14 +22,14 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use stead_core::{Error, Kind, Result};
+use stead_core::{Error, Kind, Result, limits};
 use stead_store::{Buffer, Engine, IoOptions, Lender, ReadQueue, Source, Tier};
 
 /// What the window holds of a block.
 #[derive(Clone)]
 pub(crate) enum Kept {
-    /// It is in the page cache.
-    Cached,
+    /// This one is in the page cache.
+    Cached(u64),
     /// Here.
     Block(Arc<Buffer>),
 }
@@ -79,6 +79,8 @@ pub(crate) struct Inner {
     pub(crate) readers: usize,
     /// Of the readers, those that sleep.
     pub(crate) asleep: usize,
+    /// Readers that wait for room, which `starved` says too.
+    pub(crate) starving: usize,
     /// When the deadlines of requests are looked after next.
     watched: Option<Instant>,
     /// Where blocks are in memory: requests whose answer may hold one and that nobody has taken yet.
@@ -103,6 +105,8 @@ pub struct Counts {
     pub blocks: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Bytes of blocks that are in memory now, or are being read into it. None where views are of the page cache.
+    pub held: u64,
 }
 
 /// All that is needed for new buffers, looked at and found possible.
@@ -159,6 +163,7 @@ impl Shared {
             sessions: 0,
             readers: 0,
             asleep: 0,
+            starving: 0,
             watched: None,
             untaken: BTreeMap::new(),
             blocks: 0,
@@ -277,10 +282,11 @@ impl Shared {
 
     pub(crate) fn counts(&self) -> Counts {
         let inner = self.lock();
-        let (blocks, bytes) = (inner.blocks, inner.bytes);
+        let (blocks, bytes, held) = (inner.blocks, inner.bytes, inner.window.counted() as u64);
         drop(inner);
+        let held = if self.maps() { 0 } else { held.saturating_mul(self.choice.block) };
         let requests = self.requests.load(Ordering::Relaxed);
-        Counts { requests, at_once: self.at_once.load(Ordering::Relaxed), blocks, bytes }
+        Counts { requests, at_once: self.at_once.load(Ordering::Relaxed), blocks, bytes, held }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -406,7 +412,7 @@ impl Shared {
         for block in blocks.filter(|b| !self.was_cached(*b)) {
             let part = self.overlap(block, offset, len);
             match inner.window.ask(ticket, block, part.end - part.start) {
-                Some(Kept::Cached) => {}
+                Some(Kept::Cached(_)) => {}
                 Some(Kept::Block(bytes)) => there.push((block, bytes.clone())),
                 None => missing += 1,
             }
@@ -504,7 +510,7 @@ impl Shared {
         let (offset, len) = request.range();
         let part = self.overlap(block, offset, len);
         match kept {
-            Kept::Cached => request.deliver(self, part.start, Piece::Cached),
+            Kept::Cached(_) => request.deliver(self, part.start, Piece::Cached),
             Kept::Block(bytes) => {
                 let start = (part.start - block * self.choice.block) as usize;
                 let len = (part.end - part.start) as usize;
@@ -553,7 +559,7 @@ impl Shared {
         let tickets = inner.window.done_with(block);
         let requests = Self::requests(&inner, &tickets);
         drop(inner);
-        self.answer(requests, |request| self.give(request, block, &Kept::Cached));
+        self.answer(requests, |request| self.give(request, block, &Kept::Cached(block)));
     }
 
     /// A block could not be read as a whole: each request gets its own bytes, or its own error.
@@ -599,13 +605,14 @@ impl Shared {
     }
 
     /// Copies answers that nobody has taken out of their blocks, so that these can be used for others: tasks may
-    /// ask for all they will ever want before they take the first answer. True if there were any.
-    pub(crate) fn relieve(&self) -> bool {
+    /// ask for all they will ever want before they take the first answer.
+    pub(crate) fn relieve(&self) {
         let inner = self.lock();
         let untaken: Vec<_> = inner.untaken.values().filter_map(Weak::upgrade).collect();
         drop(inner);
-        // All of them, not the first one alone.
-        untaken.iter().filter(|request| request.let_go()).count() > 0
+        for request in untaken {
+            request.let_go();
+        }
     }
 
     fn drop_ticket(&self, inner: &mut Inner, ticket: Ticket) {
@@ -656,6 +663,14 @@ impl Shared {
             };
             request.fail(self, error);
             self.answered(ticket, &*request);
+        }
+    }
+
+    /// A reader no longer waits for room.
+    pub(crate) fn fed(&self, inner: &mut Inner) {
+        inner.starving -= 1;
+        if inner.starving == 0 {
+            self.starved.store(false, Ordering::SeqCst);
         }
     }
 

@@ -62,7 +62,9 @@ impl Reader {
         let mut inner = shared.lock();
         // The time without work is over.
         let mut late = false;
-        loop {
+        // It has said that all room is taken, and has looked again since.
+        let mut starves = false;
+        let todo = loop {
             let (mut begun, mut gone) = (Vec::new(), Vec::new());
             let mut full = false;
             while self.flying.len() + begun.len() < shared.depth() {
@@ -79,44 +81,56 @@ impl Reader {
                 }
             }
             if !begun.is_empty() {
-                return Todo::Begin(begun, gone);
+                break Todo::Begin(begun, gone);
             }
             if !self.flying.is_empty() {
-                return Todo::Land;
+                break Todo::Land;
             }
-            if full {
+            if full && !starves {
+                // Before it looks for the last time: whoever drops a view after that wakes it.
+                inner.starving += 1;
+                starves = true;
+                shared.starved.store(true, Ordering::SeqCst);
                 drop(inner);
-                let relieved = shared.relieve();
+                fence(Ordering::SeqCst);
+                shared.relieve();
                 inner = shared.lock();
-                if relieved {
-                    continue;
-                }
-                if !shared.starved.swap(true, Ordering::SeqCst) {
-                    // A view may have been dropped before that was said.
-                    fence(Ordering::SeqCst);
-                    continue;
-                }
-            } else if late || (shared.is_closed() && inner.waiting.is_empty()) {
+                continue;
+            }
+            if !full && (late || (shared.is_closed() && inner.waiting.is_empty())) {
                 inner.readers -= 1;
-                return Todo::End;
+                break Todo::End;
             }
             inner.asleep += 1;
             shared.pause();
             (inner, late) = sync::wait_for(&shared.work, &shared.inner, inner, LINGER);
             inner.asleep -= 1;
-            if full {
-                shared.starved.store(false, Ordering::SeqCst);
+            if starves {
+                starves = false;
+                shared.fed(&mut inner);
             }
+        };
+        if starves {
+            shared.fed(&mut inner);
         }
+        todo
     }
 
     fn begin(&mut self, blocks: Vec<u64>, gone: Vec<Kept>) {
         for kept in gone {
-            if let Kept::Block(block) = kept
-                && let Some(buffer) = Arc::into_inner(block)
-            {
-                // Memory of its own: there is nothing to check.
-                let _ = self.queue.recycle(buffer);
+            match kept {
+                Kept::Block(block) => {
+                    if let Some(buffer) = Arc::into_inner(block) {
+                        // Memory of its own: there is nothing to check.
+                        let _ = self.queue.recycle(buffer);
+                    }
+                }
+                Kept::Cached(block) => {
+                    if let Some(lender) = self.shared.lender() {
+                        let (from, len) = self.shared.whole(block);
+                        lender.release(from, len);
+                    }
+                }
             }
         }
         for block in blocks {
@@ -145,7 +159,7 @@ impl Reader {
             match lender.bring(from, len) {
                 Ok(()) => {
                     self.shared.landed(len);
-                    self.shared.arrived(block, &Kept::Cached, len);
+                    self.shared.arrived(block, &Kept::Cached(block), len);
                 }
                 Err(_) => self.shared.failed(block),
             }

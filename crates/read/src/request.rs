@@ -121,8 +121,8 @@ pub(crate) trait Deliver: Send + Sync {
     fn deliver(&self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>) -> bool;
     /// True if its answer was taken, or nobody wants it.
     fn taken(&self) -> bool;
-    /// Copies the answer out of the block that it holds, if nobody has taken it yet. False if it holds none.
-    fn let_go(&self) -> bool;
+    /// Copies the answer out of the block that it holds, if nobody has taken it yet.
+    fn let_go(&self);
     /// It cannot be answered.
     fn fail(&self, shared: &Arc<Shared>, error: Error);
 }
@@ -199,7 +199,7 @@ impl<T: Send + 'static> Deliver for Request<T> {
         self.lock().gone
     }
 
-    fn let_go(&self) -> bool {
+    fn let_go(&self) {
         let mut progress = self.lock();
         let view = match &mut progress.finish {
             Some(finish) => finish.let_go(),
@@ -207,7 +207,7 @@ impl<T: Send + 'static> Deliver for Request<T> {
         };
         // A view that is dropped may wake readers, which takes another lock.
         drop(progress);
-        view.is_some()
+        drop(view);
     }
 
     fn deliver(&self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>) -> bool {

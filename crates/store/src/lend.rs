@@ -81,6 +81,13 @@ impl Lender {
         Ok(())
     }
 
+    /// Takes bytes out of the mapping, not out of the page cache: whoever looks at them faults.
+    pub fn release(&self, offset: u64, len: usize) {
+        if let Ok(start) = usize::try_from(offset) {
+            self.mapping.release(start, len);
+        }
+    }
+
     /// True if the first and the last of these bytes are in the page cache.
     pub fn cached(&self, offset: u64, len: usize) -> bool {
         self.source.file().is_some_and(|file| cached(file, offset, len))

@@ -1,0 +1,201 @@
+//! Whatever goes wrong: a typed error or a right answer, and nothing hangs.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::panic)]
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+use stead_core::{Kind, Result};
+use stead_read::{Options, open, open_source};
+use stead_store::faulty::{Faults, FaultySource};
+use stead_store::{Engine, IoOptions, MemorySource, Source};
+
+fn bytes(n: usize) -> Vec<u8> {
+    (0..n).map(|i| (i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()[0]).collect()
+}
+
+fn blocks(block: usize, memory: u64) -> Options {
+    Options { block: Some(block), memory, readers: Some(2), ..Options::default() }
+}
+
+fn patience() -> Duration {
+    Duration::from_secs(60)
+}
+
+#[test]
+fn a_slice_may_be_longer_than_two_gib() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let len = (2u64 << 30) + 9000;
+    let file = std::fs::File::create(&path).unwrap();
+    file.set_len(len).unwrap();
+    file.write_all_at(b"beginning", 0).unwrap();
+    file.write_all_at(b"end", len - 3).unwrap();
+    let file = open(&path, &Options::default()).unwrap();
+    let session = file.session(..).unwrap();
+    let view = session.read(0, len as usize).wait().unwrap();
+    assert_eq!((view.len() as u64, &view[..9]), (len, &b"beginning"[..]));
+    assert_eq!(&view[view.len() - 3..], b"end");
+    view.check().unwrap();
+    let end = session.read_into(len - 6000, vec![1; 6000]).wait().unwrap();
+    assert!(end[..5997].iter().all(|b| *b == 0) && &end[5997..] == b"end");
+}
+
+#[test]
+fn there_may_be_more_tasks_than_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let data = bytes(1000);
+    std::fs::write(&path, &data).unwrap();
+    for engine in [Engine::Auto, Engine::Pread] {
+        let io = IoOptions { engine, ..IoOptions::default() };
+        let file = open(&path, &Options { io, ..Options::default() }).unwrap();
+        let session = file.session(..).unwrap();
+        let reads: Vec<_> = (0..65_536u64)
+            .map(|i| (i.min(1000), usize::from(i < 1000)))
+            .map(|(at, n)| (at as usize, n, session.read(at, n)))
+            .collect();
+        for (at, n, read) in reads {
+            assert_eq!(read.wait().unwrap()[..], data[at..at + n]);
+        }
+    }
+}
+
+#[test]
+fn very_many_requests_wait_are_answered_and_are_cancelled() {
+    let data = bytes(1 << 20);
+    let faults = Faults { slow: Some((100, Duration::from_millis(1))), ..Faults::default() };
+    let source = FaultySource::new(Arc::new(MemorySource::new("m", data.clone())), faults);
+    let options = Options { ahead: false, ..blocks(16_384, 65_536) };
+    let file = open_source(Arc::new(source), &options).unwrap();
+    let session = file.session(..).unwrap();
+    // All at once, far more than there is room for; every third is not wanted after all.
+    let reads: Vec<_> = (0..65_536usize).map(|i| session.read(i as u64 * 16, 16)).collect();
+    let mut kept = Vec::new();
+    for (i, read) in reads.into_iter().enumerate() {
+        if i % 3 == 0 { read.cancel() } else { kept.push((i, read)) }
+    }
+    for (i, read) in kept.into_iter().rev() {
+        assert_eq!(read.wait().unwrap()[..], data[i * 16..][..16]);
+    }
+}
+
+#[test]
+fn a_file_is_opened_for_reading_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    std::fs::write(&path, bytes(100_000)).unwrap();
+    let mut permissions = std::fs::metadata(&path).unwrap().permissions();
+    permissions.set_readonly(true);
+    std::fs::set_permissions(&path, permissions).unwrap();
+    let file = open(&path, &Options::default()).unwrap();
+    let session = file.session(..).unwrap();
+    assert_eq!(session.read(0, 100_000).wait().unwrap().len(), 100_000);
+    let mut found = 0;
+    for entry in std::fs::read_dir("/proc/self/fd").unwrap().flatten() {
+        if std::fs::read_link(entry.path()).is_ok_and(|target| target == path) {
+            let info = Path::new("/proc/self/fdinfo").join(entry.file_name());
+            let info = std::fs::read_to_string(info).unwrap();
+            let flags = info.lines().find_map(|l| l.strip_prefix("flags:")).unwrap().trim();
+            assert_eq!(u32::from_str_radix(flags, 8).unwrap() & 3, 0, "{flags}");
+            found += 1;
+        }
+    }
+    assert!(found > 0);
+}
+
+#[test]
+fn users_may_panic() {
+    let data = bytes(100_000);
+    let faults = Faults { slow: Some((100, Duration::from_millis(5))), ..Faults::default() };
+    let source = FaultySource::new(Arc::new(MemorySource::new("m", data.clone())), faults);
+    let options = Options { readers: Some(1), ..blocks(4096, 65_536) };
+    let file = open_source(Arc::new(source), &options).unwrap();
+    let session = file.session(..).unwrap();
+    session.read(0, 10).then(|_| panic!("a function of a user"));
+    struct Odd(Vec<u8>, u32);
+    impl AsMut<[u8]> for Odd {
+        fn as_mut(&mut self) -> &mut [u8] {
+            self.1 += 1;
+            assert!(self.1 < 2, "a buffer of a user");
+            &mut self.0
+        }
+    }
+    let odd = session.read_into(50_000, Odd(vec![0; 10], 0));
+    assert_eq!(odd.wait().err().unwrap().kind(), Kind::Usage);
+    assert_eq!(session.read(90_000, 10).wait().unwrap()[..], data[90_000..90_010]);
+}
+
+/// A device whose driver is broken.
+#[derive(Debug)]
+struct Broken(AtomicU64);
+
+impl Source for Broken {
+    fn path(&self) -> &Path {
+        Path::new("broken")
+    }
+
+    fn len(&self) -> u64 {
+        1 << 20
+    }
+
+    fn read_at(&self, _offset: u64, buf: &mut [u8]) -> Result<()> {
+        assert!(self.0.fetch_add(1, Ordering::SeqCst) > 0, "the first read");
+        buf.fill(7);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_source_that_panics_fails_those_who_wait_and_no_others() {
+    let options = Options { ahead: false, readers: Some(1), ..blocks(4096, 65_536) };
+    let file = open_source(Arc::new(Broken(AtomicU64::new(0))), &options).unwrap();
+    let session = file.session(..).unwrap();
+    let mut first = session.read(0, 10);
+    let answer = first.wait_for(patience()).unwrap();
+    assert_eq!(answer.err().unwrap().kind(), Kind::Internal);
+    assert!(session.read(5000, 10).wait().unwrap().iter().all(|b| *b == 7));
+}
+
+#[test]
+fn consumers_may_vanish() {
+    let data = bytes(200_000);
+    let faults = Faults { slow: Some((100, Duration::from_millis(2))), ..Faults::default() };
+    let source = FaultySource::new(Arc::new(MemorySource::new("m", data.clone())), faults);
+    let file = open_source(Arc::new(source), &blocks(4096, 16_384)).unwrap();
+    let session = file.session(..).unwrap();
+    let (send, receive) = mpsc::channel();
+    for at in (0..200_000).step_by(5000) {
+        let send = send.clone();
+        drop(session.read(at, 5000));
+        session.read(at, 5000).then(move |answer| drop(send.send(answer.map(|v| v.to_vec()))));
+    }
+    drop(receive);
+    let patient = session.read(150_000, 100);
+    drop((session, file));
+    assert_eq!(patient.wait().unwrap()[..], data[150_000..150_100]);
+}
+
+#[test]
+fn bad_sectors_are_found_in_every_way_of_asking() {
+    let data = bytes(100_000);
+    let faults = Faults { bad_byte: Some(40_000), short_percent: 50, ..Faults::default() };
+    let source = FaultySource::new(Arc::new(MemorySource::new("m", data.clone())), faults);
+    let file = open_source(Arc::new(source), &blocks(16_384, 1 << 20)).unwrap();
+    let session = file.session(..).unwrap();
+    let bad = |e: stead_core::Error| {
+        assert_eq!((e.kind(), e.place().offset), (Kind::Io, Some(40_000)), "{e}")
+    };
+    bad(session.read(30_000, 20_000).wait().unwrap_err());
+    bad(session.read_into(0, vec![0; 100_000]).wait().err().unwrap());
+    bad(session.read_strided(39_000, 100, 500, 4).wait().err().unwrap());
+    let (send, receive) = mpsc::channel();
+    session.read(39_999, 2).then(move |answer| send.send(answer.unwrap_err()).unwrap());
+    bad(receive.recv_timeout(patience()).unwrap());
+    let many = session.read_many(&[(0, 100), (39_990, 100), (50_000, 100)]);
+    let answers: Vec<bool> = many.into_iter().map(|r| r.wait().is_ok()).collect();
+    assert_eq!(answers, [true, false, true]);
+}

@@ -1,0 +1,106 @@
+//! What files of a process share: buffers of the same file, and the budget of memory.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use stead_read::{File, Options, open, open_source};
+use stead_store::{Engine, IoOptions, MemorySource};
+
+const LEN: usize = 300_000;
+
+/// Blocks in memory.
+fn options() -> Options {
+    let io = IoOptions { engine: Engine::Pread, ..IoOptions::default() };
+    Options { io, block: Some(65_536), ..Options::default() }
+}
+
+fn write(path: &Path, byte: u8, seconds_ago: u64) {
+    std::fs::write(path, vec![byte; LEN]).unwrap();
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(seconds_ago)).unwrap();
+}
+
+fn read_all(file: &File, byte: u8) {
+    let session = file.session(..).unwrap();
+    let got = session.read_into(0, vec![0; LEN]).wait().unwrap();
+    assert!(got.iter().all(|b| *b == byte));
+    session.close().unwrap();
+}
+
+#[test]
+fn the_same_file_is_read_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    write(&path, 1, 100);
+    let a = open(&path, &options()).unwrap();
+    read_all(&a, 1);
+    assert_eq!(a.counts().bytes, LEN as u64);
+    // By another name, while it is open.
+    let other = dir.path().join("g");
+    std::fs::hard_link(&path, &other).unwrap();
+    let b = open(&other, &options()).unwrap();
+    read_all(&b, 1);
+    assert_eq!(b.counts().bytes, LEN as u64);
+    assert_eq!(b.path(), other);
+    // Other options are other buffers.
+    let c = open(&path, &Options { block: Some(4096), ..options() }).unwrap();
+    assert_eq!(c.counts().bytes, 0);
+    drop(c);
+    drop(a);
+    read_all(&b, 1);
+    assert_eq!(b.counts().bytes, LEN as u64);
+}
+
+#[test]
+fn a_file_that_changed_is_read_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    write(&path, 1, 100);
+    let a = open(&path, &options()).unwrap();
+    read_all(&a, 1);
+    write(&path, 2, 50);
+    let b = open(&path, &options()).unwrap();
+    assert_eq!(b.counts().bytes, 0);
+    read_all(&b, 2);
+    // Changed a moment ago: its time stamp may not tell the next change.
+    write(&path, 3, 0);
+    let c = open(&path, &options()).unwrap();
+    read_all(&c, 3);
+    let d = open(&path, &options()).unwrap();
+    assert_eq!(d.counts().bytes, 0);
+}
+
+#[test]
+fn memory_is_for_all_files_together() {
+    const MIB: usize = 1 << 20;
+    let budget = 64 << 20;
+    let options = Options { block: Some(MIB), memory: budget, ..Options::default() };
+    let data: Arc<[u8]> = vec![7; 40 * MIB].into();
+    let file = || {
+        let source = MemorySource::new("m", data.clone());
+        open_source(Arc::new(source), &options).unwrap()
+    };
+    let read = |file: &File| {
+        let session = file.session(..).unwrap();
+        for at in (0..data.len()).step_by(MIB) {
+            assert!(session.read(at as u64, MIB).wait().unwrap().iter().all(|b| *b == 7));
+        }
+    };
+    let held = |files: &[File]| files.iter().map(|f| f.counts().held).sum::<u64>();
+    let first = file();
+    read(&first);
+    // One alone has it all.
+    assert_eq!(first.counts().held, data.len() as u64);
+    let mut files = vec![first];
+    for n in 2..=4u64 {
+        files.push(file());
+        files.iter().for_each(read);
+        assert!(held(&files) <= budget, "{n}: {}", held(&files));
+        assert!(files.iter().all(|f| f.counts().held <= budget / n), "{n}");
+    }
+    files.truncate(1);
+    read(&files[0]);
+    assert_eq!(held(&files), data.len() as u64);
+}
