@@ -4,7 +4,9 @@
 
 use crate::clock;
 use crate::engine::Shared;
+use crate::process::PerProcess;
 use crate::registry;
+use crate::request;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Instant;
@@ -17,14 +19,14 @@ enum Due {
     Kept,
 }
 
+#[derive(Default)]
 struct Watch {
     /// Ordered by time; the number is that of the file, 0 for closed files.
     due: BTreeMap<(Instant, u64), Due>,
     running: bool,
 }
 
-static WATCH: Mutex<Watch> = Mutex::new(Watch { due: BTreeMap::new(), running: false });
-static SOONER: Condvar = Condvar::new();
+static WATCH: PerProcess<(Mutex<Watch>, Condvar)> = PerProcess::new();
 
 /// Looks after the requests of a file at `at`, in place of `instead`.
 ///
@@ -51,7 +53,7 @@ pub(crate) fn watch_kept(at: Instant) -> bool {
 }
 
 fn lock() -> std::sync::MutexGuard<'static, Watch> {
-    WATCH.lock().unwrap_or_else(PoisonError::into_inner)
+    WATCH.get().0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn see_to(mut watch: std::sync::MutexGuard<'_, Watch>, at: Instant) -> bool {
@@ -62,7 +64,7 @@ fn see_to(mut watch: std::sync::MutexGuard<'_, Watch>, at: Instant) -> bool {
     }
     if watch.running {
         if watch.due.first_key_value().is_some_and(|((first, _), _)| *first == at) {
-            SOONER.notify_one();
+            WATCH.get().1.notify_one();
         }
         return true;
     }
@@ -72,12 +74,14 @@ fn see_to(mut watch: std::sync::MutexGuard<'_, Watch>, at: Instant) -> bool {
 }
 
 fn run() {
+    request::call_back();
     let mut watch = lock();
     while let Some(((at, _), _)) = watch.due.first_key_value() {
         let now = clock::now();
         if *at > now {
             let left = at.saturating_duration_since(now);
-            watch = SOONER.wait_timeout(watch, left).unwrap_or_else(PoisonError::into_inner).0;
+            let sooner = &WATCH.get().1;
+            watch = sooner.wait_timeout(watch, left).unwrap_or_else(PoisonError::into_inner).0;
             continue;
         }
         let Some((_, due)) = watch.due.pop_first() else { break };

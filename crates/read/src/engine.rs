@@ -16,7 +16,7 @@ use crate::request::{Deliver, Finish, Pending, Piece, Request, Wait};
 use crate::sync::{self, AtomicBool, Condvar, Mutex, MutexGuard, fence};
 use crate::tune::Tuner;
 use crate::view::View;
-use crate::window::{Held, Ticket, Window};
+use crate::window::{Held, Next, Ticket, Window};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -58,6 +58,8 @@ pub(crate) struct Shared {
     handles: AtomicUsize,
     requests: AtomicU64,
     at_once: AtomicU64,
+    /// Bytes of answers, copied out of blocks, that nobody has taken.
+    own: AtomicU64,
     began: Instant,
     tuner: Mutex<Tuner>,
     /// Blocks that a reader should have in flight, as the tuner says.
@@ -74,6 +76,8 @@ pub(crate) struct Inner {
     pub(crate) waiting: BTreeMap<Ticket, Waiting>,
     /// The deadlines of those that wait.
     until: BTreeSet<(Instant, Ticket)>,
+    /// Of those that wait, the ones that somebody waits for at this moment.
+    urged: BTreeSet<Ticket>,
     tickets: Ticket,
     sessions: u64,
     pub(crate) readers: usize,
@@ -105,7 +109,8 @@ pub struct Counts {
     pub blocks: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Bytes of blocks that are in memory now, or are being read into it. None where views are of the page cache.
+    /// Bytes in memory now: of blocks, also those that are being read, and of answers that nobody has taken. No blocks
+    /// where views are of the page cache.
     pub held: u64,
 }
 
@@ -159,6 +164,7 @@ impl Shared {
             window: Window::new(choice.block, choice.blocks),
             waiting: BTreeMap::new(),
             until: BTreeSet::new(),
+            urged: BTreeSet::new(),
             tickets: 0,
             sessions: 0,
             readers: 0,
@@ -186,6 +192,7 @@ impl Shared {
             handles: AtomicUsize::new(1),
             requests: AtomicU64::new(0),
             at_once: AtomicU64::new(0),
+            own: AtomicU64::new(0),
             began: clock::now(),
             tuner: Mutex::new(tuner),
             depth: AtomicUsize::new(choice.depth),
@@ -286,6 +293,7 @@ impl Shared {
         drop(inner);
         let held = if self.maps() { 0 } else { held.saturating_mul(self.choice.block) };
         let requests = self.requests.load(Ordering::Relaxed);
+        let held = held + self.own.load(Ordering::Relaxed);
         Counts { requests, at_once: self.at_once.load(Ordering::Relaxed), blocks, bytes, held }
     }
 
@@ -321,10 +329,10 @@ impl Shared {
         drop(gone);
     }
 
-    /// So many bytes of blocks from now on.
+    /// So many bytes of blocks from now on, and some in any case.
     pub(crate) fn set_share(&self, bytes: u64) {
-        let most =
-            usize::try_from(bytes.min(self.memory) / self.choice.block).unwrap_or(usize::MAX);
+        let bytes = bytes.max(limits::LEAST_SESSION_MEMORY).min(self.memory);
+        let most = usize::try_from(bytes / self.choice.block).unwrap_or(usize::MAX);
         let gone = self.lock().window.set_most(most);
         drop(gone);
         self.work.notify_all();
@@ -400,7 +408,7 @@ impl Shared {
     ) -> Pending<T> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let blocks = self.blocks(offset, len);
-        if len == 0 || self.find(&blocks) {
+        if len == 0 || self.find(&blocks, |block| finish.wants(&self.overlap(block, offset, len))) {
             self.at_once.fetch_add(1, Ordering::Relaxed);
             return Pending::Ready(Some(finish.finish(self)));
         }
@@ -411,6 +419,9 @@ impl Shared {
         let mut missing = 0;
         for block in blocks.filter(|b| !self.was_cached(*b)) {
             let part = self.overlap(block, offset, len);
+            if !finish.wants(&part) {
+                continue;
+            }
             match inner.window.ask(ticket, block, part.end - part.start) {
                 Some(Kept::Cached(_)) => {}
                 Some(Kept::Block(bytes)) => there.push((block, bytes.clone())),
@@ -458,11 +469,12 @@ impl Shared {
     }
 
     /// True if all these blocks are in the page cache. Looks at those that nothing is known about.
-    fn find(&self, blocks: &Range<u64>) -> bool {
+    fn find(&self, blocks: &Range<u64>, wanted: impl Fn(u64) -> bool) -> bool {
         if !self.maps() {
             return false;
         }
-        let mut unknown: Vec<u64> = blocks.clone().filter(|b| !self.was_cached(*b)).collect();
+        let mut unknown: Vec<u64> =
+            blocks.clone().filter(|b| !self.was_cached(*b) && wanted(*b)).collect();
         if unknown.is_empty() {
             return true;
         }
@@ -536,8 +548,8 @@ impl Shared {
         self.answer(requests, |request| self.give(request, block, kept));
     }
 
-    /// A reader has ended by a defect, in the source perhaps: nobody waits for ever.
-    pub(crate) fn lost(self: &Arc<Self>) {
+    /// A reader has ended by an error or a defect, in the source perhaps: nobody waits for ever.
+    pub(crate) fn lost(self: &Arc<Self>, error: &Error) {
         let mut inner = self.lock();
         inner.readers -= 1;
         inner.window.abandon();
@@ -548,7 +560,7 @@ impl Shared {
         }
         drop(inner);
         for request in requests {
-            let error = Error::internal("a reader ended by a defect");
+            let error = Error::new(error.kind(), error.message().to_owned());
             request.fail(self, error.at_path(self.source.path()).at_offset(request.range().0));
         }
     }
@@ -618,6 +630,7 @@ impl Shared {
     fn drop_ticket(&self, inner: &mut Inner, ticket: Ticket) {
         if let Some(waiting) = inner.waiting.remove(&ticket) {
             inner.until.remove(&(waiting.until, ticket));
+            inner.urged.remove(&ticket);
             let (offset, len) = waiting.request.range();
             for block in self.blocks(offset, len) {
                 inner.window.cancel(ticket, block);
@@ -664,6 +677,43 @@ impl Shared {
             request.fail(self, error);
             self.answered(ticket, &*request);
         }
+    }
+
+    /// Somebody waits for a request at this moment.
+    pub(crate) fn urge(&self, ticket: Ticket) {
+        if self.maps() {
+            return;
+        }
+        let mut inner = self.lock();
+        if inner.waiting.contains_key(&ticket) {
+            inner.urged.insert(ticket);
+        }
+        drop(inner);
+        self.let_go();
+    }
+
+    /// Takes note of so many bytes of an answer that nobody has taken.
+    pub(crate) fn keep(&self, bytes: usize) {
+        self.own.fetch_add(bytes as u64, Ordering::SeqCst);
+    }
+
+    /// They were taken, or nobody wants them.
+    pub(crate) fn kept_no_more(&self, bytes: usize) {
+        self.own.fetch_sub(bytes as u64, Ordering::SeqCst);
+        self.let_go();
+    }
+
+    /// What a reader should do next. With more answers than the budget that nobody takes, only what somebody waits for at
+    /// this moment is read.
+    pub(crate) fn take(&self, inner: &mut Inner) -> Next<Kept> {
+        if inner.window.queued() == 0 || self.own.load(Ordering::SeqCst) <= self.memory {
+            return inner.window.take();
+        }
+        let block = inner.urged.iter().find_map(|ticket| {
+            let (offset, len) = inner.waiting.get(ticket)?.request.range();
+            self.blocks(offset, len).find(|block| inner.window.is_queued(*block))
+        });
+        block.map_or(Next::Full, |block| inner.window.take_this(block))
     }
 
     /// A reader no longer waits for room.

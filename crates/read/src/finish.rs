@@ -3,8 +3,9 @@
 use crate::engine::Shared;
 use crate::request::{Finish, Piece};
 use crate::view::View;
-use std::sync::Arc;
-use stead_core::{Error, Result};
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+use stead_core::{Error, Kind, Result};
 
 /// A view.
 pub(crate) struct AsView {
@@ -16,7 +17,44 @@ pub(crate) struct AsView {
 enum Got {
     Nothing,
     View(View),
-    Own(Vec<u8>),
+    Own(Own),
+    Failed(Error),
+}
+
+/// Memory of an answer, counted until the answer is taken.
+struct Own {
+    bytes: Vec<u8>,
+    counted: usize,
+    of: Weak<Shared>,
+}
+
+impl Own {
+    fn new(shared: &Arc<Shared>, len: usize) -> Result<Own> {
+        let bytes = room(len)?;
+        shared.keep(len);
+        Ok(Own { bytes, counted: len, of: Arc::downgrade(shared) })
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if let Some(shared) = self.of.upgrade() {
+            shared.kept_no_more(self.counted);
+        }
+    }
+}
+
+/// So many zeros.
+pub(crate) fn room(len: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match bytes.try_reserve_exact(len) {
+        Ok(()) => {
+            bytes.resize(len, 0);
+            Ok(bytes)
+        }
+        Err(_) => Err(Error::new(Kind::Limit, format!("no memory for {len} bytes"))
+            .with_hint("read it in smaller parts")),
+    }
 }
 
 impl AsView {
@@ -33,21 +71,26 @@ impl Finish<View> for AsView {
             self.got = Got::View(View::block(shared.clone(), block.clone(), start, len));
             return;
         }
+        if shared.maps() {
+            return;
+        }
         let Some(bytes) = piece.bytes() else { return };
-        if !matches!(self.got, Got::Own(_)) {
-            self.got = Got::Own(vec![0; self.len]);
+        if matches!(self.got, Got::Nothing) {
+            self.got = Own::new(shared, self.len).map_or_else(Got::Failed, Got::Own);
         }
         if let Got::Own(own) = &mut self.got {
-            put(own, (at - self.offset) as usize, bytes);
+            put(&mut own.bytes, (at - self.offset) as usize, bytes);
         }
     }
 
     fn let_go(&mut self) -> Option<View> {
         let Got::View(view) = &self.got else { return None };
-        let own = Got::Own(view.to_vec());
-        match std::mem::replace(&mut self.got, own) {
+        // Without memory for a copy it stays where it is.
+        let mut own = Own::new(view.shared()?, self.len).ok()?;
+        own.bytes.copy_from_slice(view);
+        match std::mem::replace(&mut self.got, Got::Own(own)) {
             Got::View(view) => Some(view),
-            Got::Nothing | Got::Own(_) => None,
+            Got::Nothing | Got::Own(_) | Got::Failed(_) => None,
         }
     }
 
@@ -60,13 +103,14 @@ impl Finish<View> for AsView {
                 return Ok(view);
             }
             // Bytes went away: a read says which.
-            let mut own = vec![0; self.len];
+            let mut own = room(self.len)?;
             shared.source().read_at(self.offset, &mut own)?;
             return Ok(View::own(own));
         }
         match std::mem::replace(&mut self.got, Got::Nothing) {
             Got::View(view) => Ok(view),
-            Got::Own(own) => Ok(View::own(own)),
+            Got::Own(mut own) => Ok(View::own(std::mem::take(&mut own.bytes))),
+            Got::Failed(error) => Err(error),
             Got::Nothing => Err(Error::internal("a read was answered without its bytes")),
         }
     }
@@ -136,6 +180,12 @@ impl Strided {
 }
 
 impl Finish<Vec<u8>> for Strided {
+    fn wants(&self, part: &Range<u64>) -> bool {
+        let stride = self.stride as u64;
+        let within = (part.start - self.offset) % stride;
+        within < self.len as u64 || within + (part.end - part.start) > stride
+    }
+
     fn piece(&mut self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>) {
         if let Some(bytes) = piece.bytes()
             && !shared.maps()

@@ -27,6 +27,7 @@ mod finish;
 #[cfg(all(test, feature = "shuttle"))]
 mod model;
 mod options;
+mod process;
 mod profile;
 pub mod ranks;
 mod reader;

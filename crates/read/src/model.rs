@@ -111,6 +111,18 @@ fn all_may_be_asked_for_before_anything_is_taken() {
 }
 
 #[test]
+fn answers_that_fill_the_memory_wait_for_those_who_want_them() {
+    check(|| {
+        let file = file(2, 2, false, Faults::default());
+        let session = file.session(..).unwrap();
+        let all: Vec<_> = (0..4).map(|i| session.read(i * 4096 + 1, 4096)).collect();
+        for (i, read) in all.into_iter().enumerate().rev() {
+            assert!(read.wait().unwrap()[..] == bytes()[i * 4096 + 1..][..4096]);
+        }
+    });
+}
+
+#[test]
 fn what_is_cancelled_leaves_others_alone() {
     check(|| {
         let file = file(2, 2, false, Faults::default());

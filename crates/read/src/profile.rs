@@ -2,6 +2,7 @@
 //! `STEAD_CACHE` names, else `stead` in the user's cache folder. It is a hint and nothing more: a file that is not just
 //! as it should be is taken as none, and one that cannot be written is left alone.
 
+use crate::process::PerProcess;
 use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
@@ -46,12 +47,12 @@ fn path() -> Option<PathBuf> {
 /// What is known of a tier. The file is read once.
 pub(crate) fn of(tier: Option<&str>, direct: bool) -> Vec<Measured> {
     let Some(tier) = tier else { return Vec::new() };
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = KNOWN.get().lock().unwrap_or_else(PoisonError::into_inner);
     let known = known.get_or_insert_with(load);
     known.iter().filter(|m| m.tier == tier && m.direct == direct).cloned().collect()
 }
 
-static KNOWN: Mutex<Option<Vec<Measured>>> = Mutex::new(None);
+static KNOWN: PerProcess<Mutex<Option<Vec<Measured>>>> = PerProcess::new();
 
 fn load() -> Vec<Measured> {
     let Some(file) = path().and_then(|p| File::open(p).ok()) else { return Vec::new() };
@@ -79,7 +80,7 @@ pub(crate) fn note(new: Measured) {
     all.push(new);
     all.drain(..all.len().saturating_sub(MOST));
     let text = write(&all);
-    *KNOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(all);
+    *KNOWN.get().lock().unwrap_or_else(PoisonError::into_inner) = Some(all);
     // A hint: whoever has no place for it goes on without.
     let _ = path.parent().map(std::fs::create_dir_all);
     if let Ok(mut file) = AtomicFile::create(&path)

@@ -2,6 +2,7 @@
 //! sleep otherwise. Each keeps some blocks in flight, takes the oldest, and gives it to who waits for it.
 
 use crate::engine::{Kept, Shared};
+use crate::request;
 use crate::sync::{self, fence};
 use crate::window::Next;
 use std::collections::VecDeque;
@@ -9,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use stead_core::{Error, Result};
 use stead_store::ReadQueue;
 
 /// How long a reader without work stays.
@@ -34,23 +36,22 @@ enum Todo {
 impl Reader {
     pub(crate) fn run(shared: Arc<Shared>) {
         // A source of somebody else may panic.
-        if catch_unwind(AssertUnwindSafe(|| Reader::work(&shared))).is_err() {
-            shared.lost();
+        request::call_back();
+        match catch_unwind(AssertUnwindSafe(|| Reader::work(&shared))) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => shared.lost(&error),
+            Err(_) => shared.lost(&Error::internal("a reader ended by a defect")),
         }
     }
 
-    fn work(shared: &Arc<Shared>) {
-        let Ok(queue) = ReadQueue::new(shared.io()) else {
-            // It was tried before, so that this does not happen but for a lack of memory.
-            shared.lock().readers -= 1;
-            return;
-        };
+    fn work(shared: &Arc<Shared>) -> Result<()> {
+        let queue = ReadQueue::new(shared.io())?;
         let mut reader = Reader { shared: shared.clone(), queue, flying: VecDeque::new() };
         loop {
             match reader.next() {
                 Todo::Begin(blocks, gone) => reader.begin(blocks, gone),
                 Todo::Land => {}
-                Todo::End => return,
+                Todo::End => return Ok(()),
             }
             reader.land();
         }
@@ -68,7 +69,7 @@ impl Reader {
             let (mut begun, mut gone) = (Vec::new(), Vec::new());
             let mut full = false;
             while self.flying.len() + begun.len() < shared.depth() {
-                match inner.window.take() {
+                match shared.take(&mut inner) {
                     Next::Read(block, room) => {
                         begun.push(block);
                         gone.extend(room);

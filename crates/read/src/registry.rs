@@ -11,8 +11,9 @@ use crate::clock;
 use crate::deadline;
 use crate::engine::{New, Shared};
 use crate::options::Options;
+use crate::process::PerProcess;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use stead_core::Result;
 use stead_store::{Engine, FileSource, IoOptions, Source, file::Identity};
@@ -40,13 +41,11 @@ struct Registry {
     kept: Option<(Arc<Shared>, Instant)>,
 }
 
-static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
+static REGISTRY: PerProcess<Mutex<Registry>> = PerProcess::new();
 
 /// The lock of no file is taken under this one.
 fn with<T>(work: impl FnOnce(&mut Registry) -> T) -> T {
-    let mut registry: MutexGuard<'_, Option<Registry>> =
-        REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
-    work(registry.get_or_insert_default())
+    work(&mut REGISTRY.get().lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// The buffers of a file: those that there are, or new ones. Whoever gets them closes them once.
@@ -145,8 +144,8 @@ fn balance() {
         // Its threads are not those of the process.
         return;
     }
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    static ONE_AT_A_TIME: PerProcess<Mutex<()>> = PerProcess::new();
+    let guard = ONE_AT_A_TIME.get().lock().unwrap_or_else(PoisonError::into_inner);
     let (files, share) = with(|r| {
         r.holders.retain(|_, (s, _)| s.strong_count() > 0);
         let budget = r.holders.values().map(|(_, memory)| *memory).max().unwrap_or(0);

@@ -5,7 +5,9 @@ use crate::engine::Shared;
 use crate::sync::{self, Condvar, Mutex, MutexGuard};
 use crate::view::View;
 use crate::window::Ticket;
+use std::cell::Cell;
 use std::future::Future;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -48,6 +50,11 @@ impl<'a> Piece<'a> {
 pub(crate) trait Finish<T>: Send {
     /// Takes what has come of one block.
     fn piece(&mut self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>);
+
+    /// False if no byte of these is needed.
+    fn wants(&self, _part: &Range<u64>) -> bool {
+        true
+    }
 
     /// Copies what it has out of the block, a view of which is handed out. `None` if it holds none.
     fn let_go(&mut self) -> Option<View> {
@@ -125,6 +132,17 @@ pub(crate) trait Deliver: Send + Sync {
     fn let_go(&self);
     /// It cannot be answered.
     fn fail(&self, shared: &Arc<Shared>, error: Error);
+}
+
+thread_local! {
+    /// This thread answers requests.
+    static CALLS_BACK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on this thread answers requests, and calls functions of users.
+pub(crate) fn call_back() {
+    // In a model all threads are one.
+    CALLS_BACK.set(!cfg!(feature = "shuttle"));
 }
 
 /// Calls what users gave us. Their panics have been reported by the hook of the process and end nothing here.
@@ -258,7 +276,11 @@ impl<T: Send + 'static> Pending<T> {
                 {
                     progress.wake = Wake::Task(waker.clone());
                 }
+                let waits = outcome.is_none() && !progress.gone;
                 drop(progress);
+                if waits {
+                    wait.shared.urge(wait.ticket);
+                }
                 outcome.map(|o| o.make(&wait.shared))
             }
         }
@@ -274,6 +296,18 @@ impl<T: Send + 'static> Pending<T> {
     fn wait_until(&mut self, until: Option<Instant>) -> Option<Result<T>> {
         let Pending::Waiting(wait) = self else { return self.poll(None) };
         let mut progress = wait.request.lock();
+        if !progress.answered() && !progress.gone {
+            drop(progress);
+            if CALLS_BACK.get() {
+                let message =
+                    "waited for a read in a function that is called with the answer of another";
+                return Some(
+                    Err(Error::usage(message).with_hint("give that read a function, too")),
+                );
+            }
+            wait.shared.urge(wait.ticket);
+            progress = wait.request.lock();
+        }
         let outcome = loop {
             if let Some(outcome) = progress.take() {
                 break outcome;
@@ -313,7 +347,11 @@ impl<T: Send + 'static> Pending<T> {
                 then(taken());
             }
             // It goes on without this handle.
-            None => progress.wake = Wake::Call(then),
+            None => {
+                progress.wake = Wake::Call(then);
+                drop(progress);
+                wait.shared.urge(wait.ticket);
+            }
         }
     }
 }
@@ -363,7 +401,7 @@ macro_rules! face {
             }
 
             /// Gives the answer to a function: at once if it is there, else from a reader's thread, which must
-            /// not be kept.
+            /// not be kept: hand the answer on. Waiting for another read there is an error.
             pub fn then(self, then: impl FnOnce(Result<$out>) + Send + 'static) {
                 self.0.then(Box::new(then));
             }

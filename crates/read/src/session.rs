@@ -1,7 +1,7 @@
 //! Files and the sessions over them: what programs use.
 
 use crate::engine::{Counts, Shared};
-use crate::finish::{AsView, Into, Strided};
+use crate::finish::{AsView, Into, Strided, room};
 use crate::options::{Decision, Options};
 use crate::ranks::group::Group;
 use crate::registry;
@@ -208,7 +208,14 @@ impl Session {
             return ReadInto(self.refuse(message, offset));
         }
         let span = if len == 0 { 0 } else { span };
-        let strided = || Strided { offset, len, stride: stride.max(1), out: vec![0; total] };
+        // A range that is refused needs no memory.
+        let within = offset >= self.start
+            && offset.checked_add(span as u64).is_some_and(|end| end <= self.end);
+        let out = match room(if within { total } else { 0 }) {
+            Ok(out) => out,
+            Err(error) => return ReadInto(Pending::Ready(Some(Err(error)))),
+        };
+        let strided = || Strided { offset, len, stride: stride.max(1), out };
         ReadInto(self.ask(offset, span, None, strided))
     }
 

@@ -48,8 +48,9 @@ pub struct Took {
     pub sum: u64,
 }
 
-/// Requests that a thread has under way: tasks ask before others have their answer.
-const UNDER_WAY: usize = 64;
+/// Requests that a thread has under way, and bytes of them: tasks ask before others have their answer.
+const UNDER_WAY: u64 = 64;
+const BYTES_UNDER_WAY: u64 = 16 << 20;
 
 /// Runs a trial over a range of a file. `progress` hears how many bytes have come, from any thread, now and then.
 ///
@@ -130,12 +131,18 @@ impl Work<'_> {
         let mut asked = VecDeque::new();
         let mut spare: Vec<Vec<u8>> = Vec::new();
         let mut sum = 0u64;
+        let under_way = match self.trial.way {
+            Way::Alone => 1,
+            Way::Views | Way::Buffers => {
+                (BYTES_UNDER_WAY / self.share.max(1)).clamp(1, UNDER_WAY) as usize
+            }
+        };
         loop {
             let failed = || self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some();
             if self.trial.cancel.is_cancelled() || failed() {
                 return Err(Error::new(Kind::Cancelled, "the trial was stopped"));
             }
-            while asked.len() < UNDER_WAY {
+            while asked.len() < under_way {
                 let number = self.next.fetch_add(1, Ordering::Relaxed);
                 if number >= self.tasks {
                     break;
@@ -211,17 +218,18 @@ fn step(tasks: u64, scattered: bool) -> u64 {
 
 /// The sum of the numbers of 8 bytes; what is left at the end is filled with zeros.
 fn words(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks::<8>();
+    let (blocks, rest) = bytes.as_chunks::<64>();
     let mut sums = [0u64; 8];
-    let mut eights = words.chunks_exact(8);
-    for eight in &mut eights {
-        for (sum, word) in sums.iter_mut().zip(eight) {
-            *sum = sum.wrapping_add(u64::from_le_bytes(*word));
+    for block in blocks {
+        for i in 0..8 {
+            let mut word = [0; 8];
+            word.copy_from_slice(&block[i * 8..i * 8 + 8]);
+            sums[i] = sums[i].wrapping_add(u64::from_le_bytes(word));
         }
     }
-    let mut last = [0; 8];
+    let mut last = [0; 64];
     last[..rest.len()].copy_from_slice(rest);
-    let left = eights.remainder().iter().chain(std::iter::once(&last));
-    let left = left.fold(0u64, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));
+    let left = last.as_chunks::<8>().0;
+    let left = left.iter().fold(0u64, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));
     sums.iter().fold(left, |sum, s| sum.wrapping_add(*s))
 }

@@ -239,15 +239,13 @@ impl<H: Held> Window<H> {
     /// What to read now.
     pub(crate) fn take(&mut self) -> Next<H> {
         while let Some(block) = self.demand.front().copied() {
-            if !self.blocks.get(&block).is_some_and(|b| matches!(b.state, State::Queued)) {
+            let next = self.take_this(block);
+            if !matches!(next, Next::Full) {
                 self.demand.pop_front();
-                continue;
             }
-            let Some(room) = self.room(true) else { return Next::Full };
-            self.demand.pop_front();
-            self.queued -= 1;
-            self.change(block, |b| b.state = State::Reading);
-            return Next::Read(block, room);
+            if !matches!(next, Next::Idle) {
+                return next;
+            }
         }
         // Half is for what is demanded meanwhile, and for views that are held.
         if self.ahead >= self.most.div_ceil(2) {
@@ -262,8 +260,29 @@ impl<H: Held> Window<H> {
         Next::Read(block, room)
     }
 
+    /// True if somebody waits for a block and nobody reads it.
+    pub(crate) fn is_queued(&self, block: u64) -> bool {
+        self.blocks.get(&block).is_some_and(|b| matches!(b.state, State::Queued))
+    }
+
+    /// Reads this queued block before all others.
+    pub(crate) fn take_this(&mut self, block: u64) -> Next<H> {
+        if !self.is_queued(block) {
+            return Next::Idle;
+        }
+        let Some(room) = self.room(true) else { return Next::Full };
+        self.queued -= 1;
+        self.change(block, |b| b.state = State::Reading);
+        Next::Read(block, room)
+    }
+
     /// A block came. Returns who waited for it.
     pub(crate) fn arrived(&mut self, block: u64, held: H) -> Vec<Ticket> {
+        let reading = |b: &Block<H>| matches!(b.state, State::Reading);
+        if !self.blocks.get(&block).is_some_and(reading) {
+            // It was given up meanwhile.
+            return Vec::new();
+        }
         let stamp = self.tick();
         let mut waiters = BTreeSet::new();
         self.change(block, |b| {

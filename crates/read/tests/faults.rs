@@ -199,3 +199,17 @@ fn bad_sectors_are_found_in_every_way_of_asking() {
     let answers: Vec<bool> = many.into_iter().map(|r| r.wait().is_ok()).collect();
     assert_eq!(answers, [true, false, true]);
 }
+
+#[test]
+fn waiting_where_answers_are_given_is_an_error() {
+    let faults = Faults { slow: Some((100, Duration::from_millis(20))), ..Faults::default() };
+    let source = FaultySource::new(Arc::new(MemorySource::new("m", bytes(100_000))), faults);
+    let options = Options { ahead: false, readers: Some(1), ..blocks(4096, 65_536) };
+    let file = open_source(Arc::new(source), &options).unwrap();
+    let session = Arc::new(file.session(..).unwrap());
+    let (send, receive) = mpsc::channel();
+    let again = session.clone();
+    session.read(0, 10).then(move |_| send.send(again.read(50_000, 10).wait()).unwrap());
+    let answer = receive.recv_timeout(patience()).unwrap();
+    assert_eq!(answer.unwrap_err().kind(), Kind::Usage);
+}

@@ -3,12 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use stead_read::{File, Options, open, open_source};
 use stead_store::{Engine, IoOptions, MemorySource};
 
 const LEN: usize = 300_000;
+
+/// They share what is one for the process.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Blocks in memory.
 fn options() -> Options {
@@ -31,6 +34,7 @@ fn read_all(file: &File, byte: u8) {
 
 #[test]
 fn the_same_file_is_read_once() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     write(&path, 1, 100);
@@ -55,6 +59,7 @@ fn the_same_file_is_read_once() {
 
 #[test]
 fn a_file_that_changed_is_read_anew() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     write(&path, 1, 100);
@@ -74,6 +79,7 @@ fn a_file_that_changed_is_read_anew() {
 
 #[test]
 fn memory_is_for_all_files_together() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     const MIB: usize = 1 << 20;
     let budget = 64 << 20;
     let options = Options { block: Some(MIB), memory: budget, ..Options::default() };
@@ -103,4 +109,45 @@ fn memory_is_for_all_files_together() {
     files.truncate(1);
     read(&files[0]);
     assert_eq!(held(&files), data.len() as u64);
+}
+
+#[test]
+fn answers_that_nobody_takes_do_not_fill_the_memory() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let data: Vec<u8> = (0..16 << 20).map(|i: u32| (i / 13) as u8).collect();
+    let block = 16_384;
+    let options = Options { block: Some(block), memory: 1 << 18, ..Options::default() };
+    let source = MemorySource::new("m", data.clone());
+    let file = open_source(Arc::new(source), &options).unwrap();
+    let session = file.session(..).unwrap();
+    for backwards in [false, true] {
+        // All at once, some of them across blocks; then one after the other.
+        let part = |i: usize| (i * 10_000, 10_000 + i % 7 * 1000);
+        let asked: Vec<usize> = (0..1600).collect();
+        let mut reads: Vec<_> =
+            asked.into_iter().map(|i| (i, session.read(part(i).0 as u64, part(i).1))).collect();
+        if backwards {
+            reads.reverse();
+        }
+        for (i, read) in reads {
+            let (from, len) = part(i);
+            assert!(read.wait().unwrap()[..] == data[from..from + len]);
+            let held = file.counts().held;
+            assert!(held <= 3 * (1 << 18), "{i}: {held}");
+        }
+    }
+}
+
+#[test]
+fn strided_reads_leave_out_what_they_do_not_need() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let data: Vec<u8> = (0..8 << 20).map(|i: u32| (i / 13) as u8).collect();
+    let options = Options { block: Some(4096), ahead: false, ..Options::default() };
+    let source = MemorySource::new("m", data.clone());
+    let file = open_source(Arc::new(source), &options).unwrap();
+    let session = file.session(..).unwrap();
+    let got = session.read_strided(4090, 10, 1 << 20, 8).wait().unwrap();
+    let due: Vec<u8> = (0..8).flat_map(|i| data[4090 + (i << 20)..][..10].to_vec()).collect();
+    assert!(got == due);
+    assert_eq!(file.counts().blocks, 16);
 }

@@ -7,7 +7,9 @@
 
 use crate::sigbus::{self, Guard};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::collections::BTreeMap;
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -39,17 +41,46 @@ fn most_seen() -> usize {
     (ALL_SEEN / LIVE.load(Ordering::Relaxed).max(1)).clamp(LEAST_SEEN, MOST_SEEN)
 }
 
-/// What was looked at and may still be resident.
-#[derive(Debug)]
+/// What was looked at and may still be resident, piece by piece: bytes in each [`PIECE`].
+#[derive(Debug, Default)]
 struct Seen {
     bytes: usize,
-    from: usize,
-    to: usize,
+    pieces: BTreeMap<usize, usize>,
 }
 
-impl Default for Seen {
-    fn default() -> Self {
-        Seen { bytes: 0, from: usize::MAX, to: 0 }
+/// Pages are let go in such pieces, to which a fault brings no neighbours from outside: 64 KiB, or a huge page. Both the
+/// mapping and the pages are aligned to it.
+const PIECE: usize = 2 << 20;
+/// Pieces of which less was looked at stay longer: whoever goes about a file in no order comes back to them. With so
+/// many times [`MOST_SEEN`] they go too.
+const MOST_OF_A_PIECE: usize = PIECE / 8 * 7;
+const PATIENCE: usize = 8;
+
+impl Seen {
+    /// Takes note of bytes. Gives ranges of pieces that may go now.
+    fn add(&mut self, from: usize, to: usize, most: usize) -> Vec<Range<usize>> {
+        for piece in from / PIECE..to.div_ceil(PIECE) {
+            let part = to.min((piece + 1) * PIECE) - from.max(piece * PIECE);
+            *self.pieces.entry(piece).or_insert(0) += part;
+        }
+        self.bytes += to - from;
+        if self.bytes < most {
+            return Vec::new();
+        }
+        let all = self.bytes >= most * PATIENCE;
+        let mut gone: Vec<Range<usize>> = Vec::new();
+        self.pieces.retain(|piece, seen| {
+            let stays = !all && *seen < MOST_OF_A_PIECE;
+            if !stays {
+                self.bytes -= *seen;
+                match gone.last_mut() {
+                    Some(range) if range.end == *piece => range.end += 1,
+                    _ => gone.push(*piece..*piece + 1),
+                }
+            }
+            stays
+        });
+        gone
     }
 }
 
@@ -131,23 +162,17 @@ impl Mapping {
         }
     }
 
-    /// Says that these bytes were looked at. Their pages are let go when there are enough of them, with all that
-    /// came in between; they come again if somebody looks at them.
+    /// Says that these bytes were looked at. Their pages are let go when there are enough of them; they come again if
+    /// somebody looks at them.
     pub(crate) fn release(&self, offset: usize, len: usize) {
+        let from = offset.min(self.len);
+        let to = offset.saturating_add(len).min(self.len);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let end = offset.saturating_add(len).min(self.len);
-        seen.bytes += len;
-        seen.from = seen.from.min(offset);
-        seen.to = seen.to.max(end);
-        if seen.bytes < most_seen() {
-            return;
-        }
-        let seen = std::mem::take(&mut *seen);
-        // A fault brings neighbours: 64 KiB, or a huge page. Both the mapping and the pages are aligned to it.
-        const AROUND: usize = 2 << 20;
-        let from = (seen.from - seen.from % AROUND).min(self.len);
-        let to = seen.to.next_multiple_of(AROUND).min(self.len);
-        if to > from {
+        let gone = seen.add(from, to, most_seen());
+        drop(seen);
+        for pieces in gone {
+            let from = pieces.start * PIECE;
+            let to = (pieces.end * PIECE).min(self.len);
             // SAFETY: within the mapping. The pages are the file's own and unchanged by us, so that nothing
             // is lost, also for those who look at them at this moment.
             let _ = unsafe {
@@ -224,6 +249,24 @@ mod tests {
             m.release(start, 1 << 20);
             assert!(resident() <= 8 << 20, "{i}");
         }
+    }
+
+    #[test]
+    fn pieces_go_when_they_were_seen_and_the_rest_with_patience() {
+        let mut seen = Seen::default();
+        let most = 2 * PIECE;
+        assert_eq!(seen.add(0, PIECE, most), []);
+        assert_eq!(seen.add(5 * PIECE, 5 * PIECE + 100, most), []);
+        // Two whole ones go, side by side; the small part stays.
+        assert_eq!(seen.add(PIECE, 2 * PIECE, most), vec![Range { start: 0, end: 2 }]);
+        assert_eq!((seen.bytes, seen.pieces.len()), (100, 1));
+        let half = |seen: &mut Seen, i: usize| seen.add(i * PIECE, i * PIECE + PIECE / 2, most);
+        for i in 0..31 {
+            assert_eq!(half(&mut seen, 2 * i), [], "{i}");
+        }
+        assert_eq!(half(&mut seen, 62).len(), 33);
+        assert_eq!((seen.bytes, seen.pieces.len()), (0, 0));
+        assert_eq!(seen.add(7, 7, most), []);
     }
 
     #[test]
