@@ -45,7 +45,7 @@ if [ "$level" = all ]; then export PROPTEST_CASES=${PROPTEST_CASES:-4096} HYPOTH
 step "lint of mpi" cargo clippy -p stead-mpi -p stead-mpi-capi --features stead-mpi/conformance,stead-mpi-capi/link \
   --all-targets --locked -- -D warnings
 step "unit and property" cargo test --workspace --locked --no-fail-fast
-step "models" cargo test --locked -p stead-read --features shuttle --lib
+step "models" cargo test --locked -p stead-read --features shuttle --lib model
 RUSTDOCFLAGS='-D warnings' step "api docs" cargo doc --workspace --no-deps --locked
 step "tidy" cargo xtask tidy
 step "links" cargo xtask deps

@@ -45,6 +45,7 @@ impl Drop for Own {
 }
 
 /// So many zeros.
+#[allow(clippy::slow_vector_initialization)] // `vec!` aborts where there is no memory.
 pub(crate) fn room(len: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match bytes.try_reserve_exact(len) {

@@ -56,25 +56,18 @@ pub(crate) fn open(source: FileSource, options: &Options) -> Result<Arc<Shared>>
         return Ok(hold(Shared::new(new)));
     }
     let key = Key::new(&identity, options);
-    let (shared, before) = with(|r| {
+    let shared = with(|r| {
         let there = r.files.get(&key).and_then(Weak::upgrade);
         if let Some(there) = &there {
             there.join();
         }
-        let shared = there.unwrap_or_else(|| {
+        there.unwrap_or_else(|| {
             r.files.retain(|_, s| s.strong_count() > 0);
             let shared = Shared::new(new);
             r.files.insert(key, Arc::downgrade(&shared));
             shared
-        });
-        // It is open again, or makes place for another one.
-        (shared, r.kept.take())
+        })
     });
-    if let Some((before, _)) = before
-        && !Arc::ptr_eq(&before, &shared)
-    {
-        forget(&before);
-    }
     Ok(hold(shared))
 }
 
@@ -122,6 +115,13 @@ pub(crate) fn give_up(now: Instant) {
 /// A file takes part in the budget from now on.
 fn hold(shared: Arc<Shared>) -> Arc<Shared> {
     if shared.holds_blocks() {
+        // It is open again, or makes place for another one.
+        let kept = with(|r| r.kept.take());
+        if let Some((kept, _)) = kept
+            && !Arc::ptr_eq(&kept, &shared)
+        {
+            forget(&kept);
+        }
         with(|r| r.holders.insert(shared.id(), (Arc::downgrade(&shared), shared.memory())));
         balance();
     }

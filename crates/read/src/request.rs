@@ -289,7 +289,16 @@ impl<T: Send + 'static> Pending<T> {
     fn is_ready(&self) -> bool {
         match self {
             Pending::Ready(_) => true,
-            Pending::Waiting(wait) => wait.request.lock().answered(),
+            Pending::Waiting(wait) => {
+                let progress = wait.request.lock();
+                let (ready, gone) = (progress.answered(), progress.gone);
+                drop(progress);
+                if !ready && !gone {
+                    // Whoever asks again and again waits as well.
+                    wait.shared.urge(wait.ticket);
+                }
+                ready
+            }
         }
     }
 

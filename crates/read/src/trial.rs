@@ -218,18 +218,17 @@ fn step(tasks: u64, scattered: bool) -> u64 {
 
 /// The sum of the numbers of 8 bytes; what is left at the end is filled with zeros.
 fn words(bytes: &[u8]) -> u64 {
-    let (blocks, rest) = bytes.as_chunks::<64>();
+    let (words, rest) = bytes.as_chunks::<8>();
+    let (eights, words) = words.as_chunks::<8>();
     let mut sums = [0u64; 8];
-    for block in blocks {
-        for i in 0..8 {
-            let mut word = [0; 8];
-            word.copy_from_slice(&block[i * 8..i * 8 + 8]);
-            sums[i] = sums[i].wrapping_add(u64::from_le_bytes(word));
+    for eight in eights {
+        for (sum, word) in sums.iter_mut().zip(eight) {
+            *sum = sum.wrapping_add(u64::from_le_bytes(*word));
         }
     }
-    let mut last = [0; 64];
+    let mut last = [0; 8];
     last[..rest.len()].copy_from_slice(rest);
-    let left = last.as_chunks::<8>().0;
-    let left = left.iter().fold(0u64, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));
+    let left = words.iter().chain(std::iter::once(&last));
+    let left = left.fold(0u64, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));
     sums.iter().fold(left, |sum, s| sum.wrapping_add(*s))
 }

@@ -133,7 +133,8 @@ fn answers_that_nobody_takes_do_not_fill_the_memory() {
             let (from, len) = part(i);
             assert!(read.wait().unwrap()[..] == data[from..from + len]);
             let held = file.counts().held;
-            assert!(held <= 3 * (1 << 18), "{i}: {held}");
+            // Blocks, as many bytes of answers, and what was in flight when these were too many.
+            assert!(held <= 5 * (1 << 18), "{i}: {held}");
         }
     }
 }

@@ -45,6 +45,8 @@ fn most_seen() -> usize {
 #[derive(Debug, Default)]
 struct Seen {
     bytes: usize,
+    /// Of these, bytes in pieces of which most was looked at.
+    ripe: usize,
     pieces: BTreeMap<usize, usize>,
 }
 
@@ -61,10 +63,15 @@ impl Seen {
     fn add(&mut self, from: usize, to: usize, most: usize) -> Vec<Range<usize>> {
         for piece in from / PIECE..to.div_ceil(PIECE) {
             let part = to.min((piece + 1) * PIECE) - from.max(piece * PIECE);
-            *self.pieces.entry(piece).or_insert(0) += part;
+            let seen = self.pieces.entry(piece).or_insert(0);
+            let before = if *seen < MOST_OF_A_PIECE { 0 } else { *seen };
+            *seen += part;
+            let after = if *seen < MOST_OF_A_PIECE { 0 } else { *seen };
+            self.ripe += after - before;
         }
         self.bytes += to - from;
-        if self.bytes < most {
+        let enough = self.bytes >= most && self.ripe >= most / 2;
+        if !enough && self.bytes < most * PATIENCE {
             return Vec::new();
         }
         let all = self.bytes >= most * PATIENCE;
@@ -80,6 +87,7 @@ impl Seen {
             }
             stays
         });
+        self.ripe = 0;
         gone
     }
 }
