@@ -37,7 +37,7 @@ def test_any_number_of_tasks_reads_the_same(stead, data, tasks, way):
 
 def test_a_range_and_a_comparison(stead, data):
     for text, start, end in [("1000-2000008", 1000, 2_000_008), ("4KiB+80000", 4096, 84_096), ("-5", 0, 5), ("3000000-", 3_000_000, None), ("7-7", 7, 7)]:
-        found = read(stead, data, "--range", text, "--compare", "--tasks", 50)
+        found = read(stead, data, f"--range={text}", "--compare", "--tasks", 50)
         assert found["sum"] == words(data, start, end)
         assert found["alone"]["seconds"] > 0
 
