@@ -19,6 +19,9 @@ const HEAD: usize = 16;
 /// Messages that long travel with their head.
 const INLINE: usize = (4 << 10) - HEAD;
 
+/// Rooms for heads that come.
+const ROOMS: usize = 16;
+
 /// While bytes move, the thread does not sleep before nothing has moved for so long.
 const EAGER: Duration = Duration::from_micros(200);
 /// How often a rank that is waited for is asked whether it answers.
@@ -61,7 +64,6 @@ fn parse(bytes: &[u8]) -> Option<(Sort, u32, usize, &[u8])> {
 
 /// A message on its way to here.
 enum Coming {
-    Head(Flight),
     Body(u32, Flight),
     Whole(u32, Vec<u8>),
 }
@@ -90,6 +92,8 @@ pub(crate) struct Progress {
     comm: Comm,
     post: Arc<Post>,
     peers: Vec<Peer>,
+    /// Rooms for heads, which fill them in order.
+    rooms: VecDeque<Flight>,
     /// Receiver, bytes that senders wait for, and the transfer.
     going: Vec<(usize, usize, Flight)>,
     silence: Duration,
@@ -107,7 +111,7 @@ impl Progress {
             gone: false,
         };
         let peers = (0..post.size).map(|_| peer()).collect();
-        Progress { comm, post, peers, going: Vec::new(), silence }
+        Progress { comm, post, peers, rooms: VecDeque::new(), going: Vec::new(), silence }
     }
 
     /// Until everybody is done with the fabric, or MPI ends.
@@ -152,6 +156,7 @@ impl Progress {
             pause = self.pause(now.saturating_duration_since(moved), !orders.watched.is_empty());
         }
         self.going.clear();
+        self.rooms.clear();
         // With ranks missing it might wait for them, and in MPI_Finalize there is no need.
         if !said_fin && self.peers.iter().all(|p| p.bye || !p.gone) {
             let _ = self.comm.free();
@@ -267,110 +272,110 @@ impl Progress {
     }
 
     /// Takes what has come. True if something has.
+    ///
+    /// Heads come into rooms that are kept ready: not all MPIs let threads probe at the same time.
     fn collect(&mut self) -> bool {
         let mut any = false;
         loop {
-            match self.comm.next(HEADS) {
-                Ok(Some((from, flight))) => {
+            match self.next_head() {
+                Ok(Some((from, bytes))) => {
                     any = true;
-                    if let Some(peer) = self.peers.get_mut(from).filter(|p| !p.gone) {
-                        peer.coming.push_back(Coming::Head(flight));
+                    let opened = match self.peers.get(from) {
+                        Some(peer) if !peer.gone => self.open(from, &bytes),
+                        _ => Ok(()),
+                    };
+                    if let Err(error) = opened {
+                        self.fails(from, &error);
                     }
                 }
                 Ok(None) => break,
                 Err(error) => {
                     // MPI does not say whose fault it is.
-                    (0..self.post.size).for_each(|rank| self.fails(rank, &error));
+                    self.others().for_each(|rank| self.fails(rank, &error));
                     break;
                 }
             }
         }
         for from in 0..self.peers.len() {
-            if self.peers[from].coming.is_empty() {
-                continue;
+            if !self.peers[from].coming.is_empty() {
+                match self.advance(from) {
+                    Ok(moved) => any |= moved,
+                    Err(error) => self.fails(from, &error),
+                }
             }
-            match self.advance(from) {
-                Ok(moved) => any |= moved,
-                Err(error) => self.fails(from, &error),
+            let peer = &mut self.peers[from];
+            if peer.bye && !peer.gone && peer.coming.is_empty() {
+                peer.gone = true;
+                self.post.mailbox.gone(from, "the rank has ended early");
             }
         }
         any
     }
 
-    /// Heads become bodies, bodies messages, and messages are put into the mailbox, all in their order.
-    fn advance(&mut self, from: usize) -> Result<bool> {
-        let mut moved = false;
-        let mut at = 0;
-        while at < self.peers[from].coming.len() {
-            let done = match &mut self.peers[from].coming[at] {
-                Coming::Head(flight) | Coming::Body(_, flight) => flight.done()?,
-                Coming::Whole(..) => false,
-            };
-            let peer = &mut self.peers[from];
-            match peer.coming.remove(at) {
-                // The bodies of later heads are announced by them: they are looked at in order.
-                Some(head @ Coming::Head(_)) if !done => {
-                    peer.coming.insert(at, head);
-                    break;
-                }
-                Some(Coming::Head(flight)) => {
-                    if let Some(coming) = self.open(from, &flight.take())? {
-                        self.peers[from].coming.insert(at, coming);
-                    }
-                }
-                Some(Coming::Body(tag, flight)) if done => {
-                    peer.coming.insert(at, Coming::Whole(tag, flight.take()));
-                }
-                Some(other) => {
-                    peer.coming.insert(at, other);
-                    at += 1;
-                    continue;
-                }
-                None => break,
-            }
-            moved = true;
+    /// The next head and its sender.
+    fn next_head(&mut self) -> Result<Option<(usize, Vec<u8>)>> {
+        while self.rooms.len() < ROOMS {
+            self.rooms.push_back(self.comm.expect(HEADS, HEAD + INLINE)?);
         }
+        let Some((from, len)) = self.rooms.front_mut().map(Flight::come).transpose()?.flatten()
+        else {
+            return Ok(None);
+        };
+        let mut bytes = self.rooms.pop_front().map(|mut room| room.bytes()).unwrap_or_default();
+        bytes.truncate(len);
+        Ok(Some((from, bytes)))
+    }
+
+    /// Bodies become messages, and messages are put into the mailbox, in their order.
+    fn advance(&mut self, from: usize) -> Result<bool> {
         let peer = &mut self.peers[from];
-        if moved {
-            peer.heard = clock::now();
-            peer.asked = None;
+        let mut moved = false;
+        for coming in &mut peer.coming {
+            let Coming::Body(tag, flight) = coming else { continue };
+            if flight.done()? {
+                moved = true;
+                *coming = Coming::Whole(*tag, flight.bytes());
+            }
         }
         while let Some(next) = peer.coming.pop_front() {
             match next {
                 Coming::Whole(tag, bytes) => self.post.mailbox.put(from, tag, bytes),
-                other => {
-                    peer.coming.push_front(other);
+                Coming::Body(..) => {
+                    peer.coming.push_front(next);
                     break;
                 }
             }
         }
-        if peer.bye && peer.coming.is_empty() {
-            peer.gone = true;
-            self.post.mailbox.gone(from, "the rank has ended early");
+        if moved {
+            peer.heard = clock::now();
+            peer.asked = None;
         }
         Ok(moved)
     }
 
-    /// Does what a head says. If it is that of a message, what comes in its place.
-    fn open(&mut self, from: usize, bytes: &[u8]) -> Result<Option<Coming>> {
+    /// Does what a head says.
+    fn open(&mut self, from: usize, bytes: &[u8]) -> Result<()> {
         let malformed = || Error::format("a message is malformed");
         let (sort, tag, len, rest) = parse(bytes).ok_or_else(malformed)?;
+        let peer = &mut self.peers[from];
+        peer.heard = clock::now();
+        peer.asked = None;
         match sort {
             Sort::Inline if rest.len() == len => {
-                return Ok(Some(Coming::Whole(tag, rest.to_vec())));
+                peer.coming.push_back(Coming::Whole(tag, rest.to_vec()));
             }
             Sort::Inline => return Err(malformed()),
             Sort::Body => {
                 let body = self.comm.recv(from, BODIES, len)?;
-                return Ok(Some(Coming::Body(tag, body)));
+                peer.coming.push_back(Coming::Body(tag, body));
             }
             Sort::Ask => self.signal(from, Sort::Answer),
             Sort::Answer => {}
             // Nothing else will come but bodies of what was announced.
-            Sort::Bye => self.peers[from].bye = true,
-            Sort::Fin => self.peers[from].fin = true,
+            Sort::Bye => peer.bye = true,
+            Sort::Fin => peer.fin = true,
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Asks ranks that are waited for whether they answer, and gives up those that have not for too long.

@@ -210,30 +210,15 @@ impl Comm {
         })
     }
 
-    /// A message that has come from anybody: its sender, and the message, which is being received.
-    pub(crate) fn next(&self, tag: i32) -> Result<Option<(usize, Flight)>> {
-        let mut there = 0;
-        // SAFETY: plain data that MPI fills.
-        let (mut message, mut status, mut count) =
-            unsafe { (ffi::RSMPI_MESSAGE_NULL, std::mem::zeroed::<ffi::MPI_Status>(), 0) };
-        // SAFETY: a valid communicator and valid places.
-        let code = unsafe {
-            let any = ffi::RSMPI_ANY_SOURCE;
-            ffi::MPI_Improbe(any, tag, self.0, &mut there, &mut message, &mut status)
-        };
-        check(code, "look for messages")?;
-        if there == 0 {
-            return Ok(None);
-        }
-        // SAFETY: the status was filled by MPI_Improbe.
-        let code = unsafe { ffi::MPI_Get_count(&status, ffi::RSMPI_UINT8_T, &mut count) };
-        check(code, "tell the length of a message")?;
-        let flight = Flight::begin(room(positive(count)?)?, |piece, len, request| {
-            // SAFETY: the bytes stay where they are until the request is done; the message is received once, as it
-            // is no longer than one piece.
-            unsafe { ffi::MPI_Imrecv(piece.cast(), len, ffi::RSMPI_UINT8_T, &mut message, request) }
-        })?;
-        Ok(Some((positive(status.MPI_SOURCE)?, flight)))
+    /// Makes room for a message of anybody, of `most` bytes. Messages take such rooms in the order in which they were made.
+    pub(crate) fn expect(&self, tag: i32, most: usize) -> Result<Flight> {
+        Flight::begin(room(most)?, |piece, len, request| {
+            // SAFETY: the bytes stay where they are until the request is done, and nobody else looks at them meanwhile.
+            unsafe {
+                let any = ffi::RSMPI_ANY_SOURCE;
+                ffi::MPI_Irecv(piece.cast(), len, ffi::RSMPI_UINT8_T, any, tag, self.0, request)
+            }
+        })
     }
 }
 
@@ -282,8 +267,26 @@ impl Flight {
         Ok(true)
     }
 
+    /// The sender and the number of bytes of a message that has come into a room. Never waits; tells it once.
+    pub(crate) fn come(&mut self) -> Result<Option<(usize, usize)>> {
+        let Some(request) = self.requests.last_mut() else { return Ok(None) };
+        // SAFETY: plain data that MPI fills.
+        let (mut done, mut status, mut count) =
+            (0, unsafe { std::mem::zeroed::<ffi::MPI_Status>() }, 0);
+        // SAFETY: a request that was begun and not yet found done, and valid places.
+        check(unsafe { ffi::MPI_Test(request, &mut done, &mut status) }, "receive")?;
+        if done == 0 {
+            return Ok(None);
+        }
+        self.requests.clear();
+        // SAFETY: the status was filled by MPI_Test.
+        let code = unsafe { ffi::MPI_Get_count(&status, ffi::RSMPI_UINT8_T, &mut count) };
+        check(code, "tell the length of a message")?;
+        Ok(Some((positive(status.MPI_SOURCE)?, positive(count)?)))
+    }
+
     /// The bytes, once it is done; none before.
-    pub(crate) fn take(mut self) -> Vec<u8> {
+    pub(crate) fn bytes(&mut self) -> Vec<u8> {
         if self.requests.is_empty() { std::mem::take(&mut self.bytes) } else { Vec::new() }
     }
 }
@@ -297,6 +300,10 @@ impl Drop for Flight {
             for request in &mut self.requests {
                 // SAFETY: a request that was begun. Whatever comes of it, the bytes below stay.
                 let _ = unsafe { ffi::MPI_Cancel(request) };
+            }
+            // What nobody has sent is over at once.
+            if self.done().unwrap_or(false) {
+                return;
             }
         }
         // MPI may still look at them or write to them.
