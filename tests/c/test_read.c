@@ -50,12 +50,21 @@ static stead_session *whole(const char *path, const stead_read_options *o) {
     return session;
 }
 
+/* Ranks that are not there. */
+static int no_ranks(void *data, stead_fabric *fabric, char *why) {
+    (void)fabric;
+    strcpy(why, "no ranks today");
+    ++*(int *)data;
+    return STEAD_PEER;
+}
+
 static void files(void) {
     stead_file *file = NULL, *none = NULL;
     stead_session *s = NULL, *t = NULL;
     stead_read_counts counts;
     stead_read_options o = options();
     char *text = NULL;
+    int asked = 0;
     OK(stead_file_open("data", NULL, &file, &e));
     CHECK(stead_file_size(file) == SIZE);
     SAYS(stead_file_path(file), "data");
@@ -91,6 +100,9 @@ static void files(void) {
     FAILS(STEAD_NOT_FOUND, "no/such", stead_file_open("no/such", NULL, &none, &e));
     CHECK(none == NULL && access("no", F_OK) != 0);
     FAILS(STEAD_USAGE, "director", stead_file_open(".", NULL, &none, &e));
+    FAILS(STEAD_PEER, "no ranks today", stead_file_open_ranks(no_ranks, &asked, "data", NULL, &none, &e));
+    FAILS(STEAD_USAGE, "NULL", stead_file_open_ranks(NULL, &asked, "data", NULL, &none, &e));
+    CHECK(asked == 1 && none == NULL);
     FAILS(STEAD_USAGE, "NULL", stead_file_open(NULL, NULL, &none, &e));
     o.size = 3;
     FAILS(STEAD_USAGE, "size", stead_file_open("data", &o, &none, &e));
