@@ -100,7 +100,7 @@ def test_exceptions_are_pythons_own_too(tmp_path):
     assert e.value.errno == 2 and e.value.filename.endswith("nope.csv")
     every = {c for c in vars(stead).values() if isinstance(c, type) and issubclass(c, stead.Error)}
     assert {c.kind for c in every - {stead.Error}} == {
-        "usage", "not_found", "permission", "format", "data", "changed", "limit", "no_space", "io", "cancelled", "peer",
+        "usage", "not_found", "permission", "format", "data", "changed", "limit", "no_space", "io", "cancelled", "peer", "timeout",
         "internal",
     }  # fmt: skip
     assert issubclass(stead.LimitError, MemoryError) and issubclass(stead.IoError, OSError)
