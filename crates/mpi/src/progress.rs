@@ -8,7 +8,7 @@ use crate::clock;
 use crate::post::{Letter, Post};
 use crate::raw::{Comm, Flight};
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use stead_core::{Error, Result};
 
@@ -24,6 +24,8 @@ const ROOMS: usize = 16;
 
 /// While bytes move, the thread does not sleep before nothing has moved for so long.
 const EAGER: Duration = Duration::from_micros(200);
+/// After so long without anything, messages may take longer to be seen.
+const QUIET: Duration = Duration::from_secs(1);
 /// How often a rank that is waited for is asked whether it answers.
 const ASK: Duration = Duration::from_secs(1);
 
@@ -88,6 +90,9 @@ impl Peer {
     }
 }
 
+/// Whose turn it is to call MPI. In MPI_Finalize some MPIs no longer keep threads apart, and there may be several fabrics.
+static TURN: Mutex<()> = Mutex::new(());
+
 pub(crate) struct Progress {
     comm: Comm,
     post: Arc<Post>,
@@ -121,6 +126,7 @@ impl Progress {
         let (mut said_bye, mut said_fin) = (false, false);
         loop {
             let mut orders = self.post.orders(pause, clock::now());
+            let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
             let mut busy = !orders.letters.is_empty();
             for letter in orders.letters {
                 self.dispatch(letter);
@@ -150,17 +156,20 @@ impl Progress {
             }
             let now = clock::now();
             self.look_after(&orders.watched, now);
+            drop(turn);
             if busy {
                 moved = now;
             }
             pause = self.pause(now.saturating_duration_since(moved), !orders.watched.is_empty());
         }
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         self.going.clear();
         self.rooms.clear();
         // With ranks missing it might wait for them, and in MPI_Finalize there is no need.
         if !said_fin && self.peers.iter().all(|p| p.bye || !p.gone) {
             let _ = self.comm.free();
         }
+        drop(turn);
         self.post.ended();
     }
 
@@ -185,7 +194,8 @@ impl Progress {
         let most = match (moving, watched) {
             (true, _) => Duration::from_micros(200),
             (false, true) => Duration::from_millis(2),
-            (false, false) => Duration::from_millis(10),
+            (false, false) if idle < QUIET => Duration::from_millis(10),
+            (false, false) => Duration::from_millis(50),
         };
         (idle / 4).clamp(Duration::from_micros(20), most)
     }
