@@ -26,4 +26,6 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
   cp -f "$target/debug/examples/conform" "$out/conform"
   "$mpicc" -std=c11 -Wall -Wextra -Werror -O1 -Iinclude tests/mpi/ranks.c -o "$out/ranks" \
     -L"$out" -lstead_mpi -lstead -lpthread "-Wl,-rpath,$out"
+  "$mpicc" -std=c11 -Wall -Wextra -Werror -Iinclude examples/mpi/read.c -o "$out/read" \
+    -L"$out" -lstead_mpi -lstead "-Wl,-rpath,$out"
 done; done

@@ -85,6 +85,12 @@ def test_ranks_and_tasks_read_any_ranges(mpi, file, ranks, flags):
         assert sum(read_bytes(out)) == LENGTH
 
 
+def test_the_example_sums_a_file(mpi, file):
+    out = run([*launch(mpi, 3), BUILT / mpi / "read", file])
+    # Shares of whole bytes leave up to two at the end.
+    assert out.strip() == f"sum of the bytes: {sum(file.read_bytes()[: LENGTH // 3 * 3])}"
+
+
 def test_a_rank_that_computes_stalls_nobody(mpi, file):
     out = run([*launch(mpi, 3), BUILT / mpi / "ranks", "busy", file])
     assert out.count("right") == 2 and "rank 0: computed" in out
