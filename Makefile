@@ -61,6 +61,7 @@ bench:
 bench-reading:
 	@scripts/setup.sh demo
 	cargo build --release --locked -p stead-cli -p stead-bench -p stead-capi
+	! command -v mpicc >/dev/null || scripts/mpi.sh openmpi
 	.build/venv/bin/python bench/reading.py target/release/stead .build/bench bench/runs $(BENCH)
 
 # Where from and how: scripts/install.sh.

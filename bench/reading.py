@@ -1,4 +1,5 @@
-"""Measures read sessions beside tasks that read by themselves, a memory map, and dd or fio, in turn, in one run.
+"""Measures read sessions beside tasks that read by themselves, a memory map, dd or fio, std::ifstream, MPI_File_read_at_all
+and chares that read by themselves, in turn, in one run. What is not there is left out.
 
     python bench/reading.py STEAD DATA_DIR OUT_DIR [--bytes N] [--runs N] [--tasks A,B,...] [--check]
 
@@ -20,6 +21,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from ranks import chares, ranks
 from reader import reader
 from run import command, evict, machine, warm
 
@@ -148,6 +150,18 @@ def small_reads(a):
     return reader(Path(a.bench).parent, a.data, a.records, 2 * a.runs + 1)
 
 
+def of_ranks(a):
+    """Two ranks of an MPI job beside MPI_File_read_at_all; None where libstead_mpi is not built."""
+    warm(a.file)
+    return ranks(a.mpi, a.data, a.file, a.tasks, a.runs)
+
+
+def of_chares(a):
+    """Chares of Charm4py; None where it is not installed."""
+    warm(a.file)
+    return chares(a.file, a.chares, a.runs)
+
+
 def table(rows, tasks):
     lines = ["| | " + " | ".join(map(str, tasks)) + " | slowest over fastest |", "|---" * (len(tasks) + 2) + "|"]
     for name, by in rows.items():
@@ -180,6 +194,11 @@ def report(r):
         lines += ["", f"## {r['records']} reads of 48 bytes, one after the other, page cache warm", "", "| | seconds |", "|---|---|",
                   *(f"| {way} | {s:.4f} |" for way, s in ways.items()), "",
                   f"FileReader takes the time of std::ifstream over {ways['ifstream'] / ways['FileReader']:.1f}."]
+    for title, rows in (("Two ranks of an MPI job", r["ranks"]), ("Chares of Charm4py on two processes", r["chares"])):
+        if rows:
+            counts = list(next(iter(rows.values())))
+            medians = {way: {n: median(s) for n, s in by.items()} for way, by in rows.items()}
+            lines += ["", f"## {title}, page cache warm", "", *table(medians, counts)]
     return "\n".join(lines) + "\n"
 
 
@@ -194,10 +213,13 @@ def main():
     p.add_argument("--seconds", type=float, default=3.0, help="of the computation beside")
     p.add_argument("--sessions", type=int, default=10_000)
     p.add_argument("--records", type=int, default=1_000_000, help="of 48 bytes, read one by one")
+    p.add_argument("--chares", default="256,4096")
+    p.add_argument("--mpi", type=Path, default=Path(".build/mpi/openmpi"), help="where libstead_mpi is (scripts/mpi.sh)")
     p.add_argument("--check", action="store_true", help="write no results")
     a = p.parse_args()
     a.bench = os.path.abspath(Path(a.stead).with_name("stead-bench"))
     a.tasks = [int(t) for t in a.tasks.split(",")]
+    a.chares = [int(n) for n in a.chares.split(",")]
     a.data.mkdir(parents=True, exist_ok=True)
     a.file = str((a.data / f"reading-{a.bytes}.bin").resolve())
     if not os.path.exists(a.file):
@@ -207,7 +229,7 @@ def main():
     found = {"bytes": os.path.getsize(a.file), "tasks": a.tasks, "runs": a.runs, "records": a.records,
              "machine": machine()}
     for name, work in [("warm", warm_tasks), ("cold", cold_tasks), ("sweep", sweep), ("overlap", overlap), ("memory", memory),
-                       ("reader", small_reads)]:
+                       ("reader", small_reads), ("ranks", of_ranks), ("chares", of_chares)]:
         found[name] = work(a)
         print(f"reading, {name}: done", file=sys.stderr, flush=True)
     text = report(found)
