@@ -28,6 +28,12 @@ extern "C" {
 int stead_mpi_make(void *communicator, struct stead_fabric *fabric, char *why);
 
 /**
+ * sizeof(MPI_Comm) of the MPI that libstead_mpi was built with. Programs that are compiled need it not; those that come to
+ * MPI and to libstead_mpi at run time, as Python does, find by it that the two are not of one MPI.
+ */
+size_t stead_mpi_communicator_bytes(void);
+
+/**
  * Opens a file on all ranks of a communicator. See stead_file_open_ranks. Collective; so are the sessions of the file.
  *
  * Errors: those of stead_file_open_ranks; STEAD_USAGE if MPI is not running or has too few threads.

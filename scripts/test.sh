@@ -62,9 +62,10 @@ step "linked libraries" linked
 step "test data" "$PYTHON" scripts/fetch_flights.py "$BUILD/data"
 step "oracles" "$PYTHON" -m pytest -q -rs tests/oracle
 step "C and C++" "$PYTHON" -m pytest -q -rs tests/c
+# Ranks of MPI may be Python.
+step "python package" scripts/python.sh dev
 step "mpi, build" scripts/mpi.sh
 step "mpi" "$PYTHON" -m pytest -q -rs tests/mpi
-step "python package" scripts/python.sh dev
 step "python" "$PYTHON" -m pytest -q -rs tests/python
 step "documents" "$PYTHON" -m pytest -q -rs tests/docs
 NO_MKDOCS_2_WARNING=1 step "site" "$BUILD/venv/bin/mkdocs" build --strict --quiet

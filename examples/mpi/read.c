@@ -23,9 +23,11 @@ int main(int argc, char **argv) {
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     /* Reads are not: any rank, any thread, any range, at any time. */
-    uint64_t share = stead_file_size(file) / (uint64_t)ranks;
+    uint64_t size = stead_file_size(file), share = size / (uint64_t)ranks, first = share * (uint64_t)rank;
+    /* The last rank takes what is left over, too. */
+    uint64_t end = rank == ranks - 1 ? size : first + share;
     stead_view view;
-    if (stead_read_view(session, share * (uint64_t)rank, share, &view, NULL)) {
+    if (stead_read_view(session, first, end - first, &view, NULL)) {
         fprintf(stderr, "%s\n", stead_last_message());
         MPI_Abort(MPI_COMM_WORLD, 1);
     }

@@ -168,6 +168,7 @@ const UNSAFE: &[&str] = &[
     "crates/format/src/delimited/simd.rs",
     "crates/python/src/bytes.rs",
     "crates/python/src/lend.rs",
+    "crates/python/src/ranks.rs",
     "crates/kernel/src/bytes/digits.rs",
     "crates/kernel/src/gram/tile.rs",
     "crates/kernel/src/render/sample.rs",

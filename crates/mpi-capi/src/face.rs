@@ -1,4 +1,4 @@
-//! The function.
+//! The functions.
 
 use std::ffi::{c_int, c_void};
 use std::panic::catch_unwind;
@@ -44,4 +44,11 @@ pub unsafe extern "C" fn stead_mpi_make(
         // SAFETY: `why` is as the caller promises.
         Err(error) => unsafe { fail(&error, why) },
     }
+}
+
+/// Bytes of a communicator of the MPI that this library was built with. Who has a communicator of an MPI that was chosen at
+/// run time compares it: one of another MPI must not come to `stead_mpi_make`.
+#[unsafe(no_mangle)]
+pub extern "C" fn stead_mpi_communicator_bytes() -> usize {
+    size_of::<MPI_Comm>()
 }

@@ -1,5 +1,5 @@
 //! `libstead_mpi`: makes of an MPI communicator a fabric for `libstead` and for the Python package, neither of which
-//! knows MPI. Its one function is declared in `include/stead_mpi.h`; the feature `link` builds it.
+//! knows MPI. Its functions are declared in `include/stead_mpi.h`; the feature `link` builds them.
 
 #[cfg(feature = "link")]
 mod face;

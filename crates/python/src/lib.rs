@@ -13,6 +13,7 @@ mod fork;
 mod lend;
 mod options;
 mod own;
+mod ranks;
 mod report;
 mod request;
 mod run;

@@ -3,6 +3,7 @@
 use crate::bytes::{self, Part, Writable};
 use crate::errors::raise;
 use crate::fork;
+use crate::ranks;
 use crate::request::{Asked, Read, seconds};
 use crate::run::engine;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
@@ -173,7 +174,7 @@ impl Session {
 
 #[pymethods]
 impl Session {
-    /// `source` is a path, or a session whose file is used.
+    /// `source` is a path, a session whose file is used, or what `stead._mpi` makes of a communicator and a path.
     #[new]
     fn new(
         source: &Bound<'_, PyAny>,
@@ -187,8 +188,12 @@ impl Session {
         if let Ok(session) = source.cast::<Session>() {
             return Session::begin(py, session.get().open(py)?.file().clone(), start, stop);
         }
-        let path: PathBuf = source.extract()?;
         let options = options.extract::<Given>()?.options()?;
+        if let Ok((maker, data, path)) = source.extract::<(usize, usize, PathBuf)>() {
+            let file = ranks::open(py, maker, data, &path, &options)?;
+            return Session::begin(py, file, start, stop);
+        }
+        let path: PathBuf = source.extract()?;
         let file = py.detach(|| stead::read::open(&path, &options)).map_err(raise)?;
         Session::begin(py, file, start, stop)
     }

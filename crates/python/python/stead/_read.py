@@ -201,6 +201,7 @@ def read_session(
     direct: bool = False,
     ahead: bool = True,
     engine: str = "auto",
+    comm: Any = None,
 ) -> Session:
     """Opens a file and begins a session, from which any number of tasks and threads read it.
 
@@ -228,12 +229,19 @@ def read_session(
         direct: Pass by the page cache.
         ahead: Read the range ahead, before somebody asks.
         engine: How to read: `"auto"`, `"uring"` or `"pread"`.
+        comm: A communicator of mpi4py, all ranks of which make this call: they read the file together, each byte by one of
+            them. So do they begin further sessions of it; reads are of no concern to other ranks. Needs `libstead_mpi`,
+            which the environment variable `STEAD_MPI_LIBRARY` may name.
 
     Raises:
-        NotFoundError: There is no such file.
+        NotFoundError: There is no such file, or no `libstead_mpi`.
         PermissionDeniedError: It may not be read.
-        UsageError: It is a directory or a pipe, or the range goes past its end.
+        UsageError: It is a directory or a pipe, or the range goes past its end. With `comm`: ranks ask for different
+            ranges, or MPI has too few threads.
+        ChangedError: Ranks see files of different lengths.
         IoError: It cannot be opened.
+        PeerError: Another rank failed, or does not answer.
+        TypeError: `comm` is no communicator of mpi4py.
     """
     options = {
         "readers": readers,
@@ -245,7 +253,11 @@ def read_session(
         "ahead": ahead,
         "engine": engine,
     }
-    return Session(os.fspath(path), start, stop, options)
+    if comm is None:
+        return Session(os.fspath(path), start, stop, options)
+    from . import _mpi
+
+    return Session(_mpi.source(comm, os.fspath(path)), start, stop, options)
 
 
 def open_reader(path: str | os.PathLike[str], start: int = 0, stop: int | None = None, **options: Any) -> Reader:

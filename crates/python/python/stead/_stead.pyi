@@ -144,7 +144,7 @@ class Session:
     """The part of `stead.Session` that is not written in Python."""
 
     def __new__(
-        cls, source: str | Session, start: int, stop: int | None, options: dict[str, Any] | None
+        cls, source: str | tuple[int, int, str] | Session, start: int, stop: int | None, options: dict[str, Any] | None
     ) -> Session: ...
     @property
     def path(self) -> str:

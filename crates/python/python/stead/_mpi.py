@@ -1,0 +1,57 @@
+"""Communicators of mpi4py, for files that all ranks read together.
+
+The package itself knows no MPI: `libstead_mpi`, which is built with the MPI of the machine, makes of a communicator what
+it needs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from ctypes.util import find_library
+from functools import cache
+from typing import Any
+
+from ._errors import make
+
+NAME = "libstead_mpi.so"
+HINT = "build libstead_mpi with the MPI that mpi4py uses, and name it in STEAD_MPI_LIBRARY; see docs/mpi.md"
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """libstead_mpi; it stays loaded."""
+    named = os.environ.get("STEAD_MPI_LIBRARY")
+    why: Exception | None = None
+    for name in [named] if named else [NAME, find_library("stead_mpi")]:
+        if name is None:
+            continue
+        try:
+            found = ctypes.CDLL(name)
+            found.stead_mpi_communicator_bytes.restype = ctypes.c_size_t
+            found.stead_mpi_communicator_bytes.argtypes = []
+            found.stead_mpi_make.restype = ctypes.c_int
+            return found
+        except (OSError, AttributeError) as e:
+            why = why or e
+    raise make("not_found", f"libstead_mpi cannot be loaded: {why}", HINT, path=named or NAME)
+
+
+def source(comm: Any, path: str) -> tuple[int, int, str]:
+    """What `_stead.Session` makes a file of all ranks of: a function, a communicator, each as an address, and a path."""
+    # Whoever has a communicator has loaded it; loading it would begin MPI.
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is None or not isinstance(comm, mpi.Comm):
+        raise TypeError(f"comm must be a communicator of mpi4py, not {type(comm).__name__}")
+    if not isinstance(comm, mpi.Intracomm) or not comm:
+        raise make("usage", "comm must be a communicator of one group of ranks, not an intercommunicator or a null one")
+    found = library()
+    # That of another MPI would be taken for an address that it is not.
+    theirs, ours = mpi._sizeof(comm), found.stead_mpi_communicator_bytes()
+    if theirs != ours:
+        message = f"libstead_mpi was built with another MPI than the one that mpi4py uses, {mpi.get_vendor()[0]}"
+        raise make("usage", message, HINT)
+    address = ctypes.cast(found.stead_mpi_make, ctypes.c_void_p).value
+    assert address is not None
+    return address, mpi._addressof(comm), path

@@ -1,0 +1,43 @@
+"""Jobs of several ranks, under a time limit, so that nothing can hang."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+
+import numpy as np
+from support import ROOT
+
+BUILT = ROOT / ".build" / "mpi"
+LIMIT = 100
+LENGTH = 8_000_003
+
+
+def contents(length: int) -> bytes:
+    """As byte_at of ranks.c."""
+    i = np.arange(length, dtype=np.uint64)
+    return ((i * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(56)).astype(np.uint8).tobytes()
+
+
+def launch(mpi: str, ranks: int, *options: str) -> list[str]:
+    """mpirun for so many ranks on this host, which has fewer cores: those that wait let others run."""
+    mpirun = f"mpirun.{mpi}"
+    if subprocess.run(["which", mpirun], capture_output=True).returncode:
+        mpirun = "mpirun"
+    if mpi == "openmpi":
+        few = ["--oversubscribe", "--allow-run-as-root", "--mca", "mpi_yield_when_idle", "1"]
+        return [mpirun, *few, *options, "-n", str(ranks)]
+    return [mpirun, "-n", str(ranks)]
+
+
+def run(command, env=None, expect: int | None = 0) -> str:
+    env = os.environ | {"STEAD_PEER_SILENCE_S": "3"} | (env or {})
+    limited = ["timeout", "--kill-after=10", str(LIMIT), *map(str, command)]
+    begun = time.monotonic()
+    done = subprocess.run(limited, capture_output=True, text=True, env=env, stdin=subprocess.DEVNULL)
+    said = f"{done.stdout}\n{done.stderr}"
+    assert time.monotonic() - begun < LIMIT, f"it hung: {said}"
+    if expect is not None:
+        assert done.returncode == expect, said
+    return done.stdout

@@ -1,0 +1,116 @@
+"""What a rank of the tests of Python does: reads a file together with the others and compares it with the file.
+
+    ranks.py read FILE ENGINE   any ranges of several sessions, by all that Python has; prints the bytes that were fetched
+    ranks.py lock FILE          a rank waits for another one while its threads run
+    ranks.py split FILE         the halves of the job read the halves of the file
+    ranks.py open FILE          sessions are still open when the program ends
+    ranks.py wrong FILE         what is refused
+    ranks.py one FILE           begins a session, and prints what went wrong
+"""
+
+import asyncio
+import sys
+import threading
+import time
+
+import numpy as np
+import stead
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+what, path = sys.argv[1:3]
+
+
+def refused(kind, **given):
+    try:
+        stead.read_session(path, **given)
+    except kind as e:
+        return str(e)
+    raise AssertionError(f"{given} was not refused")
+
+
+if what == "read":
+    there = open(path, "rb").read()
+    random = np.random.default_rng(comm.rank)
+
+    def some(session, n=60):
+        for _ in range(n):
+            start = int(random.integers(session.start, session.stop))
+            yield start, int(random.integers(0, min(session.stop - start, 300_000) + 1))
+
+    def right(session):
+        for start, length in some(session):
+            assert bytes(session.pread(start, length)) == there[start : start + length]
+        ranges = list(some(session))
+        for (start, length), view in zip(ranges, session.read_many(ranges).results(), strict=True):
+            assert bytes(view) == there[start : start + length]
+
+    async def tasks(session):
+        async def task(start, length):
+            assert bytes(await session.read(start, length)) == there[start : start + length]
+
+        await asyncio.gather(*(task(*r) for r in some(session)))
+
+    given = {"engine": sys.argv[3], "block": "64KiB", "memory": "64MiB", "deadline": 60}
+    with stead.read_session(path, 1001, 7_000_000, comm=comm, **given) as session:
+        assert (session.start, session.stop, session.size) == (1001, 7_000_000, len(there))
+        right(session)
+        asyncio.run(tasks(session))
+        # Collective, too.
+        with session.session(0, 1001) as other, session.session(7_000_000) as last:
+            assert bytes(other.pread(0, 1001)) == there[:1001]
+            assert bytes(last.pread(7_000_000, len(last))) == there[7_000_000:]
+        bytes(session.pread(1001, len(session)))
+        comm.Barrier()
+        fetched = comm.reduce(session.counts["bytes"])
+    with stead.open_reader(path, comm=comm, engine=sys.argv[3]) as reader:
+        assert reader.read() == there
+    if comm.rank == 0:
+        print(f"right, {fetched} bytes read")
+
+elif what == "lock":
+    # Rank 1 comes to a call of all ranks only after a thread of rank 0 has run, while rank 0 is in that call.
+    def thread():
+        time.sleep(0.2)
+        comm.send("ran", 1)
+
+    session = None
+    for _ in range(2):
+        if comm.rank == 0:
+            threading.Thread(target=thread).start()
+        elif comm.rank == 1:
+            assert comm.recv(source=0) == "ran"
+        session = session.session() if session else stead.read_session(path, comm=comm)
+    print("right")
+
+elif what == "split":
+    there = open(path, "rb").read()
+    half = comm.rank % 2
+    group = comm.Split(half)
+    middle = len(there) // 2
+    start, stop = (middle, len(there)) if half else (0, middle)
+    with stead.read_session(path, start, stop, comm=group) as session:
+        group.Free()
+        assert bytes(session.pread(start, stop - start)) == there[start:stop]
+    print("right")
+
+elif what == "open":
+    session = stead.read_session(path, comm=comm, engine="pread")
+    view = session.pread(session.size * comm.rank // comm.size, 10)
+    print("right")
+
+elif what == "wrong":
+    assert "mpi4py, not int" in refused(TypeError, comm=5)
+    assert "intercommunicator or a null one" in refused(stead.UsageError, comm=MPI.COMM_NULL)
+    freed = comm.Dup()
+    freed.Free()
+    assert "intercommunicator or a null one" in refused(stead.UsageError, comm=freed)
+    # Ranks differ.
+    refused(stead.UsageError, start=comm.rank, comm=comm)
+    refused(stead.UsageError, stop=10**12, comm=comm)
+    path += ".not"
+    assert path in refused(stead.NotFoundError, comm=comm)
+    print("right")
+
+elif what == "one":
+    print(f"rank {comm.rank}:", refused(stead.Error, comm=comm).replace("\n", " "))
