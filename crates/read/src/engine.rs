@@ -349,7 +349,7 @@ impl Shared {
         let id = inner.sessions;
         if self.ahead {
             inner.window.open(id, bytes);
-            self.call_readers(inner)?;
+            self.call_readers(inner).inspect_err(|_| self.end(id))?;
         }
         Ok(id)
     }
@@ -548,10 +548,14 @@ impl Shared {
         self.answer(requests, |request| self.give(request, block, kept));
     }
 
-    /// A reader has ended by an error or a defect, in the source perhaps: nobody waits for ever.
-    pub(crate) fn lost(self: &Arc<Self>, error: &Error) {
+    /// A reader has ended by an error or a defect, in the source perhaps: nobody waits for ever. `others` may do its
+    /// work, if there are any.
+    pub(crate) fn lost(self: &Arc<Self>, error: &Error, others: bool) {
         let mut inner = self.lock();
         inner.readers -= 1;
+        if others && inner.readers > 0 {
+            return;
+        }
         inner.window.abandon();
         let requests: Vec<_> = inner.waiting.values().map(|w| w.request.clone()).collect();
         let tickets: Vec<Ticket> = inner.waiting.keys().copied().collect();

@@ -39,8 +39,8 @@ impl Reader {
         request::call_back();
         match catch_unwind(AssertUnwindSafe(|| Reader::work(&shared))) {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => shared.lost(&error),
-            Err(_) => shared.lost(&Error::internal("a reader ended by a defect")),
+            Ok(Err(error)) => shared.lost(&error, true),
+            Err(_) => shared.lost(&Error::internal("a reader ended by a defect"), false),
         }
     }
 
@@ -166,7 +166,14 @@ impl Reader {
             }
             return;
         }
-        match self.queue.next() {
+        // What is not this block was begun before it and given up, as the system had failed to say how it went.
+        let done = loop {
+            match self.queue.next() {
+                Ok(Some(done)) if done.tag != block => {}
+                done => break done,
+            }
+        };
+        match done {
             Ok(Some(done)) => {
                 self.shared.landed(len);
                 let kept = Kept::Block(Arc::new(done.buffer));

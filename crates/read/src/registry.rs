@@ -24,7 +24,7 @@ const KEEP: Duration = Duration::from_secs(10);
 /// Files and options that may have one set of buffers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
-    file: (u64, u64, u64, (i64, i64)),
+    file: (u64, u64, u64, (i64, i64), (i64, i64)),
     pinned: (Option<usize>, Option<usize>, Option<usize>),
     io: (u8, bool),
     deadline: Duration,
@@ -52,7 +52,7 @@ fn with<T>(work: impl FnOnce(&mut Registry) -> T) -> T {
 pub(crate) fn open(source: FileSource, options: &Options) -> Result<Arc<Shared>> {
     let identity = source.identity();
     let new = New::prepare(Arc::new(source), options)?;
-    if clock::just_changed(identity.mtime.0) {
+    if identity.device || clock::just_changed(identity.mtime.0) {
         return Ok(hold(Shared::new(new)));
     }
     let key = Key::new(&identity, options);
@@ -170,7 +170,7 @@ impl Key {
             Engine::Pread => 2,
         };
         Key {
-            file: (file.dev, file.inode, file.len, file.mtime),
+            file: (file.dev, file.inode, file.len, file.mtime, file.ctime),
             pinned: (options.readers, options.block, options.depth),
             io: (engine, direct),
             deadline: options.deadline,

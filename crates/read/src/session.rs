@@ -215,7 +215,9 @@ impl Session {
             Ok(out) => out,
             Err(error) => return ReadInto(Pending::Ready(Some(Err(error)))),
         };
-        let strided = || Strided { offset, len, stride: stride.max(1), out };
+        // One piece has no distance to the next.
+        let stride = if count > 1 { stride.max(1) } else { len.max(1) };
+        let strided = || Strided { offset, len, stride, out };
         ReadInto(self.ask(offset, span, None, strided))
     }
 

@@ -99,7 +99,8 @@ impl View {
     pub fn check(&self) -> Result<()> {
         match &*self.bytes {
             Bytes::Lent(buffer) => buffer.check(),
-            Bytes::Block(_) | Bytes::Own(_) => Ok(()),
+            Bytes::Block(lease) => lease.block.as_ref().map_or(Ok(()), |block| block.check()),
+            Bytes::Own(_) => Ok(()),
         }
     }
 }

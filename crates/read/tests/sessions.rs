@@ -363,3 +363,16 @@ fn the_source_may_be_a_file() {
     );
     assert!(session.read(1000, 299_000).wait().unwrap()[..] == data[1000..]);
 }
+
+#[test]
+fn one_piece_has_no_distance() {
+    let data = bytes(100_000);
+    let (_dir, path) = temporary(&data);
+    for file in ways(&path, small(4096, 1 << 20)) {
+        let session = file.session(..).unwrap();
+        for stride in [0, 1, 5000] {
+            let got = session.read_strided(1000, 50_000, stride, 1).wait().unwrap();
+            assert!(got == data[1000..51_000], "stride {stride}");
+        }
+    }
+}

@@ -18,8 +18,12 @@ pub struct Identity {
     pub inode: u64,
     /// Length in bytes.
     pub len: u64,
-    /// Time of the last change: seconds and nanoseconds since 1970.
+    /// Time of the last change of its bytes: seconds and nanoseconds since 1970.
     pub mtime: (i64, i64),
+    /// Time of the last change of any kind; unlike the other one, no program sets it.
+    pub ctime: (i64, i64),
+    /// It is a device, whose bytes change without any of these.
+    pub device: bool,
 }
 
 /// A regular file (or block device), opened for reading.
@@ -157,6 +161,8 @@ fn open(path: &Path) -> Result<(File, Identity)> {
         inode: meta.ino(),
         len,
         mtime: (meta.mtime(), meta.mtime_nsec()),
+        ctime: (meta.ctime(), meta.ctime_nsec()),
+        device: block_device,
     };
     Ok((file, identity))
 }
