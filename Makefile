@@ -17,6 +17,7 @@ help:
 	@echo 'make docs              write docs/kernels.md anew from the command'
 	@echo 'make site              build the site of the documents in .build/site'
 	@echo 'make install PREFIX=/usr/local   install the command, the C and C++ libraries, man pages'
+	@echo '                       MPI=1 installs libstead_mpi, too, built with MPICC=mpicc'
 	@echo 'make clean             remove all that was built or fetched'
 
 demo:
@@ -66,7 +67,7 @@ bench-reading:
 
 # Where from and how: scripts/install.sh.
 install:
-	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' MPI='$(MPI)' MPICC='$(MPICC)' scripts/install.sh
 
 clean:
 	rm -rf .build target fuzz/target fuzz/corpus fuzz/artifacts

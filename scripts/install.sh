@@ -6,7 +6,9 @@
 #   DESTDIR   what stands before that while packaging
 #   LIBDIR, INCLUDEDIR   in place of PREFIX/lib and PREFIX/include
 #   PROFILE   cargo's profile, `release` unless told otherwise
-#   BUILT     folder with what was built already: nothing is built
+#   BUILT     folder with what was built already: nothing is built but with MPI=1
+#   MPI       1: libstead_mpi, too, built with MPICC, which is `mpicc` unless told otherwise; or a libstead_mpi.so that was
+#             built already
 #
 # Needs a Rust toolchain and a C compiler, and no network once the crates are there (cargo fetch).
 source "$(dirname "$0")/lib.sh"
@@ -21,6 +23,20 @@ for dir in "$PREFIX" "$LIBDIR" "$INCLUDEDIR" ${DESTDIR:+"$DESTDIR"}; do
 done
 
 built=${BUILT:-$TARGET/$([ "$PROFILE" = dev ] && echo debug || echo "$PROFILE")}
+mpi=${MPI:-}
+case $mpi in
+  '' | 0) mpi= ;;
+  1)
+    MPICC=${MPICC:-mpicc}
+    command -v "$MPICC" >/dev/null || die "there is no '$MPICC', with which libstead_mpi is built" \
+      "install an MPI, for example: apt-get install libopenmpi-dev libclang-dev" "or name its compiler: MPICC=..."
+    # A target of its own: what is linked with one MPI must not be taken for another.
+    mpi_target=$TARGET/$(basename "$MPICC")
+    MPICC=$MPICC CARGO_TARGET_DIR=$mpi_target cargo build --profile "$PROFILE" --locked -p stead-mpi-capi --features link
+    mpi=$mpi_target/$([ "$PROFILE" = dev ] && echo debug || echo "$PROFILE")/libstead_mpi_capi.so
+    ;;
+  *) [ -f "$mpi" ] || die "there is no library '$mpi'" "MPI=1 builds it" ;;
+esac
 [ -n "${BUILT:-}" ] || cargo build --profile "$PROFILE" --locked -p stead-cli -p stead-capi
 
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
@@ -43,12 +59,22 @@ fill() {
 
 say "installing stead $version into $DESTDIR$PREFIX"
 put 755 "$built/stead" "$PREFIX/bin/stead"
-put 755 "$built/libstead_capi.so" "$LIBDIR/libstead.so.$version"
-ln -sf "libstead.so.$version" "$DESTDIR$LIBDIR/libstead.so.$series"
-ln -sf "libstead.so.$series" "$DESTDIR$LIBDIR/libstead.so"
+# shared FILE NAME: with the names by which programs and compilers look for it
+shared() {
+  put 755 "$1" "$LIBDIR/$2.so.$version"
+  ln -sf "$2.so.$version" "$DESTDIR$LIBDIR/$2.so.$series"
+  ln -sf "$2.so.$series" "$DESTDIR$LIBDIR/$2.so"
+}
+shared "$built/libstead_capi.so" libstead
 put 644 "$built/libstead_capi.a" "$LIBDIR/libstead.a"
-for header in include/*.h include/*.hpp; do put 644 "$header" "$INCLUDEDIR/${header#include/}"; done
+for header in include/*.h include/*.hpp; do
+  [ "$header" = include/stead_mpi.h ] && [ -z "$mpi" ] || put 644 "$header" "$INCLUDEDIR/${header#include/}"
+done
 fill scripts/package/stead.pc.in "$LIBDIR/pkgconfig/stead.pc"
+if [ -n "$mpi" ]; then
+  shared "$mpi" libstead_mpi
+  fill scripts/package/stead_mpi.pc.in "$LIBDIR/pkgconfig/stead_mpi.pc"
+fi
 fill scripts/package/steadConfig.cmake.in "$LIBDIR/cmake/stead/steadConfig.cmake"
 fill scripts/package/steadConfigVersion.cmake.in "$LIBDIR/cmake/stead/steadConfigVersion.cmake"
 

@@ -20,9 +20,11 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
   MPICC=$mpicc CARGO_TARGET_DIR=$target cargo build --locked -p stead-mpi-capi --features link
   MPICC=$mpicc CARGO_TARGET_DIR=$target cargo build --locked -p stead-mpi --features conformance --example conform
   cp -f "$TARGET/debug/libstead_capi.so" "$out/libstead.so"
-  # Programs look for it by its name with a version.
-  ln -sf libstead.so "$out/$(readelf -d "$out/libstead.so" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')"
   cp -f "$target/debug/libstead_mpi_capi.so" "$out/libstead_mpi.so"
+  # Programs look for them by their names with a version.
+  for library in libstead libstead_mpi; do
+    ln -sf $library.so "$out/$(readelf -d "$out/$library.so" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')"
+  done
   cp -f "$target/debug/examples/conform" "$out/conform"
   "$mpicc" -std=c11 -Wall -Wextra -Werror -O1 -Iinclude tests/mpi/ranks.c -o "$out/ranks" \
     -L"$out" -lstead_mpi -lstead -lpthread "-Wl,-rpath,$out"

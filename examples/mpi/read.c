@@ -1,7 +1,7 @@
 /*
  * All ranks of an MPI job read one file together: each byte comes from the file system once, whichever rank asks.
  *
- *   mpicc read.c -lstead_mpi -lstead -o read && mpirun -n 4 ./read FILE
+ *   mpicc read.c $(pkg-config --cflags --libs stead_mpi) -o read && mpirun -n 4 ./read FILE
  */
 #include <stdio.h>
 #include <stdlib.h>
