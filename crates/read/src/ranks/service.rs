@@ -1,6 +1,6 @@
-//! The thread that answers other ranks for one file, and the requests of this rank that others answer.
+//! The threads that answer other ranks for one file, and the requests of this rank that others answer.
 //!
-//! It sleeps until a message comes. So a rank that computes serves others all the same, and they need not wait for it.
+//! They sleep until a message comes. So a rank that computes serves others all the same, and they need not wait for it.
 
 use super::wire::{BEFORE, Message};
 use crate::clock;
@@ -8,17 +8,19 @@ use crate::engine::Shared;
 use crate::finish::AsView;
 use crate::registry;
 use crate::request::Read;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stead_core::{Error, Kind, Result, limits};
 use stead_fabric::Fabric;
 
-/// Requests of other ranks that are being answered at a time; the rest waits where it came. They take memory, each as
-/// much as it asks for.
+/// Requests of other ranks that are being answered at a time; the rest waits. They take memory, each as much as it
+/// asks for.
 const SERVED: usize = 32;
+/// Requests that may wait. A rank asks for a few at a time, so that it takes many thousands of ranks to come here.
+const LATER: usize = 1 << 16;
 /// How often the thread looks whether anybody is left when nothing comes.
 const LOOK: Duration = Duration::from_secs(2);
 /// How often who waits for a rank asks whether it is there.
@@ -33,13 +35,30 @@ pub(crate) struct Service {
     deadline: Duration,
     slots: Mutex<HashMap<u64, SyncSender<Result<Vec<u8>>>>>,
     ids: AtomicU64,
-    /// Requests of others that are being answered.
-    serving: Mutex<usize>,
-    served: Condvar,
+    serving: Mutex<Serving>,
+    /// To the thread that sends answers; `None` ends it.
+    answers: mpsc::Sender<Option<(usize, Vec<u8>)>>,
     /// This rank wants nothing more.
     done: AtomicBool,
     /// Bytes that came from other ranks.
     fetched: AtomicU64,
+}
+
+/// Requests of others.
+#[derive(Default)]
+struct Serving {
+    /// That are being answered.
+    now: usize,
+    later: VecDeque<Request>,
+    /// Somebody begins those that wait.
+    beginning: bool,
+}
+
+struct Request {
+    to: usize,
+    id: u64,
+    offset: u64,
+    len: usize,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -54,6 +73,7 @@ impl Service {
         near: Option<(Arc<Shared>, bool)>,
         deadline: Duration,
     ) -> Result<Arc<Service>> {
+        let (answers, coming) = mpsc::channel();
         let service = Arc::new(Service {
             fabric,
             tag,
@@ -61,16 +81,21 @@ impl Service {
             deadline,
             slots: Mutex::default(),
             ids: AtomicU64::new(0),
-            serving: Mutex::new(0),
-            served: Condvar::new(),
+            serving: Mutex::default(),
+            answers,
             done: AtomicBool::new(false),
             fetched: AtomicU64::new(0),
         });
+        let failed = |e| Error::io("start a thread for", "messages", e);
         let its = service.clone();
-        std::thread::Builder::new()
-            .name("stead-ranks".to_owned())
-            .spawn(move || its.run())
-            .map_err(|e| Error::io("start a thread for", "messages", e))?;
+        let thread = std::thread::Builder::new().name("stead-answers".to_owned());
+        thread.spawn(move || its.send_answers(&coming)).map_err(failed)?;
+        let its = service.clone();
+        let thread = std::thread::Builder::new().name("stead-ranks".to_owned());
+        if let Err(e) = thread.spawn(move || its.run()) {
+            let _ = service.answers.send(None);
+            return Err(failed(e));
+        }
         Ok(service)
     }
 
@@ -158,6 +183,7 @@ impl Service {
                 Err(_) => break,
             }
         }
+        let _ = self.answers.send(None);
         // Who still waits hears of it by a channel without a sender.
         lock(&self.slots).clear();
         if let Some((near, _)) = &self.near {
@@ -192,13 +218,37 @@ impl Service {
         if len > limits::MAX_READ_BLOCK || end.is_none_or(|end| end > near.source().len()) {
             return refuse(Error::usage("the bytes that a rank asked for are not in the file"));
         }
-        let full = |serving: &mut usize| *serving >= SERVED;
-        let mut serving = self
-            .served
-            .wait_while(lock(&self.serving), full)
-            .unwrap_or_else(PoisonError::into_inner);
-        *serving += 1;
+        let mut serving = lock(&self.serving);
+        if serving.later.len() >= LATER {
+            drop(serving);
+            return refuse(Error::limit("a rank is asked for too much at a time"));
+        }
+        serving.later.push_back(Request { to, id, offset, len });
         drop(serving);
+        self.begin_more();
+    }
+
+    /// Begins requests that wait, as many as may be. The thread that takes messages never waits here: the next message may
+    /// be what tasks of this rank need before they give back the room that the requests wait for.
+    fn begin_more(self: &Arc<Self>) {
+        let mut serving = lock(&self.serving);
+        // Whoever does it looks again before it stops.
+        if std::mem::replace(&mut serving.beginning, true) {
+            return;
+        }
+        while serving.now < SERVED
+            && let Some(request) = serving.later.pop_front()
+        {
+            serving.now += 1;
+            drop(serving);
+            self.begin(request);
+            serving = lock(&self.serving);
+        }
+        serving.beginning = false;
+    }
+
+    fn begin(self: &Arc<Self>, Request { to, id, offset, len }: Request) {
+        let Some((near, _)) = &self.near else { return };
         let service = self.clone();
         let read = Read(near.ask(offset, len, None, AsView::new(offset, len)));
         read.then(move |view| {
@@ -209,9 +259,23 @@ impl Service {
             let answer = answer.unwrap_or_else(|error| {
                 Message::Fail { id, kind: error.kind(), text: error.message() }.encode()
             });
-            let _ = service.fabric.send(to, service.tag, answer);
-            *lock(&service.serving) -= 1;
-            service.served.notify_one();
+            // This may be a reader's thread, which must not wait for a slow network.
+            if service.answers.send(Some((to, answer))).is_err() {
+                service.answered();
+            }
         });
+    }
+
+    fn answered(self: &Arc<Self>) {
+        lock(&self.serving).now -= 1;
+        self.begin_more();
+    }
+
+    fn send_answers(self: Arc<Self>, answers: &mpsc::Receiver<Option<(usize, Vec<u8>)>>) {
+        while let Ok(Some((to, answer))) = answers.recv() {
+            // Who is gone needs none.
+            let _ = self.fabric.send(to, self.tag, answer);
+            self.answered();
+        }
     }
 }
