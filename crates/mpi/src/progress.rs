@@ -84,9 +84,9 @@ struct Peer {
 }
 
 impl Peer {
-    /// It wants nothing more, or is gone.
+    /// It wants nothing more and all that it has sent is here, or it is gone.
     fn over(&self) -> bool {
-        self.gone || self.bye || self.fin
+        self.gone || ((self.bye || self.fin) && self.coming.is_empty())
     }
 }
 
@@ -165,8 +165,8 @@ impl Progress {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         self.going.clear();
         self.rooms.clear();
-        // With ranks missing it might wait for them, and in MPI_Finalize there is no need.
-        if !said_fin && self.peers.iter().all(|p| p.bye || !p.gone) {
+        // It is for all ranks together: one that is gone or in MPI_Finalize does not take part.
+        if !said_fin && self.others().all(|rank| self.peers[rank].bye) {
             let _ = self.comm.free();
         }
         drop(turn);
