@@ -351,6 +351,16 @@ impl<H: Held> Window<H> {
         before.map(|((a, b), _)| to.min(*b).saturating_sub(from.max(*a))).max().unwrap_or(0)
     }
 
+    /// The part of a block that sessions cover; all of it if there are none.
+    pub(crate) fn covered(&self, block: u64) -> Range<u64> {
+        let from = block.saturating_mul(self.size);
+        let to = from.saturating_add(self.size);
+        let sessions = self.ranges.range(..(to, 0)).rev().take(LOOKED_AT);
+        let parts = sessions.map(|((a, b), _)| from.max(*a)..to.min(*b)).filter(|p| !p.is_empty());
+        let all = parts.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
+        all.unwrap_or(from..to)
+    }
+
     /// Sessions over a range have come or gone.
     fn expect_anew(&mut self, (from, to): (u64, u64)) {
         let within = from / self.size..to.div_ceil(self.size);

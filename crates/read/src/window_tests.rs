@@ -67,6 +67,19 @@ fn what_was_served_on_demand_is_not_read_ahead_later() {
 }
 
 #[test]
+fn a_block_is_covered_as_far_as_sessions_reach() {
+    let mut w: Window<Page> = Window::new(10, 4);
+    assert_eq!(w.covered(3), 30..40);
+    w.open(0, 33..36);
+    w.open(1, 38..52);
+    w.open(2, 90..99);
+    let parts: Vec<_> = [2, 3, 4, 5, 9].map(|b| w.covered(b)).into();
+    assert_eq!(parts, [20..30, 33..40, 40..50, 50..52, 90..99]);
+    w.close(1);
+    assert_eq!(w.covered(3), 33..36);
+}
+
+#[test]
 fn a_window_slides_over_more_than_it_holds() {
     let mut w = Window::new(10, 4);
     w.open(0, 0..1000);
