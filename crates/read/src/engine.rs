@@ -404,13 +404,13 @@ impl Shared {
         offset: u64,
         len: usize,
         deadline: Option<Duration>,
-        mut finish: impl Finish<T> + 'static,
+        finish: impl Finish<T> + 'static,
     ) -> Pending<T> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let blocks = self.blocks(offset, len);
         if len == 0 || self.find(&blocks, |block| finish.wants(&self.overlap(block, offset, len))) {
             self.at_once.fetch_add(1, Ordering::Relaxed);
-            return Pending::Ready(Some(finish.finish(self)));
+            return Pending::there(self, finish);
         }
         let mut inner = self.lock();
         inner.tickets += 1;
@@ -436,7 +436,7 @@ impl Shared {
             if more {
                 self.work.notify_one();
             }
-            return Pending::Ready(Some(finish.finish(self)));
+            return Pending::there(self, finish);
         }
         let request = Arc::new(Request::new(offset, len, missing + there.len(), Box::new(finish)));
         if self.holds_blocks() {

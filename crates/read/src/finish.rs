@@ -142,6 +142,10 @@ impl<B: AsMut<[u8]> + Send> Finish<B> for Into<B> {
         }
     }
 
+    fn is_later(&self, shared: &Shared) -> bool {
+        shared.maps()
+    }
+
     fn finish(&mut self, shared: &Arc<Shared>) -> Result<B> {
         let Some(mut buffer) = self.buffer.take() else {
             return Err(Error::internal("a read was answered twice"));
@@ -193,6 +197,10 @@ impl Finish<Vec<u8>> for Strided {
         {
             self.gather((at - self.offset) as usize, bytes);
         }
+    }
+
+    fn is_later(&self, shared: &Shared) -> bool {
+        shared.maps()
     }
 
     fn finish(&mut self, shared: &Arc<Shared>) -> Result<Vec<u8>> {

@@ -33,6 +33,7 @@ pub mod ranks;
 mod reader;
 mod registry;
 mod request;
+mod served;
 mod session;
 mod sync;
 pub mod trial;

@@ -107,9 +107,9 @@ impl Options {
             return (fit(block as u64), "as asked for".to_owned());
         }
         // A file is at least some tens of blocks, so that its first bytes come early; a block is large enough for a
-        // device to be at its rate with few of them in flight. What is known about blocks stays small: at most some
-        // tens of thousands of them.
-        let least = known.len / 32_768;
+        // device to be at its rate with few of them in flight, and no larger, as a session may be over a small part.
+        // There is a bit for each: at most 2 MiB of them.
+        let least = known.len / (1 << 24);
         let by_size = (known.len / 64).clamp(256 << 10, 2 << 20).max(least);
         if let Some(stripe) = known.tier.as_ref().and_then(|t| t.stripe) {
             let whole = by_size.max(stripe.size).next_multiple_of(stripe.size);
@@ -201,7 +201,9 @@ mod tests {
                 assert!(c.readers * c.most_depth <= (c.blocks / 2).max(c.readers), "{c:?}");
             }
         }
-        assert_eq!(options.choose(&known(1 << 30, 2)).0.block, 2 << 20);
+        for len in [1 << 30, 1 << 40, 1 << 44] {
+            assert_eq!(options.choose(&known(len, 2)).0.block, 2 << 20);
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::request;
 use crate::sync::{self, fence};
 use crate::window::Next;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,14 +20,14 @@ const LINGER: Duration = Duration::from_millis(500);
 pub(crate) struct Reader {
     shared: Arc<Shared>,
     queue: ReadQueue,
-    /// In flight, in order.
-    flying: VecDeque<u64>,
+    /// In flight, in order, with the bytes that are read.
+    flying: VecDeque<(u64, u64, usize)>,
 }
 
 /// What there is to do.
 enum Todo {
-    /// Begin to read these, and use the memory of those.
-    Begin(Vec<u64>, Vec<Kept>),
+    /// Begin to read these blocks, of which sessions cover these bytes, and use the memory of those.
+    Begin(Vec<(u64, Range<u64>)>, Vec<Kept>),
     /// Wait for what is in flight.
     Land,
     /// End. It is no longer counted among the readers.
@@ -71,7 +72,7 @@ impl Reader {
             while self.flying.len() + begun.len() < shared.depth() {
                 match shared.take(&mut inner) {
                     Next::Read(block, room) => {
-                        begun.push(block);
+                        begun.push((block, inner.window.covered(block)));
                         gone.extend(room);
                     }
                     Next::Full => {
@@ -117,7 +118,7 @@ impl Reader {
         todo
     }
 
-    fn begin(&mut self, blocks: Vec<u64>, gone: Vec<Kept>) {
+    fn begin(&mut self, blocks: Vec<(u64, Range<u64>)>, gone: Vec<Kept>) {
         for kept in gone {
             match kept {
                 Kept::Block(block) => {
@@ -134,19 +135,23 @@ impl Reader {
                 }
             }
         }
-        for block in blocks {
+        for (block, covered) in blocks {
             let (from, len) = self.shared.whole(block);
             if let Some(lender) = self.shared.lender() {
                 if self.shared.is_cached(block) {
                     self.shared.found(block);
                 } else {
+                    // Blocks in memory are whole, for whoever comes later.
+                    let end = covered.end.min(from + len as u64);
+                    let from = covered.start.min(end);
+                    let len = (end - from) as usize;
                     lender.advise(from, len);
-                    self.flying.push_back(block);
+                    self.flying.push_back((block, from, len));
                 }
                 continue;
             }
             match self.queue.submit(block, self.shared.source(), from, len) {
-                Ok(()) => self.flying.push_back(block),
+                Ok(()) => self.flying.push_back((block, from, len)),
                 Err(_) => self.shared.failed(block),
             }
         }
@@ -154,8 +159,7 @@ impl Reader {
 
     /// Waits for the oldest one.
     fn land(&mut self) {
-        let Some(block) = self.flying.pop_front() else { return };
-        let (from, len) = self.shared.whole(block);
+        let Some((block, from, len)) = self.flying.pop_front() else { return };
         if let Some(lender) = self.shared.lender() {
             match lender.bring(from, len) {
                 Ok(()) => {

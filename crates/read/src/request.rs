@@ -61,6 +61,12 @@ pub(crate) trait Finish<T>: Send {
         None
     }
 
+    /// True if much is to be done for the answer, which is left to whoever takes it: a buffer that is filled when its
+    /// task begins is still in the processor's cache when the task looks at it.
+    fn is_later(&self, _shared: &Shared) -> bool {
+        false
+    }
+
     /// The answer, once.
     fn finish(&mut self, shared: &Arc<Shared>) -> Result<T>;
 }
@@ -68,6 +74,8 @@ pub(crate) trait Finish<T>: Send {
 pub(crate) enum Pending<T> {
     /// Answered when it was asked for; `None` once it was given out.
     Ready(Option<Result<T>>),
+    /// All bytes are in the page cache; the answer is made when it is taken. `None` from then on.
+    There(Option<(Arc<Shared>, Box<dyn Finish<T>>)>),
     Waiting(Wait<T>),
 }
 
@@ -264,10 +272,19 @@ impl<T: Send + 'static> Deliver for Request<T> {
 }
 
 impl<T: Send + 'static> Pending<T> {
+    /// What is there already.
+    pub(crate) fn there(shared: &Arc<Shared>, mut finish: impl Finish<T> + 'static) -> Self {
+        if finish.is_later(shared) {
+            return Pending::There(Some((shared.clone(), Box::new(finish))));
+        }
+        Pending::Ready(Some(finish.finish(shared)))
+    }
+
     /// The answer if it is there.
     fn poll(&mut self, waker: Option<&Waker>) -> Option<Result<T>> {
         match self {
             Pending::Ready(answer) => answer.take(),
+            Pending::There(finish) => finish.take().map(|(shared, mut f)| f.finish(&shared)),
             Pending::Waiting(wait) => {
                 let mut progress = wait.request.lock();
                 let outcome = progress.take();
@@ -288,7 +305,7 @@ impl<T: Send + 'static> Pending<T> {
 
     fn is_ready(&self) -> bool {
         match self {
-            Pending::Ready(_) => true,
+            Pending::Ready(_) | Pending::There(_) => true,
             Pending::Waiting(wait) => {
                 let progress = wait.request.lock();
                 let (ready, gone) = (progress.answered(), progress.gone);

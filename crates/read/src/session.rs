@@ -7,6 +7,7 @@ use crate::ranks::group::Group;
 use crate::registry;
 use crate::request::{Finish, Pending, Read, ReadInto};
 use std::ops::{Bound, Range, RangeBounds};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,6 +139,16 @@ impl File {
     /// Those of a read; `Internal` past the end.
     pub fn read_alone(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.0.shared.source().read_at(offset, buffer)
+    }
+
+    /// As programs do that know nothing of sessions: the system's read, into the buffer as it lies.
+    pub(crate) fn read_plainly(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        match self.0.shared.source().file() {
+            Some(file) => file
+                .read_exact_at(buffer, offset)
+                .map_err(|e| Error::io("read", self.path(), e).at_offset(offset)),
+            None => self.read_alone(offset, buffer),
+        }
     }
 
     /// What was done for all sessions so far.

@@ -48,7 +48,8 @@ pub struct Took {
     pub sum: u64,
 }
 
-/// Requests that a thread has under way, and bytes of them: tasks ask before others have their answer.
+/// Requests that a thread has under way, and bytes of them: tasks ask before others have their answer. Those that have
+/// it at once go on, as tasks of a runtime do.
 const UNDER_WAY: u64 = 64;
 const BYTES_UNDER_WAY: u64 = 16 << 20;
 
@@ -126,6 +127,16 @@ enum Asked {
     Alone(u64, usize),
 }
 
+impl Asked {
+    fn is_ready(&self) -> bool {
+        match self {
+            Asked::View(read) => read.is_ready(),
+            Asked::Into(read, _) => read.is_ready(),
+            Asked::Alone(..) => true,
+        }
+    }
+}
+
 impl Work<'_> {
     fn run(&self) -> Result<()> {
         let mut asked = VecDeque::new();
@@ -142,14 +153,20 @@ impl Work<'_> {
             if self.trial.cancel.is_cancelled() || failed() {
                 return Err(Error::new(Kind::Cancelled, "the trial was stopped"));
             }
-            while asked.len() < under_way {
+            let mut ready = None;
+            while ready.is_none() && asked.len() < under_way {
                 let number = self.next.fetch_add(1, Ordering::Relaxed);
                 if number >= self.tasks {
                     break;
                 }
-                asked.push_back(self.ask(number, &mut spare)?);
+                let new = self.ask(number, &mut spare)?;
+                if new.is_ready() {
+                    ready = Some(new);
+                } else {
+                    asked.push_back(new);
+                }
             }
-            let Some(first) = asked.pop_front() else { break };
+            let Some(first) = ready.or_else(|| asked.pop_front()) else { break };
             let (part, bytes) = match first {
                 Asked::View(read) => {
                     let view = read.wait()?;
@@ -166,7 +183,7 @@ impl Work<'_> {
                 Asked::Alone(offset, len) => {
                     let mut buffer = spare.pop().unwrap_or_default();
                     buffer.resize(len, 0);
-                    self.session.file().read_alone(offset, &mut buffer)?;
+                    self.session.file().read_plainly(offset, &mut buffer)?;
                     let part = words(&buffer);
                     spare.push(buffer);
                     (part, len)

@@ -11,6 +11,7 @@
 //!
 //! Each step takes logarithmic time in the number of blocks, requests and sessions.
 
+use crate::served::Served;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 
@@ -98,6 +99,8 @@ pub(crate) struct Window<H> {
     ranges: BTreeMap<(u64, u64), usize>,
     /// The sessions with something left to be read ahead.
     reading: BTreeSet<u64>,
+    /// Blocks that came by demand and went again, which are not read ahead any more; kept while something is.
+    served: Served,
     /// The session whose turn it is.
     turn: u64,
     clock: u64,
@@ -121,6 +124,7 @@ impl<H: Held> Window<H> {
             sessions: HashMap::new(),
             ranges: BTreeMap::new(),
             reading: BTreeSet::new(),
+            served: Served::default(),
             turn: 0,
             clock: 0,
         }
@@ -133,6 +137,7 @@ impl<H: Held> Window<H> {
             return;
         }
         let next = bytes.start / self.size;
+        self.served.remove(next, bytes.end.div_ceil(self.size));
         let range = (bytes.start, bytes.end);
         self.sessions.insert(id, Session { bytes, next });
         self.reading.insert(id);
@@ -146,7 +151,7 @@ impl<H: Held> Window<H> {
     /// Reads nothing more ahead for it. What is there stays for others.
     pub(crate) fn close(&mut self, id: u64) {
         let Some(session) = self.sessions.remove(&id) else { return };
-        self.reading.remove(&id);
+        self.has_read_ahead(id);
         let range = (session.bytes.start, session.bytes.end);
         let Some(count) = self.ranges.get_mut(&range) else { return };
         *count -= 1;
@@ -346,6 +351,16 @@ impl<H: Held> Window<H> {
         before.map(|((a, b), _)| to.min(*b).saturating_sub(from.max(*a))).max().unwrap_or(0)
     }
 
+    /// The part of a block that sessions cover; all of it if there are none.
+    pub(crate) fn covered(&self, block: u64) -> Range<u64> {
+        let from = block.saturating_mul(self.size);
+        let to = from.saturating_add(self.size);
+        let sessions = self.ranges.range(..(to, 0)).rev().take(LOOKED_AT);
+        let parts = sessions.map(|((a, b), _)| from.max(*a)..to.min(*b)).filter(|p| !p.is_empty());
+        let all = parts.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
+        all.unwrap_or(from..to)
+    }
+
     /// Sessions over a range have come or gone.
     fn expect_anew(&mut self, (from, to): (u64, u64)) {
         let within = from / self.size..to.div_ceil(self.size);
@@ -368,13 +383,25 @@ impl<H: Held> Window<H> {
             self.turn = id.wrapping_add(1);
             let session = self.sessions.get_mut(&id)?;
             let end = session.bytes.end.div_ceil(self.size);
-            while session.next < end && self.blocks.contains_key(&session.next) {
-                session.next += 1;
+            while session.next < end {
+                session.next = match self.served.end(session.next) {
+                    Some(next) => next,
+                    None if self.blocks.contains_key(&session.next) => session.next + 1,
+                    None => break,
+                };
             }
             if session.next < end {
                 return Some((id, session.next));
             }
-            self.reading.remove(&id);
+            self.has_read_ahead(id);
+        }
+    }
+
+    /// Nothing more is to be read ahead for a session.
+    fn has_read_ahead(&mut self, id: u64) {
+        self.reading.remove(&id);
+        if self.reading.is_empty() {
+            self.served.clear();
         }
     }
 
@@ -397,7 +424,11 @@ impl<H: Held> Window<H> {
     }
 
     fn forget(&mut self, block: u64) -> Option<H> {
-        match self.remove(block)?.state {
+        let b = self.remove(block)?;
+        if !b.ahead() && !self.reading.is_empty() {
+            self.served.add(block);
+        }
+        match b.state {
             State::Ready(held) => Some(held),
             State::Queued | State::Reading => None,
         }

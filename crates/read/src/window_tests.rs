@@ -42,6 +42,44 @@ fn sessions_take_turns_and_share_blocks() {
 }
 
 #[test]
+fn what_was_served_on_demand_is_not_read_ahead_later() {
+    let mut w = Window::new(10, 8);
+    w.open(0, 0..400);
+    let mut seen = Vec::new();
+    // Tasks ask for more than the window holds before the read-ahead comes to it, and take it at once.
+    for block in 10..30 {
+        assert!(w.ask(block, block, 10).is_none());
+    }
+    for _ in 0..100 {
+        for b in reads(&mut w) {
+            seen.push(b);
+            w.arrived(b, Page::default());
+            if !(10..30).contains(&b) {
+                assert!(w.ask(b, b, 10).is_some());
+            }
+        }
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (0..40).collect::<Vec<_>>());
+    // Another session may ask for all of it again.
+    w.open(1, 100..140);
+    assert_eq!(reads(&mut w), [10, 11, 12, 13]);
+}
+
+#[test]
+fn a_block_is_covered_as_far_as_sessions_reach() {
+    let mut w: Window<Page> = Window::new(10, 4);
+    assert_eq!(w.covered(3), 30..40);
+    w.open(0, 33..36);
+    w.open(1, 38..52);
+    w.open(2, 90..99);
+    let parts: Vec<_> = [2, 3, 4, 5, 9].map(|b| w.covered(b)).into();
+    assert_eq!(parts, [20..30, 33..40, 40..50, 50..52, 90..99]);
+    w.close(1);
+    assert_eq!(w.covered(3), 33..36);
+}
+
+#[test]
 fn a_window_slides_over_more_than_it_holds() {
     let mut w = Window::new(10, 4);
     w.open(0, 0..1000);
