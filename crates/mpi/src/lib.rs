@@ -3,7 +3,7 @@
 //! With the feature `link`, which is off by default so that nothing else needs MPI. A fabric is made of a communicator
 //! of the program, of which it takes a duplicate: the program's own messages and error handlers are not touched.
 //!
-//! ```ignore
+//! ```text
 //! let world = stead_mpi::World::init()?;          // or the program has called MPI_Init_thread itself
 //! let fabric = stead_mpi::Mpi::world(stead_mpi::Options::default())?;
 //! fabric.send(1, 7, b"hello".to_vec())?;
