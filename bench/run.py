@@ -30,8 +30,6 @@ import report
 from jobs import DATA, RECORDS, jobs
 
 HERE = Path(__file__).parent
-# They count bytes with numba.
-NINE_PEERS = ("polars", "duckdb")
 MODULES = {"sklearn": "scikit-learn", "polars": "polars", "duckdb": "duckdb", "pandas": "pandas", "numpy": "numpy",
            "numba": "numba", "scipy": "scipy", "vtk": "vtk"}
 
@@ -150,9 +148,10 @@ def peer(tool, what, job, path, binary):
     return Resident(tool, what, path)
 
 
-def installed(tool):
+def installed(tool, what):
     if tool in MODULES:
-        needs = [tool] + (["pyarrow"] if tool == "pandas" else []) + (["numba"] if tool in NINE_PEERS else [])
+        # All nine operations have their bytes counted by numba.
+        needs = [tool] + (["pyarrow"] if tool == "pandas" else []) + (["numba"] if what == "nine" else [])
         return all(importlib.util.find_spec(m) for m in needs)
     return tool == "read" or shutil.which({"ripgrep": "rg"}.get(tool, tool)) is not None
 
@@ -223,7 +222,7 @@ def main():
         if a.only and a.only not in f"{job.group}, {job.name}":
             continue
         path = paths[job.data]
-        peers = [(t, w) for t, w in job.peers if installed(t) or not a.installed]
+        peers = [(t, w) for t, w in job.peers if installed(t, w) or not a.installed]
         used |= {t for t, _ in peers}
         tools = [Stead(a.stead, job, path, path.parent)] if job.kernels else []
         tools += [peer(t, w, job, path, a.stead) for t, w in peers]
