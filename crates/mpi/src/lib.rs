@@ -1,4 +1,4 @@
-//! Ranks that are processes of an MPI job: [`stead_fabric::Fabric`] on Open MPI and MPICH.
+//! Ranks that are processes of an MPI job: `stead_fabric::Fabric` on Open MPI and MPICH.
 //!
 //! With the feature `link`, which is off by default so that nothing else needs MPI. A fabric is made of a communicator
 //! of the program, of which it takes a duplicate: the program's own messages and error handlers are not touched.
@@ -16,7 +16,7 @@
 //! and a message to a fabric that was quiet takes some tens of milliseconds.
 //!
 //! **Failure.** Each return code is looked at. A rank that somebody waits for and that answers nothing, not even its
-//! progress thread, is taken for gone after [`Options::silence`], and everything that waits for it fails with kind
+//! progress thread, is taken for gone after `Options::silence`, and everything that waits for it fails with kind
 //! `Peer`. Whether MPI itself lets a job live on after a rank has died is MPI's to decide: `mpirun` of Open MPI ends all
 //! of it unless told otherwise (`--enable-recovery`).
 //!
