@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -382,9 +383,12 @@ views = [s.pread(i * 4096, 10) for i in range(4)]
 """
 
 
-def test_ctrl_c_ends_the_waiting(path):
+@pytest.mark.parametrize("background", [False, True])
+def test_ctrl_c_ends_the_waiting(path, background):
     code = STUCK + """
 import signal
+# Background jobs of a shell ignore it, and children of theirs do too: the read would wait until its deadline.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
     threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
     s.pread(9 * 4096, 10)
@@ -393,7 +397,11 @@ except KeyboardInterrupt:
 views.clear()
 print(len(s.pread(9 * 4096, 10)))
 """
-    done = run(code, path)
+
+    def ignore():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    done = run(code, path, preexec_fn=ignore if background else None)
     assert (done.returncode, done.stdout, done.stderr) == (0, "^C\n10\n", "")
 
 

@@ -11,7 +11,10 @@ use crate::{File, Options, Session, open_source};
 use shuttle::rand::Rng;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner, thread};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 use stead_core::Kind;
 use stead_store::faulty::{Faults, FaultySource};
@@ -95,6 +98,31 @@ fn views_come_and_go_while_others_wait_for_room() {
             assert!(view[..] == bytes()[block as usize * 4096..][..10]);
         }
         consumer.join().unwrap();
+    });
+}
+
+/// What a program does whose user loses patience: all blocks are lent, a read is given up, and then the views go.
+#[test]
+fn who_gives_up_waiting_for_room_leaves_it_to_the_next() {
+    check(|| {
+        let file = file(2, 1, false, Faults::default());
+        let session = Arc::new(file.session(..).unwrap());
+        let held: Vec<_> =
+            (0..2).map(|i| session.read(i * 4096, 10).wait().unwrap()).collect();
+        let holder = thread::spawn(move || {
+            thread::yield_now();
+            drop(held);
+        });
+        let mut late = session.read(4 * 4096, 10);
+        if shuttle::rand::thread_rng().gen_bool(0.5) {
+            let mut cx = Context::from_waker(Waker::noop());
+            drop(Pin::new(&mut late).poll(&mut cx));
+        } else if let Some(view) = late.wait_for(Duration::from_millis(1)) {
+            assert!(view.unwrap()[..] == bytes()[4 * 4096..][..10]);
+        }
+        late.cancel();
+        reads(&session, 3 * 4096, 10);
+        holder.join().unwrap();
     });
 }
 
