@@ -24,7 +24,8 @@ fuzz_target!(|data: &[u8]| {
         0 => None,
         n => Species::ALL.get(usize::from(n) - 1).copied(),
     };
-    let options = OpenOptions { format: Some(FormatType::Tipsy), species, ..OpenOptions::default() };
+    let options =
+        OpenOptions { format: Some(FormatType::Tipsy), species, ..OpenOptions::default() };
     if how & 1 == 0 {
         same_on_any_split(&[data], &options, chunk.into());
         return;
@@ -40,9 +41,15 @@ fuzz_target!(|data: &[u8]| {
     let h = Header::new(0.0, counts, order, positions, velocities).expect("a header");
     let mut file = h.encode();
     let len = h.file_bytes().expect("a length") as usize;
-    file.extend(data.iter().copied().cycle().take(if data.is_empty() { 0 } else { len - file.len() }));
+    file.extend(data.iter().copied().cycle().take(if data.is_empty() {
+        0
+    } else {
+        len - file.len()
+    }));
     file.resize(len, 0);
-    assert_eq!(Header::parse(&file, len as u64).expect("its header"), h);
+    let parsed = Header::parse(&file, len as u64).expect("its header");
+    // A file without particles does not tell how long their records would be.
+    assert!(parsed == h || counts == [0; 3], "{parsed:?} {h:?}");
     same_on_any_split(&[&file], &options, chunk.into());
     for k in Species::ALL {
         let part = h.part(k, 0, 1).expect("all of it");
