@@ -7,22 +7,25 @@
 //! One lock guards the window and the requests. No function of users is called under it, and no other lock is taken
 //! under it but that of deadlines. Requests have locks of their own, under which this one is not taken.
 
+mod answer;
+mod memory;
+
 use crate::clock;
 use crate::deadline;
 use crate::options::{Choice, Decision, Known, Options};
 use crate::profile::{self, Measured};
 use crate::reader::Reader;
-use crate::request::{Deliver, Finish, Pending, Piece, Request, Wait};
-use crate::sync::{self, AtomicBool, Condvar, Mutex, MutexGuard, fence};
+use crate::request::Deliver;
+use crate::sync::{self, AtomicBool, Condvar, Mutex, MutexGuard};
 use crate::tune::Tuner;
 use crate::view::View;
-use crate::window::{Held, Next, Ticket, Window};
+use crate::window::{Held, Ticket, Window};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use stead_core::{Error, Kind, Result, limits};
+use stead_core::{Error, Result};
 use stead_store::{Buffer, Engine, IoOptions, Lender, ReadQueue, Source, Tier};
 
 /// What the window holds of a block.
@@ -323,21 +326,6 @@ impl Shared {
         self.work.notify_all();
     }
 
-    /// Drops the blocks that nobody has a view of.
-    pub(crate) fn clear(&self) {
-        let gone = self.lock().window.clear();
-        drop(gone);
-    }
-
-    /// So many bytes of blocks from now on, and some in any case.
-    pub(crate) fn set_share(&self, bytes: u64) {
-        let bytes = bytes.max(limits::LEAST_SESSION_MEMORY).min(self.memory);
-        let most = usize::try_from(bytes / self.choice.block).unwrap_or(usize::MAX);
-        let gone = self.lock().window.set_most(most);
-        drop(gone);
-        self.work.notify_all();
-    }
-
     /// Begins a session and, unless told otherwise, to read it ahead. Gives its number.
     pub(crate) fn begin(self: &Arc<Self>, bytes: Range<u64>) -> Result<u64> {
         // What was in the page cache once may have gone.
@@ -398,94 +386,6 @@ impl Shared {
         there
     }
 
-    /// Asks for bytes that lie within the file. `finish` makes the answer when they are there.
-    pub(crate) fn ask<T: Send + 'static>(
-        self: &Arc<Self>,
-        offset: u64,
-        len: usize,
-        deadline: Option<Duration>,
-        finish: impl Finish<T> + 'static,
-    ) -> Pending<T> {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        let blocks = self.blocks(offset, len);
-        if len == 0 || self.find(&blocks, |block| finish.wants(&self.overlap(block, offset, len))) {
-            self.at_once.fetch_add(1, Ordering::Relaxed);
-            return Pending::there(self, finish);
-        }
-        let mut inner = self.lock();
-        inner.tickets += 1;
-        let ticket = inner.tickets;
-        let mut there = Vec::new();
-        let mut missing = 0;
-        for block in blocks.filter(|b| !self.was_cached(*b)) {
-            let part = self.overlap(block, offset, len);
-            if !finish.wants(&part) {
-                continue;
-            }
-            match inner.window.ask(ticket, block, part.end - part.start) {
-                Some(Kept::Cached(_)) => {}
-                Some(Kept::Block(bytes)) => there.push((block, bytes.clone())),
-                None => missing += 1,
-            }
-        }
-        self.at_once.fetch_add(u64::from(missing == 0), Ordering::Relaxed);
-        if missing == 0 && there.is_empty() {
-            // What was consumed may have made room for more to be read ahead.
-            let more = inner.asleep > 0 && inner.window.has_work();
-            drop(inner);
-            if more {
-                self.work.notify_one();
-            }
-            return Pending::there(self, finish);
-        }
-        let request = Arc::new(Request::new(offset, len, missing + there.len(), Box::new(finish)));
-        if self.holds_blocks() {
-            let weak: Weak<Request<T>> = Arc::downgrade(&request);
-            inner.untaken.insert(ticket, weak);
-        }
-        if missing > 0 {
-            let until = clock::after(deadline.unwrap_or(self.deadline));
-            inner.until.insert((until, ticket));
-            inner.waiting.insert(ticket, Waiting { request: request.clone(), until });
-            self.look_after(&mut inner, until);
-        }
-        if let Err(error) = self.call_readers(inner) {
-            self.cancel(ticket);
-            request.fail(self, error);
-        }
-        for (block, bytes) in there {
-            self.give(&*request, block, &Kept::Block(bytes));
-            self.let_go();
-        }
-        Pending::Waiting(Wait { shared: self.clone(), request, ticket })
-    }
-
-    /// Has a thread look after a deadline, unless it looks sooner anyway.
-    fn look_after(self: &Arc<Self>, inner: &mut Inner, until: Instant) {
-        if inner.watched.is_none_or(|at| until < at) && deadline::watch(self, until, inner.watched)
-        {
-            inner.watched = Some(until);
-        }
-    }
-
-    /// True if all these blocks are in the page cache. Looks at those that nothing is known about.
-    fn find(&self, blocks: &Range<u64>, wanted: impl Fn(u64) -> bool) -> bool {
-        if !self.maps() {
-            return false;
-        }
-        let mut unknown: Vec<u64> =
-            blocks.clone().filter(|b| !self.was_cached(*b) && wanted(*b)).collect();
-        if unknown.is_empty() {
-            return true;
-        }
-        let all = unknown.len();
-        let inner = self.lock();
-        unknown.retain(|b| inner.window.unknown(*b));
-        drop(inner);
-        let found = unknown.iter().filter(|b| self.is_cached(**b)).count();
-        found == all
-    }
-
     /// Wakes a reader, or makes one.
     fn call_readers(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) -> Result<()> {
         if inner.asleep > 0 {
@@ -514,227 +414,6 @@ impl Shared {
                 }
                 Err(Error::io("start a reader for", self.source.path(), e))
             }
-        }
-    }
-
-    /// Gives a block to a request. True if the request is answered.
-    fn give(self: &Arc<Self>, request: &dyn Deliver, block: u64, kept: &Kept) -> bool {
-        let (offset, len) = request.range();
-        let part = self.overlap(block, offset, len);
-        match kept {
-            Kept::Cached(_) => request.deliver(self, part.start, Piece::Cached),
-            Kept::Block(bytes) => {
-                let start = (part.start - block * self.choice.block) as usize;
-                let len = (part.end - part.start) as usize;
-                request.deliver(self, part.start, Piece::Block(bytes, start, len))
-            }
-        }
-    }
-
-    /// The requests of tickets; those that wait for more blocks stay.
-    fn requests(inner: &Inner, tickets: &[Ticket]) -> Vec<(Ticket, Arc<dyn Deliver>)> {
-        let request = |t: &Ticket| inner.waiting.get(t).map(|w| (*t, w.request.clone()));
-        tickets.iter().filter_map(request).collect()
-    }
-
-    /// Readers have fetched a block.
-    pub(crate) fn arrived(self: &Arc<Self>, block: u64, kept: &Kept, bytes: usize) {
-        let mut inner = self.lock();
-        inner.blocks += 1;
-        inner.bytes += bytes as u64;
-        let tickets = inner.window.arrived(block, kept.clone());
-        let requests = Self::requests(&inner, &tickets);
-        drop(inner);
-        self.answer(requests, |request| self.give(request, block, kept));
-    }
-
-    /// A reader has ended by an error or a defect, in the source perhaps: nobody waits for ever. `others` may do its
-    /// work, if there are any.
-    pub(crate) fn lost(self: &Arc<Self>, error: &Error, others: bool) {
-        let mut inner = self.lock();
-        inner.readers -= 1;
-        if others && inner.readers > 0 {
-            return;
-        }
-        inner.window.abandon();
-        let requests: Vec<_> = inner.waiting.values().map(|w| w.request.clone()).collect();
-        let tickets: Vec<Ticket> = inner.waiting.keys().copied().collect();
-        for ticket in tickets {
-            self.drop_ticket(&mut inner, ticket);
-        }
-        drop(inner);
-        for request in requests {
-            let error = Error::new(error.kind(), error.message().to_owned());
-            request.fail(self, error.at_path(self.source.path()).at_offset(request.range().0));
-        }
-    }
-
-    /// A block is in the page cache without having been read.
-    pub(crate) fn found(self: &Arc<Self>, block: u64) {
-        let mut inner = self.lock();
-        let tickets = inner.window.done_with(block);
-        let requests = Self::requests(&inner, &tickets);
-        drop(inner);
-        self.answer(requests, |request| self.give(request, block, &Kept::Cached(block)));
-    }
-
-    /// A block could not be read as a whole: each request gets its own bytes, or its own error.
-    pub(crate) fn failed(self: &Arc<Self>, block: u64) {
-        let mut inner = self.lock();
-        let tickets = inner.window.done_with(block);
-        let requests = Self::requests(&inner, &tickets);
-        drop(inner);
-        self.answer(requests, |request| {
-            let (offset, len) = request.range();
-            let part = self.overlap(block, offset, len);
-            let mut bytes = vec![0; (part.end - part.start) as usize];
-            match self.source.read_at(part.start, &mut bytes) {
-                Ok(()) => request.deliver(self, part.start, Piece::Bytes(&bytes)),
-                Err(error) => {
-                    request.fail(self, error);
-                    true
-                }
-            }
-        });
-    }
-
-    /// Does something with requests that says which of them are answered, and forgets these.
-    fn answer(
-        &self,
-        requests: Vec<(Ticket, Arc<dyn Deliver>)>,
-        mut give: impl FnMut(&dyn Deliver) -> bool,
-    ) {
-        for (ticket, request) in requests {
-            if give(&*request) {
-                self.answered(ticket, &*request);
-            }
-        }
-    }
-
-    fn answered(&self, ticket: Ticket, request: &dyn Deliver) {
-        let taken = request.taken();
-        let mut inner = self.lock();
-        if taken {
-            inner.untaken.remove(&ticket);
-        }
-        self.drop_ticket(&mut inner, ticket);
-    }
-
-    /// Copies answers that nobody has taken out of their blocks, so that these can be used for others: tasks may
-    /// ask for all they will ever want before they take the first answer.
-    pub(crate) fn relieve(&self) {
-        let inner = self.lock();
-        let untaken: Vec<_> = inner.untaken.values().filter_map(Weak::upgrade).collect();
-        drop(inner);
-        for request in untaken {
-            request.let_go();
-        }
-    }
-
-    fn drop_ticket(&self, inner: &mut Inner, ticket: Ticket) {
-        if let Some(waiting) = inner.waiting.remove(&ticket) {
-            inner.until.remove(&(waiting.until, ticket));
-            inner.urged.remove(&ticket);
-            let (offset, len) = waiting.request.range();
-            for block in self.blocks(offset, len) {
-                inner.window.cancel(ticket, block);
-            }
-        }
-    }
-
-    /// A request is not wanted any more, or its answer was taken.
-    pub(crate) fn cancel(&self, ticket: Ticket) {
-        let mut inner = self.lock();
-        inner.untaken.remove(&ticket);
-        self.drop_ticket(&mut inner, ticket);
-    }
-
-    /// Fails the requests that are over, and has somebody look after the others.
-    pub(crate) fn expire(self: &Arc<Self>, now: Instant) {
-        let mut inner = self.lock();
-        inner.watched = None;
-        let mut over = Vec::new();
-        while let Some((until, ticket)) = inner.until.first().copied().filter(|(u, _)| *u <= now) {
-            over.extend(inner.waiting.get(&ticket).map(|w| (ticket, w.request.clone())));
-            self.drop_ticket(&mut inner, ticket);
-            // If it was not known any more.
-            inner.until.remove(&(until, ticket));
-        }
-        if let Some((until, _)) = inner.until.first().copied() {
-            self.look_after(&mut inner, until);
-        }
-        let lent = inner.window.counted();
-        drop(inner);
-        let held = self.starved.load(Ordering::Relaxed);
-        for (ticket, request) in over {
-            let (offset, len) = request.range();
-            let message = format!("{len} bytes did not come in time");
-            let error =
-                Error::new(Kind::Timeout, message).at_path(self.source.path()).at_offset(offset);
-            let error = if held {
-                error.with_hint(format!(
-                    "views hold all {lent} blocks of the budget; drop some, or allow more memory"
-                ))
-            } else {
-                error.with_hint("the device is slow or gone; a longer deadline may help")
-            };
-            request.fail(self, error);
-            self.answered(ticket, &*request);
-        }
-    }
-
-    /// Somebody waits for a request at this moment.
-    pub(crate) fn urge(&self, ticket: Ticket) {
-        if self.maps() {
-            return;
-        }
-        let mut inner = self.lock();
-        if inner.waiting.contains_key(&ticket) {
-            inner.urged.insert(ticket);
-        }
-        drop(inner);
-        self.let_go();
-    }
-
-    /// Takes note of so many bytes of an answer that nobody has taken.
-    pub(crate) fn keep(&self, bytes: usize) {
-        self.own.fetch_add(bytes as u64, Ordering::SeqCst);
-    }
-
-    /// They were taken, or nobody wants them.
-    pub(crate) fn kept_no_more(&self, bytes: usize) {
-        self.own.fetch_sub(bytes as u64, Ordering::SeqCst);
-        self.let_go();
-    }
-
-    /// What a reader should do next. With more answers than the budget that nobody takes, only what somebody waits for at
-    /// this moment is read.
-    pub(crate) fn take(&self, inner: &mut Inner) -> Next<Kept> {
-        if inner.window.queued() == 0 || self.own.load(Ordering::SeqCst) <= self.memory {
-            return inner.window.take();
-        }
-        let block = inner.urged.iter().find_map(|ticket| {
-            let (offset, len) = inner.waiting.get(ticket)?.request.range();
-            self.blocks(offset, len).find(|block| inner.window.is_queued(*block))
-        });
-        block.map_or(Next::Full, |block| inner.window.take_this(block))
-    }
-
-    /// A reader no longer waits for room.
-    pub(crate) fn fed(&self, inner: &mut Inner) {
-        inner.starving -= 1;
-        if inner.starving == 0 {
-            self.starved.store(false, Ordering::SeqCst);
-        }
-    }
-
-    /// A view was dropped, or a block is no longer held for the moment of handing it on.
-    pub(crate) fn let_go(&self) {
-        // A reader that found all blocks lent has said so before it looked for the last time.
-        fence(Ordering::SeqCst);
-        if self.starved.load(Ordering::SeqCst) {
-            drop(self.lock());
-            self.work.notify_all();
         }
     }
 
