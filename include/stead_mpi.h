@@ -34,6 +34,16 @@ int stead_mpi_make(void *communicator, struct stead_fabric *fabric, char *why);
 size_t stead_mpi_communicator_bytes(void);
 
 /**
+ * Ends the threads that call MPI; it waits until all ranks have called it, as MPI_Finalize does. Files that are still open are
+ * of no use afterwards.
+ *
+ * Programs that are linked with libstead_mpi need it not: the library comes before MPI in the order of linking, so that its
+ * MPI_Finalize is called, which does this first. Who comes to MPI in another way calls it before MPI_Finalize: with MPICH, a
+ * thread that is in MPI when MPI_Finalize begins makes it fail.
+ */
+void stead_mpi_end(void);
+
+/**
  * Opens a file on all ranks of a communicator. See stead_file_open_ranks. Collective; so are the sessions of the file.
  *
  * Errors: those of stead_file_open_ranks; STEAD_USAGE if MPI is not running or has too few threads.

@@ -6,6 +6,7 @@
  *   ranks differ FILE              ranks begin different sessions
  *   ranks funneled FILE            MPI without threads
  *   ranks rate FILE [TIMES]        seconds to read the whole file on each rank
+ *   ranks end FILE                 many files of many communicators are open when MPI_Finalize is called
  *   ranks idle FILE SECONDS        processor time of an idle session
  */
 #define _GNU_SOURCE
@@ -223,6 +224,20 @@ static void rate(const char *path, int times) {
     }
 }
 
+/* Their threads are busy with MPI at that moment. */
+static void end(const char *path) {
+    for (int i = 0; i < 40; i++) {
+        MPI_Comm comm;
+        stead_file *file;
+        stead_session *session;
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        CHECK(stead_mpi_file_open(comm, path, NULL, &file, NULL) == STEAD_OK);
+        CHECK(stead_session_start(file, 0, 1, &session, NULL) == STEAD_OK);
+        if (i % 2) CHECK(stead_session_close(session, NULL) == STEAD_OK && stead_file_close(file, NULL) == STEAD_OK);
+        if (i % 4 == 1) MPI_Comm_free(&comm);
+    }
+}
+
 static void idle(const char *path, int seconds) {
     stead_file *file;
     stead_session *session;
@@ -253,6 +268,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "die")) die(path, argv[3]);
     else if (!strcmp(what, "differ")) differ(path);
     else if (!strcmp(what, "rate")) rate(path, argc > 3 ? atoi(argv[3]) : 1);
+    else if (!strcmp(what, "end")) end(path);
     else if (!strcmp(what, "idle")) idle(path, atoi(argv[3]));
     else return 2;
     MPI_Finalize();

@@ -4,6 +4,7 @@
     ranks.py lock FILE          a rank waits for another one while its threads run
     ranks.py split FILE         the halves of the job read the halves of the file
     ranks.py open FILE          sessions are still open when the program ends
+    ranks.py end FILE           many sessions of many communicators are open, and MPI is ended by the program
     ranks.py wrong FILE         what is refused
     ranks.py one FILE           begins a session, and prints what went wrong
 """
@@ -98,6 +99,12 @@ elif what == "open":
     session = stead.read_session(path, comm=comm, engine="pread")
     view = session.pread(session.size * comm.rank // comm.size, 10)
     print("right")
+
+elif what == "end":
+    sessions = [stead.read_session(path, comm=comm.Dup()) for _ in range(20)]
+    print("right")
+    MPI.Finalize()
+    assert MPI.Is_finalized()
 
 elif what == "wrong":
     assert "mpi4py, not int" in refused(TypeError, comm=5)

@@ -38,6 +38,12 @@ def test_ranks_and_tasks_read_any_ranges(mpi, file, ranks, flags):
         assert sum(read_bytes(out)) == LENGTH
 
 
+@pytest.mark.parametrize("ranks", [1] * 8 + [2])
+def test_mpi_may_end_while_files_are_open(mpi, file, ranks):
+    # With MPICH, one thread that is in MPI at that moment suffices to make MPI_Finalize fail; it takes luck to have one.
+    run([*launch(mpi, ranks), BUILT / mpi / "ranks", "end", file])
+
+
 def test_the_example_sums_a_file(mpi, file):
     out = run([*launch(mpi, 3), BUILT / mpi / "read", file])
     assert LENGTH % 3 != 0, "the last bytes belong to somebody, too"

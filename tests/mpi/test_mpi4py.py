@@ -53,6 +53,11 @@ def test_sessions_may_be_open_at_the_end(mpi, env, file):
     assert job(mpi, 3, env, "open", file).count("right") == 3
 
 
+@pytest.mark.parametrize("ranks", [1, 1, 1, 2])
+def test_sessions_may_be_open_when_the_program_ends_mpi(mpi, env, file, ranks):
+    assert job(mpi, ranks, env, "end", file).count("right") == ranks
+
+
 def test_what_ranks_do_wrong_is_told(mpi, env, file):
     assert job(mpi, 3, env, "wrong", file).count("right") == 3
 

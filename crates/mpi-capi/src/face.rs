@@ -52,3 +52,10 @@ pub unsafe extern "C" fn stead_mpi_make(
 pub extern "C" fn stead_mpi_communicator_bytes() -> usize {
     size_of::<MPI_Comm>()
 }
+
+/// Ends the threads that call MPI, so that MPI_Finalize may be called. Waits until all ranks do this, or have closed what they
+/// had open. Not needed where MPI_Finalize is that of this library.
+#[unsafe(no_mangle)]
+pub extern "C" fn stead_mpi_end() {
+    let _ = catch_unwind(stead_mpi::end_all);
+}

@@ -34,7 +34,7 @@ mod ranks;
 mod raw;
 
 #[cfg(feature = "link")]
-pub use ranks::{Mpi, Options, World};
+pub use ranks::{Mpi, Options, World, end_all};
 #[cfg(feature = "link")]
 pub use raw::MPI_Comm;
 #[cfg(feature = "link")]

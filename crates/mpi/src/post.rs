@@ -35,6 +35,9 @@ struct Inner {
     closing: bool,
     /// MPI ends.
     stopping: bool,
+    /// MPI no longer waits for others.
+    given_up: bool,
+    /// The progress thread makes no further call.
     ended: bool,
 }
 
@@ -120,7 +123,7 @@ impl Post {
     /// What there is to do. With nothing to send, waits for that, but no longer than `most`.
     pub(crate) fn orders(&self, most: Duration, now: Instant) -> Orders {
         let mut inner = self.lock();
-        if !most.is_zero() && inner.queue.is_empty() && !inner.stopping {
+        if !most.is_zero() && inner.queue.is_empty() && !inner.stopping && !inner.given_up {
             inner = self.work.wait_timeout(inner, most).unwrap_or_else(PoisonError::into_inner).0;
         }
         inner.watched.retain(|_, until| *until >= now);
@@ -138,22 +141,27 @@ impl Post {
         self.work.notify_one();
     }
 
-    /// MPI ends: waits until the progress thread has made its last call, which it does when all ranks are that far.
-    pub(crate) fn stop(&self, most: Duration) {
-        let mut inner = self.lock();
-        inner.stopping = true;
+    /// MPI ends: the progress thread is to make its last call, which it does when all ranks are that far.
+    pub(crate) fn stop(&self) {
+        self.lock().stopping = true;
         self.work.notify_one();
-        let waited = self.moved.wait_timeout_while(inner, most, |i| !i.ended);
-        let (mut inner, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        if waited.timed_out() {
-            // It makes no further round.
-            inner.ended = true;
-        }
     }
 
-    /// True if MPI no longer waits for the progress thread.
-    pub(crate) fn is_ended(&self) -> bool {
-        self.lock().ended
+    /// The progress thread is to make no further round, whatever others do.
+    pub(crate) fn give_up(&self) {
+        self.lock().given_up = true;
+        self.work.notify_one();
+    }
+
+    /// True if the progress thread is to make no further round.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.lock().given_up
+    }
+
+    /// Waits for the last call of the progress thread: false if it was not made in that time.
+    pub(crate) fn wait(&self, most: Duration) -> bool {
+        let waited = self.moved.wait_timeout_while(self.lock(), most, |i| !i.ended);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
     /// The progress thread has made its last call.

@@ -151,7 +151,7 @@ impl Progress {
                 }
                 orders.watched.extend(left.iter().filter(|_| said_fin));
             }
-            if self.post.is_ended() {
+            if self.post.is_given_up() {
                 break;
             }
             let now = clock::now();
@@ -163,14 +163,15 @@ impl Progress {
             pause = self.pause(now.saturating_duration_since(moved), !orders.watched.is_empty());
         }
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        // All that would call MPI when it is dropped.
         self.going.clear();
         self.rooms.clear();
+        self.peers.iter_mut().for_each(|peer| peer.coming.clear());
         // It is for all ranks together: one that is gone or in MPI_Finalize does not take part.
         if !said_fin && self.others().all(|rank| self.peers[rank].bye) {
             let _ = self.comm.free();
         }
         drop(turn);
-        self.post.ended();
     }
 
     fn others(&self) -> impl Iterator<Item = usize> + use<> {

@@ -5,6 +5,7 @@ use crate::post::{INTEREST, Letter, Post};
 use crate::progress::Progress;
 use crate::raw::{self, Comm, MPI_Comm};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use stead_core::{Error, Result, limits};
 use stead_fabric::{Fabric, FabricExt};
@@ -38,19 +39,54 @@ pub struct Mpi {
     deadline: Duration,
 }
 
-/// Fabrics whose threads may still call MPI.
-static RUNNING: Mutex<Vec<Weak<Post>>> = Mutex::new(Vec::new());
+/// A thread that may still call MPI.
+struct Running {
+    post: Weak<Post>,
+    thread: JoinHandle<()>,
+}
+
+/// All such threads, also of fabrics that were dropped.
+static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
 
 /// How long MPI_Finalize waits for ranks that still read what this one has, and answer that they live.
 const END: Duration = Duration::from_secs(limits::PEER_DEADLINE_S);
 
+/// How long it then waits for the last call to return.
+const LAST: Duration = Duration::from_secs(10);
+
 /// The gathering of nodes, the first thing that is sent.
 const NODES: u32 = u32::MAX - 1;
 
-fn end_all() {
+/// Ends the threads of all fabrics, as MPI_Finalize needs it: when it returns, none of them is in MPI or comes there again.
+/// Waits until the other ranks of each fabric do this, too, or are done with it; what is waited for from them fails then.
+///
+/// MPI_Finalize does it first of all, where the one of this library is called, as in programs that are linked with it before
+/// MPI.
+pub fn end_all() {
     let running = std::mem::take(&mut *RUNNING.lock().unwrap_or_else(PoisonError::into_inner));
-    for post in running.iter().filter_map(Weak::upgrade) {
-        post.stop(END);
+    // All are told before any is waited for: ranks may have made theirs in different orders.
+    running.iter().filter_map(|r| r.post.upgrade()).for_each(|post| post.stop());
+    let until = clock::now() + END;
+    for Running { post, thread } in running {
+        // Without a post, the thread has done all it had to.
+        let ended = post.upgrade().is_none_or(|post| {
+            post.wait(until.saturating_duration_since(clock::now())) || {
+                post.give_up();
+                post.wait(LAST)
+            }
+        });
+        if ended {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Says at the end of a thread, whatever ends it, that it makes no further call.
+struct End(Arc<Post>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.ended();
     }
 }
 
@@ -67,16 +103,19 @@ impl Mpi {
         let first = comm.first_of_node()?;
         raw::at_finalize(end_all)?;
         let post = Arc::new(Post::new(rank, size));
-        {
-            let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-            running.retain(|p| p.strong_count() > 0);
-            running.push(Arc::downgrade(&post));
-        }
         let progress = Progress::new(comm, post.clone(), options.silence);
-        std::thread::Builder::new()
+        let its = End(post.clone());
+        let thread = std::thread::Builder::new()
             .name("stead-mpi".to_owned())
-            .spawn(move || progress.run())
+            .spawn(move || {
+                let _end = its;
+                progress.run();
+            })
             .map_err(|e| Error::io("start a thread for", "MPI", e))?;
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        running.retain(|r| !r.thread.is_finished());
+        running.push(Running { post: Arc::downgrade(&post), thread });
+        drop(running);
         let mut fabric = Mpi { post, nodes: vec![0; size], deadline: options.deadline };
         let firsts = fabric.all_gather(NODES, (first as u64).to_le_bytes().to_vec())?;
         for (node, bytes) in fabric.nodes.iter_mut().zip(firsts) {

@@ -30,15 +30,20 @@ fn check(code: c_int, doing: &str) -> Result<()> {
     Err(Error::new(Kind::Peer, format!("MPI cannot {doing}: {text}")))
 }
 
-/// True between MPI_Init and MPI_Finalize.
-pub(crate) fn is_running() -> Result<bool> {
+/// Whether MPI_Init was called, and MPI_Finalize.
+fn begun_and_ended() -> Result<(bool, bool)> {
     let (mut begun, mut ended) = (0, 0);
     // SAFETY: both may be called at any time.
     unsafe {
         check(ffi::MPI_Initialized(&mut begun), "say whether it is initialised")?;
         check(ffi::MPI_Finalized(&mut ended), "say whether it is finalised")?;
     }
-    Ok(begun != 0 && ended == 0)
+    Ok((begun != 0, ended != 0))
+}
+
+/// True between MPI_Init and MPI_Finalize.
+pub(crate) fn is_running() -> Result<bool> {
+    Ok(begun_and_ended()? == (true, false))
 }
 
 /// Fails unless any thread may call MPI at any time.
@@ -60,8 +65,10 @@ pub(crate) fn need_threads() -> Result<()> {
 
 /// MPI_Init_thread for all threads.
 pub(crate) fn init() -> Result<()> {
-    if is_running()? {
-        return Err(Error::usage("MPI is initialised already"));
+    match begun_and_ended()? {
+        (_, true) => return Err(Error::usage("MPI has ended, and cannot begin again")),
+        (true, _) => return Err(Error::usage("MPI is initialised already")),
+        _ => {}
     }
     let mut level = 0;
     // SAFETY: not initialised yet; without arguments, as the standard allows.
@@ -70,7 +77,10 @@ pub(crate) fn init() -> Result<()> {
         ffi::MPI_Init_thread(std::ptr::null_mut(), std::ptr::null_mut(), wanted, &mut level)
     };
     check(code, "begin")?;
-    need_threads()
+    need_threads().inspect_err(|_| {
+        // Whoever is told that it has not begun will not end it.
+        let _ = finalize();
+    })
 }
 
 /// MPI_Finalize.
@@ -78,13 +88,40 @@ pub(crate) fn finalize() -> Result<()> {
     if !is_running()? {
         return Ok(());
     }
-    // SAFETY: initialised and not ended.
-    check(unsafe { ffi::MPI_Finalize() }, "end")
+    check(MPI_Finalize(), "end")
 }
 
-/// Calls a function when the program calls MPI_Finalize, while MPI still works.
+/// What is done before MPI ends.
+static THEN: OnceLock<fn()> = OnceLock::new();
+
+fn before_the_end() {
+    if let Some(then) = THEN.get() {
+        then();
+    }
+}
+
+/// Takes the place of the function of MPI, which it calls when our threads have made their last call.
+///
+/// An attribute of MPI_COMM_SELF comes too late for MPICH: its MPI_Finalize begins by no longer keeping threads apart, and a
+/// call that another thread is in at that moment then never gives back the lock that it took.
+#[unsafe(no_mangle)]
+pub extern "C" fn MPI_Finalize() -> c_int {
+    before_the_end();
+    // Tools that look at MPI may have put theirs in its place, too.
+    // SAFETY: a name with a zero at its end.
+    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"MPI_Finalize".as_ptr()) };
+    if next.is_null() {
+        // SAFETY: as the caller of MPI_Finalize promises.
+        return unsafe { ffi::PMPI_Finalize() };
+    }
+    // SAFETY: whatever has this name has this type.
+    let next = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> c_int>(next) };
+    next()
+}
+
+/// Calls a function when the program calls MPI_Finalize, while MPI still works: before it, where ours was found by that
+/// name, and else at its beginning.
 pub(crate) fn at_finalize(then: fn()) -> Result<()> {
-    static THEN: OnceLock<fn()> = OnceLock::new();
     extern "C" fn copy(
         _: MPI_Comm,
         _: c_int,
@@ -98,9 +135,7 @@ pub(crate) fn at_finalize(then: fn()) -> Result<()> {
         0
     }
     extern "C" fn end(_: MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
-        if let Some(then) = THEN.get() {
-            then();
-        }
+        before_the_end();
         0
     }
     if THEN.set(then).is_err() {

@@ -10,13 +10,28 @@ import ctypes
 import os
 import sys
 from ctypes.util import find_library
-from functools import cache
+from functools import cache, wraps
 from typing import Any
 
 from ._errors import make
 
 NAME = "libstead_mpi.so"
 HINT = "build libstead_mpi with the MPI that mpi4py uses, and name it in STEAD_MPI_LIBRARY; see docs/mpi.md"
+
+
+def _end_before_mpi(found: ctypes.CDLL) -> None:
+    """Sees to it that our threads are out of MPI when it ends, however it does: MPICH aborts otherwise."""
+    # What is registered later is called earlier, and mpi4py, which ends MPI in the same way, was imported before.
+    ctypes.pythonapi.Py_AtExit(found.stead_mpi_end)
+    mpi = sys.modules["mpi4py.MPI"]
+    theirs = mpi.Finalize
+
+    @wraps(theirs)
+    def finalize() -> None:
+        found.stead_mpi_end()
+        theirs()
+
+    mpi.Finalize = finalize  # type: ignore[attr-defined]
 
 
 @cache
@@ -32,9 +47,13 @@ def library() -> ctypes.CDLL:
             found.stead_mpi_communicator_bytes.restype = ctypes.c_size_t
             found.stead_mpi_communicator_bytes.argtypes = []
             found.stead_mpi_make.restype = ctypes.c_int
-            return found
+            found.stead_mpi_end.restype = None
+            found.stead_mpi_end.argtypes = []
         except (OSError, AttributeError) as e:
             why = why or e
+            continue
+        _end_before_mpi(found)
+        return found
     raise make("not_found", f"libstead_mpi cannot be loaded: {why}", HINT, path=named or NAME)
 
 
