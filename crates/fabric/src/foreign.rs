@@ -131,15 +131,17 @@ impl Foreign {
         check(code, &why, usize::try_from(from).ok())?;
         let message = match usize::try_from(len) {
             Ok(0) => Vec::new(),
+            Ok(_) if bytes.is_null() => return Err(Error::internal("a message has no bytes")),
             // SAFETY: `recv` gave so many bytes.
             Ok(n) => unsafe { std::slice::from_raw_parts(bytes, n) }.to_vec(),
             Err(_) => return Err(Error::limit("a message is too long")),
         };
         // SAFETY: what `recv` gave, once.
         unsafe { (self.0.free)(self.0.data, bytes, len) };
-        let sender =
-            usize::try_from(sender).map_err(|_| Error::internal("there is no such rank"))?;
-        Ok(Some((sender, message)))
+        if sender >= self.0.size {
+            return Err(Error::internal(format!("a message came from a rank {sender}")));
+        }
+        Ok(Some((rank_of(sender), message)))
     }
 }
 
@@ -262,6 +264,10 @@ unsafe extern "C" fn send(
 ) -> i32 {
     let copy = match usize::try_from(len) {
         Ok(0) => Vec::new(),
+        // SAFETY: `why` is as the caller promises.
+        Ok(_) if bytes.is_null() => unsafe {
+            return fail(&Error::usage("no bytes are given"), why);
+        },
         // SAFETY: the caller gives so many bytes.
         Ok(n) => unsafe { std::slice::from_raw_parts(bytes, n) }.to_vec(),
         // SAFETY: `why` is as the caller promises.
@@ -370,6 +376,43 @@ mod tests {
         crate::conformance::check(vec![made.unwrap()]);
         let e = refused.err().unwrap();
         assert_eq!((e.kind(), e.message()), (Kind::Usage, "nothing to make one of"));
+    }
+
+    #[test]
+    fn senders_that_are_none_and_bytes_that_are_none_are_errors() {
+        static STRAY: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        unsafe extern "C" fn stray(
+            _: *mut c_void,
+            _: u64,
+            _: u32,
+            _: u64,
+            sender: *mut u64,
+            bytes: *mut *mut u8,
+            len: *mut u64,
+            _: *mut u8,
+        ) -> i32 {
+            let stray = STRAY.load(std::sync::atomic::Ordering::SeqCst);
+            // SAFETY: `take` gives the places.
+            unsafe {
+                *sender = stray;
+                *len = u64::from(stray == 0);
+                *bytes = std::ptr::null_mut();
+            }
+            0
+        }
+        unsafe extern "C" fn keep(_: *mut c_void, _: *mut u8, _: u64) {}
+        let functions = Functions { recv: stray, free: keep, ..lend(Arc::new(Local::single())) };
+        // SAFETY: functions of this module.
+        let fabric = unsafe { Foreign::new(functions) }.unwrap();
+        for sender in [0, 1, u64::MAX] {
+            STRAY.store(sender, std::sync::atomic::Ordering::SeqCst);
+            let e = fabric.recv_any(1, Duration::ZERO).unwrap_err();
+            assert_eq!(e.kind(), Kind::Internal);
+        }
+        let mut why = [0; WHY];
+        // SAFETY: a valid place, and no bytes, which is refused.
+        let code = unsafe { send(fabric.0.data, 0, 1, std::ptr::null(), 5, why.as_mut_ptr()) };
+        assert_eq!(code, 1);
     }
 
     #[test]

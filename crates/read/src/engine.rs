@@ -10,6 +10,8 @@
 mod answer;
 mod memory;
 
+pub(crate) use memory::Lanes;
+
 use crate::clock;
 use crate::deadline;
 use crate::options::{Choice, Decision, Known, Options};
@@ -23,7 +25,7 @@ use crate::window::{Held, Ticket, Window};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use stead_core::{Error, Result};
 use stead_store::{Buffer, Engine, IoOptions, Lender, ReadQueue, Source, Tier};
@@ -72,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) work: Condvar,
     /// A reader waits for views to be dropped.
     pub(crate) starved: AtomicBool,
+    /// Where blocks come from, if from several places that may be slow or gone each for itself.
+    lanes: OnceLock<Lanes>,
 }
 
 pub(crate) struct Inner {
@@ -202,6 +206,7 @@ impl Shared {
             inner: Mutex::new(inner),
             work: Condvar::new(),
             starved: AtomicBool::new(false),
+            lanes: OnceLock::new(),
         })
     }
 
@@ -312,6 +317,11 @@ impl Shared {
     /// One has closed it. True if that was the last one.
     pub(crate) fn leave(&self) -> bool {
         self.handles.fetch_sub(1, Ordering::SeqCst) == 1
+    }
+
+    /// True if somebody waits for an answer.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        !self.lock().waiting.is_empty()
     }
 
     /// True if nobody has it open.

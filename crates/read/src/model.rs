@@ -107,8 +107,7 @@ fn who_gives_up_waiting_for_room_leaves_it_to_the_next() {
     check(|| {
         let file = file(2, 1, false, Faults::default());
         let session = Arc::new(file.session(..).unwrap());
-        let held: Vec<_> =
-            (0..2).map(|i| session.read(i * 4096, 10).wait().unwrap()).collect();
+        let held: Vec<_> = (0..2).map(|i| session.read(i * 4096, 10).wait().unwrap()).collect();
         let holder = thread::spawn(move || {
             thread::yield_now();
             drop(held);

@@ -233,11 +233,7 @@ impl<H: Held> Window<H> {
         if b.waiters.remove(&ticket) && b.waiters.is_empty() && matches!(b.state, State::Queued) {
             self.remove(block);
             // It stays in the queue of demand until its turn, or until there are too many of its kind.
-            if self.demand.len() > 2 * self.queued + 64 {
-                let blocks = &self.blocks;
-                self.demand
-                    .retain(|d| blocks.get(d).is_some_and(|b| matches!(b.state, State::Queued)));
-            }
+            self.tidy_demand();
         }
     }
 
@@ -263,6 +259,31 @@ impl<H: Held> Window<H> {
         }
         self.insert(block, State::Reading);
         Next::Read(block, room)
+    }
+
+    /// As [`Window::take`], of the blocks that somebody waits for and that `may` be read now. Reads nothing ahead.
+    pub(crate) fn take_of(&mut self, may: impl Fn(u64) -> bool) -> Next<H> {
+        while self.demand.front().is_some_and(|block| !self.is_queued(*block)) {
+            self.demand.pop_front();
+        }
+        let first = self.demand.iter().copied().find(|block| self.is_queued(*block) && may(*block));
+        let next = first.map_or(Next::Idle, |block| self.take_this(block));
+        self.tidy_demand();
+        next
+    }
+
+    /// Blocks that are being read.
+    pub(crate) fn reading(&self) -> impl Iterator<Item = u64> + '_ {
+        let reading = |(_, b): &(&u64, &Block<H>)| matches!(b.state, State::Reading);
+        self.blocks.iter().filter(reading).map(|(name, _)| *name)
+    }
+
+    /// Forgets those that are queued no longer, if they are many.
+    fn tidy_demand(&mut self) {
+        if self.demand.len() > 2 * self.queued + 64 {
+            let blocks = &self.blocks;
+            self.demand.retain(|d| blocks.get(d).is_some_and(|b| matches!(b.state, State::Queued)));
+        }
     }
 
     /// True if somebody waits for a block and nobody reads it.

@@ -3,11 +3,26 @@
 use super::{Inner, Kept, Shared};
 use crate::sync::fence;
 use crate::window::{Next, Ticket};
+use std::collections::BTreeMap;
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use stead_core::limits;
 
+/// Places that blocks come from: only so many reads of each are under way at a time, so that one that hangs does not
+/// keep all readers.
+pub(crate) struct Lanes {
+    /// The place of the block that begins at an offset.
+    pub(crate) of: Box<dyn Fn(u64) -> usize + Send + Sync>,
+    /// Reads of one place at a time.
+    pub(crate) most: usize,
+}
+
 impl Shared {
+    /// Says where blocks come from, before anybody asks for one.
+    pub(crate) fn set_lanes(&self, lanes: Lanes) {
+        let _ = self.lanes.set(lanes);
+    }
+
     /// So many bytes of blocks from now on, and some in any case.
     pub(crate) fn set_share(&self, bytes: u64) {
         let bytes = bytes.max(limits::LEAST_SESSION_MEMORY).min(self.memory);
@@ -61,12 +76,24 @@ impl Shared {
     /// What a reader should do next. With more answers than the budget that nobody takes, only what somebody waits for at
     /// this moment is read.
     pub(crate) fn take(&self, inner: &mut Inner) -> Next<Kept> {
-        if inner.window.queued() == 0 || self.own.load(Ordering::SeqCst) <= self.memory {
-            return inner.window.take();
+        let urged = inner.window.queued() > 0 && self.own.load(Ordering::SeqCst) > self.memory;
+        match (self.lanes.get(), urged) {
+            (None, false) => inner.window.take(),
+            (None, true) => self.take_urged(inner, |_| true),
+            (Some(lanes), _) => {
+                let lane = |block: u64| (lanes.of)(block.saturating_mul(self.choice.block));
+                let mut busy: BTreeMap<usize, usize> = BTreeMap::new();
+                inner.window.reading().for_each(|b| *busy.entry(lane(b)).or_default() += 1);
+                let may = |b| busy.get(&lane(b)).is_none_or(|reads| *reads < lanes.most);
+                if urged { self.take_urged(inner, may) } else { inner.window.take_of(may) }
+            }
         }
+    }
+
+    fn take_urged(&self, inner: &mut Inner, may: impl Fn(u64) -> bool) -> Next<Kept> {
         let block = inner.urged.iter().find_map(|ticket| {
             let (offset, len) = inner.waiting.get(ticket)?.request.range();
-            self.blocks(offset, len).find(|block| inner.window.is_queued(*block))
+            self.blocks(offset, len).find(|b| inner.window.is_queued(*b) && may(*b))
         });
         block.map_or(Next::Full, |block| inner.window.take_this(block))
     }

@@ -2,8 +2,8 @@
 
 use super::far::{Far, nowhere};
 use super::owners::{Owners, Part};
-use super::service::Service;
-use crate::engine::{New, Shared};
+use super::service::{self, Room, Service};
+use crate::engine::{Lanes, New, Shared};
 use crate::options::{Decision, Options};
 use crate::registry;
 use crate::session::File;
@@ -19,25 +19,31 @@ use stead_store::{FileSource, IoOptions, Source};
 
 /// Readers of one node at most: more would only disturb each other.
 const READERS: usize = 4;
-/// Threads that fetch from other ranks unless told otherwise: so many requests of a rank are under way.
+/// Threads that fetch from the ranks of one other node unless told otherwise: so many requests of a rank are under way
+/// there. A node whose disk hangs keeps no more of them.
 const FETCHERS: usize = 4;
+/// Nodes for which there are such threads at a time.
+const NODES: usize = 8;
 
-/// Tags of opening and of sessions.
+/// Tags of opening.
 const OPEN: u32 = 0x5EAD_0000;
 const READY: u32 = 0x5EAD_0002;
-const SESSION: u32 = 0x5EAD_0004;
-/// Tags of files begin here; each file has one.
+/// Tags of files begin here, so many for each: that of the service, and two of what all ranks do together.
 const FILES: u32 = 0x5EAE_0000;
+const TAGS: u32 = 4;
 
 /// A rank has the file in its page cache; errors are numbered from the next number.
 const MAPS: u8 = 1;
+/// Added to the number of an error that concerns all ranks.
+const ALL: u8 = 0x80;
 
 /// Who reads which bytes, and who is where.
 pub(crate) struct Map {
     owners: RwLock<Owners>,
     /// Ranks that read, by node.
     readers: Vec<usize>,
-    /// For each rank, whether it is on the node of this one.
+    /// For each rank, the number of its node, and whether that is this one.
+    nodes: Vec<usize>,
     here: Vec<bool>,
     len: u64,
     block: u64,
@@ -52,6 +58,12 @@ impl Map {
     /// True if a rank is on this node.
     pub(crate) fn is_here(&self, rank: usize) -> bool {
         self.here.get(rank).copied().unwrap_or(false)
+    }
+
+    /// The node that the block at an offset comes from.
+    fn node(&self, offset: u64) -> usize {
+        let first = self.parts(offset..offset.saturating_add(1)).first().map(|p| p.reader);
+        first.and_then(|reader| self.nodes.get(reader)).copied().unwrap_or(usize::MAX)
     }
 
     /// Shares out what a session covers, whole blocks of it.
@@ -75,8 +87,10 @@ pub(crate) struct Group {
     shares: bool,
     far: Arc<Shared>,
     service: Option<Arc<Service>>,
-    /// Sessions begin one after the other.
-    beginning: Mutex<()>,
+    /// Tags for what all ranks do together.
+    together: u32,
+    /// How many sessions have begun; they do one after the other.
+    beginning: Mutex<u64>,
 }
 
 impl Drop for Group {
@@ -85,7 +99,7 @@ impl Drop for Group {
             // It closes the near engine, when it has answered the last of the others.
             Some(service) => {
                 registry::close(&self.far);
-                service.leave();
+                service.leave(&self.far);
             }
             // Both are one.
             None => registry::close(&self.far),
@@ -97,6 +111,8 @@ impl Drop for Group {
 struct Hello {
     /// Length, or kind and text of the error.
     opened: std::result::Result<u64, (Kind, String)>,
+    /// That error is one for all ranks.
+    refused: bool,
     /// The tag that rank 0 has chosen.
     tag: u32,
     /// The block that this rank would choose.
@@ -114,7 +130,7 @@ impl Hello {
                 out.extend_from_slice(&len.to_le_bytes());
             }
             Err((kind, text)) => {
-                out.push(number(*kind));
+                out.push(number(*kind) + if self.refused { ALL } else { 0 });
                 out.extend_from_slice(text.as_bytes());
             }
         }
@@ -127,9 +143,11 @@ impl Hello {
         let (sort, rest) = rest.split_first()?;
         let opened = match sort {
             &u8::MAX => Ok(u64::from_le_bytes(rest.try_into().ok()?)),
-            n => Err((kind(*n), String::from_utf8_lossy(rest).into_owned())),
+            n => Err((kind(*n & !ALL), String::from_utf8_lossy(rest).into_owned())),
         };
-        Some(Hello { opened, tag: u32::from_le_bytes(*tag), block: u64::from_le_bytes(*block) })
+        let refused = opened.is_err() && *sort & ALL != 0;
+        let (tag, block) = (u32::from_le_bytes(*tag), u64::from_le_bytes(*block));
+        Some(Hello { opened, refused, tag, block })
     }
 }
 
@@ -157,27 +175,19 @@ pub fn open_source(
     source: Result<Arc<dyn Source>>,
     options: &Options,
 ) -> Result<File> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
     let path = path.as_ref();
     let (rank, size) = (fabric.rank(), fabric.size());
+    let nodes: Vec<usize> = (0..size).map(|r| fabric.node_of(r)).collect();
+    // The memory of a node is shared among its ranks, and blocks fit in what is the share of a rank where most are.
+    let ranks_of = |node: usize| nodes.iter().filter(|n| **n == node).count().max(1) as u64;
+    let most = nodes.iter().map(|n| ranks_of(*n)).max().unwrap_or(1);
+    let least = Options { memory: options.memory / most / 2, ..options.clone() };
     let chosen = source.and_then(|s| {
-        let new = New::prepare(s.clone(), options)?;
+        let new = New::prepare(s.clone(), &least)?;
         Ok((s, new.block()))
     });
-    let mine = Hello {
-        opened: match &chosen {
-            Ok((source, _)) => Ok(source.len()),
-            Err(e) => Err((e.kind(), e.message().to_owned())),
-        },
-        tag: FILES.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed) & 0x00FF_FFFF),
-        block: chosen.as_ref().map_or(0, |(_, block)| *block),
-    };
-    let malformed = || Error::format("a message from another rank is malformed");
-    let all: Vec<Hello> = fabric
-        .all_gather(OPEN, mine.encode())?
-        .iter()
-        .map(|bytes| Hello::decode(bytes).ok_or_else(malformed))
-        .collect::<Result<_>>()?;
+    let opened = chosen.as_ref().map(|(source, block)| (source.len(), *block));
+    let all = hello(&*fabric, path, opened, false)?;
     let first = |all: &[Hello]| all.iter().position(|h| h.opened.is_ok());
     let (Some(reader), true) = (first(&all), all.len() == size) else {
         return Err(chosen.err().unwrap_or_else(|| nowhere(path)));
@@ -195,56 +205,143 @@ pub fn open_source(
         }
     }
     let block = all[reader].block.max(1);
-    let here: Vec<bool> = (0..size).map(|r| fabric.node_of(r) == fabric.node_of(rank)).collect();
-    let neighbours = here.iter().filter(|h| **h).count().max(1) as u64;
+    let here: Vec<bool> = nodes.iter().map(|n| *n == nodes[rank]).collect();
+    let share = options.memory / ranks_of(nodes[rank]);
     let options = Options {
         block: Some(usize::try_from(block).map_err(|_| malformed())?),
-        memory: (options.memory / neighbours).max(block.saturating_mul(8)),
+        memory: share / 2,
         ..options.clone()
     };
     let source = chosen.ok().map(|(source, _)| source);
     let near = source.clone().map(|s| registry::open_source(s, &options)).transpose();
     // A rank that fails must not leave the others alone, and all must know whether messages are needed.
-    let ready = fabric.all_gather(READY, ready(&near))?;
+    let ready = fabric.all_gather(READY, ready(&near));
     let near = near?;
-    for (r, said) in ready.iter().enumerate() {
-        if let Some((number, text)) = said.split_first().filter(|(n, _)| **n > MAPS) {
-            let text = String::from_utf8_lossy(text).into_owned();
-            return Err(Error::new(kind(number - MAPS - 1), text).at_path(path).at_rank(r));
-        }
-    }
+    let close = || near.iter().for_each(registry::close);
+    let ready = ready.and_then(|said| agree(&said, path).map(|()| said));
+    let ready = ready.inspect_err(|_| close())?;
     let readers = readers(&*fabric, &all);
     let reads = readers.contains(&rank);
     // Ranks of one node that all share a page cache need no messages.
     let alone = here.iter().all(|h| *h) && ready.iter().all(|said| said == &[MAPS]);
     let shares = near.as_ref().is_some_and(|n| n.maps());
-    let map = Arc::new(Map { owners: RwLock::default(), readers, here, len, block });
-    let (service, far) = match &near {
-        Some(near) if alone => (None, near.clone()),
-        _ => {
-            let near = near.clone().map(|near| (near, reads));
-            let service = Service::start(fabric.clone(), all[0].tag, near, options.deadline)?;
-            let far = Far {
-                map: map.clone(),
-                service: service.clone(),
-                here: source.filter(|_| shares),
-                path: path.to_owned(),
-                len,
-            };
-            let fetchers = options.readers.unwrap_or(FETCHERS);
-            let options = Options {
-                readers: Some(fetchers),
-                depth: Some(1),
-                ahead: false,
-                io: IoOptions::default(),
-                ..options
-            };
-            (Some(service), registry::open_source(Arc::new(far), &options)?)
-        }
-    };
-    let beginning = Mutex::new(());
-    let group = Group { fabric, map, near, shares, far, service, beginning };
+    let map = Arc::new(Map { owners: RwLock::default(), readers, nodes, here, len, block });
+    let tag = all[0].tag;
+    let together = tag.wrapping_add(1);
+    let beginning = Mutex::new(0);
+    if let Some(near) = near.clone().filter(|_| alone) {
+        let far = near.clone();
+        let (near, service) = (Some(near), None);
+        let group = Group { fabric, map, near, shares, far, service, together, beginning };
+        return Ok(File::of_ranks(group, path.to_owned()));
+    }
+    // Where the page cache has the near blocks, all memory is for those of others.
+    let options = Options { memory: if shares { share } else { share / 2 }, ..options };
+    let served = near.clone().map(|near| (near, reads));
+    let room = Room { block, memory: share / 4 };
+    let started = Service::start(fabric.clone(), tag, served, options.deadline, room);
+    let started = started.inspect_err(|_| {
+        close();
+        service::say_done(&*fabric, tag);
+    });
+    let started = started.and_then(|service| {
+        let far = Far {
+            map: map.clone(),
+            service: service.clone(),
+            here: source.filter(|_| shares),
+            path: path.to_owned(),
+            len,
+        };
+        let far = far_engine(far, &options).inspect_err(|_| service.give_up())?;
+        Ok((service, far))
+    });
+    let group = started.map(|(service, far)| {
+        let (fabric, service) = (fabric.clone(), Some(service));
+        Group { fabric, map, near: near.clone(), shares, far, service, together, beginning }
+    });
+    // Nobody asks one who cannot answer.
+    let said = group.as_ref().map_or_else(said, |_| vec![MAPS]);
+    let all = fabric.all_gather(together, said);
+    let group = group?;
+    agree(&all?, path)?;
     Ok(File::of_ranks(group, path.to_owned()))
+}
+
+/// Takes part in [`open`] with an error that concerns all ranks, as arguments that make no sense: all get it, and none
+/// waits for this one. Returns it.
+///
+/// Collective: the other ranks call this, [`open`] or [`open_source`].
+pub fn refuse(fabric: &dyn Fabric, path: impl AsRef<Path>, error: Error) -> Error {
+    match hello(fabric, path.as_ref(), Err(&error), true) {
+        // Ranks that are gone are told of by those that wait for them.
+        Ok(_) | Err(_) => error,
+    }
+}
+
+/// Hears what all ranks say when a file is opened.
+fn hello(
+    fabric: &dyn Fabric,
+    path: &Path,
+    opened: std::result::Result<(u64, u64), &Error>,
+    refused: bool,
+) -> Result<Vec<Hello>> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let mine = Hello {
+        opened: opened.map(|(len, _)| len).map_err(|e| (e.kind(), e.message().to_owned())),
+        refused,
+        tag: FILES.wrapping_add(NEXT.fetch_add(TAGS, Ordering::Relaxed) & 0x00FF_FFFF),
+        block: opened.map_or(0, |(_, block)| block),
+    };
+    let all: Vec<Hello> = fabric
+        .all_gather(OPEN, mine.encode())?
+        .iter()
+        .map(|bytes| Hello::decode(bytes).ok_or_else(malformed))
+        .collect::<Result<_>>()?;
+    for (r, hello) in all.iter().enumerate().filter(|(_, hello)| hello.refused) {
+        if let Err((kind, text)) = &hello.opened {
+            return Err(Error::new(*kind, text.clone()).at_path(path).at_rank(r));
+        }
+    }
+    Ok(all)
+}
+
+fn malformed() -> Error {
+    Error::format("a message from another rank is malformed")
+}
+
+/// The engine for the bytes of others.
+fn far_engine(far: Far, options: &Options) -> Result<Arc<Shared>> {
+    let map = far.map.clone();
+    let most = options.readers.unwrap_or(FETCHERS).max(1);
+    let nodes: BTreeSet<usize> = map.readers.iter().map(|r| map.nodes[*r]).collect();
+    let options = Options {
+        readers: Some(most.saturating_mul(nodes.len().clamp(1, NODES))),
+        depth: Some(1),
+        ahead: false,
+        io: IoOptions::default(),
+        ..options.clone()
+    };
+    let engine = registry::open_source(Arc::new(far), &options)?;
+    engine.set_lanes(Lanes { of: Box::new(move |offset| map.node(offset)), most });
+    Ok(engine)
+}
+
+/// An error for the others: its kind and text.
+fn said(error: &Error) -> Vec<u8> {
+    let mut said = vec![number(error.kind()) + MAPS + 1];
+    said.extend_from_slice(error.message().as_bytes());
+    said
+}
+
+/// The first error among what ranks have said.
+fn agree(all: &[Vec<u8>], path: &Path) -> Result<()> {
+    for (r, said) in all.iter().enumerate() {
+        if let Some((number, text)) = said.split_first().filter(|(n, _)| **n > MAPS) {
+            let text = String::from_utf8_lossy(text).into_owned();
+            return Err(Error::new(kind(number - MAPS - 1), text).at_path(path).at_rank(r));
+        }
+    }
+    Ok(())
 }
 
 /// What a rank says when it is ready: whether it has the page cache, or kind and text of an error.
@@ -252,11 +349,7 @@ fn ready(near: &Result<Option<Arc<Shared>>>) -> Vec<u8> {
     match near {
         Ok(Some(near)) if near.maps() => vec![MAPS],
         Ok(_) => vec![0],
-        Err(e) => {
-            let mut said = vec![number(e.kind()) + MAPS + 1];
-            said.extend_from_slice(e.message().as_bytes());
-            said
-        }
+        Err(e) => said(e),
     }
 }
 
@@ -282,11 +375,11 @@ impl Group {
 
     /// Agrees on a session. Returns the bytes that this rank is to read ahead.
     pub(crate) fn begin(&self, range: Result<Range<u64>>) -> Result<(Range<u64>, Vec<Range<u64>>)> {
-        let _one = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut begun = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
+        *begun += 1;
         let (start, end) = range.as_ref().map_or((u64::MAX, 0), |r| (r.start, r.end));
-        let mut mine = start.to_le_bytes().to_vec();
-        mine.extend_from_slice(&end.to_le_bytes());
-        let all = self.fabric.all_gather(SESSION, mine.clone())?;
+        let mine: Vec<u8> = [start, end, *begun].iter().flat_map(|n| n.to_le_bytes()).collect();
+        let all = self.fabric.all_gather(self.together, mine.clone())?;
         let range = range?;
         if let Some(other) = all.iter().position(|theirs| *theirs != mine) {
             let message = format!("ranks begin different sessions: bytes {start} to {end} here");

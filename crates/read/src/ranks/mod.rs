@@ -20,4 +20,4 @@ pub(crate) mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use group::{open, open_source};
+pub use group::{open, open_source, refuse};

@@ -8,21 +8,23 @@ use crate::engine::Shared;
 use crate::finish::AsView;
 use crate::registry;
 use crate::request::Read;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use stead_core::{Error, Kind, Result, limits};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use stead_core::{Error, Kind, Result};
 use stead_fabric::Fabric;
 
 /// Requests of other ranks that are being answered at a time; the rest waits. They take memory, each as much as it
-/// asks for.
+/// asks for, which is bounded too.
 const SERVED: usize = 32;
 /// Requests that may wait. A rank asks for a few at a time, so that it takes many thousands of ranks to come here.
 const LATER: usize = 1 << 16;
 /// How often the thread looks whether anybody is left when nothing comes.
 const LOOK: Duration = Duration::from_secs(2);
+/// The same while reads of this rank still wait, though nobody will ask for more.
+const SOON: Duration = Duration::from_millis(50);
 /// How often who waits for a rank asks whether it is there.
 const ASK: Duration = Duration::from_millis(250);
 
@@ -33,22 +35,43 @@ pub(crate) struct Service {
     /// The engine for the file itself, if this rank can open it, and whether it reads for others.
     near: Option<(Arc<Shared>, bool)>,
     deadline: Duration,
-    slots: Mutex<HashMap<u64, SyncSender<Result<Vec<u8>>>>>,
+    room: Room,
+    slots: Mutex<HashMap<u64, Slot>>,
     ids: AtomicU64,
+    /// The file is closed: its far engine, of which requests may still wait, and until when answers to nobody are
+    /// waited for.
+    leaving: Mutex<Option<(Weak<Shared>, Instant)>>,
     serving: Mutex<Serving>,
     /// To the thread that sends answers; `None` ends it.
-    answers: mpsc::Sender<Option<(usize, Vec<u8>)>>,
+    answers: mpsc::Sender<Option<Answer>>,
     /// This rank wants nothing more.
     done: AtomicBool,
     /// Bytes that came from other ranks.
     fetched: AtomicU64,
 }
 
+/// What others may ask for.
+#[derive(Clone, Copy)]
+pub(crate) struct Room {
+    /// Bytes at a time: those of a block.
+    pub(crate) block: u64,
+    /// Bytes of answers under way, though one is always allowed.
+    pub(crate) memory: u64,
+}
+
+/// A request of this rank whose answer has not come.
+struct Slot {
+    rank: usize,
+    /// Who waits for it, if somebody still does.
+    answer: Option<SyncSender<Result<Vec<u8>>>>,
+}
+
 /// Requests of others.
 #[derive(Default)]
 struct Serving {
-    /// That are being answered.
+    /// That are being answered, and their bytes.
     now: usize,
+    bytes: u64,
     later: VecDeque<Request>,
     /// Somebody begins those that wait.
     beginning: bool,
@@ -59,6 +82,35 @@ struct Request {
     id: u64,
     offset: u64,
     len: usize,
+}
+
+impl Serving {
+    /// The next request to begin with, if there is room for its answer.
+    fn next(&mut self, memory: u64) -> Option<Request> {
+        let len = self.later.front()?.len as u64;
+        if self.now >= SERVED || (self.now > 0 && self.bytes.saturating_add(len) > memory) {
+            return None;
+        }
+        self.now += 1;
+        self.bytes += len;
+        self.later.pop_front()
+    }
+
+    fn answered(&mut self, len: usize) {
+        self.now -= 1;
+        self.bytes -= len as u64;
+    }
+}
+
+/// An encoded answer, for whom, and how many bytes of the file were asked for.
+type Answer = (usize, Vec<u8>, usize);
+
+/// Tells all ranks that this one wants nothing more of a file.
+pub(crate) fn say_done(fabric: &dyn Fabric, tag: u32) {
+    for rank in 0..fabric.size() {
+        // Who is gone need not know.
+        let _ = fabric.send(rank, tag, Message::Done.encode());
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -72,6 +124,7 @@ impl Service {
         tag: u32,
         near: Option<(Arc<Shared>, bool)>,
         deadline: Duration,
+        room: Room,
     ) -> Result<Arc<Service>> {
         let (answers, coming) = mpsc::channel();
         let service = Arc::new(Service {
@@ -79,8 +132,10 @@ impl Service {
             tag,
             near,
             deadline,
+            room,
             slots: Mutex::default(),
             ids: AtomicU64::new(0),
+            leaving: Mutex::default(),
             serving: Mutex::default(),
             answers,
             done: AtomicBool::new(false),
@@ -104,23 +159,65 @@ impl Service {
         self.fetched.load(Ordering::Relaxed)
     }
 
-    /// This rank wants nothing more. The thread ends when no rank does.
-    pub(crate) fn leave(&self) {
-        if !self.done.swap(true, Ordering::SeqCst) {
-            for rank in 0..self.fabric.size() {
-                // Who is gone need not know.
-                let _ = self.fabric.send(rank, self.tag, Message::Done.encode());
+    /// This rank asks for nothing more by way of `far`, which is closed. Others hear of it when no read of it waits. The
+    /// thread ends when no rank wants anything more.
+    pub(crate) fn leave(&self, far: &Arc<Shared>) {
+        *lock(&self.leaving) = Some((Arc::downgrade(far), clock::after(self.deadline)));
+        self.say_done();
+    }
+
+    /// Nothing was ever asked for.
+    pub(crate) fn give_up(&self) {
+        *lock(&self.leaving) = Some((Weak::new(), clock::now()));
+        self.say_done();
+    }
+
+    /// Says that this rank wants nothing more, once that is so. True while it is leaving and has not said it.
+    fn say_done(&self) -> bool {
+        let Some((far, until)) = lock(&self.leaving).clone() else { return false };
+        if self.done.load(Ordering::SeqCst) {
+            return false;
+        }
+        if far.upgrade().is_some_and(|far| far.is_waited_for()) {
+            return true;
+        }
+        let mut slots = lock(&self.slots);
+        // Answers that nobody waits for are taken all the same, so that they lie in no mailbox: but not for ever.
+        if slots.values().any(|slot| slot.answer.is_some() || until > clock::now()) {
+            let ranks: HashSet<usize> = slots.values().map(|slot| slot.rank).collect();
+            drop(slots);
+            let gone: HashSet<usize> =
+                ranks.into_iter().filter(|rank| self.fabric.alive(*rank).is_err()).collect();
+            slots = lock(&self.slots);
+            slots.retain(|_, slot| slot.answer.is_some() || !gone.contains(&slot.rank));
+            if !slots.is_empty() {
+                return true;
             }
         }
+        // No request begins after this.
+        let said = self.done.swap(true, Ordering::SeqCst);
+        drop(slots);
+        if !said {
+            say_done(&*self.fabric, self.tag);
+        }
+        false
     }
 
     /// Gets bytes from the rank that reads them. Waits, up to the deadline.
     pub(crate) fn fetch(&self, rank: usize, offset: u64, into: &mut [u8]) -> Result<()> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let (answer, coming) = mpsc::sync_channel(1);
-        lock(&self.slots).insert(id, answer);
+        let mut slots = lock(&self.slots);
+        if self.done.load(Ordering::SeqCst) {
+            return Err(Error::new(Kind::Cancelled, "the file is closed").at_offset(offset));
+        }
+        slots.insert(id, Slot { rank, answer: Some(answer) });
+        drop(slots);
         let got = self.fetch_as(id, rank, offset, into, &coming);
-        lock(&self.slots).remove(&id);
+        // The answer may still come, to nobody.
+        if let Some(slot) = lock(&self.slots).get_mut(&id) {
+            slot.answer = None;
+        }
         got
     }
 
@@ -133,7 +230,10 @@ impl Service {
         coming: &mpsc::Receiver<Result<Vec<u8>>>,
     ) -> Result<()> {
         let ask = Message::Ask { id, offset, len: into.len() as u64 };
-        self.fabric.send(rank, self.tag, ask.encode())?;
+        if let Err(error) = self.fabric.send(rank, self.tag, ask.encode()) {
+            lock(&self.slots).remove(&id);
+            return Err(error);
+        }
         let until = clock::after(self.deadline);
         let message = loop {
             let left = until.saturating_duration_since(clock::now());
@@ -168,14 +268,15 @@ impl Service {
     fn run(self: Arc<Self>) {
         let mut done = vec![false; self.fabric.size()];
         while !self.nobody_left(&done) {
-            match self.fabric.recv_any(self.tag, LOOK) {
+            let look = if self.say_done() { SOON } else { LOOK };
+            match self.fabric.recv_any(self.tag, look) {
                 Ok(Some((from, bytes))) => match Message::decode(&bytes) {
                     Ok(Message::Ask { id, offset, len }) => self.serve(from, id, offset, len),
                     Ok(Message::Bytes { id, .. }) => self.answer(id, Ok(bytes)),
                     Ok(Message::Fail { id, kind, text }) => {
                         self.answer(id, Err(Error::new(kind, text)));
                     }
-                    Ok(Message::Done) => done[from] = true,
+                    Ok(Message::Done) => done.iter_mut().skip(from).take(1).for_each(|d| *d = true),
                     // Nobody of this version says that; the asker's deadline will pass.
                     Err(_) => {}
                 },
@@ -184,6 +285,8 @@ impl Service {
             }
         }
         let _ = self.answers.send(None);
+        // Messages that came too late for anybody.
+        while let Ok(Some(_)) = self.fabric.recv_any(self.tag, Duration::ZERO) {}
         // Who still waits hears of it by a channel without a sender.
         lock(&self.slots).clear();
         if let Some((near, _)) = &self.near {
@@ -198,7 +301,7 @@ impl Service {
     }
 
     fn answer(&self, id: u64, answer: Result<Vec<u8>>) {
-        if let Some(slot) = lock(&self.slots).remove(&id) {
+        if let Some(Slot { answer: Some(slot), .. }) = lock(&self.slots).remove(&id) {
             // Room for one answer, and only one is sent; who waited may be gone.
             let _ = slot.try_send(answer);
         }
@@ -215,7 +318,7 @@ impl Service {
         };
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         let end = offset.checked_add(len as u64);
-        if len > limits::MAX_READ_BLOCK || end.is_none_or(|end| end > near.source().len()) {
+        if len as u64 > self.room.block || end.is_none_or(|end| end > near.source().len()) {
             return refuse(Error::usage("the bytes that a rank asked for are not in the file"));
         }
         let mut serving = lock(&self.serving);
@@ -236,10 +339,7 @@ impl Service {
         if std::mem::replace(&mut serving.beginning, true) {
             return;
         }
-        while serving.now < SERVED
-            && let Some(request) = serving.later.pop_front()
-        {
-            serving.now += 1;
+        while let Some(request) = serving.next(self.room.memory) {
             drop(serving);
             self.begin(request);
             serving = lock(&self.serving);
@@ -260,22 +360,22 @@ impl Service {
                 Message::Fail { id, kind: error.kind(), text: error.message() }.encode()
             });
             // This may be a reader's thread, which must not wait for a slow network.
-            if service.answers.send(Some((to, answer))).is_err() {
-                service.answered();
+            if service.answers.send(Some((to, answer, len))).is_err() {
+                service.answered(len);
             }
         });
     }
 
-    fn answered(self: &Arc<Self>) {
-        lock(&self.serving).now -= 1;
+    fn answered(self: &Arc<Self>, len: usize) {
+        lock(&self.serving).answered(len);
         self.begin_more();
     }
 
-    fn send_answers(self: Arc<Self>, answers: &mpsc::Receiver<Option<(usize, Vec<u8>)>>) {
-        while let Ok(Some((to, answer))) = answers.recv() {
+    fn send_answers(self: Arc<Self>, answers: &mpsc::Receiver<Option<Answer>>) {
+        while let Ok(Some((to, answer, len))) = answers.recv() {
             // Who is gone needs none.
             let _ = self.fabric.send(to, self.tag, answer);
-            self.answered();
+            self.answered(len);
         }
     }
 }
