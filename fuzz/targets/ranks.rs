@@ -23,14 +23,15 @@ struct Liar {
 }
 
 impl Liar {
-    /// What becomes of a message. It never has the sort of one with the file's bytes: nobody could tell those from
-    /// right ones.
+    /// What becomes of a message. It never has the sort of one with the file's bytes, or of one that says where they lie:
+    /// nobody could tell those from right ones.
     fn twist(&self, mut bytes: Vec<u8>) -> Vec<Vec<u8>> {
         self.said.fetch_add(1, Ordering::Relaxed);
         let mut script = self.script.lock().expect("no panic");
         let Some(how) = script.pop() else { return vec![bytes] };
         let mut next = || script.pop().unwrap_or(0);
-        let carries = bytes.first() == Some(&1);
+        let gives = |sort: Option<&u8>| matches!(sort, Some(1 | 5));
+        let carries = gives(bytes.first());
         match how % 8 {
             0 | 1 => vec![bytes],
             2 => vec![],
@@ -43,7 +44,7 @@ impl Liar {
             5 if !carries => {
                 let (at, to) = (usize::from(next()), next());
                 if let Some(b) = bytes.get_mut(at)
-                    && !(at == 0 && to == 1)
+                    && !(at == 0 && gives(Some(&to)))
                 {
                     *b = to;
                 }
@@ -52,7 +53,7 @@ impl Liar {
             6 => {
                 let n = usize::from(next());
                 let foreign: Vec<u8> = (0..n % 64).map(|_| next()).collect();
-                if foreign.first() == Some(&1) { vec![bytes] } else { vec![foreign, bytes] }
+                if gives(foreign.first()) { vec![bytes] } else { vec![foreign, bytes] }
             }
             7 if !carries => {
                 bytes.extend((0..next() % 32).map(|i| i));

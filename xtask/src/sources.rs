@@ -180,6 +180,7 @@ const UNSAFE: &[&str] = &[
     "crates/store/src/buffer.rs",
     "crates/store/src/mapped.rs",
     "crates/store/src/queue.rs",
+    "crates/store/src/segment.rs",
     "crates/store/src/sigbus.rs",
     "crates/store/src/uring.rs",
 ];

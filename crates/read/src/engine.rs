@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use stead_core::{Error, Result};
-use stead_store::{Buffer, Engine, IoOptions, Lender, ReadQueue, Source, Tier};
+use stead_store::{Buffer, Engine, IoOptions, Lender, ReadQueue, Segment, Source, Tier};
 
 /// What the window holds of a block.
 #[derive(Clone)]
@@ -49,6 +49,10 @@ pub(crate) struct Shared {
     id: u64,
     source: Arc<dyn Source>,
     lender: Option<Lender>,
+    /// Where blocks lie if other processes look at them, too.
+    segment: Option<Arc<Segment>>,
+    /// Others who hold blocks.
+    holders: OnceLock<Weak<dyn Holders>>,
     choice: Choice,
     decisions: Vec<Decision>,
     /// The name of its storage, if that is known.
@@ -76,6 +80,12 @@ pub(crate) struct Shared {
     pub(crate) starved: AtomicBool,
     /// Where blocks come from, if from several places that may be slow or gone each for itself.
     lanes: OnceLock<Lanes>,
+}
+
+/// Others who hold blocks, and may give some back.
+pub(crate) trait Holders: Send + Sync {
+    /// All blocks are held, and somebody waits for another one. Does not wait.
+    fn press(&self);
 }
 
 pub(crate) struct Inner {
@@ -125,6 +135,7 @@ pub struct Counts {
 pub(crate) struct New {
     source: Arc<dyn Source>,
     lender: Option<Lender>,
+    segment: Option<Arc<Segment>>,
     choice: Choice,
     decisions: Vec<Decision>,
     tier: Option<String>,
@@ -150,7 +161,18 @@ impl New {
             drop(ReadQueue::new(&io)?);
         }
         let lender = Lender::new(&source, &io);
-        Ok(New { source, lender, choice, decisions, tier: name, io, options: options.clone() })
+        let (segment, options) = (None, options.clone());
+        Ok(New { source, lender, segment, choice, decisions, tier: name, io, options })
+    }
+
+    /// With blocks that other processes may look at.
+    pub(crate) fn in_segment(self, segment: Option<Arc<Segment>>) -> New {
+        New { segment, ..self }
+    }
+
+    /// True if views will be parts of a mapping.
+    pub(crate) fn maps(&self) -> bool {
+        self.lender.is_some()
     }
 
     /// Bytes of a block.
@@ -163,7 +185,7 @@ impl Shared {
     /// Open once.
     pub(crate) fn new(new: New) -> Arc<Shared> {
         static IDS: AtomicU64 = AtomicU64::new(1);
-        let New { source, lender, choice, decisions, tier, io, options } = new;
+        let New { source, lender, segment, choice, decisions, tier, io, options } = new;
         let flying = choice.depth.saturating_mul(choice.readers);
         let most = choice.most_depth.saturating_mul(choice.readers);
         let tuner = Tuner::new(flying, most, options.depth.is_some());
@@ -188,6 +210,8 @@ impl Shared {
             id: IDS.fetch_add(1, Ordering::Relaxed),
             source,
             lender,
+            segment,
+            holders: OnceLock::new(),
             choice,
             decisions,
             tier,
@@ -274,6 +298,20 @@ impl Shared {
 
     pub(crate) fn io(&self) -> &IoOptions {
         &self.io
+    }
+
+    pub(crate) fn segment(&self) -> Option<&Arc<Segment>> {
+        self.segment.as_ref()
+    }
+
+    /// Blocks that it may have now.
+    pub(crate) fn room(&self) -> usize {
+        self.lock().window.most()
+    }
+
+    /// Who else holds blocks, once.
+    pub(crate) fn held_by(&self, holders: Weak<dyn Holders>) {
+        let _ = self.holders.set(holders);
     }
 
     pub(crate) fn lender(&self) -> Option<&Lender> {

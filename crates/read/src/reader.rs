@@ -46,7 +46,7 @@ impl Reader {
     }
 
     fn work(shared: &Arc<Shared>) -> Result<()> {
-        let queue = ReadQueue::new(shared.io())?;
+        let queue = ReadQueue::new_in(shared.io(), shared.segment().cloned())?;
         let mut reader = Reader { shared: shared.clone(), queue, flying: VecDeque::new() };
         loop {
             match reader.next() {

@@ -73,7 +73,12 @@ pub(crate) fn open(source: FileSource, options: &Options) -> Result<Arc<Shared>>
 
 /// The buffers of a source that nobody else has.
 pub(crate) fn open_source(source: Arc<dyn Source>, options: &Options) -> Result<Arc<Shared>> {
-    Ok(hold(Shared::new(New::prepare(source, options)?)))
+    Ok(open_new(New::prepare(source, options)?))
+}
+
+/// Buffers that nobody else has.
+pub(crate) fn open_new(new: New) -> Arc<Shared> {
+    hold(Shared::new(new))
 }
 
 /// Somebody closes a file.

@@ -172,6 +172,11 @@ impl<H: Held> Window<H> {
         gone
     }
 
+    /// Blocks at most.
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
     /// Drops all blocks that may go, and hands them out.
     pub(crate) fn clear(&mut self) -> Vec<H> {
         let mut gone = Vec::new();

@@ -2,6 +2,7 @@
 
 use crate::Source;
 use crate::mapped::Mapping;
+use crate::segment::Slot;
 use std::ops::Deref;
 use std::sync::Arc;
 use stead_core::{Error, Kind, Result};
@@ -12,30 +13,55 @@ pub(crate) const ALIGN: usize = 4096;
 
 #[repr(C, align(4096))]
 #[derive(Clone, Copy)]
-struct Page([u8; ALIGN]);
+pub(crate) struct Page([u8; ALIGN]);
 
 /// Owned memory, aligned to [`ALIGN`] and a multiple of it long, always initialised.
-#[derive(Default)]
-pub(crate) struct Pages(Vec<Page>);
+pub(crate) enum Pages {
+    Own(Vec<Page>),
+    /// Other processes may look at it.
+    Shared(Slot),
+}
+
+impl Default for Pages {
+    fn default() -> Self {
+        Pages::Own(Vec::new())
+    }
+}
 
 impl Pages {
     /// Makes room for `len` bytes. Never gives memory back, because buffers are used again.
     pub(crate) fn grow(&mut self, len: usize) {
         let pages = len.div_ceil(ALIGN);
-        if self.0.len() < pages {
-            self.0.resize(pages, Page([0; ALIGN]));
+        match self {
+            Pages::Own(own) if own.len() < pages => own.resize(pages, Page([0; ALIGN])),
+            Pages::Own(_) => {}
+            // A slot has the size it has.
+            Pages::Shared(slot) if slot.as_slice().len() < len => {
+                *self = Pages::Own(vec![Page([0; ALIGN]); pages]);
+            }
+            Pages::Shared(_) => {}
         }
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {
-        // SAFETY: the vector holds `len` initialised pages, each exactly ALIGN bytes without padding, and
-        // u8 has no alignment to ask for.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() * ALIGN) }
+        match self {
+            // SAFETY: the vector holds `len` initialised pages, each exactly ALIGN bytes without padding, and
+            // u8 has no alignment to ask for.
+            Pages::Own(own) => unsafe {
+                std::slice::from_raw_parts(own.as_ptr().cast(), own.len() * ALIGN)
+            },
+            Pages::Shared(slot) => slot.as_slice(),
+        }
     }
 
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as in `as_slice`; the borrow of `self` is exclusive, and any bytes make a valid page.
-        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() * ALIGN) }
+        match self {
+            // SAFETY: as in `as_slice`; the borrow of `self` is exclusive, and any bytes make a valid page.
+            Pages::Own(own) => unsafe {
+                std::slice::from_raw_parts_mut(own.as_mut_ptr().cast(), own.len() * ALIGN)
+            },
+            Pages::Shared(slot) => slot.as_mut_slice(),
+        }
     }
 }
 
@@ -47,6 +73,7 @@ pub(crate) enum Repr {
     Owned { pages: Pages, skip: usize, len: usize },
     Lent { source: Arc<dyn Source>, start: usize, len: usize },
     Mapped { view: View, source: Arc<dyn Source> },
+    Held(Box<dyn AsRef<[u8]> + Send + Sync>),
 }
 
 /// A part of a mapping, whose pages may be let go once it is dropped.
@@ -66,6 +93,11 @@ impl Buffer {
     /// No bytes.
     pub fn empty() -> Self {
         Buffer(Repr::Owned { pages: Pages::default(), skip: 0, len: 0 })
+    }
+
+    /// Bytes that somebody else keeps, until the buffer is dropped.
+    pub fn held(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
+        Buffer(Repr::Held(Box::new(bytes)))
     }
 
     /// Fails if bytes went away while they were looked at, with the error that a read of them gives. For
@@ -104,6 +136,7 @@ impl Deref for Buffer {
                 source.bytes().and_then(|b| b.get(*start..*start + *len)).unwrap_or(&[])
             }
             Repr::Mapped { view, .. } => view.mapping.bytes(view.start, view.len),
+            Repr::Held(bytes) => (**bytes).as_ref(),
         }
     }
 }

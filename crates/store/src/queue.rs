@@ -32,6 +32,7 @@
 use crate::buffer::{ALIGN, Buffer, Pages, Repr, View};
 use crate::file::check_range;
 use crate::mapped::Mapping;
+use crate::segment::Segment;
 use crate::uring::Ring;
 use crate::{Engine, IoOptions, Source};
 use rustix::fs::{Advice, Mode, OFlags};
@@ -81,6 +82,8 @@ pub struct ReadQueue {
     direct: bool,
     ring: Lazy,
     spare: Vec<Pages>,
+    /// Where buffers lie, as long as there is room.
+    segment: Option<Arc<Segment>>,
     /// The last file opened with O_DIRECT and the address of the source it belongs to. The source is
     /// held, so no other one can come to lie at that address.
     reopened: Option<Of<Arc<File>>>,
@@ -230,9 +233,20 @@ impl ReadQueue {
             direct: options.direct,
             ring,
             spare: Vec::new(),
+            segment: None,
             reopened: None,
             mapped: None,
         })
+    }
+
+    /// As [`ReadQueue::new`], with buffers in memory that other processes may look at, as long as there is room.
+    ///
+    /// # Errors
+    /// As [`ReadQueue::new`].
+    pub fn new_in(options: &IoOptions, segment: Option<Arc<Segment>>) -> Result<Self> {
+        let mut queue = Self::new(options)?;
+        queue.segment = segment;
+        Ok(queue)
     }
 
     /// Extents submitted and not yet taken.
@@ -333,6 +347,14 @@ impl ReadQueue {
                 let lent = Repr::Lent { source, start: offset as usize, len };
                 return Ok(Some(Completed { tag, buffer: Buffer(lent) }));
             }
+            State::Waiting if let Some(lent) = source.lend(offset, len) => {
+                let buffer = lent?;
+                if buffer.len() != len {
+                    let error = Error::internal("a source has lent another number of bytes");
+                    return Err(error.at_path(source.path()).at_offset(offset));
+                }
+                return Ok(Some(Completed { tag, buffer }));
+            }
             State::Waiting | State::Cached => {
                 let cached = matches!(state, State::Cached);
                 if cached && let Some(view) = self.view(&source, offset, len) {
@@ -393,13 +415,20 @@ impl ReadQueue {
     }
 
     fn keep(&mut self, pages: Pages) {
-        if self.spare.len() < self.depth {
+        let useful = match &pages {
+            // The segment had no room; it may have some now.
+            Pages::Own(_) => self.segment.is_none(),
+            Pages::Shared(slot) => !slot.is_retired(),
+        };
+        if useful && self.spare.len() < self.depth {
             self.spare.push(pages);
         }
     }
 
     fn spare(&mut self) -> Pages {
-        self.spare.pop().unwrap_or_default()
+        let kept = self.spare.pop();
+        let taken = || self.segment.as_ref()?.take().map(Pages::Shared);
+        kept.or_else(taken).unwrap_or_default()
     }
 
     /// Decides how an extent is read and begins to.

@@ -1,5 +1,6 @@
 //! A source: bytes with a length, read at any offset.
 
+use crate::Buffer;
 use std::fmt::Debug;
 use std::fs::File;
 use std::path::Path;
@@ -30,6 +31,12 @@ pub trait Source: Send + Sync + Debug {
 
     /// The file behind it, for engines that want its descriptor.
     fn file(&self) -> Option<&File> {
+        None
+    }
+
+    /// Bytes that somebody else has in memory and lends, in place of a read: exactly `len`, or the error. Waits for them.
+    /// `None` if they are to be read.
+    fn lend(&self, _offset: u64, _len: usize) -> Option<Result<Buffer>> {
         None
     }
 

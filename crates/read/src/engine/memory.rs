@@ -41,6 +41,9 @@ impl Shared {
     /// Copies answers that nobody has taken out of their blocks, so that these can be used for others: tasks may
     /// ask for all they will ever want before they take the first answer.
     pub(crate) fn relieve(&self) {
+        if let Some(holders) = self.holders.get().and_then(Weak::upgrade) {
+            holders.press();
+        }
         let inner = self.lock();
         let untaken: Vec<_> = inner.untaken.values().filter_map(Weak::upgrade).collect();
         drop(inner);

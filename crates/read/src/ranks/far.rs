@@ -5,7 +5,7 @@ use super::service::Service;
 use std::path::Path;
 use std::sync::Arc;
 use stead_core::{Error, Result};
-use stead_store::Source;
+use stead_store::{Buffer, Source};
 
 /// See the module's documentation.
 pub(crate) struct Far {
@@ -59,6 +59,18 @@ impl Source for Far {
             return Err(error.at_path(&self.path).at_offset(offset + at as u64));
         }
         Ok(())
+    }
+
+    fn lend(&self, offset: u64, len: usize) -> Option<Result<Buffer>> {
+        // Runs of readers begin and end where blocks do.
+        let parts = self.map.parts(offset..offset.checked_add(len as u64)?);
+        let [part] = parts.as_slice() else { return None };
+        let whole = part.bytes.end - part.bytes.start == len as u64;
+        if !whole || (self.here.is_some() && self.map.is_here(part.reader)) {
+            return None;
+        }
+        let lent = self.service.borrow(part.reader, offset, len);
+        Some(lent.map_err(|e| e.at_path(&self.path)))
     }
 
     fn check(&self) -> Result<()> {

@@ -3,6 +3,7 @@
 use super::far::{Far, nowhere};
 use super::owners::{Owners, Part};
 use super::service::{self, Room, Service};
+use super::sharing::{self, Found};
 use crate::engine::{Lanes, New, Shared};
 use crate::options::{Decision, Options};
 use crate::registry;
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use stead_core::{Error, Kind, Result, units};
 use stead_fabric::kinds::{kind, number};
 use stead_fabric::{Fabric, FabricExt};
-use stead_store::{FileSource, IoOptions, Source};
+use stead_store::{Announcement, FileSource, IoOptions, Segment, Source};
 
 /// Readers of one node at most: more would only disturb each other.
 const READERS: usize = 4;
@@ -177,6 +178,7 @@ pub fn open_source(
 ) -> Result<File> {
     let path = path.as_ref();
     let (rank, size) = (fabric.rank(), fabric.size());
+    let node_memory = options.memory;
     let nodes: Vec<usize> = (0..size).map(|r| fabric.node_of(r)).collect();
     // The memory of a node is shared among its ranks, and blocks fit in what is the share of a rank where most are.
     let ranks_of = |node: usize| nodes.iter().filter(|n| **n == node).count().max(1) as u64;
@@ -184,9 +186,9 @@ pub fn open_source(
     let least = Options { memory: options.memory / most / 2, ..options.clone() };
     let chosen = source.and_then(|s| {
         let new = New::prepare(s.clone(), &least)?;
-        Ok((s, new.block()))
+        Ok((s, new.block(), new.maps()))
     });
-    let opened = chosen.as_ref().map(|(source, block)| (source.len(), *block));
+    let opened = chosen.as_ref().map(|(source, block, _)| (source.len(), *block));
     let all = hello(&*fabric, path, opened, false)?;
     let first = |all: &[Hello]| all.iter().position(|h| h.opened.is_ok());
     let (Some(reader), true) = (first(&all), all.len() == size) else {
@@ -212,16 +214,33 @@ pub fn open_source(
         memory: share / 2,
         ..options.clone()
     };
-    let source = chosen.ok().map(|(source, _)| source);
-    let near = source.clone().map(|s| registry::open_source(s, &options)).transpose();
+    let readers = readers(&*fabric, &all);
+    let reads = readers.contains(&rank);
+    let maps = chosen.as_ref().is_ok_and(|(.., maps)| *maps);
+    let neighbours = ranks_of(nodes[rank]);
+    let (mut near_options, mut far_memory, mut segment) = (options.clone(), None, None);
+    if !maps && neighbours > 1 {
+        // Neighbours look at blocks in memory where they lie.
+        let reading = readers.iter().filter(|r| here[**r]).count() as u64;
+        let (near, far) =
+            sharing::budgets(node_memory, neighbours, reading, neighbours == size as u64);
+        near_options.memory = near;
+        far_memory = Some(far.max(block.saturating_mul(4)));
+        segment = sharing::segment(block, near, reads);
+    }
+    let source = chosen.ok().map(|(source, ..)| source);
+    let near = source.clone().map(|s| {
+        let new = New::prepare(s, &near_options)?.in_segment(segment.clone());
+        Ok(registry::open_new(new))
+    });
+    let near = near.transpose();
     // A rank that fails must not leave the others alone, and all must know whether messages are needed.
-    let ready = fabric.all_gather(READY, ready(&near));
+    let ready = fabric.all_gather(READY, ready(&near, segment.as_deref()));
     let near = near?;
     let close = || near.iter().for_each(registry::close);
     let ready = ready.and_then(|said| agree(&said, path).map(|()| said));
     let ready = ready.inspect_err(|_| close())?;
-    let readers = readers(&*fabric, &all);
-    let reads = readers.contains(&rank);
+    let found = Found::new(segment, &here, ready.iter().map(|said| announced(said)));
     // Ranks of one node that all share a page cache need no messages.
     let alone = here.iter().all(|h| *h) && ready.iter().all(|said| said == &[MAPS]);
     let shares = near.as_ref().is_some_and(|n| n.maps());
@@ -236,10 +255,11 @@ pub fn open_source(
         return Ok(File::of_ranks(group, path.to_owned()));
     }
     // Where the page cache has the near blocks, all memory is for those of others.
-    let options = Options { memory: if shares { share } else { share / 2 }, ..options };
+    let far_memory = far_memory.unwrap_or(if shares { share } else { share / 2 });
+    let options = Options { memory: far_memory, ..options };
     let served = near.clone().map(|near| (near, reads));
     let room = Room { block, memory: share / 4 };
-    let started = Service::start(fabric.clone(), tag, served, options.deadline, room);
+    let started = Service::start(fabric.clone(), tag, served, options.deadline, room, found);
     let started = started.inspect_err(|_| {
         close();
         service::say_done(&*fabric, tag);
@@ -253,6 +273,7 @@ pub fn open_source(
             len,
         };
         let far = far_engine(far, &options).inspect_err(|_| service.give_up())?;
+        service.asked_by(&far);
         Ok((service, far))
     });
     let group = started.map(|(service, far)| {
@@ -344,12 +365,24 @@ fn agree(all: &[Vec<u8>], path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a rank says when it is ready: whether it has the page cache, or kind and text of an error.
-fn ready(near: &Result<Option<Arc<Shared>>>) -> Vec<u8> {
+/// What a rank says when it is ready: whether it has the page cache, else what memory it shares, or kind and text of an error.
+fn ready(near: &Result<Option<Arc<Shared>>>, segment: Option<&Segment>) -> Vec<u8> {
     match near {
         Ok(Some(near)) if near.maps() => vec![MAPS],
-        Ok(_) => vec![0],
+        Ok(_) => {
+            let mut said = vec![0];
+            said.extend(segment.into_iter().flat_map(|s| s.announcement().encode()));
+            said
+        }
         Err(e) => said(e),
+    }
+}
+
+/// The memory that a rank shares, if it said so.
+fn announced(said: &[u8]) -> Option<Announcement> {
+    match said.split_first() {
+        Some((0, said)) => Announcement::decode(said),
+        _ => None,
     }
 }
 
@@ -427,11 +460,29 @@ impl Group {
                 self.map.readers.len().to_string(),
                 &format!("of each node with the file {READERS} at most; each reads its own run"),
             ),
+            self.shared_memory(),
             decision(
                 "fetched",
                 units::format_size(fetched),
-                "so far, from ranks of other nodes, as messages",
+                "so far, from other ranks, as messages",
             ),
         ]
+    }
+
+    /// How this rank gets what others of its node have read.
+    fn shared_memory(&self) -> Decision {
+        let sharing = self.service.as_ref().and_then(|s| s.sharing());
+        let (value, reason) = match sharing {
+            Some(sharing) => (
+                format!("shared by {} ranks", sharing.ranks()),
+                format!("{} of them were looked at so far", units::format_size(sharing.borrowed())),
+            ),
+            None if self.shares => ("page cache".to_owned(), "all of the node have it".to_owned()),
+            None => {
+                let reason = "a rank alone on its node, or none that can look at its memory";
+                ("not shared".to_owned(), reason.to_owned())
+            }
+        };
+        Decision { name: "blocks of the node", value, reason }
     }
 }

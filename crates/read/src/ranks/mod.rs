@@ -9,14 +9,22 @@
 //! ranks of the node share. For all others there is a *far* engine, whose source (`far`) asks the reader by
 //! messages; a thread of the reader's rank answers (`service`), so that no rank needs to call anything for others.
 //!
+//! Where blocks are in memory, ranks of one node read into memory that all of them can look at (`sharing`): an answer to a
+//! neighbour is then a loan of a block (`lent`, `borrowed`), not a copy.
+//!
 //! Without the file on some nodes, their ranks get all bytes from the others.
 
+pub(crate) mod borrowed;
 pub(crate) mod far;
 pub(crate) mod group;
+pub(crate) mod lent;
 pub(crate) mod owners;
 pub(crate) mod service;
+pub(crate) mod sharing;
 pub(crate) mod wire;
 
+#[cfg(test)]
+mod sharing_tests;
 #[cfg(test)]
 mod tests;
 

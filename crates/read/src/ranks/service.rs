@@ -2,19 +2,23 @@
 //!
 //! They sleep until a message comes. So a rank that computes serves others all the same, and they need not wait for it.
 
-use super::wire::{BEFORE, Message};
+use super::borrowed::{Answer, Payload};
+use super::sharing::{Found, Sharing};
+use super::wire::Message;
 use crate::clock;
-use crate::engine::Shared;
+use crate::engine::{Holders, Shared};
 use crate::finish::AsView;
 use crate::registry;
 use crate::request::Read;
+use crate::view::View;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use stead_core::{Error, Kind, Result};
 use stead_fabric::Fabric;
+use stead_store::Buffer;
 
 /// Requests of other ranks that are being answered at a time; the rest waits. They take memory, each as much as it
 /// asks for, which is bounded too.
@@ -42,8 +46,12 @@ pub(crate) struct Service {
     /// waited for.
     leaving: Mutex<Option<(Weak<Shared>, Instant)>>,
     serving: Mutex<Serving>,
-    /// To the thread that sends answers; `None` ends it.
-    answers: mpsc::Sender<Option<Answer>>,
+    /// To the thread that sends.
+    answers: mpsc::Sender<Out>,
+    /// Memory that ranks of this node share.
+    sharing: Option<Sharing>,
+    /// The engine that asks others, which may keep what they have lent.
+    far: OnceLock<Weak<Shared>>,
     /// This rank wants nothing more.
     done: AtomicBool,
     /// Bytes that came from other ranks.
@@ -63,7 +71,7 @@ pub(crate) struct Room {
 struct Slot {
     rank: usize,
     /// Who waits for it, if somebody still does.
-    answer: Option<SyncSender<Result<Vec<u8>>>>,
+    answer: Option<SyncSender<Result<Answer>>>,
 }
 
 /// Requests of others.
@@ -82,6 +90,8 @@ struct Request {
     id: u64,
     offset: u64,
     len: usize,
+    /// Whoever asks can look at the memory of this rank.
+    lend: bool,
 }
 
 impl Serving {
@@ -102,8 +112,17 @@ impl Serving {
     }
 }
 
-/// An encoded answer, for whom, and how many bytes of the file were asked for.
-type Answer = (usize, Vec<u8>, usize);
+/// What the thread that sends is to do.
+pub(crate) enum Out {
+    /// Send an answer to a rank, of which so many bytes of the file were asked for.
+    Answer(usize, Vec<u8>, usize),
+    /// Give loans back to a rank.
+    Returns(usize),
+    /// Ask a rank for what it only keeps.
+    Press(usize),
+    /// End.
+    End,
+}
 
 /// Tells all ranks that this one wants nothing more of a file.
 pub(crate) fn say_done(fabric: &dyn Fabric, tag: u32) {
@@ -125,8 +144,10 @@ impl Service {
         near: Option<(Arc<Shared>, bool)>,
         deadline: Duration,
         room: Room,
+        found: Option<Found>,
     ) -> Result<Arc<Service>> {
         let (answers, coming) = mpsc::channel();
+        let sharing = found.map(|found| Sharing::new(found, answers.clone()));
         let service = Arc::new(Service {
             fabric,
             tag,
@@ -138,9 +159,15 @@ impl Service {
             leaving: Mutex::default(),
             serving: Mutex::default(),
             answers,
+            sharing,
+            far: OnceLock::new(),
             done: AtomicBool::new(false),
             fetched: AtomicU64::new(0),
         });
+        if let Some((near, _)) = &service.near {
+            let holders: Weak<Service> = Arc::downgrade(&service);
+            near.held_by(holders);
+        }
         let failed = |e| Error::io("start a thread for", "messages", e);
         let its = service.clone();
         let thread = std::thread::Builder::new().name("stead-answers".to_owned());
@@ -148,7 +175,7 @@ impl Service {
         let its = service.clone();
         let thread = std::thread::Builder::new().name("stead-ranks".to_owned());
         if let Err(e) = thread.spawn(move || its.run()) {
-            let _ = service.answers.send(None);
+            let _ = service.answers.send(Out::End);
             return Err(failed(e));
         }
         Ok(service)
@@ -157,6 +184,16 @@ impl Service {
     /// Bytes that came from other ranks so far.
     pub(crate) fn fetched(&self) -> u64 {
         self.fetched.load(Ordering::Relaxed)
+    }
+
+    /// Memory that ranks of this node share.
+    pub(crate) fn sharing(&self) -> Option<&Sharing> {
+        self.sharing.as_ref()
+    }
+
+    /// The engine that asks others, once.
+    pub(crate) fn asked_by(&self, far: &Arc<Shared>) {
+        let _ = self.far.set(Arc::downgrade(far));
     }
 
     /// This rank asks for nothing more by way of `far`, which is closed. Others hear of it when no read of it waits. The
@@ -205,6 +242,21 @@ impl Service {
 
     /// Gets bytes from the rank that reads them. Waits, up to the deadline.
     pub(crate) fn fetch(&self, rank: usize, offset: u64, into: &mut [u8]) -> Result<()> {
+        let answer = self.ask(rank, offset, into.len(), false)?;
+        into.copy_from_slice(answer.bytes());
+        Ok(())
+    }
+
+    /// As [`Service::fetch`], to look at: where they lie in the memory of a neighbour, or in the message.
+    pub(crate) fn borrow(&self, rank: usize, offset: u64, len: usize) -> Result<Buffer> {
+        let lend = self.sharing.as_ref().is_some_and(|s| s.with(rank));
+        Ok(match self.ask(rank, offset, len, lend)? {
+            Answer::Bytes(payload) => Buffer::held(payload),
+            Answer::Lent(loan) => Buffer::held(loan),
+        })
+    }
+
+    fn ask(&self, rank: usize, offset: u64, len: usize, lend: bool) -> Result<Answer> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let (answer, coming) = mpsc::sync_channel(1);
         let mut slots = lock(&self.slots);
@@ -213,7 +265,12 @@ impl Service {
         }
         slots.insert(id, Slot { rank, answer: Some(answer) });
         drop(slots);
-        let got = self.fetch_as(id, rank, offset, into, &coming);
+        let ask = Message::Ask { id, offset, len: len as u64, lend };
+        if let Err(error) = self.fabric.send(rank, self.tag, ask.encode()) {
+            lock(&self.slots).remove(&id);
+            return Err(error);
+        }
+        let got = self.wait(rank, offset, len, &coming);
         // The answer may still come, to nobody.
         if let Some(slot) = lock(&self.slots).get_mut(&id) {
             slot.answer = None;
@@ -221,24 +278,19 @@ impl Service {
         got
     }
 
-    fn fetch_as(
+    /// Waits for an answer.
+    fn wait(
         &self,
-        id: u64,
         rank: usize,
         offset: u64,
-        into: &mut [u8],
-        coming: &mpsc::Receiver<Result<Vec<u8>>>,
-    ) -> Result<()> {
-        let ask = Message::Ask { id, offset, len: into.len() as u64 };
-        if let Err(error) = self.fabric.send(rank, self.tag, ask.encode()) {
-            lock(&self.slots).remove(&id);
-            return Err(error);
-        }
+        len: usize,
+        coming: &mpsc::Receiver<Result<Answer>>,
+    ) -> Result<Answer> {
         let until = clock::after(self.deadline);
-        let message = loop {
+        let answer = loop {
             let left = until.saturating_duration_since(clock::now());
             if left.is_zero() {
-                let message = format!("{} bytes did not come in time", into.len());
+                let message = format!("{len} bytes did not come in time");
                 return Err(Error::new(Kind::Timeout, message).at_rank(rank).at_offset(offset));
             }
             match coming.recv_timeout(left.min(ASK)) {
@@ -252,30 +304,54 @@ impl Service {
             if let Err(gone) = self.fabric.alive(rank) {
                 // The answer may have come just before.
                 match coming.try_recv() {
-                    Ok(Ok(message)) => break message,
+                    Ok(Ok(answer)) => break answer,
                     _ => return Err(gone.at_offset(offset)),
                 }
             }
         };
-        match message.get(BEFORE..) {
-            Some(bytes) if bytes.len() == into.len() => into.copy_from_slice(bytes),
-            _ => return Err(Error::internal("an answer has another length").at_rank(rank)),
+        if answer.bytes().len() != len {
+            return Err(Error::internal("an answer has another length").at_rank(rank));
         }
-        self.fetched.fetch_add(into.len() as u64, Ordering::Relaxed);
-        Ok(())
+        if let Answer::Bytes(_) = answer {
+            self.fetched.fetch_add(len as u64, Ordering::Relaxed);
+        }
+        Ok(answer)
     }
 
     fn run(self: Arc<Self>) {
         let mut done = vec![false; self.fabric.size()];
+        let mut looked = clock::now();
         while !self.nobody_left(&done) {
+            if let Some(sharing) = &self.sharing
+                && clock::now().saturating_duration_since(looked) >= LOOK
+            {
+                sharing.look(&*self.fabric);
+                looked = clock::now();
+            }
             let look = if self.say_done() { SOON } else { LOOK };
             match self.fabric.recv_any(self.tag, look) {
                 Ok(Some((from, bytes))) => match Message::decode(&bytes) {
-                    Ok(Message::Ask { id, offset, len }) => self.serve(from, id, offset, len),
-                    Ok(Message::Bytes { id, .. }) => self.answer(id, Ok(bytes)),
+                    Ok(Message::Ask { id, offset, len, lend }) => {
+                        self.serve(from, id, offset, len, lend);
+                    }
+                    Ok(Message::Bytes { id, .. }) => {
+                        self.answer(id, Ok(Answer::Bytes(Payload(bytes))));
+                    }
                     Ok(Message::Fail { id, kind, text }) => {
                         self.answer(id, Err(Error::new(kind, text)));
                     }
+                    Ok(Message::Lend { id, number, at, len }) => {
+                        let loan = self.sharing.as_ref();
+                        let loan = loan.and_then(|s| s.accept(from, number, at, len));
+                        let wrong = || Error::format("a loan of another rank is malformed");
+                        self.answer(id, loan.map(Answer::Lent).ok_or_else(wrong));
+                    }
+                    Ok(Message::Return { numbers }) => {
+                        if let Some(sharing) = &self.sharing {
+                            sharing.take_back(from, numbers.iter());
+                        }
+                    }
+                    Ok(Message::Press) => self.give_up_what_is_kept(),
                     Ok(Message::Done) => done.iter_mut().skip(from).take(1).for_each(|d| *d = true),
                     // Nobody of this version says that; the asker's deadline will pass.
                     Err(_) => {}
@@ -284,7 +360,10 @@ impl Service {
                 Err(_) => break,
             }
         }
-        let _ = self.answers.send(None);
+        let _ = self.answers.send(Out::End);
+        if let Some(sharing) = &self.sharing {
+            sharing.end();
+        }
         // Messages that came too late for anybody.
         while let Ok(Some(_)) = self.fabric.recv_any(self.tag, Duration::ZERO) {}
         // Who still waits hears of it by a channel without a sender.
@@ -300,7 +379,15 @@ impl Service {
             && (0..done.len()).all(|rank| done[rank] || self.fabric.alive(rank).is_err())
     }
 
-    fn answer(&self, id: u64, answer: Result<Vec<u8>>) {
+    /// Gives back what others have lent and nobody looks at. Answers that nobody has taken become copies.
+    fn give_up_what_is_kept(&self) {
+        if let Some(far) = self.far.get().and_then(Weak::upgrade) {
+            far.relieve();
+            far.clear();
+        }
+    }
+
+    fn answer(&self, id: u64, answer: Result<Answer>) {
         if let Some(Slot { answer: Some(slot), .. }) = lock(&self.slots).remove(&id) {
             // Room for one answer, and only one is sent; who waited may be gone.
             let _ = slot.try_send(answer);
@@ -308,7 +395,7 @@ impl Service {
     }
 
     /// Answers a request when its bytes are there.
-    fn serve(self: &Arc<Self>, to: usize, id: u64, offset: u64, len: u64) {
+    fn serve(self: &Arc<Self>, to: usize, id: u64, offset: u64, len: u64, lend: bool) {
         let refuse = |error: Error| {
             let fail = Message::Fail { id, kind: error.kind(), text: error.message() };
             let _ = self.fabric.send(to, self.tag, fail.encode());
@@ -326,7 +413,7 @@ impl Service {
             drop(serving);
             return refuse(Error::limit("a rank is asked for too much at a time"));
         }
-        serving.later.push_back(Request { to, id, offset, len });
+        serving.later.push_back(Request { to, id, offset, len, lend });
         drop(serving);
         self.begin_more();
     }
@@ -347,12 +434,15 @@ impl Service {
         serving.beginning = false;
     }
 
-    fn begin(self: &Arc<Self>, Request { to, id, offset, len }: Request) {
+    fn begin(self: &Arc<Self>, Request { to, id, offset, len, lend }: Request) {
         let Some((near, _)) = &self.near else { return };
         let service = self.clone();
         let read = Read(near.ask(offset, len, None, AsView::new(offset, len)));
         read.then(move |view| {
             let answer = view.and_then(|view| {
+                if lend && let Some(loan) = service.lend(to, id, &view) {
+                    return Ok(loan);
+                }
                 let answer = Message::Bytes { id, bytes: &view }.encode();
                 view.check().map(|()| answer)
             });
@@ -360,7 +450,7 @@ impl Service {
                 Message::Fail { id, kind: error.kind(), text: error.message() }.encode()
             });
             // This may be a reader's thread, which must not wait for a slow network.
-            if service.answers.send(Some((to, answer, len))).is_err() {
+            if service.answers.send(Out::Answer(to, answer, len)).is_err() {
                 service.answered(len);
             }
         });
@@ -371,11 +461,38 @@ impl Service {
         self.begin_more();
     }
 
-    fn send_answers(self: Arc<Self>, answers: &mpsc::Receiver<Option<Answer>>) {
-        while let Ok(Some((to, answer, len))) = answers.recv() {
-            // Who is gone needs none.
-            let _ = self.fabric.send(to, self.tag, answer);
-            self.answered(len);
+    /// A loan of bytes to a rank, as a message.
+    fn lend(&self, to: usize, id: u64, view: &View) -> Option<Vec<u8>> {
+        let (near, _) = self.near.as_ref()?;
+        let (number, at) = self.sharing.as_ref()?.lend(to, view, near.room())?;
+        Some(Message::Lend { id, number, at, len: view.len() as u64 }.encode())
+    }
+
+    fn send_answers(self: Arc<Self>, coming: &mpsc::Receiver<Out>) {
+        while let Ok(out) = coming.recv() {
+            // Who is gone needs nothing.
+            match out {
+                Out::Answer(to, answer, len) => {
+                    let _ = self.fabric.send(to, self.tag, answer);
+                    self.answered(len);
+                }
+                Out::Returns(to) => {
+                    let due = self.sharing.as_ref().map_or_else(Vec::new, |s| s.due(to));
+                    let _ = self.fabric.send(to, self.tag, Message::give_back(&due));
+                }
+                Out::Press(to) => {
+                    let _ = self.fabric.send(to, self.tag, Message::Press.encode());
+                }
+                Out::End => break,
+            }
+        }
+    }
+}
+
+impl Holders for Service {
+    fn press(&self) {
+        for rank in self.sharing.as_ref().map_or_else(Vec::new, Sharing::press) {
+            let _ = self.answers.send(Out::Press(rank));
         }
     }
 }

@@ -10,12 +10,12 @@ use stead_store::{Engine, IoOptions, Source};
 
 const SOON: Duration = Duration::from_secs(60);
 
-fn contents(len: usize) -> Vec<u8> {
+pub(super) fn contents(len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
 }
 
 /// A file of so many bytes, in a folder that lives as long.
-fn file(len: usize) -> (tempfile::TempDir, PathBuf, Vec<u8>) {
+pub(super) fn file(len: usize) -> (tempfile::TempDir, PathBuf, Vec<u8>) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     let bytes = contents(len);
@@ -24,7 +24,10 @@ fn file(len: usize) -> (tempfile::TempDir, PathBuf, Vec<u8>) {
 }
 
 /// Runs one function for each rank, which is on the node that `nodes` says, and returns what they return.
-fn on_ranks<T: Send>(nodes: &[usize], rank: impl Fn(Arc<dyn Fabric>) -> T + Sync) -> Vec<T> {
+pub(super) fn on_ranks<T: Send>(
+    nodes: &[usize],
+    rank: impl Fn(Arc<dyn Fabric>) -> T + Sync,
+) -> Vec<T> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = Local::over_nodes(nodes, SOON)
             .into_iter()
@@ -37,7 +40,7 @@ fn on_ranks<T: Send>(nodes: &[usize], rank: impl Fn(Arc<dyn Fabric>) -> T + Sync
     })
 }
 
-fn small(engine: Engine) -> Options {
+pub(super) fn small(engine: Engine) -> Options {
     Options {
         block: Some(4096),
         memory: 1 << 20,
@@ -53,7 +56,7 @@ fn read(file: &File, offset: u64, len: usize) -> Result<Vec<u8>> {
 }
 
 /// Waits until all ranks are there.
-fn meet(fabric: &dyn Fabric) {
+pub(super) fn meet(fabric: &dyn Fabric) {
     use stead_fabric::FabricExt;
     fabric.all_gather(1, vec![]).unwrap();
 }
@@ -190,9 +193,9 @@ fn who_waits_for_a_rank_that_is_gone_gets_an_error() {
 }
 
 /// A fabric that dies: from then on nothing leaves it and nothing comes.
-struct Mute {
-    inner: Arc<dyn Fabric>,
-    dead: std::sync::atomic::AtomicBool,
+pub(super) struct Mute {
+    pub(super) inner: Arc<dyn Fabric>,
+    pub(super) dead: std::sync::atomic::AtomicBool,
 }
 
 impl Mute {
