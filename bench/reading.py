@@ -1,36 +1,46 @@
-"""Measures read sessions beside tasks that read by themselves, a memory map, dd or fio, std::ifstream, MPI_File_read_at_all
-and chares that read by themselves, in turn, in one run. What is not there is left out.
+"""Measures read sessions beside tasks that read by themselves, a memory map, fio or dd, std::ifstream, MPI_File_read_at_all
+and chares of Charm4py, in turn, in one run. What is not installed is left out, and named.
 
-    python bench/reading.py STEAD DATA_DIR OUT_DIR [--bytes N] [--runs N] [--tasks A,B,...] [--check]
+    python bench/reading.py STEAD DATA_DIR OUT_DIR [--scale F] [--runs N] [--only SECTION,...] [--check]
 
-Peers are rows of PEERS: a name, whether it can run here, and a function that takes the file and the number of tasks and
-gives seconds. All read every byte of the same file and add it up; sums must agree. Figures are medians; ratios are those
-of the peer's seconds to stead's.
+All tools read every byte of the same file and add it up; sums must agree. Figures are medians. Each way of reading is a
+process of its own, and the memory of tasks begins with a page, whoever fills it.
 
-Writes OUT_DIR/DATE-HOST-reading.json and .md; --check writes nothing.
+Writes OUT_DIR/DATE-HOST-reading.json with the raw numbers and .md with the targets and tables; --check writes nothing, and
+fails if a section fails, never because of a time.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
 from pathlib import Path
 
+import reading_report
 from ranks import chares, ranks
 from reader import reader
 from run import command, evict, machine, warm
 
 CORES = os.cpu_count()
+FILE = 2 << 30
 
 
-def bench(a, what, *words):
-    out = command([a.bench, "sessions", what, a.file, *map(str, words)])
+def bench(a, what, file, *words):
+    out = command([a.bench, "sessions", what, file, *map(str, words)])
     return [json.loads(line) for line in out.splitlines()]
+
+
+def add(rows, name, tasks, seconds):
+    rows.setdefault(name, {}).setdefault(tasks, []).append(seconds)
+
+
+# --- Page cache warm --------------------------------------------------------------------------------
 
 
 def mmap_tasks(path, tasks):
@@ -46,160 +56,175 @@ def mmap_tasks(path, tasks):
     return time.perf_counter() - begin, total
 
 
-def has_numpy():
-    try:
-        import numpy  # noqa: F401
-    except ImportError:
-        return False
-    return True
+def has(module):
+    return importlib.util.find_spec(module) is not None
 
 
-# Warm page cache: name, whether it runs here, function of path and tasks that gives seconds and the sum of all words.
-PEERS = [("mmap (NumPy)", has_numpy, mmap_tasks)]
+# Name, whether it runs here, function of path and tasks that gives seconds and the sum of all words.
+PEERS = [("mmap (NumPy)", lambda: has("numpy"), mmap_tasks)]
 
 
-def median(values):
-    return statistics.median(values)
+def small_pages(path):
+    """Brings a file into the page cache in pages of 4 KiB, as what was read on demand, and a piece at a time, lies there."""
+    evict(path)
+    step = 1 << 20
+    with open(path, "rb") as f:
+        for at in range(0, os.path.getsize(path), step):
+            os.posix_fadvise(f.fileno(), at, step, os.POSIX_FADV_WILLNEED)
+    warm(path)
 
 
-def warm_tasks(a):
-    """Each number of tasks: views and buffers of a session, tasks alone, and the peers."""
+def warm_rounds(a, runs, ways, peers):
     rows, sums = {}, set()
-    for _ in range(a.runs):
-        for order in ([], ["--scattered"]):
-            for tasks in a.tasks:
-                warm(a.file)
-                for r in bench(a, "tasks", "--tasks", tasks, "--runs", 1, *order):
-                    name = r["way"] + (", scattered" if order else "")
-                    rows.setdefault(name, {}).setdefault(tasks, []).append(r["seconds"])
-                    sums.add(r["sum"])
-        for name, there, work in PEERS:
-            if there():
-                for tasks in a.tasks:
+    for _ in range(runs):
+        for tasks in a.tasks:
+            for way, words in ways:
+                found = bench(a, "tasks", a.file, "--tasks", tasks, "--runs", 1, "--ways", way.split(",")[0], *words)[0]
+                add(rows, way, tasks, found["seconds"])
+                sums.add(found["sum"])
+            for name, there, work in peers:
+                if there():
                     seconds, total = work(a.file, tasks)
-                    rows.setdefault(name, {}).setdefault(tasks, []).append(seconds)
+                    add(rows, name, tasks, seconds)
                     sums.add(total)
     if len(sums) != 1:
         raise SystemExit(f"the tools have read different bytes: {sums}")
-    return {name: {t: median(s) for t, s in by.items()} for name, by in rows.items()}
+    return rows
 
 
-def device(a):
-    """What the device gives with O_DIRECT: fio where it is installed, and dd."""
-    found = {}
+def warm_section(a):
+    """Each number of tasks: views and buffers of a session, tasks alone, and the peers."""
+    evict(a.file)
+    warm(a.file)
+    scattered = [(f"{way}, scattered", ["--scattered"]) for way in ("views", "pread")]
+    whole = warm_rounds(a, a.runs, [("views", []), ("buffers", []), ("pread", []), *scattered], PEERS)
+    small_pages(a.file)
+    small = warm_rounds(a, max(a.runs // 2, 1), [("views", []), ("buffers", []), ("pread", [])], [])
+    return {"large": whole, "small": small}
+
+
+# --- Page cache cold --------------------------------------------------------------------------------
+
+
+def device(a, rows):
+    """What the device gives with O_DIRECT: fio where it is installed, at several depths, and dd."""
+    size = os.path.getsize(a.file) >> 20 << 20
     if shutil.which("fio"):
         for depth in (8, 32):
             words = ["fio", "--name=read", f"--filename={a.file}", "--readonly", "--rw=read", "--direct=1", "--bs=1M",
-                     "--ioengine=libaio", f"--iodepth={depth}", "--output-format=json"]
+                     "--ioengine=libaio", f"--iodepth={depth}", f"--size={size}", "--output-format=json"]
             out = command(words)
             took = max(json.loads(out[out.index("{"):])["jobs"][0]["read"]["runtime"], 1) / 1000
-            found[f"fio, O_DIRECT, {depth} in flight"] = took
+            add(rows, f"fio, O_DIRECT, {depth} in flight", 0, took)
     begin = time.perf_counter()
     done = subprocess.run(["dd", f"if={a.file}", "of=/dev/null", "bs=4M", "iflag=direct"], capture_output=True)
     if done.returncode == 0:
-        found["dd iflag=direct"] = time.perf_counter() - begin
+        add(rows, "dd iflag=direct", 0, time.perf_counter() - begin)
+
+
+def cold_section(a):
+    """The device is measured before each number of tasks: many give more for a while and less after that."""
+    rows, held = {}, {}
+    for _ in range(max(a.runs // 2, 1)):
+        for tasks in a.tasks:
+            if tasks in a.tasks[::2]:
+                device(a, rows)
+            for name, words in (("views", []), ("views, O_DIRECT", ["--direct"])):
+                evict(a.file)
+                found = bench(a, "tasks", a.file, "--tasks", tasks, "--runs", 1, "--ways", "views", *words)[0]
+                add(rows, name, tasks, found["seconds"])
+                held[name] = max(held.get(name, 0), found["peak_bytes"])
+    return {"seconds": rows, "peak_bytes": held}
+
+
+# --- The choice -------------------------------------------------------------------------------------
+
+READERS = (1, 2, 4)
+BLOCKS = ("256KiB", "2MiB", "8MiB")
+
+
+def copy(a, size):
+    """The first bytes of the file, as a file of its own: what is chosen follows from the file."""
+    path = a.data / f"reading-{size}.bin"
+    if not path.exists() or path.stat().st_size != size:
+        part = path.with_suffix(".part")
+        with open(a.file, "rb") as source, open(part, "wb") as target:
+            for _ in range(0, size, 1 << 20):
+                target.write(source.read(1 << 20))
+            target.truncate(size)
+        part.rename(path)
+    return str(path.resolve())
+
+
+def sweep_section(a):
+    """The choice beside what is set by hand, page cache cold: readers x block, over sizes and numbers of tasks."""
+    whole = os.path.getsize(a.file)
+    rows = []
+    for size in (whole // 32, whole // 4, whole):
+        file = a.file if size == whole else copy(a, size)
+        for tasks in a.tasks[1::2] + ([a.tasks[-1]] if size < whole else []):
+            ways = [("chosen", [])]
+            ways += [(f"{r} x {b}", ["--readers", r, "--block", b]) for r in READERS for b in BLOCKS]
+            found = {}
+            for _ in range(a.sweeps):
+                for name, words in ways:
+                    evict(file)
+                    took = bench(a, "tasks", file, "--tasks", tasks, "--runs", 1, "--ways", "views", *words)[0]
+                    found.setdefault(name, []).append(took["seconds"])
+            rows.append({"bytes": size, "tasks": tasks, "seconds": found})
+    return rows
+
+
+# --- The rest ---------------------------------------------------------------------------------------
+
+
+def overlap_section(a):
+    """Input while processors compute: all of them, and all but one."""
+    tasks = f"{a.tasks[len(a.tasks) // 2]},{a.tasks[-1]}"
+    found = []
+    for busy in sorted({CORES, max(CORES - 1, 1)}, reverse=True):
+        found += bench(a, "overlap", a.file, "--tasks", tasks, "--runs", max(a.runs // 2, 1), "--seconds", a.seconds,
+                       "--busy", busy)
     return found
 
 
-def cold_tasks(a):
-    rows = {}
-    for _ in range(a.runs):
-        for name, seconds in device(a).items():
-            rows.setdefault(name, {}).setdefault(0, []).append(seconds)
-        for tasks in a.tasks:
-            for name, words in (("views", []), ("views, O_DIRECT", ["--direct"])):
-                evict(a.file)
-                found = bench(a, "once", "--tasks", tasks, *words)[0]
-                rows.setdefault(name, {}).setdefault(tasks, []).append(found["seconds"])
-    return {name: {t: median(s) for t, s in by.items()} for name, by in rows.items()}
+def memory_section(a):
+    """Sessions that are opened and closed, each with one read of a file that is in the page cache."""
+    warm(a.file)
+    return bench(a, "many", a.file, "--sessions", a.sessions)[0]
 
 
-def sweep(a):
-    """The choice beside what is set by hand: readers x block."""
-    rows = {}
-    middle = a.tasks[len(a.tasks) // 2]
-    hand = [(r, b) for r in (1, 2, 4) for b in ("256KiB", "1MiB", "4MiB", "16MiB")]
-    for _ in range(a.runs):
-        for readers, block in [(None, None), *hand]:
-            words = [] if readers is None else ["--readers", readers, "--block", block]
-            evict(a.file)
-            took = bench(a, "once", "--tasks", middle, *words)[0]["seconds"]
-            name = "chosen" if readers is None else f"{readers} x {block}"
-            rows.setdefault(name, []).append(took)
-    return {name: median(s) for name, s in rows.items()}
-
-
-def overlap(a):
-    found = bench(a, "overlap", "--tasks", ",".join(map(str, a.tasks)), "--runs", a.runs, "--seconds", a.seconds)
-    rows = {}
-    for r in found:
-        rows.setdefault(r["tasks"], []).append(r["both"] / max(r["input"], r["computation"]))
-    return {"runs": found, "ratio": {t: median(s) for t, s in rows.items()}}
-
-
-def memory(a):
-    evict(a.file)
-    mapped = bench(a, "once", "--tasks", 1024)[0]["peak_bytes"]
-    blocks = bench(a, "once", "--tasks", 1024, "--direct")[0]["peak_bytes"]
-    many = bench(a, "many", "--sessions", a.sessions)[0]
-    return {"peak": {"views of the page cache": mapped, "blocks (O_DIRECT)": blocks}, "many": many}
-
-
-def small_reads(a):
+def reader_section(a):
     """FileReader beside std::ifstream; None where it cannot be built."""
     return reader(Path(a.bench).parent, a.data, a.records, 2 * a.runs + 1)
 
 
-def of_ranks(a):
+def ranks_section(a):
     """Two ranks of an MPI job beside MPI_File_read_at_all; None where libstead_mpi is not built."""
     warm(a.file)
-    return ranks(a.mpi, a.data, a.file, a.tasks, a.runs)
+    return ranks(a.mpi, a.data, a.file, a.tasks[1::2], a.runs)
 
 
-def of_chares(a):
-    """Chares of Charm4py; None where it is not installed."""
-    warm(a.file)
-    return chares(a.file, a.chares, a.runs)
+def chares_section(a):
+    """Chares of Charm4py, and NumPy, on an eighth of the file; None where they are not installed."""
+    file = copy(a, os.path.getsize(a.file) // 8)
+    warm(file)
+    return chares(file, a.chares, a.runs)
 
 
-def table(rows, tasks):
-    lines = ["| | " + " | ".join(map(str, tasks)) + " | slowest over fastest |", "|---" * (len(tasks) + 2) + "|"]
-    for name, by in rows.items():
-        if 0 in by:
-            lines.append(f"| {name} | {by[0]:.3f} |" + " |" * len(tasks))
-            continue
-        flat = max(by.values()) / min(by.values())
-        lines.append(f"| {name} | " + " | ".join(f"{by[t]:.3f}" for t in tasks) + f" | {flat:.2f} |")
-    return lines
+SECTIONS = {"warm": warm_section, "cold": cold_section, "sweep": sweep_section, "overlap": overlap_section,
+            "memory": memory_section, "reader": reader_section, "ranks": ranks_section, "chares": chares_section}
 
 
-def report(r):
-    tasks, gb = r["tasks"], r["bytes"] / 1e9
-    host = r["machine"]
-    lines = [f"# Reading in parallel: {host['cpu']}, {host['cores']} cores", "",
-             f"{gb:.2f} GB, Linux {host['kernel']}. Seconds, medians of {r['runs']} runs, by number of tasks.", "",
-             "## Page cache warm", "", *table(r["warm"], tasks), "", "## Page cache cold", "", *table(r["cold"], tasks), "",
-             "## Readers x block by hand, page cache cold", "",
-             "| | seconds |", "|---|---|", *(f"| {n} | {s:.3f} |" for n, s in r["sweep"].items()), "",
-             "## Beside a computation on all cores", "",
-             "| tasks | both over the longer one |", "|---|---|",
-             *(f"| {t} | {s:.3f} |" for t, s in r["overlap"]["ratio"].items()), "",
-             "## Memory", "", *(f"- {n}: peak {b / 1e6:.0f} MB" for n, b in r["memory"]["peak"].items())]
-    many = r["memory"]["many"]
-    lines.append(f"- {many['sessions']} sessions opened and closed in {many['seconds']:.2f} s: resident "
-                 f"{many['resident'][0] / 1e6:.1f} MB before, {many['resident'][1] / 1e6:.1f} MB after; threads "
-                 f"{many['threads'][0]}, {many['threads'][1]}; descriptors {many['files'][0]}, {many['files'][1]}")
-    if r["reader"]:
-        ways = {way: median(seconds) for way, seconds in r["reader"].items()}
-        lines += ["", f"## {r['records']} reads of 48 bytes, one after the other, page cache warm", "", "| | seconds |", "|---|---|",
-                  *(f"| {way} | {s:.4f} |" for way, s in ways.items()), "",
-                  f"FileReader takes the time of std::ifstream over {ways['ifstream'] / ways['FileReader']:.1f}."]
-    for title, rows in (("Two ranks of an MPI job", r["ranks"]), ("Chares of Charm4py on two processes", r["chares"])):
-        if rows:
-            counts = list(next(iter(rows.values())))
-            medians = {way: {n: median(s) for n, s in by.items()} for way, by in rows.items()}
-            lines += ["", f"## {title}, page cache warm", "", *table(medians, counts)]
-    return "\n".join(lines) + "\n"
+def versions(a):
+    found = {"stead": command([a.stead, "--version"]).split()[-1]}
+    for module in ("numpy", "charm4py"):
+        if has(module):
+            found[module] = metadata.version(module)
+    for name, words in (("fio", ["fio", "--version"]), ("mpirun", ["mpirun", "--version"]), ("g++", ["g++", "--version"])):
+        if shutil.which(words[0]):
+            found[name] = command(words).split("\n")[0]
+    return found
 
 
 def main():
@@ -207,37 +232,50 @@ def main():
     p.add_argument("stead")
     p.add_argument("data", type=Path)
     p.add_argument("out", type=Path)
-    p.add_argument("--bytes", type=int, default=2 << 30)
+    p.add_argument("--scale", type=float, default=1.0, help="size of the data, 1 being 2 GiB")
     p.add_argument("--runs", type=int, default=5)
     p.add_argument("--tasks", default="2,32,1024,16384,65536")
-    p.add_argument("--seconds", type=float, default=3.0, help="of the computation beside")
-    p.add_argument("--sessions", type=int, default=10_000)
-    p.add_argument("--records", type=int, default=1_000_000, help="of 48 bytes, read one by one")
-    p.add_argument("--chares", default="256,4096")
+    p.add_argument("--only", help=f"some of {', '.join(SECTIONS)}")
     p.add_argument("--mpi", type=Path, default=Path(".build/mpi/openmpi"), help="where libstead_mpi is (scripts/mpi.sh)")
     p.add_argument("--check", action="store_true", help="write no results")
     a = p.parse_args()
-    a.bench = os.path.abspath(Path(a.stead).with_name("stead-bench"))
+    part = min(a.scale, 1.0)
+    a.stead = os.path.abspath(a.stead)
+    a.bench = str(Path(a.stead).with_name("stead-bench"))
     a.tasks = [int(t) for t in a.tasks.split(",")]
-    a.chares = [int(n) for n in a.chares.split(",")]
+    a.seconds = max(3 * part, 0.02)
+    a.sessions = max(int(10_000 * part), 200)
+    a.records = max(int(1_000_000 * part), 5000)
+    a.chares = [256, 4096] if part == 1 else [16]
+    a.sweeps = min(a.runs, 3)
     a.data.mkdir(parents=True, exist_ok=True)
-    a.file = str((a.data / f"reading-{a.bytes}.bin").resolve())
+    size = max(int(FILE * a.scale) >> 20, 8) << 20
+    a.file = str((a.data / f"reading-{size}.bin").resolve())
     if not os.path.exists(a.file):
-        command([a.bench, "strings", a.file + ".part", "--bytes", str(a.bytes)])
+        command([a.bench, "strings", a.file + ".part", "--bytes", str(size)])
         os.rename(a.file + ".part", a.file)
+    # What one run has learnt of the device is not known to the next one.
     os.environ["STEAD_CACHE"] = str((a.data / "cache").resolve())
-    found = {"bytes": os.path.getsize(a.file), "tasks": a.tasks, "runs": a.runs, "records": a.records,
-             "machine": machine()}
-    for name, work in [("warm", warm_tasks), ("cold", cold_tasks), ("sweep", sweep), ("overlap", overlap), ("memory", memory),
-                       ("reader", small_reads), ("ranks", of_ranks), ("chares", of_chares)]:
-        found[name] = work(a)
-        print(f"reading, {name}: done", file=sys.stderr, flush=True)
-    text = report(found)
+    shutil.rmtree(a.data / "cache", ignore_errors=True)
+    words = ["--scale", f"{a.scale:g}", "--runs", str(a.runs), "--tasks", ",".join(map(str, a.tasks))]
+    wanted = a.only.split(",") if a.only else list(SECTIONS)
+    words += ["--only", a.only] if a.only else []
+    found = {"command": "python bench/reading.py stead DATA OUT " + " ".join(words), "machine": machine(),
+             "versions": versions(a), "bytes": os.path.getsize(a.file), "tasks": a.tasks, "runs": a.runs,
+             "records": a.records, "took": {}}
+    for name in wanted:
+        begin = time.perf_counter()
+        found[name] = SECTIONS[name](a)
+        found["took"][name] = time.perf_counter() - begin
+        left_out = ": LEFT OUT, what it needs is not installed" if found[name] is None else ""
+        print(f"reading, {name}: {found['took'][name]:.0f} s{left_out}", file=sys.stderr, flush=True)
+    text = reading_report.page(found)
     print(text)
     if a.check:
         return
     host = found["machine"]
     stamp = f"{time.strftime('%Y-%m-%d')}-{host['cpu'].lower().replace(' ', '-')}-{host['cores']}-reading"
+    stamp += "-" + a.only.replace(",", "-") if a.only else ""
     a.out.mkdir(parents=True, exist_ok=True)
     (a.out / f"{stamp}.json").write_text(json.dumps(found, indent=1) + "\n")
     (a.out / f"{stamp}.md").write_text(text)

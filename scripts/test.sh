@@ -72,7 +72,7 @@ NO_MKDOCS_2_WARNING=1 step "site" "$BUILD/venv/bin/mkdocs" build --strict --quie
 step "benchmarks, small" "$PYTHON" bench/run.py "$STEAD" "$BUILD/bench" "$BUILD/bench" \
   --scale 0.001 --runs 1 --installed --check
 step "reading, small" "$PYTHON" bench/reading.py "$STEAD" "$BUILD/bench" "$BUILD/bench" \
-  --bytes 8000000 --runs 1 --tasks 2,300,5000 --seconds 0.05 --sessions 300 --records 5000 --check
+  --scale 0.001 --runs 1 --tasks 2,300,5000 --check
 if [ "$level" = all ]; then
   # The unit tests above took every sort of vectors that this machine has; whole runs take the best one.
   STEAD_SIMD=portable step "without vectors" cargo test --locked --no-fail-fast -p stead-kernel -p stead-format -p stead-run -p stead

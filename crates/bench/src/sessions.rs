@@ -38,9 +38,15 @@ pub struct Sessions {
     /// Pass by the page cache
     #[arg(long)]
     direct: bool,
+    /// How tasks get their bytes
+    #[arg(long, value_delimiter = ',', default_value = "views,buffers,pread")]
+    ways: Vec<Ways>,
     /// Seconds of the computation beside
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
+    /// Threads that compute; as many as processors if not given
+    #[arg(long)]
+    busy: Option<u64>,
     /// Sessions that are opened and closed
     #[arg(long, default_value_t = 10_000)]
     sessions: u64,
@@ -48,21 +54,28 @@ pub struct Sessions {
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum What {
-    /// Each number of tasks: views, buffers, and tasks that read by themselves, in turn
+    /// Each number of tasks, in each of the ways; the page cache is as it is
     Tasks,
-    /// Views alone; the page cache is as it is
-    Once,
     /// Input alone, a computation alone, and both at once
     Overlap,
     /// Many sessions one after the other: threads, memory and descriptors before and after
     Many,
 }
 
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Ways {
+    /// Views of a session
+    Views,
+    /// Buffers that a session fills
+    Buffers,
+    /// No session: each task reads by itself
+    Pread,
+}
+
 /// Prints what was measured.
 pub fn measure(a: &Sessions, out: &mut dyn FnMut(String)) -> Result<()> {
     match a.what {
         What::Tasks => tasks(a, out),
-        What::Once => once(a, out),
         What::Overlap => overlap(a, out),
         What::Many => many(a, out),
     }
@@ -98,9 +111,12 @@ fn line(name: &str, tasks: u64, took: &Took, fetched: u64) -> String {
 fn tasks(a: &Sessions, out: &mut dyn FnMut(String)) -> Result<()> {
     for _ in 0..a.runs {
         for tasks in &a.tasks {
-            for (name, way) in
-                [("views", Way::Views), ("buffers", Way::Buffers), ("pread", Way::Alone)]
-            {
+            for way in &a.ways {
+                let (name, way) = match way {
+                    Ways::Views => ("views", Way::Views),
+                    Ways::Buffers => ("buffers", Way::Buffers),
+                    Ways::Pread => ("pread", Way::Alone),
+                };
                 let (took, fetched) = run(a, *tasks, way)?;
                 out(line(name, *tasks, &took, fetched));
             }
@@ -109,21 +125,17 @@ fn tasks(a: &Sessions, out: &mut dyn FnMut(String)) -> Result<()> {
     Ok(())
 }
 
-fn once(a: &Sessions, out: &mut dyn FnMut(String)) -> Result<()> {
-    for tasks in &a.tasks {
-        let (took, fetched) = run(a, *tasks, Way::Views)?;
-        out(line("views", *tasks, &took, fetched));
-    }
-    Ok(())
+/// Processors of this machine.
+fn cores() -> u64 {
+    std::thread::available_parallelism().map_or(1, usize::from) as u64
 }
 
-/// A computation on all processors: so many steps each. Gives its seconds.
-fn compute(steps: u64) -> f64 {
+/// A computation on so many processors: so many steps each. Gives its seconds.
+fn compute(busy: u64, steps: u64) -> f64 {
     let begin = Instant::now();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let total = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        for core in 0..cores as u64 {
+        for core in 0..busy {
             let total = &total;
             scope.spawn(move || {
                 let mut x = core + 1;
@@ -138,27 +150,41 @@ fn compute(steps: u64) -> f64 {
     begin.elapsed().as_secs_f64()
 }
 
-/// The input of tasks arrives while all processors compute; nobody waits for it before that is done.
+/// The input of tasks arrives while processors compute; nobody waits for it before that is done. Tells the processor
+/// seconds of the input alone, too: on processors that all compute they come on top of the computation, whoever reads.
 fn overlap(a: &Sessions, out: &mut dyn FnMut(String)) -> Result<()> {
     const PROBE: u64 = 1 << 24;
-    let steps = (a.seconds / compute(PROBE).max(1e-9) * PROBE as f64) as u64;
+    let cores = cores();
+    let busy = a.busy.unwrap_or(cores).max(1);
+    let steps = (a.seconds / compute(busy, PROBE).max(1e-9) * PROBE as f64) as u64;
     for _ in 0..a.runs {
         for tasks in &a.tasks {
             evict(&a.file)?;
+            let before = processor_seconds();
             let (input, _) = arrive(a, *tasks, None)?;
-            let alone = compute(steps);
+            let processor = processor_seconds() - before;
+            let alone = compute(busy, steps);
             evict(&a.file)?;
-            let (both, fetched) = arrive(a, *tasks, Some(steps))?;
+            let (both, fetched) = arrive(a, *tasks, Some((busy, steps)))?;
             out(format!(
-                "{{\"tasks\": {tasks}, \"input\": {input:.6}, \"computation\": {alone:.6}, \"both\": {both:.6}, \"fetched\": {fetched}}}"
+                "{{\"tasks\": {tasks}, \"cores\": {cores}, \"busy\": {busy}, \"input\": {input:.6}, \"input_processor\": {processor:.6}, \"computation\": {alone:.6}, \"both\": {both:.6}, \"fetched\": {fetched}}}"
             ));
         }
     }
     Ok(())
 }
 
+/// What this process has used of processors, by its own count and by the kernel's for it: hundredths of a second.
+fn processor_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name, in brackets, may have spaces.
+    let after = text.rsplit(')').next().unwrap_or_default();
+    let ticks = after.split_whitespace().skip(11).take(2).filter_map(|t| t.parse::<f64>().ok());
+    ticks.sum::<f64>() / 100.0
+}
+
 /// Asks for the parts of all tasks and, until they have arrived, computes. Gives the seconds of all.
-fn arrive(a: &Sessions, tasks: u64, steps: Option<u64>) -> Result<(f64, u64)> {
+fn arrive(a: &Sessions, tasks: u64, work: Option<(u64, u64)>) -> Result<(f64, u64)> {
     let begin = Instant::now();
     let file = open(&a.file, &options(a))?;
     let session = file.session(..)?;
@@ -177,8 +203,8 @@ fn arrive(a: &Sessions, tasks: u64, steps: Option<u64>) -> Result<(f64, u64)> {
             }
         });
     }
-    if let Some(steps) = steps {
-        compute(steps);
+    if let Some((busy, steps)) = work {
+        compute(busy, steps);
     }
     let _ = arrived.recv();
     let seconds = begin.elapsed().as_secs_f64();

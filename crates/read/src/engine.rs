@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use stead_core::{Error, Result};
-use stead_store::{Buffer, Engine, IoOptions, Lender, ReadQueue, Segment, Source, Tier};
+use stead_store::{Buffer, Engine, IoOptions, Lender, ReadQueue, Segment, Source, Tally, Tier};
 
 /// What the window holds of a block.
 #[derive(Clone)]
@@ -65,7 +65,10 @@ pub(crate) struct Shared {
     cached: Box<[AtomicU64]>,
     /// How many have the file open. Nobody asks for anything more when it is zero.
     handles: AtomicUsize,
-    requests: AtomicU64,
+    /// Requests that were answered from the page cache, and all others.
+    cached_ones: Tally,
+    others: AtomicU64,
+    /// Of the others, answered without waiting.
     at_once: AtomicU64,
     /// Bytes of answers, copied out of blocks, that nobody has taken.
     own: AtomicU64,
@@ -154,13 +157,14 @@ impl New {
         let name = tier.as_ref().map(|t| t.name.clone());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let measured = profile::of(name.as_deref(), options.io.direct);
-        let known = Known { len: source.len(), cores, tier, measured };
+        let lender = Lender::new(&source, &options.io);
+        let whole = lender.as_ref().and_then(Lender::least_whole);
+        let known = Known { len: source.len(), cores, whole, tier, measured };
         let (choice, decisions) = options.choose(&known);
         let io = IoOptions { depth: choice.most_depth, ..options.io };
         if options.io.engine != Engine::Auto {
             drop(ReadQueue::new(&io)?);
         }
-        let lender = Lender::new(&source, &io);
         let (segment, options) = (None, options.clone());
         Ok(New { source, lender, segment, choice, decisions, tier: name, io, options })
     }
@@ -221,7 +225,8 @@ impl Shared {
             ahead: options.ahead,
             cached: (0..words).map(|_| AtomicU64::new(0)).collect(),
             handles: AtomicUsize::new(1),
-            requests: AtomicU64::new(0),
+            cached_ones: Tally::default(),
+            others: AtomicU64::new(0),
             at_once: AtomicU64::new(0),
             own: AtomicU64::new(0),
             began: clock::now(),
@@ -338,9 +343,11 @@ impl Shared {
         let (blocks, bytes, held) = (inner.blocks, inner.bytes, inner.window.counted() as u64);
         drop(inner);
         let held = if self.maps() { 0 } else { held.saturating_mul(self.choice.block) };
-        let requests = self.requests.load(Ordering::Relaxed);
+        let cached_ones = self.cached_ones.total();
+        let requests = cached_ones + self.others.load(Ordering::Relaxed);
+        let at_once = cached_ones + self.at_once.load(Ordering::Relaxed);
         let held = held + self.own.load(Ordering::Relaxed);
-        Counts { requests, at_once: self.at_once.load(Ordering::Relaxed), blocks, bytes, held }
+        Counts { requests, at_once, blocks, bytes, held }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -434,6 +441,14 @@ impl Shared {
         there
     }
 
+    /// A reader is about to wait for a block: others may wait for more.
+    pub(crate) fn waits(self: &Arc<Self>) {
+        if self.choice.whole {
+            // It goes on alone if there can be no other.
+            let _ = self.call_readers(self.lock());
+        }
+    }
+
     /// Wakes a reader, or makes one.
     fn call_readers(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) -> Result<()> {
         if inner.asleep > 0 {
@@ -441,9 +456,9 @@ impl Shared {
             self.work.notify_one();
             return Ok(());
         }
+        let more = self.choice.whole || inner.window.queued() >= self.depth();
         if !inner.window.has_work()
-            || (inner.readers > 0
-                && (inner.readers >= self.choice.readers || inner.window.queued() < self.depth()))
+            || (inner.readers > 0 && (inner.readers >= self.choice.readers || !more))
         {
             return Ok(());
         }

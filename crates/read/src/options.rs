@@ -60,6 +60,8 @@ pub(crate) struct Choice {
     pub(crate) most_depth: usize,
     /// Blocks in memory at most.
     pub(crate) blocks: usize,
+    /// Each reader waits for one block, so that all of them are needed to keep the device busy.
+    pub(crate) whole: bool,
 }
 
 /// What a choice follows from, beside the options.
@@ -68,6 +70,10 @@ pub(crate) struct Known {
     /// Bytes of the file.
     pub(crate) len: u64,
     pub(crate) cores: usize,
+    /// Blocks of so many bytes and more are best read by threads that wait for one each ([`Lender::least_whole`]).
+    ///
+    /// [`Lender::least_whole`]: stead_store::Lender::least_whole
+    pub(crate) whole: Option<u64>,
     /// `None` for what is no file.
     pub(crate) tier: Option<Tier>,
     /// Of this tier.
@@ -81,13 +87,15 @@ impl Options {
     pub(crate) fn choose(&self, known: &Known) -> (Choice, Vec<Decision>) {
         let (block, block_why) = self.block(known);
         let blocks = usize::try_from(self.memory / block).unwrap_or(usize::MAX).max(2);
-        let (readers, readers_why) = self.readers(known);
+        let whole = known.whole.is_some_and(|least| block >= least);
+        let (readers, readers_why) = self.readers(known, whole);
         // Half of the memory is for what is in flight.
         let most_depth = limits::MAX_QUEUE_DEPTH.min(blocks / 2 / readers).max(1);
-        let (depth, depth_why) = self.depth(known, block, readers);
-        let most_depth = if self.depth.is_some() { depth.min(most_depth) } else { most_depth };
+        let (depth, depth_why) = self.depth(known, block, readers, whole);
+        let pinned = self.depth.is_some() || whole;
+        let most_depth = if pinned { depth.min(most_depth) } else { most_depth };
         let depth = depth.clamp(1, most_depth);
-        let choice = Choice { readers, block, depth, most_depth, blocks };
+        let choice = Choice { readers, block, depth, most_depth, blocks, whole };
         let decision = |name, value: String, reason: String| Decision { name, value, reason };
         let decisions = vec![
             decision("readers", readers.to_string(), readers_why),
@@ -138,7 +146,7 @@ impl Options {
         (fit(by_size), format!("a part of {}, between 256 KiB and 2 MiB", format_size(known.len)))
     }
 
-    fn readers(&self, known: &Known) -> (usize, String) {
+    fn readers(&self, known: &Known, whole: bool) -> (usize, String) {
         if let Some(readers) = self.readers {
             return (readers.clamp(1, limits::MAX_THREADS), "as asked for".to_owned());
         }
@@ -151,13 +159,26 @@ impl Options {
                 format!("the file lies on {count} server(s), of {cores} core(s) half"),
             );
         }
+        if whole {
+            let readers = cores.div_ceil(4).clamp(4, 8);
+            return (
+                readers,
+                "each sleeps until the one block is there that it waits for".to_owned(),
+            );
+        }
         let readers = cores.div_ceil(4).min(8);
         (readers, format!("a quarter of {cores} core(s); each keeps several blocks in flight"))
     }
 
-    fn depth(&self, known: &Known, block: u64, readers: usize) -> (usize, String) {
+    fn depth(&self, known: &Known, block: u64, readers: usize, whole: bool) -> (usize, String) {
         if let Some(depth) = self.depth {
             return (depth.clamp(1, limits::MAX_QUEUE_DEPTH), "as asked for".to_owned());
+        }
+        if whole {
+            return (
+                1,
+                "the page cache reads huge pages, one at a time for each reader".to_owned(),
+            );
         }
         let same = |m: &&Measured| m.block == block;
         if let Some(m) = known.measured.iter().find(same) {
@@ -213,6 +234,21 @@ mod tests {
         let (c, why) = options.choose(&known(1 << 30, 64));
         assert_eq!((c.readers, c.block, c.depth, c.most_depth), (3, 8192, 7, 7));
         assert!(why.iter().all(|d| d.reason == "as asked for"));
+    }
+
+    #[test]
+    fn huge_pages_are_read_by_some_readers_each_of_which_waits() {
+        let known = Known { whole: Some(1 << 20), ..known(1 << 30, 2) };
+        let (c, why) = Options::default().choose(&known);
+        assert_eq!((c.readers, c.depth, c.most_depth, c.whole), (4, 1, 1, true));
+        assert!(reason(&why, "readers").contains("sleeps"), "{why:?}");
+        // Small blocks are asked for some at a time.
+        let small = Options { block: Some(256 << 10), ..Options::default() };
+        let (c, _) = small.choose(&known);
+        assert_eq!((c.readers, c.depth, c.whole), (1, 16, false));
+        let pinned = Options { readers: Some(2), depth: Some(3), ..Options::default() };
+        let (c, _) = pinned.choose(&known);
+        assert_eq!((c.readers, c.depth), (2, 3));
     }
 
     #[test]

@@ -147,6 +147,7 @@ impl Reader {
                     let len = (end - from) as usize;
                     lender.advise(from, len);
                     self.flying.push_back((block, from, len));
+                    self.shared.waits();
                 }
                 continue;
             }

@@ -72,20 +72,27 @@ pub struct Buffer(pub(crate) Repr);
 pub(crate) enum Repr {
     Owned { pages: Pages, skip: usize, len: usize },
     Lent { source: Arc<dyn Source>, start: usize, len: usize },
-    Mapped { view: View, source: Arc<dyn Source> },
+    Mapped(View),
     Held(Box<dyn AsRef<[u8]> + Send + Sync>),
+}
+
+/// A mapping and what it is of: one thing to count references of.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    pub(crate) mapping: Arc<Mapping>,
+    pub(crate) source: Arc<dyn Source>,
 }
 
 /// A part of a mapping, whose pages may be let go once it is dropped.
 pub(crate) struct View {
-    pub(crate) mapping: Arc<Mapping>,
+    pub(crate) of: Arc<Mapped>,
     pub(crate) start: usize,
     pub(crate) len: usize,
 }
 
 impl Drop for View {
     fn drop(&mut self) {
-        self.mapping.release(self.start, self.len);
+        self.of.mapping.release(self.start, self.len);
     }
 }
 
@@ -107,8 +114,9 @@ impl Buffer {
     /// # Errors
     /// `Changed` if the file has become shorter; `Io` if the device could not give them.
     pub fn check(&self) -> Result<()> {
-        let Repr::Mapped { view, source } = &self.0 else { return Ok(()) };
-        if !view.mapping.lost() {
+        let Repr::Mapped(view) = &self.0 else { return Ok(()) };
+        let Mapped { mapping, source } = &*view.of;
+        if !mapping.lost() {
             return Ok(());
         }
         // Read again, for the reason and the place. The extent may be whole and its neighbour not.
@@ -135,7 +143,7 @@ impl Deref for Buffer {
             Repr::Lent { source, start, len } => {
                 source.bytes().and_then(|b| b.get(*start..*start + *len)).unwrap_or(&[])
             }
-            Repr::Mapped { view, .. } => view.mapping.bytes(view.start, view.len),
+            Repr::Mapped(view) => view.of.mapping.bytes(view.start, view.len),
             Repr::Held(bytes) => (**bytes).as_ref(),
         }
     }

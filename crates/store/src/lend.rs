@@ -1,10 +1,13 @@
 //! Parts of a file in the page cache, lent to whoever wants them.
 
-use crate::buffer::{Buffer, Repr, View};
-use crate::mapped::Mapping;
+use crate::buffer::{Buffer, Mapped, Repr, View};
+use crate::mapped::{Mapping, PIECE};
 use crate::queue::{cached, will_need};
+use crate::stream::Stream;
+use crate::stripe::{self, Apart, STRIPES};
 use crate::{Engine, IoOptions, Source};
-use std::sync::Arc;
+use std::fs::File;
+use std::sync::{Arc, OnceLock};
 use stead_core::Result;
 
 /// A file of a local file system, mapped as a whole, for views that may outlive any queue.
@@ -26,7 +29,15 @@ use stead_core::Result;
 pub struct Lender {
     mapping: Arc<Mapping>,
     source: Arc<dyn Source>,
+    /// What views hold of these two: another reference for other threads, or each view would make them wait.
+    lent: Box<[Apart<Arc<Mapped>>; STRIPES]>,
+    /// Faults read huge pages.
+    whole: bool,
+    stream: Stream,
 }
+
+/// Parts that are smaller are read by themselves, not with the huge page around them.
+const WORTH_WHOLE: usize = PIECE / 2;
 
 impl Lender {
     /// `None` where bytes are better read: on network file systems, with an engine that was asked for by name, for
@@ -35,8 +46,18 @@ impl Lender {
         if options.direct || options.engine != Engine::Auto {
             return None;
         }
-        let mapping = Mapping::new(source.file()?, source.len()).map(Arc::new)?;
-        Some(Lender { mapping, source: source.clone() })
+        let file = source.file()?;
+        let mapping = Mapping::new(file, source.len()).map(Arc::new)?;
+        let whole = has_large_folios(file) && mapping.read_whole_pieces();
+        let lent = |_| Apart(Arc::new(Mapped { mapping: mapping.clone(), source: source.clone() }));
+        let lent = Box::new(std::array::from_fn(lent));
+        Some(Lender { mapping, source: source.clone(), lent, whole, stream: Stream::default() })
+    }
+
+    /// If [`Lender::bring`] reads huge pages: so many bytes or more are best read by that alone. Each thread that waits has
+    /// 2 MiB in flight then, in one piece, and [`Lender::advise`] does nothing.
+    pub fn least_whole(&self) -> Option<u64> {
+        self.whole.then_some(WORTH_WHOLE as u64)
     }
 
     /// A view; the pages that are not cached come when they are looked at. `None` if it is not all in the file, or
@@ -46,14 +67,27 @@ impl Lender {
             return None;
         }
         let start = usize::try_from(offset).ok()?;
-        let view = View { mapping: self.mapping.clone(), start, len };
-        Some(Buffer(Repr::Mapped { view, source: self.source.clone() }))
+        if let Some(piece) = self.stream.next(start, len) {
+            self.enter(piece);
+        }
+        let of = self.lent[stripe::mine()].0.clone();
+        Some(Buffer(Repr::Mapped(View { of, start, len })))
+    }
+
+    /// Enters a piece into the mapping, if it is in the page cache.
+    fn enter(&self, piece: usize) {
+        let from = piece.saturating_mul(PIECE) as u64;
+        let len = self.source.len().saturating_sub(from).min(PIECE as u64) as usize;
+        if len > 0 && self.cached(from, len) {
+            self.mapping.touch(piece * PIECE, len);
+        }
     }
 
     /// Asks the kernel to read these bytes into the page cache. Waits for nothing.
     pub fn advise(&self, offset: u64, len: usize) {
         if let Some(file) = self.source.file()
             && len > 0
+            && !(self.whole && len >= WORTH_WHOLE)
         {
             will_need(file, offset, len);
         }
@@ -91,5 +125,22 @@ impl Lender {
     /// True if the first and the last of these bytes are in the page cache.
     pub fn cached(&self, offset: u64, len: usize) -> bool {
         self.source.file().is_some_and(|file| cached(file, offset, len))
+    }
+}
+
+/// True if files there can have huge pages in the page cache: XFS since Linux 5.18, ext4 since 6.16.
+fn has_large_folios(file: &File) -> bool {
+    static LINUX: OnceLock<(u32, u32)> = OnceLock::new();
+    let linux = *LINUX.get_or_init(|| {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let mut numbers =
+            release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+    });
+    let magic = rustix::fs::fstatfs(file).map_or(0, |s| s.f_type as u64 & 0xFFFF_FFFF);
+    match magic {
+        0x5846_5342 => linux >= (5, 18),
+        0xEF53 => linux >= (6, 16),
+        _ => false,
     }
 }

@@ -17,6 +17,8 @@ pub mod queue;
 pub mod segment;
 mod sigbus;
 pub mod source;
+mod stream;
+mod stripe;
 pub mod tier;
 mod uring;
 
@@ -29,4 +31,5 @@ pub use memory::MemorySource;
 pub use queue::{Completed, ReadQueue, evict};
 pub use segment::{Announcement, Neighbour, Segment};
 pub use source::{Engine, IoOptions, Source};
+pub use stripe::Tally;
 pub use tier::{Stripe, Tier};

@@ -6,6 +6,7 @@
 //! the pages beforehand (MADV_POPULATE_READ).
 
 use crate::sigbus::{self, Guard};
+use crate::stripe::{self, Apart, STRIPES};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,6 +23,8 @@ pub(crate) struct Mapping {
     start: *const u8,
     len: usize,
     seen: Mutex<Seen>,
+    /// What threads have looked at and not yet told to `seen`.
+    just_seen: Box<[Apart<Mutex<JustSeen>>; STRIPES]>,
     /// `None` only while it is dropped.
     guard: Option<Guard>,
 }
@@ -52,11 +55,40 @@ struct Seen {
 
 /// Pages are let go in such pieces, to which a fault brings no neighbours from outside: 64 KiB, or a huge page. Both the
 /// mapping and the pages are aligned to it.
-const PIECE: usize = 2 << 20;
+pub(crate) const PIECE: usize = 2 << 20;
+/// A fault enters so much at least that is in the page cache, from one such place to the next.
+const FAULT: usize = 64 << 10;
 /// Pieces of which less was looked at stay longer: whoever goes about a file in no order comes back to them. With so
 /// many times [`MOST_SEEN`] they go too.
 const MOST_OF_A_PIECE: usize = PIECE / 8 * 7;
 const PATIENCE: usize = 8;
+
+/// Bytes that a thread has looked at: small ones are told to all a few at a time.
+#[derive(Debug, Default)]
+struct JustSeen {
+    bytes: usize,
+    parts: Vec<Range<usize>>,
+}
+
+/// So many bytes or parts are told at once.
+const TOLD_BYTES: usize = 512 << 10;
+const TOLD_PARTS: usize = 32;
+
+impl JustSeen {
+    /// Takes note of bytes. Gives what is to be told by now.
+    fn add(&mut self, from: usize, to: usize) -> Vec<Range<usize>> {
+        self.bytes += to - from;
+        match self.parts.last_mut() {
+            Some(last) if last.end == from => last.end = to,
+            _ => self.parts.push(from..to),
+        }
+        if self.bytes < TOLD_BYTES && self.parts.len() < TOLD_PARTS {
+            return Vec::new();
+        }
+        self.bytes = 0;
+        std::mem::take(&mut self.parts)
+    }
+}
 
 impl Seen {
     /// Takes note of bytes. Gives ranges of pieces that may go now.
@@ -140,7 +172,8 @@ impl Mapping {
             return None;
         };
         LIVE.fetch_add(1, Ordering::Relaxed);
-        Some(Mapping { start: start.cast(), len, seen: Mutex::default(), guard: Some(guard) })
+        let (start, just_seen) = (start.cast(), Box::default());
+        Some(Mapping { start, len, seen: Mutex::default(), just_seen, guard: Some(guard) })
     }
 
     /// Bytes of the file; none if they are not all in it.
@@ -170,13 +203,42 @@ impl Mapping {
         }
     }
 
+    /// Has the kernel read the whole huge page that a fault lies in, and nothing beyond it: one piece of memory and one
+    /// request to the device in place of 512, for a twentieth of the processor time. False where it will not.
+    pub(crate) fn read_whole_pieces(&self) -> bool {
+        if rustix::param::page_size() != 4096 || self.len < PIECE {
+            return false;
+        }
+        let advise = |advice| {
+            // SAFETY: within the mapping, which stays as it is; only how pages are read changes.
+            unsafe { rustix::mm::madvise(self.start.cast_mut().cast(), self.len, advice).is_ok() }
+        };
+        advise(Advice::LinuxHugepage) && advise(Advice::Random)
+    }
+
+    /// Looks at bytes here and there, so that others find them entered.
+    pub(crate) fn touch(&self, offset: usize, len: usize) {
+        for at in (offset..offset.saturating_add(len)).step_by(FAULT) {
+            std::hint::black_box(self.bytes(at, 1).first().copied());
+        }
+    }
+
     /// Says that these bytes were looked at. Their pages are let go when there are enough of them; they come again if
     /// somebody looks at them.
     pub(crate) fn release(&self, offset: usize, len: usize) {
         let from = offset.min(self.len);
         let to = offset.saturating_add(len).min(self.len);
+        let just = &self.just_seen[stripe::mine()].0;
+        let parts = just.lock().unwrap_or_else(PoisonError::into_inner).add(from, to);
+        if parts.is_empty() {
+            return;
+        }
+        let most = most_seen();
+        let mut gone = Vec::new();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let gone = seen.add(from, to, most_seen());
+        for part in parts {
+            gone.extend(seen.add(part.start, part.end, most));
+        }
         drop(seen);
         for pieces in gone {
             let from = pieces.start * PIECE;
@@ -277,6 +339,34 @@ mod tests {
         assert_eq!((gone.len(), gone.iter().map(|r| r.end - r.start).sum::<usize>()), (31, 33));
         assert_eq!((seen.bytes, seen.pieces.len()), (0, 0));
         assert_eq!(seen.add(7, 7, most), []);
+    }
+
+    #[test]
+    fn what_is_touched_is_there_before_it_is_looked_at() {
+        let (_dir, f) = file(4 << 20);
+        let m = Mapping::new(&f, 4 << 20).unwrap();
+        m.read_whole_pieces();
+        let faults = || {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            let after = stat.rsplit(')').next().unwrap();
+            after.split_whitespace().nth(7).unwrap().parse::<u64>().unwrap()
+        };
+        m.touch(0, 4 << 20);
+        let (before, sum) =
+            (faults(), m.bytes(0, 4 << 20).iter().map(|b| u64::from(*b)).sum::<u64>());
+        assert_eq!((faults() - before, sum), (0, 7 << 22));
+    }
+
+    #[test]
+    fn small_parts_are_told_together() {
+        let mut just = JustSeen::default();
+        assert_eq!(just.add(0, 100), []);
+        assert_eq!(just.add(100, 200), []);
+        assert_eq!(just.add(500, 600), []);
+        assert_eq!(just.add(600, 600 + TOLD_BYTES), [0..200, 500..600 + TOLD_BYTES]);
+        assert_eq!((just.bytes, just.parts.len()), (0, 0));
+        let told: Vec<_> = (0..TOLD_PARTS).map(|i| just.add(2 * i, 2 * i + 1).len()).collect();
+        assert_eq!(told.iter().position(|n| *n > 0), Some(TOLD_PARTS - 1));
     }
 
     #[test]

@@ -29,7 +29,7 @@
 //! # Ok::<(), stead_core::Error>(())
 //! ```
 
-use crate::buffer::{ALIGN, Buffer, Pages, Repr, View};
+use crate::buffer::{ALIGN, Buffer, Mapped, Pages, Repr, View};
 use crate::file::check_range;
 use crate::mapped::Mapping;
 use crate::segment::Segment;
@@ -88,7 +88,7 @@ pub struct ReadQueue {
     /// held, so no other one can come to lie at that address.
     reopened: Option<Of<Arc<File>>>,
     /// The last file that was to be mapped, as above; `None` inside if it cannot or must not be.
-    mapped: Option<Of<Option<Arc<Mapping>>>>,
+    mapped: Option<Of<Option<Arc<Mapped>>>>,
 }
 
 /// Something that was made of a source.
@@ -358,7 +358,7 @@ impl ReadQueue {
             State::Waiting | State::Cached => {
                 let cached = matches!(state, State::Cached);
                 if cached && let Some(view) = self.view(&source, offset, len) {
-                    let buffer = Buffer(Repr::Mapped { view, source });
+                    let buffer = Buffer(Repr::Mapped(view));
                     return Ok(Some(Completed { tag, buffer }));
                 }
                 let mut flight = Flight::new(self.spare(), None, offset, len);
@@ -406,12 +406,14 @@ impl ReadQueue {
         }
         if !self.mapped.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, source)) {
             let mapping = Mapping::new(source.file()?, source.len()).map(Arc::new);
-            self.mapped = Some((source.clone(), mapping));
+            let mapped =
+                mapping.map(|mapping| Arc::new(Mapped { mapping, source: source.clone() }));
+            self.mapped = Some((source.clone(), mapped));
         }
         // Once it has lost bytes it is of no use any more: reads say what is wrong and where.
-        let mapping = self.mapped.as_ref()?.1.as_ref().filter(|m| !m.lost())?.clone();
+        let of = self.mapped.as_ref()?.1.as_ref().filter(|m| !m.mapping.lost())?.clone();
         let start = usize::try_from(offset).ok()?;
-        Some(View { mapping, start, len })
+        Some(View { of, start, len })
     }
 
     fn keep(&mut self, pages: Pages) {

@@ -20,12 +20,12 @@ impl Shared {
         deadline: Option<Duration>,
         finish: impl Finish<T> + 'static,
     ) -> Pending<T> {
-        self.requests.fetch_add(1, Ordering::Relaxed);
         let blocks = self.blocks(offset, len);
         if len == 0 || self.find(&blocks, |block| finish.wants(&self.overlap(block, offset, len))) {
-            self.at_once.fetch_add(1, Ordering::Relaxed);
+            self.cached_ones.count();
             return Pending::there(self, finish);
         }
+        self.others.fetch_add(1, Ordering::Relaxed);
         let mut inner = self.lock();
         inner.tickets += 1;
         let ticket = inner.tickets;
