@@ -160,7 +160,7 @@ public:
     }
     view await_resume() {
         if (!told_) return pending_.take();
-        if (error_) throw error(stead_error_kind(error_), std::exchange(error_, nullptr));
+        if (stead_error *e = std::exchange(error_, nullptr)) throw error(stead_error_kind(e), e);
         return std::move(view_);
     }
     ~awaiter() {

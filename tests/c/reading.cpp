@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <poll.h>
@@ -239,8 +240,21 @@ static void coroutines(const stead::read_options &options) {
     CHECK(sum == wanted && nested(session).ended.get() == 1000);
     CHECK(fails(stead::kind::usage, "within", [&] { adding(session, bytes.size(), bytes.size() + 1).ended.get(); }));
 }
+
+/// A coroutine that waits for what then fails hears of what sort that is.
+static void shortened() {
+    stead::read_options o = in_memory();
+    o.flags |= STEAD_READ_ON_DEMAND;
+    for (int i = 0; i < 20; i++) {
+        std::ofstream("shortened", std::ios::binary) << bytes;
+        const stead::ReadSession session = stead::File("shortened", o).session();
+        std::filesystem::resize_file("shortened", 100);
+        CHECK(fails(stead::kind::changed, "shortened", [&] { adding(session, 1'000'000, 1'001'000).ended.get(); }));
+    }
+}
 #else
 static void coroutines(const stead::read_options &) {}
+static void shortened() {}
 #endif
 
 int main() {
@@ -254,6 +268,7 @@ int main() {
         threads(o);
         coroutines(o);
     }
+    shortened();
     queues();
     untaken();
 #if __cplusplus >= 202002L && !defined(__cpp_lib_coroutine)

@@ -424,6 +424,9 @@ def test_programs_end_with_sessions_open(path, last):
 def test_forked_children_get_an_error_and_may_begin_anew(path):
     code = STUCK + """
 read = s.read(9 * 4096, 10)
+there = s.read(0, 10)
+while not there.done():
+    pass
 child = os.fork()
 if child == 0:
     errors = 0
@@ -433,16 +436,26 @@ if child == 0:
         except stead.UsageError as e:
             errors += "before a fork" in str(e)
     s.close()
-    del s, read, views
+    del s, read, there, views
     with stead.read_session(sys.argv[1], engine="pread") as mine:
         same = bytes(mine.pread(0, 10)) == open(sys.argv[1], "rb").read(10)
     os._exit(7 if errors == 5 and same else 1)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 views.clear()
-assert len(read.result()) == 10
+assert len(read.result()) == len(there.result()) == 10
 """
     done = run(code, path)
     assert done.returncode == 0, done.stderr
+
+
+def test_names_of_any_bytes(data, tmp_path):
+    path = os.path.join(os.fsencode(tmp_path), b"caf\xe9.bin")
+    with open(path, "wb") as f:
+        f.write(data[:1000])
+    with stead.read_session(os.fsdecode(path)) as s:
+        assert os.fsencode(s.path) == path and bytes(s.pread(990, 10)) == data[990:1000]
+    with pytest.raises(stead.NotFoundError):
+        stead.read_session(os.fsdecode(path + b"\xff"))
 
 
 def test_sessions_leave_nothing_behind(path):

@@ -209,3 +209,31 @@ def test_without_a_loop_it_says_so(path):
         s.read(9 * 4096, 10).__await__()
     del views
     s.close()
+
+
+@pytest.mark.parametrize("engine", ["auto", "pread"])
+def test_a_loop_goes_on_while_much_is_copied(tmp_path, engine):
+    path = tmp_path / "large"
+    path.write_bytes(bytes(range(256)) * (1 << 17))
+    array = np.zeros(32 << 20, np.uint8)
+
+    async def main():
+        with stead.read_session(path, engine=engine) as s:
+            reads = [s.read_into(array, 0), s.read_strided(0, 1 << 20, 2 << 20, 16)]
+            # Asked for anew, when all is there, too.
+            for _ in range(3):
+                filled, strided = await asyncio.gather(*reads)
+                assert filled is array and (array[:512] == np.tile(np.arange(256), 2)).all()
+                assert len(strided) == 16 << 20 and bytes(strided[-256:]) == bytes(range(256))
+                array[:] = 0
+                reads = [s.read_into(array, 0), s.read_strided(0, 1 << 20, 2 << 20, 16)]
+            cancelled = s.read_into(bytearray(8 << 20), 0)
+            task = asyncio.ensure_future(asyncio.wait_for(cancelled, 60))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            with pytest.raises(stead.UsageError):
+                await s.read_into(array, 1)
+
+    asyncio.run(main())

@@ -341,8 +341,9 @@ impl UnderWay {
             progress.waiting -= 1;
         }
         let before = std::mem::replace(&mut progress.state, State::Over(CANCELLED));
-        self.wake_waiting(progress);
+        // Before anybody who waits hears of it and frees its buffer: nothing is written to it any more.
         drop(before);
+        self.wake_waiting(progress);
         if let Some(Sink::Queue(queue, _)) = sink {
             queue.forget_one();
         }

@@ -132,6 +132,14 @@ static CALLERS: [Mutex<Option<Caller>>; 16] = [const { Mutex::new(None) }; 16];
 /// The interpreter is about to end: nobody is called any more.
 static OVER: AtomicBool = AtomicBool::new(false);
 
+/// For threads other than the main one that are about to take the interpreter's lock: they stay here for good once it
+/// ends, as it would end them amid their frames.
+pub fn stay_at_the_end() {
+    while OVER.load(Ordering::SeqCst) {
+        std::thread::park();
+    }
+}
+
 fn caller() -> MutexGuard<'static, Option<Caller>> {
     let generation = fork::generation() as usize % CALLERS.len();
     CALLERS[generation].lock().unwrap_or_else(PoisonError::into_inner)

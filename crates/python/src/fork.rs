@@ -30,3 +30,10 @@ pub fn check(born: u32) -> PyResult<()> {
             .with_hint("begin one in each process; they share what is read all the same"),
     ))
 }
+
+/// Drops what may take long to end without the interpreter's lock.
+pub fn end<T: Send>(what: T) {
+    let mut what = Some(what);
+    // Without an interpreter it is dropped here.
+    let _ = Python::try_attach(|py| py.detach(|| drop(what.take())));
+}

@@ -22,12 +22,16 @@ use stead::{Error, Kind};
 /// How often a main thread that waits looks whether a signal has come.
 const SIGNALS: Duration = Duration::from_millis(50);
 
+/// Bytes from which on a loop of asyncio has them copied elsewhere, as it would stand still for a millisecond.
+const MUCH: usize = 4 << 20;
+
 /// What the library was asked for.
 pub enum Asked {
     View(stead::read::Read),
-    Strided(ReadInto<Vec<u8>>),
-    /// Answered by the object whose buffer it is.
-    Into(ReadInto<Part>),
+    /// With its number of bytes.
+    Strided(ReadInto<Vec<u8>>, usize),
+    /// Answered by the object whose buffer it is. With the number of bytes to fill.
+    Into(ReadInto<Part>, usize),
 }
 
 enum Got {
@@ -40,14 +44,17 @@ impl Asked {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Got> {
         match self {
             Asked::View(read) => Pin::new(read).poll(cx).map(Got::View),
-            Asked::Strided(read) => Pin::new(read).poll(cx).map(Got::Strided),
-            Asked::Into(read) => Pin::new(read).poll(cx).map(Got::Into),
+            Asked::Strided(read, _) => Pin::new(read).poll(cx).map(Got::Strided),
+            Asked::Into(read, _) => Pin::new(read).poll(cx).map(Got::Into),
         }
     }
 
-    /// True if taking the answer may copy many bytes.
-    fn copies(&self) -> bool {
-        !matches!(self, Asked::View(_))
+    /// How many bytes taking the answer may copy.
+    fn copies(&self) -> usize {
+        match self {
+            Asked::View(_) => 0,
+            Asked::Strided(_, bytes) | Asked::Into(_, bytes) => *bytes,
+        }
     }
 }
 
@@ -104,7 +111,7 @@ impl Drop for Core {
         if self.born != fork::generation() {
             // Its locks may be those of threads that are not here.
             let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-            std::mem::forget(state.asked.take());
+            std::mem::forget((state.asked.take(), state.answer.take()));
         }
     }
 }
@@ -130,10 +137,12 @@ impl Core {
         state.woken = true;
         self.came.notify_all();
         let mut calls = false;
+        // The loop is told when they are copied.
+        let much = copies_much(&state);
         for waiter in &state.waiters {
             match waiter {
-                Waiter::Future(_, ring) => ring.push(self.clone()),
-                Waiter::Call(..) => calls = true,
+                Waiter::Future(_, ring) if !much => ring.push(self.clone()),
+                Waiter::Future(..) | Waiter::Call(..) => calls = true,
             }
         }
         drop(state);
@@ -148,7 +157,7 @@ impl Core {
         match &state.asked {
             None => return state,
             // Another thread may hold the lock of the interpreter while bytes are copied.
-            Some(asked) if asked.copies() => {
+            Some(asked) if asked.copies() > 0 => {
                 drop(state);
                 py.detach(|| {
                     let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -237,25 +246,34 @@ impl Core {
                 (false, left) => left,
             };
             let late = py.detach(|| {
-                let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                if state.calls() {
-                    return false;
+                let late = self.sleep(slice);
+                if !main {
+                    bell::stay_at_the_end();
                 }
-                match slice {
-                    None => {
-                        drop(self.came.wait(state).unwrap_or_else(PoisonError::into_inner));
-                        false
-                    }
-                    Some(slice) => {
-                        let waited = self.came.wait_timeout(state, slice);
-                        waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
-                    }
-                }
+                late
             });
             if late && let (Some(left), Some(slice)) = (&mut left, slice) {
                 *left = left.saturating_sub(slice);
             }
             py.check_signals()?;
+        }
+    }
+
+    /// Sleeps until it is woken, no longer than `most`: true if that is over.
+    fn sleep(&self, most: Option<Duration>) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.calls() {
+            return false;
+        }
+        match most {
+            None => {
+                drop(self.came.wait(state).unwrap_or_else(PoisonError::into_inner));
+                false
+            }
+            Some(most) => {
+                let waited = self.came.wait_timeout(state, most);
+                waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+            }
         }
     }
 
@@ -285,7 +303,7 @@ impl Core {
         served
     }
 
-    /// Calls the functions that wait.
+    /// Calls the functions that wait, and rings for the futures.
     pub fn call(self: &Arc<Self>, py: Python<'_>) {
         let mut state = self.look(py);
         if state.answer.is_none() {
@@ -295,6 +313,11 @@ impl Core {
             .into_iter()
             .partition(|waiter| matches!(waiter, Waiter::Call(..)));
         state.waiters = rest;
+        for waiter in &state.waiters {
+            if let Waiter::Future(_, ring) = waiter {
+                ring.push(self.clone());
+            }
+        }
         drop(state);
         let calls: Vec<Waiter> = calls;
         for waiter in calls {
@@ -303,6 +326,11 @@ impl Core {
             }
         }
     }
+}
+
+/// True if taking the answer copies so many bytes that a loop must not do it.
+fn copies_much(state: &State) -> bool {
+    state.asked.as_ref().is_some_and(|asked| asked.copies() >= MUCH)
 }
 
 /// Answers a future; one that was cancelled wants nothing.
@@ -325,7 +353,7 @@ fn tell_one(function: &Bound<'_, PyAny>, read: &Bound<'_, Read>) {
     }
 }
 
-fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
+pub fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     let threading = py.import(intern!(py, "threading"))?;
     let main = threading.call_method0(intern!(py, "main_thread"))?;
     let here = threading.call_method0(intern!(py, "get_ident"))?;
@@ -434,18 +462,25 @@ impl Read {
         let py = slf.py();
         let core = &slf.get().core;
         fork::check(core.born)?;
-        if core.look(py).answer.is_some() {
+        let much = copies_much(&core.lock(py));
+        if !much && core.look(py).answer.is_some() {
             return Ok(Waiting { read: Some(slf.unbind()), future: None });
         }
         let (ring, future) = bell::future(py)?;
         let inner = future.call_method0(intern!(py, "__await__"))?;
         let mut state = core.lock(py);
         state.waiters.push(Waiter::Future(future.clone().unbind(), ring.clone()));
-        if state.woken || state.answer.is_some() {
-            // It came meanwhile.
-            ring.push(core.clone());
+        if copies_much(&state) {
+            // Another thread looks for it.
+            drop(state);
+            bell::call_back(core.clone());
+        } else {
+            if state.woken || state.answer.is_some() {
+                // It came meanwhile.
+                ring.push(core.clone());
+            }
+            drop(state);
         }
-        drop(state);
         Ok(Waiting { read: Some(slf.unbind()), future: Some((future.unbind(), inner.unbind())) })
     }
 

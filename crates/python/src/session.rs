@@ -9,6 +9,7 @@ use crate::run::engine;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,7 +24,7 @@ const LARGE: usize = 64 << 10;
 pub struct Session {
     /// With its file; `None` once it is closed.
     inner: Mutex<Option<Arc<stead::read::Session>>>,
-    path: String,
+    path: OsString,
     size: u64,
     start: u64,
     stop: u64,
@@ -90,7 +91,7 @@ impl Session {
         let inner = py.detach(|| file.session(start..stop)).map_err(raise)?;
         Ok(Session {
             inner: Mutex::new(Some(Arc::new(inner))),
-            path: file.path().to_string_lossy().into_owned(),
+            path: file.path().into_os_string(),
             size: file.len(),
             start,
             stop,
@@ -144,12 +145,13 @@ impl Session {
         let session = self.open(py)?;
         let buffer = Writable::new(buffer)?;
         let part = Part { len: len.unwrap_or(buffer.len()), buffer };
-        // Bytes that are there are copied now.
-        Ok(Asked::Into(if part.len > LARGE {
+        let bytes = part.len;
+        let read = if bytes > LARGE {
             py.detach(move || session.read_into(offset, part))
         } else {
             session.read_into(offset, part)
-        }))
+        };
+        Ok(Asked::Into(read, bytes))
     }
 
     /// Copies a few bytes that are there into the start of a buffer; false if they are not there.
@@ -291,7 +293,7 @@ impl Session {
         let count = self::length(count, "a count")?;
         let session = self.open(py)?;
         let asked = py.detach(move || session.read_strided(offset, len, stride, count));
-        Ok(Read::new(Asked::Strided(asked)))
+        Ok(Read::new(Asked::Strided(asked, len.saturating_mul(count))))
     }
 
     /// What was chosen, and why.
@@ -309,7 +311,7 @@ impl Session {
 
     /// The file, as it was named.
     #[getter]
-    fn path(&self) -> &str {
+    fn path(&self) -> &OsString {
         &self.path
     }
 
@@ -353,10 +355,13 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if self.born != fork::generation() {
             // Its locks may be those of threads that are not here.
-            let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
-            std::mem::forget(inner.take());
+            std::mem::forget(inner);
+        } else if inner.is_some() {
+            // What was learned of the tier is written, and other ranks are told.
+            fork::end(inner);
         }
     }
 }

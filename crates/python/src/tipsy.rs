@@ -2,12 +2,13 @@
 
 use crate::errors::raise;
 use crate::fork;
+use crate::request::is_main_thread;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock};
 use stead::tipsy::{Part, Species, Values};
-use stead::{ByteOrder, DType, Error};
+use stead::{ByteOrder, DType, Error, Kind};
 
 /// A snapshot that is open.
 #[pyclass(frozen, module = "stead._stead")]
@@ -112,13 +113,27 @@ impl Tipsy {
     ) -> PyResult<Vec<(&'static str, Elements)>> {
         fork::check(self.born)?;
         let species = species.parse().map_err(raise)?;
+        // Signals are the main thread's.
+        let main = is_main_thread(py)?;
+        let mut raised = None;
+        let mut go_on = || {
+            let signal = match main {
+                true => Python::attach(|py| py.check_signals()),
+                false => Ok(()),
+            };
+            signal.map_err(|e| {
+                raised = Some(e);
+                Error::new(Kind::Cancelled, "loading was interrupted")
+            })
+        };
         let particles = py.detach(|| {
             let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
             let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
             let snapshot = inner.as_ref().ok_or_else(|| Error::usage("the snapshot is closed"))?;
-            snapshot.load(species, task, tasks, &columns)
+            snapshot.load_while(species, task, tasks, &columns, &mut go_on)
         });
-        let columns = particles.map_err(raise)?.columns.into_iter();
+        let particles = particles.map_err(|e| raised.take().unwrap_or_else(|| raise(e)))?;
+        let columns = particles.columns.into_iter();
         Ok(columns.map(|(name, values)| (name, Elements::new(values))).collect())
     }
 
@@ -137,10 +152,12 @@ impl Tipsy {
 
 impl Drop for Tipsy {
     fn drop(&mut self) {
+        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if self.born != fork::generation() {
             // Its locks may be those of threads that are not here.
-            let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
-            std::mem::forget(inner.take());
+            std::mem::forget(inner);
+        } else if inner.is_some() {
+            fork::end(inner);
         }
     }
 }

@@ -28,6 +28,7 @@ use crate::read::{File, Options, Read, Session};
 use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::path::Path;
+use std::time::Duration;
 
 pub use stead_format::tipsy::{Field, HEADER_BYTES, Header, Part, Particles, Species, Values};
 
@@ -35,6 +36,9 @@ pub use stead_format::tipsy::{Field, HEADER_BYTES, Header, Part, Particles, Spec
 const PIECE_BYTES: u64 = 1 << 20;
 /// Requests of one task that are under way.
 const PIECES: usize = 4;
+/// How often it is asked whether to go on: while waiting, and after so many pieces.
+const LOOKS: Duration = Duration::from_millis(50);
+const LOOKS_AFTER: u64 = 64;
 
 /// A Tipsy file in a read session. It may be shared by threads.
 pub struct Snapshot {
@@ -83,6 +87,22 @@ impl Snapshot {
         tasks: usize,
         columns: &[&str],
     ) -> Result<Particles> {
+        self.load_while(species, task, tasks, columns, &mut || Ok(()))
+    }
+
+    /// As [`Snapshot::load`]. `go_on` is called while it waits, every 50 ms, and for every 64 MiB; an error of it ends
+    /// the loading and is returned.
+    ///
+    /// # Errors
+    /// Those of [`Snapshot::load`] and of `go_on`.
+    pub fn load_while(
+        &self,
+        species: Species,
+        task: usize,
+        tasks: usize,
+        columns: &[&str],
+        go_on: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Particles> {
         let part = self.header.part(species, task, tasks)?;
         let mut particles = Particles::new(&self.header, species, part.first, columns)?;
         particles.reserve(part.count).map_err(|e| e.at_path(self.file.path()))?;
@@ -91,7 +111,7 @@ impl Snapshot {
         let end = part.range().end;
         let mut next = part.offset;
         let mut ahead: VecDeque<Read> = VecDeque::with_capacity(PIECES);
-        loop {
+        for piece in 1_u64.. {
             while ahead.len() < PIECES && next < end {
                 let len = step.min(end - next);
                 let bytes = usize::try_from(len)
@@ -99,11 +119,20 @@ impl Snapshot {
                 ahead.push_back(self.session.read(next, bytes));
                 next += len;
             }
-            let Some(read) = ahead.pop_front() else { return Ok(particles) };
-            let view = read.wait()?;
+            let Some(mut read) = ahead.pop_front() else { break };
+            let view = loop {
+                match read.wait_for(LOOKS) {
+                    Some(answer) => break answer?,
+                    None => go_on()?,
+                }
+            };
             particles.add(&view)?;
             view.check()?;
+            if piece % LOOKS_AFTER == 0 {
+                go_on()?;
+            }
         }
+        Ok(particles)
     }
 
     /// Ends the session and says whether the file is still what it was.
