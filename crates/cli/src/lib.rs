@@ -7,6 +7,7 @@ mod describe;
 mod kernels;
 mod output;
 mod progress;
+mod ranks;
 mod read;
 mod run;
 mod signals;
@@ -32,7 +33,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     match dispatch(cli) {
         Ok(()) => 0,
         Err(e) => {
-            complain(&e);
+            if !ranks::is_told() {
+                complain(&e);
+            }
             exit_code(&e)
         }
     }
@@ -55,7 +58,10 @@ pub fn description_text(description: &Description) -> String {
 
 fn dispatch(cli: Cli) -> Result<()> {
     match cli.verb {
-        Verb::Run(a) => run::run(&a),
+        Verb::Run(a) => {
+            ranks::note_alone("run");
+            run::run(&a)
+        }
         Verb::Describe(a) => describe::describe(&a),
         Verb::Read(a) => read::read(&a),
         Verb::Kernels(a) => kernels::kernels(&a),

@@ -2,10 +2,14 @@
 
 use crate::args::{Described, ReadArgs};
 use crate::progress::Bar;
-use crate::{output, signals};
+use crate::{output, ranks, signals};
 use serde::Serialize;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use stead::fabric::Fabric;
+use stead::read::ranks::{self as together, trial::gather};
 use stead::read::{Counts, File, Options, trial};
 use stead::{Cancel, Error, IoOptions, Observer, Result, Snapshot, units};
 
@@ -15,7 +19,12 @@ struct Report {
     path: String,
     range: [u64; 2],
     tasks: u64,
+    /// Of each rank.
     threads: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranks: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nodes: Option<usize>,
     bytes: u64,
     seconds: f64,
     bytes_per_second: f64,
@@ -48,6 +57,24 @@ struct Alone {
 }
 
 pub fn read(a: &ReadArgs) -> Result<()> {
+    #[cfg(feature = "mpi")]
+    if let Some(job) = ranks::join()? {
+        let done = read_on(a, Some(&job.fabric));
+        return done.map_err(|e| {
+            // The first rank tells what all have; who has lost the others tells it, too. And at once: launchers end all ranks
+            // when one has ended so, which none does before this one is done with MPI.
+            if job.fabric.rank() == 0 || e.kind() == stead::Kind::Peer {
+                crate::complain(&e);
+            }
+            ranks::told(e)
+        });
+    }
+    ranks::note_alone("read");
+    read_on(a, None)
+}
+
+/// Options, and what stops the work and says that it is done.
+fn prepare(a: &ReadArgs) -> Result<(Options, Cancel, Cancel)> {
     let cancel = Cancel::new();
     let done = signals::watch(&cancel)?;
     let length = |size: Option<u64>| {
@@ -63,20 +90,50 @@ pub fn read(a: &ReadArgs) -> Result<()> {
         io: IoOptions { engine: a.engine.into(), direct: a.direct, ..IoOptions::default() },
         ..Options::default()
     };
-    let file = stead::read::open(&a.file, &options)?;
+    Ok((options, cancel, done))
+}
+
+/// Reads, alone or as one of several ranks, of which the first one prints what all of them took.
+fn read_on(a: &ReadArgs, job: Option<&Arc<dyn Fabric>>) -> Result<()> {
+    let (options, cancel, done) = match (prepare(a), job) {
+        (Ok(prepared), _) => prepared,
+        (Err(error), None) => return Err(error),
+        (Err(error), Some(fabric)) => return Err(together::refuse(&**fabric, &a.file, error)),
+    };
+    let file = match job {
+        Some(fabric) => together::open(fabric.clone(), &a.file, &options)?,
+        None => stead::read::open(&a.file, &options)?,
+    };
     let range = a.range.as_ref().map_or(Ok(0..file.len()), |r| r.within(file.len()))?;
-    let threads = match a.threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        n => n,
+    let nodes = job.map(|f| (0..f.size()).map(|r| f.node_of(r)).collect::<Vec<_>>());
+    let threads = match (a.threads, &nodes) {
+        (0, Some(nodes)) => {
+            let here = |node: &&usize| job.is_some_and(|f| f.node_of(f.rank()) == **node);
+            processors().div_ceil(nodes.iter().filter(here).count().max(1))
+        }
+        (0, None) => processors(),
+        (n, _) => n,
     };
     let way = if a.buffers { trial::Way::Buffers } else { trial::Way::Views };
-    let trial = trial::Trial { tasks: a.tasks, threads, scattered: a.scattered, way, cancel };
+    let scattered = a.scattered;
+    let trial =
+        trial::Trial { tasks: a.tasks, threads, scattered, way, cancel, ..trial::Trial::default() };
+    let trial = job.map_or_else(|| trial.clone(), |f| together::trial::share(&**f, &trial));
+    // Of all ranks together.
+    let all = |mine| match job {
+        Some(fabric) => gather(&**fabric, mine),
+        None => mine,
+    };
+    let bar = job.is_none_or(|f| f.rank() == 0);
     let before = file.counts();
-    let took = run(&file, &range, &trial, a)?;
-    let counts = file.counts();
+    let took = run(&file, &range, &trial, a, bar).map(|took| (took, Counts::default()));
+    let (took, _) = all(took)?;
+    // All ranks have what they want.
+    let (_, counts) = all(Ok((took, difference(&file.counts(), &before))))?;
     let alone = if a.compare {
         let trial = trial::Trial { way: trial::Way::Alone, ..trial };
-        let alone = run(&file, &range, &trial, a)?;
+        let alone = run(&file, &range, &trial, a, bar).map(|took| (took, Counts::default()));
+        let (alone, _) = all(alone)?;
         if alone.sum != took.sum {
             let message = "the session and the tasks by themselves have read different bytes";
             return Err(Error::new(stead::Kind::Changed, message).at_path(&a.file).with_hint(
@@ -90,19 +147,24 @@ pub fn read(a: &ReadArgs) -> Result<()> {
     };
     done.cancel();
     let plan = file.session(range.clone())?.plan();
+    if job.is_some_and(|f| f.rank() != 0) {
+        return Ok(());
+    }
     let report = Report {
         path: a.file.to_string_lossy().into_owned(),
         range: [range.start, range.end],
         tasks: a.tasks,
         threads,
+        ranks: job.map(|f| f.size()),
+        nodes: nodes.map(|nodes| nodes.into_iter().collect::<BTreeSet<_>>().len()),
         bytes: took.bytes,
         seconds: took.seconds,
         bytes_per_second: rate(&took),
         sum: took.sum,
-        bytes_fetched: counts.bytes - before.bytes,
-        blocks_fetched: counts.blocks - before.blocks,
-        requests: counts.requests - before.requests,
-        requests_answered_at_once: counts.at_once - before.at_once,
+        bytes_fetched: counts.bytes,
+        blocks_fetched: counts.blocks,
+        requests: counts.requests,
+        requests_answered_at_once: counts.at_once,
         choices: plan
             .into_iter()
             .map(|d| Choice { name: d.name, value: d.value, reason: d.reason })
@@ -111,8 +173,12 @@ pub fn read(a: &ReadArgs) -> Result<()> {
     };
     match a.format {
         Described::Json => output::json(&report),
-        Described::Table => output::text(&page(&report, a.explain, &difference(&counts, &before))),
+        Described::Table => output::text(&page(&report, a.explain, &counts)),
     }
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn difference(now: &Counts, before: &Counts) -> Counts {
@@ -135,17 +201,26 @@ fn run(
     range: &std::ops::Range<u64>,
     trial: &trial::Trial,
     a: &ReadArgs,
+    show: bool,
 ) -> Result<trial::Took> {
-    let bar = Bar::new(a.progress);
+    let bar = if show { Bar::new(a.progress) } else { None };
     let (begin, told) = (Instant::now(), AtomicU64::new(0));
-    let total = range.end - range.start;
+    // Of several ranks, one shows how far it is with its own part.
+    let part = trial.part.as_ref().map_or(1.0, |p| (p.end - p.start) as f64 / trial.tasks as f64);
+    let total = ((range.end - range.start) as f64 * part) as u64;
     let hear = |bytes: u64| {
         let Some(bar) = &bar else { return };
         // Ten times a second, whoever comes by, and at the end.
         let seconds = begin.elapsed().as_secs_f64();
         let tenth = (seconds * 10.0) as u64;
-        if told.fetch_max(tenth, Ordering::Relaxed) < tenth || bytes == total {
-            bar.progress(&Snapshot { pass: 1, bytes, total_bytes: total, rows: 0, seconds });
+        if told.fetch_max(tenth, Ordering::Relaxed) < tenth || bytes >= total {
+            bar.progress(&Snapshot {
+                pass: 1,
+                bytes,
+                total_bytes: total.max(bytes),
+                rows: 0,
+                seconds,
+            });
         }
     };
     let took = trial::try_out(file, range.clone(), trial, &hear);
@@ -161,10 +236,15 @@ fn page(r: &Report, explain: bool, counts: &Counts) -> String {
         (
             "read",
             format!(
-                "{} by {} task(s) on {} thread(s)",
+                "{} by {} task(s) on {} thread(s){}",
                 units::format_size(r.bytes),
                 units::format_count(r.tasks),
-                r.threads
+                r.threads,
+                match (r.ranks, r.nodes) {
+                    (Some(ranks), Some(nodes)) =>
+                        format!(" of each of {ranks} ranks on {nodes} node(s)"),
+                    _ => String::new(),
+                }
             ),
         ),
         ("took", format!("{}, {}", units::format_seconds(r.seconds), rate(r.bytes_per_second))),

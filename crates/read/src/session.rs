@@ -153,7 +153,8 @@ impl File {
 
     /// What was done for all sessions so far.
     pub fn counts(&self) -> Counts {
-        self.0.shared.counts()
+        let counts = self.0.shared.counts();
+        self.0.ranks.as_ref().map_or(counts, |group| group.counts(counts))
     }
 }
 
@@ -294,7 +295,11 @@ impl Session {
                     Some(group) => group.engine(offset..end),
                     None => &self.file.0.shared,
                 };
-                engine.ask(offset, len, deadline, finish())
+                let asked = engine.ask(offset, len, deadline, finish());
+                if let Some(group) = &self.file.0.ranks {
+                    group.asked(!matches!(asked, Pending::Waiting(_)));
+                }
+                asked
             }
             _ => self.outside(offset, len),
         }

@@ -33,6 +33,8 @@ pub struct Trial {
     pub scattered: bool,
     /// How they get their bytes.
     pub way: Way,
+    /// Of the tasks, by their number in the order in which they come, those that run here; all if it is `None`.
+    pub part: Option<Range<u64>>,
     /// Stops it.
     pub cancel: Cancel,
 }
@@ -68,6 +70,7 @@ pub fn try_out(
     let begin = clock::now();
     let session = file.session(range.clone())?;
     let tasks = trial.tasks.max(1);
+    let part = trial.part.clone().unwrap_or(0..tasks);
     let work = Work {
         session: &session,
         trial,
@@ -75,8 +78,9 @@ pub fn try_out(
         share: (range.end - range.start).div_ceil(tasks).next_multiple_of(8),
         range,
         step: step(tasks, trial.scattered),
-        next: Apart(AtomicU64::new(0)),
+        next: Apart(AtomicU64::new(part.start)),
         done: Apart(AtomicU64::new(0)),
+        end: part.end,
         sum: AtomicU64::new(0),
         failed: AtomicBool::new(false),
         failure: Mutex::new(None),
@@ -123,6 +127,8 @@ struct Work<'a> {
     step: u64,
     next: Apart,
     done: Apart,
+    /// Numbers from here on are not of this trial.
+    end: u64,
     sum: AtomicU64,
     failed: AtomicBool,
     failure: Mutex<Option<Error>>,
@@ -192,7 +198,7 @@ impl Work<'_> {
             let mut ready = None;
             while ready.is_none() && asked.len() < under_way {
                 let number = self.next.0.fetch_add(1, Ordering::Relaxed);
-                if number >= self.tasks {
+                if number >= self.end.min(self.tasks) {
                     break;
                 }
                 let new = self.ask(number, &mut spare)?;

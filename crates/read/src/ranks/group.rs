@@ -4,14 +4,14 @@ use super::far::{Far, nowhere};
 use super::owners::{Owners, Part};
 use super::service::{self, Room, Service};
 use super::sharing::{self, Found};
-use crate::engine::{Lanes, New, Shared};
+use crate::engine::{Counts, Lanes, New, Shared};
 use crate::options::{Decision, Options};
 use crate::registry;
 use crate::session::File;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use stead_core::{Error, Kind, Result, units};
 use stead_fabric::kinds::{kind, number};
@@ -92,6 +92,9 @@ pub(crate) struct Group {
     together: u32,
     /// How many sessions have begun; they do one after the other.
     beginning: Mutex<u64>,
+    /// Requests of this rank. Those of the near engine are also of others.
+    requests: AtomicU64,
+    at_once: AtomicU64,
 }
 
 impl Drop for Group {
@@ -251,7 +254,18 @@ pub fn open_source(
     if let Some(near) = near.clone().filter(|_| alone) {
         let far = near.clone();
         let (near, service) = (Some(near), None);
-        let group = Group { fabric, map, near, shares, far, service, together, beginning };
+        let group = Group {
+            fabric,
+            map,
+            near,
+            shares,
+            far,
+            service,
+            together,
+            beginning,
+            requests: AtomicU64::new(0),
+            at_once: AtomicU64::new(0),
+        };
         return Ok(File::of_ranks(group, path.to_owned()));
     }
     // Where the page cache has the near blocks, all memory is for those of others.
@@ -278,7 +292,18 @@ pub fn open_source(
     });
     let group = started.map(|(service, far)| {
         let (fabric, service) = (fabric.clone(), Some(service));
-        Group { fabric, map, near: near.clone(), shares, far, service, together, beginning }
+        Group {
+            fabric,
+            map,
+            near: near.clone(),
+            shares,
+            far,
+            service,
+            together,
+            beginning,
+            requests: AtomicU64::new(0),
+            at_once: AtomicU64::new(0),
+        }
     });
     // Nobody asks one who cannot answer.
     let said = group.as_ref().map_or_else(said, |_| vec![MAPS]);
@@ -440,6 +465,21 @@ impl Group {
         } else {
             &self.far
         }
+    }
+
+    /// A request was made, and answered at once or not.
+    pub(crate) fn asked(&self, at_once: bool) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.at_once.fetch_add(u64::from(at_once), Ordering::Relaxed);
+    }
+
+    /// For [`crate::File::counts`], of which the main engine knows its own part.
+    pub(crate) fn counts(&self, main: Counts) -> Counts {
+        let (requests, at_once) =
+            (self.requests.load(Ordering::Relaxed), self.at_once.load(Ordering::Relaxed));
+        // What a rank reads is what its near engine reads. The far one has what others have read.
+        let (blocks, bytes) = self.near.as_ref().map_or((0, 0), |_| (main.blocks, main.bytes));
+        Counts { requests, at_once, blocks, bytes, held: main.held }
     }
 
     /// For [`crate::Session::plan`].

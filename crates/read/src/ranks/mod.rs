@@ -21,6 +21,7 @@ pub(crate) mod lent;
 pub(crate) mod owners;
 pub(crate) mod service;
 pub(crate) mod sharing;
+pub mod trial;
 pub(crate) mod wire;
 
 #[cfg(test)]

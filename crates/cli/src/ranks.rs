@@ -1,0 +1,123 @@
+//! The ranks that a launcher (`mpirun`, `srun`) has started: one report, one error, and the same exit code for all.
+
+use stead::Error;
+
+/// Variables with the number of ranks, and of this one: Open MPI, MPICH and those of its kind, and Slurm.
+const LAUNCHERS: [(&str, &str); 3] = [
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    ("PMI_SIZE", "PMI_RANK"),
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+];
+
+/// How many ranks a launcher says that it has started, if there are several, and which of them this is.
+fn launched(variable: impl Fn(&str) -> Option<String>) -> Option<(usize, usize)> {
+    let number = |name: &str| variable(name)?.parse::<usize>().ok();
+    LAUNCHERS
+        .iter()
+        .find_map(|(size, rank)| Some((number(size)?, number(rank)?)))
+        .filter(|(size, _)| *size > 1)
+}
+
+fn environment() -> Option<(usize, usize)> {
+    launched(|name| std::env::var(name).ok())
+}
+
+/// Says so, once, if this is one of several that do the same, each alone.
+pub fn note_alone(verb: &str) {
+    if let Some((size, 0)) = environment() {
+        crate::complain(&alone(verb, size));
+    }
+}
+
+fn alone(verb: &str, size: usize) -> Error {
+    let message = format!("{size} ranks were started, and each of them does all of it, alone");
+    let error = Error::usage(message);
+    match verb {
+        "read" => error.with_hint(
+            "this stead was built without MPI: 'make install MPI=1' installs one whose ranks read together",
+        ),
+        _ => error.with_hint(format!("'stead {verb}' is not shared out among ranks: start it once")),
+    }
+}
+
+#[cfg(feature = "mpi")]
+pub use with_mpi::*;
+
+#[cfg(feature = "mpi")]
+mod with_mpi {
+    use super::environment;
+    use std::sync::Arc;
+    use std::time::Duration;
+    use stead::fabric::Fabric;
+    use stead::{Error, Result};
+    use stead_mpi::{Mpi, Options, World};
+
+    /// The ranks of the launcher.
+    pub struct Job {
+        pub fabric: Arc<dyn Fabric>,
+        /// Ended last of all.
+        _world: World,
+    }
+
+    /// Joins the others, if a launcher has started several. All of them call this.
+    ///
+    /// # Errors
+    /// Those of MPI.
+    pub fn join() -> Result<Option<Job>> {
+        let Some((size, rank)) = environment() else { return Ok(None) };
+        let world = World::init()?;
+        let mut options = Options::default();
+        let silence = std::env::var("STEAD_PEER_SILENCE_S").ok().and_then(|s| s.parse().ok());
+        if let Some(seconds) = silence.filter(|s| *s > 0) {
+            options.silence = Duration::from_secs(seconds);
+        }
+        let fabric = Mpi::world(options)?;
+        if fabric.size() == size {
+            return Ok(Some(Job { fabric: Arc::new(fabric), _world: world }));
+        }
+        // Each would be a job of its own.
+        let message = format!(
+            "{size} ranks were started, and the MPI of this stead sees {}: they are of different kinds",
+            fabric.size()
+        );
+        let error = Error::usage(message)
+            .with_hint("start it with the mpirun of the MPI that it was built with (make install MPI=1 MPICC=...)");
+        Err(if rank == 0 { error } else { super::told(error) })
+    }
+}
+
+/// An error that was told already, or that another rank tells.
+#[cfg(feature = "mpi")]
+pub fn told(error: Error) -> Error {
+    TOLD.store(true, std::sync::atomic::Ordering::Relaxed);
+    error
+}
+
+static TOLD: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// True if the error of this process needs no telling.
+pub fn is_told() -> bool {
+    TOLD.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launchers_are_known_by_what_they_set() {
+        let of = |set: &'static [(&str, &str)]| {
+            launched(move |name| set.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+        };
+        assert_eq!(of(&[]), None);
+        let open_mpi = &[("OMPI_COMM_WORLD_SIZE", "4"), ("OMPI_COMM_WORLD_RANK", "3")];
+        assert_eq!(of(open_mpi), Some((4, 3)));
+        assert_eq!(of(&[("PMI_SIZE", "2"), ("PMI_RANK", "0")]), Some((2, 0)));
+        assert_eq!(of(&[("SLURM_STEP_NUM_TASKS", "8"), ("SLURM_PROCID", "1")]), Some((8, 1)));
+        // One rank is no job, and half of a number none.
+        assert_eq!(of(&[("PMI_SIZE", "1"), ("PMI_RANK", "0")]), None);
+        assert_eq!(of(&[("PMI_SIZE", "x"), ("PMI_RANK", "0")]), None);
+        // A batch script of Slurm, before srun.
+        assert_eq!(of(&[("SLURM_NTASKS", "8"), ("SLURM_PROCID", "0")]), None);
+    }
+}
