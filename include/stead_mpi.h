@@ -18,7 +18,8 @@ extern "C" {
 
 /**
  * Makes a fabric of the communicator that `communicator` points to, for stead_file_open_ranks. It takes a duplicate:
- * messages and error handlers of the program are not touched. Collective.
+ * messages and error handlers of the program are not touched. The duplicate, and a thread, stay with the communicator until
+ * it is freed, for all files that are opened on it. Collective.
  *
  * MPI_Finalize waits until all ranks have called it; those that did so early go on to answer the others meanwhile.
  *

@@ -6,6 +6,7 @@
  *   ranks differ FILE              ranks begin different sessions
  *   ranks funneled FILE            MPI without threads
  *   ranks rate FILE [TIMES]        seconds to read the whole file on each rank
+ *   ranks many FILE TIMES          opens and closes it so many times, on two communicators
  *   ranks end FILE                 many files of many communicators are open when MPI_Finalize is called
  *   ranks idle FILE SECONDS        processor time of an idle session
  */
@@ -187,6 +188,16 @@ static void differ(const char *path) {
     stead_file *none;
     CHECK(stead_mpi_file_open(MPI_COMM_WORLD, "/nowhere", NULL, &none, NULL) == STEAD_NOT_FOUND);
     CHECK(stead_mpi_file_open(MPI_COMM_NULL, path, NULL, &none, NULL) == STEAD_USAGE);
+    /* What one rank gives, all hear of. */
+    struct stead_read_options bad = {0};
+    bad.size = rank == 1 ? 3 : sizeof bad;
+    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, path, &bad, &none, NULL) == STEAD_USAGE && none == NULL);
+    CHECK(rank == 1 || strstr(stead_last_message(), "rank 1"));
+    bad.size = sizeof bad;
+    bad.flags = rank == 2 ? STEAD_READ_URING | STEAD_READ_PREAD : 0;
+    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, path, &bad, &none, NULL) == STEAD_USAGE);
+    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, rank ? path : NULL, NULL, &none, NULL) == STEAD_USAGE);
+    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, path, NULL, rank ? &none : NULL, NULL) == STEAD_USAGE);
     /* Neither is closed: MPI_Finalize ends what is left. */
     printf("rank %d: told\n", rank);
 }
@@ -222,6 +233,27 @@ static void rate(const char *path, int times) {
         CHECK(stead_session_close(session, NULL) == STEAD_OK);
         CHECK(stead_file_close(file, NULL) == STEAD_OK);
     }
+}
+
+static void many(const char *path, int times) {
+    MPI_Comm other;
+    MPI_Comm_dup(MPI_COMM_WORLD, &other);
+    for (int i = 0; i < times; i++) {
+        stead_file *file;
+        stead_session *session;
+        struct stead_read_options options = {0};
+        options.size = sizeof options;
+        options.flags = i % 16 ? 0 : STEAD_READ_PREAD;
+        unsigned char byte;
+        uint64_t at = (uint64_t)i * 1009;
+        CHECK(stead_mpi_file_open(i % 3 ? MPI_COMM_WORLD : other, path, &options, &file, NULL) == STEAD_OK);
+        CHECK(stead_session_start(file, at, 1000, &session, NULL) == STEAD_OK);
+        CHECK(stead_read_now(session, at + (uint64_t)rank, &byte, 1, NULL) == STEAD_OK);
+        CHECK(byte == byte_at(at + (uint64_t)rank));
+        CHECK(stead_session_close(session, NULL) == STEAD_OK && stead_file_close(file, NULL) == STEAD_OK);
+    }
+    MPI_Comm_free(&other);
+    printf("rank %d: %d times\n", rank, times);
 }
 
 /* Their threads are busy with MPI at that moment. */
@@ -269,6 +301,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "differ")) differ(path);
     else if (!strcmp(what, "rate")) rate(path, argc > 3 ? atoi(argv[3]) : 1);
     else if (!strcmp(what, "end")) end(path);
+    else if (!strcmp(what, "many")) many(path, atoi(argv[3]));
     else if (!strcmp(what, "idle")) idle(path, atoi(argv[3]));
     else return 2;
     MPI_Finalize();

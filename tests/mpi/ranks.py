@@ -112,6 +112,22 @@ elif what == "wrong":
     freed = comm.Dup()
     freed.Free()
     assert "intercommunicator or a null one" in refused(stead.UsageError, comm=freed)
+    # What one rank gives, all hear of.
+    for bad in {"engine": "steam"}, {"block": -5}, {"start": -1}, {"deadline": "soon"}, {"readers": 1.5}:
+        try:
+            stead.read_session(path, comm=comm, **(bad if comm.rank == 1 else {}))
+        except (stead.UsageError, ValueError, TypeError, OverflowError) as e:
+            if comm.rank != 1:
+                assert isinstance(e, stead.UsageError) and "rank 1" in str(e), e
+        else:
+            raise AssertionError(f"{bad} was not refused")
+    with stead.read_session(path, comm=comm) as session:
+        try:
+            session.session("x" if comm.rank == 1 else 0)
+        except (stead.UsageError, TypeError):
+            assert session.pread(0, 10)
+        else:
+            raise AssertionError("a range of one rank alone was not refused")
     # Ranks differ.
     refused(stead.UsageError, start=comm.rank, comm=comm)
     refused(stead.UsageError, stop=10**12, comm=comm)

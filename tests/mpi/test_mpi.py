@@ -38,6 +38,11 @@ def test_ranks_and_tasks_read_any_ranges(mpi, file, ranks, flags):
         assert sum(read_bytes(out)) == LENGTH
 
 
+def test_files_are_opened_and_closed_thousands_of_times(mpi, file):
+    # MPICH has some two thousand communicators.
+    run([*launch(mpi, 2), BUILT / mpi / "ranks", "many", file, 2200 if mpi == "mpich" else 400])
+
+
 @pytest.mark.parametrize("ranks", [1] * 8 + [2])
 def test_mpi_may_end_while_files_are_open(mpi, file, ranks):
     # With MPICH, one thread that is in MPI at that moment suffices to make MPI_Finalize fail; it takes luck to have one.

@@ -4,8 +4,11 @@ use crate::error::{stead_error, stead_status};
 use crate::guard::{call, null};
 use crate::session::{self, stead_file, stead_read_options};
 use std::ffi::{c_char, c_int, c_void};
+use std::path::Path;
 use std::sync::Arc;
+use stead::Error;
 use stead::fabric::foreign::{self, Functions};
+use stead::read::ranks;
 
 /// How ranks talk: functions that a program gives, or libstead_mpi (stead_mpi.h). All may be called by any thread, at the
 /// same time as others. Those that return `int` return 0, or a stead_status with a text in `why`, which has room for
@@ -75,7 +78,8 @@ pub type stead_make_fabric_fn = Option<
 ///
 /// A rank may close the file before others have: a thread goes on to answer them, until all are done.
 ///
-/// Errors: as stead_file_open, if no rank can open it; STEAD_CHANGED if ranks see files of different lengths;
+/// Errors: as stead_file_open, if no rank can open it; STEAD_USAGE on all ranks if one of them gives arguments that make
+/// no sense, but for `make`, without which it can tell nobody; STEAD_CHANGED if ranks see files of different lengths;
 /// STEAD_PEER if a rank is gone; those of `make`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_file_open_ranks(
@@ -87,9 +91,8 @@ pub unsafe extern "C" fn stead_file_open_ranks(
     error: *mut *mut stead_error,
 ) -> stead_status {
     call!(error, |c| {
-        let out = c.out_handle(file, "place for the file")?;
-        let path = c.text(path, "path")?;
-        let options = session::options(c, options)?;
+        // A place that is there is NULL from now on, whatever comes.
+        let out = c.out_handle(file, "place for the file");
         let make = make.ok_or_else(|| null("function that makes a fabric"))?;
         // SAFETY: both records have the same members, which the assertions below and the tests look after; the caller
         // keeps what the header says of the function.
@@ -100,14 +103,29 @@ pub unsafe extern "C" fn stead_file_open_ranks(
             >(make);
             foreign::make(make, data)?
         };
-        out.put(session::give(stead::read::ranks::open(Arc::new(fabric), path, &options)?));
-        Ok(())
+        let name = c.path(path, "path");
+        // Whatever is wrong here, others are in the same call and hear of it.
+        let given = || Ok((out?, *name.as_ref().map_err(again)?, session::options(c, options)?));
+        match given() {
+            Ok((out, path, options)) => {
+                out.put(session::give(ranks::open(Arc::new(fabric), path, &options)?));
+                Ok(())
+            }
+            Err(e) => Err(ranks::refuse(&fabric, name.unwrap_or(Path::new("")), e)),
+        }
     })
+}
+
+/// The same error once more.
+fn again(e: &Error) -> Error {
+    Error::new(e.kind(), e.message().to_owned())
 }
 
 const _: () = {
     use std::mem::offset_of;
     assert!(size_of::<stead_fabric>() == size_of::<Functions>());
+    assert!(offset_of!(stead_fabric, version) == offset_of!(Functions, version));
+    assert!(offset_of!(stead_fabric, size) == offset_of!(Functions, size));
     assert!(offset_of!(stead_fabric, deadline_ms) == offset_of!(Functions, deadline_ms));
     assert!(offset_of!(stead_fabric, rank) == offset_of!(Functions, rank));
     assert!(offset_of!(stead_fabric, data) == offset_of!(Functions, data));

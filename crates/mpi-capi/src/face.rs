@@ -2,12 +2,11 @@
 
 use std::ffi::{c_int, c_void};
 use std::panic::catch_unwind;
-use std::sync::Arc;
 use std::time::Duration;
 use stead_fabric::foreign::{Functions, fail, lend};
 use stead_mpi::{MPI_Comm, Mpi, Options};
 
-/// Makes a fabric of the communicator that `communicator` points to. Collective. Returns 0, or a stead_status with a text
+/// Makes a fabric of the communicator that `communicator` points to, or gives that which was made of it before. Collective. Returns 0, or a stead_status with a text
 /// in `why`, which is NULL or has room for STEAD_FABRIC_WHY bytes.
 ///
 /// The environment variable STEAD_PEER_SILENCE_S has the seconds without a sign of life after which a rank that is waited
@@ -32,13 +31,13 @@ pub unsafe extern "C" fn stead_mpi_make(
         }
         // SAFETY: the caller gives the address of a communicator.
         let communicator = unsafe { *communicator.cast::<MPI_Comm>() };
-        Mpi::new(communicator, options)
+        Mpi::of(communicator, options)
     });
     let made = made.unwrap_or_else(|_| Err(stead_mpi::Error::internal("a panic was caught")));
     match made {
         Ok(mpi) => {
             // SAFETY: there is room, as the caller promises.
-            unsafe { fabric.write(lend(Arc::new(mpi))) };
+            unsafe { fabric.write(lend(mpi)) };
             0
         }
         // SAFETY: `why` is as the caller promises.

@@ -24,6 +24,8 @@ const ROOMS: usize = 16;
 
 /// While bytes move, the thread does not sleep before nothing has moved for so long.
 const EAGER: Duration = Duration::from_micros(200);
+/// After so long without any byte of those that are on their way, their rank may be stopped.
+const STUCK: Duration = Duration::from_millis(10);
 /// After so long without anything, messages may take longer to be seen.
 const QUIET: Duration = Duration::from_secs(1);
 /// How often a rank that is waited for is asked whether it answers.
@@ -193,7 +195,8 @@ impl Progress {
         }
         // A quarter of the time that nothing has moved, so that waiting costs little and delays little.
         let most = match (moving, watched) {
-            (true, _) => Duration::from_micros(200),
+            (true, _) if idle < STUCK => Duration::from_micros(200),
+            (true, _) => Duration::from_millis(10),
             (false, true) => Duration::from_millis(2),
             (false, false) if idle < QUIET => Duration::from_millis(10),
             (false, false) => Duration::from_millis(50),

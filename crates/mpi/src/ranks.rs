@@ -4,6 +4,7 @@ use crate::clock;
 use crate::post::{INTEREST, Letter, Post};
 use crate::progress::Progress;
 use crate::raw::{self, Comm, MPI_Comm};
+use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -98,20 +99,24 @@ impl Mpi {
     /// `Usage` if MPI is not running or was not initialised with `MPI_THREAD_MULTIPLE`, or the communicator is null;
     /// `Peer` if MPI fails.
     pub fn new(communicator: MPI_Comm, options: Options) -> Result<Mpi> {
-        let comm = Comm::like(communicator)?;
-        let (rank, size) = comm.rank_and_size()?;
-        let first = comm.first_of_node()?;
         raw::at_finalize(end_all)?;
-        let post = Arc::new(Post::new(rank, size));
-        let progress = Progress::new(comm, post.clone(), options.silence);
-        let its = End(post.clone());
+        // The thread comes first: where there is none, no other rank waits yet.
+        let (give, come) = mpsc::sync_channel::<(Progress, End)>(1);
         let thread = std::thread::Builder::new()
             .name("stead-mpi".to_owned())
             .spawn(move || {
-                let _end = its;
-                progress.run();
+                if let Ok((progress, _end)) = come.recv() {
+                    progress.run();
+                }
             })
             .map_err(|e| Error::io("start a thread for", "MPI", e))?;
+        let comm = Comm::like(communicator)?;
+        let (rank, size) = comm.rank_and_size()?;
+        let first = comm.first_of_node()?;
+        let post = Arc::new(Post::new(rank, size));
+        let progress = Progress::new(comm, post.clone(), options.silence);
+        // It waits for this.
+        let _ = give.send((progress, End(post.clone())));
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         running.retain(|r| !r.thread.is_finished());
         running.push(Running { post: Arc::downgrade(&post), thread });
@@ -122,6 +127,21 @@ impl Mpi {
             let bytes = bytes.try_into().map_err(|_| Error::format("a message is malformed"))?;
             *node = usize::try_from(u64::from_le_bytes(bytes)).unwrap_or(0);
         }
+        Ok(fabric)
+    }
+
+    /// That of a communicator, which is made when it is first asked for and kept with it until the program frees it: so that
+    /// any number of files takes one communicator and one thread. Collective.
+    ///
+    /// # Errors
+    /// As [`Mpi::new`].
+    pub fn of(communicator: MPI_Comm, options: Options) -> Result<Arc<Mpi>> {
+        // All ranks have it, or none: all have made the same calls.
+        if let Some(kept) = raw::kept(communicator)? {
+            return Ok(kept);
+        }
+        let fabric = Arc::new(Mpi::new(communicator, options)?);
+        raw::keep(communicator, fabric.clone())?;
         Ok(fabric)
     }
 

@@ -2,9 +2,10 @@
 //!
 //! The bindings are those of rsmpi. Its safe layer is not used: it drops return codes and counts in 32 bits.
 
+use crate::ranks::Mpi;
 use mpi_sys as ffi;
 use std::ffi::{c_int, c_void};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use stead_core::{Error, Kind, Result};
 
 pub use ffi::MPI_Comm;
@@ -152,6 +153,74 @@ pub(crate) fn at_finalize(then: fn()) -> Result<()> {
     check(code, "set an attribute")
 }
 
+/// The name of the attribute that keeps a fabric at a communicator of the program.
+fn fabric_key() -> Result<c_int> {
+    extern "C" fn copy(
+        _: MPI_Comm,
+        _: c_int,
+        _: *mut c_void,
+        _: *mut c_void,
+        _: *mut c_void,
+        flag: *mut c_int,
+    ) -> c_int {
+        // SAFETY: MPI gives a valid place. A duplicate is another communicator, with a fabric of its own.
+        unsafe { *flag = 0 };
+        0
+    }
+    extern "C" fn drop_it(_: MPI_Comm, _: c_int, value: *mut c_void, _: *mut c_void) -> c_int {
+        // SAFETY: `keep` made it, and the attribute is deleted once.
+        drop(unsafe { Box::from_raw(value.cast::<Arc<Mpi>>()) });
+        0
+    }
+    static KEY: Mutex<Option<c_int>> = Mutex::new(None);
+    let mut key = KEY.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(key) = *key {
+        return Ok(key);
+    }
+    let mut made = 0;
+    // SAFETY: the functions have the types that MPI asks for and live for ever.
+    let code = unsafe {
+        ffi::MPI_Comm_create_keyval(Some(copy), Some(drop_it), &mut made, std::ptr::null_mut())
+    };
+    check(code, "make an attribute")?;
+    *key = Some(made);
+    Ok(made)
+}
+
+/// The fabric that is kept at a communicator of the program.
+pub(crate) fn kept(theirs: MPI_Comm) -> Result<Option<Arc<Mpi>>> {
+    usable(theirs)?;
+    let (mut value, mut found) = (std::ptr::null_mut::<c_void>(), 0);
+    let key = fabric_key()?;
+    // SAFETY: a communicator, as the caller answers for; the places are valid. MPI writes a pointer.
+    let code = unsafe { ffi::MPI_Comm_get_attr(theirs, key, (&raw mut value).cast(), &mut found) };
+    check(code, "look for an attribute")?;
+    // SAFETY: `keep` made it, and it is there until the communicator is freed.
+    Ok((found != 0).then(|| unsafe { &*value.cast::<Arc<Mpi>>() }.clone()))
+}
+
+/// Keeps a fabric at a communicator of the program, until that is freed.
+pub(crate) fn keep(theirs: MPI_Comm, fabric: Arc<Mpi>) -> Result<()> {
+    let key = fabric_key()?;
+    let value = Box::into_raw(Box::new(fabric));
+    // SAFETY: a communicator, as the caller answers for.
+    let code = unsafe { ffi::MPI_Comm_set_attr(theirs, key, value.cast()) };
+    check(code, "set an attribute").inspect_err(|_| {
+        // SAFETY: made above, and MPI has not taken it.
+        drop(unsafe { Box::from_raw(value) });
+    })
+}
+
+/// Fails for MPI_COMM_NULL, and where MPI has too few threads.
+fn usable(theirs: MPI_Comm) -> Result<()> {
+    need_threads()?;
+    // SAFETY: a constant of the shim; a null handle is told from others by comparison.
+    if theirs == unsafe { ffi::RSMPI_COMM_NULL } {
+        return Err(Error::usage("the communicator is MPI_COMM_NULL"));
+    }
+    Ok(())
+}
+
 /// MPI_COMM_WORLD.
 pub(crate) fn world() -> MPI_Comm {
     // SAFETY: a constant of the shim.
@@ -169,11 +238,7 @@ unsafe impl Sync for Comm {}
 impl Comm {
     /// The same ranks, without attributes, with errors that are returned. Collective.
     pub(crate) fn like(theirs: MPI_Comm) -> Result<Comm> {
-        need_threads()?;
-        // SAFETY: constants of the shim; a null handle is told from others by comparison.
-        if theirs == unsafe { ffi::RSMPI_COMM_NULL } {
-            return Err(Error::usage("the communicator is MPI_COMM_NULL"));
-        }
+        usable(theirs)?;
         let (mut rank, mut ours) = (0, theirs);
         // SAFETY: the caller answers for the handle; the places are valid.
         unsafe {

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::path::Path;
 use std::sync::Arc;
 use stead::Error;
-use stead::fabric::foreign::{self, Make};
+use stead::fabric::foreign::{self, Foreign, Make};
 use stead::read::{File, Options, ranks};
 
 /// Opens a file on all ranks. `maker` is the address of a function that makes a fabric, and `data` that of what it makes
@@ -22,16 +22,27 @@ pub fn open(
     path: &Path,
     options: &Options,
 ) -> PyResult<File> {
-    if maker == 0 || data == 0 {
-        return Err(raise(Error::usage("there is no communicator")));
-    }
+    py.detach(|| ranks::open(Arc::new(fabric(maker, data)?), path, options)).map_err(raise)
+}
+
+/// Takes part in the opening of a file on all ranks with an error of this one: the others get it, and do not wait. What
+/// cannot be told is no concern of theirs, or they hear of it by themselves.
+#[pyfunction]
+pub fn refuse_ranks(py: Python<'_>, maker: usize, data: usize, why: &str) {
     py.detach(|| {
-        // SAFETY: the package gives the address of `stead_mpi_make`, which has this type, and of a communicator.
-        let fabric = unsafe {
-            let make = std::mem::transmute::<usize, Make>(maker);
-            foreign::make(make, data as *mut c_void)?
-        };
-        ranks::open(Arc::new(fabric), path, options)
-    })
-    .map_err(raise)
+        if let Ok(fabric) = fabric(maker, data) {
+            ranks::refuse(&fabric, "", Error::usage(why));
+        }
+    });
+}
+
+fn fabric(maker: usize, data: usize) -> stead::Result<Foreign> {
+    if maker == 0 || data == 0 {
+        return Err(Error::usage("there is no communicator"));
+    }
+    // SAFETY: the package gives the address of `stead_mpi_make`, which has this type, and of a communicator.
+    unsafe {
+        let make = std::mem::transmute::<usize, Make>(maker);
+        foreign::make(make, data as *mut c_void)
+    }
 }

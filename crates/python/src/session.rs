@@ -185,16 +185,27 @@ impl Session {
         options: &Bound<'_, PyAny>,
     ) -> PyResult<Session> {
         let py = source.py();
-        let start = number(start, "start")?;
-        let stop = stop.map(|s| number(s, "stop")).transpose()?;
+        let range = || {
+            let stop = stop.map(|s| number(s, "stop")).transpose()?;
+            PyResult::Ok((number(start, "start")?, stop))
+        };
         if let Ok(session) = source.cast::<Session>() {
-            return Session::begin(py, session.get().open(py)?.file().clone(), start, stop);
+            let file = session.get().open(py)?.file().clone();
+            let (start, stop) = range().inspect_err(|_| {
+                // Other ranks may be in the same call, and hear of it: there is no such range.
+                let _ = py.detach(|| file.session(u64::MAX..0));
+            })?;
+            return Session::begin(py, file, start, stop);
         }
-        let options = options.extract::<Given>()?.options()?;
+        let given = || PyResult::Ok((range()?, options.extract::<Given>()?.options()?));
         if let Ok((maker, data, path)) = source.extract::<(usize, usize, PathBuf)>() {
+            let ((start, stop), options) = given().inspect_err(|e| {
+                ranks::refuse_ranks(py, maker, data, &e.value(py).to_string());
+            })?;
             let file = ranks::open(py, maker, data, &path, &options)?;
             return Session::begin(py, file, start, stop);
         }
+        let ((start, stop), options) = given()?;
         let path: PathBuf = source.extract()?;
         let file = py.detach(|| stead::read::open(&path, &options)).map_err(raise)?;
         Session::begin(py, file, start, stop)

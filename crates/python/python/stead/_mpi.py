@@ -57,8 +57,8 @@ def library() -> ctypes.CDLL:
     raise make("not_found", f"libstead_mpi cannot be loaded: {why}", HINT, path=named or NAME)
 
 
-def source(comm: Any, path: str) -> tuple[int, int, str]:
-    """What `_stead.Session` makes a file of all ranks of: a function, a communicator, each as an address, and a path."""
+def source(comm: Any) -> tuple[int, int]:
+    """What `_stead.Session` makes a fabric of: a function and a communicator, each as an address."""
     # Whoever has a communicator has loaded it; loading it would begin MPI.
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi is None or not isinstance(comm, mpi.Comm):
@@ -73,4 +73,4 @@ def source(comm: Any, path: str) -> tuple[int, int, str]:
         raise make("usage", message, HINT)
     address = ctypes.cast(found.stead_mpi_make, ctypes.c_void_p).value
     assert address is not None
-    return address, mpi._addressof(comm), path
+    return address, mpi._addressof(comm)

@@ -243,21 +243,31 @@ def read_session(
         PeerError: Another rank failed, or does not answer.
         TypeError: `comm` is no communicator of mpi4py.
     """
-    options = {
-        "readers": readers,
-        "block": size(block, "block"),
-        "depth": depth,
-        "memory": size(memory, "memory"),
-        "deadline": deadline,
-        "direct": direct,
-        "ahead": ahead,
-        "engine": engine,
-    }
+
+    def options() -> dict[str, Any]:
+        return {
+            "readers": readers,
+            "block": size(block, "block"),
+            "depth": depth,
+            "memory": size(memory, "memory"),
+            "deadline": deadline,
+            "direct": direct,
+            "ahead": ahead,
+            "engine": engine,
+        }
+
     if comm is None:
-        return Session(os.fspath(path), start, stop, options)
+        return Session(os.fspath(path), start, stop, options())
     from . import _mpi
 
-    return Session(_mpi.source(comm, os.fspath(path)), start, stop, options)
+    ranks = _mpi.source(comm)
+    try:
+        where, how = os.fspath(path), options()
+    except Exception as e:
+        # Other ranks are in the same call: they hear of it, and do not wait.
+        _stead.refuse_ranks(*ranks, str(e))
+        raise
+    return Session((*ranks, where), start, stop, how)
 
 
 def open_reader(path: str | os.PathLike[str], start: int = 0, stop: int | None = None, **options: Any) -> Reader:
