@@ -190,3 +190,86 @@ impl Reader {
         }
     }
 }
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+    use crate::registry;
+    use crate::request::Read;
+    use stead_core::Kind;
+    use stead_store::{Engine, FileSource, IoOptions};
+
+    const BLOCK: usize = 4096;
+
+    fn contents(len: usize) -> Vec<u8> {
+        (0..len).map(|i| (i / BLOCK * 31 + i % 251) as u8).collect()
+    }
+
+    /// A file of eight blocks, and what is in it.
+    fn shared() -> (tempfile::TempDir, Arc<Shared>, Vec<u8>) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let bytes = contents(8 * BLOCK);
+        std::fs::write(&path, &bytes).unwrap();
+        let io = IoOptions { engine: Engine::Pread, ..IoOptions::default() };
+        let options = Options {
+            block: Some(BLOCK),
+            readers: Some(2),
+            depth: Some(4),
+            ahead: false,
+            memory: 1 << 20,
+            io,
+            ..Options::default()
+        };
+        let source = Arc::new(FileSource::open(&path).unwrap());
+        (dir, registry::open_source(source, &options).unwrap(), bytes)
+    }
+
+    #[test]
+    fn what_was_given_up_before_is_not_taken_for_another_block() {
+        let (_dir, shared, bytes) = shared();
+        let queue = ReadQueue::new(shared.io()).unwrap();
+        let mut reader = Reader { shared: shared.clone(), queue, flying: VecDeque::new() };
+        // Begun, and forgotten after an error of the queue.
+        for block in [0, 1] {
+            reader.queue.submit(block, shared.source(), block * BLOCK as u64, BLOCK).unwrap();
+        }
+        let mut inner = shared.lock();
+        assert!(inner.window.ask(1, 3, BLOCK as u64).is_none());
+        assert!(matches!(inner.window.take(), Next::Read(3, _)));
+        drop(inner);
+        reader.begin(vec![(3, 3 * BLOCK as u64..4 * BLOCK as u64)], Vec::new());
+        reader.land();
+        let inner = shared.lock();
+        let Some(Kept::Block(block)) = inner.window.ready(3) else {
+            panic!("the block is not there");
+        };
+        assert!(block[..] == bytes[3 * BLOCK..4 * BLOCK]);
+        assert!(inner.window.ready(0).is_none() && inner.window.ready(1).is_none());
+        drop(inner);
+        registry::close(&shared);
+    }
+
+    #[test]
+    fn requests_outlive_a_reader_while_there_are_others() {
+        let (_dir, shared, _) = shared();
+        // Two readers that never come to it.
+        shared.lock().readers = 2;
+        let read = Read(shared.ask(100, 50, None, crate::finish::AsView::new(100, 50)));
+        let error = Error::new(Kind::Io, "no queue");
+        shared.lost(&error, true);
+        assert!(!read.is_ready());
+        shared.lost(&error, true);
+        let e = read.wait().unwrap_err();
+        assert_eq!((e.kind(), e.message(), e.place().offset), (Kind::Io, "no queue", Some(100)));
+
+        // A defect is not to be done again by others.
+        shared.lock().readers = 2;
+        let read = Read(shared.ask(100, 50, None, crate::finish::AsView::new(100, 50)));
+        shared.lost(&Error::internal("a defect"), false);
+        assert_eq!(read.wait().unwrap_err().kind(), Kind::Internal);
+        shared.lock().readers = 0;
+        registry::close(&shared);
+    }
+}

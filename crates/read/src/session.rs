@@ -128,7 +128,7 @@ impl File {
         Ok(start..end)
     }
 
-    #[cfg(all(test, feature = "shuttle"))]
+    #[cfg(test)]
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.0.shared
     }

@@ -28,5 +28,7 @@ pub(crate) mod wire;
 mod sharing_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trouble_tests;
 
 pub use group::{open, open_source, refuse};

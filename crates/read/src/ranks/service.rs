@@ -496,3 +496,28 @@ impl Holders for Service {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_under_way_are_bounded_by_number_and_by_bytes() {
+        let mut serving = Serving::default();
+        let ask = |len| Request { to: 0, id: 0, offset: 0, len, lend: false };
+        serving.later.extend([5000, 400, 600, 1].map(ask));
+        // One is allowed, however long.
+        assert_eq!(serving.next(1000).map(|r| r.len), Some(5000));
+        assert!(serving.next(1000).is_none());
+        serving.answered(5000);
+        assert_eq!(serving.next(1000).map(|r| r.len), Some(400));
+        assert_eq!(serving.next(1000).map(|r| r.len), Some(600));
+        assert!(serving.next(1000).is_none());
+        serving.answered(400);
+        assert_eq!(serving.next(1000).map(|r| r.len), Some(1));
+        assert!(serving.next(1000).is_none());
+        serving.later.extend((0..SERVED).map(|_| ask(0)));
+        let begun = std::iter::from_fn(|| serving.next(1000)).count();
+        assert_eq!((serving.now, begun), (SERVED, SERVED - 2));
+    }
+}
