@@ -39,6 +39,26 @@
 
 
 /**
+ * stead_fabric.version.
+ */
+#define STEAD_FABRIC_VERSION 1
+
+/**
+ * Bytes for the text of an error, with the zero at its end.
+ */
+#define STEAD_FABRIC_WHY 256
+
+/**
+ * The sender, where any will do.
+ */
+#define STEAD_ANY_RANK UINT64_MAX
+
+/**
+ * Nothing came in time.
+ */
+#define STEAD_FABRIC_NOTHING -1
+
+/**
  * For stead_kernel.needs: the bytes of the records (stead_block_run).
  */
 #define STEAD_NEEDS_BYTES 1
@@ -77,26 +97,6 @@
  * For stead_read_options.flags: read with pread.
  */
 #define STEAD_READ_PREAD 8
-
-/**
- * stead_fabric.version.
- */
-#define STEAD_FABRIC_VERSION 1
-
-/**
- * Bytes for the text of an error, with the zero at its end.
- */
-#define STEAD_FABRIC_WHY 256
-
-/**
- * The sender, where any will do.
- */
-#define STEAD_ANY_RANK UINT64_MAX
-
-/**
- * Nothing came in time.
- */
-#define STEAD_FABRIC_NOTHING -1
 
 /**
  * Some records of one file, while stead_kernel.update looks at them: see stead_block_rows and its like.
@@ -1631,7 +1631,8 @@ stead_status stead_session_close(struct stead_session *session, struct stead_err
  *
  * A rank may close the file before others have: a thread goes on to answer them, until all are done.
  *
- * Errors: as stead_file_open, if no rank can open it; STEAD_CHANGED if ranks see files of different lengths;
+ * Errors: as stead_file_open, if no rank can open it; STEAD_USAGE on all ranks if one of them gives arguments that make
+ * no sense, but for `make`, without which it can tell nobody; STEAD_CHANGED if ranks see files of different lengths;
  * STEAD_PEER if a rank is gone; those of `make`.
  */
 stead_status stead_file_open_ranks(stead_make_fabric_fn make,

@@ -170,3 +170,34 @@ def test_labs_are_dropped_after_a_crash(lab):
         owner.kill()
     subprocess.run([LAB, "sweep"], check=True)
     assert name not in hosts()
+
+
+def test_what_a_lab_leaves_that_was_killed_while_it_was_raised_is_swept(lab):
+    with subprocess.Popen(["sleep", "100"]) as owner:
+        name = f"steadlab98x{owner.pid}"
+        probe = f"steadlabprobe{owner.pid}"
+        # A bridge before its first host, the end of a link to a host without a name, and a trial.
+        ip = lambda *words: subprocess.run(["ip", *words], check=True)
+        ip("link", "add", "stl98", "type", "bridge")
+        ip("link", "set", "stl98", "alias", name)
+        ip("link", "add", "stl98v1", "type", "veth", "peer", "name", "stl98p1")
+        ip("netns", "add", probe)
+        left = lambda: [n for n in ("stl98", "stl98v1", "stl98p1") if Path("/sys/class/net", n).exists()]
+        hosts = lambda: subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
+        subprocess.run([LAB, "sweep"], check=True)
+        assert len(left()) == 3 and probe in hosts()
+        owner.kill()
+    subprocess.run([LAB, "sweep"], check=True)
+    assert left() == [] and probe not in hosts()
+
+
+def test_a_lab_is_dropped_while_its_hosts_fork(lab):
+    up = subprocess.run([LAB, "up", "1"], capture_output=True, text=True, env=os.environ | {"LAB_OWNER": str(os.getpid())})
+    name = up.stdout.strip()
+    # Each process ends when it has made the next one.
+    forks = 'f() { [ "$1" = 0 ] || { sleep 0.01; f $(($1 - 1)) & } }; f 500; sleep 0.2'
+    with subprocess.Popen([LAB, "exec", name, "1", "bash", "-c", forks], stderr=subprocess.DEVNULL):
+        subprocess.run(["sleep", "0.3"], check=True)
+        subprocess.run([LAB, "drop", name], check=True)
+    number = re.match(r"steadlab(\d+)x", name)[1]
+    assert not [*Path("/sys/class/net").glob(f"stl{number}v*"), *Path("/sys/class/net").glob(f"stl{number}")]

@@ -86,6 +86,8 @@ fn generate(root: &Path) -> Result<String, String> {
     config.function.sort_by = Some(SortKey::None);
     config.constant.sort_by = Some(SortKey::None);
     let mut builder = cbindgen::Builder::new().with_config(config);
+    // The record of a fabric, for what `ranks` declares.
+    builder = builder.with_src(root.join("crates/fabric/src/functions.rs"));
     for file in FILES {
         builder = builder.with_src(root.join(format!("crates/capi/src/{file}.rs")));
     }

@@ -164,6 +164,7 @@ const UNSAFE: &[&str] = &[
     "crates/capi/src/value.rs",
     "crates/capi/src/view.rs",
     "crates/fabric/src/foreign.rs",
+    "crates/fabric/src/functions.rs",
     "crates/format/src/delimited/four.rs",
     "crates/format/src/delimited/simd.rs",
     "crates/python/src/bytes.rs",

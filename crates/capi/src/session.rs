@@ -6,6 +6,7 @@ use crate::table::{self, Object};
 use crate::text;
 use std::ffi::{CString, c_char};
 use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use stead::read::{Decision, File, Options, Session};
@@ -99,7 +100,7 @@ pub fn of(session: *const stead_session) -> Result<Arc<Session>> {
 }
 
 /// The options that C gave; NULL is the default ones.
-pub fn options(c: &Caller, given: *const stead_read_options) -> Result<Options> {
+fn options(c: &Caller, given: *const stead_read_options) -> Result<Options> {
     let mut options = Options::default();
     if given.is_null() {
         return Ok(options);
@@ -135,6 +136,15 @@ pub fn options(c: &Caller, given: *const stead_read_options) -> Result<Options> 
     Ok(options)
 }
 
+/// What a file is to be opened with: its name and the options.
+pub fn given(
+    c: &Caller,
+    path: *const c_char,
+    options: *const stead_read_options,
+) -> Result<(&Path, Options)> {
+    Ok((c.path(path, "path")?, self::options(c, options)?))
+}
+
 /// Opens a file for read sessions. It is never created or written to. Its name is taken byte for byte, UTF-8 or not.
 /// `options` may be NULL: all is chosen.
 ///
@@ -149,8 +159,8 @@ pub unsafe extern "C" fn stead_file_open(
 ) -> stead_status {
     call!(error, |c| {
         let out = c.out_handle(file, "place for the file")?;
-        let path = c.path(path, "path")?;
-        out.put(give(stead::read::open(path, &self::options(c, options)?)?));
+        let (path, options) = given(c, path, options)?;
+        out.put(give(stead::read::open(path, &options)?));
         Ok(())
     })
 }

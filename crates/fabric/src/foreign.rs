@@ -1,73 +1,23 @@
 //! Fabrics that are functions of C: how a library that knows MPI lends its ranks to one that does not.
 //!
 //! [`lend`] makes such functions of a fabric, [`Foreign`] a fabric of such functions. Both sides may be of different
-//! versions of stead, or not be stead at all: the record below is all that they share, and `include/stead_mpi.h` has it
+//! versions of stead, or not be stead at all: the record of functions is all that they share, and `include/stead.h` has it
 //! in C.
 
+pub use crate::functions::{
+    STEAD_ANY_RANK as ANY, STEAD_FABRIC_NOTHING as NOTHING, STEAD_FABRIC_VERSION as VERSION,
+    STEAD_FABRIC_WHY as WHY, stead_fabric as Functions, stead_make_fabric_fn,
+};
 use crate::{Fabric, kinds};
-use std::ffi::c_void;
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 use std::time::Duration;
 use stead_core::{Error, Kind, Result};
 
-/// The version of the record.
-pub const VERSION: u32 = 1;
-/// Bytes for the text of an error, with the zero at its end.
-pub const WHY: usize = 256;
-/// The sender, where any will do.
-pub const ANY: u64 = u64::MAX;
-/// What `recv` returns if nothing came in time.
-pub const NOTHING: i32 = -1;
-
-/// A fabric for C. Functions that return `i32` return 0, or the number of a kind (as `stead_status`) with a text in `why`,
-/// which has room for [`WHY`] bytes. All may be called by any thread, at the same time as others.
-#[repr(C)]
-#[derive(Debug)]
-pub struct Functions {
-    /// [`VERSION`].
-    pub version: u32,
-    /// For `recv` without a time of its own.
-    pub deadline_ms: u64,
-    /// This rank, from 0.
-    pub rank: u64,
-    /// Number of ranks.
-    pub size: u64,
-    /// First argument of all functions.
-    pub data: *mut c_void,
-    /// A number for the node of a rank.
-    pub node_of: unsafe extern "C" fn(data: *mut c_void, rank: u64) -> u64,
-    /// Sends a copy of `len` bytes.
-    pub send: unsafe extern "C" fn(
-        data: *mut c_void,
-        to: u64,
-        tag: u32,
-        bytes: *const u8,
-        len: u64,
-        why: *mut u8,
-    ) -> i32,
-    /// Waits for a message of a rank or of [`ANY`]; gives the sender and the bytes, to be given to `free`.
-    pub recv: unsafe extern "C" fn(
-        data: *mut c_void,
-        from: u64,
-        tag: u32,
-        within_ms: u64,
-        sender: *mut u64,
-        bytes: *mut *mut u8,
-        len: *mut u64,
-        why: *mut u8,
-    ) -> i32,
-    /// Frees what `recv` gave.
-    pub free: unsafe extern "C" fn(data: *mut c_void, bytes: *mut u8, len: u64),
-    /// Fails if a rank is gone.
-    pub alive: unsafe extern "C" fn(data: *mut c_void, rank: u64, why: *mut u8) -> i32,
-    /// The fabric is not used any more. Called once, last.
-    pub release: unsafe extern "C" fn(data: *mut c_void),
-}
-
 /// Makes functions, and returns as they do. What `data` is, is between it and who calls it; libstead_mpi takes the
 /// address of a communicator.
 pub type Make =
-    unsafe extern "C" fn(data: *mut c_void, functions: *mut Functions, why: *mut u8) -> i32;
+    unsafe extern "C" fn(data: *mut c_void, functions: *mut Functions, why: *mut c_char) -> c_int;
 
 /// Calls such a maker.
 ///
@@ -80,7 +30,7 @@ pub unsafe fn make(make: Make, data: *mut c_void) -> Result<Foreign> {
     let mut functions = std::mem::MaybeUninit::uninit();
     let mut why = [0; WHY];
     // SAFETY: as the caller promises; the places are valid.
-    let code = unsafe { make(data, functions.as_mut_ptr(), why.as_mut_ptr()) };
+    let code = unsafe { make(data, functions.as_mut_ptr(), why.as_mut_ptr().cast()) };
     check(code, &why, None)?;
     // SAFETY: it says that it has made them.
     unsafe { Foreign::new(functions.assume_init()) }
@@ -360,10 +310,14 @@ mod tests {
 
     #[test]
     fn makers_make_or_say_why_not() {
-        unsafe extern "C" fn maker(data: *mut c_void, to: *mut Functions, why: *mut u8) -> i32 {
+        unsafe extern "C" fn maker(
+            data: *mut c_void,
+            to: *mut Functions,
+            why: *mut c_char,
+        ) -> c_int {
             if data.is_null() {
                 // SAFETY: `make` gives the room.
-                return unsafe { fail(&Error::usage("nothing to make one of"), why) };
+                return unsafe { fail(&Error::usage("nothing to make one of"), why.cast()) };
             }
             // SAFETY: `make` gives the place.
             unsafe { to.write(lend(Arc::new(Local::single()))) };

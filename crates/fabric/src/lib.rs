@@ -10,6 +10,7 @@ mod collective;
 #[allow(clippy::expect_used)]
 pub mod conformance;
 pub mod foreign;
+mod functions;
 pub mod kinds;
 mod local;
 mod mailbox;

@@ -1,6 +1,6 @@
 //! The functions.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::panic::catch_unwind;
 use std::time::Duration;
 use stead_fabric::foreign::{Functions, fail, lend};
@@ -18,7 +18,7 @@ use stead_mpi::{MPI_Comm, Mpi, Options};
 pub unsafe extern "C" fn stead_mpi_make(
     communicator: *mut c_void,
     fabric: *mut Functions,
-    why: *mut u8,
+    why: *mut c_char,
 ) -> c_int {
     let made = catch_unwind(|| {
         if communicator.is_null() || fabric.is_null() {
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn stead_mpi_make(
             0
         }
         // SAFETY: `why` is as the caller promises.
-        Err(error) => unsafe { fail(&error, why) },
+        Err(error) => unsafe { fail(&error, why.cast()) },
     }
 }
 

@@ -31,7 +31,7 @@ pub fn open(
 pub fn refuse_ranks(py: Python<'_>, maker: usize, data: usize, why: &str) {
     py.detach(|| {
         if let Ok(fabric) = fabric(maker, data) {
-            ranks::refuse(&fabric, "", Error::usage(why));
+            ranks::refuse(&fabric, Error::usage(why));
         }
     });
 }

@@ -317,11 +317,10 @@ pub fn open_source(
 /// waits for this one. Returns it.
 ///
 /// Collective: the other ranks call this, [`open`] or [`open_source`].
-pub fn refuse(fabric: &dyn Fabric, path: impl AsRef<Path>, error: Error) -> Error {
-    match hello(fabric, path.as_ref(), Err(&error), true) {
-        // Ranks that are gone are told of by those that wait for them.
-        Ok(_) | Err(_) => error,
-    }
+pub fn refuse(fabric: &dyn Fabric, error: Error) -> Error {
+    // That others refuse too, or are gone, is no matter here.
+    let _ = hello(fabric, Path::new(""), Err(&error), true);
+    error
 }
 
 /// Hears what all ranks say when a file is opened.

@@ -242,7 +242,7 @@ fn what_one_rank_refuses_all_hear_of() {
     let (_dir, path, bytes) = file(10_000);
     on_ranks(&[0, 1, 0], |fabric| {
         let e = if fabric.rank() == 1 {
-            refuse(&*fabric, "f", Error::usage("there is no such engine"))
+            refuse(&*fabric, Error::usage("there is no such engine"))
         } else {
             let e = open(fabric.clone(), &path, &small(Engine::Auto)).err().unwrap();
             assert_eq!(e.place().rank, Some(1));
@@ -263,8 +263,8 @@ fn many_ranks_of_a_node_stay_within_its_memory() {
         let options = Options { block: Some(2 << 20), memory, ..small(Engine::Pread) };
         let file = open(fabric, &path, &options).unwrap();
         let shared = file.shared();
-        // Half of it is for the blocks that four of them read, half for what each gets from others.
-        assert!(shared.memory() <= memory / 2 / 4, "{}", shared.memory());
+        // Four of them read, into what they share; some of it is for what each gets from others.
+        assert!(shared.memory() <= memory / 4, "{}", shared.memory());
         assert!(shared.choice().block * 4 <= memory / 2 / 16, "{}", shared.choice().block);
     });
 }
