@@ -191,7 +191,7 @@ impl Reader {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::options::Options;
