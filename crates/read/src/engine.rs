@@ -10,7 +10,8 @@
 mod answer;
 mod memory;
 
-pub(crate) use memory::Lanes;
+use memory::Untaken;
+pub(crate) use memory::{Admitted, Claim, Lanes, Urge};
 
 use crate::clock;
 use crate::deadline;
@@ -70,7 +71,7 @@ pub(crate) struct Shared {
     others: AtomicU64,
     /// Of the others, answered without waiting.
     at_once: AtomicU64,
-    /// Bytes of answers, copied out of blocks, that nobody has taken.
+    /// Bytes of answers that are no views and that nobody has taken, from when their memory was claimed.
     own: AtomicU64,
     began: Instant,
     tuner: Mutex<Tuner>,
@@ -96,8 +97,6 @@ pub(crate) struct Inner {
     pub(crate) waiting: BTreeMap<Ticket, Waiting>,
     /// The deadlines of those that wait.
     until: BTreeSet<(Instant, Ticket)>,
-    /// Of those that wait, the ones that somebody waits for at this moment.
-    urged: BTreeSet<Ticket>,
     tickets: Ticket,
     sessions: u64,
     pub(crate) readers: usize,
@@ -107,8 +106,10 @@ pub(crate) struct Inner {
     pub(crate) starving: usize,
     /// When the deadlines of requests are looked after next.
     watched: Option<Instant>,
-    /// Where blocks are in memory: requests whose answer may hold one and that nobody has taken yet.
-    untaken: BTreeMap<Ticket, Weak<dyn Deliver>>,
+    /// Bytes of memory that it may have now.
+    share: u64,
+    /// Where blocks are in memory: requests whose answers nobody has taken yet.
+    pub(crate) untaken: Untaken,
     blocks: u64,
     bytes: u64,
 }
@@ -116,6 +117,10 @@ pub(crate) struct Inner {
 pub(crate) struct Waiting {
     request: Arc<dyn Deliver>,
     until: Instant,
+    /// When somebody last said that he waits for it.
+    urged: Option<u64>,
+    /// When somebody last looked whether it is answered.
+    looked: Option<u64>,
 }
 
 /// What was done so far.
@@ -197,14 +202,14 @@ impl Shared {
             window: Window::new(choice.block, choice.blocks),
             waiting: BTreeMap::new(),
             until: BTreeSet::new(),
-            urged: BTreeSet::new(),
             tickets: 0,
             sessions: 0,
             readers: 0,
             asleep: 0,
             starving: 0,
             watched: None,
-            untaken: BTreeMap::new(),
+            share: options.memory,
+            untaken: Untaken::default(),
             blocks: 0,
             bytes: 0,
         };
@@ -409,7 +414,7 @@ impl Shared {
     }
 
     /// Where a range and a block overlap.
-    fn overlap(&self, block: u64, offset: u64, len: usize) -> Range<u64> {
+    pub(crate) fn overlap(&self, block: u64, offset: u64, len: usize) -> Range<u64> {
         let from = block * self.choice.block;
         offset.max(from)..(offset + len as u64).min(from + self.choice.block)
     }
@@ -457,7 +462,7 @@ impl Shared {
             return Ok(());
         }
         let more = self.choice.whole || inner.window.queued() >= self.depth();
-        if !inner.window.has_work()
+        if !(inner.window.has_work() || inner.untaken.is_late())
             || (inner.readers > 0 && (inner.readers >= self.choice.readers || !more))
         {
             return Ok(());

@@ -1,10 +1,10 @@
 //! What becomes of the bytes that a request asked for: a view, or a filled buffer.
 
-use crate::engine::Shared;
+use crate::engine::{Claim, Shared};
 use crate::request::{Finish, Piece};
 use crate::view::View;
 use std::ops::Range;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use stead_core::{Error, Kind, Result};
 
 /// A view.
@@ -12,6 +12,8 @@ pub(crate) struct AsView {
     offset: u64,
     len: usize,
     got: Got,
+    /// Memory for bytes of several blocks.
+    claim: Option<Claim>,
 }
 
 enum Got {
@@ -21,27 +23,10 @@ enum Got {
     Failed(Error),
 }
 
-/// Memory of an answer, counted until the answer is taken.
+/// Memory of its own, counted until the answer is taken.
 struct Own {
     bytes: Vec<u8>,
-    counted: usize,
-    of: Weak<Shared>,
-}
-
-impl Own {
-    fn new(shared: &Arc<Shared>, len: usize) -> Result<Own> {
-        let bytes = room(len)?;
-        shared.keep(len);
-        Ok(Own { bytes, counted: len, of: Arc::downgrade(shared) })
-    }
-}
-
-impl Drop for Own {
-    fn drop(&mut self) {
-        if let Some(shared) = self.of.upgrade() {
-            shared.kept_no_more(self.counted);
-        }
-    }
+    _claim: Claim,
 }
 
 /// So many zeros.
@@ -60,11 +45,19 @@ pub(crate) fn room(len: usize) -> Result<Vec<u8>> {
 
 impl AsView {
     pub(crate) fn new(offset: u64, len: usize) -> Self {
-        AsView { offset, len, got: Got::Nothing }
+        AsView { offset, len, got: Got::Nothing, claim: None }
     }
 }
 
 impl Finish<View> for AsView {
+    fn claims(&self) -> bool {
+        true
+    }
+
+    fn admit(&mut self, claim: Claim) {
+        self.claim = Some(claim);
+    }
+
     fn piece(&mut self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>) {
         if let Piece::Block(block, start, len) = piece
             && len == self.len
@@ -77,21 +70,28 @@ impl Finish<View> for AsView {
         }
         let Some(bytes) = piece.bytes() else { return };
         if matches!(self.got, Got::Nothing) {
-            self.got = Own::new(shared, self.len).map_or_else(Got::Failed, Got::Own);
+            // What could not be read as a block was not foreseen.
+            let claim = self.claim.take().unwrap_or_else(|| shared.claim_beyond(self.len as u64));
+            self.got = room(self.len)
+                .map_or_else(Got::Failed, |bytes| Got::Own(Own { bytes, _claim: claim }));
         }
         if let Got::Own(own) = &mut self.got {
             put(&mut own.bytes, (at - self.offset) as usize, bytes);
         }
     }
 
-    fn let_go(&mut self) -> Option<View> {
-        let Got::View(view) = &self.got else { return None };
+    fn pins(&self) -> bool {
+        matches!(self.got, Got::View(_))
+    }
+
+    fn let_go(&mut self, claim: Claim) -> (Option<View>, Option<Claim>) {
+        let Got::View(view) = &self.got else { return (None, Some(claim)) };
         // Without memory for a copy it stays where it is.
-        let mut own = Own::new(view.shared()?, self.len).ok()?;
-        own.bytes.copy_from_slice(view);
-        match std::mem::replace(&mut self.got, Got::Own(own)) {
-            Got::View(view) => Some(view),
-            Got::Nothing | Got::Own(_) | Got::Failed(_) => None,
+        let Ok(mut bytes) = room(self.len) else { return (None, Some(claim)) };
+        bytes.copy_from_slice(view);
+        match std::mem::replace(&mut self.got, Got::Own(Own { bytes, _claim: claim })) {
+            Got::View(view) => (Some(view), None),
+            Got::Nothing | Got::Own(_) | Got::Failed(_) => (None, None),
         }
     }
 
@@ -110,7 +110,7 @@ impl Finish<View> for AsView {
         }
         match std::mem::replace(&mut self.got, Got::Nothing) {
             Got::View(view) => Ok(view),
-            Got::Own(mut own) => Ok(View::own(std::mem::take(&mut own.bytes))),
+            Got::Own(own) => Ok(View::own(own.bytes)),
             Got::Failed(error) => Err(error),
             Got::Nothing => Err(Error::internal("a read was answered without its bytes")),
         }

@@ -150,6 +150,62 @@ fn answers_that_fill_the_memory_wait_for_those_who_want_them() {
 }
 
 #[test]
+fn whatever_is_taken_first_the_memory_holds() {
+    check(|| {
+        let (blocks, readers) = (2, 2);
+        let file = file(blocks, readers, false, Faults::default());
+        let session = Arc::new(file.session(..).unwrap());
+        // Within a block, all of one, across blocks, and longer than half of the budget.
+        let parts =
+            [(10, 100), (4096, 4096), (8000, 1000), (2000, 9000), (12_300, 50), (16_000, 800)];
+        let consumers: Vec<_> = (0..2)
+            .map(|_| {
+                let session = session.clone();
+                thread::spawn(move || {
+                    let mut reads: Vec<_> =
+                        parts.iter().map(|(at, n)| (*at, *n, session.read(*at, *n))).collect();
+                    while !reads.is_empty() {
+                        let at = shuttle::rand::thread_rng().gen_range(0..reads.len());
+                        let (at, n, read) = reads.swap_remove(at);
+                        let view = read.wait().unwrap();
+                        assert!(view[..] == bytes()[at as usize..][..n]);
+                        // What the budget has, a block for each reader, an answer for each that waits.
+                        let held = session.file().counts().held;
+                        assert!(held <= blocks * 4096 + readers as u64 * 4096 + 2 * 9000, "{held}");
+                    }
+                })
+            })
+            .collect();
+        for c in consumers {
+            c.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn functions_get_answers_for_which_there_is_no_memory() {
+    check(|| {
+        let file = file(2, 2, false, Faults::default());
+        let session = file.session(..).unwrap();
+        let (send, receive) = shuttle::sync::mpsc::channel();
+        let mut parts = vec![(0, 20_000), (4096, 4096), (1, 19_999), (8000, 1000), (100, 12_000)];
+        for (at, n) in parts.clone() {
+            let send = send.clone();
+            session.read(at, n).then(move |answer| {
+                let view = answer.unwrap();
+                assert!(view[..] == bytes()[at as usize..][..n]);
+                send.send((at, n)).unwrap();
+            });
+        }
+        for _ in 0..parts.len() {
+            let got = receive.recv().unwrap();
+            parts.retain(|part| *part != got);
+        }
+        assert!(parts.is_empty());
+    });
+}
+
+#[test]
 fn what_is_cancelled_leaves_others_alone() {
     check(|| {
         let file = file(2, 2, false, Faults::default());

@@ -1,10 +1,10 @@
 //! Reader threads. They begin when there is something to read and end when there has been nothing for a while; they
 //! sleep otherwise. Each keeps some blocks in flight, takes the oldest, and gives it to who waits for it.
 
-use crate::engine::{Kept, Shared};
-use crate::request;
+use crate::engine::{Admitted, Kept, Shared};
+use crate::request::{self, Deliver, Piece};
 use crate::sync::{self, fence};
-use crate::window::Next;
+use crate::window::{Next, Ticket};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,6 +22,8 @@ pub(crate) struct Reader {
     queue: ReadQueue,
     /// In flight, in order, with the bytes that are read.
     flying: VecDeque<(u64, u64, usize)>,
+    /// A block of which requests get their bytes alone, one after the other.
+    spare: Option<(u64, Vec<u8>)>,
 }
 
 /// What there is to do.
@@ -30,6 +32,10 @@ enum Todo {
     Begin(Vec<(u64, Range<u64>)>, Vec<Kept>),
     /// Wait for what is in flight.
     Land,
+    /// Give these the memory that they waited for.
+    Admit(Vec<Admitted>, Vec<Kept>),
+    /// Give this request its bytes of this block, of which others want much if that is true.
+    Alone(Ticket, Arc<dyn Deliver>, u64, bool),
     /// End. It is no longer counted among the readers.
     End,
 }
@@ -47,11 +53,21 @@ impl Reader {
 
     fn work(shared: &Arc<Shared>) -> Result<()> {
         let queue = ReadQueue::new_in(shared.io(), shared.segment().cloned())?;
-        let mut reader = Reader { shared: shared.clone(), queue, flying: VecDeque::new() };
+        let mut reader =
+            Reader { shared: shared.clone(), queue, flying: VecDeque::new(), spare: None };
         loop {
             match reader.next() {
                 Todo::Begin(blocks, gone) => reader.begin(blocks, gone),
                 Todo::Land => {}
+                Todo::Admit(requests, gone) => {
+                    drop(gone);
+                    shared.admitted(requests);
+                }
+                Todo::Alone(ticket, request, block, much) => {
+                    if reader.alone(&*request, block, much) {
+                        shared.answered(ticket, &*request);
+                    }
+                }
                 Todo::End => return Ok(()),
             }
             reader.land();
@@ -68,6 +84,10 @@ impl Reader {
         let mut starves = false;
         let todo = loop {
             let (mut begun, mut gone) = (Vec::new(), Vec::new());
+            let admitted = shared.admit(&mut inner, &mut gone);
+            if !admitted.is_empty() {
+                break Todo::Admit(admitted, gone);
+            }
             let mut full = false;
             while self.flying.len() + begun.len() < shared.depth() {
                 match shared.take(&mut inner) {
@@ -88,19 +108,34 @@ impl Reader {
             if !self.flying.is_empty() {
                 break Todo::Land;
             }
-            if full && !starves {
+            drop(gone);
+            // It goes on when answers are taken.
+            let waits = full || inner.untaken.is_late();
+            if waits && !starves {
                 // Before it looks for the last time: whoever drops a view after that wakes it.
                 inner.starving += 1;
                 starves = true;
                 shared.starved.store(true, Ordering::SeqCst);
                 drop(inner);
                 fence(Ordering::SeqCst);
-                shared.relieve();
+                if full {
+                    shared.relieve();
+                }
                 inner = shared.lock();
                 continue;
             }
-            if !full && (late || (shared.is_closed() && inner.waiting.is_empty())) {
+            if full && let Some((ticket, request, block, much)) = shared.alone(&mut inner) {
+                break Todo::Alone(ticket, request, block, much);
+            }
+            if !full {
+                self.spare = None;
+            }
+            if !waits && (late || (shared.is_closed() && inner.waiting.is_empty())) {
                 inner.readers -= 1;
+                if shared.is_closed() {
+                    // Others may have looked while this one answered the last request.
+                    shared.work.notify_all();
+                }
                 break Todo::End;
             }
             inner.asleep += 1;
@@ -119,6 +154,7 @@ impl Reader {
     }
 
     fn begin(&mut self, blocks: Vec<(u64, Range<u64>)>, gone: Vec<Kept>) {
+        self.spare = None;
         for kept in gone {
             match kept {
                 Kept::Block(block) => {
@@ -158,6 +194,31 @@ impl Reader {
         }
     }
 
+    /// Gives a request its bytes of a block. True if it is answered.
+    fn alone(&mut self, request: &dyn Deliver, block: u64, much: bool) -> bool {
+        let (from, len) = self.shared.whole(block);
+        if much && self.spare.as_ref().is_none_or(|(there, _)| *there != block) {
+            let before = self.spare.take().map(|(_, bytes)| bytes);
+            let mut bytes = before.unwrap_or_default();
+            let room = len.saturating_sub(bytes.len());
+            if bytes.try_reserve_exact(room).is_ok() {
+                bytes.resize(len, 0);
+                let read = self.shared.source().read_at(from, &mut bytes);
+                self.spare = read.is_ok().then_some((block, bytes));
+            }
+        }
+        match &self.spare {
+            Some((there, bytes)) if *there == block => {
+                let (offset, len) = request.range();
+                let part = self.shared.overlap(block, offset, len);
+                let (start, end) = ((part.start - from) as usize, (part.end - from) as usize);
+                let piece = Piece::Bytes(bytes.get(start..end).unwrap_or_default());
+                request.deliver(&self.shared, part.start, piece)
+            }
+            _ => self.shared.read_for(request, block),
+        }
+    }
+
     /// Waits for the oldest one.
     fn land(&mut self) {
         let Some((block, from, len)) = self.flying.pop_front() else { return };
@@ -188,6 +249,8 @@ impl Reader {
             }
             Ok(None) | Err(_) => self.shared.failed(block),
         }
+        // Memory for blocks that are counted as being read, and no more.
+        self.queue.keep_spare(self.flying.len());
     }
 }
 

@@ -1,7 +1,7 @@
 //! Requests, and the futures by which their answers are waited for.
 
 use crate::clock;
-use crate::engine::Shared;
+use crate::engine::{Claim, Shared, Urge};
 use crate::sync::{self, Condvar, Mutex, MutexGuard};
 use crate::view::View;
 use crate::window::Ticket;
@@ -56,9 +56,23 @@ pub(crate) trait Finish<T>: Send {
         true
     }
 
-    /// Copies what it has out of the block, a view of which is handed out. `None` if it holds none.
-    fn let_go(&mut self) -> Option<View> {
-        None
+    /// True if bytes of several blocks take memory that the answer holds until it is taken.
+    fn claims(&self) -> bool {
+        false
+    }
+
+    /// Gives it that memory.
+    fn admit(&mut self, _claim: Claim) {}
+
+    /// True if it holds a block.
+    fn pins(&self) -> bool {
+        false
+    }
+
+    /// Copies what it has out of the block that it holds, to memory that was claimed. Gives back the view of the block,
+    /// or the memory if it has no use for it: they are dropped without any lock.
+    fn let_go(&mut self, claim: Claim) -> (Option<View>, Option<Claim>) {
+        (None, Some(claim))
     }
 
     /// True if much is to be done for the answer, which is left to whoever takes it: a buffer that is filled when its
@@ -128,6 +142,9 @@ impl<T> Outcome<T> {
     }
 }
 
+/// Blocks that a request waits for that has no memory for its answer yet.
+pub(crate) const LATE: usize = usize::MAX / 2;
+
 /// What readers do with requests of any kind.
 pub(crate) trait Deliver: Send + Sync {
     /// First byte and number of bytes.
@@ -136,8 +153,13 @@ pub(crate) trait Deliver: Send + Sync {
     fn deliver(&self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>) -> bool;
     /// True if its answer was taken, or nobody wants it.
     fn taken(&self) -> bool;
-    /// Copies the answer out of the block that it holds, if nobody has taken it yet.
-    fn let_go(&self);
+    /// True if its answer holds a block, and nobody has taken it yet.
+    fn pins(&self) -> bool;
+    /// Gets memory for its answer, and hears how many blocks it waits for, after it had [`LATE`] ones. True if it is
+    /// answered by now, or nobody wants it.
+    fn admit(&self, shared: &Arc<Shared>, claim: Claim, missing: usize) -> bool;
+    /// Copies the answer out of the block that it holds, to memory that was claimed, if nobody has taken it yet.
+    fn let_go(&self, claim: Claim);
     /// It cannot be answered.
     fn fail(&self, shared: &Arc<Shared>, error: Error);
 }
@@ -225,15 +247,38 @@ impl<T: Send + 'static> Deliver for Request<T> {
         self.lock().gone
     }
 
-    fn let_go(&self) {
+    fn pins(&self) -> bool {
+        self.lock().finish.as_ref().is_some_and(|finish| finish.pins())
+    }
+
+    fn admit(&self, shared: &Arc<Shared>, claim: Claim, missing: usize) -> bool {
         let mut progress = self.lock();
-        let view = match &mut progress.finish {
-            Some(finish) => finish.let_go(),
-            None => None,
+        match &mut progress.finish {
+            Some(finish) => finish.admit(claim),
+            None => {
+                drop(progress);
+                drop(claim);
+                return true;
+            }
+        }
+        // Blocks may have come before this.
+        progress.missing = (progress.missing + missing).saturating_sub(LATE);
+        if progress.missing > 0 {
+            return false;
+        }
+        self.wake(progress, shared);
+        true
+    }
+
+    fn let_go(&self, claim: Claim) {
+        let mut progress = self.lock();
+        let gone = match &mut progress.finish {
+            Some(finish) => finish.let_go(claim),
+            None => (None, Some(claim)),
         };
-        // A view that is dropped may wake readers, which takes another lock.
+        // A view or memory that is given up may wake readers, which takes another lock.
         drop(progress);
-        drop(view);
+        drop(gone);
     }
 
     fn deliver(&self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>) -> bool {
@@ -296,7 +341,7 @@ impl<T: Send + 'static> Pending<T> {
                 let waits = outcome.is_none() && !progress.gone;
                 drop(progress);
                 if waits {
-                    wait.shared.urge(wait.ticket);
+                    wait.shared.urge(wait.ticket, Urge::IsTold);
                 }
                 outcome.map(|o| o.make(&wait.shared))
             }
@@ -312,7 +357,7 @@ impl<T: Send + 'static> Pending<T> {
                 drop(progress);
                 if !ready && !gone {
                     // Whoever asks again and again waits as well.
-                    wait.shared.urge(wait.ticket);
+                    wait.shared.urge(wait.ticket, Urge::Looks);
                 }
                 ready
             }
@@ -331,7 +376,7 @@ impl<T: Send + 'static> Pending<T> {
                     Err(Error::usage(message).with_hint("give that read a function, too")),
                 );
             }
-            wait.shared.urge(wait.ticket);
+            wait.shared.urge(wait.ticket, Urge::Stands);
             progress = wait.request.lock();
         }
         let outcome = loop {
@@ -344,7 +389,12 @@ impl<T: Send + 'static> Pending<T> {
             let (answered, mutex) = (&wait.request.answered, &wait.request.progress);
             progress = match until.map(|u| u.saturating_duration_since(clock::now())) {
                 None => sync::wait(answered, progress),
-                Some(Duration::ZERO) => return None,
+                Some(Duration::ZERO) => {
+                    drop(progress);
+                    // It no longer stands there and waits.
+                    wait.shared.urge(wait.ticket, Urge::Looks);
+                    return None;
+                }
                 Some(left) => sync::wait_for(answered, mutex, progress, left).0,
             };
         };
@@ -376,7 +426,7 @@ impl<T: Send + 'static> Pending<T> {
             None => {
                 progress.wake = Wake::Call(then);
                 drop(progress);
-                wait.shared.urge(wait.ticket);
+                wait.shared.urge(wait.ticket, Urge::IsTold);
             }
         }
     }

@@ -68,14 +68,6 @@ impl View {
         View { bytes: Arc::new(Bytes::Block(lease)), part: 0..len }
     }
 
-    /// Whose block it holds.
-    pub(crate) fn shared(&self) -> Option<&Arc<Shared>> {
-        match &*self.bytes {
-            Bytes::Block(lease) => Some(&lease.shared),
-            Bytes::Lent(_) | Bytes::Own(_) => None,
-        }
-    }
-
     /// A part of it that shares its bytes; what lies beyond its end is left out.
     pub fn slice(&self, part: Range<usize>) -> View {
         let start = part.start.min(self.part.len());

@@ -177,6 +177,22 @@ impl<H: Held> Window<H> {
         self.most
     }
 
+    /// As [`Window::set_most`], but those that are too many go when others need the room.
+    pub(crate) fn limit(&mut self, most: usize) {
+        self.most = most.max(1);
+    }
+
+    /// Forgets a block if it is ready and nobody has a view of it.
+    pub(crate) fn drop_free(&mut self, block: u64) -> Option<H> {
+        let free = self.ready(block).is_some_and(|held| !held.lent());
+        if free { self.forget(block) } else { None }
+    }
+
+    /// True if some block is being read.
+    pub(crate) fn is_reading(&self) -> bool {
+        self.counted() > self.ready.len()
+    }
+
     /// Drops all blocks that may go, and hands them out.
     pub(crate) fn clear(&mut self) -> Vec<H> {
         let mut gone = Vec::new();
@@ -292,12 +308,23 @@ impl<H: Held> Window<H> {
     }
 
     /// True if somebody waits for a block and nobody reads it.
-    pub(crate) fn is_queued(&self, block: u64) -> bool {
+    fn is_queued(&self, block: u64) -> bool {
         self.blocks.get(&block).is_some_and(|b| matches!(b.state, State::Queued))
     }
 
-    /// Reads this queued block before all others.
-    pub(crate) fn take_this(&mut self, block: u64) -> Next<H> {
+    /// True if `ticket` waits for a block and nobody reads it.
+    pub(crate) fn is_queued_for(&self, ticket: Ticket, block: u64) -> bool {
+        let queued = |b: &Block<H>| matches!(b.state, State::Queued) && b.waiters.contains(&ticket);
+        self.blocks.get(&block).is_some_and(queued)
+    }
+
+    /// Bytes of a block that were asked for, all requests together.
+    pub(crate) fn asked(&self, block: u64) -> u64 {
+        self.blocks.get(&block).map_or(0, |b| b.asked)
+    }
+
+    /// Reads this block if it is queued.
+    fn take_this(&mut self, block: u64) -> Next<H> {
         if !self.is_queued(block) {
             return Next::Idle;
         }

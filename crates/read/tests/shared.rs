@@ -111,30 +111,66 @@ fn memory_is_for_all_files_together() {
     assert_eq!(held(&files), data.len() as u64);
 }
 
+/// What the program does with the answers to all it has asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Taken {
+    InOrder,
+    Backwards,
+    Scattered,
+    /// By looking which is there.
+    Polled,
+}
+
 #[test]
 fn answers_that_nobody_takes_do_not_fill_the_memory() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let data: Vec<u8> = (0..16 << 20).map(|i: u32| (i / 13) as u8).collect();
-    let block = 16_384;
-    let options = Options { block: Some(block), memory: 1 << 18, ..Options::default() };
-    let source = MemorySource::new("m", data.clone());
-    let file = open_source(Arc::new(source), &options).unwrap();
-    let session = file.session(..).unwrap();
-    for backwards in [false, true] {
-        // All at once, some of them across blocks; then one after the other.
-        let part = |i: usize| (i * 10_000, 10_000 + i % 7 * 1000);
-        let asked: Vec<usize> = (0..1600).collect();
-        let mut reads: Vec<_> =
-            asked.into_iter().map(|i| (i, session.read(part(i).0 as u64, part(i).1))).collect();
-        if backwards {
-            reads.reverse();
-        }
-        for (i, read) in reads {
-            let (from, len) = part(i);
-            assert!(read.wait().unwrap()[..] == data[from..from + len]);
-            let held = file.counts().held;
-            // Blocks, as many bytes of answers, and what was in flight when these were too many.
-            assert!(held <= 5 * (1 << 18), "{i}: {held}");
+    let (block, budget, count) = (16_384u64, 1u64 << 18, 1600usize);
+    // Across blocks; within one, most of it; a few bytes of each; longer than half of the budget.
+    let dense = |i: usize| (i * 10_000, 10_000 + i % 7 * 1000);
+    let within = |i: usize| (i % 1024 * 16_384, 16_384 - i % 5);
+    let sparse = |i: usize| (i % 1024 * 16_384 + i, 50);
+    let long = |i: usize| (i * 10_000, if i.is_multiple_of(100) { 200_000 } else { 1000 });
+    for part in [dense, within, sparse, long] {
+        let longest = (0..count).map(|i| part(i).1).max().unwrap() as u64;
+        for taken in [Taken::InOrder, Taken::Backwards, Taken::Scattered, Taken::Polled] {
+            let options = Options {
+                block: Some(block as usize),
+                memory: budget,
+                readers: Some(1),
+                ..Options::default()
+            };
+            let source = MemorySource::new("m", data.clone());
+            let file = open_source(Arc::new(source), &options).unwrap();
+            let session = file.session(..).unwrap();
+            // Blocks and answers, the block out of which the reader copies, and the answer that is waited for.
+            let most = budget + block + longest;
+            let held = |i: usize| {
+                let held = file.counts().held;
+                assert!(held <= most, "{taken:?} {i}: {held} of {most}");
+            };
+            let mut reads: Vec<_> =
+                (0..count).map(|i| (i, session.read(part(i).0 as u64, part(i).1))).collect();
+            match taken {
+                Taken::Backwards => reads.reverse(),
+                Taken::Scattered => {
+                    reads.sort_by_key(|(i, _)| (*i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+                }
+                Taken::InOrder | Taken::Polled => {}
+            }
+            let take = |i: usize, read: stead_read::Read| {
+                let (from, len) = part(i);
+                assert!(read.wait().unwrap()[..] == data[from..from + len], "{taken:?} {i}");
+                held(i);
+            };
+            while taken == Taken::Polled && !reads.is_empty() {
+                for (i, read) in std::mem::take(&mut reads) {
+                    held(i);
+                    if read.is_ready() { take(i, read) } else { reads.push((i, read)) }
+                }
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            reads.into_iter().for_each(|(i, read)| take(i, read));
         }
     }
 }

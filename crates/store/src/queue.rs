@@ -399,6 +399,11 @@ impl ReadQueue {
         Ok(())
     }
 
+    /// Frees spare buffers, all but so many.
+    pub fn keep_spare(&mut self, most: usize) {
+        self.spare.truncate(most);
+    }
+
     /// An extent where it lies; `None` if it is better read.
     fn view(&mut self, source: &Arc<dyn Source>, offset: u64, len: usize) -> Option<View> {
         if self.engine != Engine::Auto || len < LEAST_MAPPED {

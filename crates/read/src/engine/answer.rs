@@ -3,7 +3,8 @@
 use super::{Inner, Kept, Shared, Waiting};
 use crate::clock;
 use crate::deadline;
-use crate::request::{Deliver, Finish, Pending, Piece, Request, Wait};
+use crate::finish::room;
+use crate::request::{Deliver, Finish, LATE, Pending, Piece, Request, Wait};
 use crate::window::Ticket;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -18,7 +19,7 @@ impl Shared {
         offset: u64,
         len: usize,
         deadline: Option<Duration>,
-        finish: impl Finish<T> + 'static,
+        mut finish: impl Finish<T> + 'static,
     ) -> Pending<T> {
         let blocks = self.blocks(offset, len);
         if len == 0 || self.find(&blocks, |block| finish.wants(&self.overlap(block, offset, len))) {
@@ -29,9 +30,11 @@ impl Shared {
         let mut inner = self.lock();
         inner.tickets += 1;
         let ticket = inner.tickets;
-        let mut there = Vec::new();
+        let (mut there, mut gone) = (Vec::new(), Vec::new());
         let mut missing = 0;
-        for block in blocks.filter(|b| !self.was_cached(*b)) {
+        let count = blocks.end - blocks.start;
+        let late = self.claim_for(&mut inner, &mut finish, (count, len), &mut gone).is_err();
+        for block in blocks.filter(|b| !late && !self.was_cached(*b)) {
             let part = self.overlap(block, offset, len);
             if !finish.wants(&part) {
                 continue;
@@ -41,6 +44,10 @@ impl Shared {
                 Some(Kept::Block(bytes)) => there.push((block, bytes.clone())),
                 None => missing += 1,
             }
+        }
+        if late {
+            missing = LATE;
+            inner.untaken.be_late(ticket);
         }
         self.at_once.fetch_add(u64::from(missing == 0), Ordering::Relaxed);
         if missing == 0 && there.is_empty() {
@@ -52,24 +59,35 @@ impl Shared {
             }
             return Pending::there(self, finish);
         }
+        let claims = finish.claims();
         let request = Arc::new(Request::new(offset, len, missing + there.len(), Box::new(finish)));
         if self.holds_blocks() {
             let weak: Weak<Request<T>> = Arc::downgrade(&request);
             inner.untaken.insert(ticket, weak);
+            if let ([(block, _)], true) = (&*there, missing == 0 && claims) {
+                inner.untaken.pin(ticket, *block, len as u64);
+            }
         }
         if missing > 0 {
             let until = clock::after(deadline.unwrap_or(self.deadline));
             inner.until.insert((until, ticket));
-            inner.waiting.insert(ticket, Waiting { request: request.clone(), until });
+            inner.waiting.insert(
+                ticket,
+                Waiting { request: request.clone(), until, urged: None, looked: None },
+            );
             self.look_after(&mut inner, until);
         }
         if let Err(error) = self.call_readers(inner) {
             self.cancel(ticket);
             request.fail(self, error);
         }
+        drop(gone);
         for (block, bytes) in there {
-            self.give(&*request, block, &Kept::Block(bytes));
+            let answered = self.give(&*request, block, &Kept::Block(bytes));
             self.let_go();
+            if answered && missing > 0 {
+                self.answered(ticket, &*request);
+            }
         }
         Pending::Waiting(Wait { shared: self.clone(), request, ticket })
     }
@@ -167,18 +185,24 @@ impl Shared {
         let tickets = inner.window.done_with(block);
         let requests = Self::requests(&inner, &tickets);
         drop(inner);
-        self.answer(requests, |request| {
-            let (offset, len) = request.range();
-            let part = self.overlap(block, offset, len);
-            let mut bytes = vec![0; (part.end - part.start) as usize];
-            match self.source.read_at(part.start, &mut bytes) {
-                Ok(()) => request.deliver(self, part.start, Piece::Bytes(&bytes)),
-                Err(error) => {
-                    request.fail(self, error);
-                    true
-                }
-            }
+        self.answer(requests, |request| self.read_for(request, block));
+    }
+
+    /// Reads for one request its bytes of a block. True if the request is answered.
+    pub(crate) fn read_for(self: &Arc<Self>, request: &dyn Deliver, block: u64) -> bool {
+        let (offset, len) = request.range();
+        let part = self.overlap(block, offset, len);
+        let bytes = room((part.end - part.start) as usize).and_then(|mut bytes| {
+            self.source.read_at(part.start, &mut bytes)?;
+            Ok(bytes)
         });
+        match bytes {
+            Ok(bytes) => request.deliver(self, part.start, Piece::Bytes(&bytes)),
+            Err(error) => {
+                request.fail(self, error);
+                true
+            }
+        }
     }
 
     /// Does something with requests that says which of them are answered, and forgets these.
@@ -194,11 +218,15 @@ impl Shared {
         }
     }
 
-    fn answered(&self, ticket: Ticket, request: &dyn Deliver) {
-        let taken = request.taken();
+    /// A request is answered, or nobody wants it.
+    pub(crate) fn answered(&self, ticket: Ticket, request: &dyn Deliver) {
+        let (taken, pins) = (request.taken(), request.pins());
+        let (offset, len) = request.range();
         let mut inner = self.lock();
         if taken {
-            inner.untaken.remove(&ticket);
+            inner.untaken.remove(ticket);
+        } else if pins {
+            inner.untaken.pin(ticket, offset / self.choice.block, len as u64);
         }
         self.drop_ticket(&mut inner, ticket);
     }
@@ -206,7 +234,7 @@ impl Shared {
     fn drop_ticket(&self, inner: &mut Inner, ticket: Ticket) {
         if let Some(waiting) = inner.waiting.remove(&ticket) {
             inner.until.remove(&(waiting.until, ticket));
-            inner.urged.remove(&ticket);
+            inner.untaken.waits_no_more(ticket, waiting.urged);
             let (offset, len) = waiting.request.range();
             for block in self.blocks(offset, len) {
                 inner.window.cancel(ticket, block);
@@ -217,7 +245,7 @@ impl Shared {
     /// A request is not wanted any more, or its answer was taken.
     pub(crate) fn cancel(&self, ticket: Ticket) {
         let mut inner = self.lock();
-        inner.untaken.remove(&ticket);
+        inner.untaken.remove(ticket);
         self.drop_ticket(&mut inner, ticket);
     }
 
@@ -225,6 +253,7 @@ impl Shared {
     pub(crate) fn expire(self: &Arc<Self>, now: Instant) {
         let mut inner = self.lock();
         inner.watched = None;
+        let answers = inner.untaken.len() > inner.waiting.len();
         let mut over = Vec::new();
         while let Some((until, ticket)) = inner.until.first().copied().filter(|(u, _)| *u <= now) {
             over.extend(inner.waiting.get(&ticket).map(|w| (ticket, w.request.clone())));
@@ -243,7 +272,11 @@ impl Shared {
             let message = format!("{len} bytes did not come in time");
             let error =
                 Error::new(Kind::Timeout, message).at_path(self.source.path()).at_offset(offset);
-            let error = if held {
+            let error = if held && answers {
+                error.with_hint(
+                    "answers that nobody has taken fill the memory; take or drop some, or allow more",
+                )
+            } else if held {
                 error.with_hint(format!(
                     "views hold all {lent} blocks of the budget; drop some, or allow more memory"
                 ))
