@@ -42,6 +42,8 @@ pub const PEER_DEADLINE_S: u64 = 600;
 pub const PEER_SILENCE_S: u64 = 30;
 /// Memory for the blocks of files that are read in sessions, all together.
 pub const DEFAULT_SESSION_MEMORY: u64 = 256 << 20;
+/// Files that were given no more than this do not share it with others.
+pub const LEAST_SESSION_MEMORY: u64 = 16 << 20;
 /// Largest block of a read session.
 pub const MAX_READ_BLOCK: usize = 1 << 30;
 /// Seconds a read of a session may take.

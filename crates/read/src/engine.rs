@@ -18,6 +18,7 @@ use crate::deadline;
 use crate::options::{Choice, Decision, Known, Options};
 use crate::profile::{self, Measured};
 use crate::reader::Reader;
+use crate::registry;
 use crate::request::Deliver;
 use crate::sync::{self, AtomicBool, Condvar, Mutex, MutexGuard};
 use crate::tune::Tuner;
@@ -164,7 +165,8 @@ impl New {
         let measured = profile::of(name.as_deref(), options.io.direct);
         let lender = Lender::new(&source, &options.io);
         let whole = lender.as_ref().and_then(Lender::least_whole);
-        let known = Known { len: source.len(), cores, whole, tier, measured };
+        let others = if lender.is_some() { 0 } else { registry::holders() };
+        let known = Known { len: source.len(), cores, others, whole, tier, measured };
         let (choice, decisions) = options.choose(&known);
         let io = IoOptions { depth: choice.most_depth, ..options.io };
         if options.io.engine != Engine::Auto {

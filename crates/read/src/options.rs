@@ -70,6 +70,8 @@ pub(crate) struct Known {
     /// Bytes of the file.
     pub(crate) len: u64,
     pub(crate) cores: usize,
+    /// Files that share the memory with it.
+    pub(crate) others: u64,
     /// Blocks of so many bytes and more are best read by threads that wait for one each ([`Lender::least_whole`]).
     ///
     /// [`Lender::least_whole`]: stead_store::Lender::least_whole
@@ -107,13 +109,20 @@ impl Options {
 
     fn block(&self, known: &Known) -> (u64, String) {
         // Four blocks at least have room in the memory.
-        let fit = |wanted: u64| {
+        let fit_in = |memory: u64, wanted: u64| {
             let most = limits::MAX_READ_BLOCK as u64;
-            wanted.min(self.memory / 4).clamp(PAGE, most).next_multiple_of(PAGE)
+            wanted.min(memory / 4).clamp(PAGE, most).next_multiple_of(PAGE)
         };
         if let Some(block) = self.block {
-            return (fit(block as u64), "as asked for".to_owned());
+            return (fit_in(self.memory, block as u64), "as asked for".to_owned());
         }
+        // Each of many files keeps a block in any case. With the part that the next one would have, all of theirs together
+        // stay within the budget up to some thousand files.
+        let part = match known.others {
+            0 => self.memory,
+            others => self.memory / 2 / (others + 1),
+        };
+        let fit = |wanted: u64| fit_in(part, wanted);
         // A file is at least some tens of blocks, so that its first bytes come early; a block is large enough for a
         // device to be at its rate with few of them in flight, and no larger, as a session may be over a small part.
         // There is a bit for each: at most 2 MiB of them.
@@ -225,6 +234,14 @@ mod tests {
         for len in [1 << 30, 1 << 40, 1 << 44] {
             assert_eq!(options.choose(&known(len, 2)).0.block, 2 << 20);
         }
+    }
+
+    #[test]
+    fn a_block_of_each_of_many_files_is_within_the_budget() {
+        let options = Options::default();
+        let block = |others| options.choose(&Known { others, ..known(1 << 40, 8) }).0.block;
+        assert_eq!((block(0), block(15)), (2 << 20, 2 << 20));
+        assert!((0..1000).map(block).sum::<u64>() <= options.memory);
     }
 
     #[test]

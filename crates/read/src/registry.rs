@@ -143,6 +143,11 @@ fn forget(shared: &Arc<Shared>) {
     }
 }
 
+/// Files that share the budget.
+pub(crate) fn holders() -> u64 {
+    with(|r| r.holders.values().filter(|(file, _)| file.strong_count() > 0).count() as u64)
+}
+
 /// Tells all files what each may have.
 fn balance() {
     if cfg!(feature = "shuttle") {

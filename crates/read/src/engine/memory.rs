@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use stead_core::limits;
 use stead_store::Buffer;
 
 /// Memory of an answer, counted while this lives. It must not be dropped under a lock of this room.
@@ -207,10 +208,11 @@ impl Shared {
         usize::try_from(left / self.choice.block).unwrap_or(usize::MAX).max(1)
     }
 
-    /// So many bytes from now on, or at least one block.
+    /// So many bytes from now on, or at least one block. Who has little has it for itself.
     pub(crate) fn set_share(&self, bytes: u64) {
         let mut inner = self.lock();
-        inner.share = bytes.min(self.memory);
+        let own = self.memory <= limits::LEAST_SESSION_MEMORY;
+        inner.share = if own { self.memory } else { bytes.min(self.memory) };
         let most = self.most(&inner, self.own());
         let gone = inner.window.set_most(most);
         drop(inner);
