@@ -98,7 +98,7 @@ fn read_on(a: &ReadArgs, job: Option<&Arc<dyn Fabric>>) -> Result<()> {
     let (options, cancel, done) = match (prepare(a), job) {
         (Ok(prepared), _) => prepared,
         (Err(error), None) => return Err(error),
-        (Err(error), Some(fabric)) => return Err(together::refuse(&**fabric, &a.file, error)),
+        (Err(error), Some(fabric)) => return Err(together::refuse(&**fabric, error)),
     };
     let file = match job {
         Some(fabric) => together::open(fabric.clone(), &a.file, &options)?,
