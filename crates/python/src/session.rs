@@ -193,7 +193,7 @@ impl Session {
             let file = session.get().open(py)?.file().clone();
             let (start, stop) = range().inspect_err(|_| {
                 // Other ranks may be in the same call, and hear of it: there is no such range.
-                let _ = py.detach(|| file.session(u64::MAX..0));
+                let _ = py.detach(|| file.session(u64::MAX..));
             })?;
             return Session::begin(py, file, start, stop);
         }
