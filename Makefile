@@ -60,9 +60,10 @@ bench:
 	.build/bench/venv/bin/python bench/run.py target/release/stead .build/bench bench/runs $(BENCH)
 
 bench-reading:
-	@scripts/setup.sh demo
+	@scripts/setup.sh test
 	cargo build --release --locked -p stead-cli -p stead-bench -p stead-capi
-	! command -v mpicc >/dev/null || scripts/mpi.sh openmpi
+	! command -v mpicc >/dev/null || PROFILE=release scripts/mpi.sh openmpi
+	scripts/python.sh
 	.build/venv/bin/python bench/reading.py target/release/stead .build/bench bench/runs $(BENCH)
 
 # Where from and how: scripts/install.sh.

@@ -3,7 +3,11 @@
 # library, libstead_mpi, the suite of the fabric, and the program of the tests. Called by scripts/test.sh.
 #
 #   scripts/mpi.sh [openmpi|mpich]...
+#   PROFILE=release scripts/mpi.sh openmpi   for measuring
 source "$(dirname "$0")/lib.sh"
+profile=${PROFILE:-dev}
+made=$profile
+[ "$profile" != dev ] || made=debug
 
 # `mpicc.NAME` where the system has both, `mpicc` where it has one.
 for name in "${@:-openmpi mpich}"; do for name in $name; do
@@ -16,17 +20,17 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
   # What is linked with one MPI must not be taken for the other.
   target=$TARGET
   [ "$name" = openmpi ] || target=$TARGET/$name
-  cargo build --locked -p stead-capi
-  MPICC=$mpicc CARGO_TARGET_DIR=$target cargo build --locked -p stead-mpi-capi --features link
-  MPICC=$mpicc CARGO_TARGET_DIR=$target cargo build --locked -p stead-mpi --features conformance --example conform
-  cp -f "$TARGET/debug/libstead_capi.so" "$out/libstead.so"
-  cp -f "$target/debug/libstead_mpi_capi.so" "$out/libstead_mpi.so"
+  cargo build --profile "$profile" --locked -p stead-capi
+  MPICC=$mpicc CARGO_TARGET_DIR=$target cargo build --profile "$profile" --locked -p stead-mpi-capi --features link
+  MPICC=$mpicc CARGO_TARGET_DIR=$target cargo build --profile "$profile" --locked -p stead-mpi --features conformance --example conform
+  cp -f "$TARGET/$made/libstead_capi.so" "$out/libstead.so"
+  cp -f "$target/$made/libstead_mpi_capi.so" "$out/libstead_mpi.so"
   # Programs look for them by their names with a version.
   for library in libstead libstead_mpi; do
     ln -sf $library.so "$out/$(readelf -d "$out/$library.so" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')"
   done
-  cp -f "$target/debug/examples/conform" "$out/conform"
-  if [ "$name" = openmpi ]; then
+  cp -f "$target/$made/examples/conform" "$out/conform"
+  if [ "$name" = openmpi ] && [ "$profile" = dev ]; then
     # One MPI is enough for it: what it calls is tested with both.
     MPICC=$mpicc cargo build --locked -p stead-cli --features mpi --bin stead-mpi
     cp -f "$target/debug/stead-mpi" "$out/stead"

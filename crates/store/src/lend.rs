@@ -2,7 +2,7 @@
 
 use crate::buffer::{Buffer, Mapped, Repr, View};
 use crate::mapped::{Mapping, PIECE};
-use crate::queue::{cached, will_need};
+use crate::queue::{cached, resident, will_need};
 use crate::stream::Stream;
 use crate::stripe::{self, Apart, STRIPES};
 use crate::{Engine, IoOptions, Source};
@@ -48,7 +48,9 @@ impl Lender {
         }
         let file = source.file()?;
         let mapping = Mapping::new(file, source.len()).map(Arc::new)?;
-        let whole = has_large_folios(file) && mapping.read_whole_pieces();
+        // Only then can it be seen what is there without bringing small pages.
+        let tells = resident(file, 0).is_some();
+        let whole = tells && has_large_folios(file) && mapping.read_whole_pieces();
         let lent = |_| Apart(Arc::new(Mapped { mapping: mapping.clone(), source: source.clone() }));
         let lent = Box::new(std::array::from_fn(lent));
         Some(Lender { mapping, source: source.clone(), lent, whole, stream: Stream::default() })
@@ -124,11 +126,18 @@ impl Lender {
 
     /// True if the first and the last of these bytes are in the page cache.
     pub fn cached(&self, offset: u64, len: usize) -> bool {
-        self.source.file().is_some_and(|file| cached(file, offset, len))
+        if !self.whole {
+            return self.source.file().is_some_and(|file| cached(file, offset, len));
+        }
+        // Even a read that does not wait has the kernel read ahead, in smaller pages.
+        let last = offset.saturating_add((len as u64).saturating_sub(1));
+        let holds = |at| usize::try_from(at).is_ok_and(|at| self.mapping.holds(at));
+        holds(last) && holds(offset)
     }
 }
 
-/// True if files there can have huge pages in the page cache: XFS since Linux 5.18, ext4 since 6.16.
+/// True if files there can have huge pages in the page cache: ext4 since Linux 6.16, XFS for longer, but before that
+/// the system does not say with one voice whose files it tells about.
 fn has_large_folios(file: &File) -> bool {
     static LINUX: OnceLock<(u32, u32)> = OnceLock::new();
     let linux = *LINUX.get_or_init(|| {
@@ -139,8 +148,7 @@ fn has_large_folios(file: &File) -> bool {
     });
     let magic = rustix::fs::fstatfs(file).map_or(0, |s| s.f_type as u64 & 0xFFFF_FFFF);
     match magic {
-        0x5846_5342 => linux >= (5, 18),
-        0xEF53 => linux >= (6, 16),
+        0x5846_5342 | 0xEF53 => linux >= (6, 16),
         _ => false,
     }
 }

@@ -216,6 +216,22 @@ impl Mapping {
         advise(Advice::LinuxHugepage) && advise(Advice::Random)
     }
 
+    /// True if the page of a byte has come into the page cache. Nothing is read, not even ahead. Always true for files of
+    /// others that we may not write to.
+    pub(crate) fn holds(&self, offset: usize) -> bool {
+        let page = rustix::param::page_size();
+        if offset >= self.len {
+            return false;
+        }
+        let mut there = 0;
+        // SAFETY: one page within the mapping, for which one byte is written.
+        let done = unsafe {
+            let at = self.start.add(offset - offset % page).cast_mut().cast();
+            libc::mincore(at, page, &raw mut there)
+        };
+        done == 0 && there & 1 == 1
+    }
+
     /// Looks at bytes here and there, so that others find them entered.
     pub(crate) fn touch(&self, offset: usize, len: usize) {
         for at in (offset..offset.saturating_add(len)).step_by(FAULT) {
@@ -351,6 +367,7 @@ mod tests {
             let after = stat.rsplit(')').next().unwrap();
             after.split_whitespace().nth(7).unwrap().parse::<u64>().unwrap()
         };
+        assert!(m.holds(0) && m.holds((4 << 20) - 1) && !m.holds(4 << 20));
         m.touch(0, 4 << 20);
         let (before, sum) =
             (faults(), m.bytes(0, 4 << 20).iter().map(|b| u64::from(*b)).sum::<u64>());

@@ -616,6 +616,10 @@ fn read_direct(flight: &mut Flight) -> std::result::Result<bool, i32> {
 /// True if the first and the last byte of an extent can be had without waiting for a device.
 pub(crate) fn cached(file: &File, offset: u64, len: usize) -> bool {
     let there = |at: u64| {
+        // A read that does not wait begins to read ahead, a page at a time, where there is nothing.
+        if resident(file, at) == Some(false) {
+            return false;
+        }
         let mut byte = [0];
         let flags = rustix::io::ReadWriteFlags::NOWAIT;
         let mut target = [IoSliceMut::new(&mut byte)];
@@ -629,6 +633,24 @@ pub(crate) fn cached(file: &File, offset: u64, len: usize) -> bool {
 pub fn evict(file: &File) {
     // Only a hint.
     let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
+}
+
+/// True if the page of a byte is in the page cache, or on its way there; nothing is read. `None` where the system does not
+/// tell: before Linux 6.5, and about files of others that we may not write to.
+pub(crate) fn resident(file: &File, at: u64) -> Option<bool> {
+    #[repr(C)]
+    struct Part {
+        offset: u64,
+        len: u64,
+    }
+    // The same number on all processors; `libc` has it for some.
+    const CACHESTAT: libc::c_long = 451;
+    // Pages: cached, dirty, being written back, evicted, recently evicted.
+    let (part, mut pages) = (Part { offset: at, len: 1 }, [0u64; 5]);
+    // SAFETY: the descriptor is open, and both are as the system has them (`struct cachestat_range`, `struct cachestat`).
+    let done =
+        unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), &raw const part, &raw mut pages, 0) };
+    (done == 0).then_some(pages[0] > 0)
 }
 
 /// Asks for read-ahead.

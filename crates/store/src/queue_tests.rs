@@ -206,3 +206,23 @@ proptest! {
         check(&options[which % options.len()], &source, &data, &extents);
     }
 }
+
+#[test]
+fn to_look_whether_bytes_are_cached_brings_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let file = File::open(&path).unwrap();
+    assert!(cached(&file, 0, 1 << 20));
+    file.sync_all().unwrap();
+    evict(&file);
+    // Files of a memory file system stay, and not every system tells.
+    if resident(&file, 500_000) == Some(false) {
+        assert!(!cached(&file, 400_000, 100_001));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert_eq!(
+            (resident(&file, 500_000), resident(&file, 400_000)),
+            (Some(false), Some(false))
+        );
+    }
+}
