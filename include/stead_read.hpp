@@ -257,7 +257,8 @@ public:
     /// How many bytes it has.
     std::uint64_t size() const { return stead_session_length(get()); }
 
-    /// Asks for `size` bytes at `offset` of the file.
+    /// Asks for `size` bytes at `offset` of the file. A future that is answered holds a copy of them where the session has
+    /// blocks in memory, beside the session's budget.
     std::future<view> read(std::uint64_t offset, std::size_t size) const {
         auto promised = std::make_unique<detail::promised<view>>(view());
         promised->reading = begin(offset, size);
