@@ -293,7 +293,8 @@ mod tests {
     fn what_was_given_up_before_is_not_taken_for_another_block() {
         let (_dir, shared, bytes) = shared();
         let queue = ReadQueue::new(shared.io()).unwrap();
-        let mut reader = Reader { shared: shared.clone(), queue, flying: VecDeque::new() };
+        let flying = VecDeque::new();
+        let mut reader = Reader { shared: shared.clone(), queue, flying, spare: None };
         // Begun, and forgotten after an error of the queue.
         for block in [0, 1] {
             reader.queue.submit(block, shared.source(), block * BLOCK as u64, BLOCK).unwrap();
