@@ -127,7 +127,8 @@ impl Options {
         // device to be at its rate with few of them in flight, and no larger, as a session may be over a small part.
         // There is a bit for each: at most 2 MiB of them.
         let least = known.len / (1 << 24);
-        let by_size = (known.len / 64).clamp(256 << 10, 2 << 20).max(least);
+        let small = if known.whole.is_some() { 2 << 20 } else { 256 << 10 };
+        let by_size = (known.len / 64).clamp(small, 2 << 20).max(least);
         if let Some(stripe) = known.tier.as_ref().and_then(|t| t.stripe) {
             let whole = by_size.max(stripe.size).next_multiple_of(stripe.size);
             let why = format!("whole stripes of {}", format_size(stripe.size));
@@ -151,6 +152,9 @@ impl Options {
         {
             let why = format!("measured before on this tier: {}/s", format_size(best.rate));
             return (fit(best.block), why);
+        }
+        if known.whole.is_some() && by_size == 2 << 20 {
+            return (fit(by_size), "a huge page of the page cache".to_owned());
         }
         (fit(by_size), format!("a part of {}, between 256 KiB and 2 MiB", format_size(known.len)))
     }
@@ -259,6 +263,10 @@ mod tests {
         let (c, why) = Options::default().choose(&known);
         assert_eq!((c.readers, c.depth, c.most_depth, c.whole), (4, 1, 1, true));
         assert!(reason(&why, "readers").contains("sleeps"), "{why:?}");
+        assert_eq!(
+            Options::default().choose(&Known { len: 3 << 20, ..known.clone() }).0.block,
+            2 << 20
+        );
         // Small blocks are asked for some at a time.
         let small = Options { block: Some(256 << 10), ..Options::default() };
         let (c, _) = small.choose(&known);
