@@ -9,7 +9,9 @@
 //! gives them back when it is dropped, unless it was [retired](Segment::retire): then somebody may still look at it, and
 //! its bytes stay as they are until the last process has let the segment go.
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -197,7 +199,7 @@ impl Segment {
             };
             match filled {
                 Ok(()) => return true,
-                Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+                Err(Errno::INTR | Errno::AGAIN) => {}
                 Err(_) => break,
             }
         }
@@ -206,7 +208,7 @@ impl Segment {
             let (at, len) = (at as u64, self.slot as u64);
             match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), at, len) {
                 Ok(()) => return true,
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Err(_) => return false,
             }
         }
@@ -334,13 +336,25 @@ impl Neighbour {
 
     /// True if the process is known to have ended, so that nobody there looks at anything.
     pub fn has_ended(&self) -> bool {
-        let Some(life) = &self.life else {
-            return rustix::process::test_kill_process(self.process)
-                == Err(rustix::io::Errno::SRCH);
-        };
-        let mut waiting = [rustix::event::PollFd::new(life, rustix::event::PollFlags::IN)];
+        let Some(life) = &self.life else { return self.is_not_there() };
+        let mut waiting = [PollFd::new(life, PollFlags::IN)];
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        matches!(rustix::event::poll(&mut waiting, Some(&now)), Ok(1))
+        let polled = rustix::event::poll(&mut waiting, Some(&now));
+        // A program may close descriptors that it does not know; what has the number then says nothing.
+        let odd = PollFlags::NVAL | PollFlags::ERR;
+        polled == Ok(1) && !waiting[0].revents().intersects(odd) && self.is_not_there()
+    }
+
+    /// No process has the number, or one that nobody has waited for since it ended.
+    fn is_not_there(&self) -> bool {
+        let gone = rustix::process::test_kill_process(self.process) == Err(Errno::SRCH);
+        gone || {
+            let name = format!("/proc/{}/stat", self.process.as_raw_nonzero());
+            let stat = std::fs::read_to_string(name).unwrap_or_default();
+            // The state comes after the name, which is in brackets and may be anything.
+            let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes());
+            matches!(state, Some([b'Z' | b'X', ..]))
+        }
     }
 }
 
@@ -453,10 +467,19 @@ mod tests {
         neighbour.process = process;
         assert!(!neighbour.has_ended());
         child.kill().unwrap();
+        // Also before somebody has waited for it.
+        let until = [PollFlags::IN];
+        let mut waiting = [PollFd::new(neighbour.life.as_ref().unwrap(), until[0])];
+        rustix::event::poll(&mut waiting, None).unwrap();
+        assert!(neighbour.has_ended());
         child.wait().unwrap();
         assert!(neighbour.has_ended());
         // Without a descriptor for it.
         neighbour.life = None;
         assert!(neighbour.has_ended());
+        // A descriptor that is readable, of a process that lives.
+        neighbour.life = Some(std::fs::File::open("/dev/null").unwrap().into());
+        neighbour.process = rustix::process::getpid();
+        assert!(!neighbour.has_ended());
     }
 }

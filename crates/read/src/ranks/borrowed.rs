@@ -43,6 +43,13 @@ pub(crate) struct Loan {
     pub(crate) back: Arc<Returns>,
 }
 
+impl Loan {
+    /// Has its pages at hand, for whoever looks at them next.
+    pub(crate) fn prepare(&self) {
+        self.neighbour.populate(self.at, self.len);
+    }
+}
+
 impl AsRef<[u8]> for Loan {
     fn as_ref(&self) -> &[u8] {
         // They were there when the loan was made, and the mapping does not change.
@@ -68,7 +75,7 @@ impl Returns {
         Returns { due: Mutex::default(), sender }
     }
 
-    fn give(&self, owner: usize, number: u64) {
+    pub(crate) fn give(&self, owner: usize, number: u64) {
         let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         let numbers = due.entry(owner).or_default();
         numbers.push(number);

@@ -33,8 +33,10 @@ struct Inner {
     blocks: HashMap<u64, usize>,
     /// Ranks that were asked to give back what they only keep, and when, and have not given anything back since.
     pressed: HashMap<usize, Instant>,
-    /// Somebody was refused since this was looked at.
+    /// Somebody was refused, or waits for what is lent, since this was looked at.
     short: bool,
+    /// Nothing is lent any more.
+    ended: bool,
 }
 
 struct Loan {
@@ -72,6 +74,9 @@ impl Lent {
     pub(crate) fn lend(&self, to: usize, view: &View, blocks: usize) -> Option<(u64, u64)> {
         let at = self.segment.offset_of(view)?;
         let mut inner = self.lock();
+        if inner.ended {
+            return None;
+        }
         if !inner.blocks.contains_key(&at) && inner.blocks.len() >= part(blocks) {
             inner.short = true;
             return None;
@@ -108,6 +113,7 @@ impl Lent {
         };
         let ranks: Vec<usize> = holders.into_iter().filter(due).collect();
         inner.pressed.extend(ranks.iter().map(|rank| (*rank, now)));
+        inner.short |= !inner.loans.is_empty();
         ranks
     }
 
@@ -116,7 +122,7 @@ impl Lent {
         self.lock().loans.values().map(|loan| loan.to).collect()
     }
 
-    /// True if somebody was refused since this was last asked.
+    /// True if somebody wanted more room since this was last asked.
     pub(crate) fn was_short(&self) -> bool {
         std::mem::take(&mut self.lock().short)
     }
@@ -139,8 +145,16 @@ impl Lent {
 
     /// Nothing more will be heard of anybody.
     pub(crate) fn end(&self) {
+        self.lock().ended = true;
         for rank in self.holders() {
             self.lose(rank, false);
         }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // However messages ended, neighbours may still look.
+        self.end();
     }
 }

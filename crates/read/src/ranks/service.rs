@@ -120,6 +120,8 @@ pub(crate) enum Out {
     Returns(usize),
     /// Ask a rank for what it only keeps.
     Press(usize),
+    /// Give back what is only kept.
+    Relieve,
     /// End.
     End,
 }
@@ -252,7 +254,10 @@ impl Service {
         let lend = self.sharing.as_ref().is_some_and(|s| s.with(rank));
         Ok(match self.ask(rank, offset, len, lend)? {
             Answer::Bytes(payload) => Buffer::held(payload),
-            Answer::Lent(loan) => Buffer::held(loan),
+            Answer::Lent(loan) => {
+                loan.prepare();
+                Buffer::held(loan)
+            }
         })
     }
 
@@ -335,23 +340,28 @@ impl Service {
                         self.serve(from, id, offset, len, lend);
                     }
                     Ok(Message::Bytes { id, .. }) => {
-                        self.answer(id, Ok(Answer::Bytes(Payload(bytes))));
+                        self.answer(from, id, Ok(Answer::Bytes(Payload(bytes))));
                     }
                     Ok(Message::Fail { id, kind, text }) => {
-                        self.answer(id, Err(Error::new(kind, text)));
+                        self.answer(from, id, Err(Error::new(kind, text)));
                     }
                     Ok(Message::Lend { id, number, at, len }) => {
                         let loan = self.sharing.as_ref();
                         let loan = loan.and_then(|s| s.accept(from, number, at, len));
                         let wrong = || Error::format("a loan of another rank is malformed");
-                        self.answer(id, loan.map(Answer::Lent).ok_or_else(wrong));
+                        self.answer(from, id, loan.map(Answer::Lent).ok_or_else(wrong));
                     }
                     Ok(Message::Return { numbers }) => {
                         if let Some(sharing) = &self.sharing {
                             sharing.take_back(from, numbers.iter());
                         }
                     }
-                    Ok(Message::Press) => self.give_up_what_is_kept(),
+                    Ok(Message::Press) => {
+                        // It may copy, which the thread that takes messages has no time for.
+                        if self.sharing.as_ref().is_some_and(|s| s.with(from)) {
+                            let _ = self.answers.send(Out::Relieve);
+                        }
+                    }
                     Ok(Message::Done) => done.iter_mut().skip(from).take(1).for_each(|d| *d = true),
                     // Nobody of this version says that; the asker's deadline will pass.
                     Err(_) => {}
@@ -387,8 +397,13 @@ impl Service {
         }
     }
 
-    fn answer(&self, id: u64, answer: Result<Answer>) {
-        if let Some(Slot { answer: Some(slot), .. }) = lock(&self.slots).remove(&id) {
+    fn answer(&self, from: usize, id: u64, answer: Result<Answer>) {
+        let mut slots = lock(&self.slots);
+        // Of whom it was asked.
+        let asked = slots.get(&id).is_some_and(|slot| slot.rank == from);
+        let slot = if asked { slots.remove(&id) } else { None };
+        drop(slots);
+        if let Some(Slot { answer: Some(slot), .. }) = slot {
             // Room for one answer, and only one is sent; who waited may be gone.
             let _ = slot.try_send(answer);
         }
@@ -473,7 +488,14 @@ impl Service {
             // Who is gone needs nothing.
             match out {
                 Out::Answer(to, answer, len) => {
-                    let _ = self.fabric.send(to, self.tag, answer);
+                    let loan = match Message::decode(&answer) {
+                        Ok(Message::Lend { number, .. }) => Some(number),
+                        _ => None,
+                    };
+                    let sent = self.fabric.send(to, self.tag, answer);
+                    if let (Err(_), Some(number), Some(sharing)) = (sent, loan, &self.sharing) {
+                        sharing.undo(to, number);
+                    }
                     self.answered(len);
                 }
                 Out::Returns(to) => {
@@ -483,6 +505,7 @@ impl Service {
                 Out::Press(to) => {
                     let _ = self.fabric.send(to, self.tag, Message::Press.encode());
                 }
+                Out::Relieve => self.give_up_what_is_kept(),
                 Out::End => break,
             }
         }

@@ -77,11 +77,14 @@ impl Sharing {
         if self.with(to) { self.lent.lend(to, view, blocks) } else { None }
     }
 
-    /// What was lent to this rank; `None` if it cannot be looked at, which nobody should have thought.
+    /// What was lent to this rank; `None` if it cannot be looked at, which nobody should have thought. Then it is given back.
     pub(crate) fn accept(&self, owner: usize, number: u64, at: u64, len: u64) -> Option<Loan> {
-        let neighbour = self.neighbours.get(&owner)?.clone();
-        let len = usize::try_from(len).ok()?;
-        neighbour.bytes(at, len)?;
+        let bytes = |n: &&Arc<Neighbour>| n.bytes(at, usize::try_from(len).ok()?).map(<[u8]>::len);
+        let neighbour = self.neighbours.get(&owner);
+        let Some((neighbour, len)) = neighbour.and_then(|n| Some((n.clone(), bytes(&n)?))) else {
+            self.back.give(owner, number);
+            return None;
+        };
         self.borrowed.fetch_add(len as u64, Ordering::Relaxed);
         Some(Loan { neighbour, owner, number, at, len, back: self.back.clone() })
     }
@@ -89,6 +92,11 @@ impl Sharing {
     /// Loans that are to be given back to a rank.
     pub(crate) fn due(&self, owner: usize) -> Vec<u64> {
         self.back.take(owner)
+    }
+
+    /// A loan that could not be told of.
+    pub(crate) fn undo(&self, to: usize, number: u64) {
+        self.lent.take_back(to, std::iter::once(number));
     }
 
     /// A rank gives loans back.

@@ -231,3 +231,36 @@ fn ranks_of_other_nodes_and_those_alone_get_messages() {
     });
     assert!(contents(10) == bytes[..10]);
 }
+
+#[test]
+fn who_is_silent_with_loans_does_not_keep_the_owner_from_reading() {
+    let (_dir, path, bytes) = file(300 * BLOCK);
+    on_ranks(&[0, 0], |fabric| {
+        if fabric.rank() == 1 {
+            let dead = AtomicBool::new(false);
+            let mute = Arc::new(Mute { inner: fabric, dead });
+            let file = open(mute.clone(), &path, &options(128)).unwrap();
+            let session = file.session(..).unwrap();
+            let views: Vec<_> = (0..18)
+                .map(|i| (i, session.read(i * BLOCK as u64, BLOCK).wait().unwrap()))
+                .collect();
+            meet(&*mute);
+            mute.dead.store(true, Ordering::SeqCst);
+            drop((session, file));
+            for (i, view) in &views {
+                assert!(view[..] == bytes[*i as usize * BLOCK..][..BLOCK]);
+            }
+            return;
+        }
+        let file = open(fabric.clone(), &path, &options(128)).unwrap();
+        let session = file.session(..).unwrap();
+        meet(&*fabric);
+        // All that is left, and more: nothing of it is asked for by the other one, so that nothing is refused.
+        let begun = crate::clock::now();
+        let mut held = Vec::new();
+        for i in 20..20 + 60 {
+            held.push(session.read(i * BLOCK as u64, BLOCK).wait().unwrap());
+        }
+        assert!(crate::clock::now().duration_since(begun) < Duration::from_secs(30));
+    });
+}
