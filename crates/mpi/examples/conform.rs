@@ -12,7 +12,7 @@ use stead_mpi::{Mpi, Options, World};
 fn last_words() -> Result<()> {
     let bytes = |i: usize| vec![i as u8; if i.is_multiple_of(8) { 1 << 20 } else { i }];
     // More ranks than cores make them slowly.
-    let times = if Mpi::world(Options::default())?.size() == 1 { 2200 } else { 40 };
+    let times = if Mpi::world(Options::default())?.size() == 1 { 2200 } else { 12 };
     for i in 0..times {
         let fabric = Mpi::world(Options::default())?;
         let (rank, size) = (fabric.rank(), fabric.size());
