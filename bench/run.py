@@ -156,11 +156,13 @@ def installed(tool, what):
     return tool == "read" or shutil.which({"ripgrep": "rg"}.get(tool, tool)) is not None
 
 
-def prepare(a):
-    """The data sets, made where they are not there yet."""
+def prepare(a, wanted):
+    """The data sets of these names, made where they are not there yet."""
     generator = Path(a.stead).with_name("stead-bench")
     paths = {}
     for name, (kind, size) in DATA.items():
+        if name not in wanted:
+            continue
         directory = a.data / f"scale-{a.scale:g}"
         directory.mkdir(parents=True, exist_ok=True)
         paths[name] = directory / name
@@ -216,11 +218,10 @@ def main():
     a.stead = os.path.abspath(a.stead)
     # Commands that are installed beside this Python.
     os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
-    paths = prepare(a)
+    chosen = [job for job in jobs() if not a.only or a.only in f"{job.group}, {job.name}"]
+    paths = prepare(a, {job.data for job in chosen})
     measured, used = [], set()
-    for job in jobs():
-        if a.only and a.only not in f"{job.group}, {job.name}":
-            continue
+    for job in chosen:
         path = paths[job.data]
         peers = [(t, w) for t, w in job.peers if installed(t, w) or not a.installed]
         used |= {t for t, _ in peers}

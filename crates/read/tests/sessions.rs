@@ -294,7 +294,8 @@ fn sessions_leave_nothing_behind() {
             let session = file.session(..).unwrap();
             assert_eq!(session.read(i * 40, 1000).wait().unwrap().len(), 1000);
             session.close().unwrap();
-            assert!(threads() < 100, "{}", threads());
+            // Other tests have theirs beside.
+            assert!(threads() < 300, "{}", threads());
         }
     }
     let patience = Instant::now() + Duration::from_secs(20);
