@@ -17,7 +17,7 @@ help:
 	@echo 'make docs              write docs/kernels.md anew from the command'
 	@echo 'make site              build the site of the documents in .build/site'
 	@echo 'make install PREFIX=/usr/local   install the command, the C and C++ libraries, man pages'
-	@echo '                       MPI=1 installs libstead_mpi, too, built with MPICC=mpicc'
+	@echo '                       MPI=1: libstead_mpi, too, and a command for ranks, built with MPICC=mpicc'
 	@echo 'make clean             remove all that was built or fetched'
 
 demo:

@@ -7,8 +7,8 @@
 #   LIBDIR, INCLUDEDIR   in place of PREFIX/lib and PREFIX/include
 #   PROFILE   cargo's profile, `release` unless told otherwise
 #   BUILT     folder with what was built already: nothing is built but with MPI=1
-#   MPI       1: libstead_mpi, too, built with MPICC, which is `mpicc` unless told otherwise; or a libstead_mpi.so that was
-#             built already
+#   MPI       1: libstead_mpi, too, and a command whose ranks read together, both built with MPICC, which is `mpicc` unless
+#             told otherwise; or a libstead_mpi.so that was built already
 #
 # Needs a Rust toolchain and a C compiler, and no network once the crates are there (cargo fetch).
 source "$(dirname "$0")/lib.sh"
@@ -24,6 +24,7 @@ done
 
 built=${BUILT:-$TARGET/$([ "$PROFILE" = dev ] && echo debug || echo "$PROFILE")}
 mpi=${MPI:-}
+stead=$built/stead
 case $mpi in
   '' | 0) mpi= ;;
   1)
@@ -33,7 +34,10 @@ case $mpi in
     # A target of its own: what is linked with one MPI must not be taken for another.
     mpi_target=$TARGET/$(basename "$MPICC")
     MPICC=$MPICC CARGO_TARGET_DIR=$mpi_target cargo build --profile "$PROFILE" --locked -p stead-mpi-capi --features link
-    mpi=$mpi_target/$([ "$PROFILE" = dev ] && echo debug || echo "$PROFILE")/libstead_mpi_capi.so
+    MPICC=$MPICC CARGO_TARGET_DIR=$mpi_target cargo build --profile "$PROFILE" --locked -p stead-cli --features mpi --bin stead-mpi
+    mpi_built=$mpi_target/$([ "$PROFILE" = dev ] && echo debug || echo "$PROFILE")
+    mpi=$mpi_built/libstead_mpi_capi.so
+    stead=$mpi_built/stead-mpi
     ;;
   *) [ -f "$mpi" ] || die "there is no library '$mpi'" "MPI=1 builds it" ;;
 esac
@@ -58,7 +62,7 @@ fill() {
 }
 
 say "installing stead $version into $DESTDIR$PREFIX"
-put 755 "$built/stead" "$PREFIX/bin/stead"
+put 755 "$stead" "$PREFIX/bin/stead"
 # shared FILE NAME: with the names by which programs and compilers look for it
 shared() {
   put 755 "$1" "$LIBDIR/$2.so.$version"

@@ -177,6 +177,10 @@ pub struct ReadArgs {
     #[arg(long)]
     pub compare: bool,
 
+    /// Read alone though a launcher (mpirun, srun) has started several ranks
+    #[arg(long)]
+    pub alone: bool,
+
     /// How to print what it took
     #[arg(long, value_enum, default_value_t)]
     pub format: Described,

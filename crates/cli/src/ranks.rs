@@ -47,6 +47,8 @@ pub use with_mpi::*;
 mod with_mpi {
     use super::environment;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc;
     use std::time::Duration;
     use stead::fabric::Fabric;
     use stead::{Error, Result};
@@ -59,13 +61,37 @@ mod with_mpi {
         _world: World,
     }
 
+    /// Others may never come: a rank that runs this command as a child, perhaps alone, gives it what the launcher has set.
+    const LATE: Duration = Duration::from_secs(10);
+
+    fn tell_if_late(begun: &Arc<AtomicBool>, size: usize) {
+        let begun = begun.clone();
+        let wait = move || {
+            let (_sender, never) = mpsc::channel::<()>();
+            let _ = never.recv_timeout(LATE);
+            if !begun.load(Ordering::Relaxed) {
+                let seconds = LATE.as_secs();
+                let message =
+                    format!("MPI has not begun for {seconds} s: it waits for {size} ranks");
+                let hint = "all ranks run the same command; 'stead read --alone' joins no others";
+                crate::complain(&Error::usage(message).with_hint(hint));
+            }
+        };
+        // Without a thread for it, it is not told.
+        let _ = std::thread::Builder::new().name("stead-late".into()).spawn(wait);
+    }
+
     /// Joins the others, if a launcher has started several. All of them call this.
     ///
     /// # Errors
     /// Those of MPI.
     pub fn join() -> Result<Option<Job>> {
         let Some((size, rank)) = environment() else { return Ok(None) };
-        let world = World::init()?;
+        let begun = Arc::new(AtomicBool::new(false));
+        tell_if_late(&begun, size);
+        let world = World::init();
+        begun.store(true, Ordering::Relaxed);
+        let world = world?;
         let mut options = Options::default();
         let silence = std::env::var("STEAD_PEER_SILENCE_S").ok().and_then(|s| s.parse().ok());
         if let Some(seconds) = silence.filter(|s| *s > 0) {

@@ -57,6 +57,9 @@ struct Alone {
 }
 
 pub fn read(a: &ReadArgs) -> Result<()> {
+    if a.alone {
+        return read_on(a, None);
+    }
     #[cfg(feature = "mpi")]
     if let Some(job) = ranks::join()? {
         let done = read_on(a, Some(&job.fabric));
