@@ -6,7 +6,6 @@ use crate::clock;
 use crate::engine::Shared;
 use crate::process::PerProcess;
 use crate::registry;
-use crate::request;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Instant;
@@ -74,7 +73,6 @@ fn see_to(mut watch: std::sync::MutexGuard<'_, Watch>, at: Instant) -> bool {
 }
 
 fn run() {
-    request::call_back();
     let mut watch = lock();
     while let Some(((at, _), _)) = watch.due.first_key_value() {
         let now = clock::now();

@@ -29,7 +29,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
-use stead_core::{Error, Result};
+use stead_core::{Error, Kind, Result};
 use stead_store::{Buffer, Engine, IoOptions, Lender, ReadQueue, Segment, Source, Tally, Tier};
 
 /// What the window holds of a block.
@@ -49,6 +49,8 @@ impl Held for Kept {
 
 pub(crate) struct Shared {
     id: u64,
+    /// The process that has the readers.
+    process: u32,
     source: Arc<dyn Source>,
     lender: Option<Lender>,
     /// Where blocks lie if other processes look at them, too.
@@ -103,6 +105,8 @@ pub(crate) struct Inner {
     pub(crate) readers: usize,
     /// Of the readers, those that sleep.
     pub(crate) asleep: usize,
+    /// Of those that sleep, the ones that were called and have not come yet.
+    pub(crate) called: usize,
     /// Readers that wait for room, which `starved` says too.
     pub(crate) starving: usize,
     /// When the deadlines of requests are looked after next.
@@ -172,6 +176,9 @@ impl New {
         if options.io.engine != Engine::Auto {
             drop(ReadQueue::new(&io)?);
         }
+        if io.direct {
+            see_direct(&source, &io)?;
+        }
         let (segment, options) = (None, options.clone());
         Ok(New { source, lender, segment, choice, decisions, tier: name, io, options })
     }
@@ -192,6 +199,20 @@ impl New {
     }
 }
 
+/// A file system that has no direct reads says so at the first one.
+fn see_direct(source: &Arc<dyn Source>, io: &IoOptions) -> Result<()> {
+    if source.file().is_none() || source.is_empty() {
+        return Ok(());
+    }
+    let mut queue = ReadQueue::new(io)?;
+    queue.submit(0, source, 0, usize::try_from(source.len()).map_or(4096, |len| len.min(4096)))?;
+    match queue.next() {
+        Err(error) if error.kind() == Kind::Usage => Err(error),
+        // Other errors are those of whoever asks for these bytes.
+        _ => Ok(()),
+    }
+}
+
 impl Shared {
     /// Open once.
     pub(crate) fn new(new: New) -> Arc<Shared> {
@@ -208,6 +229,7 @@ impl Shared {
             sessions: 0,
             readers: 0,
             asleep: 0,
+            called: 0,
             starving: 0,
             watched: None,
             share: options.memory,
@@ -219,6 +241,7 @@ impl Shared {
         let words = if lender.is_some() { blocks.div_ceil(64) } else { 0 };
         Arc::new(Shared {
             id: IDS.fetch_add(1, Ordering::Relaxed),
+            process: std::process::id(),
             source,
             lender,
             segment,
@@ -458,7 +481,8 @@ impl Shared {
 
     /// Wakes a reader, or makes one.
     fn call_readers(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) -> Result<()> {
-        if inner.asleep > 0 {
+        if inner.asleep > inner.called {
+            inner.called += 1;
             drop(inner);
             self.work.notify_one();
             return Ok(());

@@ -54,8 +54,9 @@ impl Finish<View> for AsView {
         true
     }
 
-    fn admit(&mut self, claim: Claim) {
-        self.claim = Some(claim);
+    fn admit(&mut self, claim: Claim) -> Option<Claim> {
+        // Bytes that came before it have memory already.
+        if matches!(self.got, Got::Own(_)) { Some(claim) } else { self.claim.replace(claim) }
     }
 
     fn piece(&mut self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>) {
@@ -71,9 +72,11 @@ impl Finish<View> for AsView {
         let Some(bytes) = piece.bytes() else { return };
         if matches!(self.got, Got::Nothing) {
             // What could not be read as a block was not foreseen.
-            let claim = self.claim.take().unwrap_or_else(|| shared.claim_beyond(self.len as u64));
-            self.got = room(self.len)
-                .map_or_else(Got::Failed, |bytes| Got::Own(Own { bytes, _claim: claim }));
+            self.got = room(self.len).map_or_else(Got::Failed, |bytes| {
+                let claim = self.claim.take();
+                let _claim = claim.unwrap_or_else(|| shared.claim_beyond(self.len as u64));
+                Got::Own(Own { bytes, _claim })
+            });
         }
         if let Got::Own(own) = &mut self.got {
             put(&mut own.bytes, (at - self.offset) as usize, bytes);

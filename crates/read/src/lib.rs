@@ -43,6 +43,6 @@ mod window;
 
 pub use engine::Counts;
 pub use options::{Decision, Options};
-pub use request::{Read, ReadInto};
+pub use request::{Read, ReadInto, answers_here};
 pub use session::{File, Session, open, open_source};
 pub use view::{Place, View};

@@ -2,7 +2,7 @@
 //! sleep otherwise. Each keeps some blocks in flight, takes the oldest, and gives it to who waits for it.
 
 use crate::engine::{Admitted, Kept, Shared};
-use crate::request::{self, Deliver, Piece};
+use crate::request::{Deliver, Piece};
 use crate::sync::{self, fence};
 use crate::window::{Next, Ticket};
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use stead_core::{Error, Result};
 use stead_store::ReadQueue;
 
 /// How long a reader without work stays.
-const LINGER: Duration = Duration::from_millis(500);
+pub(crate) const LINGER: Duration = Duration::from_millis(500);
 
 pub(crate) struct Reader {
     shared: Arc<Shared>,
@@ -43,7 +43,6 @@ enum Todo {
 impl Reader {
     pub(crate) fn run(shared: Arc<Shared>) {
         // A source of somebody else may panic.
-        request::call_back();
         match catch_unwind(AssertUnwindSafe(|| Reader::work(&shared))) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => shared.lost(&error, true),
@@ -77,16 +76,18 @@ impl Reader {
     /// What to do next. Sleeps while there is nothing.
     fn next(&mut self) -> Todo {
         let shared = self.shared.clone();
+        // Dropped after the lock: memory may be others' too.
+        let mut gone = Vec::new();
         let mut inner = shared.lock();
         // The time without work is over.
         let mut late = false;
         // It has said that all room is taken, and has looked again since.
         let mut starves = false;
         let todo = loop {
-            let (mut begun, mut gone) = (Vec::new(), Vec::new());
+            let mut begun = Vec::new();
             let admitted = shared.admit(&mut inner, &mut gone);
             if !admitted.is_empty() {
-                break Todo::Admit(admitted, gone);
+                break Todo::Admit(admitted, std::mem::take(&mut gone));
             }
             let mut full = false;
             while self.flying.len() + begun.len() < shared.depth() {
@@ -103,12 +104,17 @@ impl Reader {
                 }
             }
             if !begun.is_empty() {
-                break Todo::Begin(begun, gone);
+                break Todo::Begin(begun, std::mem::take(&mut gone));
             }
             if !self.flying.is_empty() {
                 break Todo::Land;
             }
-            drop(gone);
+            if !gone.is_empty() {
+                drop(inner);
+                gone.clear();
+                inner = shared.lock();
+                continue;
+            }
             // It goes on when answers are taken.
             let waits = full || inner.untaken.is_late();
             if waits && !starves {
@@ -124,7 +130,7 @@ impl Reader {
                 inner = shared.lock();
                 continue;
             }
-            if full && let Some((ticket, request, block, much)) = shared.alone(&mut inner) {
+            if full && let Some((ticket, request, block, much)) = shared.alone(&mut inner, late) {
                 break Todo::Alone(ticket, request, block, much);
             }
             if !full {
@@ -142,6 +148,7 @@ impl Reader {
             shared.pause();
             (inner, late) = sync::wait_for(&shared.work, &shared.inner, inner, LINGER);
             inner.asleep -= 1;
+            inner.called = inner.called.min(inner.asleep);
             if starves {
                 starves = false;
                 shared.fed(&mut inner);
@@ -247,7 +254,11 @@ impl Reader {
                 drop(kept);
                 self.shared.let_go();
             }
-            Ok(None) | Err(_) => self.shared.failed(block),
+            Ok(None) | Err(_) => {
+                self.shared.failed(block);
+                // There is room now.
+                self.shared.let_go();
+            }
         }
         // Memory for blocks that are counted as being read, and no more.
         self.queue.keep_spare(self.flying.len());

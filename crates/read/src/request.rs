@@ -61,8 +61,10 @@ pub(crate) trait Finish<T>: Send {
         false
     }
 
-    /// Gives it that memory.
-    fn admit(&mut self, _claim: Claim) {}
+    /// Gives it that memory. What it has no use for comes back, to be dropped without any lock.
+    fn admit(&mut self, claim: Claim) -> Option<Claim> {
+        Some(claim)
+    }
 
     /// True if it holds a block.
     fn pins(&self) -> bool {
@@ -165,19 +167,27 @@ pub(crate) trait Deliver: Send + Sync {
 }
 
 thread_local! {
-    /// This thread answers requests.
+    /// This thread calls a function with an answer.
     static CALLS_BACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From now on this thread answers requests, and calls functions of users.
-pub(crate) fn call_back() {
-    // In a model all threads are one.
-    CALLS_BACK.set(!cfg!(feature = "shuttle"));
+/// True in a function that is called with an answer ([`Read::then`]), or told of one: waiting for another read there is
+/// an error.
+pub fn answers_here() -> bool {
+    CALLS_BACK.get()
 }
 
 /// Calls what users gave us. Their panics have been reported by the hook of the process and end nothing here.
 fn theirs(call: impl FnOnce()) -> bool {
     catch_unwind(AssertUnwindSafe(call)).is_ok()
+}
+
+/// As [`theirs`], for what is called with an answer.
+fn answer(call: impl FnOnce()) {
+    // In a model all threads are one.
+    let before = CALLS_BACK.replace(!cfg!(feature = "shuttle"));
+    theirs(call);
+    CALLS_BACK.set(before);
 }
 
 impl<T: Send + 'static> Request<T> {
@@ -206,13 +216,13 @@ impl<T: Send + 'static> Request<T> {
             Wake::Task(waker) => {
                 drop(progress);
                 self.answered.notify_all();
-                theirs(|| waker.wake());
+                answer(|| waker.wake());
             }
             Wake::Call(then) => {
                 let outcome = progress.take();
                 drop(progress);
                 if let Some(outcome) = outcome {
-                    theirs(|| then(outcome.make(shared)));
+                    answer(|| then(outcome.make(shared)));
                 }
             }
         }
@@ -253,21 +263,22 @@ impl<T: Send + 'static> Deliver for Request<T> {
 
     fn admit(&self, shared: &Arc<Shared>, claim: Claim, missing: usize) -> bool {
         let mut progress = self.lock();
-        match &mut progress.finish {
-            Some(finish) => finish.admit(claim),
-            None => {
-                drop(progress);
-                drop(claim);
-                return true;
-            }
-        }
+        let Some(finish) = &mut progress.finish else {
+            drop(progress);
+            drop(claim);
+            return true;
+        };
+        let unused = finish.admit(claim);
         // Blocks may have come before this.
         progress.missing = (progress.missing + missing).saturating_sub(LATE);
-        if progress.missing > 0 {
-            return false;
+        let answered = progress.missing == 0;
+        if answered {
+            self.wake(progress, shared);
+        } else {
+            drop(progress);
         }
-        self.wake(progress, shared);
-        true
+        drop(unused);
+        answered
     }
 
     fn let_go(&self, claim: Claim) {
@@ -326,7 +337,7 @@ impl<T: Send + 'static> Pending<T> {
     }
 
     /// The answer if it is there.
-    fn poll(&mut self, waker: Option<&Waker>) -> Option<Result<T>> {
+    fn poll(&mut self, waker: Option<&Waker>, urges: bool) -> Option<Result<T>> {
         match self {
             Pending::Ready(answer) => answer.take(),
             Pending::There(finish) => finish.take().map(|(shared, mut f)| f.finish(&shared)),
@@ -340,11 +351,22 @@ impl<T: Send + 'static> Pending<T> {
                 }
                 let waits = outcome.is_none() && !progress.gone;
                 drop(progress);
-                if waits {
+                if waits && urges {
                     wait.shared.urge(wait.ticket, Urge::IsTold);
                 }
-                outcome.map(|o| o.make(&wait.shared))
+                let answer = outcome.map(|o| o.make(&wait.shared));
+                if answer.is_some() {
+                    // It takes part in nothing any more, also if it is kept.
+                    *self = Pending::Ready(None);
+                }
+                answer
             }
+        }
+    }
+
+    fn urge(&self) {
+        if let Pending::Waiting(wait) = self {
+            wait.shared.urge(wait.ticket, Urge::IsTold);
         }
     }
 
@@ -365,7 +387,7 @@ impl<T: Send + 'static> Pending<T> {
     }
 
     fn wait_until(&mut self, until: Option<Instant>) -> Option<Result<T>> {
-        let Pending::Waiting(wait) = self else { return self.poll(None) };
+        let Pending::Waiting(wait) = self else { return self.poll(None, true) };
         let mut progress = wait.request.lock();
         if !progress.answered() && !progress.gone {
             drop(progress);
@@ -399,7 +421,9 @@ impl<T: Send + 'static> Pending<T> {
             };
         };
         drop(progress);
-        Some(outcome.make(&wait.shared))
+        let answer = outcome.make(&wait.shared);
+        *self = Pending::Ready(None);
+        Some(answer)
     }
 
     fn wait(mut self) -> Result<T> {
@@ -409,7 +433,7 @@ impl<T: Send + 'static> Pending<T> {
 
     fn then(mut self, then: Then<T>) {
         let Pending::Waiting(wait) = &self else {
-            then(self.poll(None).unwrap_or_else(taken));
+            then(self.poll(None, true).unwrap_or_else(taken));
             return;
         };
         let mut progress = wait.request.lock();
@@ -476,6 +500,17 @@ macro_rules! face {
                 self.0.is_ready()
             }
 
+            /// As a poll of it as a future, but nobody is taken to wait: where memory is short, answers that are waited
+            /// for come first, and this one may not come before [`Self::urge`] or a wait.
+            pub fn watch(&mut self, cx: &mut Context<'_>) -> Poll<Result<$out>> {
+                self.0.poll(Some(cx.waker()), false).map_or(Poll::Pending, Poll::Ready)
+            }
+
+            /// Says that somebody waits for it.
+            pub fn urge(&self) {
+                self.0.urge();
+            }
+
             /// Gives the answer to a function: at once if it is there, else from a reader's thread, which must
             /// not be kept: hand the answer on. Waiting for another read there is an error.
             pub fn then(self, then: impl FnOnce(Result<$out>) + Send + 'static) {
@@ -490,7 +525,7 @@ macro_rules! face {
             type Output = Result<$out>;
 
             fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-                match self.0.poll(Some(cx.waker())) {
+                match self.0.poll(Some(cx.waker()), true) {
                     Some(answer) => Poll::Ready(answer),
                     None => Poll::Pending,
                 }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use stead_core::{Cancel, Error, Kind, Result};
+use stead_core::{Cancel, Error, Kind, Result, limits};
 
 /// How tasks get their bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -90,18 +90,21 @@ pub fn try_out(
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         n => n,
     };
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                if let Err(error) = work.run() {
-                    work.failure
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .get_or_insert(error);
-                    work.failed.store(true, Ordering::Relaxed);
-                }
-            });
+    let run = || {
+        if let Err(error) = work.run() {
+            work.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            work.failed.store(true, Ordering::Relaxed);
         }
+    };
+    std::thread::scope(|scope| {
+        let most = usize::try_from(tasks).unwrap_or(usize::MAX).min(limits::MAX_THREADS);
+        for _ in 1..threads.min(most) {
+            // With fewer than were asked for it takes longer.
+            if std::thread::Builder::new().spawn_scoped(scope, run).is_err() {
+                break;
+            }
+        }
+        run();
     });
     let Work { done, sum, failure, .. } = work;
     if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {

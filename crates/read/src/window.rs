@@ -182,6 +182,13 @@ impl<H: Held> Window<H> {
         self.most = most.max(1);
     }
 
+    /// True if so many could go that at most `most` are left.
+    pub(crate) fn may_shrink_to(&self, most: usize) -> bool {
+        let surplus = self.counted().saturating_sub(most);
+        let free = |(_, _, name): &&Turn| self.ready(*name).is_some_and(|held| !held.lent());
+        self.ready.iter().filter(free).take(surplus).count() == surplus
+    }
+
     /// Forgets a block if it is ready and nobody has a view of it.
     pub(crate) fn drop_free(&mut self, block: u64) -> Option<H> {
         let free = self.ready(block).is_some_and(|held| !held.lent());

@@ -2,14 +2,17 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::panic)]
 
+use std::future::Future;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Waker};
 use std::time::Duration;
 use stead_core::{Kind, Result};
-use stead_read::{Options, open, open_source};
+use stead_read::{Options, Session, open, open_source};
 use stead_store::faulty::{Faults, FaultySource};
 use stead_store::{Engine, IoOptions, MemorySource, Source};
 
@@ -212,4 +215,117 @@ fn waiting_where_answers_are_given_is_an_error() {
     session.read(0, 10).then(move |_| send.send(again.read(50_000, 10).wait()).unwrap());
     let answer = receive.recv_timeout(patience()).unwrap();
     assert_eq!(answer.unwrap_err().kind(), Kind::Usage);
+}
+
+/// A file that is read through a session over another one.
+struct Through(Mutex<Session>);
+
+impl std::fmt::Debug for Through {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Through")
+    }
+}
+
+impl Source for Through {
+    fn path(&self) -> &Path {
+        Path::new("through")
+    }
+
+    fn len(&self) -> u64 {
+        100_000
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let session = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        buf.copy_from_slice(&session.read(offset, buf.len()).wait()?);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_source_may_be_read_through_a_session() {
+    let data = bytes(100_000);
+    let source = Arc::new(MemorySource::new("m", data.clone()));
+    let under = open_source(source, &Options { ahead: false, ..blocks(4096, 65_536) }).unwrap();
+    let through = Through(Mutex::new(under.session(..).unwrap()));
+    let file = open_source(Arc::new(through), &blocks(8192, 65_536)).unwrap();
+    let session = file.session(..).unwrap();
+    assert!(session.read(10, 99_990).wait().unwrap()[..] == data[10..]);
+}
+
+/// Each read waits until two are under way at once.
+#[derive(Debug, Default)]
+struct InPairs(Mutex<(usize, usize)>, Condvar);
+
+impl Source for InPairs {
+    fn path(&self) -> &Path {
+        Path::new("pairs")
+    }
+
+    fn len(&self) -> u64 {
+        1 << 20
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        buf.fill(7);
+        if offset == 0 {
+            return Ok(());
+        }
+        let mut now = self.0.lock().unwrap();
+        now.0 += 1;
+        now.1 = now.1.max(now.0);
+        self.1.notify_all();
+        let mut now = self.1.wait_timeout_while(now, patience(), |now| now.1 < 2).unwrap().0;
+        now.0 -= 1;
+        Ok(())
+    }
+}
+
+#[test]
+fn readers_are_called_as_many_as_there_is_work_for() {
+    let source = Arc::new(InPairs::default());
+    let options = Options { ahead: false, depth: Some(1), ..blocks(4096, 65_536) };
+    let file = open_source(source.clone(), &options).unwrap();
+    let session = file.session(..).unwrap();
+    // One reader sleeps now, and both are asked for before it wakes.
+    drop(session.read(0, 10).wait().unwrap());
+    let both = session.read_many(&[(8192, 10), (16_384, 10)]);
+    for read in both {
+        assert_eq!(read.wait().unwrap()[..], [7; 10]);
+    }
+    assert_eq!(source.0.lock().unwrap().1, 2);
+}
+
+#[test]
+fn an_answer_that_nobody_takes_does_not_bar_others() {
+    let data = bytes(1 << 20);
+    let source = MemorySource::new("m", data.clone());
+    let file = open_source(Arc::new(source), &blocks(4096, 65_536)).unwrap();
+    let session = file.session(..).unwrap();
+    // Each is more than half of the memory.
+    let mut first = session.read(1, 50_000);
+    let mut second = session.read(100_001, 50_000);
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(Pin::new(&mut second).poll(&mut cx).is_pending() || second.is_ready());
+    let _ = Pin::new(&mut first).poll(&mut cx);
+    let (send, receive) = mpsc::channel();
+    session.read(200_001, 50_000).then(move |answer| send.send(answer.unwrap().len()).unwrap());
+    assert_eq!(receive.recv_timeout(patience()).unwrap(), 50_000);
+    drop((first, second));
+}
+
+#[test]
+fn a_request_without_memory_throws_nothing_away() {
+    let source: Arc<dyn Source> = Arc::new(MemorySource::new("m", bytes(64 * 65_536)));
+    let source = Arc::new(FaultySource::new(source, Faults::default()));
+    let options = Options { readers: Some(1), ..blocks(4096, 65_536) };
+    let file = open_source(source.clone(), &options).unwrap();
+    let session = file.session(..).unwrap();
+    // Of 16 blocks 13 are held, and for five more there is no room.
+    let held: Vec<_> = (0..13).map(|i| session.read(i * 4096, 4096).wait().unwrap()).collect();
+    let late = session.read(100 * 4096 + 1, 4 * 4096);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(source.reads() <= 13 + 2 * 16, "{}", source.reads());
+    drop(held);
+    assert_eq!(late.wait().unwrap().len(), 4 * 4096);
 }

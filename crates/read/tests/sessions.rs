@@ -378,3 +378,12 @@ fn one_piece_has_no_distance() {
         }
     }
 }
+
+#[test]
+fn a_trial_takes_no_more_threads_than_it_has_tasks() {
+    use stead_read::trial::{Trial, try_out};
+    let (_dir, path) = temporary(&bytes(100_000));
+    let file = open(&path, &Options::default()).unwrap();
+    let trial = Trial { tasks: 3, threads: usize::MAX, ..Trial::default() };
+    assert_eq!(try_out(&file, 0..100_000, &trial, &|_| {}).unwrap().bytes, 100_000);
+}

@@ -27,6 +27,11 @@ impl Shared {
             return Pending::there(self, finish);
         }
         self.others.fetch_add(1, Ordering::Relaxed);
+        if self.is_inherited() {
+            let error = Error::usage("the file was opened in another process, before a fork");
+            let error = error.at_path(self.source.path()).with_hint("open it in each process");
+            return Pending::Ready(Some(Err(error)));
+        }
         let mut inner = self.lock();
         inner.tickets += 1;
         let ticket = inner.tickets;
@@ -52,10 +57,9 @@ impl Shared {
         self.at_once.fetch_add(u64::from(missing == 0), Ordering::Relaxed);
         if missing == 0 && there.is_empty() {
             // What was consumed may have made room for more to be read ahead.
-            let more = inner.asleep > 0 && inner.window.has_work();
-            drop(inner);
-            if more {
-                self.work.notify_one();
+            if inner.window.has_work() {
+                // This one needs nobody.
+                let _ = self.call_readers(inner);
             }
             return Pending::there(self, finish);
         }
@@ -92,6 +96,11 @@ impl Shared {
         Pending::Waiting(Wait { shared: self.clone(), request, ticket })
     }
 
+    /// True after a fork: the readers are threads of the other process, and so may be whoever has the lock.
+    fn is_inherited(&self) -> bool {
+        self.process != std::process::id()
+    }
+
     /// Has a thread look after a deadline, unless it looks sooner anyway.
     fn look_after(self: &Arc<Self>, inner: &mut Inner, until: Instant) {
         if inner.watched.is_none_or(|at| until < at) && deadline::watch(self, until, inner.watched)
@@ -109,6 +118,9 @@ impl Shared {
             blocks.clone().filter(|b| !self.was_cached(*b) && wanted(*b)).collect();
         if unknown.is_empty() {
             return true;
+        }
+        if self.is_inherited() {
+            return false;
         }
         let all = unknown.len();
         let inner = self.lock();
@@ -247,6 +259,9 @@ impl Shared {
         let mut inner = self.lock();
         inner.untaken.remove(ticket);
         self.drop_ticket(&mut inner, ticket);
+        drop(inner);
+        // It may be the turn of another one.
+        self.let_go();
     }
 
     /// Fails the requests that are over, and has somebody look after the others.
@@ -286,5 +301,27 @@ impl Shared {
             request.fail(self, error);
             self.answered(ticket, &*request);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finish::AsView;
+    use crate::options::Options;
+    use crate::registry;
+    use stead_store::MemorySource;
+
+    #[test]
+    fn what_a_fork_inherited_is_refused() {
+        let source = Arc::new(MemorySource::new("m", vec![7; 100]));
+        let new = crate::engine::New::prepare(source, &Options::default()).unwrap();
+        let mut shared = Shared::new(new);
+        Arc::get_mut(&mut shared).unwrap().process ^= 1;
+        let Pending::Ready(Some(Err(error))) = shared.ask(0, 10, None, AsView::new(0, 10)) else {
+            panic!("it was asked")
+        };
+        assert_eq!(error.kind(), Kind::Usage);
+        registry::close(&shared);
     }
 }

@@ -11,6 +11,8 @@
 //! while it copies answers out of it, or reads bytes for one request alone.
 
 use super::{Inner, Kept, Shared};
+use crate::clock;
+use crate::reader::LINGER;
 use crate::request::{Deliver, Finish};
 use crate::sync::fence;
 use crate::window::{Next, Ticket};
@@ -18,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 use stead_core::limits;
 use stead_store::Buffer;
 
@@ -25,6 +28,15 @@ use stead_store::Buffer;
 pub(crate) struct Claim {
     bytes: u64,
     of: Weak<Shared>,
+}
+
+impl Claim {
+    /// A part of it.
+    fn split(&mut self, bytes: u64) -> Claim {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Claim { bytes, of: self.of.clone() }
+    }
 }
 
 impl Drop for Claim {
@@ -57,11 +69,12 @@ pub(crate) struct Untaken {
     late: BTreeSet<Ticket>,
     /// Those that somebody waits for, in the order in which that was said; last those for which a thread stands still.
     urged: BTreeSet<(u64, Ticket)>,
-    /// Those that have an answer of which somebody was told and that nobody has taken, and when it came; also those that
-    /// are to have one beyond the budget.
-    told: BTreeMap<Ticket, u64>,
-    /// As `told`, in the order of time.
+    /// Those that have an answer beyond the budget that nobody has taken, or are to have one, and when it came.
+    beyond: BTreeMap<Ticket, u64>,
+    /// As `beyond`, in the order of time.
     times: BTreeSet<(u64, Ticket)>,
+    /// When the last one of these came.
+    came: Option<Instant>,
     clock: u64,
 }
 
@@ -130,7 +143,7 @@ impl Untaken {
 
     /// Its answer was taken, or nobody wants it.
     pub(super) fn remove(&mut self, ticket: Ticket) {
-        if let Some(when) = self.told.remove(&ticket) {
+        if let Some(when) = self.beyond.remove(&ticket) {
             self.times.remove(&(when, ticket));
         }
         if let Some(Answer { pins: Some(pins), .. }) = self.requests.remove(&ticket) {
@@ -143,15 +156,17 @@ impl Untaken {
         self.late.remove(&ticket);
         if let Some(when) = urged {
             self.urged.remove(&(when, ticket));
-            if self.requests.contains_key(&ticket) {
-                let now = self.tick();
-                self.tell(ticket, now);
-            }
+        }
+        if self.beyond.contains_key(&ticket) {
+            let now = self.tick();
+            self.go_beyond(ticket, now);
+            self.came = Some(clock::now());
         }
     }
 
-    fn tell(&mut self, ticket: Ticket, when: u64) {
-        if let Some(before) = self.told.insert(ticket, when) {
+    /// It is to have an answer beyond the budget, or has one since then.
+    fn go_beyond(&mut self, ticket: Ticket, when: u64) {
+        if let Some(before) = self.beyond.insert(ticket, when) {
             self.times.remove(&(before, ticket));
         }
         self.times.insert((when, ticket));
@@ -173,9 +188,12 @@ impl Untaken {
     }
 
     /// Those that may have an answer beyond the budget: whose threads stand still, and those that said that they wait
-    /// after the last one was told of its answer, if that one has not taken it.
+    /// after the last such answer had come, if nobody has taken that. After a while it bars nobody: whoever was to take it may
+    /// wait for another one first.
     fn eligible(&self) -> impl Iterator<Item = Ticket> {
-        let after = self.times.last().map(|(when, _)| *when);
+        let last = self.times.last().map(|(when, _)| *when);
+        let stale = |came: Instant| clock::now().saturating_duration_since(came) >= LINGER;
+        let after = last.filter(|when| *when == UNANSWERED || !self.came.is_some_and(stale));
         let since = after.map_or(Bound::Unbounded, |a| Bound::Excluded((a, Ticket::MAX)));
         self.urged.range((since, Bound::Unbounded)).map(|(_, ticket)| *ticket)
     }
@@ -243,12 +261,10 @@ impl Shared {
         let own = self.own();
         let after = own.checked_add(bytes).filter(|n| *n <= inner.share / 2)?;
         let most = self.most(inner, after);
-        gone.extend(inner.window.set_most(most));
-        if inner.window.counted() > most + freed {
-            let most = self.most(inner, own);
-            inner.window.limit(most);
+        if !inner.window.may_shrink_to(most + freed) {
             return None;
         }
+        gone.extend(inner.window.set_most(most));
         Some(self.claim_beyond(bytes))
     }
 
@@ -266,7 +282,8 @@ impl Shared {
         // Those who came before have the first turn.
         let claim =
             if inner.untaken.is_late() { None } else { self.claim(inner, bytes as u64, 0, gone) };
-        claim.map(|claim| finish.admit(claim)).ok_or(())
+        // A new request has none yet that it would give back.
+        claim.map(|claim| drop(finish.admit(claim))).ok_or(())
     }
 
     /// Late requests for which there is memory now, or whose turn it is to have some beyond the budget.
@@ -287,7 +304,7 @@ impl Shared {
                 let late = &inner.untaken.late;
                 let ticket = inner.untaken.eligible().find(|ticket| late.contains(ticket))?;
                 let request = inner.waiting.get(&ticket)?.request.clone();
-                inner.untaken.tell(ticket, UNANSWERED);
+                inner.untaken.go_beyond(ticket, UNANSWERED);
                 let claim = self.claim_beyond(request.range().1 as u64);
                 Some((ticket, request, claim))
             });
@@ -348,7 +365,7 @@ impl Shared {
                 continue;
             }
             // The block itself is gone when this is over.
-            let Some(all) = self.claim(&mut inner, bytes, 1, &mut gone) else { break };
+            let Some(mut all) = self.claim(&mut inner, bytes, 1, &mut gone) else { break };
             let mut requests = Vec::new();
             for ticket in tickets {
                 let Some(answer) = inner.untaken.requests.get_mut(&ticket) else { continue };
@@ -361,7 +378,7 @@ impl Shared {
             drop(inner);
             for request in requests {
                 let (_, len) = request.range();
-                request.let_go(self.claim_beyond(len as u64));
+                request.let_go(all.split(len as u64));
             }
             drop((all, std::mem::take(&mut gone)));
             inner = self.lock();
@@ -412,11 +429,15 @@ impl Shared {
     }
 
     /// With all room taken by answers that nobody takes: a request that somebody waits for, a block of which it is to get
-    /// its bytes alone, and whether others want much of that block as well.
-    pub(crate) fn alone(&self, inner: &mut Inner) -> Option<(Ticket, Arc<dyn Deliver>, u64, bool)> {
+    /// its bytes alone, and whether others want much of that block as well. `late` if there has been no room for long.
+    pub(crate) fn alone(
+        &self,
+        inner: &mut Inner,
+        late: bool,
+    ) -> Option<(Ticket, Arc<dyn Deliver>, u64, bool)> {
         let answers = inner.untaken.len() > inner.waiting.len() || self.own() > 0;
-        // What is being read may be for it, or leave room.
-        if !answers || inner.window.is_reading() {
+        // What is being read may be for it, or leave room, unless it takes long.
+        if !answers || (inner.window.is_reading() && !late) {
             return None;
         }
         let next = inner.untaken.going_on().chain(inner.untaken.eligible());
@@ -428,7 +449,7 @@ impl Shared {
         let request = inner.waiting.get(&ticket)?.request.clone();
         let much = inner.window.asked(block) >= self.choice.block / 2;
         inner.window.cancel(ticket, block);
-        inner.untaken.tell(ticket, UNANSWERED);
+        inner.untaken.go_beyond(ticket, UNANSWERED);
         Some((ticket, request, block, much))
     }
 
