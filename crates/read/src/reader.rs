@@ -148,7 +148,7 @@ impl Reader {
             shared.pause();
             (inner, late) = sync::wait_for(&shared.work, &shared.inner, inner, LINGER);
             inner.asleep -= 1;
-            inner.called = inner.called.min(inner.asleep);
+            inner.called = inner.called.saturating_sub(1).min(inner.asleep);
             if starves {
                 starves = false;
                 shared.fed(&mut inner);
