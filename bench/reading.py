@@ -13,7 +13,6 @@ fails if a section fails, never because of a time.
 import argparse
 import importlib.util
 import json
-import mmap
 import os
 import shutil
 import subprocess
@@ -39,18 +38,6 @@ def bench(a, what, file, *words):
 
 def add(rows, name, tasks, seconds):
     rows.setdefault(name, {}).setdefault(tasks, []).append(seconds)
-
-
-def cold(path):
-    """Takes a file out of the page cache, and has memory ready for it: what a host has taken back of the memory of a virtual
-    machine comes again page by page, at 0.2 GB/s, which says nothing of reading."""
-    evict(path)
-    free = next(int(line.split()[1]) << 10 for line in open("/proc/meminfo") if line.startswith("MemAvailable:"))
-    size, piece = os.path.getsize(path), bytes(1 << 20)
-    count = max(min(size + size // 2, free // 2) >> 20, 1)
-    with mmap.mmap(-1, count << 20) as memory:
-        for i in range(count):
-            memory[i << 20:(i + 1) << 20] = piece
 
 
 # --- Page cache warm --------------------------------------------------------------------------------
@@ -109,7 +96,7 @@ def warm_rounds(a, runs, ways, peers):
 
 def warm_section(a):
     """Each number of tasks: views and buffers of a session, tasks alone, and the peers."""
-    cold(a.file)
+    evict(a.file)
     warm(a.file)
     scattered = [(f"{way}, scattered", ["--scattered"]) for way in ("views", "pread")]
     whole = warm_rounds(a, a.runs, [("views", []), ("buffers", []), ("pread", []), *scattered], PEERS)
@@ -145,7 +132,7 @@ def cold_section(a):
             if tasks in a.tasks[::2]:
                 device(a, rows)
             for name, words in (("views", []), ("views, O_DIRECT", ["--direct"])):
-                cold(a.file)
+                evict(a.file)
                 found = bench(a, "tasks", a.file, "--tasks", tasks, "--runs", 1, "--ways", "views", *words)[0]
                 add(rows, name, tasks, found["seconds"])
                 # Fewer tasks hold more at once than any budget: what they asked for.
@@ -186,7 +173,7 @@ def sweep_section(a):
             for i in range(a.sweeps):
                 # Nobody is always the first after a pause, in which many devices save up strength.
                 for name, words in ways[3 * i:] + ways[:3 * i]:
-                    cold(file)
+                    evict(file)
                     took = bench(a, "tasks", file, "--tasks", tasks, "--runs", 1, "--ways", "views", *words)[0]
                     found.setdefault(name, []).append(took["seconds"])
             rows.append({"bytes": size, "tasks": tasks, "seconds": found})
