@@ -270,7 +270,15 @@ def main():
              "records": a.records, "took": {}}
     for name in wanted:
         begin = time.perf_counter()
-        found[name] = SECTIONS[name](a)
+        try:
+            found[name] = SECTIONS[name](a)
+        except (SystemExit, Exception) as e:
+            # What was measured before is not lost.
+            if a.check:
+                raise
+            found[name], found.setdefault("failed", {})[name] = None, str(e)
+            print(f"reading, {name}: FAILED: {e}", file=sys.stderr, flush=True)
+            continue
         found["took"][name] = time.perf_counter() - begin
         left_out = ": LEFT OUT, what it needs is not installed" if found[name] is None else ""
         print(f"reading, {name}: {found['took'][name]:.0f} s{left_out}", file=sys.stderr, flush=True)
@@ -284,6 +292,8 @@ def main():
     a.out.mkdir(parents=True, exist_ok=True)
     (a.out / f"{stamp}.json").write_text(json.dumps(found, indent=1) + "\n")
     (a.out / f"{stamp}.md").write_text(text)
+    if "failed" in found:
+        raise SystemExit(f"failed: {', '.join(found['failed'])}")
 
 
 if __name__ == "__main__":

@@ -137,6 +137,8 @@ def page(r):
     missing = [name for name in ("reader", "ranks", "chares") if name in r and r[name] is None]
     if missing:
         out += [f"Left out, as what they need is not installed: {', '.join(missing)}.", ""]
+    for name, why in r.get("failed", {}).items():
+        out += [f"**{name} failed**: {why.splitlines()[0] if why else ''}", ""]
     if r.get("warm"):
         out += ["## Page cache warm", "", "By number of tasks, on all cores.", "", *table(medians(r["warm"]["large"]), tasks), "",
                 "The file lies in the page cache in pages of 4 KiB:", "", *table(medians(r["warm"]["small"]), tasks), ""]
