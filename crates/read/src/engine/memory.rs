@@ -6,9 +6,9 @@
 //! for; while there is none, it is *late*. Answers that are views are copied out of their blocks if that frees much
 //! more than it takes ([`Shared::relieve`]).
 //!
-//! Beyond the budget come only the answers that somebody waits for, so that nobody waits for ever: for each thread that
-//! waits one, and for tasks and functions, one for each that was taken of those before. A reader has one block more
-//! while it copies answers out of it, or reads bytes for one request alone.
+//! Beyond the budget come only the answers that somebody waits for, so that nobody waits for ever: for each thread
+//! that waits one, and for tasks and functions, one for each that was taken of those before, or that nobody took for
+//! half a second. A reader has one block more while it copies answers out of it, or reads bytes for one request alone.
 
 use super::{Inner, Kept, Shared};
 use crate::clock;
