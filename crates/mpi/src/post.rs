@@ -9,6 +9,8 @@ use stead_fabric::Mailbox;
 
 /// Senders wait while more bytes than these are on their way.
 const OUT: usize = 64 << 20;
+/// Messages of no more bytes than these never wait: what ranks ask, and say when they are done.
+const SMALL: usize = 4 << 10;
 
 /// How long the interest in a rank lasts after somebody has asked for it.
 pub(crate) const INTEREST: Duration = Duration::from_secs(3);
@@ -35,6 +37,10 @@ struct Inner {
     closing: bool,
     /// MPI ends.
     stopping: bool,
+    /// The progress thread has heard of it.
+    heard: bool,
+    /// How often the progress thread came for orders.
+    rounds: u64,
     /// MPI no longer waits for others.
     given_up: bool,
     /// The progress thread makes no further call.
@@ -82,7 +88,8 @@ impl Post {
             self.mailbox.put(self.rank, letter.tag, letter.bytes);
             return Ok(());
         }
-        let full = |i: &mut Inner| i.out > OUT && !i.ended;
+        let large = letter.bytes.len() > SMALL;
+        let full = |i: &mut Inner| large && i.out > OUT && !i.ended;
         let (mut inner, waited) = self
             .moved
             .wait_timeout_while(self.lock(), deadline, full)
@@ -123,8 +130,12 @@ impl Post {
     /// What there is to do. With nothing to send, waits for that, but no longer than `most`.
     pub(crate) fn orders(&self, most: Duration, now: Instant) -> Orders {
         let mut inner = self.lock();
-        if !most.is_zero() && inner.queue.is_empty() && !inner.stopping && !inner.given_up {
+        inner.rounds += 1;
+        let news = inner.stopping && !inner.heard || inner.given_up;
+        inner.heard |= inner.stopping;
+        if !most.is_zero() && inner.queue.is_empty() && !news {
             inner = self.work.wait_timeout(inner, most).unwrap_or_else(PoisonError::into_inner).0;
+            inner.heard |= inner.stopping;
         }
         inner.watched.retain(|_, until| *until >= now);
         Orders {
@@ -156,6 +167,11 @@ impl Post {
     /// True if the progress thread is to make no further round.
     pub(crate) fn is_given_up(&self) -> bool {
         self.lock().given_up
+    }
+
+    /// How often the progress thread came for orders.
+    pub(crate) fn rounds(&self) -> u64 {
+        self.lock().rounds
     }
 
     /// Waits for the last call of the progress thread: false if it was not made in that time.

@@ -30,6 +30,8 @@ const STUCK: Duration = Duration::from_millis(10);
 const QUIET: Duration = Duration::from_secs(1);
 /// How often a rank that is waited for is asked whether it answers.
 const ASK: Duration = Duration::from_secs(1);
+/// Time between two looks in which this process did nothing at all.
+const AWAY: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sort {
@@ -104,6 +106,8 @@ pub(crate) struct Progress {
     /// Receiver, bytes that senders wait for, and the transfer.
     going: Vec<(usize, usize, Flight)>,
     silence: Duration,
+    /// When it was last looked who is silent.
+    looked: Instant,
 }
 
 impl Progress {
@@ -118,7 +122,8 @@ impl Progress {
             gone: false,
         };
         let peers = (0..post.size).map(|_| peer()).collect();
-        Progress { comm, post, peers, rooms: VecDeque::new(), going: Vec::new(), silence }
+        let (rooms, going) = (VecDeque::new(), Vec::new());
+        Progress { comm, post, peers, rooms, going, silence, looked: now }
     }
 
     /// Until everybody is done with the fabric, or MPI ends.
@@ -156,6 +161,10 @@ impl Progress {
             if self.post.is_given_up() {
                 break;
             }
+            // Who is to get much is waited for, too: one that is stopped must not keep the others from being sent to.
+            orders
+                .watched
+                .extend(self.going.iter().filter(|going| going.1 > 0).map(|going| going.0));
             let now = clock::now();
             self.look_after(&orders.watched, now);
             drop(turn);
@@ -394,6 +403,14 @@ impl Progress {
 
     /// Asks ranks that are waited for whether they answer, and gives up those that have not for too long.
     fn look_after(&mut self, watched: &[usize], now: Instant) {
+        // Where this process was stopped, as a job is that is suspended, the others were as well.
+        let away = now.saturating_duration_since(self.looked);
+        self.looked = now;
+        if away > AWAY {
+            for asked in self.peers.iter_mut().filter_map(|peer| peer.asked.as_mut()) {
+                *asked += away;
+            }
+        }
         for &rank in watched {
             let Some(peer) = self.peers.get_mut(rank) else { continue };
             if rank == self.post.rank || peer.gone {

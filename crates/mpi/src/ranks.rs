@@ -4,11 +4,12 @@ use crate::clock;
 use crate::post::{INTEREST, Letter, Post};
 use crate::progress::Progress;
 use crate::raw::{self, Comm, MPI_Comm};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use stead_core::{Error, Result, limits};
+use stead_core::{Error, Kind, Result, limits};
 use stead_fabric::{Fabric, FabricExt};
 
 /// How long to wait.
@@ -49,10 +50,13 @@ struct Running {
 /// All such threads, also of fabrics that were dropped.
 static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
 
-/// How long MPI_Finalize waits for ranks that still read what this one has, and answer that they live.
+/// The process that has them: a child that was forked has no such threads, and maybe a lock that nobody gives up.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// How long MPI_Finalize waits for a call of MPI that does not return.
 const END: Duration = Duration::from_secs(limits::PEER_DEADLINE_S);
 
-/// How long it then waits for the last call to return.
+/// How often it looks, and how long it waits for the last call to return.
 const LAST: Duration = Duration::from_secs(10);
 
 /// The gathering of nodes, the first thing that is sent.
@@ -64,22 +68,34 @@ const NODES: u32 = u32::MAX - 1;
 /// MPI_Finalize does it first of all, where the one of this library is called, as in programs that are linked with it before
 /// MPI.
 pub fn end_all() {
+    if PROCESS.load(Ordering::Relaxed) != std::process::id() {
+        return;
+    }
     let running = std::mem::take(&mut *RUNNING.lock().unwrap_or_else(PoisonError::into_inner));
     // All are told before any is waited for: ranks may have made theirs in different orders.
     running.iter().filter_map(|r| r.post.upgrade()).for_each(|post| post.stop());
-    let until = clock::now() + END;
     for Running { post, thread } in running {
         // Without a post, the thread has done all it had to.
-        let ended = post.upgrade().is_none_or(|post| {
-            post.wait(until.saturating_duration_since(clock::now())) || {
-                post.give_up();
-                post.wait(LAST)
-            }
-        });
-        if ended {
+        if post.upgrade().is_none_or(|post| finish(&post)) {
             let _ = thread.join();
         }
     }
+}
+
+/// Waits for the last call of a thread that was told to stop: false if there is one that does not return.
+fn finish(post: &Post) -> bool {
+    // While it makes its rounds it answers ranks that live, for as long as they read; those that are gone it finds out.
+    let (mut rounds, mut still) = (post.rounds(), Duration::ZERO);
+    while still < END {
+        if post.wait(LAST) {
+            return true;
+        }
+        let now = post.rounds();
+        still = if now == rounds { still + LAST } else { Duration::ZERO };
+        rounds = now;
+    }
+    post.give_up();
+    post.wait(LAST)
 }
 
 /// Says at the end of a thread, whatever ends it, that it makes no further call.
@@ -99,8 +115,7 @@ impl Mpi {
     /// `Usage` if MPI is not running or was not initialised with `MPI_THREAD_MULTIPLE`, or the communicator is null;
     /// `Peer` if MPI fails.
     pub fn new(communicator: MPI_Comm, options: Options) -> Result<Mpi> {
-        raw::at_finalize(end_all)?;
-        // The thread comes first: where there is none, no other rank waits yet.
+        let hooked = raw::at_finalize(end_all);
         let (give, come) = mpsc::sync_channel::<(Progress, End)>(1);
         let thread = std::thread::Builder::new()
             .name("stead-mpi".to_owned())
@@ -109,10 +124,22 @@ impl Mpi {
                     progress.run();
                 }
             })
-            .map_err(|e| Error::io("start a thread for", "MPI", e))?;
+            .map_err(|e| Error::io("start a thread for", "MPI", e));
+        let ready = hooked.and(thread);
         let comm = Comm::like(communicator)?;
         let (rank, size) = comm.rank_and_size()?;
         let first = comm.first_of_node()?;
+        // The others wait for this rank, also if it cannot.
+        let all = comm.all(ready.is_ok())?;
+        let thread = match ready {
+            Ok(thread) if all => thread,
+            failed => {
+                comm.free()?;
+                failed?;
+                return Err(Error::new(Kind::Peer, "another rank cannot take part")
+                    .with_hint("it has an error of its own"));
+            }
+        };
         let post = Arc::new(Post::new(rank, size));
         let progress = Progress::new(comm, post.clone(), options.silence);
         // It waits for this.
@@ -120,6 +147,7 @@ impl Mpi {
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         running.retain(|r| !r.thread.is_finished());
         running.push(Running { post: Arc::downgrade(&post), thread });
+        PROCESS.store(std::process::id(), Ordering::Relaxed);
         drop(running);
         let mut fabric = Mpi { post, nodes: vec![0; size], deadline: options.deadline };
         let firsts = fabric.all_gather(NODES, (first as u64).to_le_bytes().to_vec())?;
@@ -136,13 +164,21 @@ impl Mpi {
     /// # Errors
     /// As [`Mpi::new`].
     pub fn of(communicator: MPI_Comm, options: Options) -> Result<Arc<Mpi>> {
-        // All ranks have it, or none: all have made the same calls.
-        if let Some(kept) = raw::kept(communicator)? {
+        // All have made the same calls, but one may have failed, or have taken another one for gone.
+        let kept = raw::kept(communicator)?.filter(|kept| kept.is_whole());
+        if raw::all(communicator, kept.is_some())?
+            && let Some(kept) = kept
+        {
             return Ok(kept);
         }
         let fabric = Arc::new(Mpi::new(communicator, options)?);
         raw::keep(communicator, fabric.clone())?;
         Ok(fabric)
+    }
+
+    /// True if no rank is gone.
+    fn is_whole(&self) -> bool {
+        (0..self.size()).all(|rank| self.post.mailbox.alive(rank).is_ok())
     }
 
     /// Over all ranks of the job.

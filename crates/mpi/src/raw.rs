@@ -211,6 +211,18 @@ pub(crate) fn keep(theirs: MPI_Comm, fabric: Arc<Mpi>) -> Result<()> {
     })
 }
 
+/// True if all ranks of a communicator say so. Collective.
+pub(crate) fn all(of: MPI_Comm, mine: bool) -> Result<bool> {
+    let (mine, mut all) = (c_int::from(mine), 0);
+    // SAFETY: a communicator, as the caller answers for; both places have one number.
+    let code = unsafe {
+        let (number, least) = (ffi::RSMPI_INT32_T, ffi::RSMPI_MIN);
+        ffi::MPI_Allreduce((&raw const mine).cast(), (&raw mut all).cast(), 1, number, least, of)
+    };
+    check(code, "ask all ranks")?;
+    Ok(all != 0)
+}
+
 /// Fails for MPI_COMM_NULL, and where MPI has too few threads.
 fn usable(theirs: MPI_Comm) -> Result<()> {
     need_threads()?;
@@ -261,6 +273,11 @@ impl Comm {
             check(ffi::MPI_Comm_size(self.0, &mut size), "tell the number of ranks")?;
         }
         Ok((positive(rank)?, positive(size)?))
+    }
+
+    /// True if all ranks say so. Collective.
+    pub(crate) fn all(&self, mine: bool) -> Result<bool> {
+        all(self.0, mine)
     }
 
     /// The least rank of those that share memory with this one. Collective.
