@@ -111,7 +111,7 @@ def targets(r):
             t.most(f"the same: {what} left over {what} before", 1, m[what][1] / m[what][0])
     if r.get("ranks"):
         rows = medians(r["ranks"])
-        worst = min(rows["MPI_File_read_at_all"][n] / s for n, s in rows["sessions"].items())
+        worst = min(rows["MPI_File_read_at_all"][n] / s for n, s in rows["sessions, views"].items())
         t.least("two ranks, views: time of `MPI_File_read_at_all` over it", 1, worst)
     return t
 

@@ -30,6 +30,7 @@ __all__ = [
     "open_files",
     "open_table",
     "parse_size",
+    "refuse_ranks",
 ]
 
 __version__: str
