@@ -139,13 +139,14 @@ impl Options {
         {
             return (fit(preferred), "what the file system asks for".to_owned());
         }
-        // Another size was measured, on this tier, to be clearly better.
+        // Another size was measured, on this tier, to be clearly better. Smaller ones than would be chosen anyway were
+        // somebody's own wish, and may have come from the page cache.
         let rate = |m: &&Measured| m.rate;
         let usual = known.measured.iter().filter(|m| m.block == fit(by_size)).max_by_key(rate);
         let best = known
             .measured
             .iter()
-            .filter(|m| (least..=by_size.saturating_mul(8)).contains(&m.block))
+            .filter(|m| (least.max(small)..=by_size.saturating_mul(8)).contains(&m.block))
             .max_by_key(rate);
         if let (Some(usual), Some(best)) = (usual, best)
             && best.rate / 10 > usual.rate / 9
@@ -303,5 +304,6 @@ mod tests {
         assert_eq!(c(vec![m(2 << 20, 12, 1000), m(4 << 20, 4, 1050)]).depth, 6);
         assert_eq!(c(vec![m(2 << 20, 12, 1000), m(4 << 20, 4, 2000)]).block, 4 << 20);
         assert_eq!(c(vec![m(2 << 20, 12, 1000), m(1 << 30, 4, 2000)]).block, 2 << 20);
+        assert_eq!(c(vec![m(2 << 20, 12, 1000), m(64 << 10, 256, 9000)]).block, 2 << 20);
     }
 }
