@@ -9,6 +9,10 @@ profile=${PROFILE:-dev}
 made=$profile
 [ "$profile" != dev ] || made=debug
 
+# The C library, together with what tests, or benchmarks, have built already: alone it would be built anew.
+if [ "$profile" = dev ]; then library=(--workspace); else library=(-p stead-cli -p stead-bench -p stead-capi); fi
+cargo build --profile "$profile" --locked "${library[@]}"
+
 # `mpicc.NAME` where the system has both, `mpicc` where it has one.
 for name in "${@:-openmpi mpich}"; do for name in $name; do
   mpicc=mpicc.$name
@@ -20,9 +24,14 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
   # What is linked with one MPI must not be taken for the other.
   target=$TARGET
   [ "$name" = openmpi ] || target=$TARGET/$name
-  cargo build --profile "$profile" --locked -p stead-capi
-  MPICC=$mpicc CARGO_TARGET_DIR=$target cargo build --profile "$profile" --locked -p stead-mpi-capi --features link
-  MPICC=$mpicc CARGO_TARGET_DIR=$target cargo build --profile "$profile" --locked -p stead-mpi --features conformance --example conform
+  # All at once: alone, each would have what it needs built anew with features of its own.
+  what=(-p stead-mpi-capi -p stead-mpi --lib --example conform)
+  features=stead-mpi-capi/link,stead-mpi/conformance
+  # One MPI is enough for the command: what it calls is tested with both.
+  command=
+  [ "$name $profile" != "openmpi dev" ] || command=stead-mpi
+  [ -z "$command" ] || what+=(-p stead-cli --bin "$command") features+=,stead-cli/mpi
+  MPICC=$mpicc CARGO_TARGET_DIR=$target cargo build --profile "$profile" --locked "${what[@]}" --features "$features"
   cp -f "$TARGET/$made/libstead_capi.so" "$out/libstead.so"
   cp -f "$target/$made/libstead_mpi_capi.so" "$out/libstead_mpi.so"
   # Programs look for them by their names with a version.
@@ -30,11 +39,7 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
     ln -sf $library.so "$out/$(readelf -d "$out/$library.so" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')"
   done
   cp -f "$target/$made/examples/conform" "$out/conform"
-  if [ "$name" = openmpi ] && [ "$profile" = dev ]; then
-    # One MPI is enough for it: what it calls is tested with both.
-    MPICC=$mpicc cargo build --locked -p stead-cli --features mpi --bin stead-mpi
-    cp -f "$target/debug/stead-mpi" "$out/stead"
-  fi
+  [ -z "$command" ] || cp -f "$target/$made/$command" "$out/stead"
   for program in ranks shared; do
     "$mpicc" -std=c11 -Wall -Wextra -Werror -O1 -Iinclude tests/mpi/$program.c -o "$out/$program" \
       -L"$out" -lstead_mpi -lstead -lpthread "-Wl,-rpath,$out"
