@@ -10,8 +10,8 @@ made=$profile
 [ "$profile" != dev ] || made=debug
 
 # The C library, together with what tests, or benchmarks, have built already: alone it would be built anew.
-if [ "$profile" = dev ]; then library=(--workspace); else library=(-p stead-cli -p stead-bench -p stead-capi); fi
-cargo build --profile "$profile" --locked "${library[@]}"
+if [ "$profile" = dev ]; then built=(--workspace); else built=(-p stead-cli -p stead-bench -p stead-capi); fi
+cargo build --profile "$profile" --locked "${built[@]}"
 
 # `mpicc.NAME` where the system has both, `mpicc` where it has one.
 for name in "${@:-openmpi mpich}"; do for name in $name; do
