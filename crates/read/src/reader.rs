@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use stead_core::{Error, Result};
+use stead_core::Result;
 use stead_store::ReadQueue;
 
 /// How long a reader without work stays.
@@ -22,6 +22,8 @@ pub(crate) struct Reader {
     queue: ReadQueue,
     /// In flight, in order, with the bytes that are read.
     flying: VecDeque<(u64, u64, usize)>,
+    /// Blocks that it is to read and has given to nobody yet.
+    begun: Vec<u64>,
     /// A block of which requests get their bytes alone, one after the other.
     spare: Option<(u64, Vec<u8>)>,
 }
@@ -42,35 +44,44 @@ enum Todo {
 
 impl Reader {
     pub(crate) fn run(shared: Arc<Shared>) {
-        // A source of somebody else may panic.
-        match catch_unwind(AssertUnwindSafe(|| Reader::work(&shared))) {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => shared.lost(&error, true),
-            Err(_) => shared.lost(&Error::internal("a reader ended by a defect"), false),
+        let mut reader = match Reader::new(&shared) {
+            Ok(reader) => reader,
+            Err(error) => return shared.lost(&error),
+        };
+        loop {
+            // A source of somebody else may panic.
+            match catch_unwind(AssertUnwindSafe(|| reader.step())) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(_) => return shared.fell(&reader.begun),
+            }
         }
     }
 
-    fn work(shared: &Arc<Shared>) -> Result<()> {
+    fn new(shared: &Arc<Shared>) -> Result<Reader> {
         let queue = ReadQueue::new_in(shared.io(), shared.segment().cloned())?;
-        let mut reader =
-            Reader { shared: shared.clone(), queue, flying: VecDeque::new(), spare: None };
-        loop {
-            match reader.next() {
-                Todo::Begin(blocks, gone) => reader.begin(blocks, gone),
-                Todo::Land => {}
-                Todo::Admit(requests, gone) => {
-                    drop(gone);
-                    shared.admitted(requests);
-                }
-                Todo::Alone(ticket, request, block, much) => {
-                    if reader.alone(&*request, block, much) {
-                        shared.answered(ticket, &*request);
-                    }
-                }
-                Todo::End => return Ok(()),
+        let (flying, begun) = (VecDeque::new(), Vec::new());
+        Ok(Reader { shared: shared.clone(), queue, flying, begun, spare: None })
+    }
+
+    /// Does what there is to do. False if that is nothing more.
+    fn step(&mut self) -> bool {
+        match self.next() {
+            Todo::Begin(blocks, gone) => self.begin(blocks, gone),
+            Todo::Land => {}
+            Todo::Admit(requests, gone) => {
+                drop(gone);
+                self.shared.admitted(requests);
             }
-            reader.land();
+            Todo::Alone(ticket, request, block, much) => {
+                if self.alone(&*request, block, much) {
+                    self.shared.answered(ticket, &*request);
+                }
+            }
+            Todo::End => return false,
         }
+        self.land();
+        true
     }
 
     /// What to do next. Sleeps while there is nothing.
@@ -162,6 +173,7 @@ impl Reader {
 
     fn begin(&mut self, blocks: Vec<(u64, Range<u64>)>, gone: Vec<Kept>) {
         self.spare = None;
+        self.begun.extend(blocks.iter().map(|(block, _)| *block));
         for kept in gone {
             match kept {
                 Kept::Block(block) => {
@@ -183,6 +195,7 @@ impl Reader {
             if let Some(lender) = self.shared.lender() {
                 if self.shared.is_cached(block) {
                     self.shared.found(block);
+                    self.given(block);
                 } else {
                     // Blocks in memory are whole, for whoever comes later.
                     let end = covered.end.min(from + len as u64);
@@ -196,9 +209,17 @@ impl Reader {
             }
             match self.queue.submit(block, self.shared.source(), from, len) {
                 Ok(()) => self.flying.push_back((block, from, len)),
-                Err(_) => self.shared.failed(block),
+                Err(_) => {
+                    self.shared.failed(block);
+                    self.given(block);
+                }
             }
         }
+    }
+
+    /// A block that it has begun was given to those who waited for it.
+    fn given(&mut self, block: u64) {
+        self.begun.retain(|b| *b != block);
     }
 
     /// Gives a request its bytes of a block. True if it is answered.
@@ -210,7 +231,7 @@ impl Reader {
             let room = len.saturating_sub(bytes.len());
             if bytes.try_reserve_exact(room).is_ok() {
                 bytes.resize(len, 0);
-                let read = self.shared.source().read_at(from, &mut bytes);
+                let read = self.shared.read_at(from, &mut bytes);
                 self.spare = read.is_ok().then_some((block, bytes));
             }
         }
@@ -229,6 +250,11 @@ impl Reader {
     /// Waits for the oldest one.
     fn land(&mut self) {
         let Some((block, from, len)) = self.flying.pop_front() else { return };
+        self.bring(block, from, len);
+        self.given(block);
+    }
+
+    fn bring(&mut self, block: u64, from: u64, len: usize) {
         if let Some(lender) = self.shared.lender() {
             match lender.bring(from, len) {
                 Ok(()) => {
@@ -266,85 +292,5 @@ impl Reader {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::options::Options;
-    use crate::registry;
-    use crate::request::Read;
-    use stead_core::Kind;
-    use stead_store::{Engine, FileSource, IoOptions};
-
-    const BLOCK: usize = 4096;
-
-    fn contents(len: usize) -> Vec<u8> {
-        (0..len).map(|i| (i / BLOCK * 31 + i % 251) as u8).collect()
-    }
-
-    /// A file of eight blocks, and what is in it.
-    fn shared() -> (tempfile::TempDir, Arc<Shared>, Vec<u8>) {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("f");
-        let bytes = contents(8 * BLOCK);
-        std::fs::write(&path, &bytes).unwrap();
-        let io = IoOptions { engine: Engine::Pread, ..IoOptions::default() };
-        let options = Options {
-            block: Some(BLOCK),
-            readers: Some(2),
-            depth: Some(4),
-            ahead: false,
-            memory: 1 << 20,
-            io,
-            ..Options::default()
-        };
-        let source = Arc::new(FileSource::open(&path).unwrap());
-        (dir, registry::open_source(source, &options).unwrap(), bytes)
-    }
-
-    #[test]
-    fn what_was_given_up_before_is_not_taken_for_another_block() {
-        let (_dir, shared, bytes) = shared();
-        let queue = ReadQueue::new(shared.io()).unwrap();
-        let flying = VecDeque::new();
-        let mut reader = Reader { shared: shared.clone(), queue, flying, spare: None };
-        // Begun, and forgotten after an error of the queue.
-        for block in [0, 1] {
-            reader.queue.submit(block, shared.source(), block * BLOCK as u64, BLOCK).unwrap();
-        }
-        let mut inner = shared.lock();
-        assert!(inner.window.ask(1, 3, BLOCK as u64).is_none());
-        assert!(matches!(inner.window.take(), Next::Read(3, _)));
-        drop(inner);
-        reader.begin(vec![(3, 3 * BLOCK as u64..4 * BLOCK as u64)], Vec::new());
-        reader.land();
-        let inner = shared.lock();
-        let Some(Kept::Block(block)) = inner.window.ready(3) else {
-            panic!("the block is not there");
-        };
-        assert!(block[..] == bytes[3 * BLOCK..4 * BLOCK]);
-        assert!(inner.window.ready(0).is_none() && inner.window.ready(1).is_none());
-        drop(inner);
-        registry::close(&shared);
-    }
-
-    #[test]
-    fn requests_outlive_a_reader_while_there_are_others() {
-        let (_dir, shared, _) = shared();
-        // Two readers that never come to it.
-        shared.lock().readers = 2;
-        let read = Read(shared.ask(100, 50, None, crate::finish::AsView::new(100, 50)));
-        let error = Error::new(Kind::Io, "no queue");
-        shared.lost(&error, true);
-        assert!(!read.is_ready());
-        shared.lost(&error, true);
-        let e = read.wait().unwrap_err();
-        assert_eq!((e.kind(), e.message(), e.place().offset), (Kind::Io, "no queue", Some(100)));
-
-        // A defect is not to be done again by others.
-        shared.lock().readers = 2;
-        let read = Read(shared.ask(100, 50, None, crate::finish::AsView::new(100, 50)));
-        shared.lost(&Error::internal("a defect"), false);
-        assert_eq!(read.wait().unwrap_err().kind(), Kind::Internal);
-        shared.lock().readers = 0;
-        registry::close(&shared);
-    }
-}
+#[path = "reader_tests.rs"]
+mod tests;

@@ -131,14 +131,18 @@ enum Wake<T> {
 
 /// An answer that was taken and is still to be made, without any lock.
 enum Outcome<T> {
-    Failed(Error),
+    /// With what was to become the answer: its buffer is free before anybody hears of the error.
+    Failed(Error, Option<Box<dyn Finish<T>>>),
     Whole(Box<dyn Finish<T>>),
 }
 
 impl<T> Outcome<T> {
     fn make(self, shared: &Arc<Shared>) -> Result<T> {
         match self {
-            Outcome::Failed(error) => Err(error),
+            Outcome::Failed(error, finish) => {
+                drop(finish);
+                Err(error)
+            }
             Outcome::Whole(mut finish) => finish.finish(shared),
         }
     }
@@ -242,7 +246,7 @@ impl<T> Progress<T> {
         self.gone = true;
         let finish = self.finish.take();
         match self.failure.take() {
-            Some(error) => Some(Outcome::Failed(error)),
+            Some(error) => Some(Outcome::Failed(error, finish)),
             None => finish.map(Outcome::Whole),
         }
     }
@@ -263,7 +267,8 @@ impl<T: Send + 'static> Deliver for Request<T> {
 
     fn admit(&self, shared: &Arc<Shared>, claim: Claim, missing: usize) -> bool {
         let mut progress = self.lock();
-        let Some(finish) = &mut progress.finish else {
+        let failed = progress.failure.is_some();
+        let Some(finish) = progress.finish.as_mut().filter(|_| !failed) else {
             drop(progress);
             drop(claim);
             return true;
@@ -321,9 +326,7 @@ impl<T: Send + 'static> Deliver for Request<T> {
             return;
         }
         progress.failure = Some(error);
-        let finish = progress.finish.take();
         self.wake(progress, shared);
-        drop(finish);
     }
 }
 
@@ -337,7 +340,7 @@ impl<T: Send + 'static> Pending<T> {
     }
 
     /// The answer if it is there.
-    fn poll(&mut self, waker: Option<&Waker>, urges: bool) -> Option<Result<T>> {
+    fn poll(&mut self, waker: Option<&Waker>) -> Option<Result<T>> {
         match self {
             Pending::Ready(answer) => answer.take(),
             Pending::There(finish) => finish.take().map(|(shared, mut f)| f.finish(&shared)),
@@ -351,7 +354,7 @@ impl<T: Send + 'static> Pending<T> {
                 }
                 let waits = outcome.is_none() && !progress.gone;
                 drop(progress);
-                if waits && urges {
+                if waits {
                     wait.shared.urge(wait.ticket, Urge::IsTold);
                 }
                 let answer = outcome.map(|o| o.make(&wait.shared));
@@ -368,6 +371,17 @@ impl<T: Send + 'static> Pending<T> {
         if let Pending::Waiting(wait) = self {
             wait.shared.urge(wait.ticket, Urge::IsTold);
         }
+    }
+
+    /// True if there is an answer; else the waker is called once there is.
+    fn watch(&mut self, waker: &Waker) -> bool {
+        let Pending::Waiting(wait) = self else { return true };
+        let mut progress = wait.request.lock();
+        let over = progress.answered() || progress.gone;
+        if !over {
+            progress.wake = Wake::Task(waker.clone());
+        }
+        over
     }
 
     fn is_ready(&self) -> bool {
@@ -387,7 +401,7 @@ impl<T: Send + 'static> Pending<T> {
     }
 
     fn wait_until(&mut self, until: Option<Instant>) -> Option<Result<T>> {
-        let Pending::Waiting(wait) = self else { return self.poll(None, true) };
+        let Pending::Waiting(wait) = self else { return self.poll(None) };
         let mut progress = wait.request.lock();
         if !progress.answered() && !progress.gone {
             drop(progress);
@@ -433,7 +447,7 @@ impl<T: Send + 'static> Pending<T> {
 
     fn then(mut self, then: Then<T>) {
         let Pending::Waiting(wait) = &self else {
-            then(self.poll(None, true).unwrap_or_else(taken));
+            then(self.poll(None).unwrap_or_else(taken));
             return;
         };
         let mut progress = wait.request.lock();
@@ -500,10 +514,11 @@ macro_rules! face {
                 self.0.is_ready()
             }
 
-            /// As a poll of it as a future, but nobody is taken to wait: where memory is short, answers that are waited
-            /// for come first, and this one may not come before [`Self::urge`] or a wait.
-            pub fn watch(&mut self, cx: &mut Context<'_>) -> Poll<Result<$out>> {
-                self.0.poll(Some(cx.waker()), false).map_or(Poll::Pending, Poll::Ready)
+            /// True if the answer is there; else the task is woken once it is. The answer stays where it is, and nobody
+            /// is taken to wait: where memory is short, answers that are waited for come first, and this one may
+            /// not come before [`Self::urge`] or a wait.
+            pub fn watch(&mut self, cx: &mut Context<'_>) -> bool {
+                self.0.watch(cx.waker())
             }
 
             /// Says that somebody waits for it.
@@ -525,7 +540,7 @@ macro_rules! face {
             type Output = Result<$out>;
 
             fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-                match self.0.poll(Some(cx.waker()), true) {
+                match self.0.poll(Some(cx.waker())) {
                     Some(answer) => Poll::Ready(answer),
                     None => Poll::Pending,
                 }

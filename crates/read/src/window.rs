@@ -209,13 +209,13 @@ impl<H: Held> Window<H> {
         gone
     }
 
-    /// What is being read comes to nobody.
-    pub(crate) fn abandon(&mut self) {
-        let reading =
-            |(name, b): (&u64, &Block<H>)| matches!(b.state, State::Reading).then_some(*name);
-        let names: Vec<u64> = self.blocks.iter().filter_map(reading).collect();
-        for name in names {
-            self.remove(name);
+    /// A block that is being read does not come. Returns who waited for it.
+    pub(crate) fn abandon(&mut self, block: u64) -> Vec<Ticket> {
+        let reading = |b: &Block<H>| matches!(b.state, State::Reading);
+        if self.blocks.get(&block).is_some_and(reading) {
+            self.done_with(block)
+        } else {
+            Vec::new()
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 use stead_core::{Kind, Result};
-use stead_read::{Options, Session, open, open_source};
+use stead_read::{Options, Read, Session, answers_here, open, open_source};
 use stead_store::faulty::{Faults, FaultySource};
 use stead_store::{Engine, IoOptions, MemorySource, Source};
 
@@ -328,4 +328,144 @@ fn a_request_without_memory_throws_nothing_away() {
     assert!(source.reads() <= 13 + 2 * 16, "{}", source.reads());
     drop(held);
     assert_eq!(late.wait().unwrap().len(), 4 * 4096);
+}
+
+/// A device one block of which ends the driver, once all is asked for.
+#[derive(Debug, Default)]
+struct Fragile(Mutex<bool>, Condvar);
+
+impl Source for Fragile {
+    fn path(&self) -> &Path {
+        Path::new("fragile")
+    }
+
+    fn len(&self) -> u64 {
+        1 << 20
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.1.wait_timeout_while(asked, patience(), |asked| !*asked);
+        drop(all.unwrap_or_else(PoisonError::into_inner));
+        assert_ne!(offset, 5 * 4096, "block 5");
+        buf.fill(7);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_source_that_panics_fails_those_whose_bytes_it_was_reading() {
+    for readers in [1, 2] {
+        let source = Arc::new(Fragile::default());
+        let options = Options {
+            ahead: false,
+            depth: Some(1),
+            readers: Some(readers),
+            ..blocks(4096, 1 << 20)
+        };
+        let file = open_source(source.clone(), &options).unwrap();
+        let session = file.session(..).unwrap();
+        let reads: Vec<_> = (0..20u64).map(|i| session.read(i * 4096, 4096)).collect();
+        *source.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        source.1.notify_all();
+        for (i, mut read) in reads.into_iter().enumerate() {
+            let answer = read.wait_for(patience()).unwrap();
+            match answer {
+                Ok(view) => assert!(i != 5 && view.iter().all(|b| *b == 7), "{i}"),
+                Err(e) => {
+                    assert_eq!((i, e.kind(), e.place().offset), (5, Kind::Internal, Some(5 * 4096)))
+                }
+            }
+        }
+        // Across blocks, and again.
+        assert_eq!(session.read(4 * 4096, 8000).wait().unwrap_err().kind(), Kind::Internal);
+        assert_eq!(session.read(6 * 4096, 8000).wait().unwrap().len(), 8000);
+    }
+}
+
+/// A buffer that says which thread gave it back.
+struct Told(Vec<u8>, mpsc::Sender<std::thread::ThreadId>);
+
+impl AsMut<[u8]> for Told {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        let _ = self.1.send(std::thread::current().id());
+    }
+}
+
+#[test]
+fn the_buffer_of_a_read_that_failed_is_free_when_that_is_told() {
+    let faults = Faults { bad_byte: Some(70_000), ..Faults::default() };
+    let source = FaultySource::new(Arc::new(MemorySource::new("m", bytes(100_000))), faults);
+    let file = open_source(Arc::new(source), &blocks(4096, 65_536)).unwrap();
+    let session = file.session(..).unwrap();
+    let (send, receive) = mpsc::channel();
+    for _ in 0..100 {
+        let read = session.read_into(69_990, Told(vec![0; 20], send.clone()));
+        assert_eq!(read.wait().err().unwrap().kind(), Kind::Io);
+        assert_eq!(receive.try_recv(), Ok(std::thread::current().id()));
+    }
+}
+
+#[test]
+fn direct_reads_that_are_not_to_be_had_are_one_error_when_it_is_opened() {
+    // The file system of the kernel's own variables has none.
+    let path = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
+    let io = IoOptions { direct: true, ..IoOptions::default() };
+    let error = open(path, &Options { io, ..Options::default() }).err().unwrap();
+    assert_eq!((error.kind(), error.place().path.as_deref()), (Kind::Usage, Some(path)), "{error}");
+    assert!(error.message().contains("O_DIRECT") && error.hint().is_some(), "{error}");
+    open(path, &Options::default()).unwrap();
+}
+
+#[test]
+fn answers_are_known_to_be_given_where_they_are() {
+    let faults = Faults { slow: Some((100, Duration::from_millis(20))), ..Faults::default() };
+    let source = FaultySource::new(Arc::new(MemorySource::new("m", bytes(100_000))), faults);
+    let options = Options { ahead: false, readers: Some(1), ..blocks(4096, 65_536) };
+    let file = open_source(Arc::new(source), &options).unwrap();
+    let session = file.session(..).unwrap();
+    let (send, receive) = mpsc::channel();
+    session.read(0, 10).then(move |_| send.send(answers_here()).unwrap());
+    assert!(receive.recv_timeout(patience()).unwrap() && !answers_here());
+}
+
+#[test]
+fn who_watches_a_read_is_not_taken_to_wait_for_it() {
+    let data = bytes(1 << 20);
+    let source = MemorySource::new("m", data.clone());
+    let options = Options { ahead: false, readers: Some(1), ..blocks(4096, 16 * 4096) };
+    let file = open_source(Arc::new(source), &options).unwrap();
+    let session = file.session(..).unwrap();
+    // Nobody takes them: they fill the memory.
+    let mut reads: Vec<_> = (0..200).map(|i| session.read(i * 4096, 4096)).collect();
+    let mut cx = Context::from_waker(Waker::noop());
+    let there = |reads: &mut Vec<Read>| {
+        let mut cx = Context::from_waker(Waker::noop());
+        reads.iter_mut().filter_map(|read| read.watch(&mut cx).then_some(())).count()
+    };
+    std::thread::sleep(Duration::from_millis(1200));
+    assert!(there(&mut reads) <= 16, "{}", there(&mut reads));
+    // Somebody waits for the last one.
+    struct Tell(mpsc::Sender<()>);
+    impl std::task::Wake for Tell {
+        fn wake(self: Arc<Self>) {
+            let _ = self.0.send(());
+        }
+    }
+    let (send, receive) = mpsc::channel();
+    let waker = Waker::from(Arc::new(Tell(send)));
+    let last = reads.last_mut().unwrap();
+    assert!(!last.watch(&mut Context::from_waker(&waker)));
+    last.urge();
+    receive.recv_timeout(patience()).unwrap();
+    assert!(last.watch(&mut cx));
+    for (i, read) in reads.into_iter().enumerate() {
+        assert!(read.wait().unwrap()[..] == data[i * 4096..][..4096]);
+    }
 }

@@ -282,29 +282,6 @@ fn answers_come_by_function_and_by_future() {
     assert_eq!(woken.1.load(Ordering::SeqCst), 1);
 }
 
-#[test]
-fn sessions_leave_nothing_behind() {
-    let (_dir, path) = temporary(&bytes(100_000));
-    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
-    let files = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    let before = files();
-    for options in [small(4096, 65_536), pread(small(4096, 65_536))] {
-        for i in 0..2000u64 {
-            let file = open(&path, &options).unwrap();
-            let session = file.session(..).unwrap();
-            assert_eq!(session.read(i * 40, 1000).wait().unwrap().len(), 1000);
-            session.close().unwrap();
-            // Other tests have theirs beside.
-            assert!(threads() < 300, "{}", threads());
-        }
-    }
-    let patience = Instant::now() + Duration::from_secs(20);
-    while files() > before + 8 && Instant::now() < patience {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert!(files() <= before + 8, "{} {before}", files());
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -1,5 +1,6 @@
 //! From what a user names to files: a file, a glob or a directory is one dataset.
 
+use crate::file::missing_directory;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -83,9 +84,7 @@ fn missing(input: &str, files: &mut Vec<PathBuf>) -> Result<()> {
         let e = Error::new(Kind::NotFound, "no such file or directory").at_path(input);
         return Err(if input == "-" {
             e.with_hint("standard input cannot be read at any offset; write it to a file first")
-        } else if let Some(dir) =
-            Path::new(input).parent().filter(|d| !d.as_os_str().is_empty() && !d.exists())
-        {
+        } else if let Some(dir) = missing_directory(Path::new(input)) {
             e.with_hint(format!("there is no directory '{}'", dir.display()))
         } else {
             e.with_hint("check the name; a file, a quoted glob or a directory is a dataset")

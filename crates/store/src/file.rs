@@ -2,6 +2,7 @@
 
 use crate::Source;
 use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Seek, SeekFrom};
 use std::ops::Range;
@@ -148,10 +149,18 @@ fn open(path: &Path) -> Result<(File, Identity)> {
     // Without NONBLOCK the open of a pipe waits for a writer, perhaps for ever.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| {
-        if e == rustix::io::Errno::NXIO {
-            unsuitable(path, "a socket or a device without a driver")
-        } else {
-            Error::io("open", path, e.into())
+        let failed = |e: rustix::io::Errno| Error::io("open", path, e.into());
+        match (e, missing_directory(path)) {
+            (Errno::NXIO, _) => unsuitable(path, "a socket or a device without a driver"),
+            (Errno::NOENT, Some(dir)) => {
+                failed(e).with_hint(format!("there is no directory '{}'", dir.display()))
+            }
+            (Errno::NOENT, None) => failed(e).with_hint("check the name"),
+            // No file has such a name.
+            (Errno::INVAL, _) if path.as_os_str().as_encoded_bytes().contains(&0) => {
+                Error::usage("this name has a zero byte in it, and no file has").at_path(path)
+            }
+            _ => failed(e),
         }
     })?;
     let stat = rustix::fs::fstat(&fd).map_err(|e| Error::io("look at", path, e.into()))?;
@@ -183,11 +192,16 @@ fn open(path: &Path) -> Result<(File, Identity)> {
     Ok((file, identity))
 }
 
+/// The directory that a name is in, if there is none.
+pub(crate) fn missing_directory(path: &Path) -> Option<&Path> {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty() && !dir.exists())
+}
+
 fn unsuitable(path: &Path, what: &str) -> Error {
     let e =
         Error::usage(format!("this is {what}, and only regular files can be read")).at_path(path);
     match what {
-        "a directory" => e.with_hint("name the directory as the dataset to read the files in it"),
+        "a directory" => e.with_hint("name a file in it"),
         _ => e.with_hint("stead reads at any offset; write the data to a file first"),
     }
 }
@@ -368,6 +382,12 @@ mod tests {
         let e = FileSource::open(&pipe).unwrap_err();
         assert!(e.message().contains("a pipe"), "{e}");
         assert_eq!(FileSource::open("/dev/null").unwrap_err().kind(), Kind::Usage);
-        assert_eq!(FileSource::open(dir.path().join("no")).unwrap_err().kind(), Kind::NotFound);
+        let e = FileSource::open(dir.path().join("no")).unwrap_err();
+        assert_eq!((e.kind(), e.hint()), (Kind::NotFound, Some("check the name")));
+        let e = FileSource::open(dir.path().join("no/such")).unwrap_err();
+        assert!(e.hint().is_some_and(|hint| hint.contains("no directory")), "{e}");
+        let e = FileSource::open(dir.path().join("a\0b")).unwrap_err();
+        assert_eq!(e.kind(), Kind::Usage);
+        assert!(e.message().contains("zero byte"), "{e}");
     }
 }

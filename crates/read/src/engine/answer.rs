@@ -5,12 +5,14 @@ use crate::clock;
 use crate::deadline;
 use crate::finish::room;
 use crate::request::{Deliver, Finish, LATE, Pending, Piece, Request, Wait};
+use crate::sync::MutexGuard;
 use crate::window::Ticket;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use stead_core::{Error, Kind};
+use stead_core::{Error, Kind, Result};
 
 impl Shared {
     /// Asks for bytes that lie within the file. `finish` makes the answer when they are there.
@@ -161,25 +163,59 @@ impl Shared {
         self.answer(requests, |request| self.give(request, block, kept));
     }
 
-    /// A reader has ended by an error or a defect, in the source perhaps: nobody waits for ever. `others` may do its
-    /// work, if there are any.
-    pub(crate) fn lost(self: &Arc<Self>, error: &Error, others: bool) {
+    /// A reader could not begin. If there is no other one, nobody waits for ever.
+    pub(crate) fn lost(self: &Arc<Self>, error: &Error) {
         let mut inner = self.lock();
         inner.readers -= 1;
-        if others && inner.readers > 0 {
+        if inner.readers > 0 {
             return;
         }
-        inner.window.abandon();
-        let requests: Vec<_> = inner.waiting.values().map(|w| w.request.clone()).collect();
+        let reading: Vec<u64> = inner.window.reading().collect();
+        for block in reading {
+            inner.window.abandon(block);
+        }
         let tickets: Vec<Ticket> = inner.waiting.keys().copied().collect();
-        for ticket in tickets {
-            self.drop_ticket(&mut inner, ticket);
+        self.fail(inner, &tickets, error);
+    }
+
+    /// A reader has ended by a defect, in the source perhaps: those who wait for blocks that it had begun fail, and another
+    /// one goes on for the others.
+    pub(crate) fn fell(self: &Arc<Self>, begun: &[u64]) {
+        let mut inner = self.lock();
+        inner.readers -= 1;
+        let tickets: Vec<Ticket> =
+            begun.iter().flat_map(|block| inner.window.abandon(*block)).collect();
+        self.fail(inner, &tickets, &Error::internal("a reader ended by a defect"));
+        let inner = self.lock();
+        let none = inner.readers == 0;
+        if let Err(error) = self.call_readers(inner)
+            && none
+        {
+            self.lock().readers += 1;
+            self.lost(&error);
+        }
+    }
+
+    /// Those who wait with these tickets get an error.
+    fn fail(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, tickets: &[Ticket], error: &Error) {
+        let requests = Self::requests(&inner, tickets);
+        for (ticket, _) in &requests {
+            self.drop_ticket(&mut inner, *ticket);
         }
         drop(inner);
-        for request in requests {
+        for (_, request) in requests {
             let error = Error::new(error.kind(), error.message().to_owned());
             request.fail(self, error.at_path(self.source.path()).at_offset(request.range().0));
         }
+    }
+
+    /// Reads from the source, which may be somebody else's and panic.
+    pub(crate) fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        let read = AssertUnwindSafe(|| self.source.read_at(offset, bytes));
+        catch_unwind(read).unwrap_or_else(|_| {
+            let error = Error::internal("the source of these bytes ended by a defect");
+            Err(error.at_path(self.source.path()).at_offset(offset))
+        })
     }
 
     /// A block is in the page cache without having been read.
@@ -205,7 +241,7 @@ impl Shared {
         let (offset, len) = request.range();
         let part = self.overlap(block, offset, len);
         let bytes = room((part.end - part.start) as usize).and_then(|mut bytes| {
-            self.source.read_at(part.start, &mut bytes)?;
+            self.read_at(part.start, &mut bytes)?;
             Ok(bytes)
         });
         match bytes {

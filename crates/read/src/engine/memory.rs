@@ -471,3 +471,7 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "memory_tests.rs"]
+mod tests;
