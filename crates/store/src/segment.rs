@@ -13,10 +13,11 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::process::Pid;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The first page holds the token; slots begin after it.
 const PAGE: usize = 4096;
@@ -269,9 +270,40 @@ impl Drop for Slot {
 /// The segment of another process (or of this one), to be looked at.
 pub struct Neighbour {
     map: Map,
-    process: rustix::process::Pid,
+    process: Pid,
     /// Readable when the process has ended. `None` on kernels before 5.3.
-    life: Option<OwnedFd>,
+    life: Option<Arc<OwnedFd>>,
+}
+
+/// Descriptors of processes whose memory is looked at: one of each, however many files are open.
+static LIVES: Mutex<Lives> = Mutex::new(Vec::new());
+
+type Lives = Vec<(Pid, Weak<OwnedFd>)>;
+
+/// That of a process; `None` on kernels before 5.3.
+fn life(of: Pid) -> Option<Arc<OwnedFd>> {
+    let mut lives = LIVES.lock().unwrap_or_else(PoisonError::into_inner);
+    lives.retain(|(_, life)| life.strong_count() > 0);
+    let known = lives.iter().find(|(process, _)| *process == of);
+    // A process that has ended may have left its number to this one.
+    if let Some(life) = known.and_then(|(_, life)| life.upgrade()).filter(|life| !is_over(life)) {
+        return Some(life);
+    }
+    let life = rustix::process::pidfd_open(of, rustix::process::PidfdFlags::empty()).ok()?;
+    let life = Arc::new(life);
+    lives.retain(|(process, _)| *process != of);
+    lives.push((of, Arc::downgrade(&life)));
+    Some(life)
+}
+
+/// True if a process has ended, by its descriptor.
+fn is_over(life: &OwnedFd) -> bool {
+    let mut waiting = [PollFd::new(life, PollFlags::IN)];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    let polled = rustix::event::poll(&mut waiting, Some(&now));
+    // A program may close descriptors that it does not know; what has the number then says nothing.
+    let odd = PollFlags::NVAL | PollFlags::ERR;
+    polled == Ok(1) && !waiting[0].revents().intersects(odd)
 }
 
 impl std::fmt::Debug for Neighbour {
@@ -287,10 +319,10 @@ impl Neighbour {
     /// Where it cannot be had: another machine, user or namespace of processes, or no `/proc`.
     pub fn open(said: &Announcement) -> io::Result<Neighbour> {
         let odd = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
-        let process = i32::try_from(said.process).ok().and_then(rustix::process::Pid::from_raw);
+        let process = i32::try_from(said.process).ok().and_then(Pid::from_raw);
         let process = process.ok_or_else(|| odd("there is no such process"))?;
         // Before its memory is looked at, so that the token vouches for it.
-        let life = rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty()).ok();
+        let life = life(process);
         let name = format!("/proc/{}/fd/{}", said.process, said.descriptor);
         let link = rustix::fs::readlink(&name, Vec::new())?;
         if !link.as_bytes().starts_with(format!("/memfd:{NAME}").as_bytes()) {
@@ -337,12 +369,7 @@ impl Neighbour {
     /// True if the process is known to have ended, so that nobody there looks at anything.
     pub fn has_ended(&self) -> bool {
         let Some(life) = &self.life else { return self.is_not_there() };
-        let mut waiting = [PollFd::new(life, PollFlags::IN)];
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        let polled = rustix::event::poll(&mut waiting, Some(&now));
-        // A program may close descriptors that it does not know; what has the number then says nothing.
-        let odd = PollFlags::NVAL | PollFlags::ERR;
-        polled == Ok(1) && !waiting[0].revents().intersects(odd) && self.is_not_there()
+        is_over(life) && self.is_not_there()
     }
 
     /// No process has the number, or one that nobody has waited for since it ended.
@@ -458,27 +485,31 @@ mod tests {
     #[test]
     fn a_process_that_has_ended_is_known() {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
-        let process = rustix::process::Pid::from_child(&child);
+        let process = Pid::from_child(&child);
         let segment = Segment::new(PAGE, 0).unwrap();
         assert!(segment.take().is_none());
         let mut neighbour = Neighbour::open(&segment.announcement()).unwrap();
-        neighbour.life =
-            rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty()).ok();
+        neighbour.life = life(process);
         neighbour.process = process;
         assert!(!neighbour.has_ended());
+        // One descriptor for all files.
+        let again = life(process).unwrap();
+        assert!(Arc::ptr_eq(&again, neighbour.life.as_ref().unwrap()));
         child.kill().unwrap();
         // Also before somebody has waited for it.
         let until = [PollFlags::IN];
-        let mut waiting = [PollFd::new(neighbour.life.as_ref().unwrap(), until[0])];
+        let mut waiting = [PollFd::new(&again, until[0])];
         rustix::event::poll(&mut waiting, None).unwrap();
         assert!(neighbour.has_ended());
+        // It is not taken for that of another process which has its number.
+        assert!(life(process).is_none_or(|life| !Arc::ptr_eq(&life, &again)));
         child.wait().unwrap();
         assert!(neighbour.has_ended());
         // Without a descriptor for it.
         neighbour.life = None;
         assert!(neighbour.has_ended());
         // A descriptor that is readable, of a process that lives.
-        neighbour.life = Some(std::fs::File::open("/dev/null").unwrap().into());
+        neighbour.life = Some(Arc::new(std::fs::File::open("/dev/null").unwrap().into()));
         neighbour.process = rustix::process::getpid();
         assert!(!neighbour.has_ended());
     }
