@@ -476,8 +476,9 @@ typedef struct stead_read_counts {
 
 /**
  * How ranks talk: functions that a program gives, or libstead_mpi (stead_mpi.h). All may be called by any thread, at the
- * same time as others. Those that return `int` return 0, or a stead_status with a text in `why`, which has room for
- * STEAD_FABRIC_WHY bytes. Messages between two ranks with one tag arrive in order.
+ * same time as others, and none is NULL. Those that return `int` return 0, or a stead_status with a text in `why`, which has room for
+ * STEAD_FABRIC_WHY bytes. Messages between two ranks with one tag arrive in order. Messages of one fabric do not come to
+ * another one, also if both were made of the same ranks, one after the other.
  */
 typedef struct stead_fabric {
     /**

@@ -3,10 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use stead_core::Result;
+use stead_fabric::testing::{Between, Meddle};
 use stead_fabric::{Fabric, Local};
 use stead_fuzz::choices;
 use stead_read::{Options, ranks};
@@ -15,24 +14,23 @@ use stead_store::MemorySource;
 /// Of everything that waits here.
 const DEADLINE: Duration = Duration::from_millis(60);
 
-/// Says other things than it is told to, by a script: what to do to each message, in turn.
-struct Liar {
-    inner: Local,
-    script: Mutex<Vec<u8>>,
-    said: AtomicUsize,
-}
+/// Tags from here on are those of files; of four, the first has what the threads of ranks say to each other.
+const FILES: u32 = 0x6000_0000;
 
-impl Liar {
+/// Says other things than it is told to, by a script: what to do to each message, in turn.
+struct Lies(Mutex<Vec<u8>>);
+
+impl Meddle for Lies {
     /// What becomes of a message. It never has the sort of one with the file's bytes, or of one that says where they lie:
     /// nobody could tell those from right ones.
-    fn twist(&self, mut bytes: Vec<u8>) -> Vec<Vec<u8>> {
-        self.said.fetch_add(1, Ordering::Relaxed);
-        let mut script = self.script.lock().expect("no panic");
+    fn send(&self, _: usize, tag: u32, mut bytes: Vec<u8>) -> Vec<Vec<u8>> {
+        let mut script = self.0.lock().expect("no panic");
         let Some(how) = script.pop() else { return vec![bytes] };
         let mut next = || script.pop().unwrap_or(0);
-        let gives = |sort: Option<&u8>| matches!(sort, Some(1 | 5));
+        let threads = tag >= FILES && tag % 4 == 0;
+        let gives = |sort: Option<&u8>| threads && matches!(sort, Some(1 | 5));
         let carries = gives(bytes.first());
-        match how % 8 {
+        match how % 9 {
             0 | 1 => vec![bytes],
             2 => vec![],
             3 => vec![bytes.clone(), bytes],
@@ -59,38 +57,17 @@ impl Liar {
                 bytes.extend((0..next() % 32).map(|i| i));
                 vec![bytes]
             }
+            // A loan or bytes that nobody has asked for, also in a place where nothing lies.
+            8 if threads => {
+                let sort = if next() % 2 == 0 { 5 } else { 1 };
+                let mut foreign = vec![sort];
+                // No request has such a number.
+                foreign.extend((u64::MAX - u64::from(next())).to_le_bytes());
+                foreign.extend((0..3).flat_map(|_| (u64::MAX >> (next() % 64)).to_le_bytes()));
+                vec![foreign, bytes]
+            }
             _ => vec![bytes],
         }
-    }
-}
-
-impl Fabric for Liar {
-    fn rank(&self) -> usize {
-        self.inner.rank()
-    }
-    fn size(&self) -> usize {
-        self.inner.size()
-    }
-    fn node_of(&self, rank: usize) -> usize {
-        self.inner.node_of(rank)
-    }
-    fn deadline(&self) -> Duration {
-        self.inner.deadline()
-    }
-    fn send(&self, to: usize, tag: u32, bytes: Vec<u8>) -> Result<()> {
-        for bytes in self.twist(bytes) {
-            self.inner.send(to, tag, bytes)?;
-        }
-        Ok(())
-    }
-    fn recv_within(&self, from: usize, tag: u32, within: Duration) -> Result<Option<Vec<u8>>> {
-        self.inner.recv_within(from, tag, within)
-    }
-    fn recv_any(&self, tag: u32, within: Duration) -> Result<Option<(usize, Vec<u8>)>> {
-        self.inner.recv_any(tag, within)
-    }
-    fn alive(&self, rank: usize) -> Result<()> {
-        self.inner.alive(rank)
     }
 }
 
@@ -104,11 +81,7 @@ fuzz_target!(|data: &[u8]| {
     // Opening goes well in some runs, so that what follows is reached.
     let mut script: Vec<u8> = script.iter().rev().copied().collect();
     script.extend(std::iter::repeat_n(0, usize::from(honest % 16)));
-    let liar = Liar {
-        inner: fabrics.pop().expect("two"),
-        script: Mutex::new(script),
-        said: AtomicUsize::new(0),
-    };
+    let liar = Between::new(Arc::new(fabrics.pop().expect("two")), Lies(Mutex::new(script)));
     let other = fabrics.pop().expect("two");
     std::thread::scope(|scope| {
         for (lies, fabric) in [(false, Arc::new(other) as Arc<dyn Fabric>), (true, Arc::new(liar))]

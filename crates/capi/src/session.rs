@@ -229,8 +229,11 @@ pub unsafe extern "C" fn stead_session_start(
     error: *mut *mut stead_error,
 ) -> stead_status {
     call!(error, |c| {
-        let out = c.out_handle(session, "place for the session")?;
+        // A place that is there is NULL from now on, whatever comes.
+        let out = c.out_handle(session, "place for the session");
         let file = &table::get::<FileFace>(file)?.file;
+        // Other ranks are in the same call and hear of it.
+        let out = out.map_err(|e| file.refuse_session(e))?;
         let session = if length == STEAD_TO_END {
             file.session(offset..)?
         } else {

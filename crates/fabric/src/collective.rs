@@ -1,13 +1,20 @@
 //! What all ranks do together, built of messages along binomial trees.
 
+use crate::rounds::lock;
 use crate::{Fabric, kinds};
 use stead_core::{Error, Result};
 
 /// Collective operations: every rank calls them, in the same order, with tags of the caller's choice.
+///
+/// Each call is a round of its tag, and threads of a rank come one after the other. What is left of a round that others
+/// have given up is dropped.
 pub trait FabricExt: Fabric {
     /// Every rank gets the bytes of rank 0. log2(size) steps.
     fn broadcast(&self, tag: u32, bytes: Vec<u8>) -> Result<Vec<u8>> {
         let (rank, size) = (self.rank(), self.size());
+        let rounds = self.rounds().of(tag);
+        let mut round = lock(&rounds);
+        *round += 1;
         let mut bytes = bytes;
         // A rank receives from the rank that lacks its lowest set bit and serves those above.
         let mut low = 1;
@@ -15,12 +22,12 @@ pub trait FabricExt: Fabric {
             low <<= 1;
         }
         if rank != 0 {
-            bytes = self.recv(rank - low, tag)?;
+            bytes = hear(self, rank - low, tag, *round)?;
         }
         let mut bit = low >> 1;
         while bit > 0 {
             if rank + bit < size {
-                self.send(rank + bit, tag, bytes.clone())?;
+                self.send(rank + bit, tag, numbered(*round, &bytes))?;
             }
             bit >>= 1;
         }
@@ -36,15 +43,18 @@ pub trait FabricExt: Fabric {
         merge: &mut dyn FnMut(Vec<u8>, Vec<u8>) -> Result<Vec<u8>>,
     ) -> Result<Option<Vec<u8>>> {
         let (rank, size) = (self.rank(), self.size());
+        let rounds = self.rounds().of(tag);
+        let mut round = lock(&rounds);
+        *round += 1;
         let mut bytes = bytes;
         let mut bit = 1;
         while bit < size {
             if rank & bit != 0 {
-                self.send(rank - bit, tag, bytes)?;
+                self.send(rank - bit, tag, numbered(*round, &bytes))?;
                 return Ok(None);
             }
             if rank + bit < size {
-                let theirs = self.recv(rank + bit, tag)?;
+                let theirs = hear(self, rank + bit, tag, *round)?;
                 bytes = merge(bytes, theirs)?;
             }
             bit <<= 1;
@@ -61,20 +71,27 @@ pub trait FabricExt: Fabric {
         merge: &mut dyn FnMut(Vec<u8>, Vec<u8>) -> Result<Vec<u8>>,
     ) -> Result<Vec<u8>> {
         let (rank, size) = (self.rank(), self.size());
-        let hear = |from: usize, tag: u32| self.recv(from, tag).and_then(|said| heard(&said));
+        let rounds = self.rounds().of(tag);
+        let mut round = lock(&rounds);
+        *round += 1;
+        let told =
+            |from: usize, tag: u32| hear(self, from, tag, *round).and_then(|said| heard(&said));
+        let tell = |to: usize, tag: u32, all: &Result<Vec<u8>>| {
+            self.send(to, tag, numbered(*round, &say(all)))
+        };
         let mut all = Ok(bytes);
         let mut low = 1;
         while low < size && rank & low == 0 {
             if rank + low < size {
-                let theirs = hear(rank + low, tag);
+                let theirs = told(rank + low, tag);
                 all = all.and_then(|mine| merge(mine, theirs?));
             }
             low <<= 1;
         }
         if rank != 0 {
-            let told = self.send(rank - low, tag, say(&all));
+            let sent = tell(rank - low, tag, &all);
             let failed = all.err();
-            all = told.and_then(|()| hear(rank - low, tag + 1));
+            all = sent.and_then(|()| told(rank - low, tag + 1));
             // The first cause, where the ranks below have not heard of it.
             if let (Ok(_), Some(error)) = (&all, failed) {
                 all = Err(error);
@@ -83,8 +100,8 @@ pub trait FabricExt: Fabric {
         let mut bit = low >> 1;
         while bit > 0 {
             if rank + bit < size {
-                let told = self.send(rank + bit, tag + 1, say(&all));
-                all = all.and_then(|bytes| told.map(|()| bytes));
+                let sent = tell(rank + bit, tag + 1, &all);
+                all = all.and_then(|bytes| sent.map(|()| bytes));
             }
             bit >>= 1;
         }
@@ -98,11 +115,43 @@ pub trait FabricExt: Fabric {
             a.extend_from_slice(&b);
             Ok(a)
         })?;
-        unframe(&all)
+        let parts = unframe(&all)?;
+        if parts.len() == self.size() { Ok(parts) } else { Err(malformed()) }
     }
 }
 
 impl<F: Fabric + ?Sized> FabricExt for F {}
+
+fn malformed() -> Error {
+    Error::format("a frame from another rank is malformed")
+}
+
+/// A frame of a round.
+fn numbered(round: u64, bytes: &[u8]) -> Vec<u8> {
+    [round.to_le_bytes().as_slice(), bytes].concat()
+}
+
+/// Waits for a frame of this round. Those of rounds that were given up here, one of each at most, are dropped.
+fn hear<F: Fabric + ?Sized>(fabric: &F, from: usize, tag: u32, round: u64) -> Result<Vec<u8>> {
+    for _ in 0..round {
+        let mut said = fabric.recv(from, tag)?;
+        let theirs = *said.first_chunk().ok_or_else(malformed)?;
+        let theirs = u64::from_le_bytes(theirs);
+        if theirs == round {
+            said.drain(..size_of::<u64>());
+            return Ok(said);
+        }
+        if theirs > round {
+            let message = format!(
+                "the rank is at round {theirs} of what all ranks do together, this one at {round}"
+            );
+            return Err(Error::usage(message)
+                .at_rank(from)
+                .with_hint("all ranks must make the same collective calls in the same order"));
+        }
+    }
+    Err(malformed())
+}
 
 /// What a rank tells another one: bytes, or the kind, the rank and the text of an error.
 fn say(outcome: &Result<Vec<u8>>) -> Vec<u8> {
@@ -119,7 +168,7 @@ fn say(outcome: &Result<Vec<u8>>) -> Vec<u8> {
 }
 
 fn heard(said: &[u8]) -> Result<Vec<u8>> {
-    let bad = || Error::format("a frame from another rank is malformed");
+    let bad = malformed;
     let (number, rest) = said.split_first().ok_or_else(bad)?;
     if *number == 0 {
         return Ok(rest.to_vec());
@@ -144,7 +193,7 @@ fn frame(parts: &[Vec<u8>]) -> Vec<u8> {
 fn unframe(mut bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut out = Vec::new();
     while !bytes.is_empty() {
-        let bad = || Error::format("a frame from another rank is malformed");
+        let bad = malformed;
         let (len, rest) = bytes.split_first_chunk::<8>().ok_or_else(bad)?;
         let len = usize::try_from(u64::from_le_bytes(*len)).map_err(|_| bad())?;
         if rest.len() < len {
@@ -179,6 +228,85 @@ mod tests {
                 assert_eq!(told, (Kind::Peer, Some(dead), "the rank has ended early"), "{size}");
             }
         }
+    }
+
+    /// Two ranks; the first one waits for nothing longer than a moment.
+    fn hasty() -> (Local, Local) {
+        let mut ranks = Local::group_with_deadline(2, Duration::from_millis(300));
+        let mut slow = ranks.pop().unwrap();
+        slow.set_deadline(Duration::from_secs(60));
+        (ranks.pop().unwrap(), slow)
+    }
+
+    #[test]
+    fn frames_that_come_too_late_are_not_taken_for_those_of_the_next_round() {
+        let (hasty, slow) = hasty();
+        let all = [b"new".to_vec(), b"new too".to_vec()];
+        assert_eq!(hasty.all_gather(5, b"old".to_vec()).unwrap_err().kind(), Kind::Peer);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // It comes after the other one has given up, and hears of it.
+                let e = slow.all_gather(5, b"late".to_vec()).unwrap_err();
+                assert!(e.message().starts_with("no message within"), "{e}");
+                assert_eq!(slow.all_gather(5, all[1].clone()).unwrap(), all);
+            });
+            // What came late, and what comes next.
+            while hasty.lying() < 2 {
+                std::thread::yield_now();
+            }
+            assert_eq!(hasty.all_gather(5, all[0].clone()).unwrap(), all);
+        });
+        assert_eq!((hasty.lying(), slow.lying()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_sent_down_or_up_too_late_is_dropped() {
+        let (first, mut second) = hasty();
+        second.set_deadline(Duration::from_millis(10));
+        assert!(second.broadcast(1, vec![]).is_err());
+        for byte in [1, 2] {
+            first.broadcast(1, vec![byte]).unwrap();
+        }
+        // The first one was meant for the call that has failed.
+        assert_eq!(second.broadcast(1, vec![]).unwrap(), [2]);
+        let mut sum = |a: Vec<u8>, b: Vec<u8>| Ok(vec![a[0] + b[0]]);
+        assert!(first.reduce(2, vec![10], &mut sum).is_err());
+        for byte in [1, 2] {
+            second.reduce(2, vec![byte], &mut sum).unwrap();
+        }
+        assert_eq!(first.reduce(2, vec![10], &mut sum).unwrap(), Some(vec![12]));
+    }
+
+    #[test]
+    fn ranks_that_have_done_different_things_are_told() {
+        let (first, second) = hasty();
+        for byte in [1, 2] {
+            second.send(0, 7, numbered(2, &[byte])).unwrap();
+        }
+        let e = first.all_gather(7, vec![]).unwrap_err();
+        assert_eq!((e.kind(), e.place().rank), (Kind::Usage, Some(1)));
+        // Not as many as others say, and not what is no frame.
+        for frame in [numbered(1, &say(&Ok(vec![]))), vec![1; 7]] {
+            second.send(0, 9, frame).unwrap();
+            assert_eq!(first.all_gather(9, vec![]).unwrap_err().kind(), Kind::Format);
+        }
+    }
+
+    #[test]
+    fn threads_of_a_rank_come_one_after_the_other() {
+        let ranks = Local::group_with_deadline(3, Duration::from_secs(60));
+        std::thread::scope(|scope| {
+            for rank in &ranks {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        for _ in 0..50 {
+                            let all = rank.all_gather(3, vec![rank.rank() as u8]).unwrap();
+                            assert_eq!(all, [[0], [1], [2]]);
+                        }
+                    });
+                }
+            }
+        });
     }
 
     #[test]

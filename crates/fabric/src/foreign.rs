@@ -8,7 +8,7 @@ pub use crate::functions::{
     STEAD_ANY_RANK as ANY, STEAD_FABRIC_NOTHING as NOTHING, STEAD_FABRIC_VERSION as VERSION,
     STEAD_FABRIC_WHY as WHY, stead_fabric as Functions, stead_make_fabric_fn,
 };
-use crate::{Fabric, kinds};
+use crate::{Fabric, Rounds, kinds};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,10 +37,56 @@ pub unsafe fn make(make: Make, data: *mut c_void) -> Result<Foreign> {
 }
 
 /// A fabric made of functions.
-pub struct Foreign(Functions);
+pub struct Foreign {
+    given: Functions,
+    calls: Calls,
+    rounds: Rounds,
+}
+
+type NodeOf = unsafe extern "C" fn(*mut c_void, u64) -> u64;
+type Send = unsafe extern "C" fn(*mut c_void, u64, u32, *const u8, u64, *mut u8) -> i32;
+type Recv = unsafe extern "C" fn(
+    *mut c_void,
+    u64,
+    u32,
+    u64,
+    *mut u64,
+    *mut *mut u8,
+    *mut u64,
+    *mut u8,
+) -> i32;
+type Free = unsafe extern "C" fn(*mut c_void, *mut u8, u64);
+type Alive = unsafe extern "C" fn(*mut c_void, u64, *mut u8) -> i32;
+type Release = unsafe extern "C" fn(*mut c_void);
+
+/// The functions of a record, all of which are there.
+#[derive(Clone, Copy)]
+struct Calls {
+    node_of: NodeOf,
+    send: Send,
+    recv: Recv,
+    free: Free,
+    alive: Alive,
+    release: Release,
+}
+
+impl Calls {
+    fn of(given: &Functions) -> Result<Calls> {
+        let missing =
+            |name| move || Error::usage(format!("a fabric without the function '{name}'"));
+        Ok(Calls {
+            node_of: given.node_of.ok_or_else(missing("node_of"))?,
+            send: given.send.ok_or_else(missing("send"))?,
+            recv: given.recv.ok_or_else(missing("recv"))?,
+            free: given.free.ok_or_else(missing("free"))?,
+            alive: given.alive.ok_or_else(missing("alive"))?,
+            release: given.release.ok_or_else(missing("release"))?,
+        })
+    }
+}
 
 // SAFETY: the functions may be called by any thread, as whoever makes one promises.
-unsafe impl Send for Foreign {}
+unsafe impl std::marker::Send for Foreign {}
 // SAFETY: as above.
 unsafe impl Sync for Foreign {}
 
@@ -51,18 +97,18 @@ impl Foreign {
     /// They do what [`Functions`] says, until `release` was called.
     ///
     /// # Errors
-    /// `Usage` if they are of another version, or the numbers make no sense.
+    /// `Usage` if they are of another version, one of them is NULL, or the numbers make no sense.
     pub unsafe fn new(functions: Functions) -> Result<Foreign> {
         if functions.version != VERSION {
             let message = format!("a fabric of version {} is not known here", functions.version);
             return Err(Error::usage(message).with_hint("install libraries of one version"));
         }
-        let foreign = Foreign(functions);
+        let calls = Calls::of(&functions)?;
         let most = u64::try_from(usize::MAX >> 1).unwrap_or(u64::MAX);
-        if foreign.0.rank >= foreign.0.size || foreign.0.size > most {
+        if functions.rank >= functions.size || functions.size > most {
             return Err(Error::usage("a fabric has no ranks, or not this one"));
         }
-        Ok(foreign)
+        Ok(Foreign { given: functions, calls, rounds: Rounds::default() })
     }
 
     fn take(&self, from: u64, tag: u32, within: Duration) -> Result<Option<(usize, Vec<u8>)>> {
@@ -72,23 +118,33 @@ impl Foreign {
         let within = u64::try_from(within.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
         // SAFETY: valid places; the functions are as promised.
         let code = unsafe {
-            let f = &self.0;
-            (f.recv)(f.data, from, tag, within, &mut sender, &mut bytes, &mut len, why.as_mut_ptr())
+            (self.calls.recv)(
+                self.given.data,
+                from,
+                tag,
+                within,
+                &mut sender,
+                &mut bytes,
+                &mut len,
+                why.as_mut_ptr(),
+            )
         };
         if code == NOTHING {
             return Ok(None);
         }
         check(code, &why, usize::try_from(from).ok())?;
-        let message = match usize::try_from(len) {
-            Ok(0) => Vec::new(),
-            Ok(_) if bytes.is_null() => return Err(Error::internal("a message has no bytes")),
+        let len_here = usize::try_from(len).ok().filter(|n| isize::try_from(*n).is_ok());
+        let message = match len_here {
+            Some(0) => Ok(Vec::new()),
+            Some(_) if bytes.is_null() => return Err(Error::internal("a message has no bytes")),
             // SAFETY: `recv` gave so many bytes.
-            Ok(n) => unsafe { std::slice::from_raw_parts(bytes, n) }.to_vec(),
-            Err(_) => return Err(Error::limit("a message is too long")),
+            Some(n) => Ok(unsafe { std::slice::from_raw_parts(bytes, n) }.to_vec()),
+            None => Err(Error::limit("a message is too long")),
         };
         // SAFETY: what `recv` gave, once.
-        unsafe { (self.0.free)(self.0.data, bytes, len) };
-        if sender >= self.0.size {
+        unsafe { (self.calls.free)(self.given.data, bytes, len) };
+        let message = message?;
+        if sender >= self.given.size {
             return Err(Error::internal(format!("a message came from a rank {sender}")));
         }
         Ok(Some((rank_of(sender), message)))
@@ -112,26 +168,26 @@ fn check(code: i32, why: &[u8; WHY], rank: Option<usize>) -> Result<()> {
 impl Drop for Foreign {
     fn drop(&mut self) {
         // SAFETY: once, and nothing else is called afterwards.
-        unsafe { (self.0.release)(self.0.data) }
+        unsafe { (self.calls.release)(self.given.data) }
     }
 }
 
 impl Fabric for Foreign {
     fn rank(&self) -> usize {
-        self.0.rank as usize
+        self.given.rank as usize
     }
 
     fn size(&self) -> usize {
-        self.0.size as usize
+        self.given.size as usize
     }
 
     fn node_of(&self, rank: usize) -> usize {
         // SAFETY: the functions are as promised. Only equality matters.
-        unsafe { (self.0.node_of)(self.0.data, rank as u64) as usize }
+        unsafe { (self.calls.node_of)(self.given.data, rank as u64) as usize }
     }
 
     fn deadline(&self) -> Duration {
-        Duration::from_millis(self.0.deadline_ms)
+        Duration::from_millis(self.given.deadline_ms)
     }
 
     fn send(&self, to: usize, tag: u32, bytes: Vec<u8>) -> Result<()> {
@@ -139,7 +195,7 @@ impl Fabric for Foreign {
         // SAFETY: so many bytes; the functions are as promised.
         let code = unsafe {
             let (at, len) = (bytes.as_ptr(), bytes.len() as u64);
-            (self.0.send)(self.0.data, to as u64, tag, at, len, why.as_mut_ptr())
+            (self.calls.send)(self.given.data, to as u64, tag, at, len, why.as_mut_ptr())
         };
         check(code, &why, Some(to))
     }
@@ -155,8 +211,12 @@ impl Fabric for Foreign {
     fn alive(&self, rank: usize) -> Result<()> {
         let mut why = [0; WHY];
         // SAFETY: a valid place; the functions are as promised.
-        let code = unsafe { (self.0.alive)(self.0.data, rank as u64, why.as_mut_ptr()) };
+        let code = unsafe { (self.calls.alive)(self.given.data, rank as u64, why.as_mut_ptr()) };
         check(code, &why, Some(rank))
+    }
+
+    fn rounds(&self) -> &Rounds {
+        &self.rounds
     }
 }
 
@@ -166,7 +226,19 @@ pub fn lend(fabric: Arc<dyn Fabric>) -> Functions {
     let deadline_ms = u64::try_from(fabric.deadline().as_millis()).unwrap_or(u64::MAX);
     let data = Box::into_raw(Box::new(fabric)).cast();
     let version = VERSION;
-    Functions { version, deadline_ms, rank, size, data, node_of, send, recv, free, alive, release }
+    Functions {
+        version,
+        deadline_ms,
+        rank,
+        size,
+        data,
+        node_of: Some(node_of),
+        send: Some(send),
+        recv: Some(recv),
+        free: Some(free),
+        alive: Some(alive),
+        release: Some(release),
+    }
 }
 
 /// The fabric behind `data`.
@@ -355,7 +427,8 @@ mod tests {
             0
         }
         unsafe extern "C" fn keep(_: *mut c_void, _: *mut u8, _: u64) {}
-        let functions = Functions { recv: stray, free: keep, ..lend(Arc::new(Local::single())) };
+        let functions =
+            Functions { recv: Some(stray), free: Some(keep), ..lend(Arc::new(Local::single())) };
         // SAFETY: functions of this module.
         let fabric = unsafe { Foreign::new(functions) }.unwrap();
         for sender in [0, 1, u64::MAX] {
@@ -365,19 +438,38 @@ mod tests {
         }
         let mut why = [0; WHY];
         // SAFETY: a valid place, and no bytes, which is refused.
-        let code = unsafe { send(fabric.0.data, 0, 1, std::ptr::null(), 5, why.as_mut_ptr()) };
+        let code = unsafe { send(fabric.given.data, 0, 1, std::ptr::null(), 5, why.as_mut_ptr()) };
         assert_eq!(code, 1);
     }
 
     #[test]
-    fn another_version_is_refused() {
-        let mut functions = lend(Arc::new(Local::single()));
-        functions.version = 2;
-        let data = functions.data;
-        // SAFETY: functions of this module; they are not called.
-        let e = unsafe { Foreign::new(functions) }.err().unwrap();
-        assert_eq!(e.kind(), Kind::Usage);
-        // SAFETY: not released before.
-        unsafe { release(data) };
+    fn what_cannot_be_a_fabric_is_refused_and_not_called() {
+        type Change = fn(&mut Functions);
+        let changes: [(&str, Change); 10] = [
+            ("version 2", |f| f.version = 2),
+            ("no ranks", |f| f.size = 0),
+            ("no ranks", |f| f.rank = 1),
+            ("no ranks", |f| f.size = u64::MAX),
+            ("'node_of'", |f| f.node_of = None),
+            ("'send'", |f| f.send = None),
+            ("'recv'", |f| f.recv = None),
+            ("'free'", |f| f.free = None),
+            ("'alive'", |f| f.alive = None),
+            ("'release'", |f| f.release = None),
+        ];
+        let fabric = Arc::new(Local::single());
+        for (what, change) in changes {
+            let mut functions = lend(fabric.clone());
+            let data = functions.data;
+            change(&mut functions);
+            // SAFETY: functions of this module; they are not called.
+            let e = unsafe { Foreign::new(functions) }.err().unwrap();
+            assert_eq!(e.kind(), Kind::Usage);
+            assert!(e.message().contains(what), "{e}");
+            // Had it been called, the fabric would have been given back.
+            assert_eq!(Arc::strong_count(&fabric), 2);
+            // SAFETY: not released before.
+            unsafe { release(data) };
+        }
     }
 }

@@ -5,8 +5,9 @@
 use std::ffi::{c_char, c_int, c_void};
 
 /// How ranks talk: functions that a program gives, or libstead_mpi (stead_mpi.h). All may be called by any thread, at the
-/// same time as others. Those that return `int` return 0, or a stead_status with a text in `why`, which has room for
-/// STEAD_FABRIC_WHY bytes. Messages between two ranks with one tag arrive in order.
+/// same time as others, and none is NULL. Those that return `int` return 0, or a stead_status with a text in `why`, which has room for
+/// STEAD_FABRIC_WHY bytes. Messages between two ranks with one tag arrive in order. Messages of one fabric do not come to
+/// another one, also if both were made of the same ranks, one after the other.
 #[repr(C)]
 #[derive(Debug)]
 pub struct stead_fabric {
@@ -21,35 +22,39 @@ pub struct stead_fabric {
     /// First argument of all functions.
     pub data: *mut c_void,
     /// A number for the node of a rank: equal for ranks that share memory and local file systems.
-    pub node_of: unsafe extern "C" fn(data: *mut c_void, rank: u64) -> u64,
+    pub node_of: Option<unsafe extern "C" fn(data: *mut c_void, rank: u64) -> u64>,
     /// Sends a copy of `len` bytes; does not wait until they have arrived.
-    pub send: unsafe extern "C" fn(
-        data: *mut c_void,
-        to: u64,
-        tag: u32,
-        bytes: *const u8,
-        len: u64,
-        why: *mut u8,
-    ) -> i32,
+    pub send: Option<
+        unsafe extern "C" fn(
+            data: *mut c_void,
+            to: u64,
+            tag: u32,
+            bytes: *const u8,
+            len: u64,
+            why: *mut u8,
+        ) -> i32,
+    >,
     /// Waits for a message of a rank, or of any (STEAD_ANY_RANK), no longer than so many milliseconds: returns
     /// STEAD_FABRIC_NOTHING if none came. Gives the sender and the bytes, which will be given to `free`. Of a rank that is
     /// gone and left no message: STEAD_PEER.
-    pub recv: unsafe extern "C" fn(
-        data: *mut c_void,
-        from: u64,
-        tag: u32,
-        within_ms: u64,
-        sender: *mut u64,
-        bytes: *mut *mut u8,
-        len: *mut u64,
-        why: *mut u8,
-    ) -> i32,
+    pub recv: Option<
+        unsafe extern "C" fn(
+            data: *mut c_void,
+            from: u64,
+            tag: u32,
+            within_ms: u64,
+            sender: *mut u64,
+            bytes: *mut *mut u8,
+            len: *mut u64,
+            why: *mut u8,
+        ) -> i32,
+    >,
     /// Frees what `recv` gave.
-    pub free: unsafe extern "C" fn(data: *mut c_void, bytes: *mut u8, len: u64),
+    pub free: Option<unsafe extern "C" fn(data: *mut c_void, bytes: *mut u8, len: u64)>,
     /// STEAD_PEER if a rank is gone.
-    pub alive: unsafe extern "C" fn(data: *mut c_void, rank: u64, why: *mut u8) -> i32,
+    pub alive: Option<unsafe extern "C" fn(data: *mut c_void, rank: u64, why: *mut u8) -> i32>,
     /// Nothing of it is used any more. Called once, last.
-    pub release: unsafe extern "C" fn(data: *mut c_void),
+    pub release: Option<unsafe extern "C" fn(data: *mut c_void)>,
 }
 
 /// stead_fabric.version.

@@ -14,11 +14,17 @@ mod functions;
 pub mod kinds;
 mod local;
 mod mailbox;
+mod rounds;
+#[cfg(any(test, feature = "testing"))]
+#[allow(clippy::expect_used)]
+pub mod testing;
 
 pub use collective::FabricExt;
 pub use local::Local;
 pub use mailbox::Mailbox;
+pub use rounds::Rounds;
 
+use std::ops::Range;
 use std::time::Duration;
 use stead_core::{Error, Kind, Result};
 
@@ -51,6 +57,18 @@ pub trait Fabric: Send + Sync {
     /// An error of kind `Peer` if a rank is gone. Who waits for something that a rank does asks this from time to
     /// time; being asked makes the fabric look whether the rank still answers.
     fn alive(&self, rank: usize) -> Result<()>;
+
+    /// How often the ranks have done something together: for [`FabricExt`].
+    fn rounds(&self) -> &Rounds;
+
+    /// Nobody will ask for messages with these tags, nor do anything together with them: what has come goes, and, where
+    /// the fabric can tell, what comes later does, too. Tags are not used again.
+    fn forget(&self, tags: Range<u32>) {
+        self.rounds().forget(&tags);
+        for tag in tags {
+            while let Ok(Some(_)) = self.recv_any(tag, Duration::ZERO) {}
+        }
+    }
 
     /// Waits for a message. An error of kind `Peer` if the rank is gone or the deadline passes.
     fn recv(&self, from: usize, tag: u32) -> Result<Vec<u8>> {

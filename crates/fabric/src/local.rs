@@ -1,6 +1,7 @@
 //! Ranks as threads of one process.
 
-use crate::{Fabric, Mailbox};
+use crate::{Fabric, Mailbox, Rounds};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use stead_core::{Error, Result, limits};
@@ -10,6 +11,7 @@ pub struct Local {
     rank: usize,
     group: Arc<Group>,
     deadline: Duration,
+    rounds: Rounds,
 }
 
 struct Group {
@@ -21,7 +23,8 @@ impl Local {
     /// A fabric of one rank.
     pub fn single() -> Local {
         let group = Arc::new(Group { boxes: vec![Mailbox::default()], nodes: vec![0] });
-        Local { rank: 0, group, deadline: Duration::from_secs(limits::PEER_DEADLINE_S) }
+        let deadline = Duration::from_secs(limits::PEER_DEADLINE_S);
+        Local { rank: 0, group, deadline, rounds: Rounds::default() }
     }
 
     /// `size` ranks, at least one, to be given to one thread each.
@@ -38,7 +41,18 @@ impl Local {
     pub fn over_nodes(nodes: &[usize], deadline: Duration) -> Vec<Local> {
         let boxes = nodes.iter().map(|_| Mailbox::default()).collect();
         let group = Arc::new(Group { boxes, nodes: nodes.to_vec() });
-        (0..nodes.len()).map(|rank| Local { rank, group: group.clone(), deadline }).collect()
+        let rank = |rank| Local { rank, group: group.clone(), deadline, rounds: Rounds::default() };
+        (0..nodes.len()).map(rank).collect()
+    }
+
+    /// Number of messages that came for this rank and that nobody has taken.
+    pub fn lying(&self) -> usize {
+        self.mailbox(self.rank).map_or(0, Mailbox::lying)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_deadline(&mut self, deadline: Duration) {
+        self.deadline = deadline;
     }
 
     fn mailbox(&self, rank: usize) -> Result<&Mailbox> {
@@ -91,6 +105,17 @@ impl Fabric for Local {
 
     fn alive(&self, rank: usize) -> Result<()> {
         self.mailbox(self.rank)?.alive(rank)
+    }
+
+    fn rounds(&self) -> &Rounds {
+        &self.rounds
+    }
+
+    fn forget(&self, tags: Range<u32>) {
+        self.rounds.forget(&tags);
+        if let Ok(mine) = self.mailbox(self.rank) {
+            mine.forget(tags);
+        }
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::catch_unwind;
+use std::sync::Arc;
 use std::time::Duration;
 use stead_fabric::foreign::{Functions, fail, lend};
 use stead_mpi::{MPI_Comm, Mpi, Options};
 
-/// Makes a fabric of the communicator that `communicator` points to, or gives that which was made of it before. Collective. Returns 0, or a stead_status with a text
-/// in `why`, which is NULL or has room for STEAD_FABRIC_WHY bytes.
+/// Makes a fabric of the communicator that `communicator` points to. Collective. Those of one communicator share a thread and
+/// a communicator, but no messages. Returns 0, or a stead_status with a text in `why`, which is NULL or has room for
+/// STEAD_FABRIC_WHY bytes.
 ///
 /// The environment variable STEAD_PEER_SILENCE_S has the seconds without a sign of life after which a rank that is waited
 /// for is taken for gone.
@@ -37,7 +39,7 @@ pub unsafe extern "C" fn stead_mpi_make(
     match made {
         Ok(mpi) => {
             // SAFETY: there is room, as the caller promises.
-            unsafe { fabric.write(lend(mpi)) };
+            unsafe { fabric.write(lend(Arc::new(mpi))) };
             0
         }
         // SAFETY: `why` is as the caller promises.

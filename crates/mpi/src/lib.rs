@@ -22,9 +22,15 @@
 //!
 //! **Sizes** are 64-bit; messages over 1 GiB travel in pieces.
 
+// What knows nothing of MPI is tested without it.
+#[cfg(any(feature = "link", test))]
+mod boxes;
 #[cfg(feature = "link")]
 mod clock;
-#[cfg(feature = "link")]
+#[cfg(any(feature = "link", test))]
+mod pace;
+#[cfg(any(feature = "link", test))]
+#[cfg_attr(not(feature = "link"), allow(dead_code))]
 mod post;
 #[cfg(feature = "link")]
 mod progress;
@@ -37,5 +43,7 @@ mod raw;
 pub use ranks::{Mpi, Options, World, end_all};
 #[cfg(feature = "link")]
 pub use raw::MPI_Comm;
+#[cfg(feature = "conformance")]
+pub use raw::set_piece;
 #[cfg(feature = "link")]
 pub use stead_core::Error;

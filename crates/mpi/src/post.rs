@@ -1,11 +1,11 @@
-//! What the threads of a program and the progress thread share: the queue of what is to be sent, the mailbox, and
+//! What the threads of a program and the progress thread share: the queue of what is to be sent, the mailboxes, and
 //! who is waited for.
 
+use crate::boxes::Boxes;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stead_core::{Error, Kind, Result};
-use stead_fabric::Mailbox;
 
 /// Senders wait while more bytes than these are on their way.
 const OUT: usize = 64 << 20;
@@ -18,7 +18,7 @@ pub(crate) const INTEREST: Duration = Duration::from_secs(3);
 pub(crate) struct Post {
     pub(crate) rank: usize,
     pub(crate) size: usize,
-    pub(crate) mailbox: Mailbox,
+    pub(crate) boxes: Boxes,
     inner: Mutex<Inner>,
     /// The progress thread has something to do.
     work: Condvar,
@@ -43,6 +43,8 @@ struct Inner {
     rounds: u64,
     /// MPI no longer waits for others.
     given_up: bool,
+    /// The progress thread is in its last call, for which MPI may wait for others.
+    leaving: bool,
     /// The progress thread makes no further call.
     ended: bool,
 }
@@ -50,6 +52,7 @@ struct Inner {
 /// Something to send.
 pub(crate) struct Letter {
     pub(crate) to: usize,
+    pub(crate) channel: u64,
     pub(crate) tag: u32,
     pub(crate) bytes: Vec<u8>,
 }
@@ -67,7 +70,7 @@ impl Post {
         Post {
             rank,
             size,
-            mailbox: Mailbox::default(),
+            boxes: Boxes::default(),
             inner: Mutex::default(),
             work: Condvar::new(),
             moved: Condvar::new(),
@@ -83,9 +86,9 @@ impl Post {
         if letter.to >= self.size {
             return Err(Error::internal(format!("there is no rank {}", letter.to)));
         }
-        self.mailbox.alive(letter.to)?;
+        self.boxes.alive(letter.to)?;
         if letter.to == self.rank {
-            self.mailbox.put(self.rank, letter.tag, letter.bytes);
+            self.boxes.put(self.rank, letter.channel, letter.tag, letter.bytes);
             return Ok(());
         }
         let large = letter.bytes.len() > SMALL;
@@ -169,6 +172,16 @@ impl Post {
         self.lock().given_up
     }
 
+    /// The progress thread makes its last call, for which MPI may wait for others in its own way.
+    pub(crate) fn leave(&self) {
+        self.lock().leaving = true;
+    }
+
+    /// True if it has begun that.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.lock().leaving
+    }
+
     /// How often the progress thread came for orders.
     pub(crate) fn rounds(&self) -> u64 {
         self.lock().rounds
@@ -183,9 +196,83 @@ impl Post {
     /// The progress thread has made its last call.
     pub(crate) fn ended(&self) {
         for rank in (0..self.size).filter(|r| *r != self.rank) {
-            self.mailbox.gone(rank, "MPI has ended here");
+            self.boxes.gone(rank, "MPI has ended here");
         }
         self.lock().ended = true;
         self.moved.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[allow(clippy::disallowed_methods)]
+    fn now() -> Instant {
+        Instant::now()
+    }
+
+    fn letter(bytes: usize) -> Letter {
+        Letter { to: 1, channel: 0, tag: 7, bytes: vec![0; bytes] }
+    }
+
+    #[test]
+    fn small_messages_go_while_much_is_on_its_way() {
+        let post = Post::new(0, 2);
+        post.send(letter(OUT + 1), LONG).unwrap();
+        // What ranks ask must not wait for what they get.
+        post.send(letter(SMALL), LONG).unwrap();
+        let e = post.send(letter(SMALL + 1), Duration::from_millis(1)).unwrap_err();
+        assert_eq!((e.kind(), e.place().rank), (Kind::Peer, Some(1)));
+        assert_eq!(post.orders(Duration::ZERO, now()).letters.len(), 2);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| post.send(letter(SMALL + 1), LONG));
+            post.sent(OUT + 1);
+            waits.join().unwrap().unwrap();
+        });
+        post.ended();
+        assert_eq!(post.send(letter(1), LONG).unwrap_err().kind(), Kind::Peer);
+    }
+
+    #[test]
+    fn the_thread_hears_once_that_mpi_ends_and_then_sleeps() {
+        let post = Post::new(0, 2);
+        post.stop();
+        // At once, whatever it was to wait.
+        assert!(post.orders(LONG, now()).stopping);
+        // From then on as long as it is told.
+        let begun = now();
+        let nap = Duration::from_millis(20);
+        assert!(post.orders(nap, now()).stopping);
+        assert!(now().duration_since(begun) >= nap);
+        assert_eq!(post.rounds(), 2);
+        // Whoever waits no longer wakes it for good.
+        post.give_up();
+        post.orders(LONG, now());
+        assert!(!post.wait(Duration::from_millis(1)));
+        post.ended();
+        assert!(post.wait(LONG));
+    }
+
+    #[test]
+    fn ranks_are_watched_for_a_while_after_they_were_asked_for() {
+        let post = Post::new(0, 3);
+        let begun = now();
+        post.watch(2, begun);
+        assert_eq!(post.orders(Duration::ZERO, begun + INTEREST).watched, [2]);
+        let later = begun + INTEREST + Duration::from_millis(1);
+        assert!(post.orders(Duration::ZERO, later).watched.is_empty());
+    }
+
+    #[test]
+    fn what_a_rank_sends_itself_is_there() {
+        let post = Post::new(1, 2);
+        let mailbox = post.boxes.open(0);
+        post.send(letter(3), LONG).unwrap();
+        assert_eq!(mailbox.take(Some(1), 7, Duration::ZERO).unwrap(), Some((1, vec![0; 3])));
+        assert!(post.send(Letter { to: 2, ..letter(1) }, LONG).is_err());
     }
 }

@@ -5,6 +5,7 @@
 //! answers, say that it does, and say good-bye.
 
 use crate::clock;
+use crate::pace;
 use crate::post::{Letter, Post};
 use crate::raw::{Comm, Flight};
 use std::collections::VecDeque;
@@ -15,19 +16,13 @@ use stead_core::{Error, Result};
 const HEADS: i32 = 1;
 const BODIES: i32 = 2;
 /// Bytes of a head.
-const HEAD: usize = 16;
+const HEAD: usize = 24;
 /// Messages that long travel with their head.
 const INLINE: usize = (4 << 10) - HEAD;
 
 /// Rooms for heads that come.
 const ROOMS: usize = 16;
 
-/// While bytes move, the thread does not sleep before nothing has moved for so long.
-const EAGER: Duration = Duration::from_micros(200);
-/// After so long without any byte of those that are on their way, their rank may be stopped.
-const STUCK: Duration = Duration::from_millis(10);
-/// After so long without anything, messages may take longer to be seen.
-const QUIET: Duration = Duration::from_secs(1);
 /// How often a rank that is waited for is asked whether it answers.
 const ASK: Duration = Duration::from_secs(1);
 /// Time between two looks in which this process did nothing at all.
@@ -43,18 +38,23 @@ enum Sort {
     Fin = 5,
 }
 
-fn head(sort: Sort, tag: u32, len: usize) -> Vec<u8> {
+/// Where a message belongs.
+type Name = (u64, u32);
+
+fn head(sort: Sort, (channel, tag): Name, len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD + INLINE);
     bytes.extend_from_slice(&(sort as u32).to_le_bytes());
     bytes.extend_from_slice(&tag.to_le_bytes());
+    bytes.extend_from_slice(&channel.to_le_bytes());
     bytes.extend_from_slice(&(len as u64).to_le_bytes());
     bytes
 }
 
-/// Sort, tag, length and the bytes that came along.
-fn parse(bytes: &[u8]) -> Option<(Sort, u32, usize, &[u8])> {
+/// Sort, name, length and the bytes that came along.
+fn parse(bytes: &[u8]) -> Option<(Sort, Name, usize, &[u8])> {
     let (sort, rest) = bytes.split_first_chunk()?;
     let (tag, rest) = rest.split_first_chunk()?;
+    let (channel, rest) = rest.split_first_chunk()?;
     let (len, rest) = rest.split_first_chunk()?;
     let sort = match u32::from_le_bytes(*sort) {
         0 => Sort::Inline,
@@ -65,13 +65,14 @@ fn parse(bytes: &[u8]) -> Option<(Sort, u32, usize, &[u8])> {
         5 => Sort::Fin,
         _ => return None,
     };
-    Some((sort, u32::from_le_bytes(*tag), usize::try_from(u64::from_le_bytes(*len)).ok()?, rest))
+    let name = (u64::from_le_bytes(*channel), u32::from_le_bytes(*tag));
+    Some((sort, name, usize::try_from(u64::from_le_bytes(*len)).ok()?, rest))
 }
 
 /// A message on its way to here.
 enum Coming {
-    Body(u32, Flight),
-    Whole(u32, Vec<u8>),
+    Body(Name, Flight),
+    Whole(Name, Vec<u8>),
 }
 
 /// What is known of another rank.
@@ -131,6 +132,8 @@ impl Progress {
         let mut moved = clock::now();
         let mut pause = Duration::ZERO;
         let (mut said_bye, mut said_fin) = (false, false);
+        // To be said in time by all, so that all know of it or none does.
+        let mut together = true;
         loop {
             let mut orders = self.post.orders(pause, clock::now());
             let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -148,6 +151,7 @@ impl Progress {
             if orders.stopping && !said_fin {
                 said_fin = true;
                 if !said_bye {
+                    together = false;
                     self.tell(Sort::Fin);
                 }
             }
@@ -178,8 +182,12 @@ impl Progress {
         self.going.clear();
         self.rooms.clear();
         self.peers.iter_mut().for_each(|peer| peer.coming.clear());
-        // It is for all ranks together: one that is gone or in MPI_Finalize does not take part.
-        if !said_fin && self.others().all(|rank| self.peers[rank].bye) {
+        // It is for all ranks together: one that is gone, or was in MPI_Finalize before, does not take part. Who has said
+        // good-bye does, but may be stopped since: where MPI waits for it, that is not to keep other fabrics waiting.
+        let turn = if said_fin { Some(turn) } else { None };
+        let all = |rank: usize| self.peers[rank].bye && !self.peers[rank].fin;
+        if together && said_bye && !self.post.is_given_up() && self.others().all(all) {
+            self.post.leave();
             let _ = self.comm.free();
         }
         drop(turn);
@@ -197,25 +205,17 @@ impl Progress {
     /// How long to sleep when nothing has moved for `idle`.
     fn pause(&self, idle: Duration, watched: bool) -> Duration {
         let moving = !self.going.is_empty() || self.peers.iter().any(|p| !p.coming.is_empty());
-        if moving && idle < EAGER {
+        let pause = pace::pause(idle, moving, watched);
+        if pause.is_zero() {
             // MPI moves bytes only while it is called; others may run.
             std::thread::yield_now();
-            return Duration::ZERO;
         }
-        // A quarter of the time that nothing has moved, so that waiting costs little and delays little.
-        let most = match (moving, watched) {
-            (true, _) if idle < STUCK => Duration::from_micros(200),
-            (true, _) => Duration::from_millis(10),
-            (false, true) => Duration::from_millis(2),
-            (false, false) if idle < QUIET => Duration::from_millis(10),
-            (false, false) => Duration::from_millis(50),
-        };
-        (idle / 4).clamp(Duration::from_micros(20), most)
+        pause
     }
 
     /// A rank is gone: nothing will come from it or go to it.
     fn lose(&mut self, rank: usize, why: &str) {
-        self.post.mailbox.gone(rank, why);
+        self.post.boxes.gone(rank, why);
         let Some(peer) = self.peers.get_mut(rank) else { return };
         peer.gone = true;
         peer.coming.clear();
@@ -239,18 +239,19 @@ impl Progress {
     }
 
     fn dispatch(&mut self, letter: Letter) {
-        let Letter { to, tag, bytes } = letter;
+        let Letter { to, channel, tag, bytes } = letter;
+        let name = (channel, tag);
         let len = bytes.len();
         if self.peers[to].gone {
             self.post.sent(len);
             return;
         }
         let begun = if len <= INLINE {
-            let mut whole = head(Sort::Inline, tag, len);
+            let mut whole = head(Sort::Inline, name, len);
             whole.extend_from_slice(&bytes);
             self.begin(to, len, HEADS, whole)
         } else {
-            self.begin(to, 0, HEADS, head(Sort::Body, tag, len))
+            self.begin(to, 0, HEADS, head(Sort::Body, name, len))
                 .and_then(|()| self.begin(to, len, BODIES, bytes))
         };
         if let Err(error) = begun {
@@ -266,7 +267,7 @@ impl Progress {
         if to == self.post.rank || peer.gone && !peer.bye {
             return;
         }
-        if let Err(error) = self.begin(to, 0, HEADS, head(sort, 0, 0)) {
+        if let Err(error) = self.begin(to, 0, HEADS, head(sort, (0, 0), 0)) {
             self.fails(to, &error);
         }
     }
@@ -329,7 +330,7 @@ impl Progress {
             let peer = &mut self.peers[from];
             if peer.bye && !peer.gone && peer.coming.is_empty() {
                 peer.gone = true;
-                self.post.mailbox.gone(from, "the rank has ended early");
+                self.post.boxes.gone(from, "the rank has ended early");
             }
         }
         any
@@ -354,15 +355,17 @@ impl Progress {
         let peer = &mut self.peers[from];
         let mut moved = false;
         for coming in &mut peer.coming {
-            let Coming::Body(tag, flight) = coming else { continue };
+            let Coming::Body(name, flight) = coming else { continue };
             if flight.done()? {
                 moved = true;
-                *coming = Coming::Whole(*tag, flight.bytes());
+                *coming = Coming::Whole(*name, flight.bytes());
             }
         }
         while let Some(next) = peer.coming.pop_front() {
             match next {
-                Coming::Whole(tag, bytes) => self.post.mailbox.put(from, tag, bytes),
+                Coming::Whole((channel, tag), bytes) => {
+                    self.post.boxes.put(from, channel, tag, bytes);
+                }
                 Coming::Body(..) => {
                     peer.coming.push_front(next);
                     break;
@@ -379,18 +382,18 @@ impl Progress {
     /// Does what a head says.
     fn open(&mut self, from: usize, bytes: &[u8]) -> Result<()> {
         let malformed = || Error::format("a message is malformed");
-        let (sort, tag, len, rest) = parse(bytes).ok_or_else(malformed)?;
+        let (sort, name, len, rest) = parse(bytes).ok_or_else(malformed)?;
         let peer = &mut self.peers[from];
         peer.heard = clock::now();
         peer.asked = None;
         match sort {
             Sort::Inline if rest.len() == len => {
-                peer.coming.push_back(Coming::Whole(tag, rest.to_vec()));
+                peer.coming.push_back(Coming::Whole(name, rest.to_vec()));
             }
             Sort::Inline => return Err(malformed()),
             Sort::Body => {
                 let body = self.comm.recv(from, BODIES, len)?;
-                peer.coming.push_back(Coming::Body(tag, body));
+                peer.coming.push_back(Coming::Body(name, body));
             }
             Sort::Ask => self.signal(from, Sort::Answer),
             Sort::Answer => {}
@@ -438,11 +441,11 @@ mod tests {
 
     #[test]
     fn heads_are_read_as_they_were_written() {
-        let mut bytes = head(Sort::Inline, 7, 3);
+        let mut bytes = head(Sort::Inline, (1 << 40, 7), 3);
         bytes.extend_from_slice(b"abc");
-        let (sort, tag, len, rest) = parse(&bytes).unwrap();
+        let (sort, name, len, rest) = parse(&bytes).unwrap();
         assert!(sort == Sort::Inline);
-        assert_eq!((tag, len, rest), (7, 3, &b"abc"[..]));
+        assert_eq!((name, len, rest), ((1 << 40, 7), 3, &b"abc"[..]));
         assert!(parse(&bytes[..HEAD - 1]).is_none());
         assert!(parse(&[9; HEAD]).is_none());
     }

@@ -4,13 +4,14 @@ use crate::clock;
 use crate::post::{INTEREST, Letter, Post};
 use crate::progress::Progress;
 use crate::raw::{self, Comm, MPI_Comm};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use stead_core::{Error, Kind, Result, limits};
-use stead_fabric::{Fabric, FabricExt};
+use stead_fabric::{Fabric, FabricExt, Mailbox, Rounds};
 
 /// How long to wait.
 #[derive(Debug, Clone, Copy)]
@@ -32,12 +33,21 @@ impl Default for Options {
 
 /// Ranks of an MPI communicator. See the documentation of the crate.
 ///
-/// Dropping it tells the other ranks; its thread answers them until they are done too. So does MPI_Finalize,
-/// which waits until all ranks have called it.
+/// When the last fabric of a communicator is dropped, it tells the other ranks; its thread answers them until they are done
+/// too. So does MPI_Finalize, which waits until all ranks have called it.
 pub struct Mpi {
+    ranks: Arc<Ranks>,
+    /// Messages of one channel do not come to another one.
+    channel: u64,
+    mailbox: Arc<Mailbox>,
+    rounds: Rounds,
+}
+
+/// What the fabrics of a communicator share.
+pub(crate) struct Ranks {
     post: Arc<Post>,
     /// For each rank, the first rank of its node.
-    nodes: Vec<usize>,
+    nodes: OnceLock<Vec<usize>>,
     deadline: Duration,
 }
 
@@ -89,6 +99,10 @@ fn finish(post: &Post) -> bool {
     while still < END {
         if post.wait(LAST) {
             return true;
+        }
+        if post.is_leaving() {
+            // Others may have been stopped, and MPI may wait for them.
+            return false;
         }
         let now = post.rounds();
         still = if now == rounds { still + LAST } else { Duration::ZERO };
@@ -149,36 +163,40 @@ impl Mpi {
         running.push(Running { post: Arc::downgrade(&post), thread });
         PROCESS.store(std::process::id(), Ordering::Relaxed);
         drop(running);
-        let mut fabric = Mpi { post, nodes: vec![0; size], deadline: options.deadline };
+        let (nodes, deadline) = (OnceLock::new(), options.deadline);
+        let fabric = Mpi::on(Arc::new(Ranks { post, nodes, deadline }), 0);
         let firsts = fabric.all_gather(NODES, (first as u64).to_le_bytes().to_vec())?;
-        for (node, bytes) in fabric.nodes.iter_mut().zip(firsts) {
+        let node = |bytes: Vec<u8>| {
             let bytes = bytes.try_into().map_err(|_| Error::format("a message is malformed"))?;
-            *node = usize::try_from(u64::from_le_bytes(bytes)).unwrap_or(0);
-        }
+            Ok(usize::try_from(u64::from_le_bytes(bytes)).unwrap_or(0))
+        };
+        let _ = fabric.ranks.nodes.set(firsts.into_iter().map(node).collect::<Result<_>>()?);
         Ok(fabric)
     }
 
-    /// That of a communicator, which is made when it is first asked for and kept with it until the program frees it: so that
-    /// any number of files takes one communicator and one thread. Collective.
+    fn on(ranks: Arc<Ranks>, channel: u64) -> Mpi {
+        let mailbox = ranks.post.boxes.open(channel);
+        Mpi { ranks, channel, mailbox, rounds: Rounds::default() }
+    }
+
+    /// A fabric of a communicator. Its communicator and thread are made when this is first called, and kept until the
+    /// program frees its own, so that any number of files takes one of each; but no message of one fabric comes to another
+    /// one. Collective. Threads of a rank that call it at once for one communicator come one after the other.
     ///
     /// # Errors
     /// As [`Mpi::new`].
-    pub fn of(communicator: MPI_Comm, options: Options) -> Result<Arc<Mpi>> {
+    pub fn of(communicator: MPI_Comm, options: Options) -> Result<Mpi> {
+        let _turn = raw::one_at_a_time(communicator);
         // All have made the same calls, but one may have failed, or have taken another one for gone.
         let kept = raw::kept(communicator)?.filter(|kept| kept.is_whole());
-        if raw::all(communicator, kept.is_some())?
-            && let Some(kept) = kept
-        {
-            return Ok(kept);
+        let next = kept.as_ref().map_or(0, |kept| kept.post.boxes.next());
+        let (all, channel) = raw::agree(communicator, kept.is_some(), next)?;
+        if let Some(kept) = kept.filter(|_| all) {
+            return Ok(Mpi::on(kept, channel));
         }
-        let fabric = Arc::new(Mpi::new(communicator, options)?);
-        raw::keep(communicator, fabric.clone())?;
-        Ok(fabric)
-    }
-
-    /// True if no rank is gone.
-    fn is_whole(&self) -> bool {
-        (0..self.size()).all(|rank| self.post.mailbox.alive(rank).is_ok())
+        let first = Mpi::new(communicator, options)?;
+        raw::keep(communicator, first.ranks.clone())?;
+        Ok(Mpi::on(first.ranks.clone(), 1))
     }
 
     /// Over all ranks of the job.
@@ -191,31 +209,45 @@ impl Mpi {
     }
 }
 
-impl Drop for Mpi {
+impl Ranks {
+    /// True if no rank is gone.
+    fn is_whole(&self) -> bool {
+        (0..self.post.size).all(|rank| self.post.boxes.alive(rank).is_ok())
+    }
+}
+
+impl Drop for Ranks {
     fn drop(&mut self) {
         self.post.close();
     }
 }
 
+impl Drop for Mpi {
+    fn drop(&mut self) {
+        self.ranks.post.boxes.close(self.channel);
+    }
+}
+
 impl Fabric for Mpi {
     fn rank(&self) -> usize {
-        self.post.rank
+        self.ranks.post.rank
     }
 
     fn size(&self) -> usize {
-        self.post.size
+        self.ranks.post.size
     }
 
     fn node_of(&self, rank: usize) -> usize {
-        self.nodes.get(rank).copied().unwrap_or(0)
+        self.ranks.nodes.get().and_then(|nodes| nodes.get(rank)).copied().unwrap_or(0)
     }
 
     fn deadline(&self) -> Duration {
-        self.deadline
+        self.ranks.deadline
     }
 
     fn send(&self, to: usize, tag: u32, bytes: Vec<u8>) -> Result<()> {
-        self.post.send(Letter { to, tag, bytes }, self.deadline)
+        let letter = Letter { to, channel: self.channel, tag, bytes };
+        self.ranks.post.send(letter, self.ranks.deadline)
     }
 
     fn recv_within(&self, from: usize, tag: u32, within: Duration) -> Result<Option<Vec<u8>>> {
@@ -226,9 +258,9 @@ impl Fabric for Mpi {
         loop {
             // The interest is renewed while somebody waits.
             let now = clock::now();
-            self.post.watch(from, now);
+            self.ranks.post.watch(from, now);
             let turn = left.min(INTEREST / 2);
-            if let Some((_, bytes)) = self.post.mailbox.take(Some(from), tag, turn)? {
+            if let Some((_, bytes)) = self.mailbox.take(Some(from), tag, turn)? {
                 return Ok(Some(bytes));
             }
             left = left.saturating_sub(turn);
@@ -239,12 +271,21 @@ impl Fabric for Mpi {
     }
 
     fn recv_any(&self, tag: u32, within: Duration) -> Result<Option<(usize, Vec<u8>)>> {
-        self.post.mailbox.take(None, tag, within)
+        self.mailbox.take(None, tag, within)
     }
 
     fn alive(&self, rank: usize) -> Result<()> {
-        self.post.watch(rank, clock::now());
-        self.post.mailbox.alive(rank)
+        self.ranks.post.watch(rank, clock::now());
+        self.mailbox.alive(rank)
+    }
+
+    fn rounds(&self) -> &Rounds {
+        &self.rounds
+    }
+
+    fn forget(&self, tags: Range<u32>) {
+        self.rounds.forget(&tags);
+        self.mailbox.forget(tags);
     }
 }
 

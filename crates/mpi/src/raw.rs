@@ -2,16 +2,26 @@
 //!
 //! The bindings are those of rsmpi. Its safe layer is not used: it drops return codes and counts in 32 bits.
 
-use crate::ranks::Mpi;
+use crate::ranks::Ranks;
 use mpi_sys as ffi;
-use std::ffi::{c_int, c_void};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use stead_core::{Error, Kind, Result};
 
 pub use ffi::MPI_Comm;
 
 /// Counts of MPI are of type `int`.
-const PIECE: usize = 1 << 30;
+static PIECE: AtomicUsize = AtomicUsize::new(1 << 30);
+
+/// Transfers more bytes than these in several pieces: for tests, which send no messages over 1 GiB.
+#[cfg(feature = "conformance")]
+pub fn set_piece(bytes: usize) {
+    PIECE.store(bytes.clamp(1, 1 << 30), Ordering::Relaxed);
+}
+
+/// What MPI_Finalize returns where there is none behind ours: no error of MPI has this number.
+const NOT_FOUND: c_int = c_int::MAX;
 
 /// Turns a return code into an error that says what MPI says.
 fn check(code: c_int, doing: &str) -> Result<()> {
@@ -107,13 +117,23 @@ fn before_the_end() {
 /// call that another thread is in at that moment then never gives back the lock that it took.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPI_Finalize() -> c_int {
+    end_with(c"MPI_Finalize")
+}
+
+/// The same by the name that tools call which take the place of MPI_Finalize themselves, and some MPIs' Fortran.
+#[unsafe(no_mangle)]
+pub extern "C" fn PMPI_Finalize() -> c_int {
+    end_with(c"PMPI_Finalize")
+}
+
+fn end_with(name: &CStr) -> c_int {
     before_the_end();
-    // Tools that look at MPI may have put theirs in its place, too.
+    // That of MPI, or of a tool that comes before it.
     // SAFETY: a name with a zero at its end.
-    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"MPI_Finalize".as_ptr()) };
+    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     if next.is_null() {
-        // SAFETY: as the caller of MPI_Finalize promises.
-        return unsafe { ffi::PMPI_Finalize() };
+        // An MPI that is part of the program itself has been linked to ours.
+        return NOT_FOUND;
     }
     // SAFETY: whatever has this name has this type.
     let next = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> c_int>(next) };
@@ -123,18 +143,6 @@ pub extern "C" fn MPI_Finalize() -> c_int {
 /// Calls a function when the program calls MPI_Finalize, while MPI still works: before it, where ours was found by that
 /// name, and else at its beginning.
 pub(crate) fn at_finalize(then: fn()) -> Result<()> {
-    extern "C" fn copy(
-        _: MPI_Comm,
-        _: c_int,
-        _: *mut c_void,
-        _: *mut c_void,
-        _: *mut c_void,
-        flag: *mut c_int,
-    ) -> c_int {
-        // SAFETY: MPI gives a valid place. No duplicate gets the attribute.
-        unsafe { *flag = 0 };
-        0
-    }
     extern "C" fn end(_: MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
         before_the_end();
         0
@@ -142,19 +150,17 @@ pub(crate) fn at_finalize(then: fn()) -> Result<()> {
     if THEN.set(then).is_err() {
         return Ok(());
     }
-    let mut key = 0;
-    // SAFETY: the functions have the types that MPI asks for and live for ever.
-    let code = unsafe {
-        ffi::MPI_Comm_create_keyval(Some(copy), Some(end), &mut key, std::ptr::null_mut())
-    };
-    check(code, "make an attribute")?;
+    let key = new_key(end)?;
     // SAFETY: MPI_COMM_SELF is valid while MPI runs. Its attributes are deleted first of all by MPI_Finalize.
     let code = unsafe { ffi::MPI_Comm_set_attr(ffi::RSMPI_COMM_SELF, key, std::ptr::null_mut()) };
     check(code, "set an attribute")
 }
 
-/// The name of the attribute that keeps a fabric at a communicator of the program.
-fn fabric_key() -> Result<c_int> {
+/// What MPI calls when a communicator that has an attribute is freed: with the value, among others.
+type Deleted = extern "C" fn(MPI_Comm, c_int, *mut c_void, *mut c_void) -> c_int;
+
+/// The name of an attribute that duplicates of a communicator do not get.
+fn new_key(deleted: Deleted) -> Result<c_int> {
     extern "C" fn copy(
         _: MPI_Comm,
         _: c_int,
@@ -163,13 +169,24 @@ fn fabric_key() -> Result<c_int> {
         _: *mut c_void,
         flag: *mut c_int,
     ) -> c_int {
-        // SAFETY: MPI gives a valid place. A duplicate is another communicator, with a fabric of its own.
+        // SAFETY: MPI gives a valid place.
         unsafe { *flag = 0 };
         0
     }
+    let mut key = 0;
+    // SAFETY: the functions have the types that MPI asks for and live for ever.
+    let code = unsafe {
+        ffi::MPI_Comm_create_keyval(Some(copy), Some(deleted), &mut key, std::ptr::null_mut())
+    };
+    check(code, "make an attribute")?;
+    Ok(key)
+}
+
+/// The name of the attribute that keeps a fabric at a communicator of the program.
+fn fabric_key() -> Result<c_int> {
     extern "C" fn drop_it(_: MPI_Comm, _: c_int, value: *mut c_void, _: *mut c_void) -> c_int {
         // SAFETY: `keep` made it, and the attribute is deleted once.
-        drop(unsafe { Box::from_raw(value.cast::<Arc<Mpi>>()) });
+        drop(unsafe { Box::from_raw(value.cast::<Arc<Ranks>>()) });
         0
     }
     static KEY: Mutex<Option<c_int>> = Mutex::new(None);
@@ -177,18 +194,13 @@ fn fabric_key() -> Result<c_int> {
     if let Some(key) = *key {
         return Ok(key);
     }
-    let mut made = 0;
-    // SAFETY: the functions have the types that MPI asks for and live for ever.
-    let code = unsafe {
-        ffi::MPI_Comm_create_keyval(Some(copy), Some(drop_it), &mut made, std::ptr::null_mut())
-    };
-    check(code, "make an attribute")?;
+    let made = new_key(drop_it)?;
     *key = Some(made);
     Ok(made)
 }
 
 /// The fabric that is kept at a communicator of the program.
-pub(crate) fn kept(theirs: MPI_Comm) -> Result<Option<Arc<Mpi>>> {
+pub(crate) fn kept(theirs: MPI_Comm) -> Result<Option<Arc<Ranks>>> {
     usable(theirs)?;
     let (mut value, mut found) = (std::ptr::null_mut::<c_void>(), 0);
     let key = fabric_key()?;
@@ -196,11 +208,11 @@ pub(crate) fn kept(theirs: MPI_Comm) -> Result<Option<Arc<Mpi>>> {
     let code = unsafe { ffi::MPI_Comm_get_attr(theirs, key, (&raw mut value).cast(), &mut found) };
     check(code, "look for an attribute")?;
     // SAFETY: `keep` made it, and it is there until the communicator is freed.
-    Ok((found != 0).then(|| unsafe { &*value.cast::<Arc<Mpi>>() }.clone()))
+    Ok((found != 0).then(|| unsafe { &*value.cast::<Arc<Ranks>>() }.clone()))
 }
 
 /// Keeps a fabric at a communicator of the program, until that is freed.
-pub(crate) fn keep(theirs: MPI_Comm, fabric: Arc<Mpi>) -> Result<()> {
+pub(crate) fn keep(theirs: MPI_Comm, fabric: Arc<Ranks>) -> Result<()> {
     let key = fabric_key()?;
     let value = Box::into_raw(Box::new(fabric));
     // SAFETY: a communicator, as the caller answers for.
@@ -211,16 +223,48 @@ pub(crate) fn keep(theirs: MPI_Comm, fabric: Arc<Mpi>) -> Result<()> {
     })
 }
 
-/// True if all ranks of a communicator say so. Collective.
-pub(crate) fn all(of: MPI_Comm, mine: bool) -> Result<bool> {
-    let (mine, mut all) = (c_int::from(mine), 0);
-    // SAFETY: a communicator, as the caller answers for; both places have one number.
+/// The least of what all ranks of a communicator say, for each of some numbers. Collective.
+fn least<const N: usize>(of: MPI_Comm, mine: [i64; N]) -> Result<[i64; N]> {
+    let mut all = mine;
+    // SAFETY: a communicator, as the caller answers for; both places have so many numbers.
     let code = unsafe {
-        let (number, least) = (ffi::RSMPI_INT32_T, ffi::RSMPI_MIN);
-        ffi::MPI_Allreduce((&raw const mine).cast(), (&raw mut all).cast(), 1, number, least, of)
+        let (kind, least) = (ffi::RSMPI_INT64_T, ffi::RSMPI_MIN);
+        ffi::MPI_Allreduce(mine.as_ptr().cast(), all.as_mut_ptr().cast(), int(N)?, kind, least, of)
     };
     check(code, "ask all ranks")?;
-    Ok(all != 0)
+    Ok(all)
+}
+
+/// True if all ranks of a communicator say so, and the largest number that one of them gives. Collective.
+pub(crate) fn agree(of: MPI_Comm, mine: bool, number: u64) -> Result<(bool, u64)> {
+    let number = i64::try_from(number).map_err(|_| Error::limit("no numbers are left"))?;
+    let [all, number] = least(of, [i64::from(mine), -number])?;
+    Ok((all != 0, number.unsigned_abs()))
+}
+
+/// Who is in a collective call of a communicator.
+static BUSY: Mutex<Vec<Comm>> = Mutex::new(Vec::new());
+static FREE: Condvar = Condvar::new();
+
+/// The right of one thread to do something collective with a communicator: in the order of other ranks, which is all the
+/// same here, as they all do the same.
+pub(crate) struct Turn(Comm);
+
+/// Waits until no other thread of this process has it.
+pub(crate) fn one_at_a_time(with: MPI_Comm) -> Turn {
+    let busy = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut busy = FREE
+        .wait_while(busy, |busy| busy.iter().any(|other| other.0 == with))
+        .unwrap_or_else(PoisonError::into_inner);
+    busy.push(Comm(with));
+    Turn(Comm(with))
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        BUSY.lock().unwrap_or_else(PoisonError::into_inner).retain(|with| with.0 != self.0.0);
+        FREE.notify_all();
+    }
 }
 
 /// Fails for MPI_COMM_NULL, and where MPI has too few threads.
@@ -277,7 +321,7 @@ impl Comm {
 
     /// True if all ranks say so. Collective.
     pub(crate) fn all(&self, mine: bool) -> Result<bool> {
-        all(self.0, mine)
+        Ok(least(self.0, [i64::from(mine)])? != [0])
     }
 
     /// The least rank of those that share memory with this one. Collective.
@@ -355,10 +399,11 @@ impl Flight {
         mut start: impl FnMut(*mut u8, c_int, *mut ffi::MPI_Request) -> c_int,
     ) -> Result<Flight> {
         let mut flight = Flight { bytes, requests: Vec::new() };
-        let pieces = flight.bytes.len().div_ceil(PIECE).max(1);
+        let most = PIECE.load(Ordering::Relaxed);
+        let pieces = flight.bytes.len().div_ceil(most).max(1);
         for i in 0..pieces {
-            let from = i * PIECE;
-            let len = flight.bytes.len().saturating_sub(from).min(PIECE);
+            let from = i * most;
+            let len = flight.bytes.len().saturating_sub(from).min(most);
             // SAFETY: within the vector, or its end.
             let piece = unsafe { flight.bytes.as_mut_ptr().add(from) };
             // SAFETY: a constant of the shim.

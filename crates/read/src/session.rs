@@ -107,6 +107,18 @@ impl File {
         Ok(session)
     }
 
+    /// Takes part in [`File::session`] of a file of [`crate::ranks::open`] with an error of this rank alone, as arguments
+    /// that make no sense: all others get one too, and none waits for this rank. Returns the error.
+    pub fn refuse_session(&self, error: Error) -> Error {
+        match &self.0.ranks {
+            // That others are gone is no matter here.
+            Some(group) => {
+                group.begin(Err(error)).err().unwrap_or_else(|| Error::internal("refused"))
+            }
+            None => error,
+        }
+    }
+
     /// Checks a range.
     fn bounds(&self, range: impl RangeBounds<u64>) -> Result<Range<u64>> {
         let len = self.len();

@@ -209,6 +209,15 @@ impl<H: Held> Window<H> {
         gone
     }
 
+    /// Forgets some blocks that are ready and that nobody has a view of, of those for which `which` is true, in the order in
+    /// which they are given up.
+    pub(crate) fn give_up(&mut self, most: usize, which: impl Fn(u64) -> bool) -> Vec<H> {
+        let free = |name: &u64| self.ready(*name).is_some_and(|held| !held.lent());
+        let names = self.ready.iter().map(|(_, _, name)| *name);
+        let names: Vec<u64> = names.filter(|name| which(*name) && free(name)).take(most).collect();
+        names.into_iter().filter_map(|name| self.forget(name)).collect()
+    }
+
     /// A block that is being read does not come. Returns who waited for it.
     pub(crate) fn abandon(&mut self, block: u64) -> Vec<Ticket> {
         let reading = |b: &Block<H>| matches!(b.state, State::Reading);

@@ -274,3 +274,24 @@ proptest! {
         prop_assert!(waiting.is_empty());
     }
 }
+
+#[test]
+fn some_blocks_go_of_those_that_are_asked_for() {
+    let mut w = Window::new(10, 20);
+    let pages: Vec<Page> = (0..10).map(|_| Page::default()).collect();
+    for (block, page) in (0..10).zip(&pages) {
+        assert!(w.ask(block, block, 10).is_none());
+        assert_eq!(reads(&mut w), [block]);
+        assert_eq!(w.arrived(block, page.clone()), [block]);
+    }
+    // Somebody looks at it.
+    pages[4].0.set(1);
+    let left = |w: &Window<Page>| (0..10).filter(|b| w.ready(*b).is_some()).collect::<Vec<_>>();
+    assert_eq!(w.give_up(0, |_| true).len(), 0);
+    assert_eq!(w.give_up(2, |block| block % 2 == 0).len(), 2);
+    assert_eq!(left(&w), [1, 3, 4, 5, 6, 7, 8, 9]);
+    assert_eq!(w.give_up(100, |block| block % 2 == 0).len(), 2);
+    assert_eq!(left(&w), [1, 3, 4, 5, 7, 9]);
+    assert_eq!((w.counted(), w.give_up(100, |_| true).len()), (6, 5));
+    assert_eq!(left(&w), [4]);
+}

@@ -244,6 +244,13 @@ impl Shared {
         drop(gone);
     }
 
+    /// Drops some of the blocks that nobody has a view of, whose offsets are as `which` says.
+    pub(crate) fn give_up(&self, most: usize, which: impl Fn(u64) -> bool) {
+        let size = self.choice.block;
+        let gone = self.lock().window.give_up(most, |block| which(block.saturating_mul(size)));
+        drop(gone);
+    }
+
     /// Memory for an answer, whether there is some or not.
     pub(crate) fn claim_beyond(self: &Arc<Self>, bytes: u64) -> Claim {
         self.own.fetch_add(bytes, Ordering::SeqCst);

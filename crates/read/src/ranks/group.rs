@@ -10,6 +10,7 @@ use crate::registry;
 use crate::session::File;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -26,12 +27,13 @@ const FETCHERS: usize = 4;
 /// Nodes for which there are such threads at a time.
 const NODES: usize = 8;
 
-/// Tags of opening.
+/// Tags of opening, two of them.
 const OPEN: u32 = 0x5EAD_0000;
-const READY: u32 = 0x5EAD_0002;
 /// Tags of files begin here, so many for each: that of the service, and two of what all ranks do together.
-const FILES: u32 = 0x5EAE_0000;
-const TAGS: u32 = 4;
+pub(super) const FILES: u32 = 0x6000_0000;
+pub(super) const TAGS: u32 = 4;
+/// Of so many bits. A process that has opened half a thousand million files begins anew.
+const FILES_MASK: u32 = 0x7FFF_FFFC;
 
 /// A rank has the file in its page cache; errors are numbered from the next number.
 const MAPS: u8 = 1;
@@ -61,10 +63,14 @@ impl Map {
         self.here.get(rank).copied().unwrap_or(false)
     }
 
+    /// The rank that reads the block at an offset.
+    pub(crate) fn reader(&self, offset: u64) -> Option<usize> {
+        self.parts(offset..offset.saturating_add(1)).first().map(|p| p.reader)
+    }
+
     /// The node that the block at an offset comes from.
     fn node(&self, offset: u64) -> usize {
-        let first = self.parts(offset..offset.saturating_add(1)).first().map(|p| p.reader);
-        first.and_then(|reader| self.nodes.get(reader)).copied().unwrap_or(usize::MAX)
+        self.reader(offset).and_then(|reader| self.nodes.get(reader)).copied().unwrap_or(usize::MAX)
     }
 
     /// Shares out what a session covers, whole blocks of it.
@@ -108,6 +114,8 @@ impl Drop for Group {
             // Both are one.
             None => registry::close(&self.far),
         }
+        // What ranks have said that have begun a session without this one.
+        self.fabric.forget(self.together..self.together.saturating_add(TAGS - 1));
     }
 }
 
@@ -121,6 +129,8 @@ struct Hello {
     tag: u32,
     /// The block that this rank would choose.
     block: u64,
+    /// The file that this rank means.
+    path: Vec<u8>,
 }
 
 impl Hello {
@@ -128,6 +138,8 @@ impl Hello {
         let mut out = Vec::new();
         out.extend_from_slice(&self.tag.to_le_bytes());
         out.extend_from_slice(&self.block.to_le_bytes());
+        out.extend_from_slice(&(self.path.len() as u64).to_le_bytes());
+        out.extend_from_slice(&self.path);
         match &self.opened {
             Ok(len) => {
                 out.push(u8::MAX);
@@ -144,6 +156,9 @@ impl Hello {
     fn decode(bytes: &[u8]) -> Option<Hello> {
         let (tag, rest) = bytes.split_first_chunk()?;
         let (block, rest) = rest.split_first_chunk()?;
+        let (path, rest) = rest.split_first_chunk()?;
+        let path = usize::try_from(u64::from_le_bytes(*path)).ok()?;
+        let (path, rest) = rest.split_at_checked(path)?;
         let (sort, rest) = rest.split_first()?;
         let opened = match sort {
             &u8::MAX => Ok(u64::from_le_bytes(rest.try_into().ok()?)),
@@ -151,7 +166,7 @@ impl Hello {
         };
         let refused = opened.is_err() && *sort & ALL != 0;
         let (tag, block) = (u32::from_le_bytes(*tag), u64::from_le_bytes(*block));
-        Some(Hello { opened, refused, tag, block })
+        Some(Hello { opened, refused, tag, block, path: path.to_owned() })
     }
 }
 
@@ -238,7 +253,7 @@ pub fn open_source(
     });
     let near = near.transpose();
     // A rank that fails must not leave the others alone, and all must know whether messages are needed.
-    let ready = fabric.all_gather(READY, ready(&near, segment.as_deref()));
+    let ready = fabric.all_gather(all[0].tag.wrapping_add(1), ready(&near, segment.as_deref()));
     let near = near?;
     let close = || near.iter().for_each(registry::close);
     let ready = ready.and_then(|said| agree(&said, path).map(|()| said));
@@ -287,7 +302,7 @@ pub fn open_source(
             len,
         };
         let far = far_engine(far, &options).inspect_err(|_| service.give_up())?;
-        service.asked_by(&far);
+        service.asked_by(&far, map.clone());
         Ok((service, far))
     });
     let group = started.map(|(service, far)| {
@@ -334,8 +349,9 @@ fn hello(
     let mine = Hello {
         opened: opened.map(|(len, _)| len).map_err(|e| (e.kind(), e.message().to_owned())),
         refused,
-        tag: FILES.wrapping_add(NEXT.fetch_add(TAGS, Ordering::Relaxed) & 0x00FF_FFFF),
+        tag: FILES.wrapping_add(NEXT.fetch_add(TAGS, Ordering::Relaxed) & FILES_MASK),
         block: opened.map_or(0, |(_, block)| block),
+        path: path.as_os_str().as_bytes().to_owned(),
     };
     let all: Vec<Hello> = fabric
         .all_gather(OPEN, mine.encode())?
@@ -346,6 +362,19 @@ fn hello(
         if let Err((kind, text)) = &hello.opened {
             return Err(Error::new(*kind, text.clone()).at_path(path).at_rank(r));
         }
+    }
+    // Threads that open several files at once may do so in another order on another rank: nobody gets bytes of another
+    // file than the one it named.
+    if let Some((r, other)) = all.iter().enumerate().find(|(_, hello)| hello.path != mine.path) {
+        let other = String::from_utf8_lossy(&other.path);
+        return Err(Error::usage(format!("ranks open different files: that rank '{other}'"))
+            .at_path(path)
+            .at_rank(r)
+            .with_hint("all ranks must open the same files by the same names in the same order"));
+    }
+    // Rank 0 has chosen it.
+    if all.first().is_none_or(|first| first.tag < FILES || (first.tag - FILES) & !FILES_MASK != 0) {
+        return Err(malformed());
     }
     Ok(all)
 }

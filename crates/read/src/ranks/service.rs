@@ -3,6 +3,7 @@
 //! They sleep until a message comes. So a rank that computes serves others all the same, and they need not wait for it.
 
 use super::borrowed::{Answer, Payload};
+use super::group::Map;
 use super::sharing::{Found, Sharing};
 use super::wire::Message;
 use crate::clock;
@@ -29,6 +30,8 @@ const LATER: usize = 1 << 16;
 const LOOK: Duration = Duration::from_secs(2);
 /// The same while reads of this rank still wait, though nobody will ask for more.
 const SOON: Duration = Duration::from_millis(50);
+/// Blocks that are given back at a time to a rank that wants room. One that wants more asks again.
+const PRESSED: usize = 8;
 /// How often who waits for a rank asks whether it is there.
 const ASK: Duration = Duration::from_millis(250);
 
@@ -50,8 +53,8 @@ pub(crate) struct Service {
     answers: mpsc::Sender<Out>,
     /// Memory that ranks of this node share.
     sharing: Option<Sharing>,
-    /// The engine that asks others, which may keep what they have lent.
-    far: OnceLock<Weak<Shared>>,
+    /// The engine that asks others, which may keep what they have lent, and who has what.
+    far: OnceLock<(Weak<Shared>, Arc<Map>)>,
     /// This rank wants nothing more.
     done: AtomicBool,
     /// Bytes that came from other ranks.
@@ -120,8 +123,8 @@ pub(crate) enum Out {
     Returns(usize),
     /// Ask a rank for what it only keeps.
     Press(usize),
-    /// Give back what is only kept.
-    Relieve,
+    /// Give back what is only kept of a rank.
+    Relieve(usize),
     /// End.
     End,
 }
@@ -194,8 +197,8 @@ impl Service {
     }
 
     /// The engine that asks others, once.
-    pub(crate) fn asked_by(&self, far: &Arc<Shared>) {
-        let _ = self.far.set(Arc::downgrade(far));
+    pub(crate) fn asked_by(&self, far: &Arc<Shared>, map: Arc<Map>) {
+        let _ = self.far.set((Arc::downgrade(far), map));
     }
 
     /// This rank asks for nothing more by way of `far`, which is closed. Others hear of it when no read of it waits. The
@@ -359,7 +362,7 @@ impl Service {
                     Ok(Message::Press) => {
                         // It may copy, which the thread that takes messages has no time for.
                         if self.sharing.as_ref().is_some_and(|s| s.with(from)) {
-                            let _ = self.answers.send(Out::Relieve);
+                            let _ = self.answers.send(Out::Relieve(from));
                         }
                     }
                     Ok(Message::Done) => done.iter_mut().skip(from).take(1).for_each(|d| *d = true),
@@ -374,8 +377,9 @@ impl Service {
         if let Some(sharing) = &self.sharing {
             sharing.end();
         }
-        // Messages that came too late for anybody.
+        // Messages that came too late for anybody, and that will.
         while let Ok(Some(_)) = self.fabric.recv_any(self.tag, Duration::ZERO) {}
+        self.fabric.forget(self.tag..self.tag.saturating_add(1));
         // Who still waits hears of it by a channel without a sender.
         lock(&self.slots).clear();
         if let Some((near, _)) = &self.near {
@@ -389,11 +393,13 @@ impl Service {
             && (0..done.len()).all(|rank| done[rank] || self.fabric.alive(rank).is_err())
     }
 
-    /// Gives back what others have lent and nobody looks at. Answers that nobody has taken become copies.
-    fn give_up_what_is_kept(&self) {
-        if let Some(far) = self.far.get().and_then(Weak::upgrade) {
+    /// Gives back some of what a rank has lent and nobody looks at. Where this rank is short of room itself, answers that
+    /// nobody has taken and that are small become copies.
+    fn give_up_what_is_kept(&self, owner: usize) {
+        let Some((far, map)) = self.far.get() else { return };
+        if let Some(far) = far.upgrade() {
             far.relieve();
-            far.clear();
+            far.give_up(PRESSED, |offset| map.reader(offset) == Some(owner));
         }
     }
 
@@ -505,7 +511,7 @@ impl Service {
                 Out::Press(to) => {
                     let _ = self.fabric.send(to, self.tag, Message::Press.encode());
                 }
-                Out::Relieve => self.give_up_what_is_kept(),
+                Out::Relieve(owner) => self.give_up_what_is_kept(owner),
                 Out::End => break,
             }
         }

@@ -1,10 +1,8 @@
 //! Loans between ranks of one node, as threads.
 
-use super::tests::{Mute, contents, file, meet, on_ranks, small};
+use super::tests::{contents, file, meet, mortal, on_ranks, small};
 use super::*;
 use crate::{File, Options, Place};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use stead_store::Engine;
 
@@ -184,15 +182,14 @@ fn a_rank_that_is_lost_with_loans_takes_no_room_for_ever() {
     on_ranks(&[0, 0, 0], |fabric| {
         let rank = fabric.rank();
         if rank == 2 {
-            let dead = AtomicBool::new(false);
-            let mute = Arc::new(Mute { inner: fabric, dead });
+            let mute = mortal(fabric);
             let file = open(mute.clone(), &path, &options(192)).unwrap();
             let session = file.session(..).unwrap();
             let views: Vec<_> = (0..16)
                 .map(|i| (i, session.read(i * BLOCK as u64, BLOCK).wait().unwrap()))
                 .collect();
             meet(&*mute);
-            mute.dead.store(true, Ordering::SeqCst);
+            mute.meddle.die();
             drop((session, file));
             // It was taken for dead and looks at its views all the same.
             std::thread::scope(|_| {
@@ -237,15 +234,14 @@ fn who_is_silent_with_loans_does_not_keep_the_owner_from_reading() {
     let (_dir, path, bytes) = file(300 * BLOCK);
     on_ranks(&[0, 0], |fabric| {
         if fabric.rank() == 1 {
-            let dead = AtomicBool::new(false);
-            let mute = Arc::new(Mute { inner: fabric, dead });
+            let mute = mortal(fabric);
             let file = open(mute.clone(), &path, &options(128)).unwrap();
             let session = file.session(..).unwrap();
             let views: Vec<_> = (0..18)
                 .map(|i| (i, session.read(i * BLOCK as u64, BLOCK).wait().unwrap()))
                 .collect();
             meet(&*mute);
-            mute.dead.store(true, Ordering::SeqCst);
+            mute.meddle.die();
             drop((session, file));
             for (i, view) in &views {
                 assert!(view[..] == bytes[*i as usize * BLOCK..][..BLOCK]);

@@ -3,10 +3,12 @@ use crate::{File, Options};
 use proptest::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use stead_core::{Error, Kind, Result};
+use stead_fabric::testing::{Between, Meddle};
 use stead_fabric::{Fabric, Local};
-use stead_store::{Engine, IoOptions, Source};
+use stead_store::{Engine, FileSource, IoOptions, Source};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -53,6 +55,20 @@ pub(super) fn small(engine: Engine) -> Options {
 fn read(file: &File, offset: u64, len: usize) -> Result<Vec<u8>> {
     let session = file.session(..)?;
     session.read(offset, len).wait().map(|view| view.to_vec())
+}
+
+/// Opens a file on all ranks, of which only some have it.
+fn open_where(
+    has: bool,
+    fabric: Arc<dyn Fabric>,
+    path: &std::path::Path,
+    options: &Options,
+) -> Result<File> {
+    let source = match has {
+        true => FileSource::open(path).map(|s| Arc::new(s) as Arc<dyn Source>),
+        false => Err(Error::new(Kind::NotFound, "not here")),
+    };
+    open_source(fabric, path, source, options)
 }
 
 /// Waits until all ranks are there.
@@ -113,8 +129,7 @@ fn each_byte_is_read_once_whoever_asks() {
 fn a_rank_without_the_file_gets_its_bytes_from_others() {
     let (_dir, path, bytes) = file(100_000);
     on_ranks(&[0, 1, 2], |fabric| {
-        let path = if fabric.rank() == 1 { &path } else { std::path::Path::new("/nowhere") };
-        let file = open(fabric, path, &small(Engine::Auto)).unwrap();
+        let file = open_where(fabric.rank() == 1, fabric, &path, &small(Engine::Auto)).unwrap();
         assert_eq!(file.len(), 100_000);
         assert!(read(&file, 0, 100_000).unwrap() == bytes);
     });
@@ -131,11 +146,11 @@ fn what_no_rank_can_open_is_an_error_on_all() {
 
 #[test]
 fn ranks_that_see_different_files_are_told() {
-    let (_dir, long, _) = file(1000);
-    let (_dir2, short, _) = file(999);
+    // Folders of hosts of their own, each with a file of that name.
     let kinds = on_ranks(&[0, 1, 2], |fabric| {
-        let path = if fabric.rank() == 2 { &short } else { &long };
-        open(fabric, path, &Options::default()).err().map(|e| e.kind())
+        let (_dir, path, _) = file(if fabric.rank() == 2 { 999 } else { 1000 });
+        let source = FileSource::open(&path).map(|s| Arc::new(s) as Arc<dyn Source>);
+        open_source(fabric, "f", source, &Options::default()).err().map(|e| e.kind())
     });
     assert_eq!(kinds, [Some(Kind::Changed); 3]);
 }
@@ -175,68 +190,40 @@ fn who_waits_for_a_rank_that_is_gone_gets_an_error() {
     let (_dir, path, _) = file(100_000);
     // Rank 1 alone has the file, and ends without closing anything, in the way of a process that is killed.
     on_ranks(&[0, 1], |fabric| {
-        if fabric.rank() == 1 {
-            let mute =
-                Arc::new(Mute { inner: fabric, dead: std::sync::atomic::AtomicBool::new(false) });
-            let file = open(mute.clone(), &path, &small(Engine::Auto)).unwrap();
-            let session = file.session(..).unwrap();
-            mute.dead.store(true, std::sync::atomic::Ordering::SeqCst);
+        let dies = fabric.rank() == 1;
+        let mortal = mortal(fabric);
+        let file = open_where(dies, mortal.clone(), &path, &small(Engine::Auto)).unwrap();
+        let session = file.session(..).unwrap();
+        if dies {
+            mortal.meddle.die();
             drop((session, file));
             // The fabric goes with the last of its threads.
         } else {
-            let file = open(fabric, "/nowhere", &small(Engine::Auto)).unwrap();
-            let session = file.session(..).unwrap();
             let e = session.read(0, 100_000).wait().expect_err("the rank is gone");
             assert_eq!((e.kind(), e.place().rank), (Kind::Peer, Some(1)), "{e}");
         }
     });
 }
 
-/// A fabric that dies: from then on nothing leaves it and nothing comes.
-pub(super) struct Mute {
-    pub(super) inner: Arc<dyn Fabric>,
-    pub(super) dead: std::sync::atomic::AtomicBool,
-}
+/// A fabric that may die: from then on nothing leaves it and nothing comes.
+#[derive(Default)]
+pub(super) struct Dead(AtomicBool);
 
-impl Mute {
+pub(super) type Mortal = Between<Dead>;
+
+impl Meddle for Dead {
     fn check(&self) -> Result<()> {
-        match self.dead.load(std::sync::atomic::Ordering::SeqCst) {
-            true => Err(Error::new(Kind::Peer, "dead")),
-            false => Ok(()),
-        }
+        if self.0.load(Ordering::SeqCst) { Err(Error::new(Kind::Peer, "dead")) } else { Ok(()) }
     }
 }
 
-impl Fabric for Mute {
-    fn rank(&self) -> usize {
-        self.inner.rank()
-    }
-    fn size(&self) -> usize {
-        self.inner.size()
-    }
-    fn node_of(&self, rank: usize) -> usize {
-        self.inner.node_of(rank)
-    }
-    fn deadline(&self) -> Duration {
-        self.inner.deadline()
-    }
-    fn send(&self, to: usize, tag: u32, bytes: Vec<u8>) -> Result<()> {
-        self.check()?;
-        self.inner.send(to, tag, bytes)
-    }
-    fn recv_within(&self, from: usize, tag: u32, within: Duration) -> Result<Option<Vec<u8>>> {
-        self.check()?;
-        self.inner.recv_within(from, tag, within)
-    }
-    fn recv_any(&self, tag: u32, within: Duration) -> Result<Option<(usize, Vec<u8>)>> {
-        self.check()?;
-        let got = self.inner.recv_any(tag, within.min(Duration::from_millis(20)));
-        self.check()?;
-        got
-    }
-    fn alive(&self, rank: usize) -> Result<()> {
-        self.check()?;
-        self.inner.alive(rank)
+pub(super) fn mortal(inner: Arc<dyn Fabric>) -> Arc<Mortal> {
+    Arc::new(Between::new(inner, Dead::default()))
+}
+
+impl Dead {
+    pub(super) fn die(&self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }
 
@@ -280,6 +267,74 @@ fn errors_of_the_reader_come_to_who_asked_with_their_kind() {
 }
 
 #[test]
+fn threads_of_ranks_open_files_at_the_same_time() {
+    let (_dir, one, a) = file(50_000);
+    let (_dir2, two, _) = file(50_000);
+    let b: Vec<u8> = a.iter().map(|x| !x).collect();
+    std::fs::write(&two, &b).unwrap();
+    // As ranks are free to do it in another order, which is an error on all, each does it until it works for both.
+    let tried: Vec<[usize; 2]> = on_ranks(&[0, 1, 1, 0], |fabric| {
+        let (fabric, both) = (&fabric, [(&one, &a), (&two, &b)]);
+        std::thread::scope(|scope| {
+            let threads = both.map(|(path, bytes)| {
+                scope.spawn(move || {
+                    let mut opened = 0;
+                    for _ in 0..40 {
+                        match open(fabric.clone(), path, &small(Engine::Auto)) {
+                            Ok(file) => {
+                                opened += 1;
+                                assert!(read(&file, 0, 50_000).unwrap() == *bytes);
+                            }
+                            Err(e) => {
+                                assert_eq!(e.kind(), Kind::Usage, "{e}");
+                                assert!(e.message().starts_with("ranks open different"), "{e}");
+                            }
+                        }
+                    }
+                    opened
+                })
+            });
+            threads.map(|t| t.join().unwrap())
+        })
+    });
+    // What works on one rank works on all.
+    assert!(tried.iter().all(|t| *t == tried[0]), "{tried:?}");
+}
+
+#[test]
+fn ranks_that_open_different_files_are_told_and_may_go_on() {
+    let (_dir, one, a) = file(50_000);
+    let (_dir2, two, _) = file(50_000);
+    on_ranks(&[0, 1, 1], |fabric| {
+        let path = if fabric.rank() == 1 { &two } else { &one };
+        let e = open(fabric.clone(), path, &small(Engine::Auto)).err().expect("they differ");
+        assert_eq!(e.kind(), Kind::Usage);
+        assert_eq!(e.place().rank, Some(usize::from(fabric.rank() != 1)));
+        let file = open(fabric, &one, &small(Engine::Auto)).unwrap();
+        assert!(read(&file, 0, 50_000).unwrap() == a);
+    });
+}
+
+#[test]
+fn what_one_rank_refuses_of_a_session_all_hear_of() {
+    let (_dir, path, bytes) = file(10_000);
+    on_ranks(&[0, 1, 0], |fabric| {
+        let rank = fabric.rank();
+        let file = open(fabric, &path, &small(Engine::Auto)).unwrap();
+        if rank == 1 {
+            let e = file.refuse_session(Error::usage("no place for it"));
+            assert_eq!((e.kind(), e.message()), (Kind::Usage, "no place for it"));
+        } else {
+            assert_eq!(file.session(..).err().unwrap().kind(), Kind::Usage);
+        }
+        assert!(read(&file, 0, 10_000).unwrap() == bytes);
+    });
+    // Of one process alone there is nobody to tell.
+    let file = crate::open(&path, &small(Engine::Auto)).unwrap();
+    assert_eq!(file.refuse_session(Error::usage("no place")).message(), "no place");
+}
+
+#[test]
 fn many_files_at_once_do_not_mix() {
     let (_dir, one, a) = file(50_000);
     let (_dir2, two, _) = file(50_000);
@@ -314,9 +369,8 @@ proptest! {
             Options { block: Some(block * 1000), memory: memory << 13, ..small(engine) };
         let missing = missing.filter(|_| nodes.len() > 1);
         on_ranks(&nodes, |fabric| {
-            let path = if missing == Some(fabric.rank()) { "/nowhere".into() } else { path.clone() };
             let rank = fabric.rank();
-            let file = open(fabric, path, &options).unwrap();
+            let file = open_where(missing != Some(rank), fabric, &path, &options).unwrap();
             let session = file.session(..).unwrap();
             std::thread::scope(|scope| {
                 for thread in 0..3 {

@@ -1,6 +1,8 @@
 //! Ranks that hang, fail, close early or do several things at once, as threads.
 
+use super::group::{FILES, TAGS};
 use super::tests::{contents, file, meet, on_ranks, small};
+use super::wire::Message;
 use super::*;
 use crate::Options;
 use std::collections::HashMap;
@@ -8,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::Duration;
 use stead_core::{Error, Kind, Result};
 use stead_fabric::Fabric;
+use stead_fabric::testing::{Between, Meddle};
 use stead_store::{Engine, Source};
 
 const BLOCK: usize = 4096;
@@ -26,6 +29,10 @@ impl Gate {
         Arc::new(Gate { bytes, shut: Mutex::new(true), moved: Condvar::new() })
     }
 
+    fn pass(&self) {
+        drop(self.moved.wait_while(self.shut.lock().unwrap(), |shut| *shut).unwrap());
+    }
+
     fn open(&self) {
         *self.shut.lock().unwrap() = false;
         self.moved.notify_all();
@@ -40,7 +47,7 @@ impl Source for Gate {
         self.bytes.len() as u64
     }
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        drop(self.moved.wait_while(self.shut.lock().unwrap(), |shut| *shut).unwrap());
+        self.pass();
         buf.copy_from_slice(&self.bytes[offset as usize..][..buf.len()]);
         Ok(())
     }
@@ -53,47 +60,39 @@ fn nowhere() -> Result<Arc<dyn Source>> {
 /// Messages that were sent and that nobody has taken, of the tags of files: by rank and tag.
 type Lying = Mutex<HashMap<(usize, u32), i64>>;
 
-/// A fabric that counts them.
-struct Counting {
-    inner: Arc<dyn Fabric>,
+/// What a fabric does that counts them.
+struct Count {
+    rank: usize,
     lying: Arc<Lying>,
+    /// While this is shut, no bytes of the file go out.
+    gate: Arc<Gate>,
 }
 
-impl Counting {
-    fn took<T>(&self, tag: u32, taken: Result<Option<T>>) -> Result<Option<T>> {
-        if let Ok(Some(_)) = &taken {
-            *self.lying.lock().unwrap().entry((self.rank(), tag)).or_default() -= 1;
+impl Meddle for Count {
+    fn send(&self, to: usize, tag: u32, bytes: Vec<u8>) -> Vec<Vec<u8>> {
+        let of_service = tag >= FILES && tag.is_multiple_of(TAGS);
+        if of_service && matches!(Message::decode(&bytes), Ok(Message::Bytes { .. })) {
+            self.gate.pass();
         }
-        taken
+        *self.lying.lock().unwrap().entry((to, tag)).or_default() += 1;
+        vec![bytes]
+    }
+
+    fn taken(&self, tag: u32, _: &[u8]) {
+        *self.lying.lock().unwrap().entry((self.rank, tag)).or_default() -= 1;
     }
 }
 
-impl Fabric for Counting {
-    fn rank(&self) -> usize {
-        self.inner.rank()
-    }
-    fn size(&self) -> usize {
-        self.inner.size()
-    }
-    fn node_of(&self, rank: usize) -> usize {
-        self.inner.node_of(rank)
-    }
-    fn deadline(&self) -> Duration {
-        self.inner.deadline()
-    }
-    fn send(&self, to: usize, tag: u32, bytes: Vec<u8>) -> Result<()> {
-        *self.lying.lock().unwrap().entry((to, tag)).or_default() += 1;
-        self.inner.send(to, tag, bytes)
-    }
-    fn recv_within(&self, from: usize, tag: u32, within: Duration) -> Result<Option<Vec<u8>>> {
-        self.took(tag, self.inner.recv_within(from, tag, within))
-    }
-    fn recv_any(&self, tag: u32, within: Duration) -> Result<Option<(usize, Vec<u8>)>> {
-        self.took(tag, self.inner.recv_any(tag, within))
-    }
-    fn alive(&self, rank: usize) -> Result<()> {
-        self.inner.alive(rank)
-    }
+/// A fabric that counts them, and holds back bytes of the file while the gate is shut.
+fn counting(inner: Arc<dyn Fabric>, lying: &Arc<Lying>, gate: &Arc<Gate>) -> Arc<dyn Fabric> {
+    let (rank, lying, gate) = (inner.rank(), lying.clone(), gate.clone());
+    Arc::new(Between::new(inner, Count { rank, lying, gate }))
+}
+
+fn opened() -> Arc<Gate> {
+    let gate = Gate::shut(0);
+    gate.open();
+    gate
 }
 
 /// Until the threads of a fabric have ended.
@@ -166,7 +165,7 @@ fn views_outlive_what_ranks_say_to_each_other() {
     let lying: Arc<Lying> = Arc::default();
     on_ranks(&[0, 1], |inner| {
         let source = if inner.rank() == 1 { Gate::shut(8).open_one() } else { nowhere() };
-        let fabric: Arc<dyn Fabric> = Arc::new(Counting { inner, lying: lying.clone() });
+        let fabric = counting(inner, &lying, &opened());
         let weak = Arc::downgrade(&fabric);
         let file = open_source(fabric, "gate", source, &small(Engine::Auto)).unwrap();
         let session = file.session(..).unwrap();
@@ -189,27 +188,31 @@ fn views_outlive_what_ranks_say_to_each_other() {
 fn no_answer_is_left_lying() {
     let lying: Arc<Lying> = Arc::default();
     let gates: Vec<_> = (0..3).map(|_| Gate::shut(8)).collect();
+    let ways: Vec<_> = (0..3).map(|_| Gate::shut(0)).collect();
     on_ranks(&[0, 1], |inner| {
         let rank = inner.rank();
-        let fabric: Arc<dyn Fabric> = Arc::new(Counting { inner, lying: lying.clone() });
-        let weak = Arc::downgrade(&fabric);
-        for gate in &gates {
+        for (gate, way) in gates.iter().zip(&ways) {
+            let fabric = counting(inner.clone(), &lying, way);
+            let weak = Arc::downgrade(&fabric);
             let source = if rank == 1 { Ok(gate.clone() as _) } else { nowhere() };
             let file = open_source(fabric.clone(), "gate", source, &small(Engine::Auto)).unwrap();
             let session = file.session(..).unwrap();
             if rank == 0 {
-                let read = session.read(5000, 1000);
+                let read = session.read(0, 8 * BLOCK);
                 // It has been asked for.
                 a_while();
                 read.cancel();
             }
             drop((session, file));
-            meet(&*fabric);
-            a_while();
+            meet(&*inner);
+            // There are answers, which nobody wants any more, and they are long on their way.
             gate.open();
+            a_while();
+            way.open();
+            drop(fabric);
+            ended(&weak);
+            meet(&*inner);
         }
-        drop(fabric);
-        ended(&weak);
     });
     let lying = lying.lock().unwrap();
     assert!(lying.values().all(|n| *n == 0), "{lying:?}");
@@ -275,7 +278,7 @@ fn a_rank_that_is_asked_for_much_still_gets_its_own_answers() {
     let lying: Arc<Lying> = Arc::default();
     on_ranks(&[0, 1], |inner| {
         let rank = inner.rank();
-        let fabric = Arc::new(Counting { inner, lying: lying.clone() });
+        let fabric = counting(inner, &lying, &opened());
         let source = if rank == 0 { Ok(gate.clone() as _) } else { Gate::shut(160).open_one() };
         let options =
             Options { readers: Some(50), memory: 4 << 20, ahead: false, ..small(Engine::Auto) };
@@ -302,4 +305,75 @@ fn a_rank_that_is_asked_for_much_still_gets_its_own_answers() {
         }
         meet(&*fabric);
     });
+}
+
+/// A fabric of a rank that dies when it has sent so many messages.
+struct Countdown(std::sync::atomic::AtomicI64);
+
+impl Meddle for Countdown {
+    fn check(&self) -> Result<()> {
+        match self.0.load(std::sync::atomic::Ordering::SeqCst) {
+            ..0 => Err(Error::new(Kind::Peer, "dead")),
+            _ => Ok(()),
+        }
+    }
+
+    fn send(&self, _: usize, _: u32, bytes: Vec<u8>) -> Vec<Vec<u8>> {
+        match self.0.fetch_sub(1, std::sync::atomic::Ordering::SeqCst) {
+            ..=0 => vec![],
+            _ => vec![bytes],
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_dies_while_all_open_or_begin_is_an_error_for_all() {
+    let (_dir, path, bytes) = file(50_000);
+    for dies in [0, 1, 2] {
+        // At each of its messages until it has a session.
+        let mut begun = 0;
+        for after in 0..40 {
+            let outcomes = on_ranks(&[0, 1, 1], |fabric| {
+                let rank = fabric.rank();
+                let fabric: Arc<dyn Fabric> = match rank == dies {
+                    true => Arc::new(Between::new(fabric, Countdown(after.into()))),
+                    false => fabric,
+                };
+                let begun = open(fabric, &path, &small(Engine::Pread))
+                    .and_then(|file| file.session(..).map(|session| (file, session)));
+                let Ok((file, session)) = begun else { return begun.err() };
+                // What a rank has read itself needs nobody.
+                let read = session.read(0, 50_000).wait().map(|view| assert!(view[..] == bytes));
+                drop((session, file));
+                read.err()
+            });
+            let told: Vec<_> = outcomes.iter().flatten().map(Error::kind).collect();
+            assert!(told.iter().all(|kind| matches!(kind, Kind::Peer)), "{after} {outcomes:?}");
+            begun += usize::from(told.is_empty());
+        }
+        assert!(begun > 0 && begun < 40, "{begun}");
+    }
+}
+
+#[test]
+fn a_file_that_becomes_shorter_is_an_error_for_all() {
+    let (_dir, path, _) = file(400_000);
+    for engine in [Engine::Auto, Engine::Pread] {
+        std::fs::write(&path, contents(400_000)).unwrap();
+        let told = on_ranks(&[0, 1, 1], |fabric| {
+            let options = Options { ahead: false, ..small(engine) };
+            let file = open(fabric.clone(), &path, &options).unwrap();
+            let session = file.session(..).unwrap();
+            meet(&*fabric);
+            if fabric.rank() == 1 {
+                std::fs::File::options().write(true).open(&path).unwrap().set_len(5000).unwrap();
+            }
+            meet(&*fabric);
+            let read = session.read(0, 400_000).wait().map(drop);
+            let close = session.close();
+            meet(&*fabric);
+            (read.err().map(|e| e.kind()), close.err().map(|e| e.kind()))
+        });
+        assert_eq!(told, [(Some(Kind::Changed), Some(Kind::Changed)); 3]);
+    }
 }

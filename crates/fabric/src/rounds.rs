@@ -1,0 +1,31 @@
+//! How often ranks have done something together.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Counts, by tag, what this rank has done together with all others ([`crate::FabricExt`]): each frame has its round, so
+/// that one which comes after the others have given up is not taken for one of the next round.
+///
+/// It belongs to what carries the messages: where two fabrics share that, they share it too, or their messages are kept
+/// apart.
+#[derive(Debug, Default)]
+pub struct Rounds(Mutex<HashMap<u32, Arc<Mutex<u64>>>>);
+
+impl Rounds {
+    /// The number of rounds of a tag, to be locked for as long as one of them takes: threads of a rank come one after the
+    /// other.
+    pub(crate) fn of(&self, tag: u32) -> Arc<Mutex<u64>> {
+        lock(&self.0).entry(tag).or_default().clone()
+    }
+
+    /// Nothing is done together with these tags any more.
+    pub fn forget(&self, tags: &Range<u32>) {
+        lock(&self.0).retain(|tag, _| !tags.contains(tag));
+    }
+}
+
+/// A count is whole whatever became of who changed it.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
