@@ -72,7 +72,7 @@ shared() {
 shared "$built/libstead_capi.so" libstead
 put 644 "$built/libstead_capi.a" "$LIBDIR/libstead.a"
 for header in include/*.h include/*.hpp; do
-  [ "$header" = include/stead_mpi.h ] && [ -z "$mpi" ] || put 644 "$header" "$INCLUDEDIR/${header#include/}"
+  [[ $header = include/stead_mpi.h* ]] && [ -z "$mpi" ] || put 644 "$header" "$INCLUDEDIR/${header#include/}"
 done
 fill scripts/package/stead.pc.in "$LIBDIR/pkgconfig/stead.pc"
 if [ -n "$mpi" ]; then

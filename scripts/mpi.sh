@@ -46,4 +46,7 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
   done
   "$mpicc" -std=c11 -Wall -Wextra -Werror -Iinclude examples/mpi/read.c -o "$out/read" \
     -L"$out" -lstead_mpi -lstead "-Wl,-rpath,$out"
+  # Not the C++ of MPI itself, which is no longer in the standard and full of warnings.
+  "${mpicc/mpicc/mpicxx}" -std=c++17 -Wall -Wextra -Werror -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX -Iinclude \
+    examples/mpi/read.cpp -o "$out/read++" -L"$out" -lstead_mpi -lstead "-Wl,-rpath,$out"
 done; done

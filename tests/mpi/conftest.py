@@ -15,7 +15,7 @@ def file(tmp_path_factory) -> Path:
     return path
 
 
-@pytest.fixture(params=["openmpi", "mpich"])
+@pytest.fixture(params=["openmpi", "mpich"], scope="session")
 def mpi(request) -> str:
     if not (BUILT / request.param / "ranks").exists():
         pytest.skip(f"{request.param} is not installed")

@@ -1,11 +1,16 @@
 /* What a rank of the tests does: reads a file together with the others and compares it with the file.
  *
- *   ranks read FILE [open-as]      any ranges, by several threads; prints the bytes that this rank's node read
+ *   ranks read FILE [few]          any ranges, by several threads; prints the bytes that this rank's node read; few: every
+ *                                  second rank does not find the file
  *   ranks busy FILE                rank 0 computes and calls nothing; the others read what it has
  *   ranks die FILE HOW             the last rank ends (exit, kill) after the session began; the others read all
+ *   ranks fail FILE                some call of MPI fails on the last rank, sooner or later; all hear of it
  *   ranks differ FILE              ranks begin different sessions
  *   ranks funneled FILE            MPI without threads
  *   ranks rate FILE [TIMES]        seconds to read the whole file on each rank
+ *   ranks threads FILE OTHER       two threads of each rank open two files at once; in OTHER each bit is another one
+ *   ranks stopped FILE             the last rank is stopped when it has freed a communicator; the others go on
+ *   ranks fork FILE                a child of a rank ends as Python does
  *   ranks many FILE TIMES          opens and closes it so many times, on two communicators
  *   ranks end FILE                 many files of many communicators are open when MPI_Finalize is called
  *   ranks idle FILE SECONDS        processor time of an idle session
@@ -20,6 +25,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -56,6 +62,16 @@ static int right(const unsigned char *bytes, uint64_t offset, uint64_t len) {
     return 1;
 }
 
+/* The name by which all ranks open a file, which is not found where `there` is 0: they are in different folders. */
+static const char *called(const char *path, int there) {
+    const char *name = strrchr(path, '/');
+    CHECK(name);
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%.*s", (int)(name - path), path);
+    CHECK(chdir(there ? folder : "/") == 0);
+    return name + 1;
+}
+
 struct task {
     stead_session *session;
     uint64_t bytes;
@@ -76,7 +92,7 @@ static void *read_some(void *of) {
     return NULL;
 }
 
-static void read_all(const char *path, const char *mine) {
+static void read_all(const char *path, int few) {
     stead_file *file;
     stead_session *session;
     struct stead_read_options options = {0};
@@ -84,7 +100,7 @@ static void read_all(const char *path, const char *mine) {
     const char *flags = getenv("RANKS_FLAGS");
     options.flags = flags ? (uint32_t)atoi(flags) : 0;
     options.memory = 64 << 20;
-    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, rank % 2 && mine ? mine : path, &options, &file, NULL) == STEAD_OK);
+    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, called(path, !few || rank % 2 == 0), &options, &file, NULL) == STEAD_OK);
     for (int round = 0; round < 2; round++) {
         uint64_t from = round ? stead_file_size(file) / 3 : 0;
         CHECK(stead_session_start(file, from, STEAD_TO_END, &session, NULL) == STEAD_OK);
@@ -114,7 +130,7 @@ static void read_all(const char *path, const char *mine) {
 static void busy(const char *path) {
     stead_file *file;
     stead_session *session;
-    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, rank ? "/nowhere" : path, NULL, &file, NULL) == STEAD_OK);
+    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, called(path, rank == 0), NULL, &file, NULL) == STEAD_OK);
     CHECK(stead_session_start(file, 0, STEAD_TO_END, &session, NULL) == STEAD_OK);
     uint64_t len = stead_file_size(file);
     char done[4096];
@@ -151,7 +167,7 @@ static void die(const char *path, const char *how) {
     options.memory = 64 << 10;
     options.block = 4096;
     int last = rank == size - 1;
-    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, last ? path : "/nowhere", &options, &file, NULL) == STEAD_OK);
+    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, called(path, last), &options, &file, NULL) == STEAD_OK);
     CHECK(stead_session_start(file, 0, STEAD_TO_END, &session, NULL) == STEAD_OK);
     unsigned char first;
     CHECK(stead_read_now(session, 0, &first, 1, NULL) == STEAD_OK && first == byte_at(0));
@@ -178,16 +194,50 @@ static void die(const char *path, const char *how) {
     _exit(status == STEAD_PEER ? 0 : 1);
 }
 
+static void fail(const char *path) {
+    stead_file *file;
+    stead_session *session;
+    struct stead_read_options options = {0};
+    options.size = sizeof options;
+    options.memory = 64 << 10;
+    options.block = 4096;
+    /* The last rank alone has the file, and all others ask it. */
+    double begun = now();
+    stead_status status = stead_mpi_file_open(MPI_COMM_WORLD, called(path, rank == size - 1), &options, &file, NULL);
+    if (status == STEAD_OK) status = stead_session_start(file, 0, STEAD_TO_END, &session, NULL);
+    for (uint64_t i = 0; status == STEAD_OK && now() - begun < 60; i++) {
+        unsigned char byte;
+        uint64_t at = i * 4096 % stead_file_size(file);
+        /* Who reads for all others asks for nothing, but begins sessions with them. */
+        if (rank < size - 1) status = stead_read_now(session, at, &byte, 1, NULL);
+        if (status == STEAD_OK && (rank == size - 1 || i % 50 == 49)) {
+            stead_session *another;
+            status = stead_session_start(file, 0, STEAD_TO_END, &another, NULL);
+        }
+    }
+    printf("rank %d: %s after %.0f s: %s\n", rank, stead_status_name(status), now() - begun, stead_last_message());
+    fflush(stdout);
+    _exit(status == STEAD_PEER ? 0 : 1);
+}
+
 static void differ(const char *path) {
     stead_file *file;
     stead_session *session;
     CHECK(stead_mpi_file_open(MPI_COMM_WORLD, path, NULL, &file, NULL) == STEAD_OK);
     CHECK(stead_session_start(file, (uint64_t)rank, STEAD_TO_END, &session, NULL) == STEAD_USAGE);
     CHECK(session == NULL);
+    /* One rank alone has no place for it. */
+    CHECK(stead_session_start(file, 0, STEAD_TO_END, rank == 1 ? NULL : &session, NULL) == STEAD_USAGE);
+    CHECK(session == NULL);
     CHECK(stead_session_start(file, 0, STEAD_TO_END, &session, NULL) == STEAD_OK);
     stead_file *none;
     CHECK(stead_mpi_file_open(MPI_COMM_WORLD, "/nowhere", NULL, &none, NULL) == STEAD_NOT_FOUND);
     CHECK(stead_mpi_file_open(MPI_COMM_NULL, path, NULL, &none, NULL) == STEAD_USAGE);
+    /* Not by different names, though they are the same file. */
+    char odd[4096];
+    snprintf(odd, sizeof odd, "/%s", path);
+    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, rank == 2 ? odd : path, NULL, &none, NULL) == STEAD_USAGE && none == NULL);
+    CHECK(strstr(stead_last_message(), "different files"));
     /* What one rank gives, all hear of. */
     struct stead_read_options bad = {0};
     bad.size = rank == 1 ? 3 : sizeof bad;
@@ -233,6 +283,97 @@ static void rate(const char *path, int times) {
         CHECK(stead_session_close(session, NULL) == STEAD_OK);
         CHECK(stead_file_close(file, NULL) == STEAD_OK);
     }
+}
+
+static MPI_Comm shared;
+static int opened[2];
+
+static int other_of(const char *path) { return strstr(path, "other") != NULL; }
+
+static void *open_often(void *of) {
+    const char *path = of;
+    for (int i = 0; i < 40; i++) {
+        stead_file *file;
+        stead_session *session;
+        unsigned char byte;
+        stead_status status = stead_mpi_file_open(shared, path, NULL, &file, NULL);
+        if (status != STEAD_OK) {
+            /* Others have begun with the other file. */
+            CHECK(status == STEAD_USAGE && strstr(stead_last_message(), "different files"));
+            continue;
+        }
+        CHECK(stead_session_start(file, 0, STEAD_TO_END, &session, NULL) == STEAD_OK);
+        uint64_t at = (uint64_t)(i * 1009 + rank * 100003);
+        CHECK(stead_read_now(session, at, &byte, 1, NULL) == STEAD_OK);
+        CHECK(byte == (unsigned char)(byte_at(at) ^ (other_of(path) ? 255 : 0)));
+        CHECK(stead_session_close(session, NULL) == STEAD_OK && stead_file_close(file, NULL) == STEAD_OK);
+        opened[other_of(path)]++;
+    }
+    return NULL;
+}
+
+static void threads(const char *path, const char *other) {
+    pthread_t one, two;
+    int least[2], most[2];
+    MPI_Comm_dup(MPI_COMM_WORLD, &shared);
+    pthread_create(&one, NULL, open_often, (void *)path);
+    pthread_create(&two, NULL, open_often, (void *)other);
+    pthread_join(one, NULL);
+    pthread_join(two, NULL);
+    /* What works on one rank works on all. */
+    MPI_Allreduce(opened, least, 2, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    MPI_Allreduce(opened, most, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    CHECK(least[0] == most[0] && least[1] == most[1]);
+    MPI_Comm_free(&shared);
+    printf("rank %d: opened %d and %d\n", rank, opened[0], opened[1]);
+}
+
+static void stopped(const char *path) {
+    stead_file *file;
+    stead_session *session;
+    MPI_Comm all, few;
+    int last = rank == size - 1;
+    MPI_Comm_dup(MPI_COMM_WORLD, &all);
+    MPI_Comm_split(MPI_COMM_WORLD, last, rank, &few);
+    CHECK(stead_mpi_file_open(all, path, NULL, &file, NULL) == STEAD_OK);
+    CHECK(stead_file_close(file, NULL) == STEAD_OK);
+    if (last) {
+        /* The communicator is freed, the good-byes are said, and nothing more comes of this rank. */
+        MPI_Comm_free(&all);
+        usleep(300000);
+        kill(getpid(), SIGSTOP);
+        _exit(0);
+    }
+    usleep(600000);
+    MPI_Comm_free(&all);
+    double begun = now();
+    for (int i = 0; i < 3; i++) {
+        unsigned char byte;
+        CHECK(stead_mpi_file_open(few, path, NULL, &file, NULL) == STEAD_OK);
+        CHECK(stead_session_start(file, 0, STEAD_TO_END, &session, NULL) == STEAD_OK);
+        CHECK(stead_read_now(session, 7, &byte, 1, NULL) == STEAD_OK && byte == byte_at(7));
+        CHECK(stead_session_close(session, NULL) == STEAD_OK && stead_file_close(file, NULL) == STEAD_OK);
+        sleep(1);
+    }
+    printf("rank %d: peer after %.0f s: goes on without rank %d\n", rank, now() - begun, size - 1);
+    fflush(stdout);
+    /* MPI_Finalize would wait for the one that is stopped. */
+    _exit(0);
+}
+
+static void forks(const char *path) {
+    stead_file *file;
+    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, path, NULL, &file, NULL) == STEAD_OK);
+    pid_t child = fork();
+    if (child == 0) {
+        /* It has none of the threads that this would wait for. */
+        stead_mpi_end();
+        _exit(7);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    CHECK(stead_file_close(file, NULL) == STEAD_OK);
+    printf("rank %d: outlived\n", rank);
 }
 
 static void many(const char *path, int times) {
@@ -295,12 +436,16 @@ int main(int argc, char **argv) {
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (!strcmp(what, "read")) read_all(path, argc > 3 ? argv[3] : NULL);
+    if (!strcmp(what, "read")) read_all(path, argc > 3);
     else if (!strcmp(what, "busy")) busy(path);
     else if (!strcmp(what, "die")) die(path, argv[3]);
+    else if (!strcmp(what, "fail")) fail(path);
     else if (!strcmp(what, "differ")) differ(path);
     else if (!strcmp(what, "rate")) rate(path, argc > 3 ? atoi(argv[3]) : 1);
     else if (!strcmp(what, "end")) end(path);
+    else if (!strcmp(what, "threads")) threads(path, argv[3]);
+    else if (!strcmp(what, "stopped")) stopped(path);
+    else if (!strcmp(what, "fork")) forks(path);
     else if (!strcmp(what, "many")) many(path, atoi(argv[3]));
     else if (!strcmp(what, "idle")) idle(path, atoi(argv[3]));
     else return 2;

@@ -64,14 +64,21 @@ def test_an_error_of_all_is_told_once_and_all_fail(file, tmp_path, words, code, 
 
 
 def test_an_error_of_one_rank_is_that_of_all(file, tmp_path):
-    (tmp_path / "shorter").write_bytes(b"x" * 1000)
-    one = f"""[ "$OMPI_COMM_WORLD_RANK" != 2 ] || set -- "$1" "$2" {tmp_path}/shorter
-        "$@"; c=$?; echo $c >{tmp_path}/$OMPI_COMM_WORLD_RANK; exit $c"""
-    done = stead(3, file, wrapped=one)
-    assert done.stdout == ""
-    assert len(re.findall(r"^stead: ", done.stderr, re.M)) == 1, done.stderr
-    assert re.search(r"rank 2: the file has \d+ bytes here and \d+ on rank", done.stderr), done.stderr
-    assert all((tmp_path / str(rank)).read_text().strip() == "1" for rank in range(3))
+    (tmp_path / file.name).write_bytes(b"x" * 1000)
+    elsewhere = f"cd {tmp_path}; file={file.name}"
+    cases = [
+        # Another file of that name, and another name.
+        (f"cd {file.parent}; file={file.name}", r"rank 2: the file has \d+ bytes here and \d+ on rank", "1"),
+        (f"file={file}", r"rank \d: ranks open different files", "2"),
+    ]
+    for there, told, code in cases:
+        one = f"""if [ "$OMPI_COMM_WORLD_RANK" = 2 ]; then {elsewhere}; else {there}; fi
+            "$1" read $file; c=$?; echo $c >{tmp_path}/$OMPI_COMM_WORLD_RANK; exit $c"""
+        done = stead(3, wrapped=one)
+        assert done.stdout == ""
+        assert len(re.findall(r"^stead: ", done.stderr, re.M)) == 1, done.stderr
+        assert re.search(told, done.stderr), done.stderr
+        assert all((tmp_path / str(rank)).read_text().strip() == code for rank in range(3))
 
 
 def test_a_stead_without_mpi_says_that_each_rank_is_alone(file):

@@ -23,6 +23,42 @@ def read_bytes(out: str) -> list[int]:
     return [int(n) for n in re.findall(r"right, (\d+) bytes read", out)]
 
 
+@pytest.fixture(scope="module")
+def tool(mpi, tmp_path_factory):
+    """A tool that makes a call of MPI fail on the last rank, from the so-manieth on."""
+    code = tmp_path_factory.mktemp("tool") / "tool.c"
+    call = """
+    int MPI_{name}({given}) {{
+        static atomic_int calls;
+        if (fails("{name}", &calls)) return MPI_ERR_OTHER;
+        return PMPI_{name}({words});
+    }}
+    """
+    common = "int n, MPI_Datatype t, int r, int tag, MPI_Comm c, MPI_Request *q"
+    calls = [
+        ("Isend", f"const void *b, {common}", "b, n, t, r, tag, c, q"),
+        ("Irecv", f"void *b, {common}", "b, n, t, r, tag, c, q"),
+        ("Test", "MPI_Request *q, int *flag, MPI_Status *s", "q, flag, s"),
+    ]
+    code.write_text("""
+    #include <mpi.h>
+    #include <stdatomic.h>
+    #include <stdlib.h>
+    #include <string.h>
+    static int fails(const char *name, atomic_int *calls) {
+        int rank, size;
+        PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+        PMPI_Comm_size(MPI_COMM_WORLD, &size);
+        const char *call = getenv("FAIL_CALL");
+        if (!call || strcmp(call, name) || rank != size - 1) return 0;
+        return atomic_fetch_add(calls, 1) >= atoi(getenv("FAIL_AFTER"));
+    }
+    """ + "".join(call.format(name=name, given=given, words=words) for name, given, words in calls))
+    mpicc = f"mpicc.{mpi}" if subprocess.run(["which", f"mpicc.{mpi}"], capture_output=True).returncode == 0 else "mpicc"
+    run([mpicc, "-shared", "-fPIC", code, "-o", code.with_suffix(".so")])
+    return code.with_suffix(".so")
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_the_fabric_conforms(mpi, ranks):
     assert run([*launch(mpi, ranks), BUILT / mpi / "conform"]).count("conforms") == ranks
@@ -49,8 +85,19 @@ def test_mpi_may_end_while_files_are_open(mpi, file, ranks):
     run([*launch(mpi, ranks), BUILT / mpi / "ranks", "end", file])
 
 
-def test_the_example_sums_a_file(mpi, file):
-    out = run([*launch(mpi, 3), BUILT / mpi / "read", file])
+@pytest.mark.parametrize("turn", range(8))
+def test_mpi_may_end_by_the_name_that_tools_call(mpi, file, tmp_path, turn):
+    # As those that are loaded before everything, to look at what a program does with MPI.
+    code = tmp_path / "tool.c"
+    code.write_text("int PMPI_Finalize(void);\nint MPI_Finalize(void) { return PMPI_Finalize(); }\n")
+    run(["cc", "-shared", "-fPIC", code, "-o", tmp_path / "tool.so"])
+    words = [BUILT / mpi / "ranks", "end", file]
+    run([*launch(mpi, 1), "env", f"LD_PRELOAD={tmp_path / 'tool.so'}", *words])
+
+
+@pytest.mark.parametrize("program", ["read", "read++"])
+def test_the_example_sums_a_file(mpi, file, program):
+    out = run([*launch(mpi, 3), BUILT / mpi / program, file])
     assert LENGTH % 3 != 0, "the last bytes belong to somebody, too"
     assert out.strip() == f"sum of the bytes: {sum(file.read_bytes())}"
 
@@ -60,10 +107,43 @@ def test_a_rank_that_computes_stalls_nobody(mpi, file):
     assert out.count("right") == 2 and "rank 0: computed" in out
 
 
+def test_an_idle_session_takes_no_processor(mpi, file):
+    out = run([*launch(mpi, 2), BUILT / mpi / "ranks", "idle", file, 2])
+    used = re.findall(r"([\d.]+) % of a core", out)
+    # Less than a hundredth, says the manual. A thread that does not sleep takes all of it.
+    assert len(used) == 2 and all(float(part) < 20 for part in used), out
+
+
+@pytest.mark.parametrize("call, after", [("Isend", 40), ("Isend", 160), ("Irecv", 60), ("Test", 3000)])
+def test_a_call_of_mpi_that_fails_is_an_error_for_all_and_nobody_hangs(mpi, file, tool, call, after):
+    given = ["env", f"LD_PRELOAD={tool}", f"FAIL_CALL={call}", f"FAIL_AFTER={after}"]
+    out = run([*launch(mpi, 2), *given, BUILT / mpi / "ranks", "fail", file], expect=None)
+    told = re.findall(r"rank \d: (\w+) after (\d+) s: (.*)", out)
+    assert len(told) == 2 and all(kind == "peer" for kind, _, _ in told), out
+    # As MPI says it, on the rank where it happened.
+    assert any("MPI cannot" in text for _, _, text in told), out
+
+
 def test_what_ranks_do_wrong_is_told(mpi, file):
     assert run([*launch(mpi, 3), BUILT / mpi / "ranks", "differ", file]).count("told") == 3
     out = run([*launch(mpi, 2), BUILT / mpi / "ranks", "funneled", file])
     assert out.count("MPI_THREAD_MULTIPLE") == 0 and out.count("fewer threads") == 2
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_threads_of_ranks_open_files_at_the_same_time(mpi, file, tmp_path, ranks):
+    other = tmp_path / "other"
+    other.write_bytes(bytes(255 - b for b in file.read_bytes()))
+    out = run([*launch(mpi, ranks), BUILT / mpi / "ranks", "threads", file, other])
+    opened = re.findall(r"opened (\d+) and (\d+)", out)
+    assert len(opened) == ranks and len({*opened}) == 1
+    if ranks == 1:
+        # Nobody is there with whom it could be in another order.
+        assert opened == [("40", "40")]
+
+
+def test_a_child_that_was_forked_waits_for_no_thread(mpi, file):
+    assert run([*launch(mpi, 2), BUILT / mpi / "ranks", "fork", file]).count("outlived") == 2
 
 
 def survivors(out: str, ranks: int) -> None:
@@ -79,9 +159,12 @@ def test_a_rank_that_dies_is_an_error_for_the_others(file, how):
     survivors(run([*command, BUILT / "openmpi" / "ranks", "die", file, how], expect=None), 3)
 
 
-def test_a_rank_that_gives_no_sign_of_life_is_an_error_for_the_others(file):
+@pytest.mark.parametrize("words", [["die", "FILE", "stop"], ["stopped", "FILE"]], ids=["reading", "freed"])
+def test_a_rank_that_gives_no_sign_of_life_is_an_error_for_the_others(file, words):
+    """Or, where they wanted nothing of it, of no matter."""
     program = BUILT / "openmpi" / "ranks"
-    command = [*launch("openmpi", 3, "--enable-recovery"), program, "die", file, "stop"]
+    words = [file if word == "FILE" else word for word in words]
+    command = [*launch("openmpi", 3, "--enable-recovery"), program, *words]
     env = os.environ | {"STEAD_PEER_SILENCE_S": "3"}
     with subprocess.Popen(
         ["timeout", "--kill-after=10", str(LIMIT), *map(str, command)],
@@ -105,7 +188,7 @@ def end_stopped(word: str) -> None:
             state = status.read_text().rsplit(")", 1)[1].split()[0]
         except OSError:
             continue
-        if word.encode() in words and b"die" in words and state == "T":
+        if word.encode() in words and {b"die", b"stopped"} & {*words} and state == "T":
             os.kill(int(status.parent.name), signal.SIGKILL)
 
 
@@ -144,7 +227,7 @@ def test_ranks_on_hosts_read_any_ranges(lab, file, ranks, flags):
 
 
 def test_a_host_without_the_file_gets_it_from_the_others(lab, file):
-    command = [LAB, "run", lab, BUILT / "openmpi" / "ranks", "read", file, "/nowhere"]
+    command = [LAB, "run", lab, BUILT / "openmpi" / "ranks", "read", file, "few"]
     assert len(read_bytes(run(command))) == 3
 
 

@@ -1,0 +1,28 @@
+// stead over MPI in C++: files that all ranks of a communicator read together.
+//
+//     stead::File file = stead::open(MPI_COMM_WORLD, "particles.bin");   // all ranks
+//     stead::ReadSession session = file.session();                       // all ranks
+//     stead::view part = session.read(offset, size).get();               // who wants to
+//
+// For programs that are linked with libstead and libstead_mpi. What stead_mpi.h says counts here, too.
+//
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+#ifndef STEAD_MPI_HPP
+#define STEAD_MPI_HPP
+
+#include "stead_mpi.h"
+#include "stead.hpp"
+
+namespace stead {
+
+/// Opens a file on all ranks of a communicator, by the same name on all. Collective; so is File::session of it.
+inline File open(MPI_Comm communicator, const std::string &path, const read_options &options = {}) {
+    const stead_read_options o = options.get();
+    stead_file *f = nullptr;
+    detail::call(stead_mpi_file_open, communicator, path.c_str(), &o, &f);
+    return File(f);
+}
+
+} // namespace stead
+
+#endif
