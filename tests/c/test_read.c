@@ -58,6 +58,15 @@ static int no_ranks(void *data, stead_fabric *fabric, char *why) {
     return STEAD_PEER;
 }
 
+/* Ranks that cannot talk: functions that are not there are not called. */
+static int mute_ranks(void *data, stead_fabric *fabric, char *why) {
+    (void)why;
+    memset(fabric, 0, sizeof *fabric);
+    fabric->version = *(uint32_t *)data;
+    fabric->size = 1;
+    return 0;
+}
+
 static void files(void) {
     stead_file *file = NULL, *none = NULL;
     stead_session *s = NULL, *t = NULL;
@@ -103,6 +112,11 @@ static void files(void) {
     FAILS(STEAD_PEER, "no ranks today", stead_file_open_ranks(no_ranks, &asked, "data", NULL, &none, &e));
     FAILS(STEAD_USAGE, "NULL", stead_file_open_ranks(NULL, &asked, "data", NULL, &none, &e));
     CHECK(asked == 1 && none == NULL);
+    uint32_t version = STEAD_FABRIC_VERSION;
+    FAILS(STEAD_USAGE, "without the function", stead_file_open_ranks(mute_ranks, &version, "data", NULL, &none, &e));
+    version++;
+    FAILS(STEAD_USAGE, "version", stead_file_open_ranks(mute_ranks, &version, "data", NULL, &none, &e));
+    CHECK(none == NULL);
     FAILS(STEAD_USAGE, "NULL", stead_file_open(NULL, NULL, &none, &e));
     o.size = 3;
     FAILS(STEAD_USAGE, "size", stead_file_open("data", &o, &none, &e));

@@ -4,7 +4,8 @@
  *                                  second rank does not find the file
  *   ranks busy FILE                rank 0 computes and calls nothing; the others read what it has
  *   ranks die FILE HOW             the last rank ends (exit, kill) after the session began; the others read all
- *   ranks fail FILE                some call of MPI fails on the last rank, sooner or later; all hear of it
+ *   ranks fail FILE TOLD           some call of MPI fails on the last rank, sooner or later; all hear of it, and wait for each
+ *                                  other by the file TOLD
  *   ranks differ FILE              ranks begin different sessions
  *   ranks funneled FILE            MPI without threads
  *   ranks rate FILE [TIMES]        seconds to read the whole file on each rank
@@ -194,7 +195,7 @@ static void die(const char *path, const char *how) {
     _exit(status == STEAD_PEER ? 0 : 1);
 }
 
-static void fail(const char *path) {
+static void fail(const char *path, const char *told) {
     stead_file *file;
     stead_session *session;
     struct stead_read_options options = {0};
@@ -217,6 +218,11 @@ static void fail(const char *path) {
     }
     printf("rank %d: %s after %.0f s: %s\n", rank, stead_status_name(status), now() - begun, stead_last_message());
     fflush(stdout);
+    /* The launcher ends all when one has ended without MPI_Finalize. */
+    struct stat st;
+    int fd = open(told, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    CHECK(write(fd, "x", 1) == 1);
+    while ((fstat(fd, &st) || st.st_size < size) && now() - begun < 60) usleep(10000);
     _exit(status == STEAD_PEER ? 0 : 1);
 }
 
@@ -439,7 +445,7 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "read")) read_all(path, argc > 3);
     else if (!strcmp(what, "busy")) busy(path);
     else if (!strcmp(what, "die")) die(path, argv[3]);
-    else if (!strcmp(what, "fail")) fail(path);
+    else if (!strcmp(what, "fail")) fail(path, argv[3]);
     else if (!strcmp(what, "differ")) differ(path);
     else if (!strcmp(what, "rate")) rate(path, argc > 3 ? atoi(argv[3]) : 1);
     else if (!strcmp(what, "end")) end(path);

@@ -115,9 +115,9 @@ def test_an_idle_session_takes_no_processor(mpi, file):
 
 
 @pytest.mark.parametrize("call, after", [("Isend", 40), ("Isend", 160), ("Irecv", 60), ("Test", 3000)])
-def test_a_call_of_mpi_that_fails_is_an_error_for_all_and_nobody_hangs(mpi, file, tool, call, after):
+def test_a_call_of_mpi_that_fails_is_an_error_for_all_and_nobody_hangs(mpi, file, tool, tmp_path, call, after):
     given = ["env", f"LD_PRELOAD={tool}", f"FAIL_CALL={call}", f"FAIL_AFTER={after}"]
-    out = run([*launch(mpi, 2), *given, BUILT / mpi / "ranks", "fail", file], expect=None)
+    out = run([*launch(mpi, 2), *given, BUILT / mpi / "ranks", "fail", file, tmp_path / "told"], expect=None)
     told = re.findall(r"rank \d: (\w+) after (\d+) s: (.*)", out)
     assert len(told) == 2 and all(kind == "peer" for kind, _, _ in told), out
     # As MPI says it, on the rank where it happened.
