@@ -1633,7 +1633,7 @@ stead_status stead_session_close(struct stead_session *session, struct stead_err
  * A rank may close the file before others have: a thread goes on to answer them, until all are done.
  *
  * Errors: as stead_file_open, if no rank can open it; STEAD_USAGE on all ranks if one of them gives arguments that make
- * no sense, but for `make`, without which it can tell nobody; STEAD_CHANGED if ranks see files of different lengths;
+ * no sense, but for `make`, without which it can tell nobody, or another path than the others; STEAD_CHANGED if ranks see files of different lengths;
  * STEAD_PEER if a rank is gone; those of `make`.
  */
 stead_status stead_file_open_ranks(stead_make_fabric_fn make,

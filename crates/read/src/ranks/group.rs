@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use stead_core::{Error, Kind, Result, units};
+use stead_core::{Error, Kind, Result, limits, units};
 use stead_fabric::kinds::{kind, number};
 use stead_fabric::{Fabric, FabricExt};
 use stead_store::{Announcement, FileSource, IoOptions, Segment, Source};
@@ -28,7 +28,7 @@ const FETCHERS: usize = 4;
 const NODES: usize = 8;
 
 /// Tags of opening, two of them.
-const OPEN: u32 = 0x5EAD_0000;
+pub(super) const OPEN: u32 = 0x5EAD_0000;
 /// Tags of files begin here, so many for each: that of the service, and two of what all ranks do together.
 pub(super) const FILES: u32 = 0x6000_0000;
 pub(super) const TAGS: u32 = 4;
@@ -176,8 +176,8 @@ impl Hello {
 /// A rank may drop the file before others have: a thread goes on to answer them.
 ///
 /// # Errors
-/// As [`crate::open`] if no rank can open it; `Changed` if ranks see files of different lengths; `Peer` if a
-/// rank is gone.
+/// As [`crate::open`] if no rank can open it; `Usage` on all if they give different paths; `Changed` if ranks see files of
+/// different lengths; `Peer` if a rank is gone.
 pub fn open(fabric: Arc<dyn Fabric>, path: impl AsRef<Path>, options: &Options) -> Result<File> {
     let path = path.as_ref();
     let source = FileSource::open(path).map(|s| Arc::new(s) as Arc<dyn Source>);
@@ -371,6 +371,10 @@ fn hello(
             .at_path(path)
             .at_rank(r)
             .with_hint("all ranks must open the same files by the same names in the same order"));
+    }
+    let blocks = 1..=limits::MAX_READ_BLOCK as u64;
+    if all.iter().any(|hello| hello.opened.is_ok() && !blocks.contains(&hello.block)) {
+        return Err(malformed());
     }
     // Rank 0 has chosen it.
     if all.first().is_none_or(|first| first.tag < FILES || (first.tag - FILES) & !FILES_MASK != 0) {

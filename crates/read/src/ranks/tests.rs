@@ -316,6 +316,46 @@ fn ranks_that_open_different_files_are_told_and_may_go_on() {
 }
 
 #[test]
+fn what_no_rank_says_when_it_opens_a_file_is_refused() {
+    use super::group::{FILES, OPEN, TAGS};
+    use stead_fabric::FabricExt;
+    let (_dir, path, _) = file(50_000);
+    let name = path.to_str().unwrap().as_bytes();
+    let hello = |tag: u32, block: u64, name_len: u64, rest: &[u8]| {
+        let numbers = [block.to_le_bytes(), name_len.to_le_bytes()];
+        [&tag.to_le_bytes(), numbers.as_flattened(), name, rest].concat()
+    };
+    let (here, opened) = (name.len() as u64, [&[255][..], &50_000u64.to_le_bytes()].concat());
+    let right = hello(FILES + TAGS, 4096, here, &opened);
+    let wrong = [
+        hello(FILES - TAGS, 4096, here, &opened),
+        hello(FILES + 1, 4096, here, &opened),
+        hello(u32::MAX, 4096, here, &opened),
+        hello(FILES, 0, here, &opened),
+        hello(FILES, u64::MAX, here, &opened),
+        hello(FILES, 4096, u64::MAX, &opened),
+        hello(FILES, 4096, here + 10, &opened),
+        hello(FILES, 4096, here, &opened[..8]),
+        hello(FILES, 4096, here, &[]),
+        right[..11].to_vec(),
+        vec![],
+    ];
+    for said in &wrong {
+        let kinds = on_ranks(&[0, 1], |fabric| match fabric.rank() {
+            0 => fabric.all_gather(OPEN, said.clone()).err().map(|e| e.kind()),
+            _ => open(fabric, &path, &small(Engine::Auto)).err().map(|e| e.kind()),
+        });
+        assert_eq!(kinds, [None, Some(Kind::Format)], "{said:?}");
+    }
+    // The rest of opening does not come, of a rank that is gone then.
+    let kinds = on_ranks(&[0, 1], |fabric| match fabric.rank() {
+        0 => fabric.all_gather(OPEN, right.clone()).err().map(|e| e.kind()),
+        _ => open(fabric, &path, &small(Engine::Auto)).err().map(|e| e.kind()),
+    });
+    assert_eq!(kinds, [None, Some(Kind::Peer)]);
+}
+
+#[test]
 fn what_one_rank_refuses_of_a_session_all_hear_of() {
     let (_dir, path, bytes) = file(10_000);
     on_ranks(&[0, 1, 0], |fabric| {
