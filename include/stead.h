@@ -573,8 +573,8 @@ typedef int stead_place;
  * with stead_view_release; else `error` is the callee's, to be freed with stead_error_free, and `view` is no view.
  *
  * By the thread that asked, where the bytes are there already; else by a thread that reads, or that looks after
- * deadlines: it must not be kept, and to wait for another read there is an error of kind STEAD_USAGE, or waits for
- * itself. Hand the answer on, and do the work elsewhere. The function may ask for more. It must not throw or jump out.
+ * deadlines: it must not be kept, and to wait for another read there is an error of kind STEAD_USAGE. Hand the answer on,
+ * and do the work elsewhere. The function may ask for more. It must not throw or jump out.
  */
 typedef void (*stead_read_fn)(struct stead_view view, struct stead_error *error, void *user);
 
@@ -1689,8 +1689,8 @@ stead_status stead_read(const struct stead_session *session,
  * Reads `length` bytes at `offset` of the file and waits for them. The view is to be released with
  * stead_view_release; it is no view after a failure.
  *
- * Errors: STEAD_USAGE if they do not lie within the session; STEAD_CHANGED if the file became shorter; STEAD_IO;
- * STEAD_TIMEOUT at the deadline of the options.
+ * Errors: STEAD_USAGE if they do not lie within the session, or would have to be waited for in a function that is called
+ * with an answer; STEAD_CHANGED if the file became shorter; STEAD_IO; STEAD_TIMEOUT at the deadline of the options.
  */
 stead_status stead_read_view(const struct stead_session *session,
                              uint64_t offset,
@@ -1758,7 +1758,8 @@ stead_status stead_read_many(const struct stead_session *session,
 
 /**
  * Waits `timeout_ms` milliseconds for the answer: not at all if that is 0, without an end if it is negative. True if it
- * is there, or went elsewhere. May be called again and again.
+ * is there, or went elsewhere. May be called again and again. In a function that is called with an answer, by a thread that
+ * reads, it is false at once if there is none yet, and stead_last_message says why.
  */
 bool stead_pending_wait(struct stead_pending *pending, int64_t timeout_ms);
 
@@ -1766,13 +1767,15 @@ bool stead_pending_wait(struct stead_pending *pending, int64_t timeout_ms);
  * Waits for the answer, takes it, and frees the read. The view is to be released with stead_view_release; it is no view
  * after a failure.
  *
- * Errors: those of stead_read_view; STEAD_CANCELLED if another thread frees the read meanwhile.
+ * Errors: those of stead_read_view; STEAD_CANCELLED if another thread frees the read meanwhile. STEAD_USAGE if there is no
+ * answer yet in a function that is called with another one; the read is freed all the same.
  */
 stead_status stead_pending_take(struct stead_pending *pending, struct stead_view *view, struct stead_error **error);
 
 /**
- * Has the answer given to a function, as stead_read does, but within another function too: at once if it is there. The read is still to be freed, at any time: before the
- * function was called, it is not called any more; while another thread is calling it, freeing waits for its return.
+ * Has the answer given to a function, as stead_read does, but within another function too: at once if it is there. The
+ * read is still to be freed, at any time: before the function was called, it is not called any more; while another thread
+ * is calling it, freeing waits for its return.
  *
  * Errors: STEAD_USAGE for NULL, and if the answer goes elsewhere already.
  */
@@ -1827,7 +1830,11 @@ stead_status stead_queue_read(struct stead_queue *queue,
 /**
  * Takes the oldest read that is done. Waits `timeout_ms` milliseconds for one if there is none: not at all if that is
  * 0, without an end if it is negative. False if there was none in time, or none is under way, so that
- * `while (stead_queue_next(queue, -1, &done))` sees all of them; `done` is left as it is then.
+ * `while (stead_queue_next(queue, -1, &done))` sees all of them; `done` is left as it is then. In a function that is called
+ * with an answer, by a thread that reads, it does not wait: it is false, and stead_last_message says why.
+ *
+ * Where blocks are in memory, answers that nobody takes are within the budget of their session, and the others come when
+ * these are taken. Of a queue that has nothing to take, the session brings the first read in any case.
  */
 bool stead_queue_next(struct stead_queue *queue, int64_t timeout_ms, struct stead_completion *done);
 

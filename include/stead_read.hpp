@@ -111,20 +111,20 @@ class awaiter;
 }
 
 /// A read under way, which is given up when its handle goes. In a coroutine, `co_await` it: it goes on in the thread that
-/// brings the bytes, which must not be kept. To wait there for another read in another way than by `co_await` may be to
-/// wait for oneself, and long computations belong elsewhere.
+/// brings the bytes, which must not be kept. To wait there for another read in another way than by `co_await` is an error
+/// (with a std::future it is to wait for oneself), and long computations belong elsewhere.
 class pending {
 public:
     explicit pending(stead_pending *p) noexcept : handle_(p) {}
 
     /// True if the answer is there.
     bool ready() const { return stead_pending_wait(get(), 0); }
-    /// Waits for the answer no longer than that; true if it is there.
+    /// Waits for the answer no longer than that; true if it is there. Not at all in a thread that brings bytes.
     template <class R, class P> bool wait_for(std::chrono::duration<R, P> time) const {
         const auto ms = std::chrono::ceil<std::chrono::milliseconds>(time).count();
         return stead_pending_wait(get(), ms < 0 ? 0 : static_cast<std::int64_t>(ms));
     }
-    /// Waits for the answer and takes it.
+    /// Waits for the answer and takes it. Throws if it is not there in a thread that brings bytes, which waits for itself.
     view take() {
         stead_view v{};
         const auto owner = std::move(handle_);
@@ -413,7 +413,7 @@ public:
     }
     /// Has the answer of a read come to this queue; the read is given up if `p` goes before.
     void take(const pending &p, void *user = nullptr) { detail::call(stead_pending_queue, p.get(), get(), user); }
-    /// The oldest read that is done; waits for one, if any is under way.
+    /// The oldest read that is done; waits for one, if any is under way and this is no thread that brings bytes.
     std::optional<completion> next() { return next_ms(-1); }
     /// As next, no longer than that.
     template <class R, class P> std::optional<completion> next(std::chrono::duration<R, P> time) {

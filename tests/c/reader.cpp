@@ -10,6 +10,8 @@
 #include <sstream>
 #include <stead.hpp>
 #include <string>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 
 static int failures = 0, checks = 0;
@@ -336,12 +338,40 @@ static void shrinking() {
     CHECK(!in.is_open());
 }
 
+/// More than 2 GiB at once, of a file of holes, into a few pages that lie beside each other many times.
+static void large() {
+    constexpr std::uint64_t piece = 8 << 20, size = std::uint64_t(9) << 28, before = std::uint64_t(3) << 30;
+    write("sparse", "");
+    std::filesystem::resize_file("sparse", before + size);
+    std::fstream out("sparse", std::ios::in | std::ios::out | std::ios::binary);
+    out.seekp(static_cast<std::streamoff>(before - 1)) << "<";
+    out.seekp(static_cast<std::streamoff>(before + size - 1)) << ">";
+    out.close();
+    const int pages = memfd_create("pages", MFD_CLOEXEC);
+    CHECK(pages >= 0 && ftruncate(pages, piece) == 0);
+    void *const all = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *const buffer = static_cast<char *>(all);
+    for (std::uint64_t at = 0; at < size; at += piece)
+        CHECK(mmap(buffer + at, piece, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, pages, 0) == buffer + at);
+    stead::read_options on_demand;
+    on_demand.flags = STEAD_READ_ON_DEMAND;
+    stead::FileReader in(stead::File("sparse", on_demand).session());
+    CHECK(in.seekg(static_cast<std::streamoff>(before - 1)) && in.get() == '<');
+    CHECK(in.read(buffer, static_cast<std::streamsize>(size)) && in.gcount() == static_cast<std::streamsize>(size));
+    CHECK(buffer[size - 2] == 0 && buffer[size - 1] == '>' && in.tellg() == static_cast<std::streamoff>(before + size));
+    CHECK(in.get() == EOF && in.eof());
+    munmap(all, size);
+    close(pages);
+    std::filesystem::remove("sparse");
+}
+
 int main(int argc, char **argv) {
     files(argc > 1 ? std::atoi(argv[1]) : 4);
     opening();
     moving();
     sessions();
     shrinking();
+    large();
     CHECK(stead_handles_alive() == 0);
     std::printf("reader: %d checks, %d failed\n", checks, failures);
     return failures != 0;

@@ -229,6 +229,35 @@ static task nested(const stead::ReadSession &session) {
     co_return first.size();
 }
 
+/// To wait in a thread that brings bytes is refused. How often it was such a thread.
+static task waiting(const stead::ReadSession &session, std::thread::id asked) {
+    stead::view first = co_await session.begin(0, 300'000);
+    if (std::this_thread::get_id() == asked) co_return 0;
+    stead::pending far = session.begin(1'500'000, 300'000);
+    stead::read_queue queue;
+    queue.read(session, 1'500'000, 300'000);
+    CHECK(!far.wait_for(std::chrono::hours(1)) && !queue.next());
+    CHECK(fails(stead::kind::usage, "waited for a read", [&] { far.take(); }));
+    CHECK(fails(stead::kind::usage, "waited for a read", [&] { session.read_now(1'500'000, 300'000); }));
+    stead::FileReader in(session);
+    in.seekg(1'500'000);
+    in.get();
+    CHECK(!in && in.failure() && in.failure()->kind() == stead::kind::usage);
+    co_return 1;
+}
+
+static void refusals() {
+    stead::read_options o = in_memory();
+    o.flags |= STEAD_READ_ON_DEMAND;
+    o.readers = 1;
+    std::uint64_t seen = 0;
+    for (int i = 0; i < 1000 && !seen; i++) {
+        const stead::ReadSession session = stead::File("bytes", o).session();
+        seen = waiting(session, std::this_thread::get_id()).ended.get();
+    }
+    CHECK(seen == 1);
+}
+
 static void coroutines(const stead::read_options &options) {
     const stead::ReadSession session = stead::File("bytes", options).session();
     std::vector<task> tasks;
@@ -254,6 +283,7 @@ static void shortened() {
 }
 #else
 static void coroutines(const stead::read_options &) {}
+static void refusals() {}
 static void shortened() {}
 #endif
 
@@ -269,6 +299,7 @@ int main() {
         coroutines(o);
     }
     shortened();
+    refusals();
     queues();
     untaken();
 #if __cplusplus >= 202002L && !defined(__cpp_lib_coroutine)

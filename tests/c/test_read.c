@@ -8,12 +8,26 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <stead.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { SIZE = 3000000 };
 
 static stead_error *e = NULL;
+
+/* So much address space over a few pages, for bytes that nobody looks at but the last ones. */
+static unsigned char *large_buffer(size_t size) {
+    const size_t piece = (size_t)8 << 20;
+    int fd = memfd_create("pages", MFD_CLOEXEC);
+    unsigned char *all = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    size_t i;
+    CHECK(fd >= 0 && all != MAP_FAILED && ftruncate(fd, (off_t)piece) == 0 && size % piece == 0);
+    for (i = 0; i < size; i += piece)
+        CHECK(mmap(all + i, piece, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == all + i);
+    close(fd);
+    return all;
+}
 
 /* The byte at a place of the test's file. */
 static unsigned char at(uint64_t i) { return (unsigned char)((i * 2654435761u) >> 13); }
@@ -470,13 +484,123 @@ static void queues(const stead_read_options *o) {
     OK(stead_session_close(s, &e));
 }
 
+/* What becomes of waiting in a function that is called with an answer. */
+typedef struct {
+    answers told;
+    pthread_t main;
+    stead_session *session;
+    stead_queue *queue;
+    uint64_t far;
+    int elsewhere, refused, said;
+} within;
+
+static void waits(stead_view view, stead_error *error, void *user) {
+    within *w = user;
+    stead_pending *p = NULL;
+    stead_completion c;
+    stead_view v = {0};
+    unsigned char four[4];
+    stead_error_free(error);
+    stead_view_release(&view);
+    /* Where the bytes were there already, this is the thread that asked, which may wait. */
+    if (!pthread_equal(pthread_self(), w->main)) {
+        w->elsewhere = 1;
+        stead_read_begin(w->session, w->far, 300000, 0, &p, NULL);
+        w->refused += !stead_pending_wait(p, -1);
+        w->said = strstr(stead_last_message(), "waited for a read in a function") != NULL;
+        w->refused += !stead_pending_wait(p, 1000);
+        w->refused += stead_pending_take(p, &v, NULL) == STEAD_USAGE;
+        w->refused += stead_read_view(w->session, w->far, 300000, &v, NULL) == STEAD_USAGE;
+        w->refused += stead_read_now(w->session, w->far, four, 4, NULL) == STEAD_USAGE;
+        stead_queue_read(w->queue, w->session, w->far, 300000, NULL, NULL);
+        w->refused += !stead_queue_next(w->queue, -1, &c);
+        w->refused += !stead_queue_next(w->queue, 1000, &c);
+    }
+    tell(&w->told, &w->told.good);
+}
+
+static void waiting_within(void) {
+    stead_read_options o = options();
+    stead_completion c;
+    within w;
+    int tries;
+    memset(&w, 0, sizeof w);
+    w.main = pthread_self();
+    o.readers = 1;
+    o.block = 65536;
+    o.memory = 1 << 20;
+    o.deadline_ms = 20000;
+    o.flags = STEAD_READ_PREAD | STEAD_READ_ON_DEMAND;
+    for (tries = 0; tries < 1000 && !w.elsewhere; tries++) {
+        w.session = whole("data", &o);
+        init(&w.told, w.session);
+        OK(stead_queue_new(&w.queue, &e));
+        w.far = SIZE - 400000;
+        OK(stead_read(w.session, 0, 600000, waits, &w, &e));
+        until(&w.told, 1);
+        while (stead_queue_next(w.queue, -1, &c)) {
+            CHECK(c.error == NULL && same(c.view.data, c.offset, c.view.size));
+            stead_view_release(&c.view);
+            stead_error_free(c.error);
+        }
+        stead_queue_free(w.queue);
+        OK(stead_session_close(w.session, &e));
+    }
+    CHECK(w.elsewhere && w.refused == 7 && w.said);
+}
+
+/* Answers that nobody takes out of a queue are within the budget. */
+static void untaken(void) {
+    enum { BLOCK = 65536, BLOCKS = 4, READS = 40 };
+    stead_read_options o = options();
+    stead_session *s;
+    stead_queue *q = NULL;
+    stead_view views[READS];
+    stead_completion c;
+    struct pollfd watched;
+    int i, held, seen;
+    o.block = BLOCK;
+    o.memory = BLOCKS * BLOCK;
+    o.readers = 1;
+    o.flags = STEAD_READ_PREAD | STEAD_READ_ON_DEMAND;
+    s = whole("data", &o);
+    OK(stead_queue_new(&q, &e));
+    for (i = 0; i < READS; i++) OK(stead_queue_read(q, s, (uint64_t)i * BLOCK, 60000, NULL, &e));
+    poll(NULL, 0, 2600);
+    for (held = 0; held < READS && stead_queue_next(q, 0, &c); held++) {
+        CHECK(c.error == NULL && same(c.view.data, c.offset, 60000));
+        views[held] = c.view;
+    }
+    /* The blocks, and one read that was waited for as long as there was nothing to take. */
+    CHECK(held <= BLOCKS + 1);
+    for (seen = 0; seen < held; seen++) stead_view_release(&views[seen]);
+    while (stead_queue_next(q, -1, &c)) {
+        CHECK(c.error == NULL && same(c.view.data, c.offset, 60000));
+        stead_view_release(&c.view);
+        seen++;
+    }
+    CHECK(seen == READS);
+    /* An event loop that only looks at the descriptor gets what is larger than it should be. */
+    watched.fd = stead_queue_fd(q);
+    watched.events = POLLIN;
+    for (i = 0; i < 3; i++) OK(stead_queue_read(q, s, (uint64_t)i * 500000 + 1, 200000, NULL, &e));
+    for (seen = 0; seen < 3; seen++) {
+        CHECK(poll(&watched, 1, 20000) == 1 && stead_queue_next(q, 0, &c));
+        CHECK(c.error == NULL && same(c.view.data, c.offset, 200000));
+        stead_view_release(&c.view);
+    }
+    CHECK(!stead_queue_next(q, 0, &c) && stead_queue_length(q) == 0);
+    stead_queue_free(q);
+    OK(stead_session_close(s, &e));
+}
+
 static void odd_files(void) {
     const uint64_t large = (uint64_t)5 << 30;
     stead_file *file = NULL;
     stead_session *s = NULL;
     stead_view v;
     stead_pending *p = NULL;
-    unsigned char four[4] = {1, 1, 1, 1};
+    unsigned char four[4] = {1, 1, 1, 1}, *buffer;
     stead_read_options on_demand = options();
     const unsigned char *bytes;
     int fd;
@@ -506,6 +630,10 @@ static void odd_files(void) {
         bytes = v.data;
         CHECK(bytes[0] == 0 && bytes[v.size - 2] == 0 && bytes[v.size - 1] == 'x');
         stead_view_release(&v);
+        buffer = large_buffer((size_t)9 << 28);
+        OK(stead_read_now(s, large - ((uint64_t)9 << 28), buffer, (size_t)9 << 28, &e));
+        CHECK(buffer[((size_t)9 << 28) - 2] == 0 && buffer[((size_t)9 << 28) - 1] == 'x');
+        munmap(buffer, (size_t)9 << 28);
     }
     OK(stead_session_close(s, &e));
     unlink("sparse");
@@ -537,6 +665,8 @@ int main(void) {
     queues(NULL);
     queues(&memory);
     starving();
+    waiting_within();
+    untaken();
     odd_files();
     CHECK(stead_handles_alive() == 0);
     return ended("read");

@@ -5,7 +5,7 @@ use crate::guard::{call, check_size, look, null};
 use crate::queue::{self, stead_queue};
 use crate::session::{self, stead_session};
 use crate::table::{self, Object};
-use crate::under_way::{Callback, Lent, Reading, Sink, Tag, UnderWay, stead_read_fn};
+use crate::under_way::{Callback, Lent, Reading, Tag, UnderWay, stead_read_fn};
 use crate::view::stead_view;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -46,8 +46,7 @@ impl Drop for PendingFace {
 }
 
 fn give(reading: Reading, offset: u64) -> *mut stead_pending {
-    let read = UnderWay::new(reading, None);
-    table::insert(PendingFace { read, offset })
+    table::insert(PendingFace { read: UnderWay::new(reading), offset })
 }
 
 /// Ends a handle. The read is given up when this returns, whoever else has the handle in use.
@@ -89,17 +88,15 @@ pub unsafe extern "C" fn stead_read(
     call!(error, |_c| {
         let call = done.ok_or_else(|| null("function"))?;
         let reading = view(session, offset, length)?;
-        let callback = Callback { call, user, after: true };
-        UnderWay::new(reading, Some(Sink::Call(callback))).begin();
-        Ok(())
+        UnderWay::new(reading).call(Callback { call, user, after: true })
     })
 }
 
 /// Reads `length` bytes at `offset` of the file and waits for them. The view is to be released with
 /// stead_view_release; it is no view after a failure.
 ///
-/// Errors: STEAD_USAGE if they do not lie within the session; STEAD_CHANGED if the file became shorter; STEAD_IO;
-/// STEAD_TIMEOUT at the deadline of the options.
+/// Errors: STEAD_USAGE if they do not lie within the session, or would have to be waited for in a function that is called
+/// with an answer; STEAD_CHANGED if the file became shorter; STEAD_IO; STEAD_TIMEOUT at the deadline of the options.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_read_view(
     session: *const stead_session,
@@ -226,20 +223,22 @@ fn get(pending: *const stead_pending) -> Result<Arc<PendingFace>> {
 }
 
 /// Waits `timeout_ms` milliseconds for the answer: not at all if that is 0, without an end if it is negative. True if it
-/// is there, or went elsewhere. May be called again and again.
+/// is there, or went elsewhere. May be called again and again. In a function that is called with an answer, by a thread that
+/// reads, it is false at once if there is none yet, and stead_last_message says why.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_pending_wait(pending: *mut stead_pending, timeout_ms: i64) -> bool {
     look!(false, |_c| {
         // Only the read is held, so that freeing the handle ends the wait.
         let read = get(pending)?.read.clone();
-        Ok(read.wait(time(timeout_ms)))
+        read.wait(time(timeout_ms))
     })
 }
 
 /// Waits for the answer, takes it, and frees the read. The view is to be released with stead_view_release; it is no view
 /// after a failure.
 ///
-/// Errors: those of stead_read_view; STEAD_CANCELLED if another thread frees the read meanwhile.
+/// Errors: those of stead_read_view; STEAD_CANCELLED if another thread frees the read meanwhile. STEAD_USAGE if there is no
+/// answer yet in a function that is called with another one; the read is freed all the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_pending_take(
     pending: *mut stead_pending,
@@ -258,8 +257,9 @@ pub unsafe extern "C" fn stead_pending_take(
     })
 }
 
-/// Has the answer given to a function, as stead_read does, but within another function too: at once if it is there. The read is still to be freed, at any time: before the
-/// function was called, it is not called any more; while another thread is calling it, freeing waits for its return.
+/// Has the answer given to a function, as stead_read does, but within another function too: at once if it is there. The
+/// read is still to be freed, at any time: before the function was called, it is not called any more; while another thread
+/// is calling it, freeing waits for its return.
 ///
 /// Errors: STEAD_USAGE for NULL, and if the answer goes elsewhere already.
 #[unsafe(no_mangle)]
@@ -272,7 +272,7 @@ pub unsafe extern "C" fn stead_pending_then(
     call!(error, |_c| {
         let call = done.ok_or_else(|| null("function"))?;
         let read = get(pending)?.read.clone();
-        read.send_to(Sink::Call(Callback { call, user, after: false }))
+        read.call(Callback { call, user, after: false })
     })
 }
 
@@ -292,7 +292,7 @@ pub unsafe extern "C" fn stead_pending_queue(
         let face = get(pending)?;
         let (read, offset) = (face.read.clone(), face.offset);
         drop(face);
-        read.send_to(Sink::Queue(queue, Tag { user, offset }))
+        read.put_into(&queue, Tag { user, offset })
     })
 }
 

@@ -17,15 +17,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::ThreadId;
 use std::time::Duration;
-use stead::read::{Read, ReadInto};
+use stead::read::{Read, ReadInto, answers_here};
 use stead::{Error, Kind, Result};
 
 /// Called once with the answer of a read. If the bytes came, `error` is NULL and `view` is the callee's, to be released
 /// with stead_view_release; else `error` is the callee's, to be freed with stead_error_free, and `view` is no view.
 ///
 /// By the thread that asked, where the bytes are there already; else by a thread that reads, or that looks after
-/// deadlines: it must not be kept, and to wait for another read there is an error of kind STEAD_USAGE, or waits for
-/// itself. Hand the answer on, and do the work elsewhere. The function may ask for more. It must not throw or jump out.
+/// deadlines: it must not be kept, and to wait for another read there is an error of kind STEAD_USAGE. Hand the answer on,
+/// and do the work elsewhere. The function may ask for more. It must not throw or jump out.
 pub type stead_read_fn =
     Option<unsafe extern "C" fn(view: stead_view, error: *mut stead_error, user: *mut c_void)>;
 
@@ -82,6 +82,24 @@ impl Reading {
         }
     }
 
+    /// True if the answer is there; else the waker is called once it is. Nobody is taken to wait for it.
+    fn watch(&mut self, context: &mut Context<'_>) -> bool {
+        match self {
+            Reading::View(read) => read.watch(context),
+            Reading::Into(read) => read.watch(context),
+            Reading::Gather(read) => read.watch(context),
+        }
+    }
+
+    /// Somebody waits for it.
+    fn urge(&self) {
+        match self {
+            Reading::View(read) => read.urge(),
+            Reading::Into(read) => read.urge(),
+            Reading::Gather(read) => read.urge(),
+        }
+    }
+
     /// True if a view is there. It stays where it is, so that the session may move it out of its block. Others are
     /// taken as soon as they are there: after a read was given up, nothing may write to its buffer.
     fn is_view(&self) -> bool {
@@ -113,7 +131,8 @@ unsafe impl Send for Callback {}
 /// Who is told of an answer.
 pub enum Sink {
     Call(Callback),
-    Queue(Arc<Queue>, Tag),
+    /// With the place of the read among those that the queue expects.
+    Queue(Arc<Queue>, Tag, u64),
 }
 
 /// What a queue gives back with an answer.
@@ -125,6 +144,16 @@ pub struct Tag {
 
 // SAFETY: the pointer is only handed back.
 unsafe impl Send for Tag {}
+
+/// # Errors
+/// `Usage` in a function that is called with the answer of a read, by the thread that would have to bring the other one.
+pub fn may_wait() -> Result<()> {
+    if !answers_here() {
+        return Ok(());
+    }
+    Err(Error::usage("waited for a read in a function that is called with the answer of another")
+        .with_hint("give that read a function, too, or hand the answer to a thread that may wait"))
+}
 
 /// Where a read stands.
 enum State {
@@ -194,8 +223,9 @@ impl Wake for UnderWay {
 }
 
 impl UnderWay {
-    pub fn new(reading: Reading, sink: Option<Sink>) -> Arc<UnderWay> {
-        let progress = Mutex::new(Progress { state: State::Waiting(reading), sink, waiting: 0 });
+    pub fn new(reading: Reading) -> Arc<UnderWay> {
+        let state = State::Waiting(reading);
+        let progress = Mutex::new(Progress { state, sink: None, waiting: 0 });
         Arc::new(UnderWay { progress, changed: Condvar::new() })
     }
 
@@ -212,7 +242,7 @@ impl UnderWay {
         }
     }
 
-    /// Looks whether there is an answer.
+    /// Looks whether there is an answer, for which somebody waits.
     fn look(self: &Arc<Self>, progress: &mut Progress) {
         if let State::Waiting(reading) = &mut progress.state {
             let waker = Waker::from(self.clone());
@@ -222,13 +252,37 @@ impl UnderWay {
         }
     }
 
+    /// Looks whether there is an answer for a queue, which says by itself when somebody waits. True if it may go there.
+    fn look_for_queue(self: &Arc<Self>, progress: &mut Progress) -> bool {
+        if let State::Waiting(reading) = &mut progress.state {
+            let waker = Waker::from(self.clone());
+            if !reading.watch(&mut Context::from_waker(&waker)) {
+                return false;
+            }
+            if !matches!(reading, Reading::View(_)) {
+                self.look(progress);
+            }
+        }
+        true
+    }
+
+    /// Somebody waits for it, at the queue that expects it.
+    pub fn urge(&self) {
+        if let State::Waiting(reading) = &self.lock().state {
+            reading.urge();
+        }
+    }
+
     /// Tells the sink, if there is one and there is an answer.
     fn drive(self: &Arc<Self>, mut progress: MutexGuard<'_, Progress>) {
         let queued = matches!(progress.sink, Some(Sink::Queue(..)));
-        if !queued || !progress.state.settled() {
+        let settled = if queued {
+            self.look_for_queue(&mut progress)
+        } else {
             self.look(&mut progress);
-        }
-        if !progress.state.settled() {
+            progress.state.settled()
+        };
+        if !settled {
             return;
         }
         let Some(sink) = progress.sink.take() else { return };
@@ -244,37 +298,46 @@ impl UnderWay {
         self.wake_waiting(progress);
         match sink {
             Sink::Call(callback) => tell(Told { callback, answer, read: self.clone() }),
-            Sink::Queue(queue, tag) => queue.push(tag, answer),
+            Sink::Queue(queue, tag, place) => queue.push(tag, place, answer),
         }
     }
 
-    /// Begins: tells the sink at once if the bytes are there.
-    pub fn begin(self: &Arc<Self>) {
-        self.drive(self.lock());
-    }
-
-    /// Names who is to be told.
+    /// Has a function told, at once if the bytes are there.
     ///
     /// # Errors
     /// `Usage` if somebody is told already, or the answer was taken.
-    pub fn send_to(self: &Arc<Self>, sink: Sink) -> Result<()> {
+    pub fn call(self: &Arc<Self>, callback: Callback) -> Result<()> {
+        self.send_to(|| Ok(Sink::Call(callback)))
+    }
+
+    /// Has the answer put into a queue.
+    ///
+    /// # Errors
+    /// As [`UnderWay::call`]; `Usage` if the queue was freed.
+    pub fn put_into(self: &Arc<Self>, queue: &Arc<Queue>, tag: Tag) -> Result<()> {
+        self.send_to(|| Ok(Sink::Queue(queue.clone(), tag, queue.expect(self)?)))?;
+        queue.urge();
+        Ok(())
+    }
+
+    fn send_to(self: &Arc<Self>, sink: impl FnOnce() -> Result<Sink>) -> Result<()> {
         let mut progress = self.lock();
         match (&progress.state, &progress.sink) {
             (State::Waiting(_) | State::Answered(_), None) => {}
             (State::Over(why), _) => return Err(Error::usage(*why)),
             _ => return Err(Error::usage(GIVEN)),
         }
-        if let Sink::Queue(queue, _) = &sink {
-            queue.expect_one()?;
-        }
-        progress.sink = Some(sink);
+        progress.sink = Some(sink()?);
         self.drive(progress);
         Ok(())
     }
 
     /// Waits until there is an answer, no longer than `time`; false if there is none by then. True too if it went to
     /// somebody already, or the read was given up.
-    pub fn wait(self: &Arc<Self>, time: Option<Duration>) -> bool {
+    ///
+    /// # Errors
+    /// Those of [`may_wait`], if there is none yet.
+    pub fn wait(self: &Arc<Self>, time: Option<Duration>) -> Result<bool> {
         let mut progress = self.lock();
         let waiting = |progress: &mut Progress| {
             if progress.sink.is_none() && !progress.state.settled() {
@@ -283,8 +346,12 @@ impl UnderWay {
             !progress.state.settled()
         };
         if !waiting(&mut progress) {
-            return true;
+            return Ok(true);
         }
+        if time == Some(Duration::ZERO) {
+            return Ok(false);
+        }
+        may_wait()?;
         progress.waiting += 1;
         let late;
         (progress, late) = match time {
@@ -299,7 +366,7 @@ impl UnderWay {
             }
         };
         progress.waiting -= 1;
-        !late
+        Ok(!late)
     }
 
     /// Waits for the answer and takes it.
@@ -310,7 +377,7 @@ impl UnderWay {
         if self.lock().sink.is_some() {
             return Err(Error::usage(GIVEN));
         }
-        self.wait(None);
+        self.wait(None)?;
         let mut progress = self.lock();
         match std::mem::replace(&mut progress.state, State::Over(TAKEN)) {
             State::Answered(answer) => answer,
@@ -344,8 +411,8 @@ impl UnderWay {
         // Before anybody who waits hears of it and frees its buffer: nothing is written to it any more.
         drop(before);
         self.wake_waiting(progress);
-        if let Some(Sink::Queue(queue, _)) = sink {
-            queue.forget_one();
+        if let Some(Sink::Queue(queue, _, place)) = sink {
+            queue.forget(place);
         }
     }
 
