@@ -76,6 +76,7 @@ def test_bad_requests(stead, data, tmp_path):
     stead.fails("read", data, "--range", "5-4", code=2, says=("do not lie within",))
     stead.fails("read", data, "--range", "0-3000006", code=2, says=("do not lie within",))
     stead.fails("read", data, "--range", "x", code=2, says=("FROM-TO",))
+    stead.fails("read", data, "--tasks", "0", code=2, says=("--tasks",))
     os.mkfifo(tmp_path / "pipe")
     stead.fails("read", "pipe", code=2, says=("pipe",))
 

@@ -162,7 +162,7 @@ pub struct ReadArgs {
     pub range: Option<Part>,
 
     /// Tasks that read equal parts of it
-    #[arg(long, value_name = "N", default_value_t = 1024)]
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..))]
     pub tasks: u64,
 
     /// Let tasks come in no order, in place of that of the file
@@ -240,7 +240,12 @@ impl Part {
         let to = self.to.unwrap_or(len);
         if self.from > to || to > len {
             let message = format!("bytes {} to {to} do not lie within the file", self.from);
-            return Err(Error::usage(message).with_hint(format!("it has {len} bytes")));
+            let hint = if to <= len {
+                "the first byte of --range comes before the last one".to_owned()
+            } else {
+                format!("it has {len} bytes")
+            };
+            return Err(Error::usage(message).with_hint(hint));
         }
         Ok(self.from..to)
     }

@@ -107,7 +107,8 @@ fn read_on(a: &ReadArgs, job: Option<&Arc<dyn Fabric>>) -> Result<()> {
         Some(fabric) => together::open(fabric.clone(), &a.file, &options)?,
         None => stead::read::open(&a.file, &options)?,
     };
-    let range = a.range.as_ref().map_or(Ok(0..file.len()), |r| r.within(file.len()))?;
+    let range = a.range.as_ref().map_or(Ok(0..file.len()), |r| r.within(file.len()));
+    let range = range.map_err(|e| e.at_path(&a.file))?;
     let nodes = job.map(|f| (0..f.size()).map(|r| f.node_of(r)).collect::<Vec<_>>());
     let threads = match (a.threads, &nodes) {
         (0, Some(nodes)) => {

@@ -132,7 +132,11 @@ impl File {
             Bound::Excluded(n) => *n,
             Bound::Unbounded => len,
         };
-        if start > end || end > len {
+        if start > end {
+            let message = format!("a session over bytes {start} to {end} ends before it begins");
+            return Err(Error::usage(message).at_path(self.path()).at_offset(start));
+        }
+        if end > len {
             let message =
                 format!("a session over bytes {start} to {end} goes past the end at {len}");
             return Err(Error::usage(message).at_path(self.path()).at_offset(end));
@@ -229,7 +233,7 @@ impl Session {
         };
         if len > stride && count > 1 {
             let message = format!("pieces of {len} bytes overlap at a distance of {stride}");
-            return ReadInto(self.refuse(message, offset));
+            return ReadInto(Pending::Ready(Some(Err(self.refusal(message, offset)))));
         }
         let span = if len == 0 { 0 } else { span };
         // A range that is refused needs no memory.
@@ -320,11 +324,16 @@ impl Session {
     fn outside<T>(&self, offset: u64, len: usize) -> Pending<T> {
         let (start, end) = (self.start, self.end);
         let message = format!("{len} bytes do not lie within the session, bytes {start} to {end}");
-        self.refuse(message, offset)
+        let error = self.refusal(message, offset);
+        let error = match start {
+            0 => error,
+            _ => error.with_hint("offsets are those of the file, whatever the session begins with"),
+        };
+        Pending::Ready(Some(Err(error)))
     }
 
-    fn refuse<T>(&self, message: String, offset: u64) -> Pending<T> {
-        Pending::Ready(Some(Err(Error::usage(message).at_path(self.file.path()).at_offset(offset))))
+    fn refusal(&self, message: String, offset: u64) -> Error {
+        Error::usage(message).at_path(self.file.path()).at_offset(offset)
     }
 }
 

@@ -116,7 +116,6 @@ impl FileSource {
             .with_hint("run again when nobody writes to the directory")
     }
 
-    /// The error for a file that ends at or before `offset` although it was longer.
     /// Fills a buffer from the file, whatever pieces come.
     fn fill(&self, file: &File, offset: u64, buf: &mut [u8]) -> Result<()> {
         let mut done = 0;
@@ -132,8 +131,17 @@ impl FileSource {
         Ok(())
     }
 
+    /// The error for a file that ends at or before `offset` although it was longer.
     fn shrank(&self, offset: u64) -> Error {
         let now = match self.metadata() {
+            // Files that the kernel makes while they are read.
+            Ok(m) if m.len() == self.identity.len => {
+                let message = format!("the file has fewer bytes than its length, {}", m.len());
+                return Error::new(Kind::Changed, message)
+                    .at_path(&self.path)
+                    .at_offset(offset)
+                    .with_hint("the system does not know its length; read a copy of it");
+            }
             Ok(m) => format!("now {} bytes, was {}", m.len(), self.identity.len),
             Err(_) => format!("it had {} bytes", self.identity.len),
         };
@@ -146,6 +154,9 @@ impl FileSource {
 
 /// Opens a regular file or a block device, and says what it is.
 fn open(path: &Path) -> Result<(File, Identity)> {
+    if path.as_os_str().is_empty() {
+        return Err(Error::new(Kind::NotFound, "the name of the file is empty"));
+    }
     // Without NONBLOCK the open of a pipe waits for a writer, perhaps for ever.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| {
@@ -328,6 +339,15 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_fewer_bytes_than_it_says_is_told_from_one_that_shrank() {
+        // The kernel's own variables are a page each, whatever is in them.
+        let s = FileSource::open("/sys/kernel/mm/transparent_hugepage/enabled").unwrap();
+        let e = s.read_at(0, &mut [0; 4096]).unwrap_err();
+        assert_eq!((s.len(), e.kind()), (4096, Kind::Changed));
+        assert!(e.message().contains("fewer bytes than its length"), "{e}");
+    }
+
+    #[test]
     fn a_file_that_is_not_kept_open_is_read_by_name() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
@@ -386,6 +406,7 @@ mod tests {
         assert_eq!((e.kind(), e.hint()), (Kind::NotFound, Some("check the name")));
         let e = FileSource::open(dir.path().join("no/such")).unwrap_err();
         assert!(e.hint().is_some_and(|hint| hint.contains("no directory")), "{e}");
+        assert!(FileSource::open("").unwrap_err().message().contains("name of the file is empty"));
         let e = FileSource::open(dir.path().join("a\0b")).unwrap_err();
         assert_eq!(e.kind(), Kind::Usage);
         assert!(e.message().contains("zero byte"), "{e}");
