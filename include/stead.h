@@ -1761,7 +1761,8 @@ stead_status stead_read_many(const struct stead_session *session,
  * is there, or went elsewhere. May be called again and again. In a function that is called with an answer, by a thread that
  * reads, it is false at once if there is none yet, and stead_last_message says why.
  */
-bool stead_pending_wait(struct stead_pending *pending, int64_t timeout_ms);
+bool stead_pending_wait(struct stead_pending *pending,
+                        int64_t timeout_ms);
 
 /**
  * Waits for the answer, takes it, and frees the read. The view is to be released with stead_view_release; it is no view
@@ -1770,7 +1771,9 @@ bool stead_pending_wait(struct stead_pending *pending, int64_t timeout_ms);
  * Errors: those of stead_read_view; STEAD_CANCELLED if another thread frees the read meanwhile. STEAD_USAGE if there is no
  * answer yet in a function that is called with another one; the read is freed all the same.
  */
-stead_status stead_pending_take(struct stead_pending *pending, struct stead_view *view, struct stead_error **error);
+stead_status stead_pending_take(struct stead_pending *pending,
+                                struct stead_view *view,
+                                struct stead_error **error);
 
 /**
  * Has the answer given to a function, as stead_read does, but within another function too: at once if it is there. The
@@ -1836,7 +1839,9 @@ stead_status stead_queue_read(struct stead_queue *queue,
  * Where blocks are in memory, answers that nobody takes are within the budget of their session, and the others come when
  * these are taken. Of a queue that has nothing to take, the session brings the first read in any case.
  */
-bool stead_queue_next(struct stead_queue *queue, int64_t timeout_ms, struct stead_completion *done);
+bool stead_queue_next(struct stead_queue *queue,
+                      int64_t timeout_ms,
+                      struct stead_completion *done);
 
 /**
  * Number of reads that will come out of the queue: those under way and those that are done. 0 if the handle is no

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import dask
 import numpy as np
@@ -293,7 +295,7 @@ def test_options_and_what_was_chosen(path):
     with stead.read_session(path, engine="pread", readers=3, block="8KiB", depth=2, memory="1MiB", deadline=5) as s:
         told = s.explain()
     assert told["readers"].startswith("3") and told["block"].startswith("8") and told["queue depth"].startswith("2")
-    for bad in [{"block": 0}, {"memory": -1}, {"engine": "telepathy"}, {"memory": "much"}]:
+    for bad in [{"readers": 0}, {"readers": -1}, {"depth": 0}, {"block": 0}, {"memory": -1}, {"engine": "telepathy"}, {"memory": "much"}]:
         with pytest.raises(stead.UsageError):
             stead.read_session(path, **bad)
     with pytest.raises(TypeError):
@@ -332,6 +334,61 @@ def test_what_cannot_be_opened(path, tmp_path):
             stead.read_session(path, start, stop)
     with pytest.raises(TypeError):
         stead.read_session(path, 0.5)
+
+
+def few_pages(size: int) -> ctypes.Array:
+    """A writable buffer of so many bytes that are a few pages, which lie beside each other many times."""
+    piece, fd = 8 << 20, os.memfd_create("pages")
+    os.truncate(fd, piece)
+    mmap = ctypes.CDLL(None, use_errno=True).mmap
+    mmap.restype = ctypes.c_void_p
+    mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    nothing, read_and_write, shared, private, fixed, anonymous, not_counted = 0, 3, 1, 2, 0x10, 0x20, 0x4000
+    start = mmap(None, size, nothing, private | anonymous | not_counted, -1, 0)
+    for at in range(0, size, piece):
+        assert mmap(start + at, piece, read_and_write, shared | fixed, fd, 0) == start + at
+    os.close(fd)
+    return (ctypes.c_char * size).from_address(start)
+
+
+@pytest.fixture
+def sparse(tmp_path):
+    """A name on a file system in memory, where holes take none."""
+    path = Path(f"/dev/shm/stead-test-{os.getpid()}")
+    yield path
+    path.unlink()
+
+
+def test_more_than_two_gib_at_once(sparse):
+    size, before = 9 << 28, 3 << 30
+    with open(sparse, "wb") as f:
+        f.seek(before - 1)
+        f.write(b"<")
+        f.seek(before + size - 1)
+        f.write(b">")
+    buffer = few_pages(size)
+    with stead.read_session(sparse, ahead=False, engine="pread") as s:
+        with s.reader() as f:
+            assert f.seek(before) == before and f.readinto(buffer) == size and f.tell() == before + size
+        assert buffer[size - 2 :] == b"\0>"
+        # As pieces.
+        view = s.read_strided(before + 1, 1, size - 2, 2).result()
+        assert view == b"\0>"
+
+
+def test_views_of_more_than_two_gib(tmp_path):
+    size, before = 9 << 28, 3 << 30
+    with open(tmp_path / "sparse", "wb") as f:
+        f.seek(before - 1)
+        f.write(b"<")
+        f.seek(before + size - 1)
+        f.write(b">")
+    with stead.read_session(tmp_path / "sparse", ahead=False) as s:
+        view = s.pread(before - 1, size + 1)
+        array = np.frombuffer(view, np.uint8)
+        assert len(view) == view.nbytes == array.size == memoryview(view).nbytes == size + 1
+        assert (array[0], array[1], array[-2], array[-1]) == (ord("<"), 0, 0, ord(">"))
+    os.unlink(tmp_path / "sparse")
 
 
 def test_empty(tmp_path):
@@ -452,8 +509,9 @@ def test_names_of_any_bytes(data, tmp_path):
     path = os.path.join(os.fsencode(tmp_path), b"caf\xe9.bin")
     with open(path, "wb") as f:
         f.write(data[:1000])
-    with stead.read_session(os.fsdecode(path)) as s:
-        assert os.fsencode(s.path) == path and bytes(s.pread(990, 10)) == data[990:1000]
+    for name in (path, os.fsdecode(path)):
+        with stead.read_session(name) as s:
+            assert os.fsencode(s.path) == path and bytes(s.pread(990, 10)) == data[990:1000]
     with pytest.raises(stead.NotFoundError):
         stead.read_session(os.fsdecode(path + b"\xff"))
 

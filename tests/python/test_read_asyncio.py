@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -200,6 +201,55 @@ def test_a_loop_that_ends_with_reads_waiting(path, data):
     gc.collect()
     views.clear()
     assert s.pread(9 * 4096, 10) == data[9 * 4096 :][:10]
+    s.close()
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_loop_that_is_closed_keeps_nothing(path, data, new_loop):
+    s, views = stuck(path)
+    kept = []
+
+    async def one():
+        read = s.read(9 * 4096, 10)
+        kept.append(weakref.ref(read))
+        await read
+
+    async def main(loop):
+        # All tasks of asyncio.run are cancelled at its end; these are not.
+        for _ in range(10):
+            loop.create_task(one())
+        await asyncio.sleep(0)
+
+    loop = new_loop()
+    loop.run_until_complete(main(loop))
+    loop.close()
+    kept.append(weakref.ref(loop))
+    del loop
+    gc.collect()
+    assert [r() for r in kept] == [None] * 11
+    views.clear()
+    assert s.pread(9 * 4096, 10) == data[9 * 4096 :][:10]
+    s.close()
+
+
+def test_a_loop_in_a_callback(path, tmp_path):
+    large = tmp_path / "large"
+    large.write_bytes(bytes(range(256)) * (1 << 15))
+    array, called = np.zeros(8 << 20, np.uint8), threading.Event()
+
+    async def main():
+        with stead.read_session(large) as s:
+            return await s.read_into(array, 0)
+
+    def function(_):
+        # In the thread that copies for other loops.
+        asyncio.run(main())
+        called.set()
+
+    s, views = stuck(path)
+    s.read(9 * 4096, 10).add_done_callback(function)
+    views.clear()
+    assert called.wait(60) and (array[-256:] == np.arange(256)).all()
     s.close()
 
 

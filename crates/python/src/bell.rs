@@ -2,20 +2,23 @@
 //! in a socket for as many answers as there are, to functions by a thread that calls them.
 
 use crate::fork;
-use crate::request::{Core, cached};
+use crate::request::{Core, cached, undisturbed};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 /// Answered reads of one loop, and the socket that wakes it.
 pub struct Ring {
     queue: Mutex<Vec<Arc<Core>>>,
+    /// Reads that futures of the loop wait for, and some that are gone.
+    awaited: Mutex<Vec<Weak<Core>>>,
     ours: UnixStream,
     loops: UnixStream,
 }
@@ -31,12 +34,47 @@ impl Ring {
             let _ = (&self.ours).write(&[1]);
         }
     }
+
+    /// A future of the loop waits for this read. Called with the interpreter's lock.
+    pub fn expect(&self, core: &Arc<Core>) {
+        let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        if awaited.len() == awaited.capacity() {
+            awaited.retain(|core| core.strong_count() > 0);
+            // Not again before there are twice as many.
+            let alive = awaited.len();
+            awaited.reserve(alive);
+        }
+        awaited.push(Arc::downgrade(core));
+    }
 }
 
-/// What a loop hears: `answer` is called when the socket can be read.
-#[pyclass(frozen, module = "stead._stead")]
+/// What a loop hears: `answer` is called when the socket can be read. The loop alone has it, so that it goes when the loop
+/// is closed.
+#[pyclass(frozen, module = "stead._stead", weakref)]
 pub struct Bell {
     ring: Arc<Ring>,
+    born: u32,
+}
+
+fn taken<T>(of: &Mutex<Vec<T>>) -> Vec<T> {
+    std::mem::take(&mut *of.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        if self.born != fork::generation() {
+            return;
+        }
+        // The futures of a loop that is closed are never answered; without them their tasks can go, too.
+        undisturbed(|py| {
+            let answered = taken(&self.ring.queue);
+            let awaited = taken(&self.ring.awaited);
+            drop(answered);
+            for core in awaited.iter().filter_map(Weak::upgrade) {
+                core.forget(py, &self.ring);
+            }
+        });
+    }
 }
 
 #[pymethods]
@@ -46,7 +84,9 @@ impl Bell {
         let (ours, loops) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         loops.set_nonblocking(true)?;
-        Ok(Bell { ring: Arc::new(Ring { queue: Mutex::default(), ours, loops }) })
+        let (queue, awaited) = (Mutex::default(), Mutex::default());
+        let ring = Arc::new(Ring { queue, awaited, ours, loops });
+        Ok(Bell { ring, born: fork::generation() })
     }
 
     /// The file descriptor that becomes readable.
@@ -59,9 +99,7 @@ impl Bell {
         // First the byte, then the queue: what comes in between is taken, at the price of one call for nothing.
         let mut bytes = [0; 8];
         let _ = (&self.ring.loops).read(&mut bytes);
-        let mut queue = self.ring.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let cores = std::mem::take(&mut *queue);
-        drop(queue);
+        let cores = taken(&self.ring.queue);
         // Each gets its answer, whatever becomes of the others.
         let mut served = Ok(());
         for core in cores {
@@ -102,12 +140,23 @@ struct Queue {
     over: bool,
 }
 
+thread_local! {
+    /// This is the thread that calls functions of users.
+    static CALLS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// True in a function that is called with a read: what such functions are called for must not be waited for there.
+pub fn calls_here() -> bool {
+    CALLS.get()
+}
+
 impl Calls {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self) {
+        CALLS.set(true);
         loop {
             let mut queue = self.lock();
             while queue.cores.is_empty() && !queue.over {

@@ -9,6 +9,7 @@ use crate::bytes::{self, Held, Part};
 use crate::errors::raise;
 use crate::fork;
 use pyo3::exceptions::{PyStopIteration, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::{MutexExt, PyOnceLock};
@@ -303,6 +304,23 @@ impl Core {
         served
     }
 
+    /// The loop of these futures is closed: nobody waits there.
+    pub fn forget(self: &Arc<Self>, py: Python<'_>, ring: &Arc<Ring>) {
+        let mut state = self.lock(py);
+        let (gone, rest) = std::mem::take(&mut state.waiters).into_iter().partition(
+            |w: &Waiter| matches!(w, Waiter::Future(_, theirs) if Arc::ptr_eq(ring, theirs)),
+        );
+        state.waiters = rest;
+        let wanted = !state.waiters.is_empty();
+        drop(state);
+        let gone: Vec<Waiter> = gone;
+        if !gone.is_empty() && !wanted {
+            self.cancel(py);
+        }
+        // Objects of Python go without any lock.
+        drop(gone);
+    }
+
     /// Calls the functions that wait, and rings for the futures.
     pub fn call(self: &Arc<Self>, py: Python<'_>) {
         let mut state = self.look(py);
@@ -463,11 +481,13 @@ impl Read {
         let core = &slf.get().core;
         fork::check(core.born)?;
         let much = copies_much(&core.lock(py));
-        if !much && core.look(py).answer.is_some() {
+        // In the thread that would copy for the loop, the loop does it.
+        if (!much && core.look(py).answer.is_some()) || (much && bell::calls_here()) {
             return Ok(Waiting { read: Some(slf.unbind()), future: None });
         }
         let (ring, future) = bell::future(py)?;
         let inner = future.call_method0(intern!(py, "__await__"))?;
+        ring.expect(core);
         let mut state = core.lock(py);
         state.waiters.push(Waiter::Future(future.clone().unbind(), ring.clone()));
         if copies_much(&state) {
@@ -523,6 +543,19 @@ impl Waiting {
         slf
     }
 
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.read)?;
+        if let Some((future, inner)) = &self.future {
+            visit.call(future)?;
+            visit.call(inner)?;
+        }
+        Ok(())
+    }
+
+    fn __clear__(&mut self) {
+        self.give_up();
+    }
+
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         if let Some((_, inner)) = &self.future {
             let step = inner.call_method0(py, intern!(py, "__next__"));
@@ -538,7 +571,7 @@ impl Waiting {
 }
 
 /// Objects go at any moment, also while an exception is on its way, which must find its way all the same.
-fn undisturbed(work: impl FnOnce(Python<'_>)) {
+pub fn undisturbed(work: impl FnOnce(Python<'_>)) {
     Python::try_attach(|py| {
         let exception = PyErr::take(py);
         work(py);
@@ -550,6 +583,13 @@ fn undisturbed(work: impl FnOnce(Python<'_>)) {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+impl Waiting {
+    /// Its task wants the answer no more.
+    fn give_up(&mut self) {
         let (Some(read), Some((future, _))) = (self.read.take(), self.future.take()) else {
             return;
         };

@@ -189,7 +189,7 @@ class Session(_stead.Session):
 
 
 def read_session(
-    path: str | os.PathLike[str],
+    path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
     start: int = 0,
     stop: int | None = None,
     *,
@@ -246,9 +246,9 @@ def read_session(
 
     def options() -> dict[str, Any]:
         return {
-            "readers": readers,
+            "readers": count(readers, "readers"),
             "block": size(block, "block"),
-            "depth": depth,
+            "depth": count(depth, "depth"),
             "memory": size(memory, "memory"),
             "deadline": deadline,
             "direct": direct,
@@ -257,12 +257,12 @@ def read_session(
         }
 
     if comm is None:
-        return Session(os.fspath(path), start, stop, options())
+        return Session(os.fsdecode(path), start, stop, options())
     from . import _mpi
 
     ranks = _mpi.source(comm)
     try:
-        where, how = os.fspath(path), options()
+        where, how = os.fsdecode(path), options()
     except Exception as e:
         # Other ranks are in the same call: they hear of it, and do not wait.
         _stead.refuse_ranks(*ranks, str(e))
@@ -270,7 +270,7 @@ def read_session(
     return Session((*ranks, where), start, stop, how)
 
 
-def open_reader(path: str | os.PathLike[str], start: int = 0, stop: int | None = None, **options: Any) -> Reader:
+def open_reader(path: str | bytes | os.PathLike[str] | os.PathLike[bytes], start: int = 0, stop: int | None = None, **options: Any) -> Reader:
     """Opens a file as a file-like object whose bytes come through a read session, which it closes with itself.
 
     NumPy, h5py, pyarrow, zipfile and others read from it. For many small reads put a buffer before it:
@@ -286,6 +286,13 @@ def open_reader(path: str | os.PathLike[str], start: int = 0, stop: int | None =
         Error: As `read_session`.
     """
     return Reader(read_session(path, start, stop, **options), owns=True)
+
+
+def count(given: int | None, name: str) -> int | None:
+    """A number of things."""
+    if given is not None and given <= 0:
+        raise make("usage", f"{name}= is a number of at least 1, not {given}")
+    return given
 
 
 def size(given: int | str | None, name: str) -> int | None:
@@ -395,7 +402,8 @@ class Reader(io.RawIOBase):
             raise ValueError("I/O operation on closed file")
 
 
-_bells: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Bell] = weakref.WeakKeyDictionary()
+# A loop has its bell as what it calls, and nobody else has it: it goes when the loop is closed.
+_bells: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[Bell]] = weakref.WeakKeyDictionary()
 
 
 def bell_of_the_loop() -> tuple[asyncio.AbstractEventLoop, Bell]:
@@ -403,9 +411,10 @@ def bell_of_the_loop() -> tuple[asyncio.AbstractEventLoop, Bell]:
     import asyncio
 
     loop = asyncio.get_running_loop()
-    bell = _bells.get(loop)
+    found = _bells.get(loop)
+    bell = found() if found is not None else None
     if bell is None:
         bell = Bell()
         loop.add_reader(bell.fileno(), bell.answer)
-        _bells[loop] = bell
+        _bells[loop] = weakref.ref(bell)
     return loop, bell
