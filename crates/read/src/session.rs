@@ -132,11 +132,11 @@ impl File {
             Bound::Excluded(n) => *n,
             Bound::Unbounded => len,
         };
-        if start > end {
+        if start > end && start <= len {
             let message = format!("a session over bytes {start} to {end} ends before it begins");
             return Err(Error::usage(message).at_path(self.path()).at_offset(start));
         }
-        if end > len {
+        if start > end || end > len {
             let message =
                 format!("a session over bytes {start} to {end} goes past the end at {len}");
             return Err(Error::usage(message).at_path(self.path()).at_offset(end));
