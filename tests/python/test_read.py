@@ -295,7 +295,8 @@ def test_options_and_what_was_chosen(path):
     with stead.read_session(path, engine="pread", readers=3, block="8KiB", depth=2, memory="1MiB", deadline=5) as s:
         told = s.explain()
     assert told["readers"].startswith("3") and told["block"].startswith("8") and told["queue depth"].startswith("2")
-    for bad in [{"readers": 0}, {"readers": -1}, {"depth": 0}, {"block": 0}, {"memory": -1}, {"engine": "telepathy"}, {"memory": "much"}]:
+    numbers = [{"readers": 0}, {"readers": -1}, {"depth": 0}, {"block": 0}, {"memory": -1}]
+    for bad in [*numbers, {"engine": "telepathy"}, {"memory": "much"}]:
         with pytest.raises(stead.UsageError):
             stead.read_session(path, **bad)
     with pytest.raises(TypeError):

@@ -270,7 +270,9 @@ def read_session(
     return Session((*ranks, where), start, stop, how)
 
 
-def open_reader(path: str | bytes | os.PathLike[str] | os.PathLike[bytes], start: int = 0, stop: int | None = None, **options: Any) -> Reader:
+def open_reader(
+    path: str | bytes | os.PathLike[str] | os.PathLike[bytes], start: int = 0, stop: int | None = None, **options: Any
+) -> Reader:
     """Opens a file as a file-like object whose bytes come through a read session, which it closes with itself.
 
     NumPy, h5py, pyarrow, zipfile and others read from it. For many small reads put a buffer before it:
