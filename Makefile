@@ -1,7 +1,7 @@
 # Two commands on a fresh Debian or Ubuntu machine with a Rust toolchain and Python:
 #   make demo   set up, build, fetch real data, run the main job on it
 #   make test   set up, run every check and test
-.PHONY: help demo test test-all lint fuzz fmt docs site bench bench-reading install clean
+.PHONY: help demo test test-all lint fuzz fmt docs site bench bench-tools bench-reading install clean
 
 SECONDS ?= 60
 PREFIX ?= /usr/local
@@ -13,7 +13,8 @@ help:
 	@echo 'make lint              formatting, clippy, house rules'
 	@echo 'make fuzz SECONDS=60   run each fuzz target for so long'
 	@echo 'make bench             measure beside other tools; tables go to bench/runs'
-	@echo 'make bench-reading     measure read sessions beside tasks that read alone'
+	@echo 'make bench-tools       of that, scans; also if BENCH names a part'
+	@echo 'make bench-reading     of that, read sessions'
 	@echo 'make docs              write docs/kernels.md anew from the command'
 	@echo 'make site              build the site of the documents in .build/site'
 	@echo 'make install PREFIX=/usr/local   install the command, the C and C++ libraries, man pages'
@@ -52,7 +53,10 @@ site:
 fuzz:
 	@scripts/fuzz.sh $(SECONDS)
 
-bench:
+bench: bench-tools
+	$(if $(BENCH),,$(MAKE) bench-reading)
+
+bench-tools:
 	@scripts/setup.sh demo
 	cargo build --release --locked -p stead-cli -p stead-bench
 	.build/venv/bin/python -m venv .build/bench/venv

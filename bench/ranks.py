@@ -15,29 +15,54 @@ HERE = Path(__file__).parent
 MPIRUN = ["mpirun", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
 
 
-def ranks(library, data, file, tasks, runs, count=2):
-    """Seconds of each way of mpi/tasks.c by number of tasks; None where there is no Open MPI or no libstead_mpi."""
+def build(library, data, name):
+    """A program of mpi/, built; None where there is no Open MPI or no libstead_mpi."""
     library = Path(library).resolve()
     mpicc = next(filter(shutil.which, ["mpicc.openmpi", "mpicc"]), None)
     if mpicc is None or not (library / "libstead_mpi.so").exists():
         return None
-    program = Path(data).resolve() / "mpi-tasks"
-    words = [mpicc, "-std=c11", "-D_GNU_SOURCE", "-O2", f"-I{HERE.parent / 'include'}", HERE / "mpi" / "tasks.c",
+    program = Path(data).resolve() / f"mpi-{name}"
+    words = [mpicc, "-std=c11", "-D_GNU_SOURCE", "-O2", f"-I{HERE.parent / 'include'}", HERE / "mpi" / f"{name}.c",
              "-o", program, f"-L{library}", "-lstead_mpi", "-lstead", f"-Wl,-rpath,{library}"]
     subprocess.run([*map(str, words)], check=True)
-    launch = MPIRUN + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
-    rows, sums = {}, set()
+    return program
+
+
+def launch(program, count, *words):
+    """What so many ranks of a program have found, one object for each way."""
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    out = command([*MPIRUN, *root, "-n", str(count), str(program), *map(str, words)])
+    found = [json.loads(line) for line in out.splitlines()]
+    if len({way["sum"] for way in found}) != 1:
+        raise SystemExit(f"the ways of {count} ranks have read different bytes: {found}")
+    return found
+
+
+def ranks(library, data, file, tasks, runs, count=2):
+    """Seconds of each way of mpi/tasks.c by number of tasks; None where it cannot be built."""
+    program = build(library, data, "tasks")
+    if program is None:
+        return None
+    rows = {}
     for n in tasks:
-        if n < count:
-            continue
-        out = command([*launch, "-n", str(count), str(program), file, str(n), str(runs)])
-        for line in out.splitlines():
-            found = json.loads(line)
-            rows.setdefault(found["way"], {})[n] = found["seconds"]
-            sums.add(found["sum"])
-    if len(sums) != 1:
-        raise SystemExit(f"the ways of ranks have read different bytes: {sums}")
+        if n >= count:
+            for found in launch(program, count, file, n, runs):
+                rows.setdefault(found["way"], {})[n] = found["seconds"]
     return rows
+
+
+def same(library, data, file, counts, runs):
+    """Each rank reads all of a file: seconds of each way of mpi/same.c by number of ranks, and bytes that all together have
+    read from it; None where it cannot be built."""
+    program = build(library, data, "same")
+    if program is None:
+        return None
+    rows, read = {}, {}
+    for count in counts:
+        for found in launch(program, count, file, runs):
+            rows.setdefault(found["way"], {})[count] = found["seconds"]
+            read.setdefault(found["way"], {})[count] = found["bytes"]
+    return {"seconds": rows, "read": read}
 
 
 def chares(file, counts, runs):

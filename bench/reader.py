@@ -1,4 +1,5 @@
-"""Many small reads in sequence: bench/reader.cpp, stead::FileReader beside std::ifstream."""
+"""Programs in C and C++: bench/reader.cpp, stead::FileReader beside std::ifstream in many small reads in sequence, and
+bench/many.c, sessions that are opened and closed."""
 
 import json
 import shutil
@@ -11,14 +12,29 @@ HERE = Path(__file__).parent
 RECORD = 48
 
 
+def build(compiler, standard, source, built, data):
+    """A program with the C library; None where there is no such compiler, or no library beside stead."""
+    library = Path(built) / "libstead_capi.a"
+    if shutil.which(compiler) is None or not library.exists():
+        return None
+    program = Path(data) / Path(source).stem
+    words = [compiler, f"-std={standard}", "-D_GNU_SOURCE", "-O2", f"-I{HERE.parent / 'include'}", HERE / source, "-o", program,
+             library]
+    subprocess.run([*map(str, words), "-pthread", "-ldl", "-lm"], check=True)
+    return program
+
+
+def many(built, data, file, sessions):
+    """Sessions of the C interface; None where it cannot be built."""
+    program = build("cc", "c11", "many.c", built, data)
+    return program and json.loads(command([str(program), str(file), str(sessions)]))
+
+
 def reader(built, data, records, runs):
     """Seconds of each way for so many records of 48 bytes; None where there is no g++ or no C library beside stead."""
-    library = Path(built) / "libstead_capi.a"
-    if shutil.which("g++") is None or not library.exists():
+    program, file = build("g++", "c++17", "reader.cpp", built, data), Path(data) / f"records-{records}.bin"
+    if program is None:
         return None
-    program, file = Path(data) / "reader", Path(data) / f"records-{records}.bin"
-    words = ["g++", "-std=c++17", "-O2", f"-I{HERE.parent / 'include'}", HERE / "reader.cpp", "-o", program, library]
-    subprocess.run([*map(str, words), "-pthread", "-ldl", "-lm"], check=True)
     if not file.exists():
         part = file.with_suffix(".part")
         command([str(Path(built) / "stead-bench"), "strings", str(part), "--bytes", str(records * RECORD)])

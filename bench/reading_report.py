@@ -90,7 +90,7 @@ def targets(r):
             t.most(f"peak memory of the process, 1024 tasks and more, {name}, over the budget of 256 MiB", 1.02, peak / BUDGET,
                    f"{peak / 1e6:.0f} MB, the program included")
     for row in r.get("sweep") or []:
-        by = {name: median(s) for name, s in row["seconds"].items()}
+        by = {name: median(s) for name, s in row["again"].items()}
         chosen = by.pop("chosen")
         hand = min(by, key=by.get)
         t.most(f"chosen over best by hand, {row['bytes'] / 1e6:.0f} MB, {row['tasks']} tasks", 1.10, chosen / by[hand],
@@ -103,12 +103,16 @@ def targets(r):
         t.least(f"{r['records']:,} reads of 48 bytes: time of `std::ifstream` over `FileReader`", 3,
                 ways["ifstream"] / ways["FileReader"])
     if r.get("memory"):
-        m = r["memory"]
-        before, after = m["resident"]
-        t.most(f"{m['sessions']:,} sessions opened and closed: memory after over before", 1.02, after / before,
-               f"{before / 1e6:.2f} MB, {after / 1e6:.2f} MB; {m['seconds']:.1f} s")
-        for what in ("threads", "files"):
-            t.most(f"the same: {what} left over {what} before", 1, m[what][1] / m[what][0])
+        for name, m in r["memory"]["many"].items():
+            before, after = m["resident"]
+            t.most(f"{m['sessions']:,} sessions opened and closed, {name}: memory after over before", 1.02, after / before,
+                   f"{before / 1e6:.2f} MB, {after / 1e6:.2f} MB; {m['seconds']:.1f} s")
+            for what in ("threads", "files"):
+                if what in m:
+                    t.most(f"the same: {what} left over {what} before", 1, m[what][1] / m[what][0])
+        for peak in r["memory"]["peaks"]:
+            t.most(f"peak memory, 4096 tasks, a file of {peak['bytes'] / 1e9:.2f} GB, {peak['way']}, over the budget of 256 MiB",
+                   1.02, peak["peak_bytes"] / BUDGET, f"{peak['peak_bytes'] / 1e6:.0f} MB, the program included")
     if r.get("ranks"):
         rows = medians(r["ranks"])
         worst = min(rows["MPI_File_read_at_all"][n] / s for n, s in rows["sessions, views"].items())
@@ -134,7 +138,7 @@ def page(r):
            ", ".join(f"{k} {v}" for k, v in r["versions"].items()) + ".", "",
            f"{r['bytes'] / 1e9:.2f} GB. Seconds are medians of {r['runs']} runs, of fewer for the cold page cache and the sweep.",
            "", "## Targets", "", *targets(r).lines(), ""]
-    missing = [name for name in ("reader", "ranks", "chares") if name in r and r[name] is None]
+    missing = [name for name in ("reader", "ranks", "same", "chares") if name in r and r[name] is None]
     if missing:
         out += [f"Left out, as what they need is not installed: {', '.join(missing)}.", ""]
     for name, why in r.get("failed", {}).items():
@@ -146,7 +150,8 @@ def page(r):
         out += ["## Page cache cold", "", *table(medians(r["cold"]["seconds"]), tasks), ""]
     if r.get("sweep"):
         names = list(r["sweep"][0]["seconds"])
-        out += ["## Readers x block by hand, page cache cold", "", "| MB | tasks | " + " | ".join(names) + " |",
+        out += ["## Readers x block by hand, page cache cold", "",
+                "For the targets the best by hand was run again beside the choice, in turn.", "", "| MB | tasks | " + " | ".join(names) + " |",
                 "|---" * (len(names) + 2) + "|"]
         for row in r["sweep"]:
             cells = " | ".join(f"{median(s):.3f}" for s in row["seconds"].values())
@@ -168,6 +173,16 @@ def page(r):
         if r.get(name):
             rows = medians(r[name])
             out += [f"## {title}, page cache warm", "", *table(rows, sorted(next(iter(rows.values())))), ""]
+    if r.get("same"):
+        rows, read = medians(r["same"]["seconds"]), r["same"]["read"]
+        counts = sorted(next(iter(rows.values())))
+        out += ["## Ranks that each read all of a quarter of the file, blocks in memory, page cache warm", "",
+                "By number of ranks; MB is what all together have read from the file.", "",
+                "| | " + " | ".join(f"{n} ranks, s | MB" for n in counts) + " |", "|---" * (2 * len(counts) + 1) + "|"]
+        for name, by in rows.items():
+            megabytes = {int(n): b / 1e6 for n, b in read[name].items()}
+            out.append(f"| {name} | " + " | ".join(f"{by[n]:.3f} | {megabytes[n]:.0f}" for n in counts) + " |")
+        out.append("")
     took = ", ".join(f"{name} {seconds:.0f}" for name, seconds in r["took"].items())
     out.append(f"Seconds that the sections took: {took}.")
     return "\n".join(out) + "\n"

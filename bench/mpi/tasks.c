@@ -4,39 +4,11 @@
 //
 // "sessions": tasks, shared out over the ranks, read views through a session of all ranks; "buffers": into one buffer;
 // "pread": tasks that read by themselves; "MPI_File_read_at_all": no tasks, each rank reads its share in pieces of 64 MiB.
-// Rank 0 prints a line of JSON for each way: seconds of each run (of the slowest rank), and the sum of all words.
-#include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "ways.h"
 
-#include <stead_mpi.h>
+enum { PIECE = 64 << 20 };
 
-enum { PIECE = 64 << 20, MOST_RUNS = 64 };
-
-static int rank, ranks;
-static uint64_t size, tasks;
-
-static void stop(const char *what) {
-    fprintf(stderr, "rank %d: %s\n", rank, what);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
-static void need(int ok) {
-    if (!ok) stop(stead_last_message());
-}
-
-static uint64_t add(const void *bytes, size_t length) {
-    const char *at = bytes;
-    uint64_t sum = 0, word;
-    for (size_t i = 0; i + 8 <= length; i += 8) {
-        memcpy(&word, at + i, 8);
-        sum += word;
-    }
-    return sum;
-}
+static uint64_t tasks;
 
 /* Where the share of a part begins, at a whole word. */
 static uint64_t cut(uint64_t part, uint64_t parts) { return part == parts ? size : size / 8 * part / parts * 8; }
@@ -74,20 +46,11 @@ static uint64_t view_tasks(const char *path) { return sessions(path, 1); }
 static uint64_t buffer_tasks(const char *path) { return sessions(path, 0); }
 
 static uint64_t pread_tasks(const char *path) {
-    const int fd = open(path, O_RDONLY);
-    if (fd < 0) stop("cannot open the file");
+    const int fd = open_plainly(path);
     uint64_t sum = 0;
     char *buffer = malloc(size / tasks + 16);
-    for (uint64_t t = mine(rank); t < mine(rank + 1); t++) {
-        const uint64_t at = cut(t, tasks);
-        const size_t length = (size_t)(cut(t + 1, tasks) - at);
-        for (size_t got = 0; got < length;) {
-            const ssize_t n = pread(fd, buffer + got, length - got, (off_t)(at + got));
-            if (n <= 0) stop("pread");
-            got += (size_t)n;
-        }
-        sum += add(buffer, length);
-    }
+    for (uint64_t t = mine(rank); t < mine(rank + 1); t++)
+        sum += add_plainly(fd, cut(t, tasks), buffer, (size_t)(cut(t + 1, tasks) - cut(t, tasks)));
     free(buffer);
     close(fd);
     return sum;
@@ -116,45 +79,14 @@ static uint64_t collective(const char *path) {
 }
 
 int main(int argc, char **argv) {
-    static const struct {
-        const char *name;
-        uint64_t (*work)(const char *);
-    } ways[] = {{"sessions, views", view_tasks},
-                {"sessions, buffers", buffer_tasks},
-                {"pread by tasks", pread_tasks},
-                {"MPI_File_read_at_all", collective}};
-    enum { WAYS = sizeof ways / sizeof *ways };
-    static double seconds[WAYS][MOST_RUNS];
-    uint64_t sums[WAYS];
-    int level;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (argc != 4) stop("usage: tasks FILE TASKS RUNS");
+    static const struct way ways[] = {{"sessions, views", view_tasks},
+                                      {"sessions, buffers", buffer_tasks},
+                                      {"pread by tasks", pread_tasks},
+                                      {"MPI_File_read_at_all", collective}};
+    begin(&argc, &argv, 4, "usage: tasks FILE TASKS RUNS");
     tasks = strtoull(argv[2], NULL, 10);
-    const int runs = atoi(argv[3]) < MOST_RUNS ? atoi(argv[3]) : MOST_RUNS;
-    const int fd = open(argv[1], O_RDONLY);
-    if (fd < 0) stop("cannot open the file");
-    size = (uint64_t)lseek(fd, 0, SEEK_END);
-    close(fd);
     if (!tasks || tasks > size / 8) stop("a task has at least one word");
-
-    for (int run = 0; run < runs; run++) {
-        for (int way = 0; way < WAYS; way++) {
-            MPI_Barrier(MPI_COMM_WORLD);
-            const double begin = MPI_Wtime();
-            const uint64_t sum = ways[way].work(argv[1]);
-            double took = MPI_Wtime() - begin;
-            MPI_Allreduce(MPI_IN_PLACE, &took, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-            MPI_Allreduce(&sum, &sums[way], 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
-            seconds[way][run] = took;
-        }
-    }
-    for (int way = 0; rank == 0 && way < WAYS; way++) {
-        printf("{\"way\": \"%s\", \"sum\": %" PRIu64 ", \"seconds\": [", ways[way].name, sums[way]);
-        for (int run = 0; run < runs; run++) printf("%s%.6f", run ? ", " : "", seconds[way][run]);
-        printf("]}\n");
-    }
+    measure(ways, sizeof ways / sizeof *ways, argv[1], atoi(argv[3]));
     MPI_Finalize();
     return 0;
 }
