@@ -15,22 +15,23 @@ pub(crate) use memory::{Admitted, Claim, Lanes, Urge};
 
 use crate::clock;
 use crate::deadline;
-use crate::options::{Choice, Decision, Known, Options};
+#[cfg(test)]
+use crate::opened::Opened;
+use crate::options::{Choice, Chosen, Decision, Options, There};
 use crate::profile::{self, Measured};
 use crate::reader::Reader;
-use crate::registry;
 use crate::request::Deliver;
 use crate::sync::{self, AtomicBool, Condvar, Mutex, MutexGuard};
 use crate::tune::Tuner;
 use crate::view::View;
 use crate::window::{Held, Ticket, Window};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
-use stead_core::{Error, Kind, Result};
-use stead_store::{Buffer, Engine, IoOptions, Lender, ReadQueue, Segment, Source, Tally, Tier};
+use stead_core::{Error, Result};
+use stead_store::{Buffer, IoOptions, Lender, Segment, Source, Tally};
 
 /// What the window holds of a block.
 #[derive(Clone)]
@@ -58,7 +59,7 @@ pub(crate) struct Shared {
     /// Others who hold blocks.
     holders: OnceLock<Weak<dyn Holders>>,
     choice: Choice,
-    decisions: Vec<Decision>,
+    chosen: Chosen,
     /// The name of its storage, if that is known.
     tier: Option<String>,
     io: IoOptions,
@@ -101,7 +102,11 @@ pub(crate) struct Inner {
     /// The deadlines of those that wait.
     until: BTreeSet<(Instant, Ticket)>,
     tickets: Ticket,
+    /// Sessions that there were.
     sessions: u64,
+    /// Those that are open, and how many blocks their ranges lie in, all added up.
+    open: HashMap<u64, Range<u64>>,
+    wanted: u64,
     pub(crate) readers: usize,
     /// Of the readers, those that sleep.
     pub(crate) asleep: usize,
@@ -146,70 +151,46 @@ pub struct Counts {
 
 /// All that is needed for new buffers, looked at and found possible.
 pub(crate) struct New {
-    source: Arc<dyn Source>,
-    lender: Option<Lender>,
-    segment: Option<Arc<Segment>>,
-    choice: Choice,
-    decisions: Vec<Decision>,
-    tier: Option<String>,
-    io: IoOptions,
-    options: Options,
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) lender: Option<Lender>,
+    pub(crate) segment: Option<Arc<Segment>>,
+    pub(crate) chosen: Chosen,
+    pub(crate) tier: Option<String>,
+    pub(crate) io: IoOptions,
+    pub(crate) options: Options,
+}
+
+impl Counts {
+    /// Both together.
+    pub(crate) fn and(&self, other: &Counts) -> Counts {
+        Counts {
+            requests: self.requests + other.requests,
+            at_once: self.at_once + other.at_once,
+            blocks: self.blocks + other.blocks,
+            bytes: self.bytes + other.bytes,
+            held: self.held + other.held,
+        }
+    }
 }
 
 /// Less is too little to be remembered.
 const WORTH_NOTING: u64 = 64 << 20;
 
 impl New {
+    /// For a session over all of a source.
+    ///
     /// # Errors
     /// `Usage` if the engine that was asked for is not to be had.
+    #[cfg(test)]
     pub(crate) fn prepare(source: Arc<dyn Source>, options: &Options) -> Result<New> {
-        let tier = Tier::of(&*source);
-        let name = tier.as_ref().map(|t| t.name.clone());
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let measured = profile::of(name.as_deref(), options.io.direct);
-        let lender = Lender::new(&source, &options.io);
-        let whole = lender.as_ref().and_then(Lender::least_whole);
-        let others = if lender.is_some() { 0 } else { registry::holders() };
-        let known = Known { len: source.len(), cores, others, whole, tier, measured };
-        let (choice, decisions) = options.choose(&known);
-        let io = IoOptions { depth: choice.most_depth, ..options.io };
-        if options.io.engine != Engine::Auto {
-            drop(ReadQueue::new(&io)?);
-        }
-        if io.direct {
-            see_direct(&source, &io)?;
-        }
-        let (segment, options) = (None, options.clone());
-        Ok(New { source, lender, segment, choice, decisions, tier: name, io, options })
+        let opened = Opened::look(source, options)?;
+        let chosen = opened.choose(options, opened.source().len(), 0);
+        Ok(opened.buffers(options, chosen))
     }
 
     /// With blocks that other processes may look at.
     pub(crate) fn in_segment(self, segment: Option<Arc<Segment>>) -> New {
         New { segment, ..self }
-    }
-
-    /// True if views will be parts of a mapping.
-    pub(crate) fn maps(&self) -> bool {
-        self.lender.is_some()
-    }
-
-    /// Bytes of a block.
-    pub(crate) fn block(&self) -> u64 {
-        self.choice.block
-    }
-}
-
-/// A file system that has no direct reads says so at the first one.
-fn see_direct(source: &Arc<dyn Source>, io: &IoOptions) -> Result<()> {
-    if source.file().is_none() || source.is_empty() {
-        return Ok(());
-    }
-    let mut queue = ReadQueue::new(io)?;
-    queue.submit(0, source, 0, usize::try_from(source.len()).map_or(4096, |len| len.min(4096)))?;
-    match queue.next() {
-        Err(error) if error.kind() == Kind::Usage => Err(error),
-        // Other errors are those of whoever asks for these bytes.
-        _ => Ok(()),
     }
 }
 
@@ -217,7 +198,8 @@ impl Shared {
     /// Open once.
     pub(crate) fn new(new: New) -> Arc<Shared> {
         static IDS: AtomicU64 = AtomicU64::new(1);
-        let New { source, lender, segment, choice, decisions, tier, io, options } = new;
+        let New { source, lender, segment, chosen, tier, io, options } = new;
+        let choice = chosen.choice;
         let flying = choice.depth.saturating_mul(choice.readers);
         let most = choice.most_depth.saturating_mul(choice.readers);
         let tuner = Tuner::new(flying, most, options.depth.is_some());
@@ -227,6 +209,8 @@ impl Shared {
             until: BTreeSet::new(),
             tickets: 0,
             sessions: 0,
+            open: HashMap::new(),
+            wanted: 0,
             readers: 0,
             asleep: 0,
             called: 0,
@@ -247,7 +231,7 @@ impl Shared {
             segment,
             holders: OnceLock::new(),
             choice,
-            decisions,
+            chosen,
             tier,
             io,
             memory: options.memory,
@@ -302,9 +286,10 @@ impl Shared {
         self.depth.store(flying.div_ceil(self.choice.readers).max(1), Ordering::Relaxed);
     }
 
-    /// What was chosen, and why.
-    pub(crate) fn decisions(&self) -> Vec<Decision> {
-        let mut all = self.decisions.clone();
+    /// What is told to a session over a range, and why.
+    pub(crate) fn decisions(&self, range: &Range<u64>) -> Vec<Decision> {
+        let blocks = self.blocks_of(range);
+        let mut all = self.chosen.told(range.end - range.start, blocks.end - blocks.start);
         let best = sync::lock(&self.tuner).best();
         if let Some((flying, rate)) = best
             && let Some(depth) = all.iter_mut().find(|d| d.name == "queue depth")
@@ -417,9 +402,12 @@ impl Shared {
         for word in &self.cached {
             word.store(0, Ordering::Relaxed);
         }
+        let blocks = self.blocks_of(&bytes);
         let mut inner = self.lock();
         inner.sessions += 1;
         let id = inner.sessions;
+        inner.wanted += blocks.end - blocks.start;
+        inner.open.insert(id, bytes.clone());
         if self.ahead {
             inner.window.open(id, bytes);
             self.call_readers(inner).inspect_err(|_| self.end(id))?;
@@ -429,13 +417,54 @@ impl Shared {
 
     /// Ends a session.
     pub(crate) fn end(&self, id: u64) {
-        self.lock().window.close(id);
+        let mut inner = self.lock();
+        if let Some(bytes) = inner.open.remove(&id) {
+            let blocks = self.blocks_of(&bytes);
+            inner.wanted -= blocks.end - blocks.start;
+        }
+        inner.window.close(id);
+    }
+
+    /// True if some session uses it.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.lock().open.is_empty()
+    }
+
+    /// How it looks to a session that begins.
+    pub(crate) fn there(&self, bytes: &Range<u64>) -> There {
+        let mut blocks = self.blocks_of(bytes);
+        let inner = self.lock();
+        let within = |open: &Range<u64>| open.start <= bytes.start && bytes.end <= open.end;
+        let covers = inner.open.values().any(within)
+            || blocks.all(|block| inner.window.ready(block).is_some());
+        There { block: self.choice.block, busy: !inner.open.is_empty(), covers }
+    }
+
+    /// Of some that there are for a file, the one that serves a session best for which this would be chosen.
+    pub(crate) fn best(
+        all: &[Arc<Self>],
+        chosen: &Chosen,
+        bytes: &Range<u64>,
+    ) -> Option<Arc<Self>> {
+        if let Some(first) = all.first().filter(|first| first.maps()) {
+            // There is one way to read the page cache.
+            return Some(first.clone());
+        }
+        let best = all.iter().filter_map(|set| {
+            Some((set.there(bytes).serve(chosen.choice.block, chosen.range)?, set))
+        });
+        let best = best.max_by_key(|(how, _)| *how);
+        best.map(|(_, set)| set.clone())
     }
 
     /// The blocks that `len` bytes from `offset` lie in.
     fn blocks(&self, offset: u64, len: usize) -> Range<u64> {
+        self.blocks_of(&(offset..offset + len as u64))
+    }
+
+    fn blocks_of(&self, bytes: &Range<u64>) -> Range<u64> {
         let size = self.choice.block;
-        offset / size..(offset + len as u64).div_ceil(size)
+        bytes.start / size..bytes.end.div_ceil(size).max(bytes.start / size)
     }
 
     /// Where a range and a block overlap.
@@ -489,7 +518,7 @@ impl Shared {
         }
         let more = self.choice.whole || inner.window.queued() >= self.depth();
         if !(inner.window.has_work() || inner.untaken.is_late())
-            || (inner.readers > 0 && (inner.readers >= self.choice.readers || !more))
+            || (inner.readers > 0 && (inner.readers >= self.most_readers(&inner) || !more))
         {
             return Ok(());
         }
@@ -509,6 +538,16 @@ impl Shared {
                 Err(Error::io("start a reader for", self.source.path(), e))
             }
         }
+    }
+
+    /// Readers that there may be: no more than there are blocks for them.
+    fn most_readers(&self, inner: &Inner) -> usize {
+        if inner.wanted == 0 {
+            return self.choice.readers;
+        }
+        // Others, as other ranks, may ask for what lies outside all sessions.
+        let asked = inner.window.queued().saturating_add(inner.window.being_read());
+        self.choice.readers.min(usize::try_from(inner.wanted).unwrap_or(usize::MAX).max(asked))
     }
 
     /// A part of the mapping.

@@ -20,12 +20,14 @@
 //!
 //! The source of the idea: CkIO, parallel input for over-decomposed task-parallel systems (Jacob, Taylor, Kale 2024).
 
+mod buffers;
 mod clock;
 mod deadline;
 mod engine;
 mod finish;
 #[cfg(all(test, feature = "shuttle"))]
 mod model;
+mod opened;
 mod options;
 mod process;
 mod profile;

@@ -233,7 +233,7 @@ fn deadlines_and_answers_race_and_one_of_them_wins() {
     check(|| {
         let file = file(2, 1, false, Faults::default());
         let session = Arc::new(file.session(..).unwrap());
-        let shared = session.file().shared().clone();
+        let shared = session.shared().clone();
         let clock = thread::spawn(move || {
             for _ in 0..3 {
                 shared.expire(clock::after(Duration::from_secs(1_000_000)));

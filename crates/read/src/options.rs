@@ -69,6 +69,10 @@ pub(crate) struct Choice {
 pub(crate) struct Known {
     /// Bytes of the file.
     pub(crate) len: u64,
+    /// Bytes of the session.
+    pub(crate) range: u64,
+    /// Blocks are in the page cache. Of those at the ends of a session only its bytes are read.
+    pub(crate) cached: bool,
     pub(crate) cores: usize,
     /// Files that share the memory with it.
     pub(crate) others: u64,
@@ -82,11 +86,63 @@ pub(crate) struct Known {
     pub(crate) measured: Vec<Measured>,
 }
 
+/// What was chosen, for which session, and why.
+#[derive(Debug, Clone)]
+pub(crate) struct Chosen {
+    pub(crate) choice: Choice,
+    pub(crate) decisions: Vec<Decision>,
+    /// Bytes of the session.
+    pub(crate) range: u64,
+    /// Blocks follow from these, and not from the file.
+    pub(crate) by_range: bool,
+}
+
+/// Buffers that there are already, as a session sees them that begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct There {
+    /// Bytes of their blocks.
+    pub(crate) block: u64,
+    /// Sessions use them.
+    pub(crate) busy: bool,
+    /// They have all blocks of the session, or read them anyway.
+    pub(crate) covers: bool,
+}
+
+impl There {
+    /// How well they serve a session over `range` bytes for which blocks of `wanted` bytes would be chosen, to be compared
+    /// with others; `None` if the session is to have buffers of its own.
+    ///
+    /// To read the same bytes twice is worse than blocks of a fraction, where others are using them; blocks as small as
+    /// those of a header are not, for all of a file.
+    pub(crate) fn serve(&self, wanted: u64, range: u64) -> Option<(bool, bool, u64)> {
+        let serve = match self.block.cmp(&wanted) {
+            std::cmp::Ordering::Equal => true,
+            std::cmp::Ordering::Greater => self.covers || self.block <= most_block(range),
+            std::cmp::Ordering::Less => self.block >= wanted / if self.busy { 8 } else { 2 },
+        };
+        serve.then_some((self.covers, self.block == wanted, self.block))
+    }
+}
+
+/// The largest block with which an eighth more than a range is read at most, or one of [`SMALL`] at each end.
+fn most_block(range: u64) -> u64 {
+    power_of_two((range / 16).max(SMALL))
+}
+
+/// The largest power of two that is no more than this.
+fn power_of_two(n: u64) -> u64 {
+    n.checked_ilog2().map_or(1, |log| 1 << log)
+}
+
+/// What was pinned.
+pub(crate) const ASKED: &str = "as asked for";
+/// The smallest block that is chosen for small ranges.
+const SMALL: u64 = 64 << 10;
 const PAGE: u64 = 4096;
 
 impl Options {
     /// Chooses what is not pinned, and says why.
-    pub(crate) fn choose(&self, known: &Known) -> (Choice, Vec<Decision>) {
+    pub(crate) fn choose(&self, known: &Known) -> Chosen {
         let (block, block_why) = self.block(known);
         let blocks = usize::try_from(self.memory / block).unwrap_or(usize::MAX).max(2);
         let whole = known.whole.is_some_and(|least| block >= least);
@@ -104,7 +160,7 @@ impl Options {
             decision("block", format_size(block), block_why),
             decision("queue depth", depth.to_string(), depth_why),
         ];
-        (choice, decisions)
+        Chosen { choice, decisions, range: known.range, by_range: !known.cached }
     }
 
     fn block(&self, known: &Known) -> (u64, String) {
@@ -114,7 +170,7 @@ impl Options {
             wanted.min(memory / 4).clamp(PAGE, most).next_multiple_of(PAGE)
         };
         if let Some(block) = self.block {
-            return (fit_in(self.memory, block as u64), "as asked for".to_owned());
+            return (fit_in(self.memory, block as u64), ASKED.to_owned());
         }
         // Each of many files keeps a block in any case. With the part that the next one would have, all of theirs together
         // stay within the budget up to some thousand files.
@@ -123,46 +179,60 @@ impl Options {
             others => self.memory / 2 / (others + 1),
         };
         let fit = |wanted: u64| fit_in(part, wanted);
-        // A file is at least some tens of blocks, so that its first bytes come early; a block is large enough for a
-        // device to be at its rate with few of them in flight, and no larger, as a session may be over a small part.
-        // There is a bit for each: at most 2 MiB of them.
-        let least = known.len / (1 << 24);
+        // What is read is at least some tens of blocks, so that its first bytes come early; a block is large enough for a
+        // device to be at its rate with few of them in flight, and no larger.
         let small = if known.whole.is_some() { 2 << 20 } else { 256 << 10 };
-        let by_size = (known.len / 64).clamp(small, 2 << 20).max(least);
+        let by_size = |len: u64| (len / 64).clamp(small, 2 << 20);
+        // There is a bit for each of those in the page cache: at most 2 MiB of bits.
+        let least = if known.cached { known.len / (1 << 24) } else { 0 };
+        let (usual, most) = if known.cached {
+            (by_size(known.len).max(least), u64::MAX)
+        } else {
+            let most = most_block(known.range);
+            (power_of_two(by_size(known.range)).min(most), most)
+        };
         if let Some(stripe) = known.tier.as_ref().and_then(|t| t.stripe) {
-            let whole = by_size.max(stripe.size).next_multiple_of(stripe.size);
-            let why = format!("whole stripes of {}", format_size(stripe.size));
-            return (fit(whole), why);
+            let whole = usual.max(stripe.size).checked_next_multiple_of(stripe.size);
+            if let Some(whole) = whole.filter(|whole| *whole <= most) {
+                return (fit(whole), format!("whole stripes of {}", format_size(stripe.size)));
+            }
         }
         if let Some(preferred) = known.tier.as_ref().map(|t| t.preferred)
-            && preferred > by_size
+            && (usual + 1..=most).contains(&preferred)
         {
             return (fit(preferred), "what the file system asks for".to_owned());
         }
         // Another size was measured, on this tier, to be clearly better. Smaller ones than would be chosen anyway were
         // somebody's own wish, and may have come from the page cache.
         let rate = |m: &&Measured| m.rate;
-        let usual = known.measured.iter().filter(|m| m.block == fit(by_size)).max_by_key(rate);
-        let best = known
-            .measured
-            .iter()
-            .filter(|m| (least.max(small)..=by_size.saturating_mul(8)).contains(&m.block))
-            .max_by_key(rate);
-        if let (Some(usual), Some(best)) = (usual, best)
-            && best.rate / 10 > usual.rate / 9
+        let least = if known.cached { least.max(small) } else { usual };
+        let worth = least..=usual.saturating_mul(8).min(most);
+        let before = known.measured.iter().filter(|m| m.block == fit(usual)).max_by_key(rate);
+        let best = known.measured.iter().filter(|m| worth.contains(&m.block)).max_by_key(rate);
+        if let (Some(before), Some(best)) = (before, best)
+            && best.rate / 10 > before.rate / 9
         {
             let why = format!("measured before on this tier: {}/s", format_size(best.rate));
             return (fit(best.block), why);
         }
-        if known.whole.is_some() && by_size == 2 << 20 {
-            return (fit(by_size), "a huge page of the page cache".to_owned());
-        }
-        (fit(by_size), format!("a part of {}, between 256 KiB and 2 MiB", format_size(known.len)))
+        let why = if known.cached && known.whole.is_some() && usual == 2 << 20 {
+            "a huge page of the page cache".to_owned()
+        } else if known.cached {
+            let len = format_size(known.len);
+            format!("a part of the file of {len}, between 256 KiB and 2 MiB")
+        } else if usual < power_of_two(by_size(known.range)) {
+            let range = format_size(known.range);
+            format!("little more than the session's range of {range} is read so")
+        } else {
+            let range = format_size(known.range);
+            format!("a part of the session's range of {range}, up to 2 MiB")
+        };
+        (fit(usual), why)
     }
 
     fn readers(&self, known: &Known, whole: bool) -> (usize, String) {
         if let Some(readers) = self.readers {
-            return (readers.clamp(1, limits::MAX_THREADS), "as asked for".to_owned());
+            return (readers.clamp(1, limits::MAX_THREADS), ASKED.to_owned());
         }
         let cores = known.cores.max(1);
         if let Some(stripe) = known.tier.as_ref().and_then(|t| t.stripe) {
@@ -186,7 +256,7 @@ impl Options {
 
     fn depth(&self, known: &Known, block: u64, readers: usize, whole: bool) -> (usize, String) {
         if let Some(depth) = self.depth {
-            return (depth.clamp(1, limits::MAX_QUEUE_DEPTH), "as asked for".to_owned());
+            return (depth.clamp(1, limits::MAX_QUEUE_DEPTH), ASKED.to_owned());
         }
         if whole {
             return (
@@ -206,13 +276,50 @@ impl Options {
     }
 }
 
+impl Chosen {
+    /// With another reason for what was pinned here, and not by the user.
+    pub(crate) fn because(&mut self, name: &str, reason: String) {
+        if let Some(decision) = self.decisions.iter_mut().find(|d| d.name == name) {
+            decision.reason = reason;
+        }
+    }
+
+    /// What is told to a session over `range` bytes that lie in so many blocks, which may not be the one that this was chosen
+    /// for.
+    pub(crate) fn told(&self, range: u64, blocks: u64) -> Vec<Decision> {
+        let mut all = self.decisions.clone();
+        for decision in all.iter_mut().filter(|d| d.reason != ASKED) {
+            match decision.name {
+                "readers" if blocks < self.choice.readers as u64 => {
+                    decision.value = blocks.max(1).to_string();
+                    let range = format_size(range);
+                    decision.reason = format!("the range of {range} lies in {blocks} block(s)");
+                }
+                "block" if self.by_range && self.range != range => {
+                    let first = format_size(self.range);
+                    let why = &decision.reason;
+                    decision.reason = format!("{why}; chosen for an earlier session, of {first}");
+                }
+                _ => {}
+            }
+        }
+        all
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use stead_store::Stripe;
 
+    /// A session over all of a file, into memory.
     fn known(len: u64, cores: usize) -> Known {
-        Known { len, cores, ..Known::default() }
+        Known { len, range: len, cores, ..Known::default() }
+    }
+
+    fn choice(options: &Options, known: &Known) -> (Choice, Vec<Decision>) {
+        let chosen = options.choose(known);
+        (chosen.choice, chosen.decisions)
     }
 
     fn tier(stripe: Option<Stripe>, preferred: u64) -> Option<Tier> {
@@ -229,7 +336,7 @@ mod tests {
         for len in [0, 1, 1 << 20, 1 << 30, 1 << 40, 1 << 50, u64::MAX] {
             for memory in [0, 4096, 1 << 20, 256 << 20] {
                 let options = Options { memory, ..options.clone() };
-                let (c, _) = options.choose(&known(len, 8));
+                let (c, _) = choice(&options, &known(len, 8));
                 assert!(c.block % PAGE == 0 && c.block >= PAGE, "{c:?}");
                 assert!(c.block <= (memory / 4).max(PAGE), "{c:?}");
                 assert!(c.depth >= 1 && c.depth <= c.most_depth, "{c:?}");
@@ -237,14 +344,14 @@ mod tests {
             }
         }
         for len in [1 << 30, 1 << 40, 1 << 44] {
-            assert_eq!(options.choose(&known(len, 2)).0.block, 2 << 20);
+            assert_eq!(options.choose(&known(len, 2)).choice.block, 2 << 20);
         }
     }
 
     #[test]
     fn a_block_of_each_of_many_files_is_within_the_budget() {
         let options = Options::default();
-        let block = |others| options.choose(&Known { others, ..known(1 << 40, 8) }).0.block;
+        let block = |others| options.choose(&Known { others, ..known(1 << 40, 8) }).choice.block;
         assert_eq!((block(0), block(15)), (2 << 20, 2 << 20));
         assert!((0..1000).map(block).sum::<u64>() <= options.memory);
     }
@@ -253,27 +360,25 @@ mod tests {
     fn pins_hold() {
         let options =
             Options { readers: Some(3), block: Some(5000), depth: Some(7), ..Options::default() };
-        let (c, why) = options.choose(&known(1 << 30, 64));
+        let (c, why) = choice(&options, &known(1 << 30, 64));
         assert_eq!((c.readers, c.block, c.depth, c.most_depth), (3, 8192, 7, 7));
-        assert!(why.iter().all(|d| d.reason == "as asked for"));
+        assert!(why.iter().all(|d| d.reason == ASKED));
     }
 
     #[test]
     fn huge_pages_are_read_by_some_readers_each_of_which_waits() {
-        let known = Known { whole: Some(1 << 20), ..known(1 << 30, 2) };
-        let (c, why) = Options::default().choose(&known);
+        let known = Known { whole: Some(1 << 20), cached: true, ..known(1 << 30, 2) };
+        let (c, why) = choice(&Options::default(), &known);
         assert_eq!((c.readers, c.depth, c.most_depth, c.whole), (4, 1, 1, true));
         assert!(reason(&why, "readers").contains("sleeps"), "{why:?}");
-        assert_eq!(
-            Options::default().choose(&Known { len: 3 << 20, ..known.clone() }).0.block,
-            2 << 20
-        );
+        let short = Known { len: 3 << 20, range: 1, ..known.clone() };
+        assert_eq!(Options::default().choose(&short).choice.block, 2 << 20);
         // Small blocks are asked for some at a time.
         let small = Options { block: Some(256 << 10), ..Options::default() };
-        let (c, _) = small.choose(&known);
+        let (c, _) = choice(&small, &known);
         assert_eq!((c.readers, c.depth, c.whole), (1, 16, false));
         let pinned = Options { readers: Some(2), depth: Some(3), ..Options::default() };
-        let (c, _) = pinned.choose(&known);
+        let (c, _) = choice(&pinned, &known);
         assert_eq!((c.readers, c.depth), (2, 3));
     }
 
@@ -281,12 +386,12 @@ mod tests {
     fn stripes_decide_where_there_are_some() {
         let stripe = Some(Stripe { size: 4 << 20, count: 8 });
         let known = Known { tier: tier(stripe, 4096), ..known(1 << 40, 32) };
-        let (c, why) = Options::default().choose(&known);
+        let (c, why) = choice(&Options::default(), &known);
         assert_eq!((c.readers, c.block % (4 << 20)), (8, 0));
         assert!(reason(&why, "block").contains("stripes"), "{why:?}");
         // A file system may ask for large reads.
         let known = Known { tier: tier(None, 8 << 20), ..known };
-        assert_eq!(Options::default().choose(&Known { len: 1 << 30, ..known }).0.block, 8 << 20);
+        assert_eq!(Options::default().choose(&known).choice.block, 8 << 20);
     }
 
     #[test]
@@ -299,11 +404,91 @@ mod tests {
             rate,
         };
         let with = |measured| Known { tier: tier(None, 4096), measured, ..known(1 << 30, 8) };
-        let c = |measured| Options::default().choose(&with(measured)).0;
+        let c = |measured| Options::default().choose(&with(measured)).choice;
         assert_eq!(c(vec![m(2 << 20, 12, 1000), m(4 << 20, 4, 1050)]).block, 2 << 20);
         assert_eq!(c(vec![m(2 << 20, 12, 1000), m(4 << 20, 4, 1050)]).depth, 6);
         assert_eq!(c(vec![m(2 << 20, 12, 1000), m(4 << 20, 4, 2000)]).block, 4 << 20);
         assert_eq!(c(vec![m(2 << 20, 12, 1000), m(1 << 30, 4, 2000)]).block, 2 << 20);
         assert_eq!(c(vec![m(2 << 20, 12, 1000), m(64 << 10, 256, 9000)]).block, 2 << 20);
+    }
+
+    #[test]
+    fn little_is_read_beyond_a_range_in_memory() {
+        let tiers = [
+            None,
+            tier(None, 1 << 20),
+            tier(Some(Stripe { size: 1 << 20, count: 4 }), 4 << 20),
+            tier(None, 4096),
+        ];
+        for tier in tiers {
+            for log in 0..45 {
+                let range = (1 << log) + log;
+                let known = Known { range, tier: tier.clone(), ..known(1 << 46, 8) };
+                let (c, why) = choice(&Options::default(), &known);
+                assert!(2 * c.block <= (range / 8).max(2 * SMALL), "{range}: {c:?} {why:?}");
+                assert!(c.block >= (range / 64).clamp(1, 2 << 20) / 2, "{range}: {c:?} {why:?}");
+            }
+        }
+        // Blocks of the page cache are those of the file, as only a part of them is read.
+        let cached = Known { range: 1000, cached: true, ..known(1 << 30, 8) };
+        assert_eq!(Options::default().choose(&cached).choice.block, 2 << 20);
+    }
+
+    #[test]
+    fn small_blocks_are_not_chosen_for_what_was_measured_of_them() {
+        let measured =
+            |block, rate| Measured { tier: "t-0:0".into(), direct: false, block, flying: 4, rate };
+        let all = vec![measured(2 << 20, 1000), measured(64 << 10, 9000), measured(4 << 20, 9000)];
+        let known = |range| Known { range, measured: all.clone(), ..known(1 << 40, 8) };
+        let block = |range| Options::default().choose(&known(range)).choice.block;
+        // For a large range the large one; for a small one none that goes far beyond it.
+        assert_eq!((block(1 << 30), block(40 << 20), block(100)), (4 << 20, 512 << 10, SMALL));
+    }
+
+    #[test]
+    fn a_session_is_told_of_its_own_range() {
+        let chosen = Options::default().choose(&Known { range: 4 << 20, ..known(1 << 40, 64) });
+        assert_eq!((chosen.choice.block, chosen.choice.readers), (256 << 10, 8));
+        let own = chosen.told(4 << 20, 16);
+        assert!(reason(&own, "block").contains("4.0 MiB"), "{own:?}");
+        assert!(!reason(&own, "block").contains("earlier"), "{own:?}");
+        let other = chosen.told(1000, 1);
+        assert!(reason(&other, "block").ends_with("an earlier session, of 4.0 MiB"), "{other:?}");
+        assert_eq!(other[0].value, "1");
+        assert_eq!(reason(&other, "readers"), "the range of 1000 B lies in 1 block(s)");
+        // What is pinned is no choice.
+        let pinned = Options { readers: Some(8), block: Some(8192), ..Options::default() };
+        let chosen = pinned.choose(&known(1 << 40, 64));
+        assert_eq!(chosen.told(1000, 1), chosen.decisions);
+    }
+
+    #[test]
+    fn sessions_join_what_serves_them() {
+        let there = |block, busy, covers| There { block, busy, covers };
+        let serves = |there: There, wanted, range| there.serve(wanted, range).is_some();
+        let (small, large) = (SMALL, 2 << 20);
+        let body = 1 << 30;
+        // A header before, open or not.
+        assert!(!serves(there(small, true, false), large, body));
+        assert!(!serves(there(small, false, false), large, body));
+        // A part that is read beside, and one that was read before.
+        assert!(serves(there(large / 8, true, false), large, body));
+        assert!(!serves(there(large / 8, false, false), large, body));
+        assert!(serves(there(large / 2, false, false), large, body));
+        // A small part of what others read, or have read; or of something else.
+        assert!(serves(there(large, true, true), small, 1000));
+        assert!(!serves(there(large, true, false), small, 1000));
+        assert!(serves(there(large, false, false), large / 2, 64 << 20));
+        assert!(serves(there(small, false, false), small, 1000));
+        // Best by what reads its bytes anyway, then by blocks of its own size, then by large ones.
+        let best = [
+            there(large, true, true),
+            there(small, true, true),
+            there(small, false, false),
+            there(small / 2, true, false),
+        ];
+        let best = best.map(|b| b.serve(small, 1000).unwrap());
+        assert_eq!(best.iter().max(), Some(&(true, true, small)));
+        assert!(best[0] > best[2] && best[2] > best[3]);
     }
 }

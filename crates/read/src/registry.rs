@@ -1,7 +1,7 @@
 //! What the files of a process share: their buffers and their memory.
 //!
-//! Whoever opens a file that is open already, with the same options, joins those who have it: the same readers, the
-//! same blocks. Of the file that was closed last its blocks stay for a while, for whoever opens it again. The same file
+//! Whoever reads a file that is open already, with the same options, joins those who have it: the same readers, the
+//! same blocks, where these are of a size for the session that begins. Of the file that was closed last its blocks stay for a while, for whoever opens it again. The same file
 //! is one with the same device, inode, length and time of change, and one that was not changed a moment ago: time stamps
 //! are too coarse to tell two changes in a row.
 //!
@@ -10,20 +10,21 @@
 use crate::clock;
 use crate::deadline;
 use crate::engine::{New, Shared};
-use crate::options::Options;
+use crate::opened::Opened;
+use crate::options::{Chosen, Options};
 use crate::process::PerProcess;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use stead_core::Result;
-use stead_store::{Engine, FileSource, IoOptions, Source, file::Identity};
+use stead_store::{Engine, FileSource, IoOptions, file::Identity};
 
 /// How long blocks of a closed file stay.
 const KEEP: Duration = Duration::from_secs(10);
 
 /// Files and options that may have one set of buffers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Key {
+pub(crate) struct Key {
     file: (u64, u64, u64, (i64, i64), (i64, i64)),
     pinned: (Option<usize>, Option<usize>, Option<usize>),
     io: (u8, bool),
@@ -34,7 +35,8 @@ struct Key {
 
 #[derive(Default)]
 struct Registry {
-    files: HashMap<Key, Weak<Shared>>,
+    /// Mostly one for each; some with blocks of different sizes.
+    files: HashMap<Key, Vec<Weak<Shared>>>,
     /// Those with blocks in memory, by number, and what each may have in all.
     holders: HashMap<u64, (Weak<Shared>, u64)>,
     /// Closed, with its blocks, and when these are given up.
@@ -48,31 +50,61 @@ fn with<T>(work: impl FnOnce(&mut Registry) -> T) -> T {
     work(&mut REGISTRY.get().lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The buffers of a file: those that there are, or new ones. Whoever gets them closes them once.
-pub(crate) fn open(source: FileSource, options: &Options) -> Result<Arc<Shared>> {
+/// By which others find the buffers of a file, if they may have the same.
+pub(crate) fn key(source: &FileSource, options: &Options) -> Option<Key> {
     let identity = source.identity();
-    let new = New::prepare(Arc::new(source), options)?;
-    if identity.device || clock::just_changed(identity.mtime.0) {
-        return Ok(hold(Shared::new(new)));
+    let own = identity.device || clock::just_changed(identity.mtime.0);
+    (!own).then(|| Key::new(&identity, options))
+}
+
+/// Buffers for a session that begins: some of those that there are for this file, or new ones. Whoever gets them closes them
+/// once.
+pub(crate) fn buffers(
+    key: Option<&Key>,
+    opened: &Opened,
+    options: &Options,
+    chosen: Chosen,
+    range: &Range<u64>,
+) -> Arc<Shared> {
+    let Some(key) = key else { return hold(Shared::new(opened.buffers(options, chosen))) };
+    let of_file = |r: &Registry| -> Vec<Arc<Shared>> {
+        r.files.get(key).into_iter().flatten().filter_map(Weak::upgrade).collect()
+    };
+    let there = with(|r| of_file(r));
+    if let Some(set) = Shared::best(&there, &chosen, range) {
+        set.join();
+        drop(opened.take_lender());
+        return hold(set);
     }
-    let key = Key::new(&identity, options);
-    let shared = with(|r| {
-        let there = r.files.get(&key).and_then(Weak::upgrade);
-        if let Some(there) = &there {
-            there.join();
+    let block = chosen.choice.block;
+    let new = opened.buffers(options, chosen);
+    // Dropped without the lock.
+    let mut others = Vec::new();
+    let set = with(|r| {
+        // Somebody may have been faster.
+        others = of_file(r);
+        let same = others.iter().find(|s| s.maps() || s.choice().block == block);
+        if let Some(same) = same {
+            same.join();
+            return same.clone();
         }
-        there.unwrap_or_else(|| {
-            r.files.retain(|_, s| s.strong_count() > 0);
-            let shared = Shared::new(new);
-            r.files.insert(key, Arc::downgrade(&shared));
-            shared
-        })
+        r.files.retain(|_, sets| {
+            sets.retain(|s| s.strong_count() > 0);
+            !sets.is_empty()
+        });
+        let set = Shared::new(new);
+        r.files.entry(key.clone()).or_default().push(Arc::downgrade(&set));
+        set
     });
-    Ok(hold(shared))
+    hold(set)
 }
 
 /// The buffers of a source that nobody else has.
-pub(crate) fn open_source(source: Arc<dyn Source>, options: &Options) -> Result<Arc<Shared>> {
+#[cfg(test)]
+pub(crate) fn open_source(
+    source: Arc<dyn stead_store::Source>,
+    options: &Options,
+) -> stead_core::Result<Arc<Shared>> {
     Ok(open_new(New::prepare(source, options)?))
 }
 
@@ -87,7 +119,8 @@ pub(crate) fn close(shared: &Arc<Shared>) {
     let shares = shared.holds_blocks();
     let last = with(|r| {
         let last = shared.leave();
-        let named = || r.files.values().any(|s| std::ptr::eq(s.as_ptr(), Arc::as_ptr(shared)));
+        let named =
+            || r.files.values().flatten().any(|s| std::ptr::eq(s.as_ptr(), Arc::as_ptr(shared)));
         if last && shares && r.holders.len() == 1 && named() {
             r.kept = Some((shared.clone(), until));
         }

@@ -1,10 +1,12 @@
 //! Files and the sessions over them: what programs use.
 
+use crate::buffers::Buffers;
 use crate::engine::{Counts, Shared};
 use crate::finish::{AsView, Into, Strided, room};
+use crate::opened::Opened;
 use crate::options::{Decision, Options};
-use crate::ranks::group::Group;
-use crate::registry;
+use crate::ranks::group::{Group, Joint};
+use crate::registry::{self, Key};
 use crate::request::{Finish, Pending, Read, ReadInto};
 use std::ops::{Bound, Range, RangeBounds};
 use std::os::unix::fs::FileExt;
@@ -19,40 +21,43 @@ use stead_store::{FileSource, Source};
 pub struct File(Arc<Handle>);
 
 struct Handle {
-    shared: Arc<Shared>,
+    source: Arc<dyn Source>,
     /// As the user named it.
     path: PathBuf,
-    /// Other ranks that have it open. They own its engines.
-    ranks: Option<Group>,
+    by: By,
 }
 
-impl Drop for Handle {
-    fn drop(&mut self) {
-        if self.ranks.is_none() {
-            registry::close(&self.shared);
-        }
-    }
+/// Who reads it.
+enum By {
+    Us(Box<Buffers>),
+    /// All ranks that have it open.
+    Ranks(Box<Group>),
 }
 
 /// A range of a file that many read. Readers fetch it ahead; requests come in any order, overlap, repeat, and come
 /// from any thread. It may be shared by reference or [`Arc`].
 pub struct Session {
     file: File,
-    /// What is read ahead for it.
+    /// What its bytes are read into: by this rank, if there are several.
+    shared: Arc<Shared>,
+    /// What ranks have together.
+    joint: Option<Arc<Joint>>,
+    /// What this rank reads ahead for it.
     ahead: Vec<u64>,
     start: u64,
     end: u64,
 }
 
-/// Opens a file for reading. It is never created or written to.
+/// Opens a file for reading. It is never created or written to. How it is read is chosen when a session begins.
 ///
 /// # Errors
 /// `NotFound`, `Permission`, `Io`; `Usage` for what cannot be read at any offset, as directories and pipes, and for an
 /// engine that is not to be had.
 pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<File> {
     let path = path.as_ref();
-    let shared = registry::open(FileSource::open(path)?, options)?;
-    Ok(File(Arc::new(Handle { shared, path: path.to_owned(), ranks: None })))
+    let source = FileSource::open(path)?;
+    let key = registry::key(&source, options);
+    File::new(Arc::new(source), path.to_owned(), options, key)
 }
 
 /// As [`open`], for any source of bytes.
@@ -61,20 +66,30 @@ pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<File> {
 /// `Usage` for an engine that is not to be had.
 pub fn open_source(source: Arc<dyn Source>, options: &Options) -> Result<File> {
     let path = source.path().to_owned();
-    let shared = registry::open_source(source, options)?;
-    Ok(File(Arc::new(Handle { shared, path, ranks: None })))
+    File::new(source, path, options, None)
 }
 
 impl File {
+    fn new(
+        source: Arc<dyn Source>,
+        path: PathBuf,
+        options: &Options,
+        key: Option<Key>,
+    ) -> Result<File> {
+        let opened = Opened::look(source.clone(), options)?;
+        let by = By::Us(Box::new(Buffers::new(opened, options, key)));
+        Ok(File(Arc::new(Handle { source, path, by })))
+    }
+
     /// One that several ranks have open.
     pub(crate) fn of_ranks(group: Group, path: PathBuf) -> File {
-        let shared = group.main().clone();
-        File(Arc::new(Handle { shared, path, ranks: Some(group) }))
+        let source = group.source();
+        File(Arc::new(Handle { source, path, by: By::Ranks(Box::new(group)) }))
     }
 
     /// Number of bytes, fixed when it was opened.
     pub fn len(&self) -> u64 {
-        self.0.shared.source().len()
+        self.0.source.len()
     }
 
     /// True if there are none.
@@ -95,14 +110,21 @@ impl File {
     /// started; `Peer` if a rank is gone.
     pub fn session(&self, range: impl RangeBounds<u64>) -> Result<Session> {
         let range = self.bounds(range);
-        let (range, parts) = match &self.0.ranks {
-            Some(group) => group.begin(range)?,
-            None => range.map(|r| (r.clone(), vec![r]))?,
+        let group = match &self.0.by {
+            By::Us(buffers) => {
+                let Range { start, end } = range?;
+                let (shared, id) = buffers.begin(&(start..end))?;
+                let (file, ahead) = (self.clone(), vec![id]);
+                return Ok(Session { file, shared, joint: None, ahead, start, end });
+            }
+            By::Ranks(group) => group,
         };
-        let mut session =
-            Session { file: self.clone(), ahead: Vec::new(), start: range.start, end: range.end };
+        let (joint, Range { start, end }) = group.begin(range)?;
+        let (file, shared, ahead) = (self.clone(), joint.main().clone(), Vec::new());
+        let parts = joint.own_parts(start..end);
+        let mut session = Session { file, shared, joint: Some(joint), ahead, start, end };
         for part in parts {
-            session.ahead.push(self.0.shared.begin(part)?);
+            session.ahead.push(session.shared.begin(part)?);
         }
         Ok(session)
     }
@@ -110,12 +132,12 @@ impl File {
     /// Takes part in [`File::session`] of a file of [`crate::ranks::open`] with an error of this rank alone, as arguments
     /// that make no sense: all others get one too, and none waits for this rank. Returns the error.
     pub fn refuse_session(&self, error: Error) -> Error {
-        match &self.0.ranks {
+        match &self.0.by {
             // That others are gone is no matter here.
-            Some(group) => {
+            By::Ranks(group) => {
                 group.begin(Err(error)).err().unwrap_or_else(|| Error::internal("refused"))
             }
-            None => error,
+            By::Us(_) => error,
         }
     }
 
@@ -144,9 +166,13 @@ impl File {
         Ok(start..end)
     }
 
+    /// The sets of buffers that it has.
     #[cfg(test)]
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.0.shared
+    pub(crate) fn sets(&self) -> Vec<Arc<Shared>> {
+        match &self.0.by {
+            By::Us(buffers) => buffers.sets(),
+            By::Ranks(group) => group.sets(),
+        }
     }
 
     /// Fills a buffer without any session: no readers, no buffers of ours.
@@ -154,12 +180,15 @@ impl File {
     /// # Errors
     /// Those of a read; `Internal` past the end.
     pub fn read_alone(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.0.shared.source().read_at(offset, buffer)
+        match &self.0.by {
+            By::Us(_) => self.0.source.read_at(offset, buffer),
+            By::Ranks(group) => group.read_alone(offset, buffer),
+        }
     }
 
     /// As programs do that know nothing of sessions: the system's read, into the buffer as it lies.
     pub(crate) fn read_plainly(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        match self.0.shared.source().file() {
+        match self.0.source.file() {
             Some(file) => file
                 .read_exact_at(buffer, offset)
                 .map_err(|e| Error::io("read", self.path(), e).at_offset(offset)),
@@ -169,8 +198,10 @@ impl File {
 
     /// What was done for all sessions so far.
     pub fn counts(&self) -> Counts {
-        let counts = self.0.shared.counts();
-        self.0.ranks.as_ref().map_or(counts, |group| group.counts(counts))
+        match &self.0.by {
+            By::Us(buffers) => buffers.counts(),
+            By::Ranks(group) => group.counts(),
+        }
     }
 }
 
@@ -251,7 +282,7 @@ impl Session {
 
     /// What was chosen, and why.
     pub fn plan(&self) -> Vec<Decision> {
-        let shared = &self.file.0.shared;
+        let shared = &self.shared;
         let (value, reason) = if shared.maps() {
             ("the page cache", "all processes share it; views are parts of a mapping")
         } else {
@@ -260,7 +291,7 @@ impl Session {
                 "a network file system, direct reads, an engine by name, or no file",
             )
         };
-        let mut all = shared.decisions();
+        let mut all = shared.decisions(&self.range());
         let decision =
             |name, value: String, reason: &str| Decision { name, value, reason: reason.to_owned() };
         all.push(decision("bytes", value.to_owned(), reason));
@@ -270,8 +301,8 @@ impl Session {
             budget,
             "what the memory holds; half of it is read ahead",
         ));
-        if let Some(group) = &self.file.0.ranks {
-            all.extend(group.plan());
+        if let Some(joint) = &self.joint {
+            all.extend(joint.plan(&self.range()));
         }
         all
     }
@@ -295,7 +326,12 @@ impl Session {
     /// # Errors
     /// `Changed` if somebody wrote to it.
     pub fn check(&self) -> Result<()> {
-        self.file.0.shared.source().check()
+        self.file.0.source.check()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     fn ask<T: Send + 'static, F: Finish<T> + 'static>(
@@ -307,14 +343,12 @@ impl Session {
     ) -> Pending<T> {
         match offset.checked_add(len as u64) {
             Some(end) if offset >= self.start && end <= self.end => {
-                let engine = match &self.file.0.ranks {
-                    Some(group) => group.engine(offset..end),
-                    None => &self.file.0.shared,
+                let Some(joint) = &self.joint else {
+                    return self.shared.ask(offset, len, deadline, finish());
                 };
+                let engine = joint.engine(offset..end);
                 let asked = engine.ask(offset, len, deadline, finish());
-                if let Some(group) = &self.file.0.ranks {
-                    group.asked(!matches!(asked, Pending::Waiting(_)));
-                }
+                joint.asked(!matches!(asked, Pending::Waiting(_)));
                 asked
             }
             _ => self.outside(offset, len),
@@ -340,7 +374,10 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         for id in &self.ahead {
-            self.file.0.shared.end(*id);
+            match &self.file.0.by {
+                By::Us(buffers) => buffers.end(&self.shared, *id),
+                By::Ranks(_) => self.shared.end(*id),
+            }
         }
     }
 }

@@ -195,9 +195,14 @@ impl<H: Held> Window<H> {
         if free { self.forget(block) } else { None }
     }
 
+    /// Blocks that are being read.
+    pub(crate) fn being_read(&self) -> usize {
+        self.counted() - self.ready.len()
+    }
+
     /// True if some block is being read.
     pub(crate) fn is_reading(&self) -> bool {
-        self.counted() > self.ready.len()
+        self.being_read() > 0
     }
 
     /// Drops all blocks that may go, and hands them out.

@@ -1,54 +1,342 @@
-//! What one rank knows of a file that all have open.
+//! What one rank has of a file that all have open: for the first session, and again for one of quite another size, all ranks
+//! make what they read it by ([`Joint`]).
 
-use super::far::{Far, nowhere};
+use super::far::Far;
+use super::opening::{Agreed, Begin, READERS, TAGS, agree, announce, malformed};
 use super::owners::{Owners, Part};
 use super::service::{self, Room, Service};
 use super::sharing::{self, Found};
-use crate::engine::{Counts, Lanes, New, Shared};
-use crate::options::{Decision, Options};
+use crate::engine::{Counts, Lanes, Shared};
+use crate::opened::Opened;
+use crate::options::{ASKED, Decision, Options, There};
 use crate::registry;
-use crate::session::File;
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use stead_core::{Error, Kind, Result, limits, units};
-use stead_fabric::kinds::{kind, number};
-use stead_fabric::{Fabric, FabricExt};
-use stead_store::{Announcement, FileSource, IoOptions, Segment, Source};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use stead_core::{Error, Result, limits, units};
+use stead_fabric::Fabric;
+use stead_store::{IoOptions, Source};
 
-/// Readers of one node at most: more would only disturb each other.
-const READERS: usize = 4;
 /// Threads that fetch from the ranks of one other node unless told otherwise: so many requests of a rank are under way
 /// there. A node whose disk hangs keeps no more of them.
 const FETCHERS: usize = 4;
 /// Nodes for which there are such threads at a time.
 const NODES: usize = 8;
+/// Sets of what is read by, at most: there are so many bits for those that are used.
+const MOST: usize = 64;
 
-/// Tags of opening, two of them.
-pub(super) const OPEN: u32 = 0x5EAD_0000;
-/// Tags of files begin here, so many for each: that of the service, and two of what all ranks do together.
-pub(super) const FILES: u32 = 0x6000_0000;
-pub(super) const TAGS: u32 = 4;
-/// Of so many bits. A process that has opened half a thousand million files begins anew.
-const FILES_MASK: u32 = 0x7FFF_FFFC;
+/// A file that all ranks have open.
+pub(crate) struct Group {
+    fabric: Arc<dyn Fabric>,
+    agreed: Arc<Agreed>,
+    options: Options,
+    /// The file, if this rank can open it.
+    opened: Option<Opened>,
+    /// How many sessions have begun; they do one after the other.
+    beginning: Mutex<u64>,
+    /// What they read by: the same on all ranks, in the order in which it was made.
+    joints: Mutex<Joints>,
+}
 
-/// A rank has the file in its page cache; errors are numbered from the next number.
-const MAPS: u8 = 1;
-/// Added to the number of an error that concerns all ranks.
-const ALL: u8 = 0x80;
+#[derive(Default)]
+struct Joints {
+    all: Vec<Arc<Joint>>,
+    /// How many were ever made.
+    made: u64,
+    /// What was done by those that there are no more.
+    past: Counts,
+}
+
+impl Joints {
+    fn now(&self) -> (Vec<Arc<Joint>>, u64) {
+        (self.all.clone(), self.made)
+    }
+
+    fn add(&mut self, joint: &Arc<Joint>) {
+        self.made += 1;
+        self.all.push(joint.clone());
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // What ranks have said that have begun a session without this one.
+        self.fabric.forget(self.agreed.tag..self.agreed.tag.saturating_add(TAGS - 1));
+    }
+}
+
+/// The place of a file on a rank that does not have it, before any session.
+#[derive(Debug)]
+struct Elsewhere {
+    path: PathBuf,
+    len: u64,
+}
+
+impl Source for Elsewhere {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, _buf: &mut [u8]) -> Result<()> {
+        let error = Error::usage("this rank does not have the file");
+        let error = error.at_path(&self.path).at_offset(offset);
+        Err(error.with_hint("begin a session, and read from that"))
+    }
+}
+
+impl Group {
+    pub(super) fn new(
+        fabric: Arc<dyn Fabric>,
+        agreed: Agreed,
+        opened: Option<Opened>,
+        options: &Options,
+    ) -> Group {
+        Group {
+            fabric,
+            agreed: Arc::new(agreed),
+            options: options.clone(),
+            opened,
+            beginning: Mutex::new(0),
+            joints: Mutex::default(),
+        }
+    }
+
+    /// The file as this rank sees it.
+    pub(crate) fn source(&self) -> Arc<dyn Source> {
+        match &self.opened {
+            Some(opened) => opened.source().clone(),
+            None => Arc::new(Elsewhere { path: self.agreed.path.clone(), len: self.agreed.len }),
+        }
+    }
+
+    /// Fills a buffer: from the file, or from others who have it.
+    pub(crate) fn read_alone(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let last =
+            if self.opened.is_some() { None } else { lock(&self.joints).all.last().cloned() };
+        match last {
+            Some(joint) => joint.far.source().read_at(offset, buffer),
+            None => self.source().read_at(offset, buffer),
+        }
+    }
+
+    /// For [`crate::File::counts`].
+    pub(crate) fn counts(&self) -> Counts {
+        let joints = lock(&self.joints);
+        joints.all.iter().fold(joints.past, |sum, joint| sum.and(&joint.counts()))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn sets(&self) -> Vec<Arc<Shared>> {
+        lock(&self.joints).all.iter().map(|joint| joint.main().clone()).collect()
+    }
+
+    /// Agrees on a session, and on what it reads by.
+    pub(crate) fn begin(&self, range: Result<Range<u64>>) -> Result<(Arc<Joint>, Range<u64>)> {
+        let mut number = lock(&self.beginning);
+        *number += 1;
+        let (before, made) = lock(&self.joints).now();
+        // Here, in the list, and in sessions, which hold it until they end.
+        let busy = |(i, joint): (usize, &Arc<Joint>)| {
+            if Arc::strong_count(joint) > 2 { 1 << i } else { 0 }
+        };
+        let (start, end) = range.as_ref().map_or((u64::MAX, 0), |r| (r.start, r.end));
+        let mine = Begin {
+            start,
+            end,
+            number: *number,
+            made,
+            busy: before.iter().enumerate().map(busy).sum(),
+            block: self.block(end.saturating_sub(start), 2 * before.len()),
+        };
+        let all = mine.say(&*self.fabric, self.agreed.tag)?;
+        let range = range?;
+        mine.with_all(&all, &self.agreed.path)?;
+        let blocks = 1..=limits::MAX_READ_BLOCK as u64;
+        let wanted = all.get(self.agreed.first).map(|a| a.block).filter(|b| blocks.contains(b));
+        let wanted = wanted.ok_or_else(malformed)?;
+        let busy = all.iter().fold(0, |busy, a| busy | a.busy);
+        let is_busy = |i: usize| busy & (1 << i) != 0;
+        let bytes = end - start;
+        let serve = |(i, joint): (usize, &Arc<Joint>)| {
+            let (block, covers) = (joint.map.block, joint.map.covers(&range));
+            let there = There { block, busy: is_busy(i), covers };
+            there.serve(wanted, bytes).or(self.agreed.alone.then_some((true, true, block)))
+        };
+        let best = before.iter().enumerate().filter_map(|j| Some((serve(j)?, j.1)));
+        let joint = match best.max_by_key(|(how, _)| *how) {
+            Some((_, joint)) => joint.clone(),
+            None if before.len() >= MOST => {
+                return Err(Error::limit("too many sessions of different sizes are open"));
+            }
+            None => {
+                let new = Arc::new(self.make(wanted, bytes)?);
+                lock(&self.joints).add(&new);
+                new
+            }
+        };
+        self.let_go(&before, joint.map.block, is_busy);
+        drop(before);
+        joint.map.cover(&range, &self.agreed.readers_for(bytes, joint.map.block));
+        Ok((joint, range))
+    }
+
+    /// The block that this rank would choose for a session, with so many sets of buffers of its own.
+    fn block(&self, bytes: u64, own: usize) -> u64 {
+        let Some(opened) = &self.opened else { return 0 };
+        // The memory of a node is shared among its ranks, and blocks fit in what is the share of a rank where most are.
+        let agreed = &self.agreed;
+        let most = (0..agreed.nodes.len()).map(|r| agreed.neighbours(r)).max().unwrap_or(1);
+        let least = Options { memory: self.options.memory / most / 2, ..self.options.clone() };
+        opened.choose_for(&least, bytes, own, agreed.alone).choice.block
+    }
+
+    /// Forgets those of some that no rank uses, where there are larger blocks.
+    fn let_go(&self, of: &[Arc<Joint>], block: u64, is_busy: impl Fn(usize) -> bool) {
+        let largest = of.iter().map(|joint| joint.map.block).max().unwrap_or(0).max(block);
+        let mut joints = lock(&self.joints);
+        for (i, joint) in of.iter().enumerate() {
+            if joint.map.block < largest && joint.map.block != block && !is_busy(i) {
+                let counts = joint.counts();
+                joints.past = joints.past.and(&Counts { held: 0, ..counts });
+                joints.all.retain(|j| !Arc::ptr_eq(j, joint));
+            }
+        }
+    }
+
+    /// Makes what is read by, with blocks of so many bytes, which were chosen for so many. Collective.
+    fn make(&self, block: u64, bytes: u64) -> Result<Joint> {
+        let (fabric, agreed) = (&self.fabric, &self.agreed);
+        let rank = fabric.rank();
+        let neighbours = agreed.neighbours(rank);
+        let share = self.options.memory / neighbours;
+        let options = Options {
+            block: Some(usize::try_from(block).map_err(|_| malformed())?),
+            memory: share / 2,
+            ..self.options.clone()
+        };
+        let reads = agreed.readers.contains(&rank);
+        let maps = self.opened.as_ref().is_some_and(Opened::maps);
+        let (mut near_options, mut far_memory, mut segment) = (options.clone(), None, None);
+        if !maps && neighbours > 1 {
+            // Neighbours look at blocks in memory where they lie.
+            let reading = agreed.readers.iter().filter(|r| agreed.here[**r]).count() as u64;
+            let one_node = neighbours == agreed.nodes.len() as u64;
+            let (near, far) = sharing::budgets(self.options.memory, neighbours, reading, one_node);
+            near_options.memory = near;
+            far_memory = Some(far.max(block.saturating_mul(4)));
+            segment = sharing::segment(block, near, reads);
+        }
+        let near = self.opened.as_ref().map(|opened| {
+            let mut chosen = opened.choose_for(&near_options, bytes, 0, agreed.alone);
+            chosen.because("block", self.why(bytes));
+            let new = opened.buffers(&near_options, chosen);
+            registry::open_new(new.in_segment(segment.clone()))
+        });
+        let shares = near.as_ref().is_some_and(|n| n.maps());
+        let map = Arc::new(Map { owners: RwLock::default(), agreed: agreed.clone(), block });
+        let joint = |far, service| Joint {
+            fabric: fabric.clone(),
+            map: map.clone(),
+            near: near.clone(),
+            shares,
+            far,
+            service,
+            requests: AtomicU64::new(0),
+            at_once: AtomicU64::new(0),
+        };
+        if let Some(near) = near.as_ref().filter(|_| agreed.alone) {
+            return Ok(joint(near.clone(), None));
+        }
+        let close = || near.iter().for_each(registry::close);
+        let announced = announce(&**fabric, agreed.tag, segment.as_deref());
+        let (tag, announced) = announced.inspect_err(|_| close())?;
+        let found = Found::new(segment, &agreed.here, announced.into_iter());
+        // Where the page cache has the near blocks, all memory is for those of others.
+        let far_memory = far_memory.unwrap_or(if shares { share } else { share / 2 });
+        let options = Options { memory: far_memory, ..options };
+        let served = near.clone().map(|near| (near, reads));
+        let room = Room { block, memory: share / 4 };
+        let started = Service::start(fabric.clone(), tag, served, options.deadline, room, found);
+        let started = started.inspect_err(|_| {
+            close();
+            service::say_done(&**fabric, tag);
+        });
+        let made = started.and_then(|service| {
+            let far = self.far(&map, &service, shares, &options, bytes);
+            let far = far.inspect_err(|_| service.give_up())?;
+            service.asked_by(&far, map.clone());
+            Ok(joint(far, Some(service)))
+        });
+        let all = agree(&**fabric, agreed.tag, &agreed.path, made.as_ref().map(|_| ()));
+        let made = made?;
+        all.map(|()| made)
+    }
+
+    /// The engine for the bytes of others.
+    fn far(
+        &self,
+        map: &Arc<Map>,
+        service: &Arc<Service>,
+        shares: bool,
+        options: &Options,
+        bytes: u64,
+    ) -> Result<Arc<Shared>> {
+        let agreed = &self.agreed;
+        let far = Far {
+            map: map.clone(),
+            service: service.clone(),
+            here: self.opened.as_ref().filter(|_| shares).map(|opened| opened.source().clone()),
+            path: agreed.path.clone(),
+            len: agreed.len,
+        };
+        let most = options.readers.unwrap_or(FETCHERS).max(1);
+        let nodes: BTreeSet<usize> = agreed.readers.iter().map(|r| agreed.nodes[*r]).collect();
+        let ranks = options.readers.map_or_else(
+            || format!("{FETCHERS} for each other node that reads"),
+            |_| ASKED.to_owned(),
+        );
+        let options = Options {
+            readers: Some(most.saturating_mul(nodes.len().clamp(1, NODES))),
+            depth: Some(1),
+            ahead: false,
+            io: IoOptions::default(),
+            ..options.clone()
+        };
+        let opened = Opened::look(Arc::new(far), &options)?;
+        let mut chosen = opened.choose(&options, bytes, 0);
+        chosen.because("block", self.why(bytes));
+        chosen.because("readers", ranks);
+        chosen.because("queue depth", "one request of each".to_owned());
+        let engine = registry::open_new(opened.buffers(&options, chosen));
+        let map = map.clone();
+        engine.set_lanes(Lanes { of: Box::new(move |offset| map.node(offset)), most });
+        Ok(engine)
+    }
+
+    /// Why blocks are as they are.
+    fn why(&self, bytes: u64) -> String {
+        if self.options.block.is_some() {
+            return ASKED.to_owned();
+        }
+        let (first, bytes) = (self.agreed.first, units::format_size(bytes));
+        format!("as rank {first} chose for all, for a session over {bytes}")
+    }
+}
 
 /// Who reads which bytes, and who is where.
 pub(crate) struct Map {
     owners: RwLock<Owners>,
-    /// Ranks that read, by node.
-    readers: Vec<usize>,
-    /// For each rank, the number of its node, and whether that is this one.
-    nodes: Vec<usize>,
-    here: Vec<bool>,
-    len: u64,
+    agreed: Arc<Agreed>,
     block: u64,
 }
 
@@ -60,7 +348,7 @@ impl Map {
 
     /// True if a rank is on this node.
     pub(crate) fn is_here(&self, rank: usize) -> bool {
-        self.here.get(rank).copied().unwrap_or(false)
+        self.agreed.here.get(rank).copied().unwrap_or(false)
     }
 
     /// The rank that reads the block at an offset.
@@ -70,22 +358,31 @@ impl Map {
 
     /// The node that the block at an offset comes from.
     fn node(&self, offset: u64) -> usize {
-        self.reader(offset).and_then(|reader| self.nodes.get(reader)).copied().unwrap_or(usize::MAX)
+        let node = self.reader(offset).and_then(|reader| self.agreed.nodes.get(reader));
+        node.copied().unwrap_or(usize::MAX)
     }
 
-    /// Shares out what a session covers, whole blocks of it.
-    fn cover(&self, range: &Range<u64>) {
-        let start = range.start / self.block * self.block;
-        let end = range.end.checked_next_multiple_of(self.block).unwrap_or(self.len).min(self.len);
+    /// True if some sessions have covered all of a range.
+    fn covers(&self, range: &Range<u64>) -> bool {
+        let bytes: u64 =
+            self.parts(range.clone()).iter().map(|p| p.bytes.end - p.bytes.start).sum();
+        bytes == range.end - range.start
+    }
+
+    /// Shares out among ranks what a session covers, whole blocks of it.
+    fn cover(&self, range: &Range<u64>, readers: &[usize]) {
+        let (block, len) = (self.block, self.agreed.len);
+        let start = range.start / block * block;
+        let end = range.end.checked_next_multiple_of(block).unwrap_or(len).min(len);
         if start < end {
             let mut owners = self.owners.write().unwrap_or_else(PoisonError::into_inner);
-            owners.assign(start..end, &self.readers, self.block);
+            owners.assign(start..end, readers, block);
         }
     }
 }
 
-/// A file that all ranks have open.
-pub(crate) struct Group {
+/// What a rank reads by, together with the others.
+pub(crate) struct Joint {
     fabric: Arc<dyn Fabric>,
     map: Arc<Map>,
     /// Reads the file itself, if this rank can.
@@ -94,394 +391,32 @@ pub(crate) struct Group {
     shares: bool,
     far: Arc<Shared>,
     service: Option<Arc<Service>>,
-    /// Tags for what all ranks do together.
-    together: u32,
-    /// How many sessions have begun; they do one after the other.
-    beginning: Mutex<u64>,
     /// Requests of this rank. Those of the near engine are also of others.
     requests: AtomicU64,
     at_once: AtomicU64,
 }
 
-impl Drop for Group {
+impl Drop for Joint {
     fn drop(&mut self) {
-        match &self.service {
-            // It closes the near engine, when it has answered the last of the others.
-            Some(service) => {
-                registry::close(&self.far);
-                service.leave(&self.far);
-            }
-            // Both are one.
-            None => registry::close(&self.far),
-        }
-        // What ranks have said that have begun a session without this one.
-        self.fabric.forget(self.together..self.together.saturating_add(TAGS - 1));
-    }
-}
-
-/// What each rank says when a file is opened.
-struct Hello {
-    /// Length, or kind and text of the error.
-    opened: std::result::Result<u64, (Kind, String)>,
-    /// That error is one for all ranks.
-    refused: bool,
-    /// The tag that rank 0 has chosen.
-    tag: u32,
-    /// The block that this rank would choose.
-    block: u64,
-    /// The file that this rank means.
-    path: Vec<u8>,
-}
-
-impl Hello {
-    fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        out.extend_from_slice(&self.tag.to_le_bytes());
-        out.extend_from_slice(&self.block.to_le_bytes());
-        out.extend_from_slice(&(self.path.len() as u64).to_le_bytes());
-        out.extend_from_slice(&self.path);
-        match &self.opened {
-            Ok(len) => {
-                out.push(u8::MAX);
-                out.extend_from_slice(&len.to_le_bytes());
-            }
-            Err((kind, text)) => {
-                out.push(number(*kind) + if self.refused { ALL } else { 0 });
-                out.extend_from_slice(text.as_bytes());
-            }
-        }
-        out
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Hello> {
-        let (tag, rest) = bytes.split_first_chunk()?;
-        let (block, rest) = rest.split_first_chunk()?;
-        let (path, rest) = rest.split_first_chunk()?;
-        let path = usize::try_from(u64::from_le_bytes(*path)).ok()?;
-        let (path, rest) = rest.split_at_checked(path)?;
-        let (sort, rest) = rest.split_first()?;
-        let opened = match sort {
-            &u8::MAX => Ok(u64::from_le_bytes(rest.try_into().ok()?)),
-            n => Err((kind(*n & !ALL), String::from_utf8_lossy(rest).into_owned())),
-        };
-        let refused = opened.is_err() && *sort & ALL != 0;
-        let (tag, block) = (u32::from_le_bytes(*tag), u64::from_le_bytes(*block));
-        Some(Hello { opened, refused, tag, block, path: path.to_owned() })
-    }
-}
-
-/// Opens a file on all ranks: each gives the same path and options. Ranks that cannot open it get its bytes from those
-/// that can. The sessions of the file are collective; its memory is a budget of the node, shared among its ranks.
-///
-/// A rank may drop the file before others have: a thread goes on to answer them.
-///
-/// # Errors
-/// As [`crate::open`] if no rank can open it; `Usage` on all if they give different paths; `Changed` if ranks see files of
-/// different lengths; `Peer` if a rank is gone.
-pub fn open(fabric: Arc<dyn Fabric>, path: impl AsRef<Path>, options: &Options) -> Result<File> {
-    let path = path.as_ref();
-    let source = FileSource::open(path).map(|s| Arc::new(s) as Arc<dyn Source>);
-    open_source(fabric, path, source, options)
-}
-
-/// As [`open`], for any source of bytes, or the error that this rank got when it looked for one.
-///
-/// # Errors
-/// As [`open`].
-pub fn open_source(
-    fabric: Arc<dyn Fabric>,
-    path: impl AsRef<Path>,
-    source: Result<Arc<dyn Source>>,
-    options: &Options,
-) -> Result<File> {
-    let path = path.as_ref();
-    let (rank, size) = (fabric.rank(), fabric.size());
-    let node_memory = options.memory;
-    let nodes: Vec<usize> = (0..size).map(|r| fabric.node_of(r)).collect();
-    // The memory of a node is shared among its ranks, and blocks fit in what is the share of a rank where most are.
-    let ranks_of = |node: usize| nodes.iter().filter(|n| **n == node).count().max(1) as u64;
-    let most = nodes.iter().map(|n| ranks_of(*n)).max().unwrap_or(1);
-    let least = Options { memory: options.memory / most / 2, ..options.clone() };
-    let chosen = source.and_then(|s| {
-        let new = New::prepare(s.clone(), &least)?;
-        Ok((s, new.block(), new.maps()))
-    });
-    let opened = chosen.as_ref().map(|(source, block, _)| (source.len(), *block));
-    let all = hello(&*fabric, path, opened, false)?;
-    let first = |all: &[Hello]| all.iter().position(|h| h.opened.is_ok());
-    let (Some(reader), true) = (first(&all), all.len() == size) else {
-        return Err(chosen.err().unwrap_or_else(|| nowhere(path)));
-    };
-    let len = *all[reader].opened.as_ref().map_err(|_| malformed())?;
-    for (r, hello) in all.iter().enumerate() {
-        if let Ok(other) = hello.opened
-            && other != len
-        {
-            let message = format!("the file has {other} bytes here and {len} on rank {reader}");
-            return Err(Error::new(Kind::Changed, message)
-                .at_path(path)
-                .at_rank(r)
-                .with_hint("give all ranks the same file"));
+        registry::close(&self.far);
+        // Without a service both engines are one. Else it closes the near one, when it has answered the last of the others.
+        if let Some(service) = &self.service {
+            service.leave(&self.far);
         }
     }
-    let block = all[reader].block.max(1);
-    let here: Vec<bool> = nodes.iter().map(|n| *n == nodes[rank]).collect();
-    let share = options.memory / ranks_of(nodes[rank]);
-    let options = Options {
-        block: Some(usize::try_from(block).map_err(|_| malformed())?),
-        memory: share / 2,
-        ..options.clone()
-    };
-    let readers = readers(&*fabric, &all);
-    let reads = readers.contains(&rank);
-    let maps = chosen.as_ref().is_ok_and(|(.., maps)| *maps);
-    let neighbours = ranks_of(nodes[rank]);
-    let (mut near_options, mut far_memory, mut segment) = (options.clone(), None, None);
-    if !maps && neighbours > 1 {
-        // Neighbours look at blocks in memory where they lie.
-        let reading = readers.iter().filter(|r| here[**r]).count() as u64;
-        let (near, far) =
-            sharing::budgets(node_memory, neighbours, reading, neighbours == size as u64);
-        near_options.memory = near;
-        far_memory = Some(far.max(block.saturating_mul(4)));
-        segment = sharing::segment(block, near, reads);
-    }
-    let source = chosen.ok().map(|(source, ..)| source);
-    let near = source.clone().map(|s| {
-        let new = New::prepare(s, &near_options)?.in_segment(segment.clone());
-        Ok(registry::open_new(new))
-    });
-    let near = near.transpose();
-    // A rank that fails must not leave the others alone, and all must know whether messages are needed.
-    let ready = fabric.all_gather(all[0].tag.wrapping_add(1), ready(&near, segment.as_deref()));
-    let near = near?;
-    let close = || near.iter().for_each(registry::close);
-    let ready = ready.and_then(|said| agree(&said, path).map(|()| said));
-    let ready = ready.inspect_err(|_| close())?;
-    let found = Found::new(segment, &here, ready.iter().map(|said| announced(said)));
-    // Ranks of one node that all share a page cache need no messages.
-    let alone = here.iter().all(|h| *h) && ready.iter().all(|said| said == &[MAPS]);
-    let shares = near.as_ref().is_some_and(|n| n.maps());
-    let map = Arc::new(Map { owners: RwLock::default(), readers, nodes, here, len, block });
-    let tag = all[0].tag;
-    let together = tag.wrapping_add(1);
-    let beginning = Mutex::new(0);
-    if let Some(near) = near.clone().filter(|_| alone) {
-        let far = near.clone();
-        let (near, service) = (Some(near), None);
-        let group = Group {
-            fabric,
-            map,
-            near,
-            shares,
-            far,
-            service,
-            together,
-            beginning,
-            requests: AtomicU64::new(0),
-            at_once: AtomicU64::new(0),
-        };
-        return Ok(File::of_ranks(group, path.to_owned()));
-    }
-    // Where the page cache has the near blocks, all memory is for those of others.
-    let far_memory = far_memory.unwrap_or(if shares { share } else { share / 2 });
-    let options = Options { memory: far_memory, ..options };
-    let served = near.clone().map(|near| (near, reads));
-    let room = Room { block, memory: share / 4 };
-    let started = Service::start(fabric.clone(), tag, served, options.deadline, room, found);
-    let started = started.inspect_err(|_| {
-        close();
-        service::say_done(&*fabric, tag);
-    });
-    let started = started.and_then(|service| {
-        let far = Far {
-            map: map.clone(),
-            service: service.clone(),
-            here: source.filter(|_| shares),
-            path: path.to_owned(),
-            len,
-        };
-        let far = far_engine(far, &options).inspect_err(|_| service.give_up())?;
-        service.asked_by(&far, map.clone());
-        Ok((service, far))
-    });
-    let group = started.map(|(service, far)| {
-        let (fabric, service) = (fabric.clone(), Some(service));
-        Group {
-            fabric,
-            map,
-            near: near.clone(),
-            shares,
-            far,
-            service,
-            together,
-            beginning,
-            requests: AtomicU64::new(0),
-            at_once: AtomicU64::new(0),
-        }
-    });
-    // Nobody asks one who cannot answer.
-    let said = group.as_ref().map_or_else(said, |_| vec![MAPS]);
-    let all = fabric.all_gather(together, said);
-    let group = group?;
-    agree(&all?, path)?;
-    Ok(File::of_ranks(group, path.to_owned()))
 }
 
-/// Takes part in [`open`] with an error that concerns all ranks, as arguments that make no sense: all get it, and none
-/// waits for this one. Returns it.
-///
-/// Collective: the other ranks call this, [`open`] or [`open_source`].
-pub fn refuse(fabric: &dyn Fabric, error: Error) -> Error {
-    // That others refuse too, or are gone, is no matter here.
-    let _ = hello(fabric, Path::new(""), Err(&error), true);
-    error
-}
-
-/// Hears what all ranks say when a file is opened.
-fn hello(
-    fabric: &dyn Fabric,
-    path: &Path,
-    opened: std::result::Result<(u64, u64), &Error>,
-    refused: bool,
-) -> Result<Vec<Hello>> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let mine = Hello {
-        opened: opened.map(|(len, _)| len).map_err(|e| (e.kind(), e.message().to_owned())),
-        refused,
-        tag: FILES.wrapping_add(NEXT.fetch_add(TAGS, Ordering::Relaxed) & FILES_MASK),
-        block: opened.map_or(0, |(_, block)| block),
-        path: path.as_os_str().as_bytes().to_owned(),
-    };
-    let all: Vec<Hello> = fabric
-        .all_gather(OPEN, mine.encode())?
-        .iter()
-        .map(|bytes| Hello::decode(bytes).ok_or_else(malformed))
-        .collect::<Result<_>>()?;
-    for (r, hello) in all.iter().enumerate().filter(|(_, hello)| hello.refused) {
-        if let Err((kind, text)) = &hello.opened {
-            return Err(Error::new(*kind, text.clone()).at_path(path).at_rank(r));
-        }
-    }
-    // Threads that open several files at once may do so in another order on another rank: nobody gets bytes of another
-    // file than the one it named.
-    if let Some((r, other)) = all.iter().enumerate().find(|(_, hello)| hello.path != mine.path) {
-        let other = String::from_utf8_lossy(&other.path);
-        return Err(Error::usage(format!("ranks open different files: that rank '{other}'"))
-            .at_path(path)
-            .at_rank(r)
-            .with_hint("all ranks must open the same files by the same names in the same order"));
-    }
-    let blocks = 1..=limits::MAX_READ_BLOCK as u64;
-    if all.iter().any(|hello| hello.opened.is_ok() && !blocks.contains(&hello.block)) {
-        return Err(malformed());
-    }
-    // Rank 0 has chosen it.
-    if all.first().is_none_or(|first| first.tag < FILES || (first.tag - FILES) & !FILES_MASK != 0) {
-        return Err(malformed());
-    }
-    Ok(all)
-}
-
-fn malformed() -> Error {
-    Error::format("a message from another rank is malformed")
-}
-
-/// The engine for the bytes of others.
-fn far_engine(far: Far, options: &Options) -> Result<Arc<Shared>> {
-    let map = far.map.clone();
-    let most = options.readers.unwrap_or(FETCHERS).max(1);
-    let nodes: BTreeSet<usize> = map.readers.iter().map(|r| map.nodes[*r]).collect();
-    let options = Options {
-        readers: Some(most.saturating_mul(nodes.len().clamp(1, NODES))),
-        depth: Some(1),
-        ahead: false,
-        io: IoOptions::default(),
-        ..options.clone()
-    };
-    let engine = registry::open_source(Arc::new(far), &options)?;
-    engine.set_lanes(Lanes { of: Box::new(move |offset| map.node(offset)), most });
-    Ok(engine)
-}
-
-/// An error for the others: its kind and text.
-fn said(error: &Error) -> Vec<u8> {
-    let mut said = vec![number(error.kind()) + MAPS + 1];
-    said.extend_from_slice(error.message().as_bytes());
-    said
-}
-
-/// The first error among what ranks have said.
-fn agree(all: &[Vec<u8>], path: &Path) -> Result<()> {
-    for (r, said) in all.iter().enumerate() {
-        if let Some((number, text)) = said.split_first().filter(|(n, _)| **n > MAPS) {
-            let text = String::from_utf8_lossy(text).into_owned();
-            return Err(Error::new(kind(number - MAPS - 1), text).at_path(path).at_rank(r));
-        }
-    }
-    Ok(())
-}
-
-/// What a rank says when it is ready: whether it has the page cache, else what memory it shares, or kind and text of an error.
-fn ready(near: &Result<Option<Arc<Shared>>>, segment: Option<&Segment>) -> Vec<u8> {
-    match near {
-        Ok(Some(near)) if near.maps() => vec![MAPS],
-        Ok(_) => {
-            let mut said = vec![0];
-            said.extend(segment.into_iter().flat_map(|s| s.announcement().encode()));
-            said
-        }
-        Err(e) => said(e),
-    }
-}
-
-/// The memory that a rank shares, if it said so.
-fn announced(said: &[u8]) -> Option<Announcement> {
-    match said.split_first() {
-        Some((0, said)) => Announcement::decode(said),
-        _ => None,
-    }
-}
-
-/// Of each node, some ranks that could open the file, in the order of nodes.
-fn readers(fabric: &dyn Fabric, all: &[Hello]) -> Vec<usize> {
-    let mut nodes: Vec<(usize, Vec<usize>)> = Vec::new();
-    for rank in (0..all.len()).filter(|r| all[*r].opened.is_ok()) {
-        let node = fabric.node_of(rank);
-        match nodes.iter_mut().find(|(n, _)| *n == node) {
-            Some((_, ranks)) if ranks.len() < READERS => ranks.push(rank),
-            Some(_) => {}
-            None => nodes.push((node, vec![rank])),
-        }
-    }
-    nodes.into_iter().flat_map(|(_, ranks)| ranks).collect()
-}
-
-impl Group {
-    /// The engine whose file, counts and choices stand for the whole.
+impl Joint {
+    /// The engine whose choices stand for the whole.
     pub(crate) fn main(&self) -> &Arc<Shared> {
         self.near.as_ref().unwrap_or(&self.far)
     }
 
-    /// Agrees on a session. Returns the bytes that this rank is to read ahead.
-    pub(crate) fn begin(&self, range: Result<Range<u64>>) -> Result<(Range<u64>, Vec<Range<u64>>)> {
-        let mut begun = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
-        *begun += 1;
-        let (start, end) = range.as_ref().map_or((u64::MAX, 0), |r| (r.start, r.end));
-        let mine: Vec<u8> = [start, end, *begun].iter().flat_map(|n| n.to_le_bytes()).collect();
-        let all = self.fabric.all_gather(self.together, mine.clone())?;
-        let range = range?;
-        if let Some(other) = all.iter().position(|theirs| *theirs != mine) {
-            let message = format!("ranks begin different sessions: bytes {start} to {end} here");
-            return Err(Error::usage(message)
-                .at_path(self.main().source().path())
-                .at_rank(other)
-                .with_hint("all ranks must begin the same session"));
-        }
-        self.map.cover(&range);
+    /// Of a session, what this rank is to read ahead.
+    pub(crate) fn own_parts(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let rank = self.fabric.rank();
-        let parts = self.map.parts(range.clone()).into_iter().filter(|p| p.reader == rank);
-        Ok((range, parts.map(|p| p.bytes).collect()))
+        let parts = self.map.parts(range).into_iter().filter(|p| p.reader == rank);
+        parts.map(|p| p.bytes).collect()
     }
 
     /// The engine that answers for a range.
@@ -505,8 +440,8 @@ impl Group {
         self.at_once.fetch_add(u64::from(at_once), Ordering::Relaxed);
     }
 
-    /// For [`crate::File::counts`], of which the main engine knows its own part.
-    pub(crate) fn counts(&self, main: Counts) -> Counts {
+    fn counts(&self) -> Counts {
+        let main = self.main().counts();
         let (requests, at_once) =
             (self.requests.load(Ordering::Relaxed), self.at_once.load(Ordering::Relaxed));
         // What a rank reads is what its near engine reads. The far one has what others have read.
@@ -514,24 +449,32 @@ impl Group {
         Counts { requests, at_once, blocks, bytes, held: main.held }
     }
 
-    /// For [`crate::Session::plan`].
-    pub(crate) fn plan(&self) -> Vec<Decision> {
-        let nodes: BTreeSet<usize> =
-            (0..self.fabric.size()).map(|r| self.fabric.node_of(r)).collect();
+    /// For [`crate::Session::plan`], of a session over a range.
+    pub(crate) fn plan(&self, range: &Range<u64>) -> Vec<Decision> {
+        let agreed = &self.map.agreed;
+        let nodes: BTreeSet<usize> = agreed.nodes.iter().copied().collect();
+        let parts = self.map.parts(range.clone());
+        let readers: BTreeSet<usize> = parts.iter().map(|p| p.reader).collect();
+        let reading: BTreeSet<usize> = readers.iter().map(|r| agreed.nodes[*r]).collect();
         let fetched = self.service.as_ref().map_or(0, |s| s.fetched());
         let decision =
             |name, value: String, reason: &str| Decision { name, value, reason: reason.to_owned() };
+        let why = if readers.len() < agreed.readers.len() {
+            let bytes = units::format_size(range.end - range.start);
+            let count = reading.len();
+            format!(
+                "a range of {bytes} is shared out in runs of 8 blocks or 16 MiB, on {count} node(s)"
+            )
+        } else {
+            format!("of each node with the file {READERS} at most; each reads its own run")
+        };
         vec![
             decision(
                 "ranks",
-                self.fabric.size().to_string(),
+                agreed.nodes.len().to_string(),
                 &format!("on {} node(s)", nodes.len()),
             ),
-            decision(
-                "ranks that read",
-                self.map.readers.len().to_string(),
-                &format!("of each node with the file {READERS} at most; each reads its own run"),
-            ),
+            decision("ranks that read", readers.len().to_string(), &why),
             self.shared_memory(),
             decision(
                 "fetched",

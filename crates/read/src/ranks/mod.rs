@@ -3,6 +3,9 @@
 //! [`open`] and [`crate::File::session`] of such a file are collective: all ranks call them, in the same order. Reads are
 //! not: each rank, and each of its threads, asks for what it wants when it wants it.
 //!
+//! Opening only looks (`opening`). With the first session all ranks make what they read by (`group`), as its range asks for;
+//! a later one of quite another size has it made anew.
+//!
 //! The bytes that a session covers are shared out among the *readers*, some ranks of each node that has the file, in
 //! contiguous runs (`owners`). Each run is read from the file system by its reader alone. A request for bytes that
 //! are read on its own node is answered by the *near* engine: where the page cache holds the file, with views that all
@@ -18,6 +21,7 @@ pub(crate) mod borrowed;
 pub(crate) mod far;
 pub(crate) mod group;
 pub(crate) mod lent;
+pub(crate) mod opening;
 pub(crate) mod owners;
 pub(crate) mod service;
 pub(crate) mod sharing;
@@ -31,4 +35,4 @@ mod tests;
 #[cfg(test)]
 mod trouble_tests;
 
-pub use group::{open, open_source, refuse};
+pub use opening::{open, open_source, refuse};

@@ -317,26 +317,24 @@ fn ranks_that_open_different_files_are_told_and_may_go_on() {
 
 #[test]
 fn what_no_rank_says_when_it_opens_a_file_is_refused() {
-    use super::group::{FILES, OPEN, TAGS};
+    use super::opening::{FILES, OPEN, TAGS};
     use stead_fabric::FabricExt;
     let (_dir, path, _) = file(50_000);
     let name = path.to_str().unwrap().as_bytes();
-    let hello = |tag: u32, block: u64, name_len: u64, rest: &[u8]| {
-        let numbers = [block.to_le_bytes(), name_len.to_le_bytes()];
-        [&tag.to_le_bytes(), numbers.as_flattened(), name, rest].concat()
+    let hello = |tag: u32, maps: u8, name_len: u64, rest: &[u8]| {
+        [&tag.to_le_bytes(), &[maps][..], &name_len.to_le_bytes(), name, rest].concat()
     };
     let (here, opened) = (name.len() as u64, [&[255][..], &50_000u64.to_le_bytes()].concat());
-    let right = hello(FILES + TAGS, 4096, here, &opened);
+    let right = hello(FILES + TAGS, 0, here, &opened);
     let wrong = [
-        hello(FILES - TAGS, 4096, here, &opened),
-        hello(FILES + 1, 4096, here, &opened),
-        hello(u32::MAX, 4096, here, &opened),
-        hello(FILES, 0, here, &opened),
-        hello(FILES, u64::MAX, here, &opened),
-        hello(FILES, 4096, u64::MAX, &opened),
-        hello(FILES, 4096, here + 10, &opened),
-        hello(FILES, 4096, here, &opened[..8]),
-        hello(FILES, 4096, here, &[]),
+        hello(FILES - TAGS, 0, here, &opened),
+        hello(FILES + 1, 0, here, &opened),
+        hello(u32::MAX, 0, here, &opened),
+        hello(FILES, 2, here, &opened),
+        hello(FILES, 0, u64::MAX, &opened),
+        hello(FILES, 0, here + 10, &opened),
+        hello(FILES, 0, here, &opened[..8]),
+        hello(FILES, 0, here, &[]),
         right[..11].to_vec(),
         vec![],
     ];
@@ -347,10 +345,13 @@ fn what_no_rank_says_when_it_opens_a_file_is_refused() {
         });
         assert_eq!(kinds, [None, Some(Kind::Format)], "{said:?}");
     }
-    // The rest of opening does not come, of a rank that is gone then.
+    // What a session needs does not come, of a rank that is gone then.
     let kinds = on_ranks(&[0, 1], |fabric| match fabric.rank() {
         0 => fabric.all_gather(OPEN, right.clone()).err().map(|e| e.kind()),
-        _ => open(fabric, &path, &small(Engine::Auto)).err().map(|e| e.kind()),
+        _ => {
+            let file = open(fabric, &path, &small(Engine::Auto)).unwrap();
+            file.session(..).err().map(|e| e.kind())
+        }
     });
     assert_eq!(kinds, [None, Some(Kind::Peer)]);
 }
@@ -387,6 +388,148 @@ fn many_files_at_once_do_not_mix() {
             assert!(read(&f, 0, 50_000).unwrap() == a && read(&g, 0, 50_000).unwrap() == b);
         }
     });
+}
+
+/// Many GiB that are nowhere, and how many bytes of them all ranks have read.
+#[derive(Debug, Default)]
+struct Endless(std::sync::atomic::AtomicU64);
+
+const ENDLESS: u64 = 4 << 30;
+
+fn endless(at: u64) -> u8 {
+    (at ^ (at >> 12)) as u8
+}
+
+impl Source for Endless {
+    fn path(&self) -> &std::path::Path {
+        std::path::Path::new("endless")
+    }
+    fn len(&self) -> u64 {
+        ENDLESS
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.0.fetch_add(buf.len() as u64, std::sync::atomic::Ordering::SeqCst);
+        buf.iter_mut().zip(offset..).for_each(|(b, at)| *b = endless(at));
+        Ok(())
+    }
+}
+
+fn reads_right(session: &crate::Session, from: u64, len: usize) {
+    let view = session.read(from, len).wait().unwrap();
+    assert!(view.iter().zip(from..).all(|(b, at)| *b == endless(at)), "{len} at {from}");
+}
+
+fn told(session: &crate::Session, name: &str) -> String {
+    session.plan().into_iter().find(|d| d.name == name).unwrap().value
+}
+
+/// What is chosen, as far as the user leaves it open.
+fn open_choice() -> Options {
+    // Whatever other tests have open beside.
+    Options { memory: 4 << 30, deadline: SOON, ..Options::default() }
+}
+
+#[test]
+fn readers_and_blocks_come_from_the_range() {
+    const MIB: u64 = 1 << 20;
+    for (range, readers, block) in [
+        (0..0, "0", "64.0 KiB"),
+        (5..1000, "1", "64.0 KiB"),
+        (7 * MIB..8 * MIB, "2", "64.0 KiB"),
+        (0..32 * MIB, "4", "512.0 KiB"),
+        (1000..ENDLESS, "4", "2.0 MiB"),
+    ] {
+        let source = Arc::new(Endless::default());
+        on_ranks(&[0, 0, 1, 1], |fabric| {
+            // One rank has no file, and reads all the same.
+            let source: Result<Arc<dyn Source>> = match fabric.rank() {
+                3 => Err(Error::new(Kind::NotFound, "not here")),
+                _ => Ok(source.clone()),
+            };
+            let ahead = range.end - range.start < 64 * MIB;
+            let options = Options { ahead, ..open_choice() };
+            let file = open_source(fabric.clone(), "endless", source, &options).unwrap();
+            let session = file.session(range.clone()).unwrap();
+            assert_eq!(told(&session, "block"), block, "{range:?}");
+            let readers = if readers == "4" { "3" } else { readers };
+            assert_eq!(told(&session, "ranks that read"), readers, "{range:?}");
+            let len = (range.end - range.start).min(300_000) as usize;
+            reads_right(&session, range.start, len);
+            reads_right(&session, range.end - len as u64, len);
+            meet(&*fabric);
+        });
+        if range.end - range.start <= MIB {
+            let read = source.0.load(std::sync::atomic::Ordering::SeqCst);
+            let most = (range.end - range.start) + 2 * 65_536;
+            assert!(read <= most, "{range:?}: {read}");
+        }
+    }
+}
+
+#[test]
+fn a_header_does_not_spoil_what_all_ranks_read_then() {
+    for goes_on in [false, true] {
+        let source = Arc::new(Endless::default());
+        on_ranks(&[0, 0, 1], |fabric| {
+            let options = Options { ahead: false, ..open_choice() };
+            let file =
+                open_source(fabric.clone(), "endless", Ok(source.clone()), &options).unwrap();
+            let mut header = Some(file.session(..1000).unwrap());
+            reads_right(header.as_ref().unwrap(), 3, 900);
+            assert_eq!(told(header.as_ref().unwrap(), "ranks that read"), "1");
+            // On one of the ranks it may go on: then it does for all.
+            if !goes_on || fabric.rank() != 1 {
+                header = None;
+            }
+            meet(&*fabric);
+            let body = file.session(1000..).unwrap();
+            assert_eq!(file.sets().len(), if goes_on { 2 } else { 1 });
+            assert_eq!(told(&body, "ranks that read"), "3");
+            assert_eq!(told(&body, "block"), "2.0 MiB");
+            for part in 0..8 {
+                reads_right(&body, 1000 + part * (ENDLESS / 8), 10_000);
+            }
+            if let Some(header) = &header {
+                reads_right(header, 0, 1000);
+            }
+            drop(header);
+            meet(&*fabric);
+            // A part of what was read, and the header again, are read by what there is.
+            let part = file.session(5 << 20..6 << 20).unwrap();
+            assert_eq!((told(&part, "block"), file.sets().len()), ("2.0 MiB".to_owned(), 1));
+            reads_right(&part, 5 << 20, 1 << 20);
+            assert!(file.counts().requests >= 10, "{:?}", file.counts());
+            meet(&*fabric);
+        });
+    }
+}
+
+#[test]
+fn a_file_that_is_closed_without_a_session_leaves_nothing() {
+    let (_dir, path, bytes) = file(10_000);
+    for engine in [Engine::Auto, Engine::Pread] {
+        on_ranks(&[0, 1, 1], |fabric| {
+            let source = match fabric.rank() {
+                1 => Err(Error::new(Kind::NotFound, "not here")),
+                _ => stead_store::FileSource::open(&path).map(|s| Arc::new(s) as Arc<dyn Source>),
+            };
+            let file = open_source(fabric.clone(), &path, source, &small(engine)).unwrap();
+            assert_eq!((file.len(), file.counts()), (10_000, crate::Counts::default()));
+            let mut alone = [0; 100];
+            let read = file.read_alone(50, &mut alone);
+            match fabric.rank() {
+                1 => assert_eq!(read.unwrap_err().kind(), Kind::Usage),
+                _ => assert!(read.is_ok() && alone == bytes[50..150]),
+            }
+            // A session that fails to begin makes nothing.
+            let e = file.session(5..10_001 + fabric.rank() as u64).err().unwrap();
+            assert_eq!(e.kind(), Kind::Usage);
+            assert!(file.sets().is_empty());
+            drop(file);
+            // Nobody else has it, so that no thread has.
+            assert_eq!(Arc::strong_count(&fabric), 1);
+        });
+    }
 }
 
 proptest! {

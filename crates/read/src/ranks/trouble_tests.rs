@@ -1,6 +1,6 @@
 //! Ranks that hang, fail, close early or do several things at once, as threads.
 
-use super::group::{FILES, TAGS};
+use super::opening::{FILES, TAGS};
 use super::tests::{contents, file, meet, on_ranks, small};
 use super::wire::Message;
 use super::*;
@@ -265,7 +265,8 @@ fn many_ranks_of_a_node_stay_within_its_memory() {
     on_ranks(&[0; 16], |fabric| {
         let options = Options { block: Some(2 << 20), memory, ..small(Engine::Pread) };
         let file = open(fabric, &path, &options).unwrap();
-        let shared = file.shared();
+        let session = file.session(..).unwrap();
+        let shared = session.shared();
         // Four of them read, into what they share; some of it is for what each gets from others.
         assert!(shared.memory() <= memory / 4, "{}", shared.memory());
         assert!(shared.choice().block * 4 <= memory / 2 / 16, "{}", shared.choice().block);
