@@ -11,6 +11,7 @@
  *   ranks rate FILE [TIMES]        seconds to read the whole file on each rank
  *   ranks threads FILE OTHER       two threads of each rank open two files at once; in OTHER each bit is another one
  *   ranks stopped FILE             the last rank is stopped when it has freed a communicator; the others go on
+ *   ranks freed FILE               what is done when a communicator was freed
  *   ranks fork FILE                a child of a rank ends as Python does
  *   ranks many FILE TIMES          opens and closes it so many times, on two communicators
  *   ranks end FILE                 many files of many communicators are open when MPI_Finalize is called
@@ -367,6 +368,25 @@ static void stopped(const char *path) {
     _exit(0);
 }
 
+static void freed(const char *path) {
+    stead_file *file;
+    stead_session *session;
+    MPI_Comm other;
+    unsigned char byte;
+    MPI_Comm_dup(MPI_COMM_WORLD, &other);
+    CHECK(stead_mpi_file_open(other, path, NULL, &file, NULL) == STEAD_OK);
+    CHECK(stead_file_close(file, NULL) == STEAD_OK);
+    MPI_Comm_free(&other);
+    /* All have said good-bye by then. */
+    sleep(1);
+    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, path, NULL, &file, NULL) == STEAD_OK);
+    CHECK(stead_session_start(file, 0, STEAD_TO_END, &session, NULL) == STEAD_OK);
+    CHECK(stead_read_now(session, 7, &byte, 1, NULL) == STEAD_OK && byte == byte_at(7));
+    CHECK(stead_session_close(session, NULL) == STEAD_OK && stead_file_close(file, NULL) == STEAD_OK);
+    printf("rank %d: goes on\n", rank);
+    fflush(stdout);
+}
+
 static void forks(const char *path) {
     stead_file *file;
     CHECK(stead_mpi_file_open(MPI_COMM_WORLD, path, NULL, &file, NULL) == STEAD_OK);
@@ -451,6 +471,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "end")) end(path);
     else if (!strcmp(what, "threads")) threads(path, argv[3]);
     else if (!strcmp(what, "stopped")) stopped(path);
+    else if (!strcmp(what, "freed")) freed(path);
     else if (!strcmp(what, "fork")) forks(path);
     else if (!strcmp(what, "many")) many(path, atoi(argv[3]));
     else if (!strcmp(what, "idle")) idle(path, atoi(argv[3]));

@@ -25,7 +25,8 @@ def read_bytes(out: str) -> list[int]:
 
 @pytest.fixture(scope="module")
 def tool(mpi, tmp_path_factory):
-    """A tool that makes a call of MPI fail on the last rank, from the so-manieth on."""
+    """A tool that makes a call of MPI fail on the last rank, from the so-manieth on, or MPI_Comm_free wait for ever, but in the
+    program's own thread."""
     code = tmp_path_factory.mktemp("tool") / "tool.c"
     call = """
     int MPI_{name}({given}) {{
@@ -45,6 +46,14 @@ def tool(mpi, tmp_path_factory):
     #include <stdatomic.h>
     #include <stdlib.h>
     #include <string.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    int MPI_Comm_free(MPI_Comm *c) {
+        const char *call = getenv("FAIL_CALL");
+        int hangs = call && !strcmp(call, "Comm_free") && syscall(SYS_gettid) != getpid();
+        while (hangs) pause();
+        return PMPI_Comm_free(c);
+    }
     static int fails(const char *name, atomic_int *calls) {
         int rank, size;
         PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -122,6 +131,12 @@ def test_a_call_of_mpi_that_fails_is_an_error_for_all_and_nobody_hangs(mpi, file
     assert len(told) == 2 and all(kind == "peer" for kind, _, _ in told), out
     # As MPI says it, on the rank where it happened.
     assert any("MPI cannot" in text for _, _, text in told), out
+
+
+def test_who_frees_a_communicator_and_waits_for_ever_keeps_no_other_waiting(mpi, file, tool):
+    given = ["env", f"LD_PRELOAD={tool}", "FAIL_CALL=Comm_free"]
+    out = run([*launch(mpi, 2), *given, BUILT / mpi / "ranks", "freed", file])
+    assert out.count("goes on") == 2, out
 
 
 def test_what_ranks_do_wrong_is_told(mpi, file):

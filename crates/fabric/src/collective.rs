@@ -1,6 +1,6 @@
 //! What all ranks do together, built of messages along binomial trees.
 
-use crate::rounds::lock;
+use crate::rounds::{Round, lock};
 use crate::{Fabric, kinds};
 use stead_core::{Error, Result};
 
@@ -14,7 +14,7 @@ pub trait FabricExt: Fabric {
         let (rank, size) = (self.rank(), self.size());
         let rounds = self.rounds().of(tag);
         let mut round = lock(&rounds);
-        *round += 1;
+        round.number += 1;
         let mut bytes = bytes;
         // A rank receives from the rank that lacks its lowest set bit and serves those above.
         let mut low = 1;
@@ -22,12 +22,12 @@ pub trait FabricExt: Fabric {
             low <<= 1;
         }
         if rank != 0 {
-            bytes = hear(self, rank - low, tag, *round)?;
+            bytes = hear(self, &mut round, rank - low, tag)?;
         }
         let mut bit = low >> 1;
         while bit > 0 {
             if rank + bit < size {
-                self.send(rank + bit, tag, numbered(*round, &bytes))?;
+                self.send(rank + bit, tag, numbered(round.number, &bytes))?;
             }
             bit >>= 1;
         }
@@ -45,16 +45,16 @@ pub trait FabricExt: Fabric {
         let (rank, size) = (self.rank(), self.size());
         let rounds = self.rounds().of(tag);
         let mut round = lock(&rounds);
-        *round += 1;
+        round.number += 1;
         let mut bytes = bytes;
         let mut bit = 1;
         while bit < size {
             if rank & bit != 0 {
-                self.send(rank - bit, tag, numbered(*round, &bytes))?;
+                self.send(rank - bit, tag, numbered(round.number, &bytes))?;
                 return Ok(None);
             }
             if rank + bit < size {
-                let theirs = hear(self, rank + bit, tag, *round)?;
+                let theirs = hear(self, &mut round, rank + bit, tag)?;
                 bytes = merge(bytes, theirs)?;
             }
             bit <<= 1;
@@ -73,11 +73,12 @@ pub trait FabricExt: Fabric {
         let (rank, size) = (self.rank(), self.size());
         let rounds = self.rounds().of(tag);
         let mut round = lock(&rounds);
-        *round += 1;
-        let told =
-            |from: usize, tag: u32| hear(self, from, tag, *round).and_then(|said| heard(&said));
+        round.number += 1;
+        let number = round.number;
+        let mut told =
+            |from: usize, tag: u32| hear(self, &mut round, from, tag).and_then(|said| heard(&said));
         let tell = |to: usize, tag: u32, all: &Result<Vec<u8>>| {
-            self.send(to, tag, numbered(*round, &say(all)))
+            self.send(to, tag, numbered(number, &say(all)))
         };
         let mut all = Ok(bytes);
         let mut low = 1;
@@ -131,19 +132,30 @@ fn numbered(round: u64, bytes: &[u8]) -> Vec<u8> {
     [round.to_le_bytes().as_slice(), bytes].concat()
 }
 
-/// Waits for a frame of this round. Those of rounds that were given up here, one of each at most, are dropped.
-fn hear<F: Fabric + ?Sized>(fabric: &F, from: usize, tag: u32, round: u64) -> Result<Vec<u8>> {
-    for _ in 0..round {
-        let mut said = fabric.recv(from, tag)?;
+/// Waits for a frame of this round. Those of rounds that were given up here, one of each at most, are dropped; one of a later
+/// round is an error, and kept for that.
+fn hear<F: Fabric + ?Sized>(
+    fabric: &F,
+    round: &mut Round,
+    from: usize,
+    tag: u32,
+) -> Result<Vec<u8>> {
+    let number = round.number;
+    for _ in 0..number {
+        let mut said = match round.take(from, tag) {
+            Some(said) => said,
+            None => fabric.recv(from, tag)?,
+        };
         let theirs = *said.first_chunk().ok_or_else(malformed)?;
         let theirs = u64::from_le_bytes(theirs);
-        if theirs == round {
+        if theirs == number {
             said.drain(..size_of::<u64>());
             return Ok(said);
         }
-        if theirs > round {
+        if theirs > number {
+            round.keep(from, tag, said);
             let message = format!(
-                "the rank is at round {theirs} of what all ranks do together, this one at {round}"
+                "the rank is at round {theirs} of what all ranks do together, this one at {number}"
             );
             return Err(Error::usage(message)
                 .at_rank(from)
@@ -285,6 +297,11 @@ mod tests {
         }
         let e = first.all_gather(7, vec![]).unwrap_err();
         assert_eq!((e.kind(), e.place().rank), (Kind::Usage, Some(1)));
+        // What came too early comes in its time.
+        second.send(0, 8, numbered(2, &[5])).unwrap();
+        let mut sum = |a: Vec<u8>, b: Vec<u8>| Ok(vec![a[0] + b[0]]);
+        assert_eq!(first.reduce(8, vec![1], &mut sum).unwrap_err().kind(), Kind::Usage);
+        assert_eq!(first.reduce(8, vec![1], &mut sum).unwrap(), Some(vec![6]));
         // Not as many as others say, and not what is no frame.
         for frame in [numbered(1, &say(&Ok(vec![]))), vec![1; 7]] {
             second.send(0, 9, frame).unwrap();

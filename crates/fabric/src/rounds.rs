@@ -10,12 +10,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// It belongs to what carries the messages: where two fabrics share that, they share it too, or their messages are kept
 /// apart.
 #[derive(Debug, Default)]
-pub struct Rounds(Mutex<HashMap<u32, Arc<Mutex<u64>>>>);
+pub struct Rounds(Mutex<HashMap<u32, Arc<Mutex<Round>>>>);
+
+/// What is known of the rounds of a tag.
+#[derive(Debug, Default)]
+pub(crate) struct Round {
+    /// How many there were, the one that is under way among them.
+    pub(crate) number: u64,
+    /// Frames of later rounds, which came before this rank was there: of each sender and tag one at most.
+    ahead: HashMap<(usize, u32), Vec<u8>>,
+}
+
+impl Round {
+    /// A frame of a rank that came too early before.
+    pub(crate) fn take(&mut self, from: usize, tag: u32) -> Option<Vec<u8>> {
+        self.ahead.remove(&(from, tag))
+    }
+
+    /// Keeps a frame that came too early.
+    pub(crate) fn keep(&mut self, from: usize, tag: u32, frame: Vec<u8>) {
+        self.ahead.insert((from, tag), frame);
+    }
+}
 
 impl Rounds {
-    /// The number of rounds of a tag, to be locked for as long as one of them takes: threads of a rank come one after the
-    /// other.
-    pub(crate) fn of(&self, tag: u32) -> Arc<Mutex<u64>> {
+    /// The rounds of a tag, to be locked for as long as one of them takes: threads of a rank come one after the other.
+    pub(crate) fn of(&self, tag: u32) -> Arc<Mutex<Round>> {
         lock(&self.0).entry(tag).or_default().clone()
     }
 

@@ -184,7 +184,12 @@ impl Progress {
         self.peers.iter_mut().for_each(|peer| peer.coming.clear());
         // It is for all ranks together: one that is gone, or was in MPI_Finalize before, does not take part. Who has said
         // good-bye does, but may be stopped since: where MPI waits for it, that is not to keep other fabrics waiting.
-        let turn = if said_fin { Some(turn) } else { None };
+        let turn = if said_fin {
+            Some(turn)
+        } else {
+            drop(turn);
+            None
+        };
         let all = |rank: usize| self.peers[rank].bye && !self.peers[rank].fin;
         if together && said_bye && !self.post.is_given_up() && self.others().all(all) {
             self.post.leave();

@@ -63,6 +63,11 @@ static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
 /// The process that has them: a child that was forked has no such threads, and maybe a lock that nobody gives up.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
+/// True in such a child, and where there were never any.
+fn is_forked() -> bool {
+    PROCESS.load(Ordering::Relaxed) != std::process::id()
+}
+
 /// How long MPI_Finalize waits for a call of MPI that does not return.
 const END: Duration = Duration::from_secs(limits::PEER_DEADLINE_S);
 
@@ -78,7 +83,7 @@ const NODES: u32 = u32::MAX - 1;
 /// MPI_Finalize does it first of all, where the one of this library is called, as in programs that are linked with it before
 /// MPI.
 pub fn end_all() {
-    if PROCESS.load(Ordering::Relaxed) != std::process::id() {
+    if is_forked() {
         return;
     }
     let running = std::mem::take(&mut *RUNNING.lock().unwrap_or_else(PoisonError::into_inner));
@@ -218,13 +223,17 @@ impl Ranks {
 
 impl Drop for Ranks {
     fn drop(&mut self) {
-        self.post.close();
+        if !is_forked() {
+            self.post.close();
+        }
     }
 }
 
 impl Drop for Mpi {
     fn drop(&mut self) {
-        self.ranks.post.boxes.close(self.channel);
+        if !is_forked() {
+            self.ranks.post.boxes.close(self.channel);
+        }
     }
 }
 
