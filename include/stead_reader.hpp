@@ -211,9 +211,7 @@ private:
         if (!session_ || here < first_ || here >= last_) return false;
         // Windows end at multiples of their size, so that they hardly ever lie in two blocks.
         const std::uint64_t size = std::min<std::uint64_t>(window_ - here % window_, last_ - here);
-        stead_view v{};
-        noting([&] { call(stead_read_view, session_.get(), here, static_cast<std::size_t>(size), &v); });
-        view_ = view(v);
+        noting([&] { look(here, size); });
         if (view_.place() == STEAD_IN_CACHE) {
             window_ = std::min(window_ * 4, WIDE);
         } else {
@@ -224,6 +222,19 @@ private:
         setg(bytes, bytes, bytes + view_.size());
         at_ = here + view_.size();
         return true;
+    }
+
+    /// Views bytes, of which the first must be there: of others, nobody may ever ask for those that cannot be had.
+    void look(std::uint64_t here, std::uint64_t size) {
+        stead_view v{};
+        try {
+            call(stead_read_view, session_.get(), here, static_cast<std::size_t>(size), &v);
+        } catch (const error &e) {
+            const std::uint64_t bad = e.offset().value_or(here);
+            if (e.kind() != kind::io || bad <= here || bad - here >= size) throw;
+            call(stead_read_view, session_.get(), here, static_cast<std::size_t>(bad - here), &v);
+        }
+        view_ = view(v);
     }
 
     /// Reads past the get area, which is at its end.

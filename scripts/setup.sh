@@ -3,7 +3,7 @@
 #
 #   scripts/setup.sh demo   what `make demo` needs: C compiler, Python environment
 #   scripts/setup.sh test   and what `make test` needs: rustfmt, clippy, Python packages, and for the C and C++
-#                           faces g++, cmake, pkg-config, valgrind; Open MPI, MPICH, libclang, iproute2
+#                           faces g++, cmake, pkg-config, valgrind; Open MPI, MPICH, libclang, iproute2, e2fsprogs
 #   scripts/setup.sh all    and what `make test-all` needs: emulators of processors with NEON and AVX-512
 #
 # Safe to run again: what is there is left alone. System packages are installed only as root; other
@@ -53,6 +53,9 @@ if [ "$what" = test ]; then
   command -v mpicc >/dev/null && command -v mpirun >/dev/null || missing+=(openmpi-bin libopenmpi-dev)
   command -v mpicc.mpich >/dev/null || missing+=(mpich libmpich-dev)
   ls /usr/lib/llvm-*/lib/libclang.so* >/dev/null 2>&1 || missing+=(libclang-dev)
+  # The disk that fails, where it can be made.
+  command -v mkfs.ext4 >/dev/null || [ -x /sbin/mkfs.ext4 ] || missing+=(e2fsprogs)
+  command -v losetup >/dev/null || [ -x /sbin/losetup ] || missing+=(mount)
   command -v ip >/dev/null && command -v tc >/dev/null || missing+=(iproute2)
 fi
 if [ $all = 1 ] && [ "$(uname -m)" = x86_64 ]; then

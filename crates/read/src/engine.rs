@@ -68,6 +68,10 @@ pub(crate) struct Shared {
     ahead: bool,
     /// Blocks that were in the page cache when somebody looked, one bit each: they are asked for without the lock.
     cached: Box<[AtomicU64]>,
+    /// Of a mapped file, blocks that could not be had as a whole when somebody last tried: their first and last bytes may be
+    /// in the page cache all the same.
+    broken: Mutex<BTreeSet<u64>>,
+    any_broken: AtomicBool,
     /// How many have the file open. Nobody asks for anything more when it is zero.
     handles: AtomicUsize,
     /// Requests that were answered from the page cache, and all others.
@@ -238,6 +242,8 @@ impl Shared {
             deadline: options.deadline,
             ahead: options.ahead,
             cached: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            broken: Mutex::new(BTreeSet::new()),
+            any_broken: AtomicBool::new(false),
             handles: AtomicUsize::new(1),
             cached_ones: Tally::default(),
             others: AtomicU64::new(0),
@@ -490,8 +496,25 @@ impl Shared {
         self.bit(block).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
     }
 
+    /// Notes whether a block of a mapped file could be had.
+    fn set_broken(&self, block: u64, is: bool) {
+        if !self.maps() || (!is && !self.any_broken.load(Ordering::Relaxed)) {
+            return;
+        }
+        let mut broken = sync::lock(&self.broken);
+        if is {
+            broken.insert(block);
+            self.any_broken.store(true, Ordering::Relaxed);
+        } else {
+            broken.remove(&block);
+        }
+    }
+
     /// Looks whether a block is in the page cache.
     pub(crate) fn is_cached(&self, block: u64) -> bool {
+        if self.any_broken.load(Ordering::Relaxed) && sync::lock(&self.broken).contains(&block) {
+            return false;
+        }
         let (from, len) = self.whole(block);
         let there = self.lender.as_ref().is_some_and(|l| l.cached(from, len));
         if there && let Some((word, bit)) = self.bit(block) {

@@ -14,6 +14,8 @@ pub(crate) struct AsView {
     got: Got,
     /// Memory for bytes of several blocks.
     claim: Option<Claim>,
+    /// The page cache does not have all of it, and reads do.
+    beside: bool,
 }
 
 enum Got {
@@ -45,7 +47,7 @@ pub(crate) fn room(len: usize) -> Result<Vec<u8>> {
 
 impl AsView {
     pub(crate) fn new(offset: u64, len: usize) -> Self {
-        AsView { offset, len, got: Got::Nothing, claim: None }
+        AsView { offset, len, got: Got::Nothing, claim: None, beside: false }
     }
 }
 
@@ -67,6 +69,7 @@ impl Finish<View> for AsView {
             return;
         }
         if shared.maps() {
+            self.beside |= matches!(piece, Piece::Bytes(_));
             return;
         }
         let Some(bytes) = piece.bytes() else { return };
@@ -103,10 +106,12 @@ impl Finish<View> for AsView {
             return Ok(View::own(Vec::new()));
         }
         if shared.maps() {
-            if let Some(view) = shared.lend(self.offset, self.len) {
+            if !self.beside
+                && let Some(view) = shared.lend(self.offset, self.len)
+            {
                 return Ok(view);
             }
-            // Bytes went away: a read says which.
+            // A look at them may find zeros. A read says which bytes went away, and has those beside a bad one.
             let mut own = room(self.len)?;
             shared.source().read_at(self.offset, &mut own)?;
             return Ok(View::own(own));
@@ -170,6 +175,8 @@ pub(crate) struct Strided {
     pub(crate) len: usize,
     pub(crate) stride: usize,
     pub(crate) out: Vec<u8>,
+    /// The page cache does not have all of it, and reads do.
+    pub(crate) beside: bool,
 }
 
 impl Strided {
@@ -194,10 +201,18 @@ impl Finish<Vec<u8>> for Strided {
         within < self.len as u64 || within + (part.end - part.start) > stride
     }
 
+    fn needs(&self, part: &Range<u64>) -> Range<u64> {
+        let (len, stride) = (self.len as u64, self.stride as u64);
+        let within = (part.start - self.offset) % stride;
+        let (from, left) = if within < len { (0, len - within) } else { (stride - within, len) };
+        let from = part.start.saturating_add(from).min(part.end);
+        from..from.saturating_add(left).min(part.end)
+    }
+
     fn piece(&mut self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>) {
-        if let Some(bytes) = piece.bytes()
-            && !shared.maps()
-        {
+        if shared.maps() {
+            self.beside |= matches!(piece, Piece::Bytes(_));
+        } else if let Some(bytes) = piece.bytes() {
             self.gather((at - self.offset) as usize, bytes);
         }
     }
@@ -209,18 +224,16 @@ impl Finish<Vec<u8>> for Strided {
     fn finish(&mut self, shared: &Arc<Shared>) -> Result<Vec<u8>> {
         if shared.maps() && !self.out.is_empty() {
             let span = (self.out.len() / self.len - 1) * self.stride + self.len;
-            match shared.lend(self.offset, span) {
-                Some(view) => {
-                    self.gather(0, &view);
-                    view.check()?;
-                }
-                None => {
-                    for piece in 0..self.out.len() / self.len {
-                        let at = self.offset + (piece * self.stride) as u64;
-                        let target = &mut self.out[piece * self.len..][..self.len];
-                        shared.source().read_at(at, target)?;
-                    }
-                }
+            let view = if self.beside { None } else { shared.lend(self.offset, span) };
+            let whole = view.is_some_and(|view| {
+                self.gather(0, &view);
+                // It may be bytes between the pieces that went away.
+                view.check().is_ok()
+            });
+            for piece in 0..if whole { 0 } else { self.out.len() / self.len } {
+                let at = self.offset + (piece * self.stride) as u64;
+                let target = &mut self.out[piece * self.len..][..self.len];
+                shared.source().read_at(at, target)?;
             }
         }
         Ok(std::mem::take(&mut self.out))

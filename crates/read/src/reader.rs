@@ -247,15 +247,11 @@ impl Reader {
         }
     }
 
-    /// Waits for the oldest one.
+    /// Waits for one: the oldest, or whichever comes first where reads are in flight by themselves, so that nobody waits for
+    /// bytes that somebody else asked for.
     fn land(&mut self) {
-        let Some((block, from, len)) = self.flying.pop_front() else { return };
-        self.bring(block, from, len);
-        self.given(block);
-    }
-
-    fn bring(&mut self, block: u64, from: u64, len: usize) {
         if let Some(lender) = self.shared.lender() {
+            let Some((block, from, len)) = self.flying.pop_front() else { return };
             match lender.bring(from, len) {
                 Ok(()) => {
                     self.shared.landed(len);
@@ -263,29 +259,36 @@ impl Reader {
                 }
                 Err(_) => self.shared.failed(block),
             }
+            self.given(block);
             return;
         }
-        // What is not this block was begun before it and given up, as the system had failed to say how it went.
-        let done = loop {
-            match self.queue.next() {
-                Ok(Some(done)) if done.tag != block => {}
-                done => break done,
+        if self.flying.is_empty() {
+            return;
+        }
+        let (index, done) = loop {
+            match self.queue.next_landed() {
+                // What is not among these was given up, as the system had failed to say how it went.
+                Ok(Some((tag, done))) => {
+                    if let Some(index) = self.flying.iter().position(|(block, ..)| *block == tag) {
+                        break (index, done.ok());
+                    }
+                }
+                Ok(None) | Err(_) => break (0, None),
             }
         };
+        let Some((block, _, len)) = self.flying.remove(index) else { return };
         match done {
-            Ok(Some(done)) => {
+            Some(buffer) => {
                 self.shared.landed(len);
-                let kept = Kept::Block(Arc::new(done.buffer));
+                let kept = Kept::Block(Arc::new(buffer));
                 self.shared.arrived(block, &kept, len);
                 drop(kept);
-                self.shared.let_go();
             }
-            Ok(None) | Err(_) => {
-                self.shared.failed(block);
-                // There is room now.
-                self.shared.let_go();
-            }
+            None => self.shared.failed(block),
         }
+        self.given(block);
+        // There is room now.
+        self.shared.let_go();
         // Memory for blocks that are counted as being read, and no more.
         self.queue.keep_spare(self.flying.len());
     }

@@ -56,6 +56,11 @@ pub(crate) trait Finish<T>: Send {
         true
     }
 
+    /// The first bytes of these that are needed; none at their end if there are none.
+    fn needs(&self, part: &Range<u64>) -> Range<u64> {
+        part.clone()
+    }
+
     /// True if bytes of several blocks take memory that the answer holds until it is taken.
     fn claims(&self) -> bool {
         false
@@ -155,6 +160,8 @@ pub(crate) const LATE: usize = usize::MAX / 2;
 pub(crate) trait Deliver: Send + Sync {
     /// First byte and number of bytes.
     fn range(&self) -> (u64, usize);
+    /// The first bytes of these that it needs; none at their end if it needs none.
+    fn needs(&self, part: &Range<u64>) -> Range<u64>;
     /// What was asked for of a block, from `at` of the file. True if it is answered by now, or nobody wants it.
     fn deliver(&self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>) -> bool;
     /// True if its answer was taken, or nobody wants it.
@@ -255,6 +262,11 @@ impl<T> Progress<T> {
 impl<T: Send + 'static> Deliver for Request<T> {
     fn range(&self) -> (u64, usize) {
         (self.offset, self.len)
+    }
+
+    fn needs(&self, part: &Range<u64>) -> Range<u64> {
+        let end = part.end..part.end;
+        self.lock().finish.as_ref().map_or(end, |finish| finish.needs(part))
     }
 
     fn taken(&self) -> bool {

@@ -276,7 +276,7 @@ impl Session {
         };
         // One piece has no distance to the next.
         let stride = if count > 1 { stride.max(1) } else { len.max(1) };
-        let strided = || Strided { offset, len, stride, out };
+        let strided = || Strided { offset, len, stride, out, beside: false };
         ReadInto(self.ask(offset, span, None, strided))
     }
 

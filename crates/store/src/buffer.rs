@@ -125,11 +125,18 @@ impl Buffer {
         for at in (view.start..view.start + view.len).step_by(1 << 16) {
             let n = (view.start + view.len - at).min(1 << 16);
             source.read_at(at as u64, &mut piece[..n])?;
+            // What was lost once stays lost, so that it can still be seen.
+            let seen = mapping.bytes(at, n);
+            let differs = seen.iter().zip(&piece[..n]).position(|(a, b)| a != b);
+            if seen.len() < n || differs.is_some() {
+                let message = "bytes of the file could not be had when they were looked at";
+                return Err(Error::new(Kind::Io, message)
+                    .at_path(source.path())
+                    .at_offset((at + differs.unwrap_or(0)) as u64)
+                    .with_hint("the device gives them now; read them again"));
+            }
         }
-        Err(Error::new(Kind::Changed, "bytes of the file went away while it was read")
-            .at_path(source.path())
-            .at_offset(view.start as u64)
-            .with_hint("run again when nobody writes to the file"))
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Files as sources.
 
 use crate::Source;
+use crate::beside::{self, Stopped};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::{File, Metadata};
@@ -125,10 +126,32 @@ impl FileSource {
                 Ok(0) => return Err(self.shrank(at)),
                 Ok(n) => done += n,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) => return Err(Error::io("read", &self.path, e).at_offset(at)),
+                Err(e) => return self.fill_beside(file, at, &mut buf[done..], e),
             }
         }
         Ok(())
+    }
+
+    /// Fills a buffer that the page cache has failed to, or says which byte cannot be had.
+    fn fill_beside(
+        &self,
+        file: &File,
+        offset: u64,
+        buf: &mut [u8],
+        cause: std::io::Error,
+    ) -> Result<()> {
+        let bad = cause.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error());
+        match bad.then(|| beside::fill(file, offset, buf)).flatten() {
+            Some(Ok(())) => Ok(()),
+            Some(Err(Stopped { done, cause })) => {
+                let at = offset + done as u64;
+                Err(cause.map_or_else(
+                    || self.shrank(at),
+                    |cause| Error::io("read", &self.path, cause).at_offset(at),
+                ))
+            }
+            None => Err(Error::io("read", &self.path, cause).at_offset(offset)),
+        }
     }
 
     /// The error for a file that ends at or before `offset` although it was longer.

@@ -1,14 +1,16 @@
 //! Parts of a file in the page cache, lent to whoever wants them.
 
 use crate::buffer::{Buffer, Mapped, Repr, View};
-use crate::mapped::{Mapping, PIECE};
+use crate::mapped::{Mapping, PIECE, Populated};
 use crate::queue::{cached, resident, will_need};
 use crate::stream::Stream;
 use crate::stripe::{self, Apart, STRIPES};
 use crate::{Engine, IoOptions, Source};
+use rustix::fs::Advice;
 use std::fs::File;
+use std::num::NonZeroU64;
 use std::sync::{Arc, OnceLock};
-use stead_core::Result;
+use stead_core::{Error, Kind, Result};
 
 /// A file of a local file system, mapped as a whole, for views that may outlive any queue.
 ///
@@ -99,13 +101,17 @@ impl Lender {
     /// does not have to wait or to fault. Nothing is copied.
     ///
     /// # Errors
-    /// Whatever a read of some of them gives.
+    /// Whatever a read of some of them gives; `Io` if reads have them, and the page cache does not.
     pub fn bring(&self, offset: u64, len: usize) -> Result<()> {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        if self.mapping.populate(start, len) {
+        let first = self.mapping.populate(start, len);
+        if first == Populated::There {
             return Ok(());
         }
-        // An old kernel, or bytes that cannot be had: a read says which.
+        if first == Populated::Lost {
+            // Reads bring smaller pieces, of which fewer lie beside what is bad.
+            self.forget(offset, len);
+        }
         let mut piece = vec![0; len.min(1 << 16)];
         let end = offset.saturating_add(len as u64);
         let mut at = offset;
@@ -114,7 +120,22 @@ impl Lender {
             self.source.read_at(at, &mut piece[..n])?;
             at += n as u64;
         }
+        if first == Populated::Lost && self.mapping.populate(start, len) == Populated::Lost {
+            let error = Error::new(Kind::Io, "the page cache cannot have bytes that reads have");
+            return Err(error.at_path(self.source.path()).at_offset(offset));
+        }
         Ok(())
+    }
+
+    /// Takes the pieces that these bytes lie in out of the page cache, as far as nobody uses them.
+    fn forget(&self, offset: u64, len: usize) {
+        const WHOLE: u64 = PIECE as u64;
+        let from = offset - offset % WHOLE;
+        let to = offset.saturating_add(len as u64).div_ceil(WHOLE).saturating_mul(WHOLE);
+        if let Some(file) = self.source.file() {
+            // Only a hint.
+            let _ = rustix::fs::fadvise(file, from, NonZeroU64::new(to - from), Advice::DontNeed);
+        }
     }
 
     /// Takes bytes out of the mapping, not out of the page cache: whoever looks at them faults.

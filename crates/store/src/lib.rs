@@ -3,6 +3,7 @@
 //! Nothing in here knows a format.
 
 pub mod atomic;
+mod beside;
 mod buffer;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;

@@ -29,6 +29,16 @@ pub(crate) struct Mapping {
     guard: Option<Guard>,
 }
 
+/// What became of bytes that were to be in the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Populated {
+    There,
+    /// The kernel is older than 5.14.
+    Untold,
+    /// They, or others in the same piece of the page cache, are not to be had.
+    Lost,
+}
+
 /// Bytes that were looked at are let go when they are so many: each time costs a round through the tables of
 /// pages and an interrupt on the other cores. All mappings of the process share [`ALL_SEEN`] as long as each has
 /// [`LEAST_SEEN`].
@@ -187,19 +197,24 @@ impl Mapping {
         }
     }
 
-    /// Waits until bytes are in the page cache and enters them here. False where that cannot be done, or the bytes are
-    /// not to be had.
-    pub(crate) fn populate(&self, offset: usize, len: usize) -> bool {
+    /// Waits until bytes are in the page cache and enters them here.
+    pub(crate) fn populate(&self, offset: usize, len: usize) -> Populated {
         let page = rustix::param::page_size();
         let from = offset - offset % page;
-        let Some(to) = offset.checked_add(len).filter(|end| *end <= self.len) else { return false };
+        let end = offset.checked_add(len).filter(|end| *end <= self.len);
+        let Some(to) = end else { return Populated::Lost };
         if to <= from {
-            return true;
+            return Populated::There;
         }
         // SAFETY: within the mapping, which is only read; pages are entered as a look at each would.
-        unsafe {
+        let done = unsafe {
             let at = self.start.add(from).cast_mut().cast();
-            rustix::mm::madvise(at, to - from, Advice::LinuxPopulateRead).is_ok()
+            rustix::mm::madvise(at, to - from, Advice::LinuxPopulateRead)
+        };
+        match done {
+            Ok(()) => Populated::There,
+            Err(rustix::io::Errno::INVAL) => Populated::Untold,
+            Err(_) => Populated::Lost,
         }
     }
 

@@ -29,13 +29,14 @@
 //! # Ok::<(), stead_core::Error>(())
 //! ```
 
+use crate::beside::open_direct;
 use crate::buffer::{ALIGN, Buffer, Mapped, Pages, Repr, View};
 use crate::file::check_range;
 use crate::mapped::Mapping;
 use crate::segment::Segment;
 use crate::uring::Ring;
 use crate::{Engine, IoOptions, Source};
-use rustix::fs::{Advice, Mode, OFlags};
+use rustix::fs::Advice;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{ErrorKind, IoSliceMut};
@@ -124,6 +125,8 @@ enum State {
     Landed(Flight),
     /// The kernel gave an error, or less than there should be.
     Failed(Flight, i32),
+    /// It was taken before others that were submitted earlier; the slot keeps their numbers dense.
+    Taken,
 }
 
 /// A read that may come in pieces, aligned outwards if it is direct.
@@ -337,15 +340,63 @@ impl ReadQueue {
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Completed>> {
         while self.wait()? {}
-        let Some(Slot { tag, source, offset, len, state }) = self.slots.pop_front() else {
-            return Ok(None);
-        };
-        self.first += 1;
+        self.take(0).transpose().map_err(|(_, error)| error)
+    }
+
+    /// As [`ReadQueue::next`], but the first extent that has landed, whatever was submitted before it: one that the device
+    /// keeps for long does not bar the others. What goes wrong with an extent comes with its tag.
+    ///
+    /// # Errors
+    /// `Io` if the kernel's queue fails.
+    pub fn next_landed(&mut self) -> Result<Option<(u64, Result<Buffer>)>> {
+        let flies = |s: &Slot| matches!(s.state, State::Flying(_));
+        let there =
+            |s: &Slot| matches!(s.state, State::Landed(_) | State::Failed(..) | State::Cached);
+        let mut index = 0;
+        while self.slots.front().is_some_and(flies) {
+            if let Some(landed) = self.slots.iter().position(there) {
+                index = landed;
+                break;
+            }
+            self.harvest(true)?;
+        }
+        let taken = self.take(index);
+        Ok(taken.map(|taken| match taken {
+            Ok(done) => (done.tag, Ok(done.buffer)),
+            Err((tag, error)) => (tag, Err(error)),
+        }))
+    }
+
+    /// Takes an extent that is not in flight out of the queue.
+    fn take(&mut self, index: usize) -> Option<std::result::Result<Completed, (u64, Error)>> {
+        let slot = self.slots.get_mut(index)?;
+        let (tag, source, offset, len) = (slot.tag, slot.source.clone(), slot.offset, slot.len);
+        let state = std::mem::replace(&mut slot.state, State::Taken);
+        let is_taken = |s: &Slot| matches!(s.state, State::Taken);
+        while self.slots.front().is_some_and(is_taken) {
+            self.slots.pop_front();
+            self.first += 1;
+        }
+        while self.slots.back().is_some_and(is_taken) {
+            self.slots.pop_back();
+        }
+        let buffer = self.finish(state, source, offset, len);
+        Some(buffer.map(|buffer| Completed { tag, buffer }).map_err(|error| (tag, error)))
+    }
+
+    /// The bytes of an extent that was taken.
+    fn finish(
+        &mut self,
+        state: State,
+        source: Arc<dyn Source>,
+        offset: u64,
+        len: usize,
+    ) -> Result<Buffer> {
         let flight = match state {
             State::Waiting if source.bytes().is_some() || len == 0 => {
                 // The range lies within the bytes, so it fits usize.
                 let lent = Repr::Lent { source, start: offset as usize, len };
-                return Ok(Some(Completed { tag, buffer: Buffer(lent) }));
+                return Ok(Buffer(lent));
             }
             State::Waiting if let Some(lent) = source.lend(offset, len) => {
                 let buffer = lent?;
@@ -353,13 +404,12 @@ impl ReadQueue {
                     let error = Error::internal("a source has lent another number of bytes");
                     return Err(error.at_path(source.path()).at_offset(offset));
                 }
-                return Ok(Some(Completed { tag, buffer }));
+                return Ok(buffer);
             }
             State::Waiting | State::Cached => {
                 let cached = matches!(state, State::Cached);
                 if cached && let Some(view) = self.view(&source, offset, len) {
-                    let buffer = Buffer(Repr::Mapped(view));
-                    return Ok(Some(Completed { tag, buffer }));
+                    return Ok(Buffer(Repr::Mapped(view)));
                 }
                 let mut flight = Flight::new(self.spare(), None, offset, len);
                 self.read(&source, offset, &mut flight)?;
@@ -382,9 +432,11 @@ impl ReadQueue {
                 self.flying -= 1;
                 self.again(&source, offset, len, flight, errno)?
             }
-            State::Flying(_) => return Err(Error::internal("took a read that is still in flight")),
+            State::Flying(_) | State::Taken => {
+                return Err(Error::internal("took a read that is still in flight"));
+            }
         };
-        Ok(Some(Completed { tag, buffer: flight.into_buffer(len) }))
+        Ok(flight.into_buffer(len))
     }
 
     /// Gives a buffer back, to be read into again.
@@ -558,17 +610,14 @@ impl ReadQueue {
         {
             return Ok(direct.clone());
         }
-        // Through the descriptor, so that it is the same file whatever its name leads to by now.
-        let name = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT;
-        let fd = rustix::fs::open(name, flags, Mode::empty()).map_err(|e| {
+        let direct = open_direct(file).map_err(|e| {
             if e == rustix::io::Errno::INVAL {
                 refused(source)
             } else {
                 Error::io("open for direct reads", source.path(), e.into())
             }
         })?;
-        let direct = Arc::new(File::from(fd));
+        let direct = Arc::new(direct);
         self.reopened = Some((source.clone(), direct.clone()));
         Ok(direct)
     }

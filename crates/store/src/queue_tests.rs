@@ -130,6 +130,47 @@ fn a_file_that_shrinks_is_an_error_and_the_queue_goes_on() {
 }
 
 #[test]
+fn what_has_landed_is_taken_whatever_was_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = bytes(200_000);
+    for options in every_option() {
+        let source = file(dir.path(), &data);
+        let mut queue = ReadQueue::new(&options).unwrap();
+        let (mut taken, mut next) = (Vec::new(), 0u64);
+        while taken.len() < 40 {
+            while next < 40 && queue.len() < 7 {
+                queue.submit(next, &source, next * 4999, 5000).unwrap();
+                next += 1;
+            }
+            let (tag, buffer) = queue.next_landed().unwrap().unwrap();
+            assert!(
+                buffer.unwrap()[..] == data[tag as usize * 4999..][..5000],
+                "{options:?} {tag}"
+            );
+            taken.push(tag);
+        }
+        assert!(queue.next_landed().unwrap().is_none() && queue.is_empty(), "{options:?}");
+        taken.sort_unstable();
+        assert!(taken.into_iter().eq(0..40), "{options:?}");
+        // What goes wrong says with which, and the others can be had.
+        File::options().write(true).open(dir.path().join("data")).unwrap().set_len(70_001).unwrap();
+        let offsets = [0, 65_536, 5000, 131_072, 9000];
+        for (tag, offset) in offsets.into_iter().enumerate() {
+            queue.submit(tag as u64, &source, offset, 10_000).unwrap();
+        }
+        for _ in offsets {
+            let (tag, buffer) = queue.next_landed().unwrap().unwrap();
+            let offset = offsets[tag as usize] as usize;
+            match buffer {
+                Ok(buffer) => assert!(buffer[..] == data[offset..][..10_000], "{options:?}"),
+                Err(e) => assert_eq!((e.kind(), tag % 2), (Kind::Changed, 1), "{options:?}"),
+            }
+        }
+        assert!(queue.next().unwrap().is_none());
+    }
+}
+
+#[test]
 fn what_is_cached_is_not_copied_and_may_shrink() {
     let dir = tempfile::tempdir().unwrap();
     let data = bytes(1 << 20);

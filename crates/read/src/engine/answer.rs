@@ -154,6 +154,7 @@ impl Shared {
 
     /// Readers have fetched a block.
     pub(crate) fn arrived(self: &Arc<Self>, block: u64, kept: &Kept, bytes: usize) {
+        self.set_broken(block, false);
         let mut inner = self.lock();
         inner.blocks += 1;
         inner.bytes += bytes as u64;
@@ -229,6 +230,7 @@ impl Shared {
 
     /// A block could not be read as a whole: each request gets its own bytes, or its own error.
     pub(crate) fn failed(self: &Arc<Self>, block: u64) {
+        self.set_broken(block, true);
         let mut inner = self.lock();
         let tickets = inner.window.done_with(block);
         let requests = Self::requests(&inner, &tickets);
@@ -241,7 +243,13 @@ impl Shared {
         let (offset, len) = request.range();
         let part = self.overlap(block, offset, len);
         let bytes = room((part.end - part.start) as usize).and_then(|mut bytes| {
-            self.read_at(part.start, &mut bytes)?;
+            match self.read_at(part.start, &mut bytes) {
+                // Some of them may not be needed.
+                Err(error) if error.kind() == Kind::Io => {
+                    self.read_needed(request, &part, &mut bytes, error)?;
+                }
+                read => read?,
+            }
             Ok(bytes)
         });
         match bytes {
@@ -251,6 +259,30 @@ impl Shared {
                 true
             }
         }
+    }
+
+    /// Reads those bytes of a part that a request needs, if these are not all of them.
+    fn read_needed(
+        &self,
+        request: &dyn Deliver,
+        part: &Range<u64>,
+        bytes: &mut [u8],
+        error: Error,
+    ) -> Result<()> {
+        let mut left = part.clone();
+        while left.start < left.end {
+            let needed = request.needs(&left);
+            if needed == *part {
+                return Err(error);
+            }
+            let (from, to) = (needed.start - part.start, needed.end - part.start);
+            // Within `bytes`, as `part` is.
+            if let Some(target) = bytes.get_mut(from as usize..to as usize) {
+                self.read_at(needed.start, target)?;
+            }
+            left.start = needed.end;
+        }
+        Ok(())
     }
 
     /// Does something with requests that says which of them are answered, and forgets these.

@@ -1,0 +1,209 @@
+"""Programs of each face that read what they are told to, a shim before the system's calls, and a disk that fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+
+import pytest
+from support import ROOT
+
+sys.path.append(str(ROOT / "tests" / "c"))
+from building import Installed, install  # noqa: E402
+
+HERE = Path(__file__).parent
+CHANGED, IO = 6, 9
+#: Options of a session, as C has them.
+ON_DEMAND, DIRECT, URING, PREAD = 1, 2, 4, 8
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory) -> dict[str, list]:
+    """For each face a command."""
+    into = tmp_path_factory.mktemp("faces")
+    install(into)
+    installed = Installed(into)
+    os.environ["LD_LIBRARY_PATH"] = installed.env["LD_LIBRARY_PATH"]
+    return {
+        "c": [installed.compile(HERE / "reads.c", into)],
+        "idle": [installed.compile(HERE / "idle.c", into)],
+        "cpp": [installed.compile(HERE / "reads.cpp", into)],
+        "python": [sys.executable, HERE / "reads.py"],
+    }
+
+
+class Reader:
+    """A program that has a session over a file."""
+
+    def __init__(self, command: list, path: Path, flags: int, env: dict | None = None):
+        self.path = path
+        self.program = subprocess.Popen(
+            [*map(str, command), str(path), str(flags)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env=os.environ | (env or {}),
+        )  # fmt: skip
+        assert self.program.stdout.readline() == "ready\n"
+
+    def say(self, way: str, offset: int, length: int) -> None:
+        self.program.stdin.write(f"{way} {offset} {length}\n")
+        self.program.stdin.flush()
+
+    def hear(self) -> tuple[str, ...]:
+        return tuple(self.program.stdout.readline().rstrip("\n").split(maxsplit=3))
+
+    def ask(self, way: str, offset: int, length: int) -> tuple[str, ...]:
+        self.say(way, offset, length)
+        return self.hear()
+
+    def fails(self, way: str, offset: int, length: int, kind: int, at: int) -> None:
+        assert self.ask(way, offset, length) == ("error", str(kind), str(at), str(self.path)), (way, offset, length)
+
+    def gives(self, way: str, offset: int, length: int, data: bytes) -> None:
+        assert self.ask(way, offset, length) == right(way, offset, length, data), (way, offset, length)
+
+    def strides(self, bad: int, data: bytes) -> None:
+        """Between its pieces, bad bytes are nobody's."""
+        self.gives("strided", bad - 1000, 2000, data)
+        self.fails("strided", bad - 10_500, 2000, IO, bad)
+
+    def end(self) -> None:
+        self.program.stdin.close()
+        assert self.program.wait(60) == 0
+        self.program.stdout.close()
+
+
+def right(way: str, offset: int, length: int, data: bytes) -> tuple[str, str]:
+    part = data[offset : offset + length]
+    if way == "strided":
+        # Pieces at some distance, so many that they have that many bytes together.
+        part = b"".join(data[offset + 10_000 * i :][:1000] for i in range(length // 1000))
+    return ("ok", str(zlib.adler32(part)))
+
+
+#: Of ranges. C has "strided", too.
+WAYS = {"c": ["view", "into", "queue"], "cpp": ["view", "into", "stream"], "python": ["view", "into", "await", "stream"]}
+
+
+@pytest.fixture(params=["c", "cpp", "python"])
+def face(request, programs):
+    """A function that begins a program of a face, and the ways that it has; it is ended after the test."""
+    begun = []
+
+    def begin(path: Path, flags: int, **env: str) -> Reader:
+        begun.append(Reader(programs[request.param], path, flags, env))
+        return begun[-1]
+
+    begin.ways, begin.strides = WAYS[request.param], request.param == "c"
+    yield begin
+    for reader in begun:
+        if reader.program.poll() is None:
+            reader.program.kill()
+            reader.program.wait(60)
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory) -> Path:
+    library = tmp_path_factory.mktemp("shim") / "shim.so"
+    source = HERE / "shim.c"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", source, "-o", library, "-ldl"], check=True)
+    return library
+
+
+class Disk:
+    """A file on a file system on a disk that does as it is told."""
+
+    SIZE = 12 << 20
+    data = random.Random(1).randbytes(SIZE)
+
+    def __init__(self, into: Path):
+        self.undo: list[list] = []
+        for name in ("files", "disk", "mounted"):
+            (into / name).mkdir()
+        (into / "files" / "data").write_bytes(self.data)
+        image = into / "image"
+        image.touch()
+        os.truncate(image, 32 << 20)
+        self.do("mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "^has_journal", "-d", into / "files", image)
+        self.image = image.read_bytes()
+        self.server = subprocess.Popen(
+            [sys.executable, HERE / "disk.py", image, into / "disk"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            if self.server.stdout.readline() != "ready\n":
+                raise OSError(self.server.stderr.read().strip().splitlines()[-1])
+            self.undo.append(["umount", into / "disk"])
+            device = self.do("losetup", "--find", "--show", "--read-only", "--direct-io=on", into / "disk" / "disk").strip()
+            self.undo.append(["losetup", "--detach", device])
+            self.do("mount", "-t", "ext4", "-o", "ro,noload", device, into / "mounted")
+            self.undo.append(["umount", into / "mounted"])
+        except BaseException:
+            self.end()
+            raise
+        self.file = into / "mounted" / "data"
+
+    def do(self, *command) -> str:
+        try:
+            return subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True, timeout=60).stdout
+        except subprocess.CalledProcessError as e:
+            raise OSError(f"{command[0]}: {e.stderr.strip()}") from None
+
+    def rule(self, **rules) -> list[tuple[int, int]]:
+        """What holds from now on, places being those of the file; the reads since the last time, as places in the file."""
+        places = {k: [(self.place(a), self.place(a) + b - a) for a, b in v] if k != "short" else v for k, v in rules.items()}
+        self.server.stdin.write(json.dumps(places) + "\n")
+        self.server.stdin.flush()
+        reads = json.loads(self.server.stdout.readline())
+        first = self.place(0)
+        return [(offset - first, size) for offset, size in reads]
+
+    def place(self, offset: int) -> int:
+        found = self.image.find(self.data[offset : offset + 4096])
+        assert found >= 0
+        return found
+
+    def forget(self) -> None:
+        """Nothing of it is in memory."""
+        file = os.open(self.file, os.O_RDONLY)
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(file)
+
+    def end(self) -> None:
+        """Takes it down, whatever hangs."""
+        if self.server.poll() is None and self.undo:
+            self.rule(bad=[], held=[])
+        while self.undo:
+            command = [str(c) for c in self.undo.pop()]
+            # The kernel may still let go of what a program had.
+            for _ in range(100):
+                if subprocess.run(command, capture_output=True).returncode == 0:
+                    break
+                time.sleep(0.05)
+        self.server.stdin.close()
+        self.server.wait(60)
+
+
+@pytest.fixture(scope="session")
+def whole_disk(tmp_path_factory):
+    if os.geteuid() != 0:
+        pytest.skip("no disk that fails can be made here: that takes root")
+    try:
+        disk = Disk(tmp_path_factory.mktemp("disk"))
+    except OSError as e:
+        pytest.skip(f"no disk that fails can be made here: {e}")
+    yield disk
+    disk.end()
+
+
+@pytest.fixture
+def disk(whole_disk) -> Disk:
+    """As new, and nothing of it is in memory."""
+    whole_disk.rule(bad=[], held=[], short=1 << 20)
+    whole_disk.forget()
+    whole_disk.rule()
+    yield whole_disk
+    whole_disk.rule(bad=[], held=[], short=1 << 20)

@@ -1,0 +1,170 @@
+"""A real disk of which a sector is bad, does not answer, or gives little at a time, under a real file system: page cache,
+huge pages, io_uring and direct reads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+from conftest import DIRECT, IO, ON_DEMAND, PREAD, URING, Disk
+
+#: One page; the huge page around it begins a MiB before.
+BAD = 5 << 20
+END = BAD + 4096
+FLAGS = [0, ON_DEMAND, ON_DEMAND | URING, ON_DEMAND | PREAD, DIRECT]
+NAMES = ["mapped", "mapped, on demand", "io_uring", "pread", "direct"]
+
+
+@pytest.mark.parametrize("flags", FLAGS, ids=NAMES)
+def test_a_bad_sector_is_an_error_of_those_who_ask_for_it(face, disk, flags):
+    disk.rule(bad=[(BAD, END)])
+    reader = face(disk.file, flags)
+    for _ in range(2):
+        for way in face.ways:
+            # In the same huge page, the same block, the same page of others.
+            for offset, length in [(BAD - 4096, 4096), (END, 4096), (END + 3, 100_000), (BAD - 300_000, 300_000), (0, 100), (9 << 20, 5000)]:
+                reader.gives(way, offset, length, disk.data)
+            for offset, length in [(BAD, 4096), (BAD - 100_000, 300_000), (BAD + 100, 10), (END - 1, 2), (0, Disk.SIZE)]:
+                reader.fails(way, offset, length, IO, max(BAD, offset))
+        if face.strides:
+            reader.strides(BAD, disk.data)
+    # A sector that can be read again is read.
+    disk.rule(bad=[])
+    for way in face.ways:
+        reader.gives(way, BAD - 5000, 10_000, disk.data)
+    reader.end()
+
+
+@pytest.mark.parametrize("engine", ["auto", "uring", "pread", "direct"])
+def test_the_command_says_what_and_where(stead, disk, engine):
+    disk.rule(bad=[(BAD, END)])
+    how = ["--direct"] if engine == "direct" else ["--engine", engine]
+    for args in [("read", disk.file), ("read", disk.file, "--buffers", "--tasks", 7), ("run", disk.file, "-k", "entropy", "--type", "lines")]:
+        stead.fails(*args, *how, code=1, says=(str(disk.file), str(BAD), "input/output error"))
+    for part in (f"0-{BAD}", f"{END}-"):
+        stead("read", disk.file, *how, "--tasks", 1000, "--range", part)
+
+
+@pytest.mark.parametrize("flags", [ON_DEMAND | URING, ON_DEMAND | DIRECT], ids=["io_uring", "direct"])
+def test_a_disk_that_gives_little_at_a_time(face, disk, flags):
+    disk.rule(short=4096)
+    reader = face(disk.file, flags)
+    for way in face.ways:
+        reader.gives(way, 100_001, 300_000, disk.data)
+    reader.end()
+
+
+@pytest.mark.parametrize("flags", [ON_DEMAND, ON_DEMAND | DIRECT], ids=["mapped", "direct"])
+def test_who_waits_no_more_for_a_sector_leaves_nothing_behind(face, disk, flags):
+    disk.rule(held=[(BAD, END)])
+    reader = face(disk.file, flags)
+    for _ in range(3):
+        assert reader.ask("drop", BAD - 3000, 5000)[0] == "ok"
+    disk.rule(held=[])
+    reader.gives("view", BAD - 3000, 5000, disk.data)
+    reader.gives("into", 1000, 5000, disk.data)
+    # It ends, and C has no handles left.
+    reader.end()
+
+
+HANGS = """
+import sys, stead
+path, held, ways = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+options = {"direct": True} if ways == "direct" else {"engine": "uring"} if ways == "uring" else {}
+s = stead.read_session(path, ahead=False, **options)
+hangs = [s.read(held + 100, 50), s.read(held - 5000, 10_000)]
+dropped = s.read(held + 200, 50)
+# These are asked for after it, and answered before it.
+others = [s.read(held + i * (2 << 20), 1000) for i in (-2, -1, 1, 2)]
+data = [bytes(r.result(timeout=100)) for r in others]
+assert not any(r.done() for r in hangs)
+del dropped
+print("others", flush=True)
+sys.stdin.readline()
+file = open(path, "rb").read()
+for i, part in zip((-2, -1, 1, 2), data):
+    assert part == file[held + i * (2 << 20):][:1000]
+assert hangs[0].result(timeout=100) == file[held + 100 :][:50]
+assert hangs[1].result(timeout=100) == file[held - 5000 :][:10_000]
+print("all", flush=True)
+"""
+
+
+@pytest.mark.parametrize("way", ["mapped", "uring", "direct"])
+def test_a_sector_that_does_not_answer_keeps_nobody_else_waiting(disk, way):
+    held = (5 << 20) + (1 << 19)
+    disk.rule(held=[(held, held + 4096)])
+    program = subprocess.Popen([sys.executable, "-c", HANGS, str(disk.file), str(held), way], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    # Whatever fails, the disk answers at last.
+    freed = threading.Timer(120, lambda: disk.rule(held=[]))
+    freed.start()
+    try:
+        assert program.stdout.readline() == "others\n"
+        disk.rule(held=[])
+        program.stdin.write("\n")
+        program.stdin.flush()
+        assert program.stdout.readline() == "all\n"
+        program.stdin.close()
+        assert program.wait(60) == 0
+    finally:
+        freed.cancel()
+        disk.rule(held=[])
+        program.kill()
+        program.wait(60)
+
+
+READS = """
+import sys, stead
+s = stead.read_session(sys.argv[1])
+print("open", flush=True)
+for line in sys.stdin:
+    a, b = map(int, line.split())
+    reads = [s.read(i, min(4096, b - i)) for i in range(a, b, 4096)]
+    print(sum(sum(bytes(r.result())) for r in reads), flush=True)
+"""
+
+
+class Process:
+    def __init__(self, path):
+        self.program = subprocess.Popen([sys.executable, "-c", READS, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.program.stdout.readline() == "open\n"
+
+    def ask(self, a: int, b: int) -> None:
+        self.program.stdin.write(f"{a} {b}\n")
+        self.program.stdin.flush()
+
+    def hear(self) -> int:
+        return int(self.program.stdout.readline())
+
+
+def of_the_file(reads: list[tuple[int, int]]) -> int:
+    """Bytes of the file that the disk was asked for."""
+    return sum(max(0, min(offset + size, Disk.SIZE) - max(offset, 0)) for offset, size in reads)
+
+
+def test_processes_share_what_one_of_them_has_read(disk):
+    half, total = Disk.SIZE // 2, sum(Disk.data)
+    sums = [sum(Disk.data[:half]), sum(Disk.data[half:])]
+    first, second = Process(disk.file), Process(disk.file)
+    # Both at once, each one half first; then each what the other one has read.
+    first.ask(0, half)
+    second.ask(half, Disk.SIZE)
+    assert [first.hear(), second.hear()] == sums
+    first.ask(half, Disk.SIZE)
+    second.ask(0, half)
+    assert [first.hear(), second.hear()] == sums[::-1]
+    assert of_the_file(disk.rule()) == Disk.SIZE
+    # A third one, after the first was killed in the middle.
+    first.ask(0, Disk.SIZE)
+    first.program.kill()
+    third = Process(disk.file)
+    for process in (second, third):
+        process.ask(0, Disk.SIZE)
+        assert process.hear() == total
+    assert of_the_file(disk.rule()) == 0
+    for process in (second, third):
+        process.program.stdin.close()
+        assert process.program.wait(60) == 0
+    assert first.program.wait(60) == -9
