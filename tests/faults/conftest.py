@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 import zlib
 from pathlib import Path
 
@@ -121,7 +120,6 @@ class Disk:
     data = random.Random(1).randbytes(SIZE)
 
     def __init__(self, into: Path):
-        self.undo: list[list] = []
         for name in ("files", "disk", "mounted"):
             (into / name).mkdir()
         (into / "files" / "data").write_bytes(self.data)
@@ -131,16 +129,18 @@ class Disk:
         self.do("mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "^has_journal", "-d", into / "files", image)
         self.image = image.read_bytes()
         self.server = subprocess.Popen(
-            [sys.executable, HERE / "disk.py", image, into / "disk"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+            [sys.executable, HERE / "disk.py", image, into / "disk", into / "mounted"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
         try:
             if self.server.stdout.readline() != "ready\n":
                 raise OSError(self.server.stderr.read().strip().splitlines()[-1])
-            self.undo.append(["umount", into / "disk"])
             device = self.do("losetup", "--find", "--show", "--read-only", "--direct-io=on", into / "disk" / "disk").strip()
-            self.undo.append(["losetup", "--detach", device])
-            self.do("mount", "-t", "ext4", "-o", "ro,noload", device, into / "mounted")
-            self.undo.append(["umount", into / "mounted"])
+            try:
+                self.do("mount", "-t", "ext4", "-o", "ro,noload", device, into / "mounted")
+            finally:
+                # It goes with the last that uses it.
+                self.do("losetup", "--detach", device)
         except BaseException:
             self.end()
             raise
@@ -173,18 +173,10 @@ class Disk:
         os.close(file)
 
     def end(self) -> None:
-        """Takes it down, whatever hangs."""
-        if self.server.poll() is None and self.undo:
-            self.rule(bad=[], held=[])
-        while self.undo:
-            command = [str(c) for c in self.undo.pop()]
-            # The kernel may still let go of what a program had.
-            for _ in range(100):
-                if subprocess.run(command, capture_output=True).returncode == 0:
-                    break
-                time.sleep(0.05)
         self.server.stdin.close()
         self.server.wait(60)
+        self.server.stdout.close()
+        self.server.stderr.close()
 
 
 @pytest.fixture(scope="session")

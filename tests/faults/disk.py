@@ -1,12 +1,12 @@
 """A disk of which sectors are bad or do not answer: a program that serves the image of one as a file (FUSE).
 
-    python disk.py IMAGE DIRECTORY
+    python disk.py IMAGE DIRECTORY MOUNTED
 
 mounts a file system with the one file `disk` on DIRECTORY. Over that file a loop device is made, and over it a file system
-whose files are what is tested. Each line on the standard input is a JSON object of what holds from now on: "bad" and
+whose files are what is tested, on MOUNTED. Each line on the standard input is a JSON object of what holds from now on: "bad" and
 "held" are lists of [from, to] in bytes; reads that touch the first fail with EIO, reads that touch the second wait until
 they are held no more. "short" is the most bytes that a read gives. The answer is a JSON list of the reads since the last
-line: [offset, size]. The end of the input ends the disk.
+line: [offset, size]. The end of the input, however it comes, takes all of it down.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ import sys
 LOOKUP, FORGET, GETATTR, OPEN, READ, STATFS, RELEASE, FLUSH, INIT, OPENDIR, READDIR, RELEASEDIR = 1, 2, 3, 14, 15, 17, 18, 25, 26, 27, 28, 29
 INTERRUPT, BATCH_FORGET, DESTROY = 36, 42, 38
 DIRECT_IO = 1
+DETACH = 2
+LIBC = ctypes.CDLL(None, use_errno=True)
 LARGEST = 1 << 20
 
 
@@ -36,8 +38,7 @@ class Disk:
         self.size = os.fstat(self.image).st_size
         self.fuse = os.open("/dev/fuse", os.O_RDWR)
         options = f"fd={self.fuse},rootmode=40000,user_id=0,group_id=0,allow_other"
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.mount(b"disk", os.fsencode(directory), b"fuse.disk", 0, options.encode()):
+        if LIBC.mount(b"disk", os.fsencode(directory), b"fuse.disk", 0, options.encode()):
             raise OSError(ctypes.get_errno(), "cannot mount")
         self.rules = {"bad": [], "held": [], "short": LARGEST}
         self.waiting: list[tuple[int, int, int]] = []
@@ -122,6 +123,12 @@ class Disk:
 
 
 if __name__ == "__main__":
-    disk = Disk(*sys.argv[1:])
+    image, directory, mounted = sys.argv[1:]
+    disk = Disk(image, directory)
     print("ready", flush=True)
-    disk.serve()
+    try:
+        disk.serve()
+    finally:
+        # Whoever still has something of it gets errors from now on.
+        LIBC.umount2(os.fsencode(mounted), DETACH)
+        LIBC.umount2(os.fsencode(directory), DETACH)
