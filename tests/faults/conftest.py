@@ -18,6 +18,7 @@ from building import Installed, install  # noqa: E402
 
 HERE = Path(__file__).parent
 CHANGED, IO = 6, 9
+PAGE = 4096
 #: Options of a session, as C has them.
 ON_DEMAND, DIRECT, URING, PREAD = 1, 2, 4, 8
 
@@ -127,7 +128,15 @@ class Disk:
         image.touch()
         os.truncate(image, 32 << 20)
         self.do("mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "^has_journal", "-d", into / "files", image)
-        self.image = image.read_bytes()
+        written = image.read_bytes()
+        # Where on the disk each page of the file lies.
+        self.places: list[int] = []
+        for at in range(0, self.SIZE, PAGE):
+            page = self.data[at : at + PAGE]
+            follows = self.places[-1] + PAGE if self.places else 0
+            self.places.append(follows if written.startswith(page, follows) else written.find(page))
+        assert min(self.places) >= 0
+        self.pages = {place: i * PAGE for i, place in enumerate(self.places)}
         self.server = subprocess.Popen(
             [sys.executable, HERE / "disk.py", image, into / "disk", into / "mounted"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -152,19 +161,20 @@ class Disk:
         except subprocess.CalledProcessError as e:
             raise OSError(f"{command[0]}: {e.stderr.strip()}") from None
 
-    def rule(self, **rules) -> list[tuple[int, int]]:
-        """What holds from now on, places being those of the file; the reads since the last time, as places in the file."""
-        places = {k: [(self.place(a), self.place(a) + b - a) for a, b in v] if k != "short" else v for k, v in rules.items()}
-        self.server.stdin.write(json.dumps(places) + "\n")
+    def rule(self, **rules) -> list[int]:
+        """What holds from now on, for ranges of the file that lie within a page; the pages of it that were read since the
+        last time."""
+        for name in ("bad", "held"):
+            if name in rules:
+                rules[name] = [(self.place(a), self.place(a) + b - a) for a, b in rules[name]]
+        self.server.stdin.write(json.dumps(rules) + "\n")
         self.server.stdin.flush()
         reads = json.loads(self.server.stdout.readline())
-        first = self.place(0)
-        return [(offset - first, size) for offset, size in reads]
+        read = (place for offset, size in reads for place in range(offset, offset + size, PAGE))
+        return [self.pages[place] for place in read if place in self.pages]
 
     def place(self, offset: int) -> int:
-        found = self.image.find(self.data[offset : offset + 4096])
-        assert found >= 0
-        return found
+        return self.places[offset // PAGE] + offset % PAGE
 
     def forget(self) -> None:
         """Nothing of it is in memory."""

@@ -16,6 +16,7 @@ import errno
 import json
 import os
 import select
+import signal
 import struct
 import sys
 
@@ -123,6 +124,9 @@ class Disk:
 
 
 if __name__ == "__main__":
+    # It ends with its input, which it outlives for long enough to take down what it has put up.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     image, directory, mounted = sys.argv[1:]
     disk = Disk(image, directory)
     print("ready", flush=True)
