@@ -8,7 +8,7 @@ import random
 import struct
 
 import pytest
-from conftest import CHANGED, DIRECT, IO, ON_DEMAND, PREAD, URING, right
+from rigs import CHANGED, DIRECT, IO, ON_DEMAND, PREAD, URING, right
 
 SIZE = 3_000_005
 BAD, END = 1_500_000, 1_500_100

@@ -8,7 +8,7 @@ import sys
 import threading
 
 import pytest
-from conftest import DIRECT, IO, ON_DEMAND, PREAD, URING, Disk
+from rigs import DIRECT, IO, ON_DEMAND, PREAD, URING, Disk
 
 #: One page; the huge page around it begins a MiB before.
 BAD = 5 << 20
@@ -72,7 +72,8 @@ def test_who_waits_no_more_for_a_sector_leaves_nothing_behind(face, disk, flags)
 HANGS = """
 import sys, stead
 path, held, ways = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-options = {"direct": True} if ways == "direct" else {"engine": "uring"} if ways == "uring" else {}
+# A reader of a mapped file waits for one block at a time.
+options = {"direct": True} if ways == "direct" else {"engine": "uring"} if ways == "uring" else {"readers": 4, "depth": 1}
 s = stead.read_session(path, ahead=False, **options)
 hangs = [s.read(held + 100, 50), s.read(held - 5000, 10_000)]
 dropped = s.read(held + 200, 50)
