@@ -133,6 +133,7 @@ if __name__ == "__main__":
     try:
         disk.serve()
     finally:
-        # Whoever still has something of it gets errors from now on.
+        # Whoever still waits for something of it gets errors from now on.
+        os.close(disk.fuse)
         LIBC.umount2(os.fsencode(mounted), DETACH)
         LIBC.umount2(os.fsencode(directory), DETACH)

@@ -56,7 +56,7 @@ def test_a_disk_that_gives_little_at_a_time(face, disk, flags):
     reader.end()
 
 
-@pytest.mark.parametrize("flags", [ON_DEMAND, ON_DEMAND | DIRECT], ids=["mapped", "direct"])
+@pytest.mark.parametrize("flags", [ON_DEMAND | URING, ON_DEMAND | DIRECT], ids=["io_uring", "direct"])
 def test_who_waits_no_more_for_a_sector_leaves_nothing_behind(face, disk, flags):
     disk.rule(held=[(BAD, END)])
     reader = face(disk.file, flags)
@@ -72,8 +72,7 @@ def test_who_waits_no_more_for_a_sector_leaves_nothing_behind(face, disk, flags)
 HANGS = """
 import sys, stead
 path, held, ways = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-# A reader of a mapped file waits for one block at a time.
-options = {"direct": True} if ways == "direct" else {"engine": "uring"} if ways == "uring" else {"readers": 4, "depth": 1}
+options = {"direct": True} if ways == "direct" else {"engine": "uring"}
 s = stead.read_session(path, ahead=False, **options)
 hangs = [s.read(held + 100, 50), s.read(held - 5000, 10_000)]
 dropped = s.read(held + 200, 50)
@@ -93,7 +92,7 @@ print("all", flush=True)
 """
 
 
-@pytest.mark.parametrize("way", ["mapped", "uring", "direct"])
+@pytest.mark.parametrize("way", ["uring", "direct"])
 def test_a_sector_that_does_not_answer_keeps_nobody_else_waiting(disk, way):
     held = (5 << 20) + (1 << 19)
     disk.rule(held=[(held, held + 4096)])
