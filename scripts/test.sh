@@ -69,7 +69,7 @@ step "python package" scripts/python.sh dev
 step "mpi, build" scripts/mpi.sh
 step "mpi" "$PYTHON" -m pytest -q -rs tests/mpi
 step "python" "$PYTHON" -m pytest -q -rs tests/python
-step "faults" "$PYTHON" -m pytest -q -rs tests/faults
+step "faults" timeout 300 "$PYTHON" -m pytest -q -rs tests/faults
 step "documents" "$PYTHON" -m pytest -q -rs tests/docs
 NO_MKDOCS_2_WARNING=1 step "site" "$BUILD/venv/bin/mkdocs" build --strict --quiet
 step "benchmarks, small" "$PYTHON" bench/run.py "$STEAD" "$BUILD/bench" "$BUILD/bench" \
