@@ -15,6 +15,7 @@ pub(crate) use memory::{Admitted, Claim, Lanes, Urge};
 
 use crate::clock;
 use crate::deadline;
+use crate::neighbours::Neighbours;
 #[cfg(test)]
 use crate::opened::Opened;
 use crate::options::{Choice, Chosen, Decision, Options, There};
@@ -31,7 +32,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use stead_core::{Error, Result};
-use stead_store::{Buffer, IoOptions, Lender, Segment, Source, Tally};
+use stead_store::file::Identity;
+use stead_store::{Buffer, Commons, IoOptions, Lender, Segment, Source, Tally};
 
 /// What the window holds of a block.
 #[derive(Clone)]
@@ -56,6 +58,8 @@ pub(crate) struct Shared {
     lender: Option<Lender>,
     /// Where blocks lie if other processes look at them, too.
     segment: Option<Arc<Segment>>,
+    /// Other processes that have the same blocks, or why there are none.
+    neighbours: Option<Result<Neighbours, String>>,
     /// Others who hold blocks.
     holders: OnceLock<Weak<dyn Holders>>,
     choice: Choice,
@@ -158,6 +162,7 @@ pub(crate) struct New {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) lender: Option<Lender>,
     pub(crate) segment: Option<Arc<Segment>>,
+    pub(crate) neighbours: Option<Result<Neighbours, String>>,
     pub(crate) chosen: Chosen,
     pub(crate) tier: Option<String>,
     pub(crate) io: IoOptions,
@@ -196,13 +201,23 @@ impl New {
     pub(crate) fn in_segment(self, segment: Option<Arc<Segment>>) -> New {
         New { segment, ..self }
     }
+
+    /// With blocks that other processes have, too, if they are in memory.
+    pub(crate) fn with_neighbours(self, file: &Identity) -> New {
+        if self.lender.is_some() {
+            return self;
+        }
+        let block = self.chosen.choice.block;
+        let neighbours = Some(Neighbours::join(file, block, &self.options));
+        New { neighbours, ..self }
+    }
 }
 
 impl Shared {
     /// Open once.
     pub(crate) fn new(new: New) -> Arc<Shared> {
         static IDS: AtomicU64 = AtomicU64::new(1);
-        let New { source, lender, segment, chosen, tier, io, options } = new;
+        let New { source, lender, segment, neighbours, chosen, tier, io, options } = new;
         let choice = chosen.choice;
         let flying = choice.depth.saturating_mul(choice.readers);
         let most = choice.most_depth.saturating_mul(choice.readers);
@@ -233,6 +248,7 @@ impl Shared {
             source,
             lender,
             segment,
+            neighbours,
             holders: OnceLock::new(),
             choice,
             chosen,
@@ -328,6 +344,32 @@ impl Shared {
 
     pub(crate) fn segment(&self) -> Option<&Arc<Segment>> {
         self.segment.as_ref()
+    }
+
+    /// What other processes have, too.
+    pub(crate) fn commons(&self) -> Option<&Arc<Commons>> {
+        self.neighbours.as_ref()?.as_ref().ok().map(Neighbours::commons)
+    }
+
+    /// Whether other processes have the same blocks.
+    pub(crate) fn sharing(&self) -> Option<Decision> {
+        let (value, reason) = match self.neighbours.as_ref()? {
+            Ok(neighbours) => {
+                let others = neighbours.commons().processes().saturating_sub(1);
+                let value = match others {
+                    0 => "with no other process".to_owned(),
+                    1 => "with 1 other process".to_owned(),
+                    n => format!("with {n} other processes"),
+                };
+                (
+                    value,
+                    "processes of this user that read the file have blocks and memory together"
+                        .to_owned(),
+                )
+            }
+            Err(why) => ("with no other process".to_owned(), why.clone()),
+        };
+        Some(Decision { name: "shared", value, reason })
     }
 
     /// Blocks that it may have now.

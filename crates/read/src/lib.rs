@@ -27,6 +27,7 @@ mod engine;
 mod finish;
 #[cfg(all(test, feature = "shuttle"))]
 mod model;
+mod neighbours;
 mod opened;
 mod options;
 mod process;

@@ -84,6 +84,7 @@ impl Opened {
             source: self.source.clone(),
             lender,
             segment: None,
+            neighbours: None,
             tier: self.tier.as_ref().map(|t| t.name.clone()),
             io: io(options, &chosen),
             chosen,

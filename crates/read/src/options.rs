@@ -21,6 +21,9 @@ pub struct Options {
     pub deadline: Duration,
     /// Read-ahead of the session's range.
     pub ahead: bool,
+    /// Whether blocks in memory, and the memory for them, are shared with other processes of the user that read the same
+    /// file.
+    pub share: bool,
     /// Engine and O_DIRECT. The depth in it is not used.
     pub io: IoOptions,
 }
@@ -34,6 +37,7 @@ impl Default for Options {
             memory: limits::DEFAULT_SESSION_MEMORY,
             deadline: Duration::from_secs(limits::READ_DEADLINE_S),
             ahead: true,
+            share: true,
             io: IoOptions::default(),
         }
     }

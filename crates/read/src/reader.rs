@@ -59,7 +59,8 @@ impl Reader {
     }
 
     fn new(shared: &Arc<Shared>) -> Result<Reader> {
-        let queue = ReadQueue::new_in(shared.io(), shared.segment().cloned())?;
+        let mut queue = ReadQueue::new_in(shared.io(), shared.segment().cloned())?;
+        queue.share(shared.commons().cloned());
         let (flying, begun) = (VecDeque::new(), Vec::new());
         Ok(Reader { shared: shared.clone(), queue, flying, begun, spare: None })
     }
@@ -279,9 +280,13 @@ impl Reader {
         let Some((block, _, len)) = self.flying.remove(index) else { return };
         match done {
             Some(buffer) => {
-                self.shared.landed(len);
+                // What others have read says nothing of the device.
+                let fetched = if buffer.is_others() { 0 } else { len };
+                if fetched > 0 {
+                    self.shared.landed(len);
+                }
                 let kept = Kept::Block(Arc::new(buffer));
-                self.shared.arrived(block, &kept, len);
+                self.shared.arrived(block, &kept, fetched);
                 drop(kept);
             }
             None => self.shared.failed(block),

@@ -10,6 +10,7 @@
 use crate::clock;
 use crate::deadline;
 use crate::engine::{New, Shared};
+use crate::neighbours::Neighbours;
 use crate::opened::Opened;
 use crate::options::{Chosen, Options};
 use crate::process::PerProcess;
@@ -30,6 +31,7 @@ pub(crate) struct Key {
     io: (u8, bool),
     deadline: Duration,
     ahead: bool,
+    share: bool,
     memory: u64,
 }
 
@@ -77,16 +79,16 @@ pub(crate) fn buffers(
         return hold(set);
     }
     let block = chosen.choice.block;
-    let new = opened.buffers(options, chosen);
-    // Dropped without the lock.
+    let new = opened.buffers(options, chosen).with_neighbours(&key.identity());
+    // Dropped without the lock, as what is not needed of these.
     let mut others = Vec::new();
-    let set = with(|r| {
+    let (set, unused) = with(|r| {
         // Somebody may have been faster.
         others = of_file(r);
         let same = others.iter().find(|s| s.maps() || s.choice().block == block);
         if let Some(same) = same {
             same.join();
-            return same.clone();
+            return (same.clone(), Some(new));
         }
         r.files.retain(|_, sets| {
             sets.retain(|s| s.strong_count() > 0);
@@ -94,9 +96,13 @@ pub(crate) fn buffers(
         });
         let set = Shared::new(new);
         r.files.entry(key.clone()).or_default().push(Arc::downgrade(&set));
-        set
+        (set, None)
     });
-    hold(set)
+    let set = hold(set);
+    if unused.is_none() {
+        Neighbours::watch(&set);
+    }
+    set
 }
 
 /// The buffers of a source that nobody else has.
@@ -182,7 +188,7 @@ pub(crate) fn holders() -> u64 {
 }
 
 /// Tells all files what each may have.
-fn balance() {
+pub(crate) fn balance() {
     if cfg!(feature = "shuttle") {
         // Its threads are not those of the process.
         return;
@@ -218,7 +224,14 @@ impl Key {
             io: (engine, direct),
             deadline: options.deadline,
             ahead: options.ahead,
+            share: options.share,
             memory: options.memory,
         }
+    }
+
+    /// What the file is.
+    fn identity(&self) -> Identity {
+        let (dev, inode, len, mtime, ctime) = self.file;
+        Identity { dev, inode, len, mtime, ctime, device: false }
     }
 }

@@ -301,6 +301,7 @@ impl Session {
             budget,
             "what the memory holds; half of it is read ahead",
         ));
+        all.extend(shared.sharing());
         if let Some(joint) = &self.joint {
             all.extend(joint.plan(&self.range()));
         }

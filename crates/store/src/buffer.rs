@@ -1,6 +1,7 @@
 //! Buffers that reads land in.
 
 use crate::Source;
+use crate::commons::Berth;
 use crate::mapped::Mapping;
 use crate::segment::Slot;
 use std::ops::Deref;
@@ -20,6 +21,8 @@ pub(crate) enum Pages {
     Own(Vec<Page>),
     /// Other processes may look at it.
     Shared(Slot),
+    /// All processes that read the file look at it.
+    Common(Berth),
 }
 
 impl Default for Pages {
@@ -39,8 +42,23 @@ impl Pages {
             Pages::Shared(slot) if slot.as_slice().len() < len => {
                 *self = Pages::Own(vec![Page([0; ALIGN]); pages]);
             }
-            Pages::Shared(_) => {}
+            Pages::Common(berth) if berth.as_slice().len() < len => {
+                *self = Pages::Own(vec![Page([0; ALIGN]); pages]);
+            }
+            Pages::Shared(_) | Pages::Common(_) => {}
         }
+    }
+
+    /// It has its bytes: others may look at them, if they are to.
+    pub(crate) fn publish(&mut self) {
+        if let Pages::Common(berth) = self {
+            berth.publish();
+        }
+    }
+
+    /// True if others may wait for its bytes.
+    pub(crate) fn is_claimed(&self) -> bool {
+        matches!(self, Pages::Common(berth) if berth.is_claimed())
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {
@@ -51,6 +69,7 @@ impl Pages {
                 std::slice::from_raw_parts(own.as_ptr().cast(), own.len() * ALIGN)
             },
             Pages::Shared(slot) => slot.as_slice(),
+            Pages::Common(berth) => berth.as_slice(),
         }
     }
 
@@ -61,6 +80,7 @@ impl Pages {
                 std::slice::from_raw_parts_mut(own.as_mut_ptr().cast(), own.len() * ALIGN)
             },
             Pages::Shared(slot) => slot.as_mut_slice(),
+            Pages::Common(berth) => berth.as_mut_slice(),
         }
     }
 }
@@ -105,6 +125,11 @@ impl Buffer {
     /// Bytes that somebody else keeps, until the buffer is dropped.
     pub fn held(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
         Buffer(Repr::Held(Box::new(bytes)))
+    }
+
+    /// True if another process has read them.
+    pub fn is_others(&self) -> bool {
+        matches!(&self.0, Repr::Owned { pages: Pages::Common(berth), .. } if berth.is_others())
     }
 
     /// Fails if bytes went away while they were looked at, with the error that a read of them gives. For

@@ -5,6 +5,7 @@
 pub mod atomic;
 mod beside;
 mod buffer;
+pub mod commons;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod expand;
@@ -26,6 +27,7 @@ mod uring;
 
 pub use atomic::AtomicFile;
 pub use buffer::Buffer;
+pub use commons::Commons;
 pub use expand::expand;
 pub use file::FileSource;
 pub use layout::Stripe;

@@ -31,6 +31,7 @@
 
 use crate::beside::open_direct;
 use crate::buffer::{ALIGN, Buffer, Mapped, Pages, Repr, View};
+use crate::commons::{Asked, Commons};
 use crate::file::check_range;
 use crate::mapped::Mapping;
 use crate::segment::Segment;
@@ -45,6 +46,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use stead_core::{Error, Result, limits};
+
+#[path = "queue_common.rs"]
+mod together;
+
+use together::common;
 
 /// What will be done with these options, for a plan: engine, queue depth, whether reads are direct.
 pub fn describe(options: &IoOptions) -> Vec<(&'static str, String)> {
@@ -85,6 +91,8 @@ pub struct ReadQueue {
     spare: Vec<Pages>,
     /// Where buffers lie, as long as there is room.
     segment: Option<Arc<Segment>>,
+    /// Blocks that processes have together.
+    commons: Option<Arc<Commons>>,
     /// The last file opened with O_DIRECT and the address of the source it belongs to. The source is
     /// held, so no other one can come to lie at that address.
     reopened: Option<Of<Arc<File>>>,
@@ -110,6 +118,8 @@ struct Slot {
     offset: u64,
     len: usize,
     state: State,
+    /// Where it is to be read if that is decided.
+    pages: Option<Pages>,
 }
 
 enum State {
@@ -127,6 +137,12 @@ enum State {
     Failed(Flight, i32),
     /// It was taken before others that were submitted earlier; the slot keeps their numbers dense.
     Taken,
+    /// Another process has read it.
+    Lent(Buffer),
+    /// Another process reads it.
+    Awaited,
+    /// It could not be read.
+    Lost(Error),
 }
 
 /// A read that may come in pieces, aligned outwards if it is direct.
@@ -237,6 +253,7 @@ impl ReadQueue {
             ring,
             spare: Vec::new(),
             segment: None,
+            commons: None,
             reopened: None,
             mapped: None,
         })
@@ -315,8 +332,18 @@ impl ReadQueue {
         len: usize,
     ) -> Result<()> {
         check_range(source.path(), offset, len, source.len())?;
-        let state = self.start(source, offset, len)?;
-        self.slots.push_back(Slot { tag, source: source.clone(), offset, len, state });
+        let mut pages = None;
+        let asked = self.commons.as_ref().map(|commons| commons.ask(offset, len));
+        let state = match asked {
+            Some(Asked::Ready(berth)) => State::Lent(common(berth, len)),
+            Some(Asked::Awaited) => State::Awaited,
+            Some(Asked::Read(berth)) => {
+                pages = Some(Pages::Common(berth));
+                self.start(source, offset, len, &mut pages)?
+            }
+            Some(Asked::Alone) | None => self.start(source, offset, len, &mut pages)?,
+        };
+        self.slots.push_back(Slot { tag, source: source.clone(), offset, len, state, pages });
         Ok(())
     }
 
@@ -339,6 +366,10 @@ impl ReadQueue {
     /// Those of [`Source::read_at`]. The other extents can still be taken.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Completed>> {
+        if matches!(self.slots.front(), Some(Slot { state: State::Awaited, .. })) {
+            // Nobody waits for others who wait for it.
+            self.settle_claims()?;
+        }
         while self.wait()? {}
         self.take(0).transpose().map_err(|(_, error)| error)
     }
@@ -349,13 +380,25 @@ impl ReadQueue {
     /// # Errors
     /// `Io` if the kernel's queue fails.
     pub fn next_landed(&mut self) -> Result<Option<(u64, Result<Buffer>)>> {
-        let flies = |s: &Slot| matches!(s.state, State::Flying(_));
-        let there =
-            |s: &Slot| matches!(s.state, State::Landed(_) | State::Failed(..) | State::Cached);
+        let there = |s: &Slot| {
+            matches!(s.state, State::Landed(_) | State::Failed(..) | State::Cached)
+                || matches!(s.state, State::Lent(_) | State::Lost(_))
+        };
         let mut index = 0;
-        while self.slots.front().is_some_and(flies) {
+        while let Some(first) = self.slots.front() {
+            let (flies, awaited) =
+                (matches!(first.state, State::Flying(_)), matches!(first.state, State::Awaited));
+            if !flies && !awaited {
+                break;
+            }
             if let Some(landed) = self.slots.iter().position(there) {
                 index = landed;
+                break;
+            }
+            if awaited {
+                // Nobody waits for others who wait for it.
+                self.settle_claims()?;
+                index = self.slots.iter().position(there).unwrap_or(0);
                 break;
             }
             self.harvest(true)?;
@@ -372,6 +415,7 @@ impl ReadQueue {
         let slot = self.slots.get_mut(index)?;
         let (tag, source, offset, len) = (slot.tag, slot.source.clone(), slot.offset, slot.len);
         let state = std::mem::replace(&mut slot.state, State::Taken);
+        let pages = slot.pages.take();
         let is_taken = |s: &Slot| matches!(s.state, State::Taken);
         while self.slots.front().is_some_and(is_taken) {
             self.slots.pop_front();
@@ -380,7 +424,7 @@ impl ReadQueue {
         while self.slots.back().is_some_and(is_taken) {
             self.slots.pop_back();
         }
-        let buffer = self.finish(state, source, offset, len);
+        let buffer = self.finish(state, source, offset, len, pages);
         Some(buffer.map(|buffer| Completed { tag, buffer }).map_err(|error| (tag, error)))
     }
 
@@ -391,6 +435,7 @@ impl ReadQueue {
         source: Arc<dyn Source>,
         offset: u64,
         len: usize,
+        pages: Option<Pages>,
     ) -> Result<Buffer> {
         let flight = match state {
             State::Waiting if source.bytes().is_some() || len == 0 => {
@@ -406,23 +451,35 @@ impl ReadQueue {
                 }
                 return Ok(buffer);
             }
-            State::Waiting | State::Cached => {
-                let cached = matches!(state, State::Cached);
-                if cached && let Some(view) = self.view(&source, offset, len) {
-                    return Ok(Buffer(Repr::Mapped(view)));
-                }
-                let mut flight = Flight::new(self.spare(), None, offset, len);
-                self.read(&source, offset, &mut flight)?;
-                flight
+            State::Cached if let Some(view) = self.view(&source, offset, len) => {
+                return Ok(Buffer(Repr::Mapped(view)));
             }
+            State::Lent(buffer) => return Ok(buffer),
+            State::Lost(error) => return Err(error),
+            State::Awaited => return self.await_other(&source, offset, len),
+            state => self.bring(&source, offset, len, state, pages)?,
+        };
+        Ok(flight.into_buffer(len))
+    }
+
+    /// Reads what has not been read yet.
+    fn bring(
+        &mut self,
+        source: &Arc<dyn Source>,
+        offset: u64,
+        len: usize,
+        state: State,
+        pages: Option<Pages>,
+    ) -> Result<Flight> {
+        let mut flight = match state {
             State::WaitingDirect(file) => {
-                let mut flight = Flight::new(self.spare(), Some(file), offset, len);
+                let pages = pages.unwrap_or_else(|| self.spare());
+                let mut flight = Flight::new(pages, Some(file), offset, len);
                 match read_direct(&mut flight) {
-                    Ok(true) => {}
-                    Ok(false) => flight = self.again(&source, offset, len, flight, 0)?,
-                    Err(errno) => flight = self.again(&source, offset, len, flight, errno)?,
+                    Ok(true) => flight,
+                    Ok(false) => self.again(source, offset, len, flight, 0)?,
+                    Err(errno) => self.again(source, offset, len, flight, errno)?,
                 }
-                flight
             }
             State::Landed(flight) => {
                 self.flying -= 1;
@@ -430,13 +487,20 @@ impl ReadQueue {
             }
             State::Failed(flight, errno) => {
                 self.flying -= 1;
-                self.again(&source, offset, len, flight, errno)?
+                self.again(source, offset, len, flight, errno)?
             }
             State::Flying(_) | State::Taken => {
                 return Err(Error::internal("took a read that is still in flight"));
             }
+            _ => {
+                let pages = pages.unwrap_or_else(|| self.spare());
+                let mut flight = Flight::new(pages, None, offset, len);
+                self.read(source, offset, &mut flight)?;
+                flight
+            }
         };
-        Ok(flight.into_buffer(len))
+        flight.pages.publish();
+        Ok(flight)
     }
 
     /// Gives a buffer back, to be read into again.
@@ -478,6 +542,7 @@ impl ReadQueue {
             // The segment had no room; it may have some now.
             Pages::Own(_) => self.segment.is_none(),
             Pages::Shared(slot) => !slot.is_retired(),
+            Pages::Common(_) => false,
         };
         if useful && self.spare.len() < self.depth {
             self.spare.push(pages);
@@ -491,7 +556,13 @@ impl ReadQueue {
     }
 
     /// Decides how an extent is read and begins to.
-    fn start(&mut self, source: &Arc<dyn Source>, offset: u64, len: usize) -> Result<State> {
+    fn start(
+        &mut self,
+        source: &Arc<dyn Source>,
+        offset: u64,
+        len: usize,
+        place: &mut Option<Pages>,
+    ) -> Result<State> {
         let Some(file) = source.file().filter(|_| len > 0 && source.bytes().is_none()) else {
             return Ok(State::Waiting);
         };
@@ -509,9 +580,13 @@ impl ReadQueue {
                 Ring::new(self.depth).map_or(Lazy::Unavailable, |r| Lazy::Ready(Box::new(r)));
         }
         let number = self.first + self.slots.len() as u64;
-        let pages = self.spare();
+        let pages = place.take().unwrap_or_else(|| self.spare());
         let Lazy::Ready(ring) = &mut self.ring else {
-            self.keep(pages);
+            if pages.is_claimed() {
+                *place = Some(pages);
+            } else {
+                self.keep(pages);
+            }
             if direct.is_none() {
                 will_need(file, offset, len);
             }
@@ -556,7 +631,10 @@ impl ReadQueue {
             slot.state = match usize::try_from(result) {
                 Err(_) => State::Failed(flight, -result),
                 Ok(n) => match flight.arrived(n) {
-                    Piece::Whole => State::Landed(flight),
+                    Piece::Whole => {
+                        flight.pages.publish();
+                        State::Landed(flight)
+                    }
                     Piece::Ended => State::Failed(flight, 0),
                     Piece::More => {
                         let file = flight.direct.as_deref().or(slot.source.file());

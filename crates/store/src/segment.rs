@@ -65,7 +65,7 @@ impl Announcement {
 }
 
 /// A mapping of the memory behind a descriptor, as a whole.
-struct Map {
+pub(crate) struct Map {
     start: *mut u8,
     len: usize,
 }
@@ -76,12 +76,17 @@ unsafe impl Send for Map {}
 unsafe impl Sync for Map {}
 
 impl Map {
-    fn new(file: impl AsFd, len: usize, protection: ProtFlags) -> io::Result<Map> {
+    pub(crate) fn new(file: impl AsFd, len: usize, protection: ProtFlags) -> io::Result<Map> {
         // SAFETY: a new mapping where there is none.
         let start = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, file, 0)
         }?;
         Ok(Map { start: start.cast(), len })
+    }
+
+    /// Where it begins, with a page.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start
     }
 }
 

@@ -152,11 +152,11 @@ impl Shared {
         tickets.iter().filter_map(request).collect()
     }
 
-    /// Readers have fetched a block.
+    /// Readers have fetched a block: so many bytes, or none if another process did.
     pub(crate) fn arrived(self: &Arc<Self>, block: u64, kept: &Kept, bytes: usize) {
         self.set_broken(block, false);
         let mut inner = self.lock();
-        inner.blocks += 1;
+        inner.blocks += u64::from(bytes > 0);
         inner.bytes += bytes as u64;
         let tickets = inner.window.arrived(block, kept.clone());
         let requests = Self::requests(&inner, &tickets);

@@ -228,6 +228,12 @@ impl Shared {
 
     /// So many bytes from now on, or at least one block. Who has little has it for itself.
     pub(crate) fn set_share(&self, bytes: u64) {
+        // Others keep to the same, and to so many blocks together.
+        let processes = self.commons().map_or(1, |commons| {
+            commons.set_limit((bytes.min(self.memory) / self.choice.block).max(1));
+            commons.processes().max(1)
+        });
+        let bytes = bytes / processes;
         let mut inner = self.lock();
         let own = self.memory <= limits::LEAST_SESSION_MEMORY;
         inner.share = if own { self.memory } else { bytes.min(self.memory) };

@@ -1,0 +1,203 @@
+//! Who is there: small files in a folder of the user, one for each commons, with a line for each process.
+//!
+//! A newcomer reads it under a lock of the system and finds the memory through a process that lives. Nothing in such a file
+//! is believed; what is found through it is looked at. A file whose processes have all ended is removed by whoever comes
+//! upon it.
+
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// One wait for a file that somebody else has locked, and how many of them are made.
+const SLICE_NS: i64 = 5_000_000;
+const SLICES: usize = 40;
+/// A list is not longer.
+const LONGEST: usize = 16 << 10;
+/// Files that are looked at for being left over.
+const SWEPT: usize = 64;
+const PREFIX: &str = "commons-1-";
+
+/// A process that shares blocks: its number, when it began, and its descriptor of the memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Seat {
+    pub(super) process: u32,
+    pub(super) start: u64,
+    pub(super) descriptor: u32,
+}
+
+/// The processes of one commons, locked for others.
+pub(super) struct Seats {
+    folder: OwnedFd,
+    name: String,
+    file: OwnedFd,
+}
+
+/// This process: its number and when it began.
+pub(super) fn me() -> Result<(u32, u64), String> {
+    let number = std::process::id();
+    let link = rustix::fs::readlink("/proc/self", Vec::new());
+    if link.ok().and_then(|l| l.to_str().ok()?.parse().ok()) != Some(number) {
+        return Err("/proc does not tell of this process".to_owned());
+    }
+    let start = began(number).ok_or("/proc does not tell when this process began")?.0;
+    Ok((number, start))
+}
+
+/// The namespace of process numbers.
+pub(super) fn namespace() -> u64 {
+    let link = rustix::fs::readlink("/proc/self/ns/pid", Vec::new()).ok();
+    let number = link.and_then(|l| {
+        l.to_str().ok().map(|l| l.chars().filter(char::is_ascii_digit).collect::<String>())
+    });
+    number.and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+/// When a process began, in ticks since the system did, and whether all its threads have ended.
+fn began(process: u32) -> Option<(u64, bool)> {
+    let stat = std::fs::read(format!("/proc/{process}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    // The name is in brackets and may be anything.
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let threads: u64 = fields.get(17)?.parse().ok()?;
+    let start = fields.get(19)?.parse().ok()?;
+    // The first thread may end before the others.
+    Some((start, matches!(*fields.first()?, "Z" | "X") && threads <= 1))
+}
+
+/// True unless a process with this number that began then is known to have ended.
+pub(super) fn is_alive(process: u64, start: u64) -> bool {
+    let Some(process) = u32::try_from(process).ok() else { return false };
+    let Some(pid) = i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw) else {
+        return false;
+    };
+    if rustix::process::test_kill_process(pid) == Err(Errno::SRCH) {
+        return false;
+    }
+    // Where /proc tells nothing, it may live.
+    began(process).is_none_or(|(began, ended)| began == start && !ended)
+}
+
+/// The folder, made if there is none, of this user alone.
+pub(super) fn folder() -> Result<OwnedFd, String> {
+    let user = rustix::process::geteuid().as_raw();
+    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let own = own.filter(|p| p.is_absolute()).map(|p| p.join("stead"));
+    let candidates = own.into_iter().chain([PathBuf::from(format!("/tmp/stead-{user}"))]);
+    let mut why = String::new();
+    for path in candidates {
+        match folder_at(&path) {
+            Ok(folder) => return Ok(folder),
+            Err(e) => why = e,
+        }
+    }
+    Err(why)
+}
+
+/// As above, of this name.
+pub(super) fn folder_at(path: &Path) -> Result<OwnedFd, String> {
+    let failed = |e: Errno| format!("{}: {e}", path.display());
+    match rustix::fs::mkdir(path, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(e) => return Err(failed(e)),
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
+    let stat = rustix::fs::fstat(&folder).map_err(failed)?;
+    if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
+        return Err(format!("{} is not this user's alone", path.display()));
+    }
+    Ok(folder)
+}
+
+fn pause() {
+    let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: SLICE_NS };
+    let _ = rustix::event::poll(&mut [], Some(&time));
+}
+
+impl Seats {
+    /// Opens and locks the list of a name, which is made if there is none.
+    pub(super) fn lock(folder: &OwnedFd, key: &[u64]) -> Result<Seats, String> {
+        let folder = rustix::io::fcntl_dupfd_cloexec(folder, 0).map_err(|e| e.to_string())?;
+        let key: Vec<String> = key.iter().map(|n| format!("{n:x}")).collect();
+        let name = format!("{PREFIX}{}", key.join("-"));
+        for _ in 0..SLICES {
+            let file = open(&folder, &name, OFlags::CREATE).map_err(|e| format!("{name}: {e}"))?;
+            let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+            let stat = rustix::fs::fstat(&file).map_err(|e| e.to_string())?;
+            let user = rustix::process::geteuid().as_raw();
+            let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+            if !regular || stat.st_uid != user {
+                return Err(format!("{name} is no list of this user"));
+            }
+            // Somebody may have removed it before it was locked.
+            match locked {
+                Ok(()) if stat.st_nlink > 0 => return Ok(Seats { folder, name, file }),
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK | Errno::INTR) => pause(),
+                Err(e) => return Err(format!("{name}: {e}")),
+            }
+        }
+        Err(format!("{name} is kept locked by another process"))
+    }
+
+    /// Those who live.
+    pub(super) fn read(&self) -> Vec<Seat> {
+        let mut text = vec![0; LONGEST];
+        let n = rustix::io::pread(&self.file, &mut text, 0).unwrap_or(0);
+        text.truncate(n);
+        let text = String::from_utf8_lossy(&text);
+        let seat = |line: &str| {
+            let mut numbers = line.split(' ');
+            let process = numbers.next()?.parse().ok()?;
+            let start = numbers.next()?.parse().ok()?;
+            let descriptor = numbers.next()?.parse().ok()?;
+            let seat = Seat { process, start, descriptor };
+            is_alive(u64::from(process), start).then_some(seat)
+        };
+        text.lines().filter_map(seat).collect()
+    }
+
+    /// Writes the list anew; one of nobody is removed.
+    pub(super) fn write(&self, seats: &[Seat]) -> Result<(), String> {
+        if seats.is_empty() {
+            return rustix::fs::unlinkat(&self.folder, &*self.name, AtFlags::empty())
+                .map_err(|e| e.to_string());
+        }
+        let line = |s: &Seat| format!("{} {} {}\n", s.process, s.start, s.descriptor);
+        let text: String = seats.iter().map(line).collect();
+        let text = text.as_bytes();
+        let written = rustix::fs::ftruncate(&self.file, 0)
+            .and_then(|()| rustix::io::pwrite(&self.file, text, 0));
+        match written {
+            Ok(n) if n == text.len() => Ok(()),
+            Ok(_) => Err(format!("{}: no room", self.name)),
+            Err(e) => Err(format!("{}: {e}", self.name)),
+        }
+    }
+
+    /// Removes some of the lists whose processes have all ended.
+    pub(super) fn sweep(&self) {
+        let Ok(entries) = Dir::read_from(&self.folder) else { return };
+        for entry in entries.filter_map(Result::ok).take(SWEPT) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if !name.starts_with(PREFIX) || name == self.name {
+                continue;
+            }
+            let Ok(file) = open(&self.folder, &name, OFlags::empty()) else { continue };
+            let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+            let Ok(folder) = rustix::io::fcntl_dupfd_cloexec(&self.folder, 0) else { return };
+            let other = Seats { folder, name, file };
+            let there = rustix::fs::fstat(&other.file).is_ok_and(|s| s.st_nlink > 0);
+            if locked.is_ok() && there && other.read().is_empty() {
+                let _ = other.write(&[]);
+            }
+        }
+    }
+}
+
+fn open(folder: &OwnedFd, name: &str, more: OFlags) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | more;
+    rustix::fs::openat(folder, name, flags, Mode::RUSR | Mode::WUSR)
+}
