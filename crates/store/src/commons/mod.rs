@@ -132,9 +132,11 @@ impl Commons {
         commons
     }
 
-    /// Processes that take part, this one too.
+    /// Processes that take part, this one too. Looks whether they live.
     pub fn processes(&self) -> u64 {
-        self.table().map_or(1, |t| t.processes().max(1) as u64)
+        let Some(table) = self.table() else { return 1 };
+        self.look(&table);
+        table.processes().max(1) as u64
     }
 
     /// So many blocks are enough, as far as this process is concerned; what all say at most holds.

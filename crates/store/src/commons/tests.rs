@@ -232,7 +232,8 @@ fn what_is_no_commons_is_refused() {
     // A list with anything in it.
     let a = join(&dir, 4);
     let name = std::fs::read_dir(dir.path().join("own")).unwrap().next().unwrap().unwrap().path();
-    std::fs::write(&name, "1\n-1 x\n\0\u{fffd}  9 9\n99999999999999999999 1 1\n1 99999999999 1\n").unwrap();
+    std::fs::write(&name, "1\n-1 x\n\0\u{fffd}  9 9\n99999999999999999999 1 1\n1 99999999999 1\n")
+        .unwrap();
     assert!(seats_of(&a).is_empty());
     let b = join(&dir, 4);
     assert_eq!((a.processes(), b.processes()), (1, 1));
