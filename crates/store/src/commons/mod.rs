@@ -224,6 +224,8 @@ impl Commons {
         };
         if self.asked.fetch_add(1, Ordering::Relaxed) % LOOK == LOOK - 1 {
             self.look(&table);
+            // They may go on by now.
+            self.slow.store(0, Ordering::Relaxed);
         }
         match self.find(&table, block) {
             Found::Full if self.look(&table) => self.came_of(self.find(&table, block)),
