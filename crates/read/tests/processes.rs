@@ -1,7 +1,7 @@
 //! Processes that read the same file share blocks in memory, and the memory for them. Others are this program again, which
 //! runs the test `another_process` with something to do.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
