@@ -170,6 +170,12 @@ typedef struct stead_request stead_request;
 typedef struct stead_session stead_session;
 
 /**
+ * A Tipsy snapshot that is open. Made by stead_tipsy_open, ended with stead_tipsy_close. Any number of threads may load
+ * from it at the same time.
+ */
+typedef struct stead_tipsy stead_tipsy;
+
+/**
  * Outcome of a call: STEAD_OK, or the kind of failure. The numbers do not change from version to version.
  */
 typedef int stead_status;
@@ -615,6 +621,108 @@ typedef struct stead_completion {
 } stead_completion;
 
 /**
+ * What a snapshot is. Members may be added at its end.
+ */
+typedef struct stead_tipsy_header {
+    /**
+     * Its time; in cosmological runs the scale factor.
+     */
+    double time;
+    /**
+     * Number of particles of each species: counts[STEAD_GAS] and so on.
+     */
+    uint64_t counts[3];
+    /**
+     * Bytes of the header in the file: 32, or 28 in old ones.
+     */
+    uint64_t header_bytes;
+    /**
+     * Bytes of one record of each species.
+     */
+    uint64_t record_bytes[3];
+    /**
+     * STEAD_F32 or STEAD_F64. All else but velocities is STEAD_F32.
+     */
+    stead_dtype positions;
+    /**
+     * STEAD_F32 or STEAD_F64.
+     */
+    stead_dtype velocities;
+    /**
+     * True in "standard" files, false in "native" ones.
+     */
+    bool big_endian;
+} stead_tipsy_header;
+
+/**
+ * A kind of particles: STEAD_GAS and so on. A file has all of one kind in one piece, in this order.
+ */
+typedef int stead_species;
+
+/**
+ * One number of a record.
+ */
+typedef struct stead_tipsy_field {
+    /**
+     * Its name: "mass", "x", "rho", ... Lives for ever.
+     */
+    const char *name;
+    /**
+     * STEAD_F32 or STEAD_F64.
+     */
+    stead_dtype dtype;
+    /**
+     * Bytes before it in the record.
+     */
+    size_t offset;
+} stead_tipsy_field;
+
+/**
+ * A task's records of one species: whole ones, whatever the number of tasks.
+ */
+typedef struct stead_tipsy_part {
+    /**
+     * Number of the first one within its species.
+     */
+    uint64_t first;
+    /**
+     * How many.
+     */
+    uint64_t count;
+    /**
+     * Offset of the first one in the file.
+     */
+    uint64_t offset;
+    /**
+     * Bytes of all of them.
+     */
+    uint64_t bytes;
+} stead_tipsy_part;
+
+/**
+ * Where a column of particles is to be put: the caller's memory, an array or a member of an array of structs.
+ */
+typedef struct stead_tipsy_column {
+    /**
+     * Its name: "mass", "x", "y", "z", "vx", "vy", "vz", "phi"; of gas "rho", "temp", "hsmooth", "metals"; of dark matter
+     * "eps"; of stars "metals", "tform", "eps".
+     */
+    const char *name;
+    /**
+     * The place of the first particle's value, at any address.
+     */
+    void *data;
+    /**
+     * STEAD_F64, or STEAD_F32 where the file has that, too.
+     */
+    stead_dtype dtype;
+    /**
+     * Bytes from one value to the next; 0 if they lie side by side.
+     */
+    size_t stride;
+} stead_tipsy_column;
+
+/**
  * Done.
  */
 #define STEAD_OK 0
@@ -799,6 +907,21 @@ typedef struct stead_completion {
  * In memory of the view's own.
  */
 #define STEAD_IN_MEMORY 3
+
+/**
+ * Gas.
+ */
+#define STEAD_GAS 0
+
+/**
+ * Dark matter.
+ */
+#define STEAD_DARK 1
+
+/**
+ * Stars.
+ */
+#define STEAD_STAR 2
 
 #ifdef __cplusplus
 extern "C" {
@@ -1854,6 +1977,111 @@ uint64_t stead_queue_length(const struct stead_queue *queue);
  * queue any more is left alone.
  */
 void stead_queue_free(struct stead_queue *queue);
+
+/**
+ * Opens a Tipsy snapshot. Byte order, length of the header and precision are found by the length of the file, which is
+ * never written to. `options` may be NULL; what is read is what tasks ask for. Where all ranks of a job load one file, see
+ * stead_tipsy_open_ranks, and stead_mpi_tipsy_open of stead_mpi.h.
+ *
+ * Errors: those of stead_file_open; STEAD_FORMAT for a file that is no snapshot, or not a whole one.
+ */
+stead_status stead_tipsy_open(const char *path,
+                              const struct stead_read_options *options,
+                              struct stead_tipsy **snapshot,
+                              struct stead_error **error);
+
+/**
+ * Opens a snapshot on all ranks of a fabric, as stead_file_open_ranks opens a file: all ranks call this, with the same path
+ * and options. Loading is of no concern to other ranks, but each byte is read from the file system by one of them.
+ *
+ * Errors: those of stead_file_open_ranks; STEAD_FORMAT, on all ranks, as for stead_tipsy_open.
+ */
+stead_status stead_tipsy_open_ranks(stead_make_fabric_fn make,
+                                    void *data,
+                                    const char *path,
+                                    const struct stead_read_options *options,
+                                    struct stead_tipsy **snapshot,
+                                    struct stead_error **error);
+
+/**
+ * Copies what a snapshot is to `header`, which has `size` bytes: sizeof(stead_tipsy_header).
+ *
+ * Errors: STEAD_USAGE for another size.
+ */
+stead_status stead_tipsy_describe(const struct stead_tipsy *snapshot,
+                                  struct stead_tipsy_header *header,
+                                  size_t size,
+                                  struct stead_error **error);
+
+/**
+ * Number of fields of a record of a species, 0 if the handle is no snapshot or there is no such species. They are written
+ * to `fields` in the order of the file, as many as fit into `room`; it may be NULL if `room` is 0.
+ */
+size_t stead_tipsy_fields(const struct stead_tipsy *snapshot,
+                          stead_species species,
+                          struct stead_tipsy_field *fields,
+                          size_t room);
+
+/**
+ * Which records of a species are those of task `task` of `tasks`, numbered from 0. Together the tasks have each once, in
+ * order; there may be more tasks than records.
+ *
+ * Errors: STEAD_USAGE if there is no such species or task.
+ */
+stead_status stead_tipsy_share(const struct stead_tipsy *snapshot,
+                               stead_species species,
+                               size_t task,
+                               size_t tasks,
+                               struct stead_tipsy_part *part,
+                               struct stead_error **error);
+
+/**
+ * Loads columns of the particles of task `task` of `tasks` into the caller's memory, which has room for as many values as
+ * stead_tipsy_share says, and waits for them. Beside it, it takes a few MiB, however many particles there are. Not all that
+ * was asked for may be there after a failure.
+ *
+ * Errors: STEAD_USAGE for a species, task or column that there is not, and for an array of STEAD_F32 where the file has
+ * STEAD_F64; those of stead_read_view, STEAD_CHANGED if the file became shorter.
+ */
+stead_status stead_tipsy_load(const struct stead_tipsy *snapshot,
+                              stead_species species,
+                              size_t task,
+                              size_t tasks,
+                              const struct stead_tipsy_column *columns,
+                              size_t n,
+                              struct stead_error **error);
+
+/**
+ * Puts the values of whole records into the caller's memory: `bytes` of them, as they lie in the file, such as a read of the
+ * session brings. The memory has room for bytes / record_bytes values of each column.
+ *
+ * Errors: STEAD_USAGE if a record is not whole; else as stead_tipsy_load.
+ */
+stead_status stead_tipsy_decode(const struct stead_tipsy *snapshot,
+                                stead_species species,
+                                const void *records,
+                                size_t bytes,
+                                const struct stead_tipsy_column *columns,
+                                size_t n,
+                                struct stead_error **error);
+
+/**
+ * The session of a snapshot, over the whole file, for reads that do not wait: stead_tipsy_share says where the records of a
+ * task lie, and stead_tipsy_decode makes numbers of them. It is to be closed with stead_session_close, before or after the
+ * snapshot.
+ */
+stead_status stead_tipsy_session(const struct stead_tipsy *snapshot,
+                                 struct stead_session **session,
+                                 struct stead_error **error);
+
+/**
+ * Closes a snapshot and says whether the file is still what it was. The handle is good no more, whatever the outcome. NULL is
+ * nothing to do.
+ *
+ * Errors: STEAD_CHANGED if somebody wrote to the file; STEAD_USAGE for a snapshot that was closed before.
+ */
+stead_status stead_tipsy_close(struct stead_tipsy *snapshot,
+                               struct stead_error **error);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -589,5 +589,6 @@ private:
 #include "stead_kernel.hpp"
 #include "stead_read.hpp"
 #include "stead_reader.hpp"
+#include "stead_tipsy.hpp"
 
 #endif

@@ -57,6 +57,19 @@ static inline stead_status stead_mpi_file_open(MPI_Comm communicator,
     return stead_file_open_ranks(stead_mpi_make, &communicator, path, options, file, error);
 }
 
+/**
+ * Opens a Tipsy snapshot on all ranks of a communicator. See stead_tipsy_open_ranks. Collective; loading is not.
+ *
+ * Errors: those of stead_tipsy_open_ranks; STEAD_USAGE if MPI is not running or has too few threads.
+ */
+static inline stead_status stead_mpi_tipsy_open(MPI_Comm communicator,
+                                                const char *path,
+                                                const struct stead_read_options *options,
+                                                struct stead_tipsy **snapshot,
+                                                struct stead_error **error) {
+    return stead_tipsy_open_ranks(stead_mpi_make, &communicator, path, options, snapshot, error);
+}
+
 #ifdef __cplusplus
 }
 #endif

@@ -49,4 +49,6 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
   # Not the C++ of MPI itself, which is no longer in the standard and full of warnings.
   "${mpicc/mpicc/mpicxx}" -std=c++17 -Wall -Wextra -Werror -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX -Iinclude \
     examples/mpi/read.cpp -o "$out/read++" -L"$out" -lstead_mpi -lstead "-Wl,-rpath,$out"
+  "${mpicc/mpicc/mpicxx}" -std=c++17 -Wall -Wextra -Werror -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX -Iinclude \
+    tests/mpi/tipsy.cpp -o "$out/tipsy" -L"$out" -lstead_mpi -lstead -lpthread "-Wl,-rpath,$out"
 done; done

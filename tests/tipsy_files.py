@@ -55,8 +55,8 @@ def write(path: Path, tables: dict[str, np.ndarray], order=">", length=32, pos="
     return kept
 
 
-def example(path: Path, gas=3000, dark=5000, star=2000) -> dict:
-    """A standard file whose numbers are so round that sums are the same in any order."""
+def example(path: Path, gas=3000, dark=5000, star=2000, **variant) -> dict:
+    """A file, standard unless told otherwise, whose numbers are so round that sums are the same in any order."""
     tables = {}
     for k, (species, n) in enumerate([("gas", gas), ("dark", dark), ("star", star)]):
         i = np.arange(n)
@@ -67,7 +67,7 @@ def example(path: Path, gas=3000, dark=5000, star=2000) -> dict:
             table[name] = ((i * (37 + 2 * at) + 11 * k) % 1001 - 500 + 50 * k) / 8
         table["phi"] *= -1
         tables[species] = table
-    return write(path, tables)
+    return write(path, tables, **variant)
 
 
 if __name__ == "__main__":

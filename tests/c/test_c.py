@@ -10,7 +10,7 @@ import pytest
 from building import HERE, SANITIZERS, WARNINGS, run
 from support import ROOT
 
-PROGRAMS = ["data", "run", "kernels", "read"]
+PROGRAMS = ["data", "run", "kernels", "read", "tipsy"]
 
 # For every kernel something that runs on the flights; `render` is for volumes.
 ON_FLIGHTS = {
@@ -40,7 +40,7 @@ def test_c_under_sanitizers(installed, tmp_path, name):
     assert " 0 failed" in installed.run(program, cwd=tmp_path)
 
 
-@pytest.mark.parametrize("name", ["data", "run", "read"])
+@pytest.mark.parametrize("name", ["data", "run", "read", "tipsy"])
 def test_c_under_valgrind(installed, tmp_path, name):
     """Looks into the library, too, which the compiler's sanitizers do not."""
     program = installed.compile(HERE / f"test_{name}.c", tmp_path)
@@ -49,7 +49,7 @@ def test_c_under_valgrind(installed, tmp_path, name):
 
 
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])
-@pytest.mark.parametrize("name", ["face", "reader", "reading"])
+@pytest.mark.parametrize("name", ["face", "reader", "reading", "tipsy"])
 def test_cpp(installed, tmp_path, name, standard):
     program = installed.compile(HERE / f"{name}.cpp", tmp_path, *SANITIZERS, standard=standard)
     assert " 0 failed" in installed.run(program, cwd=tmp_path)

@@ -6,12 +6,15 @@ import re
 from pathlib import Path
 
 import pytest
-from building import run
+from building import SANITIZERS, run
 from support import ROOT, command
 from tipsy_files import example
 
 EXAMPLES = ROOT / "examples"
 NAMES = sorted(p.stem for p in (EXAMPLES / "expected").glob("*.txt"))
+
+# Those that are run on a snapshot, and the others on flights.
+SNAPSHOTS = ["08_tipsy", "09_tree_pieces"]
 
 
 def expected(name: str) -> str:
@@ -21,7 +24,7 @@ def expected(name: str) -> str:
 @pytest.fixture
 def data(name, flights, tmp_path) -> Path:
     """What an example is run on."""
-    if name == "08_tipsy":
+    if name in SNAPSHOTS:
         example(tmp_path / "galaxy.tipsy")
         return tmp_path / "galaxy.tipsy"
     return flights
@@ -47,6 +50,15 @@ def test_examples_in_rust(data, name):
     program = Path(command()).parent / "examples" / name
     assert program.is_file(), "build the examples first: cargo build -p stead --examples"
     assert run(program, data) == expected(name)
+
+
+@pytest.mark.parametrize("name", SNAPSHOTS)
+@pytest.mark.parametrize("folder", ["c", "cpp"])
+def test_examples_load_every_variant_of_snapshots(installed, tmp_path, folder, name):
+    program = installed.compile(EXAMPLES / folder / f"{name}.{folder}", tmp_path, *SANITIZERS)
+    for variant in [("<", 28, "f4", "f4"), (">", 28, "f8", "f4"), ("<", 32, "f8", "f8")]:
+        example(tmp_path / "galaxy.tipsy", **dict(zip(("order", "length", "pos", "vel"), variant, strict=True)))
+        assert installed.run(program, "galaxy.tipsy", cwd=tmp_path) == expected(name)
 
 
 def programs():

@@ -83,6 +83,17 @@ def test_ranks_and_tasks_read_any_ranges(mpi, file, ranks, flags):
         assert sum(read_bytes(out)) == LENGTH
 
 
+@pytest.mark.parametrize("flags", ["0", "8"], ids=["page cache", "blocks in memory"])
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_load_their_shares_of_a_snapshot(mpi, snapshot, ranks, flags):
+    out = run([*launch(mpi, ranks), BUILT / mpi / "tipsy", "load", snapshot], {"RANKS_FLAGS": flags})
+    assert out.count("right") == ranks
+
+
+def test_what_ranks_do_wrong_with_snapshots_is_told(mpi, snapshot):
+    assert run([*launch(mpi, 3), BUILT / mpi / "tipsy", "wrong", snapshot]).count("told") == 3
+
+
 def test_files_are_opened_and_closed_thousands_of_times(mpi, file):
     # MPICH has some two thousand communicators.
     run([*launch(mpi, 2), BUILT / mpi / "ranks", "many", file, 2200 if mpi == "mpich" else 400])

@@ -1,7 +1,9 @@
 """Tipsy snapshots, against pynbody, pytipsy and NumPy."""
 
+import collections
 import json
 import math
+import re
 import sys
 import warnings
 
@@ -78,6 +80,83 @@ def test_kernels_on_one_species(stead, tmp_path, species, order, pos):
     xy = np.column_stack([table["x"], table["y"]]).astype("f8")
     low, high = xy.min(0), xy.max(0)
     np.testing.assert_allclose(np.load(tmp_path / "n.npy"), (xy - low) / (high - low), rtol=1e-12, atol=1e-15)
+
+
+def entropy(data: bytes) -> float:
+    counts = collections.Counter(data)
+    return -math.fsum(n / len(data) * math.log2(n / len(data)) for n in counts.values())
+
+
+def line_count(data: bytes) -> int:
+    return data.count(b"\n") + (not data.endswith(b"\n"))
+
+
+# What each kernel says of the columns `x` and `y` of a species (all of it: their values, the records as bytes, the bytes
+# that are scanned), as NumPy and Python have it. `normalize` writes a file, and `render` is refused.
+def near(want):
+    return pytest.approx(want, rel=1e-12)
+
+
+EVERY = {
+    "rows": ("rows", lambda x, y, records, data: len(records)),
+    "count": ("count:x", lambda x, y, records, data: len(x)),
+    "sum": ("sum:x", lambda x, y, records, data: math.fsum(x)),
+    "mean": ("mean:x", lambda x, y, records, data: math.fsum(x) / len(x)),
+    "var": ("var:x", lambda x, y, records, data: near(np.var(x, ddof=1))),
+    "std": ("std:x", lambda x, y, records, data: near(np.std(x, ddof=1))),
+    "min": ("min:x", lambda x, y, records, data: x.min()),
+    "max": ("max:x", lambda x, y, records, data: x.max()),
+    "quantile": ("quantile:x,exact", lambda x, y, records, data: np.quantile(x, 0.5, method="inverted_cdf")),
+    "lines": ("lines", lambda x, y, records, data: line_count(data)),
+    "digits": ("digits", lambda x, y, records, data: {str(d): data.count(b"%d" % d) for d in range(10)}),
+    "entropy": ("entropy", lambda x, y, records, data: near(entropy(data))),
+    # A record is what is searched, and ^ its start.
+    "grep": (r"grep:'(?-u:^[^\x35]|\x0a.\x3f)'", lambda x, y, records, data: sum(
+        bool(re.search(rb"^[^\x35]|\x0a[^\n]\x3f", r)) for r in records)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("species", [None, *SPECIES])
+@pytest.mark.parametrize("order, pos", [(">", "f4"), ("<", "f8")])
+def test_every_kernel_of_the_command(stead, tmp_path, species, order, pos):
+    kept = write(tmp_path / "s.std", galaxy(*COUNTS), order, 32, pos, "f4")
+    kinds = [species] if species else list(SPECIES)
+    records = [r.tobytes() for k in kinds for r in kept[k]]
+    data = b"".join(records) if species else (tmp_path / "s.std").read_bytes()
+    x, y = (np.concatenate([kept[k][name].astype("f8") for k in kinds]) for name in "xy")
+    options = {"species": species} if species else {}
+
+    def results(*specs):
+        return stead.results("s.std", *specs, chunk="4KiB", threads=2, **options)
+
+    specs = [spec for spec, _ in EVERY.values()]
+    for spec, got, (_, want) in zip(specs, results(*specs), EVERY.values(), strict=True):
+        assert got == want(x, y, records, data), spec
+    [hist] = results("hist:x,bins=7")
+    counts, edges = np.histogram(x, 7)
+    assert (hist["counts"], hist["edges"]) == (counts.tolist(), edges.tolist())
+    [gram] = results("gram:x,y,exact")
+    assert np.allclose(gram["matrix"], [[x @ x, x @ y], [x @ y, y @ y]], rtol=1e-12)
+    [clusters] = results("kmeans:x,y,k=4")
+    points, centres = np.column_stack([x, y]), np.array(clusters["centroids"])
+    nearest = ((points[:, None] - centres) ** 2).sum(2).argmin(1)
+    assert clusters["sizes"] == np.bincount(nearest, minlength=4).tolist() and clusters["dropped"] == 0
+    [normal] = results("normalize:x,y,zscore,out=n.npy")
+    assert normal["rows"] == len(x)
+    assert np.allclose(np.load(tmp_path / "n.npy"), (points - points.mean(0)) / points.std(0), rtol=1e-10, atol=1e-12)
+    flags = ["--species", species] if species else []
+    stead.fails("run", "s.std", "-k", "render:out=p.png", *flags, code=2, says=("render", "3-d array"))
+    assert not (tmp_path / "p.png").exists()
+    # A kernel that is new is to be tried here.
+    names = {k["name"] for k in json.loads(stead("kernels", "--format", "json").stdout)}
+    assert names == {*EVERY, "hist", "gram", "kmeans", "normalize", "render"}
+
+
+def test_kernels_of_numbers_refuse_the_names_of_species(stead, tmp_path):
+    write(tmp_path / "s.std", galaxy(*COUNTS))
+    # `species` is text: kernels of numbers say so.
+    for spec in ("sum:species", "hist:species", "quantile:species", "gram:species,x", "kmeans:species,x"):
+        stead.fails("run", "s.std", "-k", spec, code=1, says=("'species' holds text",))
 
 
 def test_groups_and_bytes(stead, tmp_path):

@@ -27,6 +27,7 @@ const FILES: &[&str] = &[
     "under_way",
     "pending",
     "queue",
+    "tipsy",
 ];
 
 const PREAMBLE: &str = "/*

@@ -160,6 +160,7 @@ const UNSAFE: &[&str] = &[
     "crates/capi/src/run.rs",
     "crates/capi/src/session.rs",
     "crates/capi/src/text.rs",
+    "crates/capi/src/tipsy.rs",
     "crates/capi/src/under_way.rs",
     "crates/capi/src/value.rs",
     "crates/capi/src/view.rs",

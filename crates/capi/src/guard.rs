@@ -174,6 +174,21 @@ impl Caller {
         Ok(())
     }
 
+    /// Writes values to places that are `stride` bytes apart and may lie at any address, from place number `first` on.
+    pub fn scatter<T>(
+        &self,
+        p: *mut T,
+        stride: usize,
+        first: usize,
+        values: impl Iterator<Item = T>,
+    ) {
+        for (i, value) in values.enumerate() {
+            let place = p.wrapping_byte_add(stride.wrapping_mul(first.wrapping_add(i)));
+            // SAFETY: by the caller's promise there is room for each value there; alignment is not asked for.
+            unsafe { place.write_unaligned(value) };
+        }
+    }
+
     /// Texts, each of which must be there.
     pub fn texts(&self, p: *const *const c_char, n: usize, what: &str) -> Result<Vec<String>> {
         let all = self.slice(p, n, what)?;

@@ -30,6 +30,7 @@ mod run;
 mod session;
 mod table;
 mod text;
+mod tipsy;
 mod under_way;
 mod value;
 mod view;

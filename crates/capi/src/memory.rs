@@ -62,7 +62,8 @@ pub struct stead_column {
     pub user: *mut c_void,
 }
 
-fn dtype(n: stead_dtype) -> Result<DType> {
+/// The element type of a number.
+pub fn dtype(n: stead_dtype) -> Result<DType> {
     let all = [
         (STEAD_F32, DType::F32),
         (STEAD_F64, DType::F64),

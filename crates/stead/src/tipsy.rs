@@ -24,10 +24,12 @@
 //! # }
 //! ```
 
-use crate::read::{File, Options, Read, Session};
+use crate::fabric::Fabric;
+use crate::read::{File, Options, Read, Session, View, ranks};
 use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use stead_format::tipsy::{Field, HEADER_BYTES, Header, Part, Particles, Species, Values};
@@ -42,8 +44,7 @@ const LOOKS_AFTER: u64 = 64;
 
 /// A Tipsy file in a read session. It may be shared by threads.
 pub struct Snapshot {
-    file: File,
-    session: Session,
+    session: Arc<Session>,
     header: Header,
 }
 
@@ -53,12 +54,36 @@ pub struct Snapshot {
 /// # Errors
 /// As [`crate::read::open`], and `Format` for a file that is no snapshot, or not a whole one.
 pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Snapshot> {
-    let file = crate::read::open(path, &Options { ahead: false, ..options.clone() })?;
+    of(crate::read::open(path, &Options { ahead: false, ..options.clone() })?)
+}
+
+/// Opens a snapshot on all ranks of a fabric, which then load their shares without each other. Each byte is read from the
+/// file system by one rank, and ranks that cannot open the file get its bytes from those that can.
+///
+/// Collective: all ranks give the same path and options.
+///
+/// # Errors
+/// As [`ranks::open`], and `Format`, on all ranks, for a file that is no snapshot, or not a whole one.
+pub fn open_ranks(
+    fabric: Arc<dyn Fabric>,
+    path: impl AsRef<Path>,
+    options: &Options,
+) -> Result<Snapshot> {
+    of(ranks::open(fabric, path, options)?)
+}
+
+/// The snapshot in a file that is open. It begins a session over the whole file: for a file of [`ranks::open`] all ranks
+/// call it.
+///
+/// # Errors
+/// Those of reading, and `Format` for a file that is no snapshot, or not a whole one.
+pub fn of(file: File) -> Result<Snapshot> {
     let session = file.session(..)?;
     let len = usize::try_from(file.len()).unwrap_or(HEADER_BYTES).min(HEADER_BYTES);
     let start = session.read(0, len).wait()?;
     let header = Header::parse(&start, file.len()).map_err(|e| e.at_path(file.path()))?;
-    Ok(Snapshot { file, session, header })
+    start.check()?;
+    Ok(Snapshot { session: Arc::new(session), header })
 }
 
 impl Snapshot {
@@ -67,8 +92,9 @@ impl Snapshot {
         &self.header
     }
 
-    /// The session, for who wants the bytes.
-    pub fn session(&self) -> &Session {
+    /// The session, for who wants the bytes: [`Header::part`] says where those of a share lie, and [`Particles::add`] makes
+    /// arrays of them.
+    pub fn session(&self) -> &Arc<Session> {
         &self.session
     }
 
@@ -105,7 +131,48 @@ impl Snapshot {
     ) -> Result<Particles> {
         let part = self.header.part(species, task, tasks)?;
         let mut particles = Particles::new(&self.header, species, part.first, columns)?;
-        particles.reserve(part.count).map_err(|e| e.at_path(self.file.path()))?;
+        particles.reserve(part.count).map_err(|e| e.at_path(self.session.file().path()))?;
+        self.pieces(species, &part, go_on, &mut |view| {
+            particles.add(view)?;
+            view.check()
+        })?;
+        Ok(particles)
+    }
+
+    /// As [`Snapshot::load`], piece by piece: `each` gets the particles, up to 1 MiB of them at a time, in their order,
+    /// and may copy them to where they are needed. Their memory is used again for the next piece.
+    ///
+    /// # Errors
+    /// Those of [`Snapshot::load`] and of `each`, which ends the loading.
+    pub fn load_each(
+        &self,
+        species: Species,
+        task: usize,
+        tasks: usize,
+        columns: &[&str],
+        each: &mut dyn FnMut(&Particles) -> Result<()>,
+    ) -> Result<()> {
+        let part = self.header.part(species, task, tasks)?;
+        let mut particles = Particles::new(&self.header, species, part.first, columns)?;
+        let mut next = part.first;
+        self.pieces(species, &part, &mut || Ok(()), &mut |view| {
+            particles.clear();
+            particles.first = next;
+            particles.add(view)?;
+            view.check()?;
+            next += particles.len() as u64;
+            each(&particles)
+        })
+    }
+
+    /// Reads the records of a part, some of them at a time, and has them looked at in their order.
+    fn pieces(
+        &self,
+        species: Species,
+        part: &Part,
+        go_on: &mut dyn FnMut() -> Result<()>,
+        look: &mut dyn FnMut(&View) -> Result<()>,
+    ) -> Result<()> {
         let record = self.header.record_bytes(species);
         let step = PIECE_BYTES / record * record;
         let end = part.range().end;
@@ -126,20 +193,19 @@ impl Snapshot {
                     None => go_on()?,
                 }
             };
-            particles.add(&view)?;
-            view.check()?;
+            look(&view)?;
             if piece % LOOKS_AFTER == 0 {
                 go_on()?;
             }
         }
-        Ok(particles)
+        Ok(())
     }
 
-    /// Ends the session and says whether the file is still what it was.
+    /// Ends it and says whether the file is still what it was. The session goes on for who still has it.
     ///
     /// # Errors
     /// `Changed` if somebody wrote to the file.
     pub fn close(self) -> Result<()> {
-        self.session.close()
+        self.session.check()
     }
 }

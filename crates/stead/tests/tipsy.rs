@@ -3,6 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use stead::fabric::{Fabric, Local};
 use stead::tipsy::{self, Header, Species, Values};
 use stead::{ByteOrder, DType, Kind, Request};
 
@@ -88,6 +92,121 @@ fn some_columns_of_more_tasks_than_particles() {
     assert_eq!(first.column("vx"), Some(&Values::F32(vec![value(Species::Dark, 0, 4) as f32])));
     assert!(first.column("mass").is_none());
     assert!(snapshot.load(Species::Star, 0, 1, &[]).unwrap().is_empty());
+}
+
+/// As many pieces as a large simulation has tree pieces: some have a particle or two, most of the stars' have none.
+#[test]
+fn sixty_five_thousand_pieces_make_the_whole() {
+    const PIECES: usize = 1 << 16;
+    let dir = tempfile::tempdir().unwrap();
+    let h = Header::new(1.0, [0, 100_003, 999], ByteOrder::Big, DType::F32, DType::F32).unwrap();
+    let snapshot = tipsy::open(write(&dir, &h), &stead::read::Options::default()).unwrap();
+    for k in [Species::Dark, Species::Star] {
+        let next = AtomicUsize::new(0);
+        let load = || {
+            let mut mine = Vec::new();
+            loop {
+                let piece = next.fetch_add(1, Ordering::Relaxed);
+                if piece >= PIECES {
+                    return mine;
+                }
+                let share = snapshot.load(k, piece, PIECES, &["z"]).unwrap();
+                let z = share.column("z").unwrap();
+                let values: Vec<f64> = (0..z.len()).map(|i| z.get(i).unwrap()).collect();
+                mine.push((piece, share.first, values));
+            }
+        };
+        let mut pieces: Vec<_> = std::thread::scope(|s| {
+            let threads: Vec<_> = (0..4).map(|_| s.spawn(load)).collect();
+            threads.into_iter().flat_map(|t| t.join().unwrap()).collect()
+        });
+        pieces.sort_by_key(|p| p.0);
+        let mut row = 0;
+        for (_, first, values) in &pieces {
+            assert!(*first == row && values.len() <= (h.count(k) as usize).div_ceil(PIECES));
+            assert!((0..).zip(values).all(|(i, v)| *v == value(k, row + i, 3)));
+            row += values.len() as u64;
+        }
+        assert_eq!((pieces.len(), row), (PIECES, h.count(k)));
+    }
+    snapshot.close().unwrap();
+}
+
+#[test]
+fn particles_come_piece_by_piece() {
+    let dir = tempfile::tempdir().unwrap();
+    let h = Header::new(1.0, [90_000, 3, 0], ByteOrder::Little, DType::F64, DType::F32).unwrap();
+    let snapshot = tipsy::open(write(&dir, &h), &stead::read::Options::default()).unwrap();
+    let (mut row, mut pieces) = (45_000, 0);
+    let mut each = |p: &tipsy::Particles| {
+        assert_eq!(p.first, row);
+        for i in 0..p.len() {
+            assert_eq!(p.columns[0].1.get(i), Some(value(Species::Gas, row, 1)));
+            row += 1;
+        }
+        pieces += 1;
+        Ok(())
+    };
+    snapshot.load_each(Species::Gas, 1, 2, &["x"], &mut each).unwrap();
+    assert!(row == 90_000 && pieces > 2);
+    // What goes wrong there ends it.
+    let mut calls = 0;
+    let ended = snapshot.load_each(Species::Gas, 0, 1, &["x"], &mut |_| {
+        calls += 1;
+        Err(stead::Error::usage("enough"))
+    });
+    assert_eq!((ended.err().unwrap().message(), calls), ("enough", 1));
+}
+
+fn on_ranks<T: Send>(nodes: &[usize], rank: impl Fn(Arc<dyn Fabric>) -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = Local::over_nodes(nodes, Duration::from_secs(60))
+            .into_iter()
+            .map(|fabric| {
+                let rank = &rank;
+                scope.spawn(move || rank(Arc::new(fabric)))
+            })
+            .collect();
+        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn ranks_load_their_shares() {
+    let dir = tempfile::tempdir().unwrap();
+    let h = Header::new(1.0, [20_000, 7, 1], ByteOrder::Big, DType::F64, DType::F64).unwrap();
+    let path = write(&dir, &h);
+    for engine in [stead::Engine::Auto, stead::Engine::Pread] {
+        for nodes in [&[0][..], &[0, 0], &[0, 1, 1]] {
+            let mut options = stead::read::Options::default();
+            options.io.engine = engine;
+            options.block = Some(64 << 10);
+            let shares = on_ranks(nodes, |fabric| {
+                let (rank, size) = (fabric.rank(), fabric.size());
+                let snapshot = tipsy::open_ranks(fabric, &path, &options).unwrap();
+                assert_eq!(snapshot.header(), &h);
+                Species::ALL.map(|k| snapshot.load(k, rank, size, &[]).unwrap())
+            });
+            for (at, k) in Species::ALL.into_iter().enumerate() {
+                let mut row = 0;
+                for share in shares.iter().map(|s| &s[at]) {
+                    for (i, (_, values)) in share.columns.iter().enumerate() {
+                        let want = (0..share.len() as u64).map(|r| value(k, row + r, i));
+                        assert!((0..share.len()).map(|r| values.get(r).unwrap()).eq(want));
+                    }
+                    row += share.len() as u64;
+                }
+                assert_eq!(row, h.count(k));
+            }
+        }
+    }
+    // No snapshot: all hear of it.
+    std::fs::write(&path, [7; 1000]).unwrap();
+    let kinds = on_ranks(&[0, 0, 1], |fabric| {
+        let opened = tipsy::open_ranks(fabric, &path, &stead::read::Options::default());
+        opened.err().unwrap().kind()
+    });
+    assert_eq!(kinds, [Kind::Format; 3]);
 }
 
 #[test]
