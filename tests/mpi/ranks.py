@@ -6,6 +6,7 @@
     ranks.py open FILE          sessions are still open when the program ends
     ranks.py end FILE           many sessions of many communicators are open, and MPI is ended by the program
     ranks.py wrong FILE         what is refused
+    ranks.py tipsy FILE ENGINE  loads its shares of a snapshot, which together are the whole
     ranks.py one FILE           begins a session, and prints what went wrong
 """
 
@@ -134,6 +135,41 @@ elif what == "wrong":
     path += ".not"
     assert path in refused(stead.NotFoundError, comm=comm)
     print("right")
+
+elif what == "tipsy":
+    engine = sys.argv[3]
+    alone = stead.Tipsy(path)
+    with stead.Tipsy(path, "32MiB", comm=comm, engine=engine, block="64KiB", deadline=60) as snapshot:
+        assert (snapshot.counts, snapshot.time) == (alone.counts, alone.time)
+        tasks = 3 * comm.size + 1
+        for species, count in alone.counts.items():
+            mine = {t: snapshot.load(species, t, tasks) for t in range(comm.rank, tasks, comm.size)}
+            records = {t: snapshot.read(species, t, tasks).result().tobytes() for t in mine}
+            parts = {t: p for part in comm.allgather(mine) for t, p in part.items()}
+            for name, whole in alone.load(species).items():
+                assert len(whole) == count
+                assert np.array_equal(np.concatenate([parts[t][name] for t in range(tasks)]), whole)
+            raw = {t: r for part in comm.allgather(records) for t, r in part.items()}
+            whole = np.frombuffer(b"".join(raw[t] for t in range(tasks)), alone.dtype(species))
+            assert np.array_equal(whole["z"], alone.load(species, columns="z")["z"])
+        fetched = comm.reduce(snapshot.session.counts["bytes"])
+    # What one rank gives, all hear of, and of what is no snapshot.
+    for given in {"memory": -1}, {"engine": "steam"}:
+        try:
+            stead.Tipsy(path, comm=comm, **(given if comm.rank == comm.size - 1 else {}))
+        except stead.UsageError as e:
+            assert comm.rank == comm.size - 1 or f"rank {comm.size - 1}" in str(e), e
+        else:
+            raise AssertionError("it was opened")
+    for wrong, kind in (path + ".not", stead.NotFoundError), (__file__, stead.FormatError):
+        try:
+            stead.Tipsy(wrong, comm=comm)
+        except kind:
+            pass
+        else:
+            raise AssertionError("it was opened")
+    if comm.rank == 0:
+        print(f"right, {fetched} bytes read")
 
 elif what == "one":
     print(f"rank {comm.rank}:", refused(stead.Error, comm=comm).replace("\n", " "))

@@ -41,6 +41,16 @@ def test_ranks_and_tasks_read_any_ranges(mpi, env, file, ranks, engine):
         assert int(fetched[1]) == LENGTH
 
 
+@pytest.mark.parametrize("engine", ["auto", "pread"], ids=["page cache", "blocks in memory"])
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_load_their_shares_of_a_snapshot(mpi, env, snapshot, ranks, engine):
+    out = job(mpi, ranks, env, "tipsy", snapshot, engine)
+    fetched = re.fullmatch(r"right, (\d+) bytes read", out.strip())
+    assert fetched, out
+    if engine == "pread":
+        assert int(fetched[1]) == snapshot.stat().st_size
+
+
 def test_ranks_that_wait_for_others_let_their_threads_run(mpi, env, file):
     assert job(mpi, 3, env, "lock", file).count("right") == 3
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -45,6 +46,52 @@ def test_some_columns_and_who_owns_them(tmp_path):
     # Arrays are tables.
     assert stead.open(stead.Tipsy(tmp_path / "s.std").load("gas")).run("max:rho")["max:rho"] == kept["gas"]["rho"].max()
     assert repr(snapshot) == "<stead.Tipsy: 10 gas, 20 dark, 30 star, time 0.25>"
+
+
+def test_reads_that_do_not_wait(tmp_path):
+    kept = write(tmp_path / "s.std", galaxy(900, 20_000, 3), ">", 32, "f8", "f4")
+
+    async def piece(snapshot, species, i, pieces):
+        view = await snapshot.read(species, i, pieces)
+        return view.array(snapshot.dtype(species))
+
+    async def pieces(snapshot, species, n):
+        return np.concatenate(await asyncio.gather(*(piece(snapshot, species, i, n) for i in range(n))))
+
+    for engine in ("auto", "pread"):
+        with stead.Tipsy(tmp_path / "s.std", engine=engine) as snapshot:
+            for species in SPECIES:
+                assert np.array_equal(asyncio.run(pieces(snapshot, species, 1500)), kept[species])
+            view = snapshot.read("gas", 1, 2, deadline=60).result()
+        # What came stays.
+        assert np.array_equal(np.frombuffer(view, kept["gas"].dtype), kept["gas"][450:])
+        with pytest.raises(stead.UsageError, match="closed"):
+            snapshot.read("gas")
+        with pytest.raises(stead.UsageError, match="no task 2 of 2"):
+            snapshot.read("gas", 2, 2)
+
+
+def test_how_to_read_is_told_as_elsewhere(tmp_path):
+    kept = write(tmp_path / "s.std", galaxy(5000, 20, 30))
+    given = {"readers": 2, "block": "64KiB", "depth": 3, "memory": "4MiB", "deadline": 60.0, "engine": "pread"}
+    with stead.Tipsy(tmp_path / "s.std", **given) as snapshot:
+        said = snapshot.session.explain()
+        assert said["readers"].startswith("2") and "64" in said["block"], said
+        assert said["bytes"].startswith("blocks in memory") and snapshot.session.size == (tmp_path / "s.std").stat().st_size
+        assert np.array_equal(snapshot.load("gas")["rho"], kept["gas"]["rho"])
+        # What is read is what is asked for.
+        assert snapshot.session.counts["bytes"] <= snapshot.session.size
+        session = snapshot.session
+    assert session.closed
+    with stead.Tipsy(tmp_path / "s.std", direct=True) as snapshot:
+        assert np.array_equal(snapshot.load("star")["tform"], kept["star"]["tform"])
+    for wrong in {"block": -1}, {"engine": "steam"}, {"memory": 0}, {"readers": 0}:
+        with pytest.raises(stead.UsageError):
+            stead.Tipsy(tmp_path / "s.std", **wrong)
+    with pytest.raises(ValueError):
+        stead.Tipsy(tmp_path / "s.std", deadline=float("nan"))
+    with pytest.raises(TypeError, match="mpi4py"):
+        stead.Tipsy(tmp_path / "s.std", comm=5)
 
 
 def test_what_is_wrong_is_said(tmp_path):

@@ -6,6 +6,7 @@ use crate::fork;
 use crate::ranks;
 use crate::request::{Asked, Read, seconds};
 use crate::run::engine;
+use crate::tipsy::Tipsy;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
@@ -89,14 +90,20 @@ impl Session {
     pub fn begin(py: Python<'_>, file: File, start: u64, stop: Option<u64>) -> PyResult<Session> {
         let stop = stop.unwrap_or_else(|| file.len());
         let inner = py.detach(|| file.session(start..stop)).map_err(raise)?;
-        Ok(Session {
-            inner: Mutex::new(Some(Arc::new(inner))),
+        Ok(Session::of(Arc::new(inner)))
+    }
+
+    /// One that was begun elsewhere.
+    fn of(inner: Arc<stead::read::Session>) -> Session {
+        let (file, range) = (inner.file(), inner.range());
+        Session {
             path: file.path().into_os_string(),
             size: file.len(),
-            start,
-            stop,
+            start: range.start,
+            stop: range.end,
+            inner: Mutex::new(Some(inner)),
             born: fork::generation(),
-        })
+        }
     }
 
     /// The session, if it is open and this process's own.
@@ -176,7 +183,8 @@ impl Session {
 
 #[pymethods]
 impl Session {
-    /// `source` is a path, a session whose file is used, or what `stead._mpi` makes of a communicator and a path.
+    /// `source` is a path, a session whose file is used, a snapshot whose session it is, or what `stead._mpi` makes of a
+    /// communicator and a path.
     #[new]
     fn new(
         source: &Bound<'_, PyAny>,
@@ -196,6 +204,9 @@ impl Session {
                 let _ = py.detach(|| file.session(u64::MAX..));
             })?;
             return Session::begin(py, file, start, stop);
+        }
+        if let Ok(snapshot) = source.cast::<Tipsy>() {
+            return Ok(Session::of(snapshot.get().session()?));
         }
         let given = || PyResult::Ok((range()?, options.extract::<Given>()?.options()?));
         if let Ok((maker, data, path)) = source.extract::<(usize, usize, PathBuf)>() {

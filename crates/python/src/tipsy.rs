@@ -2,11 +2,13 @@
 
 use crate::errors::raise;
 use crate::fork;
+use crate::ranks;
 use crate::request::is_main_thread;
+use crate::session::Given;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use stead::tipsy::{Part, Species, Values};
 use stead::{ByteOrder, DType, Error, Kind};
 
@@ -59,13 +61,37 @@ impl Elements {
     }
 }
 
+impl Tipsy {
+    /// The session over the whole file.
+    ///
+    /// # Errors
+    /// `Usage` for a snapshot that is closed, or another process's.
+    pub fn session(&self) -> PyResult<Arc<stead::read::Session>> {
+        fork::check(self.born)?;
+        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        let closed = || raise(Error::usage("the snapshot is closed"));
+        inner.as_ref().map(|s| s.session().clone()).ok_or_else(closed)
+    }
+}
+
 #[pymethods]
 impl Tipsy {
+    /// `source` is a path, or what `stead._mpi` makes of a communicator and a path.
     #[new]
-    fn new(py: Python<'_>, path: PathBuf, memory: Option<u64>) -> PyResult<Tipsy> {
-        let mut options = stead::read::Options::default();
-        options.memory = memory.unwrap_or(options.memory);
-        let inner = py.detach(|| stead::tipsy::open(path, &options)).map_err(raise)?;
+    fn new(source: &Bound<'_, PyAny>, options: &Bound<'_, PyAny>) -> PyResult<Tipsy> {
+        let py = source.py();
+        let given = || options.extract::<Given>()?.options();
+        let inner = if let Ok((maker, data, path)) = source.extract::<(usize, usize, PathBuf)>() {
+            let options = given().inspect_err(|e| {
+                ranks::refuse_ranks(py, maker, data, &e.value(py).to_string());
+            })?;
+            let file = ranks::open(py, maker, data, &path, &options)?;
+            py.detach(|| stead::tipsy::of(file))
+        } else {
+            let (path, options): (PathBuf, _) = (source.extract()?, given()?);
+            py.detach(|| stead::tipsy::open(path, &options))
+        }
+        .map_err(raise)?;
         Ok(Tipsy {
             header: inner.header().clone(),
             inner: RwLock::new(Some(inner)),

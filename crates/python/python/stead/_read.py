@@ -14,11 +14,13 @@ from ._stead import Bell, Read
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Generator, Iterable
-    from typing import Any, NoReturn
+    from collections.abc import Callable, Generator, Iterable
+    from typing import Any, NoReturn, TypeVar
 
     import numpy as np
     from typing_extensions import Buffer, Self
+
+    T = TypeVar("T")
 
 # A child that was forked has none of the threads that read.
 os.register_at_fork(after_in_child=_stead.forked)
@@ -256,8 +258,13 @@ def read_session(
             "engine": engine,
         }
 
+    return _open(path, comm, options, lambda source, given: Session(source, start, stop, given))
+
+
+def _open(path: Any, comm: Any, options: Callable[[], dict[str, Any]], begin: Callable[[Any, dict[str, Any]], T]) -> T:
+    """Opens a path with options, on all ranks of a communicator if there is one."""
     if comm is None:
-        return Session(os.fsdecode(path), start, stop, options())
+        return begin(os.fsdecode(path), options())
     from . import _mpi
 
     ranks = _mpi.source(comm)
@@ -267,7 +274,7 @@ def read_session(
         # Other ranks are in the same call: they hear of it, and do not wait.
         _stead.refuse_ranks(*ranks, str(e))
         raise
-    return Session((*ranks, where), start, stop, how)
+    return begin((*ranks, where), how)
 
 
 def open_reader(

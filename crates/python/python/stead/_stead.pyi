@@ -70,7 +70,7 @@ class Elements:
 
 @final
 class Tipsy:
-    def __new__(cls, path: str, memory: int | None) -> Tipsy: ...
+    def __new__(cls, source: str | tuple[int, int, str], options: dict[str, Any]) -> Tipsy: ...
     @property
     def time(self) -> float: ...
     @property
@@ -145,7 +145,11 @@ class Session:
     """The part of `stead.Session` that is not written in Python."""
 
     def __new__(
-        cls, source: str | tuple[int, int, str] | Session, start: int, stop: int | None, options: dict[str, Any] | None
+        cls,
+        source: str | tuple[int, int, str] | Session | Tipsy,
+        start: int,
+        stop: int | None,
+        options: dict[str, Any] | None,
     ) -> Session: ...
     @property
     def path(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ._dataset import size
+from ._read import Session, _open, count, size
 from ._stead import Tipsy as _Tipsy
 
 TYPE_CHECKING = False
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from ._stead import Read
+
 
 class Tipsy:
     """A Tipsy snapshot, of which each task loads its own particles as NumPy arrays.
@@ -21,20 +23,53 @@ class Tipsy:
         >>> with stead.Tipsy("galaxy.tipsy") as snapshot:
         ...     share = snapshot.load("dark", task=1, tasks=4, columns=["x", "y", "z", "mass"])
 
-    It may be used by any number of threads; the interpreter's lock is not held while a task loads. Kernels need none of
-    this: `stead.open` knows the format.
+    It may be used by any number of threads; the interpreter's lock is not held while a task loads. Tasks of an event loop,
+    and chares, ask by `read`, which does not wait. Kernels need none of this: `stead.open` knows the format.
 
     Args:
         path: The file. Byte order, length of the header and precision are found by its length.
         memory: Bytes for blocks that are read, or a size such as `"64MiB"`.
+        readers: As for `stead.read_session`, and so are `block`, `depth`, `deadline`, `direct` and `engine`.
+        comm: A communicator of mpi4py, all ranks of which make this call, as for `stead.read_session`. They load their
+            shares without each other; each byte is read from the file system by one of them.
 
     Raises:
         NotFoundError: There is no such file.
         FormatError: It is no Tipsy file, or not a whole one.
+        Error: As `stead.read_session`.
     """
 
-    def __init__(self, path: str | os.PathLike[str], memory: int | str | None = None):
-        self._native = _Tipsy(os.fspath(path), size(memory))
+    session: Session
+    """The session over the whole file, which ends with the snapshot."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        memory: int | str | None = None,
+        *,
+        readers: int | None = None,
+        block: int | str | None = None,
+        depth: int | None = None,
+        deadline: float | None = None,
+        direct: bool = False,
+        engine: str = "auto",
+        comm: Any = None,
+    ):
+        def options() -> dict[str, Any]:
+            return {
+                "readers": count(readers, "readers"),
+                "block": size(block, "block"),
+                "depth": count(depth, "depth"),
+                "memory": size(memory, "memory"),
+                "deadline": deadline,
+                "direct": direct,
+                # Of one process it is what tasks ask for: the others may be those of other processes.
+                "ahead": comm is not None,
+                "engine": engine,
+            }
+
+        self._native = _open(path, comm, options, _Tipsy)
+        self.session = Session(self._native, 0, None, None)
 
     @property
     def time(self) -> float:
@@ -87,13 +122,33 @@ class Tipsy:
         loaded = self._native.load(species, task, tasks, names)
         return {name: np.asarray(values) for name, values in loaded}
 
+    def read(self, species: str, task: int = 0, tasks: int = 1, *, deadline: float | None = None) -> Read:
+        """Asks for the records of task `task` of `tasks`, and does not wait: `await` the read, or take its `result` later.
+        The answer is a view of them as they lie in the file, for `view.array(snapshot.dtype(species))`, which is an array
+        of all their fields.
+
+        Args:
+            species: `gas`, `dark` or `star`.
+            task: Which share.
+            tasks: How many shares there are.
+            deadline: Seconds after which it fails; None is what the snapshot was opened with.
+
+        Raises:
+            UsageError: There is no such task or species.
+        """
+        _, _, offset, length = self._native.part(species, task, tasks)
+        return self.session.read(offset, length, deadline=deadline)
+
     def close(self) -> None:
-        """Ends it; arrays stay.
+        """Ends it; arrays and views stay.
 
         Raises:
             ChangedError: Somebody wrote to the file.
         """
-        self._native.close()
+        try:
+            self.session.close()
+        finally:
+            self._native.close()
 
     def __enter__(self) -> Tipsy:
         return self
