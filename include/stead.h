@@ -478,6 +478,11 @@ typedef struct stead_read_counts {
      * Their bytes.
      */
     uint64_t bytes;
+    /**
+     * Bytes in memory now: of blocks, also those that are being read, and of answers that nobody has taken. No blocks
+     * where views are of the page cache.
+     */
+    uint64_t held;
 } stead_read_counts;
 
 /**
@@ -1690,9 +1695,10 @@ uint64_t stead_file_size(const struct stead_file *file);
 const char *stead_file_path(const struct stead_file *file);
 
 /**
- * Copies what was done for all sessions of a file to `counts`, which has `size` bytes: sizeof(stead_read_counts).
+ * Copies what was done for all sessions of a file to `counts`, which has `size` bytes: sizeof(stead_read_counts), also
+ * of a later version, whose further members are left alone.
  *
- * Errors: STEAD_USAGE for another size.
+ * Errors: STEAD_USAGE for a smaller size.
  */
 stead_status stead_file_counts(const struct stead_file *file,
                                struct stead_read_counts *counts,
@@ -1717,6 +1723,18 @@ stead_status stead_session_start(const struct stead_file *file,
                                  uint64_t length,
                                  struct stead_session **session,
                                  struct stead_error **error);
+
+/**
+ * Another handle of a session: reads that are asked for by it, in whatever way, fail with STEAD_TIMEOUT after
+ * `deadline_ms` milliseconds (0: as the options say). It is closed with stead_session_close, as the first one, and the
+ * session goes on until all its handles are closed.
+ *
+ * Errors: STEAD_USAGE for NULL and what is no session.
+ */
+stead_status stead_session_within(const struct stead_session *session,
+                                  uint64_t deadline_ms,
+                                  struct stead_session **within,
+                                  struct stead_error **error);
 
 /**
  * The offset of a session's first byte in the file; 0 if the handle is no session.
@@ -1813,7 +1831,8 @@ stead_status stead_read(const struct stead_session *session,
  * stead_view_release; it is no view after a failure.
  *
  * Errors: STEAD_USAGE if they do not lie within the session, or would have to be waited for in a function that is called
- * with an answer; STEAD_CHANGED if the file became shorter; STEAD_IO; STEAD_TIMEOUT at the deadline of the options.
+ * with an answer; STEAD_CHANGED if the file became shorter; STEAD_IO; STEAD_TIMEOUT at the deadline of the options, or of
+ * stead_session_within.
  */
 stead_status stead_read_view(const struct stead_session *session,
                              uint64_t offset,
@@ -1831,15 +1850,13 @@ stead_status stead_read_now(const struct stead_session *session,
                             struct stead_error **error);
 
 /**
- * Asks for `length` bytes at `offset` of the file. `deadline_ms` is after how many milliseconds the read fails, 0 for
- * that of the options. What is wrong with the range is part of the answer.
+ * Asks for `length` bytes at `offset` of the file. What is wrong with the range is part of the answer.
  *
  * Errors: STEAD_USAGE for NULL and what is no session.
  */
 stead_status stead_read_begin(const struct stead_session *session,
                               uint64_t offset,
                               size_t length,
-                              uint64_t deadline_ms,
                               struct stead_pending **pending,
                               struct stead_error **error);
 

@@ -257,6 +257,15 @@ public:
     /// How many bytes it has.
     std::uint64_t size() const { return stead_session_length(get()); }
 
+    /// The same session, for reads (in whatever way, those of a FileReader, too) that fail after `deadline`; one of 0 is
+    /// that of the options. The session goes on until both are closed.
+    ReadSession within(std::chrono::milliseconds deadline) const {
+        stead_session *s = nullptr;
+        const std::uint64_t ms = deadline.count() > 0 ? static_cast<std::uint64_t>(deadline.count()) : 0;
+        detail::call(stead_session_within, get(), ms, &s);
+        return ReadSession(s);
+    }
+
     /// Asks for `size` bytes at `offset` of the file. A future that is answered holds a copy of them where the session has
     /// blocks in memory, beside the session's budget.
     std::future<view> read(std::uint64_t offset, std::size_t size) const {
@@ -286,11 +295,10 @@ public:
         detail::call(stead_read_strided, get(), offset, size, stride, count, &p);
         return pending(p);
     }
-    /// As read, with a handle to wait by, to give up, or to `co_await`; with a deadline of its own if that is not 0.
-    pending begin(std::uint64_t offset, std::size_t size, std::chrono::milliseconds deadline = {}) const {
+    /// As read, with a handle to wait by, to give up, or to `co_await`.
+    pending begin(std::uint64_t offset, std::size_t size) const {
         stead_pending *p = nullptr;
-        const std::uint64_t ms = deadline.count() > 0 ? static_cast<std::uint64_t>(deadline.count()) : 0;
-        detail::call(stead_read_begin, get(), offset, size, ms, &p);
+        detail::call(stead_read_begin, get(), offset, size, &p);
         return pending(p);
     }
     /// As begin, into memory that must be left alone until the answer was taken or the read given up.

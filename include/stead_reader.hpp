@@ -19,6 +19,16 @@
 #include <limits>
 #include <streambuf>
 
+// How many bytes came is a member of the standard library's own that programs may set: without it, each small read is a
+// call of that library. 0 where it is not there, and where a program says so before it includes this.
+#if !defined(STEAD_READER_FAST)
+#if defined(__GLIBCXX__)
+#define STEAD_READER_FAST 1
+#else
+#define STEAD_READER_FAST 0
+#endif
+#endif
+
 namespace stead {
 
 namespace detail {
@@ -319,7 +329,7 @@ public:
 
     /// As std::istream has it, for next to nothing where the bytes are in the buffer.
     FileReader &read(char *to, std::streamsize n) {
-#if defined(__GLIBCXX__)
+#if STEAD_READER_FAST
         if (rdstate() == goodbit && !tie() && buffer_.copy(to, n)) {
             _M_gcount = n;
             return *this;
@@ -331,7 +341,7 @@ public:
     using std::istream::get;
     /// As std::istream has it.
     int_type get() {
-#if defined(__GLIBCXX__)
+#if STEAD_READER_FAST
         if (rdstate() == goodbit && !tie()) {
             const int c = buffer_.byte();
             if (c >= 0) {
@@ -344,7 +354,7 @@ public:
     }
     /// As std::istream has it.
     FileReader &get(char &to) {
-#if defined(__GLIBCXX__)
+#if STEAD_READER_FAST
         if (rdstate() == goodbit && !tie() && buffer_.copy(&to, 1)) {
             _M_gcount = 1;
             return *this;

@@ -96,11 +96,43 @@ static void futures(const stead::read_options &options) {
     CHECK(reading.take().data() == own.data() && own == bytes.substr(50, 1000));
     CHECK(fails(stead::kind::usage, "NULL", [&] { reading.take(); }));
     for (int i = 0; i < 100; i++) session.begin(static_cast<std::uint64_t>(i) * 9000, 9000).cancel();
-    CHECK(same(session.begin(1, 5, std::chrono::seconds(9)).take(), 1) && same(session.read_now(9, 9), 9));
+    CHECK(same(session.within(std::chrono::seconds(9)).begin(1, 5).take(), 1) && same(session.read_now(9, 9), 9));
     session.read_now(20, own.data(), 10);
     CHECK(own.substr(0, 10) == bytes.substr(20, 10));
     session.close();
     CHECK(session.get() == nullptr);
+}
+
+// All blocks are held, so that nothing else comes.
+static void deadlines() {
+    stead::read_options options = in_memory();
+    options.memory = 4 * 65536;
+    options.flags |= STEAD_READ_ON_DEMAND;
+    const stead::File file("bytes", options);
+    const stead::ReadSession session = file.session();
+    std::vector<stead::view> held;
+    for (std::uint64_t i = 0; i < 4; i++) held.push_back(session.read_now(i * 65536, 65536));
+    CHECK(file.counts().held >= 4 * 65536);
+    const stead::ReadSession soon = session.within(std::chrono::milliseconds(30));
+    const std::uint64_t far = 20 * 65536;
+    const auto late = [](auto read) { return fails(stead::kind::timeout, "in time", read); };
+    CHECK(late([&] { soon.read(far, 10).get(); }) && late([&] { soon.begin(far, 10).take(); }));
+    CHECK(late([&] { soon.read_into(far, std::string(10, ' ')).get(); }));
+    CHECK(late([&] { soon.read_many({{far, 10}})[0].take(); }));
+    CHECK(late([&] { soon.read_strided(far, 1, 10, 3).take(); }));
+    std::string own(10, ' ');
+    CHECK(late([&] { soon.begin_into(far, own.data(), 10).take(); }));
+    CHECK(late([&] { soon.read_now(far, 10); }) && late([&] { soon.read_now(far, own.data(), 10); }));
+    stead::read_queue queue;
+    queue.read(soon, far, 10);
+    CHECK(queue.next()->failure->kind() == stead::kind::timeout);
+    stead::FileReader reader(soon);
+    reader.seekg(far);
+    CHECK(reader.get() == EOF && reader.failure()->kind() == stead::kind::timeout);
+    auto waiting = session.begin(far, 10);
+    CHECK(!waiting.wait_for(std::chrono::milliseconds(60)));
+    held.clear();
+    CHECK(same(waiting.take(), far));
 }
 
 static void views() {
@@ -293,6 +325,7 @@ int main() {
     std::ofstream("bytes", std::ios::binary) << bytes;
     files();
     views();
+    deadlines();
     for (const stead::read_options &o : {stead::read_options{}, in_memory()}) {
         futures(o);
         threads(o);

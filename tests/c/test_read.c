@@ -106,6 +106,8 @@ static void files(void) {
     OK(stead_file_counts(file, &counts, sizeof counts, &e));
     CHECK(counts.requests == 0 && counts.at_once == 0);
     FAILS(STEAD_USAGE, "size", stead_file_counts(file, &counts, 3, &e));
+    /* A later version has more of them. */
+    OK(stead_file_counts(file, &counts, sizeof counts + 8, &e));
     FAILS(STEAD_USAGE, "past the end", stead_session_start(file, 10, SIZE, &t, &e));
     CHECK(t == NULL);
     FAILS(STEAD_USAGE, "past the end", stead_session_start(file, SIZE + 1, STEAD_TO_END, &t, &e));
@@ -186,7 +188,7 @@ static void reading(const stead_read_options *o) {
     CHECK(v.id == 0);
     FAILS(STEAD_USAGE, "fit no memory", stead_read_now(s, 0, buffer, SIZE_MAX, &e));
 
-    OK(stead_read_begin(s, 777, 70000, 0, &p, &e));
+    OK(stead_read_begin(s, 777, 70000, &p, &e));
     CHECK(stead_pending_wait(p, -1) && stead_pending_wait(p, 0));
     OK(stead_pending_take(p, &v, &e));
     CHECK(v.size == 70000 && same(v.data, 777, v.size));
@@ -225,10 +227,10 @@ static void reading(const stead_read_options *o) {
         if (i % 2) stead_pending_wait(p, 0);
         stead_pending_free(p);
     }
-    OK(stead_read_begin(s, SIZE, 1, 0, &p, &e));
+    OK(stead_read_begin(s, SIZE, 1, &p, &e));
     stead_pending_free(p);
     OK(stead_session_close(s, &e));
-    FAILS(STEAD_USAGE, "was freed", stead_read_begin(s, 0, 1, 0, &p, &e));
+    FAILS(STEAD_USAGE, "was freed", stead_read_begin(s, 0, 1, &p, &e));
     CHECK(p == NULL);
 }
 
@@ -308,7 +310,7 @@ static void callbacks(const stead_read_options *o) {
     FAILS(STEAD_USAGE, "NULL", stead_read(s, 0, 1, NULL, &a, &e));
     FAILS(STEAD_USAGE, "NULL", stead_read(NULL, 0, 1, done, &a, &e));
 
-    OK(stead_read_begin(s, 4000, 1000, 0, &p, &e));
+    OK(stead_read_begin(s, 4000, 1000, &p, &e));
     OK(stead_pending_then(p, done, &a, &e));
     until(&a, 102);
     FAILS(STEAD_USAGE, "goes to", stead_pending_then(p, done, &a, &e));
@@ -320,7 +322,7 @@ static void callbacks(const stead_read_options *o) {
     /* Who frees a read is not called afterwards. */
     for (i = 0; i < 500; i++) {
         int before;
-        OK(stead_read_begin(s, (uint64_t)i * 5000, 3000, 0, &p, &e));
+        OK(stead_read_begin(s, (uint64_t)i * 5000, 3000, &p, &e));
         OK(stead_pending_then(p, never, &called, &e));
         stead_pending_free(p);
         before = called;
@@ -350,7 +352,7 @@ static void *tasks(void *user) {
             stead_read(a->session, 4000, 1000, done, a, NULL);
             continue;
         }
-        if (stead_read_begin(a->session, offset, n, 0, &p, NULL)) continue;
+        if (stead_read_begin(a->session, offset, n, &p, NULL)) continue;
         if (i % 3 == 1 && i % 2) {
             stead_pending_free(p);
         } else if (stead_pending_take(p, &v, NULL) || v.size != n || !same(v.data, offset, n)) {
@@ -382,15 +384,24 @@ static void *giving_up(void *user) {
 }
 
 /* Views hold all the memory, so that another block cannot come. */
+/* Keeps the kind of what went wrong. */
+static void late(stead_view view, stead_error *error, void *user) {
+    __atomic_store_n((int *)user, error ? (int)stead_error_kind(error) : -1, __ATOMIC_RELEASE);
+    stead_error_free(error);
+    stead_view_release(&view);
+}
+
 static void starving(void) {
     stead_read_options o = options();
-    stead_session *s;
+    stead_session *s, *soon = NULL, *again = NULL;
     stead_view v[8], last;
-    stead_pending *p = NULL;
+    stead_pending *p = NULL, *many[2] = {NULL, NULL};
+    const stead_range ranges[2] = {{40 * 65536, 10}, {41 * 65536, 10}};
     stead_queue *q = NULL;
     stead_completion c;
     pthread_t thread;
-    int i, held = 0;
+    char few[10];
+    int i, held = 0, told = 0;
     o.block = 65536;
     o.memory = 4 * 65536;
     o.flags = STEAD_READ_PREAD | STEAD_READ_ON_DEMAND;
@@ -398,19 +409,45 @@ static void starving(void) {
     for (i = 0; i < 4; i++) {
         OK(stead_read_view(s, (uint64_t)i * 65536, 65536, &v[held++], &e));
     }
-    OK(stead_read_begin(s, 40 * 65536, 10, 0, &p, &e));
+    OK(stead_read_begin(s, 40 * 65536, 10, &p, &e));
     CHECK(!stead_pending_wait(p, 10));
     CHECK(pthread_create(&thread, NULL, giving_up, p) == 0);
     FAILS(STEAD_CANCELLED, "cancelled", stead_pending_take(p, &last, &e));
     pthread_join(thread, NULL);
 
-    OK(stead_read_begin(s, 40 * 65536, 10, 30, &p, &e));
+    OK(stead_session_within(s, 30, &soon, &e));
+    OK(stead_read_begin(soon, 40 * 65536, 10, &p, &e));
     FAILS(STEAD_TIMEOUT, "in time", stead_pending_take(p, &last, &e));
+    FAILS(STEAD_TIMEOUT, "in time", stead_read_view(soon, 40 * 65536, 10, &last, &e));
+    FAILS(STEAD_TIMEOUT, "in time", stead_read_now(soon, 40 * 65536, few, 10, &e));
+    OK(stead_read_into(soon, 40 * 65536, few, 10, &p, &e));
+    FAILS(STEAD_TIMEOUT, "in time", stead_pending_take(p, &last, &e));
+    OK(stead_read_strided(soon, 40 * 65536, 2, 10, 3, &p, &e));
+    FAILS(STEAD_TIMEOUT, "in time", stead_pending_take(p, &last, &e));
+    OK(stead_read_many(soon, ranges, 2, many, &e));
+    for (i = 0; i < 2; i++) FAILS(STEAD_TIMEOUT, "in time", stead_pending_take(many[i], &last, &e));
+    OK(stead_read(soon, 40 * 65536, 10, late, &told, &e));
+    OK(stead_queue_new(&q, &e));
+    OK(stead_queue_read(q, soon, 40 * 65536, 10, NULL, &e));
+    CHECK(stead_queue_next(q, -1, &c) && stead_error_kind(c.error) == STEAD_TIMEOUT);
+    stead_error_free(c.error);
+    stead_queue_free(q);
+    while (!__atomic_load_n(&told, __ATOMIC_ACQUIRE)) usleep(1000);
+    CHECK(told == STEAD_TIMEOUT);
+    /* Zero is the deadline of the options, which is far away. */
+    OK(stead_session_within(soon, 0, &again, &e));
+    OK(stead_session_close(soon, &e));
+    FAILS(STEAD_USAGE, "session", stead_session_within(soon, 5, &soon, &e));
+    CHECK(soon == NULL && stead_session_length(again) == SIZE);
+    OK(stead_read_begin(again, 40 * 65536, 10, &p, &e));
+    CHECK(!stead_pending_wait(p, 60));
+    stead_pending_free(p);
+    OK(stead_session_close(again, &e));
 
     OK(stead_queue_new(&q, &e));
     OK(stead_queue_read(q, s, 41 * 65536, 10, NULL, &e));
     CHECK(!stead_queue_next(q, 10, &c) && stead_queue_length(q) == 1);
-    OK(stead_read_begin(s, 42 * 65536, 10, 0, &p, &e));
+    OK(stead_read_begin(s, 42 * 65536, 10, &p, &e));
     OK(stead_pending_queue(p, q, &held, &e));
     CHECK(stead_queue_length(q) == 2);
     stead_pending_free(p);
@@ -505,7 +542,7 @@ static void waits(stead_view view, stead_error *error, void *user) {
     /* Where the bytes were there already, this is the thread that asked, which may wait. */
     if (!pthread_equal(pthread_self(), w->main)) {
         w->elsewhere = 1;
-        stead_read_begin(w->session, w->far, 300000, 0, &p, NULL);
+        stead_read_begin(w->session, w->far, 300000, &p, NULL);
         w->refused += !stead_pending_wait(p, -1);
         w->said = strstr(stead_last_message(), "waited for a read in a function") != NULL;
         w->refused += !stead_pending_wait(p, 1000);
@@ -646,7 +683,7 @@ static void odd_files(void) {
     OK(stead_read_now(s, large - 4, four, 4, &e));
     CHECK(four[0] == 0 && four[3] == 'x');
     if (sizeof(size_t) > 4) {
-        OK(stead_read_begin(s, large - ((uint64_t)9 << 28), (size_t)9 << 28, 0, &p, &e));
+        OK(stead_read_begin(s, large - ((uint64_t)9 << 28), (size_t)9 << 28, &p, &e));
         OK(stead_pending_take(p, &v, &e));
         CHECK(v.size == (size_t)9 << 28);
         bytes = v.data;

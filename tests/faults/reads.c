@@ -77,7 +77,7 @@ int main(int argc, char **argv) {
             /* Given up while it waits, by handle and by queue. */
             stead_pending *p = NULL;
             stead_queue *q = NULL;
-            status = stead_read_begin(s, offset, n, 0, &p, &e);
+            status = stead_read_begin(s, offset, n, &p, &e);
             if (status == STEAD_OK) status = stead_queue_new(&q, &e);
             if (status == STEAD_OK) status = stead_queue_read(q, s, offset, n, NULL, &e);
             stead_pending_free(p);

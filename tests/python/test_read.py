@@ -279,6 +279,30 @@ def test_deadlines_and_timeouts(path, data):
     s.close()
 
 
+def test_reads_of_any_kind_have_a_deadline_of_their_own(path, data):
+    s, views = stuck(path)
+    at, soon = 7 * 4096, {"deadline": 0.05}
+    late = [s.read_into(bytearray(10), at, **soon), s.read_strided(at, 2, 10, 3, **soon)]
+    for read in [*late, *s.read_many([(at, 10), (at + 1, 10)], **soon)]:
+        with pytest.raises(stead.TimedOutError):
+            read.result(timeout=60)
+    with pytest.raises(stead.TimedOutError):
+        s.pread_into(bytearray(10), at, **soon)
+    for wrong in (float("nan"), "soon"):
+        for ask in [lambda: s.read_into(bytearray(1), 0, deadline=wrong), lambda: s.pread_into(bytearray(1), 0, deadline=wrong),
+                    lambda: s.read_strided(0, 1, 1, 1, deadline=wrong)]:  # fmt: skip
+            with pytest.raises((ValueError, TypeError)):
+                ask()
+    assert s.counts["held"] >= 4 * 4096
+    buffer = bytearray(10)
+    waiting = s.read_into(buffer, at)
+    assert not waiting.done()
+    views.clear()
+    assert waiting.result(timeout=60) is buffer and buffer == data[at:][:10]
+    assert s.pread_into(buffer, at + 4096, deadline=60) == 10 and buffer == data[at + 4096 :][:10]
+    s.close()
+
+
 def test_reads_that_nobody_has_are_cancelled(path, data):
     s, views = stuck(path)
     before = s.counts["blocks"]

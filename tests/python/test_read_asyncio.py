@@ -158,6 +158,13 @@ def test_deadlines(run, path):
         s, views = stuck(path)
         with pytest.raises(stead.TimedOutError):
             await s.read(9 * 4096, 10, deadline=0.05)
+        for read in (
+            s.read_into(bytearray(10), 9 * 4096, deadline=0.05),
+            s.read_strided(9 * 4096, 2, 10, 3, deadline=0.05),
+            s.read_many([(9 * 4096, 10)], deadline=0.05),
+        ):
+            with pytest.raises(stead.TimedOutError):
+                await read
         del views
         s.close()
 

@@ -62,7 +62,7 @@ fn end(pending: *mut stead_pending) -> Result<()> {
 
 /// A read of a session that brings a view.
 pub fn view(session: *const stead_session, offset: u64, length: usize) -> Result<Reading> {
-    Ok(Reading::View(session::of(session)?.read(offset, length)))
+    Ok(Reading::View(session::of(session)?.asks().read(offset, length)))
 }
 
 /// How long to wait, for ever if it is negative.
@@ -96,7 +96,8 @@ pub unsafe extern "C" fn stead_read(
 /// stead_view_release; it is no view after a failure.
 ///
 /// Errors: STEAD_USAGE if they do not lie within the session, or would have to be waited for in a function that is called
-/// with an answer; STEAD_CHANGED if the file became shorter; STEAD_IO; STEAD_TIMEOUT at the deadline of the options.
+/// with an answer; STEAD_CHANGED if the file became shorter; STEAD_IO; STEAD_TIMEOUT at the deadline of the options, or of
+/// stead_session_within.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_read_view(
     session: *const stead_session,
@@ -124,12 +125,11 @@ pub unsafe extern "C" fn stead_read_now(
 ) -> stead_status {
     call!(error, |_c| {
         let lent = Lent::new(buffer, length)?;
-        Reading::Into(session::of(session)?.read_into(offset, lent)).wait().map(|_| ())
+        Reading::Into(session::of(session)?.asks().read_into(offset, lent)).wait().map(|_| ())
     })
 }
 
-/// Asks for `length` bytes at `offset` of the file. `deadline_ms` is after how many milliseconds the read fails, 0 for
-/// that of the options. What is wrong with the range is part of the answer.
+/// Asks for `length` bytes at `offset` of the file. What is wrong with the range is part of the answer.
 ///
 /// Errors: STEAD_USAGE for NULL and what is no session.
 #[unsafe(no_mangle)]
@@ -137,18 +137,12 @@ pub unsafe extern "C" fn stead_read_begin(
     session: *const stead_session,
     offset: u64,
     length: usize,
-    deadline_ms: u64,
     pending: *mut *mut stead_pending,
     error: *mut *mut stead_error,
 ) -> stead_status {
     call!(error, |c| {
         let out = c.out_handle(pending, "place for the read")?;
-        let session = session::of(session)?;
-        let read = match deadline_ms {
-            0 => session.read(offset, length),
-            ms => session.read_within(offset, length, Duration::from_millis(ms)),
-        };
-        out.put(give(Reading::View(read), offset));
+        out.put(give(view(session, offset, length)?, offset));
         Ok(())
     })
 }
@@ -167,7 +161,8 @@ pub unsafe extern "C" fn stead_read_into(
     call!(error, |c| {
         let out = c.out_handle(pending, "place for the read")?;
         let lent = Lent::new(buffer, length)?;
-        out.put(give(Reading::Into(session::of(session)?.read_into(offset, lent)), offset));
+        let read = session::of(session)?.asks().read_into(offset, lent);
+        out.put(give(Reading::Into(read), offset));
         Ok(())
     })
 }
@@ -188,7 +183,7 @@ pub unsafe extern "C" fn stead_read_strided(
 ) -> stead_status {
     call!(error, |c| {
         let out = c.out_handle(pending, "place for the read")?;
-        let read = session::of(session)?.read_strided(offset, length, stride, count);
+        let read = session::of(session)?.asks().read_strided(offset, length, stride, count);
         out.put(give(Reading::Gather(read), offset));
         Ok(())
     })
@@ -212,7 +207,7 @@ pub unsafe extern "C" fn stead_read_many(
             c.out(pendings, "place for the reads")?;
         }
         let pairs: Vec<_> = ranges.iter().map(|r| (r.offset, r.length)).collect();
-        let reads = session::of(session)?.read_many(&pairs);
+        let reads = session::of(session)?.asks().read_many(&pairs);
         let handles = reads.into_iter().zip(&pairs).map(|(r, p)| give(Reading::View(r), p.0));
         c.fill(pendings, n, "place for the reads", handles)
     })

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use stead::read::{Decision, File, Options, Session};
+use stead::read::{Decision, File, Options, Session, Within};
 use stead::{Engine, Error, Result};
 
 /// A file that is open for read sessions. Made by stead_file_open, ended with stead_file_close. Sessions over it may be
@@ -69,6 +69,9 @@ pub struct stead_read_counts {
     pub blocks: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Bytes in memory now: of blocks, also those that are being read, and of answers that nobody has taken. No blocks
+    /// where views are of the page cache.
+    pub held: u64,
 }
 
 /// A file with its name for C.
@@ -82,7 +85,21 @@ impl Object for FileFace {
     const NAME: &'static str = "file";
 }
 
-impl Object for Session {
+/// A session as one of its handles has it.
+pub struct SessionFace {
+    session: Arc<Session>,
+    /// Of the reads that are asked for by this handle; `None` is that of the options.
+    deadline: Option<Duration>,
+}
+
+impl SessionFace {
+    /// To ask for reads.
+    pub fn asks(&self) -> Within<'_> {
+        self.session.within(self.deadline)
+    }
+}
+
+impl Object for SessionFace {
     type Handle = stead_session;
     const NAME: &'static str = "session";
 }
@@ -95,7 +112,7 @@ pub fn give(file: File) -> *mut stead_file {
 }
 
 /// The session of a handle.
-pub fn of(session: *const stead_session) -> Result<Arc<Session>> {
+pub fn of(session: *const stead_session) -> Result<Arc<SessionFace>> {
     table::get(session)
 }
 
@@ -178,9 +195,10 @@ pub unsafe extern "C" fn stead_file_path(file: *const stead_file) -> *const c_ch
     look!(std::ptr::null(), |_c| Ok(table::get::<FileFace>(file)?.path.as_ptr()))
 }
 
-/// Copies what was done for all sessions of a file to `counts`, which has `size` bytes: sizeof(stead_read_counts).
+/// Copies what was done for all sessions of a file to `counts`, which has `size` bytes: sizeof(stead_read_counts), also
+/// of a later version, whose further members are left alone.
 ///
-/// Errors: STEAD_USAGE for another size.
+/// Errors: STEAD_USAGE for a smaller size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_file_counts(
     file: *const stead_file,
@@ -190,7 +208,7 @@ pub unsafe extern "C" fn stead_file_counts(
 ) -> stead_status {
     call!(error, |c| {
         let out = c.out(counts, "place for the counts")?;
-        if size != size_of::<stead_read_counts>() {
+        if size < size_of::<stead_read_counts>() {
             let message = format!("{size} is no size of stead_read_counts");
             return Err(Error::usage(message).with_hint("pass sizeof(stead_read_counts)"));
         }
@@ -200,6 +218,7 @@ pub unsafe extern "C" fn stead_file_counts(
             at_once: n.at_once,
             blocks: n.blocks,
             bytes: n.bytes,
+            held: n.held,
         });
         Ok(())
     })
@@ -239,7 +258,28 @@ pub unsafe extern "C" fn stead_session_start(
         } else {
             file.session(offset..offset.saturating_add(length))?
         };
-        out.put(table::insert(session));
+        out.put(table::insert(SessionFace { session: Arc::new(session), deadline: None }));
+        Ok(())
+    })
+}
+
+/// Another handle of a session: reads that are asked for by it, in whatever way, fail with STEAD_TIMEOUT after
+/// `deadline_ms` milliseconds (0: as the options say). It is closed with stead_session_close, as the first one, and the
+/// session goes on until all its handles are closed.
+///
+/// Errors: STEAD_USAGE for NULL and what is no session.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_session_within(
+    session: *const stead_session,
+    deadline_ms: u64,
+    within: *mut *mut stead_session,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(within, "place for the session")?;
+        let session = of(session)?.session.clone();
+        let deadline = (deadline_ms > 0).then(|| Duration::from_millis(deadline_ms));
+        out.put(table::insert(SessionFace { session, deadline }));
         Ok(())
     })
 }
@@ -247,14 +287,14 @@ pub unsafe extern "C" fn stead_session_start(
 /// The offset of a session's first byte in the file; 0 if the handle is no session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_session_offset(session: *const stead_session) -> u64 {
-    look!(0, |_c| Ok(of(session)?.range().start))
+    look!(0, |_c| Ok(of(session)?.session.range().start))
 }
 
 /// Bytes of a session; 0 if the handle is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_session_length(session: *const stead_session) -> u64 {
     look!(0, |_c| {
-        let range = of(session)?.range();
+        let range = of(session)?.session.range();
         Ok(range.end - range.start)
     })
 }
@@ -269,7 +309,7 @@ pub unsafe extern "C" fn stead_session_explain(
 ) -> stead_status {
     call!(error, |c| {
         let out = c.out_handle(text, "place for the text")?;
-        let plan = of(session)?.plan();
+        let plan = of(session)?.session.plan();
         let lines = plan.iter().map(|d| format!("{}: {} ({})\n", d.name, d.value, d.reason));
         text::give(out, &lines.collect::<String>());
         Ok(())
@@ -288,7 +328,8 @@ pub unsafe extern "C" fn stead_session_explain_json(
         let member = |d: Decision| {
             (d.name.to_string(), serde_json::json!({ "value": d.value, "reason": d.reason }))
         };
-        let plan: serde_json::Map<_, _> = of(session)?.plan().into_iter().map(member).collect();
+        let plan: serde_json::Map<_, _> =
+            of(session)?.session.plan().into_iter().map(member).collect();
         text::give(out, &text::json(&plan)?);
         Ok(())
     })
@@ -308,7 +349,7 @@ pub unsafe extern "C" fn stead_session_close(
             return Ok(());
         }
         let face = of(session)?;
-        table::remove::<Session>(session)?;
-        face.check()
+        table::remove::<SessionFace>(session)?;
+        face.session.check()
     })
 }

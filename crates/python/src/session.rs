@@ -135,10 +135,7 @@ impl Session {
         deadline: Option<Duration>,
     ) -> PyResult<Asked> {
         let session = self.open(py)?;
-        Ok(Asked::View(match deadline {
-            None => session.read(offset, len),
-            Some(deadline) => session.read_within(offset, len, deadline),
-        }))
+        Ok(Asked::View(session.within(deadline).read(offset, len)))
     }
 
     /// Fills the first `len` bytes of a buffer, all of them if that is `None`.
@@ -147,6 +144,7 @@ impl Session {
         buffer: &Bound<'_, PyAny>,
         offset: u64,
         len: Option<usize>,
+        deadline: Option<Duration>,
     ) -> PyResult<Asked> {
         let py = buffer.py();
         let session = self.open(py)?;
@@ -154,9 +152,9 @@ impl Session {
         let part = Part { len: len.unwrap_or(buffer.len()), buffer };
         let bytes = part.len;
         let read = if bytes > LARGE {
-            py.detach(move || session.read_into(offset, part))
+            py.detach(move || session.within(deadline).read_into(offset, part))
         } else {
-            session.read_into(offset, part)
+            session.within(deadline).read_into(offset, part)
         };
         Ok(Asked::Into(read, bytes))
     }
@@ -247,20 +245,29 @@ impl Session {
     }
 
     /// Fills a writable buffer from `offset` of the file. The read's result is the buffer.
-    fn read_into(&self, buffer: &Bound<'_, PyAny>, offset: &Bound<'_, PyAny>) -> PyResult<Read> {
+    #[pyo3(signature = (buffer, offset, *, deadline = None))]
+    fn read_into(
+        &self,
+        buffer: &Bound<'_, PyAny>,
+        offset: &Bound<'_, PyAny>,
+        deadline: Option<f64>,
+    ) -> PyResult<Read> {
         let offset = number(offset, "an offset")?;
-        Ok(Read::new(self.ask_into(buffer, offset, None)?))
+        Ok(Read::new(self.ask_into(buffer, offset, None, seconds(deadline, "deadline")?)?))
     }
 
     /// Fills a writable buffer from `offset` of the file as far as the session goes; waits, and returns the number of
     /// bytes.
+    #[pyo3(signature = (buffer, offset, *, deadline = None))]
     fn pread_into(
         &self,
         py: Python<'_>,
         buffer: &Bound<'_, PyAny>,
         offset: &Bound<'_, PyAny>,
+        deadline: Option<f64>,
     ) -> PyResult<usize> {
         let offset = number(offset, "an offset")?;
+        let deadline = seconds(deadline, "deadline")?;
         let mut memory = Writable::new(buffer)?;
         let left = usize::try_from(self.stop.saturating_sub(offset)).unwrap_or(usize::MAX);
         let len = left.min(memory.len());
@@ -273,7 +280,7 @@ impl Session {
         drop(memory);
         bytes::release(py);
         if !copied? {
-            Read::at_once(py, self.ask_into(buffer, offset, Some(len))?)?;
+            Read::at_once(py, self.ask_into(buffer, offset, Some(len), deadline)?)?;
         }
         Ok(len)
     }
@@ -301,6 +308,7 @@ impl Session {
     }
 
     /// Asks for `count` pieces of `length` bytes, whose starts are `stride` bytes apart, one after the other.
+    #[pyo3(signature = (offset, length, stride, count, *, deadline = None))]
     fn read_strided(
         &self,
         py: Python<'_>,
@@ -308,13 +316,16 @@ impl Session {
         length: &Bound<'_, PyAny>,
         stride: &Bound<'_, PyAny>,
         count: &Bound<'_, PyAny>,
+        deadline: Option<f64>,
     ) -> PyResult<Read> {
         let offset = number(offset, "an offset")?;
         let len = self::length(length, "a length")?;
         let stride = self::length(stride, "a stride")?;
         let count = self::length(count, "a count")?;
+        let deadline = seconds(deadline, "deadline")?;
         let session = self.open(py)?;
-        let asked = py.detach(move || session.read_strided(offset, len, stride, count));
+        let asked =
+            py.detach(move || session.within(deadline).read_strided(offset, len, stride, count));
         Ok(Read::new(Asked::Strided(asked, len.saturating_mul(count))))
     }
 
@@ -324,11 +335,12 @@ impl Session {
         Ok(self.open(py)?.explain())
     }
 
-    /// Requests, those answered at once, blocks and bytes that readers fetched, for all sessions of the file.
+    /// Requests, those answered at once, blocks and bytes that readers fetched, for all sessions of the file, and bytes
+    /// that are in memory.
     #[pyo3(name = "_counted")]
-    fn counted(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, u64)> {
+    fn counted(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, u64, u64)> {
         let counts = self.open(py)?.file().counts();
-        Ok((counts.requests, counts.at_once, counts.blocks, counts.bytes))
+        Ok((counts.requests, counts.at_once, counts.blocks, counts.bytes, counts.held))
     }
 
     /// The file, as it was named.

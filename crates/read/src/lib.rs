@@ -43,9 +43,11 @@ pub mod trial;
 mod tune;
 mod view;
 mod window;
+mod within;
 
 pub use engine::Counts;
 pub use options::{Decision, Options};
 pub use request::{Read, ReadInto, answers_here};
 pub use session::{File, Session, open, open_source};
 pub use view::{Place, View};
+pub use within::Within;

@@ -2,12 +2,12 @@
 
 use crate::buffers::Buffers;
 use crate::engine::{Counts, Shared};
-use crate::finish::{AsView, Into, Strided, room};
 use crate::opened::Opened;
 use crate::options::{Decision, Options};
 use crate::ranks::group::{Group, Joint};
 use crate::registry::{self, Key};
 use crate::request::{Finish, Pending, Read, ReadInto};
+use crate::within::Within;
 use std::ops::{Bound, Range, RangeBounds};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -216,32 +216,32 @@ impl Session {
         &self.file
     }
 
+    /// The session as it is, for requests with a deadline of their own: `session.within(second).read_into(offset,
+    /// buffer)`. `None` is that of the options.
+    pub fn within(&self, deadline: impl std::convert::Into<Option<Duration>>) -> Within<'_> {
+        Within::new(self, deadline.into())
+    }
+
     /// Asks for `len` bytes at `offset` of the file. Views share memory where they can: the page cache, or a block.
     /// Costs about a microsecond where the bytes are there already.
     ///
     /// The answer is an error of kind `Usage` if they do not lie within the session.
     pub fn read(&self, offset: u64, len: usize) -> Read {
-        Read(self.ask(offset, len, None, || AsView::new(offset, len)))
-    }
-
-    /// As [`Session::read`], with a deadline of its own.
-    pub fn read_within(&self, offset: u64, len: usize, deadline: Duration) -> Read {
-        Read(self.ask(offset, len, Some(deadline), || AsView::new(offset, len)))
+        Within::new(self, None).read(offset, len)
     }
 
     /// Fills `buffer` from `offset` and gives it back.
     pub fn read_into<B: AsMut<[u8]> + Send + 'static>(
         &self,
         offset: u64,
-        mut buffer: B,
+        buffer: B,
     ) -> ReadInto<B> {
-        let len = buffer.as_mut().len();
-        ReadInto(self.ask(offset, len, None, || Into::new(offset, len, buffer)))
+        Within::new(self, None).read_into(offset, buffer)
     }
 
     /// Asks for several ranges at once: pairs of offset and length.
     pub fn read_many(&self, ranges: &[(u64, usize)]) -> Vec<Read> {
-        ranges.iter().map(|(offset, len)| self.read(*offset, *len)).collect()
+        Within::new(self, None).read_many(ranges)
     }
 
     /// Asks for `count` pieces of `len` bytes, whose starts are `stride` bytes apart, and puts them one after the other.
@@ -254,30 +254,7 @@ impl Session {
         stride: usize,
         count: usize,
     ) -> ReadInto<Vec<u8>> {
-        let span = match count {
-            0 => Some(0),
-            n => stride.checked_mul(n - 1).and_then(|s| s.checked_add(len)),
-        };
-        let total = len.checked_mul(count);
-        let (Some(span), Some(total)) = (span, total) else {
-            return ReadInto(self.outside(offset, usize::MAX));
-        };
-        if len > stride && count > 1 {
-            let message = format!("pieces of {len} bytes overlap at a distance of {stride}");
-            return ReadInto(Pending::Ready(Some(Err(self.refusal(message, offset)))));
-        }
-        let span = if len == 0 { 0 } else { span };
-        // A range that is refused needs no memory.
-        let within = offset >= self.start
-            && offset.checked_add(span as u64).is_some_and(|end| end <= self.end);
-        let out = match room(if within { total } else { 0 }) {
-            Ok(out) => out,
-            Err(error) => return ReadInto(Pending::Ready(Some(Err(error)))),
-        };
-        // One piece has no distance to the next.
-        let stride = if count > 1 { stride.max(1) } else { len.max(1) };
-        let strided = || Strided { offset, len, stride, out, beside: false };
-        ReadInto(self.ask(offset, span, None, strided))
+        Within::new(self, None).read_strided(offset, len, stride, count)
     }
 
     /// What was chosen, and why.
@@ -335,7 +312,8 @@ impl Session {
         &self.shared
     }
 
-    fn ask<T: Send + 'static, F: Finish<T> + 'static>(
+    /// Any request, with a deadline of its own if there is one.
+    pub(crate) fn ask<T: Send + 'static, F: Finish<T> + 'static>(
         &self,
         offset: u64,
         len: usize,
@@ -356,7 +334,7 @@ impl Session {
         }
     }
 
-    fn outside<T>(&self, offset: u64, len: usize) -> Pending<T> {
+    pub(crate) fn outside<T>(&self, offset: u64, len: usize) -> Pending<T> {
         let (start, end) = (self.start, self.end);
         let message = format!("{len} bytes do not lie within the session, bytes {start} to {end}");
         let error = self.refusal(message, offset);
@@ -367,7 +345,7 @@ impl Session {
         Pending::Ready(Some(Err(error)))
     }
 
-    fn refusal(&self, message: String, offset: u64) -> Error {
+    pub(crate) fn refusal(&self, message: String, offset: u64) -> Error {
         Error::usage(message).at_path(self.file.path()).at_offset(offset)
     }
 }

@@ -124,7 +124,7 @@ fn views_that_are_held_make_others_wait_and_not_for_ever() {
     let file = open(&path, &pread(small(4096, 16_384))).unwrap();
     let session = file.session(..).unwrap();
     let held: Vec<_> = (0..4).map(|i| session.read(i * 4096, 10).wait().unwrap()).collect();
-    let late = session.read_within(50_000, 10, Duration::from_millis(100));
+    let late = session.within(Duration::from_millis(100)).read(50_000, 10);
     let e = late.wait().unwrap_err();
     assert_eq!(e.kind(), Kind::Timeout, "{e}");
     assert!(e.hint().unwrap().contains("views hold all"), "{e} {:?}", e.hint());
@@ -146,7 +146,7 @@ fn a_read_can_be_cancelled_and_have_a_deadline() {
     let begin = Instant::now();
     let first = session.read(0, 10);
     let dropped = session.read(8192, 10);
-    let late = session.read_within(50_000, 10, Duration::from_millis(50));
+    let late = session.within(Duration::from_millis(50)).read(50_000, 10);
     dropped.cancel();
     let e = late.wait().unwrap_err();
     assert_eq!((e.kind(), e.place().offset), (Kind::Timeout, Some(50_000)));
@@ -156,6 +156,28 @@ fn a_read_can_be_cancelled_and_have_a_deadline() {
     std::thread::sleep(Duration::from_millis(50));
     // What nobody waited for any more was not read.
     assert_eq!(source.reads(), 1);
+}
+
+#[test]
+fn requests_of_any_kind_have_a_deadline_of_their_own() {
+    let slow = Faults { slow: Some((100, Duration::from_secs(1))), ..Faults::default() };
+    let source = FaultySource::new(Arc::new(MemorySource::new("m", bytes(100_000))), slow);
+    let options = Options { ahead: false, ..small(4096, 1 << 20) };
+    let file = open_source(Arc::new(source), &options).unwrap();
+    let session = file.session(..).unwrap();
+    let soon = session.within(Duration::from_millis(30));
+    let many = soon.read_many(&[(50_000, 10), (60_000, 10)]);
+    let (view, into) = (soon.read(50_000, 20_000), soon.read_into(50_000, vec![0; 10]));
+    let (pieces, of_the_session) =
+        (soon.read_strided(50_000, 10, 5000, 3), session.read_into(50_000, vec![0; 10]));
+    let refused = soon.read_strided(0, 10, 5, 2).wait().unwrap_err();
+    assert_eq!(refused.kind(), Kind::Usage);
+    let others =
+        [view.wait().map(drop), into.wait().map(drop), pieces.wait().map(drop)].into_iter();
+    let all = others.chain(many.into_iter().map(|r| r.wait().map(drop)));
+    let kinds: Vec<_> = all.map(|answer| answer.err().map(|e| e.kind())).collect();
+    assert_eq!(kinds, [Some(Kind::Timeout); 5]);
+    assert_eq!(of_the_session.wait().unwrap(), bytes(100_000)[50_000..50_010]);
 }
 
 #[test]

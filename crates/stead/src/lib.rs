@@ -48,8 +48,8 @@ pub mod fabric {
 /// Parallel read sessions: many consumers read a range of a file, few readers fetch it.
 pub mod read {
     pub use stead_read::{
-        Counts, Decision, File, Options, Place, Read, ReadInto, Session, View, answers_here, open,
-        ranks, trial,
+        Counts, Decision, File, Options, Place, Read, ReadInto, Session, View, Within,
+        answers_here, open, ranks, trial,
     };
 }
 

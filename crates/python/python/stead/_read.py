@@ -163,8 +163,9 @@ class Session(_stead.Session):
     @property
     def counts(self) -> dict[str, int]:
         """What was done for all sessions that share the buffers of this file: `requests`; those that were answered
-        `at_once`; `blocks` that readers fetched, and their `bytes`."""
-        return dict(zip(("requests", "at_once", "blocks", "bytes"), self._counted()))
+        `at_once`; `blocks` that readers fetched, and their `bytes`; bytes that are `held` in memory now, in blocks and in
+        answers that nobody has taken."""
+        return dict(zip(("requests", "at_once", "blocks", "bytes", "held"), self._counted()))
 
     def __enter__(self) -> Self:
         return self

@@ -78,7 +78,7 @@ class Tipsy:
     @property
     def counts(self) -> list[tuple[str, int]]: ...
     def fields(self, species: str) -> list[tuple[str, str, int]]: ...
-    def part(self, species: str, task: int, tasks: int) -> tuple[int, int, int, int]: ...
+    def part(self, species: str, task: int, tasks: int) -> tuple[int, int, int, int, int]: ...
     def load(self, species: str, task: int, tasks: int, columns: list[str]) -> list[tuple[str, Elements]]: ...
     def close(self) -> None: ...
 
@@ -187,12 +187,17 @@ class Session:
     def pread(self, offset: int, length: int, *, deadline: float | None = None) -> View:
         """Waits for bytes and returns a `View`: `read(offset, length).result()`."""
 
-    def read_into(self, buffer: Buffer, offset: int) -> Read:
+    def read_into(self, buffer: Buffer, offset: int, *, deadline: float | None = None) -> Read:
         """Fills a writable buffer, such as an array, from its start with the bytes from `offset` on.
 
         The buffer is held, and cannot be resized, until the read is answered or cancelled. Bytes that are there are
         copied before this returns; those that come later, when the answer is taken. Copying many of them would stop a
         loop of asyncio for that while: `await asyncio.to_thread(s.pread_into, buffer, offset)`, or take a view.
+
+        Args:
+            buffer: What to fill.
+            offset: First byte, counted in the file.
+            deadline: As for `read`.
 
         Returns:
             A read whose result is the buffer.
@@ -203,11 +208,13 @@ class Session:
             ValueError: Its elements do not lie one after the other (NumPy's word for it).
         """
 
-    def pread_into(self, buffer: Buffer, offset: int) -> int:
+    def pread_into(self, buffer: Buffer, offset: int, *, deadline: float | None = None) -> int:
         """Fills a writable buffer as far as the session goes; waits, and returns the number of bytes."""
 
-    def read_strided(self, offset: int, length: int, stride: int, count: int) -> Read:
-        """Asks for `count` pieces of `length` bytes, whose starts are `stride` bytes apart.
+    def read_strided(
+        self, offset: int, length: int, stride: int, count: int, *, deadline: float | None = None
+    ) -> Read:
+        """Asks for `count` pieces of `length` bytes, whose starts are `stride` bytes apart; `deadline` is as for `read`.
 
         Returns:
             A read whose result is a `View` of `count * length` bytes, one piece after the other. It fails with
@@ -224,7 +231,7 @@ class Session:
 
     def _ranges(self, ranges: Iterable[Any], deadline: float | None) -> list[Read]: ...
     def _choices(self) -> list[tuple[str, str]]: ...
-    def _counted(self) -> tuple[int, int, int, int]: ...
+    def _counted(self) -> tuple[int, int, int, int, int]: ...
 
 @final
 class Bell:
