@@ -111,6 +111,11 @@ pub fn give(file: File) -> *mut stead_file {
     table::insert(FileFace { file, path })
 }
 
+/// A handle of a session, which others may have, too.
+pub fn share(session: Arc<Session>, deadline: Option<Duration>) -> *mut stead_session {
+    table::insert(SessionFace { session, deadline })
+}
+
 /// The session of a handle.
 pub fn of(session: *const stead_session) -> Result<Arc<SessionFace>> {
     table::get(session)
@@ -258,7 +263,7 @@ pub unsafe extern "C" fn stead_session_start(
         } else {
             file.session(offset..offset.saturating_add(length))?
         };
-        out.put(table::insert(SessionFace { session: Arc::new(session), deadline: None }));
+        out.put(share(Arc::new(session), None));
         Ok(())
     })
 }
@@ -279,7 +284,7 @@ pub unsafe extern "C" fn stead_session_within(
         let out = c.out_handle(within, "place for the session")?;
         let session = of(session)?.session.clone();
         let deadline = (deadline_ms > 0).then(|| Duration::from_millis(deadline_ms));
-        out.put(table::insert(SessionFace { session, deadline }));
+        out.put(share(session, deadline));
         Ok(())
     })
 }

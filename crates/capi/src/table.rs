@@ -37,13 +37,8 @@ fn shard(id: usize) -> &'static RwLock<BTreeMap<usize, Live>> {
 
 /// A new handle.
 pub fn insert<T: Object>(object: T) -> *mut T::Handle {
-    share(Arc::new(object))
-}
-
-/// A new handle of what others hold, too.
-pub fn share<T: Object>(object: Arc<T>) -> *mut T::Handle {
     let id = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(STEP);
-    let live = Live { name: T::NAME, object };
+    let live = Live { name: T::NAME, object: Arc::new(object) };
     shard(id).write().unwrap_or_else(PoisonError::into_inner).insert(id, live);
     std::ptr::without_provenance_mut(id)
 }

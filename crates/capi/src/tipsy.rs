@@ -324,7 +324,7 @@ pub unsafe extern "C" fn stead_tipsy_session(
 ) -> stead_status {
     call!(error, |c| {
         let out = c.out_handle(session, "place for the session")?;
-        out.put(table::share(get(snapshot)?.snapshot.session().clone()));
+        out.put(session::share(get(snapshot)?.snapshot.session().clone(), None));
         Ok(())
     })
 }

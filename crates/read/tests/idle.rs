@@ -81,7 +81,7 @@ fn nobody_pays_for_sessions_that_wait() {
     let waiting = session.clone();
     let thread = std::thread::spawn(move || waiting.read(5, 10).wait().unwrap().len());
     session.read(100, 10).then(|answer| assert!(answer.is_ok()));
-    let late = session.read_within(300_000, 10, Duration::from_secs(500));
+    let late = session.within(Duration::from_secs(500)).read(300_000, 10);
     // And ten that nobody asks for anything.
     let idle: Vec<_> = (0..10)
         .map(|i| {
