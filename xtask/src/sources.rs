@@ -180,6 +180,7 @@ const UNSAFE: &[&str] = &[
     "crates/simd/src/avx512.rs",
     "crates/simd/src/neon.rs",
     "crates/store/src/buffer.rs",
+    "crates/store/src/commons/fork.rs",
     "crates/store/src/commons/memory.rs",
     "crates/store/src/commons/mod.rs",
     "crates/store/src/layout.rs",

@@ -5,6 +5,7 @@
 
 use crate::engine::Shared;
 use crate::options::Options;
+use crate::process::PerProcess;
 use crate::registry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -14,14 +15,20 @@ use stead_store::{Commons, file::Identity};
 /// Files of a process that are shared so at a time. Each takes a thread and two descriptors.
 const MOST: usize = 16;
 
-static JOINED: AtomicUsize = AtomicUsize::new(0);
+static JOINED: PerProcess<AtomicUsize> = PerProcess::new();
+
+fn one_less() {
+    // What a fork inherited was counted in its parent.
+    let less = |n: usize| n.checked_sub(1);
+    let _ = JOINED.get().fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+}
 
 /// What is shared with other processes.
 pub(crate) struct Neighbours(Arc<Commons>);
 
 impl Drop for Neighbours {
     fn drop(&mut self) {
-        JOINED.fetch_sub(1, Ordering::Relaxed);
+        one_less();
         // The thread that looks for others finds that nobody wants to know any more.
         self.0.tell();
     }
@@ -37,13 +44,11 @@ impl Neighbours {
             return Err("so little memory is not shared".to_owned());
         }
         let more = |n: usize| (n < MOST).then_some(n + 1);
-        if JOINED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
+        if JOINED.get().fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
             return Err(format!("{MOST} files are shared already"));
         }
         let joined = Commons::join(file, block, options.memory);
-        joined.map(Neighbours).inspect_err(|_| {
-            JOINED.fetch_sub(1, Ordering::Relaxed);
-        })
+        joined.map(Neighbours).inspect_err(|_| one_less())
     }
 
     pub(crate) fn commons(&self) -> &Arc<Commons> {

@@ -248,6 +248,10 @@ impl Shared {
     pub(crate) fn clear(&self) {
         let gone = self.lock().window.clear();
         drop(gone);
+        if let Some(commons) = self.commons() {
+            // A view may keep all of it, of which nobody would take account.
+            commons.set_limit(0);
+        }
     }
 
     /// Drops some of the blocks that nobody has a view of, whose offsets are as `which` says.

@@ -13,6 +13,7 @@
 //! All processes of a user trust each other, but not to be of the same version or without defects: what is in the table is
 //! checked against its bounds.
 
+mod fork;
 mod memory;
 mod seats;
 mod table;
@@ -20,6 +21,7 @@ mod table;
 use crate::file::Identity;
 use memory::{Layout, Memory};
 use seats::{Seat, Seats, is_alive};
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -94,7 +96,7 @@ impl Commons {
         let layout = layout.ok_or("blocks are too large")?;
         let numbers = [file.mtime.0, file.mtime.1, file.ctime.0, file.ctime.1];
         let [m, mn, c, cn] = numbers.map(i64::cast_unsigned);
-        let space = seats::namespace();
+        let space = seats::namespace()?;
         let key = [file.dev, file.inode, file.len, m, mn, c, cn, block, memory, space];
         let (process, start) = seats::me()?;
         let seats = Seats::lock(&folder, &key)?;
@@ -102,33 +104,48 @@ impl Commons {
         let begun = (u64::from(process), start);
         for seat in there.clone() {
             let opened = Memory::open(seat.process, seat.descriptor, layout, &key);
-            let Ok(memory) = opened else {
-                there.retain(|s| *s != seat);
-                continue;
+            let memory = match opened {
+                Ok(memory) => memory,
+                // This process lacks something, and others may find it.
+                Err(e) if !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::InvalidData) => {
+                    continue;
+                }
+                Err(_) => {
+                    there.retain(|s| *s != seat);
+                    continue;
+                }
             };
             let me = enter(&memory, begun)?;
             let seat = Seat { process, start, descriptor: memory.descriptor() };
             there.push(seat);
             // The others can be found all the same.
             let _ = seats.write(&there);
-            return Ok(Arc::new(Commons::with(memory, folder, key, me, seat)));
+            return Ok(Commons::with(memory, folder, key, me, seat));
         }
         let memory = Memory::new(layout, &key).map_err(|e| e.to_string())?;
         let me = enter(&memory, begun)?;
         let seat = Seat { process, start, descriptor: memory.descriptor() };
-        seats.write(&[seat])?;
+        there.insert(0, seat);
+        seats.write(&there)?;
         seats.sweep();
-        Ok(Arc::new(Commons::with(memory, folder, key, me, seat)))
+        Ok(Commons::with(memory, folder, key, me, seat))
     }
 
-    fn with(memory: Memory, folder: OwnedFd, key: [u64; KEY], me: usize, seat: Seat) -> Commons {
+    fn with(
+        memory: Memory,
+        folder: OwnedFd,
+        key: [u64; KEY],
+        me: usize,
+        seat: Seat,
+    ) -> Arc<Commons> {
         let held = (0..memory.layout().slots).map(|_| Mutex::new(0)).collect();
         let [_, _, len, _, _, _, _, block, ..] = key;
         let (left_alone, asked, slow) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU64::new(0));
         let commons =
             Commons { memory, folder, key, block, len, me, seat, held, left_alone, asked, slow };
         commons.set_limit(u64::MAX);
-        commons.tell();
+        let commons = Arc::new(commons);
+        fork::watch(&commons);
         commons
     }
 
@@ -139,10 +156,12 @@ impl Commons {
         table.processes().max(1) as u64
     }
 
-    /// So many blocks are enough, as far as this process is concerned; what all say at most holds.
+    /// So many blocks are enough, as far as this process is concerned; what all say at most holds. None: it takes no part.
     pub fn set_limit(&self, blocks: u64) {
         let Some(table) = self.table() else { return };
-        table.set_limit(self.me, blocks);
+        if table.set_limit(self.me, blocks) {
+            table.tell();
+        }
         for _ in 0..self.held.len() {
             let surplus = self.locked(&table).and_then(|guard| table.surplus(&guard, self.me));
             let Some(slot) = surplus else { break };
@@ -310,6 +329,13 @@ impl Commons {
                 table.unrefer(slot, self.me);
             }
         });
+    }
+
+    /// What is referred to now stays as it is as long as this process takes part.
+    fn stay(&self) {
+        for slot in 0..self.held.len() {
+            self.held(slot, |count| *count = count.saturating_add(u32::from(*count > 0)));
+        }
     }
 
     fn is_own(&self) -> bool {

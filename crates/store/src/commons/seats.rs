@@ -45,12 +45,13 @@ pub(super) fn me() -> Result<(u32, u64), String> {
 }
 
 /// The namespace of process numbers.
-pub(super) fn namespace() -> u64 {
+pub(super) fn namespace() -> Result<u64, String> {
     let link = rustix::fs::readlink("/proc/self/ns/pid", Vec::new()).ok();
     let number = link.and_then(|l| {
         l.to_str().ok().map(|l| l.chars().filter(char::is_ascii_digit).collect::<String>())
     });
-    number.and_then(|n| n.parse().ok()).unwrap_or(0)
+    let number = number.and_then(|n| n.parse().ok());
+    number.ok_or_else(|| "/proc does not tell in which namespace this process is".to_owned())
 }
 
 /// When a process began, in ticks since the system did, and whether all its threads have ended.
@@ -111,12 +112,25 @@ pub(super) fn folder_at(path: &Path) -> Result<OwnedFd, String> {
     Ok(folder)
 }
 
-fn pause() {
+/// Sleeps for one slice.
+pub(super) fn pause() {
     let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: SLICE_NS };
     let _ = rustix::event::poll(&mut [], Some(&time));
 }
 
+impl Drop for Seats {
+    fn drop(&mut self) {
+        // A child that was forked meanwhile has the descriptor too, and would keep the lock.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 impl Seats {
+    #[cfg(test)]
+    pub(super) fn copy(&self) -> OwnedFd {
+        rustix::io::fcntl_dupfd_cloexec(&self.file, 0).unwrap()
+    }
+
     /// Opens and locks the list of a name, which is made if there is none.
     pub(super) fn lock(folder: &OwnedFd, key: &[u64]) -> Result<Seats, String> {
         let folder = rustix::io::fcntl_dupfd_cloexec(folder, 0).map_err(|e| e.to_string())?;
@@ -177,12 +191,15 @@ impl Seats {
         }
     }
 
-    /// Removes some of the lists whose processes have all ended.
+    /// Removes some of the lists whose processes, of this namespace, have all ended.
     pub(super) fn sweep(&self) {
         let Ok(entries) = Dir::read_from(&self.folder) else { return };
+        // Of the processes of other namespaces it cannot be told whether they live.
+        let Some((_, space)) = self.name.rsplit_once('-') else { return };
+        let space = format!("-{space}");
         for entry in entries.filter_map(Result::ok).take(SWEPT) {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if !name.starts_with(PREFIX) || name == self.name {
+            if !name.starts_with(PREFIX) || !name.ends_with(&space) || name == self.name {
                 continue;
             }
             let Ok(file) = open(&self.folder, &name, OFlags::empty()) else { continue };

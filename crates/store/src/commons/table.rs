@@ -151,14 +151,14 @@ impl<'a> Table<'a> {
     }
 
     fn get(&self, i: usize) -> u64 {
-        self.words.get(i).map_or(0, |w| w.load(Ordering::Relaxed))
+        self.words.get(i).map_or(0, |w| w.load(Ordering::Acquire))
     }
 
     fn put(&self, i: usize, value: u64) {
         #[cfg(test)]
         tests::step();
         if let Some(word) = self.words.get(i) {
-            word.store(value, Ordering::Relaxed);
+            word.store(value, Ordering::Release);
         }
     }
 
@@ -198,9 +198,10 @@ impl<'a> Table<'a> {
         (at <= PROCESSES && number != 0).then(|| (number, self.get(entry + 1)))
     }
 
-    /// Processes that take part.
+    /// Processes that take part: those that want blocks.
     pub(super) fn processes(&self) -> usize {
-        (0..PROCESSES).filter(|p| self.process(*p).is_some()).count()
+        let wants = |p: &usize| self.process(*p).is_some() && self.get(HEAD + ENTRY * p + 2) > 0;
+        (0..PROCESSES).filter(wants).count()
     }
 
     /// The places of those that have ended.
@@ -216,7 +217,7 @@ impl<'a> Table<'a> {
             |before: u32| ((before >> 8).wrapping_add(1) << 8) | ((me as u32 + 1) & 127) << 1;
         let (mut waited, mut slept) = (0, false);
         for _ in 0..1 << 16 {
-            let now = lock.load(Ordering::Relaxed);
+            let now = lock.load(Ordering::Acquire);
             let holder = (now >> 1 & 127) as usize;
             // Others may wait beside one that has waited.
             let mark = u32::from(slept) | (now & 1);
@@ -309,9 +310,13 @@ impl<'a> Table<'a> {
         self.put(HEAD + ENTRY * me, 0);
     }
 
-    /// Blocks that there may be, as a process says; the largest number of all of them holds.
-    pub(super) fn set_limit(&self, me: usize, blocks: u64) {
-        self.put(HEAD + ENTRY * me + 2, blocks);
+    /// Blocks that there may be, as a process says; the largest number of all of them holds. True if it takes part from now
+    /// on, or no longer does.
+    pub(super) fn set_limit(&self, me: usize, blocks: u64) -> bool {
+        let at = HEAD + ENTRY * me + 2;
+        let before = self.get(at);
+        self.put(at, blocks);
+        (before == 0) != (blocks == 0)
     }
 
     fn limit(&self) -> usize {
@@ -438,7 +443,8 @@ impl<'a> Table<'a> {
             }
             self.unrefer(slot, ended);
         }
-        if ended != me {
+        // The place of who joins may be somebody else's already.
+        if ended != me && ended != JOINER {
             self.leave(ended);
             self.tell();
         }

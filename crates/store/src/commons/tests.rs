@@ -128,6 +128,7 @@ fn who_is_killed_is_found_out() {
     drop(seats);
     // It has one block and reads another one.
     let table = a.table().unwrap();
+    table.set_limit(place, 2);
     let claim = |block| {
         let guard = table.lock(place, &is_alive).unwrap();
         let found = table.ask(&guard, place, block, |slot| table.refer(slot, place));
@@ -254,17 +255,17 @@ fn folders_of_others_are_refused() {
     assert!(seats::folder_at(Path::new("/proc/nothing")).is_err());
     // A list that is kept locked, one that is a link, and one that is left over.
     let folder = seats::folder_at(&path).unwrap();
-    let seats = Seats::lock(&folder, &[1]).unwrap();
-    assert!(Seats::lock(&folder, &[1]).is_err());
+    let seats = Seats::lock(&folder, &[1, 5]).unwrap();
+    assert!(Seats::lock(&folder, &[1, 5]).is_err());
     let (process, start) = seats::me().unwrap();
     seats.write(&[Seat { process, start: start + 1, descriptor: 1 }]).unwrap();
     drop(seats);
-    assert!(Seats::lock(&folder, &[1]).unwrap().read().is_empty());
-    std::os::unix::fs::symlink("/dev/null", path.join("commons-1-2")).unwrap();
-    assert!(Seats::lock(&folder, &[2]).is_err());
-    let seats = Seats::lock(&folder, &[3]).unwrap();
+    assert!(Seats::lock(&folder, &[1, 5]).unwrap().read().is_empty());
+    std::os::unix::fs::symlink("/dev/null", path.join("commons-1-2-5")).unwrap();
+    assert!(Seats::lock(&folder, &[2, 5]).is_err());
+    let seats = Seats::lock(&folder, &[3, 5]).unwrap();
     seats.sweep();
-    assert!(!path.join("commons-1-1").exists() && path.join("commons-1-3").exists());
+    assert!(!path.join("commons-1-1-5").exists() && path.join("commons-1-3-5").exists());
 }
 
 #[test]
@@ -336,4 +337,70 @@ fn errors_are_those_of_who_reads() {
         assert_eq!(queue.next().unwrap_err().kind(), stead_core::Kind::Changed);
         assert!(queue.next().unwrap().unwrap().buffer[..] == [1; BLOCK]);
     }
+}
+
+#[test]
+fn what_is_looked_at_at_a_fork_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let commons = join(&dir, 2);
+    let first = read(&commons, 0);
+    commons.stay();
+    drop((first, read(&commons, 1)));
+    // There is one slot left.
+    drop(read(&commons, 2));
+    drop(read(&commons, 3));
+    let Asked::Ready(there) = commons.ask(at(0), BLOCK) else { panic!() };
+    assert!(there.as_slice() == [0; BLOCK]);
+}
+
+#[test]
+fn who_wants_no_blocks_keeps_none_and_is_not_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (join(&dir, 4), join(&dir, 4));
+    let view = read(&a, 0);
+    (1..4).for_each(|block| drop(read(&a, block)));
+    let seen = b.news();
+    a.set_limit(0);
+    assert_ne!(b.news(), seen);
+    assert_eq!(b.processes(), 1);
+    b.set_limit(1);
+    let there = (0..4).filter(|n| matches!(b.ask(at(*n), BLOCK), Asked::Ready(_))).count();
+    assert_eq!(there, 1);
+    a.set_limit(4);
+    assert_eq!(b.processes(), 2);
+    assert!(view.as_slice() == [0; BLOCK]);
+}
+
+#[test]
+fn a_list_is_unlocked_though_its_descriptor_was_inherited() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = folder(&dir);
+    let seats = Seats::lock(&folder, &[1; KEY]).unwrap();
+    // As a child has it.
+    let _copy = seats.copy();
+    drop(seats);
+    assert!(Seats::lock(&folder, &[1; KEY]).is_ok());
+}
+
+#[test]
+fn lists_of_other_namespaces_are_let_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = folder(&dir);
+    let mut key = [1; KEY];
+    let dead = Seat { process: u32::MAX, start: 1, descriptor: 3 };
+    let lists = [7, 8].map(|space| {
+        key[KEY - 1] = space;
+        Seats::lock(&folder, &key).unwrap().write(&[dead]).unwrap();
+        key
+    });
+    key = [2; KEY];
+    key[KEY - 1] = 7;
+    Seats::lock(&folder, &key).unwrap().sweep();
+    let names: Vec<String> = std::fs::read_dir(dir.path().join("own"))
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let there =
+        |key: &[u64; KEY]| names.iter().any(|n| n.ends_with(&format!("1-{:x}", key[KEY - 1])));
+    assert!(!there(&lists[0]) && there(&lists[1]), "{names:?}");
 }
