@@ -217,6 +217,7 @@ def memory_section(a):
     file = copy(a, os.path.getsize(a.file) // 4)
     warm(file)
     many = {"page cache": bench(a, "many", file, "--sessions", a.sessions)[0],
+            "blocks in memory": bench(a, "many", file, "--sessions", a.sessions, "--pread")[0],
             "C": reader.many(Path(a.bench).parent, a.data, file, a.sessions),
             "Python": many_python(file, a.sessions)}
     peaks = []

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 use stead::read::trial::{Took, Trial, Way, try_out};
 use stead::read::{Options, open};
-use stead::{IoOptions, Result, units};
+use stead::{Engine, IoOptions, Result, units};
 
 /// Measure read sessions
 #[derive(Args)]
@@ -38,6 +38,9 @@ pub struct Sessions {
     /// Pass by the page cache
     #[arg(long)]
     direct: bool,
+    /// Blocks in memory, as on network file systems
+    #[arg(long)]
+    pread: bool,
     /// How tasks get their bytes
     #[arg(long, value_delimiter = ',', default_value = "views,buffers,pread")]
     ways: Vec<Ways>,
@@ -86,7 +89,11 @@ fn options(a: &Sessions) -> Options {
         readers: a.readers,
         block: a.block.and_then(|b| usize::try_from(b).ok()),
         depth: a.depth,
-        io: IoOptions { direct: a.direct, ..IoOptions::default() },
+        io: IoOptions {
+            direct: a.direct,
+            engine: if a.pread { Engine::Pread } else { Engine::Auto },
+            ..IoOptions::default()
+        },
         ..Options::default()
     }
 }

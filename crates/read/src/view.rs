@@ -78,6 +78,7 @@ impl View {
     /// Where the bytes lie.
     pub fn place(&self) -> Place {
         match &*self.bytes {
+            Bytes::Lent(buffer) if buffer.is_copy() => Place::Own,
             Bytes::Lent(_) => Place::Cache,
             Bytes::Block(_) => Place::Block,
             Bytes::Own(_) => Place::Own,

@@ -2,6 +2,7 @@
 
 use crate::Source;
 use crate::commons::Berth;
+use crate::copied::Copied;
 use crate::mapped::Mapping;
 use crate::segment::Slot;
 use std::ops::Deref;
@@ -93,11 +94,13 @@ pub(crate) enum Repr {
     Owned { pages: Pages, skip: usize, len: usize },
     Lent { source: Arc<dyn Source>, start: usize, len: usize },
     Mapped(View),
+    Copied(Copied),
     Held(Box<dyn AsRef<[u8]> + Send + Sync>),
 }
 
-/// A mapping and what it is of: one thing to count references of.
+/// A mapping and what it is of: one thing to count references of, in a line of memory of its own.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Mapped {
     pub(crate) mapping: Arc<Mapping>,
     pub(crate) source: Arc<dyn Source>,
@@ -130,6 +133,11 @@ impl Buffer {
     /// True if another process has read them.
     pub fn is_others(&self) -> bool {
         matches!(&self.0, Repr::Owned { pages: Pages::Common(berth), .. } if berth.is_others())
+    }
+
+    /// True if it is a copy of bytes that lie in the page cache, as they were.
+    pub fn is_copy(&self) -> bool {
+        matches!(self.0, Repr::Copied(_))
     }
 
     /// Fails if bytes went away while they were looked at, with the error that a read of them gives. For
@@ -176,6 +184,7 @@ impl Deref for Buffer {
                 source.bytes().and_then(|b| b.get(*start..*start + *len)).unwrap_or(&[])
             }
             Repr::Mapped(view) => view.of.mapping.bytes(view.start, view.len),
+            Repr::Copied(copied) => copied.bytes(),
             Repr::Held(bytes) => (**bytes).as_ref(),
         }
     }

@@ -1,14 +1,17 @@
 //! Parts of a file in the page cache, lent to whoever wants them.
 
 use crate::buffer::{Buffer, Mapped, Repr, View};
-use crate::mapped::{Mapping, PIECE, Populated};
+use crate::copied::{Copied, LEAST_COPIED, MOST_COPIED, MOST_COPIED_SMALL};
+use crate::mapped::{MOST_ENTERED, Mapping, PIECE, Populated};
 use crate::queue::{cached, resident, will_need};
-use crate::stream::Stream;
+use crate::stray::Strays;
+use crate::stream::{Step, Stream};
 use crate::stripe::{self, Apart, STRIPES};
 use crate::{Engine, IoOptions, Source};
 use rustix::fs::Advice;
 use std::fs::File;
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use stead_core::{Error, Kind, Result};
 
@@ -36,10 +39,17 @@ pub struct Lender {
     /// Faults read huge pages.
     whole: bool,
     stream: Stream,
+    strays: Strays,
+    /// Small parts that are asked for in no order are better copied.
+    copies: AtomicBool,
+    /// The last piece that was to be entered lies in small pages.
+    small: AtomicBool,
 }
 
 /// Parts that are smaller are read by themselves, not with the huge page around them.
 const WORTH_WHOLE: usize = PIECE / 2;
+/// Smaller files may be resident as a whole, whatever is asked for.
+const WORTH_COPIES: u64 = 64 << 20;
 
 impl Lender {
     /// `None` where bytes are better read: on network file systems, with an engine that was asked for by name, for
@@ -49,13 +59,23 @@ impl Lender {
             return None;
         }
         let file = source.file()?;
-        let mapping = Mapping::new(file, source.len()).map(Arc::new)?;
+        let mut mapping = Mapping::new(file, source.len())?;
         // Only then can it be seen what is there without bringing small pages.
         let tells = resident(file, 0).is_some();
         let whole = tells && has_large_folios(file) && mapping.read_whole_pieces();
+        let mapping = Arc::new(mapping);
         let lent = |_| Apart(Arc::new(Mapped { mapping: mapping.clone(), source: source.clone() }));
         let lent = Box::new(std::array::from_fn(lent));
-        Some(Lender { mapping, source: source.clone(), lent, whole, stream: Stream::default() })
+        Some(Lender {
+            mapping,
+            source: source.clone(),
+            lent,
+            whole,
+            stream: Stream::default(),
+            strays: Strays::default(),
+            copies: AtomicBool::new(source.len() > WORTH_COPIES),
+            small: AtomicBool::new(false),
+        })
     }
 
     /// If [`Lender::bring`] reads huge pages: so many bytes or more are best read by that alone. Each thread that waits has
@@ -64,18 +84,45 @@ impl Lender {
         self.whole.then_some(WORTH_WHOLE as u64)
     }
 
-    /// A view; the pages that are not cached come when they are looked at. `None` if it is not all in the file, or
-    /// bytes of the file went away, so that a read will say which.
+    /// A view; the pages that are not cached come when they are looked at. Small parts of large files are copies if they
+    /// are in no order or in pages of 4 KiB: that is faster then, and a thread has no more than 4 MiB of them. `None` if it
+    /// is not all in the file, or bytes of the file went away, so that a read will say which.
     pub fn lend(&self, offset: u64, len: usize) -> Option<Buffer> {
         if self.mapping.lost() || offset.checked_add(len as u64)? > self.source.len() {
             return None;
         }
         let start = usize::try_from(offset).ok()?;
-        if let Some(piece) = self.stream.next(start, len) {
-            self.enter(piece);
+        if let Some(copied) = self.copy(start, len) {
+            return Some(Buffer(Repr::Copied(copied)));
         }
         let of = self.lent[stripe::mine()].0.clone();
         Some(Buffer(Repr::Mapped(View { of, start, len })))
+    }
+
+    /// A copy, where that is better than to look at the mapping.
+    fn copy(&self, start: usize, len: usize) -> Option<Copied> {
+        let step = self.stream.next(start, len);
+        if let Step::Enters(piece) = step {
+            self.enter(piece);
+        }
+        if len > MOST_COPIED_SMALL || !self.copies.load(Relaxed) {
+            return None;
+        }
+        if len >= PIECE {
+            // Nobody else has looked how it lies.
+            self.enter(start / PIECE);
+        }
+        let small = self.small.load(Relaxed);
+        let least = if self.source.len() > MOST_ENTERED as u64 { 0 } else { LEAST_COPIED };
+        let stray = step == Step::Strays
+            && (least..=MOST_COPIED).contains(&len)
+            && self.strays.note(start / PIECE);
+        let better = stray || (small && len >= LEAST_COPIED);
+        if !better {
+            return None;
+        }
+        let copied = Copied::of(self.source.file()?, start as u64, len);
+        copied.inspect_err(|_| self.copies.store(false, Relaxed)).ok().flatten()
     }
 
     /// Enters a piece into the mapping, if it is in the page cache.
@@ -83,7 +130,7 @@ impl Lender {
         let from = piece.saturating_mul(PIECE) as u64;
         let len = self.source.len().saturating_sub(from).min(PIECE as u64) as usize;
         if len > 0 && self.cached(from, len) {
-            self.mapping.touch(piece * PIECE, len);
+            self.small.store(!self.mapping.enter(piece, len), Relaxed);
         }
     }
 
@@ -171,5 +218,140 @@ fn has_large_folios(file: &File) -> bool {
     match magic {
         0x5846_5342 | 0xEF53 => linux >= (6, 16),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FileSource;
+    use std::os::unix::fs::FileExt;
+
+    /// Pieces of a file that is large.
+    const PIECES: usize = 200;
+
+    fn byte(at: usize) -> u8 {
+        (at / PIECE * 7 + at % PIECE / 4096 * 31 + at % 251) as u8
+    }
+
+    /// With so many bytes at the start of each piece, in the page cache; all others are holes.
+    fn lender(pieces: usize, has: usize) -> (tempfile::TempDir, File, Lender) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
+        file.set_len((pieces * PIECE) as u64).unwrap();
+        for from in (0..pieces).map(|i| i * PIECE) {
+            let bytes: Vec<u8> = (from..from + has).map(byte).collect();
+            file.write_all_at(&bytes, from as u64).unwrap();
+        }
+        let source: Arc<dyn Source> = Arc::new(FileSource::open(&path).unwrap());
+        let lender = Lender::new(&source, &IoOptions::default()).unwrap();
+        (dir, file, lender)
+    }
+
+    /// So many places in no order, within 8 KiB from the start of their piece.
+    fn places(pieces: usize, count: usize) -> impl Iterator<Item = usize> {
+        (0..count).map(move |i| i * 77 % pieces * PIECE + i * 7919 % 8192)
+    }
+
+    #[test]
+    fn small_parts_in_no_order_are_copies_and_others_are_not() {
+        let (_dir, _file, lender) = lender(PIECES, MOST_COPIED + 8193);
+        for (len, copied) in [
+            (48, false),
+            (LEAST_COPIED - 1, false),
+            (LEAST_COPIED, true),
+            (50_000, true),
+            (MOST_COPIED, true),
+            (MOST_COPIED + 1, false),
+        ] {
+            let mut copies = 0;
+            for at in places(PIECES, 400) {
+                let bytes = lender.lend(at as u64, len).unwrap();
+                assert!(bytes.iter().zip(at..).all(|(b, at)| *b == byte(at)), "{at}, {len}");
+                assert_eq!(bytes.len(), len);
+                bytes.check().unwrap();
+                copies += usize::from(bytes.is_copy());
+            }
+            assert!(if copied { copies > 390 } else { copies == 0 }, "{len}: {copies}");
+        }
+        let in_order = (0..PIECES * PIECE / LEAST_COPIED).map(|i| (i * LEAST_COPIED) as u64);
+        let copies = in_order.filter(|at| lender.lend(*at, LEAST_COPIED).unwrap().is_copy());
+        assert!(copies.count() < 4);
+    }
+
+    #[test]
+    fn in_small_pages_what_is_not_tiny_is_copied_in_any_order() {
+        let (_dir, _file, lender) = lender(40, 3 * LEAST_COPIED);
+        lender.small.store(true, Relaxed);
+        for (len, copied) in [(48, 0), (LEAST_COPIED, 40), (MOST_COPIED_SMALL + 1, 0)] {
+            let views =
+                (0..40).map(|i| (i * PIECE + 5000, lender.lend((i * PIECE + 5000) as u64, len)));
+            let copies = views.filter_map(|(at, bytes)| bytes.map(|bytes| (at, bytes))).filter(
+                |(at, bytes)| {
+                    let has = bytes.len().min(LEAST_COPIED);
+                    assert!(
+                        bytes[..has].iter().zip(*at..).all(|(b, at)| *b == byte(at)),
+                        "{at}, {len}"
+                    );
+                    bytes.is_copy()
+                },
+            );
+            assert_eq!(copies.count(), copied, "{len}");
+        }
+    }
+
+    #[test]
+    fn of_huge_files_the_smallest_parts_are_copies_too() {
+        let pieces = MOST_ENTERED / PIECE + 1;
+        let (_dir, _file, lender) = lender(pieces, 8192 + 48);
+        let copies = places(pieces, 1000).filter(|at| {
+            let bytes = lender.lend(*at as u64, 48).unwrap();
+            assert!(bytes.iter().zip(*at..).all(|(b, at)| *b == byte(at)), "{at}");
+            bytes.is_copy()
+        });
+        assert!(copies.count() > 990);
+    }
+
+    #[test]
+    fn copies_that_are_kept_do_not_grow_for_ever() {
+        let (_dir, _file, lender) = lender(PIECES, LEAST_COPIED + 8192);
+        let kept: Vec<(usize, Buffer)> = places(PIECES, 2000)
+            .map(|at| (at, lender.lend(at as u64, LEAST_COPIED).unwrap()))
+            .collect();
+        let copies = kept.iter().filter(|(_, b)| b.is_copy()).count();
+        assert!((1..=256).contains(&copies), "{copies}");
+        for (at, bytes) in &kept {
+            assert!(bytes.iter().zip(*at..).all(|(b, at)| *b == byte(at)), "{at}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_copied_of_files_that_may_be_resident() {
+        let pieces = WORTH_COPIES as usize / PIECE;
+        let (_dir, _file, lender) = lender(pieces, LEAST_COPIED + 8192);
+        let views = places(pieces, 300).map(|at| lender.lend(at as u64, LEAST_COPIED).unwrap());
+        assert_eq!(views.filter(Buffer::is_copy).count(), 0);
+    }
+
+    #[test]
+    fn what_went_away_is_said_of_copies_as_of_views() {
+        let (_dir, file, lender) = lender(PIECES, LEAST_COPIED + 8192);
+        let kept: Vec<Buffer> =
+            places(PIECES, 20).map(|at| lender.lend(at as u64, LEAST_COPIED).unwrap()).collect();
+        file.set_len(100).unwrap();
+        for (bytes, at) in kept.iter().zip(places(PIECES, 20)).filter(|(b, _)| b.is_copy()) {
+            assert!(bytes.check().is_ok() && bytes.iter().zip(at..).all(|(b, at)| *b == byte(at)));
+        }
+        for at in places(PIECES, 50).skip(20) {
+            // Before the first look at the mapping it does not know.
+            match lender.lend(at as u64, LEAST_COPIED) {
+                Some(bytes) => {
+                    assert!(!bytes.is_copy() && bytes.iter().all(|b| *b == 0), "{at}");
+                    bytes.check().unwrap_err();
+                }
+                None => assert!(lender.mapping.lost()),
+            }
+        }
     }
 }

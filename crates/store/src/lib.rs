@@ -8,6 +8,7 @@ mod buffer;
 pub mod commons;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod copied;
 pub mod expand;
 #[cfg(any(test, feature = "faults"))]
 pub mod faulty;
@@ -20,6 +21,7 @@ pub mod queue;
 pub mod segment;
 mod sigbus;
 pub mod source;
+mod stray;
 mod stream;
 mod stripe;
 pub mod tier;

@@ -10,6 +10,7 @@ use crate::stripe::{self, Apart, STRIPES};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,6 +23,8 @@ pub(crate) struct Mapping {
     /// `len` bytes from here are readable as long as this lives.
     start: *const u8,
     len: usize,
+    /// Pages are huge where they can be.
+    whole: bool,
     seen: Mutex<Seen>,
     /// What threads have looked at and not yet told to `seen`.
     just_seen: Box<[Apart<Mutex<JustSeen>>; STRIPES]>,
@@ -39,20 +42,36 @@ pub(crate) enum Populated {
     Lost,
 }
 
-/// Bytes that were looked at are let go when they are so many: each time costs a round through the tables of
-/// pages and an interrupt on the other cores. All mappings of the process share [`ALL_SEEN`] as long as each has
-/// [`LEAST_SEEN`].
-const MOST_SEEN: usize = 8 << 20;
-const LEAST_SEEN: usize = 1 << 20;
-const ALL_SEEN: usize = 32 << 20;
+/// When one mapping lets pages go: each time costs a round through the tables of pages and an interrupt on the other cores.
+/// All mappings of the process share what these are for one alone, as long as each has a little.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// Bytes that were looked at, of which half at least is in pieces of which most was.
+    most: usize,
+    /// Bytes that were looked at, all of them.
+    patience: usize,
+    /// Bytes of pieces of which anything was looked at: a look at one byte may have entered all of a piece.
+    crowd: usize,
+}
+
+impl Limits {
+    /// More where huge pages are: they are looked at faster.
+    fn now(whole: bool) -> Limits {
+        let live = LIVE.load(Ordering::Relaxed).max(1);
+        let part = |all: usize, least: usize, most: usize| (all / live).clamp(least, most);
+        Limits {
+            most: part(32 << 20, 1 << 20, if whole { 32 << 20 } else { 8 << 20 }),
+            patience: part(256 << 20, 8 << 20, 64 << 20),
+            crowd: part(MOST_ENTERED, 64 << 20, MOST_ENTERED),
+        }
+    }
+}
+
+/// Bytes of pieces that one mapping may have entered. They are the file's own in the page cache.
+pub(crate) const MOST_ENTERED: usize = 4 << 30;
 
 /// Mappings that there are now.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
-
-/// Bytes that one mapping may leave resident.
-fn most_seen() -> usize {
-    (ALL_SEEN / LIVE.load(Ordering::Relaxed).max(1)).clamp(LEAST_SEEN, MOST_SEEN)
-}
 
 /// What was looked at and may still be resident, piece by piece: bytes in each [`PIECE`].
 #[derive(Debug, Default)]
@@ -68,55 +87,59 @@ struct Seen {
 pub(crate) const PIECE: usize = 2 << 20;
 /// A fault enters so much at least that is in the page cache, from one such place to the next.
 const FAULT: usize = 64 << 10;
-/// Pieces of which less was looked at stay longer: whoever goes about a file in no order comes back to them. With so
-/// many times [`MOST_SEEN`] they go too.
+/// Pieces of which less was looked at stay longer: whoever goes about a file in no order comes back to them.
 const MOST_OF_A_PIECE: usize = PIECE / 8 * 7;
-const PATIENCE: usize = 8;
 
-/// Bytes that a thread has looked at: small ones are told to all a few at a time.
+/// Bytes that a thread has looked at, in pieces: small ones are told to all a few at a time.
 #[derive(Debug, Default)]
 struct JustSeen {
     bytes: usize,
-    parts: Vec<Range<usize>>,
+    pieces: Vec<(usize, usize)>,
 }
 
-/// So many bytes or parts are told at once.
-const TOLD_BYTES: usize = 512 << 10;
-const TOLD_PARTS: usize = 32;
+/// So many bytes or pieces are told at once.
+const TOLD_BYTES: usize = 1 << 20;
+const TOLD_PIECES: usize = 32;
 
 impl JustSeen {
-    /// Takes note of bytes. Gives what is to be told by now.
-    fn add(&mut self, from: usize, to: usize) -> Vec<Range<usize>> {
-        self.bytes += to - from;
-        match self.parts.last_mut() {
-            Some(last) if last.end == from => last.end = to,
-            _ => self.parts.push(from..to),
+    /// Takes note of bytes. True if it is time to tell.
+    fn add(&mut self, from: usize, to: usize) -> bool {
+        for piece in from / PIECE..to.div_ceil(PIECE) {
+            let part = to.min((piece + 1) * PIECE) - from.max(piece * PIECE);
+            self.bytes += part;
+            match self.pieces.last_mut() {
+                Some((last, bytes)) if *last == piece => *bytes += part,
+                _ => self.pieces.push((piece, part)),
+            }
         }
-        if self.bytes < TOLD_BYTES && self.parts.len() < TOLD_PARTS {
-            return Vec::new();
-        }
+        self.bytes >= TOLD_BYTES || self.pieces.len() >= TOLD_PIECES
+    }
+
+    /// Tells of all.
+    fn tell(&mut self, seen: &mut Seen) {
+        self.pieces.drain(..).for_each(|(piece, bytes)| seen.add(piece, bytes));
         self.bytes = 0;
-        std::mem::take(&mut self.parts)
     }
 }
 
 impl Seen {
-    /// Takes note of bytes. Gives ranges of pieces that may go now.
-    fn add(&mut self, from: usize, to: usize, most: usize) -> Vec<Range<usize>> {
-        for piece in from / PIECE..to.div_ceil(PIECE) {
-            let part = to.min((piece + 1) * PIECE) - from.max(piece * PIECE);
-            let seen = self.pieces.entry(piece).or_insert(0);
-            let before = if *seen < MOST_OF_A_PIECE { 0 } else { *seen };
-            *seen += part;
-            let after = if *seen < MOST_OF_A_PIECE { 0 } else { *seen };
-            self.ripe += after - before;
-        }
-        self.bytes += to - from;
-        let enough = self.bytes >= most && self.ripe >= most / 2;
-        if !enough && self.bytes < most * PATIENCE {
+    /// Takes note of bytes of a piece; of none if it was entered for others, who may never look at it.
+    fn add(&mut self, piece: usize, bytes: usize) {
+        let seen = self.pieces.entry(piece).or_insert(0);
+        let before = if *seen < MOST_OF_A_PIECE { 0 } else { *seen };
+        *seen += bytes;
+        let after = if *seen < MOST_OF_A_PIECE { 0 } else { *seen };
+        self.ripe += after - before;
+        self.bytes += bytes;
+    }
+
+    /// Gives ranges of pieces that may go now, if these are enough.
+    fn due(&mut self, limits: Limits) -> Vec<Range<usize>> {
+        let enough = self.bytes >= limits.most && self.ripe >= limits.most / 2;
+        let all = self.bytes >= limits.patience || self.pieces.len() * PIECE > limits.crowd;
+        if !enough && !all {
             return Vec::new();
         }
-        let all = self.bytes >= most * PATIENCE;
         let mut gone: Vec<Range<usize>> = Vec::new();
         self.pieces.retain(|piece, seen| {
             let stays = !all && *seen < MOST_OF_A_PIECE;
@@ -183,7 +206,14 @@ impl Mapping {
         };
         LIVE.fetch_add(1, Ordering::Relaxed);
         let (start, just_seen) = (start.cast(), Box::default());
-        Some(Mapping { start, len, seen: Mutex::default(), just_seen, guard: Some(guard) })
+        Some(Mapping {
+            start,
+            len,
+            whole: false,
+            seen: Mutex::default(),
+            just_seen,
+            guard: Some(guard),
+        })
     }
 
     /// Bytes of the file; none if they are not all in it.
@@ -220,15 +250,17 @@ impl Mapping {
 
     /// Has the kernel read the whole huge page that a fault lies in, and nothing beyond it: one piece of memory and one
     /// request to the device in place of 512, for a twentieth of the processor time. False where it will not.
-    pub(crate) fn read_whole_pieces(&self) -> bool {
+    pub(crate) fn read_whole_pieces(&mut self) -> bool {
         if rustix::param::page_size() != 4096 || self.len < PIECE {
             return false;
         }
+        let (start, len) = (self.start, self.len);
         let advise = |advice| {
             // SAFETY: within the mapping, which stays as it is; only how pages are read changes.
-            unsafe { rustix::mm::madvise(self.start.cast_mut().cast(), self.len, advice).is_ok() }
+            unsafe { rustix::mm::madvise(start.cast_mut().cast(), len, advice).is_ok() }
         };
-        advise(Advice::LinuxHugepage) && advise(Advice::Random)
+        self.whole = advise(Advice::LinuxHugepage) && advise(Advice::Random);
+        self.whole
     }
 
     /// True if the page of a byte has come into the page cache. Nothing is read, not even ahead. Always true for files of
@@ -247,11 +279,28 @@ impl Mapping {
         done == 0 && there & 1 == 1
     }
 
-    /// Looks at bytes here and there, so that others find them entered.
-    pub(crate) fn touch(&self, offset: usize, len: usize) {
-        for at in (offset..offset.saturating_add(len)).step_by(FAULT) {
-            std::hint::black_box(self.bytes(at, 1).first().copied());
+    /// Looks at bytes of a piece here and there, so that others find them entered. False, with little done, if it lies in
+    /// small pages, each of which would have to be entered by itself.
+    pub(crate) fn enter(&self, piece: usize, len: usize) -> bool {
+        let from = piece * PIECE;
+        let end = from.saturating_add(len);
+        let look = |at: usize| std::hint::black_box(self.bytes(at, 1).first().copied());
+        let before = faults();
+        look(from);
+        look(from + len / 2);
+        let entered = faults() - before < 2 || len < 2 * FAULT;
+        if entered {
+            // The last one as well: mappings of some file systems do not begin where such places do.
+            for at in (from..end).step_by(FAULT).chain((from < end).then(|| end - 1)) {
+                look(at);
+            }
         }
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.add(piece, 0);
+        let gone = seen.due(Limits::now(self.whole));
+        drop(seen);
+        self.take_out(gone);
+        entered
     }
 
     /// Says that these bytes were looked at. Their pages are let go when there are enough of them; they come again if
@@ -259,18 +308,21 @@ impl Mapping {
     pub(crate) fn release(&self, offset: usize, len: usize) {
         let from = offset.min(self.len);
         let to = offset.saturating_add(len).min(self.len);
-        let just = &self.just_seen[stripe::mine()].0;
-        let parts = just.lock().unwrap_or_else(PoisonError::into_inner).add(from, to);
-        if parts.is_empty() {
+        let mut just =
+            self.just_seen[stripe::mine()].0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !just.add(from, to) {
             return;
         }
-        let most = most_seen();
-        let mut gone = Vec::new();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        for part in parts {
-            gone.extend(seen.add(part.start, part.end, most));
-        }
+        just.tell(&mut seen);
+        drop(just);
+        let gone = seen.due(Limits::now(self.whole));
         drop(seen);
+        self.take_out(gone);
+    }
+
+    /// Takes ranges of pieces out of the mapping, not out of the page cache.
+    fn take_out(&self, gone: Vec<Range<usize>>) {
         for pieces in gone {
             let from = pieces.start * PIECE;
             let to = (pieces.end * PIECE).min(self.len);
@@ -286,6 +338,16 @@ impl Mapping {
     /// True if bytes were not there when somebody looked at them.
     pub(crate) fn lost(&self) -> bool {
         self.guard.as_ref().is_some_and(Guard::hit)
+    }
+}
+
+/// Faults of this thread so far for which nothing was read; zero where the system does not tell.
+fn faults() -> libc::c_long {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the target is large enough, and zeros are a valid `rusage`.
+    unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init().ru_minflt
     }
 }
 
@@ -320,7 +382,7 @@ mod tests {
         };
         assert!(m.bytes(10, 99_990).iter().all(|b| *b == 7));
         m.release(10, 50_000);
-        m.release(10, MOST_SEEN);
+        m.release(10, 8 << 20);
         assert!(m.bytes(0, 100_000).iter().all(|b| *b == 7) && !m.lost());
         assert!(m.bytes(99_999, 2).is_empty() && m.bytes(usize::MAX, 2).is_empty());
         f.set_len(5000).unwrap();
@@ -352,38 +414,52 @@ mod tests {
         }
     }
 
+    const LIMITS: Limits = Limits { most: 2 * PIECE, patience: 16 * PIECE, crowd: 64 * PIECE };
+
     #[test]
     fn pieces_go_when_they_were_seen_and_the_rest_with_patience() {
         let mut seen = Seen::default();
-        let most = 2 * PIECE;
-        assert_eq!(seen.add(0, PIECE, most), []);
-        assert_eq!(seen.add(5 * PIECE, 5 * PIECE + 100, most), []);
+        let add = |seen: &mut Seen, piece, bytes| {
+            seen.add(piece, bytes);
+            seen.due(LIMITS)
+        };
+        assert_eq!(add(&mut seen, 0, PIECE), []);
+        assert_eq!(add(&mut seen, 5, 100), []);
         // Two whole ones go, side by side; the small part stays.
-        assert_eq!(seen.add(PIECE, 2 * PIECE, most), vec![Range { start: 0, end: 2 }]);
+        assert_eq!(add(&mut seen, 1, PIECE), vec![Range { start: 0, end: 2 }]);
         assert_eq!((seen.bytes, seen.pieces.len()), (100, 1));
-        let half = |seen: &mut Seen, i: usize| seen.add(i * PIECE, i * PIECE + PIECE / 2, most);
         for i in 0..31 {
-            assert_eq!(half(&mut seen, 2 * i), [], "{i}");
+            assert_eq!(add(&mut seen, 2 * i, PIECE / 2), [], "{i}");
         }
         // Piece 5 goes together with its neighbours.
-        let gone = half(&mut seen, 62);
+        let gone = add(&mut seen, 62, PIECE / 2);
         assert_eq!((gone.len(), gone.iter().map(|r| r.end - r.start).sum::<usize>()), (31, 33));
         assert_eq!((seen.bytes, seen.pieces.len()), (0, 0));
-        assert_eq!(seen.add(7, 7, most), []);
+        assert_eq!(add(&mut seen, 7, 0), []);
+    }
+
+    #[test]
+    fn pieces_of_which_little_was_looked_at_or_nothing_go_when_they_are_many() {
+        let mut seen = Seen::default();
+        for i in 0..64 {
+            seen.add(2 * i, i % 2 * 48);
+            assert_eq!(seen.due(LIMITS), [], "{i}");
+        }
+        seen.add(1, 0);
+        let gone = seen.due(LIMITS);
+        assert_eq!((gone.len(), seen.pieces.len(), seen.bytes), (63, 0, 0));
     }
 
     #[test]
     fn what_is_touched_is_there_before_it_is_looked_at() {
         let (_dir, f) = file(4 << 20);
-        let m = Mapping::new(&f, 4 << 20).unwrap();
+        let mut m = Mapping::new(&f, 4 << 20).unwrap();
         m.read_whole_pieces();
-        let faults = || {
-            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-            let after = stat.rsplit(')').next().unwrap();
-            after.split_whitespace().nth(7).unwrap().parse::<u64>().unwrap()
-        };
         assert!(m.holds(0) && m.holds((4 << 20) - 1) && !m.holds(4 << 20));
-        m.touch(0, 4 << 20);
+        // In small pages it is not, and nothing more is said of it.
+        if !(0..2).all(|piece| m.enter(piece, PIECE)) {
+            return;
+        }
         let (before, sum) =
             (faults(), m.bytes(0, 4 << 20).iter().map(|b| u64::from(*b)).sum::<u64>());
         assert_eq!((faults() - before, sum), (0, 7 << 22));
@@ -391,14 +467,15 @@ mod tests {
 
     #[test]
     fn small_parts_are_told_together() {
-        let mut just = JustSeen::default();
-        assert_eq!(just.add(0, 100), []);
-        assert_eq!(just.add(100, 200), []);
-        assert_eq!(just.add(500, 600), []);
-        assert_eq!(just.add(600, 600 + TOLD_BYTES), [0..200, 500..600 + TOLD_BYTES]);
-        assert_eq!((just.bytes, just.parts.len()), (0, 0));
-        let told: Vec<_> = (0..TOLD_PARTS).map(|i| just.add(2 * i, 2 * i + 1).len()).collect();
-        assert_eq!(told.iter().position(|n| *n > 0), Some(TOLD_PARTS - 1));
+        let (mut just, mut seen) = (JustSeen::default(), Seen::default());
+        assert!(!just.add(0, 100) && !just.add(100, 200) && !just.add(PIECE - 50, PIECE + 50));
+        assert!(just.add(PIECE + 50, PIECE + TOLD_BYTES));
+        just.tell(&mut seen);
+        assert_eq!((just.bytes, just.pieces.len()), (0, 0));
+        let told: Vec<_> = seen.pieces.into_iter().collect();
+        assert_eq!(told, [(0, 250), (1, TOLD_BYTES)]);
+        let full = (0..TOLD_PIECES).position(|i| just.add(2 * i * PIECE, 2 * i * PIECE + 1));
+        assert_eq!(full, Some(TOLD_PIECES - 1));
     }
 
     #[test]

@@ -17,36 +17,47 @@ pub(crate) struct Stream {
     guess: AtomicUsize,
 }
 
+/// What a view is to the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A part of it, or too large to be.
+    Follows,
+    /// As that, and the caller is to enter this piece now.
+    Enters(usize),
+    /// None of it.
+    Strays,
+}
+
 /// So many views in a row are a stream.
 const IN_A_ROW: usize = 3;
 /// Views so many pieces behind the last one that was entered are late ones of the same stream.
 const LATE: usize = 8;
 
 impl Stream {
-    /// Takes note of a view. Gives a piece that is to be entered now, by the caller.
-    pub(crate) fn next(&self, start: usize, len: usize) -> Option<usize> {
+    /// Takes note of a view.
+    pub(crate) fn next(&self, start: usize, len: usize) -> Step {
         if len == 0 || len >= PIECE {
-            return None;
+            return Step::Follows;
         }
         let piece = start.saturating_add(len - 1) / PIECE;
         let entered = self.entered.load(Relaxed);
         if piece + 1 < entered && piece + LATE >= entered {
-            return None;
+            return Step::Follows;
         }
         if entered > 0 && piece + 1 == entered {
             let first = self.entered.compare_exchange(entered, entered + 1, Relaxed, Relaxed);
-            return first.ok();
+            return first.map_or(Step::Follows, Step::Enters);
         }
         let guess = self.guess.load(Relaxed);
         let (last, count) = (guess / 4, guess % 4);
         let count = if guess > 0 && (piece == last || piece == last + 1) { count + 1 } else { 1 };
         self.guess.store(piece.saturating_mul(4) + count, Relaxed);
         if count < IN_A_ROW {
-            return None;
+            return Step::Strays;
         }
         self.guess.store(0, Relaxed);
         self.entered.store(piece + 2, Relaxed);
-        Some(piece + 1)
+        Step::Enters(piece + 1)
     }
 }
 
@@ -56,7 +67,11 @@ mod tests {
 
     /// Pieces that views of `len` bytes at these places have entered.
     fn entered(stream: &Stream, len: usize, places: impl Iterator<Item = usize>) -> Vec<usize> {
-        places.filter_map(|at| stream.next(at, len)).collect()
+        let entered = |at| match stream.next(at, len) {
+            Step::Enters(piece) => Some(piece),
+            Step::Follows | Step::Strays => None,
+        };
+        places.filter_map(entered).collect()
     }
 
     #[test]
@@ -66,7 +81,7 @@ mod tests {
             let mut last = None;
             for at in (0..20 * PIECE).step_by(len) {
                 let piece = (at + len - 1) / PIECE;
-                if let Some(new) = stream.next(at, len) {
+                if let Step::Enters(new) = stream.next(at, len) {
                     assert_eq!(new, piece + 1, "{len}");
                     assert!(last.is_none_or(|l| l + 1 == new), "{len}: {last:?}, {new}");
                     last = Some(new);
@@ -88,7 +103,7 @@ mod tests {
         // Views that no piece is ahead of.
         assert_eq!(entered(&stream, PIECE, (0..100).map(|i| i * PIECE)), []);
         assert_eq!(entered(&stream, 0, (0..100).map(|i| i * 100)), []);
-        assert_eq!(stream.next(usize::MAX - 8, 8), None);
+        assert_eq!(stream.next(usize::MAX - 8, 8), Step::Strays);
     }
 
     #[test]
