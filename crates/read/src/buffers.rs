@@ -8,6 +8,7 @@
 use crate::engine::{Counts, Shared};
 use crate::opened::Opened;
 use crate::options::{Chosen, Options};
+use crate::process::inherited;
 use crate::registry::{self, Key};
 use crate::sync::{self, Mutex};
 use std::ops::Range;
@@ -19,6 +20,8 @@ pub(crate) struct Buffers {
     options: Options,
     /// By which other files of the process find them; `None` if they are nobody else's.
     key: Option<Key>,
+    /// The process that has opened it. One that was forked may have inherited a lock that is taken for good.
+    process: u32,
     sets: Mutex<Sets>,
 }
 
@@ -62,11 +65,19 @@ impl Sets {
 
 impl Buffers {
     pub(crate) fn new(opened: Opened, options: &Options, key: Option<Key>) -> Buffers {
-        Buffers { opened, options: options.clone(), key, sets: Mutex::default() }
+        let process = std::process::id();
+        Buffers { opened, options: options.clone(), key, process, sets: Mutex::default() }
+    }
+
+    fn is_inherited(&self) -> bool {
+        self.process != std::process::id()
     }
 
     /// Begins a session. Gives what it reads by, and its number there.
     pub(crate) fn begin(&self, range: &Range<u64>) -> Result<(Arc<Shared>, u64)> {
+        if self.is_inherited() {
+            return Err(inherited(self.opened.source().path()));
+        }
         let mut sets = sync::lock(&self.sets);
         let set = match sets.all.first().filter(|first| first.maps()) {
             // There is one way to read the page cache, and nothing to be chosen.
@@ -102,6 +113,9 @@ impl Buffers {
 
     /// Ends a session.
     pub(crate) fn end(&self, set: &Arc<Shared>, id: u64) {
+        if self.is_inherited() {
+            return;
+        }
         set.end(id);
         if set.maps() {
             return;
@@ -112,6 +126,9 @@ impl Buffers {
 
     /// What was done for all sessions.
     pub(crate) fn counts(&self) -> Counts {
+        if self.is_inherited() {
+            return Counts::default();
+        }
         let sets = sync::lock(&self.sets);
         let before = sets.before.iter().fold(sets.past, |sum, (_, counts)| sum.and(counts));
         sets.all.iter().fold(before, |sum, set| sum.and(&set.counts()))
@@ -125,8 +142,41 @@ impl Buffers {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
+        if self.is_inherited() {
+            // They are the other process's.
+            if let Ok(sets) = self.sets.get_mut() {
+                std::mem::take(sets).all.into_iter().for_each(std::mem::forget);
+            }
+            return;
+        }
         // The last one may be kept for whoever opens the file again: that with the largest blocks.
         let all = std::mem::take(&mut sync::lock(&self.sets).all);
         all.iter().for_each(registry::close);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stead_core::Kind;
+    use stead_store::MemorySource;
+
+    #[test]
+    fn what_a_fork_inherited_is_refused_and_waits_for_nobody() {
+        let options = Options::default();
+        let source = Arc::new(MemorySource::new("m", &[7; 100]));
+        let opened = Opened::look(source, &options).unwrap();
+        let mut buffers = Buffers::new(opened, &options, None);
+        let (set, id) = buffers.begin(&(0..10)).unwrap();
+        buffers.process ^= 1;
+        // As if a thread of the other process had the lock.
+        buffers.end(&set, id);
+        assert!(set.is_busy());
+        let error = buffers.begin(&(0..10)).err().unwrap();
+        assert_eq!(error.kind(), Kind::Usage);
+        assert!(error.to_string().contains("before a fork"), "{error}");
+        assert_eq!(buffers.counts(), Counts::default());
+        drop(buffers);
+        assert!(!set.is_closed());
     }
 }

@@ -1,7 +1,16 @@
 //! What there is one of in a process, also in one that was forked: threads are not forked with it, and a lock that one
 //! of them had stays taken for ever. So a forked process has things of its own.
 
+use std::path::Path;
 use std::sync::OnceLock;
+use stead_core::Error;
+
+/// The error for what a fork has left of the other process.
+pub(crate) fn inherited(path: &Path) -> Error {
+    Error::usage("the file was opened in another process, before a fork")
+        .at_path(path)
+        .with_hint("open it in each process")
+}
 
 /// A process, its parent, that one's parent, ... may each use sessions, so many in all.
 const GENERATIONS: usize = 32;

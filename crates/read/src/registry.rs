@@ -1,9 +1,9 @@
 //! What the files of a process share: their buffers and their memory.
 //!
 //! Whoever reads a file that is open already, with the same options, joins those who have it: the same readers, the
-//! same blocks, where these are of a size for the session that begins. Of the file that was closed last its blocks stay for a while, for whoever opens it again. The same file
-//! is one with the same device, inode, length and time of change, and one that was not changed a moment ago: time stamps
-//! are too coarse to tell two changes in a row.
+//! same blocks, where these are of a size for the session that begins. Of the file that was closed last its blocks stay for a
+//! while, for whoever opens it again. The same file is one with the same device, inode, length and time of change, and one
+//! that was not changed a moment ago: time stamps are too coarse to tell two changes in a row.
 //!
 //! Blocks in memory have one budget, however many files are open: each gets an equal part.
 
@@ -43,6 +43,14 @@ struct Registry {
     holders: HashMap<u64, (Weak<Shared>, u64)>,
     /// Closed, with its blocks, and when these are given up.
     kept: Option<(Arc<Shared>, Instant)>,
+}
+
+impl Registry {
+    /// True if both are buffers of one file, with the same options.
+    fn of_one_file(&self, one: &Arc<Shared>, other: &Arc<Shared>) -> bool {
+        let has = |sets: &[Weak<Shared>], set| sets.iter().any(|s| s.as_ptr() == Arc::as_ptr(set));
+        self.files.values().any(|sets| has(sets, one) && has(sets, other))
+    }
 }
 
 static REGISTRY: PerProcess<Mutex<Registry>> = PerProcess::new();
@@ -159,8 +167,11 @@ pub(crate) fn give_up(now: Instant) {
 /// A file takes part in the budget from now on.
 fn hold(shared: Arc<Shared>) -> Arc<Shared> {
     if shared.holds_blocks() {
-        // It is open again, or makes place for another one.
-        let kept = with(|r| r.kept.take());
+        // It is open again, or makes place for another file: a session over its header does not cost what is kept of it.
+        let kept = with(|r| match &r.kept {
+            Some((kept, _)) if !Arc::ptr_eq(kept, &shared) && r.of_one_file(kept, &shared) => None,
+            _ => r.kept.take(),
+        });
         if let Some((kept, _)) = kept
             && !Arc::ptr_eq(&kept, &shared)
         {

@@ -158,6 +158,31 @@ fn the_memory_of_a_header_is_given_back_when_it_is_closed() {
 }
 
 #[test]
+fn a_header_costs_nothing_of_what_is_kept_of_a_closed_file() {
+    let _alone = alone();
+    let (_dir, path) = sparse(96 * MIB, 100);
+    let io = IoOptions { engine: Engine::Pread, ..IoOptions::default() };
+    let options =
+        Options { memory: 64 * MIB, share: false, ahead: false, io, ..Options::default() };
+    let (last, len) = (80 * MIB..96 * MIB, 16 << 20);
+    let file = open(&path, &options).unwrap();
+    let session = file.session(last.clone()).unwrap();
+    session.read(last.start, len).wait().unwrap();
+    drop((session, file));
+    let file = open(&path, &options).unwrap();
+    let header = file.session(..4096).unwrap();
+    header.read(0, 4096).wait().unwrap();
+    drop(header);
+    let of_header = file.counts().bytes;
+    assert!(of_header <= MIB, "{of_header}");
+    // What was done by the buffers that are kept counts when they are found again, and there is nothing more to do.
+    let session = file.session(last.clone()).unwrap();
+    assert_eq!(file.counts().bytes, of_header + 16 * MIB);
+    session.read(last.start, len).wait().unwrap();
+    assert_eq!(file.counts().bytes, of_header + 16 * MIB);
+}
+
+#[test]
 fn what_lies_in_memory_is_found_by_sessions_of_other_sizes() {
     let _alone = alone();
     let (source, file) = counting();

@@ -4,6 +4,7 @@ use super::{Inner, Kept, Shared, Waiting};
 use crate::clock;
 use crate::deadline;
 use crate::finish::room;
+use crate::process::inherited;
 use crate::request::{Deliver, Finish, LATE, Pending, Piece, Request, Wait};
 use crate::sync::MutexGuard;
 use crate::window::Ticket;
@@ -30,9 +31,7 @@ impl Shared {
         }
         self.others.fetch_add(1, Ordering::Relaxed);
         if self.is_inherited() {
-            let error = Error::usage("the file was opened in another process, before a fork");
-            let error = error.at_path(self.source.path()).with_hint("open it in each process");
-            return Pending::Ready(Some(Err(error)));
+            return Pending::Ready(Some(Err(inherited(self.source.path()))));
         }
         let mut inner = self.lock();
         inner.tickets += 1;
