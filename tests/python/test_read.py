@@ -530,6 +530,35 @@ assert len(read.result()) == len(there.result()) == 10
     assert done.returncode == 0, done.stderr
 
 
+def test_what_a_forked_child_looks_at_stays(tmp_path):
+    """Blocks in memory are shared with other processes, and used again by the parent when it looks at them no more."""
+    path = tmp_path / "blocks"
+    size, block = 96 << 20, 1 << 20
+    with open(path, "wb") as f:
+        for i in range(size // block):
+            f.write(bytes([i]) * block)
+    # What was changed a moment ago is shared with nobody.
+    os.utime(path, (1, 1))
+    code = f"""
+import os, sys, stead
+s = stead.read_session(sys.argv[1], engine="pread", block={block}, memory={32 << 20}, ahead=False)
+assert "with no other process" in dict(s.explain())["shared"], s.explain()
+view = s.pread(3 * {block}, {block})
+r, w = os.pipe()
+child = os.fork()
+if child == 0:
+    os.read(r, 1)
+    os._exit(7 if bytes(view) == bytes([3]) * {block} else 1)
+del view
+for i in range(4, {size // block}):
+    s.pread(i * {block}, {block})
+os.write(w, b"x")
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+    done = run(code, path)
+    assert done.returncode == 0, done.stderr
+
+
 def test_names_of_any_bytes(data, tmp_path):
     path = os.path.join(os.fsencode(tmp_path), b"caf\xe9.bin")
     with open(path, "wb") as f:
