@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn what_a_fork_inherited_is_refused_and_waits_for_nobody() {
         let options = Options::default();
-        let source = Arc::new(MemorySource::new("m", &[7; 100]));
+        let source = Arc::new(MemorySource::new("m", [7; 100]));
         let opened = Opened::look(source, &options).unwrap();
         let mut buffers = Buffers::new(opened, &options, None);
         let (set, id) = buffers.begin(&(0..10)).unwrap();
