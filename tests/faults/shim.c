@@ -3,6 +3,7 @@
  *   SHIM_FILE=PATH      the file, by device and inode, whatever descriptor it is read through
  *   SHIM_BAD=FROM-TO    reads that reach these bytes stop before them; those that begin there fail with EIO
  *   SHIM_SHORT=N        no read gives more than 1 to N bytes
+ *   SHIM_HELD=FROM-TO   reads that reach these bytes wait for ever
  *   SHIM_COUNTS=PATH    a file of three numbers of 64 bits: reads, those that failed, those that were cut
  *
  * A system call that passes by the C library (io_uring, a page fault) passes by this, too. */
@@ -22,21 +23,24 @@
 static dev_t device;
 static ino_t inode;
 static int active;
-static uint64_t bad_from = UINT64_MAX, bad_to = 0, most = 0;
+static uint64_t bad_from = UINT64_MAX, bad_to = 0, held_from = UINT64_MAX, held_to = 0, most = 0;
 static uint64_t none[3], *counts = none;
+
+static void range(const char *text, uint64_t *from, uint64_t *to) {
+    char *end;
+    *from = strtoull(text, &end, 10);
+    *to = strtoull(end + 1, NULL, 10);
+}
 
 __attribute__((constructor)) static void begin(void) {
     const char *file = getenv("SHIM_FILE"), *bad = getenv("SHIM_BAD"), *shorter = getenv("SHIM_SHORT");
-    const char *told = getenv("SHIM_COUNTS");
+    const char *held = getenv("SHIM_HELD"), *told = getenv("SHIM_COUNTS");
     struct stat s;
     if (!file || stat(file, &s)) return;
     device = s.st_dev;
     inode = s.st_ino;
-    if (bad) {
-        char *end;
-        bad_from = strtoull(bad, &end, 10);
-        bad_to = strtoull(end + 1, NULL, 10);
-    }
+    if (bad) range(bad, &bad_from, &bad_to);
+    if (held) range(held, &held_from, &held_to);
     if (shorter) most = strtoull(shorter, NULL, 10);
     if (told) {
         int fd = open(told, O_RDWR);
@@ -61,6 +65,7 @@ static ssize_t allowed(uint64_t offset, size_t n) {
     uint64_t left = n;
     count(0);
     if (n == 0) return 0;
+    while (offset < held_to && offset + n > held_from) pause();
     if (offset < bad_to && offset + n > bad_from) {
         if (offset >= bad_from) {
             count(1);

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import struct
+import subprocess
+import time
 
 import pytest
 from rigs import CHANGED, DIRECT, IO, ON_DEMAND, PREAD, URING, right
@@ -99,3 +102,25 @@ def test_a_file_becomes_shorter_during_the_session(face, path, data, flags):
         answer = reader.ask(way, 4000, 5000)
         assert answer == right(way, 4000, 5000, data) or answer[:2] == ("error", str(CHANGED)), (way, answer)
     reader.end()
+
+
+def test_the_command_does_not_wait_for_ever(stead, path, faults):
+    env = os.environ | faults(SHIM_HELD=f"{BAD}-{END}")
+    args = ["read", path, "--tasks", "100", "--engine", "pread"]
+    stead.fails(*args, "--deadline", "1", code=1, says=(str(path), "in time"), env=env, timeout=100)
+    stead(*args, "--deadline", "60", "--on-demand", "--range", "0-1000000", "--block", "4KiB", env=env)
+
+
+def test_ctrl_c_while_the_device_hangs(stead, path, faults):
+    """Once is enough, and there is one message."""
+    env = os.environ | faults(SHIM_HELD=f"{BAD}-{END}")
+    before = faults.counts()[0]
+    p = subprocess.Popen(
+        [stead.path, "read", path, "--tasks", "100", "--engine", "pread"], cwd=stead.cwd, env=env, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    while faults.counts()[0] == before and p.poll() is None:
+        time.sleep(0.005)
+    p.send_signal(signal.SIGINT)
+    out, err = p.communicate(timeout=100)
+    assert (p.returncode, out) == (130, b"") and err.count(b"stead:") == 1, err

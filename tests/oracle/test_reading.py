@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -67,6 +70,51 @@ def test_an_empty_file(stead, tmp_path):
 def test_progress_goes_to_the_error_stream(stead, data):
     done = stead("read", data, "--progress", "always")
     assert b"100 %" in done.stderr
+
+
+def test_nothing_is_read_before_a_task_asks(stead, data):
+    """Each task has a block of its own, and comes first to it."""
+    args = ["--range", "0-2MiB", "--tasks", 32, "--block", "64KiB", "--engine", "pread", "--threads", 1]
+    found = read(stead, data, *args, "--on-demand")
+    assert found["sum"] == words(data, 0, 2 << 20)
+    assert (found["requests"], found["requests_answered_at_once"], found["blocks_fetched"]) == (32, 0, 32)
+
+
+def test_past_the_page_cache(stead, data):
+    for engine in ("pread", "uring"):
+        found = read(stead, data, "--direct", "--engine", engine, "--tasks", 70, "--compare", "--scattered")
+        assert (found["sum"], found["bytes_fetched"]) == (words(data), found["bytes"])
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("way", [("--buffers",), ("--engine", "pread"), ("--engine", "pread", "--compare", "--scattered")])
+def test_ctrl_c_ends_it_with_one_message(stead, tmp_path, sign, way):
+    with open(tmp_path / "large", "wb") as f:
+        f.truncate(1 << 40)
+    # Jobs in the background of a shell do not hear Ctrl-C, and what they begin does not, either.
+    p = subprocess.Popen(
+        [stead.path, "read", "large", "--tasks", "1000000", *way], cwd=stead.cwd, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    begun = time.monotonic()
+    while not any("stead-" in name for name in threads(p.pid)) and time.monotonic() < begun + 60:
+        time.sleep(0.005)
+    time.sleep(0.2)
+    p.send_signal(sign)
+    out, err = p.communicate(timeout=60)
+    assert (p.returncode, out) == (130, b""), err
+    assert err.count(b"stead:") == 1 and b"stopped" in err, err
+
+
+def threads(pid: int) -> list[str]:
+    names = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        try:
+            with open(f"/proc/{pid}/task/{task}/comm") as f:
+                names.append(f.read())
+        except OSError:
+            pass  # it has ended
+    return names
 
 
 def test_bad_requests(stead, data, tmp_path):

@@ -209,6 +209,10 @@ pub struct ReadArgs {
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size, help_heading = "Means")]
     pub memory: u64,
 
+    /// Read nothing before a task asks for it
+    #[arg(long, help_heading = "Means")]
+    pub on_demand: bool,
+
     /// Seconds after which a request fails
     #[arg(long, value_name = "SECONDS", default_value_t = 600, help_heading = "Means")]
     pub deadline: u64,

@@ -90,6 +90,7 @@ fn prepare(a: &ReadArgs) -> Result<(Options, Cancel, Cancel)> {
         depth: a.queue_depth,
         memory: a.memory,
         deadline: Duration::from_secs(a.deadline),
+        ahead: !a.on_demand,
         io: IoOptions { engine: a.engine.into(), direct: a.direct, ..IoOptions::default() },
         ..Options::default()
     };

@@ -21,8 +21,8 @@
 //! # }
 //! ```
 //!
-//! What it cannot do yet: more than one node (the ranks of [`fabric::Local`] are threads), transfers
-//! between tiers, streams between programs.
+//! What it cannot do yet: [`run`] on more than one node (its ranks, those of [`fabric::Local`], are threads; [`read::ranks`]
+//! reads files on any number of nodes), transfers between tiers, streams between programs.
 
 pub mod options;
 pub mod plot;
