@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 use stead_core::{Cancel, Error, Kind, Result, limits};
 
 /// How tasks get their bytes.
@@ -56,6 +57,8 @@ const UNDER_WAY: u64 = 64;
 const BYTES_UNDER_WAY: u64 = 16 << 20;
 /// Bytes of a thread between two that are told of.
 const TOLD: u64 = 1 << 20;
+/// How often who waits for an answer looks whether it is still wanted.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs a trial over a range of a file. `progress` hears how many bytes have come, from any thread, now and then.
 ///
@@ -195,9 +198,7 @@ impl Work<'_> {
             }
         };
         loop {
-            if self.trial.cancel.is_cancelled() || self.failed.load(Ordering::Relaxed) {
-                return Err(Error::new(Kind::Cancelled, "the trial was stopped"));
-            }
+            self.goes_on()?;
             let mut ready = None;
             while ready.is_none() && asked.len() < under_way {
                 let number = self.next.0.fetch_add(1, Ordering::Relaxed);
@@ -211,16 +212,19 @@ impl Work<'_> {
                     asked.push_back(new);
                 }
             }
+            let there = ready.is_some();
             let Some(first) = ready.or_else(|| asked.pop_front()) else { break };
             let (part, bytes) = match first {
-                Asked::View(read) => {
-                    let view = read.wait()?;
+                Asked::View(mut read) => {
+                    let view =
+                        if there { read.wait() } else { self.come(|time| read.wait_for(time)) }?;
                     let part = words(&view);
                     view.check()?;
                     (part, view.len())
                 }
-                Asked::Into(read, len) => {
-                    let mut buffer = read.wait()?;
+                Asked::Into(mut read, len) => {
+                    let mut buffer =
+                        if there { read.wait() } else { self.come(|time| read.wait_for(time)) }?;
                     let part = words(buffer.as_mut());
                     spare.push(buffer);
                     (part, len)
@@ -243,6 +247,24 @@ impl Work<'_> {
         self.tell(untold);
         self.sum.fetch_add(sum, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// An error if the trial is to end.
+    fn goes_on(&self) -> Result<()> {
+        if self.trial.cancel.is_cancelled() || self.failed.load(Ordering::Relaxed) {
+            return Err(Error::new(Kind::Cancelled, "the trial was stopped"));
+        }
+        Ok(())
+    }
+
+    /// Waits for an answer, as long as the trial goes on: a device that hangs keeps nobody from stopping it.
+    fn come<T>(&self, mut wait: impl FnMut(Duration) -> Option<Result<T>>) -> Result<T> {
+        loop {
+            if let Some(answer) = wait(LOOK) {
+                return answer;
+            }
+            self.goes_on()?;
+        }
     }
 
     /// So many bytes more have come.
