@@ -55,6 +55,12 @@ def test_cpp(installed, tmp_path, name, standard):
     assert " 0 failed" in installed.run(program, cwd=tmp_path)
 
 
+def test_a_reader_with_another_standard_library(installed, tmp_path):
+    """Where FileReader cannot set what gcount() gives, each read is one of the library's."""
+    program = installed.compile(HERE / "reader.cpp", tmp_path, *SANITIZERS, "-DSTEAD_READER_FAST=0")
+    assert " 0 failed" in installed.run(program, cwd=tmp_path)
+
+
 @pytest.mark.parametrize(
     "compiler, standard", [("gcc", "c99"), ("gcc", "c11"), ("gcc", "c17"), ("g++", "c++11"), ("g++", "c++20")]
 )
