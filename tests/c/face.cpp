@@ -1,41 +1,14 @@
 // The C++ face: everything in stead.hpp, with what is thrown.
 
+#include "check.hpp"
+
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <iostream>
 #include <limits>
 #include <numeric>
-#include <stead.hpp>
 #include <thread>
-
-static int failures = 0, checks = 0;
-
-#define CHECK(condition) \
-    do { \
-        checks++; \
-        if (!(condition)) { \
-            failures++; \
-            std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-        } \
-    } while (0)
-
-/// What is thrown.
-template <class F> static stead::error thrown(F f) {
-    try {
-        f();
-    } catch (const stead::error &e) {
-        return e;
-    }
-    return stead::error(stead::kind::internal, "nothing was thrown");
-}
-
-template <class F> static bool fails(stead::kind kind, const char *part, F f) {
-    const stead::error e = thrown(f);
-    const bool ok = e.kind() == kind && std::strstr(e.what(), part);
-    if (!ok) std::fprintf(stderr, "it said: %s\n", e.what());
-    return ok;
-}
 
 static const std::string people = "name,age,zip\nJane,41,01234\nJoe,NA,99999\nAnn,29,00007\n";
 

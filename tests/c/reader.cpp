@@ -1,6 +1,8 @@
 // stead::FileReader against std::ifstream: the same operations, drawn at random from a seed, must leave both in the same
 // state with the same bytes.
 
+#include "check.hpp"
+
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -8,22 +10,10 @@
 #include <iostream>
 #include <random>
 #include <sstream>
-#include <stead.hpp>
 #include <string>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
-
-static int failures = 0, checks = 0;
-
-#define CHECK(condition) \
-    do { \
-        checks++; \
-        if (!(condition)) { \
-            failures++; \
-            std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-        } \
-    } while (0)
 
 static_assert(std::is_base_of_v<std::istream, stead::FileReader>);
 static_assert(std::is_move_constructible_v<stead::FileReader> && !std::is_copy_constructible_v<stead::FileReader>);
@@ -375,6 +365,6 @@ int main(int argc, char **argv) {
     // Once is enough.
     if (__cplusplus < 202002L) large();
     CHECK(stead_handles_alive() == 0);
-    std::printf("reader: %d checks, %d failed\n", checks, failures);
+    std::printf("reader: %d checks, %d failed\n", checks.load(), failures.load());
     return failures != 0;
 }

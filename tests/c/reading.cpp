@@ -1,5 +1,7 @@
 // Read sessions in C++: everything in stead_read.hpp, with what is thrown.
 
+#include "check.hpp"
+
 #include <atomic>
 #include <cstdio>
 #include <cstring>
@@ -8,31 +10,7 @@
 #include <iostream>
 #include <poll.h>
 #include <random>
-#include <stead.hpp>
 #include <thread>
-
-static std::atomic<int> failures{0}, checks{0};
-
-#define CHECK(condition) \
-    do { \
-        checks++; \
-        if (!(condition)) { \
-            failures++; \
-            std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-        } \
-    } while (0)
-
-template <class F> static bool fails(stead::kind kind, const char *part, F f) {
-    try {
-        f();
-    } catch (const stead::error &e) {
-        const bool ok = e.kind() == kind && std::strstr(e.what(), part);
-        if (!ok) std::fprintf(stderr, "it said: %s\n", e.what());
-        return ok;
-    }
-    std::fprintf(stderr, "nothing was thrown\n");
-    return false;
-}
 
 static_assert(!std::is_copy_constructible_v<stead::view> && std::is_nothrow_move_constructible_v<stead::view>);
 static_assert(!std::is_copy_constructible_v<stead::ReadSession> && std::is_move_constructible_v<stead::ReadSession>);

@@ -1,33 +1,11 @@
 // Tipsy snapshots in C++: everything in stead_tipsy.hpp, with what is thrown.
 
+#include "check.hpp"
+
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <future>
-#include <stead.hpp>
-
-static int failures = 0, checks = 0;
-
-#define CHECK(condition) \
-    do { \
-        checks++; \
-        if (!(condition)) { \
-            failures++; \
-            std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-        } \
-    } while (0)
-
-template <class F> static bool fails(stead::kind kind, const char *part, F f) {
-    try {
-        f();
-    } catch (const stead::error &e) {
-        const bool ok = e.kind() == kind && std::strstr(e.what(), part);
-        if (!ok) std::fprintf(stderr, "it said: %s\n", e.what());
-        return ok;
-    }
-    std::fprintf(stderr, "nothing was thrown\n");
-    return false;
-}
 
 using stead::species;
 
@@ -171,6 +149,6 @@ int main() {
     wrong();
     CHECK(stead::species_name(species::dark) == "dark");
     CHECK(stead_handles_alive() == 0);
-    std::printf("tipsy: %d checks, %d failed\n", checks, failures);
+    std::printf("tipsy: %d checks, %d failed\n", checks.load(), failures.load());
     return failures != 0;
 }
