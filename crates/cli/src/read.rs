@@ -30,7 +30,7 @@ struct Report {
     bytes_per_second: f64,
     /// The bytes as numbers of 64 bits, added up.
     sum: u64,
-    /// By readers; the rest was in the page cache.
+    /// By readers of this process; the rest was there already, in the page cache or in memory that others read into.
     bytes_fetched: u64,
     blocks_fetched: u64,
     requests: u64,
@@ -256,7 +256,7 @@ fn page(r: &Report, explain: bool, counts: &Counts) -> String {
         (
             "fetched",
             format!(
-                "{} in {} block(s); the rest was in the page cache",
+                "{} in {} block(s); the rest was there already",
                 units::format_size(counts.bytes),
                 units::format_count(counts.blocks)
             ),
