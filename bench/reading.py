@@ -102,7 +102,7 @@ def warm_section(a):
     scattered = [(f"{way}, scattered", ["--scattered"]) for way in ("views", "pread")]
     whole = warm_rounds(a, a.runs, [("views", []), ("buffers", []), ("pread", []), *scattered], PEERS)
     small_pages(a.file)
-    small = warm_rounds(a, max(a.runs // 2, 1), [("views", []), ("buffers", []), ("pread", [])], [])
+    small = warm_rounds(a, a.runs, [("views", []), ("buffers", []), ("pread", [])], [])
     return {"large": whole, "small": small}
 
 
