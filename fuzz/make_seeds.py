@@ -57,6 +57,13 @@ def main() -> None:
     put("records", "four", b"\x04\x02\x09" + b"hhabcdefghijkl")
     put("raw", "f4", bytes([0, 0, 2, 2, 3, 0, 7, 0]) + np.arange(6, dtype="<f4").tobytes())
     put("raw", "i2-big-fortran", bytes([3, 3, 3, 2, 2, 2, 7, 0]) + np.arange(8, dtype=">i2").tobytes())
+    parts = "".join(f'  {{ node = "n{i}", space = "nvme", path = "f/{i}", length = {n} }},\n' for i, n in enumerate([8, 4]))
+    head = 'version = 1\nname = "f"\nlength = 12\n'
+    put("layout", "even", f"{head}stripe = 4\nparts = [\n{parts}]\n".encode())
+    put("layout", "cut", f"{head}cuts = [3, 7]\nparts = [\n{parts}]\n".encode())
+    put("layout", "placed", f"{head}cuts = [3, 3, 8]\non = [0, 1, 0, 1]\nparts = [\n{parts}]\n".encode())
+    put("layout", "nodes", b"nvme@rack[1-2]n[01-16],login")
+    put("layout", "ranks", b"out/%03r.%%.%r.bin")
     snapshot = {o: struct.pack(o + "dIIIIII", 0.5, 3, 3, 1, 1, 1, 0) + bytes(range(128)) for o in "><"}
     for name, data in {"big": snapshot[">"], "little": snapshot["<"], "old": snapshot[">"][:28] + bytes(128)}.items():
         put("dataset", f"tipsy-{name}", b"\x05\x00" + data)

@@ -7,6 +7,7 @@ pub mod cancel;
 pub mod dtype;
 pub mod error;
 pub mod extent;
+pub mod layout;
 pub mod limits;
 pub mod missing;
 pub mod schema;

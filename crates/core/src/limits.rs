@@ -48,6 +48,18 @@ pub const LEAST_SESSION_MEMORY: u64 = 16 << 20;
 pub const MAX_READ_BLOCK: usize = 1 << 30;
 /// Seconds a read of a session may take.
 pub const READ_DEADLINE_S: u64 = 600;
+/// Stripes of one file. What a rank holds of a file is a list of them.
+pub const MAX_STRIPES: u64 = 1 << 22;
+/// Cuts that a layout lists one by one.
+pub const MAX_CUTS: usize = 1 << 18;
+/// Parts of one file.
+pub const MAX_PARTS: usize = 1 << 16;
+/// Nodes that one list names.
+pub const MAX_NODES: usize = 1 << 16;
+/// Bytes of a layout file.
+pub const MAX_LAYOUT_BYTES: usize = 16 << 20;
+/// Bytes of a path in a layout file.
+pub const MAX_PATH_BYTES: usize = 4096;
 
 const _: () = assert!(MIN_CHUNK <= DEFAULT_CHUNK && DEFAULT_CHUNK <= MAX_CHUNK);
 const _: () = assert!(MAX_CHUNK < u32::MAX as usize);

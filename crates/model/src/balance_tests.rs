@@ -1,0 +1,216 @@
+//! The balance of a split in a simulation: workers that are as fast as the test says, whatever was predicted.
+
+use proptest::prelude::*;
+use crate::{Balance, BalanceOptions, Chunk, Next, Side, Verdict};
+
+const TOTAL: u64 = 1 << 30;
+
+/// What a side really does: bytes in a second, from each time on; all its workers together.
+#[derive(Debug, Clone)]
+struct Truth {
+    workers: usize,
+    rates: Vec<(f64, f64)>,
+}
+
+impl Truth {
+    fn steady(workers: usize, rate: f64) -> Truth {
+        Truth { workers, rates: vec![(0.0, rate)] }
+    }
+
+    fn then(mut self, from: f64, rate: f64) -> Truth {
+        self.rates.push((from, rate));
+        self
+    }
+
+    /// Bytes that the whole side does between two times.
+    fn work(&self, from: f64, to: f64) -> f64 {
+        let ends = self.rates.iter().skip(1).map(|r| r.0).chain([f64::INFINITY]);
+        let spans = self.rates.iter().zip(ends);
+        spans.map(|((a, rate), b)| rate * (b.min(to) - a.max(from)).max(0.0)).sum()
+    }
+
+    /// When a worker that begins now has done so much; infinity if never.
+    fn end(&self, now: f64, bytes: u64) -> f64 {
+        let mut left = bytes as f64 * self.workers as f64;
+        let mut at = now;
+        for (i, (_, rate)) in self.rates.iter().enumerate() {
+            let until = self.rates.get(i + 1).map_or(f64::INFINITY, |r| r.0);
+            if until <= at {
+                continue;
+            }
+            if *rate > 0.0 {
+                let need = left / rate;
+                if at + need <= until {
+                    return at + need;
+                }
+                left -= rate * (until - at);
+            }
+            at = until;
+        }
+        f64::INFINITY
+    }
+}
+
+/// The least time for both together.
+fn ideal(truth: &[Truth; 2], total: u64) -> f64 {
+    let (mut low, mut high) = (0.0, 1e9);
+    for _ in 0..200 {
+        let middle = (low + high) / 2.0;
+        let done: f64 = truth.iter().map(|t| t.work(0.0, middle)).sum();
+        if done >= total as f64 { high = middle } else { low = middle }
+    }
+    high
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Worker {
+    /// Asks at this time.
+    Free(f64),
+    /// Ends its chunk at this time.
+    Busy(Chunk, f64),
+    Ended,
+}
+
+struct Outcome {
+    seconds: f64,
+    by: [u64; 2],
+    /// Longest time that a chunk that counts took.
+    longest: f64,
+    chunks: usize,
+    dropped: usize,
+}
+
+/// Runs both sides to the end. A side that is `lost` is so from that time on.
+fn simulate(
+    truth: &[Truth; 2],
+    options: BalanceOptions,
+    total: u64,
+    lost: Option<(Side, f64, bool)>,
+) -> Outcome {
+    let mut balance = Balance::new(total, options);
+    let mut workers: Vec<(Side, Worker)> = Vec::new();
+    for side in Side::BOTH {
+        workers.extend((0..truth[side as usize].workers).map(|_| (side, Worker::Free(0.0))));
+    }
+    let mut counted: Vec<(Side, Chunk)> = Vec::new();
+    let mut out = Outcome { seconds: 0.0, by: [0; 2], longest: 0.0, chunks: 0, dropped: 0 };
+    let mut given: Vec<(Chunk, f64)> = Vec::new();
+    let mut losing = lost;
+    let mut steps = 0;
+    while !balance.is_finished() {
+        steps += 1;
+        assert!(steps < 1_000_000, "it does not end");
+        let time = |w: &Worker| match w {
+            Worker::Free(t) | Worker::Busy(_, t) => *t,
+            Worker::Ended => f64::INFINITY,
+        };
+        let next =
+            (0..workers.len()).min_by(|a, b| time(&workers[*a].1).total_cmp(&time(&workers[*b].1)));
+        let i = next.unwrap();
+        let now = time(&workers[i].1);
+        assert!(!balance.is_stuck());
+        if let Some((side, at, results)) = losing.filter(|l| l.1 <= now) {
+            losing = None;
+            if results {
+                balance.lost_with_results(side);
+                counted.retain(|(s, _)| *s != side);
+            } else {
+                balance.lost(side);
+            }
+            for (s, w) in &mut workers {
+                match w {
+                    _ if *s == side => *w = Worker::Ended,
+                    Worker::Free(_) => *w = Worker::Free(at),
+                    Worker::Ended => *w = Worker::Free(at),
+                    Worker::Busy(..) => {}
+                }
+            }
+            continue;
+        }
+        assert!(now.is_finite(), "nobody works on it any more");
+        let side = workers[i].0;
+        if let Worker::Busy(chunk, _) = workers[i].1 {
+            let verdict = balance.done(side, chunk, now);
+            // Twice the same is nothing.
+            assert_eq!(balance.done(side, chunk, now), Verdict::Drop);
+            if verdict == Verdict::Count {
+                counted.push((side, chunk));
+                let since = given.iter().find(|g| g.0 == chunk).unwrap().1;
+                out.longest = out.longest.max(now - since);
+                out.seconds = now;
+            } else {
+                out.dropped += 1;
+            }
+            workers[i].1 = Worker::Free(now);
+            for (_, w) in &mut workers {
+                if let Worker::Free(t) = w {
+                    *t = t.min(now);
+                }
+            }
+            continue;
+        }
+        workers[i].1 = match balance.next(side, now) {
+            Next::Chunk(chunk) => {
+                assert!(chunk.len() > 0 && chunk.end <= total);
+                given.push((chunk, now));
+                Worker::Busy(chunk, truth[side as usize].end(now, chunk.len()))
+            }
+            Next::Wait { until } => {
+                assert!(until > now, "{until} after {now}");
+                Worker::Free(until)
+            }
+            Next::Finished => Worker::Ended,
+        };
+    }
+    // Each byte once.
+    counted.sort_by_key(|(_, c)| c.start);
+    let mut at = 0;
+    for (side, c) in &counted {
+        assert_eq!(c.start, at);
+        at = c.end;
+        out.by[*side as usize] += c.len();
+    }
+    assert_eq!(at, total);
+    assert_eq!(out.by, Side::BOTH.map(|s| balance.counted(s)));
+    out.chunks = given.len();
+    out
+}
+
+fn options(host_share: f64, seconds: f64) -> BalanceOptions {
+    BalanceOptions { host_share, seconds, ..BalanceOptions::default() }
+}
+
+fn rate() -> impl Strategy<Value = f64> {
+    // From a slow device to memory.
+    (7.0..9.5f64).prop_map(|e| 10f64.powf(e))
+}
+
+proptest! {
+    /// Rates that stay, whatever was predicted.
+    #[test]
+    fn both_end_at_the_same_time(
+        a in rate(), b in rate(), wa in 1..5usize, wb in 1..5usize, share in 0.0..1.0f64, wrong in 0.1..10.0f64,
+    ) {
+        let truth = [Truth::steady(wa, a), Truth::steady(wb, b)];
+        let best = ideal(&truth, TOTAL);
+        let out = simulate(&truth, options(share, best * wrong), TOTAL, None);
+        // What workers of the slower side hold at the end, when the last chunk is as small as it may be.
+        let tail = (1u64 << 20) as f64 * (wa + wb) as f64 / (a + b) * 2.0;
+        println!("{:.4} {} {}", out.seconds / best, out.chunks, out.dropped);
+        prop_assert!(out.seconds <= best * 1.05 + tail, "{} for {best}, tail {tail}", out.seconds);
+    }
+
+    /// One side changes in the middle.
+    #[test]
+    fn a_change_is_followed(
+        a in rate(), b in rate(), wa in 1..5usize, wb in 1..5usize, share in 0.0..1.0f64, when in 0.0..1.0f64,
+        change in -1.3..1.3f64,
+    ) {
+        let when = when * ideal(&[Truth::steady(wa, a), Truth::steady(wb, b)], TOTAL);
+        let truth = [Truth::steady(wa, a).then(when, a * 10f64.powf(change)), Truth::steady(wb, b)];
+        let best = ideal(&truth, TOTAL);
+        let out = simulate(&truth, options(share, best), TOTAL, None);
+        println!("{:.4} {} {} longest {:.3}", out.seconds / best, out.chunks, out.dropped, out.longest);
+        prop_assert!(out.seconds <= best * 1.05 + out.longest, "{} for {best}, {}", out.seconds, out.longest);
+    }
+}

@@ -1,0 +1,276 @@
+//! The two sides of a request as numbers: who has the data and who asks, with what is left of them by others.
+
+use crate::profile::missing;
+use crate::{Link, Load, Profile, Request, Site};
+use std::collections::HashMap;
+use stead_core::{Error, Result};
+
+/// What kernels of one scan take at a site, for each byte of the file.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Work {
+    /// Core-seconds of parsing.
+    pub(crate) parse: f64,
+    /// Core-seconds of computing.
+    pub(crate) compute: f64,
+    /// Bytes of states, whatever the data.
+    pub(crate) result: f64,
+    /// Bytes of results.
+    pub(crate) result_per_byte: f64,
+    /// Bytes of numbers.
+    pub(crate) vector: f64,
+}
+
+impl Work {
+    /// Parsing is done once for all kernels; the rest adds up.
+    fn of(profile: &Profile, request: &Request, site: &Site) -> Result<Work> {
+        let mut all = Work::default();
+        let mut vectors = true;
+        for kernel in &request.kernels {
+            let c = profile.cost(kernel, &request.format, site)?;
+            let per_byte = c.core_s_per_gb / 1e9;
+            all.parse = all.parse.max(per_byte * c.parse_share);
+            all.compute += per_byte * (1.0 - c.parse_share);
+            all.result += c.result_bytes;
+            all.result_per_byte += c.result_per_byte;
+            all.vector += c.vector_per_byte;
+            vectors &= c.vector_per_byte > 0.0;
+        }
+        if !vectors {
+            all.vector = 0.0;
+        }
+        Ok(all)
+    }
+}
+
+/// Hosts of one site.
+#[derive(Debug, Clone)]
+pub(crate) struct Hosts {
+    pub(crate) site: String,
+    pub(crate) hosts: f64,
+    /// Cores of each that are ours.
+    pub(crate) cores: f64,
+    pub(crate) work: Work,
+    pub(crate) memory: f64,
+    pub(crate) request_s: f64,
+}
+
+impl Hosts {
+    fn of(profile: &Profile, request: &Request, load: &Load, name: &str) -> Result<Hosts> {
+        let site = profile.site(name)?;
+        // Threads of others share the cores fairly with ours.
+        let load = load.of(name).unwrap_or(site.load);
+        Ok(Hosts {
+            site: name.to_owned(),
+            hosts: f64::from(site.hosts),
+            cores: site.cores / (1.0 + load),
+            work: Work::of(profile, request, site)?,
+            memory: site.memory_bytes,
+            request_s: site.request_s,
+        })
+    }
+}
+
+/// A link between two sites as it is at the moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wire {
+    /// Bytes in a second of each host's port.
+    pub(crate) rate: f64,
+    pub(crate) latency: f64,
+}
+
+impl Wire {
+    /// The lower rate and the longer latency.
+    fn worse(self, o: Wire) -> Wire {
+        Wire { rate: self.rate.min(o.rate), latency: self.latency.max(o.latency) }
+    }
+
+    /// One port that leads to several: the best rate; the longest latency, so that a faster link is never worse.
+    fn port(self, o: Wire) -> Wire {
+        Wire { rate: self.rate.max(o.rate), latency: self.latency.max(o.latency) }
+    }
+}
+
+/// Nothing lies between.
+const NO_WIRE: Wire = Wire { rate: f64::INFINITY, latency: 0.0 };
+
+/// What the links of a profile mean for a request.
+struct Wires {
+    /// From each store to who asks, and back.
+    out: Vec<Option<Wire>>,
+    back: Vec<Option<Wire>>,
+    /// The port of each host that asks.
+    ports: Vec<Option<f64>>,
+    among_stores: Option<Wire>,
+    among_asks: Option<Wire>,
+}
+
+impl Wires {
+    fn new(stores: usize, asks: usize) -> Wires {
+        Wires {
+            out: vec![None; stores],
+            back: vec![None; stores],
+            ports: vec![None; asks],
+            among_stores: None,
+            among_asks: None,
+        }
+    }
+
+    /// A link between two sites, each of which is a store, one that asks, both or none.
+    fn add(&mut self, wire: Wire, from: Ends<'_>, to: Ends<'_>) {
+        let join = |at: &mut Option<Wire>, how: fn(Wire, Wire) -> Wire| {
+            *at = Some(at.map_or(wire, |w| how(w, wire)));
+        };
+        if let ((Some(store), _), (_, Some(ask))) = (from, to) {
+            join(&mut self.out[*store], Wire::port);
+            let port = &mut self.ports[*ask];
+            *port = Some(port.map_or(wire.rate, |p| p.max(wire.rate)));
+        }
+        if let ((_, Some(_)), (Some(store), _)) = (from, to) {
+            join(&mut self.back[*store], Wire::port);
+        }
+        if from.0.is_some() && to.0.is_some() {
+            join(&mut self.among_stores, Wire::worse);
+        }
+        if from.1.is_some() && to.1.is_some() {
+            join(&mut self.among_asks, Wire::worse);
+        }
+    }
+}
+
+/// The place of a site among the stores, and among those that ask.
+type Ends<'a> = (Option<&'a usize>, Option<&'a usize>);
+
+/// The links of a profile by their ends; those that are there in one direction only stand for the other one, too.
+fn both_ways(profile: &Profile) -> HashMap<(&str, &str), &Link> {
+    let mut links = HashMap::new();
+    for l in &profile.links {
+        links.entry((l.to.as_str(), l.from.as_str())).or_insert(l);
+    }
+    for l in &profile.links {
+        links.insert((l.from.as_str(), l.to.as_str()), l);
+    }
+    links
+}
+
+/// A site that has data.
+#[derive(Debug, Clone)]
+pub(crate) struct Store {
+    pub(crate) at: Hosts,
+    /// Bytes on it.
+    pub(crate) bytes: f64,
+    /// Bytes in a second from its tier, all hosts together.
+    pub(crate) read: f64,
+    pub(crate) read_latency: f64,
+    /// To who asks, and back.
+    pub(crate) out: Wire,
+    pub(crate) back: Wire,
+    /// How much of the data leaves the host that has it when who asks computes: not all, where they are the same hosts.
+    pub(crate) leaves: f64,
+}
+
+/// Both sides.
+#[derive(Debug, Clone)]
+pub(crate) struct Sides {
+    pub(crate) stores: Vec<Store>,
+    pub(crate) asks: Vec<Hosts>,
+    /// Ports of who asks, together: bytes in a second, in and out.
+    pub(crate) ports: f64,
+    pub(crate) switch: f64,
+    /// Among hosts with data, and among those that ask.
+    pub(crate) among_stores: Wire,
+    pub(crate) among_asks: Wire,
+    pub(crate) passes: f64,
+    pub(crate) uncached: f64,
+    pub(crate) chunk: f64,
+}
+
+impl Sides {
+    pub(crate) fn new(profile: &Profile, request: &Request, load: &Load) -> Result<Sides> {
+        profile.check()?;
+        let bad = |what: &str| Err(Error::usage(what.to_owned()));
+        if request.held.is_empty() || request.asked_by.is_empty() {
+            return bad("a request needs a site that has the data and one that asks");
+        }
+        if request.kernels.is_empty() {
+            return bad("a request without kernels");
+        }
+        if request.passes == 0 || request.chunk == 0 || !(0.0..=1.0).contains(&request.cached) {
+            return bad(
+                "a request has 1 or more passes, chunks of 1 byte or more, and is cached by 0 to 1",
+            );
+        }
+        let mut held: HashMap<&str, usize> = HashMap::new();
+        for (i, h) in request.held.iter().enumerate() {
+            if held.insert(&h.site, i).is_some() {
+                return bad("a site has data twice");
+            }
+        }
+        let mut asked: HashMap<&str, usize> = HashMap::new();
+        for (i, name) in request.asked_by.iter().enumerate() {
+            if asked.insert(name, i).is_some() {
+                return bad("a site asks twice");
+            }
+        }
+        let hosts = |name: &str| Hosts::of(profile, request, load, name);
+        let asks = request.asked_by.iter().map(|a| hosts(a)).collect::<Result<Vec<Hosts>>>()?;
+        let asking: f64 = asks.iter().map(|a| a.hosts).sum();
+        let mut wires = Wires::new(held.len(), asked.len());
+        for ((from, to), link) in both_ways(profile) {
+            let rate = link.bytes_per_s * load.left(from, to);
+            let wire = Wire { rate, latency: link.latency_s };
+            wires.add(wire, (held.get(from), asked.get(from)), (held.get(to), asked.get(to)));
+        }
+        let mut stores = Vec::new();
+        for (i, has) in request.held.iter().enumerate() {
+            let at = hosts(&has.site)?;
+            let tier = profile.tier(&has.site, &has.tier)?;
+            let same = asked.contains_key(has.site.as_str());
+            let leaves = if same { 1.0 - 1.0 / asking.max(1.0) } else { 1.0 };
+            if wires.out[i].is_none() && leaves > 0.0 {
+                let to = request.asked_by.join("', '");
+                return Err(missing(format!("no link from '{}' to '{to}'", has.site)));
+            }
+            stores.push(Store {
+                bytes: has.bytes as f64,
+                read: tier.bytes_per_s * at.hosts,
+                read_latency: tier.latency_s,
+                out: wires.out[i].unwrap_or(NO_WIRE),
+                back: wires.back[i].unwrap_or(NO_WIRE),
+                leaves,
+                at,
+            });
+        }
+        let port = |(a, p): (&Hosts, &Option<f64>)| a.hosts * p.unwrap_or(f64::INFINITY);
+        let ports = asks.iter().zip(&wires.ports).map(port).sum();
+        // Hosts of a kind of which no link is known are connected as both kinds are.
+        let between = stores.iter().map(|s| s.out).reduce(Wire::worse).unwrap_or(NO_WIRE);
+        let among_stores = wires.among_stores.unwrap_or(between);
+        let among_asks = wires.among_asks.unwrap_or(between);
+        Ok(Sides {
+            stores,
+            asks,
+            ports,
+            switch: profile.switch_bytes_per_s.unwrap_or(f64::INFINITY),
+            among_stores,
+            among_asks,
+            passes: f64::from(request.passes),
+            uncached: 1.0 - request.cached,
+            chunk: request.chunk as f64,
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> f64 {
+        self.stores.iter().map(|s| s.bytes).sum()
+    }
+
+    /// Some hosts have data and ask, too, so that both sides share cores.
+    pub(crate) fn share_hosts(&self) -> bool {
+        self.stores.iter().any(|s| self.asks.iter().any(|a| a.site == s.at.site))
+    }
+
+    /// True if there are numbers to send in place of bytes.
+    pub(crate) fn has_vectors(&self) -> bool {
+        self.stores.iter().all(|s| s.at.work.vector > 0.0)
+            && self.asks.iter().all(|a| a.work.vector > 0.0)
+    }
+}
