@@ -9,7 +9,8 @@ profile=${PROFILE:-dev}
 made=$profile
 [ "$profile" != dev ] || made=debug
 
-# The C library, together with what tests, or benchmarks, have built already: alone it would be built anew.
+# Together with what tests, or benchmarks, have built already: alone, each would have what it needs built anew with
+# features of its own.
 if [ "$profile" = dev ]; then built=(--workspace); else built=(-p stead-cli -p stead-bench -p stead-capi); fi
 cargo build --profile "$profile" --locked "${built[@]}"
 
@@ -21,25 +22,26 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
   out=$BUILD/mpi/$name
   mkdir -p "$out"
   say "building with $mpicc into $out"
-  # What is linked with one MPI must not be taken for the other.
-  target=$TARGET
-  [ "$name" = openmpi ] || target=$TARGET/$name
-  # All at once: alone, each would have what it needs built anew with features of its own.
-  what=(-p stead-mpi-capi -p stead-mpi --lib --example conform)
-  features=stead-mpi-capi/link,stead-mpi/conformance
+  if [ "$profile" = dev ]; then what=(--workspace); else what=(-p stead-mpi-capi -p stead-mpi); fi
+  what+=(--lib --bin conform)
+  features=stead-mpi-capi/conformance
   # One MPI is enough for the command: what it calls is tested with both.
   command=
   [ "$name $profile" != "openmpi dev" ] || command=stead-mpi
-  [ -z "$command" ] || what+=(-p stead-cli --bin "$command") features+=,stead-cli/mpi
-  MPICC=$mpicc CARGO_TARGET_DIR=$target cargo build --profile "$profile" --locked "${what[@]}" --features "$features"
+  [ -z "$command" ] || what+=(--bin "$command") features+=,stead-cli/mpi
+  # What is linked with one MPI must not be taken for the other: a profile of its own, which is otherwise the same, has the
+  # bindings of this one, and all that uses them, kept apart from those of the other, and nothing else.
+  other=()
+  [ "$name" = openmpi ] || other=(--config "profile.$profile.package.mpi-sys.codegen-units=17")
+  MPICC=$mpicc cargo build --profile "$profile" --locked "${what[@]}" --features "$features" "${other[@]}"
   cp -f "$TARGET/$made/libstead_capi.so" "$out/libstead.so"
-  cp -f "$target/$made/libstead_mpi_capi.so" "$out/libstead_mpi.so"
+  cp -f "$TARGET/$made/libstead_mpi_capi.so" "$out/libstead_mpi.so"
   # Programs look for them by their names with a version.
   for library in libstead libstead_mpi; do
     ln -sf $library.so "$out/$(readelf -d "$out/$library.so" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')"
   done
-  cp -f "$target/$made/examples/conform" "$out/conform"
-  [ -z "$command" ] || cp -f "$target/$made/$command" "$out/stead"
+  cp -f "$TARGET/$made/conform" "$out/conform"
+  [ -z "$command" ] || cp -f "$TARGET/$made/$command" "$out/stead"
   for program in ranks shared; do
     "$mpicc" -std=c11 -Wall -Wextra -Werror -O1 -Iinclude tests/mpi/$program.c -o "$out/$program" \
       -L"$out" -lstead_mpi -lstead -lpthread "-Wl,-rpath,$out"

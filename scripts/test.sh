@@ -44,7 +44,8 @@ step "format" cargo fmt --all --check
 step "lint" cargo clippy --workspace --all-targets --locked -- -D warnings
 step "build" cargo build --workspace --locked
 if [ "$level" = all ]; then export PROPTEST_CASES=${PROPTEST_CASES:-4096} HYPOTHESIS_PROFILE=long; fi
-step "lint of mpi" cargo clippy -p stead-mpi -p stead-mpi-capi -p stead-cli --features stead-mpi/conformance,stead-mpi-capi/link,stead-cli/mpi \
+# All of it, as what it needs is then that of the other builds; only what depends on these features is looked at again.
+step "lint of mpi" cargo clippy --workspace --features stead-mpi-capi/conformance,stead-cli/mpi \
   --all-targets --locked -- -D warnings
 step "unit and property" cargo test --workspace --locked --no-fail-fast
 step "models" cargo test --locked -p stead-read --features shuttle --lib model

@@ -12,7 +12,9 @@
  *   ranks threads FILE OTHER       two threads of each rank open two files at once; in OTHER each bit is another one
  *   ranks stopped FILE             the last rank is stopped when it has freed a communicator; the others go on
  *   ranks freed FILE               what is done when a communicator was freed
- *   ranks fork FILE                a child of a rank ends as Python does
+ *   ranks fork FILE                children of a rank end as Python does, or close what it has open, while it answers others
+ *   ranks thread FILE              the last rank gets no thread, once
+ *   ranks large FILE               the last rank gets more than 2 GiB at once from the others, of holes
  *   ranks many FILE TIMES          opens and closes it so many times, on two communicators
  *   ranks end FILE                 many files of many communicators are open when MPI_Finalize is called
  *   ranks idle FILE SECONDS        processor time of an idle session
@@ -389,17 +391,91 @@ static void freed(const char *path) {
 
 static void forks(const char *path) {
     stead_file *file;
-    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, path, NULL, &file, NULL) == STEAD_OK);
-    pid_t child = fork();
-    if (child == 0) {
-        /* It has none of the threads that this would wait for. */
-        stead_mpi_end();
-        _exit(7);
+    stead_session *session;
+    struct stead_read_options options = {0};
+    options.size = sizeof options;
+    /* Rank 0 has the file, and the others remember little of it. */
+    options.memory = 64 << 10;
+    options.block = 4096;
+    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, called(path, rank == 0), &options, &file, NULL) == STEAD_OK);
+    CHECK(stead_session_start(file, 0, STEAD_TO_END, &session, NULL) == STEAD_OK);
+    MPI_Request through;
+    if (rank == 0) {
+        for (int i = 0; i < 150; i++) {
+            pid_t child = fork();
+            if (child == 0) {
+                /* It has none of the threads that these would wait for, and any of their locks. */
+                alarm(20);
+                if (i % 2) {
+                    stead_session_close(session, NULL);
+                    stead_file_close(file, NULL);
+                }
+                stead_mpi_end();
+                _exit(7);
+            }
+            int status = 0;
+            CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+        }
     }
-    int status = 0;
-    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
-    CHECK(stead_file_close(file, NULL) == STEAD_OK);
+    MPI_Ibarrier(MPI_COMM_WORLD, &through);
+    for (uint64_t i = 0, done = 0; !done; i++) {
+        unsigned char byte;
+        int all;
+        uint64_t at = i * 4096 * 7 % stead_file_size(file);
+        CHECK(stead_read_now(session, at, &byte, 1, NULL) == STEAD_OK && byte == byte_at(at));
+        MPI_Test(&through, &all, MPI_STATUS_IGNORE);
+        done = (uint64_t)all;
+    }
+    CHECK(stead_session_close(session, NULL) == STEAD_OK && stead_file_close(file, NULL) == STEAD_OK);
     printf("rank %d: outlived\n", rank);
+}
+
+static void no_thread(const char *path) {
+    stead_file *file;
+    stead_session *session;
+    unsigned char byte;
+    int last = rank == size - 1;
+    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, path, NULL, &file, NULL) == (last ? STEAD_IO : STEAD_PEER));
+    CHECK(strstr(stead_last_message(), last ? "thread" : "another rank cannot take part"));
+    /* From now on it gets as many as it wants. */
+    unsetenv("FAIL_CALL");
+    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, path, NULL, &file, NULL) == STEAD_OK);
+    CHECK(stead_session_start(file, 0, STEAD_TO_END, &session, NULL) == STEAD_OK);
+    CHECK(stead_read_now(session, 7, &byte, 1, NULL) == STEAD_OK && byte == byte_at(7));
+    CHECK(stead_session_close(session, NULL) == STEAD_OK && stead_file_close(file, NULL) == STEAD_OK);
+    printf("rank %d: told\n", rank);
+}
+
+/* Bytes lie where the offset is a multiple of this. */
+enum { MARKS = 1 << 28 };
+
+static void large(const char *path) {
+    stead_file *file;
+    stead_session *session;
+    int last = rank == size - 1;
+    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, called(path, !last), NULL, &file, NULL) == STEAD_OK);
+    /* Around 4 GiB of the file, and more than 2 GiB. */
+    const uint64_t from = ((uint64_t)2 << 30) - 12345, len = ((uint64_t)2 << 30) + (1 << 20);
+    CHECK(stead_session_start(file, from, len, &session, NULL) == STEAD_OK);
+    if (last) {
+        unsigned char *buffer = malloc(len);
+        CHECK(buffer);
+        memset(buffer, 1, len);
+        CHECK(stead_read_now(session, from, buffer, len, NULL) == STEAD_OK);
+        uint64_t marks = 0, at = 0;
+        for (const unsigned char *found; (found = memchr(buffer + at, 'x', len - at)); at++) {
+            at = (uint64_t)(found - buffer);
+            CHECK((from + at) % MARKS == 0);
+            marks++;
+        }
+        CHECK(marks == (from + len) / MARKS - from / MARKS);
+        /* All else is zeros. */
+        for (uint64_t mark = 0; mark < len; mark += 4096) CHECK(buffer[mark] == 0 || buffer[mark] == 'x');
+        free(buffer);
+        printf("rank %d: right, %llu bytes\n", rank, (unsigned long long)len);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    CHECK(stead_session_close(session, NULL) == STEAD_OK && stead_file_close(file, NULL) == STEAD_OK);
 }
 
 static void many(const char *path, int times) {
@@ -473,6 +549,8 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "stopped")) stopped(path);
     else if (!strcmp(what, "freed")) freed(path);
     else if (!strcmp(what, "fork")) forks(path);
+    else if (!strcmp(what, "thread")) no_thread(path);
+    else if (!strcmp(what, "large")) large(path);
     else if (!strcmp(what, "many")) many(path, atoi(argv[3]));
     else if (!strcmp(what, "idle")) idle(path, atoi(argv[3]));
     else return 2;

@@ -7,13 +7,17 @@
     ranks.py end FILE           many sessions of many communicators are open, and MPI is ended by the program
     ranks.py wrong FILE         what is refused
     ranks.py tipsy FILE ENGINE  loads its shares of a snapshot, which together are the whole
+    ranks.py full FILE          sessions are open when the program ends, in which many libraries want to hear of that
     ranks.py one FILE           begins a session, and prints what went wrong
 """
 
 import asyncio
+import atexit
+import ctypes
 import sys
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import stead
@@ -114,21 +118,32 @@ elif what == "wrong":
     freed.Free()
     assert "intercommunicator or a null one" in refused(stead.UsageError, comm=freed)
     # What one rank gives, all hear of.
-    for bad in {"engine": "steam"}, {"block": -5}, {"start": -1}, {"deadline": "soon"}, {"readers": 1.5}:
+    def all_told(call, *bad, **named):
+        """A call of all ranks with arguments that are rank 1's alone."""
         try:
-            stead.read_session(path, comm=comm, **(bad if comm.rank == 1 else {}))
+            call(*(bad if comm.rank == 1 else ()), **(named if comm.rank == 1 else {}))
         except (stead.UsageError, ValueError, TypeError, OverflowError) as e:
-            if comm.rank != 1:
-                assert isinstance(e, stead.UsageError) and "rank 1" in str(e), e
+            assert comm.rank == 1 or (isinstance(e, stead.UsageError) and "rank 1" in str(e)), e
         else:
-            raise AssertionError(f"{bad} was not refused")
+            raise AssertionError(f"{bad or named} was not refused")
+
+    for bad in (
+        {"engine": "steam"}, {"block": -5}, {"start": -1}, {"deadline": "soon"}, {"readers": 1.5}, {"stop": "x"},
+        {"stop": -1}, {"stop": 10**30}, {"start": None}, {"memory": "12 parsecs"}, {"depth": 0}, {"block": [1]},
+    ):
+        all_told(partial(stead.read_session, path, comm=comm), **bad)
+    for bad in 5, None, b"a\0b":
+        all_told(lambda given=path: stead.read_session(given, comm=comm), bad)
     with stead.read_session(path, comm=comm) as session:
-        try:
-            session.session("x" if comm.rank == 1 else 0)
-        except (stead.UsageError, TypeError):
-            assert session.pread(0, 10)
-        else:
-            raise AssertionError("a range of one rank alone was not refused")
+        for bad in ("x",), (None,), (-1,), (1.5,), (10**30,), (5, 3), (0, "x"), (0, -1), (0, 10**12), (10**12,):
+            try:
+                session.session(*(bad if comm.rank == 1 else ()))
+            except (stead.UsageError, TypeError, OverflowError) as e:
+                assert comm.rank == 1 or "rank 1" in str(e), e
+            else:
+                raise AssertionError(f"{bad} of one rank alone was not refused")
+            # It is of no matter for what is open, nor for what comes then.
+            assert session.pread(0, 10) == session.session(0, 10).pread(0, 10)
     # Ranks differ.
     refused(stead.UsageError, start=comm.rank, comm=comm)
     refused(stead.UsageError, stop=10**12, comm=comm)
@@ -170,6 +185,17 @@ elif what == "tipsy":
             raise AssertionError("it was opened")
     if comm.rank == 0:
         print(f"right, {fetched} bytes read")
+
+elif what == "full":
+    # As many as there are places for.
+    while not ctypes.pythonapi.Py_AtExit(ctypes.pythonapi.Py_IsInitialized):
+        pass
+    registered = []
+    register = atexit.register
+    atexit.register = lambda call, *given: registered.append(call) or register(call, *given)
+    sessions = [stead.read_session(path, comm=comm.Dup()) for _ in range(5)]
+    assert [call.__name__ for call in registered] == ["stead_mpi_end"], registered
+    print("right")
 
 elif what == "one":
     print(f"rank {comm.rank}:", refused(stead.Error, comm=comm).replace("\n", " "))

@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,8 @@ def read_bytes(out: str) -> list[int]:
 
 @pytest.fixture(scope="module")
 def tool(mpi, tmp_path_factory):
-    """A tool that makes a call of MPI fail on the last rank, from the so-manieth on, or MPI_Comm_free wait for ever, but in the
-    program's own thread."""
+    """A tool that makes a call of MPI fail on the last rank, from the so-manieth on, or the start of a thread by libstead_mpi, or
+    MPI_Comm_free wait for ever, but in the program's own thread."""
     code = tmp_path_factory.mktemp("tool") / "tool.c"
     call = """
     int MPI_{name}({given}) {{
@@ -42,7 +43,11 @@ def tool(mpi, tmp_path_factory):
         ("Test", "MPI_Request *q, int *flag, MPI_Status *s", "q, flag, s"),
     ]
     code.write_text("""
+    #define _GNU_SOURCE
+    #include <dlfcn.h>
+    #include <errno.h>
     #include <mpi.h>
+    #include <pthread.h>
     #include <stdatomic.h>
     #include <stdlib.h>
     #include <string.h>
@@ -61,6 +66,16 @@ def tool(mpi, tmp_path_factory):
         const char *call = getenv("FAIL_CALL");
         if (!call || strcmp(call, name) || rank != size - 1) return 0;
         return atomic_fetch_add(calls, 1) >= atoi(getenv("FAIL_AFTER"));
+    }
+    int pthread_create(pthread_t *thread, const pthread_attr_t *with, void *(*run)(void *), void *given) {
+        static atomic_int calls;
+        int (*next)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+        Dl_info by;
+        if (dladdr(__builtin_return_address(0), &by) && strstr(by.dli_fname, "libstead_mpi") &&
+            fails("pthread_create", &calls))
+            return EAGAIN;
+        *(void **)&next = dlsym(RTLD_NEXT, "pthread_create");
+        return next(thread, with, run, given);
     }
     """ + "".join(call.format(name=name, given=given, words=words) for name, given, words in calls))
     mpicc = f"mpicc.{mpi}" if subprocess.run(["which", f"mpicc.{mpi}"], capture_output=True).returncode == 0 else "mpicc"
@@ -144,6 +159,28 @@ def test_a_call_of_mpi_that_fails_is_an_error_for_all_and_nobody_hangs(mpi, file
     assert any("MPI cannot" in text for _, _, text in told), out
 
 
+def test_a_rank_that_gets_no_thread_is_an_error_for_all_and_the_next_time_works(mpi, file, tool):
+    given = ["env", f"LD_PRELOAD={tool}", "FAIL_CALL=pthread_create", "FAIL_AFTER=0"]
+    assert run([*launch(mpi, 3), *given, BUILT / mpi / "ranks", "thread", file]).count("told") == 3
+
+
+@pytest.fixture(scope="module")
+def holes():
+    """A file of 5 GiB in memory, with a byte here and there."""
+    path = Path(f"/dev/shm/stead-test-ranks-{os.getpid()}")
+    with open(path, "wb") as to:
+        for at in range(0, 5 << 30, 1 << 28):
+            os.pwrite(to.fileno(), b"x", at)
+        to.truncate(5 << 30)
+    yield path
+    path.unlink()
+
+
+def test_more_than_2_gib_come_from_other_ranks(mpi, holes):
+    out = run([*launch(mpi, 2), BUILT / mpi / "ranks", "large", holes])
+    assert f"right, {(2 << 30) + (1 << 20)} bytes" in out
+
+
 def test_who_frees_a_communicator_and_waits_for_ever_keeps_no_other_waiting(mpi, file, tool):
     given = ["env", f"LD_PRELOAD={tool}", "FAIL_CALL=Comm_free"]
     out = run([*launch(mpi, 2), *given, BUILT / mpi / "ranks", "freed", file])
@@ -168,7 +205,7 @@ def test_threads_of_ranks_open_files_at_the_same_time(mpi, file, tmp_path, ranks
         assert opened == [("40", "40")]
 
 
-def test_a_child_that_was_forked_waits_for_no_thread(mpi, file):
+def test_children_that_were_forked_wait_for_no_thread(mpi, file):
     assert run([*launch(mpi, 2), BUILT / mpi / "ranks", "fork", file]).count("outlived") == 2
 
 
@@ -185,12 +222,8 @@ def test_a_rank_that_dies_is_an_error_for_the_others(file, how):
     survivors(run([*command, BUILT / "openmpi" / "ranks", "die", file, how], expect=None), 3)
 
 
-@pytest.mark.parametrize("words", [["die", "FILE", "stop"], ["stopped", "FILE"]], ids=["reading", "freed"])
-def test_a_rank_that_gives_no_sign_of_life_is_an_error_for_the_others(file, words):
-    """Or, where they wanted nothing of it, of no matter."""
-    program = BUILT / "openmpi" / "ranks"
-    words = [file if word == "FILE" else word for word in words]
-    command = [*launch("openmpi", 3, "--enable-recovery"), program, *words]
+def watch(command, file) -> str:
+    """What a job says of which a rank is stopped, and ended by its number when the others are through."""
     env = os.environ | {"STEAD_PEER_SILENCE_S": "3"}
     with subprocess.Popen(
         ["timeout", "--kill-after=10", str(LIMIT), *map(str, command)],
@@ -201,10 +234,16 @@ def test_a_rank_that_gives_no_sign_of_life_is_an_error_for_the_others(file, word
             out += line
             if out.count("peer after") == 2:
                 break
-        # The one that is stopped is ended by its number.
         end_stopped(str(file))
-        out += job.stdout.read()
-    survivors(out, 3)
+        return out + job.stdout.read()
+
+
+@pytest.mark.parametrize("words", [["die", "FILE", "stop"], ["stopped", "FILE"]], ids=["reading", "freed"])
+def test_a_rank_that_gives_no_sign_of_life_is_an_error_for_the_others(file, words):
+    """Or, where they wanted nothing of it, of no matter."""
+    words = [file if word == "FILE" else word for word in words]
+    command = [*launch("openmpi", 3, "--enable-recovery"), BUILT / "openmpi" / "ranks", *words]
+    survivors(watch(command, file), 3)
 
 
 def end_stopped(word: str) -> None:
@@ -262,8 +301,51 @@ def test_a_rank_on_another_host_that_computes_stalls_nobody(lab, file):
     assert out.count("right") == 2 and "rank 0: computed" in out
 
 
+def test_a_rank_on_another_host_that_gives_no_sign_of_life_is_an_error_for_the_others(lab, file):
+    command = [LAB, "run", lab, "--enable-recovery", "-x", "STEAD_PEER_SILENCE_S", BUILT / "openmpi" / "ranks"]
+    survivors(watch([*command, "die", file, "stop"], file), 3)
+
+
 def test_a_job_over_hosts_of_which_a_rank_dies_ends(lab, file):
     run([LAB, "run", lab, BUILT / "openmpi" / "ranks", "die", file, "kill"], expect=None)
+
+
+def link_seconds(lab: str, to: int, size: int) -> float:
+    """Seconds in which so many bytes come from one of two hosts to the other one."""
+    addresses = subprocess.run([LAB, "addresses", lab], capture_output=True, text=True, check=True).stdout.split()
+    take = f"""
+import socket, time
+there = socket.create_server(("{addresses[to - 1]}", 7000))
+print("ready", flush=True)
+one, _ = there.accept()
+got, begun = len(one.recv(1)), time.monotonic()
+while more := one.recv(1 << 20):
+    got += len(more)
+assert got == {size}, got
+print(time.monotonic() - begun)
+"""
+    give = f"""
+import socket
+with socket.create_connection(("{addresses[to - 1]}", 7000)) as to:
+    to.sendall(bytes({size}))
+"""
+    python = [sys.executable, "-c"]
+    with subprocess.Popen([LAB, "exec", lab, str(to), *python, take], stdout=subprocess.PIPE, text=True) as taker:
+        assert taker.stdout.readline() == "ready\n"
+        subprocess.run([LAB, "exec", lab, str(3 - to), *python, give], check=True, timeout=LIMIT)
+        return float(taker.stdout.read())
+
+
+@pytest.mark.parametrize("rate, size", [("1gbit", 64_000_000), ("100mbit", 8_000_000)])
+def test_links_of_a_lab_have_the_rate_asked_for(lab, rate, size):
+    owner = os.environ | {"LAB_OWNER": str(os.getpid())}
+    up = subprocess.run([LAB, "up", "2", rate], capture_output=True, text=True, env=owner)
+    name = up.stdout.strip()
+    try:
+        # At the full rate 0.5 and 0.6 s, in each direction; nothing of it is stead.
+        assert all(link_seconds(name, to, size) >= 0.4 for to in (1, 2))
+    finally:
+        subprocess.run([LAB, "drop", name], check=True)
 
 
 def test_labs_are_dropped_after_a_crash(lab):

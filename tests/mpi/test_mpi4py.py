@@ -68,6 +68,11 @@ def test_sessions_may_be_open_when_the_program_ends_mpi(mpi, env, file, ranks):
     assert job(mpi, ranks, env, "end", file).count("right") == ranks
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_sessions_may_be_open_at_the_end_where_many_want_to_hear_of_it(mpi, env, file, ranks):
+    assert job(mpi, ranks, env, "full", file).count("right") == ranks
+
+
 def test_what_ranks_do_wrong_is_told(mpi, env, file):
     assert job(mpi, 3, env, "wrong", file).count("right") == 3
 

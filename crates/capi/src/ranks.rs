@@ -1,7 +1,7 @@
 //! Files that all ranks of a job read together, over whatever connects them.
 
 use crate::error::{stead_error, stead_status};
-use crate::guard::{Caller, call, null};
+use crate::guard::{Caller, call};
 use crate::session::{self, stead_file, stead_read_options};
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
@@ -19,7 +19,6 @@ pub fn open<T>(
     options: *const stead_read_options,
     out: Result<T>,
 ) -> Result<(T, File)> {
-    let make = make.ok_or_else(|| null("function that makes a fabric"))?;
     // SAFETY: the caller keeps what the header says of the function.
     let fabric = unsafe { foreign::make(make, data)? };
     // Whatever is wrong here, others are in the same call and hear of it.

@@ -9,24 +9,21 @@ pub use crate::functions::{
     STEAD_FABRIC_WHY as WHY, stead_fabric as Functions, stead_make_fabric_fn,
 };
 use crate::{Fabric, Rounds, kinds};
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Duration;
 use stead_core::{Error, Kind, Result};
 
-/// Makes functions, and returns as they do. What `data` is, is between it and who calls it; libstead_mpi takes the
-/// address of a communicator.
-pub type Make =
-    unsafe extern "C" fn(data: *mut c_void, functions: *mut Functions, why: *mut c_char) -> c_int;
-
-/// Calls such a maker.
+/// Calls a maker of functions. What `data` is, is between it and who calls it; libstead_mpi takes the address of a
+/// communicator.
 ///
 /// # Safety
-/// It does what [`Make`] says, with that `data`.
+/// It does what [`stead_make_fabric_fn`] says, with that `data`.
 ///
 /// # Errors
-/// Its own; those of [`Foreign::new`].
-pub unsafe fn make(make: Make, data: *mut c_void) -> Result<Foreign> {
+/// Its own; those of [`Foreign::new`]; `Usage` without a maker.
+pub unsafe fn make(make: stead_make_fabric_fn, data: *mut c_void) -> Result<Foreign> {
+    let make = make.ok_or_else(|| Error::usage("there is no function that makes a fabric"))?;
     let mut functions = std::mem::MaybeUninit::uninit();
     let mut why = [0; WHY];
     // SAFETY: as the caller promises; the places are valid.
@@ -39,54 +36,16 @@ pub unsafe fn make(make: Make, data: *mut c_void) -> Result<Foreign> {
 /// A fabric made of functions.
 pub struct Foreign {
     given: Functions,
-    calls: Calls,
     rounds: Rounds,
 }
 
-type NodeOf = unsafe extern "C" fn(*mut c_void, u64) -> u64;
-type Send = unsafe extern "C" fn(*mut c_void, u64, u32, *const u8, u64, *mut u8) -> i32;
-type Recv = unsafe extern "C" fn(
-    *mut c_void,
-    u64,
-    u32,
-    u64,
-    *mut u64,
-    *mut *mut u8,
-    *mut u64,
-    *mut u8,
-) -> i32;
-type Free = unsafe extern "C" fn(*mut c_void, *mut u8, u64);
-type Alive = unsafe extern "C" fn(*mut c_void, u64, *mut u8) -> i32;
-type Release = unsafe extern "C" fn(*mut c_void);
-
-/// The functions of a record, all of which are there.
-#[derive(Clone, Copy)]
-struct Calls {
-    node_of: NodeOf,
-    send: Send,
-    recv: Recv,
-    free: Free,
-    alive: Alive,
-    release: Release,
-}
-
-impl Calls {
-    fn of(given: &Functions) -> Result<Calls> {
-        let missing =
-            |name| move || Error::usage(format!("a fabric without the function '{name}'"));
-        Ok(Calls {
-            node_of: given.node_of.ok_or_else(missing("node_of"))?,
-            send: given.send.ok_or_else(missing("send"))?,
-            recv: given.recv.ok_or_else(missing("recv"))?,
-            free: given.free.ok_or_else(missing("free"))?,
-            alive: given.alive.ok_or_else(missing("alive"))?,
-            release: given.release.ok_or_else(missing("release"))?,
-        })
-    }
+/// A function of a record. Those of a fabric that was made are there.
+fn there<F>(function: Option<F>, name: &str) -> Result<F> {
+    function.ok_or_else(|| Error::usage(format!("a fabric without the function '{name}'")))
 }
 
 // SAFETY: the functions may be called by any thread, as whoever makes one promises.
-unsafe impl std::marker::Send for Foreign {}
+unsafe impl Send for Foreign {}
 // SAFETY: as above.
 unsafe impl Sync for Foreign {}
 
@@ -103,12 +62,17 @@ impl Foreign {
             let message = format!("a fabric of version {} is not known here", functions.version);
             return Err(Error::usage(message).with_hint("install libraries of one version"));
         }
-        let calls = Calls::of(&functions)?;
+        there(functions.node_of, "node_of")?;
+        there(functions.send, "send")?;
+        there(functions.recv, "recv")?;
+        there(functions.free, "free")?;
+        there(functions.alive, "alive")?;
+        there(functions.release, "release")?;
         let most = u64::try_from(usize::MAX >> 1).unwrap_or(u64::MAX);
         if functions.rank >= functions.size || functions.size > most {
             return Err(Error::usage("a fabric has no ranks, or not this one"));
         }
-        Ok(Foreign { given: functions, calls, rounds: Rounds::default() })
+        Ok(Foreign { given: functions, rounds: Rounds::default() })
     }
 
     fn take(&self, from: u64, tag: u32, within: Duration) -> Result<Option<(usize, Vec<u8>)>> {
@@ -116,9 +80,10 @@ impl Foreign {
         let mut why = [0; WHY];
         // Rounded up, so that a short wait is one.
         let within = u64::try_from(within.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
+        let (recv, free) = (there(self.given.recv, "recv")?, there(self.given.free, "free")?);
         // SAFETY: valid places; the functions are as promised.
         let code = unsafe {
-            (self.calls.recv)(
+            recv(
                 self.given.data,
                 from,
                 tag,
@@ -142,7 +107,7 @@ impl Foreign {
             None => Err(Error::limit("a message is too long")),
         };
         // SAFETY: what `recv` gave, once.
-        unsafe { (self.calls.free)(self.given.data, bytes, len) };
+        unsafe { free(self.given.data, bytes, len) };
         let message = message?;
         if sender >= self.given.size {
             return Err(Error::internal(format!("a message came from a rank {sender}")));
@@ -167,8 +132,10 @@ fn check(code: i32, why: &[u8; WHY], rank: Option<usize>) -> Result<()> {
 
 impl Drop for Foreign {
     fn drop(&mut self) {
-        // SAFETY: once, and nothing else is called afterwards.
-        unsafe { (self.calls.release)(self.given.data) }
+        if let Some(release) = self.given.release {
+            // SAFETY: once, and nothing else is called afterwards.
+            unsafe { release(self.given.data) }
+        }
     }
 }
 
@@ -183,7 +150,7 @@ impl Fabric for Foreign {
 
     fn node_of(&self, rank: usize) -> usize {
         // SAFETY: the functions are as promised. Only equality matters.
-        unsafe { (self.calls.node_of)(self.given.data, rank as u64) as usize }
+        self.given.node_of.map_or(0, |of| unsafe { of(self.given.data, rank as u64) as usize })
     }
 
     fn deadline(&self) -> Duration {
@@ -191,11 +158,11 @@ impl Fabric for Foreign {
     }
 
     fn send(&self, to: usize, tag: u32, bytes: Vec<u8>) -> Result<()> {
-        let mut why = [0; WHY];
+        let (send, mut why) = (there(self.given.send, "send")?, [0; WHY]);
         // SAFETY: so many bytes; the functions are as promised.
         let code = unsafe {
             let (at, len) = (bytes.as_ptr(), bytes.len() as u64);
-            (self.calls.send)(self.given.data, to as u64, tag, at, len, why.as_mut_ptr())
+            send(self.given.data, to as u64, tag, at, len, why.as_mut_ptr())
         };
         check(code, &why, Some(to))
     }
@@ -209,9 +176,9 @@ impl Fabric for Foreign {
     }
 
     fn alive(&self, rank: usize) -> Result<()> {
-        let mut why = [0; WHY];
+        let (alive, mut why) = (there(self.given.alive, "alive")?, [0; WHY]);
         // SAFETY: a valid place; the functions are as promised.
-        let code = unsafe { (self.calls.alive)(self.given.data, rank as u64, why.as_mut_ptr()) };
+        let code = unsafe { alive(self.given.data, rank as u64, why.as_mut_ptr()) };
         check(code, &why, Some(rank))
     }
 
@@ -356,6 +323,7 @@ unsafe extern "C" fn release(data: *mut c_void) {
 mod tests {
     use super::*;
     use crate::Local;
+    use std::ffi::{c_char, c_int};
 
     fn foreign(fabric: Local) -> Foreign {
         // SAFETY: functions of this module.
@@ -396,12 +364,22 @@ mod tests {
             0
         }
         // SAFETY: the function above.
-        let (made, refused) = unsafe {
-            (make(maker, &raw mut *Box::new(1u8) as _), make(maker, std::ptr::null_mut()))
+        let (made, refused, without) = unsafe {
+            let none = std::ptr::null_mut();
+            (
+                make(Some(maker), &raw mut *Box::new(1u8) as _),
+                make(Some(maker), none),
+                make(None, none),
+            )
         };
         crate::conformance::check(vec![made.unwrap()]);
-        let e = refused.err().unwrap();
-        assert_eq!((e.kind(), e.message()), (Kind::Usage, "nothing to make one of"));
+        for (e, why) in [
+            (refused, "nothing to make one of"),
+            (without, "there is no function that makes a fabric"),
+        ] {
+            let e = e.err().unwrap();
+            assert_eq!((e.kind(), e.message()), (Kind::Usage, why));
+        }
     }
 
     #[test]

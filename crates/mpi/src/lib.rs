@@ -38,6 +38,9 @@ mod progress;
 mod ranks;
 #[cfg(feature = "link")]
 mod raw;
+#[cfg(any(feature = "link", test))]
+#[cfg_attr(not(feature = "link"), allow(dead_code))]
+mod silence;
 
 #[cfg(feature = "link")]
 pub use ranks::{Mpi, Options, World, end_all};

@@ -1,6 +1,10 @@
-//! How long the progress thread sleeps.
+//! How long the progress thread sleeps, and how long it is waited for when MPI ends.
 
 use std::time::Duration;
+use stead_core::limits;
+
+/// How long MPI_Finalize waits for a call of MPI that does not return.
+const END: Duration = Duration::from_secs(limits::PEER_DEADLINE_S);
 
 /// While bytes move, the thread does not sleep before nothing has moved for so long.
 const EAGER: Duration = Duration::from_micros(200);
@@ -24,6 +28,27 @@ pub(crate) fn pause(idle: Duration, moving: bool, watched: bool) -> Duration {
         (false, false) => Duration::from_millis(50),
     };
     (idle / 4).clamp(Duration::from_micros(20), most)
+}
+
+/// Whether a thread that was told to end is to be waited for. While it makes its rounds it answers ranks that live, for as
+/// long as they read, and finds out those that are gone; so the time counts only while it makes none.
+pub(crate) struct Patience {
+    rounds: u64,
+    still: Duration,
+}
+
+impl Patience {
+    /// With a thread that has made so many rounds.
+    pub(crate) fn new(rounds: u64) -> Patience {
+        Patience { rounds, still: Duration::ZERO }
+    }
+
+    /// After some time, and with so many rounds: false if it is not to be waited for any longer.
+    pub(crate) fn lasts(&mut self, after: Duration, rounds: u64) -> bool {
+        self.still = if rounds == self.rounds { self.still + after } else { Duration::ZERO };
+        self.rounds = rounds;
+        self.still < END
+    }
 }
 
 #[cfg(test)]
@@ -50,5 +75,16 @@ mod tests {
         assert_eq!(pause(Duration::from_millis(400), false, false), Duration::from_millis(10));
         assert_eq!(pause(Duration::from_millis(2), false, false), Duration::from_micros(500));
         assert_eq!(pause(Duration::ZERO, false, true), Duration::from_micros(20));
+    }
+
+    #[test]
+    fn a_thread_that_answers_others_is_waited_for_as_long_as_they_read() {
+        let mut patience = Patience::new(7);
+        // Others read for hours, of a rank that is through.
+        assert!((8..10_000).all(|rounds| patience.lasts(Duration::from_secs(10), rounds)));
+        // One of its calls does not return.
+        let mut looks = std::iter::repeat_n(9999, 60);
+        assert!(looks.by_ref().take(59).all(|rounds| patience.lasts(END / 60, rounds)));
+        assert!(looks.all(|rounds| !patience.lasts(END / 60, rounds)));
     }
 }

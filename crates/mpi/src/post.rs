@@ -33,6 +33,8 @@ struct Inner {
     out: usize,
     /// Ranks that somebody waits for, and until when that is believed.
     watched: HashMap<usize, Instant>,
+    /// Somebody has begun to wait for a message since the progress thread came for orders.
+    begun: bool,
     /// The program is done with the fabric.
     closing: bool,
     /// MPI ends.
@@ -61,6 +63,8 @@ pub(crate) struct Letter {
 pub(crate) struct Orders {
     pub(crate) letters: VecDeque<Letter>,
     pub(crate) watched: Vec<usize>,
+    /// Somebody has begun to wait for a message, which may be there soon.
+    pub(crate) begun: bool,
     pub(crate) closing: bool,
     pub(crate) stopping: bool,
 }
@@ -130,11 +134,20 @@ impl Post {
         }
     }
 
+    /// Somebody begins to wait for a message of a rank.
+    pub(crate) fn expect(&self, rank: usize, now: Instant) {
+        let mut inner = self.lock();
+        inner.watched.insert(rank, now + INTEREST);
+        inner.begun = true;
+        drop(inner);
+        self.work.notify_one();
+    }
+
     /// What there is to do. With nothing to send, waits for that, but no longer than `most`.
     pub(crate) fn orders(&self, most: Duration, now: Instant) -> Orders {
         let mut inner = self.lock();
         inner.rounds += 1;
-        let news = inner.stopping && !inner.heard || inner.given_up;
+        let news = inner.stopping && !inner.heard || inner.given_up || inner.begun;
         inner.heard |= inner.stopping;
         if !most.is_zero() && inner.queue.is_empty() && !news {
             inner = self.work.wait_timeout(inner, most).unwrap_or_else(PoisonError::into_inner).0;
@@ -144,6 +157,7 @@ impl Post {
         Orders {
             letters: std::mem::take(&mut inner.queue),
             watched: inner.watched.keys().copied().collect(),
+            begun: std::mem::take(&mut inner.begun),
             closing: inner.closing,
             stopping: inner.stopping,
         }
@@ -265,6 +279,21 @@ mod tests {
         assert_eq!(post.orders(Duration::ZERO, begun + INTEREST).watched, [2]);
         let later = begun + INTEREST + Duration::from_millis(1);
         assert!(post.orders(Duration::ZERO, later).watched.is_empty());
+    }
+
+    #[test]
+    fn the_thread_hears_of_each_wait_that_begins() {
+        let post = Post::new(0, 2);
+        // Also if it knows of somebody who waits for that rank.
+        post.watch(1, now());
+        assert!(!post.orders(Duration::ZERO, now()).begun);
+        for _ in 0..2 {
+            post.expect(1, now());
+            // At once, whatever it was to wait.
+            assert!(post.orders(LONG, now()).begun);
+            let orders = post.orders(Duration::ZERO, now());
+            assert_eq!((orders.begun, orders.watched), (false, vec![1]));
+        }
     }
 
     #[test]

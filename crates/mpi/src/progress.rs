@@ -8,6 +8,7 @@ use crate::clock;
 use crate::pace;
 use crate::post::{Letter, Post};
 use crate::raw::{Comm, Flight};
+use crate::silence::{Silence, Verdict};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,11 +23,6 @@ const INLINE: usize = (4 << 10) - HEAD;
 
 /// Rooms for heads that come.
 const ROOMS: usize = 16;
-
-/// How often a rank that is waited for is asked whether it answers.
-const ASK: Duration = Duration::from_secs(1);
-/// Time between two looks in which this process did nothing at all.
-const AWAY: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sort {
@@ -79,8 +75,6 @@ enum Coming {
 struct Peer {
     /// In the order in which they were sent.
     coming: VecDeque<Coming>,
-    heard: Instant,
-    asked: Option<Instant>,
     /// It has said good-bye.
     bye: bool,
     /// It is in MPI_Finalize.
@@ -106,25 +100,16 @@ pub(crate) struct Progress {
     rooms: VecDeque<Flight>,
     /// Receiver, bytes that senders wait for, and the transfer.
     going: Vec<(usize, usize, Flight)>,
-    silence: Duration,
-    /// When it was last looked who is silent.
-    looked: Instant,
+    silence: Silence,
 }
 
 impl Progress {
     pub(crate) fn new(comm: Comm, post: Arc<Post>, silence: Duration) -> Progress {
-        let now = clock::now();
-        let peer = || Peer {
-            coming: VecDeque::new(),
-            heard: now,
-            asked: None,
-            bye: false,
-            fin: false,
-            gone: false,
-        };
+        let peer = || Peer { coming: VecDeque::new(), bye: false, fin: false, gone: false };
         let peers = (0..post.size).map(|_| peer()).collect();
+        let silence = Silence::new(post.size, silence, clock::now());
         let (rooms, going) = (VecDeque::new(), Vec::new());
-        Progress { comm, post, peers, rooms, going, silence, looked: now }
+        Progress { comm, post, peers, rooms, going, silence }
     }
 
     /// Until everybody is done with the fabric, or MPI ends.
@@ -137,7 +122,8 @@ impl Progress {
         loop {
             let mut orders = self.post.orders(pause, clock::now());
             let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut busy = !orders.letters.is_empty();
+            // Who begins to wait often waits for what comes at once.
+            let mut busy = !orders.letters.is_empty() || orders.begun;
             for letter in orders.letters {
                 self.dispatch(letter);
             }
@@ -378,8 +364,7 @@ impl Progress {
             }
         }
         if moved {
-            peer.heard = clock::now();
-            peer.asked = None;
+            self.silence.heard(from, clock::now());
         }
         Ok(moved)
     }
@@ -388,9 +373,8 @@ impl Progress {
     fn open(&mut self, from: usize, bytes: &[u8]) -> Result<()> {
         let malformed = || Error::format("a message is malformed");
         let (sort, name, len, rest) = parse(bytes).ok_or_else(malformed)?;
+        self.silence.heard(from, clock::now());
         let peer = &mut self.peers[from];
-        peer.heard = clock::now();
-        peer.asked = None;
         match sort {
             Sort::Inline if rest.len() == len => {
                 peer.coming.push_back(Coming::Whole(name, rest.to_vec()));
@@ -411,30 +395,16 @@ impl Progress {
 
     /// Asks ranks that are waited for whether they answer, and gives up those that have not for too long.
     fn look_after(&mut self, watched: &[usize], now: Instant) {
-        // Where this process was stopped, as a job is that is suspended, the others were as well.
-        let away = now.saturating_duration_since(self.looked);
-        self.looked = now;
-        if away > AWAY {
-            for asked in self.peers.iter_mut().filter_map(|peer| peer.asked.as_mut()) {
-                *asked += away;
-            }
-        }
-        for &rank in watched {
-            let Some(peer) = self.peers.get_mut(rank) else { continue };
-            if rank == self.post.rank || peer.gone {
-                continue;
-            }
-            match peer.asked {
-                Some(at) if now.saturating_duration_since(at) >= self.silence => {
-                    let why = format!("the rank has not answered for {} s", self.silence.as_secs());
-                    self.lose(rank, &why);
+        let (me, peers) = (self.post.rank, &self.peers);
+        let there = |rank: &usize| *rank != me && peers.get(*rank).is_some_and(|peer| !peer.gone);
+        let verdicts = self.silence.look(watched.iter().copied().filter(there), now);
+        for verdict in verdicts {
+            match verdict {
+                Verdict::Ask(rank) => self.signal(rank, Sort::Ask),
+                Verdict::Gone(rank) => {
+                    let s = self.silence.limit_s();
+                    self.lose(rank, &format!("the rank has not answered for {s} s"));
                 }
-                Some(_) => {}
-                None if now.saturating_duration_since(peer.heard) >= ASK => {
-                    peer.asked = Some(now);
-                    self.signal(rank, Sort::Ask);
-                }
-                None => {}
             }
         }
     }

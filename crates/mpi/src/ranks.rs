@@ -1,6 +1,7 @@
 //! The ranks of a communicator as a [`Fabric`].
 
 use crate::clock;
+use crate::pace::Patience;
 use crate::post::{INTEREST, Letter, Post};
 use crate::progress::Progress;
 use crate::raw::{self, Comm, MPI_Comm};
@@ -68,10 +69,7 @@ fn is_forked() -> bool {
     PROCESS.load(Ordering::Relaxed) != std::process::id()
 }
 
-/// How long MPI_Finalize waits for a call of MPI that does not return.
-const END: Duration = Duration::from_secs(limits::PEER_DEADLINE_S);
-
-/// How often it looks, and how long it waits for the last call to return.
+/// How often MPI_Finalize looks whether a thread has ended, and how long it waits for its last call to return.
 const LAST: Duration = Duration::from_secs(10);
 
 /// The gathering of nodes, the first thing that is sent.
@@ -99,9 +97,8 @@ pub fn end_all() {
 
 /// Waits for the last call of a thread that was told to stop: false if there is one that does not return.
 fn finish(post: &Post) -> bool {
-    // While it makes its rounds it answers ranks that live, for as long as they read; those that are gone it finds out.
-    let (mut rounds, mut still) = (post.rounds(), Duration::ZERO);
-    while still < END {
+    let mut patience = Patience::new(post.rounds());
+    loop {
         if post.wait(LAST) {
             return true;
         }
@@ -109,9 +106,9 @@ fn finish(post: &Post) -> bool {
             // Others may have been stopped, and MPI may wait for them.
             return false;
         }
-        let now = post.rounds();
-        still = if now == rounds { still + LAST } else { Duration::ZERO };
-        rounds = now;
+        if !patience.lasts(LAST, post.rounds()) {
+            break;
+        }
     }
     post.give_up();
     post.wait(LAST)
@@ -264,10 +261,8 @@ impl Fabric for Mpi {
             return Err(Error::internal(format!("there is no rank {from}")));
         }
         let mut left = within;
+        self.ranks.post.expect(from, clock::now());
         loop {
-            // The interest is renewed while somebody waits.
-            let now = clock::now();
-            self.ranks.post.watch(from, now);
             let turn = left.min(INTEREST / 2);
             if let Some((_, bytes)) = self.mailbox.take(Some(from), tag, turn)? {
                 return Ok(Some(bytes));
@@ -276,6 +271,8 @@ impl Fabric for Mpi {
             if left.is_zero() {
                 return Ok(None);
             }
+            // The interest is renewed while somebody waits.
+            self.ranks.post.watch(from, clock::now());
         }
     }
 

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::path::Path;
 use std::sync::Arc;
 use stead::Error;
-use stead::fabric::foreign::{self, Foreign, Make};
+use stead::fabric::foreign::{self, Foreign, stead_make_fabric_fn};
 use stead::read::{File, Options, ranks};
 
 /// Opens a file on all ranks. `maker` is the address of a function that makes a fabric, and `data` that of what it makes
@@ -37,12 +37,12 @@ pub fn refuse_ranks(py: Python<'_>, maker: usize, data: usize, why: &str) {
 }
 
 fn fabric(maker: usize, data: usize) -> stead::Result<Foreign> {
-    if maker == 0 || data == 0 {
+    if data == 0 {
         return Err(Error::usage("there is no communicator"));
     }
-    // SAFETY: the package gives the address of `stead_mpi_make`, which has this type, and of a communicator.
+    // SAFETY: the package gives the address of `stead_mpi_make`, which has this type, or 0, and of a communicator.
     unsafe {
-        let make = std::mem::transmute::<usize, Make>(maker);
+        let make = std::mem::transmute::<usize, stead_make_fabric_fn>(maker);
         foreign::make(make, data as *mut c_void)
     }
 }

@@ -197,9 +197,10 @@ impl Session {
         };
         if let Ok(session) = source.cast::<Session>() {
             let file = session.get().open(py)?.file().clone();
-            let (start, stop) = range().inspect_err(|_| {
-                // Other ranks may be in the same call, and hear of it: there is no such range.
-                let _ = py.detach(|| file.session(u64::MAX..));
+            let (start, stop) = range().inspect_err(|e| {
+                // Other ranks may be in the same call, and hear of it.
+                let why = Error::usage(e.value(py).to_string());
+                let _ = py.detach(|| file.refuse_session(why));
             })?;
             return Session::begin(py, file, start, stop);
         }

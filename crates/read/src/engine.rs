@@ -11,7 +11,7 @@ mod answer;
 mod memory;
 
 use memory::Untaken;
-pub(crate) use memory::{Admitted, Claim, Lanes, Urge};
+pub(crate) use memory::{Admitted, Claim, Lanes, Urge, lendable};
 
 use crate::clock;
 use crate::deadline;
@@ -60,8 +60,8 @@ pub(crate) struct Shared {
     segment: Option<Arc<Segment>>,
     /// Other processes that have the same blocks, or why there are none.
     neighbours: Option<Result<Neighbours, String>>,
-    /// Others who hold blocks.
-    holders: OnceLock<Weak<dyn Holders>>,
+    /// Others who hold blocks, and how many.
+    holders: OnceLock<(Weak<dyn Holders>, Arc<AtomicUsize>)>,
     choice: Choice,
     chosen: Chosen,
     /// The name of its storage, if that is known.
@@ -377,9 +377,9 @@ impl Shared {
         self.lock().window.most()
     }
 
-    /// Who else holds blocks, once.
-    pub(crate) fn held_by(&self, holders: Weak<dyn Holders>) {
-        let _ = self.holders.set(holders);
+    /// Who else holds blocks, and how many at a time, once.
+    pub(crate) fn held_by(&self, holders: Weak<dyn Holders>, blocks: Arc<AtomicUsize>) {
+        let _ = self.holders.set((holders, blocks));
     }
 
     pub(crate) fn lender(&self) -> Option<&Lender> {

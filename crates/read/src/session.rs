@@ -175,10 +175,11 @@ impl File {
         }
     }
 
-    /// Fills a buffer without any session: no readers, no buffers of ours.
+    /// Fills a buffer without any session: no readers, no buffers of ours. Of a file of [`crate::ranks::open`], a rank that
+    /// does not have it asks the others for what a session has covered.
     ///
     /// # Errors
-    /// Those of a read; `Internal` past the end.
+    /// Those of a read; `Internal` past the end; on a rank that does not have the file, `Usage` for what no session covers.
     pub fn read_alone(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         match &self.0.by {
             By::Us(_) => self.0.source.read_at(offset, buffer),
@@ -355,6 +356,7 @@ impl Drop for Session {
         for id in &self.ahead {
             match &self.file.0.by {
                 By::Us(buffers) => buffers.end(&self.shared, *id),
+                By::Ranks(_) if self.shared.is_inherited() => {}
                 By::Ranks(_) => self.shared.end(*id),
             }
         }

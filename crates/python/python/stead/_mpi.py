@@ -6,6 +6,7 @@ it needs.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import sys
@@ -22,7 +23,9 @@ HINT = "build libstead_mpi with the MPI that mpi4py uses, and name it in STEAD_M
 def _end_before_mpi(found: ctypes.CDLL) -> None:
     """Sees to it that our threads are out of MPI when it ends, however it does: MPICH aborts otherwise."""
     # What is registered later is called earlier, and mpi4py, which ends MPI in the same way, was imported before.
-    ctypes.pythonapi.Py_AtExit(found.stead_mpi_end)
+    if ctypes.pythonapi.Py_AtExit(found.stead_mpi_end):
+        # Its places, of which there are some tens, are taken. It waits for other ranks a little sooner, then.
+        atexit.register(found.stead_mpi_end)
     mpi = sys.modules["mpi4py.MPI"]
     theirs = mpi.Finalize
 

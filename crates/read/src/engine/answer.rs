@@ -98,7 +98,7 @@ impl Shared {
     }
 
     /// True after a fork: the readers are threads of the other process, and so may be whoever has the lock.
-    fn is_inherited(&self) -> bool {
+    pub(crate) fn is_inherited(&self) -> bool {
         self.process != std::process::id()
     }
 

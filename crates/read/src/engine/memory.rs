@@ -4,7 +4,8 @@
 //! file's share of the budget: as many bytes as are claimed for answers, at most half of all, so many fewer blocks
 //! there are. A read of bytes of several blocks claims the memory of its answer before any of its blocks is asked
 //! for; while there is none, it is *late*. Answers that are views are copied out of their blocks if that frees much
-//! more than it takes ([`Shared::relieve`]).
+//! more than it takes ([`Shared::relieve`]). Blocks that other ranks hold (`Holders`) cannot be taken back: what is said here
+//! of the share goes for what they leave of it, or for a quarter, if it became so small that they leave less.
 //!
 //! Beyond the budget come only the answers that somebody waits for, so that nobody waits for ever: for each thread
 //! that waits one, and for tasks and functions, one for each that was taken of those before, or that nobody took for
@@ -109,6 +110,11 @@ pub(crate) enum Urge {
 
 /// Late requests that are looked at for one that fits.
 const LOOKED_AT: usize = 16;
+
+/// Of so many blocks, those that others may hold.
+pub(crate) fn lendable(blocks: usize) -> usize {
+    blocks - blocks.div_ceil(4)
+}
 
 impl Untaken {
     pub(super) fn insert(&mut self, ticket: Ticket, request: Weak<dyn Deliver>) {
@@ -220,10 +226,31 @@ impl Shared {
         self.own.load(Ordering::SeqCst)
     }
 
+    /// Blocks that others hold.
+    fn lent(&self) -> usize {
+        self.holders.get().map_or(0, |(_, blocks)| blocks.load(Ordering::SeqCst))
+    }
+
+    /// Bytes of the share that others leave, of which they hold so many blocks.
+    fn free(&self, inner: &Inner, lent: usize) -> u64 {
+        let theirs = (lent as u64).saturating_mul(self.choice.block);
+        inner.share.saturating_sub(theirs).max(inner.share / 4)
+    }
+
     /// Blocks that may be in memory beside so many bytes of answers.
     fn most(&self, inner: &Inner, own: u64) -> usize {
-        let left = inner.share - own.min(inner.share / 2);
-        usize::try_from(left / self.choice.block).unwrap_or(usize::MAX).max(1)
+        let lent = self.lent();
+        let free = self.free(inner, lent);
+        let left = free - own.min(free / 2);
+        let mine = usize::try_from(left / self.choice.block).unwrap_or(usize::MAX).max(1);
+        mine.saturating_add(lent)
+    }
+
+    /// Asks others for what they only keep.
+    fn press(&self) {
+        if let Some(holders) = self.holders.get().and_then(|(holders, _)| holders.upgrade()) {
+            holders.press();
+        }
     }
 
     /// So many bytes from now on, or at least one block. Who has little has it for itself.
@@ -239,9 +266,13 @@ impl Shared {
         inner.share = if own { self.memory } else { bytes.min(self.memory) };
         let most = self.most(&inner, self.own());
         let gone = inner.window.set_most(most);
+        let share = usize::try_from(inner.share / self.choice.block).unwrap_or(usize::MAX);
         drop(inner);
         drop(gone);
         self.work.notify_all();
+        if self.lent() > lendable(share) {
+            self.press();
+        }
     }
 
     /// Drops the blocks that nobody has a view of.
@@ -276,7 +307,8 @@ impl Shared {
         gone: &mut Vec<Kept>,
     ) -> Option<Claim> {
         let own = self.own();
-        let after = own.checked_add(bytes).filter(|n| *n <= inner.share / 2)?;
+        let half = self.free(inner, self.lent()) / 2;
+        let after = own.checked_add(bytes).filter(|n| *n <= half)?;
         let most = self.most(inner, after);
         if !inner.window.may_shrink_to(most + freed) {
             return None;
@@ -359,9 +391,7 @@ impl Shared {
     /// Copies answers that nobody has taken out of blocks of which they hold less than half, so that these can be used
     /// for others: tasks may ask for all they will ever want before they take the first answer.
     pub(crate) fn relieve(self: &Arc<Self>) {
-        if let Some(holders) = self.holders.get().and_then(Weak::upgrade) {
-            holders.press();
-        }
+        self.press();
         let mut inner = self.lock();
         let mut gone = Vec::new();
         // Somebody has a view of these, too.

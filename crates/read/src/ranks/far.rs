@@ -23,6 +23,19 @@ impl std::fmt::Debug for Far {
     }
 }
 
+impl Far {
+    /// Gets bytes of one reader, who gives no more than a block at a time.
+    fn fetch(&self, reader: usize, offset: u64, into: &mut [u8]) -> Result<()> {
+        let block = usize::try_from(self.map.block).unwrap_or(usize::MAX);
+        let mut at = offset;
+        for piece in into.chunks_mut(block) {
+            self.service.fetch(reader, at, piece)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+}
+
 impl Source for Far {
     fn path(&self) -> &Path {
         &self.path
@@ -48,15 +61,16 @@ impl Source for Far {
                     here.read_at(part.bytes.start, into)?;
                 }
                 _ => self
-                    .service
                     .fetch(part.reader, part.bytes.start, into)
                     .map_err(|e| e.at_path(&self.path))?,
             }
         }
         if at < buf.len() {
-            // Sessions cover whole blocks, and only what they cover is asked for.
-            let error = Error::internal("bytes outside all sessions were asked for");
-            return Err(error.at_path(&self.path).at_offset(offset + at as u64));
+            // Sessions cover whole blocks, and ask for what they cover; this is somebody without one.
+            let error =
+                Error::usage("this rank does not have the file, and no session covers it here");
+            let error = error.at_path(&self.path).at_offset(offset + at as u64);
+            return Err(error.with_hint("begin a session over these bytes"));
         }
         Ok(())
     }

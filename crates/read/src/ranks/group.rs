@@ -9,6 +9,7 @@ use super::sharing::{self, Found};
 use crate::engine::{Counts, Lanes, Shared};
 use crate::opened::Opened;
 use crate::options::{ASKED, Decision, Options, There};
+use crate::process::inherited;
 use crate::registry;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -38,6 +39,8 @@ pub(crate) struct Group {
     beginning: Mutex<u64>,
     /// What they read by: the same on all ranks, in the order in which it was made.
     joints: Mutex<Joints>,
+    /// The process that has opened it. One that was forked may have inherited a lock that is taken for good.
+    process: u32,
 }
 
 #[derive(Default)]
@@ -66,6 +69,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Drop for Group {
     fn drop(&mut self) {
+        if self.is_inherited() {
+            return;
+        }
         // What ranks have said that have begun a session without this one.
         self.fabric.forget(self.agreed.tag..self.agreed.tag.saturating_add(TAGS - 1));
     }
@@ -108,7 +114,13 @@ impl Group {
             opened,
             beginning: Mutex::new(0),
             joints: Mutex::default(),
+            process: std::process::id(),
         }
+    }
+
+    /// True in a child that was forked. Ranks are the processes that have opened the file.
+    fn is_inherited(&self) -> bool {
+        self.process != std::process::id()
     }
 
     /// The file as this rank sees it.
@@ -121,8 +133,10 @@ impl Group {
 
     /// Fills a buffer: from the file, or from others who have it.
     pub(crate) fn read_alone(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let last =
-            if self.opened.is_some() { None } else { lock(&self.joints).all.last().cloned() };
+        let last = match self.opened {
+            None if !self.is_inherited() => lock(&self.joints).all.last().cloned(),
+            _ => None,
+        };
         match last {
             Some(joint) => joint.far.source().read_at(offset, buffer),
             None => self.source().read_at(offset, buffer),
@@ -131,6 +145,9 @@ impl Group {
 
     /// For [`crate::File::counts`].
     pub(crate) fn counts(&self) -> Counts {
+        if self.is_inherited() {
+            return Counts::default();
+        }
         let joints = lock(&self.joints);
         joints.all.iter().fold(joints.past, |sum, joint| sum.and(&joint.counts()))
     }
@@ -142,6 +159,9 @@ impl Group {
 
     /// Agrees on a session, and on what it reads by.
     pub(crate) fn begin(&self, range: Result<Range<u64>>) -> Result<(Arc<Joint>, Range<u64>)> {
+        if self.is_inherited() {
+            return Err(inherited(&self.agreed.path));
+        }
         let mut number = lock(&self.beginning);
         *number += 1;
         let (before, made) = lock(&self.joints).now();
@@ -337,7 +357,7 @@ impl Group {
 pub(crate) struct Map {
     owners: RwLock<Owners>,
     agreed: Arc<Agreed>,
-    block: u64,
+    pub(crate) block: u64,
 }
 
 impl Map {
@@ -398,6 +418,9 @@ pub(crate) struct Joint {
 
 impl Drop for Joint {
     fn drop(&mut self) {
+        if self.far.is_inherited() {
+            return;
+        }
         registry::close(&self.far);
         // Without a service both engines are one. Else it closes the near one, when it has answered the last of the others.
         if let Some(service) = &self.service {
@@ -499,5 +522,47 @@ impl Joint {
             }
         };
         Decision { name: "blocks of the node", value, reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stead_core::Kind;
+    use stead_fabric::Local;
+    use stead_store::MemorySource;
+
+    #[test]
+    fn what_a_fork_inherited_is_refused_and_waits_for_nobody() {
+        const TAG: u32 = 0x6000_0001;
+        let fabric = Arc::new(Local::single());
+        let agreed = Agreed {
+            path: "m".into(),
+            len: 100,
+            first: 0,
+            readers: vec![0],
+            nodes: vec![0],
+            here: vec![true],
+            alone: false,
+            tag: TAG,
+        };
+        let options = Options::default();
+        let source = Arc::new(MemorySource::new("m", vec![7; 100]));
+        let opened = Opened::look(source, &options).unwrap();
+        let mut group = Group::new(fabric.clone(), agreed, Some(opened), &options);
+        let (joint, _) = group.begin(Ok(0..10)).unwrap();
+        group.process ^= 1;
+        // As if threads of the other process had the locks.
+        let locks = (lock(&group.beginning), lock(&group.joints));
+        let error = group.begin(Ok(0..10)).err().unwrap();
+        assert_eq!(error.kind(), Kind::Usage);
+        assert!(error.to_string().contains("before a fork"), "{error}");
+        assert_eq!(group.counts(), Counts::default());
+        drop(locks);
+        fabric.send(0, TAG, vec![1]).unwrap();
+        drop(group);
+        // Nothing was forgotten, for which there is a lock, too.
+        assert_eq!(fabric.lying(), 1);
+        drop(joint);
     }
 }

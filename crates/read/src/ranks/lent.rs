@@ -1,13 +1,16 @@
 //! Blocks of this rank that others look at: who has which, so that they stay until they are given back.
 //!
 //! A neighbour gets a *loan* in place of bytes: where they lie in the segment of this rank, and a number by which it gives
-//! them back. A loan holds a view, as a task of this rank would. Loans of others take at most [`part`] of the blocks, so that
+//! them back. A loan holds a view, as a task of this rank would. Loans of others take at most [`lendable`] of the blocks, so that
 //! this rank can always read more; beyond that neighbours get bytes. Where blocks run out all the same, neighbours are asked
-//! to give back what they only keep.
+//! to give back what they only keep. If this rank may have fewer blocks later on, what is lent stays so, and a quarter of
+//! those is left to it beside.
 
 use crate::clock;
+use crate::engine::lendable;
 use crate::view::View;
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stead_store::Segment;
@@ -15,14 +18,11 @@ use stead_store::Segment;
 /// A rank is asked for what it only keeps no more often, unless it has given something back meanwhile.
 const PRESS: Duration = Duration::from_millis(250);
 
-/// Of so many blocks, those that others may hold.
-fn part(blocks: usize) -> usize {
-    blocks - blocks.div_ceil(4)
-}
-
 pub(crate) struct Lent {
     segment: Arc<Segment>,
     inner: Mutex<Inner>,
+    /// Blocks of which there are loans, to be looked at without the lock.
+    count: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
@@ -62,7 +62,16 @@ impl Inner {
 
 impl Lent {
     pub(crate) fn new(segment: Arc<Segment>) -> Lent {
-        Lent { segment, inner: Mutex::default() }
+        Lent { segment, inner: Mutex::default(), count: Arc::default() }
+    }
+
+    /// Blocks of which there are loans, now and later.
+    pub(crate) fn count(&self) -> Arc<AtomicUsize> {
+        self.count.clone()
+    }
+
+    fn note(&self, inner: &Inner) {
+        self.count.store(inner.blocks.len(), Ordering::SeqCst);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -77,7 +86,7 @@ impl Lent {
         if inner.ended {
             return None;
         }
-        if !inner.blocks.contains_key(&at) && inner.blocks.len() >= part(blocks) {
+        if !inner.blocks.contains_key(&at) && inner.blocks.len() >= lendable(blocks) {
             inner.short = true;
             return None;
         }
@@ -85,6 +94,7 @@ impl Lent {
         let number = inner.next;
         inner.loans.insert(number, Loan { to, at, _view: view.clone() });
         *inner.blocks.entry(at).or_insert(0) += 1;
+        self.note(&inner);
         Some((number, at))
     }
 
@@ -98,6 +108,7 @@ impl Lent {
                 closed.extend(inner.close(number));
             }
         }
+        self.note(&inner);
         drop(inner);
         drop(closed);
     }
@@ -134,6 +145,7 @@ impl Lent {
         let of_rank = |(number, loan): (&u64, &Loan)| (loan.to == rank).then_some(*number);
         let numbers: Vec<u64> = inner.loans.iter().filter_map(of_rank).collect();
         let closed: Vec<Loan> = numbers.into_iter().filter_map(|n| inner.close(n)).collect();
+        self.note(&inner);
         drop(inner);
         for loan in closed {
             if !ended {

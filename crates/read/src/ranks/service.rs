@@ -171,7 +171,8 @@ impl Service {
         });
         if let Some((near, _)) = &service.near {
             let holders: Weak<Service> = Arc::downgrade(&service);
-            near.held_by(holders);
+            let lent = service.sharing.as_ref().map(Sharing::lent).unwrap_or_default();
+            near.held_by(holders, lent);
         }
         let failed = |e| Error::io("start a thread for", "messages", e);
         let its = service.clone();

@@ -11,7 +11,7 @@ use super::service::Out;
 use crate::view::View;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use stead_fabric::Fabric;
 use stead_store::{Announcement, Neighbour, Segment};
@@ -87,6 +87,11 @@ impl Sharing {
         };
         self.borrowed.fetch_add(len as u64, Ordering::Relaxed);
         Some(Loan { neighbour, owner, number, at, len, back: self.back.clone() })
+    }
+
+    /// Blocks of this rank that others have, now and later.
+    pub(crate) fn lent(&self) -> Arc<AtomicUsize> {
+        self.lent.count()
     }
 
     /// Loans that are to be given back to a rank.

@@ -134,6 +134,53 @@ fn what_neighbours_only_keep_is_given_back_when_it_is_wanted() {
 }
 
 #[test]
+fn an_owner_that_may_have_fewer_blocks_than_it_has_lent_reads_on() {
+    const LARGE: usize = 64 << 10;
+    // More than what a file has for itself, so that it becomes less when there are more files.
+    const MEMORY: u64 = 48 << 20;
+    let (_dir, path, bytes) = file(300 * LARGE);
+    let right = |offset: u64, view: &[u8]| view == &bytes[offset as usize..][..view.len()];
+    on_ranks(&[0, 0], |fabric| {
+        let options = Options {
+            block: Some(LARGE),
+            memory: MEMORY,
+            deadline: Duration::from_secs(10),
+            ahead: false,
+            ..small(Engine::Pread)
+        };
+        let file = open(fabric.clone(), &path, &options).unwrap();
+        let session = file.session(..).unwrap();
+        let read = |block: usize, count: usize| {
+            let offset = (block * LARGE) as u64;
+            let view = session.read(offset, count * LARGE).wait().unwrap();
+            assert!(right(offset, &view), "{block}");
+            view
+        };
+        // Some of the first half, which rank 0 reads, and which it has lent.
+        let held: Vec<_> = (0..70 * fabric.rank()).map(|block| read(block, 1)).collect();
+        meet(&*fabric);
+        if fabric.rank() == 0 {
+            let others: Vec<_> = (0..40)
+                .map(|_| {
+                    let source = std::sync::Arc::new(stead_store::MemorySource::new("m", vec![1]));
+                    let options = Options { memory: MEMORY / 2, ..small(Engine::Auto) };
+                    let file = crate::open_source(source, &options).unwrap();
+                    let session = file.session(..).unwrap();
+                    (file, session)
+                })
+                .collect();
+            for block in 75..145 {
+                drop(read(block, 1));
+                drop(read(block, 4));
+            }
+            drop(others);
+        }
+        meet(&*fabric);
+        assert!(held.iter().enumerate().all(|(i, view)| right((i * LARGE) as u64, view)));
+    });
+}
+
+#[test]
 fn views_stay_valid_when_everything_is_closed() {
     let (_dir, path, bytes) = file(300 * BLOCK);
     for first in 0..2 {

@@ -136,6 +136,23 @@ fn a_rank_without_the_file_gets_its_bytes_from_others() {
 }
 
 #[test]
+fn a_rank_without_the_file_reads_alone_what_a_session_covers() {
+    let (_dir, path, bytes) = file(100_000);
+    on_ranks(&[0, 1], |fabric| {
+        let has = fabric.rank() == 1;
+        let file = open_where(has, fabric.clone(), &path, &small(Engine::Auto)).unwrap();
+        let session = file.session(..50_000).unwrap();
+        let mut buffer = [0; 5000];
+        file.read_alone(44_000, &mut buffer).unwrap();
+        assert!(buffer[..] == bytes[44_000..49_000]);
+        let beyond = file.read_alone(90_000, &mut buffer);
+        assert_eq!(beyond.err().map(|e| e.kind()), (!has).then_some(Kind::Usage));
+        drop(session);
+        meet(&*fabric);
+    });
+}
+
+#[test]
 fn what_no_rank_can_open_is_an_error_on_all() {
     let kinds = on_ranks(&[0, 1, 1], |fabric| {
         let file = open(fabric, "/nowhere", &Options::default());

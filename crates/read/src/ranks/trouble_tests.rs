@@ -202,11 +202,13 @@ fn no_answer_is_left_lying() {
                 // It has been asked for.
                 a_while();
                 read.cancel();
+                // There are answers, which nobody wants any more, and they are long on their way.
+                gate.open();
+                a_while();
             }
+            meet(&*inner);
             drop((session, file));
             meet(&*inner);
-            // There are answers, which nobody wants any more, and they are long on their way.
-            gate.open();
             a_while();
             way.open();
             drop(fabric);

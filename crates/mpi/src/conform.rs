@@ -2,9 +2,14 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+// By its path: a feature of the fabric's crate would have all that depends on it built again for this program.
+#[path = "../../fabric/src/conformance.rs"]
+#[allow(dead_code, clippy::expect_used)]
+mod conformance;
+
 use std::process::ExitCode;
 use stead_core::{Error, Result};
-use stead_fabric::Fabric;
+use stead_fabric::{Fabric, FabricExt};
 use stead_mpi::{Mpi, Options, World};
 
 /// What a rank has sent before it leaves comes to the others, who may have left before: and the communicators are given
@@ -33,7 +38,7 @@ fn main() -> ExitCode {
         for piece in [1 << 30, 300_000] {
             stead_mpi::set_piece(piece);
             let fabric = Mpi::world(Options::default())?;
-            stead_fabric::conformance::suite(&fabric);
+            conformance::suite(&fabric);
         }
         last_words()?;
         drop(world);
