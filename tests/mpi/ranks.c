@@ -493,10 +493,13 @@ static void many(const char *path, int times) {
         unsigned char byte;
         uint64_t at = (uint64_t)i * 1009;
         CHECK(stead_mpi_file_open(i % 3 ? MPI_COMM_WORLD : other, path, &options, &file, NULL) == STEAD_OK);
-        CHECK(stead_session_start(file, at, 1000, &session, NULL) == STEAD_OK);
-        CHECK(stead_read_now(session, at + (uint64_t)rank, &byte, 1, NULL) == STEAD_OK);
-        CHECK(byte == byte_at(at + (uint64_t)rank));
-        CHECK(stead_session_close(session, NULL) == STEAD_OK && stead_file_close(file, NULL) == STEAD_OK);
+        if (i % 4 == 0) {
+            CHECK(stead_session_start(file, at, 1000, &session, NULL) == STEAD_OK);
+            CHECK(stead_read_now(session, at + (uint64_t)rank, &byte, 1, NULL) == STEAD_OK);
+            CHECK(byte == byte_at(at + (uint64_t)rank));
+            CHECK(stead_session_close(session, NULL) == STEAD_OK);
+        }
+        CHECK(stead_file_close(file, NULL) == STEAD_OK);
     }
     MPI_Comm_free(&other);
     printf("rank %d: %d times\n", rank, times);

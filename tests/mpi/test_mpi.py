@@ -114,20 +114,24 @@ def test_files_are_opened_and_closed_thousands_of_times(mpi, file):
     run([*launch(mpi, 2), BUILT / mpi / "ranks", "many", file, 2200 if mpi == "mpich" else 400])
 
 
-@pytest.mark.parametrize("ranks", [1] * 8 + [2])
+# With MPICH, one thread that is in MPI at that moment suffices to make MPI_Finalize fail; it takes luck to have one.
+TURNS = {"openmpi": 2, "mpich": 8}
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
 def test_mpi_may_end_while_files_are_open(mpi, file, ranks):
-    # With MPICH, one thread that is in MPI at that moment suffices to make MPI_Finalize fail; it takes luck to have one.
-    run([*launch(mpi, ranks), BUILT / mpi / "ranks", "end", file])
+    for _ in range(TURNS[mpi] if ranks == 1 else 1):
+        run([*launch(mpi, ranks), BUILT / mpi / "ranks", "end", file])
 
 
-@pytest.mark.parametrize("turn", range(8))
-def test_mpi_may_end_by_the_name_that_tools_call(mpi, file, tmp_path, turn):
+def test_mpi_may_end_by_the_name_that_tools_call(mpi, file, tmp_path):
     # As those that are loaded before everything, to look at what a program does with MPI.
     code = tmp_path / "tool.c"
     code.write_text("int PMPI_Finalize(void);\nint MPI_Finalize(void) { return PMPI_Finalize(); }\n")
     run(["cc", "-shared", "-fPIC", code, "-o", tmp_path / "tool.so"])
     words = [BUILT / mpi / "ranks", "end", file]
-    run([*launch(mpi, 1), "env", f"LD_PRELOAD={tmp_path / 'tool.so'}", *words])
+    for _ in range(TURNS[mpi]):
+        run([*launch(mpi, 1), "env", f"LD_PRELOAD={tmp_path / 'tool.so'}", *words])
 
 
 @pytest.mark.parametrize("program", ["read", "read++"])

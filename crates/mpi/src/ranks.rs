@@ -70,7 +70,7 @@ fn is_forked() -> bool {
 }
 
 /// How often MPI_Finalize looks whether a thread has ended, and how long it waits for its last call to return.
-const LAST: Duration = Duration::from_secs(10);
+const LAST: Duration = Duration::from_secs(5);
 
 /// The gathering of nodes, the first thing that is sent.
 const NODES: u32 = u32::MAX - 1;
