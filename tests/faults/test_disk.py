@@ -37,6 +37,19 @@ def test_a_bad_sector_is_an_error_of_those_who_ask_for_it(face, disk, flags):
     reader.end()
 
 
+def test_a_bad_sector_is_asked_for_seldom_before_good_bytes_beside_it_are_there(face, disk):
+    """A disk tries for many seconds each time."""
+    disk.rule(bad=[(BAD, END)])
+    for way in face.ways:
+        disk.forget()
+        reader = face(disk.file, ON_DEMAND)
+        disk.rule()
+        reader.gives(way, BAD - 4096, 4096, disk.data)
+        tries = disk.rule().count(BAD)
+        assert 1 <= tries <= 3, (way, tries)
+        reader.end()
+
+
 @pytest.mark.parametrize("engine", ["auto", "uring", "pread", "direct"])
 def test_the_command_says_what_and_where(stead, disk, engine):
     disk.rule(bad=[(BAD, END)])
@@ -56,7 +69,7 @@ def test_a_disk_that_gives_little_at_a_time(face, disk, flags):
     reader.end()
 
 
-@pytest.mark.parametrize("flags", [ON_DEMAND | URING, ON_DEMAND | DIRECT], ids=["io_uring", "direct"])
+@pytest.mark.parametrize("flags", [ON_DEMAND, ON_DEMAND | URING, ON_DEMAND | DIRECT], ids=["mapped", "io_uring", "direct"])
 def test_who_waits_no_more_for_a_sector_leaves_nothing_behind(face, disk, flags):
     disk.rule(held=[(BAD, END)])
     reader = face(disk.file, flags)
@@ -71,48 +84,89 @@ def test_who_waits_no_more_for_a_sector_leaves_nothing_behind(face, disk, flags)
 
 HANGS = """
 import sys, stead
-path, held, ways = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-options = {"direct": True} if ways == "direct" else {"engine": "uring"}
-s = stead.read_session(path, ahead=False, **options)
+path, held, way = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+options = {"direct": {"direct": True}, "uring": {"engine": "uring"}, "pread": {"engine": "pread"}, "huge pages": {}}
+mapped = {"mapped": {"block": 1 << 18}, "one reader": {"block": 1 << 18, "readers": 1, "depth": 1}}
+s = stead.read_session(path, ahead=False, **(options | mapped)[way])
 hangs = [s.read(held + 100, 50), s.read(held - 5000, 10_000)]
-dropped = s.read(held + 200, 50)
+dropped, late = s.read(held + 200, 50), s.read(held + 300, 50, deadline=1)
 # These are asked for after it, and answered before it.
 others = [s.read(held + i * (2 << 20), 1000) for i in (-2, -1, 1, 2)]
 data = [bytes(r.result(timeout=100)) for r in others]
 assert not any(r.done() for r in hangs)
+try:
+    late.result(timeout=100)
+    sys.exit("there is an answer")
+except stead.TimedOutError:
+    pass
+# And one when all that there is waits.
+data.append(bytes(s.read(0, 1000).result(timeout=100)))
 del dropped
+s.close()
 print("others", flush=True)
-sys.stdin.readline()
+if sys.stdin.readline() == "end\\n":
+    sys.exit(0)
 file = open(path, "rb").read()
-for i, part in zip((-2, -1, 1, 2), data):
-    assert part == file[held + i * (2 << 20):][:1000]
+for at, part in zip([held + i * (2 << 20) for i in (-2, -1, 1, 2)] + [0], data):
+    assert part == file[at:][:1000]
 assert hangs[0].result(timeout=100) == file[held + 100 :][:50]
 assert hangs[1].result(timeout=100) == file[held - 5000 :][:10_000]
 print("all", flush=True)
 """
 
 
-@pytest.mark.parametrize("way", ["uring", "direct"])
+class Hanging:
+    """A program that has asked for a sector that does not answer, and for others."""
+
+    def __init__(self, disk, way):
+        self.disk, held = disk, (5 << 20) + (1 << 19)
+        disk.rule(held=[(held, held + 4096)])
+        command = [sys.executable, "-c", HANGS, str(disk.file), str(held), way]
+        self.program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        # Whatever fails, the disk answers at last.
+        self.freed = threading.Timer(60, self.let_go)
+        self.freed.start()
+
+    def let_go(self):
+        self.disk.rule(held=[])
+
+    def __enter__(self):
+        if self.program.stdout.readline() != "others\n":
+            self.__exit__()
+            raise AssertionError("others are not answered")
+        return self
+
+    def say(self, what: str) -> None:
+        self.program.stdin.write(what + "\n")
+        self.program.stdin.flush()
+
+    def __exit__(self, *_):
+        self.freed.cancel()
+        self.freed.join()
+        self.let_go()
+        self.program.kill()
+        self.program.wait(60)
+        self.program.stdin.close()
+        self.program.stdout.close()
+
+
+@pytest.mark.parametrize("way", ["mapped", "one reader", "huge pages", "uring", "pread", "direct"])
 def test_a_sector_that_does_not_answer_keeps_nobody_else_waiting(disk, way):
-    held = (5 << 20) + (1 << 19)
-    disk.rule(held=[(held, held + 4096)])
-    program = subprocess.Popen([sys.executable, "-c", HANGS, str(disk.file), str(held), way], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    # Whatever fails, the disk answers at last.
-    freed = threading.Timer(120, lambda: disk.rule(held=[]))
-    freed.start()
-    try:
-        assert program.stdout.readline() == "others\n"
-        disk.rule(held=[])
-        program.stdin.write("\n")
-        program.stdin.flush()
-        assert program.stdout.readline() == "all\n"
-        program.stdin.close()
-        assert program.wait(60) == 0
-    finally:
-        freed.cancel()
-        disk.rule(held=[])
-        program.kill()
-        program.wait(60)
+    with Hanging(disk, way) as hanging:
+        hanging.let_go()
+        hanging.say("go on")
+        assert hanging.program.stdout.readline() == "all\n"
+        assert hanging.program.wait(60) == 0
+
+
+@pytest.mark.parametrize("way", ["mapped", "huge pages", "pread"])
+def test_a_process_may_end_while_a_sector_does_not_answer(disk, way):
+    with Hanging(disk, way) as hanging:
+        hanging.say("end")
+        assert hanging.program.wait(60) == 0
+    with Hanging(disk, way) as hanging:
+        hanging.program.kill()
+        assert hanging.program.wait(60) == -9
 
 
 READS = """

@@ -9,9 +9,12 @@
 
 mod answer;
 mod memory;
+mod readers;
 
 use memory::Untaken;
 pub(crate) use memory::{Admitted, Claim, Lanes, Urge, lendable};
+use readers::Away;
+pub(crate) use readers::Begun;
 
 use crate::clock;
 use crate::deadline;
@@ -20,7 +23,6 @@ use crate::neighbours::Neighbours;
 use crate::opened::Opened;
 use crate::options::{Choice, Chosen, Decision, Options, There};
 use crate::profile::{self, Measured};
-use crate::reader::Reader;
 use crate::request::Deliver;
 use crate::sync::{self, AtomicBool, Condvar, Mutex, MutexGuard};
 use crate::tune::Tuner;
@@ -31,7 +33,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
-use stead_core::{Error, Result};
+use stead_core::Result;
 use stead_store::file::Identity;
 use stead_store::{Buffer, Commons, IoOptions, Lender, Segment, Source, Tally};
 
@@ -122,6 +124,8 @@ pub(crate) struct Inner {
     pub(crate) called: usize,
     /// Readers that wait for room, which `starved` says too.
     pub(crate) starving: usize,
+    /// Those that are not here now, and what any of them may go for.
+    pub(crate) away: Away,
     /// When the deadlines of requests are looked after next.
     watched: Option<Instant>,
     /// Bytes of memory that it may have now.
@@ -234,6 +238,7 @@ impl Shared {
             asleep: 0,
             called: 0,
             starving: 0,
+            away: Away::default(),
             watched: None,
             share: options.memory,
             untaken: Untaken::default(),
@@ -547,6 +552,10 @@ impl Shared {
         if is {
             broken.insert(block);
             self.any_broken.store(true, Ordering::Relaxed);
+            if let Some((word, bit)) = self.bit(block) {
+                // It may have been there before.
+                word.fetch_and(!bit, Ordering::Relaxed);
+            }
         } else {
             broken.remove(&block);
         }
@@ -563,56 +572,6 @@ impl Shared {
             word.fetch_or(bit, Ordering::Relaxed);
         }
         there
-    }
-
-    /// A reader is about to wait for a block: others may wait for more.
-    pub(crate) fn waits(self: &Arc<Self>) {
-        if self.choice.whole {
-            // It goes on alone if there can be no other.
-            let _ = self.call_readers(self.lock());
-        }
-    }
-
-    /// Wakes a reader, or makes one.
-    fn call_readers(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) -> Result<()> {
-        if inner.asleep > inner.called {
-            inner.called += 1;
-            drop(inner);
-            self.work.notify_one();
-            return Ok(());
-        }
-        let more = self.choice.whole || inner.window.queued() >= self.depth();
-        if !(inner.window.has_work() || inner.untaken.is_late())
-            || (inner.readers > 0 && (inner.readers >= self.most_readers(&inner) || !more))
-        {
-            return Ok(());
-        }
-        inner.readers += 1;
-        let first = inner.readers == 1;
-        drop(inner);
-        let shared = self.clone();
-        let thread = sync::thread::Builder::new().name("stead-read".to_owned());
-        match thread.spawn(move || Reader::run(shared)) {
-            Ok(_) => Ok(()),
-            Err(e) => {
-                self.lock().readers -= 1;
-                // Others will do it.
-                if !first {
-                    return Ok(());
-                }
-                Err(Error::io("start a reader for", self.source.path(), e))
-            }
-        }
-    }
-
-    /// Readers that there may be: no more than there are blocks for them.
-    fn most_readers(&self, inner: &Inner) -> usize {
-        if inner.wanted == 0 {
-            return self.choice.readers;
-        }
-        // Others, as other ranks, may ask for what lies outside all sessions.
-        let asked = inner.window.queued().saturating_add(inner.window.being_read());
-        self.choice.readers.min(usize::try_from(inner.wanted).unwrap_or(usize::MAX).max(asked))
     }
 
     /// A part of the mapping.

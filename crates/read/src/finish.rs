@@ -113,7 +113,7 @@ impl Finish<View> for AsView {
             }
             // A look at them may find zeros. A read says which bytes went away, and has those beside a bad one.
             let mut own = room(self.len)?;
-            shared.source().read_at(self.offset, &mut own)?;
+            read(shared, self.beside, self.offset, &mut own)?;
             return Ok(View::own(own));
         }
         match std::mem::replace(&mut self.got, Got::Nothing) {
@@ -131,19 +131,22 @@ pub(crate) struct Into<B> {
     len: usize,
     /// `None` once it was given back.
     buffer: Option<B>,
+    /// The page cache does not have all of it.
+    beside: bool,
 }
 
 impl<B: AsMut<[u8]>> Into<B> {
     /// `buffer` has `len` bytes at least.
     pub(crate) fn new(offset: u64, len: usize, buffer: B) -> Self {
-        Into { offset, len, buffer: Some(buffer) }
+        Into { offset, len, buffer: Some(buffer), beside: false }
     }
 }
 
 impl<B: AsMut<[u8]> + Send> Finish<B> for Into<B> {
     fn piece(&mut self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>) {
-        if let Some(bytes) = piece.bytes()
-            && !shared.maps()
+        if shared.maps() {
+            self.beside |= matches!(piece, Piece::Bytes(_));
+        } else if let Some(bytes) = piece.bytes()
             && let Some(buffer) = &mut self.buffer
         {
             put(buffer.as_mut(), (at - self.offset) as usize, bytes);
@@ -162,7 +165,7 @@ impl<B: AsMut<[u8]> + Send> Finish<B> for Into<B> {
             let Some(target) = buffer.as_mut().get_mut(..self.len) else {
                 return Err(Error::usage("the buffer of this read became shorter"));
             };
-            shared.source().read_at(self.offset, target)?;
+            read(shared, self.beside, self.offset, target)?;
         }
         Ok(buffer)
     }
@@ -233,10 +236,18 @@ impl Finish<Vec<u8>> for Strided {
             for piece in 0..if whole { 0 } else { self.out.len() / self.len } {
                 let at = self.offset + (piece * self.stride) as u64;
                 let target = &mut self.out[piece * self.len..][..self.len];
-                shared.source().read_at(at, target)?;
+                read(shared, self.beside, at, target)?;
             }
         }
         Ok(std::mem::take(&mut self.out))
+    }
+}
+
+/// Reads bytes of a mapped file, past the page cache if that does not have them.
+fn read(shared: &Arc<Shared>, beside: bool, offset: u64, to: &mut [u8]) -> Result<()> {
+    match shared.lender() {
+        Some(lender) if beside => lender.read_beside(offset, to),
+        _ => shared.source().read_at(offset, to),
     }
 }
 

@@ -308,6 +308,66 @@ fn bad_bytes_are_the_error_of_those_who_want_them() {
     });
 }
 
+/// A device that keeps its first block for as long as it is told to.
+#[derive(Debug)]
+struct Keeps(crate::sync::Mutex<bool>, crate::sync::Condvar);
+
+impl Source for Keeps {
+    fn path(&self) -> &std::path::Path {
+        std::path::Path::new("keeps")
+    }
+
+    fn len(&self) -> u64 {
+        LEN as u64
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> stead_core::Result<()> {
+        let mut keeps = crate::sync::lock(&self.0);
+        while offset == 0 && *keeps {
+            keeps = crate::sync::wait(&self.1, keeps);
+        }
+        buf.copy_from_slice(&bytes()[offset as usize..][..buf.len()]);
+        Ok(())
+    }
+}
+
+#[test]
+fn others_are_answered_while_the_device_keeps_all_readers() {
+    check(|| {
+        let device = Keeps(crate::sync::Mutex::new(true), crate::sync::Condvar::new());
+        let device = Arc::new(device);
+        let options = Options {
+            block: Some(4096),
+            memory: 4 * 4096,
+            readers: Some(1),
+            depth: Some(2),
+            ahead: false,
+            ..Options::default()
+        };
+        let file = open_source(device.clone(), &options).unwrap();
+        let session = file.session(..).unwrap();
+        let first = session.read(10, 10);
+        let (shared, done) = (session.shared().clone(), Arc::new(crate::sync::Mutex::new(false)));
+        let over = done.clone();
+        let clock = thread::spawn(move || {
+            while !*crate::sync::lock(&over) {
+                // Long enough for readers to be missed, and before the deadline.
+                shared.expire(clock::after(Duration::from_secs(1)));
+                thread::yield_now();
+            }
+        });
+        for block in [1, 3] {
+            reads(&session, block * 4096, 10);
+        }
+        *crate::sync::lock(&done) = true;
+        clock.join().unwrap();
+        assert!(!first.is_ready());
+        *crate::sync::lock(&device.0) = false;
+        device.1.notify_all();
+        assert!(first.wait().unwrap()[..] == bytes()[10..20]);
+    });
+}
+
 #[test]
 fn sessions_come_and_go() {
     check(|| {

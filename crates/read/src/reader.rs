@@ -1,7 +1,8 @@
 //! Reader threads. They begin when there is something to read and end when there has been nothing for a while; they
-//! sleep otherwise. Each keeps some blocks in flight, takes the oldest, and gives it to who waits for it.
+//! sleep otherwise. Each keeps some blocks in flight, takes the oldest, and gives it to who waits for it. Blocks that are in
+//! flight by themselves (io_uring) are its own; others are any reader's until one waits for them.
 
-use crate::engine::{Admitted, Kept, Shared};
+use crate::engine::{Admitted, Begun, Kept, Shared};
 use crate::request::{Deliver, Piece};
 use crate::sync::{self, fence};
 use crate::window::{Next, Ticket};
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use stead_core::Result;
-use stead_store::ReadQueue;
+use stead_store::{Lender, ReadQueue};
 
 /// How long a reader without work stays.
 pub(crate) const LINGER: Duration = Duration::from_millis(500);
@@ -21,11 +22,13 @@ pub(crate) struct Reader {
     shared: Arc<Shared>,
     queue: ReadQueue,
     /// In flight, in order, with the bytes that are read.
-    flying: VecDeque<(u64, u64, usize)>,
+    flying: VecDeque<Begun>,
     /// Blocks that it is to read and has given to nobody yet.
     begun: Vec<u64>,
     /// A block of which requests get their bytes alone, one after the other.
     spare: Option<(u64, Vec<u8>)>,
+    /// It is counted among those that are away.
+    away: bool,
 }
 
 /// What there is to do.
@@ -62,7 +65,7 @@ impl Reader {
         let mut queue = ReadQueue::new_in(shared.io(), shared.segment().cloned())?;
         queue.share(shared.commons().cloned());
         let (flying, begun) = (VecDeque::new(), Vec::new());
-        Ok(Reader { shared: shared.clone(), queue, flying, begun, spare: None })
+        Ok(Reader { shared: shared.clone(), queue, flying, begun, spare: None, away: false })
     }
 
     /// Does what there is to do. False if that is nothing more.
@@ -88,9 +91,13 @@ impl Reader {
     /// What to do next. Sleeps while there is nothing.
     fn next(&mut self) -> Todo {
         let shared = self.shared.clone();
+        let own = self.reads_by_itself();
         // Dropped after the lock: memory may be others' too.
         let mut gone = Vec::new();
         let mut inner = shared.lock();
+        if std::mem::take(&mut self.away) {
+            inner.returns();
+        }
         // The time without work is over.
         let mut late = false;
         // It has said that all room is taken, and has looked again since.
@@ -102,7 +109,12 @@ impl Reader {
                 break Todo::Admit(admitted, std::mem::take(&mut gone));
             }
             let mut full = false;
-            while self.flying.len() + begun.len() < shared.depth() {
+            let room = if own {
+                shared.depth().saturating_sub(self.flying.len())
+            } else {
+                inner.room_to_begin(shared.depth(), shared.choice().readers)
+            };
+            while begun.len() < room {
                 match shared.take(&mut inner) {
                     Next::Read(block, room) => {
                         begun.push((block, inner.window.covered(block)));
@@ -118,7 +130,7 @@ impl Reader {
             if !begun.is_empty() {
                 break Todo::Begin(begun, std::mem::take(&mut gone));
             }
-            if !self.flying.is_empty() {
+            if !self.flying.is_empty() || !inner.away.begun.is_empty() {
                 break Todo::Land;
             }
             if !gone.is_empty() {
@@ -169,7 +181,16 @@ impl Reader {
         if starves {
             shared.fed(&mut inner);
         }
+        if !matches!(todo, Todo::End) {
+            self.away = true;
+            shared.leaves(&mut inner);
+        }
         todo
+    }
+
+    /// True if what it submits is read whether it waits for it or not.
+    fn reads_by_itself(&self) -> bool {
+        !self.shared.maps() && self.queue.reads_by_itself(self.shared.source())
     }
 
     fn begin(&mut self, blocks: Vec<(u64, Range<u64>)>, gone: Vec<Kept>) {
@@ -191,29 +212,43 @@ impl Reader {
                 }
             }
         }
+        let own = self.reads_by_itself();
+        let mut others = Vec::new();
         for (block, covered) in blocks {
             let (from, len) = self.shared.whole(block);
             if let Some(lender) = self.shared.lender() {
                 if self.shared.is_cached(block) {
                     self.shared.found(block);
                     self.given(block);
-                } else {
-                    // Blocks in memory are whole, for whoever comes later.
-                    let end = covered.end.min(from + len as u64);
-                    let from = covered.start.min(end);
-                    let len = (end - from) as usize;
-                    lender.advise(from, len);
-                    self.flying.push_back((block, from, len));
-                    self.shared.waits();
+                    continue;
                 }
-                continue;
+                // Blocks in memory are whole, for whoever comes later.
+                let end = covered.end.min(from + len as u64);
+                let from = covered.start.min(end);
+                let len = (end - from) as usize;
+                lender.advise(from, len);
+                others.push((block, from, len));
+            } else if own {
+                self.submit((block, from, len));
+            } else {
+                self.queue.advise(self.shared.source(), from, len);
+                others.push((block, from, len));
             }
-            match self.queue.submit(block, self.shared.source(), from, len) {
-                Ok(()) => self.flying.push_back((block, from, len)),
-                Err(_) => {
-                    self.shared.failed(block);
-                    self.given(block);
-                }
+        }
+        others.iter().for_each(|(block, ..)| self.given(*block));
+        let (count, maps) = (others.len(), self.shared.maps());
+        self.shared.put_begun(others);
+        for _ in 0..if maps { count } else { 0 } {
+            self.shared.waits();
+        }
+    }
+
+    fn submit(&mut self, (block, from, len): Begun) {
+        match self.queue.submit(block, self.shared.source(), from, len) {
+            Ok(()) => self.flying.push_back((block, from, len)),
+            Err(_) => {
+                self.shared.failed(block, &(0..0));
+                self.given(block);
             }
         }
     }
@@ -251,6 +286,12 @@ impl Reader {
     /// Waits for one: the oldest, or whichever comes first where reads are in flight by themselves, so that nobody waits for
     /// bytes that somebody else asked for.
     fn land(&mut self) {
+        if self.flying.is_empty()
+            && let Some(begun) = self.shared.take_begun()
+        {
+            self.begun.push(begun.0);
+            if self.shared.maps() { self.flying.push_back(begun) } else { self.submit(begun) }
+        }
         if let Some(lender) = self.shared.lender() {
             let Some((block, from, len)) = self.flying.pop_front() else { return };
             match lender.bring(from, len) {
@@ -258,7 +299,10 @@ impl Reader {
                     self.shared.landed(len);
                     self.shared.arrived(block, &Kept::Cached(block), len);
                 }
-                Err(_) => self.shared.failed(block),
+                Err(error) => {
+                    let at = error.place().offset.unwrap_or(from);
+                    self.shared.failed(block, &(at..at.saturating_add(Lender::COARSE)));
+                }
             }
             self.given(block);
             return;
@@ -289,7 +333,7 @@ impl Reader {
                 self.shared.arrived(block, &kept, fetched);
                 drop(kept);
             }
-            None => self.shared.failed(block),
+            None => self.shared.failed(block, &(0..0)),
         }
         self.given(block);
         // There is room now.

@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
+use stead_core::limits;
 use stead_store::{Engine, FileSource, IoOptions, file::Identity};
 
 /// How long blocks of a closed file stay.
@@ -50,6 +51,31 @@ impl Registry {
     fn of_one_file(&self, one: &Arc<Shared>, other: &Arc<Shared>) -> bool {
         let has = |sets: &[Weak<Shared>], set| sets.iter().any(|s| s.as_ptr() == Arc::as_ptr(set));
         self.files.values().any(|sets| has(sets, one) && has(sets, other))
+    }
+
+    /// What each of some buffers may have: an equal part of the budget. Who has little memory has it for itself: one file,
+    /// whatever sets of buffers it has.
+    fn shares(&self, all: &[Arc<Shared>]) -> Vec<u64> {
+        let budget = self.holders.values().map(|(_, memory)| *memory).max().unwrap_or(0);
+        let share = budget / all.len().max(1) as u64;
+        let little = |set: &Arc<Shared>| set.memory() <= limits::LEAST_SESSION_MEMORY;
+        if !all.iter().any(little) {
+            return vec![share; all.len()];
+        }
+        // Files by the first set that each has; those that nobody else may have by their source.
+        let mut firsts = HashMap::new();
+        for sets in self.files.values() {
+            let first = sets.first().map(|first| first.as_ptr().cast::<()>());
+            firsts.extend(sets.iter().filter_map(|set| Some((set.as_ptr(), first?))));
+        }
+        let file = |set: &Arc<Shared>| {
+            let own = Arc::as_ptr(set.source()).cast::<()>();
+            firsts.get(&Arc::as_ptr(set)).copied().unwrap_or(own)
+        };
+        let mut counts: HashMap<*const (), u64> = HashMap::new();
+        all.iter().for_each(|set| *counts.entry(file(set)).or_default() += 1);
+        let part = |set: &Arc<Shared>| set.memory() / counts.get(&file(set)).copied().unwrap_or(1);
+        all.iter().map(|set| if little(set) { part(set) } else { share }).collect()
     }
 }
 
@@ -206,14 +232,13 @@ pub(crate) fn balance() {
     }
     static ONE_AT_A_TIME: PerProcess<Mutex<()>> = PerProcess::new();
     let guard = ONE_AT_A_TIME.get().lock().unwrap_or_else(PoisonError::into_inner);
-    let (files, share) = with(|r| {
+    let (files, shares) = with(|r| {
         r.holders.retain(|_, (s, _)| s.strong_count() > 0);
-        let budget = r.holders.values().map(|(_, memory)| *memory).max().unwrap_or(0);
-        let files: Vec<_> = r.holders.values().filter_map(|(s, _)| s.upgrade()).collect();
-        let share = budget / files.len().max(1) as u64;
-        (files, share)
+        let all: Vec<_> = r.holders.values().filter_map(|(s, _)| s.upgrade()).collect();
+        let shares = r.shares(&all);
+        (all, shares)
     });
-    for file in &files {
+    for (file, share) in files.iter().zip(shares) {
         file.set_share(share);
     }
     drop(guard);

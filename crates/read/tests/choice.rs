@@ -158,6 +158,37 @@ fn the_memory_of_a_header_is_given_back_when_it_is_closed() {
 }
 
 #[test]
+fn sets_of_one_file_share_the_little_memory_it_has() {
+    let _alone = alone();
+    let options = Options { memory: 16 * MIB, ahead: false, ..Options::default() };
+    let (_dir, path) = sparse(200 * MIB, 100);
+    let io = IoOptions { engine: Engine::Pread, ..IoOptions::default() };
+    let source = Arc::new(Counting::default());
+    let files = [
+        open_source(source, &options).unwrap(),
+        open(&path, &Options { io, ..options.clone() }).unwrap(),
+    ];
+    for file in files {
+        let small = file.session(..MIB).unwrap();
+        let large = file.session(MIB..).unwrap();
+        assert_ne!(block(&small), block(&large));
+        let take = |session: &Session, most: u64| {
+            for from in session.range().take(most as usize).step_by(64 << 10) {
+                assert_eq!(session.read(from, 10).wait().unwrap().len(), 10);
+            }
+            file.counts().held
+        };
+        take(&small, MIB);
+        let held = take(&large, 24 * MIB);
+        assert!((8 * MIB..=16 * MIB).contains(&held), "{held}");
+        // What the other one had comes back.
+        drop(small);
+        let held = take(&large, 24 * MIB);
+        assert!((15 * MIB..=16 * MIB).contains(&held), "{held}");
+    }
+}
+
+#[test]
 fn a_header_costs_nothing_of_what_is_kept_of_a_closed_file() {
     let _alone = alone();
     let (_dir, path) = sparse(96 * MIB, 100);

@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 /// Bytes that are asked for at once, until some of them are bad.
-const AT_ONCE: usize = 64 << 10;
+pub(crate) const AT_ONCE: usize = 64 << 10;
 
 /// The same file, opened for reads that pass by the page cache.
 pub(crate) fn open_direct(file: &File) -> rustix::io::Result<File> {
@@ -29,6 +29,34 @@ pub(crate) struct Stopped {
     pub(crate) done: usize,
     /// `None` where the file ends there.
     pub(crate) cause: Option<Error>,
+}
+
+/// True of an error that is not one of the bytes: there are no direct reads, or blocks of the device are larger than a page.
+fn says_nothing(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported)
+}
+
+/// Looks whether bytes that the page cache could not give can be had, and gives the first of [`AT_ONCE`] of which one cannot.
+/// `None` where the file system has no direct reads.
+pub(crate) fn look(file: &File, offset: u64, len: usize) -> Option<Result<(), (u64, Error)>> {
+    let direct = open_direct(file).ok()?;
+    let mut pages = Pages::default();
+    pages.grow(AT_ONCE);
+    let mut at = offset - offset % ALIGN as u64;
+    let end = offset.saturating_add(len as u64);
+    while at < end {
+        let left = usize::try_from(end - at).unwrap_or(AT_ONCE);
+        let span = left.min(AT_ONCE).next_multiple_of(ALIGN);
+        match direct.read_at(&mut pages.as_mut_slice()[..span], at) {
+            // The file ends there, which others find out.
+            Ok(n) if n < ALIGN => break,
+            Ok(n) => at += (n - n % ALIGN) as u64,
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) if says_nothing(&e) => return None,
+            Err(e) => return Some(Err((at.max(offset), e))),
+        }
+    }
+    Some(Ok(()))
 }
 
 /// Fills a buffer from a file that the page cache could not give. `None` where the file system has no direct reads.
@@ -51,8 +79,7 @@ pub(crate) fn fill(file: &File, offset: u64, buf: &mut [u8]) -> Option<Result<()
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
             // Those before the bad one can be had.
             Err(_) if span > ALIGN => most = ALIGN,
-            // A device whose blocks are larger than a page says nothing of the bytes.
-            Err(e) if e.kind() == ErrorKind::InvalidInput => return None,
+            Err(e) if says_nothing(&e) => return None,
             Err(e) => return Some(Err(Stopped { done, cause: Some(e) })),
         }
     }
@@ -77,6 +104,9 @@ mod tests {
                 None => return eprintln!("NOT TESTED HERE: the file system has no direct reads"),
             }
             assert!(got == bytes[from..from + len], "{len} from {from}");
+        }
+        for (from, len) in [(0, 300_001), (5, 1), (299_999, 2), (0, 0), (299_000, 2000)] {
+            look(&file, from, len).unwrap().unwrap();
         }
         let stopped = fill(&file, 299_000, &mut [0; 2000]).unwrap().unwrap_err();
         assert_eq!((stopped.done, stopped.cause.is_none()), (1001, true));

@@ -1,9 +1,10 @@
 //! Parts of a file in the page cache, lent to whoever wants them.
 
+use crate::beside::{self, Stopped};
 use crate::buffer::{Buffer, Mapped, Repr, View};
+use crate::cache::{cached, resident, will_need};
 use crate::copied::{Copied, LEAST_COPIED, MOST_COPIED, MOST_COPIED_SMALL};
 use crate::mapped::{MOST_ENTERED, Mapping, PIECE, Populated};
-use crate::queue::{cached, resident, will_need};
 use crate::stray::Strays;
 use crate::stream::{Step, Stream};
 use crate::stripe::{self, Apart, STRIPES};
@@ -36,6 +37,8 @@ pub struct Lender {
     source: Arc<dyn Source>,
     /// What views hold of these two: another reference for other threads, or each view would make them wait.
     lent: Box<[Apart<Arc<Mapped>>; STRIPES]>,
+    /// The system says what the page cache has of the file.
+    tells: bool,
     /// Faults read huge pages.
     whole: bool,
     stream: Stream,
@@ -52,6 +55,9 @@ const WORTH_WHOLE: usize = PIECE / 2;
 const WORTH_COPIES: u64 = 64 << 20;
 
 impl Lender {
+    /// So many bytes from where [`Lender::bring`] says that it failed one is bad.
+    pub const COARSE: u64 = beside::AT_ONCE as u64;
+
     /// `None` where bytes are better read: on network file systems, with an engine that was asked for by name, for
     /// direct reads, and for sources that are no files.
     pub fn new(source: &Arc<dyn Source>, options: &IoOptions) -> Option<Lender> {
@@ -70,6 +76,7 @@ impl Lender {
             mapping,
             source: source.clone(),
             lent,
+            tells,
             whole,
             stream: Stream::default(),
             strays: Strays::default(),
@@ -130,7 +137,11 @@ impl Lender {
         let from = piece.saturating_mul(PIECE) as u64;
         let len = self.source.len().saturating_sub(from).min(PIECE as u64) as usize;
         if len > 0 && self.cached(from, len) {
-            self.small.store(!self.mapping.enter(piece, len), Relaxed);
+            let there = |at: usize| match self.source.file() {
+                Some(file) if !self.tells => cached(file, at as u64, 1),
+                _ => self.mapping.holds(at),
+            };
+            self.small.store(!self.mapping.enter(piece, len, there), Relaxed);
         }
     }
 
@@ -145,10 +156,12 @@ impl Lender {
     }
 
     /// Waits until these bytes are in the page cache, and enters them into the mapping, so that whoever looks at them
-    /// does not have to wait or to fault. Nothing is copied.
+    /// does not have to wait or to fault. Nothing is copied. Where some are bad the device is asked for those as seldom as can
+    /// be: it tries for seconds each time, while others wait.
     ///
     /// # Errors
-    /// Whatever a read of some of them gives; `Io` if reads have them, and the page cache does not.
+    /// `Io` where some of them are bad, with the first byte of [`Lender::COARSE`] within which one is; whatever a read of
+    /// some of them gives; `Io` if reads have them, and the page cache does not.
     pub fn bring(&self, offset: u64, len: usize) -> Result<()> {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let first = self.mapping.populate(start, len);
@@ -156,7 +169,12 @@ impl Lender {
             return Ok(());
         }
         if first == Populated::Lost {
-            // Reads bring smaller pieces, of which fewer lie beside what is bad.
+            if let Some(file) = self.source.file()
+                && let Some(Err((at, cause))) = beside::look(file, offset, len)
+            {
+                return Err(Error::io("read", self.source.path(), cause).at_offset(at));
+            }
+            // They lie beside what is bad. Reads bring smaller pieces, and these bytes without it.
             self.forget(offset, len);
         }
         let mut piece = vec![0; len.min(1 << 16)];
@@ -172,6 +190,23 @@ impl Lender {
             return Err(error.at_path(self.source.path()).at_offset(offset));
         }
         Ok(())
+    }
+
+    /// As a read of the source, of bytes that the page cache is known not to have: it is not asked first.
+    ///
+    /// # Errors
+    /// Those of a read.
+    pub fn read_beside(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let read = self.source.file().and_then(|file| beside::fill(file, offset, buf));
+        match read {
+            Some(Ok(())) => Ok(()),
+            Some(Err(Stopped { done, cause: Some(cause) })) => {
+                let at = offset.saturating_add(done as u64);
+                Err(Error::io("read", self.source.path(), cause).at_offset(at))
+            }
+            // What is not in the file, and where there is no other way.
+            Some(Err(Stopped { cause: None, .. })) | None => self.source.read_at(offset, buf),
+        }
     }
 
     /// Takes the pieces that these bytes lie in out of the page cache, as far as nobody uses them.

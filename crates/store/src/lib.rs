@@ -5,6 +5,7 @@
 pub mod atomic;
 mod beside;
 mod buffer;
+mod cache;
 pub mod commons;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -13,6 +14,7 @@ pub mod expand;
 #[cfg(any(test, feature = "faults"))]
 pub mod faulty;
 pub mod file;
+mod flight;
 mod layout;
 mod lend;
 mod mapped;
@@ -29,13 +31,14 @@ mod uring;
 
 pub use atomic::AtomicFile;
 pub use buffer::Buffer;
+pub use cache::evict;
 pub use commons::Commons;
 pub use expand::expand;
 pub use file::FileSource;
 pub use layout::Stripe;
 pub use lend::Lender;
 pub use memory::MemorySource;
-pub use queue::{Completed, ReadQueue, evict};
+pub use queue::{Completed, ReadQueue};
 pub use segment::{Announcement, Neighbour, Segment};
 pub use source::{Engine, IoOptions, Source};
 pub use stripe::Tally;

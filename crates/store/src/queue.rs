@@ -29,24 +29,21 @@
 //! # Ok::<(), stead_core::Error>(())
 //! ```
 
-use crate::beside::open_direct;
-use crate::buffer::{ALIGN, Buffer, Mapped, Pages, Repr, View};
+use crate::buffer::{Buffer, Mapped, Pages, Repr};
+use crate::cache::{cached, will_need};
 use crate::commons::{Asked, Commons};
 use crate::file::check_range;
-use crate::mapped::Mapping;
+use crate::flight::Flight;
 use crate::segment::Segment;
 use crate::uring::Ring;
 use crate::{Engine, IoOptions, Source};
-use rustix::fs::Advice;
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{ErrorKind, IoSliceMut};
-use std::num::NonZeroU64;
-use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use stead_core::{Error, Result, limits};
 
+#[path = "queue_reads.rs"]
+mod reads;
 #[path = "queue_common.rs"]
 mod together;
 
@@ -103,9 +100,6 @@ pub struct ReadQueue {
 /// Something that was made of a source.
 type Of<T> = (Arc<dyn Source>, T);
 
-/// Shorter extents are copied sooner than mapped.
-const LEAST_MAPPED: usize = 256 << 10;
-
 enum Lazy {
     Untried,
     Ready(Box<Ring>),
@@ -143,88 +137,6 @@ enum State {
     Awaited,
     /// It could not be read.
     Lost(Error),
-}
-
-/// A read that may come in pieces, aligned outwards if it is direct.
-struct Flight {
-    pages: Pages,
-    /// Where in `pages` the read lands. A byte has the same place within a page in the buffer and in the
-    /// file: processors that copy strings by microcode are four times slower otherwise (AMD Zen 3: from
-    /// page offset 4095 to 0).
-    pad: usize,
-    /// The O_DIRECT descriptor; the source's own if `None`.
-    direct: Option<Arc<File>>,
-    /// Where the read begins: at or before the extent.
-    start: u64,
-    /// Bytes from `start` to ask for.
-    span: usize,
-    /// Bytes from `start` that must arrive; less than `span` where the file ends.
-    needed: usize,
-    /// Bytes to keep; the next piece goes here.
-    done: usize,
-    /// Bytes that had arrived, for telling a short read from the end of the file.
-    reached: usize,
-}
-
-#[derive(PartialEq)]
-enum Piece {
-    More,
-    Whole,
-    Ended,
-}
-
-impl Flight {
-    fn new(pages: Pages, direct: Option<Arc<File>>, offset: u64, len: usize) -> Flight {
-        let within = (offset % ALIGN as u64) as usize;
-        let (pad, skip) = if direct.is_some() { (0, within) } else { (within, 0) };
-        let needed = skip + len;
-        let span = if direct.is_some() { needed.next_multiple_of(ALIGN) } else { needed };
-        let mut flight = Flight {
-            pages,
-            pad,
-            direct,
-            start: offset - skip as u64,
-            span,
-            needed,
-            done: 0,
-            reached: 0,
-        };
-        flight.pages.grow(pad + span);
-        flight
-    }
-
-    /// Where what has not been read yet will land.
-    fn target(&mut self) -> &mut [u8] {
-        &mut self.pages.as_mut_slice()[self.pad + self.done..self.pad + self.span]
-    }
-
-    fn arrived(&mut self, n: usize) -> Piece {
-        let total = self.done + n;
-        if total >= self.needed {
-            return Piece::Whole;
-        }
-        if n == 0 || total <= self.reached {
-            return Piece::Ended;
-        }
-        self.reached = total;
-        // A direct read goes on at a multiple of the block size.
-        self.done = if self.direct.is_some() { total - total % ALIGN } else { total };
-        Piece::More
-    }
-
-    /// The `len` bytes that were asked for.
-    fn bytes(&self, len: usize) -> &[u8] {
-        &self.pages.as_slice()[self.skip(len)..][..len]
-    }
-
-    fn skip(&self, len: usize) -> usize {
-        self.pad + self.needed - len
-    }
-
-    fn into_buffer(self, len: usize) -> Buffer {
-        let skip = self.skip(len);
-        Buffer(Repr::Owned { pages: self.pages, skip, len })
-    }
 }
 
 impl ReadQueue {
@@ -291,6 +203,12 @@ impl ReadQueue {
         self.slots.back().is_some_and(busy)
     }
 
+    /// True if what is submitted is read whether somebody waits for it or not, as far as is known.
+    pub fn reads_by_itself(&self, source: &Arc<dyn Source>) -> bool {
+        let ring = !matches!(self.ring, Lazy::Unavailable) && self.depth > 1;
+        ring && source.file().is_some() && source.bytes().is_none()
+    }
+
     /// The bytes of the extent at `index` of the queue if a read has brought them already. Waits for nothing.
     pub fn landed(&self, index: usize) -> Option<&[u8]> {
         match self.slots.get(index) {
@@ -348,12 +266,14 @@ impl ReadQueue {
     }
 
     /// Asks the kernel to read an extent into the page cache, for whoever submits it later. Does nothing
-    /// where that has no sense: for direct reads, for bytes in memory, and for what is cached already.
+    /// where that has no sense: for direct reads, for bytes in memory, for what is cached already, and for what another
+    /// process has or reads.
     pub fn advise(&self, source: &Arc<dyn Source>, offset: u64, len: usize) {
         if let Some(file) = source.file()
             && !self.direct
             && len > 0
             && source.bytes().is_none()
+            && !self.commons.as_ref().is_some_and(|commons| commons.has(offset, len))
             && !cached(file, offset, len)
         {
             will_need(file, offset, len);
@@ -462,47 +382,6 @@ impl ReadQueue {
         Ok(flight.into_buffer(len))
     }
 
-    /// Reads what has not been read yet.
-    fn bring(
-        &mut self,
-        source: &Arc<dyn Source>,
-        offset: u64,
-        len: usize,
-        state: State,
-        pages: Option<Pages>,
-    ) -> Result<Flight> {
-        let mut flight = match state {
-            State::WaitingDirect(file) => {
-                let pages = pages.unwrap_or_else(|| self.spare());
-                let mut flight = Flight::new(pages, Some(file), offset, len);
-                match read_direct(&mut flight) {
-                    Ok(true) => flight,
-                    Ok(false) => self.again(source, offset, len, flight, 0)?,
-                    Err(errno) => self.again(source, offset, len, flight, errno)?,
-                }
-            }
-            State::Landed(flight) => {
-                self.flying -= 1;
-                flight
-            }
-            State::Failed(flight, errno) => {
-                self.flying -= 1;
-                self.again(source, offset, len, flight, errno)?
-            }
-            State::Flying(_) | State::Taken => {
-                return Err(Error::internal("took a read that is still in flight"));
-            }
-            _ => {
-                let pages = pages.unwrap_or_else(|| self.spare());
-                let mut flight = Flight::new(pages, None, offset, len);
-                self.read(source, offset, &mut flight)?;
-                flight
-            }
-        };
-        flight.pages.publish();
-        Ok(flight)
-    }
-
     /// Gives a buffer back, to be read into again.
     ///
     /// # Errors
@@ -519,271 +398,6 @@ impl ReadQueue {
     pub fn keep_spare(&mut self, most: usize) {
         self.spare.truncate(most);
     }
-
-    /// An extent where it lies; `None` if it is better read.
-    fn view(&mut self, source: &Arc<dyn Source>, offset: u64, len: usize) -> Option<View> {
-        if self.engine != Engine::Auto || len < LEAST_MAPPED {
-            return None;
-        }
-        if !self.mapped.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, source)) {
-            let mapping = Mapping::new(source.file()?, source.len()).map(Arc::new);
-            let mapped =
-                mapping.map(|mapping| Arc::new(Mapped { mapping, source: source.clone() }));
-            self.mapped = Some((source.clone(), mapped));
-        }
-        // Once it has lost bytes it is of no use any more: reads say what is wrong and where.
-        let of = self.mapped.as_ref()?.1.as_ref().filter(|m| !m.mapping.lost())?.clone();
-        let start = usize::try_from(offset).ok()?;
-        Some(View { of, start, len })
-    }
-
-    fn keep(&mut self, pages: Pages) {
-        let useful = match &pages {
-            // The segment had no room; it may have some now.
-            Pages::Own(_) => self.segment.is_none(),
-            Pages::Shared(slot) => !slot.is_retired(),
-            Pages::Common(_) => false,
-        };
-        if useful && self.spare.len() < self.depth {
-            self.spare.push(pages);
-        }
-    }
-
-    fn spare(&mut self) -> Pages {
-        let kept = self.spare.pop();
-        let taken = || self.segment.as_ref()?.take().map(Pages::Shared);
-        kept.or_else(taken).unwrap_or_default()
-    }
-
-    /// Decides how an extent is read and begins to.
-    fn start(
-        &mut self,
-        source: &Arc<dyn Source>,
-        offset: u64,
-        len: usize,
-        place: &mut Option<Pages>,
-    ) -> Result<State> {
-        let Some(file) = source.file().filter(|_| len > 0 && source.bytes().is_none()) else {
-            return Ok(State::Waiting);
-        };
-        let direct = if self.direct { Some(self.reopen(source, file)?) } else { None };
-        let wait = |direct: Option<Arc<File>>| direct.map_or(State::Waiting, State::WaitingDirect);
-        let ask = direct.is_some() || self.engine == Engine::Uring;
-        if !ask && cached(file, offset, len) {
-            return Ok(State::Cached);
-        }
-        if self.flying >= self.depth || self.depth == 1 {
-            return Ok(wait(direct));
-        }
-        if matches!(self.ring, Lazy::Untried) {
-            self.ring =
-                Ring::new(self.depth).map_or(Lazy::Unavailable, |r| Lazy::Ready(Box::new(r)));
-        }
-        let number = self.first + self.slots.len() as u64;
-        let pages = place.take().unwrap_or_else(|| self.spare());
-        let Lazy::Ready(ring) = &mut self.ring else {
-            if pages.is_claimed() {
-                *place = Some(pages);
-            } else {
-                self.keep(pages);
-            }
-            if direct.is_none() {
-                will_need(file, offset, len);
-            }
-            return Ok(wait(direct));
-        };
-        if direct.is_none() {
-            // Or the reads in flight, each a part of the file, look random to the kernel, and it reads little
-            // at a time.
-            will_need(file, offset, len);
-        }
-        let mut flight = Flight::new(pages, direct, offset, len);
-        let raw = flight.direct.as_ref().map_or(file.as_raw_fd(), |d| d.as_raw_fd());
-        let start = flight.start;
-        let target = flight.target();
-        // SAFETY: the slot keeps the buffer untouched and the source (hence the descriptor) alive until
-        // the completion with this number was harvested; `drop` waits for that too.
-        unsafe { ring.read(number, raw, target, start) };
-        self.flying += 1;
-        Ok(State::Flying(flight))
-    }
-
-    /// Looks at all completions that are there, after it has waited for one if `wait` is set.
-    fn harvest(&mut self, wait: bool) -> Result<()> {
-        let Lazy::Ready(ring) = &mut self.ring else {
-            return Err(Error::internal("a read is in flight without a ring"));
-        };
-        if wait {
-            ring.wait().map_err(|e| Error::io("wait for reads of", "io_uring", e))?;
-        }
-        while let Some((number, result)) = ring.completion() {
-            let slot = number
-                .checked_sub(self.first)
-                .and_then(|i| usize::try_from(i).ok())
-                .and_then(|i| self.slots.get_mut(i));
-            let Some(slot) = slot else {
-                return Err(Error::internal("io_uring completed a read that nobody asked for"));
-            };
-            let State::Flying(mut flight) = std::mem::replace(&mut slot.state, State::Waiting)
-            else {
-                return Err(Error::internal("io_uring completed a read twice"));
-            };
-            slot.state = match usize::try_from(result) {
-                Err(_) => State::Failed(flight, -result),
-                Ok(n) => match flight.arrived(n) {
-                    Piece::Whole => {
-                        flight.pages.publish();
-                        State::Landed(flight)
-                    }
-                    Piece::Ended => State::Failed(flight, 0),
-                    Piece::More => {
-                        let file = flight.direct.as_deref().or(slot.source.file());
-                        match file.map(|f| f.as_raw_fd()) {
-                            None => State::Failed(flight, 0),
-                            Some(raw) => {
-                                let at = flight.start + flight.done as u64;
-                                let target = flight.target();
-                                // SAFETY: as in `start`.
-                                unsafe { ring.read(number, raw, target, at) };
-                                State::Flying(flight)
-                            }
-                        }
-                    }
-                },
-            };
-        }
-        Ok(())
-    }
-
-    /// Reads an extent that an engine could not.
-    fn again(
-        &mut self,
-        source: &Arc<dyn Source>,
-        offset: u64,
-        len: usize,
-        flight: Flight,
-        errno: i32,
-    ) -> Result<Flight> {
-        if flight.direct.is_some() && errno == rustix::io::Errno::INVAL.raw_os_error() {
-            return Err(refused(source).at_offset(offset));
-        }
-        let mut flight = Flight::new(flight.pages, None, offset, len);
-        self.read(source, offset, &mut flight)?;
-        Ok(flight)
-    }
-
-    fn read(&mut self, source: &Arc<dyn Source>, offset: u64, flight: &mut Flight) -> Result<()> {
-        let result = source.read_at(offset, flight.target());
-        if result.is_err() {
-            let pages = std::mem::take(&mut flight.pages);
-            self.keep(pages);
-        }
-        result
-    }
-
-    /// The descriptor of the same file with O_DIRECT.
-    fn reopen(&mut self, source: &Arc<dyn Source>, file: &File) -> Result<Arc<File>> {
-        if let Some((known, direct)) = &self.reopened
-            && Arc::ptr_eq(known, source)
-        {
-            return Ok(direct.clone());
-        }
-        let direct = open_direct(file).map_err(|e| {
-            if e == rustix::io::Errno::INVAL {
-                refused(source)
-            } else {
-                Error::io("open for direct reads", source.path(), e.into())
-            }
-        })?;
-        let direct = Arc::new(direct);
-        self.reopened = Some((source.clone(), direct.clone()));
-        Ok(direct)
-    }
-}
-
-impl Drop for ReadQueue {
-    fn drop(&mut self) {
-        let flying = |s: &Slot| matches!(s.state, State::Flying(_));
-        while self.slots.iter().any(flying) {
-            if let Lazy::Ready(ring) = &mut self.ring {
-                ring.cancel();
-            }
-            if self.harvest(true).is_err() {
-                // The kernel may still write to these buffers, so they must never be freed.
-                std::mem::forget(std::mem::take(&mut self.slots));
-            }
-        }
-    }
-}
-
-fn refused(source: &Arc<dyn Source>) -> Error {
-    Error::usage("the file system does not offer direct reads (O_DIRECT) of this file")
-        .at_path(source.path())
-        .with_hint("run without direct I/O")
-}
-
-/// Reads piece by piece. `Ok(false)` if the file ends too early; the error number otherwise.
-fn read_direct(flight: &mut Flight) -> std::result::Result<bool, i32> {
-    loop {
-        let at = flight.start + flight.done as u64;
-        let Some(file) = flight.direct.clone() else { return Ok(false) };
-        let n = match file.read_at(flight.target(), at) {
-            Ok(n) => n,
-            Err(e) if e.kind() == ErrorKind::Interrupted => continue,
-            Err(e) => return Err(e.raw_os_error().unwrap_or(0)),
-        };
-        match flight.arrived(n) {
-            Piece::Whole => return Ok(true),
-            Piece::Ended => return Ok(false),
-            Piece::More => {}
-        }
-    }
-}
-
-/// True if the first and the last byte of an extent can be had without waiting for a device.
-pub(crate) fn cached(file: &File, offset: u64, len: usize) -> bool {
-    let there = |at: u64| {
-        // A read that does not wait begins to read ahead, a page at a time, where there is nothing.
-        if resident(file, at) == Some(false) {
-            return false;
-        }
-        let mut byte = [0];
-        let flags = rustix::io::ReadWriteFlags::NOWAIT;
-        let mut target = [IoSliceMut::new(&mut byte)];
-        matches!(rustix::io::preadv2(file.as_fd(), &mut target, at, flags), Ok(1))
-    };
-    // The end first: files are read and forgotten from their start on.
-    there(offset + (len as u64).saturating_sub(1)) && there(offset)
-}
-
-/// Takes a file out of the page cache, as far as nobody uses it; for measuring.
-pub fn evict(file: &File) {
-    // Only a hint.
-    let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
-}
-
-/// True if the page of a byte is in the page cache, or on its way there; nothing is read. `None` where the system does not
-/// tell: before Linux 6.5, and about files of others that we may not write to.
-pub(crate) fn resident(file: &File, at: u64) -> Option<bool> {
-    #[repr(C)]
-    struct Part {
-        offset: u64,
-        len: u64,
-    }
-    // The same number on all processors; `libc` has it for some.
-    const CACHESTAT: libc::c_long = 451;
-    // Pages: cached, dirty, being written back, evicted, recently evicted.
-    let (part, mut pages) = (Part { offset: at, len: 1 }, [0u64; 5]);
-    // SAFETY: the descriptor is open, and both are as the system has them (`struct cachestat_range`, `struct cachestat`).
-    let done =
-        unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), &raw const part, &raw mut pages, 0) };
-    (done == 0).then_some(pages[0] > 0)
-}
-
-/// Asks for read-ahead.
-pub(crate) fn will_need(file: &File, offset: u64, len: usize) {
-    // Only a hint: what it does not bring, pread does.
-    let _ = rustix::fs::fadvise(file, offset, NonZeroU64::new(len as u64), Advice::WillNeed);
 }
 
 #[cfg(test)]

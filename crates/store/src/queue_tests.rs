@@ -211,20 +211,6 @@ fn a_queue_can_be_dropped_at_any_time() {
     }
 }
 
-#[test]
-fn pieces_are_put_together() {
-    let direct = Some(Arc::new(File::open("/dev/null").unwrap()));
-    let mut f = Flight::new(Pages::default(), direct, 5000, 10_000);
-    assert_eq!((f.start, f.needed, f.span), (4096, 10_904, 12_288));
-    assert!(f.arrived(4096) == Piece::More && f.done == 4096);
-    assert!(f.arrived(100) == Piece::More && f.done == 4096);
-    // The same bytes once more: the file ends here.
-    assert!(f.arrived(100) == Piece::Ended);
-    assert!(f.arrived(8000) == Piece::Whole);
-    let mut f = Flight::new(Pages::default(), None, 5000, 10);
-    assert!(f.arrived(9) == Piece::More && f.arrived(0) == Piece::Ended);
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
@@ -245,25 +231,5 @@ proptest! {
             .collect();
         let options = every_option();
         check(&options[which % options.len()], &source, &data, &extents);
-    }
-}
-
-#[test]
-fn to_look_whether_bytes_are_cached_brings_none() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("f");
-    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
-    let file = File::open(&path).unwrap();
-    assert!(cached(&file, 0, 1 << 20));
-    file.sync_all().unwrap();
-    evict(&file);
-    // Files of a memory file system stay, and not every system tells.
-    if resident(&file, 500_000) == Some(false) {
-        assert!(!cached(&file, 400_000, 100_001));
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        assert_eq!(
-            (resident(&file, 500_000), resident(&file, 400_000)),
-            (Some(false), Some(false))
-        );
     }
 }

@@ -103,7 +103,7 @@ impl Shared {
     }
 
     /// Has a thread look after a deadline, unless it looks sooner anyway.
-    fn look_after(self: &Arc<Self>, inner: &mut Inner, until: Instant) {
+    pub(super) fn look_after(self: &Arc<Self>, inner: &mut Inner, until: Instant) {
         if inner.watched.is_none_or(|at| until < at) && deadline::watch(self, until, inner.watched)
         {
             inner.watched = Some(until);
@@ -163,41 +163,13 @@ impl Shared {
         self.answer(requests, |request| self.give(request, block, kept));
     }
 
-    /// A reader could not begin. If there is no other one, nobody waits for ever.
-    pub(crate) fn lost(self: &Arc<Self>, error: &Error) {
-        let mut inner = self.lock();
-        inner.readers -= 1;
-        if inner.readers > 0 {
-            return;
-        }
-        let reading: Vec<u64> = inner.window.reading().collect();
-        for block in reading {
-            inner.window.abandon(block);
-        }
-        let tickets: Vec<Ticket> = inner.waiting.keys().copied().collect();
-        self.fail(inner, &tickets, error);
-    }
-
-    /// A reader has ended by a defect, in the source perhaps: those who wait for blocks that it had begun fail, and another
-    /// one goes on for the others.
-    pub(crate) fn fell(self: &Arc<Self>, begun: &[u64]) {
-        let mut inner = self.lock();
-        inner.readers -= 1;
-        let tickets: Vec<Ticket> =
-            begun.iter().flat_map(|block| inner.window.abandon(*block)).collect();
-        self.fail(inner, &tickets, &Error::internal("a reader ended by a defect"));
-        let inner = self.lock();
-        let none = inner.readers == 0;
-        if let Err(error) = self.call_readers(inner)
-            && none
-        {
-            self.lock().readers += 1;
-            self.lost(&error);
-        }
-    }
-
     /// Those who wait with these tickets get an error.
-    fn fail(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, tickets: &[Ticket], error: &Error) {
+    pub(super) fn fail(
+        self: &Arc<Self>,
+        mut inner: MutexGuard<'_, Inner>,
+        tickets: &[Ticket],
+        error: &Error,
+    ) {
         let requests = Self::requests(&inner, tickets);
         for (ticket, _) in &requests {
             self.drop_ticket(&mut inner, *ticket);
@@ -209,9 +181,13 @@ impl Shared {
         }
     }
 
-    /// Reads from the source, which may be somebody else's and panic.
+    /// Reads what could not be had as a block from the source, which may be somebody else's and panic.
     pub(crate) fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        let read = AssertUnwindSafe(|| self.source.read_at(offset, bytes));
+        let read = AssertUnwindSafe(|| match &self.lender {
+            // The page cache has failed to give them, or others beside them.
+            Some(lender) => lender.read_beside(offset, bytes),
+            None => self.source.read_at(offset, bytes),
+        });
         catch_unwind(read).unwrap_or_else(|_| {
             let error = Error::internal("the source of these bytes ended by a defect");
             Err(error.at_path(self.source.path()).at_offset(offset))
@@ -227,13 +203,19 @@ impl Shared {
         self.answer(requests, |request| self.give(request, block, &Kept::Cached(block)));
     }
 
-    /// A block could not be read as a whole: each request gets its own bytes, or its own error.
-    pub(crate) fn failed(self: &Arc<Self>, block: u64) {
+    /// A block could not be read as a whole, because of these bytes if that is known: each request gets its own bytes, or its
+    /// own error.
+    pub(crate) fn failed(self: &Arc<Self>, block: u64, bad: &Range<u64>) {
         self.set_broken(block, true);
         let mut inner = self.lock();
         let tickets = inner.window.done_with(block);
-        let requests = Self::requests(&inner, &tickets);
+        let mut requests = Self::requests(&inner, &tickets);
         drop(inner);
+        // What a device cannot give takes it seconds.
+        requests.sort_by_key(|(_, request)| {
+            let (offset, len) = request.range();
+            offset < bad.end && bad.start < offset + len as u64
+        });
         self.answer(requests, |request| self.read_for(request, block));
     }
 
@@ -331,7 +313,8 @@ impl Shared {
         self.let_go();
     }
 
-    /// Fails the requests that are over, and has somebody look after the others.
+    /// Fails the requests that are over, has more readers if those that there are do not come back, and has somebody look
+    /// after the others.
     pub(crate) fn expire(self: &Arc<Self>, now: Instant) {
         let mut inner = self.lock();
         inner.watched = None;
@@ -346,8 +329,10 @@ impl Shared {
         if let Some((until, _)) = inner.until.first().copied() {
             self.look_after(&mut inner, until);
         }
+        let more = self.look_for_readers(&mut inner, now);
         let lent = inner.window.counted();
         drop(inner);
+        self.stand_in(more);
         let held = self.starved.load(Ordering::Relaxed);
         for (ticket, request) in over {
             let (offset, len) = request.range();

@@ -22,7 +22,6 @@ use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
-use stead_core::limits;
 use stead_store::Buffer;
 
 /// Memory of an answer, counted while this lives. It must not be dropped under a lock of this room.
@@ -253,7 +252,7 @@ impl Shared {
         }
     }
 
-    /// So many bytes from now on, or at least one block. Who has little has it for itself.
+    /// So many bytes from now on, or at least one block.
     pub(crate) fn set_share(&self, bytes: u64) {
         // Others keep to the same, and to so many blocks together.
         let processes = self.commons().map_or(1, |commons| {
@@ -262,8 +261,7 @@ impl Shared {
         });
         let bytes = bytes / processes;
         let mut inner = self.lock();
-        let own = self.memory <= limits::LEAST_SESSION_MEMORY;
-        inner.share = if own { self.memory } else { bytes.min(self.memory) };
+        inner.share = bytes.min(self.memory);
         let most = self.most(&inner, self.own());
         let gone = inner.window.set_most(most);
         let share = usize::try_from(inner.share / self.choice.block).unwrap_or(usize::MAX);

@@ -5,7 +5,7 @@ use crate::segment::Map;
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, ProtFlags};
-use std::io;
+use std::io::{self, BufRead, BufReader};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -43,6 +43,8 @@ impl Layout {
 pub(super) struct Memory {
     map: Map,
     file: OwnedFd,
+    /// Which file of memory it is.
+    inode: u64,
     layout: Layout,
 }
 
@@ -103,7 +105,8 @@ impl Memory {
 
     fn map(file: OwnedFd, layout: Layout) -> io::Result<Memory> {
         let map = Map::new(&file, layout.len, ProtFlags::READ | ProtFlags::WRITE)?;
-        let memory = Memory { map, file, layout };
+        let inode = rustix::fs::fstat(&file)?.st_ino;
+        let memory = Memory { map, file, inode, layout };
         if !memory.fill(0, layout.blocks) {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
@@ -114,8 +117,35 @@ impl Memory {
         self.layout
     }
 
+    /// Names it as long as somebody has it.
+    pub(super) fn inode(&self) -> u64 {
+        self.inode
+    }
+
     pub(super) fn descriptor(&self) -> u32 {
         self.file.as_raw_fd().unsigned_abs()
+    }
+
+    /// False if a process that lives is known not to have this memory: it runs another program by now.
+    pub(super) fn is_had_by(&self, process: u64) -> bool {
+        if process == u64::from(std::process::id()) {
+            return true;
+        }
+        let inode = self.inode.to_string();
+        let Ok(maps) = std::fs::File::open(format!("/proc/{process}/maps")) else { return true };
+        let name = format!("/memfd:{NAME}");
+        let (mut lines, mut any) = (BufReader::new(maps).lines(), false);
+        let has = lines.any(|line| {
+            any = true;
+            // Addresses, rights, offset, device, inode, name. One that cannot be read tells nothing.
+            line.is_ok_and(|line| {
+                let mut fields = line.split_ascii_whitespace().skip(4);
+                fields.next() == Some(&*inode)
+                    && fields.next().is_some_and(|n| n.starts_with(&name))
+            })
+        });
+        // One whose first thread has ended has none to be told of.
+        has || !any
     }
 
     pub(super) fn table(&self) -> io::Result<Table<'_>> {

@@ -15,6 +15,7 @@
 
 mod fork;
 mod memory;
+mod own;
 mod seats;
 mod table;
 
@@ -190,14 +191,19 @@ impl Commons {
         self.memory.table().ok()
     }
 
+    fn is_alive(&self, process: u64, start: u64) -> bool {
+        takes_part(&self.memory, process, start)
+    }
+
     /// The lock of the table. What a process that has ended left is tidied up first.
     fn locked<'a>(&self, table: &Table<'a>) -> Option<Guard<'a>> {
-        let guard = table.lock(self.me, &is_alive)?;
+        let alive = |process, start| self.is_alive(process, start);
+        let guard = table.lock(self.me, &alive)?;
         let Some(ended) = guard.ended else { return Some(guard) };
         let broken = table.reap(&guard, ended, self.me);
         drop(guard);
         broken.into_iter().for_each(|slot| self.empty(table, slot));
-        table.lock(self.me, &is_alive).filter(|guard| guard.ended.is_none())
+        table.lock(self.me, &alive).filter(|guard| guard.ended.is_none())
     }
 
     /// A claimed slot is nobody's from now on.
@@ -210,16 +216,18 @@ impl Commons {
 
     /// Takes processes that have ended out of the table. True if there were some.
     fn look(&self, table: &Table<'_>) -> bool {
-        let ended = table.ended(&is_alive);
+        let alive = |process, start| self.is_alive(process, start);
+        let ended = table.ended(&alive);
         for place in &ended {
             let Some(guard) = self.locked(table) else { return false };
             // Another one may have it by now.
-            let broken = if table.has_ended(*place, &is_alive) {
+            let broken = if table.has_ended(*place, &alive) {
                 table.reap(&guard, *place, self.me)
             } else {
                 Vec::new()
             };
             drop(guard);
+            self.slow.fetch_and(!table::bit(*place), Ordering::Relaxed);
             broken.into_iter().for_each(|slot| self.empty(table, slot));
         }
         !ended.is_empty()
@@ -230,6 +238,12 @@ impl Commons {
         let whole = self.len.checked_sub(offset)?.min(self.block);
         (offset.is_multiple_of(self.block) && whole == len as u64 && len > 0)
             .then(|| offset / self.block)
+    }
+
+    /// True if these bytes are there, or somebody reads them. They may go at any time.
+    pub(crate) fn has(&self, offset: u64, len: usize) -> bool {
+        let block = self.block_of(offset, len);
+        self.table().zip(block).is_some_and(|(table, block)| table.has(block))
     }
 
     /// What there is of these bytes. Does not wait for reads.
@@ -292,7 +306,7 @@ impl Commons {
             let Some((table, block)) = self.table().zip(self.block_of(offset, len)) else { break };
             // The state that it has now.
             let Some((slot, state)) = table.awaited(block) else { continue };
-            match table.wait(slot, state, &is_alive) {
+            match table.wait(slot, state, &|process, start| self.is_alive(process, start)) {
                 Waited::Changed => {
                     self.slow.fetch_and(!table::bit(table::owner(state)), Ordering::Relaxed);
                 }
@@ -343,23 +357,37 @@ impl Commons {
     }
 }
 
+/// True unless a process that began then is known to have ended, or to run another program by now.
+fn takes_part(memory: &Memory, process: u64, start: u64) -> bool {
+    is_alive(process, start) && memory.is_had_by(process)
+}
+
 /// Takes a place in the table, for a process that has the list of processes locked.
 fn enter(memory: &Memory, begun: (u64, u64)) -> Result<usize, String> {
     let table = memory.table().map_err(|e| e.to_string())?;
+    let alive = |process, start| takes_part(memory, process, start);
+    // Places of the program that was this process before `execve`.
+    let before = own::others(memory.inode(), table.places_of(begun));
     table.enter(JOINER, begun);
     let busy = || "another process keeps the table locked".to_owned();
     // Also what a joiner before it left.
-    let ended = [JOINER].into_iter().chain(table.ended(&is_alive));
-    let mut guard = table.lock(JOINER, &is_alive).ok_or_else(busy)?;
+    let ended = [JOINER].into_iter().chain(table.ended(&alive)).chain(before.iter().copied());
+    let mut guard = table.lock(JOINER, &alive).ok_or_else(busy)?;
     let broken: Vec<usize> = ended
         .chain(guard.ended.take())
         .flat_map(|place| {
-            let gone = place == JOINER || table.has_ended(place, &is_alive);
+            let gone = place == JOINER || before.contains(&place) || table.has_ended(place, &alive);
             if gone { table.reap(&guard, place, JOINER) } else { Vec::new() }
         })
         .collect();
     let me = table.join(&guard, begun);
     drop(guard);
+    if let Some(me) = me
+        && !own::add(memory.inode(), me)
+    {
+        table.leave(me);
+        return Err("a thread was forked away that had a lock".to_owned());
+    }
     for slot in broken {
         if memory.empty(slot) {
             table.abandon(slot, JOINER);
@@ -375,7 +403,7 @@ impl Drop for Commons {
             return;
         }
         if let Some(table) = self.table() {
-            table.leave(self.me);
+            own::remove(self.memory.inode(), self.me, || table.leave(self.me));
             table.tell();
         }
         if let Ok(seats) = Seats::lock(&self.folder, &self.key) {

@@ -204,10 +204,20 @@ impl<'a> Table<'a> {
         (0..PROCESSES).filter(wants).count()
     }
 
-    /// The places of those that have ended.
+    /// The places of those that have ended; that of who joins if that one left slots.
     pub(super) fn ended(&self, alive: Alive<'_>) -> Vec<usize> {
         let ended = |p: &usize| self.process(*p).is_some_and(|(n, start)| !alive(n, start));
-        (0..PROCESSES).filter(ended).collect()
+        let joins = |slot: usize| {
+            let state = self.state(slot);
+            kind(state) == READING && owner(state) == JOINER
+        };
+        let joiner = (0..self.slots).any(joins) && self.has_ended(JOINER, alive);
+        (0..PROCESSES).filter(ended).chain(joiner.then_some(JOINER)).collect()
+    }
+
+    /// The places that have the number of a process that began then.
+    pub(super) fn places_of(&self, begun: (u64, u64)) -> Vec<usize> {
+        (0..PROCESSES).filter(|p| self.process(*p) == Some(begun)).collect()
     }
 
     /// The lock, for the process at a place. `None` if somebody who lives keeps it for long.
@@ -323,6 +333,11 @@ impl<'a> Table<'a> {
         let said = |p: usize| self.process(p).map_or(0, |_| self.get(HEAD + ENTRY * p + 2));
         let most = (0..PROCESSES).map(said).max().unwrap_or(0);
         usize::try_from(most).unwrap_or(usize::MAX).clamp(1, self.slots)
+    }
+
+    /// True if a block is ready or is being read.
+    pub(super) fn has(&self, block: u64) -> bool {
+        self.find(block).is_some()
     }
 
     /// The slot of a block that is ready or is being read.

@@ -2,8 +2,10 @@ use super::*;
 use crate::{FileSource, IoOptions, ReadQueue, Source};
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 const BLOCK: usize = 8192;
@@ -114,29 +116,97 @@ fn what_could_not_be_read_is_read_by_the_next_one() {
     assert!(waiting.join().unwrap());
 }
 
+/// Another process that has a place: this program again, which runs `another_process`.
+struct Other {
+    child: std::process::Child,
+    out: BufReader<std::process::ChildStdout>,
+    place: usize,
+}
+
+impl Other {
+    fn join(dir: &tempfile::TempDir) -> Other {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "commons::tests::another_process", "--nocapture", "--test-threads=1"])
+            .env(CHILD, dir.path())
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let mut other = Other { child, out, place: 0 };
+        other.place = other.says();
+        other
+    }
+
+    /// The number that it says next.
+    fn says(&mut self) -> usize {
+        let said = (&mut self.out).lines().map(Result::unwrap);
+        said.filter_map(|l| Some(l.split_once("place ")?.1.parse().unwrap())).next().unwrap()
+    }
+
+    /// It runs this program anew, or another one.
+    fn exec(&mut self, what: &str) {
+        let mut input = self.child.stdin.as_ref().unwrap();
+        input.write_all(format!("{what}\n").as_bytes()).unwrap();
+    }
+
+    /// What it was at the system: its number and when it began.
+    fn kill(mut self) -> (u64, u64) {
+        let begun = (u64::from(self.child.id()), began(self.child.id()));
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        begun
+    }
+}
+
+fn began(process: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    stat.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap().parse().unwrap()
+}
+
+const CHILD: &str = "STEAD_TEST_COMMONS";
+
+#[test]
+fn another_process() {
+    let Some(path) = std::env::var_os(CHILD) else { return };
+    let file = identity(100 * BLOCK as u64);
+    let own = seats::folder_at(&Path::new(&path).join("own")).unwrap();
+    let commons = Commons::join_in(own, &file, BLOCK as u64, 2 * BLOCK as u64).unwrap();
+    println!("place {}", commons.me);
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    let error = match line.trim_end() {
+        "" => return,
+        "again" => {
+            let arguments = std::env::args_os().skip(1);
+            std::process::Command::new("/proc/self/exe").args(arguments).exec()
+        }
+        other => std::process::Command::new(other).exec(),
+    };
+    panic!("{error}");
+}
+
+/// A block that a process claims, and perhaps reads.
+fn claims(table: &Table<'_>, place: usize, block: u64) -> usize {
+    let guard = table.lock(place, &is_alive).unwrap();
+    let found = table.ask(&guard, place, block, |slot| table.refer(slot, place));
+    let Found::Claimed(slot) = found else { panic!("{found:?}") };
+    slot
+}
+
 #[test]
 fn who_is_killed_is_found_out() {
     let dir = tempfile::tempdir().unwrap();
     let a = join(&dir, 2);
-    let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
-    let number = u64::from(child.id());
-    let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap();
-    let start = stat.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap().parse().unwrap();
+    let other = Other::join(&dir);
+    let number = u64::from(other.child.id());
+    let start = began(other.child.id());
     assert!(is_alive(number, start) && !is_alive(number, start + 1) && !is_alive(0, start));
-    let seats = Seats::lock(&a.folder, &a.key).unwrap();
-    let place = enter(&a.memory, (number, start)).unwrap();
-    drop(seats);
     // It has one block and reads another one.
     let table = a.table().unwrap();
-    table.set_limit(place, 2);
-    let claim = |block| {
-        let guard = table.lock(place, &is_alive).unwrap();
-        let found = table.ask(&guard, place, block, |slot| table.refer(slot, place));
-        let Found::Claimed(slot) = found else { panic!("{found:?}") };
-        slot
-    };
-    table.publish(claim(0), place);
-    claim(1);
+    table.set_limit(other.place, 2);
+    table.publish(claims(&table, other.place, 0), other.place);
+    claims(&table, other.place, 1);
     assert!(matches!(a.ask(at(1), BLOCK), Asked::Awaited));
     assert!(matches!(a.ask(at(2), BLOCK), Asked::Alone));
     assert_eq!(a.processes(), 2);
@@ -147,27 +217,73 @@ fn who_is_killed_is_found_out() {
             berth.publish();
         }
     });
-    child.kill().unwrap();
+    other.kill();
     waiting.join().unwrap();
     assert_eq!(a.processes(), 1);
     assert!(matches!(a.ask(at(0), BLOCK), Asked::Ready(_)));
     drop((read(&a, 3), read(&a, 4)));
-    child.wait().unwrap();
     assert!(!is_alive(number, start));
 
     // One that keeps the table locked.
-    let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
-    let number = u64::from(child.id());
-    let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap();
-    let start = stat.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap().parse().unwrap();
-    let place = enter(&a.memory, (number, start)).unwrap();
-    std::mem::forget(table.lock(place, &is_alive).unwrap());
+    let other = Other::join(&dir);
+    std::mem::forget(table.lock(other.place, &is_alive).unwrap());
     assert!(matches!(a.ask(at(7), BLOCK), Asked::Alone));
-    child.kill().unwrap();
-    child.wait().unwrap();
+    other.kill();
     a.left_alone.store(0, Ordering::Relaxed);
     drop(read(&a, 7));
     assert_eq!(a.processes(), 1);
+}
+
+#[test]
+fn who_runs_another_program_takes_part_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let a = join(&dir, 2);
+    let table = a.table().unwrap();
+    for (what, first) in [("cat", 0), ("again", 10)] {
+        let mut other = Other::join(&dir);
+        let before = other.place;
+        table.set_limit(before, 2);
+        // It looks at a block and reads another one.
+        table.publish(claims(&table, before, first), before);
+        claims(&table, before, first + 1);
+        assert_eq!(a.processes(), 2);
+        other.exec(what);
+        if what == "again" {
+            // The same process, which has joined anew.
+            other.says();
+            assert_eq!(a.processes(), 2);
+        } else {
+            let ends = |_| {
+                seats::pause();
+                a.processes() == 1
+            };
+            assert!((0..2000).any(ends));
+        }
+        drop((read(&a, first + 2), read(&a, first + 1)));
+        other.kill();
+    }
+}
+
+#[test]
+fn what_a_joiner_that_is_killed_had_claimed_can_be_had() {
+    let dir = tempfile::tempdir().unwrap();
+    let a = join(&dir, 2);
+    let begun = Other::join(&dir).kill();
+    let table = a.table().unwrap();
+    table.enter(JOINER, begun);
+    claims(&table, JOINER, 1);
+    assert!(matches!(a.ask(at(1), BLOCK), Asked::Awaited));
+    assert!(matches!(a.wait(at(1), BLOCK), Asked::Read(_)));
+}
+
+#[test]
+fn who_was_slow_is_waited_for_again_after_a_while() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (join(&dir, 2), join(&dir, 2));
+    let Asked::Read(_berth) = b.ask(0, BLOCK) else { panic!() };
+    a.slow.store(table::bit(b.me), Ordering::Relaxed);
+    assert!(matches!(a.ask(0, BLOCK), Asked::Alone));
+    assert!((0..LOOK).any(|_| matches!(a.ask(0, BLOCK), Asked::Awaited)));
 }
 
 #[test]

@@ -1,0 +1,207 @@
+//! The readers of a file: when one is woken or made, and what becomes of what one had begun when it ends by a defect.
+//!
+//! A device may keep a reader for as long as it likes, in a read or in a fault. So what is read only once a thread waits
+//! for it belongs to no reader before that: any of them takes the oldest of it ([`Away`]). And when all readers have been
+//! away for a while, and none came back, there are as many more, for others who wait.
+
+use super::{Inner, Shared};
+use crate::clock;
+use crate::reader::Reader;
+use crate::sync::{self, MutexGuard};
+use crate::window::Ticket;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stead_core::{Error, Result};
+
+/// Readers that are all away for so long are taken to be kept by the device.
+const KEPT: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 500 });
+/// Readers of a file at most, with those that the device keeps.
+const MOST: usize = 64;
+
+/// A block that is to be read: its number, and the bytes of it that are.
+pub(crate) type Begun = (u64, u64, usize);
+
+/// What readers are at.
+#[derive(Default)]
+pub(crate) struct Away {
+    /// Readers that read, wait for the device, or hand on what has come.
+    count: usize,
+    /// How often one came back.
+    returns: u64,
+    /// When it is looked whether one has come back, and `returns` before.
+    pub(super) look: Option<(Instant, u64)>,
+    /// Blocks that the system was asked for, the oldest first, each of which will be there when a reader waits for it.
+    pub(crate) begun: VecDeque<Begun>,
+}
+
+impl Inner {
+    /// A reader has come back.
+    pub(crate) fn returns(&mut self) {
+        self.away.count = self.away.count.saturating_sub(1);
+        self.away.returns += 1;
+    }
+
+    /// How many more blocks the system may be asked for, with so many in flight for each reader.
+    pub(crate) fn room_to_begin(&self, depth: usize, readers: usize) -> usize {
+        let most = depth.saturating_mul(self.readers.min(readers));
+        // Each that is away has one of these.
+        most.saturating_sub(self.away.count).max(1).saturating_sub(self.away.begun.len())
+    }
+
+    /// True if somebody waits, and no reader is there.
+    fn misses_readers(&self) -> bool {
+        let work = self.window.queued() > 0 || !self.away.begun.is_empty();
+        let away = self.readers > 0 && self.away.count >= self.readers;
+        away && work && self.readers < MOST && !self.waiting.is_empty()
+    }
+}
+
+impl Shared {
+    /// A reader goes to read, to wait for the device, or to hand on what has come.
+    pub(crate) fn leaves(self: &Arc<Self>, inner: &mut Inner) {
+        inner.away.count += 1;
+        self.mind(inner);
+    }
+
+    /// Has somebody look after a while whether readers have come back, if none is there.
+    fn mind(self: &Arc<Self>, inner: &mut Inner) {
+        if inner.away.look.is_none() && inner.misses_readers() {
+            let at = clock::after(KEPT);
+            inner.away.look = Some((at, inner.away.returns));
+            self.look_after(inner, at);
+        }
+    }
+
+    /// Looks whether readers have come back, if it is time to. Gives how many more there are to be.
+    pub(super) fn look_for_readers(self: &Arc<Self>, inner: &mut Inner, now: Instant) -> usize {
+        let due = inner.away.look.take_if(|(at, _)| *at <= now);
+        let none_came = due.is_some_and(|(_, returns)| returns == inner.away.returns);
+        let more = if none_came && inner.misses_readers() {
+            inner.away.count.min(MOST - inner.readers)
+        } else {
+            0
+        };
+        self.mind(inner);
+        if let Some((at, _)) = inner.away.look {
+            self.look_after(inner, at);
+        }
+        more
+    }
+
+    /// So many more readers, as those that there are do not come back.
+    pub(super) fn stand_in(self: &Arc<Self>, more: usize) {
+        for _ in 0..more {
+            // Those that there are may still come back.
+            if self.start_reader(self.lock()).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Blocks that the system was asked for, for whichever reader comes first.
+    pub(crate) fn put_begun(&self, blocks: impl IntoIterator<Item = Begun>) {
+        self.lock().away.begun.extend(blocks);
+    }
+
+    /// The oldest of them.
+    pub(crate) fn take_begun(&self) -> Option<Begun> {
+        self.lock().away.begun.pop_front()
+    }
+
+    /// A reader is about to wait for a block: others may wait for more.
+    pub(crate) fn waits(self: &Arc<Self>) {
+        if self.choice.whole {
+            // It goes on alone if there can be no other.
+            let _ = self.call_readers(self.lock());
+        }
+    }
+
+    /// Wakes a reader, or makes one.
+    pub(super) fn call_readers(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) -> Result<()> {
+        if inner.asleep > inner.called {
+            inner.called += 1;
+            drop(inner);
+            self.work.notify_one();
+            return Ok(());
+        }
+        let more = self.choice.whole || inner.window.queued() >= self.depth();
+        // Who begins blocks takes them, unless it has fallen.
+        let left = inner.readers == 0 && !inner.away.begun.is_empty();
+        let work = inner.window.has_work() || left;
+        if !(work || inner.untaken.is_late())
+            || (inner.readers > 0 && (inner.readers >= self.most_readers(&inner) || !more))
+        {
+            self.mind(&mut inner);
+            return Ok(());
+        }
+        let first = inner.readers == 0;
+        match self.start_reader(inner) {
+            // Others will do it.
+            Err(_) if !first => Ok(()),
+            started => started,
+        }
+    }
+
+    fn start_reader(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) -> Result<()> {
+        inner.readers += 1;
+        drop(inner);
+        let shared = self.clone();
+        let thread = sync::thread::Builder::new().name("stead-read".to_owned());
+        let started = thread.spawn(move || Reader::run(shared));
+        started.map(drop).map_err(|e| {
+            self.lock().readers -= 1;
+            Error::io("start a reader for", self.source.path(), e)
+        })
+    }
+
+    /// Readers that there may be: no more than there are blocks for them.
+    fn most_readers(&self, inner: &Inner) -> usize {
+        if inner.wanted == 0 {
+            return self.choice.readers;
+        }
+        // Others, as other ranks, may ask for what lies outside all sessions.
+        let asked = inner.window.queued().saturating_add(inner.window.being_read());
+        self.choice.readers.min(usize::try_from(inner.wanted).unwrap_or(usize::MAX).max(asked))
+    }
+
+    /// A reader could not begin. If there is no other one, nobody waits for ever.
+    pub(crate) fn lost(self: &Arc<Self>, error: &Error) {
+        let mut inner = self.lock();
+        inner.readers -= 1;
+        if inner.readers > 0 {
+            return;
+        }
+        inner.away.begun.clear();
+        let reading: Vec<u64> = inner.window.reading().collect();
+        for block in reading {
+            inner.window.abandon(block);
+        }
+        let tickets: Vec<Ticket> = inner.waiting.keys().copied().collect();
+        self.fail(inner, &tickets, error);
+    }
+
+    /// A reader has ended by a defect, in the source perhaps: those who wait for blocks that it had begun fail, and another
+    /// one goes on for the others.
+    pub(crate) fn fell(self: &Arc<Self>, begun: &[u64]) {
+        let mut inner = self.lock();
+        inner.readers -= 1;
+        // Where it was when it fell.
+        inner.returns();
+        let tickets: Vec<Ticket> =
+            begun.iter().flat_map(|block| inner.window.abandon(*block)).collect();
+        self.fail(inner, &tickets, &Error::internal("a reader ended by a defect"));
+        let inner = self.lock();
+        let none = inner.readers == 0;
+        if let Err(error) = self.call_readers(inner)
+            && none
+        {
+            self.lock().readers += 1;
+            self.lost(&error);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "readers_tests.rs"]
+mod tests;
