@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import random
 import subprocess
 import sys
+import time
 import zlib
 from pathlib import Path
 
 HERE = Path(__file__).parent
 CHANGED, IO = 6, 9
 PAGE = 4096
+LIBC = ctypes.CDLL(None, use_errno=True)
+CACHESTAT = 451
 #: Options of a session, as C has them.
 ON_DEMAND, DIRECT, URING, PREAD = 1, 2, 4, 8
 
@@ -131,10 +135,22 @@ class Disk:
         return self.places[offset // PAGE] + offset % PAGE
 
     def forget(self) -> None:
-        """Nothing of it is in memory."""
+        """Nothing of it is in memory. What is on its way there cannot be taken out, as after a test whose sector was held."""
         file = os.open(self.file, os.O_RDONLY)
-        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        for _ in range(500):
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+            if not self.cached(file):
+                break
+            time.sleep(0.01)
+        left = self.cached(file)
         os.close(file)
+        assert not left, f"{left} pages stay in memory"
+
+    @staticmethod
+    def cached(file: int) -> int:
+        """Pages of a file that are in memory; none where the system does not tell (`cachestat`, Linux 6.5)."""
+        part, pages = (ctypes.c_uint64 * 2)(0, 0), (ctypes.c_uint64 * 5)()
+        return 0 if LIBC.syscall(CACHESTAT, file, part, pages, 0) else pages[0]
 
     def end(self) -> None:
         self.server.stdin.close()

@@ -47,6 +47,11 @@ def test_a_bad_sector_is_asked_for_seldom_before_good_bytes_beside_it_are_there(
         reader.gives(way, BAD - 4096, 4096, disk.data)
         tries = disk.rule().count(BAD)
         assert 1 <= tries <= 3, (way, tries)
+        # Nor are others' bytes, and it is not tried again for each of them.
+        for i in range(5):
+            reader.gives(way, BAD - 4096 * i - 5000, 4096, disk.data)
+            reader.gives(way, END + 4096 * i, 4096, disk.data)
+        assert disk.rule().count(BAD) <= 1, way
         reader.end()
 
 
@@ -120,6 +125,7 @@ class Hanging:
 
     def __init__(self, disk, way):
         self.disk, held = disk, (5 << 20) + (1 << 19)
+        disk.forget()
         disk.rule(held=[(held, held + 4096)])
         command = [sys.executable, "-c", HANGS, str(disk.file), str(held), way]
         self.program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -74,9 +74,9 @@ pub(crate) struct Shared {
     ahead: bool,
     /// Blocks that were in the page cache when somebody looked, one bit each: they are asked for without the lock.
     cached: Box<[AtomicU64]>,
-    /// Of a mapped file, blocks that could not be had as a whole when somebody last tried: their first and last bytes may be
-    /// in the page cache all the same.
-    broken: Mutex<BTreeSet<u64>>,
+    /// Of a mapped file, blocks that could not be had as a whole, and when somebody last tried: their first and last bytes may
+    /// be in the page cache all the same.
+    broken: Mutex<BTreeMap<u64, Instant>>,
     any_broken: AtomicBool,
     /// How many have the file open. Nobody asks for anything more when it is zero.
     handles: AtomicUsize,
@@ -186,6 +186,9 @@ impl Counts {
     }
 }
 
+/// Bytes that could not be had are not tried again for so long.
+const TRIED: Duration = Duration::from_secs(10);
+
 /// Less is too little to be remembered.
 const WORTH_NOTING: u64 = 64 << 20;
 
@@ -263,7 +266,7 @@ impl Shared {
             deadline: options.deadline,
             ahead: options.ahead,
             cached: (0..words).map(|_| AtomicU64::new(0)).collect(),
-            broken: Mutex::new(BTreeSet::new()),
+            broken: Mutex::new(BTreeMap::new()),
             any_broken: AtomicBool::new(false),
             handles: AtomicUsize::new(1),
             cached_ones: Tally::default(),
@@ -550,7 +553,7 @@ impl Shared {
         }
         let mut broken = sync::lock(&self.broken);
         if is {
-            broken.insert(block);
+            broken.insert(block, clock::now());
             self.any_broken.store(true, Ordering::Relaxed);
             if let Some((word, bit)) = self.bit(block) {
                 // It may have been there before.
@@ -561,9 +564,33 @@ impl Shared {
         }
     }
 
+    /// When somebody last tried to have a block of a mapped file, if it could not be had.
+    fn broken_since(&self, block: u64) -> Option<Instant> {
+        let any = self.any_broken.load(Ordering::Relaxed);
+        if any { sync::lock(&self.broken).get(&block).copied() } else { None }
+    }
+
+    /// Brings a block of a mapped file into the page cache. Nobody knows whether one that could not be had can be had by now:
+    /// that is tried once in a while, as a disk takes seconds to say so.
+    pub(crate) fn bring(self: &Arc<Self>, lender: &Lender, (block, from, len): Begun) {
+        let brought = match self.broken_since(block) {
+            None => lender.bring(from, len),
+            Some(since) if clock::now().saturating_duration_since(since) < TRIED => {
+                return self.answer_alone(block);
+            }
+            Some(_) => lender.bring_again(from, len),
+        };
+        if brought.is_ok() {
+            self.landed(len);
+            self.arrived(block, &Kept::Cached(block), len);
+        } else {
+            self.failed(block);
+        }
+    }
+
     /// Looks whether a block is in the page cache.
     pub(crate) fn is_cached(&self, block: u64) -> bool {
-        if self.any_broken.load(Ordering::Relaxed) && sync::lock(&self.broken).contains(&block) {
+        if self.broken_since(block).is_some() {
             return false;
         }
         let (from, len) = self.whole(block);

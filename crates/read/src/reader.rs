@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use stead_core::Result;
-use stead_store::{Lender, ReadQueue};
+use stead_store::ReadQueue;
 
 /// How long a reader without work stays.
 pub(crate) const LINGER: Duration = Duration::from_millis(500);
@@ -247,7 +247,7 @@ impl Reader {
         match self.queue.submit(block, self.shared.source(), from, len) {
             Ok(()) => self.flying.push_back((block, from, len)),
             Err(_) => {
-                self.shared.failed(block, &(0..0));
+                self.shared.failed(block);
                 self.given(block);
             }
         }
@@ -293,18 +293,9 @@ impl Reader {
             if self.shared.maps() { self.flying.push_back(begun) } else { self.submit(begun) }
         }
         if let Some(lender) = self.shared.lender() {
-            let Some((block, from, len)) = self.flying.pop_front() else { return };
-            match lender.bring(from, len) {
-                Ok(()) => {
-                    self.shared.landed(len);
-                    self.shared.arrived(block, &Kept::Cached(block), len);
-                }
-                Err(error) => {
-                    let at = error.place().offset.unwrap_or(from);
-                    self.shared.failed(block, &(at..at.saturating_add(Lender::COARSE)));
-                }
-            }
-            self.given(block);
+            let Some(begun) = self.flying.pop_front() else { return };
+            self.shared.bring(lender, begun);
+            self.given(begun.0);
             return;
         }
         if self.flying.is_empty() {
@@ -333,7 +324,7 @@ impl Reader {
                 self.shared.arrived(block, &kept, fetched);
                 drop(kept);
             }
-            None => self.shared.failed(block, &(0..0)),
+            None => self.shared.failed(block),
         }
         self.given(block);
         // There is room now.

@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 /// Bytes that are asked for at once, until some of them are bad.
-pub(crate) const AT_ONCE: usize = 64 << 10;
+const AT_ONCE: usize = 64 << 10;
 
 /// The same file, opened for reads that pass by the page cache.
 pub(crate) fn open_direct(file: &File) -> rustix::io::Result<File> {

@@ -55,9 +55,6 @@ const WORTH_WHOLE: usize = PIECE / 2;
 const WORTH_COPIES: u64 = 64 << 20;
 
 impl Lender {
-    /// So many bytes from where [`Lender::bring`] says that it failed one is bad.
-    pub const COARSE: u64 = beside::AT_ONCE as u64;
-
     /// `None` where bytes are better read: on network file systems, with an engine that was asked for by name, for
     /// direct reads, and for sources that are no files.
     pub fn new(source: &Arc<dyn Source>, options: &IoOptions) -> Option<Lender> {
@@ -156,27 +153,45 @@ impl Lender {
     }
 
     /// Waits until these bytes are in the page cache, and enters them into the mapping, so that whoever looks at them
-    /// does not have to wait or to fault. Nothing is copied. Where some are bad the device is asked for those as seldom as can
-    /// be: it tries for seconds each time, while others wait.
+    /// does not have to wait or to fault. Nothing is copied.
     ///
     /// # Errors
-    /// `Io` where some of them are bad, with the first byte of [`Lender::COARSE`] within which one is; whatever a read of
-    /// some of them gives; `Io` if reads have them, and the page cache does not.
+    /// `Io` if the page cache cannot have some of them, or of others in the same huge page: a disk has then tried for seconds,
+    /// some three times. [`Lender::read_beside`] may have them, and [`Lender::bring_again`] find more.
     pub fn bring(&self, offset: u64, len: usize) -> Result<()> {
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let first = self.mapping.populate(start, len);
-        if first == Populated::There {
-            return Ok(());
-        }
-        if first == Populated::Lost {
-            if let Some(file) = self.source.file()
-                && let Some(Err((at, cause))) = beside::look(file, offset, len)
-            {
-                return Err(Error::io("read", self.source.path(), cause).at_offset(at));
+        match self.populate(offset, len) {
+            Populated::There => Ok(()),
+            Populated::Untold => self.read_all(offset, len),
+            Populated::Lost => {
+                let error = Error::new(Kind::Io, "the page cache cannot have some of these bytes");
+                Err(error.at_path(self.source.path()).at_offset(offset))
             }
-            // They lie beside what is bad. Reads bring smaller pieces, and these bytes without it.
-            self.forget(offset, len);
         }
+    }
+
+    /// As [`Lender::bring`], of bytes that could not be had when somebody last tried: they may lie beside what is bad, or be
+    /// readable by now. A bad sector is asked for once.
+    ///
+    /// # Errors
+    /// `Io` where some of them are bad; whatever a read of some of them gives; `Io` if reads have them, and the page cache
+    /// does not.
+    pub fn bring_again(&self, offset: u64, len: usize) -> Result<()> {
+        if let Some(file) = self.source.file()
+            && let Some(Err((at, cause))) = beside::look(file, offset, len)
+        {
+            return Err(Error::io("read", self.source.path(), cause).at_offset(at));
+        }
+        // Reads bring smaller pieces, and these bytes without what is bad.
+        self.forget(offset, len);
+        self.read_all(offset, len)?;
+        self.bring(offset, len)
+    }
+
+    fn populate(&self, offset: u64, len: usize) -> Populated {
+        self.mapping.populate(usize::try_from(offset).unwrap_or(usize::MAX), len)
+    }
+
+    fn read_all(&self, offset: u64, len: usize) -> Result<()> {
         let mut piece = vec![0; len.min(1 << 16)];
         let end = offset.saturating_add(len as u64);
         let mut at = offset;
@@ -184,10 +199,6 @@ impl Lender {
             let n = piece.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
             self.source.read_at(at, &mut piece[..n])?;
             at += n as u64;
-        }
-        if first == Populated::Lost && self.mapping.populate(start, len) == Populated::Lost {
-            let error = Error::new(Kind::Io, "the page cache cannot have bytes that reads have");
-            return Err(error.at_path(self.source.path()).at_offset(offset));
         }
         Ok(())
     }

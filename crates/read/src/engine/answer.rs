@@ -203,19 +203,18 @@ impl Shared {
         self.answer(requests, |request| self.give(request, block, &Kept::Cached(block)));
     }
 
-    /// A block could not be read as a whole, because of these bytes if that is known: each request gets its own bytes, or its
-    /// own error.
-    pub(crate) fn failed(self: &Arc<Self>, block: u64, bad: &Range<u64>) {
+    /// A block could not be read as a whole: each request gets its own bytes, or its own error.
+    pub(crate) fn failed(self: &Arc<Self>, block: u64) {
         self.set_broken(block, true);
+        self.answer_alone(block);
+    }
+
+    /// Each request for a block gets its own bytes, or its own error.
+    pub(super) fn answer_alone(self: &Arc<Self>, block: u64) {
         let mut inner = self.lock();
         let tickets = inner.window.done_with(block);
-        let mut requests = Self::requests(&inner, &tickets);
+        let requests = Self::requests(&inner, &tickets);
         drop(inner);
-        // What a device cannot give takes it seconds.
-        requests.sort_by_key(|(_, request)| {
-            let (offset, len) = request.range();
-            offset < bad.end && bad.start < offset + len as u64
-        });
         self.answer(requests, |request| self.read_for(request, block));
     }
 
@@ -374,6 +373,24 @@ mod tests {
             panic!("it was asked")
         };
         assert_eq!(error.kind(), Kind::Usage);
+        registry::close(&shared);
+    }
+
+    #[test]
+    fn a_block_that_cannot_be_had_is_not_taken_to_be_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        std::fs::write(&path, vec![7; 3 << 12]).unwrap();
+        let source = Arc::new(stead_store::FileSource::open(&path).unwrap());
+        let options = Options { block: Some(4096), ahead: false, ..Options::default() };
+        let shared = registry::open_source(source, &options).unwrap();
+        assert!(shared.maps(), "temporary files are expected on a local file system");
+        let ask = || shared.ask(4096, 10, None, AsView::new(4096, 10));
+        assert!(matches!(ask(), Pending::Ready(_)) && shared.was_cached(1));
+        shared.failed(1);
+        assert!(!shared.was_cached(1));
+        assert!(matches!(ask(), Pending::Waiting(_)));
+        assert_eq!(crate::request::Read(ask()).wait().unwrap()[..], [7; 10]);
         registry::close(&shared);
     }
 }

@@ -66,7 +66,7 @@ fn ask(shared: &Arc<Shared>, block: u64, deadline: Option<Duration>) -> Read {
 }
 
 fn gives(mut read: Read, block: u64) {
-    let view = read.wait_for(Duration::from_secs(60)).expect("it is barred").unwrap();
+    let view = read.wait_for(Duration::from_secs(20)).expect("it is barred").unwrap();
     assert_eq!(view[..], [block as u8; 10]);
 }
 
