@@ -152,9 +152,11 @@ struct Given {
 /// What is known of a side.
 #[derive(Debug, Clone)]
 struct Known {
-    /// Bytes that were done, and the seconds that they took, of which old ones fade.
+    /// Bytes that were done, and the seconds that they took, of which old ones fade. What was predicted, before anything
+    /// was done.
     bytes: f64,
     seconds: f64,
+    tried: bool,
     /// When something of it last ended, or began after a pause.
     last: f64,
     /// When it last asked or was done with something.
@@ -210,6 +212,7 @@ impl Balance {
             Known {
                 bytes: begin as f64,
                 seconds: begin as f64 / rate,
+                tried: false,
                 last: 0.0,
                 seen: None,
                 under_way: 0,
@@ -373,7 +376,8 @@ impl Balance {
         let whole = (self.total / WHOLE).max(self.options.least);
         let most = self.options.most.min(whole).min(me.limit).max(self.options.least);
         let size = (share as u64).clamp(self.options.least, most);
-        if others > 0.0 {
+        // A side that nobody knows gets a try, whatever was predicted; the other one can do that again.
+        if others > 0.0 && me.tried {
             let until_mine = (me.under_way + size.min(free)) as f64 / mine;
             let until_others = (other.under_way + free) as f64 / others;
             if until_mine > until_others {
@@ -451,6 +455,9 @@ impl Balance {
     fn learn(&mut self, given: &Given, now: f64) {
         let len = given.range.end - given.range.start;
         let known = self.side_mut(given.side);
+        if !known.tried {
+            (known.tried, known.bytes, known.seconds) = (true, 0.0, 0.0);
+        }
         let took = (now - known.last.max(given.since)).max(0.0);
         known.last = now;
         known.limit = known.limit.max(len.saturating_mul(2));

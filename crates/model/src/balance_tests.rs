@@ -1,7 +1,7 @@
 //! The balance of a split in a simulation: workers that are as fast as the test says, whatever was predicted.
 
-use proptest::prelude::*;
 use crate::{Balance, BalanceOptions, Chunk, Next, Side, Verdict};
+use proptest::prelude::*;
 
 const TOTAL: u64 = 1 << 30;
 
@@ -196,7 +196,6 @@ proptest! {
         let out = simulate(&truth, options(share, best * wrong), TOTAL, None);
         // What workers of the slower side hold at the end, when the last chunk is as small as it may be.
         let tail = (1u64 << 20) as f64 * (wa + wb) as f64 / (a + b) * 2.0;
-        println!("{:.4} {} {}", out.seconds / best, out.chunks, out.dropped);
         prop_assert!(out.seconds <= best * 1.05 + tail, "{} for {best}, tail {tail}", out.seconds);
     }
 
@@ -210,7 +209,159 @@ proptest! {
         let truth = [Truth::steady(wa, a).then(when, a * 10f64.powf(change)), Truth::steady(wb, b)];
         let best = ideal(&truth, TOTAL);
         let out = simulate(&truth, options(share, best), TOTAL, None);
-        println!("{:.4} {} {} longest {:.3}", out.seconds / best, out.chunks, out.dropped, out.longest);
         prop_assert!(out.seconds <= best * 1.05 + out.longest, "{} for {best}, {}", out.seconds, out.longest);
     }
+
+    /// One side stops for good, and nobody says so.
+    #[test]
+    fn a_side_that_stops_is_done_without(
+        a in rate(), b in rate(), wa in 1..5usize, wb in 1..5usize, share in 0.0..1.0f64, when in 0.0..1.1f64,
+        hosts in any::<bool>(),
+    ) {
+        let when = when * ideal(&[Truth::steady(wa, a), Truth::steady(wb, b)], TOTAL);
+        let mut truth = [Truth::steady(wa, a).then(when, 0.0), Truth::steady(wb, b)];
+        if hosts {
+            truth.reverse();
+        }
+        let best = ideal(&truth, TOTAL);
+        let out = simulate(&truth, options(share, best), TOTAL, None);
+        // What it had under way is done again, a chunk for each worker.
+        let again = TOTAL as f64 / 64.0 * wa as f64 / b;
+        let bound = best * 1.05 + options(0.5, 1.0).patience_s + again + out.longest;
+        prop_assert!(out.seconds <= bound, "{} for {best}, at most {bound}", out.seconds);
+    }
+
+    /// One side is said to be lost, with what it has done or without.
+    #[test]
+    fn a_side_that_is_lost_is_done_without(
+        a in rate(), b in rate(), wa in 1..4usize, wb in 1..4usize, when in 0.0..1.0f64, results in any::<bool>(),
+        hosts in any::<bool>(),
+    ) {
+        let mut truth = [Truth::steady(wa, a), Truth::steady(wb, b)];
+        let when = when * ideal(&truth, TOTAL);
+        let side = if hosts { Side::Host } else { Side::Storage };
+        if hosts {
+            truth.reverse();
+        }
+        let out = simulate(&truth, options(0.5, 1.0), TOTAL, Some((side, when, results)));
+        // The other one never stood still; what the lost one has done counts if it is not lost with it.
+        let alone = TOTAL as f64 / b;
+        let done = if results { 0.0 } else { a * when };
+        let under_way = TOTAL as f64 / 64.0 * wa as f64;
+        let best = (TOTAL as f64 - done + under_way).max(0.0) / b;
+        prop_assert!(out.seconds <= (best.min(alone) * 1.05).max(when) + out.longest + 0.25, "{}, {best}", out.seconds);
+        if results && out.seconds > when {
+            prop_assert_eq!(out.by[side as usize], 0);
+        }
+    }
+
+    /// Small ranges, odd chunks: each byte once, and chunks begin where they may.
+    #[test]
+    fn chunks_are_cut_where_they_may(
+        total in 0..3000u64, align in 1..9u64, least in 0..40u64, most in 0..200u64, share in -1.0..2.0f64,
+        wa in 1..4usize, wb in 1..4usize,
+    ) {
+        let odd = BalanceOptions { host_share: share, seconds: f64::NAN, align, least, most, patience_s: -1.0 };
+        simulate(&[Truth::steady(wa, 1e3), Truth::steady(wb, 2e3)], odd, total, None);
+        let mut balance = Balance::new(total, odd);
+        let mut now = 0.0;
+        while !balance.is_finished() {
+            for side in Side::BOTH {
+                if let Next::Chunk(c) = balance.next(side, now) {
+                    prop_assert!(c.start % align == 0 && (c.end % align == 0 || c.end == total));
+                    now += 1e-3;
+                    prop_assert_eq!(balance.done(side, c, now), Verdict::Count);
+                }
+                now += 1e-3;
+            }
+        }
+        prop_assert_eq!(balance.left_s(now), 0.0);
+        prop_assert_eq!(balance.next(Side::Host, now), Next::Finished);
+    }
+}
+
+#[test]
+fn a_side_that_never_comes_is_not_waited_for() {
+    for truth in [
+        [Truth::steady(0, 1e9), Truth::steady(2, 1e8)],
+        [Truth::steady(3, 1e8), Truth::steady(0, 1e9)],
+    ] {
+        let out = simulate(&truth, options(0.5, 1.0), TOTAL, None);
+        let alone = TOTAL as f64 / 1e8;
+        assert!(out.seconds <= alone * 1.01 + 0.25, "{} for {alone}", out.seconds);
+        assert!(out.by.contains(&TOTAL));
+    }
+}
+
+#[test]
+fn predictions_matter_little() {
+    let truth = [Truth::steady(4, 3e8), Truth::steady(4, 7e8)];
+    let best = ideal(&truth, TOTAL);
+    for share in [0.0, 0.3, 0.7, 1.0] {
+        for wrong in [0.01, 1.0, 100.0] {
+            let out = simulate(&truth, options(share, best * wrong), TOTAL, None);
+            assert!(out.seconds <= best * 1.03, "{} for {best}: {share}, {wrong}", out.seconds);
+            assert!(out.chunks < 600, "{} chunks", out.chunks);
+        }
+    }
+}
+
+fn chunk(next: Next) -> Chunk {
+    match next {
+        Next::Chunk(c) => c,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_late_chunk_counts_if_nobody_has_begun_with_it() {
+    let options = BalanceOptions { least: 100, patience_s: 0.1, ..options(0.5, 1.0) };
+    let mut balance = Balance::new(100, options);
+    let first = chunk(balance.next(Side::Storage, 0.0));
+    assert_eq!(first.range(), 0..100);
+    // Somebody looks at it long after, and is at it, too: who is done first counts.
+    let second = chunk(balance.next(Side::Host, 1e4));
+    assert_eq!(second.range(), 0..100);
+    assert!(matches!(balance.next(Side::Host, 1e4), Next::Wait { .. }));
+    assert_eq!(balance.done(Side::Storage, first, 1e4 + 1.0), Verdict::Drop);
+    // Another side's chunk, and one that was never given, are nothing.
+    assert_eq!(balance.done(Side::Storage, second, 1e4 + 1.0), Verdict::Drop);
+    assert_eq!(balance.done(Side::Host, second, 1e4 + 2.0), Verdict::Count);
+    assert!(balance.is_finished() && balance.counted(Side::Host) == 100);
+
+    let mut balance = Balance::new(100, options);
+    let first = chunk(balance.next(Side::Storage, 0.0));
+    balance.lost(Side::Host);
+    assert_eq!(balance.next(Side::Host, 1e4), Next::Finished);
+    assert_eq!(balance.done(Side::Storage, first, 2e4), Verdict::Count);
+    assert!(balance.is_finished());
+}
+
+#[test]
+fn who_is_done_first_counts() {
+    let options = BalanceOptions { least: 100, ..options(0.9, 1.0) };
+    for first in Side::BOTH {
+        let mut balance = Balance::new(100, options);
+        let slow = chunk(balance.next(Side::Storage, 0.0));
+        // Longer than expected, not yet late.
+        let again = chunk(balance.next(Side::Host, 2.1));
+        assert_eq!(again.range(), slow.range());
+        let ends = [(Side::Storage, slow), (Side::Host, again)];
+        let (winner, loser) = if first == Side::Storage { (0, 1) } else { (1, 0) };
+        assert_eq!(balance.done(ends[winner].0, ends[winner].1, 2.2), Verdict::Count);
+        assert_eq!(balance.done(ends[loser].0, ends[loser].1, 2.3), Verdict::Drop);
+        assert_eq!(balance.counted(first), 100);
+    }
+}
+
+#[test]
+fn when_both_are_lost_it_says_so() {
+    let mut balance = Balance::new(1 << 30, BalanceOptions::default());
+    let a = chunk(balance.next(Side::Storage, 0.0));
+    balance.lost(Side::Storage);
+    assert!(!balance.is_stuck());
+    balance.lost_with_results(Side::Host);
+    assert!(balance.is_stuck());
+    assert_eq!(balance.done(Side::Storage, a, 1.0), Verdict::Drop);
+    assert_eq!(balance.next(Side::Storage, 1.0), Next::Finished);
 }

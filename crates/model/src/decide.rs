@@ -118,35 +118,31 @@ pub fn decide(profile: &Profile, request: &Request, load: &Load) -> Result<Decis
 
 /// The least time in which both sides together are done, and the share of those who ask. Never more than either alone.
 ///
-/// For a given time, each store does as much as it can of its own bytes, and the rest is pulled. More time leaves less to
-/// pull, and less to pull takes less time, so there is one least time, which is halved in.
+/// All stores compute for equally long on their own bytes, and the rest is pulled. The longer they do, the longer *push*
+/// takes and the shorter *pull* does, so the best is where both take equally long, which is halved in.
 fn split(sides: &Sides, push: Took, pull: Took) -> (Took, f64) {
     let all = sides.all();
     let bytes = sides.bytes();
-    let alone = if push.seconds <= pull.seconds { (push, 0.0) } else { (pull, 1.0) };
+    let mut found = if push.seconds <= pull.seconds { (push, 0.0) } else { (pull, 1.0) };
     if bytes == 0.0 {
-        return alone;
+        return found;
     }
-    let overhead = sides.answered(&all).seconds + sides.requested().seconds;
-    // Both sides read from one tier.
-    let floor = sides.reading_to_compute() + overhead;
-    let at = |seconds: f64| -> (Took, f64) {
-        let own: Vec<f64> = (0..all.len()).map(|i| most(sides, i, seconds - overhead)).collect();
-        let rest: Vec<f64> = all.iter().zip(&own).map(|(a, o)| a - o).collect();
-        let mut took = sides.push(&own).beside(&sides.moving(Way::Bytes, &rest));
-        took.parts.read = took.parts.read.max(floor);
-        took.seconds = took.seconds.max(floor);
-        (took, rest.iter().sum::<f64>() / bytes)
-    };
-    let (mut low, mut high) = (0.0, alone.0.seconds);
-    let mut found = alone;
+    // Both sides read from one tier, and the storage computes on what it has read last.
+    let reading = sides.reading_to_compute() + sides.requested().seconds;
+    let longest = all.iter().enumerate().map(|(i, b)| sides.storing(i, *b).seconds);
+    let (mut low, mut high) = (0.0, longest.fold(0.0, f64::max));
     for _ in 0..HALVINGS {
         let middle = (low + high) / 2.0;
-        let (took, share) = at(middle);
+        let own: Vec<f64> = (0..all.len()).map(|i| most(sides, i, middle)).collect();
+        let rest: Vec<f64> = all.iter().zip(&own).map(|(a, o)| a - o).collect();
+        let (pushed, pulled) = (sides.push(&own), sides.moving(Way::Bytes, &rest));
+        let mut took = pushed.beside(&pulled);
+        took.seconds = took.seconds.max(reading + sides.answered(&own).seconds);
+        took.parts.read = took.parts.read.max(sides.reading(&all));
         if took.seconds < found.0.seconds {
-            found = (took, share);
+            found = (took, rest.iter().sum::<f64>() / bytes);
         }
-        if took.seconds <= middle {
+        if pushed.seconds > pulled.seconds {
             high = middle;
         } else {
             low = middle;

@@ -63,6 +63,10 @@ mod text;
 
 #[cfg(test)]
 mod balance_tests;
+#[cfg(test)]
+mod decide_tests;
+#[cfg(test)]
+mod reference_tests;
 
 pub use balance::{Balance, BalanceOptions, Chunk, Next, Side, Verdict};
 pub use decide::{Decision, decide};

@@ -64,6 +64,10 @@ pub struct Site {
 }
 
 /// The storage of a site.
+///
+/// Read sessions remember how they read a tier best, past the page cache and through it, for each size of blocks: the rate
+/// in bytes a second and the blocks in flight. A line of that is a tier here, with `rate` as `bytes_per_s` and `flying` as
+/// `depth`; of several sizes of blocks the fastest one. Latency is not known there, and is measured with single reads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tier {

@@ -80,7 +80,7 @@ pub(crate) struct Wire {
 
 impl Wire {
     /// The lower rate and the longer latency.
-    fn worse(self, o: Wire) -> Wire {
+    pub(crate) fn worse(self, o: Wire) -> Wire {
         Wire { rate: self.rate.min(o.rate), latency: self.latency.max(o.latency) }
     }
 

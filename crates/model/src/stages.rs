@@ -98,7 +98,7 @@ impl Sides {
     }
 
     /// Seconds for reading, of the store that takes longest.
-    fn reading(&self, taken: &[f64]) -> f64 {
+    pub(crate) fn reading(&self, taken: &[f64]) -> f64 {
         self.slowest(taken, |s, b| b * self.uncached / s.read)
     }
 
@@ -120,12 +120,19 @@ impl Sides {
         outward.max(inward).max(ports).max((out + back) / self.switch)
     }
 
-    /// Seconds for who asks, who share bytes by their speed.
+    /// Seconds for who asks, who share bytes by their speed. Few chunks go to the fastest cores.
     fn asking(&self, bytes: f64, cost: impl Fn(&Work) -> f64) -> f64 {
-        let rate = |a: &Hosts| a.hosts * a.cores / cost(&a.work).max(1e-30);
-        let all: f64 = self.asks.iter().map(rate).sum();
-        let each = |a: &Hosts| a.compute(bytes * (rate(a) / all), cost(&a.work), self.chunk);
-        self.asks.iter().map(each).fold(0.0, f64::max)
+        let cost = |a: &Hosts| cost(&a.work).max(1e-30);
+        let mut asks: Vec<&Hosts> = self.asks.iter().collect();
+        asks.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+        let mut workers = (bytes / self.chunk).max(1.0);
+        let mut rate = 0.0;
+        for a in asks {
+            let cores = workers.min(a.hosts * a.cores);
+            rate += cores / cost(a);
+            workers -= cores;
+        }
+        bytes / rate
     }
 
     /// The first chunk of each host.
@@ -266,17 +273,16 @@ impl Sides {
 
     /// The answer of the stores: merged among them, then sent to who asks.
     pub(crate) fn answered(&self, taken: &[f64]) -> Took {
-        let used = || self.stores.iter().zip(taken).filter(|(_, b)| **b > 0.0);
-        let hosts: f64 = used().map(|(s, _)| s.at.hosts).sum();
+        let hosts: f64 = self.stores.iter().filter(|s| s.bytes > 0.0).map(|s| s.at.hosts).sum();
         let state = self.stores.iter().map(|s| s.at.work.result).fold(0.0, f64::max);
-        let found: f64 = used().map(|(s, b)| b * s.leaves * s.at.work.result_per_byte).sum();
-        let leaves = self.stores.iter().map(|s| s.leaves).fold(0.0, f64::max);
-        let slowest =
-            self.stores.iter().fold(Wire { rate: f64::INFINITY, latency: 0.0 }, |w, s| Wire {
-                rate: w.rate.min(s.out.rate),
-                latency: w.latency.max(s.out.latency),
-            });
-        let home = if leaves > 0.0 { carried(state + found, slowest) } else { Took::default() };
+        let found = self.stores.iter().zip(taken).map(|(s, b)| b * s.at.work.result_per_byte);
+        let found: Vec<f64> = found.collect();
+        let result = self.linked(&found, &vec![0.0; found.len()]);
+        let moved = self.leaving(&found);
+        let lines = Took { seconds: result, parts: Parts { result, ..Parts::default() }, moved };
+        let slowest = self.stores.iter().filter(|s| s.leaves > 0.0).map(|s| s.out);
+        let home = slowest.reduce(Wire::worse).map_or(Took::default(), |w| carried(state, w));
+        let home = home.plus(&lines);
         self.merged(hosts, self.among_stores, state).plus(&home)
     }
 

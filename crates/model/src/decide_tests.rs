@@ -1,0 +1,367 @@
+//! What every prediction promises, whatever the machines.
+
+use crate::{
+    Cost, Decision, Estimate, Link, Load, Place, Profile, Request, Site, Stage, Tier, Wish, decide,
+};
+use proptest::prelude::*;
+use stead_core::Kind;
+
+/// Two sites that have data, one or two that ask, and a kernel.
+#[derive(Debug, Clone)]
+struct Case {
+    profile: Profile,
+    request: Request,
+}
+
+impl Case {
+    fn decide(&self) -> Decision {
+        decide(&self.profile, &self.request, &Load::none()).unwrap()
+    }
+}
+
+fn log(low: f64, high: f64) -> impl Strategy<Value = f64> {
+    (low.log10()..high.log10()).prop_map(|e| 10f64.powf(e))
+}
+
+fn site(name: &'static str) -> impl Strategy<Value = Site> {
+    (1..9u32, log(1.0, 64.0), log(0.05, 4.0), 0.0..3.0f64, log(1e5, 1e10), 0.0..1e-2f64).prop_map(
+        move |(hosts, cores, speed, load, memory_bytes, request_s)| Site {
+            name: name.into(),
+            hosts,
+            cores,
+            speed,
+            load,
+            memory_bytes,
+            request_s,
+        },
+    )
+}
+
+fn tier(site: &'static str) -> impl Strategy<Value = Tier> {
+    (log(1e7, 1e10), 0.0..1e-2f64).prop_map(move |(bytes_per_s, latency_s)| Tier {
+        name: "t".into(),
+        site: site.into(),
+        bytes_per_s,
+        latency_s,
+        depth: 1,
+    })
+}
+
+fn link(from: &'static str, to: &'static str) -> impl Strategy<Value = Link> {
+    (log(1e6, 1e10), 0.0..1e-2f64).prop_map(move |(bytes_per_s, latency_s)| Link {
+        from: from.into(),
+        to: to.into(),
+        bytes_per_s,
+        latency_s,
+    })
+}
+
+fn cost() -> impl Strategy<Value = Cost> {
+    (log(1e-3, 1e3), 0.0..1.0f64, log(1.0, 1e8), any::<bool>(), 0.0..1.0f64, 0.0..2.0f64).prop_map(
+        |(core_s_per_gb, parse_share, result_bytes, none, result, vector)| Cost {
+            kernel: "k".into(),
+            format: "f".into(),
+            site: None,
+            core_s_per_gb,
+            parse_share,
+            result_bytes,
+            result_per_byte: if none { 0.0 } else { result },
+            vector_per_byte: if none { 0.0 } else { vector },
+        },
+    )
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let sites = (site("a"), site("b"), site("x"), site("y"));
+    let links = (link("a", "x"), link("b", "x"), link("y", "a"), link("y", "b"), link("a", "b"));
+    let request = (0..1u64 << 34, 0..1u64 << 34, 1..30u32, 0.0..1.0f64, any::<bool>());
+    (sites, (tier("a"), tier("b")), links, cost(), request, prop::option::of(log(1e7, 1e11)))
+        .prop_map(
+            |(
+                (a, b, x, y),
+                (ta, tb),
+                (ax, bx, ya, yb, ab),
+                cost,
+                (on_a, on_b, passes, cached, two),
+                switch,
+            )| {
+                let mut request = Request::new(0, "k", "f").in_passes(passes).asked_by("x");
+                request = request.with_held("a", "t", on_a).with_held("b", "t", on_b);
+                request.cached = cached;
+                if two {
+                    request = request.asked_by("y");
+                }
+                let profile = Profile {
+                    version: 1,
+                    note: String::new(),
+                    switch_bytes_per_s: switch,
+                    sites: vec![a, b, x, y],
+                    tiers: vec![ta, tb],
+                    links: vec![ax, bx, ya, yb, ab],
+                    kernels: vec![cost],
+                };
+                Case { profile, request }
+            },
+        )
+}
+
+/// `better` takes no longer than `worse`, in any place.
+fn no_slower(better: &Case, worse: &Case) -> Result<(), TestCaseError> {
+    // The best split is looked for among those in which all stores are busy equally long. Where results grow with the data,
+    // there may be better ones.
+    let exact = worse.profile.kernels[0].result_per_byte == 0.0;
+    let (better, worse) = (better.decide(), worse.decide());
+    for w in worse.alternatives() {
+        let b = better.alternatives().iter().find(|b| b.place == w.place).unwrap();
+        if w.place == Place::Split && !exact {
+            continue;
+        }
+        let slack = if w.place == Place::Split { 1e-3 } else { 1e-9 };
+        prop_assert!(b.seconds <= w.seconds * (1.0 + slack) + 1e-12, "{b:?} is worse than {w:?}");
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn the_choice_is_the_best(case in case()) {
+        let decision = case.decide();
+        let choice = decision.choice();
+        let find = |p: Place| decision.alternatives().iter().find(|e| e.place == p);
+        for e in decision.alternatives() {
+            prop_assert!(e.seconds.is_finite() && e.seconds >= 0.0 && e.moved_bytes >= 0.0, "{e:?}");
+            prop_assert!((0.0..=1.0).contains(&e.asked_share));
+            prop_assert!(choice.seconds <= e.seconds);
+            for (stage, seconds) in e.parts.stages() {
+                prop_assert!(seconds <= e.seconds * (1.0 + 1e-9), "{stage}: {e:?}");
+            }
+        }
+        let split = find(Place::Split).unwrap();
+        prop_assert!(split.seconds <= find(Place::Push).unwrap().seconds);
+        prop_assert!(split.seconds <= find(Place::Pull).unwrap().seconds);
+        let numbers = case.profile.kernels[0].vector_per_byte > 0.0;
+        prop_assert_eq!(find(Place::VectorUp).is_some(), numbers);
+        prop_assert!(decision.why().starts_with(&choice.place.to_string()));
+        let wished = decision.wished(Wish::Auto).unwrap();
+        prop_assert_eq!(wished, choice);
+    }
+
+    #[test]
+    fn a_faster_link_is_never_slower(case in case(), which in 0..5usize, by in 1.0..100.0f64) {
+        let mut better = case.clone();
+        better.profile.links[which].bytes_per_s *= by;
+        no_slower(&better, &case)?;
+        better.profile.links[which].latency_s /= by;
+        no_slower(&better, &case)?;
+        better.profile.switch_bytes_per_s = case.profile.switch_bytes_per_s.map(|s| s * by);
+        no_slower(&better, &case)?;
+    }
+
+    #[test]
+    fn a_faster_site_is_never_slower(case in case(), which in 0..4usize, by in 1.0..100.0f64) {
+        let mut better = case.clone();
+        better.profile.sites[which].speed *= by;
+        no_slower(&better, &case)?;
+        better.profile.sites[which].cores *= by;
+        no_slower(&better, &case)?;
+        better.profile.sites[which].load /= by;
+        no_slower(&better, &case)?;
+        better.profile.sites[which].memory_bytes *= by;
+        no_slower(&better, &case)?;
+        better.profile.sites[which].request_s /= by;
+        no_slower(&better, &case)?;
+    }
+
+    #[test]
+    fn a_faster_tier_and_less_data_are_never_slower(case in case(), which in 0..2usize, by in 1.0..100.0f64) {
+        let mut better = case.clone();
+        better.profile.tiers[which].bytes_per_s *= by;
+        no_slower(&better, &case)?;
+        better.request.cached = better.request.cached.max(1.0 - 1.0 / by);
+        no_slower(&better, &case)?;
+        better.profile.kernels[0].core_s_per_gb /= by;
+        no_slower(&better, &case)?;
+        better.request.passes = better.request.passes.div_ceil(2);
+        no_slower(&better, &case)?;
+        // Unless there is no data left, which is a request of its own.
+        let least = |b: u64| (b as f64 / by) as u64 + 1;
+        let held = &mut better.request.held[which].bytes;
+        *held = least(*held).min(*held);
+        no_slower(&better, &case)?;
+    }
+
+    #[test]
+    fn load_of_the_moment_replaces_that_of_the_profile(case in case(), load in 0.0..4.0f64, busy in 0.0..1.0f64) {
+        let now = Load::none().on("a", load).on("x", load);
+        let with = decide(&case.profile, &case.request, &now).unwrap();
+        let mut told = case.clone();
+        for s in &mut told.profile.sites {
+            if s.name == "a" || s.name == "x" {
+                s.load = load;
+            }
+        }
+        let told = told.decide();
+        prop_assert_eq!(with.alternatives(), told.alternatives());
+        let busy = decide(&case.profile, &case.request, &Load::none().between("a", "x", busy)).unwrap();
+        for (b, idle) in busy.alternatives().iter().zip(case.decide().alternatives()) {
+            let slack = if b.place == Place::Split { 0.02 } else { 1e-9 };
+            prop_assert!(b.seconds >= idle.seconds * (1.0 - slack));
+        }
+    }
+}
+
+/// A storage host and a host, 100 MB, link 100 MB/s, a second of one core for the data.
+fn plain() -> Case {
+    let profile = Profile::parse(
+        r#"
+        version = 1
+        sites = [{ name = "storage", cores = 1 }, { name = "host", cores = 4 }]
+        tiers = [{ name = "disk", site = "storage", bytes_per_s = 1e9 }]
+        links = [{ from = "storage", to = "host", bytes_per_s = 1e8 }]
+        kernels = [{ kernel = "k", format = "csv", core_s_per_gb = 10, result_bytes = 8 }]
+        "#,
+    )
+    .unwrap();
+    let mut request =
+        Request::new(100_000_000, "k", "csv").held_on("storage", "disk").asked_by("host");
+    request.chunk = 100_000;
+    Case { profile, request }
+}
+
+fn of(decision: &Decision, place: Place) -> Estimate {
+    decision.alternatives().iter().find(|e| e.place == place).unwrap().clone()
+}
+
+#[test]
+fn stages_overlap_and_the_slowest_binds() {
+    let case = plain();
+    let decision = case.decide();
+    // 1 s over the link, and the first chunk is read, sent and computed on: 0.1 + 1 + 1 ms.
+    let pull = of(&decision, Place::Pull);
+    assert_eq!(pull.binds(), Stage::Link);
+    assert!((pull.seconds - 1.0011).abs() < 2e-4, "{pull:?}");
+    assert_eq!(pull.moved_bytes, 1e8);
+    let push = of(&decision, Place::Push);
+    assert_eq!(push.binds(), Stage::Storage);
+    assert!((push.seconds - 1.0001).abs() < 2e-4, "{push:?}");
+    assert_eq!(push.moved_bytes, 8.0);
+    // Both take a second alone, so half of it together.
+    let split = decision.choice();
+    assert_eq!(split.place, Place::Split);
+    assert!(
+        (split.seconds - 0.5).abs() < 5e-3 && (split.asked_share - 0.5).abs() < 5e-3,
+        "{split:?}"
+    );
+    assert_eq!(
+        decision.why(),
+        "split takes 500.6 ms, bound by the cores of the storage, with 50 % of the data at the hosts, and moves 47.6 MiB; \
+         push would take 1.00 s, bound by the cores of the storage"
+    );
+    // One chunk: nothing overlaps.
+    let mut one = case.clone();
+    one.request.chunk = 1 << 40;
+    let pull = of(&one.decide(), Place::Pull);
+    assert!((pull.seconds - (0.1 + 1.0 + 1.0)).abs() < 1e-6, "{pull:?}");
+}
+
+#[test]
+fn a_stressed_host_does_less() {
+    let mut case = plain();
+    case.profile.links[0].bytes_per_s = 1e9;
+    let idle = case.decide();
+    assert!(of(&idle, Place::Pull).seconds < 0.3);
+    // 4 threads of others on each of its cores leave a fifth.
+    let now = Load::none().on("host", 4.0);
+    let stressed = decide(&case.profile, &case.request, &now).unwrap();
+    assert!((of(&stressed, Place::Pull).seconds - 1.25).abs() < 0.01);
+    let share = |d: &Decision| of(d, Place::Split).asked_share;
+    assert!(share(&stressed) < share(&idle));
+}
+
+#[test]
+fn numbers_move_where_that_pays() {
+    let mut case = plain();
+    let cost = &mut case.profile.kernels[0];
+    (cost.parse_share, cost.vector_per_byte) = (0.1, 0.1);
+    // Text of which a tenth is numbers: parsed by a slow store in 0.1 s, computed on by a fast host in 0.225 s.
+    let up = of(&case.decide(), Place::VectorUp);
+    assert_eq!(case.decide().choice().place, Place::VectorUp);
+    assert!((up.seconds - 0.225).abs() < 0.01 && up.moved_bytes == 1e7, "{up:?}");
+    // A host that reads for a store that cannot parse well.
+    let cost = &mut case.profile.kernels[0];
+    cost.parse_share = 0.99;
+    case.profile.links[0].bytes_per_s = 1e10;
+    case.profile.sites[1].load = 1.0;
+    let decision = case.decide();
+    let down = of(&decision, Place::VectorDown);
+    assert_eq!(down.binds(), Stage::Host);
+    assert!(down.seconds < of(&decision, Place::Push).seconds);
+    assert_eq!(decision.wished(Wish::Vector).unwrap().place, Place::VectorDown);
+}
+
+#[test]
+fn later_passes_are_fed_from_memory_where_the_data_fit() {
+    let mut case = plain();
+    case.request = case.request.in_passes(10);
+    let pull = of(&case.decide(), Place::Pull);
+    // The link is paid once, then nine passes of 0.25 s.
+    assert!((pull.seconds - (1.0 + 9.0 * 0.25)).abs() < 0.01, "{pull:?}");
+    assert_eq!(pull.moved_bytes, 1e8);
+    case.profile.sites[1].memory_bytes = 0.0;
+    let pull = of(&case.decide(), Place::Pull);
+    assert!((pull.seconds - 10.0).abs() < 0.02, "{pull:?}");
+    assert_eq!(pull.moved_bytes, 1e9);
+}
+
+#[test]
+fn hosts_that_have_the_data_move_less() {
+    let mut case = plain();
+    case.profile.sites[0].hosts = 4;
+    case.profile.links[0].to = "storage".into();
+    case.request =
+        Request::new(100_000_000, "k", "csv").held_on("storage", "disk").asked_by("storage");
+    let decision = case.decide();
+    assert_eq!(of(&decision, Place::Pull).moved_bytes, 0.75e8 + 3.0 * 8.0);
+    assert_eq!(decision.choice().place, Place::Push);
+    assert!(decision.wished(Wish::Split).unwrap_err().message().contains("nothing to split"));
+    // One host needs no link at all.
+    case.profile.sites[0].hosts = 1;
+    case.profile.links.clear();
+    assert_eq!(of(&case.decide(), Place::Pull).moved_bytes, 0.0);
+}
+
+#[test]
+fn requests_without_sense_are_refused() {
+    let good = plain();
+    let refused = |change: &dyn Fn(&mut Case)| {
+        let mut case = good.clone();
+        change(&mut case);
+        decide(&case.profile, &case.request, &Load::none()).unwrap_err()
+    };
+    type Change<'a> = &'a dyn Fn(&mut Case);
+    let says: [(&str, Change<'_>); 9] = [
+        ("no site 'moon'", &|c| c.request.asked_by[0] = "moon".into()),
+        ("no tier 'tape' of site 'storage'", &|c| c.request.held[0].tier = "tape".into()),
+        ("no cost of 'grep' in 'csv'", &|c| c.request.kernels.push("grep".into())),
+        ("no link from 'storage' to 'host'", &|c| c.profile.links.clear()),
+        ("has data twice", &|c| c.request = c.request.clone().with_held("storage", "disk", 1)),
+        ("asks twice", &|c| c.request = c.request.clone().asked_by("host")),
+        ("1 or more passes", &|c| c.request.passes = 0),
+        ("1 or more passes", &|c| c.request.cached = f64::NAN),
+        ("without kernels", &|c| c.request.kernels.clear()),
+    ];
+    for (message, change) in says {
+        let e = refused(change);
+        assert_eq!(e.kind(), Kind::Usage);
+        assert!(e.message().contains(message), "{e}");
+    }
+    assert_eq!(refused(&|c| c.profile.sites[0].cores = f64::NAN).kind(), Kind::Format);
+    assert!(Wish::parse("moon").is_err());
+    assert_eq!(Wish::parse("split").unwrap(), Wish::Split);
+    let decision = good.decide();
+    assert!(decision.wished(Wish::Vector).unwrap_err().message().contains("no numbers"));
+    // Nothing to read is a request, too.
+    let mut empty = good.clone();
+    empty.request.held[0].bytes = 0;
+    assert!(empty.decide().choice().seconds < 1e-6);
+}
