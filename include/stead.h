@@ -99,6 +99,11 @@
 #define STEAD_READ_PREAD 8
 
 /**
+ * For stead_read_options.flags: blocks in memory, and the memory for them, are not shared with other processes.
+ */
+#define STEAD_READ_UNSHARED 16
+
+/**
  * Some records of one file, while stead_kernel.update looks at them: see stead_block_rows and its like.
  */
 typedef struct stead_block stead_block;
@@ -255,7 +260,7 @@ typedef int (*stead_finish_fn)(void *state, struct stead_builder *result, void *
  * threads at the same time, each on states of its own, so what `user` points to must bear that. They must not
  * throw or jump out.
  *
- * Begin with `stead_kernel k = {0}; k.size = sizeof k;`, so that members of later versions are 0.
+ * Begin with `stead_kernel k = {0}; k.size = sizeof k;`: members may be added at its end, and are 0 then.
  */
 typedef struct stead_kernel {
     /**
@@ -425,7 +430,7 @@ typedef int stead_type;
 /**
  * How to read a file in sessions. A member that is 0 is chosen from the file, the range and the machine.
  *
- * Begin with `stead_read_options o = {0}; o.size = sizeof o;`, so that members of later versions are 0.
+ * Begin with `stead_read_options o = {0}; o.size = sizeof o;`: members may be added at its end, and are 0 then.
  */
 typedef struct stead_read_options {
     /**
@@ -1390,10 +1395,10 @@ const char *stead_report_plan(const struct stead_report *report);
 const char *stead_report_metrics_json(const struct stead_report *report);
 
 /**
- * What it took as numbers. `size` is sizeof(stead_metrics) of the header that the caller was compiled with: no more
- * is written.
+ * Copies what it took to `metrics`, which has `size` bytes: sizeof(stead_metrics) of the header that the caller was
+ * compiled with. What only a later one has is 0.
  *
- * Errors: STEAD_USAGE.
+ * Errors: STEAD_USAGE for a size that no version has.
  */
 stead_status stead_report_metrics(const struct stead_report *report,
                                   struct stead_metrics *metrics,
@@ -1695,10 +1700,10 @@ uint64_t stead_file_size(const struct stead_file *file);
 const char *stead_file_path(const struct stead_file *file);
 
 /**
- * Copies what was done for all sessions of a file to `counts`, which has `size` bytes: sizeof(stead_read_counts), also
- * of a later version, whose further members are left alone.
+ * Copies what was done for all sessions of a file to `counts`, which has `size` bytes: sizeof(stead_read_counts) of the
+ * header that the caller was compiled with. What only a later one has is 0.
  *
- * Errors: STEAD_USAGE for a smaller size.
+ * Errors: STEAD_USAGE for a size that no version has.
  */
 stead_status stead_file_counts(const struct stead_file *file,
                                struct stead_read_counts *counts,
@@ -2021,9 +2026,10 @@ stead_status stead_tipsy_open_ranks(stead_make_fabric_fn make,
                                     struct stead_error **error);
 
 /**
- * Copies what a snapshot is to `header`, which has `size` bytes: sizeof(stead_tipsy_header).
+ * Copies what a snapshot is to `header`, which has `size` bytes: sizeof(stead_tipsy_header) of the header that the caller
+ * was compiled with. What only a later one has is 0.
  *
- * Errors: STEAD_USAGE for another size.
+ * Errors: STEAD_USAGE for a size that no version has.
  */
 stead_status stead_tipsy_describe(const struct stead_tipsy *snapshot,
                                   struct stead_tipsy_header *header,
@@ -2070,7 +2076,8 @@ stead_status stead_tipsy_load(const struct stead_tipsy *snapshot,
 
 /**
  * Puts the values of whole records into the caller's memory: `bytes` of them, as they lie in the file, such as a read of the
- * session brings. The memory has room for bytes / record_bytes values of each column.
+ * session brings. The memory has room for bytes / record_bytes values of each column, and must not overlap the records, nor
+ * a column another one.
  *
  * Errors: STEAD_USAGE if a record is not whole; else as stead_tipsy_load.
  */

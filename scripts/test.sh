@@ -13,6 +13,7 @@ logs=$BUILD/logs
 mkdir -p "$logs"
 summary=()
 failed=0
+beside=(--numprocesses auto --maxprocesses 8 --dist worksteal)
 
 # step NAME COMMAND...: runs it, keeps its output, notes how it ended. Later steps run in any case.
 step() {
@@ -63,8 +64,9 @@ else
 fi
 step "linked libraries" linked
 step "test data" "$PYTHON" scripts/fetch_flights.py "$BUILD/data"
-step "oracles" "$PYTHON" -m pytest -q -rs tests/oracle
-step "C and C++" "$PYTHON" -m pytest -q -rs tests/c
+# Compilers, Valgrind and most kernels on small files keep one core busy: as many tests at a time as there are cores, up to 8.
+step "oracles" "$PYTHON" -m pytest -q -rs "${beside[@]}" tests/oracle
+step "C and C++" "$PYTHON" -m pytest -q -rs "${beside[@]}" tests/c
 # Ranks of MPI may be Python.
 step "python package" scripts/python.sh dev
 step "mpi, build" scripts/mpi.sh

@@ -45,7 +45,7 @@ class Installed:
         else:
             libraries = self.pkg_config("--libs")
         run(
-            "g++" if cpp else "gcc", f"-std={standard}", "-g", *WARNINGS, *flags, *self.pkg_config("--cflags"),
+            "g++" if cpp else "gcc", f"-std={standard}", "-g1", *WARNINGS, *flags, *self.pkg_config("--cflags"),
             source, "-o", program, *libraries, "-pthread", "-lm",
         )  # fmt: skip
         return program

@@ -3,6 +3,7 @@
 #define CHECK_H
 
 #include <stdio.h>
+#include <stead.h>
 #include <string.h>
 
 static int failures = 0, checks = 0;
@@ -40,6 +41,14 @@ static int failures = 0, checks = 0;
         stead_error_free(e); \
         e = NULL; \
     } while (0)
+
+/* Ranks that are not there. */
+static inline int no_ranks(void *data, stead_fabric *fabric, char *why) {
+    (void)fabric;
+    strcpy(why, "no ranks today");
+    ++*(int *)data;
+    return STEAD_PEER;
+}
 
 static int ended(const char *name) {
     printf("%s: %d checks, %d failed\n", name, checks, failures);

@@ -46,6 +46,11 @@ static void files() {
     part.close();
     CHECK(fails(stead::kind::not_found, "no/such", [] { stead::File("no/such"); }));
     CHECK(fails(stead::kind::usage, "past the end", [&] { file.session(1, bytes.size()); }));
+    stead::read_options alone = in_memory();
+    alone.memory = 64 << 20;
+    alone.flags |= STEAD_READ_UNSHARED;
+    const std::string told = stead::File("bytes", alone).session().explain();
+    CHECK(told.find("shared: with no other process (as asked for)") != std::string::npos);
     stead::read_options odd;
     odd.flags = 1u << 30;
     CHECK(fails(stead::kind::usage, "flags", [&] { stead::File("bytes", odd); }));
@@ -301,6 +306,8 @@ int main() {
     std::mt19937 random(3);
     for (char &c : bytes) c = static_cast<char>(random());
     std::ofstream("bytes", std::ios::binary) << bytes;
+    // Of what was changed a moment ago nobody knows whether others have the same.
+    std::filesystem::last_write_time("bytes", std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
     files();
     views();
     deadlines();

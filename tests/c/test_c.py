@@ -10,7 +10,7 @@ import pytest
 from building import HERE, SANITIZERS, WARNINGS, run
 from support import ROOT
 
-PROGRAMS = ["data", "run", "kernels", "read", "tipsy"]
+PROGRAMS = ["data", "run", "kernels", "read", "answers", "tipsy"]
 
 # For every kernel something that runs on the flights; `render` is for volumes.
 ON_FLIGHTS = {
@@ -40,12 +40,12 @@ def test_c_under_sanitizers(installed, tmp_path, name):
     assert " 0 failed" in installed.run(program, cwd=tmp_path)
 
 
-@pytest.mark.parametrize("name", ["data", "run", "read", "tipsy"])
-def test_c_under_valgrind(installed, tmp_path, name):
+@pytest.mark.parametrize("source", [*(f"test_{name}.c" for name in PROGRAMS if name != "kernels"), "reading.cpp"])
+def test_under_valgrind(installed, tmp_path, source):
     """Looks into the library, too, which the compiler's sanitizers do not."""
-    program = installed.compile(HERE / f"test_{name}.c", tmp_path)
+    program = installed.compile(HERE / source, tmp_path, standard="c++20" if source.endswith(".cpp") else None)
     valgrind = ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"]
-    assert " 0 failed" in installed.run(*valgrind, program, cwd=tmp_path)
+    assert " 0 failed" in installed.run(*valgrind, "--show-leak-kinds=definite", program, cwd=tmp_path)
 
 
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])

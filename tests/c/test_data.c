@@ -1,7 +1,6 @@
 /* Versions, errors, options, datasets, memory that is lent, and all that can be done wrong with them. */
 
 #include "check.h"
-#include <stead.h>
 #include <stdlib.h>
 
 static const char PEOPLE[] = "name,age,zip\nJane,41,01234\nJoe,NA,99999\nAnn,29,00007\n";
@@ -101,7 +100,7 @@ static void bad_values(void) {
         stead_metrics m;
         OK(stead_report_metrics(r, &m, sizeof m, &e));
         CHECK(m.rows_skipped == 1 && m.passes == 1 && m.rows_counted);
-        FAILS(STEAD_USAGE, "bytes", stead_report_metrics(r, &m, 3, &e));
+        FAILS(STEAD_USAGE, "no size of stead_metrics", stead_report_metrics(r, &m, 3, &e));
         FAILS(STEAD_USAGE, "NULL", stead_report_metrics(r, NULL, sizeof m, &e));
     }
     stead_report_free(r);

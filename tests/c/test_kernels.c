@@ -3,7 +3,6 @@
 
 #include "check.h"
 #include <math.h>
-#include <stead.h>
 #include <stdlib.h>
 
 static stead_dataset *open_bytes(const char *name, const char *text) {
@@ -579,7 +578,7 @@ static void misuse(void) {
     k = good; \
     k.member = value; \
     FAILS(STEAD_USAGE, says, stead_request_own_kernel(q, &k, &e))
-    BAD(size, 8, "8 bytes");
+    BAD(size, 8, "8 is no size of stead_kernel");
     CHECK(released == 0);
     BAD(name, NULL, "name of the kernel is NULL");
     CHECK(released == 1);

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stead.h>
 #include <stdlib.h>
 
 enum { ROWS = 200000 };

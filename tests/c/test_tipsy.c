@@ -4,7 +4,6 @@
 
 #include <stdint.h>
 #include <stdlib.h>
-#include <stead.h>
 
 static stead_error *e = NULL;
 
@@ -259,19 +258,16 @@ static void queue(void) {
     stead_queue_free(queue);
 }
 
-static int no_ranks(void *data, stead_fabric *fabric, char *why) {
-    (void)fabric;
-    strcpy(why, "no ranks today");
-    ++*(int *)data;
-    return STEAD_PEER;
-}
-
 static void wrong(void) {
     const uint64_t counts[3] = {1, 2, 3}, none[3] = {0, 0, 0};
     const struct variant v = {1, 32, 1};
     stead_tipsy *snapshot = (stead_tipsy *)&e, *bad = NULL;
     stead_session *session = NULL;
     stead_tipsy_header h;
+    struct {
+        stead_tipsy_header known;
+        uint64_t later, beyond;
+    } grown;
     stead_tipsy_part part;
     double room[16];
     char records[60] = {0};
@@ -298,6 +294,12 @@ static void wrong(void) {
     make("wrong.tipsy", v, counts);
     OK(stead_tipsy_open("wrong.tipsy", NULL, &snapshot, &e));
     FAILS(STEAD_USAGE, "no size of", stead_tipsy_describe(snapshot, &h, 3, &e));
+    FAILS(STEAD_USAGE, "no size of", stead_tipsy_describe(snapshot, &h, sizeof h - 1, &e));
+    FAILS(STEAD_USAGE, "no size of", stead_tipsy_describe(snapshot, &h, (size_t)-1, &e));
+    /* A program of a later version. */
+    memset(&grown, 7, sizeof grown);
+    OK(stead_tipsy_describe(snapshot, &grown.known, sizeof h + sizeof grown.later, &e));
+    CHECK(grown.known.counts[2] == 3 && grown.later == 0 && grown.beyond == 0x0707070707070707);
     FAILS(STEAD_USAGE, "NULL", stead_tipsy_describe(snapshot, NULL, sizeof h, &e));
     FAILS(STEAD_USAGE, "no task 3 of 3", stead_tipsy_share(snapshot, STEAD_GAS, 3, 3, &part, &e));
     FAILS(STEAD_USAGE, "no species", stead_tipsy_share(snapshot, 3, 0, 1, &part, &e));

@@ -80,6 +80,15 @@ def test_nothing_is_read_before_a_task_asks(stead, data):
     assert (found["requests"], found["requests_answered_at_once"], found["blocks_fetched"]) == (32, 0, 32)
 
 
+def test_blocks_are_shared_with_other_processes_or_not(stead, tmp_path):
+    (tmp_path / "old").write_bytes(bytes(100_000))
+    os.utime(tmp_path / "old", (1.7e9, 1.7e9))
+    for more, reason in [((), "have blocks and memory together"), (("--no-share",), "as asked for")]:
+        found = read(stead, "old", "--engine", "pread", "--tasks", 10, *more)
+        (shared,) = [c for c in found["choices"] if c["name"] == "shared"]
+        assert reason in shared["reason"] and shared["value"] == "with no other process"
+
+
 def test_past_the_page_cache(stead, data):
     for engine in ("pread", "uring"):
         found = read(stead, data, "--direct", "--engine", engine, "--tasks", 70, "--compare", "--scattered")

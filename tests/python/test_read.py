@@ -319,12 +319,31 @@ def test_options_and_what_was_chosen(path):
     with stead.read_session(path, engine="pread", readers=3, block="8KiB", depth=2, memory="1MiB", deadline=5) as s:
         told = s.explain()
     assert told["readers"].startswith("3") and told["block"].startswith("8") and told["queue depth"].startswith("2")
-    numbers = [{"readers": 0}, {"readers": -1}, {"depth": 0}, {"block": 0}, {"memory": -1}]
-    for bad in [*numbers, {"engine": "telepathy"}, {"memory": "much"}]:
+    numbers = [{"readers": 0}, {"readers": -1}, {"depth": 0}, {"block": 0}, {"memory": -1}, {"block": "0"}, {"readers": 1 << 70}]
+    for bad in numbers:
+        (name, value), = bad.items()
+        with pytest.raises(stead.UsageError, match=f"{name}= is a number of .*, not {value}$"):
+            stead.read_session(path, **bad)
+    for bad in {"engine": "telepathy"}, {"memory": "much"}:
         with pytest.raises(stead.UsageError):
+            stead.read_session(path, **bad)
+    for bad in {"readers": "3"}, {"block": 1.5}, {"deadline": "soon"}, {"ahead": 1}, {"share": "no"}, {"engine": 3}:
+        with pytest.raises(TypeError, match=f"{next(iter(bad))}= cannot be a"):
             stead.read_session(path, **bad)
     with pytest.raises(TypeError):
         stead.read_session(path, reader=3)
+
+
+def test_blocks_are_shared_with_other_processes_or_not(tmp_path, data):
+    file = tmp_path / "old"
+    file.write_bytes(data)
+    os.utime(file, (1.7e9, 1.7e9))
+    with stead.read_session(file, engine="pread") as s:
+        assert "have blocks and memory together" in s.explain()["shared"]
+    with stead.read_session(file, engine="pread", share=False) as s:
+        assert s.explain()["shared"] == "with no other process: as asked for"
+    with stead.open_reader(file, engine="pread", share=False) as f:
+        assert "as asked for" in f.session.explain()["shared"] and f.read(10) == data[:10]
 
 
 def test_closed(path, data):

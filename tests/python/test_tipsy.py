@@ -85,6 +85,10 @@ def test_how_to_read_is_told_as_elsewhere(tmp_path):
     assert session.closed
     with stead.Tipsy(tmp_path / "s.std", direct=True) as snapshot:
         assert np.array_equal(snapshot.load("star")["tform"], kept["star"]["tform"])
+    with stead.Tipsy(tmp_path / "s.std", engine="pread", share=False) as snapshot:
+        assert snapshot.session.explain()["shared"].endswith("as asked for")
+    with pytest.raises(TypeError, match="no option 'reader'"):
+        stead.Tipsy(tmp_path / "s.std", reader=3)
     for wrong in {"block": -1}, {"engine": "steam"}, {"memory": 0}, {"readers": 0}:
         with pytest.raises(stead.UsageError):
             stead.Tipsy(tmp_path / "s.std", **wrong)

@@ -163,6 +163,7 @@ const UNSAFE: &[&str] = &[
     "crates/capi/src/tipsy.rs",
     "crates/capi/src/under_way.rs",
     "crates/capi/src/value.rs",
+    "crates/capi/src/versions.rs",
     "crates/capi/src/view.rs",
     "crates/fabric/src/foreign.rs",
     "crates/fabric/src/functions.rs",

@@ -33,4 +33,5 @@ mod text;
 mod tipsy;
 mod under_way;
 mod value;
+mod versions;
 mod view;

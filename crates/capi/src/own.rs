@@ -5,6 +5,7 @@ use crate::builder::{self, Said};
 use crate::error::{self, stead_status};
 use crate::guard::Caller;
 use crate::memory::{Release, stead_release_fn};
+use crate::versions::grows;
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 use std::cell::RefCell;
@@ -62,8 +63,9 @@ pub type stead_finish_fn = Option<
 /// threads at the same time, each on states of its own, so what `user` points to must bear that. They must not
 /// throw or jump out.
 ///
-/// Begin with `stead_kernel k = {0}; k.size = sizeof k;`, so that members of later versions are 0.
+/// Begin with `stead_kernel k = {0}; k.size = sizeof k;`: members may be added at its end, and are 0 then.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct stead_kernel {
     /// sizeof(stead_kernel).
     pub size: usize,
@@ -95,6 +97,8 @@ pub struct stead_kernel {
     pub release: stead_release_fn,
 }
 
+grows!(stead_kernel, release: stead_release_fn);
+
 /// States are no larger.
 const MAX_STATE: usize = 1 << 30;
 
@@ -125,11 +129,7 @@ unsafe impl Sync for Functions {}
 
 /// Takes a kernel over from C.
 pub fn take(c: &Caller, kernel: *const stead_kernel) -> Result<Own> {
-    let k = c.object(kernel, "kernel")?;
-    if k.size != size_of::<stead_kernel>() {
-        return Err(Error::usage(format!("no version of stead_kernel has {} bytes", k.size))
-            .with_hint("set its size to sizeof(stead_kernel)"));
-    }
+    let k = c.grown(kernel, "kernel")?;
     let release = Release::new(k.release, k.user);
     let name = c.text(k.name, "name of the kernel")?.to_string();
     if name.is_empty() || name.contains('\0') {

@@ -2,29 +2,35 @@
 
 use crate::error::{stead_error, stead_status};
 use crate::guard::{Caller, call};
-use crate::session::{self, stead_file, stead_read_options};
+use crate::session::{self, Given, stead_file, stead_read_options};
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 use stead::Result;
 use stead::fabric::foreign::{self, stead_make_fabric_fn};
 use stead::read::{File, ranks};
 
-/// Opens a file on all ranks, of which some may have got arguments that make no sense: a place for the answer, `out`, that
-/// is none, or a wrong path or options.
-pub fn open<T>(
-    c: &Caller,
-    make: stead_make_fabric_fn,
-    data: *mut c_void,
-    path: *const c_char,
-    options: *const stead_read_options,
-    out: Result<T>,
-) -> Result<(T, File)> {
-    // SAFETY: the caller keeps what the header says of the function.
-    let fabric = unsafe { foreign::make(make, data)? };
-    // Whatever is wrong here, others are in the same call and hear of it.
-    match out.and_then(|out| Ok((out, session::given(c, path, options)?))) {
-        Ok((out, (path, options))) => Ok((out, ranks::open(Arc::new(fabric), path, &options)?)),
-        Err(e) => Err(ranks::refuse(&fabric, e)),
+impl<T> Given<T> {
+    /// Opens a file on all ranks, of which some may have got arguments that make no sense, and puts the handle that `give`
+    /// makes of it to the place.
+    pub fn open_ranks(
+        self,
+        c: &Caller,
+        make: stead_make_fabric_fn,
+        data: *mut c_void,
+        give: impl FnOnce(File) -> Result<*mut T>,
+    ) -> Result<()> {
+        // A place that is there is NULL from now on, whatever comes.
+        let out = self.out(c);
+        // SAFETY: the caller keeps what the header says of the function.
+        let fabric = unsafe { foreign::make(make, data)? };
+        // Whatever is wrong here, others are in the same call and hear of it.
+        match out.and_then(|out| Ok((out, self.how(c)?))) {
+            Ok((out, (path, options))) => {
+                out.put(give(ranks::open(Arc::new(fabric), path, &options)?)?);
+                Ok(())
+            }
+            Err(e) => Err(ranks::refuse(&fabric, e)),
+        }
     }
 }
 
@@ -48,10 +54,7 @@ pub unsafe extern "C" fn stead_file_open_ranks(
     error: *mut *mut stead_error,
 ) -> stead_status {
     call!(error, |c| {
-        // A place that is there is NULL from now on, whatever comes.
-        let out = c.out_handle(file, "place for the file");
-        let (out, file) = open(c, make, data, path, options, out)?;
-        out.put(session::give(file));
-        Ok(())
+        let given = Given { path, options, place: file, what: "file" };
+        given.open_ranks(c, make, data, |file| Ok(session::give(file)))
     })
 }

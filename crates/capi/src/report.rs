@@ -5,6 +5,7 @@ use crate::guard::{c_text, call, look};
 use crate::table::{self, Object};
 use crate::text;
 use crate::value::{Arena, stead_value};
+use crate::versions::grows;
 use std::ffi::{CString, c_char};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -45,6 +46,8 @@ pub struct stead_metrics {
     /// Largest resident memory of the process.
     pub peak_memory_bytes: u64,
 }
+
+grows!(stead_metrics, peak_memory_bytes: u64);
 
 /// A report with its results laid out for C, and its texts, made when somebody asks.
 pub struct ReportFace {
@@ -110,10 +113,10 @@ pub unsafe extern "C" fn stead_report_metrics_json(report: *const stead_report) 
     document(report, |f| &f.metrics, |r| text::json(&r.metrics))
 }
 
-/// What it took as numbers. `size` is sizeof(stead_metrics) of the header that the caller was compiled with: no more
-/// is written.
+/// Copies what it took to `metrics`, which has `size` bytes: sizeof(stead_metrics) of the header that the caller was
+/// compiled with. What only a later one has is 0.
 ///
-/// Errors: STEAD_USAGE.
+/// Errors: STEAD_USAGE for a size that no version has.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_report_metrics(
     report: *const stead_report,
@@ -122,12 +125,8 @@ pub unsafe extern "C" fn stead_report_metrics(
     error: *mut *mut stead_error,
 ) -> stead_status {
     call!(error, |c| {
-        let out = c.out(metrics, "place for the metrics")?;
+        let out = c.out_grown(metrics, size, "place for the metrics")?;
         let face: Arc<ReportFace> = table::get(report)?;
-        if size != size_of::<stead_metrics>() {
-            return Err(Error::usage(format!("no version of stead_metrics has {size} bytes"))
-                .with_hint("hand in sizeof(stead_metrics)"));
-        }
         let m = &face.report.metrics;
         out.put(stead_metrics {
             seconds: m.seconds,

@@ -1,9 +1,10 @@
 //! Files that are open for read sessions, and the sessions.
 
 use crate::error::{stead_error, stead_status};
-use crate::guard::{Caller, call, look};
+use crate::guard::{Caller, Out, call, look};
 use crate::table::{self, Object};
 use crate::text;
+use crate::versions::grows;
 use std::ffi::{CString, c_char};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
@@ -35,11 +36,20 @@ pub const STEAD_READ_DIRECT: u32 = 2;
 pub const STEAD_READ_URING: u32 = 4;
 /// For stead_read_options.flags: read with pread.
 pub const STEAD_READ_PREAD: u32 = 8;
+/// For stead_read_options.flags: blocks in memory, and the memory for them, are not shared with other processes.
+pub const STEAD_READ_UNSHARED: u32 = 16;
+/// All of them.
+const FLAGS: u32 = STEAD_READ_ON_DEMAND
+    | STEAD_READ_DIRECT
+    | STEAD_READ_URING
+    | STEAD_READ_PREAD
+    | STEAD_READ_UNSHARED;
 
 /// How to read a file in sessions. A member that is 0 is chosen from the file, the range and the machine.
 ///
-/// Begin with `stead_read_options o = {0}; o.size = sizeof o;`, so that members of later versions are 0.
+/// Begin with `stead_read_options o = {0}; o.size = sizeof o;`: members may be added at its end, and are 0 then.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct stead_read_options {
     /// sizeof(stead_read_options).
     pub size: usize,
@@ -57,6 +67,8 @@ pub struct stead_read_options {
     pub flags: u32,
 }
 
+grows!(stead_read_options, flags: u32);
+
 /// What was done for all sessions of a file so far. Members may be added at its end.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -73,6 +85,8 @@ pub struct stead_read_counts {
     /// where views are of the page cache.
     pub held: u64,
 }
+
+grows!(stead_read_counts, held: u64);
 
 /// A file with its name for C.
 pub struct FileFace {
@@ -127,11 +141,7 @@ fn options(c: &Caller, given: *const stead_read_options) -> Result<Options> {
     if given.is_null() {
         return Ok(options);
     }
-    let given = c.object(given, "options")?;
-    if given.size != size_of::<stead_read_options>() {
-        let message = format!("stead_read_options.size is {}, no size of that struct", given.size);
-        return Err(Error::usage(message).with_hint("set it to sizeof(stead_read_options)"));
-    }
+    let given = c.grown(given, "options")?;
     let some = |n: usize| (n > 0).then_some(n);
     options.readers = some(given.readers);
     options.block = some(given.block);
@@ -142,12 +152,12 @@ fn options(c: &Caller, given: *const stead_read_options) -> Result<Options> {
     if given.deadline_ms > 0 {
         options.deadline = Duration::from_millis(given.deadline_ms);
     }
-    let known = STEAD_READ_ON_DEMAND | STEAD_READ_DIRECT | STEAD_READ_URING | STEAD_READ_PREAD;
-    if given.flags & !known != 0 {
-        return Err(Error::usage(format!("{:#x} are no flags of reading", given.flags & !known)));
+    if given.flags & !FLAGS != 0 {
+        return Err(Error::usage(format!("{:#x} are no flags of reading", given.flags & !FLAGS)));
     }
     let has = |flag| given.flags & flag != 0;
     options.ahead = !has(STEAD_READ_ON_DEMAND);
+    options.share = !has(STEAD_READ_UNSHARED);
     options.io.direct = has(STEAD_READ_DIRECT);
     options.io.engine = match (has(STEAD_READ_URING), has(STEAD_READ_PREAD)) {
         (true, true) => return Err(Error::usage("io_uring and pread were both asked for")),
@@ -158,13 +168,37 @@ fn options(c: &Caller, given: *const stead_read_options) -> Result<Options> {
     Ok(options)
 }
 
-/// What a file is to be opened with: its name and the options.
-pub fn given(
-    c: &Caller,
-    path: *const c_char,
-    options: *const stead_read_options,
-) -> Result<(&Path, Options)> {
-    Ok((c.path(path, "path")?, self::options(c, options)?))
+/// What something is opened with: a path, options, and a place for its handle.
+pub struct Given<T> {
+    pub path: *const c_char,
+    pub options: *const stead_read_options,
+    pub place: *mut *mut T,
+    /// What the place is for.
+    pub what: &'static str,
+}
+
+impl<T> Given<T> {
+    /// The place, where there is no handle until there is one.
+    pub fn out(&self, c: &Caller) -> Result<Out<*mut T>> {
+        c.out_handle(self.place, &format!("place for the {}", self.what))
+    }
+
+    /// The path and the options.
+    pub fn how<'c>(&self, c: &'c Caller) -> Result<(&'c Path, Options)> {
+        Ok((c.path(self.path, "path")?, options(c, self.options)?))
+    }
+
+    /// Opens it and puts its handle to the place.
+    pub fn open(
+        self,
+        c: &Caller,
+        open: impl FnOnce(&Path, &Options) -> Result<*mut T>,
+    ) -> Result<()> {
+        let out = self.out(c)?;
+        let (path, options) = self.how(c)?;
+        out.put(open(path, &options)?);
+        Ok(())
+    }
 }
 
 /// Opens a file for read sessions. It is never created or written to. Its name is taken byte for byte, UTF-8 or not.
@@ -180,10 +214,8 @@ pub unsafe extern "C" fn stead_file_open(
     error: *mut *mut stead_error,
 ) -> stead_status {
     call!(error, |c| {
-        let out = c.out_handle(file, "place for the file")?;
-        let (path, options) = given(c, path, options)?;
-        out.put(give(stead::read::open(path, &options)?));
-        Ok(())
+        let given = Given { path, options, place: file, what: "file" };
+        given.open(c, |path, options| Ok(give(stead::read::open(path, options)?)))
     })
 }
 
@@ -200,10 +232,10 @@ pub unsafe extern "C" fn stead_file_path(file: *const stead_file) -> *const c_ch
     look!(std::ptr::null(), |_c| Ok(table::get::<FileFace>(file)?.path.as_ptr()))
 }
 
-/// Copies what was done for all sessions of a file to `counts`, which has `size` bytes: sizeof(stead_read_counts), also
-/// of a later version, whose further members are left alone.
+/// Copies what was done for all sessions of a file to `counts`, which has `size` bytes: sizeof(stead_read_counts) of the
+/// header that the caller was compiled with. What only a later one has is 0.
 ///
-/// Errors: STEAD_USAGE for a smaller size.
+/// Errors: STEAD_USAGE for a size that no version has.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_file_counts(
     file: *const stead_file,
@@ -212,11 +244,7 @@ pub unsafe extern "C" fn stead_file_counts(
     error: *mut *mut stead_error,
 ) -> stead_status {
     call!(error, |c| {
-        let out = c.out(counts, "place for the counts")?;
-        if size < size_of::<stead_read_counts>() {
-            let message = format!("{size} is no size of stead_read_counts");
-            return Err(Error::usage(message).with_hint("pass sizeof(stead_read_counts)"));
-        }
+        let out = c.out_grown(counts, size, "place for the counts")?;
         let n = table::get::<FileFace>(file)?.file.counts();
         out.put(stead_read_counts {
             requests: n.requests,

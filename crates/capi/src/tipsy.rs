@@ -3,9 +3,9 @@
 use crate::error::{stead_error, stead_status};
 use crate::guard::{Caller, call, check_size, look, null};
 use crate::memory::{self, STEAD_F32, STEAD_F64, stead_dtype};
-use crate::ranks;
-use crate::session::{self, stead_read_options, stead_session};
+use crate::session::{self, Given, stead_read_options, stead_session};
 use crate::table::{self, Object};
+use crate::versions::grows;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
 use stead::fabric::foreign::stead_make_fabric_fn;
@@ -47,6 +47,8 @@ pub struct stead_tipsy_header {
     /// True in "standard" files, false in "native" ones.
     pub big_endian: bool,
 }
+
+grows!(stead_tipsy_header, big_endian: bool);
 
 /// A task's records of one species: whole ones, whatever the number of tasks.
 #[repr(C)]
@@ -139,10 +141,8 @@ pub unsafe extern "C" fn stead_tipsy_open(
     error: *mut *mut stead_error,
 ) -> stead_status {
     call!(error, |c| {
-        let out = c.out_handle(snapshot, "place for the snapshot")?;
-        let (path, options) = session::given(c, path, options)?;
-        out.put(give(tipsy::open(path, &options)?));
-        Ok(())
+        let given = Given { path, options, place: snapshot, what: "snapshot" };
+        given.open(c, |path, options| Ok(give(tipsy::open(path, options)?)))
     })
 }
 
@@ -160,16 +160,15 @@ pub unsafe extern "C" fn stead_tipsy_open_ranks(
     error: *mut *mut stead_error,
 ) -> stead_status {
     call!(error, |c| {
-        let out = c.out_handle(snapshot, "place for the snapshot");
-        let (out, file) = ranks::open(c, make, data, path, options, out)?;
-        out.put(give(tipsy::of(file)?));
-        Ok(())
+        let given = Given { path, options, place: snapshot, what: "snapshot" };
+        given.open_ranks(c, make, data, |file| Ok(give(tipsy::of(file)?)))
     })
 }
 
-/// Copies what a snapshot is to `header`, which has `size` bytes: sizeof(stead_tipsy_header).
+/// Copies what a snapshot is to `header`, which has `size` bytes: sizeof(stead_tipsy_header) of the header that the caller
+/// was compiled with. What only a later one has is 0.
 ///
-/// Errors: STEAD_USAGE for another size.
+/// Errors: STEAD_USAGE for a size that no version has.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_tipsy_describe(
     snapshot: *const stead_tipsy,
@@ -178,11 +177,7 @@ pub unsafe extern "C" fn stead_tipsy_describe(
     error: *mut *mut stead_error,
 ) -> stead_status {
     call!(error, |c| {
-        let out = c.out(header, "place for the header")?;
-        if size != size_of::<stead_tipsy_header>() {
-            let message = format!("{size} is no size of stead_tipsy_header");
-            return Err(Error::usage(message).with_hint("pass sizeof(stead_tipsy_header)"));
-        }
+        let out = c.out_grown(header, size, "place for the header")?;
         let face = get(snapshot)?;
         let h = face.snapshot.header();
         out.put(stead_tipsy_header {
@@ -273,7 +268,8 @@ pub unsafe extern "C" fn stead_tipsy_load(
 }
 
 /// Puts the values of whole records into the caller's memory: `bytes` of them, as they lie in the file, such as a read of the
-/// session brings. The memory has room for bytes / record_bytes values of each column.
+/// session brings. The memory has room for bytes / record_bytes values of each column, and must not overlap the records, nor
+/// a column another one.
 ///
 /// Errors: STEAD_USAGE if a record is not whole; else as stead_tipsy_load.
 #[unsafe(no_mangle)]

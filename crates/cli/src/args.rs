@@ -146,6 +146,7 @@ const READ_EXAMPLES: &str = "Examples:
   stead read /lustre/run1/snapshot.000 --tasks 4096 --compare
   stead read data.bin --range 1GiB+512MiB --block 4MiB --readers 2 --queue-depth 16
   stead read data.bin --direct --format json
+  stead read data.bin --direct --no-share --memory 1GiB --explain
 
 Programs do the same with the library: see 'Reading in parallel' in the documents.
 Exit status: 0 done, 1 bad data or a failed device, 2 bad request, 130 interrupted.";
@@ -212,6 +213,10 @@ pub struct ReadArgs {
     /// Read nothing before a task asks for it
     #[arg(long, help_heading = "Means")]
     pub on_demand: bool,
+
+    /// Share no blocks in memory, nor the memory for them, with other processes that read the file
+    #[arg(long, help_heading = "Means")]
+    pub no_share: bool,
 
     /// Seconds after which a request fails
     #[arg(long, value_name = "SECONDS", default_value_t = 600, help_heading = "Means")]

@@ -91,8 +91,8 @@ fn prepare(a: &ReadArgs) -> Result<(Options, Cancel, Cancel)> {
         memory: a.memory,
         deadline: Duration::from_secs(a.deadline),
         ahead: !a.on_demand,
+        share: !a.no_share,
         io: IoOptions { engine: a.engine.into(), direct: a.direct, ..IoOptions::default() },
-        ..Options::default()
     };
     Ok((options, cancel, done))
 }

@@ -3,19 +3,20 @@
 use crate::bytes::{self, Part, Writable};
 use crate::errors::raise;
 use crate::fork;
+use crate::options::read_options;
 use crate::ranks;
 use crate::request::{Asked, Read, seconds};
-use crate::run::engine;
 use crate::tipsy::Tipsy;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
+use pyo3::types::PyDict;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use stead::read::{File, Options};
-use stead::{Error, IoOptions};
+use stead::Error;
+use stead::read::File;
 
 /// Bytes from which on copying them gives up the interpreter's lock, which costs less than a microsecond.
 const LARGE: usize = 64 << 10;
@@ -49,37 +50,6 @@ fn number(given: &Bound<'_, PyAny>, what: &str) -> PyResult<u64> {
 fn length(given: &Bound<'_, PyAny>, what: &str) -> PyResult<usize> {
     let n = number(given, what)?;
     usize::try_from(n).map_err(|_| raise(Error::usage(format!("{what} cannot be {n}"))))
-}
-
-/// How to read, from the dict that the package makes.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct Given {
-    readers: Option<usize>,
-    block: Option<usize>,
-    depth: Option<usize>,
-    memory: Option<u64>,
-    deadline: Option<f64>,
-    direct: bool,
-    ahead: bool,
-    engine: String,
-}
-
-impl Given {
-    /// The options of the library.
-    ///
-    /// # Errors
-    /// `Usage` for an engine that there is not; `ValueError` for a deadline of NaN.
-    pub fn options(self) -> PyResult<Options> {
-        let mut options = Options { readers: self.readers, ..Options::default() };
-        options.block = self.block;
-        options.depth = self.depth;
-        options.memory = self.memory.unwrap_or(options.memory);
-        options.deadline = seconds(self.deadline, "deadline")?.unwrap_or(options.deadline);
-        options.ahead = self.ahead;
-        options.io = IoOptions { engine: engine(&self.engine)?, direct: self.direct, ..options.io };
-        Ok(options)
-    }
 }
 
 impl Session {
@@ -188,7 +158,7 @@ impl Session {
         source: &Bound<'_, PyAny>,
         start: &Bound<'_, PyAny>,
         stop: Option<&Bound<'_, PyAny>>,
-        options: &Bound<'_, PyAny>,
+        options: &Bound<'_, PyDict>,
     ) -> PyResult<Session> {
         let py = source.py();
         let range = || {
@@ -207,7 +177,7 @@ impl Session {
         if let Ok(snapshot) = source.cast::<Tipsy>() {
             return Ok(Session::of(snapshot.get().session()?));
         }
-        let given = || PyResult::Ok((range()?, options.extract::<Given>()?.options()?));
+        let given = || PyResult::Ok((range()?, read_options(options)?));
         if let Ok((maker, data, path)) = source.extract::<(usize, usize, PathBuf)>() {
             let ((start, stop), options) = given().inspect_err(|e| {
                 ranks::refuse_ranks(py, maker, data, &e.value(py).to_string());

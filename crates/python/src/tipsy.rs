@@ -2,9 +2,9 @@
 
 use crate::errors::raise;
 use crate::fork;
+use crate::options::read_options;
 use crate::ranks;
 use crate::request::is_main_thread;
-use crate::session::Given;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
@@ -78,9 +78,9 @@ impl Tipsy {
 impl Tipsy {
     /// `source` is a path, or what `stead._mpi` makes of a communicator and a path.
     #[new]
-    fn new(source: &Bound<'_, PyAny>, options: &Bound<'_, PyAny>) -> PyResult<Tipsy> {
+    fn new(source: &Bound<'_, PyAny>, options: &Bound<'_, PyDict>) -> PyResult<Tipsy> {
         let py = source.py();
-        let given = || options.extract::<Given>()?.options();
+        let given = || read_options(options);
         let inner = if let Ok((maker, data, path)) = source.extract::<(usize, usize, PathBuf)>() {
             let options = given().inspect_err(|e| {
                 ranks::refuse_ranks(py, maker, data, &e.value(py).to_string());

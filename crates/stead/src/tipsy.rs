@@ -81,9 +81,16 @@ pub fn of(file: File) -> Result<Snapshot> {
     let session = file.session(..)?;
     let len = usize::try_from(file.len()).unwrap_or(HEADER_BYTES).min(HEADER_BYTES);
     let start = session.read(0, len).wait()?;
-    let header = Header::parse(&start, file.len()).map_err(|e| e.at_path(file.path()))?;
-    start.check()?;
+    let parse = |bytes: &[u8]| Header::parse(bytes, file.len()).map_err(|e| e.at_path(file.path()));
+    let header = look_at(&start, parse)?;
     Ok(Snapshot { session: Arc::new(session), header })
+}
+
+/// What is made of the bytes of a view. That they were not to be had comes before what was found in them, which were zeros.
+fn look_at<T>(view: &View, look: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+    let found = look(view);
+    view.check()?;
+    found
 }
 
 impl Snapshot {
@@ -132,10 +139,7 @@ impl Snapshot {
         let part = self.header.part(species, task, tasks)?;
         let mut particles = Particles::new(&self.header, species, part.first, columns)?;
         particles.reserve(part.count).map_err(|e| e.at_path(self.session.file().path()))?;
-        self.pieces(species, &part, go_on, &mut |view| {
-            particles.add(view)?;
-            view.check()
-        })?;
+        self.pieces(species, &part, go_on, &mut |view| look_at(view, |v| particles.add(v)))?;
         Ok(particles)
     }
 
@@ -158,8 +162,7 @@ impl Snapshot {
         self.pieces(species, &part, &mut || Ok(()), &mut |view| {
             particles.clear();
             particles.first = next;
-            particles.add(view)?;
-            view.check()?;
+            look_at(view, |v| particles.add(v))?;
             next += particles.len() as u64;
             each(&particles)
         })
@@ -207,5 +210,25 @@ impl Snapshot {
     /// `Changed` if somebody wrote to the file.
     pub fn close(self) -> Result<()> {
         self.session.check()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+
+    #[test]
+    fn a_header_that_went_away_is_no_odd_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        std::fs::write(&path, [1; 1000]).unwrap();
+        let file = crate::read::open(&path, &Options::default()).unwrap();
+        let start = file.session(..).unwrap().read(0, HEADER_BYTES).wait().unwrap();
+        let header = |bytes: &[u8]| Header::parse(bytes, file.len());
+        assert_eq!(look_at(&start, header).err().unwrap().kind(), Kind::Format);
+        std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
+        assert_eq!(look_at(&start, header).err().unwrap().kind(), Kind::Changed);
     }
 }

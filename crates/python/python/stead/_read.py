@@ -14,13 +14,29 @@ from ._stead import Bell, Read
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Generator, Iterable
-    from typing import Any, NoReturn, TypeVar
+    from collections.abc import Generator, Iterable
+    from typing import Any, NoReturn, TypedDict
 
     import numpy as np
-    from typing_extensions import Buffer, Self
+    from typing_extensions import Buffer, Self, Unpack
 
-    T = TypeVar("T")
+    class Means(TypedDict, total=False):
+        """How to read: see `read_session`."""
+
+        readers: int | None
+        block: int | str | None
+        depth: int | None
+        deadline: float | None
+        direct: bool
+        ahead: bool
+        share: bool
+        engine: str
+
+    class AllMeans(Means, total=False):
+        """All that `read_session` takes by name."""
+
+        memory: int | str | None
+        comm: Any
 
 # A child that was forked has none of the threads that read.
 os.register_at_fork(after_in_child=_stead.forked)
@@ -150,7 +166,7 @@ class Session(_stead.Session):
         Raises:
             UsageError: The range goes past the end of the file.
         """
-        return Session(self, start, stop, None)
+        return Session(self, start, stop, {})
 
     def reader(self) -> Reader:
         """A file-like object over the session; positions are those of the file, the first one is `start`."""
@@ -203,6 +219,7 @@ def read_session(
     deadline: float | None = None,
     direct: bool = False,
     ahead: bool = True,
+    share: bool = True,
     engine: str = "auto",
     comm: Any = None,
 ) -> Session:
@@ -231,6 +248,8 @@ def read_session(
         deadline: Seconds after which a read that is not answered fails. The default is 600.
         direct: Pass by the page cache.
         ahead: Read the range ahead, before somebody asks.
+        share: Have blocks in memory, and the memory for them, together with other processes of the user that read the
+            file: `False` keeps them for this one.
         engine: How to read: `"auto"`, `"uring"` or `"pread"`.
         comm: A communicator of mpi4py, all ranks of which make this call: they read the file together, each byte by one of
             them. So do they begin further sessions of it; reads are of no concern to other ranks. Needs `libstead_mpi`,
@@ -246,40 +265,40 @@ def read_session(
         PeerError: Another rank failed, or does not answer.
         TypeError: `comm` is no communicator of mpi4py.
     """
-
-    def options() -> dict[str, Any]:
-        return {
-            "readers": count(readers, "readers"),
-            "block": size(block, "block"),
-            "depth": count(depth, "depth"),
-            "memory": size(memory, "memory"),
-            "deadline": deadline,
-            "direct": direct,
-            "ahead": ahead,
-            "engine": engine,
-        }
-
-    return _open(path, comm, options, lambda source, given: Session(source, start, stop, given))
+    options = {
+        "readers": readers,
+        "block": block,
+        "depth": depth,
+        "memory": memory,
+        "deadline": deadline,
+        "direct": direct,
+        "ahead": ahead,
+        "share": share,
+        "engine": engine,
+    }
+    return Session(source(path, comm), start, stop, options)
 
 
-def _open(path: Any, comm: Any, options: Callable[[], dict[str, Any]], begin: Callable[[Any, dict[str, Any]], T]) -> T:
-    """Opens a path with options, on all ranks of a communicator if there is one."""
+def source(path: Any, comm: Any) -> str | tuple[int, int, str]:
+    """What the extension opens: a path, for all ranks of a communicator if there is one."""
     if comm is None:
-        return begin(os.fsdecode(path), options())
+        return os.fsdecode(path)
     from . import _mpi
 
     ranks = _mpi.source(comm)
     try:
-        where, how = os.fsdecode(path), options()
+        return *ranks, os.fsdecode(path)
     except Exception as e:
         # Other ranks are in the same call: they hear of it, and do not wait.
         _stead.refuse_ranks(*ranks, str(e))
         raise
-    return begin((*ranks, where), how)
 
 
 def open_reader(
-    path: str | bytes | os.PathLike[str] | os.PathLike[bytes], start: int = 0, stop: int | None = None, **options: Any
+    path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
+    start: int = 0,
+    stop: int | None = None,
+    **options: Unpack[AllMeans],
 ) -> Reader:
     """Opens a file as a file-like object whose bytes come through a read session, which it closes with itself.
 
@@ -296,22 +315,6 @@ def open_reader(
         Error: As `read_session`.
     """
     return Reader(read_session(path, start, stop, **options), owns=True)
-
-
-def count(given: int | None, name: str) -> int | None:
-    """A number of things."""
-    if given is not None and given <= 0:
-        raise make("usage", f"{name}= is a number of at least 1, not {given}")
-    return given
-
-
-def size(given: int | str | None, name: str) -> int | None:
-    """Bytes of a size."""
-    if isinstance(given, str):
-        return _stead.parse_size(given)
-    if given is not None and given <= 0:
-        raise make("usage", f"{name}= is a number of bytes, not {given}")
-    return given
 
 
 class Reader(io.RawIOBase):

@@ -149,7 +149,7 @@ class Session:
         source: str | tuple[int, int, str] | Session | Tipsy,
         start: int,
         stop: int | None,
-        options: dict[str, Any] | None,
+        options: dict[str, Any],
     ) -> Session: ...
     @property
     def path(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ._read import Session, _open, count, size
+from ._read import Session, source
 from ._stead import Tipsy as _Tipsy
 
 TYPE_CHECKING = False
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     import numpy as np
+    from typing_extensions import Unpack
 
+    from ._read import Means
     from ._stead import Read
 
 
@@ -29,9 +31,10 @@ class Tipsy:
     Args:
         path: The file. Byte order, length of the header and precision are found by its length.
         memory: Bytes for blocks that are read, or a size such as `"64MiB"`.
-        readers: As for `stead.read_session`, and so are `block`, `depth`, `deadline`, `direct` and `engine`.
         comm: A communicator of mpi4py, all ranks of which make this call, as for `stead.read_session`. They load their
             shares without each other; each byte is read from the file system by one of them.
+        options: `readers`, `block`, `depth`, `deadline`, `direct`, `share` and `engine` as for `stead.read_session`; and
+            `ahead`, with `comm`: without it, only what tasks ask for is read.
 
     Raises:
         NotFoundError: There is no such file.
@@ -47,29 +50,11 @@ class Tipsy:
         path: str | os.PathLike[str],
         memory: int | str | None = None,
         *,
-        readers: int | None = None,
-        block: int | str | None = None,
-        depth: int | None = None,
-        deadline: float | None = None,
-        direct: bool = False,
-        engine: str = "auto",
         comm: Any = None,
+        **options: Unpack[Means],
     ):
-        def options() -> dict[str, Any]:
-            return {
-                "readers": count(readers, "readers"),
-                "block": size(block, "block"),
-                "depth": count(depth, "depth"),
-                "memory": size(memory, "memory"),
-                "deadline": deadline,
-                "direct": direct,
-                # Of one process it is what tasks ask for: the others may be those of other processes.
-                "ahead": comm is not None,
-                "engine": engine,
-            }
-
-        self._native = _open(path, comm, options, _Tipsy)
-        self.session = Session(self._native, 0, None, None)
+        self._native = _Tipsy(source(path, comm), {"memory": memory, **options})
+        self.session = Session(self._native, 0, None, {})
 
     @property
     def time(self) -> float:
