@@ -46,6 +46,20 @@ pub mod fabric {
 }
 
 /// Parallel read sessions: many consumers read a range of a file, few readers fetch it.
+///
+/// ```
+/// use stead::read::{self, Options};
+/// # fn main() -> stead::Result<()> {
+/// # let path = std::env::temp_dir().join(format!("stead-doc-read-{}", std::process::id()));
+/// # std::fs::write(&path, vec![7; 100_000]).expect("write");
+/// let options = Options { memory: 1 << 30, share: false, ..Options::default() };
+/// let file = read::open(&path, &options)?;
+/// let session = file.session(..)?;
+/// assert_eq!(session.read(5_000, 100).wait()?.len(), 100);
+/// # std::fs::remove_file(&path).expect("remove");
+/// session.close()
+/// # }
+/// ```
 pub mod read {
     pub use stead_read::{
         Counts, Decision, File, Options, Place, Read, ReadInto, Session, View, Within,
