@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import asyncio
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
