@@ -59,7 +59,7 @@ static void files(void) {
     CHECK(none == NULL && access("no", F_OK) != 0);
     FAILS(STEAD_USAGE, "director", stead_file_open(".", NULL, &none, &e));
     FAILS(STEAD_PEER, "no ranks today", stead_file_open_ranks(no_ranks, &asked, "data", NULL, &none, &e));
-    FAILS(STEAD_USAGE, "NULL", stead_file_open_ranks(NULL, &asked, "data", NULL, &none, &e));
+    FAILS(STEAD_USAGE, "makes a fabric", stead_file_open_ranks(NULL, &asked, "data", NULL, &none, &e));
     CHECK(asked == 1 && none == NULL);
     uint32_t version = STEAD_FABRIC_VERSION;
     FAILS(STEAD_USAGE, "without the function", stead_file_open_ranks(mute_ranks, &version, "data", NULL, &none, &e));
