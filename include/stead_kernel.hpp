@@ -312,11 +312,19 @@ public:
         return *this;
     }
 
+    /// Does what runs this request; what kernels and callbacks of it have thrown comes out.
+    template <class F> void raising(F f) const {
+        try {
+            f();
+        } catch (const error &) {
+            rethrow();
+            throw;
+        }
+    }
+
     stead_request *get() const noexcept { return handle_.get(); }
 
 private:
-    friend class dataset;
-
     struct watch {
         std::function<bool(const stead::progress &)> call;
         std::mutex lock;
@@ -352,12 +360,7 @@ private:
 
 inline report dataset::run(const request &r) const {
     stead_report *out = nullptr;
-    try {
-        detail::call(stead_run, get(), r.get(), &out);
-    } catch (const error &) {
-        r.rethrow();
-        throw;
-    }
+    r.raising([&] { detail::call(stead_run, get(), r.get(), &out); });
     return report(out);
 }
 

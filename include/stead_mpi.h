@@ -1,5 +1,5 @@
 /*
- * stead over MPI: files that all ranks of a communicator read together.
+ * stead over MPI: files that all ranks of a communicator read together, and kernels that they run together.
  *
  * For programs that are linked with libstead and libstead_mpi. MPI must have been initialised with
  * MPI_Init_thread and MPI_THREAD_MULTIPLE.
@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 /**
- * Makes a fabric of the communicator that `communicator` points to, for stead_file_open_ranks. It takes a duplicate:
+ * Makes a fabric of the communicator that `communicator` points to, for stead_file_open_ranks and stead_run_ranks. It takes a duplicate:
  * messages and error handlers of the program are not touched. The duplicate, and a thread, stay with the communicator until
  * it is freed, for all files that are opened on it. Collective.
  *
@@ -68,6 +68,19 @@ static inline stead_status stead_mpi_tipsy_open(MPI_Comm communicator,
                                                 struct stead_tipsy **snapshot,
                                                 struct stead_error **error) {
     return stead_tipsy_open_ranks(stead_mpi_make, &communicator, path, options, snapshot, error);
+}
+
+/**
+ * Runs a request over files with all ranks of a communicator. See stead_run_ranks. Collective.
+ *
+ * Errors: those of stead_run_ranks; STEAD_USAGE if MPI is not running or has too few threads.
+ */
+static inline stead_status stead_mpi_run(MPI_Comm communicator,
+                                         const struct stead_dataset *dataset,
+                                         const struct stead_request *request,
+                                         struct stead_report **report,
+                                         struct stead_error **error) {
+    return stead_run_ranks(stead_mpi_make, &communicator, dataset, request, report, error);
 }
 
 #ifdef __cplusplus

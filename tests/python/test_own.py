@@ -395,12 +395,12 @@ STATES = [
 
 
 def on_ranks(ds, kernel, ranks=3):
-    """A run on ranks, which no face offers yet: states travel as bytes."""
+    """A run on ranks that are threads, which no face offers: states travel as bytes."""
     from stead import _own
 
     arguments = {"kernels": [], "own": [_own.instance(kernel)], "filter": None, "by": [], "threads": 2, "memory": None}
     arguments |= {"chunk": 4096, "lenient": False, "direct": False, "engine": "auto", "queue_depth": None}
-    arguments |= {"progress": None, "cancel": None, "ranks": ranks}
+    arguments |= {"progress": None, "cancel": None, "ranks": ranks, "comm": None}
     return ds._native.run(arguments).results()
 
 

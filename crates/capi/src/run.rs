@@ -2,12 +2,14 @@
 
 use crate::dataset::{DatasetFace, stead_dataset};
 use crate::error::{stead_error, stead_status};
-use crate::guard::call;
+use crate::guard::{call, null};
 use crate::report::{self, stead_report};
 use crate::request::{self, Watcher, stead_request};
 use crate::table;
 use std::ffi::{c_int, c_void};
-use stead::{Cancel, Observer, Snapshot};
+use std::sync::Arc;
+use stead::fabric::foreign::{self, stead_make_fabric_fn};
+use stead::{Cancel, Observer, Request, Result, Snapshot};
 
 /// What a run looks like from outside, now. Members may be added at its end.
 #[repr(C)]
@@ -51,6 +53,29 @@ impl Observer for Watch {
     }
 }
 
+/// What a run gets: the dataset, and the request with what watches it.
+struct Given {
+    dataset: Arc<DatasetFace>,
+    request: Request,
+    watch: Option<Watch>,
+}
+
+fn given(dataset: *const stead_dataset, request: *const stead_request) -> Result<Given> {
+    let dataset = table::get::<DatasetFace>(dataset)?;
+    let mut asked = request::of(request)?;
+    // A request's own flag would be shared by all its runs.
+    let cancel = asked.cancel.take().unwrap_or_default();
+    asked.request.cancel = cancel.clone();
+    let watch = asked.progress.map(|watcher| Watch { watcher, cancel });
+    Ok(Given { dataset, request: asked.request, watch })
+}
+
+impl Given {
+    fn observer(&self) -> Option<&dyn Observer> {
+        self.watch.as_ref().map(|w| w as &dyn Observer)
+    }
+}
+
 /// Runs `request` over `dataset` and waits for its end. The report is a new handle, to be freed with
 /// stead_report_free. Several threads may run the same request over the same dataset at the same time.
 ///
@@ -66,14 +91,47 @@ pub unsafe extern "C" fn stead_run(
 ) -> stead_status {
     call!(error, |c| {
         let out = c.out_handle(report, "place for the report")?;
-        let dataset = table::get::<DatasetFace>(dataset)?;
-        let mut asked = request::of(request)?;
-        // A request's own flag would be shared by all its runs.
-        let cancel = asked.cancel.take().unwrap_or_default();
-        asked.request.cancel = cancel.clone();
-        let watch = asked.progress.map(|watcher| Watch { watcher, cancel });
-        let observer = watch.as_ref().map(|w| w as &dyn Observer);
-        out.put(report::give(stead::run(&dataset.dataset, &asked.request, observer)?));
+        let given = given(dataset, request)?;
+        out.put(report::give(stead::run(
+            &given.dataset.dataset,
+            &given.request,
+            given.observer(),
+        )?));
+        Ok(())
+    })
+}
+
+/// Runs `request` over `dataset` on all ranks of a fabric, which is made first: all ranks call this, with the same request
+/// over the same files, which all of them see. Each takes a share of the bytes, and all get the same report, with the results
+/// that stead_run gives. Threads and memory of a node are for all ranks on it. With MPI, stead_mpi_run of stead_mpi.h is
+/// simpler.
+///
+/// Errors: those of stead_run, the same on all ranks; STEAD_USAGE on all ranks if one of them gives arguments that make no
+/// sense, but for `make`, without which it can tell nobody, if they ask for different things or run different versions of
+/// stead, and for data in memory; STEAD_CHANGED if their files differ; STEAD_PEER if a rank is gone; those of `make`. No
+/// output file is left after an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_run_ranks(
+    make: stead_make_fabric_fn,
+    data: *mut c_void,
+    dataset: *const stead_dataset,
+    request: *const stead_request,
+    report: *mut *mut stead_report,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        // A place that is there is NULL from now on, whatever comes.
+        let out = c.out_handle(report, "place for the report");
+        let make = make.ok_or_else(|| null("function that makes a fabric"))?;
+        // SAFETY: the caller keeps what the header says of the function.
+        let fabric = unsafe { foreign::make(make, data)? };
+        let (out, given) = match out.and_then(|out| Ok((out, given(dataset, request)?))) {
+            Ok(all) => all,
+            // Others are in the same call and hear of it.
+            Err(e) => return Err(stead::ranks::refuse(&fabric, e)),
+        };
+        let Given { dataset, request, .. } = &given;
+        out.put(report::give(stead::run_on(&fabric, &dataset.dataset, request, given.observer())?));
         Ok(())
     })
 }

@@ -56,6 +56,7 @@ const RUN_EXAMPLES: &str = "Examples:
   stead run points.npy -k kmeans:'*',k=20,tol=1e-3 --format json
   stead run volume.raw --type raw --dtype f32 --shape 300x300x300 -k render:out=volume.png
   stead run 'logs/*.gz' -k grep:'ERROR.*disk',lines,max=10
+  mpirun -n 4 stead run flights.csv -k mean:arr_delay
 
 Kernels: 'stead kernels' lists them, 'stead kernels NAME' explains one.
 Filters: 'stead kernels where' explains the language of --where.
@@ -95,11 +96,15 @@ pub struct RunArgs {
     #[arg(long)]
     pub lenient: bool,
 
-    /// Worker threads; 0 is one for each processor
+    /// Run alone though a launcher (mpirun, srun) has started several ranks
+    #[arg(long)]
+    pub alone: bool,
+
+    /// Worker threads of each rank; 0 is one for each processor, which ranks of a node share
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Means")]
     pub threads: usize,
 
-    /// Memory for buffers and states, such as 512MiB
+    /// Memory for buffers and states, such as 512MiB; ranks of a node share it
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size, help_heading = "Means")]
     pub memory: u64,
 

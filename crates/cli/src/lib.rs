@@ -58,10 +58,7 @@ pub fn description_text(description: &Description) -> String {
 
 fn dispatch(cli: Cli) -> Result<()> {
     match cli.verb {
-        Verb::Run(a) => {
-            ranks::note_alone("run");
-            run::run(&a)
-        }
+        Verb::Run(a) => run::run(&a),
         Verb::Describe(a) => describe::describe(&a),
         Verb::Read(a) => read::read(&a),
         Verb::Kernels(a) => kernels::kernels(&a),

@@ -1,6 +1,7 @@
 //! The ranks that a launcher (`mpirun`, `srun`) has started: one report, one error, and the same exit code for all.
 
-use stead::Error;
+use stead::fabric::Fabric;
+use stead::{Error, Result};
 
 /// Variables with the number of ranks, and of this one: Open MPI, MPICH and those of its kind, and Slurm.
 const LAUNCHERS: [(&str, &str); 3] = [
@@ -23,25 +24,21 @@ fn environment() -> Option<(usize, usize)> {
 }
 
 /// Says so, once, if this is one of several that do the same, each alone.
-pub fn note_alone(verb: &str) {
+fn note_alone() {
     if let Some((size, 0)) = environment() {
-        crate::complain(&alone(verb, size));
+        crate::complain(&alone(size));
     }
 }
 
-fn alone(verb: &str, size: usize) -> Error {
+fn alone(size: usize) -> Error {
     let message = format!("{size} ranks were started, and each of them does all of it, alone");
-    let error = Error::usage(message);
-    match verb {
-        "read" => error.with_hint(
-            "this stead was built without MPI: 'make install MPI=1' installs one whose ranks read together",
-        ),
-        _ => error.with_hint(format!("'stead {verb}' is not shared out among ranks: start it once")),
-    }
+    Error::usage(message).with_hint(
+        "this stead was built without MPI: 'make install MPI=1' installs one whose ranks work together",
+    )
 }
 
 #[cfg(feature = "mpi")]
-pub use with_mpi::*;
+use with_mpi::join;
 
 #[cfg(feature = "mpi")]
 mod with_mpi {
@@ -73,7 +70,7 @@ mod with_mpi {
                 let seconds = LATE.as_secs();
                 let message =
                     format!("MPI has not begun for {seconds} s: it waits for {size} ranks");
-                let hint = "all ranks run the same command; 'stead read --alone' joins no others";
+                let hint = "all ranks run the same command; with --alone it joins no others";
                 crate::complain(&Error::usage(message).with_hint(hint));
             }
         };
@@ -110,6 +107,23 @@ mod with_mpi {
             .with_hint("start it with the mpirun of the MPI that it was built with (make install MPI=1 MPICC=...)");
         Err(if rank == 0 { error } else { super::told(error) })
     }
+}
+
+/// Does something with the other ranks of the launcher, if there are any. The first rank tells an error of all; who has lost
+/// the others tells it, too. And at once: launchers end all ranks when one has ended so, which none does before this one is
+/// done with MPI.
+pub fn with<T>(work: impl FnOnce(Option<&std::sync::Arc<dyn Fabric>>) -> Result<T>) -> Result<T> {
+    #[cfg(feature = "mpi")]
+    if let Some(job) = join()? {
+        return work(Some(&job.fabric)).map_err(|e| {
+            if job.fabric.rank() == 0 || e.kind() == stead::Kind::Peer {
+                crate::complain(&e);
+            }
+            told(e)
+        });
+    }
+    note_alone();
+    work(None)
 }
 
 /// An error that was told already, or that another rank tells.

@@ -60,20 +60,7 @@ pub fn read(a: &ReadArgs) -> Result<()> {
     if a.alone {
         return read_on(a, None);
     }
-    #[cfg(feature = "mpi")]
-    if let Some(job) = ranks::join()? {
-        let done = read_on(a, Some(&job.fabric));
-        return done.map_err(|e| {
-            // The first rank tells what all have; who has lost the others tells it, too. And at once: launchers end all ranks
-            // when one has ended so, which none does before this one is done with MPI.
-            if job.fabric.rank() == 0 || e.kind() == stead::Kind::Peer {
-                crate::complain(&e);
-            }
-            ranks::told(e)
-        });
-    }
-    ranks::note_alone("read");
-    read_on(a, None)
+    ranks::with(|fabric| read_on(a, fabric))
 }
 
 /// Options, and what stops the work and says that it is done.

@@ -2,10 +2,19 @@
 
 use crate::args::{Format, RunArgs};
 use crate::progress::Bar;
-use crate::{output, signals, table};
-use stead::{Cancel, Error, IoOptions, Observer, Report, Request, Result, units};
+use crate::{output, ranks, signals, table};
+use stead::fabric::Fabric;
+use stead::{Cancel, Dataset, Error, IoOptions, Observer, Report, Request, Result, units};
 
 pub fn run(a: &RunArgs) -> Result<()> {
+    if a.alone {
+        return run_on(a, None);
+    }
+    ranks::with(|fabric| run_on(a, fabric.map(|f| &**f)))
+}
+
+/// The dataset, the request, and what says that the work is done.
+fn prepare(a: &RunArgs) -> Result<(Dataset, Request, Cancel)> {
     let cancel = Cancel::new();
     let done = signals::watch(&cancel)?;
     let dataset = a.source.open()?;
@@ -28,32 +37,56 @@ pub fn run(a: &RunArgs) -> Result<()> {
         request.chunk =
             usize::try_from(chunk).map_err(|_| Error::usage("this chunk is too large"))?;
     }
-    let bar = Bar::new(a.progress);
-    let result = stead::run(&dataset, &request, bar.as_ref().map(|b| b as &dyn Observer));
+    Ok((dataset, request, done))
+}
+
+/// Runs, alone or as one of several ranks, of which the first one prints what all of them found.
+fn run_on(a: &RunArgs, fabric: Option<&dyn Fabric>) -> Result<()> {
+    let (dataset, request, done) = match (prepare(a), fabric) {
+        (Ok(prepared), _) => prepared,
+        (Err(error), None) => return Err(error),
+        (Err(error), Some(fabric)) => return Err(stead::ranks::refuse(fabric, error)),
+    };
+    let first = fabric.is_none_or(|f| f.rank() == 0);
+    let bar = if first { Bar::new(a.progress) } else { None };
+    let observer = bar.as_ref().map(|b| b as &dyn Observer);
+    let result = match fabric {
+        Some(fabric) => stead::run_on(fabric, &dataset, &request, observer),
+        None => stead::run(&dataset, &request, observer),
+    };
     if let Some(bar) = &bar {
         bar.clear();
     }
     let report = result?;
     // What remains to be done looks at no flag.
     done.cancel();
+    let shown = if first { show(a, &report) } else { Ok(()) };
+    match fabric {
+        Some(fabric) => stead::ranks::agree(fabric, shown),
+        None => shown,
+    }
+}
+
+/// Draws and prints a report.
+fn show(a: &RunArgs, report: &Report) -> Result<()> {
     if let Some(path) = &a.plot {
-        let svg = stead::plot::svg(&report)?;
+        let svg = stead::plot::svg(report)?;
         stead::write_file(path, svg.as_bytes())?;
     }
     match a.format {
-        Format::Json => output::json(&report),
-        Format::Csv => output::text(&table::csv(&report)),
+        Format::Json => output::json(report),
+        Format::Csv => output::text(&table::csv(report)),
         Format::Table => {
-            let mut s = crate::results_text(&report);
+            let mut s = crate::results_text(report);
             if a.explain {
-                s.push_str(&explain(&report));
+                s.push_str(&explain(report));
             }
             output::text(&s)
         }
     }?;
     if a.explain && a.format == Format::Csv {
         use std::io::Write;
-        let _ = write!(std::io::stderr(), "{}", explain(&report));
+        let _ = write!(std::io::stderr(), "{}", explain(report));
     }
     if report.metrics.rows_skipped > 0 && a.format != Format::Json {
         use std::io::Write;
@@ -97,6 +130,21 @@ pub fn explain(r: &Report) -> String {
             ),
         ),
     ];
+    if p.ranks > 1 {
+        let read = |n: u64| units::format_size(n);
+        let bytes = m.ranks.iter().map(|r| r.bytes_read);
+        rows.push((
+            "ranks".into(),
+            format!(
+                "{} on {} node(s), each read {} to {}; {} sent between them",
+                p.ranks,
+                p.nodes,
+                read(bytes.clone().min().unwrap_or(0)),
+                read(bytes.max().unwrap_or(0)),
+                read(m.bytes_sent)
+            ),
+        ));
+    }
     for (k, v) in &p.scan {
         rows.push((k.clone(), table::inline(v)));
     }

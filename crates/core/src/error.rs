@@ -55,6 +55,8 @@ pub struct Place {
     pub source: Option<u32>,
     /// The rank on which it happened.
     pub rank: Option<usize>,
+    /// The name of that rank's host.
+    pub host: Option<String>,
 }
 
 /// An error with a place and a hint. Cheap to move (one pointer).
@@ -174,6 +176,12 @@ impl Error {
         self
     }
 
+    /// Adds the name of the rank's host.
+    pub fn at_host(mut self, host: impl Into<String>) -> Self {
+        self.0.place.host = Some(host.into());
+        self
+    }
+
     /// Adds what the user can do.
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
@@ -234,8 +242,10 @@ impl fmt::Display for Error {
             }
             write!(f, ": ")?;
         }
-        if let Some(rank) = p.rank {
-            write!(f, "rank {rank}: ")?;
+        match (p.rank, &p.host) {
+            (Some(rank), Some(host)) => write!(f, "rank {rank} on {host}: ")?,
+            (Some(rank), None) => write!(f, "rank {rank}: ")?,
+            (None, _) => {}
         }
         if let Some(c) = &p.column {
             write!(f, "column '{c}': ")?;

@@ -2,6 +2,7 @@
 
 use crate::rounds::{Round, lock};
 use crate::{Fabric, kinds};
+use std::cell::Cell;
 use stead_core::{Error, Result};
 
 /// Collective operations: every rank calls them, in the same order, with tags of the caller's choice.
@@ -70,6 +71,19 @@ pub trait FabricExt: Fabric {
         bytes: Vec<u8>,
         merge: &mut dyn FnMut(Vec<u8>, Vec<u8>) -> Result<Vec<u8>>,
     ) -> Result<Vec<u8>> {
+        let all = Cell::new(bytes);
+        let mut take = |theirs| merge(all.take(), theirs).map(|both| all.set(both));
+        self.all_reduce_by(tag, &mut take, &mut || Ok(all.take()))
+    }
+
+    /// [`FabricExt::all_reduce`] of something that is bytes on its way alone: `take` adds another rank's to this rank's, in
+    /// the order of ranks, and `give` is asked once, for the bytes of what has come together.
+    fn all_reduce_by(
+        &self,
+        tag: u32,
+        take: &mut dyn FnMut(Vec<u8>) -> Result<()>,
+        give: &mut dyn FnMut() -> Result<Vec<u8>>,
+    ) -> Result<Vec<u8>> {
         let (rank, size) = (self.rank(), self.size());
         let rounds = self.rounds().of(tag);
         let mut round = lock(&rounds);
@@ -80,15 +94,16 @@ pub trait FabricExt: Fabric {
         let tell = |to: usize, tag: u32, all: &Result<Vec<u8>>| {
             self.send(to, tag, numbered(number, &say(all)))
         };
-        let mut all = Ok(bytes);
+        let mut taken = Ok(());
         let mut low = 1;
         while low < size && rank & low == 0 {
             if rank + low < size {
                 let theirs = told(rank + low, tag);
-                all = all.and_then(|mine| merge(mine, theirs?));
+                taken = taken.and_then(|()| take(theirs?));
             }
             low <<= 1;
         }
+        let mut all = taken.and_then(|()| give());
         if rank != 0 {
             let sent = tell(rank - low, tag, &all);
             let failed = all.err();
@@ -101,8 +116,9 @@ pub trait FabricExt: Fabric {
         let mut bit = low >> 1;
         while bit > 0 {
             if rank + bit < size {
-                let sent = tell(rank + bit, tag + 1, &all);
-                all = all.and_then(|bytes| sent.map(|()| bytes));
+                // Who is gone after it has contributed is missed when all are together again: an error of this rank alone would
+                // have others wonder why it does not come.
+                let _ = tell(rank + bit, tag + 1, &all);
             }
             bit >>= 1;
         }

@@ -1,5 +1,6 @@
 //! The traits between formats and those who scan.
 
+use crate::textscan::quotes::Before;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use stead_core::{Block, Cancel, Needs, Result, Schema, Value, limits};
@@ -36,6 +37,8 @@ pub struct ScanOptions {
     pub io: IoOptions,
     /// This rank's part.
     pub share: Share,
+    /// The state of quotes in which it begins, if that is known; else what lies before it is looked at.
+    pub before: Option<Before>,
     /// Records that cannot be read: count and skip them (true), or fail (false).
     pub lenient: bool,
     /// Longest record in bytes; a longer one is an error of kind `Limit` that says where it starts.
@@ -52,6 +55,7 @@ impl ScanOptions {
             chunk: limits::DEFAULT_CHUNK,
             io: IoOptions::default(),
             share: Share::ALL,
+            before: None,
             lenient: false,
             max_record: 256 << 20,
             cancel: Cancel::new(),

@@ -10,6 +10,7 @@ use crate::lines::Lines;
 use crate::options::{FormatType, OpenOptions};
 use crate::records::RecordFormat;
 use crate::table::{Table, TableColumn};
+use crate::textscan::quotes::{self, Quotes};
 use crate::textscan::{Layout, head};
 use crate::tipsy::{Header, TipsyFormat};
 use serde::{Serialize, Serializer};
@@ -180,6 +181,21 @@ impl Dataset {
     /// Plans a scan.
     pub fn scan(&self, options: &ScanOptions) -> Result<Box<dyn Scan>> {
         self.format.scan(&self.sources, options)
+    }
+
+    /// True if a scan with these options has to know where quotes are open.
+    pub fn is_chained(&self, options: &ScanOptions) -> bool {
+        self.layout.as_ref().is_some_and(|l| !l.cutting(options).is_simple())
+    }
+
+    /// What the share of a scan does to quotes, and how many bytes were read for it: all of the share, with so many threads.
+    ///
+    /// # Errors
+    /// As a scan; `Internal` where there are no quotes ([`Dataset::is_chained`]).
+    pub fn quotes(&self, options: &ScanOptions, threads: usize) -> Result<(Quotes, u64)> {
+        let layout = self.layout.clone();
+        let layout = layout.ok_or_else(|| Error::internal("there are no quotes"))?;
+        quotes::look(layout, &self.sources, options, threads)
     }
 
     /// What the dataset is, with its first `rows` records.

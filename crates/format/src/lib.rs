@@ -28,3 +28,4 @@ pub use api::{Format, Progress, Scan, ScanOptions, Share, Worker};
 pub use dataset::{Dataset, Description};
 pub use options::{ColumnType, Compression, FormatType, Header, OpenOptions, Quote};
 pub use table::TableColumn;
+pub use textscan::quotes::{Before, Quotes};

@@ -6,7 +6,9 @@ use proptest::prelude::*;
 use std::io::Write;
 use std::sync::Arc;
 use stead_core::{Block, Error, Kind, MISSING, Needs, Result, is_missing};
-use stead_format::{Dataset, FormatType, Header, OpenOptions, Progress, Quote, ScanOptions, Share};
+use stead_format::{
+    Before, Dataset, FormatType, Header, OpenOptions, Progress, Quote, Quotes, ScanOptions, Share,
+};
 use stead_store::{FileSource, MemorySource, Source};
 
 /// A block, kept.
@@ -48,12 +50,30 @@ fn keep(b: &Block<'_>, needs: &Needs) -> Kept {
     }
 }
 
+/// Where quotes are open at the start of each rank's share, if the ranks tell each other: some tests leave that out, and each
+/// rank looks at what lies before its share.
+fn told(d: &Dataset, o: &ScanOptions, workers: usize, ranks: usize) -> Result<Vec<Option<Before>>> {
+    if !d.is_chained(o) || ranks == 1 || workers == 2 {
+        return Ok(vec![None; ranks]);
+    }
+    let mut shares = Vec::new();
+    for rank in 0..ranks {
+        let o = ScanOptions { share: Share { rank, size: ranks }, ..o.clone() };
+        let (quotes, bytes) = d.quotes(&o, workers)?;
+        assert!(bytes <= d.total_bytes());
+        assert_eq!(Quotes::from_bytes(&quotes.bytes())?, quotes);
+        shares.push(quotes);
+    }
+    Ok((0..ranks).map(|rank| Some(Quotes::before(&shares[..rank]))).collect())
+}
+
 /// Scans with `workers` threads on each of `ranks` ranks; blocks in file order, and skipped records.
 fn scan(d: &Dataset, o: &ScanOptions, workers: usize, ranks: usize) -> Result<(Vec<Kept>, u64)> {
     let mut all: Vec<Kept> = Vec::new();
     let mut skipped = 0;
-    for rank in 0..ranks {
-        let o = ScanOptions { share: Share { rank, size: ranks }, ..o.clone() };
+    for (rank, before) in told(d, o, workers, ranks)?.into_iter().enumerate() {
+        let share = Share { rank, size: ranks };
+        let o = ScanOptions { share, before, ..o.clone() };
         let scan = d.scan(&o)?;
         let one = || -> Result<Vec<Kept>> {
             let mut worker = scan.worker()?;

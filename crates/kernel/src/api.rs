@@ -73,6 +73,11 @@ pub trait Kernel: Send + Sync + 'static {
         None
     }
 
+    /// True if this pass or a later one has a [`Kernel::sink`]: several ranks then write its file together.
+    fn maps(&self) -> bool {
+        self.sink().is_some()
+    }
+
     /// Appends the output for one block.
     fn map(&self, _block: &Block<'_>, _out: &mut Vec<u8>) -> Result<()> {
         Ok(())
@@ -144,6 +149,9 @@ pub trait AnyKernel: Send + Sync {
     fn decode(&self, bytes: &[u8]) -> Result<AnyState>;
     fn output(&self) -> Option<PathBuf>;
     fn sink(&self) -> Option<Sink>;
+    fn maps(&self) -> bool {
+        self.sink().is_some()
+    }
     fn map(&self, block: &Block<'_>, out: &mut Vec<u8>) -> Result<()>;
     fn only(&self, _members: &[&'static str]) -> Option<Arc<dyn AnyKernel>> {
         None
@@ -213,6 +221,10 @@ impl<K: Kernel> AnyKernel for K {
 
     fn sink(&self) -> Option<Sink> {
         Kernel::sink(self)
+    }
+
+    fn maps(&self) -> bool {
+        Kernel::maps(self)
     }
 
     fn map(&self, block: &Block<'_>, out: &mut Vec<u8>) -> Result<()> {

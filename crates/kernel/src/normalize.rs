@@ -311,6 +311,10 @@ impl Kernel for Fit {
         Some(self.plan.out.clone())
     }
 
+    fn maps(&self) -> bool {
+        true
+    }
+
     fn state_bytes(&self, state: &Fitted) -> usize {
         state.columns.len() * (size_of::<Column>() + 2048)
     }

@@ -4,7 +4,7 @@ use crate::errors::raise;
 use crate::lend::{Facts, lend};
 use crate::options::open_options;
 use crate::report::Report;
-use crate::run::{self, Arguments};
+use crate::run;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -126,7 +126,7 @@ impl Dataset {
     }
 
     /// Runs a request.
-    fn run(&self, py: Python<'_>, arguments: Arguments) -> PyResult<Report> {
+    fn run(&self, py: Python<'_>, arguments: &Bound<'_, PyAny>) -> PyResult<Report> {
         run::run(py, &self.inner, arguments)
     }
 }

@@ -87,6 +87,7 @@ fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(dataset::open_array, m)?)?;
     m.add_function(wrap_pyfunction!(dataset::open_table, m)?)?;
     m.add_function(wrap_pyfunction!(ranks::refuse_ranks, m)?)?;
+    m.add_function(wrap_pyfunction!(run::refuse_run, m)?)?;
     m.add_function(wrap_pyfunction!(bytes::check_view, m)?)?;
     m.add_function(wrap_pyfunction!(bell::end_callbacks, m)?)?;
     m.add_function(wrap_pyfunction!(fork::forked, m)?)?;

@@ -36,7 +36,11 @@ pub fn refuse_ranks(py: Python<'_>, maker: usize, data: usize, why: &str) {
     });
 }
 
-fn fabric(maker: usize, data: usize) -> stead::Result<Foreign> {
+/// What the package gives as addresses.
+///
+/// # Errors
+/// `Usage` if there is none; those of the maker.
+pub fn fabric(maker: usize, data: usize) -> stead::Result<Foreign> {
     if data == 0 {
         return Err(Error::usage("there is no communicator"));
     }

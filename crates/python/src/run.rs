@@ -2,6 +2,7 @@
 
 use crate::errors::raise;
 use crate::own::Described;
+use crate::ranks::fabric;
 use crate::report::Report;
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,8 +51,10 @@ pub struct Arguments {
     queue_depth: Option<usize>,
     progress: Option<Py<PyAny>>,
     cancel: Option<Py<Cancel>>,
-    /// Ranks that share the work and exchange states as bytes.
+    /// Ranks that share the work and exchange states as bytes: threads of this process.
     ranks: usize,
+    /// Ranks of a communicator that share the work: a function that makes a fabric, and what it makes it of.
+    comm: Option<(usize, usize)>,
 }
 
 /// The first exception that was raised while stead was at work: by a kernel written in Python, by a progress
@@ -77,20 +80,32 @@ struct Watcher {
     progress: Option<Py<PyAny>>,
 }
 
-impl Observer for Watcher {
-    fn progress(&self, s: &Snapshot) {
+impl Watcher {
+    /// Does something with the interpreter; an exception, or that of a signal, stops the run.
+    fn look(&self, work: impl FnOnce(Python<'_>) -> PyResult<()>) {
         Python::attach(|py| {
-            let told = py.check_signals().and_then(|()| match &self.progress {
-                Some(p) => {
-                    p.call1(py, (s.pass, s.bytes, s.total_bytes, s.rows, s.seconds)).map(drop)
-                }
-                None => Ok(()),
-            });
-            if let Err(e) = told {
+            if let Err(e) = py.check_signals().and_then(|()| work(py)) {
                 self.trouble.keep(e);
                 self.cancel.cancel();
             }
         });
+    }
+}
+
+impl Observer for Watcher {
+    fn progress(&self, s: &Snapshot) {
+        self.look(|py| match &self.progress {
+            Some(p) => p.call1(py, (s.pass, s.bytes, s.total_bytes, s.rows, s.seconds)).map(drop),
+            None => Ok(()),
+        });
+    }
+
+    fn looks(&self) -> bool {
+        self.progress.is_some()
+    }
+
+    fn waits(&self) {
+        self.look(|_| Ok(()));
     }
 }
 
@@ -128,8 +143,37 @@ fn on_ranks(
     all.into_iter().next().unwrap_or_else(none)
 }
 
-/// Runs a request over a dataset.
-pub fn run(py: Python<'_>, dataset: &stead::Dataset, a: Arguments) -> PyResult<Report> {
+/// Takes part in a run of all ranks with an error of this one, as `ranks::refuse_ranks` does in the opening of a file.
+#[pyfunction]
+pub fn refuse_run(py: Python<'_>, maker: usize, data: usize, why: &str) {
+    py.detach(|| {
+        if let Ok(fabric) = fabric(maker, data) {
+            stead::ranks::refuse(&fabric, Error::usage(why));
+        }
+    });
+}
+
+/// Runs a request over a dataset, with the arguments that the package makes.
+pub fn run(
+    py: Python<'_>,
+    dataset: &stead::Dataset,
+    arguments: &Bound<'_, PyAny>,
+) -> PyResult<Report> {
+    let understood = arguments.extract::<Arguments>().and_then(|a| {
+        engine(&a.engine)?;
+        Ok(a)
+    });
+    let understood = understood.inspect_err(|e| {
+        // Other ranks are in the same call, or will be.
+        let comm = arguments.get_item("comm").and_then(|c| c.extract::<Option<(usize, usize)>>());
+        if let Ok(Some((maker, data))) = comm {
+            refuse_run(py, maker, data, &e.to_string());
+        }
+    });
+    run_with(py, dataset, understood?)
+}
+
+fn run_with(py: Python<'_>, dataset: &stead::Dataset, a: Arguments) -> PyResult<Report> {
     let trouble = Trouble::default();
     let own = a.own.into_iter().map(|k| k.kernel(&trouble)).collect();
     let defaults = Request::default();
@@ -152,7 +196,12 @@ pub fn run(py: Python<'_>, dataset: &stead::Dataset, a: Arguments) -> PyResult<R
         ..defaults
     };
     let watcher = Watcher { cancel, trouble: trouble.clone(), progress: a.progress };
-    let result = py.detach(|| on_ranks(dataset, &request, &watcher, a.ranks));
+    let result = py.detach(|| match a.comm {
+        Some((maker, data)) => {
+            stead::run_on(&fabric(maker, data)?, dataset, &request, Some(&watcher))
+        }
+        None => on_ranks(dataset, &request, &watcher, a.ranks),
+    });
     match (trouble.take(), result) {
         (Some(e), _) => Err(e),
         (None, Ok(inner)) => Ok(Report { inner }),

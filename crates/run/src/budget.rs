@@ -2,6 +2,7 @@
 
 use crate::Request;
 use crate::clock::processors;
+use crate::meeting::Member;
 use stead_core::{Error, Result, limits, units::format_size};
 
 /// What a run may use. The parts sum to no more than the budget.
@@ -24,27 +25,77 @@ pub struct Budget {
 /// bytes becomes 8 bytes of number and 8 of span.
 const PARSED: usize = 10;
 
+/// What one rank may use.
+struct Means {
+    memory: u64,
+    threads: usize,
+    chunk: usize,
+    depth: usize,
+}
+
+/// The smallest budget.
+const LEAST: u64 = 8 << 20;
+
 impl Budget {
+    /// Of the only rank.
     pub fn of(request: &Request) -> Result<Budget> {
-        let memory = request.memory;
-        let least = 8 << 20;
-        if memory < least {
+        if request.memory < LEAST {
             return Err(Error::usage(format!(
                 "a memory budget of {} is too small",
-                format_size(memory)
+                format_size(request.memory)
             ))
-            .with_hint(format!("give at least {}", format_size(least))));
+            .with_hint(format!("give at least {}", format_size(LEAST))));
         }
-        if request.threads > limits::MAX_THREADS {
+        let threads = if request.threads == 0 { processors() } else { request.threads };
+        let (memory, chunk, depth) = (request.memory, request.chunk, request.io.depth);
+        Means { memory, threads, chunk, depth }.divide()
+    }
+
+    /// Of this rank: memory and processors of a node are for all ranks on it. Extents and the longest record are the same on
+    /// all ranks, those of the rank that can have the least. So are errors.
+    pub fn of_ranks(members: &[Member], nodes: &[Vec<usize>], rank: usize) -> Result<Budget> {
+        let mut mine = None;
+        let (mut chunk, mut max_record) = (usize::MAX, usize::MAX);
+        for node in nodes {
+            let there: Vec<&Member> = node.iter().filter_map(|r| members.get(*r)).collect();
+            for (r, member) in node.iter().zip(&there) {
+                let ranks = there.len().max(1) as u64;
+                let memory = member.memory / ranks;
+                if memory < LEAST {
+                    let all = LEAST.saturating_mul(ranks);
+                    return Err(Error::usage(format!(
+                        "a memory budget of {} is too small for {ranks} ranks on one node",
+                        format_size(member.memory)
+                    ))
+                    .with_hint(format!("give at least {}", format_size(all))));
+                }
+                let small = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+                let threads = member.fair_threads(&there);
+                let (c, depth) = (small(member.chunk), small(member.depth));
+                let budget = Means { memory, threads, chunk: c, depth }.divide()?;
+                chunk = chunk.min(budget.chunk);
+                max_record = max_record.min(budget.max_record);
+                if *r == rank {
+                    mine = Some(budget);
+                }
+            }
+        }
+        let mine = mine.ok_or_else(|| Error::internal("this rank is on no node"))?;
+        Ok(Budget { chunk, max_record, ..mine })
+    }
+}
+
+impl Means {
+    fn divide(self) -> Result<Budget> {
+        let Means { memory, mut threads, chunk, depth } = self;
+        if threads > limits::MAX_THREADS {
             return Err(Error::usage(format!(
-                "{} threads; at most {} are possible",
-                request.threads,
+                "{threads} threads; at most {} are possible",
                 limits::MAX_THREADS
             )));
         }
-        let depth = request.io.depth.clamp(1, 256);
-        let mut threads = if request.threads == 0 { processors() } else { request.threads };
-        let mut chunk = request.chunk.clamp(1, limits::MAX_CHUNK);
+        let depth = depth.clamp(1, 256);
+        let mut chunk = chunk.clamp(1, limits::MAX_CHUNK);
         // Half the budget is for buffers; smaller chunks first, then fewer threads.
         let per_worker = |chunk: usize| (chunk as u64).saturating_mul((depth + PARSED) as u64);
         while per_worker(chunk).saturating_mul(threads as u64) > memory / 2 {

@@ -3,21 +3,24 @@
 use crate::budget::Budget;
 use crate::cache::{Cache, Kepts};
 use crate::clock::{Watch, peak_memory};
-use crate::exchange;
+use crate::exchange::Crew;
+use crate::joint::{self, Joint};
+use crate::meeting::{self, Member};
+use crate::news::News;
 use crate::outputs::Outputs;
 use crate::pass::{Active, Observer, Pass};
-use crate::report::{Metrics, Plan, PlannedKernel, Report};
+use crate::report::{Metrics, Plan, PlannedKernel, RankMetrics, Report};
 use crate::request::Request;
 use crate::sink::Ordered;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use stead_core::{Error, Needs, Result, Value, limits};
+use stead_core::{Cancel, Error, Needs, Result, Value, limits};
 use stead_fabric::{Fabric, Local};
-use stead_format::{Dataset, ScanOptions, Share};
+use stead_format::{Before, Dataset, Quotes, ScanOptions, Share};
 use stead_kernel::expr::Filter;
 use stead_kernel::registry::Pick;
-use stead_kernel::{AnyKernel, AnyState, Context, Grouped, Spec, Step, registry};
+use stead_kernel::{AnyKernel, AnyState, Context, Grouped, Sink, Spec, Step, registry};
 use stead_simd::Vectors;
 use stead_store::AtomicFile;
 
@@ -30,15 +33,43 @@ pub fn run(
     run_on(&Local::single(), dataset, request, observer)
 }
 
-/// Runs `request` over `dataset` together with the other ranks of `fabric`; all ranks call it with the
-/// same arguments and get the same results.
+/// Runs `request` over `dataset` together with the other ranks of `fabric`: each takes a share of the bytes, states are merged
+/// up a tree, and all ranks get the same results, those that one rank alone would get. All ranks call it, with the same
+/// request and files that all of them see; one run at a time on a fabric.
+///
+/// # Errors
+/// As [`run`], the same on all ranks, with rank and host where it is not one of the data. `Usage` if ranks mean different
+/// things or run different versions of stead, `Changed` if their files differ, `Peer` if a rank is gone.
 pub fn run_on(
     fabric: &dyn Fabric,
     dataset: &Dataset,
     request: &Request,
     observer: Option<&dyn Observer>,
 ) -> Result<Report> {
-    Engine::new(fabric, dataset, request)?.run(observer).map_err(|e| dataset.locate(e))
+    let crew = Crew::new(fabric, &request.cancel, observer);
+    let prepared = Prepared::new(dataset, request, crew.rank() == 0).and_then(|p| {
+        request.cancel.check()?;
+        Ok(p)
+    });
+    Engine::new(crew, dataset, request, prepared, observer.is_some_and(Observer::looks))
+        .and_then(|engine| engine.run(observer))
+        .map_err(|e| dataset.locate(e))
+}
+
+/// Takes part in [`run_on`] with an error of this rank, which has come no further. Returns the error that all ranks get.
+pub fn refuse(fabric: &dyn Fabric, error: Error) -> Error {
+    if fabric.size() == 1 {
+        return error;
+    }
+    let mut crew = Crew::new(fabric, &Cancel::new(), None);
+    let met = meeting::meet(&mut crew, None, Err(error));
+    met.err().unwrap_or_else(|| Error::internal("an error was not told"))
+}
+
+/// Ends something that ranks have done after a run, such as to print its report: all of them call this and get the first
+/// error of any.
+pub fn agree(fabric: &dyn Fabric, mine: Result<()>) -> Result<()> {
+    Crew::new(fabric, &Cancel::new(), None).agree(mine)
 }
 
 /// One kernel and the specifications that it answers.
@@ -48,28 +79,26 @@ struct Slot {
     needs: Needs,
     /// The file that it writes.
     output: Option<PathBuf>,
+    /// It writes what it makes of blocks, in their order.
+    maps: bool,
     passes: u64,
     /// The kernel of the next pass; `None` when done.
     kernel: Option<Arc<dyn AnyKernel>>,
     value: Value,
 }
 
-struct Engine<'a> {
-    fabric: &'a dyn Fabric,
-    dataset: &'a Dataset,
-    request: &'a Request,
+/// A request as this rank alone understands it.
+struct Prepared {
     /// What the results are called: specifications, then kernels of the caller's own.
     names: Vec<String>,
     filter: Option<Filter>,
-    budget: Budget,
     slots: Vec<Slot>,
-    /// Blocks kept from an earlier pass.
-    kept: Option<Kepts>,
     outputs: Outputs,
 }
 
-impl<'a> Engine<'a> {
-    fn new(fabric: &'a dyn Fabric, dataset: &'a Dataset, request: &'a Request) -> Result<Self> {
+impl Prepared {
+    /// `first`: this is rank 0, which writes the files that a kernel writes as a whole.
+    fn new(dataset: &Dataset, request: &Request, first: bool) -> Result<Prepared> {
         let asked = request.kernels.len() + request.own.len();
         if asked == 0 {
             return Err(Error::usage("no kernel is asked for").with_hint(
@@ -110,23 +139,120 @@ impl<'a> Engine<'a> {
         let slots = registry::fuse(built)
             .into_iter()
             .map(|(kernel, answers)| {
-                let (needs, output) = (kernel.needs(), kernel.output());
+                let (needs, output, maps) = (kernel.needs(), kernel.output(), kernel.maps());
                 let kernel =
                     if by.is_empty() { kernel } else { Grouped::wrap(kernel, by.clone(), schema)? };
                 let (kernel, value) = (Some(kernel), Value::Null);
-                Ok(Slot { answers, needs, output, passes: 0, kernel, value })
+                Ok(Slot { answers, needs, output, maps, passes: 0, kernel, value })
             })
             .collect::<Result<Vec<_>>>()?;
         let filter = request.filter.as_deref().map(|f| Filter::parse(f, schema)).transpose()?;
-        let budget = Budget::of(request)?;
         let mut outputs = Outputs::default();
-        for path in slots.iter().filter_map(|s: &Slot| s.output.as_ref()).chain(&request.outputs) {
+        let files = slots.iter().filter_map(|s: &Slot| s.output.as_ref()).chain(&request.outputs);
+        for path in files.filter(|_| first) {
             outputs.claim(dataset, path)?;
         }
-        Ok(Engine { fabric, dataset, request, names, filter, budget, slots, kept: None, outputs })
+        Ok(Prepared { names, filter, slots, outputs })
+    }
+}
+
+struct Engine<'a> {
+    crew: Crew<'a>,
+    dataset: &'a Dataset,
+    request: &'a Request,
+    names: Vec<String>,
+    filter: Option<Filter>,
+    budget: Budget,
+    slots: Vec<Slot>,
+    /// Blocks kept from an earlier pass.
+    kept: Option<Kepts>,
+    outputs: Outputs,
+    /// Outputs that all of several ranks write.
+    joints: Vec<Joint>,
+    /// The run, among those of rank 0's process.
+    number: u64,
+    nodes: usize,
+    /// Rank 0 wants to know how far all are.
+    watched: bool,
+    /// What this rank alone has failed at since all were together: told when they are again.
+    trouble: Option<Error>,
+    /// Bytes that this rank has read.
+    bytes: u64,
+    /// Of these, those that were read for `before` and are not in a pass yet.
+    looked: u64,
+    /// What lies before this rank's share does to its quotes, once that is known.
+    before: Option<Before>,
+}
+
+impl<'a> Engine<'a> {
+    /// Meets the other ranks.
+    fn new(
+        mut crew: Crew<'a>,
+        dataset: &'a Dataset,
+        request: &'a Request,
+        prepared: Result<Prepared>,
+        watched: bool,
+    ) -> Result<Self> {
+        let engine = |crew, prepared: Prepared, budget| Engine {
+            crew,
+            dataset,
+            request,
+            names: prepared.names,
+            filter: prepared.filter,
+            budget,
+            slots: prepared.slots,
+            kept: None,
+            outputs: prepared.outputs,
+            joints: Vec::new(),
+            number: 0,
+            nodes: 1,
+            watched: false,
+            trouble: None,
+            bytes: 0,
+            looked: 0,
+            before: None,
+        };
+        if crew.size() == 1 {
+            let prepared = prepared?;
+            let budget = Budget::of(request)?;
+            return Ok(engine(crew, prepared, budget));
+        }
+        let mine = prepared.and_then(|p| {
+            let kernels: Vec<_> = p.slots.iter().filter_map(|s| s.kernel.clone()).collect();
+            let meant = meeting::meant(dataset, request, &kernels)?;
+            Ok((p, (meant, Member::new(&crew, dataset, request, watched))))
+        });
+        let (prepared, mine) = match mine {
+            Ok((prepared, mine)) => (Some(prepared), Ok(mine)),
+            Err(e) => (None, Err(e)),
+        };
+        let members = meeting::meet(&mut crew, Some(dataset), mine)?;
+        let (Some(prepared), Some(first)) = (prepared, members.first()) else {
+            return Err(Error::internal("an error was not told"));
+        };
+        // The same for all, errors too.
+        let nodes = meeting::nodes(&crew.fabric);
+        let budget = Budget::of_ranks(&members, &nodes, crew.rank())?;
+        crew.states = budget.states;
+        let mut engine = engine(crew, prepared, budget);
+        engine.number = first.run;
+        engine.watched = first.watched;
+        engine.nodes = nodes.len();
+        let maps = engine.slots.iter().filter(|s| s.maps).filter_map(|s| s.output.clone());
+        engine.joints = joint::open(&engine.crew, &maps.collect::<Vec<_>>())?;
+        Ok(engine)
     }
 
     fn run(mut self, observer: Option<&dyn Observer>) -> Result<Report> {
+        let report = self.work(observer);
+        if report.is_err() && self.crew.size() > 1 && self.crew.fabric.alive(0).is_err() {
+            // Who has made the temporary names cannot remove them.
+            self.joints.iter().for_each(Joint::remove);
+        }
+        report
+    }
+
+    fn work(&mut self, observer: Option<&dyn Observer>) -> Result<Report> {
         let watch = Watch::start();
         let mut metrics = Metrics::default();
         let mut scan_plan = Vec::new();
@@ -139,20 +265,58 @@ impl<'a> Engine<'a> {
         }
         metrics.seconds = watch.seconds();
         metrics.cpu_seconds = watch.cpu_seconds();
+        metrics.peak_memory_bytes = peak_memory();
+        self.together(&mut metrics)?;
         let bytes = metrics.bytes_read as f64;
         if bytes > 0.0 {
             metrics.bytes_per_second = bytes / metrics.seconds.max(1e-9);
             metrics.core_seconds_per_gb = metrics.cpu_seconds / bytes * 1e9;
         }
-        metrics.peak_memory_bytes = peak_memory();
         let plan = self.plan(scan_plan);
         let report = Report { results: self.results(), plan, metrics };
-        self.request.cancel.check()?;
-        self.outputs.commit()?;
+        let outputs = std::mem::take(&mut self.outputs);
+        if self.crew.size() == 1 {
+            outputs.commit()?;
+        } else if self.slots.iter().any(|s| s.output.is_some()) {
+            self.crew.agree(outputs.commit())?;
+        }
         Ok(report)
     }
 
-    /// One pass with all kernels that are not done.
+    /// The end of the work of all ranks: none of them has failed. Adds up what they took.
+    fn together(&mut self, metrics: &mut Metrics) -> Result<()> {
+        let trouble = self.trouble.take();
+        let well = trouble.map_or_else(|| self.request.cancel.check(), Err);
+        if self.crew.size() == 1 {
+            return well;
+        }
+        let mine = RankMetrics {
+            host: self.crew.host.clone(),
+            process: std::process::id(),
+            threads: self.budget.threads,
+            bytes_read: self.bytes,
+            bytes_sent: self.crew.fabric.sent(),
+            cpu_seconds: metrics.cpu_seconds,
+            peak_memory_bytes: metrics.peak_memory_bytes,
+        };
+        let bad = |_| Error::format("what another rank took is malformed");
+        let mine = well.and_then(|()| postcard::to_stdvec(&mine).map_err(bad));
+        let all = self.crew.gather(mine)?;
+        let ranks: Vec<RankMetrics> =
+            all.iter().map(|r| postcard::from_bytes(r).map_err(bad)).collect::<Result<_>>()?;
+        // Ranks that are threads of one process see the same processor time.
+        let own = |i: usize, r: &RankMetrics| {
+            !ranks[..i].iter().any(|o| (&o.host, o.process) == (&r.host, r.process))
+        };
+        let seconds = ranks.iter().enumerate().filter(|(i, r)| own(*i, r));
+        metrics.cpu_seconds = seconds.map(|(_, r)| r.cpu_seconds).sum();
+        metrics.bytes_sent = ranks.iter().fold(0, |n, r| n.saturating_add(r.bytes_sent));
+        metrics.peak_memory_bytes = ranks.iter().map(|r| r.peak_memory_bytes).max().unwrap_or(0);
+        metrics.ranks = ranks;
+        Ok(())
+    }
+
+    /// One pass with all kernels that are not done. An error is one that all ranks get.
     fn pass(
         &mut self,
         metrics: &mut Metrics,
@@ -160,28 +324,34 @@ impl<'a> Engine<'a> {
         observer: Option<&dyn Observer>,
     ) -> Result<()> {
         let mut needs = Needs::default();
-        let mut active = Vec::new();
+        let mut kernels = Vec::new();
         let mut indices = Vec::new();
         for (i, slot) in self.slots.iter_mut().enumerate() {
             let Some(kernel) = slot.kernel.take() else { continue };
             slot.passes += 1;
             needs.add(&kernel.needs());
             indices.push(i);
-            let sink = match kernel.sink() {
-                None => None,
-                Some(_) if self.fabric.size() > 1 => {
-                    return Err(Error::usage("a kernel that writes a file runs on one rank only"));
-                }
-                Some(sink) => {
-                    Some(Ordered::create(&sink, self.budget.threads, self.budget.pending)?)
-                }
-            };
-            active.push(Active { kernel, sink });
+            kernels.push(kernel);
         }
-        let kernels: Vec<Arc<dyn AnyKernel>> = active.iter().map(|a| a.kernel.clone()).collect();
-        let mine = self.scan(needs, &active, metrics.passes, scan_plan, observer);
-        let tag = (metrics.passes as u32).wrapping_mul(2);
-        let (states, counters) = exchange::total(self.fabric, tag, &kernels, mine)?;
+        let active = match self.trouble.take() {
+            Some(e) => Err(e),
+            None => self.active(&kernels),
+        };
+        let active = self.look_before(&needs, active)?;
+        let news = News::new(self.fabric(), self.number, metrics.passes, self.watched);
+        let mine = active.and_then(|active| {
+            let mine = self.scan(needs, &active, metrics.passes, scan_plan, observer, &news)?;
+            Ok((mine, active))
+        });
+        let (mine, active) = match mine {
+            Ok((mine, active)) => (Ok(mine), active),
+            Err(e) => {
+                news.failed(&e);
+                // The rank that has failed looks for the line; the others need not.
+                (Err(self.dataset.locate(e)), Vec::new())
+            }
+        };
+        let (states, counters) = self.crew.total(&kernels, mine)?;
         let [bytes, rows, kept, skipped, rounded, uncounted] = counters[..] else {
             return Err(Error::format("ranks sent different counters"));
         };
@@ -193,12 +363,24 @@ impl<'a> Engine<'a> {
             metrics.rows_skipped = skipped;
             metrics.integers_rounded = rounded;
         }
-        for ((i, a), state) in indices.into_iter().zip(active).zip(states) {
-            match a.kernel.finish(state)? {
+        let sinks = kernels.iter().any(|k| k.sink().is_some());
+        let finished = self.finish(indices, kernels, states);
+        self.end(sinks, finished, active)
+    }
+
+    /// Answers, or kernels of the next pass.
+    fn finish(
+        &mut self,
+        indices: Vec<usize>,
+        kernels: Vec<Arc<dyn AnyKernel>>,
+        states: Vec<AnyState>,
+    ) -> Result<()> {
+        for ((i, kernel), state) in indices.into_iter().zip(kernels).zip(states) {
+            match kernel.finish(state)? {
                 Step::Next(k) => self.slots[i].kernel = Some(k),
                 Step::Done(v) => self.slots[i].value = v,
                 Step::File { path, bytes, value } => {
-                    if self.fabric.rank() == 0 {
+                    if self.crew.rank() == 0 {
                         let mut file = AtomicFile::create(&path)?;
                         file.write_all(&bytes)?;
                         self.outputs.keep(file);
@@ -206,11 +388,111 @@ impl<'a> Engine<'a> {
                     self.slots[i].value = value;
                 }
             }
-            if let Some(sink) = a.sink {
-                self.outputs.keep(sink.end()?);
-            }
         }
         Ok(())
+    }
+
+    /// Ends the outputs of the pass, if it has any.
+    fn end(&mut self, sinks: bool, finished: Result<()>, active: Vec<Active>) -> Result<()> {
+        let parts = finished.and_then(|()| {
+            active.into_iter().filter_map(|a| a.sink).map(Ordered::end).collect::<Result<Vec<_>>>()
+        });
+        let files = if self.crew.size() == 1 {
+            parts?
+                .into_iter()
+                .map(|part| {
+                    let body = part.body;
+                    part.end(body)
+                })
+                .collect()
+        } else if sinks {
+            joint::assemble(&self.crew, parts, &self.joints)?
+        } else {
+            parts.map(|_| Vec::new())
+        };
+        match files {
+            Ok(files) => files.into_iter().for_each(|f| self.outputs.keep(f)),
+            Err(e) if self.crew.size() == 1 => return Err(e),
+            Err(e) => self.trouble = Some(e),
+        }
+        Ok(())
+    }
+
+    fn fabric(&self) -> &'a dyn Fabric {
+        self.crew.fabric.inner()
+    }
+
+    /// The kernels with their outputs.
+    fn active(&mut self, kernels: &[Arc<dyn AnyKernel>]) -> Result<Vec<Active>> {
+        let (threads, pending) = (self.budget.threads, self.budget.pending);
+        let sink = |joints: &mut [Joint], sink: Sink| {
+            let joint = joints.iter_mut().find(|j| j.path() == sink.path);
+            match joint {
+                None => {
+                    let file = AtomicFile::create(&sink.path)?;
+                    Ordered::create(&sink, file, threads, pending)
+                }
+                Some(Joint::First(_, file)) => {
+                    let file = file.take();
+                    let mut file =
+                        file.ok_or_else(|| Error::internal("an output is written twice"))?;
+                    file.clear()?;
+                    Ordered::create(&sink, file, threads, pending)
+                }
+                Some(Joint::Other(..)) => Ordered::part_of(&sink, threads, pending),
+            }
+        };
+        kernels
+            .iter()
+            .map(|kernel| {
+                let sink = kernel.sink().map(|s| sink(&mut self.joints, s)).transpose()?;
+                Ok(Active { kernel: kernel.clone(), sink })
+            })
+            .collect()
+    }
+
+    /// What the scan of a pass with these needs is asked for.
+    fn options(&self, needs: &Needs) -> ScanOptions {
+        let mut needs = needs.clone();
+        if let Some(f) = &self.filter {
+            needs.add(&f.needs());
+            needs.rows = true;
+            // A filtered block's bytes are those of its records.
+            needs.records |= needs.bytes;
+        }
+        let mut options = ScanOptions::new(needs);
+        options.chunk = self.budget.chunk;
+        options.io = self.request.io;
+        options.io.depth = self.budget.depth;
+        options.share = Share { rank: self.crew.rank(), size: self.crew.size() };
+        options.before = self.before;
+        options.lenient = self.request.lenient;
+        options.max_record = self.budget.max_record;
+        options.cancel = self.request.cancel.clone();
+        options
+    }
+
+    /// Where quotes matter, finds out in which state this rank's share begins, once: each rank looks at its own share, and
+    /// all tell each other what it does. `mine` is what this rank has so far; an error is that of all ranks.
+    fn look_before<T>(&mut self, needs: &Needs, mine: Result<T>) -> Result<Result<T>> {
+        let options = self.options(needs);
+        let known = self.before.is_some() || self.crew.size() == 1;
+        if known || !self.dataset.is_chained(&options) {
+            return Ok(mine);
+        }
+        let looked = mine.and_then(|mine| {
+            let (quotes, bytes) = self.dataset.quotes(&options, self.budget.threads)?;
+            self.looked = bytes;
+            Ok((mine, quotes))
+        });
+        let (mine, quotes) = match looked {
+            Ok((mine, quotes)) => (Some(mine), Ok(quotes.bytes().to_vec())),
+            Err(e) => (None, Err(self.dataset.locate(e))),
+        };
+        let all = self.crew.gather(quotes)?;
+        let all = all.iter().map(|q| Quotes::from_bytes(q)).collect::<Result<Vec<_>>>()?;
+        self.before = Some(Quotes::before(&all[..self.crew.rank().min(all.len())]));
+        Ok(mine.ok_or_else(|| Error::internal("an error was not told")))
     }
 
     /// This rank's share of a pass: states, and the counters bytes, rows, kept, skipped, rounded, and 1
@@ -222,6 +504,7 @@ impl<'a> Engine<'a> {
         number: u64,
         scan_plan: &mut Vec<(String, Value)>,
         observer: Option<&dyn Observer>,
+        news: &News<'_>,
     ) -> Result<(Vec<AnyState>, Vec<u64>)> {
         let pass = Pass {
             active,
@@ -230,6 +513,7 @@ impl<'a> Engine<'a> {
             number,
             observer,
             cancel: &self.request.cancel,
+            news,
         };
         if let Some(kept) = self.kept.as_ref().filter(|k| k.serves(&needs)) {
             let (states, rows) = pass.run(&kept.scan(), None, None)?;
@@ -239,22 +523,7 @@ impl<'a> Engine<'a> {
         let mut later = if number > 1 { needs.clone() } else { Needs::default() };
         active.iter().filter(|a| a.kernel.more_passes()).for_each(|a| later.add(&a.kernel.needs()));
         let cache = Cache::new(&later, self.budget.kept);
-        let mut needs = needs;
-        if let Some(f) = &self.filter {
-            needs.add(&f.needs());
-            needs.rows = true;
-            // A filtered block's bytes are those of its records.
-            needs.records |= needs.bytes;
-        }
-        let mut options = ScanOptions::new(needs);
-        options.chunk = self.budget.chunk;
-        options.io = self.request.io;
-        options.io.depth = self.budget.depth;
-        options.share = Share { rank: self.fabric.rank(), size: self.fabric.size() };
-        options.lenient = self.request.lenient;
-        options.max_record = self.budget.max_record;
-        options.cancel = self.request.cancel.clone();
-        let scan = self.dataset.scan(&options)?;
+        let scan = self.dataset.scan(&self.options(&needs))?;
         if number == 1 {
             *scan_plan = scan.plan();
         }
@@ -265,8 +534,9 @@ impl<'a> Engine<'a> {
         let p = scan.progress();
         let get = |c: &std::sync::atomic::AtomicU64| c.load(Ordering::Relaxed);
         let uncounted = u64::from(!scan.counts_rows());
-        let counters =
-            vec![get(&p.bytes), get(&p.rows), kept, get(&p.skipped), get(&p.rounded), uncounted];
+        let bytes = get(&p.bytes) + std::mem::take(&mut self.looked);
+        let counters = vec![bytes, get(&p.rows), kept, get(&p.skipped), get(&p.rounded), uncounted];
+        self.bytes += bytes;
         drop(scan);
         self.kept = cache.and_then(Cache::ready);
         Ok((states, counters))
@@ -320,7 +590,8 @@ impl<'a> Engine<'a> {
             files: self.dataset.files(),
             bytes: self.dataset.total_bytes(),
             threads: self.budget.threads,
-            ranks: self.fabric.size(),
+            ranks: self.crew.size(),
+            nodes: self.nodes,
             vectors: Vectors::chosen().name(),
             chunk_bytes: self.budget.chunk,
             memory_bytes: self.request.memory,

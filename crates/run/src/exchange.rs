@@ -1,107 +1,378 @@
-//! States and counters from rank to rank.
+//! What the ranks of a run do together.
+//!
+//! All of it is one sort of step: each rank contributes something, or its error, and all get the sum, or the one error that
+//! is told. A rank that fails between two steps contributes its error to the next one, whatever that is: so nobody waits for
+//! it, and after a step that failed the run is over on all ranks.
 
+use crate::pass::{Observer, too_large};
+use crate::patient::Patient;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use stead_core::{Error, Kind, Result};
-use stead_fabric::{Fabric, FabricExt};
+use stead_core::{Cancel, Error, Kind, Result};
+use stead_fabric::{Fabric, FabricExt, kinds};
 use stead_kernel::{AnyKernel, AnyState};
 
-/// What one rank contributes to the end of a pass.
-#[derive(serde::Serialize, serde::Deserialize)]
-enum Part {
-    States { states: Vec<Vec<u8>>, counters: Vec<u64> },
-    Failed { rank: usize, kind: u8, message: String, hint: Option<String> },
+/// Of all steps, and the one after it. Nothing else has it: one run at a time on a fabric.
+const STEPS: u32 = 0x5200_0000;
+
+/// The ranks of a run.
+pub struct Crew<'a> {
+    pub fabric: Patient<'a>,
+    /// Name of this rank's host.
+    pub host: String,
+    /// Those of all ranks, once they have met.
+    pub hosts: Vec<String>,
+    /// Bytes that the states of all kernels may take.
+    pub states: u64,
 }
 
-fn encode(part: &Part) -> Result<Vec<u8>> {
-    postcard::to_stdvec(part).map_err(|e| Error::internal(format!("cannot encode states: {e}")))
+/// An error on its way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Told {
+    kind: u8,
+    message: String,
+    hint: Option<String>,
+    path: Option<Vec<u8>>,
+    line: Option<u64>,
+    offset: Option<u64>,
+    column: Option<String>,
+    source: Option<u32>,
+    order: Option<u64>,
+    rank: Option<u64>,
+    host: Option<String>,
+    /// The rank that tells it, and its host.
+    by: u64,
+    by_host: String,
+    /// How many ranks tell the same.
+    ranks: u64,
 }
 
-fn decode(bytes: &[u8]) -> Result<Part> {
-    postcard::from_bytes(bytes)
-        .map_err(|e| Error::format(format!("states from another rank are malformed: {e}")))
-}
-
-/// Kinds that keep their meaning on other ranks; the rest arrive as `Peer`.
-const KINDS: [Kind; 12] = [
-    Kind::Peer,
-    Kind::Usage,
-    Kind::NotFound,
-    Kind::Permission,
-    Kind::Format,
-    Kind::Data,
-    Kind::Changed,
-    Kind::Limit,
-    Kind::NoSpace,
-    Kind::Io,
-    Kind::Cancelled,
-    Kind::Timeout,
-];
-
-/// Merges every rank's states and counters, up a tree and back, so that all ranks hold the total. If a
-/// rank failed, every rank gets the error of the lowest rank that did.
-pub fn total(
-    fabric: &dyn Fabric,
-    tag: u32,
-    kernels: &[Arc<dyn AnyKernel>],
-    mine: Result<(Vec<AnyState>, Vec<u64>)>,
-) -> Result<(Vec<AnyState>, Vec<u64>)> {
-    if fabric.size() == 1 {
-        return mine;
-    }
-    let part = match &mine {
-        Ok((states, counters)) => {
-            let states =
-                kernels.iter().zip(states).map(|(k, s)| k.encode(s)).collect::<Result<_>>();
-            states.map(|states| Part::States { states, counters: counters.clone() })
+impl Told {
+    fn new(e: &Error, by: usize, by_host: &str) -> Told {
+        let p = e.place();
+        Told {
+            kind: kinds::number(e.kind()),
+            message: e.message().to_owned(),
+            hint: e.hint().map(str::to_owned),
+            path: p.path.as_ref().map(|p| p.as_os_str().as_bytes().to_vec()),
+            line: p.line,
+            offset: p.offset,
+            column: p.column.clone(),
+            source: p.source,
+            order: e.order().1,
+            rank: p.rank.map(|r| r as u64),
+            host: p.host.clone(),
+            by: by as u64,
+            by_host: by_host.to_owned(),
+            ranks: 1,
         }
-        Err(e) => Ok(Part::Failed {
-            rank: fabric.rank(),
-            kind: KINDS.iter().position(|k| *k == e.kind()).unwrap_or(0) as u8,
-            message: e.to_string(),
-            hint: e.hint().map(str::to_string),
-        }),
-    }?;
-    let all = fabric.all_reduce(tag, encode(&part)?, &mut |a, b| {
-        let (mine, theirs) = (decode(&a)?, decode(&b)?);
-        match (mine, theirs) {
-            (Part::Failed { .. }, _) => Ok(a),
-            (_, Part::Failed { .. }) => Ok(b),
-            (
-                Part::States { states: x, counters: mut c },
-                Part::States { states: y, counters: d },
-            ) => {
-                let states = kernels
-                    .iter()
-                    .zip(x.iter().zip(&y))
-                    .map(|(k, (x, y))| {
-                        let mut s = k.decode(x)?;
-                        k.merge(&mut s, k.decode(y)?)?;
-                        k.encode(&s)
-                    })
-                    .collect::<Result<_>>()?;
-                for (a, b) in c.iter_mut().zip(d) {
-                    *a = a.saturating_add(b);
-                }
-                encode(&Part::States { states, counters: c })
+    }
+
+    fn kind(&self) -> Kind {
+        kinds::kind(self.kind)
+    }
+
+    /// The error as all ranks tell it. What is in the data and in the request is so for any number of ranks; all else is
+    /// that of a rank and its host.
+    fn error(self, size: usize) -> Error {
+        let kind = self.kind();
+        let all = matches!(kind, Kind::Data | Kind::Format | Kind::Limit | Kind::Cancelled);
+        let one = !all && self.ranks < size as u64;
+        let mut e = Error::new(kind, self.message);
+        let number = |r: u64| usize::try_from(r).unwrap_or(usize::MAX);
+        match self.rank {
+            Some(rank) => e = e.at_rank(number(rank)),
+            None if one => e = e.at_rank(number(self.by)).at_host(self.by_host),
+            None => {}
+        }
+        for (value, put) in [
+            (self.line, Error::at_line as fn(Error, u64) -> Error),
+            (self.offset, Error::at_offset),
+            (self.order, Error::in_order),
+        ] {
+            if let Some(value) = value {
+                e = put(e, value);
             }
         }
-    })?;
-    match decode(&all)? {
-        Part::States { states, counters } if states.len() == kernels.len() => {
-            let states =
-                kernels.iter().zip(&states).map(|(k, s)| k.decode(s)).collect::<Result<_>>()?;
-            Ok((states, counters))
+        for (text, put) in [
+            (self.host, (|e, t| e.at_host(t)) as fn(Error, String) -> Error),
+            (self.column, |e, t| e.at_column(t)),
+            (self.hint, |e, t| e.with_hint(t)),
+        ] {
+            if let Some(text) = text {
+                e = put(e, text);
+            }
         }
-        Part::States { .. } => Err(Error::format("ranks ran different kernels")),
-        // The rank that failed keeps its own, richer error.
-        Part::Failed { rank, .. } if rank == fabric.rank() => mine,
-        Part::Failed { rank, kind, message, hint } => {
-            let kind = KINDS.get(usize::from(kind)).copied().unwrap_or(Kind::Peer);
-            let e = Error::new(kind, message).at_rank(rank);
-            Err(match hint {
-                Some(h) => e.with_hint(h),
-                None => e,
-            })
+        if let Some(path) = self.path {
+            e = e.at_path(OsStr::from_bytes(&path));
         }
+        match self.source {
+            Some(source) => e.at_source(source),
+            None => e,
+        }
+    }
+
+    /// Of two errors the one to tell, `self` being that of a lower rank: the cause before the stop it led to, then the
+    /// earlier place in the data.
+    fn or(self, other: Told) -> Told {
+        let same = |a: &Told, b: &Told| {
+            (a.kind, &a.message, &a.path, a.line, a.offset)
+                == (b.kind, &b.message, &b.path, b.line, b.offset)
+        };
+        if same(&self, &other) {
+            return Told { ranks: self.ranks.saturating_add(other.ranks), ..self };
+        }
+        let stopped = |t: &Told| t.kind() == Kind::Cancelled;
+        let order = |t: &Told| (stopped(t), t.source, t.order);
+        if order(&other) < order(&self) { other } else { self }
+    }
+}
+
+/// What has come together of some ranks.
+enum Sum {
+    /// Words of each of them, in the order of ranks.
+    Words(Vec<Vec<u8>>),
+    States(Vec<AnyState>, Vec<u64>),
+    Failed(Told),
+}
+
+const WORDS: u8 = 0;
+const STATES: u8 = 1;
+const FAILED: u8 = 2;
+
+/// How words of ranks become one list of words.
+pub type Join<'j> = &'j mut dyn FnMut(Vec<Vec<u8>>, Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>>;
+
+impl<'a> Crew<'a> {
+    pub fn new(
+        fabric: &'a dyn Fabric,
+        cancel: &Cancel,
+        observer: Option<&'a dyn Observer>,
+    ) -> Crew<'a> {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Crew {
+            fabric: Patient::new(fabric, cancel, observer),
+            host,
+            hosts: Vec::new(),
+            states: u64::MAX,
+        }
+    }
+
+    pub fn rank(&self) -> usize {
+        self.fabric.rank()
+    }
+
+    pub fn size(&self) -> usize {
+        self.fabric.size()
+    }
+
+    /// Every rank gets the words of every rank, or the error of those that failed.
+    pub fn gather(&self, mine: Result<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        if self.size() == 1 {
+            return mine.map(|word| vec![word]);
+        }
+        let mut join = |mut a: Vec<Vec<u8>>, b: Vec<Vec<u8>>| {
+            a.extend(b);
+            Ok(a)
+        };
+        let words = self.words("", mine.map(|word| vec![word]), &mut join)?;
+        if words.len() == self.size() { Ok(words) } else { Err(different()) }
+    }
+
+    /// Every rank gets what `join` makes of the words of all. `name` is what all messages begin with: ranks that have
+    /// another one are told so before anything else is looked at.
+    pub fn words(
+        &self,
+        name: &str,
+        mine: Result<Vec<Vec<u8>>>,
+        join: Join<'_>,
+    ) -> Result<Vec<Vec<u8>>> {
+        match self.step(name, &[], mine.map(Sum::Words), join)? {
+            Sum::Words(words) => Ok(words),
+            _ => Err(different()),
+        }
+    }
+
+    /// Merges every rank's states and counters, up a tree and back, so that all ranks hold the total.
+    pub fn total(
+        &self,
+        kernels: &[Arc<dyn AnyKernel>],
+        mine: Result<(Vec<AnyState>, Vec<u64>)>,
+    ) -> Result<(Vec<AnyState>, Vec<u64>)> {
+        if self.size() == 1 {
+            return mine;
+        }
+        let mine = mine.map(|(states, counters)| Sum::States(states, counters));
+        match self.step("", kernels, mine, &mut |_, _| Err(different()))? {
+            Sum::States(states, counters) => Ok((states, counters)),
+            _ => Err(different()),
+        }
+    }
+
+    /// True if all ranks have come to the end of something without an error.
+    pub fn agree(&self, mine: Result<()>) -> Result<()> {
+        self.gather(mine.map(|()| Vec::new())).map(drop)
+    }
+
+    fn step(
+        &self,
+        name: &str,
+        kernels: &[Arc<dyn AnyKernel>],
+        mine: Result<Sum>,
+        join: Join<'_>,
+    ) -> Result<Sum> {
+        let failed = |e: &Error| Sum::Failed(Told::new(e, self.rank(), &self.host));
+        let of_all = |e: &Error| {
+            let told = Told::new(e, self.rank(), &self.host);
+            Sum::Failed(Told { ranks: u64::MAX, ..told })
+        };
+        let sum = std::cell::Cell::new(Some(mine.unwrap_or_else(|e| failed(&e))));
+        let mut take = |theirs: Vec<u8>| {
+            let theirs =
+                theirs.strip_prefix(&*prefix(name)).ok_or_else(|| self.unlike(&theirs, name))?;
+            let both = match (sum.take(), decode(theirs, kernels)) {
+                (None, _) => of_all(&different()),
+                (Some(Sum::Failed(a)), Ok(Sum::Failed(b))) => Sum::Failed(a.or(b)),
+                (Some(f @ Sum::Failed(_)), _) | (_, Ok(f @ Sum::Failed(_))) => f,
+                (Some(mine), theirs) => theirs
+                    .and_then(|theirs| add(mine, theirs, kernels, self.states, &mut *join))
+                    // It is of both, or of what all do together.
+                    .unwrap_or_else(|e| of_all(&e)),
+            };
+            sum.set(Some(both));
+            Ok(())
+        };
+        let mut give = || {
+            let sum = sum.take().ok_or_else(different)?;
+            Ok([prefix(name), encode(sum, kernels)?].concat())
+        };
+        let all =
+            self.fabric.all_reduce_by(STEPS, &mut take, &mut give).map_err(|e| self.named(e))?;
+        let all = all.strip_prefix(&*prefix(name)).ok_or_else(different)?;
+        match decode(all, kernels)? {
+            Sum::Failed(told) => Err(self.named(told.error(self.size()))),
+            sum => Ok(sum),
+        }
+    }
+
+    /// Ranks whose messages begin with something else.
+    fn unlike(&self, theirs: &[u8], ours: &str) -> Error {
+        let len = theirs.first().map_or(0, |n| usize::from(*n));
+        let theirs = String::from_utf8_lossy(theirs.get(1..=len).unwrap_or_default()).into_owned();
+        if ours.is_empty() || theirs.is_empty() {
+            return different();
+        }
+        Error::usage(format!(
+            "ranks run different versions of stead: {ours} on rank {} and {theirs} on another one; start the same one on all",
+            self.rank()
+        ))
+    }
+
+    /// With the name of the host of the rank that it is about.
+    fn named(&self, e: Error) -> Error {
+        let host = e.place().rank.filter(|_| e.place().host.is_none());
+        match host.and_then(|rank| self.hosts.get(rank)) {
+            Some(host) => e.at_host(host),
+            None => e,
+        }
+    }
+}
+
+fn different() -> Error {
+    Error::usage("ranks do different things")
+        .with_hint("all ranks start the same runs, in the same order")
+}
+
+fn malformed() -> Error {
+    Error::format("a message from another rank is malformed")
+}
+
+/// What messages begin with: a text of at most 255 bytes, and its length.
+fn prefix(name: &str) -> Vec<u8> {
+    let name = &name.as_bytes()[..name.len().min(255)];
+    let mut out = vec![name.len() as u8];
+    out.extend_from_slice(name);
+    out
+}
+
+fn add(
+    mine: Sum,
+    theirs: Sum,
+    kernels: &[Arc<dyn AnyKernel>],
+    most: u64,
+    join: &mut dyn FnMut(Vec<Vec<u8>>, Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>>,
+) -> Result<Sum> {
+    match (mine, theirs) {
+        (Sum::Words(a), Sum::Words(b)) => Ok(Sum::Words(join(a, b)?)),
+        (Sum::States(mut states, mut counters), Sum::States(theirs, others)) => {
+            if others.len() != counters.len() {
+                return Err(different());
+            }
+            for ((k, mine), theirs) in kernels.iter().zip(&mut states).zip(theirs) {
+                k.merge(mine, theirs)?;
+            }
+            let bytes = |(k, s): (&Arc<dyn AnyKernel>, &AnyState)| k.state_bytes(s) as u64;
+            too_large(kernels.iter().zip(&states).map(bytes).sum(), most)?;
+            for (a, b) in counters.iter_mut().zip(others) {
+                *a = a.saturating_add(b);
+            }
+            Ok(Sum::States(states, counters))
+        }
+        _ => Err(different()),
+    }
+}
+
+fn encode(sum: Sum, kernels: &[Arc<dyn AnyKernel>]) -> Result<Vec<u8>> {
+    let (kind, parts) = match sum {
+        Sum::Words(words) => (WORDS, words),
+        Sum::States(states, counters) => {
+            let counters = counters.iter().flat_map(|n| n.to_le_bytes()).collect();
+            let mut parts = vec![counters];
+            for (k, s) in kernels.iter().zip(states) {
+                // Each is let go when it has become bytes: all of them together may be large.
+                parts.push(k.encode(&s)?);
+            }
+            (STATES, parts)
+        }
+        Sum::Failed(told) => {
+            let told = postcard::to_stdvec(&told)
+                .map_err(|e| Error::internal(format!("cannot encode an error: {e}")))?;
+            (FAILED, vec![told])
+        }
+    };
+    let mut out = Vec::with_capacity(1 + parts.iter().map(|p| 8 + p.len()).sum::<usize>());
+    out.push(kind);
+    for part in parts {
+        out.extend_from_slice(&(part.len() as u64).to_le_bytes());
+        out.extend_from_slice(&part);
+    }
+    Ok(out)
+}
+
+fn decode(bytes: &[u8], kernels: &[Arc<dyn AnyKernel>]) -> Result<Sum> {
+    let (kind, mut rest) = bytes.split_first().ok_or_else(malformed)?;
+    let mut parts: Vec<&[u8]> = Vec::new();
+    while !rest.is_empty() {
+        let (len, after) = rest.split_first_chunk().ok_or_else(malformed)?;
+        let len = usize::try_from(u64::from_le_bytes(*len)).map_err(|_| malformed())?;
+        let (part, after) = after.split_at_checked(len).ok_or_else(malformed)?;
+        parts.push(part);
+        rest = after;
+    }
+    match (*kind, parts.split_first()) {
+        (WORDS, _) => Ok(Sum::Words(parts.into_iter().map(<[u8]>::to_vec).collect())),
+        (STATES, Some((counters, states))) if states.len() == kernels.len() => {
+            let (numbers, []) = counters.as_chunks() else { return Err(malformed()) };
+            let counters = numbers.iter().map(|n| u64::from_le_bytes(*n)).collect();
+            let states = kernels.iter().zip(states).map(|(k, s)| k.decode(s));
+            Ok(Sum::States(states.collect::<Result<_>>()?, counters))
+        }
+        (STATES, Some(_)) => Err(different()),
+        (FAILED, Some((told, []))) => {
+            postcard::from_bytes(told).map(Sum::Failed).map_err(|_| malformed())
+        }
+        _ => Err(malformed()),
     }
 }

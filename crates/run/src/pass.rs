@@ -2,6 +2,7 @@
 
 use crate::cache::Cache;
 use crate::clock::Watch;
+use crate::news::{Far, News};
 use crate::sink::Ordered;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use stead_core::{Block, Cancel, Error, Kind, Result, Selection};
 use stead_format::{Progress, Scan};
 use stead_kernel::{AnyKernel, AnyState, expr};
 
-/// What a run looks like from outside, now.
+/// What a run looks like from outside, now. On rank 0 of several it is of all of them, on the others of their own share.
 #[derive(Debug, Clone, Copy)]
 pub struct Snapshot {
     /// The pass, from 1.
@@ -31,6 +32,14 @@ pub trait Observer: Sync {
     /// Called about ten times a second, and once at the end of each pass, from the thread that called
     /// [`crate::run`].
     fn progress(&self, snapshot: &Snapshot);
+
+    /// False if nobody looks at the snapshots: other ranks need not tell how far they are.
+    fn looks(&self) -> bool {
+        true
+    }
+
+    /// Called about ten times a second while this rank waits for others.
+    fn waits(&self) {}
 }
 
 /// A kernel of this pass and its output file, if it writes one.
@@ -48,6 +57,8 @@ pub struct Pass<'a> {
     pub number: u64,
     pub observer: Option<&'a dyn Observer>,
     pub cancel: &'a Cancel,
+    /// What other ranks tell.
+    pub news: &'a News<'a>,
 }
 
 /// Where the blocks of a pass come from and where they go besides the kernels.
@@ -57,6 +68,11 @@ struct Feed<'a> {
     /// Keeps the filtered blocks for the passes to come.
     keep: Option<&'a Cache>,
 }
+
+/// How often the thread that waits for workers looks around.
+const LOOK: Duration = Duration::from_millis(100);
+/// How many of these looks pass before rank 0 is told again how far this rank is.
+const TELL_EVERY: u64 = 10;
 
 /// How often a worker weighs its states, in blocks.
 const WEIGH_EVERY: u64 = 16;
@@ -149,33 +165,53 @@ impl Pass<'_> {
         }
     }
 
-    /// Waits for the workers and tells the observer meanwhile.
+    /// Waits for the workers and tells the observer, and other ranks, meanwhile.
     fn watch(&self, scan: &dyn Scan, shared: &Shared) {
         let watch = Watch::start();
+        let far = |done: bool| {
+            let p = scan.progress();
+            let total = scan.total_bytes();
+            let bytes = p.bytes.load(Ordering::Relaxed);
+            let bytes = if done { total } else { bytes.min(total) };
+            Far { bytes, total, rows: p.rows.load(Ordering::Relaxed), done }
+        };
         let snapshot = |done: bool| {
             if let Some(o) = self.observer {
-                let p = scan.progress();
-                let total_bytes = scan.total_bytes();
-                let bytes = p.bytes.load(Ordering::Relaxed);
+                let (mine, others) = (far(done), self.news.others());
                 o.progress(&Snapshot {
                     pass: self.number,
-                    bytes: if done { total_bytes } else { bytes.min(total_bytes) },
-                    total_bytes,
-                    rows: p.rows.load(Ordering::Relaxed),
+                    bytes: mine.bytes.saturating_add(others.bytes),
+                    total_bytes: mine.total.saturating_add(others.total),
+                    rows: mine.rows.saturating_add(others.rows),
                     seconds: watch.seconds(),
                 });
             }
         };
-        let mut running = lock(&shared.running);
-        while *running > 0 {
-            running = shared
+        for turn in 0u64.. {
+            let running = lock(&shared.running);
+            let (running, _) = shared
                 .ended
-                .wait_timeout(running, Duration::from_millis(100))
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-            if *running > 0 {
-                snapshot(false);
+                .wait_timeout_while(running, LOOK, |running| *running > 0)
+                .unwrap_or_else(PoisonError::into_inner);
+            if *running == 0 {
+                break;
             }
+            drop(running);
+            if self.news.hear(Duration::ZERO) {
+                *lock(&shared.failed) = Some((None, None));
+                shared.stop.store(true, Ordering::Relaxed);
+            }
+            if turn.is_multiple_of(TELL_EVERY) {
+                self.news.far(far(false));
+            }
+            snapshot(false);
+        }
+        self.news.far(far(true));
+        // Whoever looks at rank 0 sees all ranks come to their ends.
+        let stopped = || shared.stop.load(Ordering::Relaxed) || self.cancel.is_cancelled();
+        while self.news.is_watched_here() && !self.news.others().done && !stopped() {
+            self.news.hear(LOOK);
+            snapshot(true);
         }
         snapshot(true);
     }
@@ -281,17 +317,20 @@ impl Pass<'_> {
         }
         shared.weights[index].store(mine, Ordering::Relaxed);
         let all: u64 = shared.weights.iter().map(|w| w.load(Ordering::Relaxed)).sum();
-        if all > self.states {
-            return Err(Error::limit(format!(
-                "the kernels' states take {}, more than their quarter of the memory budget",
-                stead_core::units::format_size(all)
-            ))
-            .with_hint(
-                "raise --memory, group by a column with fewer values or ask for fewer results",
-            ));
-        }
-        Ok(())
+        too_large(all, self.states)
     }
+}
+
+/// An error if states of so many bytes are more than they may be.
+pub fn too_large(bytes: u64, most: u64) -> Result<()> {
+    if bytes <= most {
+        return Ok(());
+    }
+    Err(Error::limit(format!(
+        "the kernels' states take {}, more than their quarter of the memory budget",
+        stead_core::units::format_size(bytes)
+    ))
+    .with_hint("raise --memory, group by a column with fewer values or ask for fewer results"))
 }
 
 fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -31,10 +31,12 @@ pub struct Plan {
     pub files: usize,
     /// Bytes of all files.
     pub bytes: u64,
-    /// Worker threads on each rank.
+    /// Worker threads; of several ranks, those of rank 0.
     pub threads: usize,
     /// Ranks that share the work.
     pub ranks: usize,
+    /// Nodes that they are on.
+    pub nodes: usize,
     /// Vectors of the processor that the kernels use: `avx512`, `avx2`, `neon` or `portable`.
     pub vectors: &'static str,
     /// Bytes of one extent.
@@ -66,7 +68,7 @@ pub struct PlannedKernel {
     pub passes: u64,
 }
 
-/// What a run took. Of all ranks together, but for the times, which are of rank 0.
+/// What a run took. Of all ranks together, but for the wall seconds, which are of rank 0.
 #[derive(Debug, Clone, Default, serde::Serialize)]
 pub struct Metrics {
     /// Wall seconds.
@@ -89,7 +91,31 @@ pub struct Metrics {
     pub bytes_per_second: f64,
     /// Core-seconds for a gigabyte (10^9 bytes) read.
     pub core_seconds_per_gb: f64,
-    /// Largest resident memory of the process.
+    /// Largest resident memory of the process; of several, the largest one.
+    pub peak_memory_bytes: u64,
+    /// Bytes that ranks sent each other: states, and what little they have to tell.
+    pub bytes_sent: u64,
+    /// What each of several ranks took.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<RankMetrics>,
+}
+
+/// What one of several ranks took.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct RankMetrics {
+    /// Name of its host.
+    pub host: String,
+    /// Its process.
+    pub process: u32,
+    /// Worker threads.
+    pub threads: usize,
+    /// Bytes read from files, over all passes.
+    pub bytes_read: u64,
+    /// Bytes sent to other ranks.
+    pub bytes_sent: u64,
+    /// Seconds of all cores that its process took.
+    pub cpu_seconds: f64,
+    /// Largest resident memory of its process.
     pub peak_memory_bytes: u64,
 }
 

@@ -26,9 +26,9 @@ pub struct Request {
     pub filter: Option<String>,
     /// Answers per value of these columns.
     pub by: Vec<String>,
-    /// Worker threads; 0 for one a processor. Never changes an answer.
+    /// Worker threads; 0 for one a processor, which ranks of a node share. Never changes an answer.
     pub threads: usize,
-    /// Bytes of memory that buffers and states may take.
+    /// Bytes of memory that buffers and states may take, of all ranks of a node together.
     pub memory: u64,
     /// Bytes of one extent. Never changes an answer.
     pub chunk: usize,

@@ -15,6 +15,8 @@ use stead_store::AtomicFile;
 /// An output file that takes blocks in any order.
 pub struct Ordered {
     header: SinkHeader,
+    /// Bytes of the header in the file.
+    start: u64,
     /// Bytes that may wait in memory.
     budget: usize,
     inner: Mutex<Inner>,
@@ -30,7 +32,7 @@ struct Inner {
     held: usize,
     /// For each worker the last block it delivered; `None` before the first, `u64::MAX` when finished.
     reached: Vec<Option<u64>>,
-    /// Where output waits that does not fit in memory; never committed, so it vanishes.
+    /// Where output waits that does not fit in memory.
     spill: Option<(AtomicFile, u64)>,
     path: PathBuf,
 }
@@ -40,9 +42,53 @@ enum Waiting {
     Spilled { offset: u64, len: usize },
 }
 
+/// What a pass has written: the output, or one rank's part of it.
+pub struct Part {
+    /// The name that the output will have.
+    pub path: PathBuf,
+    pub file: AtomicFile,
+    header: SinkHeader,
+    /// Bytes before the output of blocks: of the header, which the first rank has.
+    pub start: u64,
+    /// Bytes of the output of blocks.
+    pub body: u64,
+}
+
+impl Part {
+    /// Ends the file, which is whole then and has to be given its name. `body` is the length of all parts together.
+    pub fn end(self, body: u64) -> Result<AtomicFile> {
+        match &self.header {
+            SinkHeader::Bytes(_) => {}
+            SinkHeader::Npy { row } => {
+                let size = row.iter().product::<u64>().max(1) * 8;
+                let mut shape = vec![body / size];
+                shape.extend_from_slice(row);
+                let header = npy::header(&shape, false);
+                if header.len() != reserved(row) {
+                    return Err(Error::internal("the array's header does not fit its place"));
+                }
+                self.file.write_at(0, &header)?;
+            }
+            SinkHeader::NpyShape { shape, .. } => {
+                if body != shape.iter().product::<u64>() * 8 {
+                    return Err(Error::internal(
+                        "the mapped array has not the shape it should have",
+                    ));
+                }
+            }
+        }
+        Ok(self.file)
+    }
+}
+
 impl Ordered {
-    pub fn create(sink: &Sink, workers: usize, budget: usize) -> Result<Ordered> {
-        let mut file = AtomicFile::create(&sink.path)?;
+    /// For the output of all blocks, or of those of the first of several ranks.
+    pub fn create(
+        sink: &Sink,
+        mut file: AtomicFile,
+        workers: usize,
+        budget: usize,
+    ) -> Result<Ordered> {
         match &sink.header {
             SinkHeader::Bytes(b) => file.write_all(b)?,
             SinkHeader::Npy { row } => file.write_all(&vec![b' '; reserved(row)])?,
@@ -50,8 +96,19 @@ impl Ordered {
                 file.write_all(&npy::header(shape, *fortran))?
             }
         }
-        Ok(Ordered {
+        Ok(Self::on(sink, file, workers, budget))
+    }
+
+    /// For the output of the blocks of another rank.
+    pub fn part_of(sink: &Sink, workers: usize, budget: usize) -> Result<Ordered> {
+        Ok(Self::on(sink, AtomicFile::scratch(&sink.path)?, workers, budget))
+    }
+
+    fn on(sink: &Sink, file: AtomicFile, workers: usize, budget: usize) -> Ordered {
+        let start = file.written();
+        Ordered {
             header: sink.header.clone(),
+            start,
             budget,
             inner: Mutex::new(Inner {
                 file,
@@ -62,7 +119,7 @@ impl Ordered {
                 spill: None,
                 path: sink.path.clone(),
             }),
-        })
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -90,32 +147,13 @@ impl Ordered {
         inner.write_ready()
     }
 
-    /// Ends the file, which is whole then and has to be given its name.
-    pub fn end(self) -> Result<AtomicFile> {
+    /// What was written, when all have said that they push nothing more.
+    pub fn end(self) -> Result<Part> {
         let mut inner = self.inner.into_inner().unwrap_or_else(PoisonError::into_inner);
         inner.reached.fill(Some(u64::MAX));
         inner.write_ready()?;
-        match &self.header {
-            SinkHeader::Bytes(_) => {}
-            SinkHeader::Npy { row } => {
-                let size = row.iter().product::<u64>().max(1) * 8;
-                let mut shape = vec![inner.body / size];
-                shape.extend_from_slice(row);
-                let header = npy::header(&shape, false);
-                if header.len() != reserved(row) {
-                    return Err(Error::internal("the array's header does not fit its place"));
-                }
-                inner.file.write_at(0, &header)?;
-            }
-            SinkHeader::NpyShape { shape, .. } => {
-                if inner.body != shape.iter().product::<u64>() * 8 {
-                    return Err(Error::internal(
-                        "the mapped array has not the shape it should have",
-                    ));
-                }
-            }
-        }
-        Ok(inner.file)
+        let Inner { path, file, body, .. } = inner;
+        Ok(Part { path, file, header: self.header, start: self.start, body })
     }
 }
 
@@ -161,7 +199,7 @@ impl Inner {
             return Ok(());
         }
         if self.spill.is_none() {
-            self.spill = Some((AtomicFile::create(&self.path)?, 0));
+            self.spill = Some((AtomicFile::scratch(&self.path)?, 0));
         }
         let Some((file, end)) = &mut self.spill else { return Ok(()) };
         for w in self.waiting.values_mut().rev() {
@@ -188,14 +226,17 @@ mod tests {
         let dir = tempfile::tempdir().expect("dir");
         let path = dir.path().join("out.txt");
         let sink = Sink { path: path.clone(), header: SinkHeader::Bytes(b"h ".to_vec()) };
-        let o = Ordered::create(&sink, workers, budget).expect("create");
+        let file = AtomicFile::create(&path).expect("file");
+        let o = Ordered::create(&sink, file, workers, budget).expect("create");
         for (w, seq) in pushes {
             o.push(*w, *seq, format!("{seq} ").into_bytes()).expect("push");
         }
         for w in 0..workers {
             o.finished(w).expect("finished");
         }
-        o.end().and_then(AtomicFile::commit).expect("commit");
+        let part = o.end().expect("end");
+        let body = part.body;
+        part.end(body).and_then(AtomicFile::commit).expect("commit");
         assert_eq!(
             std::fs::read_dir(dir.path()).expect("dir").count(),
             1,
@@ -216,7 +257,8 @@ mod tests {
     fn a_sink_that_is_not_committed_leaves_nothing() {
         let dir = tempfile::tempdir().expect("dir");
         let sink = Sink { path: dir.path().join("o"), header: SinkHeader::Bytes(vec![]) };
-        let o = Ordered::create(&sink, 1, 0).expect("create");
+        let file = AtomicFile::create(&sink.path).expect("file");
+        let o = Ordered::create(&sink, file, 1, 0).expect("create");
         o.push(0, 5, vec![1, 2, 3]).expect("push");
         drop(o);
         assert_eq!(std::fs::read_dir(dir.path()).expect("dir").count(), 0);

@@ -21,8 +21,9 @@
 //! # }
 //! ```
 //!
-//! What it cannot do yet: [`run`] on more than one node (its ranks, those of [`fabric::Local`], are threads; [`read::ranks`]
-//! reads files on any number of nodes), transfers between tiers, streams between programs.
+//! Both work on many nodes, over any [`fabric::Fabric`]: [`run_on`], [`read::ranks`].
+//!
+//! What it cannot do yet: transfers between tiers, streams between programs.
 
 pub mod options;
 pub mod plot;
@@ -36,13 +37,18 @@ pub use stead_format::options::{ColumnType, Compression, FormatType, Header, Quo
 pub use stead_format::tipsy::Species;
 pub use stead_format::{Dataset, Description, OpenOptions, TableColumn};
 pub use stead_run::{
-    Metrics, Observer, Plan, PlannedKernel, Report, Request, Snapshot, run, run_on,
+    Metrics, Observer, Plan, PlannedKernel, RankMetrics, Report, Request, Snapshot, run, run_on,
 };
 pub use stead_store::{Engine, IoOptions, atomic::remove_unfinished};
 
 /// How ranks talk.
 pub mod fabric {
-    pub use stead_fabric::{Fabric, FabricExt, Local, foreign};
+    pub use stead_fabric::{Fabric, FabricExt, Local, Rounds, foreign};
+}
+
+/// What ranks of a run do besides [`run_on`].
+pub mod ranks {
+    pub use stead_run::{agree, refuse};
 }
 
 /// Parallel read sessions: many consumers read a range of a file, few readers fetch it.

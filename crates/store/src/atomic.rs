@@ -3,7 +3,7 @@
 use rustix::fs::Advice;
 use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Seek, Write};
 use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -69,6 +69,42 @@ impl AtomicFile {
                 Err(e) => return Err(cannot_create(&path, &target, e)),
             }
         }
+    }
+
+    /// A file for work in progress on the file system of `path`, in the same directory. It has no name, so that nothing is
+    /// left of it however the process ends, and none to get: it is not for [`AtomicFile::commit`].
+    ///
+    /// # Errors
+    /// As [`AtomicFile::create`].
+    pub fn scratch(path: impl Into<PathBuf>) -> Result<Self> {
+        let this = Self::create(path)?;
+        std::fs::remove_file(&this.temporary).map_err(|e| this.failed("make", e))?;
+        forget(&this.temporary);
+        Ok(this)
+    }
+
+    /// The name that the file has now, under which other processes find it: see [`crate::JointFile`].
+    pub fn temporary(&self) -> &Path {
+        &self.temporary
+    }
+
+    /// Empties the file.
+    ///
+    /// # Errors
+    /// System errors.
+    pub fn clear(&mut self) -> Result<()> {
+        self.file.set_len(0).map_err(|e| self.failed("write", e))?;
+        self.file.rewind().map_err(|e| self.failed("write", e))?;
+        (self.end, self.begun) = (0, 0);
+        Ok(())
+    }
+
+    /// Makes what was written so far visible to other hosts, and durable.
+    ///
+    /// # Errors
+    /// As [`AtomicFile::write_all`].
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync_all().map_err(|e| self.failed("write", e))
     }
 
     /// The name the file will have.
@@ -286,6 +322,20 @@ mod tests {
         assert_eq!(listing(dir.path()).len(), 1);
         drop(f);
         assert!(listing(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn scratch_has_no_name_and_can_be_written_and_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut f = AtomicFile::scratch(dir.path().join("out")).unwrap();
+        assert!(listing(dir.path()).is_empty());
+        f.write_all(b"in progress").unwrap();
+        let mut back = [0; 8];
+        f.read_at(3, &mut back).unwrap();
+        assert_eq!(&back, b"progress");
+        f.clear().unwrap();
+        f.write_all(b"on").unwrap();
+        assert!(f.read_at(0, &mut back).is_err() && f.written() == 2);
     }
 
     #[test]

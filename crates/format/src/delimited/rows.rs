@@ -72,7 +72,8 @@ impl Rows {
 
     /// Makes room for `n` more rows.
     pub(super) fn reserve_rows(&mut self, n: usize) {
-        while self.stride - self.rows < n {
+        // Rows without columns are counted without room for them.
+        while self.stride.saturating_sub(self.rows) < n {
             self.grow();
         }
     }

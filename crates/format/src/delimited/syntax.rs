@@ -29,6 +29,11 @@ pub enum State {
 impl State {
     const ALL: [State; 6] =
         [State::Record, State::Field, State::Plain, State::Quoted, State::Closed, State::Comment];
+
+    /// The state of a number.
+    pub fn of(number: u8) -> Option<State> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
 }
 
 /// What a stretch of bytes does to the state, for every state it may begin in.
@@ -39,6 +44,33 @@ impl Transition {
     /// The state after the stretch.
     pub fn apply(&self, before: State) -> State {
         self.0[before as usize]
+    }
+
+    /// What this stretch and the next one do together.
+    pub fn then(&self, next: &Transition) -> Transition {
+        Transition(self.0.map(|s| next.apply(s)))
+    }
+
+    /// Whatever the state is, this one comes after it.
+    pub fn to(state: State) -> Transition {
+        Transition([state; 6])
+    }
+
+    /// The state after each of [`State::of`], in order.
+    pub fn states(&self) -> [State; 6] {
+        self.0
+    }
+
+    /// As [`Transition::states`] gives them.
+    pub fn from_states(states: [State; 6]) -> Transition {
+        Transition(states)
+    }
+}
+
+impl Default for Transition {
+    /// That of no bytes.
+    fn default() -> Self {
+        Transition(State::ALL)
     }
 }
 

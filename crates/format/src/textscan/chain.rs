@@ -18,6 +18,8 @@ struct Inner {
     known: u64,
     /// The state at the end of extent `known - 1`.
     state: State,
+    /// What all extents below `known` do together.
+    total: Transition,
     /// Published, but something before them is not.
     pending: BTreeMap<u64, Link>,
     /// States at the start of extents that somebody will ask for.
@@ -40,8 +42,19 @@ pub struct Link {
 
 impl Chain {
     /// A chain that begins with extent 0.
+    #[cfg(test)]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A chain whose first extent begins in this state, if it is not the first one of its file.
+    pub fn after(state: State) -> Self {
+        Chain { inner: Mutex::new(Inner { state, ..Inner::default() }), ..Chain::default() }
+    }
+
+    /// What all extents that were published without a gap do together.
+    pub fn total(&self) -> Transition {
+        self.lock().total
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -58,6 +71,10 @@ impl Chain {
             let next = inner.known;
             let Some(link) = inner.pending.remove(&next) else { break };
             let start = if link.fresh { State::Record } else { inner.state };
+            if link.fresh {
+                inner.total = Transition::to(State::Record);
+            }
+            inner.total = inner.total.then(&link.transition);
             if link.wanted {
                 inner.starts.insert(next, start);
             }
@@ -138,6 +155,21 @@ mod tests {
         let cancel = Cancel::new();
         let states: Vec<_> = (0..4).map(|i| c.start(i, &cancel).unwrap().unwrap()).collect();
         assert_eq!(states, [State::Record, State::Quoted, State::Quoted, State::Record]);
+    }
+
+    #[test]
+    fn a_chain_begins_where_another_one_ends() {
+        let (first, second) = (Chain::new(), Chain::after(State::Quoted));
+        first.publish(0, link(b"a,", true));
+        first.publish(1, link(b"\"b\n", false));
+        assert_eq!(first.total().apply(State::Plain), State::Quoted);
+        second.publish(0, link(b"c\"\n", false));
+        assert_eq!(wait(&second, 0), Ok(State::Quoted));
+        assert_eq!(second.total().apply(State::Quoted), State::Record);
+        assert_eq!(second.total().apply(State::Plain), State::Record);
+        second.publish(1, link(b"\"", true));
+        assert_eq!(second.total().apply(State::Record), State::Quoted);
+        assert_eq!(second.total().apply(State::Quoted), State::Quoted);
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! to the extent in which it starts; the worker reads as much after the extent as its last record needs.
 //! Where quotes have no meaning, the first record of an extent begins after its first newline. Otherwise
 //! the worker computes what the extent does to the automaton of quotes and learns from the
-//! [`chain::Chain`] in which state it begins. A rank whose share begins within a file looks at the quotes
-//! of what lies before it; that is one more read of those bytes, at memory speed.
+//! [`chain::Chain`] in which state it begins. A rank whose share begins within a file is told in which state
+//! ([`quotes`]), or looks at the quotes of what lies before it; that is one more read of those bytes, at memory speed.
 //!
 //! Scans of bytes alone ([`stead_core::Needs::only_bytes`]) do not look for records: blocks are whole lines, quoted
 //! or not, and nothing but their last newline is searched.
@@ -19,6 +19,7 @@
 pub mod chain;
 pub mod head;
 mod plan;
+pub mod quotes;
 mod stream;
 mod window;
 mod worker;
@@ -62,7 +63,7 @@ impl Layout {
     }
 
     /// The bytes that decide where a scan with these options cuts blocks.
-    fn cutting(&self, options: &ScanOptions) -> Syntax {
+    pub(crate) fn cutting(&self, options: &ScanOptions) -> Syntax {
         if options.needs.only_bytes() { Syntax::LINES } else { self.syntax() }
     }
 }
@@ -94,6 +95,24 @@ impl TextScan {
         sources: &[Arc<dyn Source>],
         options: &ScanOptions,
     ) -> Result<TextScan> {
+        Self::planned(layout, sources, options, false)
+    }
+
+    /// A scan that gives no blocks: it only looks what the share does to quotes.
+    pub(crate) fn looking(
+        layout: Layout,
+        sources: &[Arc<dyn Source>],
+        options: &ScanOptions,
+    ) -> Result<TextScan> {
+        Self::planned(layout, sources, options, true)
+    }
+
+    fn planned(
+        layout: Layout,
+        sources: &[Arc<dyn Source>],
+        options: &ScanOptions,
+        looks: bool,
+    ) -> Result<TextScan> {
         if options.chunk == 0 || options.chunk > limits::MAX_CHUNK {
             return Err(Error::usage(format!(
                 "an extent must have 1 to {} bytes",
@@ -107,7 +126,7 @@ impl TextScan {
             return Err(Error::usage(format!("the longest record must have 1 to {most} bytes"))
                 .with_hint("offsets within a block have 32 bits"));
         }
-        let plan = Plan::new(&layout, sources, options)?;
+        let plan = Plan::new(&layout, sources, options, looks)?;
         Ok(TextScan {
             layout,
             options: options.clone(),
@@ -115,7 +134,7 @@ impl TextScan {
             next: AtomicU64::new(0),
             advised: AtomicU64::new(0),
             workers: AtomicU64::new(0),
-            chain: Chain::new(),
+            chain: Chain::after(options.before.map(|b| b.0).unwrap_or_default()),
             streams: Mutex::default(),
             progress: Progress::default(),
         })

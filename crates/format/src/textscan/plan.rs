@@ -63,11 +63,12 @@ pub struct Unit {
 }
 
 impl Plan {
-    /// Plans this rank's share. Reads the start of each of its files.
+    /// Plans this rank's share. Reads the start of each of its files. `looks`: no unit is for more than a look at its quotes.
     pub fn new(
         layout: &Layout,
         sources: &[Arc<dyn Source>],
         options: &ScanOptions,
+        looks: bool,
     ) -> Result<Plan> {
         let chunk = options.chunk as u64;
         let total: u64 = sources.iter().fold(0, |n, s| n.saturating_add(s.len()));
@@ -101,7 +102,7 @@ impl Plan {
                 seq,
             };
             if codec.is_some() {
-                if begin == 0 && end > 0 {
+                if begin == 0 && end > 0 && !looks {
                     let head = layout.head(source, codec, options.max_record).map_err(at)?;
                     plan.push(part(head, 0, 1, 0), len);
                 }
@@ -111,8 +112,10 @@ impl Plan {
             let (first, after) = (begin.div_ceil(chunk), end.div_ceil(chunk));
             if first < after {
                 let head = layout.head(source, codec, options.max_record).map_err(at)?;
-                let ahead = if chained { first } else { 0 };
-                let from = first - ahead;
+                // What lies before the share is looked at, unless that was done.
+                let before = if chained && !looks && options.before.is_none() { first } else { 0 };
+                let from = first - before;
+                let ahead = if looks { after - from } else { before };
                 let bytes = (after * chunk).min(len) - from * chunk;
                 plan.push(part(head, from, after - from, ahead), bytes);
             }
@@ -148,7 +151,7 @@ impl Plan {
             extent: Extent { source: part.index, offset, len },
             seq: part.seq + part.first_extent + i,
             ahead: i < part.ahead,
-            fresh: i == 0,
+            fresh: part.first_extent + i == 0,
         })
     }
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 
 from . import _own, _progress, _stead
 from ._errors import UsageError, make
@@ -11,7 +12,7 @@ from ._report import Report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     Path = str | os.PathLike[str]
@@ -107,6 +108,7 @@ class Dataset:
         queue_depth: int | None = None,
         progress: bool | Callable[[_progress.Snapshot], object] | None = None,
         cancel: _stead.Cancel | None = None,
+        comm: Any = None,
     ) -> Report:
         """Runs kernels over the dataset, all of them in one scan.
 
@@ -119,8 +121,9 @@ class Dataset:
             where: Only rows for which this holds, such as `"delay > 0 and carrier in ('UA', 'AA')"`;
                 `stead.where_help()` tells the language.
             by: Answers for each value of these columns.
-            threads: Workers; 0 is one for each processor. Never changes an answer.
-            memory: Bytes for buffers and states, or a size such as `"512MiB"`. The default is 1 GiB.
+            threads: Workers; 0 is one for each processor, which ranks of a node share. Never changes an answer.
+            memory: Bytes for buffers and states, or a size such as `"512MiB"`. The default is 1 GiB. Ranks of a node
+                share it.
             chunk: Bytes that are read at once, or a size. Never changes an answer.
             lenient: Count and skip records that cannot be read, in place of failing.
             direct: Pass by the page cache.
@@ -130,6 +133,9 @@ class Dataset:
                 it always, False never. A function is called with a `stead.Snapshot` about ten times a second.
             cancel: A `stead.Cancel` with which another thread can stop the run. A run that Ctrl-C or an exception of a
                 callback ends has used it, too.
+            comm: A communicator of mpi4py, all ranks of which make this call: they share out the bytes of files that all
+                of them see, and get the same results, those that one rank alone would get. Needs `libstead_mpi`, which the
+                environment variable `STEAD_MPI_LIBRARY` may name.
 
         Returns:
             The results by specification, the plan, and what it took.
@@ -139,40 +145,39 @@ class Dataset:
             DataError: A record cannot be read.
             LimitError: The memory does not suffice.
             CancelledError: `cancel` was used.
+            ChangedError: With `comm`: ranks see files of different lengths or times.
+            PeerError: Another rank is gone.
             Error: Something else failed; see its subclasses.
         """
-        specs, own = [], []
-        for k in flat(kernels):
-            if isinstance(k, str):
-                # Only `str` itself: the text of a subclass is its key.
-                specs.append(str(k))
-            elif _own.is_kernel(k):
-                own.append(_own.instance(k))
-            else:
-                raise TypeError(f"a {type(k).__name__} is no kernel: {k!r}; see stead.kernels() and stead.kernel")
-        if not specs and not own:
-            raise make("usage", "no kernel is asked for", hint="name at least one, such as stead.rows()")
+        ranks = None
+        if comm is not None:
+            from . import _mpi
+
+            ranks = _mpi.source(comm)
         bar = None
-        if progress is True or (progress is None and _progress.wanted()):
-            bar = _progress.Bar(sys.stderr)
-            progress = bar
-        tell = progress if callable(progress) else None
-        arguments = {
-            "kernels": specs,
-            "own": own,
-            "filter": where,
-            "by": [by] if isinstance(by, str) else list(by or ()),
-            "threads": threads,
-            "memory": size(memory),
-            "chunk": size(chunk),
-            "lenient": lenient,
-            "direct": direct,
-            "engine": engine,
-            "queue_depth": queue_depth,
-            "progress": None if tell is None else lambda *now: tell(_progress.Snapshot(*now)),
-            "cancel": cancel,
-            "ranks": 1,
-        }
+        with telling(ranks):
+            specs, own = chosen(kernels)
+            if progress is True or (progress is None and _progress.wanted()):
+                # Of several ranks the first one shows how far all are.
+                progress = bar = _progress.Bar(sys.stderr) if comm is None or comm.Get_rank() == 0 else None
+            tell = progress if callable(progress) else None
+            arguments = {
+                "kernels": specs,
+                "own": own,
+                "filter": where,
+                "by": [by] if isinstance(by, str) else list(by or ()),
+                "threads": threads,
+                "memory": size(memory),
+                "chunk": size(chunk),
+                "lenient": lenient,
+                "direct": direct,
+                "engine": engine,
+                "queue_depth": queue_depth,
+                "progress": None if tell is None else lambda *now: tell(_progress.Snapshot(*now)),
+                "cancel": cancel,
+                "ranks": 1,
+                "comm": ranks,
+            }
         try:
             report = self._native.run(arguments)
         except UsageError as e:
@@ -185,6 +190,33 @@ class Dataset:
             if bar is not None:
                 bar.close()
         return Report(report, dict(self._native.columns), [k.object for k in own])
+
+
+@contextmanager
+def telling(ranks: tuple[int, int] | None) -> Iterator[None]:
+    """Other ranks are in the same call, or will be: they hear of what goes wrong here, and do not wait."""
+    try:
+        yield
+    except Exception as e:
+        if ranks is not None:
+            _stead.refuse_run(*ranks, str(e))
+        raise
+
+
+def chosen(kernels: Iterable[Any]) -> tuple[list[str], list[Any]]:
+    """Kernels by their specifications, and those written in Python."""
+    specs, own = [], []
+    for k in flat(kernels):
+        if isinstance(k, str):
+            # Only `str` itself: the text of a subclass is its key.
+            specs.append(str(k))
+        elif _own.is_kernel(k):
+            own.append(_own.instance(k))
+        else:
+            raise TypeError(f"a {type(k).__name__} is no kernel: {k!r}; see stead.kernels() and stead.kernel")
+    if not specs and not own:
+        raise make("usage", "no kernel is asked for", hint="name at least one, such as stead.rows()")
+    return specs, own
 
 
 def flat(kernels: Iterable[Any]) -> Iterable[Any]:
@@ -377,9 +409,29 @@ def run(source: Any, /, *kernels: Any, **options: Any) -> Report:
     >>> stead.run("flights.csv", "mean:arr_delay", where="dep_delay > 0")
     """
     to_run = {k: options.pop(k) for k in list(options) if k in RUN_OPTIONS}
-    return open(source, **options).run(*kernels, **to_run)
+    ranks = None
+    if to_run.get("comm") is not None:
+        from . import _mpi
+
+        ranks = _mpi.source(to_run["comm"])
+    with telling(ranks):
+        dataset = open(source, **options)
+    return dataset.run(*kernels, **to_run)
 
 
 RUN_OPTIONS = frozenset(
-    ("where", "by", "threads", "memory", "chunk", "lenient", "direct", "engine", "queue_depth", "progress", "cancel")
+    (
+        "where",
+        "by",
+        "threads",
+        "memory",
+        "chunk",
+        "lenient",
+        "direct",
+        "engine",
+        "queue_depth",
+        "progress",
+        "cancel",
+        "comm",
+    )
 )

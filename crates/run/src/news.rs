@@ -1,0 +1,134 @@
+//! What ranks tell each other while they scan: how far they are, and that the rest need not go on.
+//!
+//! None of it changes an answer: a message that does not come, or comes too late, costs time or a picture of the progress.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+use stead_core::{Error, Kind};
+use stead_fabric::Fabric;
+
+const TAG: u32 = 0x5200_0002;
+
+/// How far a rank is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Far {
+    pub bytes: u64,
+    pub total: u64,
+    pub rows: u64,
+    /// It has come to the end of its share, or has given up.
+    pub done: bool,
+}
+
+/// The news of one pass.
+pub struct News<'a> {
+    fabric: &'a dyn Fabric,
+    /// Which run and which pass: what is left of others is not meant.
+    run: u64,
+    pass: u64,
+    /// Rank 0 wants to know how far others are.
+    watched: bool,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// How far other ranks are.
+    others: BTreeMap<usize, Far>,
+    stopped: bool,
+}
+
+const FAR: u8 = 0;
+const STOP: u8 = 1;
+
+impl<'a> News<'a> {
+    pub fn new(fabric: &'a dyn Fabric, run: u64, pass: u64, watched: bool) -> News<'a> {
+        News { fabric, run, pass, watched: watched && fabric.size() > 1, inner: Mutex::default() }
+    }
+
+    fn say(&self, to: usize, kind: u8, far: Far) {
+        let mut out = vec![kind];
+        for n in [self.run, self.pass, far.bytes, far.total, far.rows, u64::from(far.done)] {
+            out.extend_from_slice(&n.to_le_bytes());
+        }
+        // Who is gone is found out where it matters.
+        let _ = self.fabric.send(to, TAG, out);
+    }
+
+    /// True on rank 0, if it wants to know how far others are.
+    pub fn is_watched_here(&self) -> bool {
+        self.watched && self.fabric.rank() == 0
+    }
+
+    /// Tells rank 0 how far this one is.
+    pub fn far(&self, far: Far) {
+        if self.watched && self.fabric.rank() != 0 {
+            self.say(0, FAR, far);
+        }
+    }
+
+    /// This rank has failed: those whose errors could not come before go no further. Shares are in the order of ranks.
+    pub fn failed(&self, e: &Error) {
+        if self.inner.lock().unwrap_or_else(PoisonError::into_inner).stopped {
+            // It was told to, and so were the others.
+            return;
+        }
+        let everyone = e.kind() == Kind::Cancelled || e.order() == (None, None);
+        let rank = self.fabric.rank();
+        for other in (0..self.fabric.size()).filter(|r| *r > rank || (everyone && *r != rank)) {
+            self.say(other, STOP, Far::default());
+        }
+    }
+
+    /// Takes what has come, and waits for the first of it. True if there is no need to go on.
+    pub fn hear(&self, within: Duration) -> bool {
+        if self.fabric.size() == 1 {
+            return false;
+        }
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut within = within;
+        while let Ok(Some((from, said))) = self.fabric.recv_any(TAG, within) {
+            within = Duration::ZERO;
+            let number = |i: usize| {
+                let bytes = said.get(1 + 8 * i..9 + 8 * i).and_then(|b| b.try_into().ok());
+                bytes.map_or(0, u64::from_le_bytes)
+            };
+            if (number(0), number(1)) != (self.run, self.pass) {
+                continue;
+            }
+            match said.first() {
+                Some(&STOP) => inner.stopped = true,
+                Some(&FAR) => {
+                    let far = Far {
+                        bytes: number(2),
+                        total: number(3),
+                        rows: number(4),
+                        done: number(5) > 0,
+                    };
+                    inner.others.insert(from, far);
+                }
+                _ => {}
+            }
+        }
+        inner.stopped
+    }
+
+    /// How far all other ranks are together; done if all are, as far as they are there.
+    pub fn others(&self) -> Far {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = |rank: &usize| {
+            inner.others.get(rank).is_some_and(|f| f.done) || self.fabric.alive(*rank).is_err()
+        };
+        let mut all = Far {
+            done: inner.stopped || (1..self.fabric.size()).all(|r| done(&r)),
+            ..Far::default()
+        };
+        for far in inner.others.values() {
+            all.bytes = all.bytes.saturating_add(far.bytes);
+            all.total = all.total.saturating_add(far.total);
+            all.rows = all.rows.saturating_add(far.rows);
+        }
+        all
+    }
+}
