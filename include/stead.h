@@ -354,6 +354,73 @@ typedef struct stead_progress {
 typedef int (*stead_progress_fn)(const struct stead_progress *progress, void *user);
 
 /**
+ * How ranks talk: functions that a program gives, or libstead_mpi (stead_mpi.h). All may be called by any thread, at the
+ * same time as others, and none is NULL. Those that return `int` return 0, or a stead_status with a text in `why`, which has room for
+ * STEAD_FABRIC_WHY bytes. Messages between two ranks with one tag arrive in order. Messages of one fabric do not come to
+ * another one, also if both were made of the same ranks, one after the other.
+ */
+typedef struct stead_fabric {
+    /**
+     * STEAD_FABRIC_VERSION.
+     */
+    uint32_t version;
+    /**
+     * Milliseconds after which ranks that wait for others give up.
+     */
+    uint64_t deadline_ms;
+    /**
+     * This rank, from 0.
+     */
+    uint64_t rank;
+    /**
+     * Number of ranks.
+     */
+    uint64_t size;
+    /**
+     * First argument of all functions.
+     */
+    void *data;
+    /**
+     * A number for the node of a rank: equal for ranks that share memory and local file systems.
+     */
+    uint64_t (*node_of)(void *data, uint64_t rank);
+    /**
+     * Sends a copy of `len` bytes; does not wait until they have arrived.
+     */
+    int32_t (*send)(void *data, uint64_t to, uint32_t tag, const uint8_t *bytes, uint64_t len, uint8_t *why);
+    /**
+     * Waits for a message of a rank, or of any (STEAD_ANY_RANK), no longer than so many milliseconds: returns
+     * STEAD_FABRIC_NOTHING if none came. Gives the sender and the bytes, which will be given to `free`. Of a rank that is
+     * gone and left no message: STEAD_PEER.
+     */
+    int32_t (*recv)(void *data,
+                    uint64_t from,
+                    uint32_t tag,
+                    uint64_t within_ms,
+                    uint64_t *sender,
+                    uint8_t **bytes,
+                    uint64_t *len,
+                    uint8_t *why);
+    /**
+     * Frees what `recv` gave.
+     */
+    void (*free)(void *data, uint8_t *bytes, uint64_t len);
+    /**
+     * STEAD_PEER if a rank is gone.
+     */
+    int32_t (*alive)(void *data, uint64_t rank, uint8_t *why);
+    /**
+     * Nothing of it is used any more. Called once, last.
+     */
+    void (*release)(void *data);
+} stead_fabric;
+
+/**
+ * Makes a fabric of what `data` points to. Returns 0 or a stead_status with a text in `why`.
+ */
+typedef int (*stead_make_fabric_fn)(void *data, struct stead_fabric *fabric, char *why);
+
+/**
  * What a run took, of all its parts together. Members may be added at its end.
  */
 typedef struct stead_metrics {
@@ -489,73 +556,6 @@ typedef struct stead_read_counts {
      */
     uint64_t held;
 } stead_read_counts;
-
-/**
- * How ranks talk: functions that a program gives, or libstead_mpi (stead_mpi.h). All may be called by any thread, at the
- * same time as others, and none is NULL. Those that return `int` return 0, or a stead_status with a text in `why`, which has room for
- * STEAD_FABRIC_WHY bytes. Messages between two ranks with one tag arrive in order. Messages of one fabric do not come to
- * another one, also if both were made of the same ranks, one after the other.
- */
-typedef struct stead_fabric {
-    /**
-     * STEAD_FABRIC_VERSION.
-     */
-    uint32_t version;
-    /**
-     * Milliseconds after which ranks that wait for others give up.
-     */
-    uint64_t deadline_ms;
-    /**
-     * This rank, from 0.
-     */
-    uint64_t rank;
-    /**
-     * Number of ranks.
-     */
-    uint64_t size;
-    /**
-     * First argument of all functions.
-     */
-    void *data;
-    /**
-     * A number for the node of a rank: equal for ranks that share memory and local file systems.
-     */
-    uint64_t (*node_of)(void *data, uint64_t rank);
-    /**
-     * Sends a copy of `len` bytes; does not wait until they have arrived.
-     */
-    int32_t (*send)(void *data, uint64_t to, uint32_t tag, const uint8_t *bytes, uint64_t len, uint8_t *why);
-    /**
-     * Waits for a message of a rank, or of any (STEAD_ANY_RANK), no longer than so many milliseconds: returns
-     * STEAD_FABRIC_NOTHING if none came. Gives the sender and the bytes, which will be given to `free`. Of a rank that is
-     * gone and left no message: STEAD_PEER.
-     */
-    int32_t (*recv)(void *data,
-                    uint64_t from,
-                    uint32_t tag,
-                    uint64_t within_ms,
-                    uint64_t *sender,
-                    uint8_t **bytes,
-                    uint64_t *len,
-                    uint8_t *why);
-    /**
-     * Frees what `recv` gave.
-     */
-    void (*free)(void *data, uint8_t *bytes, uint64_t len);
-    /**
-     * STEAD_PEER if a rank is gone.
-     */
-    int32_t (*alive)(void *data, uint64_t rank, uint8_t *why);
-    /**
-     * Nothing of it is used any more. Called once, last.
-     */
-    void (*release)(void *data);
-} stead_fabric;
-
-/**
- * Makes a fabric of what `data` points to. Returns 0 or a stead_status with a text in `why`.
- */
-typedef int (*stead_make_fabric_fn)(void *data, struct stead_fabric *fabric, char *why);
 
 /**
  * Bytes that a read brought: `size` of them at `data`, until stead_view_release. They are the page cache's or a
@@ -1375,6 +1375,24 @@ stead_status stead_run(const struct stead_dataset *dataset,
                        const struct stead_request *request,
                        struct stead_report **report,
                        struct stead_error **error);
+
+/**
+ * Runs `request` over `dataset` on all ranks of a fabric, which is made first: all ranks call this, with the same request
+ * over the same files, which all of them see. Each takes a share of the bytes, and all get the same report, with the results
+ * that stead_run gives. Threads and memory of a node are for all ranks on it. With MPI, stead_mpi_run of stead_mpi.h is
+ * simpler.
+ *
+ * Errors: those of stead_run, the same on all ranks; STEAD_USAGE on all ranks if one of them gives arguments that make no
+ * sense, but for `make`, without which it can tell nobody, if they ask for different things or run different versions of
+ * stead, and for data in memory; STEAD_CHANGED if their files differ; STEAD_PEER if a rank is gone; those of `make`. No
+ * output file is left after an error.
+ */
+stead_status stead_run_ranks(stead_make_fabric_fn make,
+                             void *data,
+                             const struct stead_dataset *dataset,
+                             const struct stead_request *request,
+                             struct stead_report **report,
+                             struct stead_error **error);
 
 /**
  * The whole report as the JSON document of `stead run --format json`: "results", "plan", "metrics". Floats read

@@ -12,6 +12,7 @@
 #ifndef STEAD_MPI_HPP
 #define STEAD_MPI_HPP
 
+#include <optional>
 #include "stead_mpi.h"
 #include "stead.hpp"
 
@@ -31,6 +32,19 @@ inline report run(MPI_Comm communicator, const dataset &data, const request &r) 
     stead_report *out = nullptr;
     r.raising([&] { detail::call(stead_mpi_run, communicator, data.get(), r.get(), &out); });
     return report(out);
+}
+
+/// The same over a file, a glob or a directory. What this rank alone cannot open is an error of all ranks.
+inline report run(MPI_Comm communicator, const std::string &path, const request &r) {
+    std::optional<dataset> data;
+    try {
+        data.emplace(dataset::open(path));
+    } catch (const error &) {
+        stead_report *none = nullptr;
+        stead_mpi_run(communicator, nullptr, r.get(), &none, nullptr);
+        throw;
+    }
+    return run(communicator, *data, r);
 }
 
 } // namespace stead

@@ -46,11 +46,15 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
     "$mpicc" -std=c11 -Wall -Wextra -Werror -O1 -Iinclude tests/mpi/$program.c -o "$out/$program" \
       -L"$out" -lstead_mpi -lstead -lpthread "-Wl,-rpath,$out"
   done
-  "$mpicc" -std=c11 -Wall -Wextra -Werror -Iinclude examples/mpi/read.c -o "$out/read" \
-    -L"$out" -lstead_mpi -lstead "-Wl,-rpath,$out"
+  for example in read run; do
+    "$mpicc" -std=c11 -Wall -Wextra -Werror -Iinclude examples/mpi/$example.c -o "$out/$example" \
+      -L"$out" -lstead_mpi -lstead "-Wl,-rpath,$out"
+  done
   # Not the C++ of MPI itself, which is no longer in the standard and full of warnings.
-  "${mpicc/mpicc/mpicxx}" -std=c++17 -Wall -Wextra -Werror -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX -Iinclude \
-    examples/mpi/read.cpp -o "$out/read++" -L"$out" -lstead_mpi -lstead "-Wl,-rpath,$out"
+  for example in read run; do
+    "${mpicc/mpicc/mpicxx}" -std=c++17 -Wall -Wextra -Werror -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX -Iinclude \
+      examples/mpi/$example.cpp -o "$out/$example++" -L"$out" -lstead_mpi -lstead "-Wl,-rpath,$out"
+  done
   "${mpicc/mpicc/mpicxx}" -std=c++17 -Wall -Wextra -Werror -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX -Iinclude \
     tests/mpi/tipsy.cpp -o "$out/tipsy" -L"$out" -lstead_mpi -lstead -lpthread "-Wl,-rpath,$out"
 done; done

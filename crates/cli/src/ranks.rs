@@ -109,6 +109,10 @@ mod with_mpi {
     }
 }
 
+/// Time for last words to reach the other ranks.
+#[cfg(feature = "mpi")]
+const WAY: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// Does something with the other ranks of the launcher, if there are any. The first rank tells an error of all; who has lost
 /// the others tells it, too. And at once: launchers end all ranks when one has ended so, which none does before this one is
 /// done with MPI.
@@ -116,8 +120,15 @@ pub fn with<T>(work: impl FnOnce(Option<&std::sync::Arc<dyn Fabric>>) -> Result<
     #[cfg(feature = "mpi")]
     if let Some(job) = join()? {
         return work(Some(&job.fabric)).map_err(|e| {
-            if job.fabric.rank() == 0 || e.kind() == stead::Kind::Peer {
+            let lost = e.kind() == stead::Kind::Peer;
+            if job.fabric.rank() == 0 || lost {
                 crate::complain(&e);
+            }
+            if lost {
+                // What the others are told is on its way, by another thread. Then it ends without MPI, which would wait for the one
+                // who is gone.
+                std::thread::sleep(WAY);
+                std::mem::forget(job);
             }
             told(e)
         });

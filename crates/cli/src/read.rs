@@ -66,7 +66,7 @@ pub fn read(a: &ReadArgs) -> Result<()> {
 /// Options, and what stops the work and says that it is done.
 fn prepare(a: &ReadArgs) -> Result<(Options, Cancel, Cancel)> {
     let cancel = Cancel::new();
-    let done = signals::watch(&cancel)?;
+    let done = signals::watch(&cancel, false)?;
     let length = |size: Option<u64>| {
         let small = |n| usize::try_from(n).map_err(|_| Error::usage("this block is too large"));
         size.map(small).transpose()

@@ -14,9 +14,9 @@ pub fn run(a: &RunArgs) -> Result<()> {
 }
 
 /// The dataset, the request, and what says that the work is done.
-fn prepare(a: &RunArgs) -> Result<(Dataset, Request, Cancel)> {
+fn prepare(a: &RunArgs, ranks: bool) -> Result<(Dataset, Request, Cancel)> {
     let cancel = Cancel::new();
-    let done = signals::watch(&cancel)?;
+    let done = signals::watch(&cancel, ranks)?;
     let dataset = a.source.open()?;
     let mut request = Request {
         kernels: a.kernels.clone(),
@@ -42,7 +42,7 @@ fn prepare(a: &RunArgs) -> Result<(Dataset, Request, Cancel)> {
 
 /// Runs, alone or as one of several ranks, of which the first one prints what all of them found.
 fn run_on(a: &RunArgs, fabric: Option<&dyn Fabric>) -> Result<()> {
-    let (dataset, request, done) = match (prepare(a), fabric) {
+    let (dataset, request, done) = match (prepare(a, fabric.is_some()), fabric) {
         (Ok(prepared), _) => prepared,
         (Err(error), None) => return Err(error),
         (Err(error), Some(fabric)) => return Err(stead::ranks::refuse(fabric, error)),

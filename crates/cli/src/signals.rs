@@ -6,7 +6,9 @@ use signal_hook::iterator::Signals;
 use stead::{Cancel, Error, Result};
 
 /// Lets signals cancel the work. Who has done it says so by the token that is returned.
-pub fn watch(cancel: &Cancel) -> Result<Cancel> {
+///
+/// `hurried`: a launcher kills its ranks soon after the first signal, so that what is unfinished is removed at once.
+pub fn watch(cancel: &Cancel, hurried: bool) -> Result<Cancel> {
     let mut signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|e| Error::io("watch signals", "this process", e))?;
     let cancel = cancel.clone();
@@ -21,6 +23,9 @@ pub fn watch(cancel: &Cancel) -> Result<Cancel> {
                     std::process::exit(130);
                 }
                 cancel.cancel();
+                if hurried {
+                    stead::remove_unfinished();
+                }
             }
         })
         .map_err(|e| Error::io("start a thread", "this process", e))?;

@@ -33,6 +33,10 @@ struct Means {
     depth: usize,
 }
 
+/// Extents of one rank at least, if they have [`SMALL`] bytes then.
+const EXTENTS: u64 = 4;
+const SMALL: usize = 64 << 10;
+
 /// The smallest budget.
 const LEAST: u64 = 8 << 20;
 
@@ -53,7 +57,13 @@ impl Budget {
 
     /// Of this rank: memory and processors of a node are for all ranks on it. Extents and the longest record are the same on
     /// all ranks, those of the rank that can have the least. So are errors.
-    pub fn of_ranks(members: &[Member], nodes: &[Vec<usize>], rank: usize) -> Result<Budget> {
+    /// Where `bytes`, those of the data, are few, extents are small enough for each rank to get some.
+    pub fn of_ranks(
+        members: &[Member],
+        nodes: &[Vec<usize>],
+        rank: usize,
+        bytes: u64,
+    ) -> Result<Budget> {
         let mut mine = None;
         let (mut chunk, mut max_record) = (usize::MAX, usize::MAX);
         for node in nodes {
@@ -81,7 +91,9 @@ impl Budget {
             }
         }
         let mine = mine.ok_or_else(|| Error::internal("this rank is on no node"))?;
-        Ok(Budget { chunk, max_record, ..mine })
+        let each = bytes / (EXTENTS * members.len().max(1) as u64);
+        let few = usize::try_from(each).unwrap_or(usize::MAX).max(SMALL);
+        Ok(Budget { chunk: chunk.min(few), max_record, ..mine })
     }
 }
 

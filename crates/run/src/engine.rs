@@ -232,7 +232,7 @@ impl<'a> Engine<'a> {
         };
         // The same for all, errors too.
         let nodes = meeting::nodes(&crew.fabric);
-        let budget = Budget::of_ranks(&members, &nodes, crew.rank())?;
+        let budget = Budget::of_ranks(&members, &nodes, crew.rank(), dataset.total_bytes())?;
         crew.states = budget.states;
         let mut engine = engine(crew, prepared, budget);
         engine.number = first.run;

@@ -302,7 +302,7 @@ fn add(
     theirs: Sum,
     kernels: &[Arc<dyn AnyKernel>],
     most: u64,
-    join: &mut dyn FnMut(Vec<Vec<u8>>, Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>>,
+    join: Join<'_>,
 ) -> Result<Sum> {
     match (mine, theirs) {
         (Sum::Words(a), Sum::Words(b)) => Ok(Sum::Words(join(a, b)?)),
@@ -374,5 +374,98 @@ fn decode(bytes: &[u8], kernels: &[Arc<dyn AnyKernel>]) -> Result<Sum> {
             postcard::from_bytes(told).map(Sum::Failed).map_err(|_| malformed())
         }
         _ => Err(malformed()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stead_fabric::Local;
+
+    /// What each rank of a group gets.
+    fn each<T: Send>(ranks: usize, work: impl Fn(&Crew<'_>) -> T + Sync) -> Vec<T> {
+        let one = |fabric: &Local| work(&Crew::new(fabric, &Cancel::new(), None));
+        std::thread::scope(|scope| {
+            let one = &one;
+            let all: Vec<_> =
+                Local::group(ranks).into_iter().map(|f| scope.spawn(move || one(&f))).collect();
+            all.into_iter().map(|t| t.join().unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn ranks_of_other_versions_are_told_so() {
+        for odd in 0..5 {
+            let all = each(5, |crew| {
+                let name = if crew.rank() == odd { "stead 9" } else { "stead 1" };
+                // What another version says need not make sense to this one.
+                let mut join = |a, _| Ok(a);
+                crew.words(name, Ok(vec![vec![crew.rank() as u8]]), &mut join)
+            });
+            for e in all.into_iter().map(Result::unwrap_err) {
+                assert_eq!(e.kind(), Kind::Usage);
+                assert!(e.message().contains("different versions of stead"), "{e}");
+                assert!(e.message().contains("stead 9") && e.message().contains("stead 1"), "{e}");
+            }
+        }
+    }
+
+    #[test]
+    fn words_come_in_the_order_of_ranks() {
+        for ranks in 1..7 {
+            for words in each(ranks, |crew| crew.gather(Ok(vec![crew.rank() as u8; crew.rank()]))) {
+                let want: Vec<Vec<u8>> = (0..ranks).map(|r| vec![r as u8; r]).collect();
+                assert_eq!(words.unwrap(), want);
+            }
+        }
+    }
+
+    #[test]
+    fn of_several_errors_the_cause_with_the_earliest_place_is_told() {
+        let bad = |source, offset| {
+            Error::data(format!("bad {offset}")).at_source(source).at_offset(offset)
+        };
+        let all = each(6, |crew| {
+            crew.agree(match crew.rank() {
+                0 => Err(Error::cancelled()),
+                1 => Err(bad(1, 5)),
+                2 => Ok(()),
+                3 => Err(bad(0, 90).at_path("some").at_column("c").with_hint("mend it")),
+                n => Err(bad(1, n as u64)),
+            })
+        });
+        for e in all.into_iter().map(Result::unwrap_err) {
+            assert_eq!((e.kind(), e.message(), e.hint()), (Kind::Data, "bad 90", Some("mend it")));
+            assert_eq!(e.to_string(), "some at byte 90: column 'c': bad 90");
+            assert_eq!((e.place().rank, e.order()), (None, (Some(0), Some(90))));
+        }
+        // A device that fails is that of a host.
+        let all = each(3, |crew| {
+            let failed = std::io::Error::other("broken");
+            crew.agree(if crew.rank() == 1 { Err(Error::io("read", "f", failed)) } else { Ok(()) })
+        });
+        for e in all.into_iter().map(Result::unwrap_err) {
+            assert_eq!((e.kind(), e.place().rank), (Kind::Io, Some(1)));
+            assert!(e.to_string().starts_with("f: rank 1 on "), "{e}");
+        }
+    }
+
+    #[test]
+    fn ranks_that_do_different_things_and_words_that_are_none_are_errors() {
+        let all = each(2, |crew| match crew.rank() {
+            0 => crew.gather(Ok(vec![])).map(drop),
+            _ => crew.total(&[], Ok((vec![], vec![1]))).map(drop),
+        });
+        for e in all.into_iter().map(Result::unwrap_err) {
+            assert!(e.kind() == Kind::Usage && e.message() == "ranks do different things", "{e}");
+        }
+        let whole = encode(Sum::Words(vec![vec![1, 2], vec![]]), &[]).unwrap();
+        for len in 0..whole.len() {
+            // Cut between two words, it is shorter and whole.
+            assert_eq!(decode(&whole[..len], &[]).is_ok(), [1, 11].contains(&len), "{len}");
+        }
+        for bad in [&[][..], &[9], &[STATES], &[FAILED], &[STATES, 1, 0, 0, 0, 0, 0, 0, 0, 7]] {
+            assert!(decode(bad, &[]).is_err(), "{bad:?}");
+        }
     }
 }

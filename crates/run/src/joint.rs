@@ -52,14 +52,14 @@ pub fn open(crew: &Crew<'_>, paths: &[PathBuf]) -> Result<Vec<Joint>> {
     let mut joints = Vec::new();
     if crew.rank() == 0 {
         let made: Result<Vec<(Vec<u8>, AtomicFile)>> = paths.iter().map(|p| marked(p)).collect();
-        mine = made.and_then(|made| {
+        mine = made.map(|made| {
             let mut said = Vec::new();
             for (path, (mark, file)) in paths.iter().zip(made) {
                 put(&mut said, &mark);
                 put(&mut said, file.temporary().as_os_str().as_bytes());
                 joints.push(Joint::First(path.clone(), Some(file)));
             }
-            Ok(said)
+            said
         });
     }
     let words = crew.gather(mine)?;
@@ -132,8 +132,8 @@ fn pieces(rank: usize, start: u64, bodies: &[u64], page: u64) -> Result<Vec<Piec
     let from = if rank == 0 { 0 } else { begin(rank).next_multiple_of(page) };
     let to = ends[rank].next_multiple_of(page).min(end);
     let mut found = Vec::new();
-    for r in rank..bodies.len() {
-        let (a, b) = (begin(r).max(from), ends[r].min(to));
+    for (r, end) in ends.iter().enumerate().skip(rank) {
+        let (a, b) = (begin(r).max(from), to.min(*end));
         if begin(r) >= to {
             break;
         }

@@ -434,8 +434,7 @@ fn ranks_after_one_that_has_failed_need_not_go_on() {
         let count = Count(&seen[f.rank()]);
         let own = vec![Own::new("slow", |_| Ok(Slow))];
         let ask = Request { own, chunk: 100, threads: 1, ..request(&["sum:x"]) };
-        let before = stead::run_on(f, &open(), &ask, Some(&count));
-        before
+        stead::run_on(f, &open(), &ask, Some(&count))
     });
     assert!(e.to_string().contains(":3002: ") && e.kind() == Kind::Data, "{e}");
     // The last one was at its beginning when the second one came to its end.

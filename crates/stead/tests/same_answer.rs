@@ -240,6 +240,15 @@ fn volumes() {
         stead::run(&open(&path), &r, None).expect("run");
         images.push(std::fs::read(out).expect("image"));
     }
+    for ranks in [2, 3, 5] {
+        let out = dir.path().join(format!("r{ranks}.png"));
+        let r = Request {
+            chunk: 1 << 13,
+            ..request(&[&format!("render:out={},width=64,height=48", out.display()), "mean:value"])
+        };
+        on_ranks(ranks, &path, &r);
+        images.push(std::fs::read(out).expect("image"));
+    }
     assert!(images.windows(2).all(|w| w[0] == w[1]));
     assert!(images[0].starts_with(b"\x89PNG"));
 }
