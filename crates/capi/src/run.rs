@@ -2,7 +2,7 @@
 
 use crate::dataset::{DatasetFace, stead_dataset};
 use crate::error::{stead_error, stead_status};
-use crate::guard::{call, null};
+use crate::guard::call;
 use crate::report::{self, stead_report};
 use crate::request::{self, Watcher, stead_request};
 use crate::table;
@@ -122,7 +122,6 @@ pub unsafe extern "C" fn stead_run_ranks(
     call!(error, |c| {
         // A place that is there is NULL from now on, whatever comes.
         let out = c.out_handle(report, "place for the report");
-        let make = make.ok_or_else(|| null("function that makes a fabric"))?;
         // SAFETY: the caller keeps what the header says of the function.
         let fabric = unsafe { foreign::make(make, data)? };
         let (out, given) = match out.and_then(|out| Ok((out, given(dataset, request)?))) {

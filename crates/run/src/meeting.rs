@@ -5,6 +5,8 @@ use crate::clock::processors;
 use crate::exchange::Crew;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use stead_core::{Error, Kind, Result};
 use stead_fabric::Fabric;
@@ -12,6 +14,8 @@ use stead_format::Dataset;
 use stead_kernel::AnyKernel;
 
 static RUNS: AtomicU64 = AtomicU64::new(0);
+
+static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
 
 /// What a rank is asked for and what it sees, as pairs of a name and a value: equal on all ranks. Files come last.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -25,7 +29,8 @@ struct Meant {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     pub host: String,
-    pub process: u32,
+    /// A number that no other process has: hosts may have one name, and processes of containers one number.
+    process: u64,
     /// How many runs its process had begun before. That of rank 0 tells runs apart.
     pub run: u64,
     /// The data are in memory of the process.
@@ -47,7 +52,7 @@ impl Member {
     pub fn new(crew: &Crew<'_>, dataset: &Dataset, request: &Request, watched: bool) -> Member {
         Member {
             host: crew.host.clone(),
-            process: std::process::id(),
+            process: *PROCESS,
             run: RUNS.fetch_add(1, Ordering::Relaxed),
             in_memory: dataset.sources().iter().any(|s| s.file().is_none()),
             may_run_on: may_run_on(),
@@ -62,7 +67,7 @@ impl Member {
 
     /// True if both are of one process.
     pub fn same_process(&self, other: &Member) -> bool {
-        (&self.host, self.process) == (&other.host, other.process)
+        self.process == other.process
     }
 
     /// Threads for this one of `node`, all ranks of its node, if all are to keep its processors busy: each processor counts
