@@ -127,7 +127,8 @@ pub fn with<T>(work: impl FnOnce(Option<&std::sync::Arc<dyn Fabric>>) -> Result<
             if lost {
                 // What the others are told is on its way, by another thread. Then it ends without MPI, which would wait for the one
                 // who is gone.
-                std::thread::sleep(WAY);
+                let (_sender, never) = std::sync::mpsc::channel::<()>();
+                let _ = never.recv_timeout(WAY);
                 std::mem::forget(job);
             }
             told(e)
