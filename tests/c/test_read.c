@@ -66,6 +66,10 @@ static void files(void) {
     version++;
     FAILS(STEAD_USAGE, "version", stead_file_open_ranks(mute_ranks, &version, "data", NULL, &none, &e));
     CHECK(none == NULL);
+    stead_report *report = (stead_report *)1;
+    FAILS(STEAD_PEER, "no ranks today", stead_run_ranks(no_ranks, &asked, NULL, NULL, &report, &e));
+    FAILS(STEAD_USAGE, "makes a fabric", stead_run_ranks(NULL, &asked, NULL, NULL, &report, &e));
+    CHECK(asked == 2 && report == NULL);
     FAILS(STEAD_USAGE, "NULL", stead_file_open(NULL, NULL, &none, &e));
     o.flags = 1u << 31;
     FAILS(STEAD_USAGE, "flags", stead_file_open("data", &o, &none, &e));
