@@ -471,6 +471,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_there_is_not_waited_for_to_enter_the_rest() {
+        let (_dir, f) = file(4 << 20);
+        let m = Mapping::new(&f, 4 << 20).unwrap();
+        f.sync_all().unwrap();
+        crate::evict(&f);
+        // Files of a memory file system stay, and not every system tells.
+        let resident = |at: usize| crate::cache::resident(&f, at as u64);
+        if resident(0) == Some(false) {
+            m.enter(0, PIECE, |at| m.holds(at));
+            assert!((0..PIECE).step_by(FAULT).all(|at| resident(at) == Some(false)));
+        }
+    }
+
+    #[test]
     fn small_parts_are_told_together() {
         let (mut just, mut seen) = (JustSeen::default(), Seen::default());
         assert!(!just.add(0, 100) && !just.add(100, 200) && !just.add(PIECE - 50, PIECE + 50));
