@@ -134,10 +134,10 @@ impl Lender {
         let from = piece.saturating_mul(PIECE) as u64;
         let len = self.source.len().saturating_sub(from).min(PIECE as u64) as usize;
         if len > 0 && self.cached(from, len) {
-            let there = |at: usize| match self.source.file() {
-                Some(file) if !self.tells => cached(file, at as u64, 1),
-                _ => self.mapping.holds(at),
-            };
+            let there =
+                |at: usize| self.source.file().is_some_and(|file| cached(file, at as u64, 1));
+            let there: Option<&dyn Fn(usize) -> bool> =
+                if self.tells { None } else { Some(&there) };
             self.small.store(!self.mapping.enter(piece, len, there), Relaxed);
         }
     }

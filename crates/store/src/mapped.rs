@@ -85,6 +85,8 @@ struct Seen {
 /// Pages are let go in such pieces, to which a fault brings no neighbours from outside: 64 KiB, or a huge page. Both the
 /// mapping and the pages are aligned to it.
 pub(crate) const PIECE: usize = 2 << 20;
+/// No page is smaller.
+const LEAST_PAGE: usize = 4096;
 /// A fault enters so much at least that is in the page cache, from one such place to the next.
 const FAULT: usize = 64 << 10;
 /// Pieces of which less was looked at stay longer: whoever goes about a file in no order comes back to them.
@@ -279,24 +281,52 @@ impl Mapping {
         done == 0 && there & 1 == 1
     }
 
-    /// Looks at bytes of a piece here and there, of those that are there, so that others find them entered. False, with
-    /// little done, if it lies in small pages, each of which would have to be entered by itself.
-    pub(crate) fn enter(&self, piece: usize, len: usize, there: impl Fn(usize) -> bool) -> bool {
+    /// True for each page of a piece that has come into the page cache, as [`Mapping::holds`].
+    fn pages(&self, from: usize, len: usize) -> [bool; PIECE / LEAST_PAGE] {
+        let mut there = [0u8; PIECE / LEAST_PAGE];
+        if from.checked_add(len).is_some_and(|end| end <= self.len) && len <= PIECE {
+            // SAFETY: whole pages within the mapping, for each of which one byte is written; there are no more than `there` has.
+            let done = unsafe {
+                libc::mincore(self.start.add(from).cast_mut().cast(), len, there.as_mut_ptr())
+            };
+            if done != 0 {
+                there.fill(0);
+            }
+        }
+        there.map(|page| page & 1 == 1)
+    }
+
+    /// Looks at bytes of a piece here and there, so that others find them entered: its first byte, which is there, and those
+    /// of others that are, as a fault in what the device keeps takes as long as it likes. `there` says of which, where the
+    /// system does not. False, with little done, if it lies in small pages, each of which would have to be entered by itself.
+    pub(crate) fn enter(
+        &self,
+        piece: usize,
+        len: usize,
+        there: Option<&dyn Fn(usize) -> bool>,
+    ) -> bool {
         let from = piece * PIECE;
         let end = from.saturating_add(len);
-        // A fault in what the device keeps takes as long as it likes.
+        let before = faults();
+        std::hint::black_box(self.bytes(from, 1).first().copied());
+        // Of a huge page that is entered by now all this takes no time.
+        let pages =
+            if there.is_none() { self.pages(from, len) } else { [false; PIECE / LEAST_PAGE] };
+        let page = rustix::param::page_size();
+        let is_there = |at: usize| match there {
+            Some(there) => there(at),
+            None => pages.get((at - from) / page).is_some_and(|there| *there),
+        };
         let look = |at: usize| {
-            if there(at) {
+            if is_there(at) {
                 std::hint::black_box(self.bytes(at, 1).first().copied());
             }
         };
-        let before = faults();
-        look(from);
         look(from + len / 2);
         let entered = faults() - before < 2 || len < 2 * FAULT;
         if entered {
             // The last one as well: mappings of some file systems do not begin where such places do.
-            for at in (from..end).step_by(FAULT).chain((from < end).then(|| end - 1)) {
+            for at in (from..end).step_by(FAULT).skip(1).chain((from < end).then(|| end - 1)) {
                 look(at);
             }
         }
@@ -369,6 +399,7 @@ impl Drop for Mapping {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::FileExt;
     use std::os::unix::process::ExitStatusExt;
 
     fn file(len: usize) -> (tempfile::TempDir, File) {
@@ -462,7 +493,7 @@ mod tests {
         m.read_whole_pieces();
         assert!(m.holds(0) && m.holds((4 << 20) - 1) && !m.holds(4 << 20));
         // In small pages it is not, and nothing more is said of it.
-        if !(0..2).all(|piece| m.enter(piece, PIECE, |at| m.holds(at))) {
+        if !(0..2).all(|piece| m.enter(piece, PIECE, None)) {
             return;
         }
         let (before, sum) =
@@ -479,8 +510,12 @@ mod tests {
         // Files of a memory file system stay, and not every system tells.
         let resident = |at: usize| crate::cache::resident(&f, at as u64);
         if resident(0) == Some(false) {
-            m.enter(0, PIECE, |at| m.holds(at));
-            assert!((0..PIECE).step_by(FAULT).all(|at| resident(at) == Some(false)));
+            // The system reads on a little.
+            f.read_exact_at(&mut [0], 0).unwrap();
+            m.enter(0, PIECE, None);
+            assert_eq!(resident(0), Some(true));
+            let far = || (PIECE / 2..PIECE).step_by(FAULT);
+            assert!(far().all(|at| resident(at) == Some(false)));
         }
     }
 
