@@ -82,7 +82,7 @@ fn best<'a>(among: impl Iterator<Item = &'a Estimate>) -> Option<&'a Estimate> {
     })
 }
 
-/// Predicts a request in each place, and chooses. Takes some ten microseconds for a few sites.
+/// Predicts a request in each place, and chooses. Takes a fraction of a millisecond for a few sites.
 ///
 /// *Vector* is among the alternatives if all kernels take numbers, and *split* if the hosts that have the data are others
 /// than those that ask.
