@@ -189,8 +189,7 @@ def test_who_stops_the_job_leaves_no_output(folder, tmp_path, how):
     assert [*tmp_path.iterdir()] == []
 
 
-@pytest.mark.parametrize("program", ["run", "run++", "run.py"])
-@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("program, n", [("run", 1), ("run", 3), ("run++", 3), ("run.py", 3)])
 def test_programs_run_kernels_over_ranks(mpi, env, folder, program, n):  # noqa: F811
     words = [sys.executable, ROOT / "examples" / "mpi" / "run.py"] if program == "run.py" else [BUILT / mpi / program]
     out = run([*launch(mpi, n), *words, folder / "t.csv", *KERNELS], env)
@@ -199,11 +198,10 @@ def test_programs_run_kernels_over_ranks(mpi, env, folder, program, n):  # noqa:
     assert report["plan"]["ranks"] == n
 
 
-@pytest.mark.parametrize("program", ["run", "run++", "run.py"])
-def test_what_programs_do_wrong_is_an_error_of_all_ranks(mpi, env, folder, program):  # noqa: F811
+@pytest.mark.parametrize("program, data, kernel", [("run", "no.csv", "rows"), ("run++", "no.csv", "rows"), ("run.py", "t.csv", "mean:no")])
+def test_what_programs_do_wrong_is_an_error_of_all_ranks(mpi, env, folder, program, data, kernel):  # noqa: F811
     words = [sys.executable, ROOT / "examples" / "mpi" / "run.py"] if program == "run.py" else [BUILT / mpi / program]
-    for data, kernel in ("no.csv", "rows"), ("t.csv", "mean:no"):
-        assert run([*launch(mpi, 3), *words, folder / data, kernel], env, expect=1) == ""
+    assert run([*launch(mpi, 3), *words, folder / data, kernel], env, expect=1) == ""
 
 
 def test_python_over_ranks(mpi, env, folder, tmp_path):  # noqa: F811
