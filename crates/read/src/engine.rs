@@ -22,10 +22,10 @@ use crate::neighbours::Neighbours;
 #[cfg(test)]
 use crate::opened::Opened;
 use crate::options::{Choice, Chosen, Decision, Options, There};
-use crate::profile::{self, Measured};
+use crate::profile::{self, Measured, Way};
 use crate::request::Deliver;
 use crate::sync::{self, AtomicBool, Condvar, Mutex, MutexGuard};
-use crate::tune::Tuner;
+use crate::tune::{Setting, Tuner};
 use crate::view::View;
 use crate::window::{Held, Ticket, Window};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -89,8 +89,11 @@ pub(crate) struct Shared {
     own: AtomicU64,
     began: Instant,
     tuner: Mutex<Tuner>,
-    /// Blocks that a reader should have in flight, as the tuner says.
+    /// Readers that should be at work, and blocks that each should have in flight, as the tuner says.
+    readers: AtomicUsize,
     depth: AtomicUsize,
+    /// Bytes that had been read when it was last remembered what was measured.
+    remembered: AtomicU64,
     pub(crate) inner: Mutex<Inner>,
     /// Something to read, or room.
     pub(crate) work: Condvar,
@@ -226,9 +229,6 @@ impl Shared {
         static IDS: AtomicU64 = AtomicU64::new(1);
         let New { source, lender, segment, neighbours, chosen, tier, io, options } = new;
         let choice = chosen.choice;
-        let flying = choice.depth.saturating_mul(choice.readers);
-        let most = choice.most_depth.saturating_mul(choice.readers);
-        let tuner = Tuner::new(flying, most, options.depth.is_some());
         let inner = Inner {
             window: Window::new(choice.block, choice.blocks),
             waiting: BTreeMap::new(),
@@ -274,8 +274,10 @@ impl Shared {
             at_once: AtomicU64::new(0),
             own: AtomicU64::new(0),
             began: clock::now(),
-            tuner: Mutex::new(tuner),
+            tuner: Mutex::new(Tuner::new(choice)),
+            readers: AtomicUsize::new(choice.readers),
             depth: AtomicUsize::new(choice.depth),
+            remembered: AtomicU64::new(0),
             inner: Mutex::new(inner),
             work: Condvar::new(),
             starved: AtomicBool::new(false),
@@ -308,42 +310,52 @@ impl Shared {
 
     /// A block came from the device.
     pub(crate) fn landed(&self, bytes: usize) {
+        let busy = self.lock().at_work();
         let now = clock::now().saturating_duration_since(self.began);
         let mut tuner = sync::lock(&self.tuner);
-        tuner.landed(bytes as u64, now);
-        let flying = tuner.flying();
+        tuner.landed(bytes as u64, now, busy);
+        let Setting { readers, depth } = tuner.now();
         drop(tuner);
-        self.depth.store(flying.div_ceil(self.choice.readers).max(1), Ordering::Relaxed);
+        self.readers.store(readers, Ordering::Relaxed);
+        self.depth.store(depth, Ordering::Relaxed);
+    }
+
+    /// Readers that should be at work.
+    pub(crate) fn readers(&self) -> usize {
+        self.readers.load(Ordering::Relaxed)
     }
 
     /// What is told to a session over a range, and why.
     pub(crate) fn decisions(&self, range: &Range<u64>) -> Vec<Decision> {
         let blocks = self.blocks_of(range);
-        let mut all = self.chosen.told(range.end - range.start, blocks.end - blocks.start);
-        let best = sync::lock(&self.tuner).best();
-        if let Some((flying, rate)) = best
-            && let Some(depth) = all.iter_mut().find(|d| d.name == "queue depth")
-        {
-            let rate = stead_core::units::format_size(rate as u64);
-            depth.value = flying.div_ceil(self.choice.readers).to_string();
-            depth.reason = format!("{}; read so with {rate}/s", depth.reason);
-        }
+        let blocks = blocks.end - blocks.start;
+        let mut all = self.chosen.told(range.end - range.start, blocks);
+        sync::lock(&self.tuner).tell(&mut all, blocks);
         all
     }
 
-    /// Remembers what was measured of the tier, if it was enough.
+    /// Remembers what was measured of the tier, if it was enough since it was last remembered. What somebody has pinned is no
+    /// finding.
     pub(crate) fn remember(&self) {
-        let best = sync::lock(&self.tuner).best();
-        let (Some(tier), Some((flying, rate))) = (&self.tier, best) else { return };
-        if self.lock().bytes >= WORTH_NOTING {
-            profile::note(Measured {
-                tier: tier.clone(),
-                direct: self.io.direct,
-                block: self.choice.block,
-                flying,
-                rate: rate as u64,
-            });
+        let found = sync::lock(&self.tuner).found();
+        let (Some(tier), Some(found), false) = (&self.tier, found, self.choice.pinned) else {
+            return;
+        };
+        let bytes = self.lock().bytes;
+        let before = self.remembered.load(Ordering::Relaxed);
+        if bytes.saturating_sub(before) < WORTH_NOTING {
+            return;
         }
+        self.remembered.store(bytes, Ordering::Relaxed);
+        profile::note(Measured {
+            tier: tier.clone(),
+            way: Way::of(self.maps(), &self.io),
+            block: self.choice.block,
+            readers: found.setting.readers,
+            depth: found.setting.depth,
+            rate: found.rate as u64,
+            settled: found.settled,
+        });
     }
 
     pub(crate) fn io(&self) -> &IoOptions {
@@ -471,7 +483,7 @@ impl Shared {
         Ok(id)
     }
 
-    /// Ends a session.
+    /// Ends a session. With the last one what was measured is remembered: the program may end with the file open.
     pub(crate) fn end(&self, id: u64) {
         let mut inner = self.lock();
         if let Some(bytes) = inner.open.remove(&id) {
@@ -479,6 +491,11 @@ impl Shared {
             inner.wanted -= blocks.end - blocks.start;
         }
         inner.window.close(id);
+        let last = inner.open.is_empty();
+        drop(inner);
+        if last {
+            self.remember();
+        }
     }
 
     /// True if some session uses it.

@@ -3,6 +3,7 @@
 
 use crate::engine::New;
 use crate::options::{Chosen, Known, Options};
+use crate::profile::Way;
 use crate::{profile, registry};
 use std::sync::{Arc, Mutex, PoisonError};
 use stead_core::{Kind, Result};
@@ -67,7 +68,8 @@ impl Opened {
         cached: bool,
     ) -> Chosen {
         let tier = self.tier.clone();
-        let measured = profile::of(tier.as_ref().map(|t| &*t.name), options.io.direct);
+        let way = Way::of(cached, &options.io);
+        let measured = profile::of(tier.as_ref().map(|t| &*t.name), way);
         let others = if self.maps { 0 } else { registry::holders().saturating_sub(own as u64) };
         let (len, cores, whole) = (self.source.len(), self.cores, self.whole);
         options.choose(&Known { len, range, cached, cores, others, whole, tier, measured })

@@ -62,10 +62,18 @@ pub(crate) struct Choice {
     /// Blocks in flight for a reader to begin with, and at most.
     pub(crate) depth: usize,
     pub(crate) most_depth: usize,
+    /// What is found while reading stays within these, too.
+    pub(crate) least_depth: usize,
+    pub(crate) readers_at_least: usize,
+    pub(crate) readers_at_most: usize,
     /// Blocks in memory at most.
     pub(crate) blocks: usize,
     /// Each reader waits for one block, so that all of them are needed to keep the device busy.
     pub(crate) whole: bool,
+    /// Readers or their depth are somebody's wish.
+    pub(crate) pinned: bool,
+    /// Bytes in a second that were measured before, if nothing else is to be tried as long as it is about as fast.
+    pub(crate) measured: Option<u64>,
 }
 
 /// What a choice follows from, beside the options.
@@ -143,21 +151,40 @@ pub(crate) const ASKED: &str = "as asked for";
 /// The smallest block that is chosen for small ranges.
 const SMALL: u64 = 64 << 10;
 const PAGE: u64 = 4096;
+/// Readers at most, whatever is measured.
+const MOST_READERS: usize = 16;
 
 impl Options {
     /// Chooses what is not pinned, and says why.
     pub(crate) fn choose(&self, known: &Known) -> Chosen {
         let (block, block_why) = self.block(known);
         let blocks = usize::try_from(self.memory / block).unwrap_or(usize::MAX).max(2);
-        let whole = known.whole.is_some_and(|least| block >= least);
-        let (readers, readers_why) = self.readers(known, whole);
+        // Each of them is in flight as a whole; who wants several in flight for each reader has them read in another way.
+        let several = self.depth.is_some_and(|depth| depth > 1);
+        let whole = known.whole.is_some_and(|least| block >= least) && !several;
+        let measured = known.measured.iter().find(|m| m.block == block);
+        let (readers, readers_why) = self.readers(known, measured, blocks, whole);
         // Half of the memory is for what is in flight.
         let most_depth = limits::MAX_QUEUE_DEPTH.min(blocks / 2 / readers).max(1);
-        let (depth, depth_why) = self.depth(known, block, readers, whole);
-        let pinned = self.depth.is_some() || whole;
-        let most_depth = if pinned { depth.min(most_depth) } else { most_depth };
+        let (depth, depth_why) = self.depth(measured, block, whole);
+        let fixed = self.depth.is_some() || whole;
+        let most_depth = if fixed { depth.min(most_depth) } else { most_depth };
         let depth = depth.clamp(1, most_depth);
-        let choice = Choice { readers, block, depth, most_depth, blocks, whole };
+        let most = MOST_READERS.min(blocks / 2).max(readers);
+        let (least, most) = if self.readers.is_some() { (readers, readers) } else { (1, most) };
+        let choice = Choice {
+            readers,
+            block,
+            depth,
+            most_depth,
+            least_depth: if fixed { depth } else { 1 },
+            readers_at_least: least,
+            readers_at_most: most,
+            blocks,
+            whole,
+            pinned: self.readers.is_some() || self.depth.is_some(),
+            measured: measured.filter(|m| m.settled).map(|m| m.rate),
+        };
         let decision = |name, value: String, reason: String| Decision { name, value, reason };
         let decisions = vec![
             decision("readers", readers.to_string(), readers_why),
@@ -216,8 +243,7 @@ impl Options {
         if let (Some(before), Some(best)) = (before, best)
             && best.rate / 10 > before.rate / 9
         {
-            let why = format!("measured before on this tier: {}/s", format_size(best.rate));
-            return (fit(best.block), why);
+            return (fit(best.block), as_before(best));
         }
         let why = if known.cached && known.whole.is_some() && usual == 2 << 20 {
             "a huge page of the page cache".to_owned()
@@ -234,9 +260,18 @@ impl Options {
         (fit(usual), why)
     }
 
-    fn readers(&self, known: &Known, whole: bool) -> (usize, String) {
+    fn readers(
+        &self,
+        known: &Known,
+        measured: Option<&Measured>,
+        blocks: usize,
+        whole: bool,
+    ) -> (usize, String) {
         if let Some(readers) = self.readers {
             return (readers.clamp(1, limits::MAX_THREADS), ASKED.to_owned());
+        }
+        if let Some(m) = measured {
+            return (m.readers.min(MOST_READERS.min(blocks / 2)).max(1), as_before(m));
         }
         let cores = known.cores.max(1);
         if let Some(stripe) = known.tier.as_ref().and_then(|t| t.stripe) {
@@ -258,7 +293,7 @@ impl Options {
         (readers, format!("a quarter of {cores} core(s); each keeps several blocks in flight"))
     }
 
-    fn depth(&self, known: &Known, block: u64, readers: usize, whole: bool) -> (usize, String) {
+    fn depth(&self, measured: Option<&Measured>, block: u64, whole: bool) -> (usize, String) {
         if let Some(depth) = self.depth {
             return (depth.clamp(1, limits::MAX_QUEUE_DEPTH), ASKED.to_owned());
         }
@@ -268,16 +303,19 @@ impl Options {
                 "the page cache reads huge pages, one at a time for each reader".to_owned(),
             );
         }
-        let same = |m: &&Measured| m.block == block;
-        if let Some(m) = known.measured.iter().find(same) {
-            let why = format!("measured before on this tier: {}/s", format_size(m.rate));
-            return (m.flying.div_ceil(readers), why);
+        if let Some(m) = measured {
+            return (m.depth, as_before(m));
         }
         // Some MiB in flight keep most devices busy.
         let bytes = 16 << 20;
         let depth = usize::try_from(bytes / block).unwrap_or(1).clamp(4, 16);
         (depth, "to begin with; the first blocks show whether more is better".to_owned())
     }
+}
+
+/// Why something is as it was before.
+fn as_before(measured: &Measured) -> String {
+    format!("measured before on this tier: {}/s", format_size(measured.rate))
 }
 
 impl Chosen {
@@ -334,6 +372,37 @@ mod tests {
         decisions.iter().find(|d| d.name == name).unwrap().reason.clone()
     }
 
+    fn measured(block: u64, readers: usize, depth: usize, rate: u64) -> Measured {
+        let way = crate::profile::Way::of(true, &IoOptions::default());
+        Measured { tier: "t-0:0".into(), way, block, readers, depth, rate, settled: true }
+    }
+
+    #[test]
+    fn what_was_found_before_is_where_it_begins() {
+        let found = measured(2 << 20, 8, 1, 1 << 30);
+        let with = |found: Measured| Known {
+            whole: Some(1 << 20),
+            cached: true,
+            measured: vec![found],
+            ..known(1 << 30, 2)
+        };
+        let (c, why) = choice(&Options::default(), &with(found.clone()));
+        assert_eq!((c.readers, c.depth, c.whole, c.measured), (8, 1, true, Some(1 << 30)));
+        assert_eq!(reason(&why, "readers"), "measured before on this tier: 1.0 GiB/s");
+        assert_eq!((c.readers_at_least, c.readers_at_most), (1, MOST_READERS));
+        // What was not found to its end goes on; no number is believed that could do harm; a wish goes before.
+        let open = Measured { settled: false, ..found.clone() };
+        assert_eq!(choice(&Options::default(), &with(open)).0.measured, None);
+        let many = Measured { readers: 1000, ..found.clone() };
+        assert_eq!(choice(&Options::default(), &with(many.clone())).0.readers, MOST_READERS);
+        let small = Options { memory: 8 << 20, ..Options::default() };
+        assert_eq!(choice(&small, &with(many)).0.readers, 2);
+        let pinned = Options { readers: Some(3), ..Options::default() };
+        let (c, why) = choice(&pinned, &with(found));
+        assert_eq!((c.readers, c.readers_at_least, c.readers_at_most), (3, 3, 3));
+        assert_eq!(reason(&why, "readers"), ASKED);
+    }
+
     #[test]
     fn blocks_fit_the_file_and_the_memory() {
         let options = Options::default();
@@ -383,7 +452,10 @@ mod tests {
         assert_eq!((c.readers, c.depth, c.whole), (1, 16, false));
         let pinned = Options { readers: Some(2), depth: Some(3), ..Options::default() };
         let (c, _) = choice(&pinned, &known);
-        assert_eq!((c.readers, c.depth), (2, 3));
+        assert_eq!((c.readers, c.depth, c.most_depth, c.whole), (2, 3, 3, false));
+        let one = Options { depth: Some(1), ..Options::default() };
+        let (c, _) = choice(&one, &known);
+        assert_eq!((c.readers, c.depth, c.whole), (4, 1, true));
     }
 
     #[test]
@@ -400,17 +472,12 @@ mod tests {
 
     #[test]
     fn what_was_measured_is_believed_if_it_is_clear() {
-        let m = |block, flying, rate| Measured {
-            tier: "t-0:0".into(),
-            direct: false,
-            block,
-            flying,
-            rate,
-        };
+        let m = |block, depth, rate| measured(block, 2, depth, rate);
         let with = |measured| Known { tier: tier(None, 4096), measured, ..known(1 << 30, 8) };
         let c = |measured| Options::default().choose(&with(measured)).choice;
         assert_eq!(c(vec![m(2 << 20, 12, 1000), m(4 << 20, 4, 1050)]).block, 2 << 20);
-        assert_eq!(c(vec![m(2 << 20, 12, 1000), m(4 << 20, 4, 1050)]).depth, 6);
+        let found = c(vec![m(2 << 20, 12, 1000), m(4 << 20, 4, 1050)]);
+        assert_eq!((found.readers, found.depth, found.measured), (2, 12, Some(1000)));
         assert_eq!(c(vec![m(2 << 20, 12, 1000), m(4 << 20, 4, 2000)]).block, 4 << 20);
         assert_eq!(c(vec![m(2 << 20, 12, 1000), m(1 << 30, 4, 2000)]).block, 2 << 20);
         assert_eq!(c(vec![m(2 << 20, 12, 1000), m(64 << 10, 256, 9000)]).block, 2 << 20);
@@ -440,9 +507,8 @@ mod tests {
 
     #[test]
     fn small_blocks_are_not_chosen_for_what_was_measured_of_them() {
-        let measured =
-            |block, rate| Measured { tier: "t-0:0".into(), direct: false, block, flying: 4, rate };
-        let all = vec![measured(2 << 20, 1000), measured(64 << 10, 9000), measured(4 << 20, 9000)];
+        let m = |block, rate| measured(block, 1, 4, rate);
+        let all = vec![m(2 << 20, 1000), m(64 << 10, 9000), m(4 << 20, 9000)];
         let known = |range| Known { range, measured: all.clone(), ..known(1 << 40, 8) };
         let block = |range| Options::default().choose(&known(range)).choice.block;
         // For a large range the large one; for a small one none that goes far beyond it.

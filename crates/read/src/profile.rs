@@ -8,26 +8,60 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use stead_core::limits;
-use stead_store::AtomicFile;
+use stead_store::{AtomicFile, Engine, IoOptions};
 
 /// Lines and bytes that the file may have.
 const MOST: usize = 64;
 const MOST_BYTES: usize = 16 << 10;
-const HEAD: &str = "stead tiers 1";
+const HEAD: &str = "stead tiers 2";
+
+/// How bytes of a tier come, by name: what is best for one says nothing of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Way(&'static str);
+
+/// All there are: the page cache, and blocks in memory by each engine, also past the page cache.
+const WAYS: [&str; 7] =
+    ["cache", "auto", "auto-direct", "uring", "uring-direct", "pread", "pread-direct"];
+
+impl Way {
+    /// Into the page cache, or into blocks in memory.
+    pub(crate) fn of(cached: bool, io: &IoOptions) -> Way {
+        Way(match (cached, io.engine, io.direct) {
+            (true, ..) => "cache",
+            (_, Engine::Auto, false) => "auto",
+            (_, Engine::Auto, true) => "auto-direct",
+            (_, Engine::Uring, false) => "uring",
+            (_, Engine::Uring, true) => "uring-direct",
+            (_, Engine::Pread, false) => "pread",
+            (_, Engine::Pread, true) => "pread-direct",
+        })
+    }
+}
 
 /// How one tier was read best with blocks of one size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Measured {
     /// [`stead_store::Tier::name`].
     pub(crate) tier: String,
-    /// Past the page cache.
-    pub(crate) direct: bool,
+    pub(crate) way: Way,
     /// Bytes of a block.
     pub(crate) block: u64,
-    /// Blocks in flight, all readers together.
-    pub(crate) flying: usize,
+    /// Reader threads.
+    pub(crate) readers: usize,
+    /// Blocks in flight for each.
+    pub(crate) depth: usize,
     /// Bytes in a second.
     pub(crate) rate: u64,
+    /// Other numbers of readers and blocks in flight were tried, and are no better.
+    pub(crate) settled: bool,
+}
+
+impl Measured {
+    /// Of the same, and about so.
+    fn says(&self, other: &Measured) -> bool {
+        let near = self.rate.abs_diff(other.rate) <= self.rate / 8;
+        near && *self == Measured { rate: self.rate, ..other.clone() }
+    }
 }
 
 /// The folder; `None` if the user has none, or wants none (`STEAD_CACHE` is empty).
@@ -45,11 +79,11 @@ fn path() -> Option<PathBuf> {
 }
 
 /// What is known of a tier. The file is read once.
-pub(crate) fn of(tier: Option<&str>, direct: bool) -> Vec<Measured> {
+pub(crate) fn of(tier: Option<&str>, way: Way) -> Vec<Measured> {
     let Some(tier) = tier else { return Vec::new() };
     let mut known = KNOWN.get().lock().unwrap_or_else(PoisonError::into_inner);
     let known = known.get_or_insert_with(load);
-    known.iter().filter(|m| m.tier == tier && m.direct == direct).cloned().collect()
+    known.iter().filter(|m| m.tier == tier && m.way == way).cloned().collect()
 }
 
 static KNOWN: PerProcess<Mutex<Option<Vec<Measured>>>> = PerProcess::new();
@@ -75,7 +109,11 @@ fn load() -> Vec<Measured> {
 pub(crate) fn note(new: Measured) {
     let Some(path) = path() else { return };
     let mut all = load();
-    let same = |m: &Measured| (&m.tier, m.direct, m.block) == (&new.tier, new.direct, new.block);
+    let same = |m: &Measured| (&m.tier, m.way, m.block) == (&new.tier, new.way, new.block);
+    if all.iter().any(|m| same(m) && m.says(&new)) {
+        // Nothing new.
+        return;
+    }
     all.retain(|m| !same(m));
     all.push(new);
     all.drain(..all.len().saturating_sub(MOST));
@@ -86,7 +124,7 @@ pub(crate) fn note(new: Measured) {
     if let Ok(mut file) = AtomicFile::create(&path)
         && file.write_all(text.as_bytes()).is_ok()
     {
-        let _ = file.commit();
+        let _ = file.commit_hint();
     }
 }
 
@@ -105,8 +143,9 @@ impl TakeSome for File {
 fn write(all: &[Measured]) -> String {
     let mut text = format!("{HEAD}\n");
     for m in all {
-        let direct = u8::from(m.direct);
-        text.push_str(&format!("{} {direct} {} {} {}\n", m.tier, m.block, m.flying, m.rate));
+        let Measured { tier, way: Way(way), block, readers, depth, rate, settled } = m;
+        let settled = u8::from(*settled);
+        text.push_str(&format!("{tier} {way} {block} {readers} {depth} {rate} {settled}\n"));
     }
     text
 }
@@ -127,20 +166,23 @@ fn line(text: &str) -> Option<Measured> {
     if tier.is_empty() || tier.len() > 64 || !tier.bytes().all(plain) {
         return None;
     }
-    let direct = match words.next()? {
+    let way = words.next()?;
+    let way = WAYS.iter().find(|w| **w == way).map(|way| Way(way))?;
+    let mut number = || words.next()?.parse::<u64>().ok();
+    let (block, readers, depth, rate) = (number()?, number()?, number()?, number()?);
+    let up_to = |n: u64, most| usize::try_from(n).ok().filter(|n| (1..=most).contains(n));
+    let readers = up_to(readers, limits::MAX_THREADS)?;
+    let depth = up_to(depth, limits::MAX_QUEUE_DEPTH)?;
+    let settled = match words.next()? {
         "0" => false,
         "1" => true,
         _ => return None,
     };
-    let mut number = || words.next()?.parse::<u64>().ok();
-    let (block, flying, rate) = (number()?, number()?, number()?);
-    let most = limits::MAX_QUEUE_DEPTH * limits::MAX_THREADS;
-    let flying = usize::try_from(flying).ok().filter(|n| (1..=most).contains(n))?;
     let sound = (4096..=limits::MAX_READ_BLOCK as u64).contains(&block) && block % 4096 == 0;
     if !sound || words.next().is_some() {
         return None;
     }
-    Some(Measured { tier: tier.to_owned(), direct, block, flying, rate })
+    Some(Measured { tier: tier.to_owned(), way, block, readers, depth, rate, settled })
 }
 
 #[cfg(test)]
@@ -149,15 +191,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn measured() -> impl Strategy<Value = Measured> {
-        ("[a-z0-9:-]{1,64}", any::<bool>(), 1..1000u64, 1..500usize, any::<u64>()).prop_map(
-            |(tier, direct, pages, flying, rate)| Measured {
-                tier,
-                direct,
-                block: pages * 4096,
-                flying,
-                rate,
-            },
-        )
+        let tier = "[a-z0-9:-]{1,64}";
+        let found = (1..500usize, 1..200usize, any::<u64>(), any::<bool>());
+        (tier, 0..WAYS.len(), 1..1000u64, found).prop_map(|(tier, way, pages, found)| {
+            let (readers, depth, rate, settled) = found;
+            let way = Way(WAYS[way]);
+            Measured { tier, way, block: pages * 4096, readers, depth, rate, settled }
+        })
     }
 
     proptest! {
@@ -176,19 +216,37 @@ mod tests {
     }
 
     #[test]
+    fn what_is_about_the_same_is_nothing_new() {
+        let m = |readers, rate, settled| {
+            let way = Way::of(true, &IoOptions::default());
+            let tier = "ext4-8:1".to_owned();
+            Measured { tier, way, block: 1 << 20, readers, depth: 1, rate, settled }
+        };
+        let known = m(4, 1000, true);
+        assert!(known.says(&m(4, 1125, true)) && known.says(&m(4, 875, true)));
+        for other in [m(4, 1126, true), m(4, 874, true), m(5, 1000, true), m(4, 1000, false)] {
+            assert!(!known.says(&other), "{other:?}");
+        }
+    }
+
+    #[test]
     fn odd_files_are_none() {
-        let good = "stead tiers 1\next4-8:1 0 1048576 16 900\n";
+        let good = "stead tiers 2\next4-8:1 cache 1048576 16 3 900 1\n";
         assert_eq!(parse(good).unwrap().len(), 1);
         for (old, new) in [
-            ("tiers 1", "tiers 2"),
+            ("tiers 2", "tiers 1"),
             ("ext4", "ext4\n"),
-            (" 0 ", " 2 "),
+            ("cache", "cash"),
             ("1048576", "1048577"),
             ("1048576", "0"),
-            ("16", "0"),
-            ("16", "99999999999999999999"),
-            ("900\n", "900"),
-            ("900", "900 1"),
+            (" 16", " 0"),
+            (" 16", " 99999999999999999999"),
+            (" 3", " 0"),
+            (" 3", " 257"),
+            ("1\n", "1"),
+            (" 1\n", "\n"),
+            (" 1\n", " 2\n"),
+            (" 1\n", " 1 1\n"),
             ("900", "-1"),
             ("900", ""),
         ] {

@@ -104,15 +104,23 @@ impl Reader {
         let mut starves = false;
         let todo = loop {
             let mut begun = Vec::new();
+            // What it has in flight comes first; others go on with the rest.
+            let surplus = shared.too_many(&inner);
+            if surplus && self.flying.is_empty() && gone.is_empty() && !starves {
+                inner.readers -= 1;
+                break Todo::End;
+            }
             let admitted = shared.admit(&mut inner, &mut gone);
             if !admitted.is_empty() {
                 break Todo::Admit(admitted, std::mem::take(&mut gone));
             }
             let mut full = false;
-            let room = if own {
+            let room = if surplus {
+                0
+            } else if own {
                 shared.depth().saturating_sub(self.flying.len())
             } else {
-                inner.room_to_begin(shared.depth(), shared.choice().readers)
+                inner.room_to_begin(shared.depth(), shared.readers())
             };
             while begun.len() < room {
                 match shared.take(&mut inner) {
@@ -181,7 +189,9 @@ impl Reader {
         if starves {
             shared.fed(&mut inner);
         }
-        if !matches!(todo, Todo::End) {
+        if matches!(todo, Todo::End) {
+            shared.ends(&mut inner);
+        } else {
             self.away = true;
             shared.leaves(&mut inner);
         }
@@ -226,7 +236,11 @@ impl Reader {
                 let end = covered.end.min(from + len as u64);
                 let from = covered.start.min(end);
                 let len = (end - from) as usize;
-                lender.advise(from, len);
+                if self.shared.choice().whole {
+                    lender.advise(from, len);
+                } else {
+                    lender.ask(from, len);
+                }
                 others.push((block, from, len));
             } else if own {
                 self.submit((block, from, len));
@@ -236,9 +250,10 @@ impl Reader {
             }
         }
         others.iter().for_each(|(block, ..)| self.given(*block));
-        let (count, maps) = (others.len(), self.shared.maps());
+        let count =
+            if own { usize::from(self.flying.len() >= self.shared.depth()) } else { others.len() };
         self.shared.put_begun(others);
-        for _ in 0..if maps { count } else { 0 } {
+        for _ in 0..count {
             self.shared.waits();
         }
     }

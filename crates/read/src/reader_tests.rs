@@ -136,3 +136,45 @@ fn a_block_that_fails_leaves_its_room_to_others() {
     shared.lock().readers = 0;
     registry::close(&shared);
 }
+
+#[test]
+fn a_pinned_depth_is_in_flight_of_huge_pages_too() {
+    const PIECE: usize = 2 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    std::fs::write(&path, contents(4 * PIECE)).unwrap();
+    let file = std::fs::File::open(&path).unwrap();
+    file.sync_all().unwrap();
+    let options = Options {
+        block: Some(PIECE),
+        readers: Some(1),
+        depth: Some(3),
+        ahead: false,
+        ..Options::default()
+    };
+    let source = Arc::new(FileSource::open(&path).unwrap());
+    let shared = registry::open_source(source, &options).unwrap();
+    // Where there is no mapping it is read in another way.
+    assert!(shared.maps());
+    stead_store::evict(&file);
+    shared.lock().readers = 1;
+    let ask = |at: u64| Read(shared.ask(at, 50, None, crate::finish::AsView::new(at, 50)));
+    let reads = [0, 1, 2, 3].map(|block| ask((block * PIECE + 7) as u64));
+    let mut reader = Reader::new(&shared).unwrap();
+    let Todo::Begin(blocks, gone) = reader.next() else { panic!("there is something to begin") };
+    assert!(blocks.iter().map(|b| b.0).eq([0, 1, 2]), "{blocks:?}");
+    reader.begin(blocks, gone);
+    // They come while it waits for none of them.
+    let patience = crate::clock::after(Duration::from_secs(10));
+    while ![0, 1, 2].iter().all(|block| shared.is_cached(*block)) {
+        assert!(crate::clock::now() < patience, "nothing is in flight");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for _ in 0..3 {
+        reader.land();
+    }
+    assert_eq!(reads.each_ref().map(Read::is_ready), [true, true, true, false]);
+    drop(reads);
+    shared.lock().readers = 0;
+    registry::close(&shared);
+}

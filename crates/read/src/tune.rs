@@ -1,135 +1,330 @@
-//! How many blocks are best in flight, found while reading. A pure state machine: the time is told.
+//! How many readers and blocks in flight are best, found while reading. A pure state machine: the time is told.
 //!
-//! A device is tried with some blocks in flight, then with twice as many, as long as that brings a tenth more; then it
-//! stays with the best. Only times in which blocks came one after the other count: not those in which readers had
-//! nothing to do.
+//! What is in force is measured first: how long some blocks take that come one after the other while all readers are at
+//! work, five times. Then others are tried: more blocks in flight, more readers, fewer readers. Whatever is tried is given
+//! up after three of five times that are not a tenth better than the median of the former. If three are, the former is
+//! measured again, then the other one again, and only who is better by a tenth, or a quarter for fewer readers, three times in
+//! a row takes its place; so that noise, and a device that becomes faster meanwhile, change nothing. Each is tried once, so that there is an end: then what was found
+//! stays, and its rate is measured on and on. Where something was found before, on this tier, nothing is tried as long as
+//! it is about as fast as it was then.
 
+use crate::options::{ASKED, Choice, Decision};
 use std::time::Duration;
+use stead_core::units::format_size;
 
-/// Blocks that are looked at before the rate is believed.
-const LOOK: u64 = 24;
-/// More in flight must bring so much more.
+/// Times that are measured of each.
+const LOOKS: usize = 5;
+/// Of these, so many decide.
+const MOST_LOOKS: usize = LOOKS / 2 + 1;
+/// Blocks of one look, at least.
+const LOOK: usize = 6;
+/// What is tried must bring so much more.
 const WORTH: f64 = 1.10;
+/// Fewer readers must bring more, as others suffer more from what was a mistake.
+const WORTH_FEWER: f64 = 1.25;
+/// So often.
+const WINS: usize = 3;
+/// What is no faster or slower than by this factor is as it was.
+const SIMILAR: f64 = 2.0;
+/// What is tried is given up after so many looks' blocks that could not be measured.
+const PATIENCE: usize = 8;
+
+/// How a device is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Setting {
+    pub(crate) readers: usize,
+    /// Blocks in flight for each.
+    pub(crate) depth: usize,
+}
+
+impl Setting {
+    /// Blocks in flight, all readers together.
+    pub(crate) fn flying(self) -> usize {
+        self.readers.saturating_mul(self.depth)
+    }
+
+    /// Blocks of a look.
+    fn look(self) -> usize {
+        self.flying().max(LOOK)
+    }
+}
+
+/// What is tried next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Deeper,
+    More,
+    Fewer,
+    Done,
+}
+
+/// What is measured now.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Phase {
+    /// What is best so far.
+    Best,
+    /// Another one, against this rate.
+    Other(f64),
+}
+
+/// What was found so far.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Found {
+    pub(crate) setting: Setting,
+    /// Bytes in a second.
+    pub(crate) rate: f64,
+    /// There is nothing left to be tried.
+    pub(crate) settled: bool,
+}
 
 #[derive(Debug, Clone)]
 pub(crate) struct Tuner {
-    flying: usize,
-    most: usize,
-    /// Blocks and bytes that came since it was looked, and how long that took.
-    blocks: u64,
+    choice: Choice,
+    best: Setting,
+    rate: Option<f64>,
+    /// In force.
+    now: Setting,
+    phase: Phase,
+    step: Step,
+    /// How often what is compared with the best was better.
+    won: usize,
+    /// What was tried and was no better.
+    lost: Vec<Setting>,
+    /// Rates of looks at what is in force.
+    looks: Vec<f64>,
+    /// Blocks and bytes of this look, and how long they took.
+    blocks: usize,
     bytes: u64,
     time: Duration,
     /// When the last block came, if readers have been busy since.
     last: Option<Duration>,
-    best: Option<(usize, f64)>,
-    settled: bool,
+    /// Blocks that were begun when something else was in force.
+    old: usize,
+    /// Blocks of what is tried that could not be measured.
+    missed: usize,
 }
 
 impl Tuner {
-    /// Begins with so many in flight, of so many at most; a pinned one stays there.
-    pub(crate) fn new(flying: usize, most: usize, pinned: bool) -> Tuner {
-        let most = most.max(1);
+    /// Begins as was chosen; what is pinned stays there.
+    pub(crate) fn new(choice: Choice) -> Tuner {
+        let best = Setting { readers: choice.readers.max(1), depth: choice.depth.max(1) };
         Tuner {
-            flying: flying.clamp(1, most),
-            most,
+            choice,
+            best,
+            rate: None,
+            now: best,
+            phase: Phase::Best,
+            step: Step::Deeper,
+            won: 0,
+            lost: Vec::new(),
+            looks: Vec::with_capacity(LOOKS),
             blocks: 0,
             bytes: 0,
             time: Duration::ZERO,
             last: None,
-            best: None,
-            settled: pinned,
+            old: 0,
+            missed: 0,
         }
     }
 
-    /// Blocks that should be in flight.
-    pub(crate) fn flying(&self) -> usize {
-        self.flying
+    /// How to read from now on.
+    pub(crate) fn now(&self) -> Setting {
+        self.now
     }
 
-    /// Readers have nothing to do.
+    /// The best so far, if anything was measured.
+    pub(crate) fn found(&self) -> Option<Found> {
+        let settled = self.step == Step::Done;
+        Some(Found { setting: self.best, rate: self.rate?, settled })
+    }
+
+    /// A reader has nothing to do.
     pub(crate) fn pause(&mut self) {
         self.last = None;
     }
 
-    /// A block came from the device at `now`, a time since some beginning.
-    pub(crate) fn landed(&mut self, bytes: u64, now: Duration) {
-        if let Some(last) = self.last.replace(now) {
-            self.blocks += 1;
-            self.bytes += bytes;
-            self.time += now.saturating_sub(last);
-        }
-        if self.blocks < LOOK.max(2 * self.flying as u64) || self.time.is_zero() {
+    /// A block came from the device at `now`, a time since some beginning, while so many readers were at work.
+    pub(crate) fn landed(&mut self, bytes: u64, now: Duration, busy: usize) {
+        let last = self.last.replace(now);
+        if self.old > 0 {
+            self.old -= 1;
             return;
         }
-        let rate = self.bytes as f64 / self.time.as_secs_f64();
-        (self.blocks, self.bytes, self.time) = (0, 0, Duration::ZERO);
-        match self.best {
-            Some((flying, best)) if flying != self.flying && rate < best * WORTH => {
-                self.flying = flying;
-                self.settled = true;
-            }
-            // It has settled here; the newest rate is the best known.
-            _ => self.best = Some((self.flying, rate)),
+        let Some(last) = last.filter(|_| busy == self.now.readers) else {
+            self.miss();
+            return;
+        };
+        self.blocks += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.time += now.saturating_sub(last);
+        if self.blocks < self.now.look() || self.time.is_zero() {
+            return;
         }
-        if !self.settled {
-            let twice = self.flying.saturating_mul(2);
-            self.settled = twice > self.most;
-            self.flying = if self.settled { self.flying } else { twice };
+        self.looks.push(self.bytes as f64 / self.time.as_secs_f64());
+        (self.blocks, self.bytes, self.time) = (0, 0, Duration::ZERO);
+        self.judge();
+    }
+
+    /// A block that could not be measured.
+    fn miss(&mut self) {
+        if let Phase::Other(_) = self.phase {
+            self.missed += 1;
+            if self.missed >= PATIENCE * self.now.look() {
+                // There is too little to read for it.
+                self.lose();
+            }
         }
     }
 
-    /// The best number in flight and its rate in bytes per second, if anything was measured.
-    pub(crate) fn best(&self) -> Option<(usize, f64)> {
-        self.best
+    fn judge(&mut self) {
+        match self.phase {
+            Phase::Best if self.looks.len() >= LOOKS => {
+                let rate = median(&mut self.looks);
+                let first = self.rate.replace(rate).is_none();
+                let before = self.choice.measured.map(|before| before as f64).filter(|_| first);
+                if before.is_some_and(|b| rate < b * SIMILAR && b < rate * SIMILAR) {
+                    self.step = Step::Done;
+                }
+                self.challenge();
+            }
+            Phase::Best => {}
+            Phase::Other(best) => {
+                let worth = if self.step == Step::Fewer { WORTH_FEWER } else { WORTH };
+                let better = self.looks.iter().filter(|rate| **rate > best * worth).count();
+                if self.looks.len() - better >= MOST_LOOKS {
+                    self.lose();
+                } else if better >= MOST_LOOKS {
+                    self.win();
+                }
+            }
+        }
     }
+
+    /// What is tried is better, this time.
+    fn win(&mut self) {
+        self.won += 1;
+        if self.won < WINS {
+            return self.set(self.best, Phase::Best);
+        }
+        (self.best, self.won) = (self.now, 0);
+        self.rate = Some(median(&mut self.looks));
+        self.challenge();
+    }
+
+    /// What is tried is no better.
+    fn lose(&mut self) {
+        self.lost.push(self.now);
+        self.won = 0;
+        self.step = match self.step {
+            Step::Deeper => Step::More,
+            // Whoever has come to more readers has left fewer behind.
+            Step::More if self.best.readers == self.choice.readers => Step::Fewer,
+            Step::More | Step::Fewer | Step::Done => Step::Done,
+        };
+        self.challenge();
+    }
+
+    /// Tries what comes next, if there is anything.
+    fn challenge(&mut self) {
+        while self.step != Step::Done {
+            if let (Some(other), Some(rate)) = (self.other(), self.rate) {
+                return self.set(other, Phase::Other(rate));
+            }
+            self.step = match self.step {
+                Step::Deeper => Step::More,
+                Step::More if self.best.readers == self.choice.readers => Step::Fewer,
+                Step::More | Step::Fewer | Step::Done => Step::Done,
+            };
+        }
+        self.set(self.best, Phase::Best);
+    }
+
+    /// What is to be compared with the best.
+    fn other(&self) -> Option<Setting> {
+        let Setting { readers, depth } = self.best;
+        let c = &self.choice;
+        let other = match self.step {
+            Step::Deeper => Setting { readers, depth: depth.saturating_mul(2) },
+            Step::More => {
+                let readers = readers.saturating_mul(2).min(c.readers_at_most);
+                Setting { readers, depth: depth.div_ceil(2).max(c.least_depth) }
+            }
+            Step::Fewer => {
+                let readers = (readers / 2).max(c.readers_at_least);
+                Setting { readers, depth: depth.saturating_mul(2).min(c.most_depth) }
+            }
+            Step::Done => return None,
+        };
+        let most = c.most_depth.saturating_mul(c.readers).max(self.best.flying());
+        // One reader that waits for each block has more of them in flight by being more.
+        let most = if c.whole { usize::MAX } else { most.max(c.blocks / 2) };
+        let new = match self.step {
+            Step::Deeper => other.depth <= c.most_depth,
+            _ => other.readers != self.best.readers,
+        };
+        (new && other.flying() <= most).then_some(other)
+    }
+
+    fn set(&mut self, now: Setting, phase: Phase) {
+        if now != self.now {
+            self.old = now.flying().max(self.now.flying());
+        }
+        (self.now, self.phase) = (now, phase);
+        self.looks.clear();
+        (self.blocks, self.bytes, self.time, self.missed) = (0, 0, Duration::ZERO, 0);
+    }
+
+    /// Says in what was chosen for a session over so many blocks what was found since.
+    pub(crate) fn tell(&self, decisions: &mut [Decision], blocks: u64) {
+        let Some(Found { setting, rate, .. }) = self.found() else { return };
+        let rate = format_size(rate as u64);
+        let tried = |of: fn(&Setting) -> usize, is: usize| {
+            let mut all: Vec<usize> = self.lost.iter().map(of).filter(|n| *n != is).collect();
+            all.dedup();
+            let all: Vec<String> = all.iter().map(usize::to_string).collect();
+            all.join(" and ")
+        };
+        let found = |d: &mut Decision, is: usize, was: usize, tried: String| {
+            d.value = is.to_string();
+            if is != was {
+                d.reason = format!("found while reading: clearly faster than {was}");
+            }
+            if !tried.is_empty() {
+                d.reason = format!("{}; {tried} tried while reading, no faster", d.reason);
+            }
+        };
+        for d in decisions {
+            match d.name {
+                "readers" if d.reason != ASKED => {
+                    let was = self.choice.readers;
+                    if blocks >= setting.readers.min(was) as u64 {
+                        found(d, setting.readers, was, tried(|s| s.readers, setting.readers));
+                        d.value = (setting.readers as u64).min(blocks).to_string();
+                    }
+                }
+                "queue depth" => {
+                    // With other readers each has others; that is no finding.
+                    let same = setting.readers == self.choice.readers;
+                    if same && d.reason != ASKED {
+                        let all = self.lost.iter().filter(|s| s.readers == setting.readers);
+                        let tried = all.map(|s| s.depth.to_string()).collect::<Vec<_>>();
+                        found(d, setting.depth, self.choice.depth, tried.join(" and "));
+                    }
+                    d.value = setting.depth.to_string();
+                    d.reason = format!("{}; read so with {rate}/s", d.reason);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The one in the middle; takes the order of them away.
+fn median(rates: &mut [f64]) -> f64 {
+    rates.sort_by(f64::total_cmp);
+    rates.get(rates.len() / 2).copied().unwrap_or(0.0)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A device that gives `rate(flying)` blocks in a second.
-    fn run(tuner: &mut Tuner, blocks: usize, rate: impl Fn(usize) -> f64) {
-        let mut now = Duration::ZERO;
-        for _ in 0..blocks {
-            now += Duration::from_secs_f64(1.0 / rate(tuner.flying()));
-            tuner.landed(1000, now);
-        }
-    }
-
-    #[test]
-    fn it_finds_where_more_brings_nothing() {
-        for (knee, found) in [(1.0, 4), (8.0, 8), (30.0, 32), (1e9, 64)] {
-            let mut tuner = Tuner::new(4, 64, false);
-            run(&mut tuner, 2000, |n| (n as f64).min(knee));
-            assert_eq!(tuner.flying(), found, "{knee}");
-            let (flying, rate) = tuner.best().unwrap();
-            assert_eq!(flying, found);
-            assert!((rate / 1000.0 - (found as f64).min(knee)).abs() < 0.01, "{rate}");
-        }
-    }
-
-    #[test]
-    fn a_pinned_one_stays_and_measures() {
-        let mut tuner = Tuner::new(5, 64, true);
-        run(&mut tuner, 500, |n| n as f64);
-        assert_eq!((tuner.flying(), tuner.best().map(|b| b.0)), (5, Some(5)));
-        assert_eq!(Tuner::new(0, 0, false).flying(), 1);
-    }
-
-    #[test]
-    fn pauses_do_not_count() {
-        let mut tuner = Tuner::new(4, 4, false);
-        let mut now = Duration::ZERO;
-        for i in 0..200 {
-            if i % 10 == 0 {
-                tuner.pause();
-                now += Duration::from_secs(3600);
-            }
-            now += Duration::from_millis(1);
-            tuner.landed(1000, now);
-        }
-        let (_, rate) = tuner.best().unwrap();
-        assert!((rate - 1e6).abs() < 1e4, "{rate}");
-    }
-}
+#[path = "tune_tests.rs"]
+mod tests;

@@ -160,8 +160,7 @@ impl AtomicFile {
     /// On any error the old file, if there was one, is as it was, and the temporary one is gone.
     pub fn commit(self) -> Result<()> {
         self.file.sync_all().map_err(|e| self.failed("write", e))?;
-        std::fs::rename(&self.temporary, &self.target).map_err(|e| self.failed("rename", e))?;
-        forget(&self.temporary);
+        self.rename()?;
         let parent = self.target.parent().filter(|p| !p.as_os_str().is_empty());
         let dir = parent.unwrap_or(Path::new("."));
         match File::open(dir).and_then(|d| d.sync_all()) {
@@ -171,6 +170,20 @@ impl AtomicFile {
             }
             _ => Ok(()),
         }
+    }
+
+    /// As [`AtomicFile::commit`], without waiting for the device: for hints, which may be lost or empty after the machine failed.
+    ///
+    /// # Errors
+    /// As [`AtomicFile::commit`].
+    pub fn commit_hint(self) -> Result<()> {
+        self.rename()
+    }
+
+    fn rename(&self) -> Result<()> {
+        std::fs::rename(&self.temporary, &self.target).map_err(|e| self.failed("rename", e))?;
+        forget(&self.temporary);
+        Ok(())
     }
 
     fn failed(&self, doing: &str, e: std::io::Error) -> Error {

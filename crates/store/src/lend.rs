@@ -142,11 +142,17 @@ impl Lender {
         }
     }
 
-    /// Asks the kernel to read these bytes into the page cache. Waits for nothing.
+    /// Asks the kernel to read these bytes into the page cache, unless they are best read as huge pages. Waits for nothing.
     pub fn advise(&self, offset: u64, len: usize) {
+        if !(self.whole && len >= WORTH_WHOLE) {
+            self.ask(offset, len);
+        }
+    }
+
+    /// Asks the kernel to read these bytes into the page cache, in pages of whatever size. Waits for nothing.
+    pub fn ask(&self, offset: u64, len: usize) {
         if let Some(file) = self.source.file()
             && len > 0
-            && !(self.whole && len >= WORTH_WHOLE)
         {
             will_need(file, offset, len);
         }

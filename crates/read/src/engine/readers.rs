@@ -33,6 +33,8 @@ pub(crate) struct Away {
     pub(super) look: Option<(Instant, u64)>,
     /// Blocks that the system was asked for, the oldest first, each of which will be there when a reader waits for it.
     pub(crate) begun: VecDeque<Begun>,
+    /// Readers that were made beyond those that there should be.
+    stand_ins: usize,
 }
 
 impl Inner {
@@ -47,6 +49,11 @@ impl Inner {
         let most = depth.saturating_mul(self.readers.min(readers));
         // Each that is away has one of these.
         most.saturating_sub(self.away.count).max(1).saturating_sub(self.away.begun.len())
+    }
+
+    /// Readers that do not sleep.
+    pub(super) fn at_work(&self) -> usize {
+        self.readers.saturating_sub(self.asleep)
     }
 
     /// True if somebody waits, and no reader is there.
@@ -93,7 +100,9 @@ impl Shared {
     pub(super) fn stand_in(self: &Arc<Self>, more: usize) {
         for _ in 0..more {
             // Those that there are may still come back.
-            if self.start_reader(self.lock()).is_err() {
+            let mut inner = self.lock();
+            inner.away.stand_ins += 1;
+            if self.start_reader(inner).is_err() {
                 return;
             }
         }
@@ -111,21 +120,44 @@ impl Shared {
 
     /// A reader is about to wait for a block: others may wait for more.
     pub(crate) fn waits(self: &Arc<Self>) {
-        if self.choice.whole {
+        if self.lanes.get().is_none() {
             // It goes on alone if there can be no other.
-            let _ = self.call_readers(self.lock());
+            let _ = self.call(self.lock(), true);
         }
     }
 
+    /// True if more readers are at work than should be, so that one of them is to end.
+    pub(crate) fn too_many(&self, inner: &Inner) -> bool {
+        inner.at_work() > self.readers() + inner.away.stand_ins
+    }
+
+    /// A reader has ended, as there is nothing to do for it, or there are too many.
+    pub(crate) fn ends(self: &Arc<Self>, inner: &mut Inner) {
+        let more = inner.readers.saturating_sub(self.readers());
+        inner.away.stand_ins = inner.away.stand_ins.min(more);
+        self.mind(inner);
+    }
+
     /// Wakes a reader, or makes one.
-    pub(super) fn call_readers(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) -> Result<()> {
+    pub(super) fn call_readers(self: &Arc<Self>, inner: MutexGuard<'_, Inner>) -> Result<()> {
+        let more = self.choice.whole || inner.window.queued() >= self.depth();
+        self.call(inner, more)
+    }
+
+    /// As [`Shared::call_readers`]; makes one only if there is `more` than those that there are would read.
+    fn call(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, more: bool) -> Result<()> {
+        let most = self.readers() + inner.away.stand_ins;
+        if inner.readers > 0 && inner.at_work() + inner.called >= most {
+            // Each of those looks for more before it sleeps.
+            self.mind(&mut inner);
+            return Ok(());
+        }
         if inner.asleep > inner.called {
             inner.called += 1;
             drop(inner);
             self.work.notify_one();
             return Ok(());
         }
-        let more = self.choice.whole || inner.window.queued() >= self.depth();
         // Who begins blocks takes them, unless it has fallen.
         let left = inner.readers == 0 && !inner.away.begun.is_empty();
         let work = inner.window.has_work() || left;
@@ -157,12 +189,13 @@ impl Shared {
 
     /// Readers that there may be: no more than there are blocks for them.
     fn most_readers(&self, inner: &Inner) -> usize {
+        let most = self.readers();
         if inner.wanted == 0 {
-            return self.choice.readers;
+            return most;
         }
         // Others, as other ranks, may ask for what lies outside all sessions.
         let asked = inner.window.queued().saturating_add(inner.window.being_read());
-        self.choice.readers.min(usize::try_from(inner.wanted).unwrap_or(usize::MAX).max(asked))
+        most.min(usize::try_from(inner.wanted).unwrap_or(usize::MAX).max(asked))
     }
 
     /// A reader could not begin. If there is no other one, nobody waits for ever.
