@@ -28,7 +28,7 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
   # One MPI is enough for the command: what it calls is tested with both.
   command=
   [ "$name $profile" != "openmpi dev" ] || command=stead-mpi
-  [ -z "$command" ] || what+=(--bin "$command") features+=,stead-cli/mpi
+  [ -z "$command" ] || what+=(--bin "$command" --bin mpi-read) features+=,stead-cli/mpi
   # What is linked with one MPI must not be taken for the other: a profile of its own, which is otherwise the same, has the
   # bindings of this one, and all that uses them, kept apart from those of the other, and nothing else.
   other=()
@@ -41,20 +41,26 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
     ln -sf $library.so "$out/$(readelf -d "$out/$library.so" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')"
   done
   cp -f "$TARGET/$made/conform" "$out/conform"
-  [ -z "$command" ] || cp -f "$TARGET/$made/$command" "$out/stead"
-  for program in ranks shared; do
-    "$mpicc" -std=c11 -Wall -Wextra -Werror -O1 -Iinclude tests/mpi/$program.c -o "$out/$program" \
-      -L"$out" -lstead_mpi -lstead -lpthread "-Wl,-rpath,$out"
-  done
-  for example in read run; do
-    "$mpicc" -std=c11 -Wall -Wextra -Werror -Iinclude examples/mpi/$example.c -o "$out/$example" \
-      -L"$out" -lstead_mpi -lstead "-Wl,-rpath,$out"
-  done
+  if [ -n "$command" ]; then
+    cp -f "$TARGET/$made/$command" "$out/stead"
+    cp -f "$TARGET/$made/mpi-read" "$out/read-rust"
+  fi
+  cc=("$mpicc" -std=c11 -Wall -Wextra -Werror -Iinclude)
   # Not the C++ of MPI itself, which is no longer in the standard and full of warnings.
-  for example in read run; do
-    "${mpicc/mpicc/mpicxx}" -std=c++17 -Wall -Wextra -Werror -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX -Iinclude \
-      examples/mpi/$example.cpp -o "$out/$example++" -L"$out" -lstead_mpi -lstead "-Wl,-rpath,$out"
+  cxx=("${mpicc/mpicc/mpicxx}" -std=c++17 -Wall -Wextra -Werror -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX -Iinclude)
+  libraries=(-L"$out" -lstead_mpi -lstead -lpthread "-Wl,-rpath,$out")
+  for program in ranks shared; do
+    "${cc[@]}" -O1 tests/mpi/$program.c -o "$out/$program" "${libraries[@]}"
   done
-  "${mpicc/mpicc/mpicxx}" -std=c++17 -Wall -Wextra -Werror -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX -Iinclude \
-    tests/mpi/tipsy.cpp -o "$out/tipsy" -L"$out" -lstead_mpi -lstead -lpthread "-Wl,-rpath,$out"
+  "${cxx[@]}" tests/mpi/tipsy.cpp -o "$out/tipsy" "${libraries[@]}"
+  for example in read run; do
+    "${cc[@]}" examples/mpi/$example.c -o "$out/$example" "${libraries[@]}"
+    "${cxx[@]}" examples/mpi/$example.cpp -o "$out/$example++" "${libraries[@]}"
+  done
+  # The faces under sanitizers: one MPI is enough for that, too.
+  if [ -n "$command" ]; then
+    checks=(-g1 -fsanitize=address,undefined -fno-sanitize-recover=all)
+    "${cc[@]}" "${checks[@]}" tests/mpi/ranks.c -o "$out/ranks-checked" "${libraries[@]}"
+    "${cxx[@]}" "${checks[@]}" tests/mpi/tipsy.cpp -o "$out/tipsy-checked" "${libraries[@]}"
+  fi
 done; done

@@ -43,6 +43,12 @@ static int rank, size;
         }                                                                                            \
     } while (0)
 
+/* Of the options of files. */
+static uint32_t flags(void) {
+    const char *given = getenv("RANKS_FLAGS");
+    return given ? (uint32_t)atoi(given) : 0;
+}
+
 static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -101,8 +107,7 @@ static void read_all(const char *path, int few) {
     stead_session *session;
     struct stead_read_options options = {0};
     options.size = sizeof options;
-    const char *flags = getenv("RANKS_FLAGS");
-    options.flags = flags ? (uint32_t)atoi(flags) : 0;
+    options.flags = flags();
     options.memory = 64 << 20;
     CHECK(stead_mpi_file_open(MPI_COMM_WORLD, called(path, !few || rank % 2 == 0), &options, &file, NULL) == STEAD_OK);
     for (int round = 0; round < 2; round++) {
@@ -266,8 +271,7 @@ static void rate(const char *path, int times) {
     stead_session *session;
     struct stead_read_options options = {0};
     options.size = sizeof options;
-    const char *flags = getenv("RANKS_FLAGS");
-    options.flags = flags ? (uint32_t)atoi(flags) : 0;
+    options.flags = flags();
     for (int i = 0; i < times; i++) {
         MPI_Barrier(MPI_COMM_WORLD);
         double begun = now(), cpu = used();
@@ -522,8 +526,11 @@ static void end(const char *path) {
 static void idle(const char *path, int seconds) {
     stead_file *file;
     stead_session *session;
-    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, path, NULL, &file, NULL) == STEAD_OK);
-    CHECK(stead_session_start(file, 0, 0, &session, NULL) == STEAD_OK);
+    struct stead_read_options options = {0};
+    options.size = sizeof options;
+    options.flags = flags();
+    CHECK(stead_mpi_file_open(MPI_COMM_WORLD, path, &options, &file, NULL) == STEAD_OK);
+    CHECK(stead_session_start(file, 0, STEAD_TO_END, &session, NULL) == STEAD_OK);
     sleep(1);
     double before = used();
     sleep((unsigned)seconds);

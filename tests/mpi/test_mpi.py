@@ -6,6 +6,7 @@ cannot be raised those tests are skipped and say why. Everything runs under a ti
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -109,6 +110,15 @@ def test_what_ranks_do_wrong_with_snapshots_is_told(mpi, snapshot):
     assert run([*launch(mpi, 3), BUILT / mpi / "tipsy", "wrong", snapshot]).count("told") == 3
 
 
+@pytest.mark.parametrize("flags", ["0", "8"], ids=["page cache", "blocks in memory"])
+def test_sanitizers_find_nothing(file, snapshot, flags):
+    # Open MPI leaks on its own account.
+    env = {"RANKS_FLAGS": flags, "ASAN_OPTIONS": "detect_leaks=0"}
+    built = BUILT / "openmpi"
+    assert len(read_bytes(run([*launch("openmpi", 2), built / "ranks-checked", "read", file], env))) == 2
+    assert run([*launch("openmpi", 2), built / "tipsy-checked", "load", snapshot], env).count("right") == 2
+
+
 def test_files_are_opened_and_closed_thousands_of_times(mpi, file):
     # MPICH has some two thousand communicators.
     run([*launch(mpi, 2), BUILT / mpi / "ranks", "many", file, 2200 if mpi == "mpich" else 400])
@@ -134,8 +144,11 @@ def test_mpi_may_end_by_the_name_that_tools_call(mpi, file, tmp_path):
         run([*launch(mpi, 1), "env", f"LD_PRELOAD={tmp_path / 'tool.so'}", *words])
 
 
-@pytest.mark.parametrize("program", ["read", "read++"])
+@pytest.mark.parametrize("program", ["read", "read++", "read-rust"])
 def test_the_example_sums_a_file(mpi, file, program):
+    if (mpi, program) == ("mpich", "read-rust"):
+        # Built with one MPI, as the command is: what it calls is tested with both.
+        mpi = "openmpi"
     out = run([*launch(mpi, 3), BUILT / mpi / program, file])
     assert LENGTH % 3 != 0, "the last bytes belong to somebody, too"
     assert out.strip() == f"sum of the bytes: {sum(file.read_bytes())}"
@@ -146,11 +159,12 @@ def test_a_rank_that_computes_stalls_nobody(mpi, file):
     assert out.count("right") == 2 and "rank 0: computed" in out
 
 
-def test_an_idle_session_takes_no_processor(mpi, file):
-    out = run([*launch(mpi, 2), BUILT / mpi / "ranks", "idle", file, 2])
+@pytest.mark.parametrize("flags", ["0", "8"], ids=["page cache", "blocks in memory"])
+def test_an_idle_session_takes_no_processor(mpi, file, flags):
+    out = run([*launch(mpi, 2), BUILT / mpi / "ranks", "idle", file, 2], {"RANKS_FLAGS": flags})
     used = re.findall(r"([\d.]+) % of a core", out)
-    # Less than a hundredth, says the manual. A thread that does not sleep takes all of it.
-    assert len(used) == 2 and all(float(part) < 20 for part in used), out
+    # Less than a hundredth, says the manual.
+    assert len(used) == 2 and all(float(part) < 3 for part in used), out
 
 
 @pytest.mark.parametrize("call, after", [("Isend", 40), ("Isend", 160), ("Irecv", 60), ("Test", 3000)])
@@ -293,6 +307,18 @@ def test_ranks_on_hosts_read_any_ranges(lab, file, ranks, flags):
     assert len(read_bytes(out)) == ranks
     if flags == "8":
         assert sum(read_bytes(out)) == LENGTH
+
+
+def test_every_face_reads_over_hosts(lab, file, snapshot):
+    built = BUILT / "openmpi"
+    loaded = run([LAB, "run", lab, built / "tipsy", "load", snapshot])
+    assert loaded.count("right") == 3
+    env = {"MPI4PY_MPIABI": "openmpi", "STEAD_MPI_LIBRARY": str(built / "libstead_mpi.so")}
+    given = [word for name in env for word in ("-x", name)]
+    python = run([LAB, "run", lab, *given, sys.executable, ROOT / "tests" / "mpi" / "ranks.py", "read", file, "pread"], env)
+    assert python.strip() == f"right, {LENGTH} bytes read"
+    report = json.loads(run([LAB, "run", lab, built / "stead", "read", file, "--engine", "pread", "--format", "json"]))
+    assert (report["ranks"], report["nodes"], report["bytes_fetched"]) == (3, 3, LENGTH)
 
 
 def test_a_host_without_the_file_gets_it_from_the_others(lab, file):
