@@ -277,7 +277,10 @@ fn holders_are_checked() {
         assert!(layout.held_by(&parts, k, of).is_err(), "{parts:?}");
     }
     assert_eq!(layout.held(&[]).unwrap().count(), 0);
-    assert_eq!(layout.held(&[3, 0, 2, 1]).unwrap().collect::<Vec<_>>(), std::slice::from_ref(&(0..100)));
+    assert_eq!(
+        layout.held(&[3, 0, 2, 1]).unwrap().collect::<Vec<_>>(),
+        std::slice::from_ref(&(0..100))
+    );
     assert_eq!(layout.held_by(&[1], 0, 3).unwrap().stripes(), 3);
     assert!(layout.verify(0, 27).is_ok());
     let e = layout.verify(1, 20).unwrap_err();
@@ -304,6 +307,9 @@ fn the_documented_layouts_are_read() {
     assert_eq!(texts.len(), 2);
     for text in texts {
         let layout = Layout::parse(text).unwrap();
-        assert_eq!(layout.held(&[0, 1]).unwrap().collect::<Vec<_>>(), std::slice::from_ref(&(0..layout.length())));
+        assert_eq!(
+            layout.held(&[0, 1]).unwrap().collect::<Vec<_>>(),
+            std::slice::from_ref(&(0..layout.length()))
+        );
     }
 }
