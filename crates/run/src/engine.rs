@@ -278,6 +278,8 @@ impl<'a> Engine<'a> {
         if self.crew.size() == 1 {
             outputs.commit()?;
         } else if self.slots.iter().any(|s| s.output.is_some()) {
+            // The outputs get their names now.
+            self.crew.fabric.decided();
             self.crew.agree(outputs.commit())?;
         }
         Ok(report)
@@ -338,9 +340,12 @@ impl<'a> Engine<'a> {
             None => self.active(&kernels),
         };
         let active = self.look_before(&needs, active)?;
-        let news = News::new(self.fabric(), self.number, metrics.passes, self.watched);
+        let news = Arc::new(self.news(metrics.passes));
+        self.crew.fabric.tell_by(news.clone());
         let mine = active.and_then(|active| {
             let mine = self.scan(needs, &active, metrics.passes, scan_plan, observer, &news)?;
+            // A stop that came after the last block is contributed too.
+            self.request.cancel.check()?;
             Ok((mine, active))
         });
         let (mine, active) = match mine {
@@ -418,8 +423,8 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    fn fabric(&self) -> &'a dyn Fabric {
-        self.crew.fabric.inner()
+    fn news(&self, pass: u64) -> News<'a> {
+        News::new(self.crew.fabric.inner(), self.number, pass, self.watched)
     }
 
     /// The kernels with their outputs.

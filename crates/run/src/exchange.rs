@@ -153,7 +153,7 @@ impl<'a> Crew<'a> {
     ) -> Crew<'a> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         Crew {
-            fabric: Patient::new(fabric, cancel, observer),
+            fabric: Patient::new(fabric, cancel, observer, STEPS + 1),
             host,
             hosts: Vec::new(),
             states: u64::MAX,

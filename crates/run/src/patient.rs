@@ -1,10 +1,12 @@
 //! A fabric for ranks that work for as long as they need.
 
+use crate::news::News;
 use crate::pass::Observer;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use stead_core::{Cancel, Result};
+use stead_core::{Cancel, Error, Result};
 use stead_fabric::{Fabric, Rounds};
 
 /// How often who waits looks whether the other one lives and nobody has stopped the run.
@@ -16,6 +18,12 @@ pub struct Patient<'a> {
     cancel: Cancel,
     observer: Option<&'a dyn Observer>,
     sent: AtomicU64,
+    /// What this rank has contributed is answered with this tag.
+    answers: u32,
+    /// To tell others that this rank is stopped while it waits for them; told once.
+    news: Mutex<Option<Arc<News<'a>>>>,
+    /// The run has its outcome: a wish to stop comes too late.
+    decided: AtomicBool,
 }
 
 impl<'a> Patient<'a> {
@@ -23,8 +31,27 @@ impl<'a> Patient<'a> {
         inner: &'a dyn Fabric,
         cancel: &Cancel,
         observer: Option<&'a dyn Observer>,
+        answers: u32,
     ) -> Patient<'a> {
-        Patient { inner, cancel: cancel.clone(), observer, sent: AtomicU64::new(0) }
+        Patient {
+            inner,
+            cancel: cancel.clone(),
+            observer,
+            sent: AtomicU64::new(0),
+            answers,
+            news: Mutex::default(),
+            decided: AtomicBool::new(false),
+        }
+    }
+
+    /// Who is stopped from now on while it waits, tells it by these news.
+    pub fn tell_by(&self, news: Arc<News<'a>>) {
+        *self.news.lock().unwrap_or_else(PoisonError::into_inner) = Some(news);
+    }
+
+    /// From now on nobody who waits looks whether the run is to stop.
+    pub fn decided(&self) {
+        self.decided.store(true, Ordering::Relaxed);
     }
 
     /// The fabric as it is, for what is not waited for in this way.
@@ -88,8 +115,45 @@ impl Fabric for Patient<'_> {
             if let Some(observer) = self.observer {
                 observer.waits();
             }
-            self.cancel.check()?;
+            if self.cancel.is_cancelled() && !self.decided.load(Ordering::Relaxed) {
+                let news = self.news.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(news) = news {
+                    news.failed(&Error::cancelled());
+                }
+                // Who has contributed stays until it is told what came of it: the others count on it, and would wait for it
+                // at the next step. There it contributes that it is stopped.
+                if tag != self.answers {
+                    return Err(Error::cancelled());
+                }
+            }
             self.inner.alive(from)?;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stead_core::Kind;
+    use stead_fabric::Local;
+
+    #[test]
+    fn who_is_stopped_waits_for_answers_and_for_all_once_the_outcome_is_decided() {
+        const ANSWERS: u32 = 8;
+        let (group, cancel) = (Local::group(2), Cancel::new());
+        let patient = Patient::new(&group[0], &cancel, None, ANSWERS);
+        cancel.cancel();
+        assert_eq!(patient.recv(1, 7).unwrap_err().kind(), Kind::Cancelled);
+        std::thread::scope(|scope| {
+            let late = |tag| {
+                std::thread::sleep(3 * LOOK);
+                group[1].send(0, tag, vec![1]).unwrap();
+            };
+            scope.spawn(move || late(ANSWERS));
+            assert_eq!(patient.recv(1, ANSWERS).unwrap(), [1]);
+            patient.decided();
+            scope.spawn(move || late(7));
+            assert_eq!(patient.recv(1, 7).unwrap(), [1]);
+        });
     }
 }

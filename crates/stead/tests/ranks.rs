@@ -3,8 +3,8 @@
 #![allow(clippy::expect_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use stead::fabric::{Fabric, Local, Rounds};
 use stead::kernels::{Block, Kernel, Needs, Own, Step};
@@ -44,6 +44,27 @@ fn each(ranks: usize, work: impl Fn(&Local) -> Result<Report> + Sync) -> Vec<Res
         let all: Vec<_> = group.into_iter().map(|f| scope.spawn(move || work(&f))).collect();
         all.into_iter().map(|t| t.join().expect("no panic")).collect()
     })
+}
+
+/// As [`each`], with ranks that stay after they have left the run, as those of MPI do: who waits for one of them waits for
+/// ever, which is a failure here.
+fn each_that_stays<T: Send + 'static>(
+    ranks: usize,
+    work: impl Fn(&Local) -> T + Send + Sync + 'static,
+) -> Vec<T> {
+    let group = Arc::new((Local::group(ranks), work));
+    let (tell, told) = mpsc::channel();
+    for rank in 0..ranks {
+        let (group, tell) = (group.clone(), tell.clone());
+        // Not in a scope, which would wait for those that do not come back.
+        std::thread::spawn(move || tell.send((rank, (group.1)(&group.0[rank]))));
+    }
+    drop(tell);
+    let within = Duration::from_secs(20);
+    let mut all: Vec<(usize, T)> =
+        (0..ranks).map(|_| told.recv_timeout(within).expect("no rank is left waiting")).collect();
+    all.sort_by_key(|(rank, _)| *rank);
+    all.into_iter().map(|(_, t)| t).collect()
 }
 
 /// The error of all ranks, which tell the same one.
@@ -380,7 +401,7 @@ fn who_stops_one_rank_stops_all() {
             if f.rank() == stopped {
                 cancel.cancel();
             }
-            let own = vec![Own::new("slow", |_| Ok(Slow))];
+            let own = vec![Own::new("slow", |_| Ok(Slow { slow: true }))];
             let ask = Request { cancel, own, chunk: 100, threads: 1, ..Request::default() };
             stead::run_on(f, &open(&path), &ask, None)
         });
@@ -388,8 +409,10 @@ fn who_stops_one_rank_stops_all() {
     }
 }
 
-/// Would take a minute for each rank.
-struct Slow;
+/// Would take a minute for each rank that is slow.
+struct Slow {
+    slow: bool,
+}
 
 impl Kernel for Slow {
     type State = u64;
@@ -403,7 +426,9 @@ impl Kernel for Slow {
     }
 
     fn update(&self, state: &mut u64, block: &Block<'_>) -> Result<()> {
-        std::thread::sleep(Duration::from_millis(20));
+        if self.slow {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         *state += block.rows as u64;
         Ok(())
     }
@@ -415,6 +440,74 @@ impl Kernel for Slow {
 
     fn finish(&self, state: u64) -> Result<Step> {
         Ok(Step::Done(Value::Int(state)))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum When {
+    /// While it waits for the others to come.
+    Meets,
+    /// When it is told that it has read its share.
+    Ends,
+    /// While it waits for the others to read theirs.
+    Waits,
+}
+
+/// Stops its rank, which then has nothing to do but wait.
+struct StopsLate {
+    cancel: Cancel,
+    when: When,
+    through: AtomicBool,
+}
+
+impl Observer for StopsLate {
+    fn progress(&self, s: &Snapshot) {
+        if s.bytes == s.total_bytes {
+            self.through.store(true, Ordering::Relaxed);
+            if self.when == When::Ends {
+                self.cancel.cancel();
+            }
+        }
+    }
+
+    fn looks(&self) -> bool {
+        false
+    }
+
+    fn waits(&self) {
+        let through = self.through.load(Ordering::Relaxed);
+        if self.when == When::Meets || (self.when == When::Waits && through) {
+            self.cancel.cancel();
+        }
+    }
+}
+
+#[test]
+fn who_is_stopped_while_it_waits_leaves_nobody_waiting() {
+    let dir = tempfile::tempdir().expect("dir");
+    let path = write(dir.path(), "t.csv", table(20_000));
+    for (ranks, stopped) in [(2, 1), (4, 1), (4, 2), (4, 3)] {
+        for when in [When::Meets, When::Ends, When::Waits] {
+            let path = path.clone();
+            let all = each_that_stays(ranks, move |f| {
+                let cancel = Cancel::new();
+                let through = AtomicBool::new(false);
+                let watch = StopsLate { cancel: cancel.clone(), when, through };
+                let observer = (f.rank() == stopped).then_some(&watch as &dyn Observer);
+                let slow = f.rank() == 0;
+                if slow && when == When::Meets {
+                    std::thread::sleep(Duration::from_millis(500));
+                }
+                let own = vec![Own::new("slow", move |_| Ok(Slow { slow }))];
+                let ask = Request { cancel, own, chunk: 100, threads: 1, ..Request::default() };
+                let first = stead::run_on(f, &open(&path), &ask, observer);
+                (first, stead::run_on(f, &open(&path), &request(&["rows"]), None))
+            });
+            for (first, second) in all {
+                assert_eq!(first.expect_err("stopped").kind(), Kind::Cancelled);
+                assert_eq!(second.expect("run").results[0].1, Value::Int(20_000));
+            }
+        }
     }
 }
 
@@ -432,7 +525,7 @@ fn ranks_after_one_that_has_failed_need_not_go_on() {
     let seen: Vec<AtomicU64> = (0..3).map(|_| AtomicU64::new(0)).collect();
     let e = error(3, |f| {
         let count = Count(&seen[f.rank()]);
-        let own = vec![Own::new("slow", |_| Ok(Slow))];
+        let own = vec![Own::new("slow", |_| Ok(Slow { slow: true }))];
         let ask = Request { own, chunk: 100, threads: 1, ..request(&["sum:x"]) };
         stead::run_on(f, &open(), &ask, Some(&count))
     });
