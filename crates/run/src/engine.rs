@@ -302,6 +302,10 @@ impl<'a> Engine<'a> {
             peak_memory_bytes: metrics.peak_memory_bytes,
         };
         let bad = |_| Error::format("what another rank took is malformed");
+        if let Err(e) = &well {
+            // What has failed here may have kept this rank, and no other one, from another pass.
+            self.news(metrics.passes + 1).failed(e);
+        }
         let mine = well.and_then(|()| postcard::to_stdvec(&mine).map_err(bad));
         let all = self.crew.gather(mine)?;
         let ranks: Vec<RankMetrics> =

@@ -41,6 +41,7 @@ struct Inner {
 
 const FAR: u8 = 0;
 const STOP: u8 = 1;
+const LEFT: u8 = 2;
 
 impl<'a> News<'a> {
     pub fn new(fabric: &'a dyn Fabric, run: u64, pass: u64, watched: bool) -> News<'a> {
@@ -70,6 +71,10 @@ impl<'a> News<'a> {
 
     /// This rank has failed: those whose errors could not come before go no further. Shares are in the order of ranks.
     pub fn failed(&self, e: &Error) {
+        if self.watched && self.fabric.rank() != 0 {
+            // Rank 0 goes on, perhaps, but waits for no news from here: a rank that fails before its scan has told none.
+            self.say(0, LEFT, Far::default());
+        }
         if self.inner.lock().unwrap_or_else(PoisonError::into_inner).stopped {
             // It was told to, and so were the others.
             return;
@@ -108,6 +113,8 @@ impl<'a> News<'a> {
                     };
                     inner.others.insert(from, far);
                 }
+                // How far it has come stays.
+                Some(&LEFT) => inner.others.entry(from).or_default().done = true,
                 _ => {}
             }
         }
@@ -130,5 +137,25 @@ impl<'a> News<'a> {
             all.rows = all.rows.saturating_add(far.rows);
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stead_fabric::Local;
+
+    #[test]
+    fn rank_0_knows_of_a_rank_that_has_failed_and_how_far_it_was() {
+        let group = Local::group(3);
+        let news: Vec<_> = group.iter().map(|f| News::new(f, 7, 1, true)).collect();
+        let far = Far { bytes: 3, total: 9, rows: 1, done: false };
+        news[1].far(far);
+        news[2].far(Far { done: true, ..far });
+        // In the middle of a file: an error of rank 0 could come before it.
+        news[1].failed(&Error::data("bad").at_source(0).at_offset(5));
+        assert!(!news[0].others().done);
+        assert!(!news[0].hear(Duration::ZERO) && news[2].hear(Duration::ZERO));
+        assert_eq!(news[0].others(), Far { bytes: 6, total: 18, rows: 2, done: true });
     }
 }

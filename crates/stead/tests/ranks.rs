@@ -512,6 +512,60 @@ fn who_is_stopped_while_it_waits_leaves_nobody_waiting() {
 }
 
 #[test]
+fn rank_0_that_watches_does_not_wait_for_a_rank_that_has_failed_before_its_pass() {
+    /// Another pass, but on rank 1: it fails between two, in a file, so that lower ranks are not told to stop.
+    struct Again(bool);
+    impl Kernel for Again {
+        type State = u64;
+
+        fn needs(&self) -> Needs {
+            Needs { rows: true, ..Needs::default() }
+        }
+
+        fn init(&self) -> u64 {
+            0
+        }
+
+        fn update(&self, state: &mut u64, block: &Block<'_>) -> Result<()> {
+            *state += block.rows as u64;
+            Ok(())
+        }
+
+        fn merge(&self, state: &mut u64, other: u64) -> Result<()> {
+            *state += other;
+            Ok(())
+        }
+
+        fn finish(&self, state: u64) -> Result<Step> {
+            match self.0 {
+                true => Err(Error::data("full").at_path("o").at_offset(5)),
+                false if state == 0 => Ok(Step::Done(Value::Int(0))),
+                false => Ok(Step::Next(Arc::new(Slow { slow: false }))),
+            }
+        }
+    }
+    struct Looks;
+    impl Observer for Looks {
+        fn progress(&self, _: &Snapshot) {}
+    }
+    let dir = tempfile::tempdir().expect("dir");
+    let path = write(dir.path(), "t.csv", table(2000));
+    // With another kernel that goes on, so that rank 1 comes to the next pass, and without, so that it does not.
+    for kernels in [&["kmeans:x,k=3"][..], &[]] {
+        let path = path.clone();
+        let all = each_that_stays(3, move |f| {
+            let fails = f.rank() == 1;
+            let own = vec![Own::new("again", move |_| Ok(Again(fails)))];
+            let ask = Request { own, chunk: 500, threads: 2, ..request(kernels) };
+            stead::run_on(f, &open(&path), &ask, Some(&Looks))
+        });
+        for e in all.into_iter().map(|r| r.expect_err("full")) {
+            assert!(e.kind() == Kind::Data && e.message() == "full", "{e}");
+        }
+    }
+}
+
+#[test]
 fn ranks_after_one_that_has_failed_need_not_go_on() {
     let dir = tempfile::tempdir().expect("dir");
     let rows: String =
