@@ -106,7 +106,8 @@ impl<'a> News<'a> {
                 Some(&STOP) => inner.stopped = true,
                 Some(&FAR) => {
                     let far = Far {
-                        bytes: number(2),
+                        // Whoever looks subtracts it.
+                        bytes: number(2).min(number(3)),
                         total: number(3),
                         rows: number(4),
                         done: number(5) > 0,
@@ -144,6 +145,15 @@ impl<'a> News<'a> {
 mod tests {
     use super::*;
     use stead_fabric::Local;
+
+    #[test]
+    fn nobody_is_further_than_the_end() {
+        let group = Local::group(2);
+        let news: Vec<_> = group.iter().map(|f| News::new(f, 7, 1, true)).collect();
+        news[1].far(Far { bytes: 9, total: 3, rows: 1, done: false });
+        assert!(!news[0].hear(Duration::ZERO));
+        assert_eq!((news[0].others().bytes, news[0].others().total), (3, 3));
+    }
 
     #[test]
     fn rank_0_knows_of_a_rank_that_has_failed_and_how_far_it_was() {
