@@ -8,7 +8,7 @@ use crate::joint::{self, Joint};
 use crate::meeting::{self, Member};
 use crate::news::News;
 use crate::outputs::Outputs;
-use crate::pass::{Active, Observer, Pass};
+use crate::pass::{Active, Observer, Pass, caught};
 use crate::report::{Metrics, Plan, PlannedKernel, RankMetrics, Report};
 use crate::request::Request;
 use crate::sink::Ordered;
@@ -373,7 +373,7 @@ impl<'a> Engine<'a> {
             metrics.integers_rounded = rounded;
         }
         let sinks = kernels.iter().any(|k| k.sink().is_some());
-        let finished = self.finish(indices, kernels, states);
+        let finished = caught(|| self.finish(indices, kernels, states));
         self.end(sinks, finished, active)
     }
 

@@ -4,7 +4,7 @@
 //! is told. A rank that fails between two steps contributes its error to the next one, whatever that is: so nobody waits for
 //! it, and after a step that failed the run is over on all ranks.
 
-use crate::pass::{Observer, too_large};
+use crate::pass::{Observer, caught, too_large};
 use crate::patient::Patient;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
@@ -232,12 +232,14 @@ impl<'a> Crew<'a> {
         let mut take = |theirs: Vec<u8>| {
             let theirs =
                 theirs.strip_prefix(&*prefix(name)).ok_or_else(|| self.unlike(&theirs, name))?;
-            let both = match (sum.take(), decode(theirs, kernels)) {
+            let both = match (sum.take(), caught(|| decode(theirs, kernels))) {
                 (None, _) => of_all(&different()),
                 (Some(Sum::Failed(a)), Ok(Sum::Failed(b))) => Sum::Failed(a.or(b)),
                 (Some(f @ Sum::Failed(_)), _) | (_, Ok(f @ Sum::Failed(_))) => f,
                 (Some(mine), theirs) => theirs
-                    .and_then(|theirs| add(mine, theirs, kernels, self.states, &mut *join))
+                    .and_then(|theirs| {
+                        caught(|| add(mine, theirs, kernels, self.states, &mut *join))
+                    })
                     // It is of both, or of what all do together.
                     .unwrap_or_else(|e| of_all(&e)),
             };
@@ -246,7 +248,7 @@ impl<'a> Crew<'a> {
         };
         let mut give = || {
             let sum = sum.take().ok_or_else(different)?;
-            Ok([prefix(name), encode(sum, kernels)?].concat())
+            Ok([prefix(name), caught(|| encode(sum, kernels))?].concat())
         };
         let all =
             self.fabric.all_reduce_by(STEPS, &mut take, &mut give).map_err(|e| self.named(e))?;

@@ -148,7 +148,7 @@ impl Pass<'_> {
                     None => states = Some(s),
                     Some(total) => {
                         for ((a, t), s) in self.active.iter().zip(total.iter_mut()).zip(s) {
-                            a.kernel.merge(t, s)?;
+                            caught(|| a.kernel.merge(t, s))?;
                         }
                     }
                 },
@@ -331,6 +331,13 @@ pub fn too_large(bytes: u64, most: u64) -> Result<()> {
         stead_core::units::format_size(bytes)
     ))
     .with_hint("raise --memory, group by a column with fewer values or ask for fewer results"))
+}
+
+/// What a kernel does on the thread that called: its panic, too, becomes an error, which other ranks can be told. They would
+/// wait for a rank that unwinds while its process lives.
+pub fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(Error::internal("a kernel panicked")))
 }
 
 fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

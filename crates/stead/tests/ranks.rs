@@ -704,6 +704,55 @@ fn a_kernel_that_fails_on_one_rank_ends_all() {
 }
 
 #[test]
+fn a_kernel_that_panics_on_one_rank_ends_all() {
+    struct Panics {
+        at: &'static str,
+    }
+    impl Kernel for Panics {
+        type State = u64;
+
+        fn needs(&self) -> Needs {
+            Needs { rows: true, ..Needs::default() }
+        }
+
+        fn init(&self) -> u64 {
+            0
+        }
+
+        fn update(&self, state: &mut u64, block: &Block<'_>) -> Result<()> {
+            *state += block.rows as u64;
+            Ok(())
+        }
+
+        fn merge(&self, state: &mut u64, other: u64) -> Result<()> {
+            assert!(self.at != "merge", "as it is meant to");
+            *state += other;
+            Ok(())
+        }
+
+        fn finish(&self, state: u64) -> Result<Step> {
+            assert!(self.at != "finish", "as it is meant to");
+            Ok(Step::Done(Value::Int(state)))
+        }
+    }
+    let dir = tempfile::tempdir().expect("dir");
+    let path = write(dir.path(), "t.csv", table(2000));
+    // States of threads, states of ranks, and what comes of them.
+    for (rank, threads, at) in [(1, 2, "merge"), (2, 1, "merge"), (1, 1, "finish")] {
+        let path = path.clone();
+        let all = each_that_stays(4, move |f| {
+            let at = if f.rank() == rank { at } else { "" };
+            let own = vec![Own::new("odd", move |_| Ok(Panics { at }))];
+            let ask = Request { own, chunk: 500, threads, ..request(&["rows"]) };
+            stead::run_on(f, &open(&path), &ask, None)
+        });
+        for e in all.into_iter().map(|r| r.expect_err("a panic")) {
+            assert!(e.kind() == Kind::Internal && e.message() == "a kernel panicked", "{e}");
+        }
+    }
+}
+
+#[test]
 fn more_ranks_than_records_and_no_records_at_all() {
     let dir = tempfile::tempdir().expect("dir");
     let some = write(dir.path(), "some.csv", "x,y\n1,\"a\nb\"\n2,c\n");
