@@ -1384,8 +1384,8 @@ stead_status stead_run(const struct stead_dataset *dataset,
  *
  * Errors: those of stead_run, the same on all ranks; STEAD_USAGE on all ranks if one of them gives arguments that make no
  * sense, but for `make`, without which it can tell nobody, if they ask for different things or run different versions of
- * stead, and for data in memory; STEAD_CHANGED if their files differ; STEAD_PEER if a rank is gone; those of `make`. No
- * output file is left after an error.
+ * stead, and for data in memory; STEAD_CHANGED if their files differ; STEAD_PEER if a rank is gone; those of `make`.
+ * After an error no part of an output file is left: it is not there, or whole if a rank is lost when all have succeeded.
  */
 stead_status stead_run_ranks(stead_make_fabric_fn make,
                              void *data,

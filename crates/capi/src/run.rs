@@ -108,8 +108,8 @@ pub unsafe extern "C" fn stead_run(
 ///
 /// Errors: those of stead_run, the same on all ranks; STEAD_USAGE on all ranks if one of them gives arguments that make no
 /// sense, but for `make`, without which it can tell nobody, if they ask for different things or run different versions of
-/// stead, and for data in memory; STEAD_CHANGED if their files differ; STEAD_PEER if a rank is gone; those of `make`. No
-/// output file is left after an error.
+/// stead, and for data in memory; STEAD_CHANGED if their files differ; STEAD_PEER if a rank is gone; those of `make`.
+/// After an error no part of an output file is left: it is not there, or whole if a rank is lost when all have succeeded.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_run_ranks(
     make: stead_make_fabric_fn,
