@@ -310,7 +310,7 @@ impl Shared {
 
     /// A block came from the device.
     pub(crate) fn landed(&self, bytes: usize) {
-        let busy = self.lock().at_work();
+        let busy = self.lock().busy();
         let now = clock::now().saturating_duration_since(self.began);
         let mut tuner = sync::lock(&self.tuner);
         tuner.landed(bytes as u64, now, busy);

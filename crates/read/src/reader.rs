@@ -27,8 +27,8 @@ pub(crate) struct Reader {
     begun: Vec<u64>,
     /// A block of which requests get their bytes alone, one after the other.
     spare: Option<(u64, Vec<u8>)>,
-    /// It is counted among those that are away.
-    away: bool,
+    /// Since when it is counted among those that are away.
+    away: Option<u64>,
 }
 
 /// What there is to do.
@@ -56,7 +56,7 @@ impl Reader {
             match catch_unwind(AssertUnwindSafe(|| reader.step())) {
                 Ok(true) => {}
                 Ok(false) => return,
-                Err(_) => return shared.fell(&reader.begun),
+                Err(_) => return shared.fell(&reader.begun, reader.away.unwrap_or(u64::MAX)),
             }
         }
     }
@@ -65,7 +65,7 @@ impl Reader {
         let mut queue = ReadQueue::new_in(shared.io(), shared.segment().cloned())?;
         queue.share(shared.commons().cloned());
         let (flying, begun) = (VecDeque::new(), Vec::new());
-        Ok(Reader { shared: shared.clone(), queue, flying, begun, spare: None, away: false })
+        Ok(Reader { shared: shared.clone(), queue, flying, begun, spare: None, away: None })
     }
 
     /// Does what there is to do. False if that is nothing more.
@@ -95,8 +95,8 @@ impl Reader {
         // Dropped after the lock: memory may be others' too.
         let mut gone = Vec::new();
         let mut inner = shared.lock();
-        if std::mem::take(&mut self.away) {
-            inner.returns();
+        if let Some(round) = self.away.take() {
+            inner.returns(round);
         }
         // The time without work is over.
         let mut late = false;
@@ -192,8 +192,7 @@ impl Reader {
         if matches!(todo, Todo::End) {
             shared.ends(&mut inner);
         } else {
-            self.away = true;
-            shared.leaves(&mut inner);
+            self.away = Some(shared.leaves(&mut inner));
         }
         todo
     }

@@ -84,7 +84,7 @@ fn who_waits_for_what_another_reader_brings_goes_on_after_a_defect() {
     let took = |next| matches!(next, Next::Read(..));
     assert!(took(inner.window.take()) && took(inner.window.take()));
     drop(inner);
-    shared.fell(&[0]);
+    shared.fell(&[0], 0);
     let e = first.wait().unwrap_err();
     assert_eq!((e.kind(), e.place().offset), (Kind::Internal, Some(100)));
     assert!(!second.is_ready());

@@ -2,7 +2,8 @@
 //!
 //! A device may keep a reader for as long as it likes, in a read or in a fault. So what is read only once a thread waits
 //! for it belongs to no reader before that: any of them takes the oldest of it ([`Away`]). And when all readers have been
-//! away for a while, and none came back, there are as many more, for others who wait.
+//! away for a while, and none came back, there are as many more, for others who wait; as many end again for each that
+//! comes back after all.
 
 use super::{Inner, Shared};
 use crate::clock;
@@ -35,13 +36,28 @@ pub(crate) struct Away {
     pub(crate) begun: VecDeque<Begun>,
     /// Readers that were made beyond those that there should be.
     stand_ins: usize,
+    /// How often some were made.
+    rounds: u64,
+    /// Readers that have been away since before that was last so.
+    kept: usize,
 }
 
 impl Inner {
-    /// A reader has come back.
-    pub(crate) fn returns(&mut self) {
-        self.away.count = self.away.count.saturating_sub(1);
-        self.away.returns += 1;
+    /// A reader has come back that went in this round ([`Shared::leaves`]).
+    pub(crate) fn returns(&mut self, round: u64) {
+        let away = &mut self.away;
+        away.count = away.count.saturating_sub(1);
+        away.returns += 1;
+        if round < away.rounds {
+            // Nobody has to stand in for it any more. Whoever next looks for work ends ([`Shared::too_many`]).
+            away.kept = away.kept.saturating_sub(1);
+            away.stand_ins = away.stand_ins.min(away.kept);
+        }
+    }
+
+    /// Readers that neither sleep nor are kept by the device: what comes is their work.
+    pub(super) fn busy(&self) -> usize {
+        self.at_work().saturating_sub(self.away.kept)
     }
 
     /// How many more blocks the system may be asked for, with so many in flight for each reader.
@@ -59,16 +75,18 @@ impl Inner {
     /// True if somebody waits, and no reader is there.
     fn misses_readers(&self) -> bool {
         let work = self.window.queued() > 0 || !self.away.begun.is_empty();
-        let away = self.readers > 0 && self.away.count >= self.readers;
+        // Those who sleep are called by nobody while as many are at work as should be.
+        let away = self.away.count > 0 && self.away.count >= self.at_work();
         away && work && self.readers < MOST && !self.waiting.is_empty()
     }
 }
 
 impl Shared {
-    /// A reader goes to read, to wait for the device, or to hand on what has come.
-    pub(crate) fn leaves(self: &Arc<Self>, inner: &mut Inner) {
+    /// A reader goes to read, to wait for the device, or to hand on what has come. Gives what it tells when it is back.
+    pub(crate) fn leaves(self: &Arc<Self>, inner: &mut Inner) -> u64 {
         inner.away.count += 1;
         self.mind(inner);
+        inner.away.rounds
     }
 
     /// Has somebody look after a while whether readers have come back, if none is there.
@@ -89,6 +107,10 @@ impl Shared {
         } else {
             0
         };
+        if more > 0 {
+            inner.away.rounds += 1;
+            inner.away.kept = inner.away.count;
+        }
         self.mind(inner);
         if let Some((at, _)) = inner.away.look {
             self.look_after(inner, at);
@@ -101,8 +123,19 @@ impl Shared {
         for _ in 0..more {
             // Those that there are may still come back.
             let mut inner = self.lock();
+            if inner.away.kept == 0 {
+                return;
+            }
             inner.away.stand_ins += 1;
+            if inner.asleep > inner.called {
+                inner.called += 1;
+                drop(inner);
+                self.work.notify_one();
+                continue;
+            }
             if self.start_reader(inner).is_err() {
+                // There is none.
+                self.count_stand_ins(&mut self.lock());
                 return;
             }
         }
@@ -133,9 +166,14 @@ impl Shared {
 
     /// A reader has ended, as there is nothing to do for it, or there are too many.
     pub(crate) fn ends(self: &Arc<Self>, inner: &mut Inner) {
+        self.count_stand_ins(inner);
+        self.mind(inner);
+    }
+
+    /// There are fewer readers than before: stand-ins are no more than those beyond what there should be.
+    fn count_stand_ins(&self, inner: &mut Inner) {
         let more = inner.readers.saturating_sub(self.readers());
         inner.away.stand_ins = inner.away.stand_ins.min(more);
-        self.mind(inner);
     }
 
     /// Wakes a reader, or makes one.
@@ -202,6 +240,7 @@ impl Shared {
     pub(crate) fn lost(self: &Arc<Self>, error: &Error) {
         let mut inner = self.lock();
         inner.readers -= 1;
+        self.count_stand_ins(&mut inner);
         if inner.readers > 0 {
             return;
         }
@@ -215,12 +254,13 @@ impl Shared {
     }
 
     /// A reader has ended by a defect, in the source perhaps: those who wait for blocks that it had begun fail, and another
-    /// one goes on for the others.
-    pub(crate) fn fell(self: &Arc<Self>, begun: &[u64]) {
+    /// one goes on for the others. It was away since `round`.
+    pub(crate) fn fell(self: &Arc<Self>, begun: &[u64], round: u64) {
         let mut inner = self.lock();
         inner.readers -= 1;
         // Where it was when it fell.
-        inner.returns();
+        inner.returns(round);
+        self.count_stand_ins(&mut inner);
         let tickets: Vec<Ticket> =
             begun.iter().flat_map(|block| inner.window.abandon(*block)).collect();
         self.fail(inner, &tickets, &Error::internal("a reader ended by a defect"));

@@ -114,3 +114,105 @@ fn readers_are_not_more_than_there_may_be_and_end_when_the_device_lets_go() {
     };
     assert!((0..10_000).any(gone));
 }
+
+/// Four readers that should be four, and a request that none of them has come to; the threads are only numbers.
+fn four_readers() -> (Arc<Shared>, Read) {
+    let (_, shared) = open(0, 4, 1);
+    shared.lock().readers = 4;
+    let read = ask(&shared, 0, None);
+    (shared, read)
+}
+
+/// All readers go, and the time comes at which they are missed. Gives when they went, and how many more there are.
+fn all_go(shared: &Arc<Shared>, inner: &mut Inner, new: usize) -> (u64, usize) {
+    let rounds: Vec<u64> = (0..new).map(|_| shared.leaves(inner)).collect();
+    assert!(rounds.iter().all(|round| *round == rounds[0]));
+    let more = shared.look_for_readers(inner, clock::after(2 * KEPT));
+    inner.readers += more;
+    inner.away.stand_ins += more;
+    (rounds[0], more)
+}
+
+#[test]
+fn those_who_stand_in_go_when_the_device_lets_go_though_there_is_work() {
+    let (shared, read) = four_readers();
+    let mut inner = shared.lock();
+    let (first, more) = all_go(&shared, &mut inner, 4);
+    assert_eq!(more, 4);
+    // They are kept, too.
+    let (second, more) = all_go(&shared, &mut inner, 4);
+    assert_eq!(more, 8);
+    for (left, round) in [first; 4].into_iter().chain([second; 4]).enumerate() {
+        inner.returns(round);
+        while shared.too_many(&inner) {
+            inner.readers -= 1;
+            shared.ends(&mut inner);
+        }
+        // Four that are not kept.
+        assert_eq!((inner.readers, inner.busy()), (4 + 7 - left, 4));
+    }
+    assert_eq!(inner.away.stand_ins, 0);
+    // One that went after that is nobody that was replaced.
+    let last = shared.leaves(&mut inner);
+    inner.returns(last);
+    assert_eq!((inner.readers, inner.busy()), (4, 4));
+    inner.readers = 0;
+    drop(inner);
+    drop(read);
+    registry::close(&shared);
+}
+
+#[test]
+fn what_comes_from_those_who_stand_in_is_measured() {
+    let (shared, read) = four_readers();
+    all_go(&shared, &mut shared.lock(), 4);
+    assert_eq!(shared.lock().at_work(), 8);
+    assert_eq!(shared.lock().busy(), 4);
+    let found = |shared: &Arc<Shared>| sync::lock(&shared.tuner).found();
+    assert_eq!(found(&shared), None);
+    for _ in 0..100 {
+        std::thread::sleep(Duration::from_micros(10));
+        shared.landed(BLOCK as usize);
+    }
+    assert!(found(&shared).is_some());
+    shared.lock().readers = 0;
+    drop(read);
+    registry::close(&shared);
+}
+
+#[test]
+fn who_could_not_begin_to_stand_in_is_not_counted() {
+    let (shared, read) = four_readers();
+    all_go(&shared, &mut shared.lock(), 4);
+    for left in (1..4).rev() {
+        shared.lost(&Error::internal("no queue"));
+        assert_eq!(shared.lock().away.stand_ins, left);
+    }
+    assert!(!read.is_ready());
+    shared.lock().readers = 0;
+    drop(read);
+    registry::close(&shared);
+}
+
+#[test]
+fn who_sleeps_stands_in_before_others_are_made() {
+    let (_, shared) = open(0, 1, 1);
+    // As after one came back that had been replaced.
+    let mut inner = shared.lock();
+    (inner.readers, inner.asleep) = (2, 1);
+    drop(inner);
+    let read = ask(&shared, 0, None);
+    let mut inner = shared.lock();
+    shared.leaves(&mut inner);
+    assert_eq!(shared.look_for_readers(&mut inner, clock::after(2 * KEPT)), 1);
+    // Nobody is missed meanwhile, as time passes here.
+    inner.away.count = 0;
+    drop(inner);
+    shared.stand_in(1);
+    let mut inner = shared.lock();
+    assert_eq!((inner.readers, inner.called, inner.away.stand_ins), (2, 1, 1));
+    (inner.readers, inner.asleep, inner.called) = (0, 0, 0);
+    drop(inner);
+    drop(read);
+    registry::close(&shared);
+}
