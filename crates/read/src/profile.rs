@@ -57,10 +57,11 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// Of the same, and about so.
+    /// Of the same, and about so; or more than the other one, which was not found to its end.
     fn says(&self, other: &Measured) -> bool {
         let near = self.rate.abs_diff(other.rate) <= self.rate / 8;
-        near && *self == Measured { rate: self.rate, ..other.clone() }
+        let more = self.settled && !other.settled;
+        more || (near && *self == Measured { rate: self.rate, ..other.clone() })
     }
 }
 
@@ -224,9 +225,13 @@ mod tests {
         };
         let known = m(4, 1000, true);
         assert!(known.says(&m(4, 1125, true)) && known.says(&m(4, 875, true)));
-        for other in [m(4, 1126, true), m(4, 874, true), m(5, 1000, true), m(4, 1000, false)] {
+        for other in [m(4, 1126, true), m(4, 874, true), m(5, 1000, true)] {
             assert!(!known.says(&other), "{other:?}");
         }
+        // What was found to its end stays until something else is, too.
+        let open = [m(4, 1000, false), m(4, 500, false), m(8, 2000, false)];
+        assert!(open.iter().all(|open| known.says(open) && !open.says(&known)));
+        assert!(!open[0].says(&open[2]));
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! up after three of five times that are not a tenth better than the median of the former. If three are, the former is
 //! measured again, then the other one again, and only who is better by a tenth, or a quarter for fewer readers, three times in
 //! a row takes its place; so that noise, and a device that becomes faster meanwhile, change nothing. Each is tried once, so that there is an end: then what was found
-//! stays, and its rate is measured on and on. Where something was found before, on this tier, nothing is tried as long as
-//! it is about as fast as it was then.
+//! stays, and its rate is measured on and on. Where something was found before, on this tier, nothing is tried unless it is
+//! slower by more than a tenth than it was then: another load or another device may lie behind it.
 
 use crate::options::{ASKED, Choice, Decision};
 use std::time::Duration;
@@ -24,8 +24,6 @@ const WORTH: f64 = 1.10;
 const WORTH_FEWER: f64 = 1.25;
 /// So often.
 const WINS: usize = 3;
-/// What is no faster or slower than by this factor is as it was.
-const SIMILAR: f64 = 2.0;
 /// What is tried is given up after so many looks' blocks that could not be measured.
 const PATIENCE: usize = 8;
 
@@ -71,7 +69,7 @@ enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Found {
     pub(crate) setting: Setting,
-    /// Bytes in a second.
+    /// Bytes in a second, the best median: the last one may be of a device that had slowed down by then.
     pub(crate) rate: f64,
     /// There is nothing left to be tried.
     pub(crate) settled: bool,
@@ -81,7 +79,9 @@ pub(crate) struct Found {
 pub(crate) struct Tuner {
     choice: Choice,
     best: Setting,
+    /// The last median of it, and the best one.
     rate: Option<f64>,
+    top: f64,
     /// In force.
     now: Setting,
     phase: Phase,
@@ -112,6 +112,7 @@ impl Tuner {
             choice,
             best,
             rate: None,
+            top: 0.0,
             now: best,
             phase: Phase::Best,
             step: Step::Deeper,
@@ -135,7 +136,7 @@ impl Tuner {
     /// The best so far, if anything was measured.
     pub(crate) fn found(&self) -> Option<Found> {
         let settled = self.step == Step::Done;
-        Some(Found { setting: self.best, rate: self.rate?, settled })
+        self.rate.map(|_| Found { setting: self.best, rate: self.top, settled })
     }
 
     /// A reader has nothing to do.
@@ -181,8 +182,9 @@ impl Tuner {
             Phase::Best if self.looks.len() >= LOOKS => {
                 let rate = median(&mut self.looks);
                 let first = self.rate.replace(rate).is_none();
+                self.top = self.top.max(rate);
                 let before = self.choice.measured.map(|before| before as f64).filter(|_| first);
-                if before.is_some_and(|b| rate < b * SIMILAR && b < rate * SIMILAR) {
+                if before.is_some_and(|before| rate >= before / WORTH) {
                     self.step = Step::Done;
                 }
                 self.challenge();
@@ -207,7 +209,8 @@ impl Tuner {
             return self.set(self.best, Phase::Best);
         }
         (self.best, self.won) = (self.now, 0);
-        self.rate = Some(median(&mut self.looks));
+        self.top = median(&mut self.looks);
+        self.rate = Some(self.top);
         self.challenge();
     }
 

@@ -167,17 +167,34 @@ fn noise_and_a_device_that_warms_up_change_nothing() {
 #[test]
 fn what_was_found_before_is_not_looked_for_again() {
     let before = Choice { measured: Some(1_000_000), ..whole(8) };
-    for rate in [520.0, 1000.0, 1900.0] {
+    for rate in [910.0, 1000.0, 1900.0, 5000.0] {
         let mut device = Device::new(before);
         device.run(1000, |_, _| rate);
         assert_eq!((device.found(), device.history.len()), ((8, 1), 1), "{rate}");
     }
-    // It is not what it was.
-    for rate in [480.0, 2100.0] {
+    // It is slower than it was.
+    for rate in [480.0, 900.0] {
         let mut device = Device::new(before);
         device.run(3000, |s, _| if s.readers < 8 { 2.0 * rate } else { rate });
         assert_eq!(device.found(), (4, 1), "{rate}");
     }
+}
+
+#[test]
+fn what_was_found_under_another_load_is_looked_at_again() {
+    let mut device = Device::new(Choice { measured: Some(1_000_000), ..whole(4) });
+    device.run(3000, |s, _| if s.readers == 8 { 1140.0 } else { 880.0 });
+    assert_eq!(device.found(), (8, 1));
+}
+
+#[test]
+fn the_best_rate_is_remembered_and_not_the_last() {
+    // It slows down when all is tried, to the end of the file.
+    let mut device = Device::new(whole(4));
+    device.run(3000, |_, block| if block < 1000 { 1000.0 } else { 300.0 });
+    assert_eq!(device.found(), (4, 1));
+    let rate = device.tuner.found().unwrap().rate;
+    assert!((rate - 1e6).abs() < 1e3, "{rate}");
 }
 
 #[test]
