@@ -334,6 +334,12 @@ impl Shared {
         all
     }
 
+    /// How its bytes come.
+    pub(crate) fn way(&self) -> Way {
+        let whole = self.lender.as_ref().and_then(Lender::least_whole);
+        Way::of(self.maps(), whole.is_some(), &self.io)
+    }
+
     /// Remembers what was measured of the tier, if it was enough since it was last remembered. What somebody has pinned is no
     /// finding.
     pub(crate) fn remember(&self) {
@@ -349,7 +355,7 @@ impl Shared {
         self.remembered.store(bytes, Ordering::Relaxed);
         profile::note(Measured {
             tier: tier.clone(),
-            way: Way::of(self.maps(), &self.io),
+            way: self.way(),
             block: self.choice.block,
             readers: found.setting.readers,
             depth: found.setting.depth,

@@ -68,7 +68,7 @@ impl Opened {
         cached: bool,
     ) -> Chosen {
         let tier = self.tier.clone();
-        let way = Way::of(cached, &options.io);
+        let way = Way::of(cached, self.whole.is_some(), &options.io);
         let measured = profile::of(tier.as_ref().map(|t| &*t.name), way);
         let others = if self.maps { 0 } else { registry::holders().saturating_sub(own as u64) };
         let (len, cores, whole) = (self.source.len(), self.cores, self.whole);

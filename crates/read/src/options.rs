@@ -373,7 +373,7 @@ mod tests {
     }
 
     fn measured(block: u64, readers: usize, depth: usize, rate: u64) -> Measured {
-        let way = crate::profile::Way::of(true, &IoOptions::default());
+        let way = crate::profile::Way::of(true, false, &IoOptions::default());
         Measured { tier: "t-0:0".into(), way, block, readers, depth, rate, settled: true }
     }
 

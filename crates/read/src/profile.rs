@@ -13,20 +13,22 @@ use stead_store::{AtomicFile, Engine, IoOptions};
 /// Lines and bytes that the file may have.
 const MOST: usize = 64;
 const MOST_BYTES: usize = 16 << 10;
-const HEAD: &str = "stead tiers 2";
+const HEAD: &str = "stead tiers 3";
 
 /// How bytes of a tier come, by name: what is best for one says nothing of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Way(&'static str);
 
-/// All there are: the page cache, and blocks in memory by each engine, also past the page cache.
-const WAYS: [&str; 7] =
-    ["cache", "auto", "auto-direct", "uring", "uring-direct", "pread", "pread-direct"];
+/// All there are: the page cache, in huge pages or not, and blocks in memory by each engine, also past the page cache.
+const WAYS: [&str; 8] =
+    ["huge", "cache", "auto", "auto-direct", "uring", "uring-direct", "pread", "pread-direct"];
 
 impl Way {
-    /// Into the page cache, or into blocks in memory.
-    pub(crate) fn of(cached: bool, io: &IoOptions) -> Way {
+    /// Into the page cache, or into blocks in memory. Files in the page cache of which `whole` blocks are best read have
+    /// other readers than those beside them of which they are not, as those of other users.
+    pub(crate) fn of(cached: bool, whole: bool, io: &IoOptions) -> Way {
         Way(match (cached, io.engine, io.direct) {
+            (true, ..) if whole => "huge",
             (true, ..) => "cache",
             (_, Engine::Auto, false) => "auto",
             (_, Engine::Auto, true) => "auto-direct",
@@ -219,7 +221,7 @@ mod tests {
     #[test]
     fn what_is_about_the_same_is_nothing_new() {
         let m = |readers, rate, settled| {
-            let way = Way::of(true, &IoOptions::default());
+            let way = Way::of(true, false, &IoOptions::default());
             let tier = "ext4-8:1".to_owned();
             Measured { tier, way, block: 1 << 20, readers, depth: 1, rate, settled }
         };
@@ -235,11 +237,19 @@ mod tests {
     }
 
     #[test]
+    fn huge_pages_are_a_way_of_their_own() {
+        let io = IoOptions::default();
+        let of = |cached, whole| Way::of(cached, whole, &io);
+        assert_ne!(of(true, true), of(true, false));
+        assert_eq!(of(false, true), of(false, false));
+    }
+
+    #[test]
     fn odd_files_are_none() {
-        let good = "stead tiers 2\next4-8:1 cache 1048576 16 3 900 1\n";
+        let good = "stead tiers 3\next4-8:1 cache 1048576 16 3 900 1\n";
         assert_eq!(parse(good).unwrap().len(), 1);
         for (old, new) in [
-            ("tiers 2", "tiers 1"),
+            ("tiers 3", "tiers 2"),
             ("ext4", "ext4\n"),
             ("cache", "cash"),
             ("1048576", "1048577"),
