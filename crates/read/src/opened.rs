@@ -68,11 +68,15 @@ impl Opened {
         cached: bool,
     ) -> Chosen {
         let tier = self.tier.clone();
-        let way = Way::of(cached, self.whole.is_some(), &options.io);
-        let measured = profile::of(tier.as_ref().map(|t| &*t.name), way);
+        let measured = profile::of(tier.as_ref().map(|t| &*t.name), self.way(options));
         let others = if self.maps { 0 } else { registry::holders().saturating_sub(own as u64) };
         let (len, cores, whole) = (self.source.len(), self.cores, self.whole);
         options.choose(&Known { len, range, cached, cores, others, whole, tier, measured })
+    }
+
+    /// How its bytes come; also those that not all who read it have in the page cache come into that of who reads them.
+    fn way(&self, options: &Options) -> Way {
+        Way::of(self.maps, self.whole.is_some(), &options.io)
     }
 
     /// All that is needed for buffers.
@@ -115,5 +119,42 @@ fn see_direct(source: &Arc<dyn Source>, io: &IoOptions) -> Result<()> {
         Err(error) if error.kind() == Kind::Usage => Err(error),
         // Other errors are those of whoever asks for these bytes.
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Measured;
+    use stead_store::FileSource;
+
+    /// A size of blocks that no other test has.
+    const BLOCK: usize = 29 * 4096;
+
+    #[test]
+    fn what_was_remembered_of_a_file_is_found_also_by_ranks_on_several_nodes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        std::fs::write(&path, vec![1; 16 * BLOCK]).unwrap();
+        let source: Arc<dyn Source> = Arc::new(FileSource::open(&path).unwrap());
+        let options = Options { block: Some(BLOCK), ..Options::default() };
+        let opened = Opened::look(source.clone(), &options).unwrap();
+        let Some(tier) = Tier::of(&*source) else { return };
+        let shared = registry::open_source(source, &options).unwrap();
+        // What it would remember.
+        profile::learn(Measured {
+            tier: tier.name,
+            way: shared.way(),
+            block: BLOCK as u64,
+            readers: 7,
+            depth: 1,
+            rate: 1000,
+            settled: true,
+        });
+        registry::close(&shared);
+        for cached in [true, false] {
+            let chosen = opened.choose_for(&options, 16 * BLOCK as u64, 0, cached);
+            assert_eq!(chosen.choice.readers, 7, "{cached}");
+        }
     }
 }

@@ -166,7 +166,7 @@ impl Options {
         let (readers, readers_why) = self.readers(known, measured, blocks, whole);
         // Half of the memory is for what is in flight.
         let most_depth = limits::MAX_QUEUE_DEPTH.min(blocks / 2 / readers).max(1);
-        let (depth, depth_why) = self.depth(measured, block, whole);
+        let (depth, depth_why) = self.depth(measured, readers, block, whole);
         let fixed = self.depth.is_some() || whole;
         let most_depth = if fixed { depth.min(most_depth) } else { most_depth };
         let depth = depth.clamp(1, most_depth);
@@ -183,7 +183,10 @@ impl Options {
             blocks,
             whole,
             pinned: self.readers.is_some() || self.depth.is_some(),
-            measured: measured.filter(|m| m.settled).map(|m| m.rate),
+            // It says nothing of how others would read.
+            measured: measured
+                .filter(|m| m.settled && (m.readers, m.depth) == (readers, depth))
+                .map(|m| m.rate),
         };
         let decision = |name, value: String, reason: String| Decision { name, value, reason };
         let decisions = vec![
@@ -293,7 +296,13 @@ impl Options {
         (readers, format!("a quarter of {cores} core(s); each keeps several blocks in flight"))
     }
 
-    fn depth(&self, measured: Option<&Measured>, block: u64, whole: bool) -> (usize, String) {
+    fn depth(
+        &self,
+        measured: Option<&Measured>,
+        readers: usize,
+        block: u64,
+        whole: bool,
+    ) -> (usize, String) {
         if let Some(depth) = self.depth {
             return (depth.clamp(1, limits::MAX_QUEUE_DEPTH), ASKED.to_owned());
         }
@@ -304,7 +313,11 @@ impl Options {
             );
         }
         if let Some(m) = measured {
-            return (m.depth, as_before(m));
+            if m.readers == readers {
+                return (m.depth, as_before(m));
+            }
+            let depth = m.readers.saturating_mul(m.depth).div_ceil(readers);
+            return (depth, format!("as many in flight together as {}", as_before(m)));
         }
         // Some MiB in flight keep most devices busy.
         let bytes = 16 << 20;
@@ -401,6 +414,22 @@ mod tests {
         let (c, why) = choice(&pinned, &with(found));
         assert_eq!((c.readers, c.readers_at_least, c.readers_at_most), (3, 3, 3));
         assert_eq!(reason(&why, "readers"), ASKED);
+    }
+
+    #[test]
+    fn other_readers_than_were_measured_have_as_many_blocks_in_flight_together() {
+        let with = |readers, depth, pinned| {
+            let found = vec![measured(2 << 20, readers, depth, 1000)];
+            let known = Known { measured: found, cached: true, ..known(1 << 30, 8) };
+            let (c, why) = choice(&Options { readers: pinned, ..Options::default() }, &known);
+            let why = reason(&why, "queue depth");
+            (c.readers, c.depth, c.measured, why.starts_with("measured before"))
+        };
+        assert_eq!(with(16, 1, Some(1)), (1, 16, None, false));
+        assert_eq!(with(4, 4, Some(3)), (3, 6, None, false));
+        assert_eq!(with(32, 1, None), (16, 2, None, false));
+        assert_eq!(with(4, 4, None), (4, 4, Some(1000), true));
+        assert_eq!(with(4, 4, Some(4)), (4, 4, Some(1000), true));
     }
 
     #[test]
