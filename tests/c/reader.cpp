@@ -328,7 +328,8 @@ static void shrinking() {
     CHECK(!in.is_open());
 }
 
-/// More than 2 GiB at once, of holes of a file system in memory, into a few pages that lie beside each other many times.
+/// More than 2 GiB at once, of holes of a file system in memory, into a few pages that lie beside each other many times. The last
+/// ones are pages of their own: those of the others are written in any order.
 static void large() {
     const std::string name = "/dev/shm/stead-test-" + std::to_string(getpid());
     constexpr std::uint64_t piece = 8 << 20, size = std::uint64_t(9) << 28, before = std::uint64_t(3) << 30;
@@ -344,6 +345,9 @@ static void large() {
     char *const buffer = static_cast<char *>(all);
     for (std::uint64_t at = 0; at < size; at += piece)
         CHECK(mmap(buffer + at, piece, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, pages, 0) == buffer + at);
+    char *const last = buffer + size - piece;
+    CHECK(mmap(last, piece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == last);
+    last[piece - 2] = 1;
     stead::read_options on_demand;
     on_demand.flags = STEAD_READ_PREAD | STEAD_READ_ON_DEMAND;
     stead::FileReader in(stead::File(name, on_demand).session());

@@ -218,7 +218,8 @@ static void reading(const stead_read_options *o) {
     CHECK(p == NULL);
 }
 
-/* So much address space over a few pages, for bytes that nobody looks at but the last ones. */
+/* So much address space over a few pages, for bytes that nobody looks at but the last ones, which have pages of their own:
+ * those of the others are written in any order. */
 static unsigned char *large_buffer(size_t size) {
     const size_t piece = (size_t)8 << 20;
     int fd = memfd_create("pages", MFD_CLOEXEC);
@@ -227,8 +228,11 @@ static unsigned char *large_buffer(size_t size) {
     CHECK(fd >= 0 && all != MAP_FAILED && ftruncate(fd, (off_t)piece) == 0 && size % piece == 0);
     for (i = 0; i < size; i += piece)
         CHECK(mmap(all + i, piece, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == all + i);
+    all += size - piece;
+    CHECK(mmap(all, piece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == all);
+    all[piece - 2] = 1;
     close(fd);
-    return all;
+    return all - (size - piece);
 }
 
 /* More than 2 GiB into a buffer, of a file system in memory, where holes take none. */
