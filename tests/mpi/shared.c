@@ -1,7 +1,8 @@
 /* What a rank of the tests does where blocks are in memory that ranks of a node share.
  *
- *   shared all FILE MEMORY     each rank looks at all of the file, in an order of its own; prints the bytes that it read from the
- *                              file, the most memory that its blocks took, and how it got those of others
+ *   shared all FILE MEMORY READERS  each rank looks at all of the file, in an order of its own; prints the bytes that it read
+ *                              from the file, the most memory that its blocks took, and how it got those of others; of each
+ *                              rank READERS threads read, or as many as are chosen if that is 0
  *   shared private FILE MEMORY the same, where the system grants no memory to be shared
  *   shared keep FILE           views are looked at when all files are closed and MPI has ended
  *   shared die FILE            the last rank is killed while it looks at blocks of others; these go on in little memory
@@ -43,12 +44,15 @@ static int right(stead_view view, uint64_t offset) {
     return 1;
 }
 
+static size_t readers;
+
 static void begin(const char *path, uint64_t memory) {
     stead_read_options options = {0};
     options.size = sizeof options;
     options.flags = STEAD_READ_PREAD;
     options.memory = memory;
     options.block = BLOCK;
+    options.readers = readers;
     CHECK(stead_mpi_file_open(MPI_COMM_WORLD, path, &options, &file, NULL) == STEAD_OK);
     CHECK(stead_session_start(file, 0, STEAD_TO_END, &session, NULL) == STEAD_OK);
     length = stead_file_size(file);
@@ -171,6 +175,7 @@ int main(int argc, char **argv) {
         const struct rlimit limit = {64 << 10, 64 << 10};
         CHECK(!setrlimit(RLIMIT_FSIZE, &limit));
     }
+    if (argc > 4) readers = (size_t)atoi(argv[4]);
     if (!strcmp(argv[1], "keep")) keep(argv[2]);
     else if (!strcmp(argv[1], "die")) die(argv[2]);
     else all(argv[2], strtoull(argv[3], NULL, 10));

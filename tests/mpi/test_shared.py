@@ -8,8 +8,10 @@ import pytest
 from jobs import BUILT, LENGTH, launch, run
 
 
-def ranks(mpi: str, n: int, file, how: str = "all", memory: int = 64 << 20) -> list[tuple[int, int, str]]:
-    out = run([*launch(mpi, n), BUILT / mpi / "shared", how, file, memory])
+def ranks(
+    mpi: str, n: int, file, how: str = "all", memory: int = 64 << 20, readers: int = 0
+) -> list[tuple[int, int, str]]:
+    out = run([*launch(mpi, n), BUILT / mpi / "shared", how, file, memory, readers])
     said = re.findall(r"right, (\d+) bytes read, (\d+) shared; (.*)", out)
     assert len(said) == n, out
     return [(int(read), int(shared), how) for read, shared, how in said]
@@ -27,7 +29,8 @@ def test_blocks_are_read_once_and_looked_at_by_all(mpi, file, n):
 
 @pytest.mark.parametrize("n", [2, 4])
 def test_the_memory_of_the_node_is_a_bound(mpi, file, n):
-    said = ranks(mpi, n, file, memory=4 << 20)
+    # Several threads of each rank read, as they do by themselves on hosts with more than four cores.
+    said = ranks(mpi, n, file, memory=4 << 20, readers=3)
     # With a page of each rank by which others know it.
     assert sum(shared for _, shared, _ in said) <= (4 << 20) + n * 4096, said
 

@@ -595,7 +595,8 @@ impl Shared {
 
     /// Brings a block of a mapped file into the page cache. Nobody knows whether one that could not be had can be had by now:
     /// that is tried once in a while, as a disk takes seconds to say so.
-    pub(crate) fn bring(self: &Arc<Self>, lender: &Lender, (block, from, len): Begun) {
+    pub(crate) fn bring(self: &Arc<Self>, lender: &Lender, begun: &Begun) {
+        let Begun { block, from, len, .. } = *begun;
         let brought = match self.broken_since(block) {
             None => lender.bring(from, len),
             Some(since) if clock::now().saturating_duration_since(since) < TRIED => {

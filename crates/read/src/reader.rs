@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use stead_core::Result;
-use stead_store::ReadQueue;
+use stead_store::{Buffer, ReadQueue};
 
 /// How long a reader without work stays.
 pub(crate) const LINGER: Duration = Duration::from_millis(500);
@@ -198,20 +198,18 @@ impl Reader {
     }
 
     /// True if what it submits is read whether it waits for it or not.
-    fn reads_by_itself(&self) -> bool {
+    fn reads_by_itself(&mut self) -> bool {
         !self.shared.maps() && self.queue.reads_by_itself(self.shared.source())
     }
 
     fn begin(&mut self, blocks: Vec<(u64, Range<u64>)>, gone: Vec<Kept>) {
         self.spare = None;
         self.begun.extend(blocks.iter().map(|(block, _)| *block));
+        let mut memory = Vec::new();
         for kept in gone {
             match kept {
                 Kept::Block(block) => {
-                    if let Some(buffer) = Arc::into_inner(block) {
-                        // Memory of its own: there is nothing to check.
-                        let _ = self.queue.recycle(buffer);
-                    }
+                    memory.extend(Arc::into_inner(block).filter(Buffer::can_be_used_again));
                 }
                 Kept::Cached(block) => {
                     if let Some(lender) = self.shared.lender() {
@@ -221,10 +219,13 @@ impl Reader {
                 }
             }
         }
+        // What nothing is read into goes before anything is.
+        memory.truncate(blocks.len());
         let own = self.reads_by_itself();
         let mut others = Vec::new();
         for (block, covered) in blocks {
             let (from, len) = self.shared.whole(block);
+            let memory = memory.pop();
             if let Some(lender) = self.shared.lender() {
                 if self.shared.is_cached(block) {
                     self.shared.found(block);
@@ -240,15 +241,15 @@ impl Reader {
                 } else {
                     lender.ask(from, len);
                 }
-                others.push((block, from, len));
+                others.push(Begun { block, from, len, memory });
             } else if own {
-                self.submit((block, from, len));
+                self.submit(Begun { block, from, len, memory });
             } else {
                 self.queue.advise(self.shared.source(), from, len);
-                others.push((block, from, len));
+                others.push(Begun { block, from, len, memory });
             }
         }
-        others.iter().for_each(|(block, ..)| self.given(*block));
+        others.iter().for_each(|begun| self.given(begun.block));
         let count =
             if own { usize::from(self.flying.len() >= self.shared.depth()) } else { others.len() };
         self.shared.put_begun(others);
@@ -257,10 +258,16 @@ impl Reader {
         }
     }
 
-    fn submit(&mut self, (block, from, len): Begun) {
+    fn submit(&mut self, mut begun: Begun) {
+        if let Some(memory) = begun.memory.take() {
+            // Memory of its own: there is nothing to check.
+            let _ = self.queue.recycle(memory);
+        }
+        let Begun { block, from, len, .. } = begun;
         match self.queue.submit(block, self.shared.source(), from, len) {
-            Ok(()) => self.flying.push_back((block, from, len)),
+            Ok(()) => self.flying.push_back(begun),
             Err(_) => {
+                self.queue.free_spare();
                 self.shared.failed(block);
                 self.given(block);
             }
@@ -303,13 +310,13 @@ impl Reader {
         if self.flying.is_empty()
             && let Some(begun) = self.shared.take_begun()
         {
-            self.begun.push(begun.0);
+            self.begun.push(begun.block);
             if self.shared.maps() { self.flying.push_back(begun) } else { self.submit(begun) }
         }
         if let Some(lender) = self.shared.lender() {
             let Some(begun) = self.flying.pop_front() else { return };
-            self.shared.bring(lender, begun);
-            self.given(begun.0);
+            self.shared.bring(lender, &begun);
+            self.given(begun.block);
             return;
         }
         if self.flying.is_empty() {
@@ -319,14 +326,16 @@ impl Reader {
             match self.queue.next_landed() {
                 // What is not among these was given up, as the system had failed to say how it went.
                 Ok(Some((tag, done))) => {
-                    if let Some(index) = self.flying.iter().position(|(block, ..)| *block == tag) {
+                    if let Some(index) = self.flying.iter().position(|b| b.block == tag) {
                         break (index, done.ok());
                     }
                 }
                 Ok(None) | Err(_) => break (0, None),
             }
         };
-        let Some((block, _, len)) = self.flying.remove(index) else { return };
+        let Some(Begun { block, len, .. }) = self.flying.remove(index) else { return };
+        // Memory for blocks that are counted as being read, and no more.
+        self.queue.free_spare();
         match done {
             Some(buffer) => {
                 // What others have read says nothing of the device.
@@ -343,8 +352,6 @@ impl Reader {
         self.given(block);
         // There is room now.
         self.shared.let_go();
-        // Memory for blocks that are counted as being read, and no more.
-        self.queue.keep_spare(self.flying.len());
     }
 }
 

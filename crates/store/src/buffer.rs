@@ -130,6 +130,11 @@ impl Buffer {
         Buffer(Repr::Held(Box::new(bytes)))
     }
 
+    /// True if its memory may be read into again ([`crate::ReadQueue::recycle`]): it is nobody else's.
+    pub fn can_be_used_again(&self) -> bool {
+        matches!(&self.0, Repr::Owned { pages: Pages::Own(_) | Pages::Shared(_), .. })
+    }
+
     /// True if another process has read them.
     pub fn is_others(&self) -> bool {
         matches!(&self.0, Repr::Owned { pages: Pages::Common(berth), .. } if berth.is_others())

@@ -203,10 +203,18 @@ impl ReadQueue {
         self.slots.back().is_some_and(busy)
     }
 
-    /// True if what is submitted is read whether somebody waits for it or not, as far as is known.
-    pub fn reads_by_itself(&self, source: &Arc<dyn Source>) -> bool {
-        let ring = !matches!(self.ring, Lazy::Unavailable) && self.depth > 1;
-        ring && source.file().is_some() && source.bytes().is_none()
+    /// True if what is submitted, and is not in the page cache, is read whether somebody waits for it or not. Finds out whether
+    /// the kernel has io_uring if nobody has asked before.
+    pub fn reads_by_itself(&mut self, source: &Arc<dyn Source>) -> bool {
+        source.file().is_some() && source.bytes().is_none() && self.depth > 1 && self.has_ring()
+    }
+
+    fn has_ring(&mut self) -> bool {
+        if matches!(self.ring, Lazy::Untried) {
+            self.ring =
+                Ring::new(self.depth).map_or(Lazy::Unavailable, |r| Lazy::Ready(Box::new(r)));
+        }
+        matches!(self.ring, Lazy::Ready(_))
     }
 
     /// The bytes of the extent at `index` of the queue if a read has brought them already. Waits for nothing.
@@ -394,9 +402,15 @@ impl ReadQueue {
         Ok(())
     }
 
-    /// Frees spare buffers, all but so many.
-    pub fn keep_spare(&mut self, most: usize) {
-        self.spare.truncate(most);
+    /// Frees spare buffers, all but those that extents which were submitted have still to be read into: the queue then has no
+    /// more memory than those have, and what was taken from it.
+    pub fn free_spare(&mut self) {
+        let lacks = |s: &&Slot| {
+            let waits = matches!(s.state, State::Waiting | State::Cached | State::Awaited);
+            s.pages.is_none() && (waits || matches!(s.state, State::WaitingDirect(_)))
+        };
+        let lacking = self.slots.iter().filter(lacks).count();
+        self.spare.truncate(lacking);
     }
 }
 

@@ -6,7 +6,6 @@ use crate::buffer::{Mapped, Pages, View};
 use crate::cache::{cached, will_need};
 use crate::flight::{Flight, Piece, read_direct};
 use crate::mapped::Mapping;
-use crate::uring::Ring;
 use crate::{Engine, Source};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -118,28 +117,17 @@ impl ReadQueue {
         if self.flying >= self.depth || self.depth == 1 {
             return Ok(wait(direct));
         }
-        if matches!(self.ring, Lazy::Untried) {
-            self.ring =
-                Ring::new(self.depth).map_or(Lazy::Unavailable, |r| Lazy::Ready(Box::new(r)));
-        }
-        let number = self.first + self.slots.len() as u64;
-        let pages = place.take().unwrap_or_else(|| self.spare());
-        let Lazy::Ready(ring) = &mut self.ring else {
-            if pages.is_claimed() {
-                *place = Some(pages);
-            } else {
-                self.keep(pages);
-            }
-            if direct.is_none() {
-                will_need(file, offset, len);
-            }
-            return Ok(wait(direct));
-        };
         if direct.is_none() {
             // Or the reads in flight, each a part of the file, look random to the kernel, and it reads little
             // at a time.
             will_need(file, offset, len);
         }
+        if !self.has_ring() {
+            return Ok(wait(direct));
+        }
+        let number = self.first + self.slots.len() as u64;
+        let pages = place.take().unwrap_or_else(|| self.spare());
+        let Lazy::Ready(ring) = &mut self.ring else { return Ok(wait(direct)) };
         let mut flight = Flight::new(pages, direct, offset, len);
         let raw = flight.direct.as_ref().map_or(file.as_raw_fd(), |d| d.as_raw_fd());
         let start = flight.start;

@@ -112,6 +112,8 @@ pub struct Segment {
 struct Slots {
     free: Vec<usize>,
     retired: Vec<bool>,
+    /// Slots that were in use at a time, at most.
+    most: usize,
 }
 
 impl std::fmt::Debug for Segment {
@@ -146,7 +148,8 @@ impl Segment {
             half.copy_from_slice(&RandomState::new().build_hasher().finish().to_le_bytes());
         }
         rustix::io::pwrite(&file, &token, 0)?;
-        let slots = Slots { free: (0..count).rev().collect(), retired: vec![false; count] };
+        let slots =
+            Slots { free: (0..count).rev().collect(), retired: vec![false; count], most: 0 };
         let slots = Mutex::new(slots);
         Ok(Arc::new(Segment { map, file, slot, token, process: std::process::id(), slots }))
     }
@@ -168,6 +171,11 @@ impl Segment {
         (at >= PAGE && end <= self.map.len).then_some(at as u64)
     }
 
+    /// Slots that were in use at a time so far, at most: those that were retired, too.
+    pub fn most_in_use(&self) -> usize {
+        self.lock().most
+    }
+
     /// The slot at this offset is never used for other bytes: somebody looks at it of whom nothing will be heard any more.
     pub fn retire(&self, offset: u64) {
         let at = usize::try_from(offset).unwrap_or(0);
@@ -184,7 +192,10 @@ impl Segment {
 
     /// A slot, with memory; `None` if there is none.
     pub(crate) fn take(self: &Arc<Self>) -> Option<Slot> {
-        let index = self.lock().free.pop()?;
+        let mut slots = self.lock();
+        let index = slots.free.pop()?;
+        slots.most = slots.most.max(slots.retired.len() - slots.free.len());
+        drop(slots);
         // From here on it is given back when it is dropped.
         let slot = Slot { segment: self.clone(), index };
         self.fill(index).then_some(slot)
@@ -431,7 +442,7 @@ mod tests {
         let before = used(&segment);
         let slots: Vec<Slot> = std::iter::from_fn(|| segment.take()).collect();
         assert_eq!(slots.len(), 4);
-        assert_eq!(used(&segment) - before, 4 << 20);
+        assert_eq!((used(&segment) - before, segment.most_in_use()), (4 << 20, 4));
         let mut starts: Vec<_> = slots.iter().map(|s| s.as_slice().as_ptr().addr()).collect();
         starts.sort_unstable();
         assert!(starts.windows(2).all(|w| w[1] - w[0] == 1 << 20));

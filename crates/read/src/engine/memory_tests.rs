@@ -7,8 +7,10 @@ use crate::options::Options;
 use crate::registry;
 use crate::request::{Finish, Pending, Piece, Read};
 use crate::view::View;
+use std::path::Path;
 use std::time::Duration;
-use stead_store::{FileSource, MemorySource, ReadQueue};
+use stead_core::Result;
+use stead_store::{FileSource, MemorySource, ReadQueue, Segment, Source};
 
 const BLOCK: u64 = 4096;
 
@@ -131,4 +133,62 @@ fn who_takes_what_was_read_ahead_has_more_read_after_all_readers_went() {
         std::thread::sleep(Duration::from_millis(1));
     }
     registry::close(&shared);
+}
+
+/// Each read takes its time, so that several are under way.
+#[derive(Debug)]
+struct Slow(u64);
+
+impl Source for Slow {
+    fn path(&self) -> &Path {
+        Path::new("slow")
+    }
+
+    fn len(&self) -> u64 {
+        self.0 * BLOCK
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        std::thread::sleep(Duration::from_micros(300));
+        buf.fill((offset / BLOCK) as u8);
+        Ok(())
+    }
+}
+
+#[test]
+fn blocks_take_no_more_memory_than_is_counted_however_slowly_they_come() {
+    const BLOCKS: u64 = 200;
+    const MOST: u64 = 8;
+    for (readers, depth, ahead) in [(1, 4, true), (2, 4, true), (4, 1, true), (4, 2, false)] {
+        let options = Options {
+            block: Some(BLOCK as usize),
+            memory: MOST * BLOCK,
+            readers: Some(readers),
+            depth: Some(depth),
+            ahead,
+            ..Options::default()
+        };
+        let segment = Segment::new(BLOCK as usize, BLOCKS as usize).unwrap();
+        let new = New::prepare(Arc::new(Slow(BLOCKS)), &options).unwrap();
+        let shared = registry::open_new(new.in_segment(Some(segment.clone())));
+        let session = shared.begin(0..BLOCKS * BLOCK).unwrap();
+        std::thread::scope(|scope| {
+            for task in 0..3 {
+                let shared = &shared;
+                scope.spawn(move || {
+                    for i in 0..BLOCKS - 1 {
+                        let block = (i + task * BLOCKS / 3) % (BLOCKS - 1);
+                        // Of two blocks at times, which takes memory for the answer.
+                        let len = [10, BLOCK, BLOCK + 10][(i % 3) as usize];
+                        let view = Read(ask(shared, block * BLOCK, len as usize)).wait().unwrap();
+                        assert_eq!(view[9], block as u8);
+                    }
+                });
+            }
+        });
+        let most = segment.most_in_use() as u64;
+        assert!(most <= MOST, "{most} of {MOST}: {readers} readers, depth {depth}");
+        shared.end(session);
+        registry::close(&shared);
+    }
 }

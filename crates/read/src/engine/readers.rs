@@ -14,14 +14,23 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stead_core::{Error, Result};
+use stead_store::Buffer;
 
 /// Readers that are all away for so long are taken to be kept by the device.
 const KEPT: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 500 });
 /// Readers of a file at most, with those that the device keeps.
 const MOST: usize = 64;
 
-/// A block that is to be read: its number, and the bytes of it that are.
-pub(crate) type Begun = (u64, u64, usize);
+/// A block that is to be read, or is being read.
+pub(crate) struct Begun {
+    pub(crate) block: u64,
+    /// The bytes of it that are read.
+    pub(crate) from: u64,
+    pub(crate) len: usize,
+    /// Memory of a block that went for it. It goes where the block goes: what is counted as one block takes the memory of
+    /// one, whichever reader comes to it, and when.
+    pub(crate) memory: Option<Buffer>,
+}
 
 /// What readers are at.
 #[derive(Default)]
@@ -244,13 +253,15 @@ impl Shared {
         if inner.readers > 0 {
             return;
         }
-        inner.away.begun.clear();
+        // Dropped without the lock.
+        let begun = std::mem::take(&mut inner.away.begun);
         let reading: Vec<u64> = inner.window.reading().collect();
         for block in reading {
             inner.window.abandon(block);
         }
         let tickets: Vec<Ticket> = inner.waiting.keys().copied().collect();
         self.fail(inner, &tickets, error);
+        drop(begun);
     }
 
     /// A reader has ended by a defect, in the source perhaps: those who wait for blocks that it had begun fail, and another

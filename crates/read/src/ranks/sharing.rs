@@ -146,7 +146,8 @@ pub(crate) fn budgets(memory: u64, neighbours: u64, readers: u64, one_node: bool
 /// A segment for a rank that reads blocks of so many bytes, or none; without slots if it reads nothing, so that others know it.
 pub(crate) fn segment(block: u64, memory: u64, reads: bool) -> Option<Arc<Segment>> {
     let blocks = usize::try_from(memory / block.max(1)).ok()?.max(2);
-    // Beside those that the window counts, each queue has some spare ones. Slots take memory only when they are used.
+    // Those that somebody may look at of whom nothing is heard any more are never used again. Slots take memory only when
+    // they are used.
     let count = if reads { blocks.saturating_mul(2).saturating_add(8) } else { 0 };
     Segment::new(usize::try_from(block).ok()?, count).ok()
 }
