@@ -58,6 +58,8 @@ pub const MAX_PARTS: usize = 1 << 16;
 pub const MAX_NODES: usize = 1 << 16;
 /// Bytes of a layout file.
 pub const MAX_LAYOUT_BYTES: usize = 16 << 20;
+/// Bytes of a `stead.toml`.
+pub const MAX_CONFIG_BYTES: usize = 1 << 20;
 /// Bytes of a path in a layout file.
 pub const MAX_PATH_BYTES: usize = 4096;
 

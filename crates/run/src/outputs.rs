@@ -39,9 +39,9 @@ impl Outputs {
         self.whole.push(file);
     }
 
-    /// Gives all files their names.
+    /// Gives all files their names, when all are whole.
     pub fn commit(self) -> Result<()> {
-        self.whole.into_iter().try_for_each(AtomicFile::commit)
+        AtomicFile::commit_all(self.whole)
     }
 }
 

@@ -1,24 +1,69 @@
 //! Files that appear whole or not at all.
 
-use rustix::fs::Advice;
-use std::ffi::OsString;
-use std::fs::{File, Metadata, OpenOptions};
+use crate::JointFile;
+use rustix::fs::{Advice, AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata, Permissions};
 use std::io::{ErrorKind, Seek, Write};
 use std::num::NonZeroU64;
-use std::os::unix::fs::FileExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stead_core::{Error, Result};
 
 /// Temporary files of this process that were neither committed nor removed yet.
-static PENDING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+static PENDING: Mutex<Vec<Name>> = Mutex::new(Vec::new());
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 /// The longest name that common file systems take, in bytes.
 const NAME_MAX: usize = 255;
 
 /// So many bytes are on their way to the device before the next ones are written, so that the commit has little to wait for.
 const BEGIN_BYTES: u64 = 8 << 20;
+
+/// A name in a folder that is open, or in the working directory.
+#[derive(Debug, Clone)]
+struct Name {
+    folder: Option<Arc<OwnedFd>>,
+    path: PathBuf,
+}
+
+impl Name {
+    fn folder(&self) -> BorrowedFd<'_> {
+        self.folder.as_ref().map_or(CWD, |folder| folder.as_fd())
+    }
+
+    fn remove(&self) {
+        let _ = rustix::fs::unlinkat(self.folder(), &self.path, AtFlags::empty());
+    }
+
+    fn is(&self, other: &Name) -> bool {
+        let same = match (&self.folder, &other.folder) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        same && self.path == other.path
+    }
+
+    /// Makes names in the folder durable.
+    fn sync_folder(&self) -> std::io::Result<()> {
+        let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty());
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::openat(
+            self.folder(),
+            parent.unwrap_or(Path::new(".")),
+            flags,
+            Mode::empty(),
+        );
+        match dir.and_then(rustix::fs::fsync) {
+            // Some network file systems cannot sync directories; the name is there all the same.
+            Err(e) if e != Errno::INVAL && e != Errno::NOTSUP => Err(e.into()),
+            _ => Ok(()),
+        }
+    }
+}
 
 /// A file that is written under a hidden temporary name in its own directory and gets its real name, in
 /// place of whatever had it, when it is whole.
@@ -29,10 +74,16 @@ pub struct AtomicFile {
     /// As the user named it.
     path: PathBuf,
     /// Where the name leads, links followed: what is replaced.
-    target: PathBuf,
+    target: Name,
     /// In the same directory as `target`; in `PENDING` as long as `self` lives.
-    temporary: PathBuf,
+    temporary: Name,
     file: File,
+    /// The rights of the file that is replaced.
+    rights: Option<Permissions>,
+    /// No file is replaced.
+    new: bool,
+    /// The temporary name is no longer in `PENDING`, and there.
+    named: bool,
     /// Bytes written by [`AtomicFile::write_all`], which is where it goes on.
     end: u64,
     /// Bytes that the system was asked to begin to write to the device.
@@ -47,28 +98,81 @@ impl AtomicFile {
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let (target, old) = resolve(&path)?;
-        let Some(name) = target.file_name() else {
+        let dir = match target.parent() {
+            Some(p) if !p.as_os_str().is_empty() => p.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let target = Name { folder: None, path: target };
+        Self::beside(path, target, old.map(|m| m.permissions()), &dir)
+    }
+
+    /// As [`AtomicFile::create`], in a folder that is open, whatever its name leads to by now. `shown` is what errors name.
+    /// There must be no file `name` yet, neither now nor at the commit.
+    ///
+    /// # Errors
+    /// `Usage` if there is one; system errors otherwise.
+    pub fn create_in(folder: &Arc<OwnedFd>, name: &OsStr, shown: PathBuf) -> Result<Self> {
+        let dir = shown.parent().unwrap_or(Path::new(".")).to_owned();
+        if rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            return Err(exists(&shown));
+        }
+        let target = Name { folder: Some(folder.clone()), path: PathBuf::from(name) };
+        Ok(Self::beside(shown, target, None, &dir)?.only_new())
+    }
+
+    fn beside(path: PathBuf, target: Name, old: Option<Permissions>, dir: &Path) -> Result<Self> {
+        let Some(name) = target.path.file_name() else {
             return Err(Error::usage("this does not name a file").at_path(&path));
         };
+        // Whoever else writes to the file opens it by its name, which the rights of the old one may not allow.
+        let mode = old.as_ref().map_or(0o666, |p| p.mode() & 0o7777 | 0o600);
         loop {
             let n = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let temporary = target.with_file_name(temporary_name(name, n));
-            match OpenOptions::new().read(true).write(true).create_new(true).open(&temporary) {
+            let temporary = target.path.with_file_name(temporary_name(name, n));
+            let temporary = Name { folder: target.folder.clone(), path: temporary };
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+            match rustix::fs::openat(
+                temporary.folder(),
+                &temporary.path,
+                flags,
+                Mode::from_raw_mode(0o666),
+            ) {
                 Ok(file) => {
                     pending().push(temporary.clone());
-                    let this = AtomicFile { path, target, temporary, file, end: 0, begun: 0 };
-                    if let Some(old) = old {
-                        this.file
-                            .set_permissions(old.permissions())
-                            .map_err(|e| Error::io("set the permissions of", &this.path, e))?;
+                    let this = AtomicFile {
+                        path,
+                        target,
+                        temporary,
+                        file: File::from(file),
+                        rights: old,
+                        new: false,
+                        named: false,
+                        end: 0,
+                        begun: 0,
+                    };
+                    if this.rights.is_some() {
+                        this.set_rights(Permissions::from_mode(mode))?;
                     }
                     return Ok(this);
                 }
                 // Left by a killed process whose number came round again; take the next one.
-                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-                Err(e) => return Err(cannot_create(&path, &target, e)),
+                Err(Errno::EXIST) => {}
+                Err(e) => return Err(cannot_create(&path, dir, e.into())),
             }
         }
+    }
+
+    fn set_rights(&self, rights: Permissions) -> Result<()> {
+        let failed = |e| Error::io("set the permissions of", &self.path, e);
+        self.file.set_permissions(rights).map_err(failed)
+    }
+
+    /// The same file, which replaces none: if there is one of its name at the commit, that is an error.
+    #[must_use]
+    pub fn only_new(self) -> Self {
+        let mut this = self;
+        this.new = true;
+        this
     }
 
     /// A file for work in progress on the file system of `path`, in the same directory. It has no name, so that nothing is
@@ -78,14 +182,46 @@ impl AtomicFile {
     /// As [`AtomicFile::create`].
     pub fn scratch(path: impl Into<PathBuf>) -> Result<Self> {
         let this = Self::create(path)?;
-        std::fs::remove_file(&this.temporary).map_err(|e| this.failed("make", e))?;
+        rustix::fs::unlinkat(this.temporary.folder(), &this.temporary.path, AtFlags::empty())
+            .map_err(|e| this.failed("make", e.into()))?;
         forget(&this.temporary);
         Ok(this)
     }
 
     /// The name that the file has now, under which other processes find it: see [`crate::JointFile`].
     pub fn temporary(&self) -> &Path {
-        &self.temporary
+        &self.temporary.path
+    }
+
+    /// Opens the file anew by its temporary name: on network file systems it then sees what other hosts have written.
+    ///
+    /// # Errors
+    /// As [`JointFile::again`].
+    pub fn again(&self) -> Result<JointFile> {
+        JointFile::of(&self.path, &self.temporary.path, &self.file)
+    }
+
+    /// Takes room for `len` bytes, so that a device without it says so now. Where the file system cannot, the file only gets
+    /// this length.
+    ///
+    /// # Errors
+    /// As [`AtomicFile::write_all`].
+    pub fn allocate(&self, len: u64) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len) {
+            Err(Errno::NOTSUP | Errno::NOSYS | Errno::INVAL) => {
+                self.file.set_len(len).map_err(|e| self.failed("write", e))
+            }
+            done => done.map_err(|e| self.failed("write", e.into())),
+        }
+    }
+
+    /// Has the system begin to write what was written to these bytes to the device, so that a commit has less to wait for.
+    pub fn begin(&self, offset: u64, len: u64) {
+        // A hint that Linux answers by beginning to write; pages on their way stay in the cache meanwhile.
+        let _ = rustix::fs::fadvise(&self.file, offset, NonZeroU64::new(len), Advice::DontNeed);
     }
 
     /// Empties the file.
@@ -126,13 +262,7 @@ impl AtomicFile {
         self.end += bytes.len() as u64;
         let waiting = self.end - self.begun;
         if waiting >= BEGIN_BYTES {
-            // A hint that Linux answers by beginning to write; pages on their way stay in the cache meanwhile.
-            let _ = rustix::fs::fadvise(
-                &self.file,
-                self.begun,
-                NonZeroU64::new(waiting),
-                Advice::DontNeed,
-            );
+            self.begin(self.begun, waiting);
             self.begun = self.end;
         }
         Ok(())
@@ -151,39 +281,70 @@ impl AtomicFile {
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.file
             .read_exact_at(buf, offset)
-            .map_err(|e| Error::io("read back", &self.temporary, e).at_offset(offset))
+            .map_err(|e| Error::io("read back", &self.temporary.path, e).at_offset(offset))
     }
 
     /// Makes the bytes durable, then the name.
     ///
     /// # Errors
-    /// On any error the old file, if there was one, is as it was, and the temporary one is gone.
+    /// `Usage` if the name is taken and must not be ([`AtomicFile::only_new`]); `Cancelled` after [`remove_unfinished`]. On any
+    /// error the old file, if there was one, is as it was, and the temporary one is gone.
     pub fn commit(self) -> Result<()> {
-        self.file.sync_all().map_err(|e| self.failed("write", e))?;
-        self.rename()?;
-        let parent = self.target.parent().filter(|p| !p.as_os_str().is_empty());
-        let dir = parent.unwrap_or(Path::new("."));
-        match File::open(dir).and_then(|d| d.sync_all()) {
-            // Some network file systems cannot sync directories; the name is there all the same.
-            Err(e) if !matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {
-                Err(self.failed("sync the directory of", e))
-            }
-            _ => Ok(()),
-        }
+        Self::commit_all(vec![self])
     }
 
-    /// As [`AtomicFile::commit`], without waiting for the device: for hints, which may be lost or empty after the machine failed.
+    /// As [`AtomicFile::commit`], for files that belong together: no name is given before the bytes of all are durable, so that
+    /// a device which is full leaves none of them.
     ///
     /// # Errors
-    /// As [`AtomicFile::commit`].
-    pub fn commit_hint(self) -> Result<()> {
-        self.rename()
+    /// As [`AtomicFile::commit`]. If a name cannot be given, those before it have theirs.
+    pub fn commit_all(mut files: Vec<AtomicFile>) -> Result<()> {
+        for file in &files {
+            if let Some(rights) = &file.rights {
+                file.set_rights(rights.clone())?;
+            }
+            file.sync()?;
+        }
+        if !forget_all(&files) {
+            return Err(Error::cancelled());
+        }
+        // From here on the names are ours alone: who removes what is unfinished finds all of them or none.
+        files.iter_mut().for_each(|file| file.named = true);
+        for file in &mut files {
+            file.rename()?;
+            file.named = false;
+        }
+        for (i, file) in files.iter().enumerate() {
+            let same = |other: &AtomicFile| {
+                other.target.path.parent() == file.target.path.parent()
+                    && other.target.folder().as_raw_fd() == file.target.folder().as_raw_fd()
+            };
+            if !files[..i].iter().any(same) {
+                file.target.sync_folder().map_err(|e| file.failed("sync the directory of", e))?;
+            }
+        }
+        Ok(())
     }
 
     fn rename(&self) -> Result<()> {
-        std::fs::rename(&self.temporary, &self.target).map_err(|e| self.failed("rename", e))?;
-        forget(&self.temporary);
-        Ok(())
+        let (from, to) = (&self.temporary, &self.target);
+        let failed = |e: Errno| match e {
+            Errno::EXIST => exists(&self.path),
+            e => self.failed("rename", e.into()),
+        };
+        if self.new {
+            let flags = RenameFlags::NOREPLACE;
+            let done =
+                rustix::fs::renameat_with(from.folder(), &from.path, to.folder(), &to.path, flags);
+            // Some network file systems do not know the flag.
+            if !matches!(done, Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP)) {
+                return done.map_err(failed);
+            }
+            if rustix::fs::statat(to.folder(), &to.path, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+                return Err(exists(&self.path));
+            }
+        }
+        rustix::fs::renameat(from.folder(), &from.path, to.folder(), &to.path).map_err(failed)
     }
 
     fn failed(&self, doing: &str, e: std::io::Error) -> Error {
@@ -200,41 +361,55 @@ impl AtomicFile {
 impl Drop for AtomicFile {
     fn drop(&mut self) {
         // After a commit the name is no longer pending, and the temporary file is the real one.
-        if forget(&self.temporary) {
-            let _ = std::fs::remove_file(&self.temporary);
+        if self.named || forget(&self.temporary) {
+            self.temporary.remove();
         }
     }
 }
 
 /// Removes the temporary files of every [`AtomicFile`] that this process has not committed: for programs
-/// that end without running destructors, such as on a second Ctrl-C. Not for signal handlers (it locks).
+/// that end without running destructors, such as on a second Ctrl-C. Files that are just getting their names get them.
+/// Not for signal handlers (it locks).
 pub fn remove_unfinished() {
-    for path in pending().drain(..) {
-        let _ = std::fs::remove_file(path);
+    for name in pending().drain(..) {
+        name.remove();
     }
 }
 
-fn pending() -> MutexGuard<'static, Vec<PathBuf>> {
+fn pending() -> MutexGuard<'static, Vec<Name>> {
     PENDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// True if `path` was still pending.
-fn forget(path: &Path) -> bool {
+/// True if `name` was still pending.
+fn forget(name: &Name) -> bool {
     let mut list = pending();
-    let found = list.iter().position(|p| p == path);
+    let found = list.iter().position(|n| n.is(name));
     if let Some(i) = found {
         list.swap_remove(i);
     }
     found.is_some()
 }
 
-fn cannot_create(path: &Path, target: &Path, e: std::io::Error) -> Error {
+/// True if all of them were still pending; else they are as they were.
+fn forget_all(files: &[AtomicFile]) -> bool {
+    let mut list = pending();
+    let mine = |name: &Name| files.iter().any(|f| f.temporary.is(name));
+    if list.iter().filter(|name| mine(name)).count() < files.len() {
+        return false;
+    }
+    list.retain(|name| !mine(name));
+    true
+}
+
+fn exists(path: &Path) -> Error {
+    Error::usage("there is a file of this name already")
+        .at_path(path)
+        .with_hint("remove it, or replace it with --force")
+}
+
+fn cannot_create(path: &Path, dir: &Path, e: std::io::Error) -> Error {
     let kind = e.kind();
     let e = Error::io("create", path, e);
-    let dir = match target.parent() {
-        Some(p) if !p.as_os_str().is_empty() => p,
-        _ => Path::new("."),
-    };
     match kind {
         ErrorKind::NotFound => e.with_hint(format!("there is no directory '{}'", dir.display())),
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => e.with_hint(format!(
@@ -296,7 +471,7 @@ fn temporary_name(name: &std::ffi::OsStr, n: u64) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::fs::OpenOptions;
     use stead_core::Kind;
 
     fn listing(dir: &Path) -> Vec<String> {
@@ -390,5 +565,71 @@ mod tests {
         assert_eq!(e.kind(), Kind::NoSpace);
         drop(f);
         assert!(listing(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn a_file_that_nobody_may_write_to_can_be_written_under_its_temporary_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        std::fs::write(&path, b"old").unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o444)).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        let mut f = AtomicFile::create(&path).unwrap();
+        // Other ranks open it so.
+        assert_eq!(mode(f.temporary()), 0o644);
+        f.write_all(b"new").unwrap();
+        f.commit().unwrap();
+        assert_eq!((mode(&path), std::fs::read(&path).unwrap()), (0o444, b"new".to_vec()));
+    }
+
+    #[test]
+    fn of_several_files_none_is_named_if_one_cannot_be_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let make = |name: &str| {
+            let mut f = AtomicFile::create(dir.path().join(name)).unwrap();
+            f.write_all(name.as_bytes()).unwrap();
+            f
+        };
+        let mut bad = make("b");
+        // A pipe cannot be made durable: it stands in for a device that fails when it is to.
+        bad.file = File::from(OwnedFd::from(std::io::pipe().unwrap().1));
+        AtomicFile::commit_all(vec![make("a"), bad, make("c")]).unwrap_err();
+        assert!(listing(dir.path()).is_empty());
+        AtomicFile::commit_all(vec![make("a"), make("c")]).unwrap();
+        assert_eq!(listing(dir.path()), ["a", "c"]);
+    }
+
+    #[test]
+    fn what_was_removed_as_unfinished_is_a_stop() {
+        let dir = tempfile::tempdir().unwrap();
+        let f = AtomicFile::create(dir.path().join("out")).unwrap();
+        // As `remove_unfinished` does, which would take the files of other tests, too.
+        assert!(forget(&f.temporary));
+        f.temporary.remove();
+        assert_eq!(f.commit().unwrap_err().kind(), Kind::Cancelled);
+        assert!(listing(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn a_new_file_replaces_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        let mut f = AtomicFile::create(&path).unwrap().only_new();
+        f.write_all(b"mine").unwrap();
+        std::fs::write(&path, b"theirs").unwrap();
+        assert_eq!(f.commit().unwrap_err().kind(), Kind::Usage);
+        assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
+        assert_eq!(listing(dir.path()), ["out"]);
+    }
+
+    #[test]
+    fn room_is_taken_before_the_bytes_come() {
+        let dir = tempfile::tempdir().unwrap();
+        let f = AtomicFile::create(dir.path().join("out")).unwrap();
+        f.allocate(0).unwrap();
+        f.allocate(10_000).unwrap();
+        f.write_at(9_000, b"x").unwrap();
+        f.commit().unwrap();
+        assert_eq!(std::fs::metadata(dir.path().join("out")).unwrap().len(), 10_000);
     }
 }

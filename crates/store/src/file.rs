@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Seek, SeekFrom};
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -81,6 +82,16 @@ impl FileSource {
     /// socket or a character device, which cannot be read at any offset.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         Self::open_keeping(path.into(), most_kept())
+    }
+
+    /// A file that was opened already, by whoever knows how to get there. `path` is its name.
+    ///
+    /// # Errors
+    /// As [`FileSource::open`].
+    pub fn of(file: File, path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        let (file, identity) = identify(file.into(), &path)?;
+        Ok(FileSource { path, file: Kept::new(file, most_kept()), identity })
     }
 
     /// As [`FileSource::open`]; the file stays open unless `most` are already.
@@ -197,6 +208,11 @@ fn open(path: &Path) -> Result<(File, Identity)> {
             _ => failed(e),
         }
     })?;
+    identify(fd, path)
+}
+
+/// What an open file is, if it is one that can be read at any offset.
+fn identify(fd: OwnedFd, path: &Path) -> Result<(File, Identity)> {
     let stat = rustix::fs::fstat(&fd).map_err(|e| Error::io("look at", path, e.into()))?;
     let block_device = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => false,

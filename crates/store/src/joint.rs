@@ -1,9 +1,9 @@
 //! Files that several processes, maybe on several hosts, write together.
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use stead_core::{Error, Result};
+use stead_core::{Error, Kind, Result};
 
 /// An [`AtomicFile`](crate::AtomicFile) of another process, found by its temporary name. Whoever made it gives it its real
 /// name, or removes it.
@@ -41,6 +41,27 @@ impl JointFile {
         }
     }
 
+    /// The file that has the name `temporary` now, if it is `file`.
+    pub(crate) fn of(path: &Path, temporary: &Path, file: &File) -> Result<JointFile> {
+        let failed = |e| Error::io("open", path, e);
+        let again = OpenOptions::new().read(true).write(true).open(temporary).map_err(failed)?;
+        let place = |f: &File| f.metadata().map(|m| (m.dev(), m.ino())).map_err(failed);
+        if place(&again)? != place(file)? {
+            return Err(Error::new(Kind::Changed, "another file has its temporary name")
+                .at_path(path)
+                .with_hint("run again when nobody writes to the directory"));
+        }
+        Ok(JointFile { path: path.to_owned(), temporary: temporary.to_owned(), file: again })
+    }
+
+    /// Opens the file anew: on network file systems it then sees what other hosts have written and closed.
+    ///
+    /// # Errors
+    /// `Changed` if another file has the name now; system errors otherwise.
+    pub fn again(&self) -> Result<JointFile> {
+        Self::of(&self.path, &self.temporary, &self.file)
+    }
+
     /// Writes `bytes` at `offset`.
     ///
     /// # Errors
@@ -68,7 +89,6 @@ impl JointFile {
 mod tests {
     use super::*;
     use crate::AtomicFile;
-    use stead_core::Kind;
 
     #[test]
     fn a_file_is_written_by_two() {
@@ -82,8 +102,10 @@ mod tests {
         first.write_all(b"here and").unwrap();
         second.write_at(8, b" there").unwrap();
         second.sync().unwrap();
+        second.again().unwrap().write_at(0, b"H").unwrap();
+        first.again().unwrap().write_at(5, b"A").unwrap();
         first.commit().unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), b"here and there");
+        assert_eq!(std::fs::read(&path).unwrap(), b"Here And there");
     }
 
     #[test]

@@ -55,6 +55,37 @@ impl Iterator for Pieces<'_> {
     }
 }
 
+/// The pieces of a range of a part. See [`Layout::part_pieces`].
+#[derive(Debug, Clone)]
+pub struct PartPieces<'a> {
+    layout: &'a Layout,
+    part: usize,
+    rest: Range<u64>,
+}
+
+impl<'a> PartPieces<'a> {
+    pub(super) fn new(layout: &'a Layout, part: usize, range: Range<u64>) -> PartPieces<'a> {
+        let length = layout.parts.get(part).map_or(0, |p| p.length);
+        PartPieces { layout, part, rest: range.start..range.end.min(length) }
+    }
+}
+
+impl Iterator for PartPieces<'_> {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        let at = self.rest.start;
+        if at >= self.rest.end {
+            return None;
+        }
+        let offset = self.layout.offset(self.part, at)?;
+        let stripe = self.layout.stripe_around(offset)?;
+        let len = (stripe.end - offset).min(self.rest.end - at);
+        self.rest.start += len;
+        Some(Piece { part: self.part, at, offset, len })
+    }
+}
+
 /// The ranges of a file that a holder has. See [`Layout::held`] and [`Layout::held_by`].
 #[derive(Debug, Clone)]
 pub struct Held<'a> {

@@ -25,19 +25,23 @@
 //! TOML; `docs/layouts.md` describes it.
 
 mod build;
+mod describe;
 mod held;
 pub mod nodes;
 mod per_process;
 mod space;
+pub mod spaces;
 mod text;
 
 #[cfg(test)]
 mod tests;
 
 pub use build::aligned;
-pub use held::{Held, Pieces};
+pub use describe::{LayoutDescription, NodeDescription, PartDescription};
+pub use held::{Held, PartPieces, Pieces};
 pub use per_process::PerProcess;
 pub use space::{Dataspace, check_relative};
+pub use spaces::Spaces;
 
 use crate::{Error, Kind, Result, limits};
 use std::ops::Range;
@@ -238,6 +242,17 @@ impl Layout {
     /// Neighbouring stripes of one part are one piece if they are neighbours there, too.
     pub fn pieces(&self, range: Range<u64>) -> Pieces<'_> {
         Pieces::new(self, range)
+    }
+
+    /// The pieces of which `range` of a part consists, in the order of the part, none longer than a stripe. Bytes beyond its end
+    /// are left out.
+    pub fn part_pieces(&self, part: usize, range: Range<u64>) -> PartPieces<'_> {
+        PartPieces::new(self, part, range)
+    }
+
+    /// The bytes of the stripe in which a byte of the file is.
+    pub fn stripe_around(&self, offset: u64) -> Option<Range<u64>> {
+        self.stripe_at(offset).map(|i| self.stripe(i))
     }
 
     /// The ranges of the file that lie on `parts`, in the order of the file; neighbouring stripes are one range. No part

@@ -55,6 +55,24 @@ proptest! {
     }
 
     #[test]
+    fn pieces_of_a_part_are_its_bytes(layout in layout(), a in 0..320u64, b in 0..320u64) {
+        for part in 0..layout.parts().len() {
+            let mut at = a;
+            for piece in layout.part_pieces(part, a..b) {
+                prop_assert_eq!((piece.part, piece.at), (part, at));
+                prop_assert!(piece.len > 0);
+                for i in 0..piece.len {
+                    prop_assert_eq!(layout.locate(piece.offset + i), Some((part, at + i)));
+                }
+                let stripe = layout.stripe_around(piece.offset).unwrap();
+                prop_assert!(stripe.contains(&(piece.offset + piece.len - 1)));
+                at += piece.len;
+            }
+            prop_assert_eq!(at, b.min(layout.parts()[part].length).max(a));
+        }
+    }
+
+    #[test]
     fn pieces_are_the_range(layout in layout(), a in 0..320u64, b in 0..320u64) {
         let places = places(&layout);
         let mut at = a;

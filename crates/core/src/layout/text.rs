@@ -72,13 +72,13 @@ impl<'de> Deserialize<'de> for Size {
 }
 
 /// The one-based line of a byte of `text`.
-fn line(text: &str, at: usize) -> u64 {
+pub(super) fn line(text: &str, at: usize) -> u64 {
     let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
     1 + before.iter().filter(|c| **c == b'\n').count() as u64
 }
 
 /// The same error, of format, with the line of `at`.
-fn at_line(e: &Error, text: &str, at: usize) -> Error {
+pub(super) fn at_line(e: &Error, text: &str, at: usize) -> Error {
     let said = Error::format(e.message()).at_line(line(text, at));
     match e.hint() {
         Some(hint) => said.with_hint(hint),
@@ -87,11 +87,10 @@ fn at_line(e: &Error, text: &str, at: usize) -> Error {
 }
 
 /// What the parser of TOML says, in our words: one line, lowercase.
-fn not_toml(e: &toml::de::Error, text: &str) -> Error {
+pub(super) fn not_toml(what: &str, hint: &str, e: &toml::de::Error, text: &str) -> Error {
     let said: Vec<&str> = e.message().split('\n').map(str::trim).collect();
     let said = said.join("; ").trim_end_matches(['.', ' ', ';']).to_owned();
-    let e2 = Error::format(format!("not a layout: {said}"))
-        .with_hint("docs/layouts.md describes the keys of a layout file");
+    let e2 = Error::format(format!("not {what}: {said}")).with_hint(hint);
     match e.span() {
         Some(span) => e2.at_line(line(text, span.start)),
         None => e2,
@@ -123,7 +122,10 @@ impl Layout {
             Err(e) => {
                 return Err(match toml::from_str::<Head>(text) {
                     Ok(head) if head.version != VERSION as i64 => other_version(head.version),
-                    _ => not_toml(&e, text),
+                    _ => {
+                        let hint = "docs/layouts.md describes the keys of a layout file";
+                        not_toml("a layout", hint, &e, text)
+                    }
                 });
             }
         };

@@ -1,0 +1,214 @@
+//! Where the dataspaces of a node are: `stead.toml`.
+//!
+//! ```toml
+//! [dataspace.nvme]
+//! path = "/mnt/nvme/${USER}"
+//! ```
+//!
+//! Read strictly, as layouts are. Variables are told to it: this room asks no environment.
+
+use super::space::{check_path, check_space};
+use super::text::{at_line, not_toml};
+use crate::{Error, Result, limits};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use toml::Spanned;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    #[serde(default)]
+    dataspace: BTreeMap<String, RawSpace>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSpace {
+    path: Spanned<String>,
+}
+
+/// The value of a variable of the environment.
+pub type Variable<'v> = &'v dyn Fn(&str) -> Option<String>;
+
+/// The folders that dataspaces are on this node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Spaces(BTreeMap<String, String>);
+
+impl Spaces {
+    /// Reads a `stead.toml`. `${NAME}` in a path is the value of `variable`; `$$` is a dollar sign.
+    ///
+    /// # Errors
+    /// `Format` with the line for unknown keys, names that are none, paths that are not absolute or have `..`, variables that
+    /// are not set; `Limit` for a text of more than [`limits::MAX_CONFIG_BYTES`]. The caller adds the path.
+    pub fn parse(text: &str, variable: Variable<'_>) -> Result<Spaces> {
+        if text.len() > limits::MAX_CONFIG_BYTES {
+            return Err(Error::limit(format!(
+                "a configuration of {} bytes; at most {} are read",
+                text.len(),
+                limits::MAX_CONFIG_BYTES
+            )));
+        }
+        let raw: Raw = toml::from_str(text).map_err(|e| {
+            let hint = "docs/layouts.md describes the keys of stead.toml";
+            not_toml("a configuration", hint, &e, text)
+        })?;
+        let mut spaces = BTreeMap::new();
+        for (name, space) in raw.dataspace {
+            let at = space.path.span().start;
+            let path = check_space(&name).and_then(|()| root(space.path.get_ref(), variable));
+            let path = path.map_err(|e| at_line(&e, text, at))?;
+            spaces.insert(name, path);
+        }
+        Ok(Spaces(spaces))
+    }
+
+    /// Takes one as it is given on a command line: `nvme=/mnt/nvme/me`. It replaces one of the same name.
+    ///
+    /// # Errors
+    /// `Usage`.
+    pub fn give(&mut self, given: &str, variable: Variable<'_>) -> Result<()> {
+        let Some((name, path)) = given.split_once('=') else {
+            return Err(Error::usage(format!("'{}' is no dataspace", given.escape_debug()))
+                .with_hint("write its name and its folder: nvme=/mnt/nvme/me"));
+        };
+        check_space(name)?;
+        self.0.insert(name.to_owned(), root(path, variable)?);
+        Ok(())
+    }
+
+    /// Takes those of a configuration that goes before this one.
+    pub fn extend(&mut self, later: Spaces) {
+        self.0.extend(later.0);
+    }
+
+    /// The folder of a dataspace: an absolute path.
+    ///
+    /// # Errors
+    /// `Usage` if there is none of this name.
+    pub fn folder(&self, name: &str) -> Result<&str> {
+        self.0.get(name).map(String::as_str).ok_or_else(|| {
+            Error::usage(format!("dataspace '{name}' is not configured here")).with_hint(format!(
+                "give its folder with --dataspace {name}=/PATH, or write it into stead.toml as \
+                 [dataspace.{name}] with a path"
+            ))
+        })
+    }
+
+    /// Names and folders, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, path)| (name.as_str(), path.as_str()))
+    }
+}
+
+/// The root of a dataspace, with variables put in.
+fn root(text: &str, variable: Variable<'_>) -> Result<String> {
+    let path = put_in(text, variable)?;
+    let path = path.strip_suffix('/').unwrap_or(&path);
+    if !path.starts_with('/') {
+        return Err(Error::usage(format!("path '{}' is not absolute", path.escape_debug()))
+            .with_hint(
+                "the folder of a dataspace begins with '/', or with a variable such as ${HOME}",
+            ));
+    }
+    check_path(path)?;
+    Ok(path.to_owned())
+}
+
+fn put_in(text: &str, variable: Variable<'_>) -> Result<String> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        out.push_str(before);
+        if let Some(after) = after.strip_prefix('$') {
+            out.push('$');
+            rest = after;
+            continue;
+        }
+        let named = after.strip_prefix('{').and_then(|after| after.split_once('}'));
+        let plain = |c: u8| c.is_ascii_alphanumeric() || c == b'_';
+        let Some((name, after)) = named.filter(|(n, _)| !n.is_empty() && n.bytes().all(plain))
+        else {
+            return Err(Error::usage(format!(
+                "'{}' has a '$' before no variable",
+                text.escape_debug()
+            ))
+            .with_hint("write ${HOME} for a variable, and $$ for a dollar sign"));
+        };
+        let value = variable(name).filter(|value| !value.is_empty());
+        let value = value.ok_or_else(|| Error::usage(format!("variable '{name}' is not set")))?;
+        out.push_str(&value);
+        if out.len() > limits::MAX_PATH_BYTES {
+            break;
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+
+    fn variable(name: &str) -> Option<String> {
+        match name {
+            "USER" => Some("ada".into()),
+            "HOME" => Some("/home/ada".into()),
+            "EMPTY" => Some(String::new()),
+            "UP" => Some("../root".into()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn dataspaces_are_read() {
+        let text = "# ours\n[dataspace.nvme]\npath = \"/mnt/nvme/${USER}/\"\n\
+            [dataspace.home]\npath = \"${HOME}/d$$\"\n";
+        let mut spaces = Spaces::parse(text, &variable).unwrap();
+        assert_eq!(spaces.folder("nvme").unwrap(), "/mnt/nvme/ada");
+        assert_eq!(spaces.folder("home").unwrap(), "/home/ada/d$");
+        spaces.give("nvme=/other", &variable).unwrap();
+        assert_eq!(spaces.folder("nvme").unwrap(), "/other");
+        let all: Vec<_> = spaces.iter().collect();
+        assert_eq!(all, [("home", "/home/ada/d$"), ("nvme", "/other")]);
+        let e = spaces.folder("disk").unwrap_err();
+        assert_eq!(e.kind(), Kind::Usage);
+        assert!(e.hint().is_some_and(|hint| hint.contains("--dataspace disk=")), "{e}");
+        assert_eq!(Spaces::parse("", &variable).unwrap(), Spaces::default());
+    }
+
+    #[test]
+    fn what_is_none_is_an_error_with_its_line() {
+        for (bad, says) in [
+            ("path = \"relative\"", "not absolute"),
+            ("path = \"/a/../b\"", "'..'"),
+            ("path = \"/a/${UP}\"", "'..'"),
+            ("path = \"/a/$USER\"", "'$'"),
+            ("path = \"/a/${NOT}\"", "'NOT' is not set"),
+            ("path = \"/a/${EMPTY}\"", "'EMPTY' is not set"),
+            ("path = \"/\"", "not absolute"),
+            ("path = 7", "not a configuration"),
+            ("folder = \"/a\"", "not a configuration"),
+        ] {
+            let e =
+                Spaces::parse(&format!("# one\n[dataspace.x]\n{bad}\n"), &variable).unwrap_err();
+            assert!(e.message().contains(says), "{bad}: {e}");
+            assert_eq!(e.kind(), Kind::Format, "{bad}");
+            let line = e.place().line.unwrap();
+            assert!(line == 3 || (line == 2 && says == "not a configuration"), "{bad}: {e}");
+        }
+        for bad in
+            ["[dataspaces.x]\npath = \"/a\"", "x = 1", "[dataspace.\"a b\"]\npath = \"/a\"", "["]
+        {
+            let e = Spaces::parse(bad, &variable).unwrap_err();
+            assert_eq!(e.kind(), Kind::Format, "{bad}");
+        }
+        for bad in ["nvme", "a b=/x", "nvme=x", "=/x", "nvme="] {
+            let e = Spaces::default().give(bad, &variable).unwrap_err();
+            assert_eq!(e.kind(), Kind::Usage, "{bad}");
+        }
+        let long = "#".repeat(limits::MAX_CONFIG_BYTES + 1);
+        assert_eq!(Spaces::parse(&long, &variable).unwrap_err().kind(), Kind::Limit);
+    }
+}

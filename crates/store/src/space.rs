@@ -1,0 +1,329 @@
+//! Dataspaces: folders by name, which no path leads out of.
+//!
+//! What a `stead.toml` says is in [`Spaces`]; here are the places where such files are, and what lies in the folders.
+
+use crate::{AtomicFile, FileSource};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use stead_core::layout::{Layout, Part, Spaces, check_relative};
+use stead_core::{Error, Kind, Result, limits};
+
+/// The configuration of the system.
+pub const SYSTEM: &str = "/etc/stead/stead.toml";
+
+/// The dataspaces of the system alone: for who acts for several users.
+///
+/// # Errors
+/// Those of [`Spaces::parse`], and of reading the file. That there is none is no error.
+pub fn of_system(variable: &dyn Fn(&str) -> Option<String>) -> Result<Spaces> {
+    Ok(configuration(Path::new(SYSTEM), variable)?.unwrap_or_default())
+}
+
+/// The dataspaces of the user who runs this process: those of the system, those of the user's own
+/// `$XDG_CONFIG_HOME/stead/stead.toml` (`~/.config/...`), those of the file that `STEAD_CONFIG` names, later ones before
+/// earlier ones. A process that has other rights than its user believes the system alone.
+///
+/// # Errors
+/// As [`of_system`]; `NotFound` if there is no file that `STEAD_CONFIG` names.
+pub fn of_user() -> Result<Spaces> {
+    let mut spaces = of_system(&variable)?;
+    use rustix::process::{getegid, geteuid, getgid, getuid};
+    if getuid() != geteuid() || getgid() != getegid() {
+        return Ok(spaces);
+    }
+    let home = |name: &str| variable(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let folder = home("XDG_CONFIG_HOME").or_else(|| home("HOME").map(|p| p.join(".config")));
+    if let Some(folder) = folder
+        && let Some(own) = configuration(&folder.join("stead/stead.toml"), &variable)?
+    {
+        spaces.extend(own);
+    }
+    if let Some(path) = variable("STEAD_CONFIG").map(PathBuf::from) {
+        let given = configuration(&path, &variable)?;
+        let missing = || {
+            Error::new(Kind::NotFound, "there is no such file")
+                .at_path(&path)
+                .with_hint("STEAD_CONFIG names it; let it name another one, or none")
+        };
+        spaces.extend(given.ok_or_else(missing)?);
+    }
+    Ok(spaces)
+}
+
+/// A variable of this process's environment; an empty one is none.
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn configuration(path: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Spaces>> {
+    match text(path, limits::MAX_CONFIG_BYTES) {
+        Ok(text) => Spaces::parse(&text, variable).map(Some).map_err(|e| e.at_path(path)),
+        Err(e) if e.kind() == Kind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Reads a layout file.
+///
+/// # Errors
+/// Those of [`Layout::parse`], with the path, and of reading the file.
+pub fn read_layout(path: &Path) -> Result<Layout> {
+    let text = text(path, limits::MAX_LAYOUT_BYTES)?;
+    Layout::parse(&text).map_err(|e| e.at_path(path))
+}
+
+/// A small file as text, and a byte more than `most` of it at most.
+fn text(path: &Path, most: usize) -> Result<String> {
+    let source = FileSource::open(path)?;
+    let file = crate::Source::file(&source).map(File::try_clone);
+    let mut file = match file {
+        Some(file) => file.map_err(|e| Error::io("open", path, e))?,
+        None => File::open(path).map_err(|e| Error::io("open", path, e))?,
+    };
+    let mut bytes = Vec::new();
+    let failed = |e| Error::io("read", path, e);
+    Read::by_ref(&mut file).take(most as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() > most {
+        let message =
+            format!("the file has more than {}", stead_core::units::format_size(most as u64));
+        return Err(Error::limit(message).at_path(path));
+    }
+    let at = |e: std::string::FromUtf8Error| {
+        let at = e.utf8_error().valid_up_to() as u64;
+        Error::format("the file is not UTF-8 text").at_path(path).at_offset(at)
+    };
+    String::from_utf8(bytes).map_err(at)
+}
+
+/// The folder of a dataspace, open. No path in it leads out of it: paths have no `..`, and links below the folder are not
+/// followed, whoever makes them and when.
+#[derive(Debug, Clone)]
+pub struct Root {
+    /// Name of the dataspace.
+    name: String,
+    path: PathBuf,
+    folder: Arc<OwnedFd>,
+}
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+impl Root {
+    /// Opens a dataspace. The folder must be there: where a file system is not mounted, files would come to lie on another one.
+    ///
+    /// # Errors
+    /// `Usage` if `spaces` has no such name; `NotFound` without the folder; system errors otherwise.
+    pub fn open(spaces: &Spaces, name: &str) -> Result<Root> {
+        let path = PathBuf::from(spaces.folder(name)?);
+        match rustix::fs::openat(CWD, &path, FOLDER, Mode::empty()) {
+            Ok(folder) => Ok(Root { name: name.to_owned(), path, folder: Arc::new(folder) }),
+            Err(Errno::NOENT) => {
+                let message = format!("the folder of dataspace '{name}' is not there");
+                Err(Error::new(Kind::NotFound, message).at_path(&path).with_hint(format!(
+                    "mount its file system, or make it: mkdir -p '{}'",
+                    path.display()
+                )))
+            }
+            Err(e) => Err(Error::io("open", path, e.into())),
+        }
+    }
+
+    /// Name of the dataspace.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The path of what is `path` in the dataspace, to be shown.
+    pub fn shown(&self, path: &str) -> PathBuf {
+        self.path.join(path)
+    }
+
+    /// The folder of `path`, and its last step. Folders that are not there are made if `make`.
+    fn parent<'p>(&self, path: &'p str, make: bool) -> Result<(Arc<OwnedFd>, &'p str)> {
+        check_relative(path)?;
+        let Some((folders, name)) = path.rsplit_once('/') else {
+            return Ok((self.folder.clone(), path));
+        };
+        let mut here = self.folder.clone();
+        for step in folders.split('/') {
+            let failed = |doing: &str, e: Errno| self.failed(doing, path, e);
+            if make {
+                match rustix::fs::mkdirat(&here, step, Mode::from_raw_mode(0o777)) {
+                    Ok(()) => {
+                        // Some network file systems cannot sync folders; it is there all the same.
+                        let _ = rustix::fs::fsync(&here);
+                    }
+                    Err(Errno::EXIST) => {}
+                    Err(e) => return Err(failed("make the folder of", e)),
+                }
+            }
+            let next = rustix::fs::openat(&here, step, FOLDER | OFlags::NOFOLLOW, Mode::empty());
+            here = Arc::new(next.map_err(|e| failed("open", e))?);
+        }
+        Ok((here, name))
+    }
+
+    fn failed(&self, doing: &str, path: &str, e: Errno) -> Error {
+        match e {
+            // The first is for links to files, the second for those to folders.
+            Errno::LOOP | Errno::NOTDIR => Error::new(
+                Kind::Permission,
+                "there is a link or a file on the way, which might lead out of the dataspace",
+            )
+            .at_path(self.shown(path))
+            .with_hint(format!("dataspace '{}' is a folder without links", self.name)),
+            e => Error::io(doing, self.shown(path), e.into()),
+        }
+    }
+
+    /// Opens a file of the dataspace for reading.
+    ///
+    /// # Errors
+    /// `NotFound`; `Permission` if a link is on the way; those of [`FileSource::open`].
+    pub fn source(&self, path: &str) -> Result<FileSource> {
+        let (folder, name) = self.parent(path, false)?;
+        // Without NONBLOCK the open of a pipe waits for a writer.
+        let flags =
+            OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = rustix::fs::openat(&folder, name, flags, Mode::empty());
+        FileSource::of(file.map_err(|e| self.failed("open", path, e))?.into(), self.shown(path))
+    }
+
+    /// A new file of the dataspace, with the folders that it needs.
+    ///
+    /// # Errors
+    /// `Usage` if there is one of this name; `Permission` if a link is on the way; system errors otherwise.
+    pub fn create(&self, path: &str) -> Result<AtomicFile> {
+        let (folder, name) = self.parent(path, true)?;
+        AtomicFile::create_in(&folder, OsStr::new(name), self.shown(path))
+    }
+
+    /// Removes a file of the dataspace, if it is there, and the folders that it leaves empty.
+    ///
+    /// # Errors
+    /// System errors.
+    pub fn remove(&self, path: &str) -> Result<()> {
+        let (folder, name) = match self.parent(path, false) {
+            Err(e) if e.kind() == Kind::NotFound => return Ok(()),
+            found => found?,
+        };
+        match rustix::fs::unlinkat(&folder, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(e) => return Err(self.failed("remove", path, e)),
+        }
+        self.prune(path);
+        Ok(())
+    }
+
+    /// Removes the folders of `path` that are empty.
+    pub fn prune(&self, path: &str) {
+        let mut path = path;
+        while let Some((folder, _)) = path.rsplit_once('/') {
+            let removed = self.parent(folder, false).map(|(parent, name)| {
+                rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR).is_ok()
+            });
+            if !removed.unwrap_or(false) {
+                return;
+            }
+            path = folder;
+        }
+    }
+}
+
+/// Opens a part of a layout, which was read from a file in folder `beside`, on the node that has it.
+///
+/// # Errors
+/// Those of [`Root::open`] and [`Root::source`], or of [`FileSource::open`] for parts outside dataspaces.
+pub fn part_source(spaces: &Spaces, beside: &Path, part: &Part) -> Result<FileSource> {
+    match &part.space {
+        Some(space) => Root::open(spaces, space)?.source(&part.path),
+        None => FileSource::open(beside.join(&part.path)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Source;
+
+    fn space(dir: &Path) -> Root {
+        let mut spaces = Spaces::default();
+        spaces.give(&format!("s={}", dir.display()), &|_| None).unwrap();
+        Root::open(&spaces, "s").unwrap()
+    }
+
+    #[test]
+    fn files_of_a_dataspace_are_made_read_and_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = space(dir.path());
+        let mut file = root.create("a/b/c").unwrap();
+        file.write_all(b"hello").unwrap();
+        file.commit().unwrap();
+        assert_eq!(std::fs::read(dir.path().join("a/b/c")).unwrap(), b"hello");
+        assert_eq!(root.create("a/b/c").unwrap_err().kind(), Kind::Usage);
+        let source = root.source("a/b/c").unwrap();
+        let mut back = [0; 4];
+        source.read_at(1, &mut back).unwrap();
+        assert_eq!((source.len(), &back, source.path()), (5, b"ello", &*dir.path().join("a/b/c")));
+        drop(root.create("a/d").unwrap());
+        assert_eq!(std::fs::read_dir(dir.path().join("a")).unwrap().count(), 1);
+        root.remove("a/b/c").unwrap();
+        root.remove("a/b/c").unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert_eq!(root.source("a/b/c").unwrap_err().kind(), Kind::NotFound);
+    }
+
+    #[test]
+    fn no_path_leads_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let (inside, outside) = (dir.path().join("in"), dir.path().join("out"));
+        std::fs::create_dir_all(&inside).unwrap();
+        std::fs::create_dir_all(&outside).unwrap();
+        std::fs::write(outside.join("secret"), b"x").unwrap();
+        std::os::unix::fs::symlink(&outside, inside.join("folder")).unwrap();
+        std::os::unix::fs::symlink(outside.join("secret"), inside.join("file")).unwrap();
+        std::os::unix::fs::symlink("../out", inside.join("relative")).unwrap();
+        let root = space(&inside);
+        for path in ["folder/secret", "file", "relative/secret"] {
+            assert_eq!(root.source(path).unwrap_err().kind(), Kind::Permission, "{path}");
+        }
+        for path in ["folder/new", "relative/new", "file"] {
+            root.create(path).unwrap_err();
+        }
+        assert!(root.remove("folder/secret").is_err());
+        for path in ["../out/secret", "/etc/passwd", "a/../../out/secret"] {
+            assert_eq!(root.source(path).unwrap_err().kind(), Kind::Usage, "{path}");
+        }
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
+        assert_eq!(std::fs::read(outside.join("secret")).unwrap(), b"x");
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_said_so() {
+        let mut spaces = Spaces::default();
+        spaces.give("s=/nowhere/at/all", &|_| None).unwrap();
+        let e = Root::open(&spaces, "s").unwrap_err();
+        assert_eq!(e.kind(), Kind::NotFound);
+        assert!(e.hint().is_some_and(|hint| hint.contains("mkdir -p")), "{e}");
+    }
+
+    #[test]
+    fn configurations_are_read_with_their_name_in_errors() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("stead.toml");
+        assert_eq!(configuration(&path, &|_| None).unwrap(), None);
+        std::fs::write(&path, "[dataspace.a]\npath = \"/a\"\nquota = 5\n").unwrap();
+        let e = configuration(&path, &|_| None).unwrap_err();
+        assert!(e.to_string().starts_with(&format!("{}:", path.display())), "{e}");
+        std::fs::write(&path, b"[dataspace.a]\npath = \"/\xff\"\n").unwrap();
+        assert_eq!(configuration(&path, &|_| None).unwrap_err().place().offset, Some(23));
+        std::fs::write(&path, "[dataspace.a]\npath = \"/a\"\n").unwrap();
+        assert_eq!(configuration(&path, &|_| None).unwrap().unwrap().folder("a").unwrap(), "/a");
+        assert_eq!(read_layout(&path).unwrap_err().kind(), Kind::Format);
+    }
+}
