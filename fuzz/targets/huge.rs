@@ -124,7 +124,7 @@ fuzz_target!(|data: &[u8]| {
     let mut scan = ScanOptions::new(wanted);
     scan.chunk = usize::from(chunk) * 97 + 1;
     scan.max_record = 1 << 20;
-    scan.share = Share { rank: usize::from(blocks >> 4), size: 16 };
+    scan.share = Share::Even { rank: usize::from(blocks >> 4), size: 16 };
     let Ok(scan) = dataset.scan(&scan) else { return };
     let (_, _) = (scan.plan(), scan.total_bytes());
     let Ok(mut worker) = scan.worker() else { return };

@@ -1,28 +1,66 @@
 //! The traits between formats and those who scan.
 
 use crate::textscan::quotes::Before;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use stead_core::{Block, Cancel, Needs, Result, Schema, Value, limits};
+use stead_core::{Block, Cancel, Error, Needs, Result, Schema, Value, limits};
 use stead_store::{IoOptions, Source};
 
+/// Bytes of a source whose starts are a rank's: what begins in them is its.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// Index of the source in the dataset.
+    pub source: u32,
+    /// Bytes of it; not none.
+    pub bytes: Range<u64>,
+}
+
 /// Which part of the work is this rank's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
-    /// This rank.
-    pub rank: usize,
-    /// Number of ranks.
-    pub size: usize,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Share {
+    /// A contiguous part of all, for ranks that all reach all bytes.
+    Even {
+        /// This rank.
+        rank: usize,
+        /// Number of ranks.
+        size: usize,
+    },
+    /// What begins in these bytes, for ranks each of which has some of them: a record (a row, a stretch of rows, a cell of
+    /// planes) is the rank's that holds its first byte, and a compressed file that of the rank that holds byte 0. Sorted and
+    /// disjoint; with those of the other ranks each byte of the dataset once.
+    Held(Arc<[Held]>),
 }
 
 impl Share {
     /// All of it.
-    pub const ALL: Share = Share { rank: 0, size: 1 };
+    pub const ALL: Share = Share::Even { rank: 0, size: 1 };
 
-    /// The contiguous part of `0..n` that belongs to this rank.
-    pub fn of(&self, n: u64) -> std::ops::Range<u64> {
-        let cut = |r: usize| (u128::from(n) * r as u128 / self.size as u128) as u64;
-        cut(self.rank)..cut(self.rank + 1)
+    /// The contiguous part of `0..n` that belongs to `rank` of `size`.
+    pub fn of(n: u64, rank: usize, size: usize) -> Range<u64> {
+        let cut = |r: usize| (u128::from(n) * r as u128 / size.max(1) as u128) as u64;
+        cut(rank)..cut(rank.saturating_add(1))
+    }
+
+    /// The bytes of `held` as a share; neighbours become one.
+    ///
+    /// # Errors
+    /// `Internal` if they are not sorted or overlap.
+    pub fn held(held: impl IntoIterator<Item = Held>) -> Result<Share> {
+        let mut all: Vec<Held> = Vec::new();
+        for h in held {
+            match all.last_mut() {
+                _ if h.bytes.start >= h.bytes.end => {}
+                Some(last) if last.source == h.source && last.bytes.end == h.bytes.start => {
+                    last.bytes.end = h.bytes.end;
+                }
+                Some(last) if (last.source, last.bytes.end) > (h.source, h.bytes.start) => {
+                    return Err(Error::internal("what a rank holds is not in order"));
+                }
+                _ => all.push(h),
+            }
+        }
+        Ok(Share::Held(all.into()))
     }
 }
 
@@ -37,7 +75,8 @@ pub struct ScanOptions {
     pub io: IoOptions,
     /// This rank's part.
     pub share: Share,
-    /// The state of quotes in which it begins, if that is known; else what lies before it is looked at.
+    /// The states of quotes in which it begins, if they are known; else what lies before an even share is looked at, and
+    /// bytes that a rank holds cannot be scanned where quotes have a meaning.
     pub before: Option<Before>,
     /// Records that cannot be read: count and skip them (true), or fail (false).
     pub lenient: bool,

@@ -14,14 +14,16 @@
 //!
 //! Both give a matrix to whom it is asked for: rows in one piece lend their bytes if these are the `f64` of this machine.
 
-use crate::api::{Progress, Scan, ScanOptions, Worker};
+use crate::api::{Held, Progress, Scan, ScanOptions, Share, Worker};
 use crate::convert;
+use crate::held::{self, Runs};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use stead_core::block::{BRICK_HALO, Matrix, brick_planes, stretch_rows};
 use stead_core::{
-    Block, Brick, ByteOrder, Columns, DType, Error, Order, Result, Span, Value, limits,
+    Block, Brick, ByteOrder, Columns, DType, Error, Needs, Order, Result, Span, Value, limits,
 };
 use stead_store::queue::describe;
 use stead_store::{Buffer, ReadQueue, Source};
@@ -70,6 +72,16 @@ struct Part {
     step: u64,
     /// Blocks of bytes after the rows.
     tails: u64,
+    /// What blocks that are numbered by their place are numbered from.
+    base: u64,
+}
+
+/// What blocks are made of.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Heads,
+    Rows,
+    Tails,
 }
 
 /// What one block covers.
@@ -88,6 +100,9 @@ pub(crate) struct GridScan {
     reads: bool,
     /// Columns that are read where they lie apart.
     apart: Vec<usize>,
+    /// What begins in bytes that this rank holds, if that is its share: the parts with their bytes or rows. Blocks are then
+    /// counted here.
+    held: Option<Runs<(usize, Kind)>>,
     /// The next block's number; blocks from `end` on are not ours.
     next: AtomicU64,
     begin: u64,
@@ -129,11 +144,18 @@ impl GridScan {
             let heads = if needs.bytes && !apart { layout.head.div_ceil(chunk) } else { 0 };
             let tails = if needs.bytes && apart { source.len().div_ceil(chunk) } else { 0 };
             let runs = layout.rows.div_ceil(step).max(1);
-            parts.push(Part { source, layout, first, heads, runs, step, tails });
+            parts.push(Part { source, layout, first, heads, runs, step, tails, base: 0 });
             let blocks = [heads, runs, tails].into_iter().try_fold(first, u64::checked_add);
             first = blocks.ok_or_else(|| Error::limit("more blocks than 64 bits can count"))?;
         }
-        let mine = options.share.of(first);
+        let (held, mine) = match &options.share {
+            Share::Even { rank, size } => (None, Share::of(first, *rank, *size)),
+            Share::Held(all) => {
+                let runs = what_begins(&mut parts, all, needs, chunk)?;
+                let blocks = 0..runs.blocks();
+                (Some(runs), blocks)
+            }
+        };
         let (begin, end) = (mine.start, mine.end);
         let mut scan = GridScan {
             parts,
@@ -141,6 +163,7 @@ impl GridScan {
             chunk,
             reads: bytes || needs.brick || needs.matrix || !needs.numbers.is_empty(),
             apart,
+            held,
             next: AtomicU64::new(begin),
             begin,
             end,
@@ -156,8 +179,13 @@ impl GridScan {
             let queue = chunk.saturating_mul(options.io.depth.max(1) as u64);
             scan.most_ahead = usize::try_from(queue / largest).unwrap_or(usize::MAX).max(1);
         }
-        scan.total_bytes =
-            scan.parts.iter().fold(0, |n, p| scan.part_bytes(p, begin, end).saturating_add(n));
+        scan.total_bytes = match &scan.held {
+            None => scan.parts.iter().map(|p| scan.part_bytes(p, begin, end)).fold(0, add),
+            Some(runs) => runs
+                .iter()
+                .map(|((i, kind), units)| scan.job_bytes(&scan.parts[i], kind.job(units.clone())))
+                .fold(0, add),
+        };
         Ok(scan)
     }
 
@@ -178,6 +206,9 @@ impl GridScan {
 
     /// The file and the content of block `n`.
     fn job(&self, n: u64) -> Option<(usize, Job)> {
+        if let Some(held) = &self.held {
+            return held.get(n).map(|((i, kind), units)| (i, kind.job(units)));
+        }
         let i = self.parts.partition_point(|p| p.first <= n).checked_sub(1)?;
         let part = &self.parts[i];
         let bytes = |k: u64, total: u64| {
@@ -205,6 +236,25 @@ impl GridScan {
         usize::try_from(fair).unwrap_or(depth).clamp(1, self.most_ahead.min(depth))
     }
 
+    /// What a block is called, and whether it is the last one of its file.
+    fn place(&self, part: &Part, n: u64, job: Job) -> (u64, bool) {
+        if self.held.is_none() {
+            return (n, n + 1 == part.first + part.heads + part.runs + part.tails);
+        }
+        // No rank knows how many blocks others have, so they are called by the place of their first byte.
+        match job {
+            Job::Bytes { offset, len } if part.tails > 0 => {
+                let file = part.source.len();
+                (part.base + file + offset, offset + len == file)
+            }
+            Job::Bytes { offset, .. } => (part.base + offset, false),
+            Job::Rows { first, rows } => {
+                let seq = part.base + part.layout.place(first);
+                (seq, part.tails == 0 && first + rows == part.layout.rows)
+            }
+        }
+    }
+
     /// Bytes of the file that the block stands for, halo not counted twice.
     fn job_bytes(&self, part: &Part, job: Job) -> u64 {
         match (job, &part.layout.elements) {
@@ -216,6 +266,75 @@ impl GridScan {
             (Job::Rows { rows, .. }, _) => rows * part.layout.row_bytes,
         }
     }
+}
+
+impl Kind {
+    /// A block of these bytes or rows.
+    fn job(self, units: Range<u64>) -> Job {
+        let (first, count) = (units.start, units.end - units.start);
+        match self {
+            Kind::Rows => Job::Rows { first, rows: count },
+            Kind::Heads | Kind::Tails => Job::Bytes { offset: first, len: count },
+        }
+    }
+}
+
+impl Layout {
+    /// The first byte of a row; where columns lie apart, of its element in the first one.
+    fn place(&self, row: u64) -> u64 {
+        self.head + row * self.pace()
+    }
+
+    /// Bytes from that byte to that of the next row.
+    fn pace(&self) -> u64 {
+        match &self.elements {
+            Some(e) if e.apart => e.dtype.size() as u64,
+            _ => self.row_bytes,
+        }
+    }
+}
+
+/// What of the parts begins in the bytes that a rank holds. Rows that are handed out together, as stretches of a matrix and
+/// cells of bricks are, are those of the rank that holds the first byte of the first one.
+fn what_begins(
+    parts: &mut [Part],
+    all: &[Held],
+    needs: &Needs,
+    chunk: u64,
+) -> Result<Runs<(usize, Kind)>> {
+    let sources: Vec<Arc<dyn Source>> = parts.iter().map(|p| p.source.clone()).collect();
+    held::check(all, &sources)?;
+    // Bytes that come after the rows are numbered from the length of the file on.
+    let bases = held::bases(sources.iter().map(|s| s.len()), |len| 2 * len)?;
+    let mut runs = Runs::new();
+    for (i, (part, base)) in parts.iter_mut().zip(bases).enumerate() {
+        part.base = base;
+        let (layout, step) = (&part.layout, part.step);
+        let mine = held::of_source(all, i);
+        if part.heads > 0 {
+            let head = |h: &Held| h.bytes.start.min(layout.head)..h.bytes.end.min(layout.head);
+            mine.iter().for_each(|h| runs.push((i, Kind::Heads), head(h), chunk));
+        }
+        let together = match &layout.elements {
+            _ if needs.brick => step,
+            Some(e) if needs.matrix => stretch_rows(e.columns),
+            _ => 1,
+        };
+        let (rows, size) = (layout.rows, layout.pace().saturating_mul(together));
+        for h in mine {
+            let begun = held::starts(&h.bytes, layout.head, size, rows.div_ceil(together));
+            let row = |k: u64| k.saturating_mul(together).min(rows);
+            runs.push((i, Kind::Rows), row(begun.start)..row(begun.end), step);
+        }
+        if part.tails > 0 {
+            mine.iter().for_each(|h| runs.push((i, Kind::Tails), h.bytes.clone(), chunk));
+        }
+    }
+    Ok(runs)
+}
+
+fn add(a: u64, b: u64) -> u64 {
+    a.saturating_add(b)
 }
 
 /// Rows of one block of a file.
@@ -422,11 +541,12 @@ impl Worker for GridWorker<'_> {
         let layout = &part.layout;
         let needs = &scan.options.needs;
         Progress::add(&scan.progress.bytes, scan.job_bytes(part, job));
+        let (seq, last) = scan.place(part, n, job);
         let mut block = Block {
             // There are at most limits::MAX_SOURCES files.
             source: i as u32,
-            seq: n,
-            last: n + 1 == part.first + part.heads + part.runs + part.tails,
+            seq,
+            last,
             ..Block::empty()
         };
         let (first, count) = match job {

@@ -13,6 +13,7 @@ pub mod delimited;
 pub mod detect;
 mod fields;
 mod grid;
+mod held;
 pub mod lines;
 pub mod npy;
 pub mod options;
@@ -24,7 +25,7 @@ mod text;
 pub mod textscan;
 pub mod tipsy;
 
-pub use api::{Format, Progress, Scan, ScanOptions, Share, Worker};
+pub use api::{Format, Held, Progress, Scan, ScanOptions, Share, Worker};
 pub use dataset::{Dataset, Description};
 pub use options::{ColumnType, Compression, FormatType, Header, OpenOptions, Quote};
 pub use table::TableColumn;

@@ -4,9 +4,10 @@
 //! all of one type. Columns that a section does not have are missing in its rows, and a section is not read if nobody
 //! asks for something that it has.
 
-use crate::api::{Progress, Scan, ScanOptions, Worker};
+use crate::api::{Progress, Scan, ScanOptions, Share, Worker};
 use crate::convert;
 use crate::fields::{self, Run};
+use crate::held::{self, Runs};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,6 +64,8 @@ struct Planned {
     blocks: u64,
     /// Bytes or records of one block.
     step: u64,
+    /// What blocks that are numbered by their place are numbered from.
+    base: u64,
     /// The bytes are looked at.
     reads: bool,
     /// What is taken out of records.
@@ -90,6 +93,9 @@ pub(crate) struct SectionScan {
     sources: Vec<Arc<dyn Source>>,
     sections: Vec<Planned>,
     options: ScanOptions,
+    /// What begins in bytes that this rank holds, if that is its share: the sections with their units. Blocks are then
+    /// counted here.
+    held: Option<Runs<usize>>,
     /// The next block's number; blocks from `end` on are not ours.
     next: AtomicU64,
     begin: u64,
@@ -124,11 +130,32 @@ impl SectionScan {
                 .ok_or_else(|| Error::limit("more blocks than 64 bits can count"))?;
             planned.push(plan);
         }
-        let mine = options.share.of(first);
+        let (held, mine) = match &options.share {
+            Share::Even { rank, size } => (None, Share::of(first, *rank, *size)),
+            Share::Held(all) => {
+                held::check(all, sources)?;
+                let bases = held::bases(sources.iter().map(|s| s.len()), |len| len)?;
+                let mut runs = Runs::new();
+                for (i, p) in planned.iter_mut().enumerate() {
+                    let s = &p.section;
+                    p.base = bases.get(s.source).copied().unwrap_or(0);
+                    if p.blocks == 0 {
+                        continue;
+                    }
+                    for h in held::of_source(all, s.source) {
+                        let units = held::starts(&h.bytes, s.offset, p.unit_bytes(), s.count);
+                        runs.push(i, units, p.step);
+                    }
+                }
+                let blocks = 0..runs.blocks();
+                (Some(runs), blocks)
+            }
+        };
         let mut scan = SectionScan {
             sources: sources.to_vec(),
             sections: planned,
             options: options.clone(),
+            held,
             next: AtomicU64::new(mine.start),
             begin: mine.start,
             end: mine.end,
@@ -143,14 +170,32 @@ impl SectionScan {
             };
             if p.reads { (upto(mine.end) - upto(mine.start)) * p.unit_bytes() } else { 0 }
         };
-        scan.total_bytes = scan.sections.iter().map(bytes).fold(0, u64::saturating_add);
+        scan.total_bytes = match &scan.held {
+            None => scan.sections.iter().map(bytes).fold(0, u64::saturating_add),
+            Some(runs) => runs
+                .iter()
+                .map(|(i, units)| (&scan.sections[i], units.end - units.start))
+                .map(|(p, units)| if p.reads { units * p.unit_bytes() } else { 0 })
+                .fold(0, u64::saturating_add),
+        };
         Ok(scan)
     }
 
-    /// The section that block `n` is of.
-    fn section(&self, n: u64) -> Option<usize> {
+    /// The section that block `n` is of, and its first unit and how many it has.
+    fn job(&self, n: u64) -> Option<(usize, u64, u64)> {
+        if let Some(held) = &self.held {
+            return held.get(n).map(|(i, units)| (i, units.start, units.end - units.start));
+        }
         // Sections of no blocks have the number of the next one, which comes after them.
-        self.sections.partition_point(|s| s.first <= n).checked_sub(1)
+        let i = self.sections.partition_point(|s| s.first <= n).checked_sub(1)?;
+        let (first, count) = self.sections[i].units(n);
+        Some((i, first, count))
+    }
+
+    /// What block `n`, which begins at `offset` of its file, is called: by its place among all blocks, or, since no rank
+    /// knows how many others have, by that of its first byte.
+    fn seq(&self, section: &Planned, n: u64, offset: u64) -> u64 {
+        if self.held.is_some() { section.base + offset } else { n }
     }
 
     /// Blocks that a worker may hold: as many as the queue is deep, but near the end no more than leave
@@ -162,11 +207,11 @@ impl SectionScan {
         usize::try_from(fair).unwrap_or(depth).clamp(1, depth)
     }
 
-    /// True if block `n` is the last one of its file.
-    fn is_last(&self, section: usize, n: u64) -> bool {
+    /// True if no block of its file comes after one that ends with unit `end` of a section.
+    fn is_last(&self, section: usize, end: u64) -> bool {
         let of = |s: &Planned| s.section.source;
         let s = &self.sections[section];
-        n + 1 == s.first + s.blocks
+        end == s.section.count
             && self.sections[section + 1..]
                 .iter()
                 .take_while(|next| of(next) == of(s))
@@ -186,6 +231,7 @@ fn plan(section: Section, first: u64, options: &ScanOptions) -> Result<Planned> 
             first,
             blocks,
             step: chunk,
+            base: 0,
             reads: true,
             runs: Vec::new(),
             missing: Vec::new(),
@@ -211,6 +257,7 @@ fn plan(section: Section, first: u64, options: &ScanOptions) -> Result<Planned> 
         section,
         first,
         step,
+        base: 0,
         runs,
         missing,
     })
@@ -255,8 +302,8 @@ impl Scan for SectionScan {
 struct SectionWorker<'s> {
     scan: &'s SectionScan,
     queue: ReadQueue,
-    /// Blocks that come next, with their sections, in the order of the reads in the queue.
-    ahead: VecDeque<(u64, usize)>,
+    /// Blocks that come next, with their sections and units, in the order of the reads in the queue.
+    ahead: VecDeque<(u64, usize, u64, u64)>,
     /// The bytes of the block that was handed out last.
     held: Buffer,
     numbers: Vec<f64>,
@@ -272,16 +319,16 @@ impl SectionWorker<'_> {
         while !self.queue.is_full() && self.ahead.len() < scan.ahead() {
             let n = scan.next.fetch_add(1, Ordering::Relaxed);
             // The counter stays far from overflow: workers stop asking soon after the end.
-            let Some(i) = (n < scan.end).then(|| scan.section(n)).flatten() else { break };
+            let job = (n < scan.end).then(|| scan.job(n)).flatten();
+            let Some((i, first, count)) = job else { break };
             let s = &scan.sections[i];
-            let (first, count) = s.units(n);
             if s.reads && count > 0 {
                 let offset = s.section.offset + first * s.unit_bytes();
                 let len = usize::try_from(count * s.unit_bytes())
                     .map_err(|_| Error::internal("a block beyond the memory"))?;
                 self.queue.submit(0, &scan.sources[s.section.source], offset, len)?;
             }
-            self.ahead.push_back((n, i));
+            self.ahead.push_back((n, i, first, count));
         }
         Ok(())
     }
@@ -311,16 +358,16 @@ impl Worker for SectionWorker<'_> {
         let held = std::mem::replace(&mut self.held, Buffer::empty());
         self.queue.recycle(held)?;
         self.look_ahead()?;
-        let Some((n, i)) = self.ahead.pop_front() else { return Ok(None) };
+        let Some((n, i, first, count)) = self.ahead.pop_front() else { return Ok(None) };
         let s = &scan.sections[i];
-        let (first, count) = s.units(n);
         let needs = &scan.options.needs;
+        let offset = s.section.offset + first * s.unit_bytes();
         let mut block = Block {
             // There are at most limits::MAX_SOURCES files.
             source: s.section.source as u32,
-            seq: n,
-            offset: s.section.offset + first * s.unit_bytes(),
-            last: scan.is_last(i, n),
+            seq: scan.seq(s, n, offset),
+            offset,
+            last: scan.is_last(i, first + count),
             ..Block::empty()
         };
         if s.reads && count > 0 {

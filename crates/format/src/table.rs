@@ -3,7 +3,7 @@
 //! Nothing is copied but what a worker has in hand: it widens a run of rows of the columns asked for.
 //! There are no bytes of records, so kernels of bytes do not run on a table; the place of a record is its number.
 
-use crate::api::{Format, Progress, Scan, ScanOptions, Worker};
+use crate::api::{Format, Progress, Scan, ScanOptions, Share, Worker};
 use crate::convert;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -125,7 +125,10 @@ impl Format for Table {
         let wide: usize = columns.iter().map(|(d, _)| d.size()).sum();
         // Never more rows than a block can number.
         let most = (options.chunk / wide.max(1)).clamp(1, 1 << 24) as u64;
-        let rows = options.share.of(self.rows);
+        let rows = match &options.share {
+            Share::Even { rank, size } => Share::of(self.rows, *rank, *size),
+            Share::Held(_) => return Err(Error::internal("columns in memory lie on one node")),
+        };
         Ok(Box::new(TableScan {
             columns,
             options: options.clone(),

@@ -97,7 +97,7 @@ fn any_depth_and_any_pace_give_the_same_records() {
                     assert_eq!((sum, n as u64), (want, 2 * rows), "{at}");
                     assert!(bytes == whole.repeat(2).as_bytes(), "{at}");
                     // A rank whose share begins within a file looks at the quotes before it.
-                    o.share = Share { rank: 1, size: 3 };
+                    o.share = Share::Even { rank: 1, size: 3 };
                     let (_, n, _) = scan(&d, &o, workers, seed);
                     assert!(n > 0 && (n as u64) < 2 * rows, "{at}");
                 }

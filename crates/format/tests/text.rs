@@ -7,7 +7,8 @@ use std::io::Write;
 use std::sync::Arc;
 use stead_core::{Block, Error, Kind, MISSING, Needs, Result, is_missing};
 use stead_format::{
-    Before, Dataset, FormatType, Header, OpenOptions, Progress, Quote, Quotes, ScanOptions, Share,
+    Before, Dataset, FormatType, Header, Held, OpenOptions, Progress, Quote, Quotes, ScanOptions,
+    Share,
 };
 use stead_store::{FileSource, MemorySource, Source};
 
@@ -50,30 +51,68 @@ fn keep(b: &Block<'_>, needs: &Needs) -> Kept {
     }
 }
 
+/// The shares of ranks: even ones, or what each holds of files in stripes of so many bytes.
+fn shares(d: &Dataset, ranks: usize, stripe: Option<u64>) -> Vec<Share> {
+    let Some(stripe) = stripe else {
+        return (0..ranks).map(|rank| Share::Even { rank, size: ranks }).collect();
+    };
+    let share = |rank: usize| {
+        let mut held = Vec::new();
+        for (source, s) in d.sources().iter().enumerate() {
+            // The first stripes of files are on different ranks, and the last rank but one has only half as many.
+            let whose = |i: u64| match (i as usize + source) % ranks {
+                r if r + 2 == ranks && i % 8 > 3 => 0,
+                r => r,
+            };
+            for i in (0..s.len().div_ceil(stripe)).filter(|i| whose(*i) == rank) {
+                let bytes = i * stripe..((i + 1) * stripe).min(s.len());
+                held.push(Held { source: source as u32, bytes });
+            }
+        }
+        Share::held(held).expect("in order")
+    };
+    (0..ranks).map(share).collect()
+}
+
 /// Where quotes are open at the start of each rank's share, if the ranks tell each other: some tests leave that out, and each
 /// rank looks at what lies before its share.
-fn told(d: &Dataset, o: &ScanOptions, workers: usize, ranks: usize) -> Result<Vec<Option<Before>>> {
-    if !d.is_chained(o) || ranks == 1 || workers == 2 {
-        return Ok(vec![None; ranks]);
+fn told(
+    d: &Dataset,
+    o: &ScanOptions,
+    workers: usize,
+    shares: &[Share],
+) -> Result<Vec<Option<Before>>> {
+    let held = matches!(shares[0], Share::Held(_));
+    if !d.is_chained(o) || (!held && (shares.len() == 1 || workers == 2)) {
+        return Ok(vec![None; shares.len()]);
     }
-    let mut shares = Vec::new();
-    for rank in 0..ranks {
-        let o = ScanOptions { share: Share { rank, size: ranks }, ..o.clone() };
+    let mut all = Vec::new();
+    for share in shares {
+        let o = ScanOptions { share: share.clone(), ..o.clone() };
         let (quotes, bytes) = d.quotes(&o, workers)?;
         assert!(bytes <= d.total_bytes());
         assert_eq!(Quotes::from_bytes(&quotes.bytes())?, quotes);
-        shares.push(quotes);
+        all.push(quotes);
     }
-    Ok((0..ranks).map(|rank| Some(Quotes::before(&shares[..rank]))).collect())
+    (0..shares.len()).map(|rank| Quotes::before(&all, rank).map(Some)).collect()
 }
 
 /// Scans with `workers` threads on each of `ranks` ranks; blocks in file order, and skipped records.
 fn scan(d: &Dataset, o: &ScanOptions, workers: usize, ranks: usize) -> Result<(Vec<Kept>, u64)> {
+    scan_shares(d, o, workers, &shares(d, ranks, None))
+}
+
+fn scan_shares(
+    d: &Dataset,
+    o: &ScanOptions,
+    workers: usize,
+    shares: &[Share],
+) -> Result<(Vec<Kept>, u64)> {
     let mut all: Vec<Kept> = Vec::new();
     let mut skipped = 0;
-    for (rank, before) in told(d, o, workers, ranks)?.into_iter().enumerate() {
-        let share = Share { rank, size: ranks };
-        let o = ScanOptions { share, before, ..o.clone() };
+    let even = matches!(shares[0], Share::Even { .. });
+    for (share, before) in shares.iter().zip(told(d, o, workers, shares)?) {
+        let o = ScanOptions { share: share.clone(), before, ..o.clone() };
         let scan = d.scan(&o)?;
         let one = || -> Result<Vec<Kept>> {
             let mut worker = scan.worker()?;
@@ -107,14 +146,21 @@ fn scan(d: &Dataset, o: &ScanOptions, workers: usize, ranks: usize) -> Result<(V
         }
         mine.sort_by_key(|b| b.seq);
         assert!(mine.windows(2).all(|w| w[0].seq < w[1].seq));
-        assert!(all.last().zip(mine.first()).is_none_or(|(a, b)| a.seq < b.seq));
+        assert!(!even || all.last().zip(mine.first()).is_none_or(|(a, b)| a.seq < b.seq));
         let Progress { rows, skipped: s, .. } = scan.progress();
         let ordering = std::sync::atomic::Ordering::Relaxed;
         assert_eq!(rows.load(ordering), mine.iter().map(|b| b.rows as u64).sum::<u64>());
         skipped += s.load(ordering);
         all.extend(mine);
     }
+    // What ranks hold lies between what others do.
+    all.sort_by_key(|b| b.seq);
+    assert!(all.windows(2).all(|w| w[0].seq < w[1].seq));
     Ok((all, skipped))
+}
+
+fn stripes() -> impl Strategy<Value = Option<u64>> {
+    prop_oneof![2 => Just(None), 3 => (1..50u64).prop_map(Some), 1 => Just(Some(1000))]
 }
 
 fn gzip(data: &[u8]) -> Vec<u8> {
@@ -253,7 +299,8 @@ proptest! {
         tables in proptest::collection::vec(table(), 1..4),
         chunk in prop_oneof![1..40usize, 40..400usize, Just(1usize << 20)],
         workers in 1..5usize,
-        ranks in 1..4usize,
+        ranks in 1..5usize,
+        stripe in stripes(),
         depth in 1..4usize,
         packed in proptest::collection::vec(0..3u8, 1..3),
         numbers in any::<[bool; 2]>(),
@@ -273,17 +320,18 @@ proptest! {
             ..Default::default()
         };
         let d = dataset(&files, &packed, &options).expect("open");
+        let shares = shares(&d, ranks, stripe);
         let mut needs = Needs { bytes: true, rows: true, records, ..Needs::default() };
         needs.numbers.extend([0, 3].iter().zip(numbers).filter(|(_, n)| *n).map(|(i, _)| *i));
         needs.texts.extend([1, 2].iter().zip(texts).filter(|(_, n)| *n).map(|(i, _)| *i));
         let mut o = ScanOptions::new(needs.clone());
         o.chunk = chunk;
         o.io.depth = depth;
-        let (blocks, skipped) = scan(&d, &o, workers, ranks).expect("scan");
+        let (blocks, skipped) = scan_shares(&d, &o, workers, &shares).expect("scan");
         prop_assert_eq!(skipped, 0);
         check_text(&blocks, &files);
         let bytes = ScanOptions { needs: only_bytes(), ..o.clone() };
-        check_lines(&scan(&d, &bytes, workers, ranks).expect("bytes").0, &files);
+        check_lines(&scan_shares(&d, &bytes, workers, &shares).expect("bytes").0, &files);
         let expected = reference(&files, true);
         prop_assert_eq!(blocks.iter().map(|b| b.rows).sum::<usize>(), expected.len());
         if records {
@@ -314,7 +362,8 @@ proptest! {
         files in proptest::collection::vec("[a\"\n\r]{0,60}", 1..4),
         chunk in 1..50usize,
         workers in 1..5usize,
-        ranks in 1..4usize,
+        ranks in 1..5usize,
+        stripe in stripes(),
         packed in proptest::collection::vec(0..3u8, 1..3),
         bom: bool,
     ) {
@@ -324,12 +373,13 @@ proptest! {
             .collect();
         let options = OpenOptions { format: Some(FormatType::Lines), ..Default::default() };
         let d = dataset(&files, &packed, &options).expect("open");
+        let shares = shares(&d, ranks, stripe);
         let mut o = ScanOptions::new(Needs { bytes: true, records: true, ..Needs::default() });
         o.chunk = chunk;
-        let (blocks, _) = scan(&d, &o, workers, ranks).expect("scan");
+        let (blocks, _) = scan_shares(&d, &o, workers, &shares).expect("scan");
         check_text(&blocks, &files);
         let bytes = ScanOptions { needs: only_bytes(), ..o.clone() };
-        check_lines(&scan(&d, &bytes, workers, ranks).expect("bytes").0, &files);
+        check_lines(&scan_shares(&d, &bytes, workers, &shares).expect("bytes").0, &files);
         let expected: Vec<Vec<u8>> = files
             .iter()
             .flat_map(|f| {
@@ -341,7 +391,7 @@ proptest! {
         prop_assert_eq!(mine.len(), expected.len());
         prop_assert_eq!(mine, expected);
         let counted = ScanOptions { needs: Needs { rows: true, ..Needs::default() }, ..o };
-        let (counted, _) = scan(&d, &counted, workers, ranks).expect("rows");
+        let (counted, _) = scan_shares(&d, &counted, workers, &shares).expect("rows");
         let rows: Vec<usize> = counted.iter().map(|b| b.rows).collect();
         prop_assert_eq!(rows, blocks.iter().map(|b| b.rows).collect::<Vec<_>>());
     }
@@ -370,6 +420,9 @@ proptest! {
         let one = scan(&d, &o, 1, 1).map(|(b, s)| (b.iter().map(|b| b.rows).sum::<usize>(), s));
         o.chunk = 1 << 16;
         let two = scan(&d, &o, 2, 2).map(|(b, s)| (b.iter().map(|b| b.rows).sum::<usize>(), s));
+        let held = scan_shares(&d, &o, 2, &shares(&d, 3, Some(chunk as u64)));
+        let held = held.map(|(b, s)| (b.iter().map(|b| b.rows).sum::<usize>(), s));
+        prop_assert_eq!(two.as_ref().ok(), held.as_ref().ok());
         match (one, two) {
             (Ok(a), Ok(b)) => prop_assert_eq!(a, b),
             (a, b) => prop_assert_eq!(a.is_err(), b.is_err()),

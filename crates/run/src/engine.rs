@@ -473,8 +473,8 @@ impl<'a> Engine<'a> {
         options.chunk = self.budget.chunk;
         options.io = self.request.io;
         options.io.depth = self.budget.depth;
-        options.share = Share { rank: self.crew.rank(), size: self.crew.size() };
-        options.before = self.before;
+        options.share = Share::Even { rank: self.crew.rank(), size: self.crew.size() };
+        options.before = self.before.clone();
         options.lenient = self.request.lenient;
         options.max_record = self.budget.max_record;
         options.cancel = self.request.cancel.clone();
@@ -495,12 +495,12 @@ impl<'a> Engine<'a> {
             Ok((mine, quotes))
         });
         let (mine, quotes) = match looked {
-            Ok((mine, quotes)) => (Some(mine), Ok(quotes.bytes().to_vec())),
+            Ok((mine, quotes)) => (Some(mine), Ok(quotes.bytes())),
             Err(e) => (None, Err(self.dataset.locate(e))),
         };
         let all = self.crew.gather(quotes)?;
         let all = all.iter().map(|q| Quotes::from_bytes(q)).collect::<Result<Vec<_>>>()?;
-        self.before = Some(Quotes::before(&all[..self.crew.rank().min(all.len())]));
+        self.before = Some(Quotes::before(&all, self.crew.rank())?);
         Ok(mine.ok_or_else(|| Error::internal("an error was not told")))
     }
 

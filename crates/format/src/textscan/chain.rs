@@ -20,6 +20,8 @@ struct Inner {
     state: State,
     /// What all extents below `known` do together.
     total: Transition,
+    /// The same of each run of them, from an extent whose state was known to the next one.
+    each: Vec<Transition>,
     /// Published, but something before them is not.
     pending: BTreeMap<u64, Link>,
     /// States at the start of extents that somebody will ask for.
@@ -34,8 +36,9 @@ struct Inner {
 pub struct Link {
     /// What its bytes do.
     pub transition: Transition,
-    /// True for the first extent of a file.
-    pub fresh: bool,
+    /// The state in which it begins, where that does not follow from the extent before it: the first extent of a file does
+    /// so, and the first one of bytes that a rank holds.
+    pub begins: Option<State>,
     /// True if its start will be asked for.
     pub wanted: bool,
 }
@@ -57,6 +60,11 @@ impl Chain {
         self.lock().total
     }
 
+    /// What runs of extents do: each begins with one whose [`Link::begins`] is set, as the first one must be.
+    pub fn each(&self) -> Vec<Transition> {
+        self.lock().each.clone()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // No code that can panic runs under the lock.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -70,11 +78,15 @@ impl Chain {
         loop {
             let next = inner.known;
             let Some(link) = inner.pending.remove(&next) else { break };
-            let start = if link.fresh { State::Record } else { inner.state };
-            if link.fresh {
-                inner.total = Transition::to(State::Record);
+            let start = link.begins.unwrap_or(inner.state);
+            if let Some(state) = link.begins {
+                inner.total = Transition::to(state);
+                inner.each.push(Transition::default());
             }
             inner.total = inner.total.then(&link.transition);
+            if let Some(last) = inner.each.last_mut() {
+                *last = last.then(&link.transition);
+            }
             if link.wanted {
                 inner.starts.insert(next, start);
             }
@@ -134,7 +146,8 @@ mod tests {
     const CSV: Syntax = Syntax { delimiter: b',', quote: Some(b'"'), comment: None };
 
     fn link(text: &[u8], fresh: bool) -> Link {
-        Link { transition: CSV.transition(text), fresh, wanted: true }
+        let begins = fresh.then_some(State::Record);
+        Link { transition: CSV.transition(text), begins, wanted: true }
     }
 
     fn wait(c: &Chain, i: u64) -> std::result::Result<State, stead_core::Kind> {
@@ -170,6 +183,21 @@ mod tests {
         second.publish(1, link(b"\"", true));
         assert_eq!(second.total().apply(State::Record), State::Quoted);
         assert_eq!(second.total().apply(State::Quoted), State::Quoted);
+    }
+
+    #[test]
+    fn runs_that_begin_in_known_states_are_told_apart() {
+        let c = Chain::new();
+        c.publish(0, link(b"a\n", true));
+        c.publish(2, link(b"\"b", false));
+        c.publish(1, Link { begins: Some(State::Quoted), ..link(b"x\",", false) });
+        assert_eq!((wait(&c, 1), wait(&c, 2)), (Ok(State::Quoted), Ok(State::Field)));
+        let each = c.each();
+        assert_eq!(each.len(), 2);
+        assert_eq!(each[0].apply(State::Quoted), State::Quoted);
+        assert_eq!(each[1].apply(State::Quoted), State::Quoted);
+        assert_eq!(each[1].apply(State::Plain), c.total().apply(State::Plain));
+        assert_eq!(each[0].apply(State::Plain), State::Record);
     }
 
     #[test]

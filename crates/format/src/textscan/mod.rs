@@ -5,7 +5,9 @@
 //! Where quotes have no meaning, the first record of an extent begins after its first newline. Otherwise
 //! the worker computes what the extent does to the automaton of quotes and learns from the
 //! [`chain::Chain`] in which state it begins. A rank whose share begins within a file is told in which state
-//! ([`quotes`]), or looks at the quotes of what lies before it; that is one more read of those bytes, at memory speed.
+//! ([`quotes`]), or looks at the quotes of what lies before it; that is one more read of those bytes, at memory speed. Where a
+//! rank has bytes of its own and asks others for the rest, extents are cut from the start of each stretch that it holds, and no
+//! more is read beforehand: one byte before a stretch, and what its last record has after it, are asked for when they are needed.
 //!
 //! Scans of bytes alone ([`stead_core::Needs::only_bytes`]) do not look for records: blocks are whole lines, quoted
 //! or not, and nothing but their last newline is searched.
@@ -134,7 +136,7 @@ impl TextScan {
             next: AtomicU64::new(0),
             advised: AtomicU64::new(0),
             workers: AtomicU64::new(0),
-            chain: Chain::after(options.before.map(|b| b.0).unwrap_or_default()),
+            chain: Chain::after(options.before.as_ref().map(|b| b.first()).unwrap_or_default()),
             streams: Mutex::default(),
             progress: Progress::default(),
         })

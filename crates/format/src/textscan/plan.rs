@@ -2,8 +2,11 @@
 
 use super::Layout;
 use super::head::{self, Head};
-use crate::api::ScanOptions;
+use crate::api::{Held, ScanOptions, Share};
 use crate::decode::Codec;
+use crate::delimited::syntax::State;
+use crate::held;
+use std::ops::Range;
 use std::sync::Arc;
 use stead_core::{Error, Extent, Result};
 use stead_store::Source;
@@ -32,6 +35,18 @@ pub struct Part {
     pub first_extent: u64,
     /// Number of the first block of the file.
     pub seq: u64,
+    /// The bytes that this rank holds, if these are its share; extents are then cut from the start of each.
+    pub held: Vec<Run>,
+}
+
+/// Bytes that a rank holds.
+#[derive(Debug)]
+pub struct Run {
+    /// The first of the part's units that is of them.
+    unit: u64,
+    bytes: Range<u64>,
+    /// The state of quotes in which they begin, as far as that matters.
+    state: State,
 }
 
 /// The units of one rank.
@@ -46,7 +61,7 @@ pub struct Plan {
 }
 
 /// One unit of work.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Unit {
     /// Its number.
     pub number: u64,
@@ -58,8 +73,17 @@ pub struct Unit {
     pub seq: u64,
     /// True if it is another rank's and only its quotes matter.
     pub ahead: bool,
-    /// True if no unit of the same file comes before it.
-    pub fresh: bool,
+    /// The state of quotes in which it begins, where that does not follow from the unit before it.
+    pub begins: Option<State>,
+    /// Where the bytes that this rank reaches without asking another one begin and end: those at most are read beforehand.
+    pub near: Range<u64>,
+}
+
+impl Unit {
+    /// Bytes that are read before the extent, to see whether a record begins with it: one, if there is one at hand.
+    pub fn lead(&self) -> u64 {
+        u64::from(self.extent.offset > self.near.start)
+    }
 }
 
 impl Plan {
@@ -70,9 +94,13 @@ impl Plan {
         options: &ScanOptions,
         looks: bool,
     ) -> Result<Plan> {
+        let (rank, size) = match &options.share {
+            Share::Even { rank, size } => (*rank, *size),
+            Share::Held(all) => return Plan::held(layout, sources, options, looks, all),
+        };
         let chunk = options.chunk as u64;
         let total: u64 = sources.iter().fold(0, |n, s| n.saturating_add(s.len()));
-        let mine = options.share.of(total);
+        let mine = Share::of(total, rank, size);
         let chained = !layout.cutting(options).is_simple();
         let mut plan = Plan::default();
         let (mut offset, mut seq) = (0u64, 0u64);
@@ -100,6 +128,7 @@ impl Plan {
                 ahead,
                 first_extent,
                 seq,
+                held: Vec::new(),
             };
             if codec.is_some() {
                 if begin == 0 && end > 0 && !looks {
@@ -124,11 +153,81 @@ impl Plan {
         Ok(plan)
     }
 
+    /// As [`Plan::new`], for what begins in the bytes that this rank holds.
+    fn held(
+        layout: &Layout,
+        sources: &[Arc<dyn Source>],
+        options: &ScanOptions,
+        looks: bool,
+        all: &[Held],
+    ) -> Result<Plan> {
+        held::check(all, sources)?;
+        let chunk = options.chunk as u64;
+        let chained = !layout.cutting(options).is_simple();
+        // No rank knows how many blocks others have, so they are called by the place of their first byte.
+        let bases = held::bases(sources.iter().map(|s| s.len()), |len| len.max(STREAM_BLOCKS))?;
+        let mut before = options.before.as_ref().map(|b| b.each().iter());
+        let mut plan = Plan::default();
+        for (at, (source, seq)) in sources.iter().zip(bases).enumerate() {
+            let index =
+                u32::try_from(at).map_err(|_| Error::limit("too many files in one dataset"))?;
+            let mine = held::of_source(all, at);
+            let Some(first) = mine.first() else { continue };
+            let at = |e: Error| e.at_source(index);
+            let codec = layout.codec(source).map_err(at)?;
+            let mut part = Part {
+                source: source.clone(),
+                index,
+                head: Head::default(),
+                codec,
+                first_unit: 0,
+                units: 0,
+                ahead: 0,
+                first_extent: 0,
+                seq,
+                held: Vec::new(),
+            };
+            let mut bytes = 0;
+            if codec.is_some() {
+                if first.bytes.start > 0 || looks {
+                    continue;
+                }
+                (part.units, bytes) = (1, source.len());
+            }
+            for h in mine.iter().filter(|_| codec.is_none()) {
+                let mut state = State::Record;
+                if chained && !looks {
+                    let known = before.as_mut().and_then(Iterator::next).copied();
+                    state = known.ok_or_else(|| {
+                        Error::internal("in which state of quotes held bytes begin is not known")
+                    })?;
+                }
+                let len = h.bytes.end - h.bytes.start;
+                part.held.push(Run { unit: part.units, bytes: h.bytes.clone(), state });
+                part.units += len.div_ceil(chunk);
+                bytes += len;
+            }
+            part.head = layout.head(source, codec, options.max_record).map_err(at)?;
+            part.ahead = if looks { part.units } else { 0 };
+            plan.push(part, bytes);
+        }
+        Ok(plan)
+    }
+
     fn push(&mut self, mut part: Part, bytes: u64) {
         part.first_unit = self.units;
         self.units += part.units;
         self.bytes += bytes;
         self.parts.push(part);
+    }
+
+    /// The bytes that this rank holds of files that are not compressed, in their order.
+    pub fn stretches(&self) -> Vec<Held> {
+        let of = |p: &Part| {
+            let source = p.index;
+            p.held.iter().map(|r| Held { source, bytes: r.bytes.clone() }).collect::<Vec<_>>()
+        };
+        self.parts.iter().flat_map(of).collect()
     }
 
     /// Unit `number`, if there is one.
@@ -139,20 +238,32 @@ impl Plan {
         let index = self.parts.partition_point(|p| p.first_unit <= number).checked_sub(1)?;
         let part = &self.parts[index];
         let i = number - part.first_unit;
-        let (offset, len) = if part.codec.is_some() {
-            (0, part.source.len())
-        } else {
-            let offset = (part.first_extent + i) * chunk;
-            (offset, chunk.min(part.source.len() - offset))
-        };
-        Some(Unit {
+        let whole = part.source.len();
+        let unit = |offset, len| Unit {
             number,
             part: index,
             extent: Extent { source: part.index, offset, len },
-            seq: part.seq + part.first_extent + i,
+            seq: part.seq,
             ahead: i < part.ahead,
-            fresh: part.first_extent + i == 0,
-        })
+            begins: None,
+            near: 0..whole,
+        };
+        let fresh = |offset: u64| (offset == 0).then_some(State::Record);
+        if part.codec.is_some() {
+            return Some(Unit { begins: fresh(0), ..unit(0, whole) });
+        }
+        if !part.held.is_empty() {
+            let run = &part.held[part.held.partition_point(|r| r.unit <= i).checked_sub(1)?];
+            let offset = run.bytes.start + (i - run.unit) * chunk;
+            let begins = (offset == run.bytes.start).then_some(run.state);
+            let seq = part.seq + offset;
+            let cut = unit(offset, chunk.min(run.bytes.end - offset));
+            return Some(Unit { seq, begins, near: run.bytes.clone(), ..cut });
+        }
+        let extent = part.first_extent + i;
+        let offset = extent * chunk;
+        let cut = unit(offset, chunk.min(whole - offset));
+        Some(Unit { seq: part.seq + extent, begins: fresh(offset), ..cut })
     }
 }
 

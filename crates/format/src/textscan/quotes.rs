@@ -4,7 +4,7 @@
 //! own share once ([`look`]), all tell each other what theirs do, and each puts together what those before it do.
 
 use super::{Layout, TextScan};
-use crate::api::{Progress, Scan, ScanOptions};
+use crate::api::{Held, Progress, Scan, ScanOptions, Share};
 use crate::delimited::syntax::{State, Transition};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,17 +12,75 @@ use stead_core::{Error, Result};
 use stead_store::Source;
 
 /// What a share does to the state of quotes, whichever it begins in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quotes(Transition);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quotes(Does);
 
-/// The state of quotes in which a share begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Before(pub(super) State);
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Does {
+    /// A contiguous share.
+    Even(Transition),
+    /// Each of the stretches that a rank holds of files that are not compressed, in their order.
+    Held(Vec<(Held, Transition)>),
+}
+
+/// The states of quotes in which a share begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Before(Vec<State>);
+
+impl Before {
+    /// That of an even share.
+    pub(super) fn first(&self) -> State {
+        self.0.first().copied().unwrap_or_default()
+    }
+
+    /// Those of the stretches that a rank holds.
+    pub(super) fn each(&self) -> &[State] {
+        &self.0
+    }
+}
+
+/// A stretch on its way to other ranks: the source, bytes since the end of the stretch before it in this source, its length,
+/// and what it does as one number.
+type Told = (u32, u64, u64, u16);
+
+/// Number of states.
+const STATES: u16 = 6;
+
+fn number(t: &Transition) -> u16 {
+    t.states().iter().fold(0, |n, s| n * STATES + *s as u16)
+}
+
+fn transition(number: u16) -> Option<Transition> {
+    let (mut states, mut rest) = ([State::Record; STATES as usize], number);
+    for state in states.iter_mut().rev() {
+        // Less than six.
+        *state = State::of((rest % STATES) as u8)?;
+        rest /= STATES;
+    }
+    (rest == 0).then(|| Transition::from_states(states))
+}
+
+fn malformed() -> Error {
+    Error::format("what another rank says of its quotes is malformed")
+}
 
 impl Quotes {
-    /// For other ranks: a byte for each state.
-    pub fn bytes(&self) -> [u8; 6] {
-        self.0.states().map(|s| s as u8)
+    /// For other ranks: a few bytes for each stretch.
+    pub fn bytes(&self) -> Vec<u8> {
+        let (even, held) = match &self.0 {
+            Does::Even(t) => (Some(number(t)), Vec::new()),
+            Does::Held(all) => {
+                let (mut source, mut end) = (0, 0);
+                let mut tell = |(h, t): &(Held, Transition)| -> Told {
+                    let from = if h.source == source { end } else { 0 };
+                    (source, end) = (h.source, h.bytes.end);
+                    (h.source, h.bytes.start - from, h.bytes.end - h.bytes.start, number(t))
+                };
+                (None, all.iter().map(&mut tell).collect::<Vec<Told>>())
+            }
+        };
+        // Nothing in it can fail to be encoded.
+        postcard::to_stdvec(&(even, held)).unwrap_or_default()
     }
 
     /// Of another rank.
@@ -30,18 +88,61 @@ impl Quotes {
     /// # Errors
     /// `Format` for what [`Quotes::bytes`] cannot have given.
     pub fn from_bytes(bytes: &[u8]) -> Result<Quotes> {
-        let bad = || Error::format("what another rank says of its quotes is malformed");
-        let bytes: [u8; 6] = bytes.try_into().map_err(|_| bad())?;
-        let mut states = [State::Record; 6];
-        for (state, byte) in states.iter_mut().zip(bytes) {
-            *state = State::of(byte).ok_or_else(bad)?;
+        let (even, held): (Option<u16>, Vec<Told>) =
+            postcard::from_bytes(bytes).map_err(|_| malformed())?;
+        if let Some(n) = even {
+            let does = transition(n).filter(|_| held.is_empty()).ok_or_else(malformed)?;
+            return Ok(Quotes(Does::Even(does)));
         }
-        Ok(Quotes(Transition::from_states(states)))
+        let (mut source, mut end) = (0u32, 0u64);
+        let mut hear = |(of, gap, len, n): Told| {
+            let from = if of == source { end } else { 0 };
+            let start = from.checked_add(gap)?;
+            let stop = start.checked_add(len).filter(|_| of >= source && len > 0)?;
+            (source, end) = (of, stop);
+            Some((Held { source: of, bytes: start..stop }, transition(n)?))
+        };
+        let held: Option<Vec<_>> = held.into_iter().map(&mut hear).collect();
+        held.map(|held| Quotes(Does::Held(held))).ok_or_else(malformed)
     }
 
-    /// The state after shares that come one after the other, the first of them at the start of the data.
-    pub fn before(shares: &[Quotes]) -> Before {
-        Before(shares.iter().fold(State::Record, |state, share| share.0.apply(state)))
+    /// The states in which the share of `rank` begins, of those of all ranks: even shares come one after the other, the first
+    /// at the start of the data, and what ranks hold is each byte once.
+    ///
+    /// # Errors
+    /// `Format` for shares that are not so.
+    pub fn before(shares: &[Quotes], rank: usize) -> Result<Before> {
+        let mine = shares.get(rank).ok_or_else(malformed)?;
+        if let Does::Even(_) = mine.0 {
+            let mut state = State::Record;
+            for share in &shares[..rank] {
+                let Does::Even(t) = &share.0 else { return Err(malformed()) };
+                state = t.apply(state);
+            }
+            return Ok(Before(vec![state]));
+        }
+        let mut all: Vec<(&Held, &Transition, usize)> = Vec::new();
+        for (r, share) in shares.iter().enumerate() {
+            let Does::Held(held) = &share.0 else { return Err(malformed()) };
+            all.extend(held.iter().map(|(h, t)| (h, t, r)));
+        }
+        all.sort_by_key(|(h, ..)| (h.source, h.bytes.start));
+        let mut before = Vec::new();
+        let (mut source, mut end, mut state) = (None, 0, State::Record);
+        for (h, t, r) in all {
+            if source != Some(h.source) {
+                (source, end, state) = (Some(h.source), 0, State::Record);
+            }
+            if h.bytes.start != end {
+                return Err(malformed());
+            }
+            if r == rank {
+                before.push(state);
+            }
+            state = t.apply(state);
+            end = h.bytes.end;
+        }
+        Ok(Before(before))
     }
 }
 
@@ -75,5 +176,72 @@ pub fn look(
         return Err(first);
     }
     let progress: &Progress = scan.progress();
-    Ok((Quotes(scan.chain.total()), progress.bytes.load(Ordering::Relaxed)))
+    let does = match &options.share {
+        Share::Even { .. } => Does::Even(scan.chain.total()),
+        Share::Held(_) => {
+            let each = scan.chain.each();
+            let held = scan.plan.stretches();
+            if held.len() != each.len() {
+                return Err(Error::internal("not all that is held was looked at"));
+            }
+            Does::Held(held.into_iter().zip(each).collect())
+        }
+    };
+    Ok((Quotes(does), progress.bytes.load(Ordering::Relaxed)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(source: u32, bytes: std::ops::Range<u64>, to: State) -> (Held, Transition) {
+        (Held { source, bytes }, Transition::to(to))
+    }
+
+    #[test]
+    fn what_is_told_is_heard_and_nothing_else() {
+        let all = [
+            Quotes(Does::Even(Transition::to(State::Closed))),
+            Quotes(Does::Even(Transition::default())),
+            Quotes(Does::Held(Vec::new())),
+            Quotes(Does::Held(vec![
+                held(0, 3..9, State::Quoted),
+                held(0, 9..10, State::Record),
+                held(2, 1..u64::MAX, State::Plain),
+            ])),
+        ];
+        for q in all {
+            assert_eq!(Quotes::from_bytes(&q.bytes()).unwrap(), q);
+        }
+        let told = |all: (Option<u16>, Vec<Told>)| postcard::to_stdvec(&all).unwrap();
+        for bad in [
+            vec![],
+            told((Some(6u16.pow(6)), vec![])),
+            told((Some(0), vec![(0, 0, 1, 0)])),
+            told((None, vec![(0, 0, 0, 0)])),
+            told((None, vec![(0, 1, u64::MAX, 0)])),
+            told((None, vec![(1, 0, 1, 0), (0, 0, 1, 0)])),
+        ] {
+            assert_eq!(Quotes::from_bytes(&bad).unwrap_err().kind(), stead_core::Kind::Format);
+        }
+    }
+
+    #[test]
+    fn states_pass_over_what_ranks_hold() {
+        let ranks = [
+            Quotes(Does::Held(vec![held(0, 0..3, State::Quoted), held(0, 5..6, State::Plain)])),
+            Quotes(Does::Held(vec![held(0, 3..5, State::Closed), held(1, 0..2, State::Quoted)])),
+            Quotes(Does::Held(vec![])),
+        ];
+        let before = |r| Quotes::before(&ranks, r).unwrap().0;
+        assert_eq!(before(0), [State::Record, State::Closed]);
+        assert_eq!(before(1), [State::Quoted, State::Record]);
+        assert_eq!(before(2), []);
+        // A byte that nobody has, one that two have, shares of two sorts, and no such rank.
+        let odd = |q: Does| Quotes::before(&[ranks[0].clone(), Quotes(q)], 0);
+        assert!(odd(Does::Held(vec![])).is_err());
+        assert!(odd(Does::Held(vec![held(0, 2..5, State::Plain)])).is_err());
+        assert!(odd(Does::Even(Transition::default())).is_err());
+        assert!(Quotes::before(&ranks, 3).is_err());
+    }
 }

@@ -103,26 +103,28 @@ impl<'s> TextWorker<'s> {
                 break;
             };
             let part = self.part(unit.part);
-            self.taken.push_back(unit);
             if part.codec.is_some() {
                 if self.scan.is_chained() {
                     // The file after it begins afresh.
                     let transition = self.scan.syntax().transition(b"");
-                    let link = Link { transition, fresh: true, wanted: false };
+                    let link = Link { transition, begins: unit.begins, wanted: false };
                     self.scan.chain.publish(unit.number, link);
                 }
+                self.taken.push_back(unit);
                 continue;
             }
-            let start = unit.extent.offset.saturating_sub(1);
+            let start = unit.extent.offset - unit.lead();
             // Saves a second read for most last records.
             let slop = (self.scan.options.chunk as u64 / 64).min(MOST_SLOP);
             let after = if unit.ahead { 0 } else { slop };
-            let end = unit.extent.end().saturating_add(after).min(part.source.len());
+            let end = unit.extent.end().saturating_add(after).min(unit.near.end);
+            let number = unit.number;
+            self.taken.push_back(unit);
             self.queue
-                .submit(unit.number, &part.source, start, (end - start) as usize)
+                .submit(number, &part.source, start, (end - start) as usize)
                 .map_err(|e| e.at_source(part.index))?;
             if self.scan.is_chained() && !self.queue.reads_ahead() {
-                self.read_ahead(unit.number);
+                self.read_ahead(number);
             }
         }
         Ok(())
@@ -230,7 +232,7 @@ impl<'s> TextWorker<'s> {
     fn extent(&mut self, unit: &Unit) -> Result<Option<Ready>> {
         let done = self.queue.next().map_err(|e| e.at_source(unit.extent.source))?;
         let done = done.ok_or_else(|| Error::internal("a read got lost"))?;
-        self.window.load(unit.extent.offset.saturating_sub(1), done.buffer);
+        self.window.load(unit.extent.offset - unit.lead(), done.buffer);
         Progress::add(&self.scan.progress.bytes, unit.extent.len);
         let source = &self.part(unit.part).source;
         if unit.extent.end() == source.len() {
@@ -260,10 +262,10 @@ impl<'s> TextWorker<'s> {
 
     /// Publishes what an extent does to the automaton. `bytes` begin where its window does.
     fn publish(&self, unit: &Unit, bytes: &[u8]) {
-        let start = usize::from(unit.extent.offset > 0);
+        let start = unit.lead() as usize;
         let end = start + unit.extent.len as usize;
         let transition = self.scan.syntax().transition(&bytes[start + self.in_mark(unit)..end]);
-        let link = Link { transition, fresh: unit.fresh, wanted: !unit.ahead };
+        let link = Link { transition, begins: unit.begins, wanted: !unit.ahead };
         self.scan.chain.publish(unit.number, link);
     }
 
@@ -285,6 +287,18 @@ impl<'s> TextWorker<'s> {
         }
     }
 
+    /// The byte before an extent. One that this rank does not hold is asked for.
+    fn byte_before(&self, unit: &Unit) -> Result<Option<u8>> {
+        let Some(at) = unit.extent.offset.checked_sub(1) else { return Ok(None) };
+        if unit.lead() > 0 {
+            return Ok(self.window.bytes().first().copied());
+        }
+        let mut byte = [0];
+        let source = &self.part(unit.part).source;
+        source.read_at(at, &mut byte).map_err(|e| e.at_source(unit.extent.source))?;
+        Ok(Some(byte[0]))
+    }
+
     /// Index in the window at which the first record of the extent starts; `None` if none does.
     fn first_record(&mut self, unit: &Unit) -> Result<Option<usize>> {
         let start = (unit.extent.offset - self.window.base) as usize;
@@ -299,7 +313,7 @@ impl<'s> TextWorker<'s> {
                 return Ok(None);
             }
             self.state(unit)?
-        } else if start == 0 || self.window.bytes()[start - 1] == b'\n' {
+        } else if self.byte_before(unit)?.is_none_or(|b| b == b'\n') {
             State::Record
         } else {
             State::Plain

@@ -281,7 +281,7 @@ impl Header {
             return Err(Error::usage(format!("there is no task {task} of {tasks}"))
                 .with_hint("tasks are numbered from 0"));
         }
-        let records = Share { rank: task, size: tasks }.of(self.count(species));
+        let records = Share::of(self.count(species), task, tasks);
         let size = self.record_bytes(species);
         let count = records.end - records.start;
         Ok(Part {
