@@ -300,20 +300,10 @@ impl AtomicFile {
     /// As [`AtomicFile::commit`]. If a name cannot be given, those before it have theirs.
     pub fn commit_all(mut files: Vec<AtomicFile>) -> Result<()> {
         for file in &files {
-            if let Some(rights) = &file.rights {
-                file.set_rights(rights.clone())?;
-            }
+            file.settle()?;
             file.sync()?;
         }
-        if !forget_all(&files) {
-            return Err(Error::cancelled());
-        }
-        // From here on the names are ours alone: who removes what is unfinished finds all of them or none.
-        files.iter_mut().for_each(|file| file.named = true);
-        for file in &mut files {
-            file.rename()?;
-            file.named = false;
-        }
+        Self::name(&mut files)?;
         for (i, file) in files.iter().enumerate() {
             let same = |other: &AtomicFile| {
                 other.target.path.parent() == file.target.path.parent()
@@ -322,6 +312,32 @@ impl AtomicFile {
             if !files[..i].iter().any(same) {
                 file.target.sync_folder().map_err(|e| file.failed("sync the directory of", e))?;
             }
+        }
+        Ok(())
+    }
+
+    /// As [`AtomicFile::commit`], without waiting for the device: for hints, which may be lost or empty after the machine failed.
+    ///
+    /// # Errors
+    /// As [`AtomicFile::commit`].
+    pub fn commit_hint(self) -> Result<()> {
+        self.settle()?;
+        Self::name(&mut [self])
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.rights.as_ref().map_or(Ok(()), |rights| self.set_rights(rights.clone()))
+    }
+
+    fn name(files: &mut [AtomicFile]) -> Result<()> {
+        if !forget_all(files) {
+            return Err(Error::cancelled());
+        }
+        // From here on the names are ours alone: who removes what is unfinished finds all of them or none.
+        files.iter_mut().for_each(|file| file.named = true);
+        for file in files {
+            file.rename()?;
+            file.named = false;
         }
         Ok(())
     }
