@@ -83,8 +83,13 @@ def test_nothing_is_read_before_a_task_asks(stead, data):
 def test_blocks_are_shared_with_other_processes_or_not(stead, tmp_path):
     (tmp_path / "old").write_bytes(bytes(100_000))
     os.utime(tmp_path / "old", (1.7e9, 1.7e9))
-    for more, reason in [((), "have blocks and memory together"), (("--no-share",), "as asked for")]:
-        found = read(stead, "old", "--engine", "pread", "--tasks", 10, *more)
+    (tmp_path / "new").write_bytes(bytes(100_000))
+    os.utime(tmp_path / "new", (2e9, time.time() + 1000))
+    together, alone = "have blocks and memory together", "as asked for"
+    for file, more, reason in [
+        ("old", (), together), ("old", ("--no-share",), alone), ("new", (), "the file changed a moment ago"), ("new", ("--no-share",), alone),
+    ]:  # fmt: skip
+        found = read(stead, file, "--engine", "pread", "--tasks", 10, *more)
         (shared,) = [c for c in found["choices"] if c["name"] == "shared"]
         assert reason in shared["reason"] and shared["value"] == "with no other process"
 

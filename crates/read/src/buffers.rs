@@ -9,7 +9,7 @@ use crate::engine::{Counts, Shared};
 use crate::opened::Opened;
 use crate::options::{Chosen, Options};
 use crate::process::inherited;
-use crate::registry::{self, Key};
+use crate::registry::{self, MaybeKey};
 use crate::sync::{self, Mutex};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -18,8 +18,8 @@ use stead_core::Result;
 pub(crate) struct Buffers {
     opened: Opened,
     options: Options,
-    /// By which other files of the process find them; `None` if they are nobody else's.
-    key: Option<Key>,
+    /// By which other files of the process find them; why they do not if they might.
+    key: MaybeKey,
     /// The process that has opened it. One that was forked may have inherited a lock that is taken for good.
     process: u32,
     sets: Mutex<Sets>,
@@ -64,7 +64,7 @@ impl Sets {
 }
 
 impl Buffers {
-    pub(crate) fn new(opened: Opened, options: &Options, key: Option<Key>) -> Buffers {
+    pub(crate) fn new(opened: Opened, options: &Options, key: MaybeKey) -> Buffers {
         let process = std::process::id();
         Buffers { opened, options: options.clone(), key, process, sets: Mutex::default() }
     }
@@ -101,7 +101,7 @@ impl Buffers {
 
     /// What others have for this session, or a new set.
     fn find(&self, sets: &mut Sets, chosen: Chosen, range: &Range<u64>) -> Arc<Shared> {
-        let set = registry::buffers(self.key.as_ref(), &self.opened, &self.options, chosen, range);
+        let set = registry::buffers(&self.key, &self.opened, &self.options, chosen, range);
         if sets.all.iter().any(|s| Arc::ptr_eq(s, &set)) {
             // It has them open already, and once is enough.
             set.leave();
@@ -166,7 +166,7 @@ mod tests {
         let options = Options::default();
         let source = Arc::new(MemorySource::new("m", [7; 100]));
         let opened = Opened::look(source, &options).unwrap();
-        let mut buffers = Buffers::new(opened, &options, None);
+        let mut buffers = Buffers::new(opened, &options, Err(None));
         let (set, id) = buffers.begin(&(0..10)).unwrap();
         buffers.process ^= 1;
         // As if a thread of the other process had the lock.

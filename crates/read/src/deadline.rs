@@ -51,6 +51,12 @@ pub(crate) fn watch_kept(at: Instant) -> bool {
     see_to(watch, at)
 }
 
+/// True if what is kept of closed files is given up at `at`.
+#[cfg(test)]
+pub(crate) fn watches_kept(at: Instant) -> bool {
+    lock().due.contains_key(&(at, 0))
+}
+
 fn lock() -> std::sync::MutexGuard<'static, Watch> {
     WATCH.get().0.lock().unwrap_or_else(PoisonError::into_inner)
 }

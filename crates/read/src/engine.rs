@@ -212,8 +212,8 @@ impl New {
         New { segment, ..self }
     }
 
-    /// With blocks that other processes have, too, if they are in memory.
-    pub(crate) fn with_neighbours(self, file: &Identity) -> New {
+    /// With blocks that other processes have, too, if they are in memory, and there is no reason against it.
+    pub(crate) fn with_neighbours(self, file: Result<&Identity, &str>) -> New {
         if self.lender.is_some() {
             return self;
         }

@@ -7,6 +7,55 @@ use std::ops::Range;
 use std::sync::Arc;
 use stead_core::{Error, Kind, Result};
 
+/// The page cache has pieces of a file of so many bytes at most, and one bad byte takes all of a piece with it.
+const AROUND: u64 = 2 << 20;
+
+/// Bytes of a mapped file that the page cache did not have when they were asked for, and all that lies in the same pieces.
+#[derive(Default)]
+pub(crate) struct Beside(Vec<Range<u64>>);
+
+impl Beside {
+    /// Takes note of what has come of a block, from `at` of the file.
+    fn note(&mut self, at: u64, piece: &Piece<'_>) {
+        let Piece::Bytes(bytes) = piece else { return };
+        let end = at.saturating_add(bytes.len() as u64);
+        let from = at - at % AROUND;
+        let to = end.checked_next_multiple_of(AROUND).unwrap_or(u64::MAX);
+        match self.0.last_mut() {
+            Some(last) if last.start <= from && from <= last.end => last.end = last.end.max(to),
+            _ => self.0.push(from..to),
+        }
+    }
+
+    fn is_none(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Reads bytes of the file: what the page cache did not have past it, and all others as they are always read.
+    fn read(&mut self, shared: &Arc<Shared>, offset: u64, to: &mut [u8]) -> Result<()> {
+        // Blocks come in any order.
+        if !self.0.is_sorted_by_key(|range| range.start) {
+            self.0.sort_unstable_by_key(|range| range.start);
+        }
+        let end = offset.saturating_add(to.len() as u64);
+        let (mut at, mut rest) = (offset, to);
+        let mut next = |to: u64, beside: bool, at: &mut u64| {
+            let len = to.min(end).saturating_sub(*at);
+            // Within the buffer, so it fits usize.
+            let (part, left) = std::mem::take(&mut rest).split_at_mut(len as usize);
+            rest = left;
+            let read = if part.is_empty() { Ok(()) } else { read(shared, beside, *at, part) };
+            *at += len;
+            read
+        };
+        for range in self.0.iter().filter(|range| range.end > offset) {
+            next(range.start, false, &mut at)?;
+            next(range.end, true, &mut at)?;
+        }
+        next(end, false, &mut at)
+    }
+}
+
 /// A view.
 pub(crate) struct AsView {
     offset: u64,
@@ -14,8 +63,7 @@ pub(crate) struct AsView {
     got: Got,
     /// Memory for bytes of several blocks.
     claim: Option<Claim>,
-    /// The page cache does not have all of it, and reads do.
-    beside: bool,
+    beside: Beside,
 }
 
 enum Got {
@@ -47,7 +95,7 @@ pub(crate) fn room(len: usize) -> Result<Vec<u8>> {
 
 impl AsView {
     pub(crate) fn new(offset: u64, len: usize) -> Self {
-        AsView { offset, len, got: Got::Nothing, claim: None, beside: false }
+        AsView { offset, len, got: Got::Nothing, claim: None, beside: Beside::default() }
     }
 }
 
@@ -69,7 +117,7 @@ impl Finish<View> for AsView {
             return;
         }
         if shared.maps() {
-            self.beside |= matches!(piece, Piece::Bytes(_));
+            self.beside.note(at, &piece);
             return;
         }
         let Some(bytes) = piece.bytes() else { return };
@@ -106,14 +154,14 @@ impl Finish<View> for AsView {
             return Ok(View::own(Vec::new()));
         }
         if shared.maps() {
-            if !self.beside
+            if self.beside.is_none()
                 && let Some(view) = shared.lend(self.offset, self.len)
             {
                 return Ok(view);
             }
             // A look at them may find zeros. A read says which bytes went away, and has those beside a bad one.
             let mut own = room(self.len)?;
-            read(shared, self.beside, self.offset, &mut own)?;
+            self.beside.read(shared, self.offset, &mut own)?;
             return Ok(View::own(own));
         }
         match std::mem::replace(&mut self.got, Got::Nothing) {
@@ -131,21 +179,20 @@ pub(crate) struct Into<B> {
     len: usize,
     /// `None` once it was given back.
     buffer: Option<B>,
-    /// The page cache does not have all of it.
-    beside: bool,
+    beside: Beside,
 }
 
 impl<B: AsMut<[u8]>> Into<B> {
     /// `buffer` has `len` bytes at least.
     pub(crate) fn new(offset: u64, len: usize, buffer: B) -> Self {
-        Into { offset, len, buffer: Some(buffer), beside: false }
+        Into { offset, len, buffer: Some(buffer), beside: Beside::default() }
     }
 }
 
 impl<B: AsMut<[u8]> + Send> Finish<B> for Into<B> {
     fn piece(&mut self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>) {
         if shared.maps() {
-            self.beside |= matches!(piece, Piece::Bytes(_));
+            self.beside.note(at, &piece);
         } else if let Some(bytes) = piece.bytes()
             && let Some(buffer) = &mut self.buffer
         {
@@ -165,7 +212,7 @@ impl<B: AsMut<[u8]> + Send> Finish<B> for Into<B> {
             let Some(target) = buffer.as_mut().get_mut(..self.len) else {
                 return Err(Error::usage("the buffer of this read became shorter"));
             };
-            read(shared, self.beside, self.offset, target)?;
+            self.beside.read(shared, self.offset, target)?;
         }
         Ok(buffer)
     }
@@ -178,8 +225,7 @@ pub(crate) struct Strided {
     pub(crate) len: usize,
     pub(crate) stride: usize,
     pub(crate) out: Vec<u8>,
-    /// The page cache does not have all of it, and reads do.
-    pub(crate) beside: bool,
+    pub(crate) beside: Beside,
 }
 
 impl Strided {
@@ -214,7 +260,7 @@ impl Finish<Vec<u8>> for Strided {
 
     fn piece(&mut self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>) {
         if shared.maps() {
-            self.beside |= matches!(piece, Piece::Bytes(_));
+            self.beside.note(at, &piece);
         } else if let Some(bytes) = piece.bytes() {
             self.gather((at - self.offset) as usize, bytes);
         }
@@ -227,7 +273,8 @@ impl Finish<Vec<u8>> for Strided {
     fn finish(&mut self, shared: &Arc<Shared>) -> Result<Vec<u8>> {
         if shared.maps() && !self.out.is_empty() {
             let span = (self.out.len() / self.len - 1) * self.stride + self.len;
-            let view = if self.beside { None } else { shared.lend(self.offset, span) };
+            let whole = self.beside.is_none();
+            let view = if whole { shared.lend(self.offset, span) } else { None };
             let whole = view.is_some_and(|view| {
                 self.gather(0, &view);
                 // It may be bytes between the pieces that went away.
@@ -236,7 +283,7 @@ impl Finish<Vec<u8>> for Strided {
             for piece in 0..if whole { 0 } else { self.out.len() / self.len } {
                 let at = self.offset + (piece * self.stride) as u64;
                 let target = &mut self.out[piece * self.len..][..self.len];
-                read(shared, self.beside, at, target)?;
+                self.beside.read(shared, at, target)?;
             }
         }
         Ok(std::mem::take(&mut self.out))
@@ -250,6 +297,10 @@ fn read(shared: &Arc<Shared>, beside: bool, offset: u64, to: &mut [u8]) -> Resul
         _ => shared.source().read_at(offset, to),
     }
 }
+
+#[cfg(test)]
+#[path = "finish_tests.rs"]
+mod tests;
 
 fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
     if let Some(to) = to.get_mut(at..at + bytes.len()) {

@@ -35,14 +35,19 @@ impl Drop for Neighbours {
 }
 
 impl Neighbours {
-    /// Joins those who read a file in blocks of this size, or says why not.
-    pub(crate) fn join(file: &Identity, block: u64, options: &Options) -> Result<Self, String> {
+    /// Joins those who read a file in blocks of this size, unless there is a reason not to, or says why not.
+    pub(crate) fn join(
+        file: Result<&Identity, &str>,
+        block: u64,
+        options: &Options,
+    ) -> Result<Self, String> {
         if !options.share || cfg!(feature = "shuttle") {
             return Err("as asked for".to_owned());
         }
         if options.memory <= limits::LEAST_SESSION_MEMORY {
             return Err("so little memory is not shared".to_owned());
         }
+        let file = file.map_err(str::to_owned)?;
         let more = |n: usize| (n < MOST).then_some(n + 1);
         if JOINED.get().fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
             return Err(format!("{MOST} files are shared already"));

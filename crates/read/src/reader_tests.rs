@@ -1,6 +1,7 @@
 //! Readers by themselves: what they do when they end in other ways than they should, and whom they wake.
 
 use super::*;
+use crate::engine::New;
 use crate::options::Options;
 use crate::registry;
 use crate::request::Read;
@@ -55,6 +56,41 @@ fn what_was_given_up_before_is_not_taken_for_another_block() {
     assert!(block[..] == bytes[3 * BLOCK..4 * BLOCK]);
     assert!(inner.window.ready(0).is_none() && inner.window.ready(1).is_none());
     drop(inner);
+    registry::close(&shared);
+}
+
+#[test]
+fn without_io_uring_no_reader_has_blocks_for_itself_that_it_does_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    std::fs::write(&path, contents(8 * BLOCK)).unwrap();
+    let options = Options {
+        block: Some(BLOCK),
+        readers: Some(1),
+        depth: Some(4),
+        ahead: false,
+        ..Options::default()
+    };
+    let source: Arc<dyn stead_store::Source> = Arc::new(FileSource::open(&path).unwrap());
+    // As on a network file system.
+    let new = New { lender: None, ..New::prepare(source, &options).unwrap() };
+    let shared = registry::open_new(new);
+    shared.lock().readers = 1;
+    let ask = |at: u64| Read(shared.ask(at, 50, None, crate::finish::AsView::new(at, 50)));
+    let reads = [0, 1, 2, 3].map(|block| ask(block * BLOCK as u64));
+    stead_store::faulty::forbid_io_uring(true);
+    let mut reader = Reader::new(&shared).unwrap();
+    let Todo::Begin(blocks, gone) = reader.next() else { panic!("there is something to begin") };
+    // Others may read all of them if the first one takes long.
+    reader.begin(blocks, gone);
+    assert_eq!((reader.flying.len(), shared.lock().away.begun.len()), (0, 4));
+    for _ in 0..4 {
+        reader.land();
+    }
+    stead_store::faulty::forbid_io_uring(false);
+    assert!(reads.iter().all(Read::is_ready));
+    drop(reads);
+    shared.lock().readers = 0;
     registry::close(&shared);
 }
 

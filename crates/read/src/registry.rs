@@ -36,6 +36,9 @@ pub(crate) struct Key {
     memory: u64,
 }
 
+/// That of a file, or why it has none; `None` of what is no file.
+pub(crate) type MaybeKey = std::result::Result<Key, Option<&'static str>>;
+
 #[derive(Default)]
 struct Registry {
     /// Mostly one for each; some with blocks of different sizes.
@@ -86,23 +89,37 @@ fn with<T>(work: impl FnOnce(&mut Registry) -> T) -> T {
     work(&mut REGISTRY.get().lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// By which others find the buffers of a file, if they may have the same.
-pub(crate) fn key(source: &FileSource, options: &Options) -> Option<Key> {
+/// By which others find the buffers of a file if they may have the same; else why not, for people.
+pub(crate) fn key(source: &FileSource, options: &Options) -> MaybeKey {
     let identity = source.identity();
-    let own = identity.device || clock::just_changed(identity.mtime.0);
-    (!own).then(|| Key::new(&identity, options))
+    if identity.device {
+        return Err(Some("it is a device"));
+    }
+    if clock::just_changed(identity.mtime.0) {
+        return Err(Some("the file changed a moment ago"));
+    }
+    Ok(Key::new(&identity, options))
 }
 
 /// Buffers for a session that begins: some of those that there are for this file, or new ones. Whoever gets them closes them
 /// once.
 pub(crate) fn buffers(
-    key: Option<&Key>,
+    key: &MaybeKey,
     opened: &Opened,
     options: &Options,
     chosen: Chosen,
     range: &Range<u64>,
 ) -> Arc<Shared> {
-    let Some(key) = key else { return hold(Shared::new(opened.buffers(options, chosen))) };
+    let key = match key {
+        Ok(key) => key,
+        Err(why) => {
+            let new = opened.buffers(options, chosen);
+            return hold(Shared::new(match why {
+                Some(why) => new.with_neighbours(Err(why)),
+                None => new,
+            }));
+        }
+    };
     let of_file = |r: &Registry| -> Vec<Arc<Shared>> {
         r.files.get(key).into_iter().flatten().filter_map(Weak::upgrade).collect()
     };
@@ -113,7 +130,7 @@ pub(crate) fn buffers(
         return hold(set);
     }
     let block = chosen.choice.block;
-    let new = opened.buffers(options, chosen).with_neighbours(&key.identity());
+    let new = opened.buffers(options, chosen).with_neighbours(Ok(&key.identity()));
     // Dropped without the lock, as what is not needed of these.
     let mut others = Vec::new();
     let (set, unused) = with(|r| {
@@ -271,3 +288,7 @@ impl Key {
         Identity { dev, inode, len, mtime, ctime, device: false }
     }
 }
+
+#[cfg(test)]
+#[path = "registry_tests.rs"]
+mod tests;

@@ -5,7 +5,7 @@ use crate::engine::{Counts, Shared};
 use crate::opened::Opened;
 use crate::options::{Decision, Options};
 use crate::ranks::group::{Group, Joint};
-use crate::registry::{self, Key};
+use crate::registry::{self, MaybeKey};
 use crate::request::{Finish, Pending, Read, ReadInto};
 use crate::within::Within;
 use std::ops::{Bound, Range, RangeBounds};
@@ -66,7 +66,7 @@ pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<File> {
 /// `Usage` for an engine that is not to be had.
 pub fn open_source(source: Arc<dyn Source>, options: &Options) -> Result<File> {
     let path = source.path().to_owned();
-    File::new(source, path, options, None)
+    File::new(source, path, options, Err(None))
 }
 
 impl File {
@@ -74,7 +74,7 @@ impl File {
         source: Arc<dyn Source>,
         path: PathBuf,
         options: &Options,
-        key: Option<Key>,
+        key: MaybeKey,
     ) -> Result<File> {
         let opened = Opened::look(source.clone(), options)?;
         let by = By::Us(Box::new(Buffers::new(opened, options, key)));

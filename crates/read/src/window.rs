@@ -314,6 +314,11 @@ impl<H: Held> Window<H> {
         next
     }
 
+    /// True if there is a block that somebody waits for, that nobody reads, and that `may` be read now.
+    pub(crate) fn demands(&self, may: impl Fn(u64) -> bool) -> bool {
+        self.demand.iter().any(|block| self.is_queued(*block) && may(*block))
+    }
+
     /// Blocks that are being read.
     pub(crate) fn reading(&self) -> impl Iterator<Item = u64> + '_ {
         let reading = |(_, b): &(&u64, &Block<H>)| matches!(b.state, State::Reading);

@@ -1,6 +1,6 @@
 //! What is asked for of a session, with or without a deadline of its own.
 
-use crate::finish::{AsView, Into, Strided, room};
+use crate::finish::{AsView, Beside, Into, Strided, room};
 use crate::request::{Pending, Read, ReadInto};
 use crate::session::Session;
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl<'a> Within<'a> {
         };
         // One piece has no distance to the next.
         let stride = if count > 1 { stride.max(1) } else { len.max(1) };
-        let strided = || Strided { offset, len, stride, out, beside: false };
+        let strided = || Strided { offset, len, stride, out, beside: Beside::default() };
         ReadInto(session.ask(offset, span, self.deadline, strided))
     }
 }

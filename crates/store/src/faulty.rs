@@ -1,11 +1,25 @@
 //! A source with faults from a seed, for tests (feature `faults`).
 
 use crate::{Source, file::check_range};
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use stead_core::{Error, Kind, Result};
+
+thread_local! {
+    static NO_RINGS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on this thread gets no io_uring, as in many containers, or gets it again.
+pub fn forbid_io_uring(forbid: bool) {
+    NO_RINGS.set(forbid);
+}
+
+pub(crate) fn forbids_io_uring() -> bool {
+    NO_RINGS.get()
+}
 
 /// Which faults a [`FaultySource`] has. The default has none.
 #[derive(Debug, Clone, Default)]

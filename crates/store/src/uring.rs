@@ -17,6 +17,10 @@ pub(crate) struct Ring {
 impl Ring {
     /// Fails where the kernel has no io_uring, forbids it, or is older than 5.6.
     pub(crate) fn new(depth: usize) -> io::Result<Ring> {
+        #[cfg(any(test, feature = "faults"))]
+        if crate::faulty::forbids_io_uring() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         // The caller keeps `depth` within limits::MAX_QUEUE_DEPTH.
         let entries = depth.next_power_of_two() as u32;
         let ring = IoUring::builder().dontfork().build(entries)?;

@@ -16,7 +16,7 @@ use crate::clock;
 use crate::reader::LINGER;
 use crate::request::{Deliver, Finish};
 use crate::sync::fence;
-use crate::window::{Next, Ticket};
+use crate::window::{Next, Ticket, Window};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -55,6 +55,16 @@ pub(crate) struct Lanes {
     pub(crate) of: Box<dyn Fn(u64) -> usize + Send + Sync>,
     /// Reads of one place at a time.
     pub(crate) most: usize,
+}
+
+impl Lanes {
+    /// Says of a block, of so many bytes, whether one more of its place may be read now.
+    fn free<'a>(&'a self, window: &Window<Kept>, size: u64) -> impl Fn(u64) -> bool + use<'a> {
+        let lane = move |block: u64| (self.of)(block.saturating_mul(size));
+        let mut busy: BTreeMap<usize, usize> = BTreeMap::new();
+        window.reading().for_each(|b| *busy.entry(lane(b)).or_default() += 1);
+        move |block| busy.get(&lane(block)).is_none_or(|reads| *reads < self.most)
+    }
 }
 
 /// Answers that nobody has taken, and requests that wait.
@@ -467,10 +477,17 @@ impl Shared {
             inner.window.limit(most);
         }
         let Some(lanes) = self.lanes.get() else { return inner.window.take() };
-        let lane = |block: u64| (lanes.of)(block.saturating_mul(self.choice.block));
-        let mut busy: BTreeMap<usize, usize> = BTreeMap::new();
-        inner.window.reading().for_each(|b| *busy.entry(lane(b)).or_default() += 1);
-        inner.window.take_of(|b| busy.get(&lane(b)).is_none_or(|reads| *reads < lanes.most))
+        let free = lanes.free(&inner.window, self.choice.block);
+        inner.window.take_of(free)
+    }
+
+    /// True if there is a block that somebody waits for, that nobody reads, and that may be read now.
+    pub(super) fn may_begin(&self, inner: &Inner) -> bool {
+        let queued = inner.window.queued() > 0;
+        queued
+            && self.lanes.get().is_none_or(|lanes| {
+                inner.window.demands(lanes.free(&inner.window, self.choice.block))
+            })
     }
 
     /// With all room taken by answers that nobody takes: a request that somebody waits for, a block of which it is to get

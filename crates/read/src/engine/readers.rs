@@ -18,6 +18,8 @@ use stead_store::Buffer;
 
 /// Readers that are all away for so long are taken to be kept by the device.
 const KEPT: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 500 });
+/// Who looks for them later than that has been away, too.
+const LATE: Duration = Duration::from_secs(2);
 /// Readers of a file at most, with those that the device keeps.
 const MOST: usize = 64;
 
@@ -83,10 +85,9 @@ impl Inner {
 
     /// True if somebody waits, and no reader is there.
     fn misses_readers(&self) -> bool {
-        let work = self.window.queued() > 0 || !self.away.begun.is_empty();
         // Those who sleep are called by nobody while as many are at work as should be.
         let away = self.away.count > 0 && self.away.count >= self.at_work();
-        away && work && self.readers < MOST && !self.waiting.is_empty()
+        away && self.readers < MOST && !self.waiting.is_empty()
     }
 }
 
@@ -98,9 +99,14 @@ impl Shared {
         inner.away.rounds
     }
 
+    /// True if somebody waits for what a reader could begin, and none is there.
+    fn misses_readers(&self, inner: &Inner) -> bool {
+        inner.misses_readers() && (!inner.away.begun.is_empty() || self.may_begin(inner))
+    }
+
     /// Has somebody look after a while whether readers have come back, if none is there.
     fn mind(self: &Arc<Self>, inner: &mut Inner) {
-        if inner.away.look.is_none() && inner.misses_readers() {
+        if inner.away.look.is_none() && self.misses_readers(inner) {
             let at = clock::after(KEPT);
             inner.away.look = Some((at, inner.away.returns));
             self.look_after(inner, at);
@@ -110,8 +116,11 @@ impl Shared {
     /// Looks whether readers have come back, if it is time to. Gives how many more there are to be.
     pub(super) fn look_for_readers(self: &Arc<Self>, inner: &mut Inner, now: Instant) -> usize {
         let due = inner.away.look.take_if(|(at, _)| *at <= now);
-        let none_came = due.is_some_and(|(_, returns)| returns == inner.away.returns);
-        let more = if none_came && inner.misses_readers() {
+        // Who comes much too late was stopped, perhaps with all readers.
+        let in_time = |at: Instant| now.saturating_duration_since(at) <= LATE;
+        let none_came =
+            due.is_some_and(|(at, returns)| in_time(at) && returns == inner.away.returns);
+        let more = if none_came && self.misses_readers(inner) {
             inner.away.count.min(MOST - inner.readers)
         } else {
             0
@@ -225,10 +234,7 @@ impl Shared {
     fn start_reader(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) -> Result<()> {
         inner.readers += 1;
         drop(inner);
-        let shared = self.clone();
-        let thread = sync::thread::Builder::new().name("stead-read".to_owned());
-        let started = thread.spawn(move || Reader::run(shared));
-        started.map(drop).map_err(|e| {
+        spawn(self.clone()).map_err(|e| {
             self.lock().readers -= 1;
             Error::io("start a reader for", self.source.path(), e)
         })
@@ -284,6 +290,16 @@ impl Shared {
             self.lost(&error);
         }
     }
+}
+
+/// A thread that reads.
+fn spawn(shared: Arc<Shared>) -> std::io::Result<()> {
+    #[cfg(test)]
+    if tests::NO_THREADS.get() {
+        return Err(std::io::ErrorKind::WouldBlock.into());
+    }
+    let thread = sync::thread::Builder::new().name("stead-read".to_owned());
+    thread.spawn(move || Reader::run(shared)).map(drop)
 }
 
 #[cfg(test)]

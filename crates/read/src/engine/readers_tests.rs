@@ -1,14 +1,22 @@
 //! Readers that the device keeps.
 
 use super::*;
+use crate::engine::Lanes;
 use crate::finish::AsView;
 use crate::options::Options;
 use crate::registry;
 use crate::request::Read;
+use crate::window::Next;
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::{Condvar, Mutex};
 use stead_core::Kind;
 use stead_store::Source;
+
+thread_local! {
+    /// Nobody who calls readers from this thread gets one.
+    pub(super) static NO_THREADS: Cell<bool> = const { Cell::new(false) };
+}
 
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 40;
@@ -192,6 +200,63 @@ fn who_could_not_begin_to_stand_in_is_not_counted() {
     shared.lock().readers = 0;
     drop(read);
     registry::close(&shared);
+}
+
+#[test]
+fn without_threads_nobody_is_counted_as_standing_in() {
+    let (shared, read) = four_readers();
+    let mut inner = shared.lock();
+    let _rounds = [0; 4].map(|_| shared.leaves(&mut inner));
+    let more = shared.look_for_readers(&mut inner, clock::after(2 * KEPT));
+    drop(inner);
+    NO_THREADS.set(true);
+    shared.stand_in(more);
+    NO_THREADS.set(false);
+    let mut inner = shared.lock();
+    assert_eq!((more, inner.readers, inner.away.stand_ins), (4, 4, 0));
+    inner.readers = 0;
+    drop(inner);
+    drop(read);
+    registry::close(&shared);
+}
+
+#[test]
+fn who_was_stopped_with_all_readers_does_not_miss_them() {
+    let (shared, read) = four_readers();
+    let mut inner = shared.lock();
+    let rounds: Vec<u64> = (0..4).map(|_| shared.leaves(&mut inner)).collect();
+    let late = inner.away.look.unwrap().0 + LATE + Duration::from_secs(10);
+    assert_eq!(shared.look_for_readers(&mut inner, late), 0);
+    // It looks again, and finds that they have not come back since.
+    let at = inner.away.look.expect("nobody looks again").0;
+    assert_eq!(shared.look_for_readers(&mut inner, at), 4);
+    rounds.into_iter().for_each(|round| inner.returns(round));
+    inner.readers = 0;
+    drop(inner);
+    drop(read);
+    registry::close(&shared);
+}
+
+#[test]
+fn nobody_stands_in_where_no_more_may_be_read_of_a_place() {
+    for places in [1, 2] {
+        let (_, shared) = open(0, 1, 1);
+        shared.set_lanes(Lanes { of: Box::new(move |at| (at / BLOCK) as usize % places), most: 1 });
+        shared.lock().readers = 1;
+        let hangs = ask(&shared, 0, None);
+        let mut inner = shared.lock();
+        assert!(matches!(shared.take(&mut inner), Next::Read(0, _)));
+        drop(inner);
+        let waits = ask(&shared, 1, None);
+        let mut inner = shared.lock();
+        shared.leaves(&mut inner);
+        let more = shared.look_for_readers(&mut inner, clock::after(2 * KEPT));
+        assert_eq!((more, inner.away.look.is_some()), (places - 1, places > 1), "{places}");
+        inner.readers = 0;
+        drop(inner);
+        drop((hangs, waits));
+        registry::close(&shared);
+    }
 }
 
 #[test]

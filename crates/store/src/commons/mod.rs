@@ -34,6 +34,9 @@ const SLOTS: u64 = 4096;
 const LEFT_ALONE: u32 = 64;
 /// After so many blocks it is looked for processes that have ended.
 const LOOK: u32 = 256;
+/// And where all room is taken, after so many: a look at each process is system calls and a list of all that it has mapped,
+/// which is not given while that process is about to map more.
+const LOOK_FOR_ROOM: u32 = 16;
 /// A block is looked for again when something has happened to it, so often.
 const AGAIN: usize = 8;
 
@@ -54,6 +57,8 @@ pub struct Commons {
     held: Box<[Mutex<u32>]>,
     left_alone: AtomicU32,
     asked: AtomicU32,
+    /// What `asked` was when it was looked for processes for the last time, for want of room.
+    looked: AtomicU32,
     /// Processes that did not read in time, a bit each.
     slow: AtomicU64,
 }
@@ -141,9 +146,20 @@ impl Commons {
     ) -> Arc<Commons> {
         let held = (0..memory.layout().slots).map(|_| Mutex::new(0)).collect();
         let [_, _, len, _, _, _, _, block, ..] = key;
-        let (left_alone, asked, slow) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU64::new(0));
-        let commons =
-            Commons { memory, folder, key, block, len, me, seat, held, left_alone, asked, slow };
+        let commons = Commons {
+            memory,
+            folder,
+            key,
+            block,
+            len,
+            me,
+            seat,
+            held,
+            left_alone: AtomicU32::new(0),
+            asked: AtomicU32::new(0),
+            looked: AtomicU32::new(0u32.wrapping_sub(LOOK_FOR_ROOM)),
+            slow: AtomicU64::new(0),
+        };
         commons.set_limit(u64::MAX);
         let commons = Arc::new(commons);
         fork::watch(&commons);
@@ -255,15 +271,24 @@ impl Commons {
         let Some((table, block)) = self.table().zip(self.block_of(offset, len)) else {
             return Asked::Alone;
         };
-        if self.asked.fetch_add(1, Ordering::Relaxed) % LOOK == LOOK - 1 {
+        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+        if asked % LOOK == LOOK - 1 {
             self.look(&table);
             // They may go on by now.
             self.slow.store(0, Ordering::Relaxed);
         }
         match self.find(&table, block) {
-            Found::Full if self.look(&table) => self.came_of(self.find(&table, block)),
+            Found::Full if self.is_to_look(asked) && self.look(&table) => {
+                self.came_of(self.find(&table, block))
+            }
             found => self.came_of(found),
         }
+    }
+
+    /// True if it is time to look for processes that have ended and take room, for who asks for this block.
+    fn is_to_look(&self, asked: u32) -> bool {
+        let due = |last: u32| (asked.wrapping_sub(last) >= LOOK_FOR_ROOM).then_some(asked);
+        self.looked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, due).is_ok()
     }
 
     fn find(&self, table: &Table<'_>, block: u64) -> Found {

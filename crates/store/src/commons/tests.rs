@@ -235,6 +235,24 @@ fn who_is_killed_is_found_out() {
 }
 
 #[test]
+fn without_room_it_is_not_looked_for_processes_at_each_block() {
+    let dir = tempfile::tempdir().unwrap();
+    let a = join(&dir, 2);
+    let other = Other::join(&dir);
+    let table = a.table().unwrap();
+    table.set_limit(other.place, 2);
+    for block in [0, 1] {
+        table.publish(claims(&table, other.place, block), other.place);
+    }
+    let reads = |block| matches!(a.ask(at(block), BLOCK), Asked::Read(_));
+    assert!(!reads(2));
+    other.kill();
+    // What it has looked at is in the way until somebody looks again.
+    let in_vain = (0..100).take_while(|_| !reads(2)).count();
+    assert_eq!(in_vain, LOOK_FOR_ROOM as usize - 1);
+}
+
+#[test]
 fn who_runs_another_program_takes_part_no_more() {
     let dir = tempfile::tempdir().unwrap();
     let a = join(&dir, 2);
