@@ -10,6 +10,7 @@ mod cache;
 mod clock;
 mod engine;
 mod exchange;
+pub mod files;
 mod joint;
 mod meeting;
 mod news;
