@@ -13,6 +13,7 @@ const EXAMPLES: &str = "Examples:
   stead run flights.csv -k rows -k mean:arr_delay
   stead run flights.csv -k mean:arr_delay --by carrier --where 'dep_delay > 0'
   stead run 'logs/*.log' -k lines -k grep:'ERROR.*disk' -k entropy
+  stead put flights.csv --over 'nvme@node[1-4]'
   stead kernels kmeans";
 
 /// Keep the data home; send the work: analysis kernels over files where they lie.
@@ -27,10 +28,14 @@ pub struct Cli {
 pub enum Verb {
     /// Run kernels over a dataset, in one pass
     Run(Box<RunArgs>),
-    /// Show what a dataset is: format, columns, files, a few rows
+    /// Show what a dataset is: format, columns, files, a few rows; or what a layout is
     Describe(Box<DescribeArgs>),
     /// Read a file as parallel programs do, by many tasks through a session, and say how fast
     Read(Box<ReadArgs>),
+    /// Put a file over nodes: cut it into stripes that lie in their dataspaces
+    Put(Box<PutArgs>),
+    /// Bring a file back that lies over nodes
+    Get(Box<GetArgs>),
     /// List the kernels, or explain one
     Kernels(KernelsArgs),
     /// Print a completion script for a shell
@@ -131,7 +136,7 @@ pub struct RunArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  stead describe flights.csv\n  stead describe 'run1/*.npy' --format json"
+    after_help = "Examples:\n  stead describe flights.csv\n  stead describe 'run1/*.npy' --format json\n  stead describe flights.csv.stead-layout.toml"
 )]
 pub struct DescribeArgs {
     #[command(flatten)]
@@ -234,6 +239,138 @@ pub struct ReadArgs {
     /// Pass by the page cache (O_DIRECT)
     #[arg(long, help_heading = "Means")]
     pub direct: bool,
+
+    /// Show progress on the error stream
+    #[arg(long, value_enum, default_value_t, help_heading = "Means")]
+    pub progress: When,
+}
+
+const PUT_EXAMPLES: &str = "Examples:
+  mpirun --host node1,node2,node3,node4 stead put flights.csv --over 'nvme@node[1-4]' --align record
+  srun -N 8 stead put snapshot.000 --over nvme --stripe 16MiB
+  stead put points.npy --over nvme --parts 4 --dataspace nvme=/tmp/nvme
+
+A dataspace is a folder of each node: [dataspace.nvme] with a path in /etc/stead/stead.toml or
+~/.config/stead/stead.toml, or --dataspace. The layout is written beside the file when all parts are there.
+Exit status: 0 done, 1 a failed device or a file that changes, 2 bad request, 130 interrupted.";
+
+#[derive(Debug, Args)]
+#[command(after_help = PUT_EXAMPLES)]
+pub struct PutArgs {
+    /// The file, on a file system that all ranks see
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// Dataspaces to put it into: nvme@node[1-4], or nvme for those of all nodes that have a rank
+    #[arg(long, value_name = "SPACE[@NODES]")]
+    pub over: String,
+
+    /// Bytes of a stripe
+    #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = size)]
+    pub stripe: u64,
+
+    /// End stripes where records end, so that none lies on two nodes
+    #[arg(long, value_enum, value_name = "record")]
+    pub align: Option<Align>,
+
+    /// Parts to cut it into, in place of one for each dataspace
+    #[arg(long, value_name = "N")]
+    pub parts: Option<usize>,
+
+    /// What to call it in the dataspaces, and its layout, in place of the name of the file
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// Where to write the layout, in place of beside the file
+    #[arg(long, value_name = "PATH")]
+    pub layout: Option<PathBuf>,
+
+    /// Replace a layout that is there, and remove its parts
+    #[arg(long)]
+    pub force: bool,
+
+    #[command(flatten)]
+    pub copying: Copying,
+
+    /// How records are found with --align: the format, if it is not to be detected
+    #[arg(
+        long = "type",
+        value_name = "csv|tsv|lines|records|npy|raw|tipsy",
+        help_heading = "Format"
+    )]
+    pub kind: Option<FormatType>,
+
+    /// Length of fixed records in bytes
+    #[arg(long, value_name = "BYTES", value_parser = size, help_heading = "Format")]
+    pub record_length: Option<u64>,
+
+    /// Element type of a raw array
+    #[arg(long, value_name = "f64|f32|i32|...", help_heading = "Format")]
+    pub dtype: Option<DType>,
+
+    /// Shape of a raw array, such as 300x300x300
+    #[arg(long, value_name = "NxM", value_parser = shape, help_heading = "Format")]
+    pub shape: Option<Shape>,
+
+    /// Bytes before the first element or record
+    #[arg(long, value_name = "BYTES", value_parser = size, help_heading = "Format")]
+    pub skip: Option<u64>,
+
+    /// Byte around fields, or none
+    #[arg(long, value_name = "C|none", value_parser = quote, help_heading = "Format")]
+    pub quote: Option<Quote>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Align {
+    /// Lines, rows, records of the format
+    Record,
+}
+
+const GET_EXAMPLES: &str = "Examples:
+  mpirun --host node1,node2,node3,node4 stead get flights.csv.stead-layout.toml -o /lustre/flights.csv
+  stead get points.npy.stead-layout.toml --dataspace nvme=/tmp/nvme -o copy.npy
+
+Checksums of the parts are compared; the file appears when all of it is there.
+Exit status: 0 done, 1 a part that is not there or not whole, 2 bad request, 130 interrupted.";
+
+#[derive(Debug, Args)]
+#[command(after_help = GET_EXAMPLES)]
+pub struct GetArgs {
+    /// The layout
+    #[arg(value_name = "LAYOUT")]
+    pub layout: PathBuf,
+
+    /// Where to, on a file system that all ranks see; beside the layout unless it is said
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Replace a file that is there
+    #[arg(long)]
+    pub force: bool,
+
+    #[command(flatten)]
+    pub copying: Copying,
+}
+
+/// What copies over nodes have in common.
+#[derive(Debug, Args)]
+pub struct Copying {
+    /// Folder of a dataspace of this node, before the configured one; give it once for each
+    #[arg(long, value_name = "NAME=/PATH")]
+    pub dataspace: Vec<String>,
+
+    /// Copy alone though a launcher (mpirun, srun) has started several ranks
+    #[arg(long)]
+    pub alone: bool,
+
+    /// How to print what was copied
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Described,
+
+    /// Threads of each rank that copy; 0 is as many as are of use
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Means")]
+    pub threads: usize,
 
     /// Show progress on the error stream
     #[arg(long, value_enum, default_value_t, help_heading = "Means")]

@@ -3,6 +3,8 @@
 use crate::args::{DescribeArgs, Described};
 use crate::output;
 use crate::table::{inline, new_table};
+use std::path::{Path, PathBuf};
+use stead::layout::{Layout, LayoutDescription, SUFFIX};
 use stead::{ColumnKind, Description, RecordKind, Result, units};
 
 /// Columns of the sample that fit a screen; the rest is in the list of columns.
@@ -11,11 +13,72 @@ const SAMPLE_COLUMNS: usize = 12;
 const LISTED: usize = 100;
 
 pub fn describe(a: &DescribeArgs) -> Result<()> {
+    if let Some(path) = layout(&a.source.inputs) {
+        let d = stead::layout::read(&path)?.describe()?;
+        return match a.format {
+            Described::Json => output::json(&d),
+            Described::Table => output::text(&layout_page(&d)),
+        };
+    }
     let d = a.source.open()?.describe(a.rows)?;
     match a.format {
         Described::Json => output::json(&d),
         Described::Table => output::text(&page(&d)),
     }
+}
+
+/// The layout that is meant: the one that is named, or that of a file which is not there itself.
+fn layout(inputs: &[String]) -> Option<PathBuf> {
+    let [input] = inputs else { return None };
+    let path = Path::new(input);
+    if path.file_name().and_then(|n| n.to_str()).is_some_and(Layout::is_name) {
+        return Some(path.to_path_buf());
+    }
+    let beside = PathBuf::from(format!("{input}{SUFFIX}"));
+    (!path.exists() && beside.is_file()).then_some(beside)
+}
+
+fn layout_page(d: &LayoutDescription) -> String {
+    let stripes = units::format_count(d.stripes);
+    let stripes = match d.stripe {
+        Some(stripe) => format!("{stripes} of {}", units::format_size(stripe)),
+        None => format!("{stripes} that end where records end"),
+    };
+    let facts = [
+        ("layout of", d.name.clone()),
+        (
+            "size",
+            format!("{} ({} bytes)", units::format_size(d.bytes), units::format_count(d.bytes)),
+        ),
+        ("stripes", stripes),
+    ];
+    let mut s: String = facts.iter().map(|(key, value)| format!("{key:9}  {value}\n")).collect();
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    let mut t = new_table();
+    t.set_header(["node", "parts", "bytes", "share"]);
+    for n in d.nodes.iter().take(LISTED) {
+        let parts = units::format_count(n.parts as u64);
+        t.add_row([n.node.clone(), parts, units::format_count(n.bytes), percent(n.share)]);
+    }
+    s.push_str(&format!("\nnodes\n{t}\n"));
+    more(&mut s, d.nodes.len());
+    let mut t = new_table();
+    t.set_header(["part", "node", "space", "path", "bytes", "stripes", "share", "checksum"]);
+    for (i, p) in d.parts.iter().enumerate().take(LISTED) {
+        t.add_row([
+            i.to_string(),
+            p.node.clone(),
+            p.space.clone().unwrap_or_default(),
+            p.path.clone(),
+            units::format_count(p.bytes),
+            units::format_count(p.stripes),
+            percent(p.share),
+            p.checksum.clone().unwrap_or_default(),
+        ]);
+    }
+    s.push_str(&format!("\nparts\n{t}\n"));
+    more(&mut s, d.parts.len());
+    s
 }
 
 pub fn page(d: &Description) -> String {

@@ -3,6 +3,7 @@
 
 mod args;
 mod chart;
+mod copy;
 mod describe;
 mod kernels;
 mod output;
@@ -61,6 +62,8 @@ fn dispatch(cli: Cli) -> Result<()> {
         Verb::Run(a) => run::run(&a),
         Verb::Describe(a) => describe::describe(&a),
         Verb::Read(a) => read::read(&a),
+        Verb::Put(a) => copy::put(&a),
+        Verb::Get(a) => copy::get(&a),
         Verb::Kernels(a) => kernels::kernels(&a),
         Verb::Completions { shell } => {
             let mut out = Vec::new();

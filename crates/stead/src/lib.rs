@@ -23,6 +23,8 @@
 //!
 //! Both work on many nodes, over any [`fabric::Fabric`]: [`run_on`], [`read::ranks`].
 //!
+//! Files may lie in stripes on many nodes ([`layout`]).
+//!
 //! What it cannot do yet: transfers between tiers, streams between programs.
 
 pub mod options;
@@ -40,6 +42,34 @@ pub use stead_run::{
     Metrics, Observer, Plan, PlannedKernel, RankMetrics, Report, Request, Snapshot, run, run_on,
 };
 pub use stead_store::{Engine, IoOptions, atomic::remove_unfinished};
+
+/// Files over nodes: what a layout says, and how a file is put over the nodes and brought back.
+///
+/// ```
+/// use stead::layout::{Get, Put, get, put, read};
+/// # fn main() -> stead::Result<()> {
+/// # let dir = std::env::temp_dir().join(format!("stead-doc-layout-{}", std::process::id()));
+/// # std::fs::create_dir_all(dir.join("nvme")).expect("dir");
+/// # let file = dir.join("data.bin");
+/// # std::fs::write(&file, vec![7; 100_000]).expect("write");
+/// let nvme = vec![format!("nvme={}", dir.join("nvme").display())];
+/// let over = Put { file, over: "nvme".into(), parts: Some(4), stripe: 4096, dataspaces: nvme.clone(), ..Put::default() };
+/// let copied = put(&over, None)?;
+/// assert_eq!(read(&copied.layout)?.parts().len(), 4);
+/// let back = Get { layout: copied.layout, output: Some(dir.join("back")), dataspaces: nvme, ..Get::default() };
+/// assert_eq!(get(&back, None)?.bytes, 100_000);
+/// # std::fs::remove_dir_all(&dir).expect("remove");
+/// # Ok(())
+/// # }
+/// ```
+pub mod layout {
+    pub use stead_core::layout::{
+        Checksum, Dataspace, Layout, LayoutDescription, NodeDescription, Part, PartDescription,
+        PerProcess, Piece, SUFFIX, Spaces, nodes,
+    };
+    pub use stead_run::files::{Copied, Get, Put, get, get_on, put, put_on};
+    pub use stead_store::space::{of_user as dataspaces, read_layout as read};
+}
 
 /// How ranks talk.
 pub mod fabric {
