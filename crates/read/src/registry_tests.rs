@@ -98,3 +98,23 @@ fn blocks_of_a_closed_file_go_when_their_time_is_over() {
     give_up(later);
     assert_eq!((kept(), shared.counts().held), (None, 0));
 }
+
+#[test]
+fn what_other_files_do_not_find_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    std::fs::write(&path, vec![7; BLOCK]).unwrap();
+    let why = |options: &Options| {
+        let file = crate::open(&path, options).unwrap();
+        let plan = file.session(..).unwrap().plan();
+        let found = plan.into_iter().find(|d| d.name == "shared");
+        found.map(|d| (d.value, d.reason))
+    };
+    let alone = |why: &str| Some(("with no other process".to_owned(), why.to_owned()));
+    let large = Options { memory: 64 << 20, ..options() };
+    assert_eq!(why(&large), alone("the file changed a moment ago"));
+    assert_eq!(why(&Options { share: false, ..large.clone() }), alone("as asked for"));
+    assert_eq!(why(&options()), alone("so little memory is not shared"));
+    // Blocks of the page cache are everybody's.
+    assert_eq!(why(&Options { block: Some(BLOCK), ..Options::default() }), None);
+}
