@@ -66,7 +66,7 @@ pub unsafe extern "C" fn stead_open(
     call!(error, |c| {
         let out = c.out_handle(dataset, "place for the dataset")?;
         let path = c.text(path, "path")?.to_string();
-        out.put(give(Dataset::open(&[path], &options::of(options)?)?));
+        out.put(give(stead::open_with(&[path], &options::of(options)?)?));
         Ok(())
     })
 }
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn stead_open_all(
     call!(error, |c| {
         let out = c.out_handle(dataset, "place for the dataset")?;
         let paths = c.texts(paths, n, "paths")?;
-        out.put(give(Dataset::open(&paths, &options::of(options)?)?));
+        out.put(give(stead::open_with(&paths, &options::of(options)?)?));
         Ok(())
     })
 }

@@ -560,27 +560,29 @@ pub struct Source {
 impl Source {
     /// Opens the dataset.
     pub fn open(&self) -> Result<Dataset> {
-        Dataset::open(
-            &self.inputs,
-            &OpenOptions {
-                format: self.kind,
-                delimiter: self.delimiter,
-                quote: self.quote.unwrap_or_default(),
-                header: self.header.unwrap_or_default(),
-                comment: self.comment,
-                missing: (!self.missing.is_empty()).then(|| self.missing.clone()),
-                names: (!self.names.is_empty()).then(|| self.names.clone()),
-                column_types: self.column_type.clone(),
-                dtype: self.dtype,
-                shape: self.shape.as_ref().map(|s| s.dims().to_vec()),
-                order: self.order,
-                byte_order: self.byte_order,
-                skip: self.skip,
-                record_length: self.record_length,
-                compression: self.compression,
-                species: self.species,
-            },
-        )
+        stead::open_with(&self.inputs, &self.options())
+    }
+
+    /// What is said of the format.
+    pub fn options(&self) -> OpenOptions {
+        OpenOptions {
+            format: self.kind,
+            delimiter: self.delimiter,
+            quote: self.quote.unwrap_or_default(),
+            header: self.header.unwrap_or_default(),
+            comment: self.comment,
+            missing: (!self.missing.is_empty()).then(|| self.missing.clone()),
+            names: (!self.names.is_empty()).then(|| self.names.clone()),
+            column_types: self.column_type.clone(),
+            dtype: self.dtype,
+            shape: self.shape.as_ref().map(|s| s.dims().to_vec()),
+            order: self.order,
+            byte_order: self.byte_order,
+            skip: self.skip,
+            record_length: self.record_length,
+            compression: self.compression,
+            species: self.species,
+        }
     }
 }
 

@@ -3,21 +3,21 @@
 use crate::args::{Format, RunArgs};
 use crate::progress::Bar;
 use crate::{output, ranks, signals, table};
+use std::sync::Arc;
 use stead::fabric::Fabric;
-use stead::{Cancel, Dataset, Error, IoOptions, Observer, Report, Request, Result, units};
+use stead::{Cancel, Error, IoOptions, Observer, Report, Request, Result, units};
 
 pub fn run(a: &RunArgs) -> Result<()> {
     if a.alone {
         return run_on(a, None);
     }
-    ranks::with(|fabric| run_on(a, fabric.map(|f| &**f)))
+    ranks::with(|fabric| run_on(a, fabric))
 }
 
-/// The dataset, the request, and what says that the work is done.
-fn prepare(a: &RunArgs, ranks: bool) -> Result<(Dataset, Request, Cancel)> {
+/// The request, and what says that the work is done.
+fn prepare(a: &RunArgs, ranks: bool) -> Result<(Request, Cancel)> {
     let cancel = Cancel::new();
     let done = signals::watch(&cancel, ranks)?;
-    let dataset = a.source.open()?;
     let mut request = Request {
         kernels: a.kernels.clone(),
         filter: a.filter.clone(),
@@ -37,16 +37,24 @@ fn prepare(a: &RunArgs, ranks: bool) -> Result<(Dataset, Request, Cancel)> {
         request.chunk =
             usize::try_from(chunk).map_err(|_| Error::usage("this chunk is too large"))?;
     }
-    Ok((dataset, request, done))
+    Ok((request, done))
 }
 
 /// Runs, alone or as one of several ranks, of which the first one prints what all of them found.
-fn run_on(a: &RunArgs, fabric: Option<&dyn Fabric>) -> Result<()> {
-    let (dataset, request, done) = match (prepare(a, fabric.is_some()), fabric) {
+fn run_on(a: &RunArgs, fabric: Option<&Arc<dyn Fabric>>) -> Result<()> {
+    let (request, done) = match (prepare(a, fabric.is_some()), fabric) {
         (Ok(prepared), _) => prepared,
         (Err(error), None) => return Err(error),
-        (Err(error), Some(fabric)) => return Err(stead::ranks::refuse(fabric, error)),
+        (Err(error), Some(fabric)) => return Err(stead::ranks::refuse(&**fabric, error)),
     };
+    let dataset = match fabric {
+        None => a.source.open()?,
+        Some(fabric) => {
+            let (inputs, options) = (&a.source.inputs, a.source.options());
+            stead::ranks::open_on(fabric, inputs, &options, &request.cancel)?
+        }
+    };
+    let fabric = fabric.map(|f| &**f);
     let first = fabric.is_none_or(|f| f.rank() == 0);
     let bar = if first { Bar::new(a.progress) } else { None };
     let observer = bar.as_ref().map(|b| b as &dyn Observer);
@@ -144,6 +152,10 @@ pub fn explain(r: &Report) -> String {
                 read(m.bytes_sent)
             ),
         ));
+        if m.bytes_fetched > 0 {
+            let of_data = read(m.bytes_fetched);
+            rows.push(("moved".into(), format!("{of_data} of the data, from rank to rank")));
+        }
     }
     for (k, v) in &p.scan {
         rows.push((k.clone(), table::inline(v)));

@@ -64,6 +64,40 @@ impl Share {
     }
 }
 
+/// Bytes of a dataset that went between ranks: a counter for each direction, which starts again when it is taken.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// That this rank got from others.
+    pub fetched: AtomicU64,
+    /// That others got from this rank.
+    pub served: AtomicU64,
+}
+
+impl Traffic {
+    /// Adds to a counter.
+    pub fn add(counter: &AtomicU64, bytes: usize) {
+        Progress::add(counter, bytes as u64);
+    }
+
+    /// Bytes fetched and served since this was asked last.
+    pub fn take(&self) -> (u64, u64) {
+        (self.fetched.swap(0, Ordering::Relaxed), self.served.swap(0, Ordering::Relaxed))
+    }
+}
+
+/// What one of several ranks, each of which has some of the bytes, has of a dataset.
+#[derive(Debug, Clone)]
+pub struct Holding {
+    /// The rank.
+    pub rank: usize,
+    /// Number of ranks.
+    pub size: usize,
+    /// What begins in these bytes is this rank's.
+    pub share: Share,
+    /// What goes between the ranks.
+    pub traffic: Arc<Traffic>,
+}
+
 /// How to scan.
 #[derive(Debug, Clone)]
 pub struct ScanOptions {

@@ -1,6 +1,6 @@
 //! Datasets: the files that a user names, and what they are.
 
-use crate::api::{Format, Scan, ScanOptions};
+use crate::api::{Format, Holding, Scan, ScanOptions, Share};
 use crate::arrays::ArrayFormat;
 use crate::decode::{Codec, Decoder};
 use crate::delimited;
@@ -42,6 +42,8 @@ pub struct Dataset {
     /// Set if the format is text.
     layout: Option<Layout>,
     total_bytes: u64,
+    /// Set if the bytes lie with several ranks.
+    holding: Option<Holding>,
 }
 
 /// One file of a [`Description`].
@@ -130,7 +132,7 @@ impl Dataset {
             .check()
             .map_err(|e| e.at_path(first.path()))?;
         let total_bytes = sources.iter().fold(0u64, |n, s| n.saturating_add(s.len()));
-        Ok(Dataset { sources, format, layout, total_bytes })
+        Ok(Dataset { sources, format, layout, total_bytes, holding: None })
     }
 
     /// A table in memory. Its columns are lent by their owners, not copied.
@@ -140,7 +142,33 @@ impl Dataset {
     pub fn table(columns: Vec<TableColumn>) -> Result<Dataset> {
         let (table, sources) = Table::new(columns)?;
         let total_bytes = sources.iter().fold(0u64, |n, s| n.saturating_add(s.len()));
-        Ok(Dataset { sources, format: Arc::new(table), layout: None, total_bytes })
+        Ok(Dataset { sources, format: Arc::new(table), layout: None, total_bytes, holding: None })
+    }
+
+    /// The same, of which this is what a rank has: it can be run over by these ranks together alone.
+    pub fn held_so(self, holding: Holding) -> Dataset {
+        Dataset { holding: Some(holding), ..self }
+    }
+
+    /// What this rank has, if the bytes lie with several ranks.
+    pub fn holding(&self) -> Option<&Holding> {
+        self.holding.as_ref()
+    }
+
+    /// The part of `rank` of `size` that run over it together.
+    ///
+    /// # Errors
+    /// `Usage` if it was opened by other ranks.
+    pub fn share(&self, rank: usize, size: usize) -> Result<Share> {
+        match &self.holding {
+            None => Ok(Share::Even { rank, size }),
+            Some(h) if (h.rank, h.size) == (rank, size) => Ok(h.share.clone()),
+            Some(h) => Err(Error::usage(format!(
+                "this dataset was opened by {} ranks together, and {size} would run over it",
+                h.size
+            ))
+            .with_hint("run over it with the ranks that have opened it")),
+        }
     }
 
     /// Columns and record structure.

@@ -3,6 +3,7 @@
 use crate::errors::raise;
 use crate::lend::{Facts, lend};
 use crate::options::open_options;
+use crate::ranks::fabric;
 use crate::report::Report;
 use crate::run;
 use pyo3::exceptions::PyRuntimeError;
@@ -17,17 +18,28 @@ pub struct Dataset {
     pub inner: stead::Dataset,
 }
 
-/// Opens files, globs and directories as one dataset.
+/// Opens files, globs and directories as one dataset, on all ranks of a communicator if there is one.
 #[pyfunction]
+#[pyo3(signature = (paths, options, comm=None))]
 pub fn open_files(
     py: Python<'_>,
     paths: Vec<String>,
     options: &Bound<'_, PyDict>,
+    comm: Option<(usize, usize)>,
 ) -> PyResult<Dataset> {
-    let options = open_options(options)?;
-    py.detach(|| stead::Dataset::open(&paths, &options))
-        .map(|inner| Dataset { inner })
-        .map_err(raise)
+    let options = open_options(options).inspect_err(|e| {
+        if let Some((maker, data)) = comm {
+            run::refuse_run(py, maker, data, &e.value(py).to_string());
+        }
+    })?;
+    let open = || match comm {
+        None => stead::open_with(&paths, &options),
+        Some((maker, data)) => {
+            let fabric: Arc<dyn stead::fabric::Fabric> = Arc::new(fabric(maker, data)?);
+            stead::ranks::open_on(&fabric, &paths, &options, &stead::Cancel::new())
+        }
+    };
+    py.detach(open).map(|inner| Dataset { inner }).map_err(raise)
 }
 
 /// Opens the bytes of a contiguous array as if they were those of a file called `name`.

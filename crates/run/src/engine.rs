@@ -47,7 +47,7 @@ pub fn run_on(
     observer: Option<&dyn Observer>,
 ) -> Result<Report> {
     let crew = Crew::new(fabric, &request.cancel, observer);
-    let prepared = Prepared::new(dataset, request, crew.rank() == 0).and_then(|p| {
+    let prepared = Prepared::new(dataset, request, crew.rank(), crew.size()).and_then(|p| {
         request.cancel.check()?;
         Ok(p)
     });
@@ -94,11 +94,13 @@ struct Prepared {
     filter: Option<Filter>,
     slots: Vec<Slot>,
     outputs: Outputs,
+    share: Share,
 }
 
 impl Prepared {
-    /// `first`: this is rank 0, which writes the files that a kernel writes as a whole.
-    fn new(dataset: &Dataset, request: &Request, first: bool) -> Result<Prepared> {
+    /// Rank 0 writes the files that a kernel writes as a whole.
+    fn new(dataset: &Dataset, request: &Request, rank: usize, size: usize) -> Result<Prepared> {
+        let first = rank == 0;
         let asked = request.kernels.len() + request.own.len();
         if asked == 0 {
             return Err(Error::usage("no kernel is asked for").with_hint(
@@ -147,12 +149,22 @@ impl Prepared {
             })
             .collect::<Result<Vec<_>>>()?;
         let filter = request.filter.as_deref().map(|f| Filter::parse(f, schema)).transpose()?;
+        let share = dataset.share(rank, size)?;
+        if dataset.holding().is_some()
+            && let Some(path) = slots.iter().filter(|s| s.maps).find_map(|s| s.output.as_ref())
+        {
+            return Err(Error::usage(
+                "records of a dataset whose parts lie with several ranks cannot be written to one file",
+            )
+            .at_path(path)
+            .with_hint("get the file to one place first, and run over that"));
+        }
         let mut outputs = Outputs::default();
         let files = slots.iter().filter_map(|s: &Slot| s.output.as_ref()).chain(&request.outputs);
         for path in files.filter(|_| first) {
             outputs.claim(dataset, path)?;
         }
-        Ok(Prepared { names, filter, slots, outputs })
+        Ok(Prepared { names, filter, slots, outputs, share })
     }
 }
 
@@ -182,6 +194,7 @@ struct Engine<'a> {
     looked: u64,
     /// What lies before this rank's share does to its quotes, once that is known.
     before: Option<Before>,
+    share: Share,
 }
 
 impl<'a> Engine<'a> {
@@ -211,6 +224,7 @@ impl<'a> Engine<'a> {
             bytes: 0,
             looked: 0,
             before: None,
+            share: prepared.share,
         };
         if crew.size() == 1 {
             let prepared = prepared?;
@@ -292,7 +306,11 @@ impl<'a> Engine<'a> {
         if self.crew.size() == 1 {
             return well;
         }
+        let (bytes_fetched, bytes_served) =
+            self.dataset.holding().map_or((0, 0), |holding| holding.traffic.take());
         let mine = RankMetrics {
+            bytes_fetched,
+            bytes_served,
             host: self.crew.host.clone(),
             process: std::process::id(),
             threads: self.budget.threads,
@@ -317,6 +335,7 @@ impl<'a> Engine<'a> {
         let seconds = ranks.iter().enumerate().filter(|(i, r)| own(*i, r));
         metrics.cpu_seconds = seconds.map(|(_, r)| r.cpu_seconds).sum();
         metrics.bytes_sent = ranks.iter().fold(0, |n, r| n.saturating_add(r.bytes_sent));
+        metrics.bytes_fetched = ranks.iter().fold(0, |n, r| n.saturating_add(r.bytes_fetched));
         metrics.peak_memory_bytes = ranks.iter().map(|r| r.peak_memory_bytes).max().unwrap_or(0);
         metrics.ranks = ranks;
         Ok(())
@@ -428,7 +447,8 @@ impl<'a> Engine<'a> {
     }
 
     fn news(&self, pass: u64) -> News<'a> {
-        News::new(self.crew.fabric.inner(), self.number, pass, self.watched)
+        let ordered = matches!(self.share, Share::Even { .. });
+        News::new(self.crew.fabric.inner(), self.number, pass, self.watched, ordered)
     }
 
     /// The kernels with their outputs.
@@ -473,7 +493,7 @@ impl<'a> Engine<'a> {
         options.chunk = self.budget.chunk;
         options.io = self.request.io;
         options.io.depth = self.budget.depth;
-        options.share = Share::Even { rank: self.crew.rank(), size: self.crew.size() };
+        options.share = self.share.clone();
         options.before = self.before.clone();
         options.lenient = self.request.lenient;
         options.max_record = self.budget.max_record;

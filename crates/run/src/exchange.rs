@@ -151,7 +151,7 @@ impl<'a> Crew<'a> {
         cancel: &Cancel,
         observer: Option<&'a dyn Observer>,
     ) -> Crew<'a> {
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let host = host();
         Crew {
             fabric: Patient::new(fabric, cancel, observer, STEPS + 1),
             host,
@@ -282,7 +282,12 @@ impl<'a> Crew<'a> {
     }
 }
 
-fn different() -> Error {
+/// The name of this host.
+pub fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+pub fn different() -> Error {
     Error::usage("ranks do different things")
         .with_hint("all ranks start the same runs, in the same order")
 }

@@ -20,6 +20,7 @@ mod patient;
 mod report;
 mod request;
 mod sink;
+pub mod spread;
 
 pub use engine::{agree, refuse, run, run_on};
 pub use pass::{Observer, Snapshot};

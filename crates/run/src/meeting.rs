@@ -13,6 +13,9 @@ use stead_fabric::Fabric;
 use stead_format::Dataset;
 use stead_kernel::AnyKernel;
 
+/// What the first words between ranks begin with.
+pub const NAME: &str = concat!("stead ", env!("CARGO_PKG_VERSION"));
+
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
 static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
@@ -54,7 +57,8 @@ impl Member {
             host: crew.host.clone(),
             process: *PROCESS,
             run: RUNS.fetch_add(1, Ordering::Relaxed),
-            in_memory: dataset.sources().iter().any(|s| s.file().is_none()),
+            in_memory: dataset.holding().is_none()
+                && dataset.sources().iter().any(|s| s.file().is_none()),
             may_run_on: may_run_on(),
             processors: processors() as u64,
             threads: request.threads as u64,
@@ -224,7 +228,7 @@ pub fn meet(
         a.extend(b);
         Ok(a)
     };
-    let words = crew.words(concat!("stead ", env!("CARGO_PKG_VERSION")), mine, &mut join)?;
+    let words = crew.words(NAME, mine, &mut join)?;
     let members = words.iter().skip(1).map(|w| postcard::from_bytes::<Member>(w));
     let members: Vec<Member> = members
         .collect::<std::result::Result<_, _>>()

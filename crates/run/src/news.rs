@@ -29,6 +29,8 @@ pub struct News<'a> {
     pass: u64,
     /// Rank 0 wants to know how far others are.
     watched: bool,
+    /// Shares are in the order of ranks.
+    ordered: bool,
     inner: Mutex<Inner>,
 }
 
@@ -36,16 +38,29 @@ pub struct News<'a> {
 struct Inner {
     /// How far other ranks are.
     others: BTreeMap<usize, Far>,
-    stopped: bool,
+    /// Where others have failed: what comes after it need not be done.
+    stopped: Option<At>,
 }
+
+/// A place in the data, or before all of them.
+pub type At = (Option<u32>, Option<u64>);
 
 const FAR: u8 = 0;
 const STOP: u8 = 1;
 const LEFT: u8 = 2;
+/// As [`STOP`], for what comes after a place: a source and an offset in it.
+const STOP_AFTER: u8 = 3;
 
 impl<'a> News<'a> {
-    pub fn new(fabric: &'a dyn Fabric, run: u64, pass: u64, watched: bool) -> News<'a> {
-        News { fabric, run, pass, watched: watched && fabric.size() > 1, inner: Mutex::default() }
+    pub fn new(
+        fabric: &'a dyn Fabric,
+        run: u64,
+        pass: u64,
+        watched: bool,
+        ordered: bool,
+    ) -> News<'a> {
+        let watched = watched && fabric.size() > 1;
+        News { fabric, run, pass, watched, ordered, inner: Mutex::default() }
     }
 
     fn say(&self, to: usize, kind: u8, far: Far) {
@@ -75,21 +90,31 @@ impl<'a> News<'a> {
             // Rank 0 goes on, perhaps, but waits for no news from here: a rank that fails before its scan has told none.
             self.say(0, LEFT, Far::default());
         }
-        if self.inner.lock().unwrap_or_else(PoisonError::into_inner).stopped {
+        let stopped = self.inner.lock().unwrap_or_else(PoisonError::into_inner).stopped;
+        let everyone = e.kind() == Kind::Cancelled || e.order() == (None, None);
+        let rank = self.fabric.rank();
+        if let (false, false, (Some(source), Some(offset))) = (everyone, self.ordered, e.order()) {
+            if stopped.is_none_or(|at| e.order() < at) {
+                let at = Far { bytes: u64::from(source), total: offset, ..Far::default() };
+                let others = (0..self.fabric.size()).filter(|r| *r != rank);
+                others.for_each(|other| self.say(other, STOP_AFTER, at));
+            }
+            return;
+        }
+        if stopped == Some((None, None)) {
             // It was told to, and so were the others.
             return;
         }
-        let everyone = e.kind() == Kind::Cancelled || e.order() == (None, None);
-        let rank = self.fabric.rank();
         for other in (0..self.fabric.size()).filter(|r| *r > rank || (everyone && *r != rank)) {
             self.say(other, STOP, Far::default());
         }
     }
 
-    /// Takes what has come, and waits for the first of it. True if there is no need to go on.
-    pub fn hear(&self, within: Duration) -> bool {
+    /// Takes what has come, and waits for the first of it. A place after which there is no need to go on, if somebody has
+    /// failed there.
+    pub fn hear(&self, within: Duration) -> Option<At> {
         if self.fabric.size() == 1 {
-            return false;
+            return None;
         }
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let mut within = within;
@@ -103,7 +128,13 @@ impl<'a> News<'a> {
                 continue;
             }
             match said.first() {
-                Some(&STOP) => inner.stopped = true,
+                Some(&STOP) => inner.stopped = Some((None, None)),
+                Some(&STOP_AFTER) => {
+                    // A source that there is not is after all there are.
+                    let source = u32::try_from(number(2)).unwrap_or(u32::MAX);
+                    let at = (Some(source), Some(number(3)));
+                    inner.stopped = Some(inner.stopped.map_or(at, |s| s.min(at)));
+                }
                 Some(&FAR) => {
                     let far = Far {
                         // Whoever looks subtracts it.
@@ -129,7 +160,7 @@ impl<'a> News<'a> {
             inner.others.get(rank).is_some_and(|f| f.done) || self.fabric.alive(*rank).is_err()
         };
         let mut all = Far {
-            done: inner.stopped || (1..self.fabric.size()).all(|r| done(&r)),
+            done: inner.stopped == Some((None, None)) || (1..self.fabric.size()).all(|r| done(&r)),
             ..Far::default()
         };
         for far in inner.others.values() {
@@ -149,23 +180,44 @@ mod tests {
     #[test]
     fn nobody_is_further_than_the_end() {
         let group = Local::group(2);
-        let news: Vec<_> = group.iter().map(|f| News::new(f, 7, 1, true)).collect();
+        let news: Vec<_> = group.iter().map(|f| News::new(f, 7, 1, true, true)).collect();
         news[1].far(Far { bytes: 9, total: 3, rows: 1, done: false });
-        assert!(!news[0].hear(Duration::ZERO));
+        assert!(news[0].hear(Duration::ZERO).is_none());
         assert_eq!((news[0].others().bytes, news[0].others().total), (3, 3));
     }
 
     #[test]
     fn rank_0_knows_of_a_rank_that_has_failed_and_how_far_it_was() {
         let group = Local::group(3);
-        let news: Vec<_> = group.iter().map(|f| News::new(f, 7, 1, true)).collect();
+        let news: Vec<_> = group.iter().map(|f| News::new(f, 7, 1, true, true)).collect();
         let far = Far { bytes: 3, total: 9, rows: 1, done: false };
         news[1].far(far);
         news[2].far(Far { done: true, ..far });
         // In the middle of a file: an error of rank 0 could come before it.
         news[1].failed(&Error::data("bad").at_source(0).at_offset(5));
         assert!(!news[0].others().done);
-        assert!(!news[0].hear(Duration::ZERO) && news[2].hear(Duration::ZERO));
+        assert_eq!(news[0].hear(Duration::ZERO), None);
+        assert_eq!(news[2].hear(Duration::ZERO), Some((None, None)));
         assert_eq!(news[0].others(), Far { bytes: 6, total: 18, rows: 2, done: true });
+    }
+
+    #[test]
+    fn of_shares_in_no_order_only_what_comes_after_a_failure_stops() {
+        let group = Local::group(3);
+        let news: Vec<_> = group.iter().map(|f| News::new(f, 7, 1, false, false)).collect();
+        let failed = |rank: usize, source, offset| {
+            news[rank].failed(&Error::data("bad").at_source(source).at_offset(offset));
+        };
+        failed(2, 1, 5);
+        for rank in [0, 1] {
+            assert_eq!(news[rank].hear(Duration::ZERO), Some((Some(1), Some(5))));
+        }
+        // One that comes later is no news.
+        failed(1, 1, 6);
+        assert_eq!(news[0].hear(Duration::ZERO), Some((Some(1), Some(5))));
+        failed(0, 0, 9);
+        assert_eq!(news[1].hear(Duration::ZERO), Some((Some(0), Some(9))));
+        news[1].failed(&Error::cancelled());
+        assert_eq!(news[2].hear(Duration::ZERO), Some((None, None)));
     }
 }

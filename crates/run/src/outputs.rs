@@ -18,7 +18,7 @@ impl Outputs {
     /// Takes `path`, unless that would destroy the data or another output, or nothing can be written there.
     pub fn claim(&mut self, dataset: &Dataset, path: &Path) -> Result<()> {
         let target = real(path);
-        if dataset.sources().iter().any(|s| real(s.path()) == target) {
+        if dataset.sources().iter().flat_map(|s| s.files()).any(|f| real(&f) == target) {
             return Err(Error::usage("this output would replace the data it is made of")
                 .at_path(path)
                 .with_hint("give another name with out=PATH"));

@@ -2,7 +2,7 @@
 
 use crate::cache::Cache;
 use crate::clock::Watch;
-use crate::news::{Far, News};
+use crate::news::{At, Far, News};
 use crate::sink::Ordered;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -76,9 +76,6 @@ const TELL_EVERY: u64 = 10;
 
 /// How often a worker weighs its states, in blocks.
 const WEIGH_EVERY: u64 = 16;
-
-/// File and offset; `None`, before all others, if that is not known.
-type At = (Option<u32>, Option<u64>);
 
 /// State of a pass that its workers share.
 struct Shared {
@@ -197,8 +194,9 @@ impl Pass<'_> {
                 break;
             }
             drop(running);
-            if self.news.hear(Duration::ZERO) {
-                *lock(&shared.failed) = Some((None, None));
+            if let Some(at) = self.news.hear(Duration::ZERO) {
+                let mut failed = lock(&shared.failed);
+                *failed = Some(failed.map_or(at, |f| f.min(at)));
                 shared.stop.store(true, Ordering::Relaxed);
             }
             if turn.is_multiple_of(TELL_EVERY) {

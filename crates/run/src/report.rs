@@ -95,6 +95,8 @@ pub struct Metrics {
     pub peak_memory_bytes: u64,
     /// Bytes that ranks sent each other: states, and what little they have to tell.
     pub bytes_sent: u64,
+    /// Bytes of data on several nodes that ranks got from each other, since it was opened or run over before.
+    pub bytes_fetched: u64,
     /// What each of several ranks took.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<RankMetrics>,
@@ -113,6 +115,10 @@ pub struct RankMetrics {
     pub bytes_read: u64,
     /// Bytes sent to other ranks.
     pub bytes_sent: u64,
+    /// Bytes of data on several nodes that it got from other ranks.
+    pub bytes_fetched: u64,
+    /// And that others got from it.
+    pub bytes_served: u64,
     /// Seconds of all cores that its process took.
     pub cpu_seconds: f64,
     /// Largest resident memory of its process.

@@ -76,8 +76,9 @@ pub mod fabric {
     pub use stead_fabric::{Fabric, FabricExt, Local, Rounds, foreign};
 }
 
-/// What ranks of a run do besides [`run_on`].
+/// What ranks of a run do besides [`run_on`]: they open data that lie on their nodes, [`open_on`](ranks::open_on).
 pub mod ranks {
+    pub use stead_run::spread::{Here, open_as, open_on};
     pub use stead_run::{agree, refuse};
 }
 
@@ -111,9 +112,14 @@ pub mod kernels {
     pub use stead_kernel::{Info, Kernel, Own, Sink, SinkHeader, Spec, Step};
 }
 
-/// Opens files, globs and directories as one dataset, with everything detected.
+/// Opens files, globs and directories as one dataset, with everything detected, and layouts whose parts are all here.
 pub fn open(inputs: &[String]) -> Result<Dataset> {
-    Dataset::open(inputs, &OpenOptions::default())
+    open_with(inputs, &OpenOptions::default())
+}
+
+/// As [`open`], with what is known of the format.
+pub fn open_with(inputs: &[String], options: &OpenOptions) -> Result<Dataset> {
+    stead_run::spread::open(inputs, options)
 }
 
 /// Opens bytes in memory as a dataset: text, `.npy`, or raw elements with their type in `options`.

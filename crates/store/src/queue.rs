@@ -258,6 +258,7 @@ impl ReadQueue {
         len: usize,
     ) -> Result<()> {
         check_range(source.path(), offset, len, source.len())?;
+        let (source, offset) = self.piece(source, offset, len);
         let mut pages = None;
         let asked = self.commons.as_ref().map(|commons| commons.ask(offset, len));
         let state = match asked {
@@ -273,10 +274,24 @@ impl ReadQueue {
         Ok(())
     }
 
+    /// Where the bytes lie. Blocks that processes have together are known by their place in the whole.
+    fn piece<'s>(
+        &self,
+        source: &'s Arc<dyn Source>,
+        offset: u64,
+        len: usize,
+    ) -> (&'s Arc<dyn Source>, u64) {
+        if len == 0 || self.commons.is_some() {
+            return (source, offset);
+        }
+        source.piece(offset, len as u64).unwrap_or((source, offset))
+    }
+
     /// Asks the kernel to read an extent into the page cache, for whoever submits it later. Does nothing
     /// where that has no sense: for direct reads, for bytes in memory, for what is cached already, and for what another
     /// process has or reads.
     pub fn advise(&self, source: &Arc<dyn Source>, offset: u64, len: usize) {
+        let (source, offset) = self.piece(source, offset, len);
         if let Some(file) = source.file()
             && !self.direct
             && len > 0

@@ -3,7 +3,8 @@
 use crate::Buffer;
 use std::fmt::Debug;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use stead_core::{Result, limits};
 
 /// Bytes that do not change while they are read. Errors carry the path and the offset.
@@ -38,6 +39,17 @@ pub trait Source: Send + Sync + Debug {
     /// `None` if they are to be read.
     fn lend(&self, _offset: u64, _len: usize) -> Option<Result<Buffer>> {
         None
+    }
+
+    /// Another source in which these bytes, more than none, lie one after the other, and where: a part of a file that lies in
+    /// several. Who reads asks this before anything else, so that parts are read as files are.
+    fn piece(&self, _offset: u64, _len: u64) -> Option<(&Arc<dyn Source>, u64)> {
+        None
+    }
+
+    /// The files that it is made of: none of them may be written to.
+    fn files(&self) -> Vec<PathBuf> {
+        vec![self.path().to_path_buf()]
     }
 
     /// The bytes themselves, where they lie in memory anyway.

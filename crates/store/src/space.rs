@@ -74,8 +74,16 @@ fn configuration(path: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Resu
 /// # Errors
 /// Those of [`Layout::parse`], with the path, and of reading the file.
 pub fn read_layout(path: &Path) -> Result<Layout> {
-    let text = text(path, limits::MAX_LAYOUT_BYTES)?;
+    let text = read_layout_text(path)?;
     Layout::parse(&text).map_err(|e| e.at_path(path))
+}
+
+/// Reads a layout file as text, for others who parse it.
+///
+/// # Errors
+/// Those of reading the file; `Limit` if it is too long.
+pub fn read_layout_text(path: &Path) -> Result<String> {
+    text(path, limits::MAX_LAYOUT_BYTES)
 }
 
 /// A small file as text, and a byte more than `most` of it at most.

@@ -255,6 +255,7 @@ def open(
     species: str | None = None,
     nan: str | None = None,
     name: str | None = None,
+    comm: Any = None,
 ) -> Dataset:
     """Opens a dataset. What is not said is detected.
 
@@ -293,6 +294,8 @@ def open(
         nan: What NaN means in arrays and tables in memory: `"value"`, which propagates as in NumPy, or `"missing"`,
             which is left out as in pandas. The default is that of the package the data come from.
         name: What stands for the file's name in messages about bytes and arrays.
+        comm: A communicator of mpi4py, all ranks of which make this call, for data that lie on their nodes: layouts, and
+            files that each rank has written (`out.%r.bin`). `run` is given it, too.
 
     Returns:
         The dataset. Only the beginning of its files has been read.
@@ -303,6 +306,63 @@ def open(
         UsageError: Options contradict each other or the data.
         TypeError: There is no way to open such an object, or elements of such a type.
     """
+    ranks = None
+    if comm is not None:
+        from . import _mpi
+
+        ranks = _mpi.source(comm)
+    with telling(ranks):
+        found = understood(
+            source,
+            type=type,
+            delimiter=delimiter,
+            quote=quote,
+            header=header,
+            comment=comment,
+            missing=missing,
+            names=names,
+            column_types=column_types,
+            dtype=dtype,
+            shape=shape,
+            order=order,
+            byte_order=byte_order,
+            skip=skip,
+            record_length=record_length,
+            compression=compression,
+            species=species,
+            nan=nan,
+            name=name,
+        )
+    if isinstance(found, Dataset):
+        return found
+    # All ranks get its errors.
+    return Dataset(_stead.open_files(*found, ranks))
+
+
+def understood(
+    source: Any,
+    /,
+    *,
+    type: Any,
+    delimiter: Any,
+    quote: Any,
+    header: Any,
+    comment: Any,
+    missing: Any,
+    names: Any,
+    column_types: Any,
+    dtype: Any,
+    shape: Any,
+    order: Any,
+    byte_order: Any,
+    skip: Any,
+    record_length: Any,
+    compression: Any,
+    species: Any,
+    nan: Any,
+    name: Any,
+) -> Dataset | tuple[list[str], dict[str, Any]]:
+    """What is in memory, or the paths and options of files."""
     if nan not in (None, "value", "missing"):
         raise make("usage", f"nan={nan!r}", hint='it is "value" or "missing"')
     if names is not None:
@@ -340,7 +400,7 @@ def open(
         return in_memory(source, names, nan, name or "array")
     refuse(nan is not None, "nan")
     refuse(name is not None, "name")
-    return Dataset(_stead.open_files([os.fsdecode(p) for p in paths], options))
+    return [os.fsdecode(p) for p in paths], options
 
 
 def refuse(given: bool, option: str) -> None:
@@ -409,13 +469,7 @@ def run(source: Any, /, *kernels: Any, **options: Any) -> Report:
     >>> stead.run("flights.csv", "mean:arr_delay", where="dep_delay > 0")
     """
     to_run = {k: options.pop(k) for k in list(options) if k in RUN_OPTIONS}
-    ranks = None
-    if to_run.get("comm") is not None:
-        from . import _mpi
-
-        ranks = _mpi.source(to_run["comm"])
-    with telling(ranks):
-        dataset = open(source, **options)
+    dataset = open(source, comm=to_run.get("comm"), **options)
     return dataset.run(*kernels, **to_run)
 
 

@@ -1,0 +1,176 @@
+//! Files whose parts lie on several nodes, as sources.
+//!
+//! A [`Spread`] is one file. What lies here is read from its part, whole stretches of it in place of the file
+//! ([`Source::piece`]); the rest is asked for at a rank of the node that has it ([`service`]). Who scans asks for what begins
+//! in its own stretches, so that nothing moves but the ends of records. [`opening`] finds who has what.
+
+mod opening;
+mod service;
+
+pub use opening::{Here, open, open_as, open_on};
+
+use service::{Ask, Link};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use stead_core::layout::{Layout, Piece};
+use stead_core::{Error, Result};
+use stead_store::Source;
+
+/// Bytes that are asked for at a time.
+const WINDOW: u64 = 1 << 20;
+/// Pieces that are read one by one; of more, each part is read once.
+const FEW: usize = 8;
+
+/// One file: its parts, as far as they are here, and who has the others.
+#[derive(Debug)]
+struct Whole {
+    /// Its name, beside the layout.
+    path: PathBuf,
+    /// The layout file, if there is one.
+    described: Option<PathBuf>,
+    layout: Layout,
+    /// The parts that this rank reaches.
+    parts: Vec<Option<Arc<dyn Source>>>,
+    /// The group of ranks that has each part.
+    homes: Vec<usize>,
+}
+
+impl Whole {
+    /// Reads the pieces of `range` on the parts `of`, which are here, one after the other, or each at its place in the range.
+    fn read_pieces(
+        &self,
+        range: &Range<u64>,
+        of: &dyn Fn(usize) -> bool,
+        one_after_the_other: bool,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        let pieces = || self.layout.pieces(range.clone()).filter(|p| of(p.part));
+        let source = |part: usize| {
+            let source = self.parts.get(part).and_then(Option::as_ref);
+            source.ok_or_else(|| Error::internal(format!("part {part} is not here")))
+        };
+        let mut next = 0;
+        // Pieces lie within the buffer's length, which fits usize.
+        let mut target = |p: &Piece| {
+            let at = if one_after_the_other { next } else { (p.offset - range.start) as usize };
+            next += p.len as usize;
+            at..at + p.len as usize
+        };
+        let room = || Error::internal("pieces of a file are longer than they should be");
+        if pieces().take(FEW + 1).count() <= FEW {
+            return pieces().try_for_each(|p| {
+                let to = buf.get_mut(target(&p)).ok_or_else(room)?;
+                source(p.part)?.read_at(p.at, to)
+            });
+        }
+        // Stripes of a part are neighbours in it, so that what a range has of it is one stretch.
+        let mut stretches = BTreeMap::<usize, Range<u64>>::new();
+        for p in pieces() {
+            let s = stretches.entry(p.part).or_insert(p.at..p.at);
+            s.end = s.end.max(p.at + p.len);
+        }
+        let mut bytes = BTreeMap::new();
+        for (part, s) in stretches {
+            let mut stretch = vec![0; (s.end - s.start).min(range.end - range.start) as usize];
+            source(part)?.read_at(s.start, &mut stretch)?;
+            bytes.insert(part, (s.start, stretch));
+        }
+        for p in pieces() {
+            let (start, stretch) = bytes.get(&p.part).ok_or_else(room)?;
+            let from = (p.at - start) as usize;
+            let from = stretch.get(from..from + p.len as usize).ok_or_else(room)?;
+            buf.get_mut(target(&p)).ok_or_else(room)?.copy_from_slice(from);
+        }
+        Ok(())
+    }
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+struct Spread {
+    whole: Arc<Whole>,
+    /// Index of the file in the dataset.
+    index: u32,
+    /// To those who have the other parts; `None` if all are here.
+    link: Option<Arc<Link>>,
+}
+
+impl Spread {
+    /// At most [`WINDOW`] bytes.
+    fn window(&self, range: &Range<u64>, buf: &mut [u8]) -> Result<()> {
+        let whole = &self.whole;
+        let here = |part: usize| whole.parts.get(part).is_some_and(Option::is_some);
+        let mut asks = BTreeMap::<usize, Ask>::new();
+        for p in whole.layout.pieces(range.clone()).filter(|p| !here(p.part)) {
+            let group = whole.homes.get(p.part).copied().unwrap_or(usize::MAX);
+            let ask = asks.entry(group).or_insert(Ask { group, start: p.offset, end: 0, bytes: 0 });
+            ask.end = p.offset + p.len;
+            ask.bytes += p.len as usize;
+        }
+        if asks.is_empty() {
+            return whole.read_pieces(range, &here, false, buf);
+        }
+        let link = self.link.as_ref().ok_or_else(|| Error::internal("a part is nowhere"))?;
+        let asks: Vec<Ask> = asks.into_values().collect();
+        let came = link.fetch(self.index, &asks, &mut || {
+            // While they are under way.
+            whole.read_pieces(range, &here, false, buf)
+        })?;
+        for (ask, bytes) in asks.iter().zip(came) {
+            let mut rest = bytes.as_slice();
+            let of = |p: &Piece| !here(p.part) && whole.homes.get(p.part) == Some(&ask.group);
+            for p in whole.layout.pieces(range.clone()).filter(of) {
+                let at = (p.offset - range.start) as usize;
+                let both = rest.split_at_checked(p.len as usize);
+                let (Some((bytes, more)), Some(to)) = (both, buf.get_mut(at..at + p.len as usize))
+                else {
+                    return Err(Error::internal("an answer has another length"));
+                };
+                to.copy_from_slice(bytes);
+                rest = more;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Source for Spread {
+    fn path(&self) -> &Path {
+        &self.whole.path
+    }
+
+    fn len(&self) -> u64 {
+        self.whole.layout.length()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let fits = offset.checked_add(buf.len() as u64).is_some_and(|end| end <= self.len());
+        if !fits {
+            return Err(Error::internal("a read past the end").at_path(self.path()));
+        }
+        let mut at = offset;
+        for window in buf.chunks_mut(WINDOW as usize) {
+            let end = at + window.len() as u64;
+            self.window(&(at..end), window)?;
+            at = end;
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        self.whole.parts.iter().flatten().try_for_each(|part| part.check())
+    }
+
+    fn piece(&self, offset: u64, len: u64) -> Option<(&Arc<dyn Source>, u64)> {
+        let end = offset.checked_add(len)?;
+        let piece = self.whole.layout.pieces(offset..end).next().filter(|p| p.len == len)?;
+        Some((self.whole.parts.get(piece.part)?.as_ref()?, piece.at))
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let parts = self.whole.parts.iter().flatten().flat_map(|p| p.files());
+        parts.chain(self.whole.described.clone()).chain([self.whole.path.clone()]).collect()
+    }
+}

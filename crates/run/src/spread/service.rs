@@ -1,0 +1,350 @@
+//! Bytes that ranks get from each other: a thread of each rank answers from the parts that are there.
+
+use super::{WINDOW, Whole};
+use crate::clock::Watch;
+use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use stead_core::{Cancel, Error, Kind, Result};
+use stead_fabric::{Fabric, kinds};
+use stead_format::Traffic;
+
+/// Reads of this rank that wait for others, each of a window.
+const WINDOWS: usize = 16;
+/// How often who waits looks whether the run is stopped and the other rank lives.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often the thread looks whether anybody is left, once this rank wants nothing more.
+const LEFT: Duration = Duration::from_secs(2);
+
+/// What ranks say to each other.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+enum Message {
+    /// The pieces of `offset..offset + len` that lie on parts of a group.
+    Ask {
+        id: u64,
+        source: u32,
+        group: u64,
+        offset: u64,
+        len: u64,
+    },
+    /// They come behind it.
+    Bytes {
+        id: u64,
+    },
+    Failed {
+        id: u64,
+        kind: u8,
+        message: String,
+        hint: Option<String>,
+        path: Option<String>,
+    },
+    /// This rank wants nothing more.
+    Bye,
+}
+
+impl Message {
+    fn encode(&self) -> Vec<u8> {
+        // Nothing in it can fail to be encoded.
+        postcard::to_stdvec(self).unwrap_or_default()
+    }
+}
+
+/// What is asked for at a group of ranks: its pieces of `start..end`, so many bytes in all.
+pub(super) struct Ask {
+    pub(super) group: usize,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) bytes: usize,
+}
+
+/// What came of one.
+type Answer = Result<Vec<u8>>;
+
+/// A question under way.
+struct Asked {
+    id: u64,
+    rank: usize,
+    coming: Receiver<Answer>,
+}
+
+/// The ranks that have the parts of a dataset, for one of them. Others are told when it is dropped.
+pub(super) struct Link {
+    service: Arc<Service>,
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Link(rank {} of {})", self.service.fabric.rank(), self.service.fabric.size())
+    }
+}
+
+struct Service {
+    fabric: Arc<dyn Fabric>,
+    tag: u32,
+    hosts: Vec<String>,
+    /// The ranks of each group.
+    groups: Vec<Vec<usize>>,
+    files: Vec<Arc<Whole>>,
+    cancel: Cancel,
+    traffic: Arc<Traffic>,
+    ids: AtomicU64,
+    waiting: Mutex<HashMap<u64, (usize, SyncSender<Answer>)>>,
+    /// Windows that may still be asked for.
+    room: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// What holds is whole whatever became of who changed it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Link {
+    /// Starts the thread that answers.
+    pub(super) fn start(
+        fabric: Arc<dyn Fabric>,
+        tag: u32,
+        hosts: Vec<String>,
+        groups: Vec<Vec<usize>>,
+        files: Vec<Arc<Whole>>,
+        cancel: &Cancel,
+        traffic: Arc<Traffic>,
+    ) -> Result<Link> {
+        let service = Arc::new(Service {
+            fabric,
+            tag,
+            hosts,
+            groups,
+            files,
+            cancel: cancel.clone(),
+            traffic,
+            ids: AtomicU64::new(0),
+            waiting: Mutex::default(),
+            room: Mutex::new(WINDOWS),
+            freed: Condvar::new(),
+        });
+        let its = service.clone();
+        let thread = std::thread::Builder::new().name("stead-parts".to_owned());
+        thread.spawn(move || its.run()).map_err(|e| Error::io("start a thread for", "parts", e))?;
+        Ok(Link { service })
+    }
+
+    /// Asks for pieces of a file, does `meanwhile`, and waits for them.
+    ///
+    /// # Errors
+    /// `Peer` if a rank is gone or does not answer in time, its own error if it cannot read, `Cancelled`: with rank and host.
+    pub(super) fn fetch(
+        &self,
+        source: u32,
+        asks: &[Ask],
+        meanwhile: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Vec<Vec<u8>>> {
+        self.service.fetch(source, asks, meanwhile)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        for rank in 0..self.service.fabric.size() {
+            // Who is gone need not know.
+            let _ = self.service.fabric.send(rank, self.service.tag, Message::Bye.encode());
+        }
+    }
+}
+
+/// A place among the windows under way.
+struct Room<'s>(&'s Service);
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.room) += 1;
+        self.0.freed.notify_one();
+    }
+}
+
+impl Service {
+    fn room(&self) -> Result<Room<'_>> {
+        let mut room = lock(&self.room);
+        while *room == 0 {
+            self.cancel.check()?;
+            let waited = self.freed.wait_timeout(room, LOOK);
+            room = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *room -= 1;
+        Ok(Room(self))
+    }
+
+    fn fetch(
+        &self,
+        source: u32,
+        asks: &[Ask],
+        meanwhile: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Vec<Vec<u8>>> {
+        let _room = self.room()?;
+        let mut under_way = Vec::with_capacity(asks.len());
+        let mut began = Ok(());
+        for ask in asks {
+            match self.ask(source, ask) {
+                Ok(asked) => under_way.push(asked),
+                Err(e) => {
+                    began = Err(self.about(e, source, ask));
+                    break;
+                }
+            }
+        }
+        let came = began.and_then(|()| meanwhile()).and_then(|()| {
+            let wait = |(asked, ask): (&Asked, &Ask)| {
+                self.wait(asked, ask).map_err(|e| self.about(e, source, ask))
+            };
+            under_way.iter().zip(asks).map(wait).collect()
+        });
+        // Answers that still come come to nobody.
+        let mut waiting = lock(&self.waiting);
+        under_way.iter().for_each(|asked| drop(waiting.remove(&asked.id)));
+        came
+    }
+
+    /// With what was asked for.
+    fn about(&self, e: Error, source: u32, ask: &Ask) -> Error {
+        let e = match e.place().rank.and_then(|rank| self.hosts.get(rank)) {
+            Some(host) if e.place().host.is_none() => e.at_host(host),
+            _ => e,
+        };
+        match self.files.get(source as usize) {
+            Some(file) if e.place().path.is_none() => e.at_path(&file.path).at_offset(ask.start),
+            _ => e,
+        }
+    }
+
+    fn ask(&self, source: u32, ask: &Ask) -> Result<Asked> {
+        let ranks = self.groups.get(ask.group).filter(|ranks| !ranks.is_empty());
+        let ranks = ranks.ok_or_else(|| Error::internal("no rank has a part"))?;
+        // Ranks of a node all reach its parts, and share the questions.
+        let rank = ranks[self.fabric.rank() % ranks.len()];
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let (answer, coming) = mpsc::sync_channel(1);
+        lock(&self.waiting).insert(id, (rank, answer));
+        let (group, len) = (ask.group as u64, ask.end - ask.start);
+        let message = Message::Ask { id, source, group, offset: ask.start, len };
+        if let Err(e) = self.fabric.send(rank, self.tag, message.encode()) {
+            lock(&self.waiting).remove(&id);
+            return Err(if e.place().rank.is_none() { e.at_rank(rank) } else { e });
+        }
+        Ok(Asked { id, rank, coming })
+    }
+
+    fn wait(&self, asked: &Asked, ask: &Ask) -> Answer {
+        let (rank, watch) = (asked.rank, Watch::start());
+        let deadline = self.fabric.deadline();
+        let gone = |why: &str| {
+            let what =
+                format!("bytes {} to {} of the file are there, and {why}", ask.start, ask.end);
+            Error::new(Kind::Peer, what).at_rank(rank)
+        };
+        let bytes = loop {
+            match asked.coming.recv_timeout(LOOK) {
+                Ok(answer) => break answer?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(gone("messages between ranks have ended"));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            self.cancel.check()?;
+            if let Err(e) = self.fabric.alive(rank) {
+                // The answer may have come just before.
+                match asked.coming.try_recv() {
+                    Ok(answer) => break answer?,
+                    Err(_) => return Err(gone(e.message())),
+                }
+            }
+            if watch.seconds() > deadline.as_secs_f64() {
+                let message = format!("they did not come within {} s", deadline.as_secs());
+                return Err(gone(&message));
+            }
+        };
+        if bytes.len() != ask.bytes {
+            return Err(Error::format("an answer has another length than it should").at_rank(rank));
+        }
+        Traffic::add(&self.traffic.fetched, bytes.len());
+        Ok(bytes)
+    }
+
+    /// The thread.
+    fn run(&self) {
+        let mut left: HashSet<usize> = (0..self.fabric.size()).collect();
+        let me = self.fabric.rank();
+        while !left.is_empty() {
+            match self.fabric.recv_any(self.tag, LEFT) {
+                Ok(Some((from, frame))) => match postcard::take_from_bytes::<Message>(&frame) {
+                    Ok((Message::Bye, _)) => drop(left.remove(&from)),
+                    Ok((message, rest)) => self.heard(from, message, rest),
+                    // Who has sent it waits for an answer in vain, until its deadline.
+                    Err(_) => {}
+                },
+                Ok(None) if left.contains(&me) => {}
+                Ok(None) => left.retain(|rank| self.fabric.alive(*rank).is_ok()),
+                Err(_) => break,
+            }
+        }
+        // Those who wait hear that nothing comes any more.
+        lock(&self.waiting).clear();
+        self.fabric.forget(self.tag..self.tag + 1);
+    }
+
+    fn heard(&self, from: usize, message: Message, rest: &[u8]) {
+        let (id, answer) = match message {
+            Message::Bye => return,
+            Message::Ask { id, source, group, offset, len } => {
+                let answer = match self.read(source, group, offset, len) {
+                    Ok(bytes) => {
+                        Traffic::add(&self.traffic.served, bytes.len());
+                        [Message::Bytes { id }.encode(), bytes].concat()
+                    }
+                    Err(e) => {
+                        let path = e.place().path.as_ref().map(|p| p.display().to_string());
+                        let hint = e.hint().map(str::to_owned);
+                        let (kind, message) = (kinds::number(e.kind()), e.message().to_owned());
+                        Message::Failed { id, kind, message, hint, path }.encode()
+                    }
+                };
+                // Who is gone needs no answer.
+                let _ = self.fabric.send(from, self.tag, answer);
+                return;
+            }
+            Message::Bytes { id } => (id, Ok(rest.to_vec())),
+            Message::Failed { id, kind, message, hint, path } => {
+                let mut e = Error::new(kinds::kind(kind), message).at_rank(from);
+                if let Some(hint) = hint {
+                    e = e.with_hint(hint);
+                }
+                if let Some(path) = path {
+                    e = e.at_path(path);
+                }
+                (id, Err(e))
+            }
+        };
+        let mut waiting = lock(&self.waiting);
+        if waiting.get(&id).is_some_and(|(rank, _)| *rank == from)
+            && let Some((_, waits)) = waiting.remove(&id)
+        {
+            // Who has given up is not there any more.
+            let _ = waits.try_send(answer);
+        }
+    }
+
+    /// What another rank asks for, from the parts that are here.
+    fn read(&self, source: u32, group: u64, offset: u64, len: u64) -> Answer {
+        let odd = || Error::format("another rank asks for what there is not");
+        let file = self.files.get(source as usize).ok_or_else(odd)?;
+        let end = offset.checked_add(len).filter(|end| *end <= file.layout.length());
+        let range = offset..end.filter(|_| len <= WINDOW).ok_or_else(odd)?;
+        let of = |part: usize| file.homes.get(part).is_some_and(|home| *home as u64 == group);
+        let mine = file.layout.pieces(range.clone()).filter(|p| of(p.part));
+        let mut bytes = vec![0; mine.map(|p| p.len as usize).sum()];
+        file.read_pieces(&range, &of, true, &mut bytes)?;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,539 @@
+//! Data that lie on several nodes: the answers and errors of one node, for any stripes and any ranks.
+
+#![allow(clippy::expect_used, clippy::panic)]
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use stead::fabric::{Fabric, Local, Rounds};
+use stead::ranks::{Here, open_as};
+use stead::{Cancel, Dataset, Error, Kind, OpenOptions, Report, Request, Result, Value};
+use stead_core::layout::{Layout, Part};
+
+/// Rows with quotes, some of them around newlines, and values of any size.
+fn table(rows: usize) -> String {
+    let row = |i: usize| {
+        let x = match i % 9 {
+            0 => "NA".to_owned(),
+            1 => format!("{i}e200"),
+            2 => format!("-{i}.5e-200"),
+            _ => format!("{}.25", i * 37 % 101),
+        };
+        let note = match i % 5 {
+            0 => format!("\"two\nlines, {i}\""),
+            1 => format!("\"he said \"\"{i}\"\"\""),
+            _ => format!("plain {i}"),
+        };
+        format!("{i},{x},g{},{note}\n", i % 3)
+    };
+    std::iter::once("id,x,group,note\n".to_owned()).chain((0..rows).map(row)).collect()
+}
+
+fn request(kernels: &[&str]) -> Request {
+    Request {
+        kernels: kernels.iter().map(|k| k.to_string()).collect(),
+        threads: 2,
+        chunk: 100,
+        ..Request::default()
+    }
+}
+
+/// Puts a file over nodes in stripes of so many bytes; its layout.
+fn put(dir: &Path, name: &str, bytes: &[u8], stripe: u64, nodes: &[&str]) -> PathBuf {
+    let folder = dir.join(format!("{name}.{stripe}.{}", nodes.len()));
+    std::fs::create_dir_all(&folder).expect("folder");
+    let place = |(i, node): (usize, &&str)| {
+        Part::new(*node, folder.join(format!("part{i}")).to_string_lossy())
+    };
+    let parts = nodes.iter().enumerate().map(place).collect();
+    let layout = Layout::even(name, bytes.len() as u64, stripe, parts).expect("layout");
+    let mut files = vec![Vec::new(); nodes.len()];
+    for p in layout.pieces(0..layout.length()) {
+        files[p.part].extend_from_slice(&bytes[p.offset as usize..(p.offset + p.len) as usize]);
+    }
+    for (part, file) in layout.parts().iter().zip(files) {
+        std::fs::write(&part.path, file).expect("part");
+    }
+    let path = folder.join(format!("{name}.stead-layout.toml"));
+    std::fs::write(&path, layout.to_string()).expect("layout");
+    path
+}
+
+fn named(path: &Path) -> Vec<String> {
+    vec![path.to_string_lossy().into_owned()]
+}
+
+/// What ranks on these hosts get.
+fn each<T: Send>(
+    hosts: &[&str],
+    work: impl Fn(&Arc<dyn Fabric>, &Here) -> Result<T> + Sync,
+) -> Vec<Result<T>> {
+    let mut known = HashMap::new();
+    let nodes: Vec<usize> = hosts
+        .iter()
+        .map(|h| {
+            let next = known.len();
+            *known.entry(h).or_insert(next)
+        })
+        .collect();
+    let group = Local::over_nodes(&nodes, Duration::from_secs(60));
+    std::thread::scope(|scope| {
+        let work = &work;
+        let rank = |(fabric, host): (Local, &&str)| {
+            let here = Here { host: host.to_string(), folder: None };
+            scope.spawn(move || work(&(Arc::new(fabric) as Arc<dyn Fabric>), &here))
+        };
+        let all: Vec<_> = group.into_iter().zip(hosts).map(rank).collect();
+        all.into_iter().map(|t| t.join().expect("no panic")).collect()
+    })
+}
+
+fn open(fabric: &Arc<dyn Fabric>, here: &Here, inputs: &[String]) -> Result<Dataset> {
+    open_as(here, fabric, inputs, &OpenOptions::default(), &Cancel::new())
+}
+
+/// All ranks run; each gets the same report.
+fn run(hosts: &[&str], inputs: &[String], request: &Request) -> Report {
+    let mut all = each(hosts, |fabric, here| {
+        stead::run_on(&**fabric, &open(fabric, here, inputs)?, request, None)
+    })
+    .into_iter()
+    .map(|r| r.expect("run"));
+    let first = all.next().expect("a rank");
+    assert!(all.all(|r| r.results == first.results));
+    first
+}
+
+/// The error of all ranks.
+fn error(hosts: &[&str], inputs: &[String], request: &Request) -> Error {
+    let mut errors: Vec<Error> = each(hosts, |fabric, here| {
+        stead::run_on(&**fabric, &open(fabric, here, inputs)?, request, None)
+    })
+    .into_iter()
+    .map(|r| r.expect_err("an error"))
+    .collect();
+    let first = errors.remove(0);
+    for other in errors {
+        assert_eq!((other.to_string(), other.kind()), (first.to_string(), first.kind()));
+    }
+    first
+}
+
+fn text(results: &[(String, Value)]) -> String {
+    serde_json::to_string(&Value::Map(results.to_vec())).expect("json")
+}
+
+/// As many nodes as a layout may have here, and who is on them.
+const RANKS: [&[&str]; 5] =
+    [&["a"], &["a", "b"], &["b", "a", "a"], &["c", "a", "b"], &["a", "b", "b", "a"]];
+
+/// The same answers over stripes of any size and any ranks as over the file itself.
+fn check(name: &str, bytes: &[u8], stripes: &[u64], requests: &[Request]) {
+    let dir = tempfile::tempdir().expect("dir");
+    let whole = dir.path().join(name);
+    std::fs::write(&whole, bytes).expect("write");
+    let whole = stead::open(&named(&whole)).expect("open");
+    let wanted: Vec<Report> =
+        requests.iter().map(|r| stead::run(&whole, r, None).expect("run")).collect();
+    for hosts in RANKS {
+        let mut nodes = hosts.to_vec();
+        nodes.sort_unstable();
+        nodes.dedup();
+        // A node may have several parts.
+        nodes.push("a");
+        for stripe in stripes {
+            let layout = named(&put(dir.path(), name, bytes, *stripe, &nodes));
+            for (request, wanted) in requests.iter().zip(&wanted) {
+                let found = run(hosts, &layout, request);
+                let (a, b) = (text(&found.results), text(&wanted.results));
+                assert!(a == b, "{name}, {hosts:?}, stripes of {stripe}: {a} in place of {b}");
+                assert_eq!(found.metrics.rows, wanted.metrics.rows);
+                assert_eq!(found.metrics.rows_skipped, wanted.metrics.rows_skipped);
+                let sum = |f: &dyn Fn(&stead::RankMetrics) -> u64| {
+                    found.metrics.ranks.iter().map(f).sum::<u64>()
+                };
+                assert_eq!(sum(&|r| r.bytes_fetched), sum(&|r| r.bytes_served));
+                assert_eq!(sum(&|r| r.bytes_fetched), found.metrics.bytes_fetched);
+                let one_node = hosts.iter().all(|h| h == &hosts[0]);
+                let alone = one_node || *stripe >= bytes.len() as u64 && hosts.len() == 1;
+                assert_eq!(found.metrics.bytes_fetched == 0, alone, "{hosts:?} {stripe}");
+            }
+        }
+    }
+}
+
+#[test]
+fn tables_with_quotes() {
+    let all = request(&[
+        "lines",
+        "rows",
+        "count:x",
+        "sum:x",
+        "mean:x",
+        "var:x",
+        "std:x",
+        "min:x",
+        "max:x",
+        "hist:id,bins=7",
+        "hist:x",
+        "quantile:x,q=0.1;0.5;0.99",
+        "digits",
+        "entropy",
+        "gram:id,x",
+        "grep:'lines'",
+        "grep:'said|1\\d',lines,max=9",
+        "kmeans:id,k=3,seed=3",
+        "mean:*",
+    ]);
+    let some = Request { filter: Some("x > 3 and group != 'g2'".into()), ..all.clone() };
+    let grouped = Request {
+        by: vec!["group".into()],
+        ..request(&[
+            "rows",
+            "mean:x",
+            "std:x",
+            "sum:id",
+            "max:x",
+            "quantile:x,q=0.5",
+            "hist:id,bins=3",
+        ])
+    };
+    let bytes = request(&["lines", "entropy", "digits"]);
+    check("t.csv", table(60).as_bytes(), &[1, 3, 20, 333, 1 << 20], &[all, some, grouped, bytes]);
+}
+
+#[test]
+fn lines_and_text_without_a_last_newline() {
+    let all = request(&["lines", "rows", "entropy", "grep:'7',lines", "digits"]);
+    let lines: String = (0..90).map(|i| format!("line {i}\r\n")).collect();
+    check("t.log", lines.as_bytes(), &[1, 3, 50, 5000], std::slice::from_ref(&all));
+    check("u.log", format!("\u{feff}{lines}the end").as_bytes(), &[1, 2, 64], &[all]);
+}
+
+fn npy(shape: &str, fortran: &str, values: usize) -> Vec<u8> {
+    let mut out = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+    let dict = format!("{{'descr': '<f8', 'fortran_order': {fortran}, 'shape': ({shape}), }}");
+    out.extend_from_slice(format!("{dict:<117}\n").as_bytes());
+    (0..values).for_each(|i| out.extend_from_slice(&((i * 37 % 101) as f64 / 7.0).to_le_bytes()));
+    out
+}
+
+#[test]
+fn arrays() {
+    let rows = request(&[
+        "rows",
+        "mean:1",
+        "gram:*",
+        "gram:*,exact",
+        "kmeans:k=3,seed=1",
+        "entropy",
+        "std:*",
+    ]);
+    check("m.npy", &npy("200, 3", "False", 600), &[3, 64, 1000, 1 << 20], &[rows.clone()]);
+    check("f.npy", &npy("200, 3", "True", 600), &[3, 1000], &[rows]);
+    let elements = request(&["rows", "sum:value", "quantile:value", "digits"]);
+    check("v.npy", &npy("500,", "False", 500), &[1, 8, 300], &[elements]);
+}
+
+#[test]
+fn volumes() {
+    let picture = request(&["render:size=16", "hist:value,bins=5"]);
+    for fortran in ["False", "True"] {
+        check(
+            "c.npy",
+            &npy("12, 5, 7", fortran, 420),
+            &[5, 700, 1 << 20],
+            std::slice::from_ref(&picture),
+        );
+    }
+}
+
+#[test]
+fn compressed_files_are_their_first_holders() {
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gz.write_all(table(50).as_bytes()).expect("memory");
+    let all = request(&["rows", "mean:x", "lines", "grep:'lines'"]);
+    check("t.csv.gz", &gz.finish().expect("memory"), &[3, 100, 1 << 20], &[all]);
+}
+
+#[test]
+fn only_the_ends_of_records_move() {
+    let dir = tempfile::tempdir().expect("dir");
+    let bytes = table(40_000);
+    let layout = put(dir.path(), "t.csv", bytes.as_bytes(), 100_000, &["a", "b"]);
+    let ask = Request { chunk: 10_000, ..request(&["rows", "mean:x"]) };
+    let report = run(&["a", "b", "b"], &named(&layout), &ask);
+    let stripes = bytes.len() as u64 / 100_000 + 1;
+    // To see what it is, each rank looks at its beginning.
+    let beginning = 3 * 300_000;
+    let moved = report.metrics.bytes_fetched;
+    assert!(moved < beginning + stripes * 5000, "{moved} of {}", bytes.len());
+    // Where quotes matter, each byte is looked at twice, and by the same rank.
+    assert_eq!(report.metrics.bytes_read, 2 * bytes.len() as u64);
+}
+
+#[test]
+fn one_process_reads_what_it_reaches() {
+    let dir = tempfile::tempdir().expect("dir");
+    let host = Here::default().host;
+    let bytes = table(100);
+    let layout = put(dir.path(), "t.csv", bytes.as_bytes(), 99, &[&host, &host, &host]);
+    let whole = dir.path().join("w.csv");
+    std::fs::write(&whole, &bytes).expect("write");
+    let ask = request(&["rows", "std:x", "lines"]);
+    let want = stead::run(&stead::open(&named(&whole)).expect("open"), &ask, None).expect("run");
+    // By the name of the file, which is not there, too.
+    let name = layout.to_string_lossy().replace(".stead-layout.toml", "");
+    for input in [layout.to_string_lossy().into_owned(), name] {
+        let data = stead::open(&[input]).expect("open");
+        assert_eq!(stead::run(&data, &ask, None).expect("run").results, want.results);
+        assert_eq!(data.describe(2).expect("described").rows.len(), 2);
+    }
+    let out = format!("grep:'.',out={}/o.txt", dir.path().display());
+    let data = stead::open(&named(&layout)).expect("open");
+    stead::run(&data, &request(&[&out]), None).expect("run");
+    let text = std::fs::read_to_string(dir.path().join("o.txt")).expect("output");
+    assert_eq!(text, bytes.split_once('\n').expect("rows").1);
+    // A part is none of the outputs that may be written.
+    let part = format!("grep:'.',out={}/part1", layout.parent().expect("folder").display());
+    let e = stead::run(&data, &request(&[&part]), None).expect_err("refused");
+    assert_eq!(e.kind(), Kind::Usage);
+    // Other nodes are out of reach.
+    let far = put(dir.path(), "f.csv", bytes.as_bytes(), 99, &[&host, "elsewhere"]);
+    let e = stead::open(&named(&far)).map(drop).expect_err("out of reach");
+    assert_eq!(e.kind(), Kind::NotFound);
+    assert!(e.to_string().contains("node elsewhere has parts of it, and no rank"), "{e}");
+}
+
+#[test]
+fn parts_that_are_lost_cut_off_or_without_a_rank_are_errors_of_all() {
+    let dir = tempfile::tempdir().expect("dir");
+    let (bytes, ask) = (table(100), request(&["rows"]));
+    let nodes = ["a", "b", "c"];
+    let layout = put(dir.path(), "t.csv", bytes.as_bytes(), 99, &nodes);
+    let inputs = named(&layout);
+    let e = error(&["a", "c"], &inputs, &ask);
+    assert!(
+        e.kind() == Kind::NotFound && e.to_string().contains("node b has parts of it, and no rank"),
+        "{e}"
+    );
+    assert!(e.hint().is_some_and(|h| h.contains("--host a,b,c")), "{:?}", e.hint());
+    let part = layout.with_file_name("part1");
+    let whole = std::fs::read(&part).expect("part");
+    std::fs::write(&part, &whole[1..]).expect("write");
+    let e = error(&nodes, &inputs, &ask);
+    let lengths = format!("{} bytes in place of {}", whole.len() - 1, whole.len());
+    assert!(
+        e.kind() == Kind::Format
+            && e.to_string().contains(&lengths)
+            && e.to_string().contains("on b"),
+        "{e}"
+    );
+    std::fs::remove_file(&part).expect("remove");
+    let e = error(&nodes, &inputs, &ask);
+    assert!(e.kind() == Kind::NotFound && e.to_string().contains("part 1 of 't.csv'"), "{e}");
+    assert!(e.to_string().contains("on b"), "{e}");
+    std::fs::write(&part, &whole).expect("write");
+    run(&nodes, &inputs, &ask);
+    // What is named is not there, or of two sorts.
+    let e = error(&["a", "b"], &["/nowhere/t.csv".to_owned()], &ask);
+    assert_eq!(e.kind(), Kind::NotFound);
+    let both = [inputs[0].clone(), part.to_string_lossy().into_owned()];
+    assert_eq!(error(&["a", "b"], &both, &ask).kind(), Kind::Usage);
+}
+
+#[test]
+fn errors_in_the_data_are_those_of_one_node() {
+    let dir = tempfile::tempdir().expect("dir");
+    let row = |i: usize| match i {
+        250 | 251 | 390 => format!("{i},1\n"),
+        _ => format!("{i},\"a\nb\",c\n"),
+    };
+    let bytes: String = std::iter::once("x,y,z\n".to_owned()).chain((0..400).map(row)).collect();
+    let whole = dir.path().join("t.csv");
+    std::fs::write(&whole, &bytes).expect("write");
+    let ask = request(&["sum:x"]);
+    let one = stead::run(&stead::open(&named(&whole)).expect("open"), &ask, None).expect_err("bad");
+    for stripe in [7, 500] {
+        let layout = put(dir.path(), "t.csv", bytes.as_bytes(), stripe, &["a", "b"]);
+        let e = error(&["a", "b", "a"], &named(&layout), &ask);
+        assert_eq!(
+            (e.message(), e.kind(), e.place().line),
+            (one.message(), one.kind(), one.place().line)
+        );
+        let lenient = Request { lenient: true, ..ask.clone() };
+        assert_eq!(run(&["a", "b"], &named(&layout), &lenient).metrics.rows_skipped, 3);
+    }
+}
+
+#[test]
+fn outputs_of_records_are_refused() {
+    let dir = tempfile::tempdir().expect("dir");
+    let layout = put(dir.path(), "t.csv", table(100).as_bytes(), 99, &["a", "b"]);
+    let ask = request(&[&format!("grep:'1',out={}/o", dir.path().display())]);
+    let e = error(&["a", "b"], &named(&layout), &ask);
+    assert!(
+        e.kind() == Kind::Usage && e.to_string().contains("cannot be written to one file"),
+        "{e}"
+    );
+    assert!(!dir.path().join("o").exists());
+}
+
+#[test]
+fn a_dataset_is_for_the_ranks_that_have_opened_it() {
+    let dir = tempfile::tempdir().expect("dir");
+    let layout = named(&put(dir.path(), "t.csv", table(100).as_bytes(), 99, &["a", "b"]));
+    let all = each(&["a", "b"], |fabric, here| {
+        let data = open(fabric, here, &layout)?;
+        let alone = stead::run(&data, &request(&["rows"]), None).map(drop).expect_err("alone");
+        assert_eq!(alone.kind(), Kind::Usage);
+        // And for as many runs as they like.
+        for _ in 0..3 {
+            stead::run_on(&**fabric, &data, &request(&["rows", "kmeans:id,k=2"]), None)?;
+        }
+        Ok(())
+    });
+    all.into_iter().for_each(|r| r.expect("run"));
+}
+
+#[test]
+fn files_of_each_rank_lie_where_it_ran() {
+    let dir = tempfile::tempdir().expect("dir");
+    let bytes: Vec<u8> =
+        (0..4000u32).flat_map(|i| (f64::from(i * 7 % 1001) / 3.0).to_le_bytes()).collect();
+    let options = OpenOptions { dtype: Some(stead::DType::F64), ..OpenOptions::default() };
+    let ask = request(&["rows", "sum:value", "quantile:value", "gram:*"]);
+    let mut inputs = Vec::new();
+    let cuts = [0, 800, 800, 8000, 8008, 20_000, 32_000];
+    let folders = ["a", "b"].map(|n| dir.path().join(n));
+    folders.iter().for_each(|f| std::fs::create_dir_all(f.join("run")).expect("folder"));
+    for (r, w) in cuts.windows(2).enumerate() {
+        let whole = dir.path().join(format!("out.{r}.bin"));
+        std::fs::write(&whole, &bytes[w[0]..w[1]]).expect("write");
+        inputs.push(whole.to_string_lossy().into_owned());
+        std::fs::write(folders[r % 2].join(format!("run/out.{r}.bin")), &bytes[w[0]..w[1]])
+            .expect("write");
+    }
+    let whole = stead::open_with(&inputs, &options).expect("open");
+    let want = stead::run(&whole, &ask, None).expect("run");
+    let pattern = ["run/out.%r.bin".to_owned()];
+    let all = |hosts: &[&str]| {
+        each(hosts, |fabric, here| {
+            let folder = Some(dir.path().join(&here.host));
+            let here = Here { folder, ..here.clone() };
+            let data = open_as(&here, fabric, &pattern, &options, &Cancel::new())?;
+            stead::run_on(&**fabric, &data, &ask, None)
+        })
+    };
+    for hosts in [&["a", "b"][..], &["b", "a", "a", "b"], &["a", "b", "b"]] {
+        for report in all(hosts) {
+            let report = report.expect("run");
+            assert_eq!(text(&report.results), text(&want.results));
+            assert_eq!((report.plan.files, report.metrics.rows), (6, Some(4000)));
+        }
+    }
+    std::fs::remove_file(folders[1].join("run/out.3.bin")).expect("remove");
+    for e in all(&["a", "b"]) {
+        let e = e.map(drop).expect_err("one is missing");
+        assert!(
+            e.kind() == Kind::NotFound && e.to_string().contains("no node has run/out.3.bin"),
+            "{e}"
+        );
+    }
+    // On one node they are the files of its ranks.
+    std::fs::remove_dir_all(&folders[1]).expect("remove");
+    for (r, w) in cuts.windows(2).enumerate() {
+        std::fs::write(folders[0].join(format!("run/out.{r}.bin")), &bytes[w[0]..w[1]])
+            .expect("write");
+    }
+    for hosts in [&["a"][..], &["a", "a", "a"]] {
+        for report in all(hosts) {
+            let report = report.expect("run");
+            assert_eq!(text(&report.results), text(&want.results));
+            assert_eq!(report.metrics.bytes_fetched, 0);
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_dies_while_others_want_its_bytes_is_named() {
+    let dir = tempfile::tempdir().expect("dir");
+    let layout = named(&put(dir.path(), "t.csv", table(3000).as_bytes(), 50, &["a", "b"]));
+    let mut fabrics = Local::over_nodes(&[0, 1], Duration::from_secs(60));
+    let dying = Arc::new(Dies {
+        inner: Mutex::new(fabrics.pop().map(Arc::new)),
+        rounds: Rounds::default(),
+    });
+    let fabric: Arc<dyn Fabric> = Arc::new(fabrics.remove(0));
+    let gone = std::sync::Barrier::new(2);
+    let e = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let here = Here { host: "b".into(), folder: None };
+            let shared: Arc<dyn Fabric> = dying.clone();
+            let data = open(&shared, &here, &layout).expect("open");
+            dying.inner.lock().expect("lock").take();
+            gone.wait();
+            drop(data);
+        });
+        let here = Here { host: "a".into(), folder: None };
+        let data = open(&fabric, &here, &layout).expect("open");
+        gone.wait();
+        data.describe(100_000).map(drop).expect_err("its bytes")
+    });
+    let place = e.place();
+    assert_eq!((e.kind(), place.rank, place.host.as_deref()), (Kind::Peer, Some(1), Some("b")));
+    assert!(e.to_string().contains("t.csv") && e.to_string().contains("bytes "), "{e}");
+}
+
+/// A rank that dies when its fabric is taken from it.
+struct Dies {
+    inner: Mutex<Option<Arc<Local>>>,
+    rounds: Rounds,
+}
+
+impl Dies {
+    fn alive(&self) -> Result<Arc<Local>> {
+        let dead = || Error::new(Kind::Peer, "this one is dead");
+        self.inner.lock().expect("lock").clone().ok_or_else(dead)
+    }
+}
+
+impl Fabric for Dies {
+    fn rank(&self) -> usize {
+        1
+    }
+
+    fn size(&self) -> usize {
+        2
+    }
+
+    fn node_of(&self, rank: usize) -> usize {
+        rank
+    }
+
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
+    fn send(&self, to: usize, tag: u32, bytes: Vec<u8>) -> Result<()> {
+        self.alive()?.send(to, tag, bytes)
+    }
+
+    fn recv_within(&self, from: usize, tag: u32, within: Duration) -> Result<Option<Vec<u8>>> {
+        self.alive()?.recv_within(from, tag, within)
+    }
+
+    fn recv_any(&self, tag: u32, _within: Duration) -> Result<Option<(usize, Vec<u8>)>> {
+        self.alive()?.recv_any(tag, Duration::from_millis(10))
+    }
+
+    fn alive(&self, rank: usize) -> Result<()> {
+        self.alive()?.alive(rank)
+    }
+
+    fn rounds(&self) -> &Rounds {
+        &self.rounds
+    }
+}
