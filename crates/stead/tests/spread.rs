@@ -135,8 +135,13 @@ fn check(name: &str, bytes: &[u8], stripes: &[u64], requests: &[Request]) {
     let whole = dir.path().join(name);
     std::fs::write(&whole, bytes).expect("write");
     let whole = stead::open(&named(&whole)).expect("open");
-    let wanted: Vec<Report> =
-        requests.iter().map(|r| stead::run(&whole, r, None).expect("run")).collect();
+    // What a kernel has written.
+    let written = |r: &Request| {
+        let out = r.kernels.iter().find_map(|k| k.split_once("out="));
+        out.map(|(_, path)| std::fs::read(path).expect("output"))
+    };
+    let want = |r: &Request| (stead::run(&whole, r, None).expect("run"), written(r));
+    let wanted: Vec<_> = requests.iter().map(want).collect();
     for hosts in RANKS {
         let mut nodes = hosts.to_vec();
         nodes.sort_unstable();
@@ -145,8 +150,9 @@ fn check(name: &str, bytes: &[u8], stripes: &[u64], requests: &[Request]) {
         nodes.push("a");
         for stripe in stripes {
             let layout = named(&put(dir.path(), name, bytes, *stripe, &nodes));
-            for (request, wanted) in requests.iter().zip(&wanted) {
+            for (request, (wanted, output)) in requests.iter().zip(&wanted) {
                 let found = run(hosts, &layout, request);
+                assert!(written(request) == *output, "{name}, {hosts:?}, stripes of {stripe}");
                 let (a, b) = (text(&found.results), text(&wanted.results));
                 assert!(a == b, "{name}, {hosts:?}, stripes of {stripe}: {a} in place of {b}");
                 assert_eq!(found.metrics.rows, wanted.metrics.rows);
@@ -231,15 +237,21 @@ fn arrays() {
         "entropy",
         "std:*",
     ]);
-    check("m.npy", &npy("200, 3", "False", 600), &[3, 64, 1000, 1 << 20], &[rows.clone()]);
-    check("f.npy", &npy("200, 3", "True", 600), &[3, 1000], &[rows]);
+    check("m.npy", &npy("200, 3", "False", 600), &[3, 64, 1000, 1 << 20], &[rows]);
+    // Columns lie apart, and the bytes are looked at by themselves.
+    let columns = request(&["rows", "mean:1", "gram:*", "kmeans:k=3,seed=1", "std:*"]);
+    let bytes = request(&["entropy", "sum:2"]);
+    check("f.npy", &npy("200, 3", "True", 600), &[3, 1000], &[columns, bytes]);
     let elements = request(&["rows", "sum:value", "quantile:value", "digits"]);
     check("v.npy", &npy("500,", "False", 500), &[1, 8, 300], &[elements]);
 }
 
 #[test]
 fn volumes() {
-    let picture = request(&["render:size=16", "hist:value,bins=5"]);
+    let dir = tempfile::tempdir().expect("dir");
+    let out = dir.path().join("picture.png");
+    let render = format!("render:width=24,height=24,out={}", out.display());
+    let picture = request(&[&render, "hist:value,bins=5"]);
     for fortran in ["False", "True"] {
         check(
             "c.npy",

@@ -9,6 +9,7 @@ use crate::exchange::Crew;
 use crate::meeting;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -58,6 +59,8 @@ enum Named {
 #[derive(Debug, Serialize, Deserialize)]
 struct Said {
     host: String,
+    /// Of the names that it was given: the same on all ranks, unless each sees its own files.
+    inputs: u64,
     /// What the first one has found, and the tag of messages.
     found: Option<(Named, u32)>,
 }
@@ -155,7 +158,13 @@ fn tell(crew: &mut Crew<'_>, inputs: &[String]) -> Result<(Named, u32)> {
     }
     let said = found.and_then(|found| {
         let tag = || TAGS + OPENED.fetch_add(1, Ordering::Relaxed) % MOST_TAGS;
-        let said = Said { host: crew.host.clone(), found: found.map(|found| (found, tag())) };
+        let mut names = std::hash::DefaultHasher::new();
+        inputs.hash(&mut names);
+        let said = Said {
+            host: crew.host.clone(),
+            inputs: names.finish(),
+            found: found.map(|found| (found, tag())),
+        };
         let said = postcard::to_stdvec(&said);
         let said = said.map_err(|e| Error::internal(format!("cannot encode a layout: {e}")))?;
         Ok(vec![MARK.to_vec(), said])
@@ -176,6 +185,11 @@ fn tell(crew: &mut Crew<'_>, inputs: &[String]) -> Result<(Named, u32)> {
         return Err(malformed());
     }
     let found = said.iter().find_map(|s| s.found.clone()).ok_or_else(malformed)?;
+    let other = said.iter().position(|s| s.inputs != said[0].inputs);
+    if let (false, Some(other)) = (found.0 == Named::Files, other) {
+        return Err(Error::usage(format!("ranks 0 and {other} were given different names of data"))
+            .with_hint("all ranks run the same request over the same data"));
+    }
     crew.hosts = said.into_iter().map(|s| s.host).collect();
     Ok(found)
 }
