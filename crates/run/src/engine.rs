@@ -447,8 +447,8 @@ impl<'a> Engine<'a> {
     }
 
     fn news(&self, pass: u64) -> News<'a> {
-        let ordered = matches!(self.share, Share::Even { .. });
-        News::new(self.crew.fabric.inner(), self.number, pass, self.watched, ordered)
+        let news = News::new(self.crew.fabric.inner(), self.number, pass, self.watched);
+        if let Share::Even { .. } = self.share { news } else { news.in_no_order() }
     }
 
     /// The kernels with their outputs.

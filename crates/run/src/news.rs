@@ -52,15 +52,14 @@ const LEFT: u8 = 2;
 const STOP_AFTER: u8 = 3;
 
 impl<'a> News<'a> {
-    pub fn new(
-        fabric: &'a dyn Fabric,
-        run: u64,
-        pass: u64,
-        watched: bool,
-        ordered: bool,
-    ) -> News<'a> {
+    pub fn new(fabric: &'a dyn Fabric, run: u64, pass: u64, watched: bool) -> News<'a> {
         let watched = watched && fabric.size() > 1;
-        News { fabric, run, pass, watched, ordered, inner: Mutex::default() }
+        News { fabric, run, pass, watched, ordered: true, inner: Mutex::default() }
+    }
+
+    /// For shares that lie between each other, and not in the order of ranks.
+    pub fn in_no_order(self) -> News<'a> {
+        News { ordered: false, ..self }
     }
 
     fn say(&self, to: usize, kind: u8, far: Far) {
@@ -110,11 +109,10 @@ impl<'a> News<'a> {
         }
     }
 
-    /// Takes what has come, and waits for the first of it. A place after which there is no need to go on, if somebody has
-    /// failed there.
-    pub fn hear(&self, within: Duration) -> Option<At> {
+    /// Takes what has come, and waits for the first of it. True if there is no need to go on, or not after [`News::stopped`].
+    pub fn hear(&self, within: Duration) -> bool {
         if self.fabric.size() == 1 {
-            return None;
+            return false;
         }
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let mut within = within;
@@ -150,7 +148,12 @@ impl<'a> News<'a> {
                 _ => {}
             }
         }
-        inner.stopped
+        inner.stopped.is_some()
+    }
+
+    /// Where others have failed: what comes after it need not be done.
+    pub fn stopped(&self) -> Option<At> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).stopped
     }
 
     /// How far all other ranks are together; done if all are, as far as they are there.
@@ -180,44 +183,44 @@ mod tests {
     #[test]
     fn nobody_is_further_than_the_end() {
         let group = Local::group(2);
-        let news: Vec<_> = group.iter().map(|f| News::new(f, 7, 1, true, true)).collect();
+        let news: Vec<_> = group.iter().map(|f| News::new(f, 7, 1, true)).collect();
         news[1].far(Far { bytes: 9, total: 3, rows: 1, done: false });
-        assert!(news[0].hear(Duration::ZERO).is_none());
+        assert!(!news[0].hear(Duration::ZERO));
         assert_eq!((news[0].others().bytes, news[0].others().total), (3, 3));
     }
 
     #[test]
     fn rank_0_knows_of_a_rank_that_has_failed_and_how_far_it_was() {
         let group = Local::group(3);
-        let news: Vec<_> = group.iter().map(|f| News::new(f, 7, 1, true, true)).collect();
+        let news: Vec<_> = group.iter().map(|f| News::new(f, 7, 1, true)).collect();
         let far = Far { bytes: 3, total: 9, rows: 1, done: false };
         news[1].far(far);
         news[2].far(Far { done: true, ..far });
         // In the middle of a file: an error of rank 0 could come before it.
         news[1].failed(&Error::data("bad").at_source(0).at_offset(5));
         assert!(!news[0].others().done);
-        assert_eq!(news[0].hear(Duration::ZERO), None);
-        assert_eq!(news[2].hear(Duration::ZERO), Some((None, None)));
+        assert!(!news[0].hear(Duration::ZERO) && news[2].hear(Duration::ZERO));
         assert_eq!(news[0].others(), Far { bytes: 6, total: 18, rows: 2, done: true });
     }
 
     #[test]
     fn of_shares_in_no_order_only_what_comes_after_a_failure_stops() {
         let group = Local::group(3);
-        let news: Vec<_> = group.iter().map(|f| News::new(f, 7, 1, false, false)).collect();
+        let news: Vec<_> = group.iter().map(|f| News::new(f, 7, 1, false).in_no_order()).collect();
+        let heard = |rank: usize| news[rank].hear(Duration::ZERO).then(|| news[rank].stopped());
         let failed = |rank: usize, source, offset| {
             news[rank].failed(&Error::data("bad").at_source(source).at_offset(offset));
         };
         failed(2, 1, 5);
         for rank in [0, 1] {
-            assert_eq!(news[rank].hear(Duration::ZERO), Some((Some(1), Some(5))));
+            assert_eq!(heard(rank), Some(Some((Some(1), Some(5)))));
         }
         // One that comes later is no news.
         failed(1, 1, 6);
-        assert_eq!(news[0].hear(Duration::ZERO), Some((Some(1), Some(5))));
+        assert_eq!(heard(0), Some(Some((Some(1), Some(5)))));
         failed(0, 0, 9);
-        assert_eq!(news[1].hear(Duration::ZERO), Some((Some(0), Some(9))));
+        assert_eq!(heard(1), Some(Some((Some(0), Some(9)))));
         news[1].failed(&Error::cancelled());
-        assert_eq!(news[2].hear(Duration::ZERO), Some((None, None)));
+        assert_eq!(heard(2), Some(Some((None, None))));
     }
 }

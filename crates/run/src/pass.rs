@@ -194,7 +194,9 @@ impl Pass<'_> {
                 break;
             }
             drop(running);
-            if let Some(at) = self.news.hear(Duration::ZERO) {
+            if self.news.hear(Duration::ZERO)
+                && let Some(at) = self.news.stopped()
+            {
                 let mut failed = lock(&shared.failed);
                 *failed = Some(failed.map_or(at, |f| f.min(at)));
                 shared.stop.store(true, Ordering::Relaxed);

@@ -187,8 +187,10 @@ fn tell(crew: &mut Crew<'_>, inputs: &[String]) -> Result<(Named, u32)> {
     let found = said.iter().find_map(|s| s.found.clone()).ok_or_else(malformed)?;
     let other = said.iter().position(|s| s.inputs != said[0].inputs);
     if let (false, Some(other)) = (found.0 == Named::Files, other) {
-        return Err(Error::usage(format!("ranks 0 and {other} were given different names of data"))
-            .with_hint("all ranks run the same request over the same data"));
+        return Err(Error::usage(format!(
+            "ranks 0 and {other} were given different names of data"
+        ))
+        .with_hint("all ranks run the same request over the same data"));
     }
     crew.hosts = said.into_iter().map(|s| s.host).collect();
     Ok(found)
