@@ -438,6 +438,10 @@ impl Shared {
             drop((all, std::mem::take(&mut gone)));
             inner = self.lock();
             gone.extend(inner.window.drop_free(block));
+            if self.segment.is_some() {
+                // Its memory is gone before another block is read: no lock but that of the slots is taken for it.
+                gone.clear();
+            }
         }
         drop(inner);
     }
