@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use stead_core::layout::{Dataspace, Layout, PerProcess, check_relative, nodes};
+use stead_core::layout::{Dataspace, Layout, PerProcess, Spaces, check_relative, nodes};
 
 fn check(layout: &Layout) {
     assert_eq!(Layout::parse(&layout.to_string()).expect("what is written is read"), *layout);
@@ -15,6 +15,13 @@ fn check(layout: &Layout) {
     // The first pieces and those at some places on the way.
     let length = layout.length();
     for from in [0, length / 3, length / 2, length.saturating_sub(5)] {
+        for part in 0..layout.parts().len().min(4) {
+            let mut at = from;
+            for piece in layout.part_pieces(part, from..length).take(50) {
+                assert_eq!((piece.at, layout.locate(piece.offset)), (at, Some((part, at))));
+                at += piece.len;
+            }
+        }
         let mut at = from;
         for piece in layout.pieces(from..length).take(50) {
             assert!(piece.offset == at && piece.len > 0);
@@ -47,6 +54,11 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(nodes::expand(&nodes::fold(&list)).expect("a folded list"), list);
     }
     let _ = Dataspace::expand(text);
+    let variable = |name: &str| (name.len() < 5).then(|| text.to_owned());
+    if let Ok(spaces) = Spaces::parse(text, &variable) {
+        assert!(spaces.iter().all(|(_, path)| path.starts_with('/') && !path.split('/').any(|step| step == "..")));
+    }
+    let _ = Spaces::default().give(text, &variable);
     if let Ok(pattern) = PerProcess::parse(text) {
         for r in [0, 7, 10, u64::MAX] {
             assert_eq!(pattern.rank(&pattern.name(r)), Some(r));

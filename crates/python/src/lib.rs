@@ -10,6 +10,7 @@ mod bytes;
 mod dataset;
 mod errors;
 mod fork;
+mod layout;
 mod lend;
 mod options;
 mod own;
@@ -86,6 +87,9 @@ fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(dataset::open_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(dataset::open_array, m)?)?;
     m.add_function(wrap_pyfunction!(dataset::open_table, m)?)?;
+    m.add_function(wrap_pyfunction!(layout::put, m)?)?;
+    m.add_function(wrap_pyfunction!(layout::get, m)?)?;
+    m.add_function(wrap_pyfunction!(layout::describe_layout, m)?)?;
     m.add_function(wrap_pyfunction!(ranks::refuse_ranks, m)?)?;
     m.add_function(wrap_pyfunction!(run::refuse_run, m)?)?;
     m.add_function(wrap_pyfunction!(bytes::check_view, m)?)?;

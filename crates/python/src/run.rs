@@ -68,16 +68,17 @@ impl Trouble {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
     }
 
-    fn take(&self) -> Option<PyErr> {
+    /// Takes it.
+    pub fn take(&self) -> Option<PyErr> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 /// Looks about ten times a second whether a signal has come, and tells the callback.
-struct Watcher {
-    cancel: stead::Cancel,
-    trouble: Trouble,
-    progress: Option<Py<PyAny>>,
+pub struct Watcher {
+    pub cancel: stead::Cancel,
+    pub trouble: Trouble,
+    pub progress: Option<Py<PyAny>>,
 }
 
 impl Watcher {

@@ -9,7 +9,7 @@ all cores, in bounded memory, with the same bits however the work was split.
     >>> r.to_pandas()
 
 `open` says what can be opened, `Dataset.run` what can be asked, `kernels` lists what can be computed. `read_session`
-has many tasks read a file in parallel.
+has many tasks read a file in parallel. `put` lays a file over the nodes of a job, `get` brings it back.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from ._errors import (
     UsageError,
 )
 from ._kernels import *  # noqa: F403
+from ._layout import Copied, describe_layout, get, put
 from ._own import kernel
 from ._progress import Snapshot
 from ._read import Reader, Reads, Session, View, open_reader, read_session
@@ -69,6 +70,7 @@ __all__ = [
     "Cancel",
     "CancelledError",
     "ChangedError",
+    "Copied",
     "DataError",
     "Dataset",
     "Description",
@@ -92,10 +94,13 @@ __all__ = [
     "UsageError",
     "View",
     "__version__",
+    "describe_layout",
+    "get",
     "is_missing",
     "kernel",
     "open",
     "open_reader",
+    "put",
     "read_session",
     "run",
     "where_help",

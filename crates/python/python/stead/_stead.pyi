@@ -20,9 +20,11 @@ __all__ = [
     "Tipsy",
     "__version__",
     "check_view",
+    "describe_layout",
     "end_callbacks",
     "filter_help",
     "forked",
+    "get",
     "kernel_list",
     "main",
     "open_array",
@@ -30,6 +32,7 @@ __all__ = [
     "open_files",
     "open_table",
     "parse_size",
+    "put",
     "refuse_ranks",
     "refuse_run",
 ]
@@ -250,6 +253,9 @@ def kernel_list() -> list[tuple[str, str, str, str, str, str, str, list[str]]]: 
 def filter_help() -> str: ...
 def parse_size(text: str) -> int: ...
 def refuse_ranks(maker: int, data: int, why: str) -> None: ...
+def put(arguments: dict[str, Any]) -> str: ...
+def get(arguments: dict[str, Any]) -> str: ...
+def describe_layout(path: str) -> str: ...
 def refuse_run(maker: int, data: int, why: str) -> None: ...
 def open_files(paths: Sequence[str], options: dict[str, Any], comm: tuple[int, int] | None = None) -> Dataset: ...
 def open_bytes(name: str, bytes: Any, options: dict[str, Any]) -> Dataset: ...

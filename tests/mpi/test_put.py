@@ -1,0 +1,157 @@
+"""`stead put` and `stead get` under mpirun: files over folders that stand in for disks of nodes, and over hosts of the lab."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from jobs import BUILT, LIMIT, launch, run
+from test_mpi import LAB, lab  # noqa: F401
+
+STEAD = BUILT / "openmpi" / "stead"
+LAYOUT = "f.stead-layout.toml"
+
+
+def contents(length: int) -> bytes:
+    return (b"".join(b"%d," % i for i in range(2000)) * (length // 8000 + 1))[:length]
+
+
+@pytest.fixture
+def shared(tmp_path) -> Path:
+    for name in "shared", "space", "host1", "host2", "host3":
+        (tmp_path / name).mkdir()
+    (tmp_path / "shared" / "f").write_bytes(contents(5_000_003))
+    return tmp_path / "shared"
+
+
+def left(tmp_path: Path) -> list[str]:
+    """What is there beside the file."""
+    return sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file() and p.name != "f" and "pid" not in p.name)
+
+
+def job(n: int, *words, wrapped: str = "", options=()) -> list[str]:
+    """`wrapped` is a line of shell that runs "$@" for one rank."""
+    words = [STEAD, *words]
+    if wrapped:
+        words = ["sh", "-c", wrapped, "sh", *words]
+    return ["timeout", "--kill-after=10", str(LIMIT), *map(str, [*launch("openmpi", n, *options), *words])]
+
+
+def together(*args, **kwargs) -> subprocess.CompletedProcess:
+    env = os.environ | {"STEAD_PEER_SILENCE_S": "3"}
+    return subprocess.run(job(*args, **kwargs), capture_output=True, text=True, env=env, stdin=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("stripe", ["4MiB", "64KiB", "10007", "1"])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_of_a_node_share_its_parts(shared, tmp_path, ranks, stripe):
+    if stripe == "1":
+        (shared / "f").write_bytes(contents(100_003))
+    space = ["--dataspace", f"nvme={tmp_path}/space"]
+    done = together(ranks, "put", shared / "f", "--over", "nvme", "--parts", 3, "--stripe", stripe, "--format", "json", *space)
+    assert done.returncode == 0, done.stderr
+    copied = json.loads(done.stdout)
+    assert (copied["ranks"], copied["parts"], copied["nodes"]) == (ranks, 3, 1)
+    assert len(left(tmp_path)) == 4
+    done = together(ranks, "get", shared / LAYOUT, "-o", shared / "back", *space)
+    assert done.returncode == 0 and "3 part(s) on 1 node(s)" in done.stdout, done.stderr
+    assert (shared / "back").read_bytes() == (shared / "f").read_bytes()
+    # Other numbers of ranks, too: one process has all parts.
+    done = subprocess.run([STEAD, "get", shared / LAYOUT, "-o", shared / "again", *space], capture_output=True, text=True)
+    assert done.returncode == 0 and (shared / "again").read_bytes() == (shared / "f").read_bytes(), done.stderr
+
+
+# Each host has a folder of its own, as the configuration says.
+CONFIGURED = """set -e
+export NODE=$(hostname) STEAD_CONFIG={0}/stead.toml
+exec "$@"
+"""
+
+
+@pytest.mark.parametrize("align", [[], ["--align", "record"]])
+def test_hosts_of_the_lab_have_their_parts(lab, shared, tmp_path, align):  # noqa: F811
+    (tmp_path / "stead.toml").write_text(f'[dataspace.nvme]\npath = "{tmp_path}/${{NODE}}"\n')
+    (shared / "f").write_text("x,y\n" + "".join(f'{i},"two\nlines {i % 7}"\n' for i in range(200_000)))
+    on = lambda n, *words: [LAB, "run", lab, "-n", n, "sh", "-c", CONFIGURED.format(tmp_path), "sh", STEAD, *words]
+    run(on(5, "put", shared / "f", "--over", "nvme@host[1-3]", "--stripe", "100001", *align))
+    files = left(tmp_path)
+    assert [f.split("/")[0] for f in files] == ["host1", "host2", "host3", "shared", "stead.toml"], files
+    page = json.loads(run([STEAD, "describe", shared / "f.stead-layout.toml", "--format", "json"]))
+    assert [n["node"] for n in page["nodes"]] == ["host1", "host2", "host3"]
+    assert sum(p["bytes"] for p in page["parts"]) == (shared / "f").stat().st_size
+    assert (page["stripe"] is None) == bool(align)
+    for part in page["parts"]:
+        text = (tmp_path / part["node"] / part["path"]).read_bytes()
+        # With quotes around what is between records.
+        assert not align or text.endswith(b'"\n')
+    run(on(4, "get", shared / LAYOUT, "-o", shared / "back"))
+    assert (shared / "back").read_bytes() == (shared / "f").read_bytes()
+    # A node without a rank.
+    page = subprocess.run(
+        list(map(str, on(3, "put", shared / "f", "--over", "nvme@host[1-4]", "--force"))), capture_output=True, text=True, timeout=LIMIT
+    )
+    assert page.returncode and "node 'host4' has no rank: they run on host[1-3]" in page.stderr, page.stderr
+    assert len(left(tmp_path)) == len(files) + 1
+
+
+@pytest.mark.parametrize("limited", [0, 1])
+def test_a_rank_whose_device_is_full_leaves_nothing_anywhere(shared, tmp_path, limited):
+    (shared / "f").write_bytes(contents(40_000_000))
+    full = f'if [ "$OMPI_COMM_WORLD_RANK" = {limited} ]; then trap "" XFSZ; ulimit -f 30000; fi; exec "$@"'
+    words = ["put", shared / "f", "--over", "nvme", "--parts", 2, "--dataspace", f"nvme={tmp_path}/space"]
+    done = together(2, *words, wrapped=full)
+    told = re.findall(r"^stead: (.*)", done.stderr, re.M)
+    assert done.returncode == 1 and len(told) == 1, done.stderr
+    assert re.search(rf"/space/f/\w+\.\d: rank {limited} on \S+: cannot write: file too large", told[0]), told
+    assert left(tmp_path) == [] and [*(tmp_path / "space").iterdir()] == []
+
+
+@pytest.mark.parametrize("dies", [0, 1])
+def test_a_rank_that_is_killed_leaves_no_layout(shared, tmp_path, dies):
+    os.truncate(shared / "f", 3 << 30)
+    wrapped = f'echo $$ >{tmp_path}/pid$OMPI_COMM_WORLD_RANK; exec "$@"'
+    words = ["put", shared / "f", "--over", "nvme", "--parts", 2, "--threads", 1, "--dataspace", f"nvme={tmp_path}/space"]
+    command = job(2, *words, wrapped=wrapped, options=["--enable-recovery"])
+    env = os.environ | {"STEAD_PEER_SILENCE_S": "3"}
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as under_way:
+        while len(left(tmp_path / "space")) < 2:
+            assert under_way.poll() is None
+            time.sleep(0.01)
+        os.kill(int((tmp_path / f"pid{dies}").read_text()), signal.SIGKILL)
+        told = under_way.communicate(timeout=LIMIT)[1]
+    assert under_way.returncode and "stead: " in told
+    files = left(tmp_path)
+    # Only what the dead one was writing under hidden names.
+    assert all(re.search(r"/\.[^/]*\.tmp$", f) for f in files) and len(files) <= 2, files
+
+
+def test_an_interrupt_leaves_nothing(shared, tmp_path):
+    os.truncate(shared / "f", 3 << 30)
+    words = ["put", shared / "f", "--over", "nvme", "--parts", 2, "--threads", 1, "--dataspace", f"nvme={tmp_path}/space"]
+    with subprocess.Popen(job(2, *words), stderr=subprocess.PIPE, text=True) as under_way:
+        while len(left(tmp_path / "space")) < 2:
+            assert under_way.poll() is None
+            time.sleep(0.01)
+        os.kill(under_way.pid, signal.SIGTERM)
+        under_way.communicate(timeout=LIMIT)
+    assert under_way.returncode and left(tmp_path) == []
+
+
+def test_a_part_with_another_byte_is_told_once(shared, tmp_path):
+    space = ["--dataspace", f"nvme={tmp_path}/space"]
+    assert together(3, "put", shared / "f", "--over", "nvme", "--parts", 3, *space).returncode == 0
+    part = sorted((tmp_path / "space" / "f").iterdir())[1]
+    with part.open("r+b") as file:
+        file.seek(1000)
+        file.write(b"!")
+    before = left(tmp_path)
+    done = together(3, "get", shared / LAYOUT, "-o", shared / "back", *space)
+    told = re.findall(r"^stead: (.*)", done.stderr, re.M)
+    assert done.returncode == 1 and len(told) == 1 and f"{part}: " in told[0] and "has the checksum crc32c:" in told[0], done.stderr
+    assert left(tmp_path) == before
