@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use stead_core::{Cancel, Error, Result};
+use stead_fabric::Fabric;
 
 /// Bytes that a thread copies at a time: they stay in the second-level cache between the read, the checksum and the write.
 pub const CHUNK: u64 = 1 << 20;
@@ -23,6 +24,8 @@ pub struct Copier<'a> {
     pub threads: usize,
     pub cancel: &'a Cancel,
     pub news: &'a News<'a>,
+    /// To look whether the others live.
+    pub fabric: &'a dyn Fabric,
     pub observer: Option<&'a dyn Observer>,
 }
 
@@ -116,6 +119,14 @@ impl Copier<'_> {
         Ok(whole)
     }
 
+    /// An error if rank 0 is gone, or, on rank 0, which tells the others, any of them.
+    fn others_live(&self) -> Result<()> {
+        match self.fabric.rank() {
+            0 => (1..self.fabric.size()).try_for_each(|rank| self.fabric.alive(rank)),
+            _ => self.fabric.alive(0),
+        }
+    }
+
     /// Tells how far all are, until the threads have ended, and on rank 0, if somebody looks, until all ranks have.
     fn watch(&self, shared: &Shared, total: u64) {
         let watch = Watch::start();
@@ -147,6 +158,10 @@ impl Copier<'_> {
             }
             if turn.is_multiple_of(TELL_EVERY) {
                 self.news.far(far(false));
+                if let Err(e) = self.others_live() {
+                    shared.stop.store(true, Ordering::Relaxed);
+                    lock(&shared.failed).get_or_insert(e);
+                }
             }
             show();
         }

@@ -203,6 +203,7 @@ fn write(
             threads: threads(get.threads, sharers(crew)),
             cancel: &get.cancel,
             news,
+            fabric: crew.fabric.inner(),
             observer,
         };
         let copied = copy(&copier, layout, parts, &out, hosts.len() > 1).and_then(|()| out.sync());

@@ -103,7 +103,13 @@ pub(super) fn put_by(
     let news = News::new(crew.fabric.inner(), words[0].number, 1, words[0].watched);
     let mut parts = Vec::new();
     let copied = make(put, &layout, &carriers, crew.rank(), &mut parts).and_then(|()| {
-        let copier = Copier { threads, cancel: &put.cancel, news: &news, observer };
+        let copier = Copier {
+            threads,
+            cancel: &put.cancel,
+            news: &news,
+            fabric: crew.fabric.inner(),
+            observer,
+        };
         copy(&copier, &layout, &source, &parts, put)
     });
     if let Err(e) = &copied {
