@@ -96,9 +96,15 @@ def test_hosts_of_the_lab(lab, folder, tmp_path, ranks):  # noqa: F811
     # Each rank sees the beginning; beyond that, the ends of records.
     stripes = (folder / "t.csv").stat().st_size / 50_000 + 1
     assert metrics["bytes_fetched"] < ranks * 300_000 + stripes * 5000 * 3
+
+
+def test_python_on_hosts_of_the_lab(lab, folder, tmp_path):  # noqa: F811
+    names = ["rows", "mean:x", "std:x"]
+    one = alone(folder / "t.csv", *asked(names))
+    layout = put(folder / "t.csv", tmp_path / "l", 50_000, ["host1", "host2", "host3"])
     built = {"MPI4PY_MPIABI": "openmpi", "STEAD_MPI_LIBRARY": str(BUILT / "openmpi" / "libstead_mpi.so")}
     given = [word for name in built for word in ("-x", name)]
-    out = run([LAB, "run", lab, "-n", ranks, *given, sys.executable, "-c", PYTHON, layout, *names], built)
+    out = run([LAB, "run", lab, "-n", 3, *given, sys.executable, "-c", PYTHON, layout, *names], built)
     assert json.loads(out)["results"] == one["results"]
 
 
