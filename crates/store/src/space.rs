@@ -2,12 +2,10 @@
 //!
 //! What a `stead.toml` says is in [`Spaces`]; here are the places where such files are, and what lies in the folders.
 
-use crate::{AtomicFile, FileSource};
+use crate::{AtomicFile, FileSource, Source};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -86,22 +84,15 @@ pub fn read_layout_text(path: &Path) -> Result<String> {
     text(path, limits::MAX_LAYOUT_BYTES)
 }
 
-/// A small file as text, and a byte more than `most` of it at most.
+/// A small file as text.
 fn text(path: &Path, most: usize) -> Result<String> {
     let source = FileSource::open(path)?;
-    let file = crate::Source::file(&source).map(File::try_clone);
-    let mut file = match file {
-        Some(file) => file.map_err(|e| Error::io("open", path, e))?,
-        None => File::open(path).map_err(|e| Error::io("open", path, e))?,
-    };
-    let mut bytes = Vec::new();
-    let failed = |e| Error::io("read", path, e);
-    Read::by_ref(&mut file).take(most as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() > most {
-        let message =
-            format!("the file has more than {}", stead_core::units::format_size(most as u64));
-        return Err(Error::limit(message).at_path(path));
-    }
+    let len = usize::try_from(source.len()).ok().filter(|len| *len <= most).ok_or_else(|| {
+        let most = stead_core::units::format_size(most as u64);
+        Error::limit(format!("the file has more than {most}")).at_path(path)
+    })?;
+    let mut bytes = vec![0; len];
+    source.read_at(0, &mut bytes)?;
     let at = |e: std::string::FromUtf8Error| {
         let at = e.utf8_error().valid_up_to() as u64;
         Error::format("the file is not UTF-8 text").at_path(path).at_offset(at)
@@ -257,7 +248,6 @@ pub fn part_source(spaces: &Spaces, beside: &Path, part: &Part) -> Result<FileSo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Source;
 
     fn space(dir: &Path) -> Root {
         let mut spaces = Spaces::default();

@@ -154,7 +154,7 @@ mod tests {
     fn variable(name: &str) -> Option<String> {
         match name {
             "USER" => Some("ada".into()),
-            "HOME" => Some("/home/ada".into()),
+            "HOME" => Some("/users/ada".into()),
             "EMPTY" => Some(String::new()),
             "UP" => Some("../root".into()),
             _ => None,
@@ -167,11 +167,11 @@ mod tests {
             [dataspace.home]\npath = \"${HOME}/d$$\"\n";
         let mut spaces = Spaces::parse(text, &variable).unwrap();
         assert_eq!(spaces.folder("nvme").unwrap(), "/mnt/nvme/ada");
-        assert_eq!(spaces.folder("home").unwrap(), "/home/ada/d$");
+        assert_eq!(spaces.folder("home").unwrap(), "/users/ada/d$");
         spaces.give("nvme=/other", &variable).unwrap();
         assert_eq!(spaces.folder("nvme").unwrap(), "/other");
         let all: Vec<_> = spaces.iter().collect();
-        assert_eq!(all, [("home", "/home/ada/d$"), ("nvme", "/other")]);
+        assert_eq!(all, [("home", "/users/ada/d$"), ("nvme", "/other")]);
         let e = spaces.folder("disk").unwrap_err();
         assert_eq!(e.kind(), Kind::Usage);
         assert!(e.hint().is_some_and(|hint| hint.contains("--dataspace disk=")), "{e}");
