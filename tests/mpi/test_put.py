@@ -7,12 +7,14 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from jobs import BUILT, LIMIT, launch, run
 from test_mpi import LAB, lab  # noqa: F401
+from test_mpi4py import env  # noqa: F401
 
 STEAD = BUILT / "openmpi" / "stead"
 LAYOUT = "f.stead-layout.toml"
@@ -64,6 +66,28 @@ def test_ranks_of_a_node_share_its_parts(shared, tmp_path, ranks, stripe):
     # Other numbers of ranks, too: one process has all parts.
     done = subprocess.run([STEAD, "get", shared / LAYOUT, "-o", shared / "again", *space], capture_output=True, text=True)
     assert done.returncode == 0 and (shared / "again").read_bytes() == (shared / "f").read_bytes(), done.stderr
+
+
+PYTHON = """
+import sys, stead
+from mpi4py import MPI
+file, space, back = sys.argv[1:]
+comm = MPI.COMM_WORLD
+put = stead.put(file, "nvme", stripe="10007", parts=4, dataspaces={"nvme": space}, comm=comm)
+got = stead.get(put.layout, back, dataspaces={"nvme": space}, comm=comm)
+assert put.bytes == got.bytes and put.ranks == got.ranks == comm.size
+try:
+    stead.put(file, "nvme", dataspaces={"nvme": space}, comm=comm)
+except stead.UsageError:
+    print("right")
+"""
+
+
+def test_python_puts_and_gets_with_a_communicator(mpi, env, shared, tmp_path):  # noqa: F811
+    words = [sys.executable, "-c", PYTHON, shared / "f", tmp_path / "space", shared / "back"]
+    assert run([*launch(mpi, 3), *words], env).count("right") == 3
+    assert (shared / "back").read_bytes() == (shared / "f").read_bytes()
+    assert len(left(tmp_path)) == 6
 
 
 # Each host has a folder of its own, as the configuration says.
