@@ -1,8 +1,8 @@
 //! Files whose parts lie on several nodes, as sources.
 //!
-//! A [`Spread`] is one file. What lies here is read from its part, whole stretches of it in place of the file
-//! ([`Source::piece`]); the rest is asked for at a rank of the node that has it ([`service`]). Who scans asks for what begins
-//! in its own stretches, so that nothing moves but the ends of records. [`opening`] finds who has what.
+//! A `Spread` is one file. What lies here is read from its part, whole stretches of it in place of the file
+//! ([`Source::piece`]); the rest is asked for at a rank of the node that has it (`service`). Who scans asks for what begins
+//! in its own stretches, so that nothing moves but the ends of records. `opening` finds who has what.
 
 mod opening;
 mod service;
