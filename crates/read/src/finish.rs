@@ -2,10 +2,11 @@
 
 use crate::engine::{Claim, Shared};
 use crate::request::{Finish, Piece};
+use crate::room::Room;
 use crate::view::View;
 use std::ops::Range;
 use std::sync::Arc;
-use stead_core::{Error, Kind, Result};
+use stead_core::{Error, Result};
 
 /// The page cache has pieces of a file of so many bytes at most, and one bad byte takes all of a piece with it.
 const AROUND: u64 = 2 << 20;
@@ -75,22 +76,8 @@ enum Got {
 
 /// Memory of its own, counted until the answer is taken.
 struct Own {
-    bytes: Vec<u8>,
+    bytes: Room,
     _claim: Claim,
-}
-
-/// So many zeros.
-#[allow(clippy::slow_vector_initialization)] // `vec!` aborts where there is no memory.
-pub(crate) fn room(len: usize) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    match bytes.try_reserve_exact(len) {
-        Ok(()) => {
-            bytes.resize(len, 0);
-            Ok(bytes)
-        }
-        Err(_) => Err(Error::new(Kind::Limit, format!("no memory for {len} bytes"))
-            .with_hint("read it in smaller parts")),
-    }
 }
 
 impl AsView {
@@ -123,7 +110,7 @@ impl Finish<View> for AsView {
         let Some(bytes) = piece.bytes() else { return };
         if matches!(self.got, Got::Nothing) {
             // What could not be read as a block was not foreseen.
-            self.got = room(self.len).map_or_else(Got::Failed, |bytes| {
+            self.got = Room::new(self.len).map_or_else(Got::Failed, |bytes| {
                 let claim = self.claim.take();
                 let _claim = claim.unwrap_or_else(|| shared.claim_beyond(self.len as u64));
                 Got::Own(Own { bytes, _claim })
@@ -141,7 +128,7 @@ impl Finish<View> for AsView {
     fn let_go(&mut self, claim: Claim) -> (Option<View>, Option<Claim>) {
         let Got::View(view) = &self.got else { return (None, Some(claim)) };
         // Without memory for a copy it stays where it is.
-        let Ok(mut bytes) = room(self.len) else { return (None, Some(claim)) };
+        let Ok(mut bytes) = Room::new(self.len) else { return (None, Some(claim)) };
         bytes.copy_from_slice(view);
         match std::mem::replace(&mut self.got, Got::Own(Own { bytes, _claim: claim })) {
             Got::View(view) => (Some(view), None),
@@ -151,7 +138,7 @@ impl Finish<View> for AsView {
 
     fn finish(&mut self, shared: &Arc<Shared>) -> Result<View> {
         if self.len == 0 {
-            return Ok(View::own(Vec::new()));
+            return Ok(View::own(Room::new(0)?));
         }
         if shared.maps() {
             if self.beside.is_none()
@@ -160,7 +147,7 @@ impl Finish<View> for AsView {
                 return Ok(view);
             }
             // A look at them may find zeros. A read says which bytes went away, and has those beside a bad one.
-            let mut own = room(self.len)?;
+            let mut own = Room::new(self.len)?;
             self.beside.read(shared, self.offset, &mut own)?;
             return Ok(View::own(own));
         }

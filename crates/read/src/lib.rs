@@ -36,6 +36,7 @@ pub mod ranks;
 mod reader;
 mod registry;
 mod request;
+mod room;
 mod served;
 mod session;
 mod sync;

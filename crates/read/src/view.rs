@@ -1,6 +1,7 @@
 //! Bytes that a request got.
 
 use crate::engine::Shared;
+use crate::room::Room;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 use stead_core::Result;
@@ -33,7 +34,7 @@ enum Bytes {
     /// Within a block in memory.
     Block(Lease),
     /// Of its own.
-    Own(Vec<u8>),
+    Own(Room),
 }
 
 /// A block that must stay.
@@ -57,7 +58,7 @@ impl View {
         View { bytes: Arc::new(Bytes::Lent(buffer)), part }
     }
 
-    pub(crate) fn own(bytes: Vec<u8>) -> View {
+    pub(crate) fn own(bytes: Room) -> View {
         let part = 0..bytes.len();
         View { bytes: Arc::new(Bytes::Own(bytes)), part }
     }

@@ -1,7 +1,8 @@
 //! What is asked for of a session, with or without a deadline of its own.
 
-use crate::finish::{AsView, Beside, Into, Strided, room};
+use crate::finish::{AsView, Beside, Into, Strided};
 use crate::request::{Pending, Read, ReadInto};
+use crate::room::zeros;
 use crate::session::Session;
 use std::time::Duration;
 
@@ -65,7 +66,7 @@ impl<'a> Within<'a> {
         let range = session.range();
         let within = offset >= range.start
             && offset.checked_add(span as u64).is_some_and(|end| end <= range.end);
-        let out = match room(if within { total } else { 0 }) {
+        let out = match zeros(if within { total } else { 0 }) {
             Ok(out) => out,
             Err(error) => return ReadInto(Pending::Ready(Some(Err(error)))),
         };

@@ -51,6 +51,8 @@ pub struct Lender {
 
 /// Parts that are smaller are read by themselves, not with the huge page around them.
 const WORTH_WHOLE: usize = PIECE / 2;
+/// Where pieces lie in small pages, one of so many is looked at to see whether they still do: that is not for nothing.
+const STILL_SMALL: usize = 16;
 /// Smaller files may be resident as a whole, whatever is asked for.
 const WORTH_COPIES: u64 = 64 << 20;
 
@@ -131,6 +133,9 @@ impl Lender {
 
     /// Enters a piece into the mapping, if it is in the page cache.
     fn enter(&self, piece: usize) {
+        if self.small.load(Relaxed) && !piece.is_multiple_of(STILL_SMALL) {
+            return;
+        }
         let from = piece.saturating_mul(PIECE) as u64;
         let len = self.source.len().saturating_sub(from).min(PIECE as u64) as usize;
         if len > 0 && self.cached(from, len) {

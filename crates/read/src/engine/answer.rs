@@ -3,9 +3,9 @@
 use super::{Inner, Kept, Shared, Waiting};
 use crate::clock;
 use crate::deadline;
-use crate::finish::room;
 use crate::process::inherited;
 use crate::request::{Deliver, Finish, LATE, Pending, Piece, Request, Wait};
+use crate::room::Room;
 use crate::sync::MutexGuard;
 use crate::window::Ticket;
 use std::ops::Range;
@@ -222,7 +222,7 @@ impl Shared {
     pub(crate) fn read_for(self: &Arc<Self>, request: &dyn Deliver, block: u64) -> bool {
         let (offset, len) = request.range();
         let part = self.overlap(block, offset, len);
-        let bytes = room((part.end - part.start) as usize).and_then(|mut bytes| {
+        let bytes = Room::new((part.end - part.start) as usize).and_then(|mut bytes| {
             match self.read_at(part.start, &mut bytes) {
                 // Some of them may not be needed.
                 Err(error) if error.kind() == Kind::Io => {
