@@ -231,9 +231,9 @@ fn evict(path: &Path) -> Result<()> {
 
 fn many(a: &Sessions, out: &mut dyn FnMut(String)) -> Result<()> {
     let state = || {
-        // Readers without work stay for half a second, and tell nobody when they go.
+        // Readers without work stay for half a second, who minds them for as long after that, and tell nobody when they go.
         let (_open, nothing) = std::sync::mpsc::channel::<()>();
-        let _ = nothing.recv_timeout(std::time::Duration::from_millis(800));
+        let _ = nothing.recv_timeout(std::time::Duration::from_millis(1500));
         let count = |folder: &str| std::fs::read_dir(folder).map_or(0, Iterator::count);
         (status("VmRSS:").unwrap_or(0), count("/proc/self/task"), count("/proc/self/fd"))
     };
