@@ -47,23 +47,21 @@ impl Name {
         same && self.path == other.path
     }
 
-    /// Makes names in the folder durable.
-    fn sync_folder(&self) -> std::io::Result<()> {
+    /// The folder, to make names in it durable; `None` where it may be written and not read, so that nobody can.
+    fn open_folder(&self) -> std::io::Result<Option<OwnedFd>> {
         let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new("."));
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = rustix::fs::openat(
-            self.folder(),
-            parent.unwrap_or(Path::new(".")),
-            flags,
-            Mode::empty(),
-        );
-        match dir.and_then(rustix::fs::fsync) {
-            // Some network file systems cannot sync directories; the name is there all the same.
-            Err(e) if e != Errno::INVAL && e != Errno::NOTSUP => Err(e.into()),
-            _ => Ok(()),
+        match rustix::fs::openat(self.folder(), parent, flags, Mode::empty()) {
+            Ok(folder) => Ok(Some(folder)),
+            Err(Errno::ACCESS) => Ok(None),
+            Err(e) => Err(e.into()),
         }
     }
 }
+
+/// What new bytes keep of the rights of those that they replace: not that others run them as their owner.
+const RIGHTS: u32 = 0o777;
 
 /// A file that is written under a hidden temporary name in its own directory and gets its real name, in
 /// place of whatever had it, when it is whole.
@@ -125,7 +123,7 @@ impl AtomicFile {
             return Err(Error::usage("this does not name a file").at_path(&path));
         };
         // Whoever else writes to the file opens it by its name, which the rights of the old one may not allow.
-        let mode = old.as_ref().map_or(0o666, |p| p.mode() & 0o7777 | 0o600);
+        let mode = old.as_ref().map_or(0o666, |p| p.mode() & RIGHTS | 0o600);
         loop {
             let n = NUMBER.fetch_add(1, Ordering::Relaxed);
             let temporary = target.path.with_file_name(temporary_name(name, n));
@@ -299,18 +297,30 @@ impl AtomicFile {
     /// # Errors
     /// As [`AtomicFile::commit`]. If a name cannot be given, those before it have theirs.
     pub fn commit_all(mut files: Vec<AtomicFile>) -> Result<()> {
-        for file in &files {
-            file.settle()?;
-            file.sync()?;
-        }
-        Self::name(&mut files)?;
+        // Opened first: once names are given there is little left that can fail.
+        let mut folders = Vec::new();
         for (i, file) in files.iter().enumerate() {
             let same = |other: &AtomicFile| {
                 other.target.path.parent() == file.target.path.parent()
                     && other.target.folder().as_raw_fd() == file.target.folder().as_raw_fd()
             };
             if !files[..i].iter().any(same) {
-                file.target.sync_folder().map_err(|e| file.failed("sync the directory of", e))?;
+                let folder = file.target.open_folder();
+                folders.push((i, folder.map_err(|e| file.failed("open the directory of", e))?));
+            }
+        }
+        for file in &files {
+            file.settle()?;
+            file.sync()?;
+        }
+        Self::name(&mut files)?;
+        for (i, folder) in folders {
+            match folder.map_or(Ok(()), rustix::fs::fsync) {
+                // Some network file systems cannot sync directories; the name is there all the same.
+                Err(e) if e != Errno::INVAL && e != Errno::NOTSUP => {
+                    return Err(files[i].failed("sync the directory of", e.into()));
+                }
+                _ => {}
             }
         }
         Ok(())
@@ -326,7 +336,8 @@ impl AtomicFile {
     }
 
     fn settle(&self) -> Result<()> {
-        self.rights.as_ref().map_or(Ok(()), |rights| self.set_rights(rights.clone()))
+        let rights = self.rights.as_ref().map(|rights| rights.mode() & RIGHTS);
+        rights.map_or(Ok(()), |mode| self.set_rights(Permissions::from_mode(mode)))
     }
 
     fn name(files: &mut [AtomicFile]) -> Result<()> {
@@ -581,6 +592,19 @@ mod tests {
         assert_eq!(e.kind(), Kind::NoSpace);
         drop(f);
         assert!(listing(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn new_bytes_are_not_run_as_the_owner_of_the_old_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        std::fs::write(&path, b"old").unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o6755)).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        let f = AtomicFile::create(&path).unwrap();
+        assert_eq!(mode(f.temporary()), 0o755);
+        f.commit().unwrap();
+        assert_eq!(mode(&path), 0o755);
     }
 
     #[test]

@@ -115,17 +115,22 @@ pub(super) fn put_by(
     if let Err(e) = &copied {
         news.failed(e);
     }
+    let mut naming = false;
     let done = crew.gather(copied.and_then(|sums| encode(&sums))).and_then(|told| {
         let layout = with_sums(layout.clone(), &told)?;
         // Names are given from here on: who is stopped later is too late.
         crew.fabric.decided();
+        naming = true;
         name(&crew, &mut parts)?;
         Ok(layout)
     });
     let layout = match done {
         Ok(layout) => layout,
         Err(e) => {
-            remove(&layout, &mut parts);
+            // If a rank is gone, others may not have heard of it, and the first one writes the layout.
+            if !naming || e.kind() != Kind::Peer {
+                remove(&layout, &mut parts);
+            }
             return Err(e);
         }
     };
