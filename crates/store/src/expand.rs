@@ -4,12 +4,13 @@ use crate::file::missing_directory;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use stead_core::layout::SUFFIX;
 use stead_core::{Error, Kind, Result, limits};
 
 /// The files that `inputs` name, each once, in natural order (`part2` before `part10`), so that a
 /// quoted glob and one that the shell expanded mean the same.
 ///
-/// - A directory stands for the regular files directly in it; hidden files and sub-directories are left
+/// - A directory stands for the regular files directly in it; hidden files, layouts and sub-directories are left
 ///   out.
 /// - `*`, `?`, `[...]` and `**` are globs as in the shell: a leading dot must be written out. A name that
 ///   exists is taken as it is even if it holds such characters.
@@ -56,6 +57,11 @@ fn push(path: PathBuf, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
+/// Layouts lie beside the files that they are of, and are no data.
+fn is_layout(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(SUFFIX.as_bytes())
+}
+
 fn directory(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     let before = files.len();
     let list = std::fs::read_dir(dir).map_err(|e| Error::io("list", dir, e))?;
@@ -63,7 +69,10 @@ fn directory(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
         let entry = entry.map_err(|e| Error::io("list", dir, e))?;
         let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
         // Follows links; one that leads nowhere is no file.
-        if !hidden && std::fs::metadata(entry.path()).is_ok_and(|m| m.is_file()) {
+        if !hidden
+            && !is_layout(&entry.path())
+            && std::fs::metadata(entry.path()).is_ok_and(|m| m.is_file())
+        {
             push(entry.path(), files)?;
         }
     }
@@ -71,7 +80,7 @@ fn directory(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
         return Err(Error::new(Kind::NotFound, "no files in this directory")
             .at_path(dir)
             .with_hint(format!(
-                "hidden files and sub-directories are not read; '{}/*/*' would name files one level \
+                "hidden files, layouts and sub-directories are not read; '{}/*/*' would name files one level \
                  further down",
                 dir.display()
             )));
@@ -165,6 +174,7 @@ fn walk(
     wanted: &dyn Fn(&Path) -> bool,
     files: &mut Vec<PathBuf>,
 ) -> Result<()> {
+    let layouts_too = glob.ends_with(".toml");
     let hidden_too = glob.starts_with('.') || glob.contains("/.");
     let mut directories = vec![top];
     while let Some(dir) = directories.pop() {
@@ -173,6 +183,9 @@ fn walk(
             let entry = entry.map_err(|e| Error::io("list", here, e))?;
             let (name, path) = (entry.file_name(), dir.join(entry.file_name()));
             if name.as_encoded_bytes().starts_with(b".") && !hidden_too {
+                continue;
+            }
+            if is_layout(&path) && !layouts_too {
                 continue;
             }
             match entry.file_type() {
@@ -227,7 +240,14 @@ mod tests {
 
     fn tree() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
-        for f in ["part10.csv", "part2.csv", "part1.csv", ".hidden", "x[1].txt"] {
+        for f in [
+            "part10.csv",
+            "part2.csv",
+            "part1.csv",
+            ".hidden",
+            "x[1].txt",
+            "part1.csv.stead-layout.toml",
+        ] {
             fs::write(dir.path().join(f), b"").unwrap();
         }
         fs::create_dir(dir.path().join("sub")).unwrap();
