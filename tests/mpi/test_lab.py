@@ -1,0 +1,78 @@
+"""Hosts of the lab that are slower than others, or busy: for what computes where data lie."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from test_mpi import LAB, lab  # noqa: F401
+
+#: Threads as there are processors compute for a while; prints what they got of the processors' time, in processors.
+COMPUTE = """
+import multiprocessing, os, time
+
+def compute(seconds):
+    end, begun = time.monotonic() + seconds, time.process_time()
+    while time.monotonic() < end:
+        pass
+    return (time.process_time() - begun) / seconds
+
+with multiprocessing.Pool(os.cpu_count()) as all:
+    print(sum(all.map(compute, [1.0] * os.cpu_count())))
+"""
+
+
+def tell(*words: str | int, expect: int = 0, **env: str) -> subprocess.CompletedProcess:
+    command = [str(word) for word in (LAB, *words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=os.environ | env)
+    assert done.returncode == expect, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("way", ["control groups", "stopped and continued"])
+def test_a_slow_host_gets_a_part_of_the_processors(lab, way):  # noqa: F811
+    without = {} if way == "control groups" else {"LAB_NO_CGROUPS": "1"}
+    if not without and not os.access("/sys/fs/cgroup/cpu/cpu.shares", os.W_OK) and not os.access("/sys/fs/cgroup/cgroup.subtree_control", os.W_OK):
+        pytest.skip("control groups cannot be written here")
+    factor = 6.8
+    tell("slow", lab, 2, factor, **without)
+    got = float(tell("exec", lab, 2, sys.executable, "-c", COMPUTE).stdout)
+    tell("slow", lab, 2, 1, **without)
+    # A bound whatever else runs; in periods, and with what it takes to find the processes that are to be stopped.
+    assert 0 < got < 2 * os.cpu_count() / factor
+
+
+def busy(lab: str) -> int:  # noqa: F811
+    """Threads of others that compute on the first host."""
+    pids = subprocess.run(["ip", "netns", "pids", f"{lab}-1"], capture_output=True, text=True).stdout.split()
+    names = [Path(f"/proc/{pid}/comm") for pid in pids]
+    return sum(name.exists() and name.read_text().startswith("stress-ng-cpu") for name in names)
+
+
+@pytest.mark.skipif(not shutil.which("stress-ng"), reason="stress-ng is not installed")
+def test_a_busy_host(lab):  # noqa: F811
+    tell("stress", lab, 1, 3)
+    end = time.monotonic() + 60
+    while busy(lab) != 3:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    tell("calm", lab, 1)
+    while busy(lab):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_what_a_lab_cannot_do(lab):  # noqa: F811
+    for words, says in [
+        (("slow", lab, 2, "0.5"), "from 1 to 1000"),
+        (("slow", lab, 2, "2; id"), "from 1 to 1000"),
+        (("slow", lab, 4, 2), "has no host 4"),
+        (("stress", lab, 1, 0), "threads are a number"),
+        (("calm", "steadlab97x1", 1), "no lab"),
+    ]:
+        assert says in tell(*words, expect=1).stderr
