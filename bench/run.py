@@ -17,6 +17,7 @@ import json
 import math
 import os
 import platform
+import re
 import resource
 import shutil
 import statistics
@@ -197,7 +198,7 @@ def machine():
     flags = set()
     for line in open("/proc/cpuinfo"):
         if line.startswith("model name"):
-            name = line.split(":", 1)[1].strip()
+            name = re.sub(r"\((R|TM)\)", "", line.split(":", 1)[1]).strip()
         if line.startswith("flags"):
             flags = {f for f in ("avx2", "avx512f") if f in line.split()}
     return {"cpu": name, "cores": os.cpu_count(), "simd": sorted(flags), "kernel": platform.release(),
