@@ -3,7 +3,7 @@
 //! A [`Fabric`] moves bytes between ranks; what is built of it (broadcast, reduction up a tree) is the
 //! same for all implementations and lives in [`FabricExt`]. [`Local`] connects ranks that are threads of
 //! one process and is the embedded default, mostly with one rank. `stead-mpi` connects processes by MPI, and
-//! [`foreign::Foreign`] whatever a program gives as functions of C.
+//! [`foreign::Foreign`] whatever a program gives as functions of C; [`Subset`] is some of the ranks of another one.
 
 mod collective;
 #[cfg(any(test, feature = "conformance"))]
@@ -15,6 +15,7 @@ pub mod kinds;
 mod local;
 mod mailbox;
 mod rounds;
+mod subset;
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::expect_used)]
 pub mod testing;
@@ -23,6 +24,7 @@ pub use collective::FabricExt;
 pub use local::Local;
 pub use mailbox::Mailbox;
 pub use rounds::Rounds;
+pub use subset::Subset;
 
 use std::ops::Range;
 use std::time::Duration;

@@ -19,6 +19,7 @@ mod pass;
 mod patient;
 mod report;
 mod request;
+pub mod roles;
 mod sink;
 pub mod spread;
 
