@@ -67,8 +67,11 @@ impl Measured {
     }
 }
 
-/// The folder; `None` if the user has none, or wants none (`STEAD_CACHE` is empty).
+/// The folder; `None` if the user has none, or wants none (`STEAD_CACHE` is empty), or has not the rights of this process.
 fn path() -> Option<PathBuf> {
+    if stead_store::space::has_rights_of_others() {
+        return None;
+    }
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let folder = match folder("STEAD_CACHE") {
         Some(own) if own.as_os_str().is_empty() => return None,

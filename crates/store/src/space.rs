@@ -2,13 +2,14 @@
 //!
 //! What a `stead.toml` says is in [`Spaces`]; here are the places where such files are, and what lies in the folders.
 
+use crate::atomic::sync_folder;
 use crate::{AtomicFile, FileSource, Source};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use stead_core::layout::{Layout, Part, Spaces, check_relative};
 use stead_core::{Error, Kind, Result, limits};
 
@@ -25,14 +26,13 @@ pub fn of_system(variable: &dyn Fn(&str) -> Option<String>) -> Result<Spaces> {
 
 /// The dataspaces of the user who runs this process: those of the system, those of the user's own
 /// `$XDG_CONFIG_HOME/stead/stead.toml` (`~/.config/...`), those of the file that `STEAD_CONFIG` names, later ones before
-/// earlier ones. A process that has other rights than its user believes the system alone.
+/// earlier ones. A process that has other rights than its user believes the system alone, and no variable.
 ///
 /// # Errors
 /// As [`of_system`]; `NotFound` if there is no file that `STEAD_CONFIG` names.
 pub fn of_user() -> Result<Spaces> {
     let mut spaces = of_system(&variable)?;
-    use rustix::process::{getegid, geteuid, getgid, getuid};
-    if getuid() != geteuid() || getgid() != getegid() {
+    if *OTHER_RIGHTS {
         return Ok(spaces);
     }
     let home = |name: &str| variable(name).map(PathBuf::from).filter(|p| p.is_absolute());
@@ -54,14 +54,52 @@ pub fn of_user() -> Result<Spaces> {
     Ok(spaces)
 }
 
-/// A variable of this process's environment; an empty one is none.
+/// A variable of this process's environment; an empty one is none. Where the process has other rights than its user, who has
+/// set them, there is none.
 pub fn variable(name: &str) -> Option<String> {
+    if *OTHER_RIGHTS {
+        return None;
+    }
     std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// True if the process has rights that its user has not, so that what the environment says is not to be believed.
+pub fn has_rights_of_others() -> bool {
+    *OTHER_RIGHTS
+}
+
+/// Rights of the owner of its file, or capabilities.
+static OTHER_RIGHTS: LazyLock<bool> = LazyLock::new(|| {
+    use rustix::process::{getegid, geteuid, getgid, getuid};
+    let others = getuid() != geteuid() || getgid() != getegid();
+    others || has_other_rights(std::fs::read("/proc/self/auxv"))
+});
+
+/// Of what the kernel has told the process when it began: pairs of a number and a value.
+fn has_other_rights(told: std::io::Result<Vec<u8>>) -> bool {
+    const SECURE: usize = 23;
+    const WORD: usize = size_of::<usize>();
+    match told {
+        Ok(told) => told.chunks_exact(2 * WORD).any(|pair| {
+            let word = |i: usize| {
+                let bytes = pair.get(i * WORD..).and_then(|b| b.first_chunk());
+                bytes.map_or(0, |b| usize::from_ne_bytes(*b))
+            };
+            word(0) == SECURE && word(1) != 0
+        }),
+        // Without it users and groups are all that is known.
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => false,
+        // The kernel shows it to no other user: this process is one.
+        Err(_) => true,
+    }
 }
 
 fn configuration(path: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Spaces>> {
     match text(path, limits::MAX_CONFIG_BYTES) {
-        Ok(text) => Spaces::parse(&text, variable).map(Some).map_err(|e| e.at_path(path)),
+        Ok(text) => match Spaces::parse(&text, variable) {
+            Ok(spaces) => Ok(Some(spaces.read_from(path))),
+            Err(e) => Err(e.at_path(path)),
+        },
         Err(e) if e.kind() == Kind::NotFound => Ok(None),
         Err(e) => Err(e),
     }
@@ -100,12 +138,12 @@ fn text(path: &Path, most: usize) -> Result<String> {
     String::from_utf8(bytes).map_err(at)
 }
 
-/// The folder of a dataspace, open. No path in it leads out of it: paths have no `..`, and links below the folder are not
-/// followed, whoever makes them and when.
+/// The folder of a dataspace, or one that is taken for one, open. No path in it leads out of it: paths have no `..`, and links
+/// below the folder are not followed, whoever makes them and when.
 #[derive(Debug, Clone)]
 pub struct Root {
-    /// Name of the dataspace.
-    name: String,
+    /// Name of the dataspace, if it is one.
+    name: Option<String>,
     path: PathBuf,
     folder: Arc<OwnedFd>,
 }
@@ -118,23 +156,29 @@ impl Root {
     /// # Errors
     /// `Usage` if `spaces` has no such name; `NotFound` without the folder; system errors otherwise.
     pub fn open(spaces: &Spaces, name: &str) -> Result<Root> {
-        let path = PathBuf::from(spaces.folder(name)?);
-        match rustix::fs::openat(CWD, &path, FOLDER, Mode::empty()) {
-            Ok(folder) => Ok(Root { name: name.to_owned(), path, folder: Arc::new(folder) }),
+        Root::at(Some(name), Path::new(spaces.folder(name)?))
+    }
+
+    /// Opens a folder as the dataspace `name`, or as one without a name.
+    ///
+    /// # Errors
+    /// `NotFound` without the folder; system errors otherwise.
+    pub fn at(name: Option<&str>, path: &Path) -> Result<Root> {
+        let name = name.map(str::to_owned);
+        match rustix::fs::openat(CWD, path, FOLDER, Mode::empty()) {
+            Ok(folder) => Ok(Root { name, path: path.to_owned(), folder: Arc::new(folder) }),
             Err(Errno::NOENT) => {
-                let message = format!("the folder of dataspace '{name}' is not there");
-                Err(Error::new(Kind::NotFound, message).at_path(&path).with_hint(format!(
+                let message = match name {
+                    Some(name) => format!("the folder of dataspace '{name}' is not there"),
+                    None => "this folder is not there".to_owned(),
+                };
+                Err(Error::new(Kind::NotFound, message).at_path(path).with_hint(format!(
                     "mount its file system, or make it: mkdir -p '{}'",
                     path.display()
                 )))
             }
             Err(e) => Err(Error::io("open", path, e.into())),
         }
-    }
-
-    /// Name of the dataspace.
-    pub fn name(&self) -> &str {
-        &self.name
     }
 
     /// The path of what is `path` in the dataspace, to be shown.
@@ -153,10 +197,7 @@ impl Root {
             let failed = |doing: &str, e: Errno| self.failed(doing, path, e);
             if make {
                 match rustix::fs::mkdirat(&here, step, Mode::from_raw_mode(0o777)) {
-                    Ok(()) => {
-                        // Some network file systems cannot sync folders; it is there all the same.
-                        let _ = rustix::fs::fsync(&here);
-                    }
+                    Ok(()) => sync_folder(&here).map_err(|e| failed("sync the directory of", e))?,
                     Err(Errno::EXIST) => {}
                     Err(e) => return Err(failed("make the folder of", e)),
                 }
@@ -175,7 +216,10 @@ impl Root {
                 "there is a link or a file on the way, which might lead out of the dataspace",
             )
             .at_path(self.shown(path))
-            .with_hint(format!("dataspace '{}' is a folder without links", self.name)),
+            .with_hint(match &self.name {
+                Some(name) => format!("dataspace '{name}' is a folder without links"),
+                None => "name files that lie in folders without links".to_owned(),
+            }),
             e => Error::io(doing, self.shown(path), e.into()),
         }
     }
@@ -323,5 +367,32 @@ mod tests {
         std::fs::write(&path, "[dataspace.a]\npath = \"/a\"\n").unwrap();
         assert_eq!(configuration(&path, &|_| None).unwrap().unwrap().folder("a").unwrap(), "/a");
         assert_eq!(read_layout(&path).unwrap_err().kind(), Kind::Format);
+    }
+
+    #[test]
+    fn a_process_with_other_rights_than_its_user_is_known_by_what_the_kernel_says() {
+        let told = |pairs: &[[usize; 2]]| {
+            Ok(pairs.iter().flatten().flat_map(|n| n.to_ne_bytes()).collect::<Vec<u8>>())
+        };
+        assert!(!has_other_rights(told(&[[6, 4096], [23, 0], [0, 0]])));
+        assert!(has_other_rights(told(&[[6, 4096], [23, 1], [0, 0]])));
+        assert!(!has_other_rights(told(&[[1, 23], [0, 1]])));
+        let failed = |kind| has_other_rights(Err(std::io::Error::from(kind)));
+        assert!(failed(std::io::ErrorKind::PermissionDenied));
+        assert!(!failed(std::io::ErrorKind::NotFound));
+        // And of this one.
+        assert!(variable("PATH").is_some());
+    }
+
+    #[test]
+    fn a_configuration_with_a_variable_that_is_not_set_is_read_for_the_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("stead.toml");
+        std::fs::write(&path, "[dataspace.a]\npath = \"/a\"\n[dataspace.b]\npath = \"${B}\"\n")
+            .unwrap();
+        let spaces = configuration(&path, &|_| None).unwrap().unwrap();
+        assert_eq!(spaces.folder("a").unwrap(), "/a");
+        let e = spaces.folder("b").unwrap_err();
+        assert!(e.to_string().starts_with(&format!("{}:4", path.display())), "{e}");
     }
 }

@@ -5,13 +5,15 @@
 //! path = "/mnt/nvme/${USER}"
 //! ```
 //!
-//! Read strictly, as layouts are. Variables are told to it: this room asks no environment.
+//! Read strictly, as layouts are. Variables are told to it: this room asks no environment. What they make of a path is looked at
+//! when its dataspace is used, so that who uses another one needs none of them.
 
 use super::space::{check_path, check_space};
-use super::text::{at_line, not_toml};
+use super::text::{at_line, line, not_toml};
 use crate::{Error, Result, limits};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use toml::Spanned;
 
 #[derive(Deserialize)]
@@ -32,14 +34,24 @@ pub type Variable<'v> = &'v dyn Fn(&str) -> Option<String>;
 
 /// The folders that dataspaces are on this node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Spaces(BTreeMap<String, String>);
+pub struct Spaces(BTreeMap<String, Folder>);
+
+/// The folder of a dataspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Folder {
+    /// An absolute path.
+    Is(String),
+    /// With the variables as they are it is none.
+    None { why: String, hint: Option<String>, line: u64, file: Option<PathBuf> },
+}
 
 impl Spaces {
     /// Reads a `stead.toml`. `${NAME}` in a path is the value of `variable`; `$$` is a dollar sign.
     ///
     /// # Errors
-    /// `Format` with the line for unknown keys, names that are none, paths that are not absolute or have `..`, variables that
-    /// are not set; `Limit` for a text of more than [`limits::MAX_CONFIG_BYTES`]. The caller adds the path.
+    /// `Format` with the line for unknown keys, names that are none, paths that are not absolute or have `..`; `Limit` for a
+    /// text of more than [`limits::MAX_CONFIG_BYTES`]. The caller adds the path. What is wrong with variables alone, such as
+    /// one that is not set, is an error of [`Spaces::folder`].
     pub fn parse(text: &str, variable: Variable<'_>) -> Result<Spaces> {
         if text.len() > limits::MAX_CONFIG_BYTES {
             return Err(Error::limit(format!(
@@ -54,12 +66,39 @@ impl Spaces {
         })?;
         let mut spaces = BTreeMap::new();
         for (name, space) in raw.dataspace {
-            let at = space.path.span().start;
-            let path = check_space(&name).and_then(|()| root(space.path.get_ref(), variable));
-            let path = path.map_err(|e| at_line(&e, text, at))?;
-            spaces.insert(name, path);
+            let (at, path) = (space.path.span().start, space.path.get_ref());
+            let wrong = |e: Error| at_line(&e, text, at);
+            check_space(&name).map_err(wrong)?;
+            let folder = match root(path, variable) {
+                Ok(path) => Folder::Is(path),
+                // It is wrong whatever they are.
+                Err(e)
+                    if root(path, &|_| Some("/x".into())).is_err()
+                        && root(path, &|_| Some("x".into())).is_err() =>
+                {
+                    return Err(wrong(e));
+                }
+                Err(e) => Folder::None {
+                    why: e.message().to_owned(),
+                    hint: e.hint().map(str::to_owned),
+                    line: line(text, at),
+                    file: None,
+                },
+            };
+            spaces.insert(name, folder);
         }
         Ok(Spaces(spaces))
+    }
+
+    /// Says that all of them were read from this file, for errors about them.
+    #[must_use]
+    pub fn read_from(mut self, path: &Path) -> Spaces {
+        for folder in self.0.values_mut() {
+            if let Folder::None { file, .. } = folder {
+                *file = Some(path.to_owned());
+            }
+        }
+        self
     }
 
     /// Takes one as it is given on a command line: `nvme=/mnt/nvme/me`. It replaces one of the same name.
@@ -72,7 +111,7 @@ impl Spaces {
                 .with_hint("write its name and its folder: nvme=/mnt/nvme/me"));
         };
         check_space(name)?;
-        self.0.insert(name.to_owned(), root(path, variable)?);
+        self.0.insert(name.to_owned(), Folder::Is(root(path, variable)?));
         Ok(())
     }
 
@@ -84,19 +123,26 @@ impl Spaces {
     /// The folder of a dataspace: an absolute path.
     ///
     /// # Errors
-    /// `Usage` if there is none of this name.
+    /// `Usage` if there is none of this name; `Format`, with file and line, if a variable in its path is not set, or what it
+    /// is set to makes no path.
     pub fn folder(&self, name: &str) -> Result<&str> {
-        self.0.get(name).map(String::as_str).ok_or_else(|| {
-            Error::usage(format!("dataspace '{name}' is not configured here")).with_hint(format!(
-                "give its folder with --dataspace {name}=/PATH, or write it into stead.toml as \
-                 [dataspace.{name}] with a path"
-            ))
-        })
-    }
-
-    /// Names and folders, by name.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, path)| (name.as_str(), path.as_str()))
+        match self.0.get(name) {
+            Some(Folder::Is(path)) => Ok(path),
+            Some(Folder::None { why, hint, line, file }) => {
+                let mut e = Error::format(format!("dataspace '{name}': {why}")).at_line(*line);
+                if let Some(file) = file {
+                    e = e.at_path(file);
+                }
+                let given = format!("or give its folder with --dataspace {name}=/PATH");
+                let set = || format!("set the variable on every node, {given}");
+                Err(e.with_hint(hint.as_ref().map_or_else(set, |hint| format!("{hint}, {given}"))))
+            }
+            None => Err(Error::usage(format!("dataspace '{name}' is not configured here"))
+                .with_hint(format!(
+                    "give its folder with --dataspace {name}=/PATH, or write it into stead.toml as \
+                     [dataspace.{name}] with a path"
+                ))),
+        }
     }
 }
 
@@ -170,8 +216,7 @@ mod tests {
         assert_eq!(spaces.folder("home").unwrap(), "/users/ada/d$");
         spaces.give("nvme=/other", &variable).unwrap();
         assert_eq!(spaces.folder("nvme").unwrap(), "/other");
-        let all: Vec<_> = spaces.iter().collect();
-        assert_eq!(all, [("home", "/users/ada/d$"), ("nvme", "/other")]);
+        assert_eq!(spaces.folder("home").unwrap(), "/users/ada/d$");
         let e = spaces.folder("disk").unwrap_err();
         assert_eq!(e.kind(), Kind::Usage);
         assert!(e.hint().is_some_and(|hint| hint.contains("--dataspace disk=")), "{e}");
@@ -183,10 +228,8 @@ mod tests {
         for (bad, says) in [
             ("path = \"relative\"", "not absolute"),
             ("path = \"/a/../b\"", "'..'"),
-            ("path = \"/a/${UP}\"", "'..'"),
             ("path = \"/a/$USER\"", "'$'"),
-            ("path = \"/a/${NOT}\"", "'NOT' is not set"),
-            ("path = \"/a/${EMPTY}\"", "'EMPTY' is not set"),
+            ("path = \"relative/${NOT}\"", "'NOT' is not set"),
             ("path = \"/\"", "not absolute"),
             ("path = 7", "not a configuration"),
             ("folder = \"/a\"", "not a configuration"),
@@ -208,7 +251,32 @@ mod tests {
             let e = Spaces::default().give(bad, &variable).unwrap_err();
             assert_eq!(e.kind(), Kind::Usage, "{bad}");
         }
+        let e = Spaces::default().give("a=/x/${NOT}", &variable).unwrap_err();
+        assert!(e.message().contains("'NOT' is not set"), "{e}");
         let long = "#".repeat(limits::MAX_CONFIG_BYTES + 1);
         assert_eq!(Spaces::parse(&long, &variable).unwrap_err().kind(), Kind::Limit);
+    }
+
+    #[test]
+    fn who_does_not_use_a_dataspace_needs_none_of_its_variables() {
+        let text = "[dataspace.good]\npath = \"/a\"\n\n[dataspace.bad]\npath = \"PATH\"\n";
+        for (path, says) in [
+            ("/a/${NOT}", "'NOT' is not set"),
+            ("${NOT}", "'NOT' is not set"),
+            ("/a/${EMPTY}", "'EMPTY' is not set"),
+            ("/a/${UP}", "'..'"),
+            ("${USER}/a", "not absolute"),
+        ] {
+            let spaces = Spaces::parse(&text.replace("PATH", path), &variable).unwrap();
+            let mut spaces = spaces.read_from(Path::new("/etc/x.toml"));
+            assert_eq!(spaces.folder("good").unwrap(), "/a");
+            let e = spaces.folder("bad").unwrap_err();
+            assert_eq!((e.kind(), e.place().line), (Kind::Format, Some(5)), "{path}");
+            assert_eq!(e.place().path.as_deref(), Some(Path::new("/etc/x.toml")), "{path}");
+            assert!(e.message().contains(says) && e.message().contains("'bad'"), "{path}: {e}");
+            assert!(e.hint().is_some_and(|hint| hint.contains("--dataspace bad=")), "{e}");
+            spaces.give("bad=/b", &variable).unwrap();
+            assert_eq!(spaces.folder("bad").unwrap(), "/b");
+        }
     }
 }

@@ -84,7 +84,8 @@ pub(super) fn is_alive(process: u64, start: u64) -> bool {
 pub(super) fn folder() -> Result<OwnedFd, String> {
     let user = rustix::process::geteuid().as_raw();
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let own = own.filter(|p| p.is_absolute()).map(|p| p.join("stead"));
+    let believed = !crate::space::has_rights_of_others();
+    let own = own.filter(|p| believed && p.is_absolute()).map(|p| p.join("stead"));
     let candidates = own.into_iter().chain([PathBuf::from(format!("/tmp/stead-{user}"))]);
     let mut why = String::new();
     for path in candidates {
