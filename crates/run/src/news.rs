@@ -83,18 +83,26 @@ impl<'a> News<'a> {
         }
     }
 
-    /// This rank has failed: those whose errors could not come before go no further. Shares are in the order of ranks.
+    /// This rank has failed: those whose errors could not come before go no further. Where shares are in the order of ranks,
+    /// these are the later ones; else all others go on up to the place.
     pub fn failed(&self, e: &Error) {
         if self.watched && self.fabric.rank() != 0 {
             // Rank 0 goes on, perhaps, but waits for no news from here: a rank that fails before its scan has told none.
             self.say(0, LEFT, Far::default());
         }
         let stopped = self.inner.lock().unwrap_or_else(PoisonError::into_inner).stopped;
-        let everyone = e.kind() == Kind::Cancelled || e.order() == (None, None);
+        let (source, offset) = e.order();
+        // An error that is nowhere in the files comes before all others, and so does one whose file is not known where the
+        // order of shares does not say it.
+        let everyone = e.kind() == Kind::Cancelled
+            || (source, offset) == (None, None)
+            || (source.is_none() && !self.ordered);
         let rank = self.fabric.rank();
-        if let (false, false, (Some(source), Some(offset))) = (everyone, self.ordered, e.order()) {
-            if stopped.is_none_or(|at| e.order() < at) {
-                let at = Far { bytes: u64::from(source), total: offset, ..Far::default() };
+        if let (false, false, Some(source)) = (everyone, self.ordered, source) {
+            // One of a file as a whole comes before those in it.
+            let place = (source, offset.unwrap_or(0));
+            if stopped.is_none_or(|at| (Some(place.0), Some(place.1)) < at) {
+                let at = Far { bytes: u64::from(place.0), total: place.1, ..Far::default() };
                 let others = (0..self.fabric.size()).filter(|r| *r != rank);
                 others.for_each(|other| self.say(other, STOP_AFTER, at));
             }
@@ -220,7 +228,23 @@ mod tests {
         assert_eq!(heard(0), Some(Some((Some(1), Some(5)))));
         failed(0, 0, 9);
         assert_eq!(heard(1), Some(Some((Some(0), Some(9)))));
+        // One of a file as a whole comes before all in it, whoever has which stripes, and after the files before it.
+        news[2].failed(&Error::data("bad").at_source(0));
+        for rank in [0, 1] {
+            assert_eq!(heard(rank), Some(Some((Some(0), Some(0)))));
+        }
         news[1].failed(&Error::cancelled());
         assert_eq!(heard(2), Some(Some((None, None))));
+    }
+
+    #[test]
+    fn of_shares_in_no_order_a_failure_without_a_file_stops_all() {
+        let group = Local::group(3);
+        let news: Vec<_> = group.iter().map(|f| News::new(f, 7, 1, false).in_no_order()).collect();
+        news[2].failed(&Error::data("bad").at_offset(5));
+        for news in &news[..2] {
+            assert!(news.hear(Duration::ZERO));
+            assert_eq!(news.stopped(), Some((None, None)));
+        }
     }
 }
