@@ -6,6 +6,10 @@
  *   SHIM_HELD=FROM-TO   reads that reach these bytes wait for ever
  *   SHIM_COUNTS=PATH    a file of three numbers of 64 bits: reads, those that failed, those that were cut
  *
+ * and for all files
+ *
+ *   SHIM_SYNC=N:PATH    the Nth time that the process waits for a device fails with EIO, that time alone; PATH is made then
+ *
  * A system call that passes by the C library (io_uring, a page fault) passes by this, too. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -124,3 +128,25 @@ ssize_t read(int fd, void *to, size_t n) {
     }
     return real(fd, to, n);
 }
+
+static int syncs(const char *name, int fd) {
+    typedef int (*syncing)(int);
+    static uint64_t done;
+    const char *told = getenv("SHIM_SYNC");
+    syncing real;
+    *(void **)&real = dlsym(RTLD_NEXT, name);
+    if (told) {
+        char *path;
+        const uint64_t bad = strtoull(told, &path, 10);
+        if (__atomic_add_fetch(&done, 1, __ATOMIC_RELAXED) == bad) {
+            const int made = open(path + 1, O_WRONLY | O_CREAT, 0600);
+            if (made >= 0) close(made);
+            errno = EIO;
+            return -1;
+        }
+    }
+    return real(fd);
+}
+
+int fsync(int fd) { return syncs("fsync", fd); }
+int fdatasync(int fd) { return syncs("fdatasync", fd); }

@@ -179,7 +179,20 @@ impl AtomicFile {
     /// # Errors
     /// As [`AtomicFile::create`].
     pub fn scratch(path: impl Into<PathBuf>) -> Result<Self> {
-        let this = Self::create(path)?;
+        Self::create(path)?.without_name()
+    }
+
+    /// As [`AtomicFile::scratch`], in the directory of this file.
+    ///
+    /// # Errors
+    /// As [`AtomicFile::create`].
+    pub fn scratch_beside(&self) -> Result<Self> {
+        let dir = self.path.parent().unwrap_or(Path::new(".")).to_owned();
+        Self::beside(self.path.clone(), self.target.clone(), None, &dir)?.without_name()
+    }
+
+    fn without_name(self) -> Result<Self> {
+        let this = self;
         rustix::fs::unlinkat(this.temporary.folder(), &this.temporary.path, AtFlags::empty())
             .map_err(|e| this.failed("make", e.into()))?;
         forget(&this.temporary);
@@ -295,7 +308,8 @@ impl AtomicFile {
     /// a device which is full leaves none of them.
     ///
     /// # Errors
-    /// As [`AtomicFile::commit`]. If a name cannot be given, those before it have theirs.
+    /// As [`AtomicFile::commit`]. If a name cannot be given, those before it have theirs. If names cannot be made durable, those
+    /// that replace no file ([`AtomicFile::only_new`]) are taken back; the others stay.
     pub fn commit_all(mut files: Vec<AtomicFile>) -> Result<()> {
         // Opened first: once names are given there is little left that can fail.
         let mut folders = Vec::new();
@@ -315,12 +329,9 @@ impl AtomicFile {
         }
         Self::name(&mut files)?;
         for (i, folder) in folders {
-            match folder.map_or(Ok(()), rustix::fs::fsync) {
-                // Some network file systems cannot sync directories; the name is there all the same.
-                Err(e) if e != Errno::INVAL && e != Errno::NOTSUP => {
-                    return Err(files[i].failed("sync the directory of", e.into()));
-                }
-                _ => {}
+            if let Err(e) = folder.map_or(Ok(()), sync_folder) {
+                files.iter().filter(|file| file.new).for_each(|file| file.target.remove());
+                return Err(files[i].failed("sync the directory of", e.into()));
             }
         }
         Ok(())
@@ -426,6 +437,14 @@ fn forget_all(files: &[AtomicFile]) -> bool {
     }
     list.retain(|name| !mine(name));
     true
+}
+
+/// Makes the names in a folder durable. Some network file systems cannot; names are there all the same.
+pub(crate) fn sync_folder(folder: impl AsFd) -> std::result::Result<(), Errno> {
+    match rustix::fs::fsync(folder) {
+        Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
+        done => done,
+    }
 }
 
 fn exists(path: &Path) -> Error {
@@ -551,6 +570,10 @@ mod tests {
         f.clear().unwrap();
         f.write_all(b"on").unwrap();
         assert!(f.read_at(0, &mut back).is_err() && f.written() == 2);
+        let mut other = f.scratch_beside().unwrap();
+        other.write_all(b"another").unwrap();
+        f.read_at(0, &mut back[..2]).unwrap();
+        assert!(&back[..2] == b"on" && listing(dir.path()).is_empty());
     }
 
     #[test]

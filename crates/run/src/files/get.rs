@@ -1,6 +1,7 @@
 //! From parts on several nodes to one file.
 
 use super::copy::Copier;
+use super::put::is_file;
 use super::{CRC32C, Copied, Get, Word, carriers, meet, no_rank, sharers, spaces, threads};
 use crate::clock::Watch;
 use crate::exchange::Crew;
@@ -111,6 +112,13 @@ pub(super) fn get_by(
     let opened = open(get, &layout, &carriers, &crew).and_then(|parts| {
         if crew.rank() == 0 {
             vacant(&path)?;
+        }
+        let layout = FileSource::open(&get.layout).map(|file| file.identity());
+        let layout = layout.into_iter().filter(|_| crew.rank() == 0);
+        if layout.chain(parts.iter().map(|m| m.source.identity())).any(|id| is_file(&path, &id)) {
+            return Err(Error::usage("the file would replace what it is made of")
+                .at_path(&path)
+                .with_hint("name another one with -o"));
         }
         Ok(parts)
     });

@@ -12,6 +12,7 @@ mod put;
 mod tests;
 
 pub use get::{get, get_on};
+pub(crate) use put::{id, take_back};
 pub use put::{put, put_on};
 
 use crate::clock::processors;
@@ -129,7 +130,7 @@ impl Copied {
 }
 
 /// The algorithm of the checksums that are taken.
-const CRC32C: &str = "crc32c";
+pub(crate) const CRC32C: &str = "crc32c";
 
 static COPIES: AtomicU64 = AtomicU64::new(0);
 
@@ -155,15 +156,15 @@ impl Word {
     }
 }
 
-fn malformed() -> Error {
+pub(crate) fn malformed() -> Error {
     Error::format("a message from another rank is malformed")
 }
 
-fn encode(value: &impl Serialize) -> Result<Vec<u8>> {
+pub(crate) fn encode(value: &impl Serialize) -> Result<Vec<u8>> {
     postcard::to_stdvec(value).map_err(|e| Error::internal(format!("cannot encode a message: {e}")))
 }
 
-fn decode<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T> {
+pub(crate) fn decode<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T> {
     postcard::from_bytes(bytes).map_err(|_| malformed())
 }
 
@@ -200,8 +201,8 @@ fn meet(crew: &mut Crew<'_>, mine: Result<Word>) -> Result<Vec<Word>> {
     Ok(words)
 }
 
-/// The dataspaces of this node.
-fn spaces(given: &[String]) -> Result<Spaces> {
+/// The dataspaces of this node, those that are given before those that are configured.
+pub(crate) fn spaces(given: &[String]) -> Result<Spaces> {
     let mut spaces = space::of_user()?;
     given.iter().try_for_each(|g| spaces.give(g, &space::variable))?;
     Ok(spaces)

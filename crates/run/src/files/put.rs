@@ -12,10 +12,12 @@ use crate::pass::Observer;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use stead_core::layout::{Checksum, Dataspace, Layout, Part, SUFFIX, nodes};
 use stead_core::{Error, Kind, Result};
 use stead_fabric::{Fabric, Local};
+use stead_store::file::Identity;
 use stead_store::{AtomicFile, FileSource, Root, Source, space};
 
 /// Cuts a file into stripes and puts them into dataspaces, of this host alone.
@@ -135,9 +137,7 @@ pub(super) fn put_by(
         }
     };
     let written = match layout_file {
-        Some(mut file) => {
-            file.write_all(layout.to_string().as_bytes()).and_then(|()| file.commit())
-        }
+        Some(file) => write_layout(file, &layout, plan.old.as_deref()),
         None => Ok(()),
     };
     if let Err(e) = crew.agree(written) {
@@ -148,7 +148,7 @@ pub(super) fn put_by(
         return Err(e);
     }
     if let Some(old) = plan.old.and_then(|old| Layout::parse(&old).ok()) {
-        forget(&crew, put, &old, &layout);
+        forget(&crew, put, &source, &old, &layout);
     }
     let paths = (put.file.clone(), layout_path(put)?);
     Ok(Copied::of(&layout, paths, crew.size(), watch.seconds()))
@@ -195,6 +195,11 @@ fn plan(
             .at_path(&path)
             .with_hint(format!("names of layouts end in {SUFFIX}")));
     }
+    if is_file(&path, &source.identity()) {
+        return Err(Error::usage("the layout would replace the file that it is of")
+            .at_path(&path)
+            .with_hint("--layout or --name give it another name"));
+    }
     let old = match space::read_layout(&path) {
         Err(e) if e.kind() == Kind::NotFound => None,
         _ if !put.force => {
@@ -212,11 +217,11 @@ fn plan(
     if parts == 0 {
         return Err(Error::usage("a file in no parts").with_hint("--parts 1 is the least"));
     }
-    // No other file has this: what is replaced stays whole until the layout of its parts is replaced.
-    let id = RandomState::new().hash_one(&path) as u32;
+    // What is replaced stays whole until the layout of its parts is replaced.
+    let id = id();
     let parts = (0..parts.min(stead_core::limits::MAX_PARTS + 1)).map(|i| {
         let (space, node) = &spaces[i % spaces.len()];
-        Part::new(node, format!("{name}/{id:08x}.{i}")).within(space)
+        Part::new(node, format!("{name}/{id}.{i}")).within(space)
     });
     let (length, parts) = (source.len(), parts.collect());
     let layout = if put.align {
@@ -225,6 +230,39 @@ fn plan(
         Layout::even(name, length, put.stripe, parts)?
     };
     Ok((Plan { layout: layout.to_string(), old }, file))
+}
+
+/// What no other file has in its name: 128 bits by chance.
+pub(crate) fn id() -> String {
+    let random = || RandomState::new().hash_one(std::process::id());
+    format!("{:016x}{:016x}", random(), random())
+}
+
+/// True if there is a file of this name, and it is this one.
+pub(super) fn is_file(path: &Path, id: &Identity) -> bool {
+    std::fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (id.dev, id.inode))
+}
+
+/// Writes the layout. If that fails when it has its name already, what was there before is put back.
+fn write_layout(mut file: AtomicFile, layout: &Layout, old: Option<&str>) -> Result<()> {
+    let (path, text) = (file.path().to_owned(), layout.to_string());
+    file.write_all(text.as_bytes())?;
+    file.commit().inspect_err(|_| take_back(&path, &text, old))
+}
+
+/// Puts back what was there before a layout, if that is there: the parts that it names are about to be removed.
+pub(crate) fn take_back(path: &Path, text: &str, old: Option<&str>) {
+    if !space::read_layout_text(path).is_ok_and(|there| there == text) {
+        return;
+    }
+    let back = |old: &str| {
+        let mut file = AtomicFile::create(path)?;
+        file.write_all(old.as_bytes())?;
+        file.commit_hint()
+    };
+    if old.is_none_or(|old| back(old).is_err()) {
+        let _ = std::fs::remove_file(path);
+    }
 }
 
 /// Dataspaces and their nodes, each of which has a rank.
@@ -391,15 +429,19 @@ fn remove(layout: &Layout, parts: &mut [Mine]) {
 }
 
 /// Removes the parts of the layout that was replaced, as far as this rank is on their nodes. Nobody needs them any more, so
-/// that what cannot be removed is no error.
-fn forget(crew: &Crew<'_>, put: &Put, old: &Layout, new: &Layout) {
+/// that what cannot be removed is no error. The file that was put may be one of them, and stays.
+fn forget(crew: &Crew<'_>, put: &Put, source: &FileSource, old: &Layout, new: &Layout) {
     let Ok(spaces) = spaces(&put.dataspaces) else { return };
     for (part, carrier) in old.parts().iter().zip(carriers(old, &crew.hosts)) {
         let kept = new.parts().iter().any(|p| (&p.space, &p.path) == (&part.space, &part.path));
         if let Some(space) = part.space.as_ref().filter(|_| carrier == Some(crew.rank()) && !kept)
             && let Ok(root) = Root::open(&spaces, space)
+            && let Ok(file) = root.source(&part.path)
         {
-            let _ = root.remove(&part.path);
+            let (a, b) = (file.identity(), source.identity());
+            if (a.dev, a.inode) != (b.dev, b.inode) {
+                let _ = root.remove(&part.path);
+            }
         }
     }
 }

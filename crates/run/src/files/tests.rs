@@ -7,9 +7,11 @@ use crate::pass::{Observer, Snapshot};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use stead_core::layout::SUFFIX;
 use stead_fabric::Local;
+use stead_fabric::testing::{Between, Meddle};
 use tempfile::TempDir;
 
 /// A shared folder, and one for each node.
@@ -406,4 +408,128 @@ fn ranks_that_were_asked_for_different_things_are_told_so() {
     }));
     assert!(e.kind() == Kind::Usage && e.message().contains("asked for something else"), "{e}");
     assert_eq!(lab.files(), BTreeMap::new());
+}
+
+/// All ranks have done it.
+fn done(all: Vec<Result<Copied>>) {
+    all.into_iter().for_each(|c| drop(c.unwrap()));
+}
+
+#[test]
+fn what_is_put_or_brought_back_replaces_nothing_that_it_is_made_of() {
+    let lab = Lab::new(&[0, 1]);
+    lab.file(&bytes(5000));
+    done(lab.puts(&Put { stripe: 100, ..lab.put("s") }));
+    let (part, first) = (lab.part_of_node_1(), lab.files());
+    // A file under the name of the layout that it is a part of: the other part goes, this one stays.
+    let of_part = Put {
+        file: part.clone(),
+        layout: Some(lab.layout()),
+        name: Some("f".into()),
+        force: true,
+        ..lab.put("s")
+    };
+    done(lab.puts(&Put { stripe: 70, ..of_part.clone() }));
+    let was = &first[&part.strip_prefix(lab.dir.path()).unwrap().display().to_string()];
+    assert!(std::fs::read(&part).unwrap() == *was);
+    let (now, in_folder) = (lab.files(), |n: &str, of: &BTreeMap<String, Vec<u8>>| {
+        of.keys().filter(|f| f.starts_with(n)).cloned().collect::<Vec<_>>()
+    });
+    assert_eq!((in_folder("n0/", &now).len(), in_folder("n1/", &now).len()), (1, 2));
+    assert_ne!(in_folder("n0/", &now), in_folder("n0/", &first));
+    done(lab.gets(&lab.back()));
+    assert!(std::fs::read(lab.shared("back")).unwrap() == *was);
+    // A layout in place of the file that it is of.
+    let before = lab.files();
+    let e = error(lab.puts(&Put { file: lab.layout(), ..of_part }));
+    assert!(e.kind() == Kind::Usage && e.message().contains("would replace"), "{e}");
+    // And what comes back, in place of what it comes from.
+    let its = lab.dir.path().join(&in_folder("n0/", &before)[0]);
+    for output in [its, lab.layout()] {
+        let e = error(lab.gets(&Get { output: Some(output), force: true, ..lab.back() }));
+        assert!(e.kind() == Kind::Usage && e.message().contains("would replace"), "{e}");
+    }
+    assert_eq!(lab.files(), before);
+}
+
+/// A rank dies when it is about to send one message more than these.
+struct Dies(AtomicU64);
+
+impl Meddle for Dies {
+    fn check(&self) -> Result<()> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Err(Error::new(Kind::Peer, "this rank is dead")),
+            _ => Ok(()),
+        }
+    }
+
+    fn send(&self, _to: usize, _tag: u32, bytes: Vec<u8>) -> Vec<Vec<u8>> {
+        // The last one does not go.
+        match self.0.fetch_sub(1, Ordering::Relaxed) {
+            1 => Vec::new(),
+            _ => vec![bytes],
+        }
+    }
+}
+
+/// Puts a file while `dying` dies; true if it did not come to that.
+fn puts_while_one_dies(lab: &Lab, dying: usize, sends: u64) -> (bool, Vec<Result<Copied>>) {
+    let group = Local::over_nodes(&lab.ranks, Duration::from_secs(60));
+    let put = Put { stripe: 100, parts: Some(4), ..lab.put("s") };
+    std::thread::scope(|scope| {
+        let ranks = group.into_iter().enumerate().map(|(rank, fabric)| {
+            let put = &put;
+            scope.spawn(move || {
+                let left = AtomicU64::new(if rank == dying { sends } else { u64::MAX });
+                let fabric = Between::new(Arc::new(fabric), Dies(left));
+                let mut crew = Crew::new(&fabric, &put.cancel, None);
+                crew.host = format!("n{}.lab", lab.ranks[rank]);
+                let folder = lab.dir.path().join(format!("n{}", lab.ranks[rank]));
+                let dataspaces = vec![format!("s={}", folder.display())];
+                let done = put_by(crew, &Put { dataspaces, ..put.clone() }, None);
+                // The dead are gone; who lives stays until all are done.
+                let lives = fabric.meddle.check().is_ok();
+                (done, lives.then_some(fabric))
+            })
+        });
+        let ranks: Vec<_> = ranks.collect();
+        let done: Vec<_> = ranks.into_iter().map(|t| t.join().unwrap()).collect();
+        let lived = done.iter().all(|(_, fabric)| fabric.is_some());
+        (lived, done.into_iter().map(|(done, _)| done).collect())
+    })
+}
+
+#[test]
+fn whenever_a_rank_dies_there_is_no_layout_or_all_of_its_parts() {
+    let data = bytes(5000);
+    let (mut named, mut died) = (0, 0);
+    for dying in 0..3 {
+        for sends in 1.. {
+            let lab = Lab::new(&[0, 1, 1]);
+            lab.file(&data);
+            let (lived, all) = puts_while_one_dies(&lab, dying, sends);
+            for done in &all {
+                assert!(done.as_ref().err().is_none_or(|e| e.kind() == Kind::Peer), "{done:?}");
+            }
+            let files = lab.files();
+            let layout = files.keys().any(|f| f.starts_with("shared/"));
+            let parts = files.keys().filter(|f| f.starts_with('n')).count();
+            assert!(layout || all.iter().all(Result::is_err), "{dying} {sends}: {all:?}");
+            assert!(!files.keys().any(|f| f.ends_with(".tmp")), "{files:?}");
+            if layout {
+                assert_eq!(parts, 4, "{dying} {sends}");
+                done(lab.gets(&lab.back()));
+                assert!(std::fs::read(lab.shared("back")).unwrap() == data);
+            } else if parts > 0 {
+                // It was when names were given.
+                named += 1;
+            }
+            died += usize::from(!lived);
+            if lived {
+                assert!(layout && all.iter().all(Result::is_ok));
+                break;
+            }
+        }
+    }
+    assert!(named > 0 && died > named, "{named} of {died}");
 }
