@@ -3,6 +3,7 @@
 use crate::Buffer;
 use std::fmt::Debug;
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stead_core::{Result, limits};
@@ -44,6 +45,11 @@ pub trait Source: Send + Sync + Debug {
     /// Another source in which these bytes, more than none, lie one after the other, and where: a part of a file that lies in
     /// several. Who reads asks this before anything else, so that parts are read as files are.
     fn piece(&self, _offset: u64, _len: u64) -> Option<(&Arc<dyn Source>, u64)> {
+        None
+    }
+
+    /// How many newlines there are in these bytes, where somebody else has them and counts. `None` if they are to be read.
+    fn newlines(&self, _range: Range<u64>) -> Option<Result<u64>> {
         None
     }
 

@@ -6,6 +6,8 @@
 
 mod opening;
 mod service;
+#[cfg(test)]
+mod tests;
 
 pub use opening::{Here, open, open_as, open_on};
 
@@ -15,11 +17,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stead_core::layout::{Layout, Piece};
-use stead_core::{Error, Result};
+use stead_core::{Cancel, Error, Result};
 use stead_store::Source;
 
 /// Bytes that are asked for at a time.
 const WINDOW: u64 = 1 << 20;
+/// Bytes whose newlines are counted at a time: a slow device reads them long before a deadline.
+const COUNTED: u64 = 64 << 20;
 /// Pieces that are read one by one; of more, each part is read once.
 const FEW: usize = 8;
 
@@ -85,6 +89,32 @@ impl Whole {
         }
         Ok(())
     }
+
+    /// The bytes of `range` that lie on the parts `of`, which are here, one after the other. At most [`WINDOW`] of them.
+    fn bytes_of(&self, range: &Range<u64>, of: &dyn Fn(usize) -> bool) -> Result<Vec<u8>> {
+        let mine = self.layout.pieces(range.clone()).filter(|p| of(p.part));
+        let mut bytes = vec![0; mine.map(|p| p.len as usize).sum()];
+        self.read_pieces(range, of, true, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Newlines in those bytes of `range` that lie on the parts `of`, which are here.
+    fn newlines(
+        &self,
+        range: Range<u64>,
+        of: &dyn Fn(usize) -> bool,
+        cancel: &Cancel,
+    ) -> Result<u64> {
+        let (mut at, mut lines) = (range.start, 0);
+        while at < range.end {
+            cancel.check()?;
+            let end = range.end.min(at + WINDOW);
+            let bytes = self.bytes_of(&(at..end), of)?;
+            lines += bytes.iter().filter(|c| **c == b'\n').count() as u64;
+            at = end;
+        }
+        Ok(lines)
+    }
 }
 
 /// See the module's documentation.
@@ -136,6 +166,31 @@ impl Spread {
     }
 }
 
+impl Spread {
+    /// Newlines in `range`: each is counted where it lies.
+    fn count(&self, link: &Link, range: Range<u64>) -> Result<u64> {
+        let whole = &self.whole;
+        let here = |part: usize| whole.parts.get(part).is_some_and(Option::is_some);
+        let (mut at, to, mut lines) = (range.start, range.end.min(self.len()), 0u64);
+        while at < to {
+            let end = to.min(at + COUNTED);
+            let mut asks = BTreeMap::<usize, Ask>::new();
+            for p in whole.layout.pieces(at..end).filter(|p| !here(p.part)) {
+                let group = whole.homes.get(p.part).copied().unwrap_or(usize::MAX);
+                asks.entry(group).or_insert(Ask { group, start: at, end, bytes: size_of::<u64>() });
+            }
+            let (asks, mut mine): (Vec<Ask>, u64) = (asks.into_values().collect(), 0);
+            let theirs = link.newlines(self.index, &asks, &mut || {
+                mine = whole.newlines(at..end, &here, link.cancel())?;
+                Ok(())
+            })?;
+            lines = lines.saturating_add(theirs).saturating_add(mine);
+            at = end;
+        }
+        Ok(lines)
+    }
+}
+
 impl Source for Spread {
     fn path(&self) -> &Path {
         &self.whole.path
@@ -167,6 +222,11 @@ impl Source for Spread {
         let end = offset.checked_add(len)?;
         let piece = self.whole.layout.pieces(offset..end).next().filter(|p| p.len == len)?;
         Some((self.whole.parts.get(piece.part)?.as_ref()?, piece.at))
+    }
+
+    fn newlines(&self, range: Range<u64>) -> Option<Result<u64>> {
+        let link = self.link.as_ref()?;
+        Some(self.count(link, range))
     }
 
     fn files(&self) -> Vec<PathBuf> {

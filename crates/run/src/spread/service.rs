@@ -1,9 +1,11 @@
-//! Bytes that ranks get from each other: a thread of each rank answers from the parts that are there.
+//! Bytes that ranks get from each other. A thread of each rank takes what comes, and others read from the parts that are there
+//! and answer, so that a slow device keeps neither answers to this rank nor those from another part waiting.
 
-use super::{WINDOW, Whole};
+use super::{COUNTED, WINDOW, Whole};
 use crate::clock::Watch;
+use crate::pass::caught;
 use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,6 +16,10 @@ use stead_format::Traffic;
 
 /// Reads of this rank that wait for others, each of a window.
 const WINDOWS: usize = 16;
+/// Threads that read for others.
+const READERS: usize = 2;
+/// Questions of each rank that wait for these threads; who keeps to its windows never has so many.
+const MOST_WAITING: usize = 4 * WINDOWS;
 /// How often who waits looks whether the run is stopped and the other rank lives.
 const LOOK: Duration = Duration::from_millis(100);
 /// How often the thread looks whether anybody is left, once this rank wants nothing more.
@@ -43,6 +49,45 @@ enum Message {
     },
     /// This rank wants nothing more.
     Bye,
+    /// As `Ask`, for the number of newlines in them.
+    Count {
+        id: u64,
+        source: u32,
+        group: u64,
+        offset: u64,
+        len: u64,
+    },
+    Counted {
+        id: u64,
+        newlines: u64,
+    },
+}
+
+/// What is wanted of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Want {
+    Bytes,
+    /// How many newlines there are: a number of 64 bits.
+    Newlines,
+}
+
+/// A question of another rank.
+struct Question {
+    from: usize,
+    id: u64,
+    source: u32,
+    group: u64,
+    offset: u64,
+    len: u64,
+    want: Want,
+}
+
+/// Questions that wait for a thread.
+#[derive(Default)]
+struct Questions {
+    waiting: VecDeque<Question>,
+    /// None will come any more.
+    closed: bool,
 }
 
 impl Message {
@@ -95,6 +140,8 @@ struct Service {
     /// Windows that may still be asked for.
     room: Mutex<usize>,
     freed: Condvar,
+    questions: Mutex<Questions>,
+    asked: Condvar,
 }
 
 /// What holds is whole whatever became of who changed it.
@@ -103,7 +150,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Link {
-    /// Starts the thread that answers.
+    /// Starts the threads that take what comes and answer.
     pub(super) fn start(
         fabric: Arc<dyn Fabric>,
         tag: u32,
@@ -125,10 +172,18 @@ impl Link {
             waiting: Mutex::default(),
             room: Mutex::new(WINDOWS),
             freed: Condvar::new(),
+            questions: Mutex::default(),
+            asked: Condvar::new(),
         });
-        let its = service.clone();
-        let thread = std::thread::Builder::new().name("stead-parts".to_owned());
-        thread.spawn(move || its.run()).map_err(|e| Error::io("start a thread for", "parts", e))?;
+        let start = |name: &str, work: fn(&Service)| {
+            let (its, thread) = (service.clone(), std::thread::Builder::new().name(name.into()));
+            let started = thread.spawn(move || work(&its));
+            started.map(drop).map_err(|e| Error::io("start a thread for", "parts", e))
+        };
+        let readers = (0..READERS).try_for_each(|_| start("stead-answers", Service::answer));
+        let all = readers.and_then(|()| start("stead-parts", Service::run));
+        // Those that have started go.
+        all.inspect_err(|_| service.close())?;
         Ok(Link { service })
     }
 
@@ -142,7 +197,27 @@ impl Link {
         asks: &[Ask],
         meanwhile: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<Vec<u8>>> {
-        self.service.fetch(source, asks, meanwhile)
+        self.service.fetch(source, asks, Want::Bytes, meanwhile)
+    }
+
+    /// As [`Link::fetch`], for the number of newlines in the pieces of all groups together.
+    ///
+    /// # Errors
+    /// As [`Link::fetch`].
+    pub(super) fn newlines(
+        &self,
+        source: u32,
+        asks: &[Ask],
+        meanwhile: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<u64> {
+        let came = self.service.fetch(source, asks, Want::Newlines, meanwhile)?;
+        let number = |n: &Vec<u8>| n.first_chunk().map_or(0, |n| u64::from_le_bytes(*n));
+        Ok(came.iter().map(number).fold(0, u64::saturating_add))
+    }
+
+    /// What stops the run.
+    pub(super) fn cancel(&self) -> &Cancel {
+        &self.service.cancel
     }
 }
 
@@ -181,13 +256,14 @@ impl Service {
         &self,
         source: u32,
         asks: &[Ask],
+        want: Want,
         meanwhile: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<Vec<u8>>> {
         let _room = self.room()?;
         let mut under_way = Vec::with_capacity(asks.len());
         let mut began = Ok(());
         for ask in asks {
-            match self.ask(source, ask) {
+            match self.ask(source, ask, want) {
                 Ok(asked) => under_way.push(asked),
                 Err(e) => {
                     began = Err(self.about(e, source, ask));
@@ -197,7 +273,7 @@ impl Service {
         }
         let came = began.and_then(|()| meanwhile()).and_then(|()| {
             let wait = |(asked, ask): (&Asked, &Ask)| {
-                self.wait(asked, ask).map_err(|e| self.about(e, source, ask))
+                self.wait(asked, ask, want).map_err(|e| self.about(e, source, ask))
             };
             under_way.iter().zip(asks).map(wait).collect()
         });
@@ -219,7 +295,7 @@ impl Service {
         }
     }
 
-    fn ask(&self, source: u32, ask: &Ask) -> Result<Asked> {
+    fn ask(&self, source: u32, ask: &Ask, want: Want) -> Result<Asked> {
         let ranks = self.groups.get(ask.group).filter(|ranks| !ranks.is_empty());
         let ranks = ranks.ok_or_else(|| Error::internal("no rank has a part"))?;
         // Ranks of a node all reach its parts, and share the questions.
@@ -227,8 +303,11 @@ impl Service {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let (answer, coming) = mpsc::sync_channel(1);
         lock(&self.waiting).insert(id, (rank, answer));
-        let (group, len) = (ask.group as u64, ask.end - ask.start);
-        let message = Message::Ask { id, source, group, offset: ask.start, len };
+        let (group, offset, len) = (ask.group as u64, ask.start, ask.end - ask.start);
+        let message = match want {
+            Want::Bytes => Message::Ask { id, source, group, offset, len },
+            Want::Newlines => Message::Count { id, source, group, offset, len },
+        };
         if let Err(e) = self.fabric.send(rank, self.tag, message.encode()) {
             lock(&self.waiting).remove(&id);
             return Err(if e.place().rank.is_none() { e.at_rank(rank) } else { e });
@@ -236,7 +315,7 @@ impl Service {
         Ok(Asked { id, rank, coming })
     }
 
-    fn wait(&self, asked: &Asked, ask: &Ask) -> Answer {
+    fn wait(&self, asked: &Asked, ask: &Ask, want: Want) -> Answer {
         let (rank, watch) = (asked.rank, Watch::start());
         let deadline = self.fabric.deadline();
         let gone = |why: &str| {
@@ -268,12 +347,28 @@ impl Service {
         if bytes.len() != ask.bytes {
             return Err(Error::format("an answer has another length than it should").at_rank(rank));
         }
-        Traffic::add(&self.traffic.fetched, bytes.len());
+        if want == Want::Bytes {
+            Traffic::add(&self.traffic.fetched, bytes.len());
+        }
         Ok(bytes)
     }
 
-    /// The thread.
+    /// The thread that takes what comes.
     fn run(&self) {
+        self.take_all();
+        self.close();
+        // Those who wait hear that nothing comes any more.
+        lock(&self.waiting).clear();
+        self.fabric.forget(self.tag..self.tag + 1);
+    }
+
+    /// Lets the threads that read go.
+    fn close(&self) {
+        lock(&self.questions).closed = true;
+        self.asked.notify_all();
+    }
+
+    fn take_all(&self) {
         let mut left: HashSet<usize> = (0..self.fabric.size()).collect();
         let me = self.fabric.rank();
         while !left.is_empty() {
@@ -289,31 +384,71 @@ impl Service {
                 Err(_) => break,
             }
         }
-        // Those who wait hear that nothing comes any more.
-        lock(&self.waiting).clear();
-        self.fabric.forget(self.tag..self.tag + 1);
+    }
+
+    /// A thread that reads for others.
+    fn answer(&self) {
+        loop {
+            let mut questions = lock(&self.questions);
+            let question = loop {
+                if questions.closed {
+                    return;
+                }
+                match questions.waiting.pop_front() {
+                    Some(question) => break question,
+                    // It is closed when no rank is left that could ask.
+                    None => {
+                        let waited = self.asked.wait(questions);
+                        questions = waited.unwrap_or_else(PoisonError::into_inner);
+                    }
+                }
+            };
+            drop(questions);
+            let Question { from, id, want, .. } = question;
+            let answer = match caught(|| self.read(&question)) {
+                Ok(bytes) if want == Want::Bytes => {
+                    Traffic::add(&self.traffic.served, bytes.len());
+                    [Message::Bytes { id }.encode(), bytes].concat()
+                }
+                Ok(n) => {
+                    let newlines = n.first_chunk().map_or(0, |n| u64::from_le_bytes(*n));
+                    Message::Counted { id, newlines }.encode()
+                }
+                Err(e) => failed(id, &e),
+            };
+            // Who is gone needs no answer.
+            let _ = self.fabric.send(from, self.tag, answer);
+        }
+    }
+
+    /// Leaves a question to the threads that read.
+    fn leave(&self, question: Question) {
+        let (from, id) = (question.from, question.id);
+        let mut questions = lock(&self.questions);
+        let most = MOST_WAITING.saturating_mul(self.fabric.size());
+        if questions.waiting.len() < most {
+            questions.waiting.push_back(question);
+            drop(questions);
+            self.asked.notify_one();
+            return;
+        }
+        drop(questions);
+        let e = Error::limit(format!("more than {most} questions for parts at a time"));
+        let _ = self.fabric.send(from, self.tag, failed(id, &e));
     }
 
     fn heard(&self, from: usize, message: Message, rest: &[u8]) {
         let (id, answer) = match message {
             Message::Bye => return,
             Message::Ask { id, source, group, offset, len } => {
-                let answer = match self.read(source, group, offset, len) {
-                    Ok(bytes) => {
-                        Traffic::add(&self.traffic.served, bytes.len());
-                        [Message::Bytes { id }.encode(), bytes].concat()
-                    }
-                    Err(e) => {
-                        let path = e.place().path.as_ref().map(|p| p.display().to_string());
-                        let hint = e.hint().map(str::to_owned);
-                        let (kind, message) = (kinds::number(e.kind()), e.message().to_owned());
-                        Message::Failed { id, kind, message, hint, path }.encode()
-                    }
-                };
-                // Who is gone needs no answer.
-                let _ = self.fabric.send(from, self.tag, answer);
-                return;
+                let want = Want::Bytes;
+                return self.leave(Question { from, id, source, group, offset, len, want });
             }
+            Message::Count { id, source, group, offset, len } => {
+                let want = Want::Newlines;
+                return self.leave(Question { from, id, source, group, offset, len, want });
+            }
+            Message::Counted { id, newlines } => (id, Ok(newlines.to_le_bytes().to_vec())),
             Message::Bytes { id } => (id, Ok(rest.to_vec())),
             Message::Failed { id, kind, message, hint, path } => {
                 let mut e = Error::new(kinds::kind(kind), message).at_rank(from);
@@ -336,15 +471,26 @@ impl Service {
     }
 
     /// What another rank asks for, from the parts that are here.
-    fn read(&self, source: u32, group: u64, offset: u64, len: u64) -> Answer {
+    fn read(&self, question: &Question) -> Answer {
+        let Question { source, group, offset, len, want, .. } = *question;
         let odd = || Error::format("another rank asks for what there is not");
+        let most = if want == Want::Bytes { WINDOW } else { COUNTED };
         let file = self.files.get(source as usize).ok_or_else(odd)?;
         let end = offset.checked_add(len).filter(|end| *end <= file.layout.length());
-        let range = offset..end.filter(|_| len <= WINDOW).ok_or_else(odd)?;
+        let range = offset..end.filter(|_| len <= most).ok_or_else(odd)?;
         let of = |part: usize| file.homes.get(part).is_some_and(|home| *home as u64 == group);
-        let mine = file.layout.pieces(range.clone()).filter(|p| of(p.part));
-        let mut bytes = vec![0; mine.map(|p| p.len as usize).sum()];
-        file.read_pieces(&range, &of, true, &mut bytes)?;
-        Ok(bytes)
+        if want == Want::Newlines {
+            let newlines = file.newlines(range, &of, &self.cancel)?;
+            return Ok(newlines.to_le_bytes().to_vec());
+        }
+        file.bytes_of(&range, &of)
     }
+}
+
+/// An error as it goes to who has asked.
+fn failed(id: u64, e: &Error) -> Vec<u8> {
+    let path = e.place().path.as_ref().map(|p| p.display().to_string());
+    let hint = e.hint().map(str::to_owned);
+    let (kind, message) = (kinds::number(e.kind()), e.message().to_owned());
+    Message::Failed { id, kind, message, hint, path }.encode()
 }
