@@ -2,6 +2,7 @@
 
 use crate::textscan::quotes::Before;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use stead_core::{Block, Cancel, Error, Needs, Result, Schema, Value, limits};
@@ -94,8 +95,21 @@ pub struct Holding {
     pub size: usize,
     /// What begins in these bytes is this rank's.
     pub share: Share,
+    /// Where it makes files near them; `None` if it has none.
+    pub near: Option<Near>,
     /// What goes between the ranks.
     pub traffic: Arc<Traffic>,
+}
+
+/// Where a rank makes files near the data that it has: in the same dataspace, or the same folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Near {
+    /// The node, as layouts name it.
+    pub node: String,
+    /// The dataspace; `None` outside dataspaces.
+    pub space: Option<String>,
+    /// Its folder, or that of the data; absolute.
+    pub folder: PathBuf,
 }
 
 /// How to scan.

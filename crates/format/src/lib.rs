@@ -25,7 +25,7 @@ mod text;
 pub mod textscan;
 pub mod tipsy;
 
-pub use api::{Format, Held, Holding, Progress, Scan, ScanOptions, Share, Traffic, Worker};
+pub use api::{Format, Held, Holding, Near, Progress, Scan, ScanOptions, Share, Traffic, Worker};
 pub use dataset::{Dataset, Description};
 pub use options::{ColumnType, Compression, FormatType, Header, OpenOptions, Quote};
 pub use table::TableColumn;

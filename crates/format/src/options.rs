@@ -178,6 +178,8 @@ pub struct OpenOptions {
     pub compression: Option<Compression>,
     /// The only particles of a Tipsy file that are looked at.
     pub species: Option<Species>,
+    /// Folders of dataspaces of this node, `nvme=/mnt/nvme/me`, before those that are configured: for parts of layouts.
+    pub dataspaces: Vec<String>,
 }
 
 impl OpenOptions {

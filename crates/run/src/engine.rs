@@ -11,6 +11,7 @@ use crate::outputs::Outputs;
 use crate::pass::{Active, Observer, Pass, caught};
 use crate::report::{Metrics, Plan, PlannedKernel, RankMetrics, Report};
 use crate::request::Request;
+use crate::scatter::{self, Scatter};
 use crate::sink::Ordered;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -150,19 +151,15 @@ impl Prepared {
             .collect::<Result<Vec<_>>>()?;
         let filter = request.filter.as_deref().map(|f| Filter::parse(f, schema)).transpose()?;
         let share = dataset.share(rank, size)?;
-        if dataset.holding().is_some()
-            && let Some(path) = slots.iter().filter(|s| s.maps).find_map(|s| s.output.as_ref())
-        {
-            return Err(Error::usage(
-                "records of a dataset whose parts lie with several ranks cannot be written to one file",
-            )
-            .at_path(path)
-            .with_hint("get the file to one place first, and run over that"));
-        }
         let mut outputs = Outputs::default();
-        let files = slots.iter().filter_map(|s: &Slot| s.output.as_ref()).chain(&request.outputs);
+        let file = |s: &Slot| match &s.output {
+            // Its bytes stay near the data.
+            Some(path) if s.maps && dataset.holding().is_some() => Some(scatter::layout_path(path)),
+            output => output.clone(),
+        };
+        let files = slots.iter().filter_map(file).chain(request.outputs.iter().cloned());
         for path in files.filter(|_| first) {
-            outputs.claim(dataset, path)?;
+            outputs.claim(dataset, &path)?;
         }
         Ok(Prepared { names, filter, slots, outputs, share })
     }
@@ -181,6 +178,8 @@ struct Engine<'a> {
     outputs: Outputs,
     /// Outputs that all of several ranks write.
     joints: Vec<Joint>,
+    /// Outputs of which each rank has a part near its data.
+    scatters: Vec<Scatter>,
     /// The run, among those of rank 0's process.
     number: u64,
     nodes: usize,
@@ -217,6 +216,7 @@ impl<'a> Engine<'a> {
             kept: None,
             outputs: prepared.outputs,
             joints: Vec::new(),
+            scatters: Vec::new(),
             number: 0,
             nodes: 1,
             watched: false,
@@ -253,7 +253,11 @@ impl<'a> Engine<'a> {
         engine.watched = first.watched;
         engine.nodes = nodes.len();
         let maps = engine.slots.iter().filter(|s| s.maps).filter_map(|s| s.output.clone());
-        engine.joints = joint::open(&engine.crew, &maps.collect::<Vec<_>>())?;
+        let maps: Vec<PathBuf> = maps.collect();
+        match dataset.holding() {
+            Some(holding) => engine.scatters = scatter::open(&engine.crew, holding, &maps)?,
+            None => engine.joints = joint::open(&engine.crew, &maps)?,
+        }
         Ok(engine)
     }
 
@@ -294,7 +298,10 @@ impl<'a> Engine<'a> {
         } else if self.slots.iter().any(|s| s.output.is_some()) {
             // The outputs get their names now.
             self.crew.fabric.decided();
-            self.crew.agree(outputs.commit())?;
+            match self.scatters.is_empty() {
+                true => self.crew.agree(outputs.commit())?,
+                false => scatter::commit(&self.crew, self.dataset, outputs, &mut self.scatters)?,
+            }
         }
         Ok(report)
     }
@@ -391,9 +398,9 @@ impl<'a> Engine<'a> {
             metrics.rows_skipped = skipped;
             metrics.integers_rounded = rounded;
         }
-        let sinks = kernels.iter().any(|k| k.sink().is_some());
+        let sinks: Vec<PathBuf> = kernels.iter().filter_map(|k| Some(k.sink()?.path)).collect();
         let finished = caught(|| self.finish(indices, kernels, states));
-        self.end(sinks, finished, active)
+        self.end(&sinks, finished, active)
     }
 
     /// Answers, or kernels of the next pass.
@@ -420,8 +427,8 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Ends the outputs of the pass, if it has any.
-    fn end(&mut self, sinks: bool, finished: Result<()>, active: Vec<Active>) -> Result<()> {
+    /// Ends the outputs of the pass, which are these.
+    fn end(&mut self, sinks: &[PathBuf], finished: Result<()>, active: Vec<Active>) -> Result<()> {
         let parts = finished.and_then(|()| {
             active.into_iter().filter_map(|a| a.sink).map(Ordered::end).collect::<Result<Vec<_>>>()
         });
@@ -433,7 +440,10 @@ impl<'a> Engine<'a> {
                     part.end(body)
                 })
                 .collect()
-        } else if sinks {
+        } else if !sinks.is_empty() && self.dataset.holding().is_some() {
+            scatter::assemble(&self.crew, parts, sinks, &mut self.scatters)
+                .map(|()| Ok(Vec::new()))?
+        } else if !sinks.is_empty() {
             joint::assemble(&self.crew, parts, &self.joints)?
         } else {
             parts.map(|_| Vec::new())
@@ -454,9 +464,14 @@ impl<'a> Engine<'a> {
     /// The kernels with their outputs.
     fn active(&mut self, kernels: &[Arc<dyn AnyKernel>]) -> Result<Vec<Active>> {
         let (threads, pending) = (self.budget.threads, self.budget.pending);
-        let sink = |joints: &mut [Joint], sink: Sink| {
+        let (rank, share) = (self.crew.rank(), &self.share);
+        let sink = |joints: &mut [Joint], scatters: &mut [Scatter], sink: Sink| {
+            let scatter = scatters.iter_mut().find(|s| s.path() == sink.path);
+            if let (Some(scatter), Share::Held(held)) = (scatter, share) {
+                return scatter.sink(&sink, rank, (threads, pending), held.clone());
+            }
             let joint = joints.iter_mut().find(|j| j.path() == sink.path);
-            match joint {
+            let ordered = match joint {
                 None => {
                     let file = AtomicFile::create(&sink.path)?;
                     Ordered::create(&sink, file, threads, pending)
@@ -469,13 +484,15 @@ impl<'a> Engine<'a> {
                     Ordered::create(&sink, file, threads, pending)
                 }
                 Some(Joint::Other(..)) => Ordered::part_of(&sink, threads, pending),
-            }
+            };
+            ordered.map(Some)
         };
         kernels
             .iter()
             .map(|kernel| {
-                let sink = kernel.sink().map(|s| sink(&mut self.joints, s)).transpose()?;
-                Ok(Active { kernel: kernel.clone(), sink })
+                let (joints, scatters) = (&mut self.joints, &mut self.scatters);
+                let sink = kernel.sink().map(|s| sink(joints, scatters, s)).transpose()?;
+                Ok(Active { kernel: kernel.clone(), sink: sink.flatten() })
             })
             .collect()
     }

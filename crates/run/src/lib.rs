@@ -20,6 +20,7 @@ mod patient;
 mod report;
 mod request;
 pub mod roles;
+mod scatter;
 mod sink;
 pub mod spread;
 

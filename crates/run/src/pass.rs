@@ -291,7 +291,7 @@ impl Pass<'_> {
             if let Some(sink) = &a.sink {
                 let mut out = Vec::new();
                 a.kernel.map(block, &mut out)?;
-                sink.push(index, block.seq, out)?;
+                sink.push(index, block, out)?;
             }
         }
         Ok(())

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use stead_core::{Error, Result};
-use stead_format::npy;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use stead_core::{Block, Error, Result, limits};
+use stead_format::{Held, npy};
 use stead_kernel::{Sink, SinkHeader};
 use stead_store::AtomicFile;
 
@@ -19,7 +19,18 @@ pub struct Ordered {
     start: u64,
     /// Bytes that may wait in memory.
     budget: usize,
+    /// What begins in these is this rank's, if the data lie between those of others.
+    held: Option<Arc<[Held]>>,
     inner: Mutex<Inner>,
+}
+
+/// Output of neighbouring blocks of this rank, between which no other rank has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// Number of the first block.
+    pub seq: u64,
+    /// Bytes.
+    pub len: u64,
 }
 
 struct Inner {
@@ -35,9 +46,21 @@ struct Inner {
     /// Where output waits that does not fit in memory.
     spill: Option<(AtomicFile, u64)>,
     path: PathBuf,
+    /// What was written of each stretch of the data; nothing where they are not in stretches.
+    runs: Vec<Run>,
+    /// The stretch of the last one.
+    stretch: usize,
+    /// Checksum of the output of blocks, where there are runs.
+    sum: u32,
 }
 
-enum Waiting {
+struct Waiting {
+    /// The stretch of the data that the block is of.
+    stretch: usize,
+    out: Out,
+}
+
+enum Out {
     Held(Vec<u8>),
     Spilled { offset: u64, len: usize },
 }
@@ -52,6 +75,10 @@ pub struct Part {
     pub start: u64,
     /// Bytes of the output of blocks.
     pub body: u64,
+    /// Where it goes between the output of other ranks, in ascending order, if the data lie between theirs.
+    pub runs: Vec<Run>,
+    /// CRC-32C of the output of blocks, if it has runs.
+    pub sum: u32,
 }
 
 impl Part {
@@ -104,12 +131,28 @@ impl Ordered {
         Ok(Self::on(sink, AtomicFile::scratch(&sink.path)?, workers, budget))
     }
 
+    /// For the output of blocks that begin in what this rank holds, which is a part of its own. The first one has the header.
+    pub fn of_held(
+        sink: &Sink,
+        file: AtomicFile,
+        (workers, budget): (usize, usize),
+        held: Arc<[Held]>,
+        first: bool,
+    ) -> Result<Ordered> {
+        let ordered = match first {
+            true => Self::create(sink, file, workers, budget)?,
+            false => Self::on(sink, file, workers, budget),
+        };
+        Ok(Ordered { held: Some(held), ..ordered })
+    }
+
     fn on(sink: &Sink, file: AtomicFile, workers: usize, budget: usize) -> Ordered {
         let start = file.written();
         Ordered {
             header: sink.header.clone(),
             start,
             budget,
+            held: None,
             inner: Mutex::new(Inner {
                 file,
                 body: 0,
@@ -118,6 +161,9 @@ impl Ordered {
                 reached: vec![None; workers],
                 spill: None,
                 path: sink.path.clone(),
+                runs: Vec::new(),
+                stretch: usize::MAX,
+                sum: 0,
             }),
         }
     }
@@ -126,17 +172,23 @@ impl Ordered {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the output of block `seq` from `worker`.
-    pub fn push(&self, worker: usize, seq: u64, out: Vec<u8>) -> Result<()> {
+    /// Takes the output of a block from `worker`.
+    pub fn push(&self, worker: usize, block: &Block<'_>, out: Vec<u8>) -> Result<()> {
+        let place = (block.source, block.offset);
+        let stretch = self.held.as_ref().map_or(0, |held| {
+            // One more than that of its index; a block begins in one.
+            held.partition_point(|h| (h.source, h.bytes.start) <= place)
+        });
         let mut inner = self.lock();
-        inner.reached[worker] = Some(seq);
+        inner.reached[worker] = Some(block.seq);
         if !out.is_empty() {
             inner.held += out.len();
-            if inner.waiting.insert(seq, Waiting::Held(out)).is_some() {
+            let waiting = Waiting { stretch, out: Out::Held(out) };
+            if inner.waiting.insert(block.seq, waiting).is_some() {
                 return Err(Error::internal("two blocks have one number"));
             }
         }
-        inner.write_ready()?;
+        inner.write_ready(self.held.is_some())?;
         inner.spill_above(self.budget)
     }
 
@@ -144,17 +196,28 @@ impl Ordered {
     pub fn finished(&self, worker: usize) -> Result<()> {
         let mut inner = self.lock();
         inner.reached[worker] = Some(u64::MAX);
-        inner.write_ready()
+        inner.write_ready(self.held.is_some())
     }
 
     /// What was written, when all have said that they push nothing more.
     pub fn end(self) -> Result<Part> {
         let mut inner = self.inner.into_inner().unwrap_or_else(PoisonError::into_inner);
         inner.reached.fill(Some(u64::MAX));
-        inner.write_ready()?;
-        let Inner { path, file, body, .. } = inner;
-        Ok(Part { path, file, header: self.header, start: self.start, body })
+        inner.write_ready(self.held.is_some())?;
+        let Inner { path, file, body, runs, sum, .. } = inner;
+        Ok(Part { path, file, header: self.header, start: self.start, body, runs, sum })
     }
+}
+
+/// The error for output that lies in more pieces than a layout lists.
+pub fn too_many_runs() -> Error {
+    let what = format!(
+        "the output is in more than {} pieces between those of other ranks, more than a layout has",
+        limits::MAX_CUTS
+    );
+    Error::limit(what).with_hint(
+        "put the data over the nodes in larger stripes, or get them to one place and run over that",
+    )
 }
 
 /// Space for a header whose first length is known only at the end. Headers are padded to 64 bytes, and
@@ -167,18 +230,19 @@ fn reserved(row: &[u64]) -> usize {
 
 impl Inner {
     /// Writes what no other worker can come before.
-    fn write_ready(&mut self) -> Result<()> {
+    fn write_ready(&mut self, in_runs: bool) -> Result<()> {
         let Some(sure) = self.reached.iter().copied().min().flatten() else { return Ok(()) };
         while let Some(entry) = self.waiting.first_entry() {
             if *entry.key() > sure {
                 break;
             }
-            let out = match entry.remove() {
-                Waiting::Held(out) => {
+            let (seq, Waiting { stretch, out }) = entry.remove_entry();
+            let out = match out {
+                Out::Held(out) => {
                     self.held -= out.len();
                     out
                 }
-                Waiting::Spilled { offset, len } => {
+                Out::Spilled { offset, len } => {
                     let mut out = vec![0; len];
                     match &self.spill {
                         Some((spill, _)) => spill.read_at(offset, &mut out)?,
@@ -189,7 +253,26 @@ impl Inner {
             };
             self.file.write_all(&out)?;
             self.body += out.len() as u64;
+            if in_runs {
+                self.note(seq, stretch, &out)?;
+            }
         }
+        Ok(())
+    }
+
+    /// Notes where output goes that was written.
+    fn note(&mut self, seq: u64, stretch: usize, out: &[u8]) -> Result<()> {
+        self.sum = crc32c::crc32c_append(self.sum, out);
+        let len = out.len() as u64;
+        let goes_on = self.stretch == stretch;
+        if let Some(run) = self.runs.last_mut().filter(|_| goes_on) {
+            run.len += len;
+        } else if self.runs.len() > limits::MAX_CUTS {
+            return Err(too_many_runs());
+        } else {
+            self.runs.push(Run { seq, len });
+        }
+        self.stretch = stretch;
         Ok(())
     }
 
@@ -199,16 +282,16 @@ impl Inner {
             return Ok(());
         }
         if self.spill.is_none() {
-            self.spill = Some((AtomicFile::scratch(&self.path)?, 0));
+            self.spill = Some((self.file.scratch_beside()?, 0));
         }
         let Some((file, end)) = &mut self.spill else { return Ok(()) };
         for w in self.waiting.values_mut().rev() {
-            if let Waiting::Held(out) = w {
+            if let Out::Held(out) = &w.out {
                 let (offset, len) = (*end, out.len());
                 file.write_all(out)?;
                 *end += len as u64;
                 self.held -= len;
-                *w = Waiting::Spilled { offset, len };
+                w.out = Out::Spilled { offset, len };
                 if self.held <= budget / 2 {
                     break;
                 }
@@ -222,6 +305,10 @@ impl Inner {
 mod tests {
     use super::*;
 
+    fn block(seq: u64, source: u32, offset: u64) -> Block<'static> {
+        Block { seq, source, offset, ..Block::empty() }
+    }
+
     fn written(workers: usize, budget: usize, pushes: &[(usize, u64)]) -> String {
         let dir = tempfile::tempdir().expect("dir");
         let path = dir.path().join("out.txt");
@@ -229,7 +316,7 @@ mod tests {
         let file = AtomicFile::create(&path).expect("file");
         let o = Ordered::create(&sink, file, workers, budget).expect("create");
         for (w, seq) in pushes {
-            o.push(*w, *seq, format!("{seq} ").into_bytes()).expect("push");
+            o.push(*w, &block(*seq, 0, 0), format!("{seq} ").into_bytes()).expect("push");
         }
         for w in 0..workers {
             o.finished(w).expect("finished");
@@ -259,8 +346,37 @@ mod tests {
         let sink = Sink { path: dir.path().join("o"), header: SinkHeader::Bytes(vec![]) };
         let file = AtomicFile::create(&sink.path).expect("file");
         let o = Ordered::create(&sink, file, 1, 0).expect("create");
-        o.push(0, 5, vec![1, 2, 3]).expect("push");
+        o.push(0, &block(5, 0, 0), vec![1, 2, 3]).expect("push");
         drop(o);
         assert_eq!(std::fs::read_dir(dir.path()).expect("dir").count(), 0);
+    }
+
+    #[test]
+    fn output_of_held_bytes_is_in_runs_of_stretches() {
+        let dir = tempfile::tempdir().expect("dir");
+        let sink = Sink { path: dir.path().join("o"), header: SinkHeader::Bytes(b"head".to_vec()) };
+        let held = |source, bytes| Held { source, bytes };
+        let held: Arc<[Held]> = [held(0, 0..10), held(0, 20..30), held(2, 0..5)].into();
+        for first in [true, false] {
+            let file = AtomicFile::create(&sink.path).expect("file");
+            let o = Ordered::of_held(&sink, file, (2, 3), held.clone(), first).expect("ordered");
+            let push = |w, seq, source, offset, out: &str| {
+                o.push(w, &block(seq, source, offset), out.as_bytes().to_vec()).expect("push");
+            };
+            push(0, 4, 0, 4, "b");
+            push(1, 0, 0, 0, "a");
+            push(1, 25, 0, 25, "");
+            push(0, 20, 0, 29, "cc");
+            push(0, 100, 2, 0, "ddd");
+            push(1, 104, 2, 4, "e");
+            let part = o.end().expect("end");
+            let run = |seq, len| Run { seq, len };
+            assert_eq!(part.runs, [run(0, 2), run(20, 2), run(100, 4)]);
+            let start = if first { 4 } else { 0 };
+            assert_eq!((part.start, part.body, part.sum), (start, 8, crc32c::crc32c(b"abccddde")));
+            let mut bytes = vec![0; 8];
+            part.file.read_at(start, &mut bytes).expect("read");
+            assert_eq!(bytes, b"abccddde");
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stead::fabric::{Fabric, Local, Rounds};
+use stead::layout::Get;
 use stead::ranks::{Here, open_as};
 use stead::{Cancel, Dataset, Error, Kind, OpenOptions, Report, Request, Result, Value};
 use stead_core::layout::{Layout, Part};
@@ -125,6 +126,27 @@ fn text(results: &[(String, Value)]) -> String {
     serde_json::to_string(&Value::Map(results.to_vec())).expect("json")
 }
 
+/// An output, which is removed: a file, or a layout of parts near the data.
+fn output(path: &Path) -> Vec<u8> {
+    let layout = PathBuf::from(format!("{}.stead-layout.toml", path.display()));
+    if !layout.exists() {
+        let bytes = std::fs::read(path).expect("output");
+        std::fs::remove_file(path).expect("remove");
+        return bytes;
+    }
+    assert!(!path.exists());
+    let back = path.with_extension("back");
+    let get = Get { layout: layout.clone(), output: Some(back.clone()), ..Get::default() };
+    stead::layout::get(&get, None).expect("get");
+    let bytes = std::fs::read(&back).expect("output");
+    for part in stead::layout::read(&layout).expect("layout").parts() {
+        std::fs::remove_file(&part.path).expect("remove");
+    }
+    std::fs::remove_file(&layout).expect("remove");
+    std::fs::remove_file(&back).expect("remove");
+    bytes
+}
+
 /// As many nodes as a layout may have here, and who is on them.
 const RANKS: [&[&str]; 5] =
     [&["a"], &["a", "b"], &["b", "a", "a"], &["c", "a", "b"], &["a", "b", "b", "a"]];
@@ -138,7 +160,7 @@ fn check(name: &str, bytes: &[u8], stripes: &[u64], requests: &[Request]) {
     // What a kernel has written.
     let written = |r: &Request| {
         let out = r.kernels.iter().find_map(|k| k.split_once("out="));
-        out.map(|(_, path)| std::fs::read(path).expect("output"))
+        out.map(|(_, path)| output(Path::new(path)))
     };
     let want = |r: &Request| (stead::run(&whole, r, None).expect("run"), written(r));
     let wanted: Vec<_> = requests.iter().map(want).collect();
@@ -381,16 +403,176 @@ fn errors_in_the_data_are_those_of_one_node() {
 }
 
 #[test]
-fn outputs_of_records_are_refused() {
+fn outputs_of_records_stay_near_the_data_and_are_those_of_one_node() {
     let dir = tempfile::tempdir().expect("dir");
-    let layout = put(dir.path(), "t.csv", table(100).as_bytes(), 99, &["a", "b"]);
-    let ask = request(&[&format!("grep:'1',out={}/o", dir.path().display())]);
-    let e = error(&["a", "b"], &named(&layout), &ask);
-    assert!(
-        e.kind() == Kind::Usage && e.to_string().contains("cannot be written to one file"),
-        "{e}"
+    let out = |name: &str| dir.path().join(name).display().to_string();
+    let to = |kernel: &str, name: &str| request(&[&format!("{kernel},out={}", out(name))]);
+    let lines = to("grep:'said|1\\d'", "found.csv");
+    let some = Request { filter: Some("x > 3 and group != 'g2'".into()), ..lines.clone() };
+    let none = to("grep:'nowhere to be found'", "none.csv");
+    let text = to("normalize:x,id,zscore", "scaled.csv");
+    let array = to("normalize:x", "scaled.npy");
+    let small = Request { threads: 3, chunk: 7, memory: 64 << 20, ..text.clone() };
+    check(
+        "t.csv",
+        table(60).as_bytes(),
+        &[1, 3, 20, 333, 1 << 20],
+        &[lines, some, none, text, array, small],
     );
-    assert!(!dir.path().join("o").exists());
+    let rows = to("normalize:*", "m.out.npy");
+    check(
+        "m.npy",
+        &npy("200, 3", "False", 600),
+        &[3, 64, 1000, 1 << 20],
+        std::slice::from_ref(&rows),
+    );
+    check("f.npy", &npy("200, 3", "True", 600), &[3, 1000], std::slice::from_ref(&rows));
+    check("c.npy", &npy("12, 5, 7", "True", 420), &[5, 700], &[to("normalize:value", "c.out.npy")]);
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gz.write_all(table(50).as_bytes()).expect("memory");
+    let gz = gz.finish().expect("memory");
+    check("t.csv.gz", &gz, &[3, 100, 1 << 20], &[to("normalize:x", "z.csv")]);
+}
+
+/// All files under a folder.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).expect("folder") {
+        let path = entry.expect("entry").path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn parts_of_an_output_lie_in_the_dataspaces_of_the_data() {
+    let dir = tempfile::tempdir().expect("dir");
+    let (bytes, hosts) = (table(3000), ["a", "b", "b"]);
+    let file = dir.path().join("t.csv");
+    std::fs::write(&file, &bytes).expect("write");
+    let folder = |host: &str| dir.path().join(format!("disk-{host}"));
+    hosts[..2].iter().for_each(|h| std::fs::create_dir(folder(h)).expect("folder"));
+    // As `put` does it, which asks for the names of hosts.
+    let stripes = put(dir.path(), "t.csv", bytes.as_bytes(), 4000, &["a", "b"]);
+    let text = std::fs::read_to_string(&stripes).expect("layout");
+    for (i, host) in ["a", "b"].iter().enumerate() {
+        std::fs::create_dir(folder(host).join("t.csv")).expect("folder");
+        let from = stripes.with_file_name(format!("part{i}"));
+        std::fs::rename(from, folder(host).join(format!("t.csv/{i}"))).expect("rename");
+    }
+    let old = stripes.parent().expect("folder").display().to_string();
+    let text = text.replace(&format!("path = \"{old}/part"), "space = \"s\", path = \"t.csv/");
+    let layout = dir.path().join("t.csv.stead-layout.toml");
+    std::fs::write(&layout, text).expect("layout");
+    std::fs::remove_dir_all(old).expect("remove");
+    let out = dir.path().join("o.csv");
+    let ask = request(&[&format!("normalize:x,out={}", out.display())]);
+    let runs = |ask: &Request| {
+        each(&hosts, |fabric, here| {
+            let dataspaces = vec![format!("s={}", folder(&here.host).display())];
+            let options = OpenOptions { dataspaces, ..OpenOptions::default() };
+            let data = open_as(here, fabric, &named(&layout), &options, &Cancel::new())?;
+            stead::run_on(&**fabric, &data, ask, None)
+        })
+    };
+    let data = files(dir.path());
+    let made = |all: Vec<Result<Report>>| -> Vec<PathBuf> {
+        all.into_iter().for_each(|r| drop(r.expect("run")));
+        files(dir.path()).into_iter().filter(|f| !data.contains(f)).collect()
+    };
+    let first = made(runs(&ask));
+    let names: Vec<String> = first
+        .iter()
+        .map(|f| f.strip_prefix(dir.path()).expect("within").display().to_string())
+        .collect();
+    // A part of each rank, and the layout.
+    let begins = ["disk-a/o.csv/", "disk-b/o.csv/", "disk-b/o.csv/", "o.csv.stead-layout.toml"];
+    assert_eq!(names.len(), begins.len(), "{names:?}");
+    assert!(names.iter().zip(begins).all(|(n, b)| n.starts_with(b)), "{names:?}");
+    let whole = stead::layout::read(&first[3]).expect("layout");
+    let nodes: Vec<(&str, Option<&str>)> =
+        whole.parts().iter().map(|p| (p.node.as_str(), p.space.as_deref())).collect();
+    assert_eq!(nodes, [("a", Some("s")), ("b", Some("s")), ("b", Some("s"))]);
+    assert!(whole.parts().iter().all(|p| p.checksum.is_some()));
+    // It is a dataset like others, and the output of one node.
+    let alone = dir.path().join("alone.csv");
+    let one = request(&[&format!("normalize:x,out={}", alone.display())]);
+    stead::run(&stead::open(&named(&file)).expect("open"), &one, None).expect("run");
+    let want = std::fs::read(&alone).expect("read");
+    assert_eq!(whole.length(), want.len() as u64);
+    for p in whole.pieces(0..whole.length()) {
+        let part = &whole.parts()[p.part];
+        let there = std::fs::read(folder(&part.node).join(&part.path)).expect("part");
+        let (at, from) = (p.at as usize, p.offset as usize);
+        assert!(there[at..at + p.len as usize] == want[from..from + p.len as usize]);
+    }
+    // Again: another one in its place, and nothing is left of the first.
+    let second = made(runs(&ask));
+    assert_eq!(second.len(), 5, "{second:?}");
+    let again: Vec<&PathBuf> = second.iter().filter(|f| first.contains(f)).collect();
+    assert_eq!(again, [&first[3]]);
+    // A layout of something else stays.
+    std::fs::rename(&first[3], dir.path().join("p.csv.stead-layout.toml")).expect("rename");
+    let before = files(dir.path());
+    let other = request(&[&format!("normalize:x,out={}/p.csv", dir.path().display())]);
+    for e in runs(&other) {
+        let e = e.map(drop).expect_err("refused");
+        assert!(e.kind() == Kind::Usage && e.message().contains("of something else"), "{e}");
+    }
+    // A node on which no part can be made: one error of all, and nothing is left.
+    std::fs::write(folder("b").join("q.csv"), b"in the way").expect("write");
+    let other = request(&[&format!("normalize:x,out={}/q.csv", dir.path().display())]);
+    for e in runs(&other) {
+        let e = e.map(drop).expect_err("in the way");
+        assert!(e.place().rank == Some(1) && e.to_string().contains("disk-b/q.csv"), "{e}");
+    }
+    std::fs::remove_file(folder("b").join("q.csv")).expect("remove");
+    assert_eq!(files(dir.path()), before);
+}
+
+#[test]
+fn a_layout_that_is_named_twice_counts_once() {
+    let dir = tempfile::tempdir().expect("dir");
+    let ask = request(&["rows", "lines"]);
+    let layout = put(dir.path(), "t.csv", table(100).as_bytes(), 99, &["a", "b"]);
+    let name = layout.to_string_lossy().into_owned();
+    let other = put(dir.path(), "u.csv", table(50).as_bytes(), 99, &["a", "b"]);
+    let other = other.to_string_lossy().into_owned();
+    let once = run(&["a", "b"], &[name.clone(), other.clone()], &ask);
+    assert_eq!(once.plan.files, 2);
+    let odd = format!("{}/./t.csv.stead-layout.toml", layout.parent().expect("folder").display());
+    let short = name.replace(".stead-layout.toml", "");
+    for inputs in [[&name, &other, &name], [&other, &odd, &name], [&short, &name, &other]] {
+        let twice = run(&["a", "b"], &inputs.map(String::clone), &ask);
+        assert_eq!((&twice.results, twice.plan.files), (&once.results, 2), "{inputs:?}");
+    }
+}
+
+#[test]
+fn lines_of_errors_are_counted_where_they_lie() {
+    let dir = tempfile::tempdir().expect("dir");
+    let row = |i: usize| if i == 90_000 { "bad\n".to_owned() } else { format!("{i},{}\n", i % 7) };
+    let bytes: String = std::iter::once("x,y\n".to_owned()).chain((0..100_000).map(row)).collect();
+    let layout = named(&put(dir.path(), "t.csv", bytes.as_bytes(), 50_000, &["a", "b"]));
+    let options = OpenOptions { quote: stead::Quote::None, ..OpenOptions::default() };
+    let all = each(&["a", "b"], |fabric, here| {
+        let data = open_as(here, fabric, &layout, &options, &Cancel::new())?;
+        let ask = Request { chunk: 10_000, ..request(&["sum:x"]) };
+        let e = stead::run_on(&**fabric, &data, &ask, None).expect_err("bad");
+        // All have told all before anybody looks.
+        stead::ranks::agree(&**fabric, Ok(()))?;
+        let traffic = data.holding().map_or((0, 0), |h| h.traffic.take());
+        Ok((e.kind(), e.place().line, traffic.0))
+    });
+    let mut moved = 0;
+    for told in all {
+        let (kind, line, fetched) = told.expect("told");
+        assert_eq!((kind, line), (Kind::Data, Some(90_002)));
+        moved += fetched;
+    }
+    // Each looks at the beginning of the file, half of which it has; then there are the ends of stripes.
+    assert!(moved < 420_000, "{moved} of {}", bytes.len());
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use stead_core::layout::{Layout, Part, PerProcess, SUFFIX, Spaces, nodes};
 use stead_core::{Cancel, Error, Kind, Result, limits};
 use stead_fabric::{Fabric, Local};
-use stead_format::{Dataset, Held, Holding, OpenOptions, Share, Traffic};
+use stead_format::{Dataset, Held, Holding, Near, OpenOptions, Share, Traffic};
 use stead_store::{FileSource, Source, space};
 
 /// Tags of messages for parts: of each dataset one.
@@ -108,7 +108,8 @@ pub fn open_as(
     if named == Named::Files {
         return together(&crew, Dataset::open(inputs, options));
     }
-    let opening = Opening { here, fabric, crew: &crew, cancel };
+    let dataspaces = &options.dataspaces;
+    let opening = Opening { here, fabric, crew: &crew, cancel, dataspaces };
     let (wholes, groups) = match named {
         Named::Files => Default::default(),
         Named::Layouts(layouts) => opening.layouts(layouts)?,
@@ -130,8 +131,12 @@ pub fn open_as(
             sources.push(Arc::new(Spread { whole: whole.clone(), index, link }));
         }
         let dataset = Dataset::from_sources(sources, options)?;
-        let holding = Holding { rank: crew.rank(), size: crew.size(), share, traffic };
-        Ok(if several { dataset.held_so(holding) } else { dataset })
+        if !several {
+            return Ok(dataset);
+        }
+        let near = opening.near(&wholes, &groups)?;
+        let holding = Holding { rank: crew.rank(), size: crew.size(), share, near, traffic };
+        Ok(dataset.held_so(holding))
     });
     together(&crew, dataset)
 }
@@ -212,11 +217,11 @@ fn named(inputs: &[String]) -> Result<Named> {
             }
             return Ok(Named::PerProcess(input.clone()));
         }
-        let beside = PathBuf::from(format!("{input}{SUFFIX}"));
-        if !there && !Layout::is_name(input) && beside.is_file() {
+        let beside = format!("{input}{SUFFIX}");
+        if !there && !Layout::is_name(input) && Path::new(&beside).is_file() {
             layouts.push(beside);
         } else if Layout::is_name(input) {
-            layouts.extend(stead_store::expand(std::slice::from_ref(input))?);
+            layouts.push(input.clone());
         } else {
             files = Some(input);
         }
@@ -235,6 +240,8 @@ fn named(inputs: &[String]) -> Result<Named> {
                 })?;
                 Ok((path.to_owned(), text))
             };
+            // Each once, and in the order of files, however often and in whatever order they are named.
+            let layouts = stead_store::expand(&layouts)?;
             layouts.into_iter().map(read).collect::<Result<_>>().map(Named::Layouts)
         }
     }
@@ -248,6 +255,8 @@ struct Opening<'o> {
     fabric: &'o Arc<dyn Fabric>,
     crew: &'o Crew<'o>,
     cancel: &'o Cancel,
+    /// Given by the user.
+    dataspaces: &'o [String],
 }
 
 /// Groups of ranks, each once.
@@ -347,7 +356,7 @@ impl Opening<'_> {
         let (homes, groups) = self.homes(&layouts)?;
         let mine =
             |home: usize| groups.all.get(home).is_some_and(|g| g.contains(&self.crew.rank()));
-        let wholes = space::of_user().and_then(|spaces| {
+        let wholes = crate::files::spaces(self.dataspaces).and_then(|spaces| {
             let open = |((path, layout), homes): ((PathBuf, Layout), Vec<usize>)| {
                 let beside = path.parent().unwrap_or(Path::new("")).to_path_buf();
                 let mut parts: Vec<Option<Arc<dyn Source>>> = Vec::with_capacity(homes.len());
@@ -444,6 +453,31 @@ impl Opening<'_> {
             }
         }
         Ok(ranks)
+    }
+
+    /// Where this rank makes files near its data: where the first part lies that is here.
+    fn near(&self, wholes: &[Arc<Whole>], groups: &[Vec<usize>]) -> Result<Option<Near>> {
+        let rank = self.crew.rank();
+        let mine = |home: &usize| groups.get(*home).is_some_and(|g| g.contains(&rank));
+        let found = wholes.iter().find_map(|w| Some((w, w.homes.iter().position(mine)?)));
+        let Some((whole, i)) = found else { return Ok(None) };
+        let part = &whole.layout.parts()[i];
+        // Parts that only lie beside their layout may be named for a node that has no rank.
+        let node = match nodes::is_host(&part.node, &self.here.host) {
+            true => part.node.clone(),
+            false => self.here.host.clone(),
+        };
+        if let Some(space) = &part.space {
+            let spaces = crate::files::spaces(self.dataspaces)?;
+            let folder = PathBuf::from(spaces.folder(space)?);
+            return Ok(Some(Near { node, space: Some(space.clone()), folder }));
+        }
+        let files =
+            whole.parts.get(i).and_then(Option::as_ref).map_or_else(Vec::new, |p| p.files());
+        let Some(file) = files.first() else { return Ok(None) };
+        let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = std::fs::canonicalize(folder).map_err(|e| Error::io("look for", folder, e))?;
+        Ok(Some(Near { node, space: None, folder }))
     }
 
     /// What begins here: ranks of a node divide its stripes evenly, in contiguous runs, and files of processes by their bytes.
