@@ -63,6 +63,20 @@ def test_dataspaces_are_configured(stead, tmp_path):
     given.write_text("[dataspace.nvme]\npath = 'relative'\n")
     told = stead("get", f"{file}.stead-layout.toml", "--force", env=env | {"STEAD_CONFIG": str(given)}, code=1).stderr.decode()
     assert f"{given}:2: path 'relative' is not absolute" in told
+    # One of which a variable is not set is nothing to those who use another one.
+    config.write_text(config.read_text() + f'[dataspace.disk]\npath = "{tmp_path}/${{NOWHERE}}"\n')
+    layout = f"{file}.stead-layout.toml"
+    rows = stead("run", layout, "-k", "rows", "--format", "csv", env=env).stdout
+    assert stead("run", file, "-k", "rows", "--format", "csv", env=env).stdout == rows
+    told = stead("put", file, "--over", "disk", "--name", "m", env=env, code=1).stderr.decode()
+    assert f"{config}:4: dataspace 'disk': variable 'NOWHERE' is not set" in told and "--dataspace disk=" in told
+    config.write_text("")
+    # Given on the command line it needs no configuration.
+    assert b"not configured" in stead("run", layout, "-k", "rows", env=env, code=2).stderr
+    for words in ["run", layout, "-k", "rows", "--format", "csv"], ["describe", layout, layout]:
+        shown = stead(*words, "--dataspace", f"nvme={tmp_path}/mine", env=env).stdout
+        assert shown == rows or b"columns" in shown
+    assert b"not absolute" in stead("run", layout, "-k", "rows", "--dataspace", "nvme=mine", code=2).stderr
     told = stead("put", file, "--over", "disk", "--name", "n", env=env, code=2).stderr.decode()
     assert "dataspace 'disk' is not configured" in told and "--dataspace disk=" in told
 

@@ -19,6 +19,11 @@ def test_a_file_goes_over_parts_and_comes_back(tmp_path):
     assert described["name"] == "t.csv" and described["stripe"] is None and len(described["parts"]) == 3
     with pytest.raises(stead.UsageError, match="there is a layout already"):
         stead.put(file, "nvme", **options)
+    assert stead.run(copied.layout, "max:x", dataspaces={"nvme": space})["max:x"] == 49_999
+    with pytest.raises(stead.UsageError, match="'nvme' is not configured"):
+        stead.open(copied.layout)
+    with pytest.raises(stead.UsageError, match="dataspaces"):
+        stead.open([1, 2], dataspaces={"nvme": space})
     back = stead.get(copied.layout, tmp_path / "back", dataspaces={"nvme": space})
     assert (tmp_path / "back").read_bytes() == file.read_bytes() and back.bytes == copied.bytes
     part = space / described["parts"][1]["path"]

@@ -357,7 +357,7 @@ pub struct GetArgs {
 #[derive(Debug, Args)]
 pub struct Copying {
     /// Folder of a dataspace of this node, before the configured one; give it once for each
-    #[arg(long, value_name = "NAME=/PATH")]
+    #[arg(long, value_name = "NAME=/PATH", value_parser = dataspace)]
     pub dataspace: Vec<String>,
 
     /// Copy alone though a launcher (mpirun, srun) has started several ranks
@@ -555,6 +555,10 @@ pub struct Source {
     /// Only particles of this kind, of a Tipsy file
     #[arg(long, value_name = "gas|dark|star", help_heading = "Format")]
     pub species: Option<Species>,
+
+    /// Folder of a dataspace of this node, before the configured one, for parts of layouts; give it once for each
+    #[arg(long, value_name = "NAME=/PATH", value_parser = dataspace)]
+    pub dataspace: Vec<String>,
 }
 
 impl Source {
@@ -582,6 +586,7 @@ impl Source {
             record_length: self.record_length,
             compression: self.compression,
             species: self.species,
+            dataspaces: self.dataspace.clone(),
         }
     }
 }
@@ -620,6 +625,10 @@ fn byte_order(s: &str) -> std::result::Result<ByteOrder, String> {
 
 fn column_type(s: &str) -> std::result::Result<(String, ColumnType), String> {
     options::column_type(s).map_err(told)
+}
+
+fn dataspace(s: &str) -> std::result::Result<String, String> {
+    options::dataspace(s).map_err(told)
 }
 
 fn shape(s: &str) -> std::result::Result<Shape, String> {

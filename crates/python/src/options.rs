@@ -106,6 +106,7 @@ fn set(o: &mut OpenOptions, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()>
         "record_length" => o.record_length = Some(value.extract()?),
         "compression" => o.compression = Some(parsed(value)?),
         "species" => o.species = Some(parsed(value)?),
+        "dataspaces" => o.dataspaces = strings(value)?,
         _ => return Err(PyTypeError::new_err(format!("no option '{key}'"))),
     }
     Ok(())

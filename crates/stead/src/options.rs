@@ -1,13 +1,14 @@
 //! Options as text: what the command line, C and configuration files write, and what it means.
 
+use stead_core::layout::Spaces;
 use stead_core::{ByteOrder, Error, Order, Result, Shape, units};
 use stead_format::OpenOptions;
 use stead_format::options::{ColumnType, Header, Quote};
 use stead_run::Request;
-use stead_store::Engine;
+use stead_store::{Engine, space};
 
 /// The names that [`set`] knows.
-pub const NAMES: [&str; 16] = [
+pub const NAMES: [&str; 17] = [
     "type",
     "delimiter",
     "quote",
@@ -24,10 +25,11 @@ pub const NAMES: [&str; 16] = [
     "record-length",
     "compression",
     "species",
+    "dataspace",
 ];
 
 /// Sets one option by the name that it has on the command line (`delimiter`, `record-length`, ...); `_` may
-/// stand for `-`. `missing` and `column-type` add to what was set before, the others replace it.
+/// stand for `-`. `missing`, `column-type` and `dataspace` add to what was set before, the others replace it.
 ///
 /// ```
 /// let mut options = stead::OpenOptions::default();
@@ -57,6 +59,7 @@ pub fn set(o: &mut OpenOptions, name: &str, value: &str) -> Result<()> {
         "record-length" => o.record_length = Some(units::parse_size(value)?),
         "compression" => o.compression = Some(value.parse()?),
         "species" => o.species = Some(value.parse()?),
+        "dataspace" => o.dataspaces.push(dataspace(value)?),
         _ => {
             return Err(Error::usage(format!("no option '{name}'"))
                 .with_hint(format!("the options are: {}", NAMES.join(", "))));
@@ -150,6 +153,12 @@ pub fn column_type(s: &str) -> Result<(String, ColumnType)> {
     Ok((name.to_string(), kind.parse()?))
 }
 
+/// `NAME=/PATH`: the name of a dataspace and its folder.
+pub fn dataspace(s: &str) -> Result<String> {
+    Spaces::default().give(s, &space::variable)?;
+    Ok(s.to_string())
+}
+
 /// Lengths with `x` or commas between them, such as `300x300x300`.
 pub fn shape(s: &str) -> Result<Shape> {
     let dims = s
@@ -193,7 +202,7 @@ mod tests {
     fn every_option_can_be_set() {
         let values = [
             "csv", ";", "'", "yes", "#", "-", "a,b", "a=text", "f32", "2x3", "F", "big", "1KiB",
-            "8", "zstd", "dark",
+            "8", "zstd", "dark", "s=/a/b",
         ];
         let mut o = OpenOptions::default();
         for (name, value) in NAMES.iter().zip(values) {
@@ -216,6 +225,7 @@ mod tests {
             record_length: Some(8),
             compression: Some(Compression::Zstd),
             species: Some(stead_format::tipsy::Species::Dark),
+            dataspaces: vec!["s=/a/b".into()],
         };
         assert_eq!(o, all);
         let mut r = Request::default();

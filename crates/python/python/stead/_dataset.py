@@ -253,6 +253,7 @@ def open(
     record_length: int | str | None = None,
     compression: str | None = None,
     species: str | None = None,
+    dataspaces: Mapping[str, str | os.PathLike[str]] | None = None,
     nan: str | None = None,
     name: str | None = None,
     comm: Any = None,
@@ -291,6 +292,7 @@ def open(
         record_length: Bytes of one record, for `records`.
         compression: `none`, `gzip` or `zstd`.
         species: Only particles of this kind of a Tipsy file: `gas`, `dark` or `star`.
+        dataspaces: Folders of dataspaces of this node, before those that are configured in `stead.toml`: for layouts.
         nan: What NaN means in arrays and tables in memory: `"value"`, which propagates as in NumPy, or `"missing"`,
             which is left out as in pandas. The default is that of the package the data come from.
         name: What stands for the file's name in messages about bytes and arrays.
@@ -330,6 +332,7 @@ def open(
             record_length=record_length,
             compression=compression,
             species=species,
+            dataspaces=dataspaces,
             nan=nan,
             name=name,
         )
@@ -359,6 +362,7 @@ def understood(
     record_length: Any,
     compression: Any,
     species: Any,
+    dataspaces: Any,
     nan: Any,
     name: Any,
 ) -> Dataset | tuple[list[str], dict[str, Any]]:
@@ -384,6 +388,7 @@ def understood(
         "record_length": size(record_length),
         "compression": compression,
         "species": species,
+        "dataspaces": None if dataspaces is None else [f"{name}={os.fspath(path)}" for name, path in dataspaces.items()],
     }
     if isinstance(source, (bytes, bytearray, memoryview)):
         from ._memory import open_bytes
