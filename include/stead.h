@@ -104,6 +104,16 @@
 #define STEAD_READ_UNSHARED 16
 
 /**
+ * For stead_copy_options.flags: end stripes where records end, so that none lies on two nodes.
+ */
+#define STEAD_COPY_ALIGN 1
+
+/**
+ * For stead_copy_options.flags: replace a layout that is there, and remove its parts; or a file that is there.
+ */
+#define STEAD_COPY_FORCE 2
+
+/**
  * Some records of one file, while stead_kernel.update looks at them: see stead_block_rows and its like.
  */
 typedef struct stead_block stead_block;
@@ -556,6 +566,58 @@ typedef struct stead_read_counts {
      */
     uint64_t held;
 } stead_read_counts;
+
+/**
+ * How to put a file over nodes, or bring it back. What is 0 or NULL is chosen.
+ *
+ * Begin with `stead_copy_options o = {0}; o.size = sizeof o;`: members may be added at its end, and are 0 then.
+ */
+typedef struct stead_copy_options {
+    /**
+     * sizeof(stead_copy_options).
+     */
+    size_t size;
+    /**
+     * Bytes of a stripe; 4 MiB unless told otherwise. For stead_put.
+     */
+    uint64_t stripe;
+    /**
+     * Parts to cut the file into, in place of one for each dataspace. For stead_put.
+     */
+    size_t parts;
+    /**
+     * Threads of each rank that copy.
+     */
+    size_t threads;
+    /**
+     * What the file is called in the dataspaces, and its layout, in place of its name. For stead_put.
+     */
+    const char *name;
+    /**
+     * Where the layout is written, in place of beside the file; for stead_get where the file is, in place of beside the layout.
+     */
+    const char *target;
+    /**
+     * Folders of dataspaces of this node, such as "nvme=/mnt/nvme/me", before those that are configured.
+     */
+    const char *const *dataspaces;
+    /**
+     * Their number.
+     */
+    size_t dataspaces_count;
+    /**
+     * How records are found, for STEAD_COPY_ALIGN.
+     */
+    const struct stead_options *open;
+    /**
+     * Stops it.
+     */
+    const struct stead_cancel *cancel;
+    /**
+     * STEAD_COPY_ALIGN and STEAD_COPY_FORCE, or-ed together.
+     */
+    uint32_t flags;
+} stead_copy_options;
 
 /**
  * Bytes that a read brought: `size` of them at `data`, until stead_view_release. They are the page cache's or a
@@ -1040,8 +1102,9 @@ stead_status stead_options_new(struct stead_options **options, struct stead_erro
 /**
  * Sets one option by the name that it has on the command line: "type", "delimiter", "quote", "header",
  * "comment", "missing", "names", "column-type", "dtype", "shape", "order", "byte-order", "skip",
- * "record-length", "compression", "species". "missing" (one token) and "column-type" (NAME=number or NAME=text) add to
- * what was set before; the others replace it. Sizes may have units, "names" has commas between names.
+ * "record-length", "compression", "species", "dataspace". "missing" (one token), "column-type" (NAME=number or NAME=text) and
+ * "dataspace" (NAME=/PATH: the folder of a dataspace of this node, for parts of layouts) add to what was set before; the
+ * others replace it. Sizes may have units, "names" has commas between names.
  *
  * Errors: STEAD_USAGE for a name or a value that there is not.
  */
@@ -1806,6 +1869,92 @@ stead_status stead_file_open_ranks(stead_make_fabric_fn make,
                                    const struct stead_read_options *options,
                                    struct stead_file **file,
                                    struct stead_error **error);
+
+/**
+ * Cuts a file into stripes and puts them into dataspaces of this host: `over` is the name of one, or a list such as
+ * "nvme,disk". The layout is written when all parts are there. `options` may be NULL. `json`, unless it is NULL, gets what was
+ * copied as the JSON document of `stead put --format json`; the text is the caller's, to be freed with stead_text_free.
+ *
+ * Errors: STEAD_USAGE for a dataspace that is not configured and a layout that is there already; STEAD_NOT_FOUND for the
+ * file, or the folder of a dataspace; STEAD_NO_SPACE; STEAD_CHANGED if somebody writes to the file; STEAD_CANCELLED. Nothing
+ * is left then.
+ */
+stead_status stead_put(const char *file,
+                       const char *over,
+                       const struct stead_copy_options *options,
+                       char **json,
+                       struct stead_error **error);
+
+/**
+ * As stead_put, on all ranks of a fabric, which is made first, into dataspaces of their nodes: `over` is a list such as
+ * "nvme@node[1-4]", or a name for those of all nodes with a rank. All ranks call this, with the same file, which all of them
+ * see, and the same options but for folders of dataspaces. With MPI, stead_mpi_put of stead_mpi.h is simpler.
+ *
+ * Errors: those of stead_put, the same on all ranks; STEAD_USAGE on all ranks if one of them gives arguments that make no
+ * sense, but for `make`, without which it can tell nobody, if they ask for different things, and for a node without a rank;
+ * STEAD_PEER if a rank is gone; those of `make`.
+ */
+stead_status stead_put_ranks(stead_make_fabric_fn make,
+                             void *data,
+                             const char *file,
+                             const char *over,
+                             const struct stead_copy_options *options,
+                             char **json,
+                             struct stead_error **error);
+
+/**
+ * Brings a file back whose parts are all on this host: to where the layout is, or to `options`.target. Checksums are compared.
+ * `options` may be NULL. `json` as in stead_put.
+ *
+ * Errors: STEAD_USAGE for a file that is there already; STEAD_NOT_FOUND for a part that is not there; STEAD_FORMAT for one of
+ * another length or checksum, and for what is no layout; STEAD_NO_SPACE; STEAD_CANCELLED. No file is left then.
+ */
+stead_status stead_get(const char *layout,
+                       const struct stead_copy_options *options,
+                       char **json,
+                       struct stead_error **error);
+
+/**
+ * As stead_get, on all ranks of a fabric, which is made first: each node with parts has a rank, and all see where the file goes.
+ * The first rank reads the layout. With MPI, stead_mpi_get of stead_mpi.h is simpler.
+ *
+ * Errors: those of stead_get, the same on all ranks, and those that stead_put_ranks has beside stead_put.
+ */
+stead_status stead_get_ranks(stead_make_fabric_fn make,
+                             void *data,
+                             const char *layout,
+                             const struct stead_copy_options *options,
+                             char **json,
+                             struct stead_error **error);
+
+/**
+ * What a layout is, as the JSON document of `stead describe LAYOUT --format json`. The text is the caller's, to be freed with
+ * stead_text_free.
+ *
+ * Errors: STEAD_NOT_FOUND, STEAD_FORMAT for what is no layout, STEAD_LIMIT.
+ */
+stead_status stead_layout_describe(const char *layout,
+                                   char **json,
+                                   struct stead_error **error);
+
+/**
+ * Opens `n` files, globs, directories or layouts as one dataset on all ranks of a fabric, which is made first: all ranks call
+ * this, with the same names, and run over it together (stead_run_ranks, on the same ranks). Of layouts each rank reads what is on its node,
+ * and gets from others what it needs of the rest. "out.%r.bin" names files that each rank has written on its node. A rank
+ * may free the dataset before others have: a thread goes on to answer them. With MPI, stead_mpi_open of stead_mpi.h is
+ * simpler.
+ *
+ * Errors: as stead_open, the same on all ranks; STEAD_NOT_FOUND for parts that are missing and for nodes without a rank;
+ * STEAD_USAGE on all ranks if one of them gives arguments that make no sense, but for `make`; STEAD_PEER if a rank is gone;
+ * those of `make`.
+ */
+stead_status stead_open_ranks(stead_make_fabric_fn make,
+                              void *data,
+                              const char *const *paths,
+                              size_t n,
+                              const struct stead_options *options,
+                              struct stead_dataset **dataset,
+                              struct stead_error **error);
 
 /**
  * Says whether the bytes of a view are what the file had: if it became shorter while they were looked at, or its

@@ -587,6 +587,7 @@ private:
 } // namespace stead
 
 #include "stead_kernel.hpp"
+#include "stead_layout.hpp"
 #include "stead_read.hpp"
 #include "stead_reader.hpp"
 #include "stead_tipsy.hpp"

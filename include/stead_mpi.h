@@ -71,6 +71,47 @@ static inline stead_status stead_mpi_tipsy_open(MPI_Comm communicator,
 }
 
 /**
+ * Opens `n` files, globs, directories or layouts on all ranks of a communicator. See stead_open_ranks. Collective.
+ *
+ * Errors: those of stead_open_ranks; STEAD_USAGE if MPI is not running or has too few threads.
+ */
+static inline stead_status stead_mpi_open(MPI_Comm communicator,
+                                          const char *const *paths,
+                                          size_t n,
+                                          const struct stead_options *options,
+                                          struct stead_dataset **dataset,
+                                          struct stead_error **error) {
+    return stead_open_ranks(stead_mpi_make, &communicator, paths, n, options, dataset, error);
+}
+
+/**
+ * Puts a file into dataspaces of the nodes of a communicator. See stead_put_ranks. Collective.
+ *
+ * Errors: those of stead_put_ranks; STEAD_USAGE if MPI is not running or has too few threads.
+ */
+static inline stead_status stead_mpi_put(MPI_Comm communicator,
+                                         const char *file,
+                                         const char *over,
+                                         const struct stead_copy_options *options,
+                                         char **json,
+                                         struct stead_error **error) {
+    return stead_put_ranks(stead_mpi_make, &communicator, file, over, options, json, error);
+}
+
+/**
+ * Brings a file back whose parts lie on the nodes of a communicator. See stead_get_ranks. Collective.
+ *
+ * Errors: those of stead_get_ranks; STEAD_USAGE if MPI is not running or has too few threads.
+ */
+static inline stead_status stead_mpi_get(MPI_Comm communicator,
+                                         const char *layout,
+                                         const struct stead_copy_options *options,
+                                         char **json,
+                                         struct stead_error **error) {
+    return stead_get_ranks(stead_mpi_make, &communicator, layout, options, json, error);
+}
+
+/**
  * Runs a request over files with all ranks of a communicator. See stead_run_ranks. Collective.
  *
  * Errors: those of stead_run_ranks; STEAD_USAGE if MPI is not running or has too few threads.

@@ -12,7 +12,8 @@
 #ifndef STEAD_MPI_HPP
 #define STEAD_MPI_HPP
 
-#include <optional>
+#include <string>
+#include <vector>
 #include "stead_mpi.h"
 #include "stead.hpp"
 
@@ -34,17 +35,34 @@ inline report run(MPI_Comm communicator, const dataset &data, const request &r) 
     return report(out);
 }
 
-/// The same over a file, a glob or a directory. What this rank alone cannot open is an error of all ranks.
+/// Opens files, globs, directories or layouts on all ranks of a communicator, to run over them together. Collective. What one
+/// rank cannot open is an error of all ranks.
+inline dataset open_dataset(MPI_Comm communicator, const std::vector<std::string> &paths, const options &o = {}) {
+    const auto p = detail::pointers(paths);
+    stead_dataset *d = nullptr;
+    detail::call(stead_mpi_open, communicator, p.data(), p.size(), o.get(), &d);
+    return dataset(d);
+}
+
+/// The same as `run` over what open_dataset opens.
 inline report run(MPI_Comm communicator, const std::string &path, const request &r) {
-    std::optional<dataset> data;
-    try {
-        data.emplace(dataset::open(path));
-    } catch (const error &) {
-        stead_report *none = nullptr;
-        stead_mpi_run(communicator, nullptr, r.get(), &none, nullptr);
-        throw;
-    }
-    return run(communicator, *data, r);
+    return run(communicator, open_dataset(communicator, {path}), r);
+}
+
+/// Puts a file into dataspaces of the nodes of a communicator; what was copied, as JSON. Collective.
+inline std::string put(MPI_Comm communicator, const std::string &file, const std::string &over, const copy_options &o = {}) {
+    char *json = nullptr;
+    o.with([&](const stead_copy_options *c) {
+        detail::call(stead_mpi_put, communicator, file.c_str(), over.c_str(), c, &json);
+    });
+    return detail::taken(json);
+}
+
+/// Brings a file back whose parts lie on the nodes of a communicator; what was copied, as JSON. Collective.
+inline std::string get(MPI_Comm communicator, const std::string &layout, const copy_options &o = {}) {
+    char *json = nullptr;
+    o.with([&](const stead_copy_options *c) { detail::call(stead_mpi_get, communicator, layout.c_str(), c, &json); });
+    return detail::taken(json);
 }
 
 } // namespace stead

@@ -1,5 +1,6 @@
 /*
- * All ranks of an MPI job run kernels over files that they all see: each takes a share of the bytes, and all get the results.
+ * All ranks of an MPI job run kernels over files that they all see, or over a layout: each takes a share of the bytes, and all get
+ * the results.
  *
  *   mpicc run.c $(pkg-config --cflags --libs stead_mpi) -o run && mpirun -n 4 ./run FILE KERNEL...
  */
@@ -15,12 +16,12 @@ int main(int argc, char **argv) {
     stead_dataset *data = NULL;
     stead_request *request = NULL;
     stead_report *report = NULL;
-    /* What this rank alone cannot open is NULL: all ranks hear of it in the next call, and none waits for it. */
-    if (stead_open(argv[1], NULL, &data, NULL)) fprintf(stderr, "%s\n", stead_last_message());
+    const char *paths[] = {argv[1]};
     stead_request_new(&request, NULL);
     for (int i = 2; i < argc; i++) stead_request_kernel(request, argv[i], NULL);
-    /* This one is collective. */
-    if (stead_mpi_run(MPI_COMM_WORLD, data, request, &report, NULL)) {
+    /* Both are collective, and what fails on one rank fails on all. */
+    if (stead_mpi_open(MPI_COMM_WORLD, paths, 1, NULL, &data, NULL) ||
+        stead_mpi_run(MPI_COMM_WORLD, data, request, &report, NULL)) {
         if (rank == 0) fprintf(stderr, "%s\n", stead_last_message());
     } else if (rank == 0) {
         puts(stead_report_json(report));

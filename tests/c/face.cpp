@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <limits>
 #include <numeric>
@@ -241,6 +243,31 @@ static void stopping() {
     CHECK(d.run(moved).size() == 1);
 }
 
+static void layouts() {
+    const std::string here = std::filesystem::current_path().string();
+    {
+        std::ofstream f("numbers.csv");
+        f << "x\n";
+        for (int i = 1; i <= 1000; i++) f << i << '\n';
+    }
+    const stead::options found = stead::options().set("dataspace", "s=" + here);
+    stead::copy_options put;
+    put.dataspace("s", here).parts(2).stripe(100).align(found).threads(1);
+    CHECK(stead::put("numbers.csv", "s", put).find("\"parts\": 2") != std::string::npos);
+    CHECK(fails(stead::kind::usage, "a layout already", [&] { stead::put("numbers.csv", "s", put); }));
+    CHECK(!stead::put("numbers.csv", "s", put.force().name("again")).empty());
+    const std::string layout = "numbers.csv.stead-layout.toml";
+    CHECK(stead::describe_layout(layout).find("\"numbers.csv\"") != std::string::npos);
+    CHECK(stead::dataset::open(layout, found).run({"sum:x"})["sum:x"].number() == 500500);
+    const stead::cancel_flag stop;
+    stead::copy_options get;
+    get.dataspace("s", here).target("back.csv").cancel(stop);
+    stead::get(layout, get);
+    CHECK(std::filesystem::file_size("back.csv") == std::filesystem::file_size("numbers.csv"));
+    stop.request();
+    CHECK(fails(stead::kind::cancelled, "", [&] { stead::get(layout, get.force()); }));
+}
+
 int main() {
     CHECK(stead::version() == STEAD_VERSION);
     errors();
@@ -249,6 +276,7 @@ int main() {
     values();
     kernels();
     stopping();
+    layouts();
     CHECK(stead_handles_alive() == 0);
     std::cout << "face: " << checks << " checks, " << failures << " failed\n";
     return failures != 0;

@@ -2,6 +2,7 @@
 
 #include "check.h"
 #include <stdlib.h>
+#include <unistd.h>
 
 static const char PEOPLE[] = "name,age,zip\nJane,41,01234\nJoe,NA,99999\nAnn,29,00007\n";
 static int released = 0;
@@ -307,6 +308,85 @@ static void tables(void) {
     CHECK(released == 9);
 }
 
+static void layouts(void) {
+    static char text[50000];
+    const char *const folders[] = {"s=.", NULL};
+    char folder[4200], here[4096], *json = NULL, *other = (char *)folders;
+    const char *one[] = {folder};
+    const char *const names[] = {"numbers.csv.stead-layout.toml"};
+    stead_error *e = NULL;
+    stead_dataset *d = NULL;
+    stead_options *o = NULL;
+    int asked = 0;
+    size_t n = 0;
+    FILE *f = fopen("numbers.csv", "wb");
+    CHECK(f != NULL && getcwd(here, sizeof here) != NULL);
+    for (int i = 0; n + 20 < sizeof text; i++) n += (size_t)sprintf(text + n, i ? "%d,%d\n" : "x,y\n", i, i * 7);
+    CHECK(f && fwrite(text, 1, n, f) == n && fclose(f) == 0);
+    snprintf(folder, sizeof folder, "s=%s", here);
+
+    stead_copy_options c = {0};
+    FAILS(STEAD_USAGE, "sizeof(stead_copy_options)", stead_put("numbers.csv", "s", &c, &json, &e));
+    c.size = sizeof c;
+    FAILS(STEAD_USAGE, "not configured", stead_put("numbers.csv", "s", &c, &json, &e));
+    CHECK(json == NULL);
+    c.dataspaces = folders;
+    c.dataspaces_count = 1;
+    FAILS(STEAD_USAGE, "not absolute", stead_put("numbers.csv", "s", &c, NULL, &e));
+    c.dataspaces = one;
+    c.parts = 3;
+    c.stripe = 1000;
+    c.flags = STEAD_COPY_ALIGN;
+    OK(stead_put("numbers.csv", "s", &c, &json, &e));
+    SAYS(json, "\"parts\": 3");
+    stead_text_free(json);
+    FAILS(STEAD_USAGE, "a layout already", stead_put("numbers.csv", "s", &c, NULL, &e));
+    c.flags |= STEAD_COPY_FORCE;
+    OK(stead_put("numbers.csv", "s", &c, NULL, &e));
+    OK(stead_layout_describe(names[0], &json, &e));
+    SAYS(json, "\"name\": \"numbers.csv\"");
+    SAYS(json, "\"space\": \"s\"");
+    stead_text_free(json);
+    FAILS(STEAD_FORMAT, "not a layout", stead_layout_describe("numbers.csv", &json, &e));
+    FAILS(STEAD_NOT_FOUND, "no/such", stead_layout_describe("no/such", &json, &e));
+    FAILS(STEAD_USAGE, "NULL", stead_layout_describe(NULL, &json, &e));
+
+    /* It is a dataset, whose dataspaces are among the options. */
+    FAILS(STEAD_USAGE, "not configured", stead_open(names[0], NULL, &d, &e));
+    OK(stead_options_new(&o, &e));
+    FAILS(STEAD_USAGE, "no dataspace", stead_options_set(o, "dataspace", "s", &e));
+    OK(stead_options_set(o, "dataspace", folder, &e));
+    OK(stead_open(names[0], o, &d, &e));
+    CHECK(run_one(d, "max:y") == 7 * run_one(d, "rows") && run_one(d, "rows") > 1000);
+    stead_dataset_free(d);
+
+    FAILS(STEAD_USAGE, "for putting", stead_get(names[0], &c, &json, &e));
+    c.parts = 0;
+    c.stripe = 0;
+    c.flags = 0;
+    c.target = "back.csv";
+    OK(stead_get(names[0], &c, &json, &e));
+    SAYS(json, "back.csv");
+    stead_text_free(json);
+    FAILS(STEAD_USAGE, "this name already", stead_get(names[0], &c, NULL, &e));
+    f = fopen("back.csv", "rb");
+    static char back[sizeof text];
+    CHECK(f && fread(back, 1, sizeof back, f) == n && memcmp(back, text, n) == 0 && fclose(f) == 0);
+    c.flags = 64;
+    FAILS(STEAD_USAGE, "flags", stead_get(names[0], &c, NULL, &e));
+
+    /* What needs ranks. */
+    FAILS(STEAD_PEER, "no ranks today", stead_put_ranks(no_ranks, &asked, "numbers.csv", "s", NULL, &other, &e));
+    CHECK(other == NULL);
+    FAILS(STEAD_PEER, "no ranks today", stead_get_ranks(no_ranks, &asked, names[0], NULL, NULL, &e));
+    FAILS(STEAD_PEER, "no ranks today", stead_open_ranks(no_ranks, &asked, names, 1, NULL, &d, &e));
+    CHECK(asked == 3 && d == NULL);
+    FAILS(STEAD_USAGE, "makes a fabric", stead_put_ranks(NULL, NULL, "numbers.csv", "s", NULL, NULL, &e));
+    FAILS(STEAD_USAGE, "makes a fabric", stead_get_ranks(NULL, NULL, names[0], NULL, NULL, &e));
+    FAILS(STEAD_USAGE, "makes a fabric", stead_open_ranks(NULL, NULL, names, 1, NULL, &d, &e));
+    stead_options_free(o);
+}
+
 int main(void) {
     versions();
     errors();
@@ -315,6 +395,7 @@ int main(void) {
     datasets();
     arrays();
     tables();
+    layouts();
     CHECK(stead_handles_alive() == 0);
     return ended("data");
 }

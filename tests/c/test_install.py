@@ -23,6 +23,7 @@ def test_what_is_installed(installed):
         "include/stead_kernel.hpp",
         "include/stead_read.hpp",
         "include/stead_reader.hpp",
+        "include/stead_layout.hpp",
         "include/stead_tipsy.hpp",
         "lib/libstead.a",
         "lib/libstead.so",

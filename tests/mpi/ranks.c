@@ -18,6 +18,7 @@
  *   ranks many FILE TIMES          opens and closes it so many times, on two communicators
  *   ranks end FILE                 many files of many communicators are open when MPI_Finalize is called
  *   ranks idle FILE SECONDS        processor time of an idle session
+ *   ranks put FILE SPACE TO        puts a file over a dataspace, runs over its layout, with an output, and brings both back
  */
 #define _GNU_SOURCE
 #include "stead_mpi.h"
@@ -537,6 +538,68 @@ static void idle(const char *path, int seconds) {
     printf("rank %d: %.2f %% of a core\n", rank, 100 * (used() - before) / seconds);
 }
 
+/* The last rank gives arguments that make no sense: all hear of it. */
+static void refused(const char *file, const char *layout) {
+    const char *paths[] = {layout};
+    const int last = rank == size - 1;
+    stead_copy_options odd = {0};
+    odd.size = sizeof odd;
+    odd.flags = last ? 64 : 0;
+    char *json = (char *)&odd;
+    stead_dataset *data = (stead_dataset *)&odd;
+    CHECK(stead_mpi_put(MPI_COMM_WORLD, file, "s", &odd, &json, NULL) == STEAD_USAGE && json == NULL);
+    CHECK(stead_mpi_get(MPI_COMM_WORLD, layout, &odd, NULL, NULL) == STEAD_USAGE);
+    CHECK(stead_mpi_open(MPI_COMM_WORLD, last ? NULL : paths, 1, NULL, &data, NULL) == STEAD_USAGE && data == NULL);
+}
+
+static void putting(const char *file, const char *space, const char *to) {
+    char folder[4200], layout[4400], back[4200], output[4300], spec[4400], *json = NULL;
+    const char *folders[] = {folder}, *paths[] = {layout};
+    snprintf(folder, sizeof folder, "s=%s", space);
+    snprintf(layout, sizeof layout, "%s/l.stead-layout.toml", to);
+    snprintf(back, sizeof back, "%s/back", to);
+    stead_copy_options o = {0};
+    o.size = sizeof o;
+    o.parts = 3;
+    o.stripe = 10007;
+    o.target = layout;
+    o.dataspaces = folders;
+    o.dataspaces_count = 1;
+    CHECK(stead_mpi_put(MPI_COMM_WORLD, file, "s", &o, &json, NULL) == STEAD_OK && strstr(json, "\"parts\": 3"));
+    stead_text_free(json);
+    refused(file, layout);
+    stead_options *how = NULL;
+    stead_dataset *data = NULL;
+    stead_request *request = NULL;
+    stead_report *report = NULL;
+    double lines = 0;
+    CHECK(stead_options_new(&how, NULL) == STEAD_OK);
+    CHECK(stead_options_set(how, "dataspace", folder, NULL) == STEAD_OK);
+    CHECK(stead_options_set(how, "type", "lines", NULL) == STEAD_OK);
+    CHECK(stead_mpi_open(MPI_COMM_WORLD, paths, 1, how, &data, NULL) == STEAD_OK);
+    snprintf(output, sizeof output, "%s/found", to);
+    snprintf(spec, sizeof spec, "grep:'line',out=%s", output);
+    CHECK(stead_request_new(&request, NULL) == STEAD_OK);
+    CHECK(stead_request_kernel(request, "lines", NULL) == STEAD_OK);
+    CHECK(stead_request_kernel(request, spec, NULL) == STEAD_OK);
+    CHECK(stead_mpi_run(MPI_COMM_WORLD, data, request, &report, NULL) == STEAD_OK);
+    CHECK(stead_report_double(report, "lines", &lines, NULL) == STEAD_OK);
+    stead_report_free(report);
+    stead_request_free(request);
+    stead_dataset_free(data);
+    stead_options_free(how);
+    o.parts = 0;
+    o.stripe = 0;
+    o.target = back;
+    CHECK(stead_mpi_get(MPI_COMM_WORLD, layout, &o, &json, NULL) == STEAD_OK && strstr(json, back));
+    stead_text_free(json);
+    snprintf(layout, sizeof layout, "%s.stead-layout.toml", output);
+    o.target = output;
+    CHECK(stead_mpi_get(MPI_COMM_WORLD, layout, &o, NULL, NULL) == STEAD_OK);
+    CHECK(stead_handles_alive() == 0);
+    if (rank == 0) printf("%.0f\n", lines);
+}
+
 int main(int argc, char **argv) {
     int level;
     const char *what = argc > 1 ? argv[1] : "", *path = argc > 2 ? argv[2] : "";
@@ -565,6 +628,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "thread")) no_thread(path);
     else if (!strcmp(what, "large")) large(path);
     else if (!strcmp(what, "many")) many(path, atoi(argv[3]));
+    else if (!strcmp(what, "put")) putting(path, argv[3], argv[4]);
     else if (!strcmp(what, "idle")) idle(path, atoi(argv[3]));
     else return 2;
     MPI_Finalize();

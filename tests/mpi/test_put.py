@@ -90,6 +90,14 @@ def test_python_puts_and_gets_with_a_communicator(mpi, env, shared, tmp_path):  
     assert len(left(shared)) + len(left(tmp_path / "space")) == 6
 
 
+def test_c_puts_runs_and_gets_with_a_communicator(mpi, shared, tmp_path):
+    text = "".join(f"line {i}\n" for i in range(30_000))
+    (shared / "f").write_text(text)
+    out = run([*launch(mpi, 3), BUILT / mpi / "ranks", "put", shared / "f", tmp_path / "space", shared])
+    assert out == "30000\n"
+    assert (shared / "back").read_text() == (shared / "found").read_text() == text
+
+
 # Each host has a folder of its own, as the configuration says.
 CONFIGURED = """set -e
 export NODE=$(hostname) STEAD_CONFIG={0}/stead.toml
@@ -121,6 +129,64 @@ def test_hosts_of_the_lab_have_their_parts(lab, shared, tmp_path, align):  # noq
     )
     assert page.returncode and "node 'host4' has no rank: they run on host[1-3]" in page.stderr, page.stderr
     assert len(left(tmp_path)) == len(files) + 1
+
+
+def sent(lab: str) -> int:  # noqa: F811
+    """Bytes that the hosts of a lab have sent so far."""
+    counts = [run([LAB, "exec", lab, host, "cat", "/sys/class/net/eth0/statistics/tx_bytes"]) for host in (1, 2, 3)]
+    return sum(map(int, counts))
+
+
+@pytest.mark.parametrize("ranks", [3, 5])
+def test_hosts_of_the_lab_keep_data_and_outputs_home(lab, shared, tmp_path, ranks):  # noqa: F811
+    (tmp_path / "stead.toml").write_text(f'[dataspace.nvme]\npath = "{tmp_path}/${{NODE}}"\n')
+    (shared / "f").write_text("x,y\n" + "".join(f"{i * 37 % 1009}.25,number {i}\n" for i in range(1_000_000)))
+    size = (shared / "f").stat().st_size
+    on = lambda *words: run([LAB, "run", lab, "-n", ranks, "sh", "-c", CONFIGURED.format(tmp_path), "sh", *words])
+    kernels = ["rows", "mean:x", "quantile:x,q=0.5", f"grep:'9,number .*7$',out={shared}/found", f"normalize:x,out={shared}/scaled.csv"]
+    asked = [a for k in kernels for a in ("-k", k)]
+    command = [STEAD, "run", shared / "f", "--type", "csv", *asked, "--format", "json"]
+    one = json.loads(run(command))["results"]
+    want = {name: (shared / name).read_bytes() for name in ("found", "scaled.csv")}
+    for name in want:
+        (shared / name).unlink()
+    on(STEAD, "put", shared / "f", "--over", "nvme@host[1-3]", "--stripe", "1MiB")
+    before = sent(lab)
+    report = json.loads(on(STEAD, "run", shared / LAYOUT, "--type", "csv", *asked, "--format", "json"))
+    moved = sent(lab) - before
+    assert report["results"] == one
+    # Neither the data nor the outputs: the beginning of the file for each rank, the ends of records, and MPI itself.
+    assert moved < size / 4 and report["metrics"]["bytes_fetched"] < size / 8, (moved, report["metrics"], size)
+    for name, data in want.items():
+        assert not (shared / name).exists()
+        layout = shared / f"{name}.stead-layout.toml"
+        page = json.loads(run([STEAD, "describe", layout, "--format", "json"]))
+        assert [n["node"] for n in page["nodes"]] == ["host1", "host2", "host3"] and page["bytes"] == len(data)
+        for part in page["parts"]:
+            assert (tmp_path / part["node"] / part["path"]).stat().st_size == part["bytes"]
+        on(STEAD, "get", layout)
+        assert (shared / name).read_bytes() == data
+    # What was written is a dataset like others, in C, too.
+    kernels = ["rows", "min:x", "max:x"]
+    one = json.loads(run([STEAD, "run", shared / "scaled.csv", *(a for k in kernels for a in ("-k", k)), "--format", "json"]))
+    c = on(BUILT / "openmpi" / "run", shared / "scaled.csv.stead-layout.toml", *kernels)
+    assert json.loads(c)["results"] == one["results"]
+
+
+def test_an_output_of_which_a_part_does_not_fit_leaves_nothing(shared, tmp_path):
+    (shared / "f").write_text("x\n" + "".join(f"{i % 10}\n" for i in range(2_000_000)))
+    space = ["--dataspace", f"nvme={tmp_path}/space"]
+    assert together(2, "put", shared / "f", "--over", "nvme", "--parts", 2, "--stripe", "100KiB", *space).returncode == 0
+    before = left(tmp_path)
+    full = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then trap "" XFSZ; ulimit -f 5000; fi; exec "$@"'
+    words = ["run", shared / LAYOUT, "--type", "csv", "-k", f"normalize:x,zscore,out={shared}/o", *space]
+    done = together(2, *words, wrapped=full)
+    told = re.findall(r"^stead: (.*)", done.stderr, re.M)
+    assert done.returncode == 1 and len(told) == 1, done.stderr
+    assert re.search(r"/space/o/\w+\.1( at byte \d+)?: rank 1 on \S+: cannot write: file too large", told[0]), told
+    assert left(tmp_path) == before and [p.name for p in (tmp_path / "space").iterdir()] == ["f"]
+    assert together(2, *words).returncode == 0
+    assert len(left(tmp_path)) == len(before) + 3
 
 
 @pytest.mark.parametrize("limited", [0, 1])

@@ -23,6 +23,7 @@ const FILES: &[&str] = &[
     "builder",
     "session",
     "ranks",
+    "layout",
     "view",
     "under_way",
     "pending",

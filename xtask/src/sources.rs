@@ -149,6 +149,7 @@ const UNSAFE: &[&str] = &[
     "crates/capi/src/dataset.rs",
     "crates/capi/src/error.rs",
     "crates/capi/src/guard.rs",
+    "crates/capi/src/layout.rs",
     "crates/capi/src/memory.rs",
     "crates/capi/src/options.rs",
     "crates/capi/src/own.rs",

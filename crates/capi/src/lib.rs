@@ -18,6 +18,7 @@ mod cancel;
 mod dataset;
 mod error;
 mod guard;
+mod layout;
 mod memory;
 mod options;
 mod own;

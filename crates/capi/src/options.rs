@@ -57,8 +57,9 @@ pub unsafe extern "C" fn stead_options_new(
 
 /// Sets one option by the name that it has on the command line: "type", "delimiter", "quote", "header",
 /// "comment", "missing", "names", "column-type", "dtype", "shape", "order", "byte-order", "skip",
-/// "record-length", "compression", "species". "missing" (one token) and "column-type" (NAME=number or NAME=text) add to
-/// what was set before; the others replace it. Sizes may have units, "names" has commas between names.
+/// "record-length", "compression", "species", "dataspace". "missing" (one token), "column-type" (NAME=number or NAME=text) and
+/// "dataspace" (NAME=/PATH: the folder of a dataspace of this node, for parts of layouts) add to what was set before; the
+/// others replace it. Sizes may have units, "names" has commas between names.
 ///
 /// Errors: STEAD_USAGE for a name or a value that there is not.
 #[unsafe(no_mangle)]
