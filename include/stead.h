@@ -1102,7 +1102,8 @@ stead_status stead_options_new(struct stead_options **options, struct stead_erro
 /**
  * Sets one option by the name that it has on the command line: "type", "delimiter", "quote", "header",
  * "comment", "missing", "names", "column-type", "dtype", "shape", "order", "byte-order", "skip",
- * "record-length", "compression", "species", "dataspace". "missing" (one token), "column-type" (NAME=number or NAME=text) and
+ * "record-length", "compression", "species", "dataspace", "storage-hosts" (the hosts whose ranks have the data, such as "node[1-4]";
+ * for stead_open_ranks). "missing" (one token), "column-type" (NAME=number or NAME=text) and
  * "dataspace" (NAME=/PATH: the folder of a dataspace of this node, for parts of layouts) add to what was set before; the
  * others replace it. Sizes may have units, "names" has commas between names.
  *
@@ -1355,7 +1356,8 @@ stead_status stead_request_lenient(struct stead_request *request, bool lenient, 
 
 /**
  * Sets one of the means by the name that it has on the command line: "threads", "memory", "chunk" (sizes may have
- * units), "engine" (auto, uring, pread), "queue-depth", "direct" and "lenient" (yes, no).
+ * units), "engine" (auto, uring, pread), "queue-depth", "direct" and "lenient" (yes, no), "place" (auto, pull, push, split; where to
+ * compute on data that were opened with storage hosts).
  *
  * Errors: STEAD_USAGE for a name or a value that there is not.
  */
@@ -2273,6 +2275,41 @@ stead_status stead_tipsy_session(const struct stead_tipsy *snapshot,
  */
 stead_status stead_tipsy_close(struct stead_tipsy *snapshot,
                                struct stead_error **error);
+
+/**
+ * Measures this machine for those who choose where to compute, in about so many `seconds` (0 for 20), and writes the profile:
+ * how fast cores run kernels, and how fast what is behind each of the `n` folders or files of `tiers` is read. A folder gets
+ * a file for it, which is removed; files are only read. `output` is where to write, NULL for where runs look for it:
+ * STEAD_PROFILE, or stead/profile.toml in the user's configuration. `profile` may be NULL; else it gets the text, to be freed
+ * with stead_text_free. `cancel` may be NULL.
+ *
+ * Errors: STEAD_USAGE for seconds that make no sense; STEAD_NOT_FOUND for a tier that is not there; STEAD_PERMISSION,
+ * STEAD_NO_SPACE, STEAD_IO; STEAD_CANCELLED.
+ */
+stead_status stead_calibrate(const char *const *tiers,
+                             size_t n,
+                             double seconds,
+                             const char *output,
+                             struct stead_cancel *cancel,
+                             char **profile,
+                             struct stead_error **error);
+
+/**
+ * Measures the machines of all ranks of a fabric, which is made first, and the links between them: all ranks call this, with
+ * the same arguments. The first rank writes the profile, and all get its text. As stead_calibrate; a tier is to be there on
+ * one of the hosts. With MPI, stead_mpi_calibrate of stead_mpi.h is simpler.
+ *
+ * Errors: those of stead_calibrate, the same on all ranks; STEAD_PEER if a rank is gone; those of `make`.
+ */
+stead_status stead_calibrate_ranks(stead_make_fabric_fn make,
+                                   void *data,
+                                   const char *const *tiers,
+                                   size_t n,
+                                   double seconds,
+                                   const char *output,
+                                   struct stead_cancel *cancel,
+                                   char **profile,
+                                   struct stead_error **error);
 
 #ifdef __cplusplus
 }  // extern "C"

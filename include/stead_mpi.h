@@ -124,6 +124,22 @@ static inline stead_status stead_mpi_run(MPI_Comm communicator,
     return stead_run_ranks(stead_mpi_make, &communicator, dataset, request, report, error);
 }
 
+/**
+ * Measures the machines of all ranks of a communicator and the links between them. See stead_calibrate_ranks. Collective.
+ *
+ * Errors: those of stead_calibrate_ranks; STEAD_USAGE if MPI is not running or has too few threads.
+ */
+static inline stead_status stead_mpi_calibrate(MPI_Comm communicator,
+                                               const char *const *tiers,
+                                               size_t n,
+                                               double seconds,
+                                               const char *output,
+                                               struct stead_cancel *cancel,
+                                               char **profile,
+                                               struct stead_error **error) {
+    return stead_calibrate_ranks(stead_mpi_make, &communicator, tiers, n, seconds, output, cancel, profile, error);
+}
+
 #ifdef __cplusplus
 }
 #endif

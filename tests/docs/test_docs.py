@@ -120,7 +120,7 @@ def test_the_page_of_kernels_is_current():
 
 
 def test_every_option_is_documented_in_help_with_an_example(playground):
-    for verb in ["run", "describe", "read", "put", "get", "kernels", "completions", "man"]:
+    for verb in ["run", "describe", "read", "put", "get", "calibrate", "kernels", "completions", "man"]:
         text = subprocess.run([command(), verb, "--help"], capture_output=True, text=True, check=True).stdout
         assert "Example" in text, verb
 

@@ -29,6 +29,7 @@ const FILES: &[&str] = &[
     "pending",
     "queue",
     "tipsy",
+    "calibrate",
 ];
 
 const PREAMBLE: &str = "/*

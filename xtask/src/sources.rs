@@ -145,6 +145,7 @@ const BANS: &[Ban] = &[
 const UNSAFE: &[&str] = &[
     "crates/capi/src/block.rs",
     "crates/capi/src/builder.rs",
+    "crates/capi/src/calibrate.rs",
     "crates/capi/src/cancel.rs",
     "crates/capi/src/dataset.rs",
     "crates/capi/src/error.rs",

@@ -14,6 +14,7 @@
 
 mod block;
 mod builder;
+mod calibrate;
 mod cancel;
 mod dataset;
 mod error;

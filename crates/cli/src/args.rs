@@ -3,6 +3,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use stead::plan::Wish;
 use stead::{
     ByteOrder, ColumnType, Compression, DType, Dataset, Engine, Error, FormatType, Header,
     OpenOptions, Quote, Result, Shape, Species, options, units,
@@ -36,6 +37,8 @@ pub enum Verb {
     Put(Box<PutArgs>),
     /// Bring a file back that lies over nodes
     Get(Box<GetArgs>),
+    /// Measure the machines, for those who choose where to compute
+    Calibrate(Box<CalibrateArgs>),
     /// List the kernels, or explain one
     Kernels(KernelsArgs),
     /// Print a completion script for a shell
@@ -62,6 +65,7 @@ const RUN_EXAMPLES: &str = "Examples:
   stead run volume.raw --type raw --dtype f32 --shape 300x300x300 -k render:out=volume.png
   stead run 'logs/*.gz' -k grep:'ERROR.*disk',lines,max=10
   mpirun -n 4 stead run flights.csv -k mean:arr_delay
+  mpirun --host store1,node1 stead run flights.csv -k std:arr_delay --storage-hosts store1 --explain
 
 Kernels: 'stead kernels' lists them, 'stead kernels NAME' explains one.
 Filters: 'stead kernels where' explains the language of --where.
@@ -100,6 +104,14 @@ pub struct RunArgs {
     /// Count and skip records that cannot be read, in place of failing
     #[arg(long)]
     pub lenient: bool,
+
+    /// Hosts whose ranks have the data, such as node[1-4]; those of other hosts ask for them
+    #[arg(long, value_name = "HOSTS")]
+    pub storage_hosts: Option<String>,
+
+    /// Where to compute, with --storage-hosts: pull moves the bytes, push the kernels, split does both
+    #[arg(long, value_name = "auto|pull|push|split", value_parser = place, requires = "storage_hosts")]
+    pub place: Option<Wish>,
 
     /// Run alone though a launcher (mpirun, srun) has started several ranks
     #[arg(long)]
@@ -377,6 +389,42 @@ pub struct Copying {
     pub progress: When,
 }
 
+const CALIBRATE_EXAMPLES: &str = "Examples:
+  stead calibrate /data
+  stead calibrate /data/flights.csv --seconds 5 --output laptop.toml
+  mpirun --host store1,store2,node1,node2 stead calibrate /mnt/nvme
+
+The profile is ~/.config/stead/profile.toml unless STEAD_PROFILE or --output names another one.
+Exit status: 0 done, 1 a folder that is not there or a failed device, 2 bad request, 130 interrupted.";
+
+#[derive(Debug, Args)]
+#[command(after_help = CALIBRATE_EXAMPLES)]
+pub struct CalibrateArgs {
+    /// Where data lie: folders, in which a file is made for it and removed, or files, which are only read
+    #[arg(value_name = "PATH", default_value = ".")]
+    pub tiers: Vec<PathBuf>,
+
+    /// How long it may take, about
+    #[arg(long, value_name = "SECONDS", default_value_t = stead::plan::SECONDS)]
+    pub seconds: f64,
+
+    /// Where to write the profile
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Measure alone though a launcher (mpirun, srun) has started several ranks
+    #[arg(long)]
+    pub alone: bool,
+
+    /// How to print what was measured
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Described,
+
+    /// Show progress on the error stream
+    #[arg(long, value_enum, default_value_t, help_heading = "Means")]
+    pub progress: When,
+}
+
 /// A part of a file, as it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
@@ -587,6 +635,7 @@ impl Source {
             compression: self.compression,
             species: self.species,
             dataspaces: self.dataspace.clone(),
+            storage_hosts: None,
         }
     }
 }
@@ -601,6 +650,10 @@ fn told(e: Error) -> String {
 
 fn size(s: &str) -> std::result::Result<u64, String> {
     units::parse_size(s).map_err(told)
+}
+
+fn place(s: &str) -> std::result::Result<Wish, String> {
+    options::place(s).map_err(told)
 }
 
 fn byte(s: &str) -> std::result::Result<u8, String> {

@@ -2,11 +2,13 @@
 //! the same one, and the text that it shows for people.
 
 mod args;
+mod calibrate;
 mod chart;
 mod copy;
 mod describe;
 mod kernels;
 mod output;
+mod place;
 mod progress;
 mod ranks;
 mod read;
@@ -64,6 +66,7 @@ fn dispatch(cli: Cli) -> Result<()> {
         Verb::Read(a) => read::read(&a),
         Verb::Put(a) => copy::put(&a),
         Verb::Get(a) => copy::get(&a),
+        Verb::Calibrate(a) => calibrate::calibrate(&a),
         Verb::Kernels(a) => kernels::kernels(&a),
         Verb::Completions { shell } => {
             let mut out = Vec::new();

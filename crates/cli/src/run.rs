@@ -5,7 +5,7 @@ use crate::progress::Bar;
 use crate::{output, ranks, signals, table};
 use std::sync::Arc;
 use stead::fabric::Fabric;
-use stead::{Cancel, Error, IoOptions, Observer, Report, Request, Result, units};
+use stead::{Cancel, Error, IoOptions, Observer, OpenOptions, Report, Request, Result, units};
 
 pub fn run(a: &RunArgs) -> Result<()> {
     if a.alone {
@@ -26,6 +26,7 @@ fn prepare(a: &RunArgs, ranks: bool) -> Result<(Request, Cancel)> {
         memory: a.memory,
         lenient: a.lenient,
         outputs: a.plot.iter().cloned().collect(),
+        place: a.place.unwrap_or_default(),
         io: IoOptions { engine: a.engine.into(), direct: a.direct, ..IoOptions::default() },
         cancel,
         ..Request::default()
@@ -47,12 +48,11 @@ fn run_on(a: &RunArgs, fabric: Option<&Arc<dyn Fabric>>) -> Result<()> {
         (Err(error), None) => return Err(error),
         (Err(error), Some(fabric)) => return Err(stead::ranks::refuse(&**fabric, error)),
     };
+    let inputs = &a.source.inputs;
+    let options = OpenOptions { storage_hosts: a.storage_hosts.clone(), ..a.source.options() };
     let dataset = match fabric {
-        None => a.source.open()?,
-        Some(fabric) => {
-            let (inputs, options) = (&a.source.inputs, a.source.options());
-            stead::ranks::open_on(fabric, inputs, &options, &request.cancel)?
-        }
+        None => stead::open_with(inputs, &options)?,
+        Some(fabric) => stead::ranks::open_on(fabric, inputs, &options, &request.cancel)?,
     };
     let fabric = fabric.map(|f| &**f);
     let first = fabric.is_none_or(|f| f.rank() == 0);
@@ -156,6 +156,9 @@ pub fn explain(r: &Report) -> String {
             let of_data = read(m.bytes_fetched);
             rows.push(("moved".into(), format!("{of_data} of the data, from rank to rank")));
         }
+    }
+    if let Some(placing) = &p.place {
+        rows.extend(crate::place::rows(placing));
     }
     for (k, v) in &p.scan {
         rows.push((k.clone(), table::inline(v)));

@@ -94,6 +94,17 @@ fn right(t: &mut Table, from: usize) {
     }
 }
 
+/// A table whose first column is a name and whose others are numbers.
+pub fn plain(header: &[&str], rows: Vec<Vec<String>>) -> String {
+    let mut t = new_table();
+    t.set_header(header.to_vec());
+    rows.into_iter().for_each(|row| {
+        t.add_row(row);
+    });
+    right(&mut t, 1);
+    format!("{t}\n")
+}
+
 /// All results as tables.
 pub fn results(report: &Report) -> String {
     let mut out = String::new();

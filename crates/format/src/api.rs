@@ -99,6 +99,24 @@ pub struct Holding {
     pub near: Option<Near>,
     /// What goes between the ranks.
     pub traffic: Arc<Traffic>,
+    /// Set where some ranks have data and others ask for them, so that either side may compute.
+    pub apart: Option<Apart>,
+}
+
+/// Ranks of two kinds: those that have data, whose parts are [`Holding::share`], and the others, who may be the ones that
+/// compute.
+#[derive(Debug, Clone)]
+pub struct Apart {
+    /// Of each rank whether it has data.
+    pub storage: Arc<[bool]>,
+    /// This rank's part where the others compute: what it gets from those that have the data, and nothing for these.
+    pub pulled: Share,
+    /// Where parts of those others begin: source and offset, in the order of the data.
+    pub cuts: Arc<[(u32, u64)]>,
+    /// The storage that this rank has data on, by the name of [`stead_store::Tier`].
+    pub tier: Option<String>,
+    /// How much of that is in the memory of its host, 0 to 1.
+    pub cached: f64,
 }
 
 /// Where a rank makes files near the data that it has: in the same dataspace, or the same folder.

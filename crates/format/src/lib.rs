@@ -25,8 +25,10 @@ mod text;
 pub mod textscan;
 pub mod tipsy;
 
-pub use api::{Format, Held, Holding, Near, Progress, Scan, ScanOptions, Share, Traffic, Worker};
+pub use api::{
+    Apart, Format, Held, Holding, Near, Progress, Scan, ScanOptions, Share, Traffic, Worker,
+};
 pub use dataset::{Dataset, Description};
 pub use options::{ColumnType, Compression, FormatType, Header, OpenOptions, Quote};
 pub use table::TableColumn;
-pub use textscan::quotes::{Before, Quotes};
+pub use textscan::quotes::{Before, Quotes, States};

@@ -180,6 +180,8 @@ pub struct OpenOptions {
     pub species: Option<Species>,
     /// Folders of dataspaces of this node, `nvme=/mnt/nvme/me`, before those that are configured: for parts of layouts.
     pub dataspaces: Vec<String>,
+    /// Hosts whose ranks have the data, such as `node[1-4]`, if not all ranks of a job have them.
+    pub storage_hosts: Option<String>,
 }
 
 impl OpenOptions {

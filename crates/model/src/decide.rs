@@ -47,9 +47,18 @@ impl Decision {
         })
     }
 
+    /// The one that takes the least time of those that can be had.
+    pub fn among(&self, can: impl Fn(Place) -> bool) -> Option<&Estimate> {
+        best(self.alternatives.iter().filter(|e| can(e.place)))
+    }
+
     /// Why this one, in a sentence.
     pub fn why(&self) -> String {
-        let c = self.choice();
+        self.about(self.choice(), |_| true)
+    }
+
+    /// What one of the alternatives takes, and the best of the others that can be had, in a sentence.
+    pub fn about(&self, c: &Estimate, can: impl Fn(Place) -> bool) -> String {
         let seconds = units::format_seconds(c.seconds);
         let moved = units::format_size(c.moved_bytes.max(0.0) as u64);
         let mut why = format!("{} takes {seconds}, bound by {}", c.place, c.binds());
@@ -60,7 +69,7 @@ impl Decision {
             ));
         }
         why.push_str(&format!(", and moves {moved}"));
-        let others = self.alternatives.iter().filter(|e| e.place != c.place);
+        let others = self.alternatives.iter().filter(|e| e.place != c.place && can(e.place));
         if let Some(next) = best(others) {
             let seconds = units::format_seconds(next.seconds);
             why.push_str(&format!(

@@ -7,6 +7,7 @@
 
 mod bell;
 mod bytes;
+mod calibrate;
 mod dataset;
 mod errors;
 mod fork;
@@ -87,6 +88,7 @@ fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(dataset::open_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(dataset::open_array, m)?)?;
     m.add_function(wrap_pyfunction!(dataset::open_table, m)?)?;
+    m.add_function(wrap_pyfunction!(calibrate::calibrate, m)?)?;
     m.add_function(wrap_pyfunction!(layout::put, m)?)?;
     m.add_function(wrap_pyfunction!(layout::get, m)?)?;
     m.add_function(wrap_pyfunction!(layout::describe_layout, m)?)?;

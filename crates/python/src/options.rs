@@ -107,6 +107,7 @@ fn set(o: &mut OpenOptions, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()>
         "compression" => o.compression = Some(parsed(value)?),
         "species" => o.species = Some(parsed(value)?),
         "dataspaces" => o.dataspaces = strings(value)?,
+        "storage_hosts" => o.storage_hosts = Some(value.extract()?),
         _ => return Err(PyTypeError::new_err(format!("no option '{key}'"))),
     }
     Ok(())

@@ -49,6 +49,7 @@ pub struct Arguments {
     direct: bool,
     engine: String,
     queue_depth: Option<usize>,
+    place: String,
     progress: Option<Py<PyAny>>,
     cancel: Option<Py<Cancel>>,
     /// Ranks that share the work and exchange states as bytes: threads of this process.
@@ -162,6 +163,7 @@ pub fn run(
 ) -> PyResult<Report> {
     let understood = arguments.extract::<Arguments>().and_then(|a| {
         engine(&a.engine)?;
+        stead::options::place(&a.place).map_err(raise)?;
         Ok(a)
     });
     let understood = understood.inspect_err(|e| {
@@ -193,6 +195,7 @@ fn run_with(py: Python<'_>, dataset: &stead::Dataset, a: Arguments) -> PyResult<
             depth: a.queue_depth.unwrap_or(defaults.io.depth),
             direct: a.direct,
         },
+        place: stead::options::place(&a.place).map_err(raise)?,
         cancel: cancel.clone(),
         ..defaults
     };

@@ -30,6 +30,18 @@ fn cpu_seconds() -> f64 {
     t.tv_sec as f64 + t.tv_nsec as f64 * 1e-9
 }
 
+/// Seconds of a core that this thread has taken so far.
+pub fn thread_seconds() -> f64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    t.tv_sec as f64 + t.tv_nsec as f64 * 1e-9
+}
+
+/// Threads that wanted to run on this machine in the last minute, on average; 0 where the system does not tell.
+pub fn load() -> f64 {
+    let said = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    said.split_whitespace().next().and_then(|w| w.parse().ok()).filter(|l| *l >= 0.0).unwrap_or(0.0)
+}
+
 /// Largest resident memory of the process so far; 0 where the system does not tell.
 pub fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

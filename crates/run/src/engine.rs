@@ -9,16 +9,18 @@ use crate::meeting::{self, Member};
 use crate::news::News;
 use crate::outputs::Outputs;
 use crate::pass::{Active, Observer, Pass, caught};
+use crate::place::{self, Placing};
 use crate::report::{Metrics, Plan, PlannedKernel, RankMetrics, Report};
 use crate::request::Request;
 use crate::scatter::{self, Scatter};
 use crate::sink::Ordered;
+use crate::split::{self, Split, Splitting};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use stead_core::{Cancel, Error, Needs, Result, Value, limits};
 use stead_fabric::{Fabric, Local};
-use stead_format::{Before, Dataset, Quotes, ScanOptions, Share};
+use stead_format::{Before, Dataset, Quotes, ScanOptions, Share, States};
 use stead_kernel::expr::Filter;
 use stead_kernel::registry::Pick;
 use stead_kernel::{AnyKernel, AnyState, Context, Grouped, Sink, Spec, Step, registry};
@@ -115,6 +117,7 @@ impl Prepared {
             )));
         }
         vectors()?;
+        place::refuse(request, dataset)?;
         let schema = dataset.schema();
         let mut specs: Vec<Spec> = Vec::new();
         for text in &request.kernels {
@@ -151,6 +154,14 @@ impl Prepared {
             .collect::<Result<Vec<_>>>()?;
         let filter = request.filter.as_deref().map(|f| Filter::parse(f, schema)).transpose()?;
         let share = dataset.share(rank, size)?;
+        let apart = dataset.holding().is_some_and(|h| h.apart.is_some());
+        if let Some(path) = slots.iter().filter(|s| apart && s.maps).find_map(|s| s.output.as_ref())
+        {
+            let message = "records of data that only some ranks have cannot be written to a file";
+            return Err(Error::usage(message)
+                .at_path(path)
+                .with_hint("run it with ranks on the hosts that have the data alone"));
+        }
         let mut outputs = Outputs::default();
         let file = |s: &Slot| match &s.output {
             // Its bytes stay near the data.
@@ -194,6 +205,16 @@ struct Engine<'a> {
     /// What lies before this rank's share does to its quotes, once that is known.
     before: Option<Before>,
     share: Share,
+    /// What this rank looks at for others, where quotes matter and others compute on what it has.
+    looks: Option<Share>,
+    /// Chunks are given to ranks while they compute.
+    split: Option<Split>,
+    /// Of which quotes are open where a chunk may begin.
+    states: Option<States>,
+    /// Bytes that those who have asked for data have computed on, in the first pass.
+    asked: u64,
+    /// Why this is its share, where there was a choice.
+    placing: Option<Placing>,
 }
 
 impl<'a> Engine<'a> {
@@ -225,6 +246,11 @@ impl<'a> Engine<'a> {
             looked: 0,
             before: None,
             share: prepared.share,
+            looks: None,
+            split: None,
+            states: None,
+            asked: 0,
+            placing: None,
         };
         if crew.size() == 1 {
             let prepared = prepared?;
@@ -252,6 +278,11 @@ impl<'a> Engine<'a> {
         engine.number = first.run;
         engine.watched = first.watched;
         engine.nodes = nodes.len();
+        if let Some(apart) = dataset.holding().and_then(|h| h.apart.as_ref()) {
+            let part = place::choose(&engine.crew, dataset, apart, request)?;
+            (engine.share, engine.looks, engine.split) = (part.share, part.looks, part.split);
+            engine.placing = Some(part.placing);
+        }
         let maps = engine.slots.iter().filter(|s| s.maps).filter_map(|s| s.output.clone());
         let maps: Vec<PathBuf> = maps.collect();
         match dataset.holding() {
@@ -263,6 +294,9 @@ impl<'a> Engine<'a> {
 
     fn run(mut self, observer: Option<&dyn Observer>) -> Result<Report> {
         let report = self.work(observer);
+        if self.split.is_some() {
+            split::forget(&self.crew.fabric, self.number);
+        }
         if report.is_err() && self.crew.size() > 1 && self.crew.fabric.alive(0).is_err() {
             // Who has made the temporary names cannot remove them.
             self.joints.iter().for_each(Joint::remove);
@@ -289,6 +323,9 @@ impl<'a> Engine<'a> {
         if bytes > 0.0 {
             metrics.bytes_per_second = bytes / metrics.seconds.max(1e-9);
             metrics.core_seconds_per_gb = metrics.cpu_seconds / bytes * 1e9;
+        }
+        if let Some(placing) = &mut self.placing {
+            placing.took = place::took(&metrics, self.asked, self.dataset.total_bytes());
         }
         let plan = self.plan(scan_plan);
         let report = Report { results: self.results(), plan, metrics };
@@ -387,7 +424,7 @@ impl<'a> Engine<'a> {
             }
         };
         let (states, counters) = self.crew.total(&kernels, mine)?;
-        let [bytes, rows, kept, skipped, rounded, uncounted] = counters[..] else {
+        let [bytes, rows, kept, skipped, rounded, uncounted, asked] = counters[..] else {
             return Err(Error::format("ranks sent different counters"));
         };
         metrics.bytes_read += bytes;
@@ -397,6 +434,7 @@ impl<'a> Engine<'a> {
             metrics.rows_kept = counted.then_some(kept);
             metrics.rows_skipped = skipped;
             metrics.integers_rounded = rounded;
+            self.asked = asked;
         }
         let sinks: Vec<PathBuf> = kernels.iter().filter_map(|k| Some(k.sink()?.path)).collect();
         let finished = caught(|| self.finish(indices, kernels, states));
@@ -521,7 +559,10 @@ impl<'a> Engine<'a> {
     /// Where quotes matter, finds out in which state this rank's share begins, once: each rank looks at its own share, and
     /// all tell each other what it does. `mine` is what this rank has so far; an error is that of all ranks.
     fn look_before<T>(&mut self, needs: &Needs, mine: Result<T>) -> Result<Result<T>> {
-        let options = self.options(needs);
+        let mut options = self.options(needs);
+        if let Some(looks) = &self.looks {
+            options.share = looks.clone();
+        }
         let known = self.before.is_some() || self.crew.size() == 1;
         if known || !self.dataset.is_chained(&options) {
             return Ok(mine);
@@ -537,12 +578,20 @@ impl<'a> Engine<'a> {
         };
         let all = self.crew.gather(quotes)?;
         let all = all.iter().map(|q| Quotes::from_bytes(q)).collect::<Result<Vec<_>>>()?;
-        self.before = Some(Quotes::before(&all, self.crew.rank())?);
+        self.before = Some(match (&self.looks, &self.share) {
+            (Some(_), Share::Held(mine)) => {
+                let states = Quotes::states(&all)?;
+                let before = states.at(mine)?;
+                self.states = Some(states);
+                before
+            }
+            _ => Quotes::before(&all, self.crew.rank())?,
+        });
         Ok(mine.ok_or_else(|| Error::internal("an error was not told")))
     }
 
-    /// This rank's share of a pass: states, and the counters bytes, rows, kept, skipped, rounded, and 1
-    /// if rows are not counted.
+    /// This rank's share of a pass: states, and the counters bytes, rows, kept, skipped, rounded, 1 if rows are not
+    /// counted, and bytes that one without data has computed on.
     fn scan(
         &mut self,
         needs: Needs,
@@ -563,7 +612,36 @@ impl<'a> Engine<'a> {
         };
         if let Some(kept) = self.kept.as_ref().filter(|k| k.serves(&needs)) {
             let (states, rows) = pass.run(&kept.scan(), None, None)?;
-            return Ok((states, vec![0, rows, rows, 0, 0, 0]));
+            return Ok((states, vec![0, rows, rows, 0, 0, 0, 0]));
+        }
+        let asks = self.dataset.holding().and_then(|h| h.apart.as_ref());
+        let asks = asks.is_some_and(|a| a.storage.get(self.crew.rank()) == Some(&false));
+        if let Some(split) = &self.split {
+            let splitting = Splitting {
+                split,
+                fabric: &self.crew.fabric,
+                dataset: self.dataset,
+                run: self.number,
+                options: self.options(&needs),
+                states: self.states.as_ref(),
+                filter: self.filter.as_ref(),
+                active,
+                threads: self.budget.threads,
+                most_states: self.budget.states,
+                pass: number,
+                observer,
+                cancel: &self.request.cancel,
+            };
+            let sum = splitting.run()?;
+            let [bytes, rows, kept, skipped, rounded, counted] = sum.counters;
+            let bytes = bytes + std::mem::take(&mut self.looked);
+            self.bytes += bytes;
+            if number == 1 {
+                *scan_plan = sum.plan;
+            }
+            let asked = if asks { counted } else { 0 };
+            let counters = vec![bytes, rows, kept, skipped, rounded, sum.uncounted, asked];
+            return Ok((sum.states, counters));
         }
         // Unless kernels say so, the first pass does not know whether there will be another one.
         let mut later = if number > 1 { needs.clone() } else { Needs::default() };
@@ -581,7 +659,9 @@ impl<'a> Engine<'a> {
         let get = |c: &std::sync::atomic::AtomicU64| c.load(Ordering::Relaxed);
         let uncounted = u64::from(!scan.counts_rows());
         let bytes = get(&p.bytes) + std::mem::take(&mut self.looked);
-        let counters = vec![bytes, get(&p.rows), kept, get(&p.skipped), get(&p.rounded), uncounted];
+        let asked = if asks { bytes } else { 0 };
+        let (rows, skipped, rounded) = (get(&p.rows), get(&p.skipped), get(&p.rounded));
+        let counters = vec![bytes, rows, kept, skipped, rounded, uncounted, asked];
         self.bytes += bytes;
         drop(scan);
         self.kept = cache.and_then(Cache::ready);
@@ -641,6 +721,7 @@ impl<'a> Engine<'a> {
             vectors: Vectors::chosen().name(),
             chunk_bytes: self.budget.chunk,
             memory_bytes: self.request.memory,
+            place: self.placing.clone(),
             filter: self.filter.as_ref().map(|f| f.to_string()),
             by: self.request.by.clone(),
             kernels,

@@ -7,24 +7,30 @@
 
 mod budget;
 mod cache;
+pub mod calibrate;
 mod clock;
 mod engine;
 mod exchange;
 pub mod files;
 mod joint;
+mod machine;
 mod meeting;
 mod news;
 mod outputs;
 mod pass;
 mod patient;
+mod place;
+pub mod profile;
 mod report;
 mod request;
 pub mod roles;
 mod scatter;
 mod sink;
+mod split;
 pub mod spread;
 
 pub use engine::{agree, refuse, run, run_on};
 pub use pass::{Observer, Snapshot};
+pub use place::{Alternative, Placing, Took};
 pub use report::{Metrics, Plan, PlannedKernel, RankMetrics, Report};
 pub use request::Request;

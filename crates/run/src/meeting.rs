@@ -97,7 +97,8 @@ impl Member {
     }
 }
 
-fn may_run_on() -> Vec<u64> {
+/// The processors that this thread may run on, a bit for each; none where the system does not tell.
+pub fn may_run_on() -> Vec<u64> {
     let Ok(set) = rustix::thread::sched_getaffinity(None) else { return Vec::new() };
     let mut words = Vec::new();
     for p in (0..rustix::thread::CpuSet::MAX_CPU).filter(|p| set.is_set(*p)) {
@@ -124,6 +125,10 @@ pub fn meant(
     say("the filter", request.filter.clone().unwrap_or_default());
     request.by.iter().for_each(|c| say("a column of groups", c.clone()));
     say("lenient", request.lenient.to_string());
+    say("the place", format!("{:?}", request.place));
+    if let Some(apart) = dataset.holding().and_then(|h| h.apart.as_ref()) {
+        say("the storage ranks", format!("{:?}", apart.storage));
+    }
     say("the format", dataset.format_name().to_owned());
     for (name, value) in dataset.format().details() {
         say(&name, format!("{value:?}"));

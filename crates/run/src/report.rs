@@ -1,5 +1,6 @@
 //! What a run says: results, what was done, what it took.
 
+use crate::place::Placing;
 use serde::ser::{SerializeMap, Serializer};
 use stead_core::Value;
 
@@ -43,6 +44,9 @@ pub struct Plan {
     pub chunk_bytes: usize,
     /// Memory budget.
     pub memory_bytes: u64,
+    /// Where it was computed and why, where there was a choice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<Placing>,
     /// The filter as it was understood.
     #[serde(rename = "where")]
     pub filter: Option<String>,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use stead_core::{Cancel, limits};
 use stead_kernel::Own;
+use stead_model::Wish;
 use stead_store::IoOptions;
 
 /// A run: which kernels, over which rows, with which means.
@@ -39,6 +40,9 @@ pub struct Request {
     pub io: IoOptions,
     /// Count and skip records that cannot be read, where the default is to fail.
     pub lenient: bool,
+    /// Where to compute, for data that some ranks have and others ask for
+    /// ([`open_apart`](crate::spread::open_apart)). Never changes an answer.
+    pub place: Wish,
     /// Stops the run from outside.
     pub cancel: Cancel,
 }
@@ -56,6 +60,7 @@ impl Default for Request {
             outputs: Vec::new(),
             io: IoOptions::default(),
             lenient: false,
+            place: Wish::Auto,
             cancel: Cancel::new(),
         }
     }

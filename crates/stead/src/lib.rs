@@ -39,7 +39,8 @@ pub use stead_format::options::{ColumnType, Compression, FormatType, Header, Quo
 pub use stead_format::tipsy::Species;
 pub use stead_format::{Dataset, Description, OpenOptions, TableColumn};
 pub use stead_run::{
-    Metrics, Observer, Plan, PlannedKernel, RankMetrics, Report, Request, Snapshot, run, run_on,
+    Alternative, Metrics, Observer, Placing, Plan, PlannedKernel, RankMetrics, Report, Request,
+    Snapshot, Took, run, run_on,
 };
 pub use stead_store::{Engine, IoOptions, atomic::remove_unfinished};
 
@@ -71,14 +72,42 @@ pub mod layout {
     pub use stead_store::space::{of_user as dataspaces, read_layout as read};
 }
 
+/// Where to compute: what was measured of the machines, and how it is measured.
+///
+/// ```
+/// use stead::plan::{Calibrate, Load, Place, Request, calibrate, decide, save};
+/// # fn main() -> stead::Result<()> {
+/// # let dir = std::env::temp_dir().join(format!("stead-doc-plan-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir).expect("dir");
+/// let measured = calibrate(&Calibrate { tiers: vec![dir.clone()], seconds: 0.2, ..Calibrate::default() }, None)?;
+/// save(&measured, &dir.join("profile.toml"))?;
+/// // What would it take here, where the data are?
+/// let (site, tier) = (&measured.sites[0].name, &measured.tiers[0].name);
+/// let request = Request::new(1 << 30, "sum", "csv").held_on(site, tier).asked_by(site);
+/// assert_eq!(decide(&measured, &request, &Load::none())?.choice().place, Place::Push);
+/// # std::fs::remove_dir_all(&dir).expect("remove");
+/// # Ok(())
+/// # }
+/// ```
+pub mod plan {
+    pub use stead_model::{
+        Cost, Decision, Estimate, Held, Link, Load, Parts, Place, Profile, Request, Site, Stage,
+        Tier, Wish, decide,
+    };
+    pub use stead_run::calibrate::{Calibrate, SECONDS, Telling, calibrate, calibrate_on};
+    pub use stead_run::profile::{load, load_from, path, save};
+}
+
 /// How ranks talk.
 pub mod fabric {
     pub use stead_fabric::{Fabric, FabricExt, Local, Rounds, foreign};
 }
 
-/// What ranks of a run do besides [`run_on`]: they open data that lie on their nodes, [`open_on`](ranks::open_on).
+/// What ranks of a run do besides [`run_on`]: they open data that lie on their nodes, or that some of them have and others ask for
+/// ([`OpenOptions::storage_hosts`]): [`open_on`](ranks::open_on).
 pub mod ranks {
-    pub use stead_run::spread::{Here, open_as, open_on};
+    pub use stead_run::roles::{Role, Roles};
+    pub use stead_run::spread::{Here, open_apart, open_as, open_on};
     pub use stead_run::{agree, refuse};
 }
 

@@ -1,14 +1,15 @@
 //! Options as text: what the command line, C and configuration files write, and what it means.
 
-use stead_core::layout::Spaces;
+use stead_core::layout::{Spaces, nodes};
 use stead_core::{ByteOrder, Error, Order, Result, Shape, units};
 use stead_format::OpenOptions;
 use stead_format::options::{ColumnType, Header, Quote};
+use stead_model::Wish;
 use stead_run::Request;
 use stead_store::{Engine, space};
 
 /// The names that [`set`] knows.
-pub const NAMES: [&str; 17] = [
+pub const NAMES: [&str; 18] = [
     "type",
     "delimiter",
     "quote",
@@ -26,6 +27,7 @@ pub const NAMES: [&str; 17] = [
     "compression",
     "species",
     "dataspace",
+    "storage-hosts",
 ];
 
 /// Sets one option by the name that it has on the command line (`delimiter`, `record-length`, ...); `_` may
@@ -60,6 +62,10 @@ pub fn set(o: &mut OpenOptions, name: &str, value: &str) -> Result<()> {
         "compression" => o.compression = Some(value.parse()?),
         "species" => o.species = Some(value.parse()?),
         "dataspace" => o.dataspaces.push(dataspace(value)?),
+        "storage-hosts" => {
+            nodes::expand(value)?;
+            o.storage_hosts = Some(value.to_owned());
+        }
         _ => {
             return Err(Error::usage(format!("no option '{name}'"))
                 .with_hint(format!("the options are: {}", NAMES.join(", "))));
@@ -69,8 +75,8 @@ pub fn set(o: &mut OpenOptions, name: &str, value: &str) -> Result<()> {
 }
 
 /// The names that [`set_means`] knows.
-pub const MEANS: [&str; 7] =
-    ["threads", "memory", "chunk", "engine", "queue-depth", "direct", "lenient"];
+pub const MEANS: [&str; 8] =
+    ["threads", "memory", "chunk", "engine", "queue-depth", "direct", "lenient", "place"];
 
 /// Sets one of a request's means by the name that it has on the command line.
 ///
@@ -92,12 +98,25 @@ pub fn set_means(r: &mut Request, name: &str, value: &str) -> Result<()> {
         "queue-depth" => r.io.depth = count()?,
         "direct" => r.io.direct = yes(value)?,
         "lenient" => r.lenient = yes(value)?,
+        "place" => r.place = place(value)?,
         _ => {
             return Err(Error::usage(format!("no option '{name}'"))
                 .with_hint(format!("the options are: {}", MEANS.join(", "))));
         }
     }
     Ok(())
+}
+
+/// Where to compute: `auto`, `pull`, `push` or `split`.
+///
+/// # Errors
+/// `Usage` for anything else.
+pub fn place(s: &str) -> Result<Wish> {
+    match Wish::parse(s) {
+        Ok(wish @ (Wish::Auto | Wish::Pull | Wish::Push | Wish::Split)) => Ok(wish),
+        _ => Err(Error::usage(format!("'{s}' is no place to compute"))
+            .with_hint("take auto, pull, push or split")),
+    }
 }
 
 /// One byte; `\t` and `tab` are the tab.
@@ -202,7 +221,7 @@ mod tests {
     fn every_option_can_be_set() {
         let values = [
             "csv", ";", "'", "yes", "#", "-", "a,b", "a=text", "f32", "2x3", "F", "big", "1KiB",
-            "8", "zstd", "dark", "s=/a/b",
+            "8", "zstd", "dark", "s=/a/b", "n[1-2]",
         ];
         let mut o = OpenOptions::default();
         for (name, value) in NAMES.iter().zip(values) {
@@ -226,15 +245,18 @@ mod tests {
             compression: Some(Compression::Zstd),
             species: Some(stead_format::tipsy::Species::Dark),
             dataspaces: vec!["s=/a/b".into()],
+            storage_hosts: Some("n[1-2]".into()),
         };
         assert_eq!(o, all);
         let mut r = Request::default();
-        let values = ["3", "64MiB", "1MiB", "pread", "2", "yes", "yes"];
+        let values = ["3", "64MiB", "1MiB", "pread", "2", "yes", "yes", "push"];
         for (name, value) in MEANS.iter().zip(values) {
             set_means(&mut r, name, value).expect(name);
         }
         assert_eq!((r.threads, r.memory, r.chunk, r.io.depth), (3, 64 << 20, 1 << 20, 2));
         assert!(r.io.engine == Engine::Pread && r.io.direct && r.lenient);
+        assert_eq!(r.place, Wish::Push);
+        assert_eq!(place("vector").map_err(|e| e.kind()), Err(Kind::Usage));
     }
 
     #[test]

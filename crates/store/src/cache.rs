@@ -28,6 +28,15 @@ pub fn evict(file: &File) {
     let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
 }
 
+/// How much of a file is in the page cache, 0 to 1: of so many pages, spread evenly, those that are. 0 where the system does not
+/// tell.
+pub fn resident_share(file: &File, len: u64, pages: u64) -> f64 {
+    let pages = pages.clamp(1, len.max(1));
+    let at = |i: u64| (u128::from(len) * u128::from(2 * i + 1) / u128::from(2 * pages)) as u64;
+    let there = (0..pages).filter(|i| resident(file, at(*i)) == Some(true)).count();
+    there as f64 / pages as f64
+}
+
 /// True if the page of a byte is in the page cache, or on its way there; nothing is read. `None` where the system does not
 /// tell: before Linux 6.5, and about files of others that we may not write to.
 pub(crate) fn resident(file: &File, at: u64) -> Option<bool> {
@@ -55,6 +64,18 @@ pub(crate) fn will_need(file: &File, offset: u64, len: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_just_written_is_resident() {
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &[1; 100_000]).unwrap();
+        let told = resident(&file, 0).is_some();
+        for pages in [0, 1, 7, u64::MAX] {
+            let share = resident_share(&file, 100_000, pages.min(1000));
+            assert_eq!(share, if told { 1.0 } else { 0.0 }, "{pages}");
+        }
+        assert!(resident_share(&file, 0, 5) <= 1.0);
+    }
 
     #[test]
     fn to_look_whether_bytes_are_cached_brings_none() {

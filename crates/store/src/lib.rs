@@ -33,7 +33,7 @@ mod uring;
 
 pub use atomic::AtomicFile;
 pub use buffer::Buffer;
-pub use cache::evict;
+pub use cache::{evict, resident_share};
 pub use commons::Commons;
 pub use expand::expand;
 pub use file::FileSource;

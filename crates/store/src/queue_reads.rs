@@ -106,6 +106,9 @@ impl ReadQueue {
         place: &mut Option<Pages>,
     ) -> Result<State> {
         let Some(file) = source.file().filter(|_| len > 0 && source.bytes().is_none()) else {
+            if len > 0 && self.depth > 1 {
+                source.ahead(offset, len);
+            }
             return Ok(State::Waiting);
         };
         let direct = if self.direct { Some(self.reopen(source, file)?) } else { None };

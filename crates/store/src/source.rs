@@ -42,6 +42,10 @@ pub trait Source: Send + Sync + Debug {
         None
     }
 
+    /// Says that these bytes are going to be read, just so: for sources whose bytes come from far away, which then may be on
+    /// their way already. Waits for nothing; what goes wrong, the read says.
+    fn ahead(&self, _offset: u64, _len: usize) {}
+
     /// Another source in which these bytes, more than none, lie one after the other, and where: a part of a file that lies in
     /// several. Who reads asks this before anything else, so that parts are read as files are.
     fn piece(&self, _offset: u64, _len: u64) -> Option<(&Arc<dyn Source>, u64)> {

@@ -6,6 +6,7 @@
 use super::{Layout, TextScan};
 use crate::api::{Held, Progress, Scan, ScanOptions, Share};
 use crate::delimited::syntax::{State, Transition};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use stead_core::{Error, Result};
@@ -36,6 +37,33 @@ impl Before {
     /// Those of the stretches that a rank holds.
     pub(super) fn each(&self) -> &[State] {
         &self.0
+    }
+}
+
+/// The states of quotes at the starts of stretches that ranks have told.
+#[derive(Debug, Clone, Default)]
+pub struct States(BTreeMap<(u32, u64), State>);
+
+impl States {
+    /// Those in which these stretches begin. Of files of which nobody has told anything, as of compressed ones, none is needed.
+    ///
+    /// # Errors
+    /// `Internal` for a start that was not told.
+    pub fn at(&self, of: &[Held]) -> Result<Before> {
+        let mut before = Vec::with_capacity(of.len());
+        for h in of {
+            let told = self.0.range((h.source, 0)..=(h.source, u64::MAX)).next().is_some();
+            match self.0.get(&(h.source, h.bytes.start)) {
+                Some(state) => before.push(*state),
+                None if !told => {}
+                None => {
+                    let at = h.bytes.start;
+                    let message = format!("the state of quotes at byte {at} is not known");
+                    return Err(Error::internal(message).at_source(h.source));
+                }
+            }
+        }
+        Ok(Before(before))
     }
 }
 
@@ -121,13 +149,35 @@ impl Quotes {
             }
             return Ok(Before(vec![state]));
         }
+        let mut before = Vec::new();
+        Self::each(shares, |_, state, r| {
+            if r == rank {
+                before.push(state);
+            }
+        })?;
+        Ok(Before(before))
+    }
+
+    /// The states in which all stretches begin that ranks hold and have looked at.
+    ///
+    /// # Errors
+    /// As [`Quotes::before`].
+    pub fn states(shares: &[Quotes]) -> Result<States> {
+        let mut states = BTreeMap::new();
+        Self::each(shares, |h, state, _| {
+            states.insert((h.source, h.bytes.start), state);
+        })?;
+        Ok(States(states))
+    }
+
+    /// All stretches in the order of the data, with the states in which they begin and their ranks.
+    fn each(shares: &[Quotes], mut hear: impl FnMut(&Held, State, usize)) -> Result<()> {
         let mut all: Vec<(&Held, &Transition, usize)> = Vec::new();
         for (r, share) in shares.iter().enumerate() {
             let Does::Held(held) = &share.0 else { return Err(malformed()) };
             all.extend(held.iter().map(|(h, t)| (h, t, r)));
         }
         all.sort_by_key(|(h, ..)| (h.source, h.bytes.start));
-        let mut before = Vec::new();
         let (mut source, mut end, mut state) = (None, 0, State::Record);
         for (h, t, r) in all {
             if source != Some(h.source) {
@@ -136,13 +186,11 @@ impl Quotes {
             if h.bytes.start != end {
                 return Err(malformed());
             }
-            if r == rank {
-                before.push(state);
-            }
+            hear(h, state, r);
             state = t.apply(state);
             end = h.bytes.end;
         }
-        Ok(Before(before))
+        Ok(())
     }
 }
 
@@ -237,6 +285,13 @@ mod tests {
         assert_eq!(before(0), [State::Record, State::Closed]);
         assert_eq!(before(1), [State::Quoted, State::Record]);
         assert_eq!(before(2), []);
+        // Wherever a stretch begins that was told, whoever asks.
+        let states = Quotes::states(&ranks).unwrap();
+        let of = |source, start| Held { source, bytes: start..start + 1 };
+        let at = |of: &[Held]| states.at(of).map(|b| b.0);
+        assert_eq!(at(&[of(0, 3), of(1, 0)]).unwrap(), [State::Quoted, State::Record]);
+        assert_eq!(at(&[of(0, 5), of(7, 3)]).unwrap(), [State::Closed]);
+        assert!(at(&[of(0, 4)]).is_err());
         // A byte that nobody has, one that two have, shares of two sorts, and no such rank.
         let odd = |q: Does| Quotes::before(&[ranks[0].clone(), Quotes(q)], 0);
         assert!(odd(Does::Held(vec![])).is_err());

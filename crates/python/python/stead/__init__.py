@@ -35,6 +35,7 @@ from ._errors import (
 from ._kernels import *  # noqa: F403
 from ._layout import Copied, describe_layout, get, put
 from ._own import kernel
+from ._plan import calibrate
 from ._progress import Snapshot
 from ._read import Reader, Reads, Session, View, open_reader, read_session
 from ._report import Report
@@ -94,6 +95,7 @@ __all__ = [
     "UsageError",
     "View",
     "__version__",
+    "calibrate",
     "describe_layout",
     "get",
     "is_missing",

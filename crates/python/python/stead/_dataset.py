@@ -106,6 +106,7 @@ class Dataset:
         direct: bool = False,
         engine: str = "auto",
         queue_depth: int | None = None,
+        place: str = "auto",
         progress: bool | Callable[[_progress.Snapshot], object] | None = None,
         cancel: _stead.Cancel | None = None,
         comm: Any = None,
@@ -129,6 +130,8 @@ class Dataset:
             direct: Pass by the page cache.
             engine: How to read: `"auto"`, `"uring"` or `"pread"`.
             queue_depth: Reads in flight for each worker.
+            place: Where to compute, for data that were opened with `storage_hosts=`: `"pull"` moves the bytes, `"push"` the
+                kernels, `"split"` has both sides compute, `"auto"` takes what is predicted to be faster. Never changes an answer.
             progress: None shows a bar on a terminal and in a notebook, for runs longer than half a second; True shows
                 it always, False never. A function is called with a `stead.Snapshot` about ten times a second.
             cancel: A `stead.Cancel` with which another thread can stop the run. A run that Ctrl-C or an exception of a
@@ -173,6 +176,7 @@ class Dataset:
                 "direct": direct,
                 "engine": engine,
                 "queue_depth": queue_depth,
+                "place": place,
                 "progress": None if tell is None else lambda *now: tell(_progress.Snapshot(*now)),
                 "cancel": cancel,
                 "ranks": 1,
@@ -257,6 +261,7 @@ def open(
     nan: str | None = None,
     name: str | None = None,
     comm: Any = None,
+    storage_hosts: str | None = None,
 ) -> Dataset:
     """Opens a dataset. What is not said is detected.
 
@@ -298,6 +303,7 @@ def open(
         name: What stands for the file's name in messages about bytes and arrays.
         comm: A communicator of mpi4py, all ranks of which make this call, for data that lie on their nodes: layouts, and
             files that each rank has written (`out.%r.bin`). `run` is given it, too.
+        storage_hosts: Hosts whose ranks have the data, such as `"node[1-4]"`; ranks on other hosts ask for them. With `comm`.
 
     Returns:
         The dataset. Only the beginning of its files has been read.
@@ -313,6 +319,8 @@ def open(
         from . import _mpi
 
         ranks = _mpi.source(comm)
+    if storage_hosts is not None and comm is None:
+        raise make("usage", "storage_hosts= tells ranks apart, and there is no comm=", hint="give it a communicator of mpi4py")
     with telling(ranks):
         found = understood(
             source,
@@ -333,6 +341,7 @@ def open(
             compression=compression,
             species=species,
             dataspaces=dataspaces,
+            storage_hosts=storage_hosts,
             nan=nan,
             name=name,
         )
@@ -363,6 +372,7 @@ def understood(
     compression: Any,
     species: Any,
     dataspaces: Any,
+    storage_hosts: Any,
     nan: Any,
     name: Any,
 ) -> Dataset | tuple[list[str], dict[str, Any]]:
@@ -389,6 +399,7 @@ def understood(
         "compression": compression,
         "species": species,
         "dataspaces": None if dataspaces is None else [f"{name}={os.fspath(path)}" for name, path in dataspaces.items()],
+        "storage_hosts": storage_hosts,
     }
     if isinstance(source, (bytes, bytearray, memoryview)):
         from ._memory import open_bytes
@@ -489,6 +500,7 @@ RUN_OPTIONS = frozenset(
         "direct",
         "engine",
         "queue_depth",
+        "place",
         "progress",
         "cancel",
         "comm",

@@ -4,12 +4,13 @@
 //! ([`Source::piece`]); the rest is asked for at a rank of the node that has it (`service`). Who scans asks for what begins
 //! in its own stretches, so that nothing moves but the ends of records. `opening` finds who has what.
 
+mod apart;
 mod opening;
 mod service;
 #[cfg(test)]
 mod tests;
 
-pub use opening::{Here, open, open_as, open_on};
+pub use opening::{Here, open, open_apart, open_as, open_on};
 
 use service::{Ask, Link};
 use std::collections::BTreeMap;
@@ -128,23 +129,33 @@ struct Spread {
 }
 
 impl Spread {
-    /// At most [`WINDOW`] bytes.
-    fn window(&self, range: &Range<u64>, buf: &mut [u8]) -> Result<()> {
+    fn is_here(&self, part: usize) -> bool {
+        self.whole.parts.get(part).is_some_and(Option::is_some)
+    }
+
+    /// What of a range is to be asked for.
+    fn asks(&self, range: &Range<u64>) -> Vec<Ask> {
         let whole = &self.whole;
-        let here = |part: usize| whole.parts.get(part).is_some_and(Option::is_some);
         let mut asks = BTreeMap::<usize, Ask>::new();
-        for p in whole.layout.pieces(range.clone()).filter(|p| !here(p.part)) {
+        for p in whole.layout.pieces(range.clone()).filter(|p| !self.is_here(p.part)) {
             let group = whole.homes.get(p.part).copied().unwrap_or(usize::MAX);
             let ask = asks.entry(group).or_insert(Ask { group, start: p.offset, end: 0, bytes: 0 });
             ask.end = p.offset + p.len;
             ask.bytes += p.len as usize;
         }
+        asks.into_values().collect()
+    }
+
+    /// At most [`WINDOW`] bytes.
+    fn window(&self, range: &Range<u64>, buf: &mut [u8]) -> Result<()> {
+        let whole = &self.whole;
+        let here = |part: usize| self.is_here(part);
+        let asks = self.asks(range);
         if asks.is_empty() {
             return whole.read_pieces(range, &here, false, buf);
         }
         let link = self.link.as_ref().ok_or_else(|| Error::internal("a part is nowhere"))?;
-        let asks: Vec<Ask> = asks.into_values().collect();
-        let came = link.fetch(self.index, &asks, &mut || {
+        let came = link.fetch(self.index, range, &asks, &mut || {
             // While they are under way.
             whole.read_pieces(range, &here, false, buf)
         })?;
@@ -212,6 +223,21 @@ impl Source for Spread {
             at = end;
         }
         Ok(())
+    }
+
+    fn ahead(&self, offset: u64, len: usize) {
+        let Some(link) = &self.link else { return };
+        let end = offset.saturating_add(len as u64).min(self.len());
+        let mut at = offset;
+        while at < end {
+            let window = at..end.min(at + WINDOW);
+            at = window.end;
+            let asks = self.asks(&window);
+            if !asks.is_empty() && !link.begin(self.index, &window, &asks) {
+                // No room: the rest is asked for when it is wanted.
+                return;
+            }
+        }
     }
 
     fn check(&self) -> Result<()> {

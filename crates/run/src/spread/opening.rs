@@ -4,9 +4,10 @@
 //! other the names of their hosts, and so all know who has what.
 
 use super::service::Link;
-use super::{Spread, Whole};
+use super::{Spread, Whole, apart};
 use crate::exchange::Crew;
 use crate::meeting;
+use crate::roles::Roles;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -80,6 +81,8 @@ pub fn open(inputs: &[String], options: &OpenOptions) -> Result<Dataset> {
 /// layouts on the nodes of the ranks, and `out.%r.bin`, files that each process of a job has written on its node. Who runs over
 /// it asks other ranks for what is not on its own node, as long as any of them has the dataset. `cancel` stops that, too.
 ///
+/// With [`OpenOptions::storage_hosts`] only the ranks on these hosts have the data ([`open_apart`]).
+///
 /// # Errors
 /// As [`open`], the same on all ranks. `NotFound` if a node that has parts has no rank, or a rank's file is missing.
 pub fn open_on(
@@ -102,16 +105,53 @@ pub fn open_as(
     options: &OpenOptions,
     cancel: &Cancel,
 ) -> Result<Dataset> {
+    let Some(hosts) = &options.storage_hosts else {
+        return open_by(here, fabric, None, inputs, options, cancel);
+    };
+    if fabric.size() == 1 {
+        return Err(Error::usage("storage hosts tell ranks of a job apart, and this one is alone")
+            .with_hint("start ranks on both kinds of hosts: mpirun --host store1,node1 ..."));
+    }
+    let roles = Roles::by_hosts(&**fabric, here, hosts)?;
+    open_apart(here, fabric, &roles, inputs, options, cancel)
+}
+
+/// As [`open_as`], where the data are with the storage ranks alone, whatever [`OpenOptions::storage_hosts`] says: files that all these see, and others need not, layouts whose
+/// nodes are theirs, and files that they have written. Who runs over it may have either side compute
+/// ([`Request::place`](crate::Request::place)). Where all ranks are storage ranks it is [`open_as`].
+///
+/// # Errors
+/// As [`open_as`]; `Changed` if storage ranks see different files.
+pub fn open_apart(
+    here: &Here,
+    fabric: &Arc<dyn Fabric>,
+    roles: &Roles,
+    inputs: &[String],
+    options: &OpenOptions,
+    cancel: &Cancel,
+) -> Result<Dataset> {
+    let storage = Some(roles.storage()).filter(|_| !roles.compute().is_empty());
+    open_by(here, fabric, storage, inputs, options, cancel)
+}
+
+fn open_by(
+    here: &Here,
+    fabric: &Arc<dyn Fabric>,
+    storage: Option<&[usize]>,
+    inputs: &[String],
+    options: &OpenOptions,
+    cancel: &Cancel,
+) -> Result<Dataset> {
     let mut crew = Crew::new(&**fabric, cancel, None);
     crew.host.clone_from(&here.host);
-    let (named, tag) = tell(&mut crew, inputs)?;
-    if named == Named::Files {
+    let (named, tag) = tell(&mut crew, storage, inputs)?;
+    if named == Named::Files && storage.is_none() {
         return together(&crew, Dataset::open(inputs, options));
     }
     let dataspaces = &options.dataspaces;
-    let opening = Opening { here, fabric, crew: &crew, cancel, dataspaces };
+    let opening = Opening { here, fabric, crew: &crew, storage, cancel, dataspaces };
     let (wholes, groups) = match named {
-        Named::Files => Default::default(),
+        Named::Files => opening.plain(inputs)?,
         Named::Layouts(layouts) => opening.layouts(layouts)?,
         Named::PerProcess(pattern) => opening.per_process(&pattern)?,
     };
@@ -135,7 +175,8 @@ pub fn open_as(
             return Ok(dataset);
         }
         let near = opening.near(&wholes, &groups)?;
-        let holding = Holding { rank: crew.rank(), size: crew.size(), share, near, traffic };
+        let apart = storage.map(|storage| apart::of(&crew, storage, &wholes)).transpose()?;
+        let holding = Holding { rank: crew.rank(), size: crew.size(), share, near, traffic, apart };
         Ok(dataset.held_so(holding))
     });
     together(&crew, dataset)
@@ -154,9 +195,10 @@ fn together<T>(crew: &Crew<'_>, mine: Result<T>) -> Result<T> {
     mine.ok_or_else(|| Error::internal("an error was not told"))
 }
 
-/// The first rank tells what is meant, and all tell where they are.
-fn tell(crew: &mut Crew<'_>, inputs: &[String]) -> Result<(Named, u32)> {
-    let found = (crew.rank() == 0).then(|| named(inputs)).transpose();
+/// The first rank, of those that have data if only some do, tells what is meant, and all tell where they are.
+fn tell(crew: &mut Crew<'_>, storage: Option<&[usize]>, inputs: &[String]) -> Result<(Named, u32)> {
+    let first = storage.and_then(<[usize]>::first).copied().unwrap_or(0);
+    let found = (crew.rank() == first).then(|| named(inputs)).transpose();
     if crew.size() == 1 {
         crew.hosts = vec![crew.host.clone()];
         return Ok((found?.unwrap_or(Named::Files), 0));
@@ -191,7 +233,8 @@ fn tell(crew: &mut Crew<'_>, inputs: &[String]) -> Result<(Named, u32)> {
     }
     let found = said.iter().find_map(|s| s.found.clone()).ok_or_else(malformed)?;
     let other = said.iter().position(|s| s.inputs != said[0].inputs);
-    if let (false, Some(other)) = (found.0 == Named::Files, other) {
+    let each_its_own = found.0 == Named::Files && storage.is_none();
+    if let (false, Some(other)) = (each_its_own, other) {
         return Err(Error::usage(format!(
             "ranks 0 and {other} were given different names of data"
         ))
@@ -254,6 +297,8 @@ struct Opening<'o> {
     here: &'o Here,
     fabric: &'o Arc<dyn Fabric>,
     crew: &'o Crew<'o>,
+    /// The ranks that have data, if not all may.
+    storage: Option<&'o [usize]>,
     cancel: &'o Cancel,
     /// Given by the user.
     dataspaces: &'o [String],
@@ -276,16 +321,46 @@ impl Groups {
 }
 
 impl Opening<'_> {
-    /// The ranks on a node.
+    /// The ranks on a node, of those that may have data.
     fn ranks_on(&self, node: &str) -> Vec<usize> {
         let on = |r: &usize| self.crew.hosts.get(*r).is_some_and(|h| nodes::is_host(node, h));
-        (0..self.crew.size()).filter(on).collect()
+        (0..self.crew.size()).filter(|r| self.may_have(*r)).filter(on).collect()
+    }
+
+    fn may_have(&self, rank: usize) -> bool {
+        self.storage.is_none_or(|storage| storage.contains(&rank))
+    }
+
+    /// The ranks that may have data, of each node that has some.
+    fn by_node(&self) -> Vec<Vec<usize>> {
+        let mut by_node = meeting::nodes(&**self.fabric);
+        by_node.iter_mut().for_each(|ranks| ranks.retain(|r| self.may_have(*r)));
+        by_node.retain(|ranks| !ranks.is_empty());
+        by_node
+    }
+
+    /// Files that all ranks with data see. The first of these tells the others which they are.
+    fn plain(&self, inputs: &[String]) -> Result<Found> {
+        let storage = self.storage.unwrap_or_default();
+        let mine = self.may_have(self.crew.rank());
+        let opened = if mine { apart::files(inputs, self.cancel) } else { Ok(Vec::new()) };
+        let first = storage.first() == Some(&self.crew.rank());
+        let (opened, said) = match opened {
+            Ok(opened) => {
+                let said = apart::said(&opened, mine, first);
+                (opened, said)
+            }
+            Err(e) => (Vec::new(), Err(e)),
+        };
+        let all = self.crew.gather(said)?;
+        let wholes = apart::wholes(&all, storage, opened)?;
+        Ok((wholes.into_iter().map(Arc::new).collect(), vec![storage.to_vec()]))
     }
 
     /// Who has the parts of each layout: the ranks of its node. Parts beside the layout, whose node has no rank, are for those
     /// who see them: nodes with ranks take turns.
     fn homes(&self, layouts: &[(PathBuf, Layout)]) -> Result<(Vec<Vec<usize>>, Groups)> {
-        let by_node = meeting::nodes(&**self.fabric);
+        let by_node = self.by_node();
         let mut groups = Groups::default();
         let mut known = HashMap::<&str, Option<usize>>::new();
         let (mut homes, mut turn) = (Vec::with_capacity(layouts.len()), 0);
@@ -320,6 +395,14 @@ impl Opening<'_> {
         let Some(path) = file else { return Ok((homes, groups)) };
         let list = nodes::fold(&missing);
         let (has, its) = if missing.len() == 1 { ("node", "has") } else { ("nodes", "have") };
+        if self.storage.is_some() {
+            let one =
+                if missing.len() == 1 { "is no storage host" } else { "are no storage hosts" };
+            let e = Error::usage(format!("{has} {list} {its} parts of it, and {one}"));
+            return Err(e
+                .at_path(path)
+                .with_hint("name all nodes that have data as storage hosts"));
+        }
         let e = Error::new(Kind::NotFound, format!("{has} {list} {its} parts of it, and no rank"));
         Err(e.at_path(path).with_hint(format!(
             "start a rank on each node that has parts: mpirun --host {} stead run ...",
@@ -376,14 +459,16 @@ impl Opening<'_> {
     /// The files of a node are seen by all its ranks; the first of them tells the others of all nodes.
     fn per_process(&self, pattern: &str) -> Result<Found> {
         let name = PerProcess::parse(pattern)?;
-        let by_node = meeting::nodes(&**self.fabric);
+        let by_node = self.by_node();
         let mine = by_node.iter().position(|ranks| ranks.contains(&self.crew.rank()));
-        let mine = mine.ok_or_else(|| Error::internal("a rank is on no node"))?;
+        // No node at all, for who has no data.
+        let mine = mine.unwrap_or(usize::MAX);
         let at = |r: u64| {
             let file = PathBuf::from(name.name(r));
             self.here.folder.as_ref().map_or(file.clone(), |folder| folder.join(&file))
         };
-        let said = if by_node[mine].first() == Some(&self.crew.rank()) {
+        let first = by_node.get(mine).and_then(|ranks| ranks.first());
+        let said = if first == Some(&self.crew.rank()) {
             self.files(&name).and_then(|ranks| {
                 let length = |r: u64| Ok((r, FileSource::open(at(r))?.len()));
                 ranks.into_iter().map(length).collect::<Result<Vec<(u64, u64)>>>()

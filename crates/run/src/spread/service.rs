@@ -5,7 +5,9 @@ use super::{COUNTED, WINDOW, Whole};
 use crate::clock::Watch;
 use crate::pass::caught;
 use serde::{Deserialize, Serialize};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,6 +22,8 @@ const WINDOWS: usize = 16;
 const READERS: usize = 2;
 /// Questions of each rank that wait for these threads; who keeps to its windows never has so many.
 const MOST_WAITING: usize = 4 * WINDOWS;
+/// Windows that were asked for ahead, and are not wanted yet.
+const AHEAD: usize = 2 * WINDOWS;
 /// How often who waits looks whether the run is stopped and the other rank lives.
 const LOOK: Duration = Duration::from_millis(100);
 /// How often the thread looks whether anybody is left, once this rank wants nothing more.
@@ -115,6 +119,12 @@ struct Asked {
     coming: Receiver<Answer>,
 }
 
+/// Questions of a window that nobody waits for yet.
+struct Begun {
+    asked: Vec<Asked>,
+    since: Watch,
+}
+
 /// The ranks that have the parts of a dataset, for one of them. Others are told when it is dropped.
 pub(super) struct Link {
     service: Arc<Service>,
@@ -136,6 +146,8 @@ struct Service {
     cancel: Cancel,
     traffic: Arc<Traffic>,
     ids: AtomicU64,
+    /// What was asked for before it is wanted: by source and bytes.
+    ahead: Mutex<HashMap<(u32, u64, u64), Begun>>,
     waiting: Mutex<HashMap<u64, (usize, SyncSender<Answer>)>>,
     /// Windows that may still be asked for.
     room: Mutex<usize>,
@@ -169,6 +181,7 @@ impl Link {
             cancel: cancel.clone(),
             traffic,
             ids: AtomicU64::new(0),
+            ahead: Mutex::default(),
             waiting: Mutex::default(),
             room: Mutex::new(WINDOWS),
             freed: Condvar::new(),
@@ -187,17 +200,24 @@ impl Link {
         Ok(Link { service })
     }
 
-    /// Asks for pieces of a file, does `meanwhile`, and waits for them.
+    /// Asks for what a window of a file is to be made of, which is wanted later. False if there is no room for it; what else
+    /// goes wrong, [`Link::fetch`] says.
+    pub(super) fn begin(&self, source: u32, window: &Range<u64>, asks: &[Ask]) -> bool {
+        self.service.begin(source, window, asks)
+    }
+
+    /// Asks for what a window of a file is to be made of, unless that was done, does `meanwhile`, and waits for it.
     ///
     /// # Errors
     /// `Peer` if a rank is gone or does not answer in time, its own error if it cannot read, `Cancelled`: with rank and host.
     pub(super) fn fetch(
         &self,
         source: u32,
+        window: &Range<u64>,
         asks: &[Ask],
         meanwhile: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<Vec<u8>>> {
-        self.service.fetch(source, asks, Want::Bytes, meanwhile)
+        self.service.fetch(source, Some(window), asks, Want::Bytes, meanwhile)
     }
 
     /// As [`Link::fetch`], for the number of newlines in the pieces of all groups together.
@@ -210,7 +230,7 @@ impl Link {
         asks: &[Ask],
         meanwhile: &mut dyn FnMut() -> Result<()>,
     ) -> Result<u64> {
-        let came = self.service.fetch(source, asks, Want::Newlines, meanwhile)?;
+        let came = self.service.fetch(source, None, asks, Want::Newlines, meanwhile)?;
         let number = |n: &Vec<u8>| n.first_chunk().map_or(0, |n| u64::from_le_bytes(*n));
         Ok(came.iter().map(number).fold(0, u64::saturating_add))
     }
@@ -252,22 +272,48 @@ impl Service {
         Ok(Room(self))
     }
 
+    fn begin(&self, source: u32, window: &Range<u64>, asks: &[Ask]) -> bool {
+        let key = (source, window.start, window.end);
+        let mut ahead = lock(&self.ahead);
+        if ahead.len() >= AHEAD {
+            // What a scan that was given up has left.
+            let most = self.fabric.deadline().as_secs_f64();
+            ahead.retain(|_, begun| begun.since.seconds() < most);
+        }
+        if ahead.len() >= AHEAD {
+            return false;
+        }
+        if let Entry::Vacant(place) = ahead.entry(key)
+            && let Ok(asked) = asks.iter().map(|ask| self.ask(source, ask, Want::Bytes)).collect()
+        {
+            place.insert(Begun { asked, since: Watch::start() });
+        }
+        true
+    }
+
     fn fetch(
         &self,
         source: u32,
+        window: Option<&Range<u64>>,
         asks: &[Ask],
         want: Want,
         meanwhile: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<Vec<u8>>> {
-        let _room = self.room()?;
+        let begun = window.and_then(|w| lock(&self.ahead).remove(&(source, w.start, w.end)));
+        let _room = if begun.is_none() { Some(self.room()?) } else { None };
         let mut under_way = Vec::with_capacity(asks.len());
         let mut began = Ok(());
-        for ask in asks {
-            match self.ask(source, ask, want) {
-                Ok(asked) => under_way.push(asked),
-                Err(e) => {
-                    began = Err(self.about(e, source, ask));
-                    break;
+        match begun {
+            Some(begun) => under_way = begun.asked,
+            None => {
+                for ask in asks {
+                    match self.ask(source, ask, want) {
+                        Ok(asked) => under_way.push(asked),
+                        Err(e) => {
+                            began = Err(self.about(e, source, ask));
+                            break;
+                        }
+                    }
                 }
             }
         }

@@ -1,0 +1,223 @@
+//! What kernels take on one core, for the bytes of each format.
+//!
+//! Data are made in memory, so that no device is measured with them. Time is that of the core and not of the wall: others who
+//! use the machine do not change it much.
+
+use crate::clock::{Watch, thread_seconds};
+use std::fmt::Write;
+use std::sync::Arc;
+use stead_core::{Cancel, DType, Needs, Result};
+use stead_format::{Dataset, FormatType, OpenOptions, ScanOptions};
+use stead_kernel::{AnyKernel, Context, Spec, Step, registry};
+use stead_model::Cost;
+use stead_store::MemorySource;
+
+/// Rows of text, elements of arrays and bytes of records that are made.
+const ROWS: usize = 50_000;
+const ELEMENTS: usize = 1 << 18;
+const RECORD: usize = 64;
+/// Passes that are looked at; iterative kernels have more of the same.
+const PASSES: usize = 3;
+/// How often a kernel is measured at most.
+const TRIES: usize = 20;
+
+/// Kernels over columns of numbers, where `x`, `y` and `z` are such.
+const NUMBERS: [&str; 12] = [
+    "rows",
+    "count:x",
+    "sum:x",
+    "mean:x",
+    "var:x",
+    "std:x",
+    "min:x",
+    "max:x",
+    "hist:x,bins=64,min=0,max=1000",
+    "quantile:x",
+    "kmeans:x,y,z,k=8,rounds=3,init=first",
+    "gram:x,y,z",
+];
+/// Kernels over bytes of text.
+const TEXT: [&str; 4] = ["lines", "grep:'7.*8\\d3'", "digits", "entropy"];
+/// Of those over rows, and of those over bytes, what records without columns have.
+const OPAQUE: [&str; 4] = ["rows", "grep:'7.*8\\d3'", "digits", "entropy"];
+const PICTURE: &str = "render:out=picture.png,width=256,height=256,min=0,max=1000";
+
+/// Numbers that look like measurements, the same on all machines.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+}
+
+fn table() -> Vec<u8> {
+    let (mut text, mut n) = (String::from("id,x,y,z,note\n"), Numbers(1));
+    for id in 0..ROWS {
+        let mut number = || format!("{}.{:03}", n.next() % 1000, n.next() % 1000);
+        let (x, y, z) = (number(), number(), number());
+        // Writing to a text cannot fail.
+        let _ = writeln!(text, "{id},{x},{y},{z},note{}", id % 97);
+    }
+    text.into_bytes()
+}
+
+fn log() -> Vec<u8> {
+    let (mut text, mut n) = (String::new(), Numbers(2));
+    for at in 0..ROWS {
+        let (a, b) = (n.next(), n.next());
+        let _ =
+            writeln!(text, "{at} INFO node{} reads block {a} of {b} in {} ms", a % 64, b % 1000);
+    }
+    text.into_bytes()
+}
+
+fn array() -> Vec<u8> {
+    let mut n = Numbers(3);
+    let element = |_| ((n.next() % 1_000_000) as f64 / 1000.0).to_ne_bytes();
+    (0..ELEMENTS).flat_map(element).collect()
+}
+
+fn volume() -> Vec<u8> {
+    let mut n = Numbers(4);
+    (0..ELEMENTS).flat_map(|_| ((n.next() % 1000) as f32).to_ne_bytes()).collect()
+}
+
+/// Data of one format, and kernels to run over them: the first name is that of the format in the profile.
+type Data = (&'static str, Dataset, Vec<&'static str>);
+
+fn data() -> Result<Vec<Data>> {
+    let open = |name: &str, bytes: Vec<u8>, options: OpenOptions| {
+        Dataset::from_sources(vec![Arc::new(MemorySource::new(name, bytes))], &options)
+    };
+    let of = |format| OpenOptions { format: Some(format), ..OpenOptions::default() };
+    let raw = |dtype, shape: &[usize]| OpenOptions {
+        dtype: Some(dtype),
+        shape: Some(shape.iter().map(|n| *n as u64).collect()),
+        ..of(FormatType::Raw)
+    };
+    let records = OpenOptions { record_length: Some(RECORD as u64), ..of(FormatType::Records) };
+    let names = ["x", "y", "z", "w"].map(String::from).to_vec();
+    let matrix = OpenOptions { names: Some(names), ..raw(DType::F64, &[ELEMENTS / 4, 4]) };
+    let side = 64;
+    let dims = [ELEMENTS / side / side, side, side];
+    let mut text = log();
+    text.truncate(text.len() / RECORD * RECORD);
+    Ok(vec![
+        ("csv", open("table.csv", table(), of(FormatType::Csv))?, [&NUMBERS[..], &TEXT].concat()),
+        ("lines", open("text.log", log(), of(FormatType::Lines))?, [&["rows"][..], &TEXT].concat()),
+        ("records", open("records.bin", text, records)?, OPAQUE.to_vec()),
+        ("raw", open("array.bin", array(), matrix)?, [&NUMBERS[..], &TEXT[2..]].concat()),
+        ("raw", open("volume.bin", volume(), raw(DType::F32, &dims))?, vec![PICTURE]),
+    ])
+}
+
+/// Measures all of them in about so many seconds.
+///
+/// # Errors
+/// `Cancelled`.
+pub fn measure(seconds: f64, cancel: &Cancel, tell: &dyn Fn(&str)) -> Result<Vec<Cost>> {
+    let data = data()?;
+    let all: usize = data.iter().map(|(_, _, specs)| specs.len()).sum();
+    let mut costs = Vec::with_capacity(all);
+    for (format, dataset, specs) in &data {
+        for text in specs {
+            let spec = Spec::parse(text)?;
+            tell(&format!("{} over {format}", spec.name));
+            costs.push(cost(format, dataset, &spec, seconds / all as f64, cancel)?);
+        }
+    }
+    Ok(costs)
+}
+
+fn cost(
+    format: &str,
+    dataset: &Dataset,
+    spec: &Spec,
+    seconds: f64,
+    cancel: &Cancel,
+) -> Result<Cost> {
+    let (watch, gigabytes) = (Watch::start(), dataset.total_bytes() as f64 / 1e9);
+    let mut best = Took::NONE;
+    for _ in 0..TRIES {
+        let took = passes(dataset, spec, cancel)?;
+        // What disturbs adds time.
+        if took.parse + took.compute < best.parse + best.compute {
+            best = took;
+        }
+        if watch.seconds() >= seconds {
+            break;
+        }
+    }
+    let all = best.parse + best.compute;
+    Ok(Cost {
+        kernel: spec.name.clone(),
+        format: format.to_owned(),
+        site: None,
+        core_s_per_gb: all / gigabytes,
+        parse_share: if all > 0.0 { (best.parse / all).clamp(0.0, 1.0) } else { 0.0 },
+        result_bytes: best.state as f64,
+        result_per_byte: 0.0,
+        // No run sends numbers in place of bytes.
+        vector_per_byte: 0.0,
+    })
+}
+
+/// What one pass took, of several the mean.
+#[derive(Clone, Copy)]
+struct Took {
+    parse: f64,
+    compute: f64,
+    /// Bytes of the largest state.
+    state: usize,
+}
+
+impl Took {
+    const NONE: Took = Took { parse: f64::INFINITY, compute: 0.0, state: 0 };
+}
+
+fn passes(dataset: &Dataset, spec: &Spec, cancel: &Cancel) -> Result<Took> {
+    let context = Context { schema: dataset.schema(), path: None, grouped: false };
+    let built = registry::build(spec, &context)?;
+    let mut kernel = registry::fuse(vec![built]).into_iter().next().map(|(kernel, _)| kernel);
+    let mut took = Took { parse: 0.0, compute: 0.0, state: 0 };
+    let mut done = 0;
+    while let Some(now) = kernel.take().filter(|_| done < PASSES) {
+        cancel.check()?;
+        took.parse += scan(dataset, now.needs(), None)?;
+        let begun = thread_seconds();
+        let mut state = now.init();
+        let parsing = scan(dataset, now.needs(), Some((&now, &mut state)))?;
+        let bytes = now.encode(&state)?.len();
+        let step = now.finish(state)?;
+        took.compute += (thread_seconds() - begun - parsing).max(0.0);
+        took.state = took.state.max(bytes);
+        done += 1;
+        if let Step::Next(next) = step {
+            kernel = Some(next);
+        }
+    }
+    let passes = done.max(1) as f64;
+    Ok(Took { parse: took.parse / passes, compute: took.compute / passes, ..took })
+}
+
+/// Looks at all blocks, and gives them to a kernel if there is one. Returns the seconds that went into making them.
+fn scan(
+    dataset: &Dataset,
+    needs: Needs,
+    mut kernel: Option<(&Arc<dyn AnyKernel>, &mut stead_kernel::AnyState)>,
+) -> Result<f64> {
+    let scan = dataset.scan(&ScanOptions::new(needs))?;
+    let mut worker = scan.worker()?;
+    let (begun, mut computing) = (thread_seconds(), 0.0);
+    while let Some(block) = worker.next()? {
+        if let Some((kernel, state)) = &mut kernel {
+            let from = thread_seconds();
+            kernel.update(state, &block)?;
+            computing += thread_seconds() - from;
+        }
+    }
+    Ok(thread_seconds() - begun - computing)
+}

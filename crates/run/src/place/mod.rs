@@ -1,0 +1,289 @@
+//! Where to compute on data that some ranks have and others ask for.
+//!
+//! All ranks tell each other what their machines are, and the first one adds the profile. From that all of them predict what
+//! each place would take, and choose the same. The prediction is the model's; what is known of the machines is put together in
+//! `facts`, and what nobody has measured is in `assumed`.
+
+mod assumed;
+mod facts;
+
+use crate::exchange::Crew;
+use crate::machine::Machine;
+use crate::report::Metrics;
+use crate::request::Request;
+use crate::split::{Holdings, MOST_STRETCHES, Split};
+use facts::{Facts, Work};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use stead_core::{Error, Result};
+use stead_format::{Apart, Dataset, Held, Share};
+use stead_kernel::Spec;
+use stead_model::{Decision, Load, Place, Profile, Wish, decide};
+
+/// Where a run computed, what was expected of each place, and what it took.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Placing {
+    /// What was wished for: `auto`, `pull`, `push` or `split`.
+    pub wish: String,
+    /// The place: `pull` (the ranks that ask fetch the bytes), `push` (those that have them compute) or `split` (both do).
+    pub place: String,
+    /// Why, in a sentence.
+    pub why: String,
+    /// Ranks that have data.
+    pub storage_ranks: usize,
+    /// Ranks that ask for them.
+    pub compute_ranks: usize,
+    /// The profile that estimates are from; `None` if nothing was measured.
+    pub profile: Option<String>,
+    /// What of it was assumed, as it was not measured.
+    pub assumed: Vec<String>,
+    /// What each place would take, as predicted.
+    pub alternatives: Vec<Alternative>,
+    /// What it took.
+    pub took: Took,
+}
+
+/// What was expected of one place.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Alternative {
+    /// The place.
+    pub place: String,
+    /// Seconds.
+    pub seconds: f64,
+    /// Bytes over the network.
+    pub moved_bytes: f64,
+    /// What all else waits for.
+    pub bound_by: String,
+    /// How much of the data those who ask compute on, 0 to 1.
+    pub asked_share: f64,
+}
+
+/// What the place that was chosen took.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Took {
+    /// Seconds.
+    pub seconds: f64,
+    /// Bytes of data and states between ranks.
+    pub moved_bytes: u64,
+    /// How much of the data those who ask have computed on, 0 to 1.
+    pub asked_share: f64,
+}
+
+/// What a rank tells the others.
+#[derive(Serialize, Deserialize)]
+struct Said {
+    machine: Machine,
+    /// Threads that it was asked to use; 0 for as many as its machine has cores.
+    threads: u64,
+    tier: Option<String>,
+    cached: f64,
+    /// Stretches of the data that it holds.
+    stretches: u64,
+    /// The profile of the first rank: where it is, and its text.
+    profile: Option<(String, String)>,
+}
+
+/// A place that was asked for where there is no choice.
+pub fn refuse(request: &Request, dataset: &Dataset) -> Result<()> {
+    let apart = dataset.holding().is_some_and(|h| h.apart.is_some());
+    match request.place {
+        // Who all have the data compute where they are.
+        Wish::Auto | Wish::Push => Ok(()),
+        _ if !apart => {
+            Err(Error::usage("a place to compute was asked for, and all ranks have the data alike")
+                .with_hint(
+                    "say which hosts have the data, with --storage-hosts, or leave --place out",
+                ))
+        }
+        Wish::Pull | Wish::Split => Ok(()),
+        Wish::Vector => {
+            Err(Error::usage("a run cannot be placed so")
+                .with_hint("take auto, pull, push or split"))
+        }
+    }
+}
+
+/// What can be done: no run sends numbers in place of bytes, and all ranks of a split know what each of them holds.
+fn possible(place: Place, said: &[Said]) -> bool {
+    let few = || said.iter().fold(0u64, |n, s| n.saturating_add(s.stretches)) <= MOST_STRETCHES;
+    match place {
+        Place::Pull | Place::Push => true,
+        Place::Split => few(),
+        Place::VectorUp | Place::VectorDown => false,
+    }
+}
+
+/// What a rank does in a place.
+pub struct Part {
+    /// Its part of the work.
+    pub share: Share,
+    /// What it looks at for the others, where quotes matter: bytes that it has, cut where their parts begin.
+    pub looks: Option<Share>,
+    /// How chunks are given to ranks, where both sides compute.
+    pub split: Option<Split>,
+    /// What there is to be said about it.
+    pub placing: Placing,
+}
+
+/// Cuts what a rank holds where parts of others begin, but for the places in which it begins anyway.
+fn cut(held: &[Held], cuts: &[(u32, u64)]) -> Share {
+    let mut pieces = Vec::with_capacity(held.len());
+    for h in held {
+        let from = cuts.partition_point(|cut| *cut <= (h.source, h.bytes.start));
+        let to = cuts.partition_point(|cut| *cut < (h.source, h.bytes.end));
+        let mut start = h.bytes.start;
+        for (_, at) in &cuts[from..to.max(from)] {
+            pieces.push(Held { source: h.source, bytes: start..*at });
+            start = *at;
+        }
+        pieces.push(Held { source: h.source, bytes: start..h.bytes.end });
+    }
+    Share::Held(pieces.into())
+}
+
+/// Chooses, the same on all ranks.
+pub fn choose(
+    crew: &Crew<'_>,
+    dataset: &Dataset,
+    apart: &Apart,
+    request: &Request,
+) -> Result<Part> {
+    let has = dataset.share(crew.rank(), crew.size())?;
+    let held = match &has {
+        Share::Held(held) => &held[..],
+        Share::Even { .. } => return Err(Error::internal("it is not said what ranks hold")),
+    };
+    let said: Vec<Said> = together(crew, said(crew, apart, request, held.len()))?;
+    let can = |place| possible(place, &said);
+    let (decision, placing) = decided(&said, dataset, apart, request)?;
+    let chosen = match request.place {
+        Wish::Auto => decision.among(can),
+        wish => Some(decision.wished(wish)?),
+    };
+    let chosen = chosen.ok_or_else(|| Error::internal("there is no place to compute"))?;
+    if !can(chosen.place) {
+        let message = "the data lie in too many stretches for their work to be split";
+        return Err(Error::usage(message).with_hint("take --place auto, pull or push"));
+    }
+    let why = decision.about(chosen, can);
+    let placing = Placing { place: chosen.place.to_string(), why, ..placing };
+    let part = |share, looks, split| Part { share, looks, split, placing };
+    Ok(match chosen.place {
+        Place::Pull => part(apart.pulled.clone(), Some(cut(held, &apart.cuts)), None),
+        Place::Split => {
+            let told = together(crew, Ok(Holdings::tell(held)))?;
+            let holdings = Holdings::new(told)?;
+            let looks = Some(holdings.cut(crew.rank()));
+            let split = Split {
+                holdings,
+                storage: apart.storage.to_vec(),
+                asked_share: chosen.asked_share,
+                seconds: chosen.seconds,
+            };
+            part(has, looks, Some(split))
+        }
+        _ => part(has, None, None),
+    })
+}
+
+/// What each rank says.
+fn together<T: Serialize + DeserializeOwned>(crew: &Crew<'_>, mine: Result<T>) -> Result<Vec<T>> {
+    let encode = |mine: T| {
+        postcard::to_stdvec(&mine)
+            .map_err(|e| Error::internal(format!("cannot encode what a rank has: {e}")))
+    };
+    let malformed = |_| Error::format("a message from another rank is malformed");
+    let words = crew.gather(mine.and_then(encode))?;
+    words.iter().map(|w| postcard::from_bytes(w).map_err(malformed)).collect()
+}
+
+/// What the place that was chosen took.
+///
+/// Of `all` bytes of the data, those who ask have computed on `asked`.
+pub fn took(metrics: &Metrics, asked: u64, all: u64) -> Took {
+    Took {
+        seconds: metrics.seconds,
+        moved_bytes: metrics.bytes_fetched.saturating_add(metrics.bytes_sent),
+        asked_share: if all > 0 { (asked as f64 / all as f64).min(1.0) } else { 0.0 },
+    }
+}
+
+fn said(crew: &Crew<'_>, apart: &Apart, request: &Request, stretches: usize) -> Result<Said> {
+    let profile = match crew.rank() {
+        0 => crate::profile::load()?,
+        _ => None,
+    };
+    let text = |(path, profile): (std::path::PathBuf, Profile)| {
+        Ok((path.display().to_string(), profile.to_text()?))
+    };
+    Ok(Said {
+        machine: Machine::here(&crew.host),
+        threads: request.threads as u64,
+        tier: apart.tier.clone(),
+        cached: apart.cached,
+        stretches: stretches as u64,
+        profile: profile.map(text).transpose()?,
+    })
+}
+
+/// What the model says of it.
+fn decided(
+    said: &[Said],
+    dataset: &Dataset,
+    apart: &Apart,
+    request: &Request,
+) -> Result<(Decision, Placing)> {
+    let told = said.first().and_then(|s| s.profile.as_ref());
+    let measured = told.map(|(_, text)| Profile::parse(text)).transpose()?;
+    let mut families: Vec<String> = Vec::new();
+    let mut passes = 1;
+    for text in &request.kernels {
+        let spec = Spec::parse(text)?;
+        passes = passes.max(assumed::passes(&spec));
+        if !families.contains(&spec.name) {
+            families.push(spec.name);
+        }
+    }
+    families.extend(request.own.iter().map(|own| own.name().to_owned()));
+    let work = Work {
+        bytes: dataset.total_bytes(),
+        format: assumed::format(dataset.format_name()),
+        families,
+        passes,
+    };
+    let facts = Facts::new(said, &apart.storage, measured.as_ref(), &work);
+    let decision = decide(&facts.profile, &facts.request, &Load::none())?;
+    let alternative = |e: &stead_model::Estimate| Alternative {
+        place: e.place.to_string(),
+        seconds: e.seconds,
+        moved_bytes: e.moved_bytes,
+        bound_by: e.binds().to_string(),
+        asked_share: e.asked_share,
+    };
+    let storage_ranks = apart.storage.iter().filter(|has| **has).count();
+    let placing = Placing {
+        wish: match request.place {
+            Wish::Auto => "auto",
+            Wish::Pull => "pull",
+            Wish::Push => "push",
+            Wish::Vector => "vector",
+            Wish::Split => "split",
+        }
+        .to_owned(),
+        storage_ranks,
+        compute_ranks: apart.storage.len() - storage_ranks,
+        profile: told.map(|(path, _)| path.clone()),
+        assumed: facts.assumed,
+        alternatives: decision
+            .alternatives()
+            .iter()
+            .filter(|e| possible(e.place, said))
+            .map(alternative)
+            .collect(),
+        ..Placing::default()
+    };
+    Ok((decision, placing))
+}
+
+#[cfg(test)]
+mod tests;
