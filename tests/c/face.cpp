@@ -244,7 +244,8 @@ static void stopping() {
 }
 
 static void layouts() {
-    const std::string here = std::filesystem::current_path().string();
+    const std::string here = (std::filesystem::current_path() / "space").string();
+    std::filesystem::create_directory(here);
     {
         std::ofstream f("numbers.csv");
         f << "x\n";

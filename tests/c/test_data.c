@@ -2,6 +2,7 @@
 
 #include "check.h"
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char PEOPLE[] = "name,age,zip\nJane,41,01234\nJoe,NA,99999\nAnn,29,00007\n";
@@ -323,10 +324,11 @@ static void layouts(void) {
     CHECK(f != NULL && getcwd(here, sizeof here) != NULL);
     for (int i = 0; n + 20 < sizeof text; i++) n += (size_t)sprintf(text + n, i ? "%d,%d\n" : "x,y\n", i, i * 7);
     CHECK(f && fwrite(text, 1, n, f) == n && fclose(f) == 0);
-    snprintf(folder, sizeof folder, "s=%s", here);
+    CHECK(mkdir("space", 0777) == 0);
+    snprintf(folder, sizeof folder, "s=%s/space", here);
 
     stead_copy_options c = {0};
-    FAILS(STEAD_USAGE, "sizeof(stead_copy_options)", stead_put("numbers.csv", "s", &c, &json, &e));
+    FAILS(STEAD_USAGE, "no size of stead_copy_options", stead_put("numbers.csv", "s", &c, &json, &e));
     c.size = sizeof c;
     FAILS(STEAD_USAGE, "not configured", stead_put("numbers.csv", "s", &c, &json, &e));
     CHECK(json == NULL);
