@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
+import signal
 import subprocess
+import sys
+import time
 import tomllib
 from pathlib import Path
 
 import pytest
-from jobs import run
-from test_mpi import LAB, lab  # noqa: F401
-from test_run import STEAD, alone, asked, folder, together  # noqa: F401
+from jobs import LIMIT, run
+from test_lab import tell
+from test_mpi import LAB, lab, over  # noqa: F401
+from test_mpi4py import env  # noqa: F401
+from test_put import sent
+from test_run import STEAD, alone, asked, folder  # noqa: F401
 
 KERNELS = ["rows", "mean:x", "std:x", "grep:two,lines,max=7", "kmeans:x,y,k=3"]
 
@@ -47,6 +55,102 @@ def test_what_moves_follows_from_the_place(lab, folder):  # noqa: F811
     hosts = {place: [m["bytes_read"] for m in r["metrics"]["ranks"]] for place, r in report.items()}
     assert hosts["push"][1:] == [0, 0] and hosts["pull"][0] == 0
     assert report["push"]["results"] == report["pull"]["results"]
+
+
+def test_what_the_links_count(lab, tmp_path):  # noqa: F811
+    path, size = tmp_path / "n.bin", 48 << 20
+    with path.open("wb") as file:
+        for i in range(48):
+            file.write(bytes([i % 64] * (1 << 20)))
+    words = [path, "--type", "raw", "--dtype", "u8", "-k", "sum:0", "-k", "hist:0,bins=64,min=0,max=64"]
+    moved, results = {}, [alone(*words)["results"]]
+    for place in "push", "pull", "split", "auto":
+        before = sent(lab)
+        report = json.loads(run([LAB, "run", lab, STEAD, "run", *words, "--storage-hosts", "host1", "--place", place, "--format", "json"]))
+        moved[place] = sent(lab) - before
+        results.append(report["results"])
+        took = report["plan"]["place"]["took"]
+        assert took["moved_bytes"] <= moved[place] and 0 <= took["asked_share"] <= 1
+    assert all(one == results[0] for one in results)
+    # Nothing but the start of MPI, the beginning of the file, and results.
+    assert moved["push"] < size / 16 and size <= moved["pull"] < 1.25 * size, moved
+    assert moved["split"] < 1.25 * size and moved["auto"] < 1.25 * size
+
+
+PYTHON = """
+import json, sys, stead
+from mpi4py import MPI
+path, place, *kernels = sys.argv[1:]
+comm = MPI.COMM_WORLD
+data = stead.open(path, comm=comm, storage_hosts="host1")
+report = data.run(*kernels, comm=comm, place=place)
+assert len(set(comm.allgather(json.dumps(json.loads(report.to_json())["results"])))) == 1
+if comm.rank == 0:
+    print(report.to_json())
+"""
+
+
+@pytest.mark.parametrize("place", ["push", "pull", "split", "auto"])
+def test_python_on_hosts(lab, mpi, env, folder, place):  # noqa: F811
+    given = ["env", *(f"{name}={value}" for name, value in env.items())]
+    words = [*given, sys.executable, "-c", PYTHON, folder / "t.csv", place, *KERNELS]
+    report = json.loads(run([*over(lab, mpi), *words]))
+    assert report["results"] == alone(folder / "t.csv", *asked(KERNELS))["results"]
+    said = report["plan"]["place"]
+    assert said["wish"] == place and (said["storage_ranks"], said["compute_ranks"]) == (1, 2)
+
+
+@pytest.mark.skipif(not shutil.which("stress-ng"), reason="stress-ng is not installed")
+@pytest.mark.parametrize("place", ["split", "auto"])
+def test_a_device_that_is_slow_and_hosts_that_are_busy(lab, folder, place):  # noqa: F811
+    one = alone(folder / "t.csv", *asked(KERNELS))
+    try:
+        tell("slow", lab, 1, 6.8)
+        assert placed(lab, folder / "t.csv", place)["results"] == one["results"]
+        tell("stress", lab, 2, 4)
+        tell("stress", lab, 3, 4)
+        report = placed(lab, folder / "t.csv", place)
+        assert report["results"] == one["results"]
+        tell("slow", lab, 1, 1)
+        assert placed(lab, folder / "t.csv", place)["results"] == one["results"]
+    finally:
+        tell("slow", lab, 1, 1)
+        tell("calm", lab, 2)
+        tell("calm", lab, 3)
+
+
+def worked(pid: int) -> float:
+    """Seconds of processors that a process has had."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, words[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize("place", ["push", "pull", "split"])
+def test_a_storage_rank_that_is_killed_is_named(lab, tmp_path, place):  # noqa: F811
+    path = tmp_path / "zeros.bin"
+    path.touch()
+    os.truncate(path, 2 << 30)
+    # Its place in the list of hosts is its rank: a storage rank that is not the first one.
+    wrapped = f'h={tmp_path}/$(hostname); echo $$ >$h.part; mv $h.part $h; exec "$@"'
+    words = [STEAD, "run", path, "--type", "raw", "--dtype", "f64", "-k", "quantile:0", "-k", "entropy", "--threads", 1,
+             "--storage-hosts", "host2", "--place", place]
+    job = [LAB, "run", lab, "--enable-recovery", "-x", "STEAD_PEER_SILENCE_S", "sh", "-c", wrapped, "sh", *words]
+    given = os.environ | {"STEAD_PEER_SILENCE_S": "3"}
+    with subprocess.Popen([*map(str, ["timeout", "--kill-after=10", LIMIT, *job])], env=given, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as under_way:
+        end, pid = time.monotonic() + LIMIT, tmp_path / "host2"
+        while not pid.exists():
+            assert under_way.poll() is None and time.monotonic() < end
+            time.sleep(0.01)
+        before, process = sent(lab), int(pid.read_text())
+        # It serves, or computes, for longer than MPI takes to start.
+        while sent(lab) - before < 64 << 20 if place == "pull" else worked(process) < 1.5:
+            assert under_way.poll() is None and time.monotonic() < end
+            time.sleep(0.01)
+        os.kill(process, signal.SIGKILL)
+        out, err = under_way.communicate(timeout=LIMIT)
+    assert out == "", (out, err)
+    assert any(re.search(r"rank 1 on host2: ", line) for line in re.findall(r"^stead: (.*)", err, re.M)), err
 
 
 def test_a_host_is_named_that_is_none(lab, folder):  # noqa: F811
