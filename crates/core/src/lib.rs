@@ -14,6 +14,7 @@ pub mod schema;
 pub mod shape;
 pub mod units;
 pub mod value;
+pub mod view;
 
 pub use block::{Block, Brick, Columns, Matrix, Needs, Selection, Span, TextColumn};
 pub use cancel::Cancel;
@@ -24,3 +25,4 @@ pub use missing::{MISSING, is_missing};
 pub use schema::{ColumnInfo, ColumnKind, RecordKind, Schema};
 pub use shape::{Order, Shape};
 pub use value::Value;
+pub use view::View;

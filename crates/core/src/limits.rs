@@ -56,6 +56,16 @@ pub const MAX_CUTS: usize = 1 << 18;
 pub const MAX_PARTS: usize = 1 << 16;
 /// Nodes that one list names.
 pub const MAX_NODES: usize = 1 << 16;
+/// Runs of one repetition of a view of a file.
+pub const MAX_VIEW_RUNS: usize = 1 << 20;
+/// Bytes of data that one of several storage ranks runs over alone.
+pub const SMALL_JOB_BYTES: u64 = 4 << 20;
+/// Small datasets that stay open for those who ask for them again.
+pub const MAX_KEPT_DATASETS: usize = 64;
+/// Bytes of files that come with the answer of other ranks.
+pub const MAX_CARRIED_BYTES: u64 = 1 << 30;
+/// Bytes of what one rank asks others to run.
+pub const MAX_JOB_BYTES: usize = 64 << 20;
 /// Bytes of a layout file.
 pub const MAX_LAYOUT_BYTES: usize = 16 << 20;
 /// Bytes of a `stead.toml`.

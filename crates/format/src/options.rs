@@ -1,6 +1,7 @@
 //! What a user can say about a dataset instead of having it detected.
 
 use crate::tipsy::Species;
+use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 use stead_core::{ByteOrder, DType, Error, Order, Result};
 
@@ -8,7 +9,7 @@ use stead_core::{ByteOrder, DType, Error, Order, Result};
 pub const DEFAULT_MISSING: [&str; 7] = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"];
 
 /// How the bytes of a dataset are to be understood.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FormatType {
     /// Delimited text; a comma unless another delimiter is named or found.
     Csv,
@@ -62,7 +63,7 @@ impl FromStr for FormatType {
 }
 
 /// How files are compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Compression {
     /// Not at all.
     None,
@@ -98,7 +99,7 @@ impl FromStr for Compression {
 }
 
 /// Which byte quotes fields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Quote {
     /// The double quote.
     #[default]
@@ -110,7 +111,7 @@ pub enum Quote {
 }
 
 /// Whether the first record of each file names the columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Header {
     /// As detected.
     #[default]
@@ -122,7 +123,7 @@ pub enum Header {
 }
 
 /// What a column is declared to hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ColumnType {
     /// Numbers.
     Number,
@@ -144,7 +145,7 @@ impl FromStr for ColumnType {
 }
 
 /// How to open a dataset. What is `None`, `Auto` or empty is detected.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OpenOptions {
     /// The format.
     pub format: Option<FormatType>,

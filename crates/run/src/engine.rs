@@ -7,7 +7,7 @@ use crate::exchange::Crew;
 use crate::joint::{self, Joint};
 use crate::meeting::{self, Member};
 use crate::news::News;
-use crate::outputs::Outputs;
+use crate::outputs::{Carried, Outputs, carriable};
 use crate::pass::{Active, Observer, Pass, caught};
 use crate::place::{self, Placing};
 use crate::report::{Metrics, Plan, PlannedKernel, RankMetrics, Report};
@@ -49,8 +49,33 @@ pub fn run_on(
     request: &Request,
     observer: Option<&dyn Observer>,
 ) -> Result<Report> {
+    work(fabric, dataset, request, observer, false).map(|(report, _)| report)
+}
+
+/// As [`run_on`], for somebody who is elsewhere: files that kernels write are not written here but returned, on rank 0.
+///
+/// # Errors
+/// As [`run_on`]; `Usage` for kernels that write what they make of the data, block by block, and for files without a name
+/// that was asked for (`out=`).
+pub fn run_for(
+    fabric: &dyn Fabric,
+    dataset: &Dataset,
+    request: &Request,
+    observer: Option<&dyn Observer>,
+) -> Result<(Report, Carried)> {
+    work(fabric, dataset, request, observer, true)
+}
+
+fn work(
+    fabric: &dyn Fabric,
+    dataset: &Dataset,
+    request: &Request,
+    observer: Option<&dyn Observer>,
+    carries: bool,
+) -> Result<(Report, Carried)> {
     let crew = Crew::new(fabric, &request.cancel, observer);
-    let prepared = Prepared::new(dataset, request, crew.rank(), crew.size()).and_then(|p| {
+    let (rank, size) = (crew.rank(), crew.size());
+    let prepared = Prepared::new(dataset, request, rank, size, carries).and_then(|p| {
         request.cancel.check()?;
         Ok(p)
     });
@@ -97,12 +122,20 @@ struct Prepared {
     filter: Option<Filter>,
     slots: Vec<Slot>,
     outputs: Outputs,
+    /// Where files that kernels write as a whole are kept, if they are not written here.
+    carried: Option<Carried>,
     share: Share,
 }
 
 impl Prepared {
-    /// Rank 0 writes the files that a kernel writes as a whole.
-    fn new(dataset: &Dataset, request: &Request, rank: usize, size: usize) -> Result<Prepared> {
+    /// Rank 0 writes the files that a kernel writes as a whole, unless they are carried to somebody else.
+    fn new(
+        dataset: &Dataset,
+        request: &Request,
+        rank: usize,
+        size: usize,
+        carries: bool,
+    ) -> Result<Prepared> {
         let first = rank == 0;
         let asked = request.kernels.len() + request.own.len();
         if asked == 0 {
@@ -168,11 +201,20 @@ impl Prepared {
             Some(path) if s.maps && dataset.holding().is_some() => Some(scatter::layout_path(path)),
             output => output.clone(),
         };
-        let files = slots.iter().filter_map(file).chain(request.outputs.iter().cloned());
-        for path in files.filter(|_| first) {
-            outputs.claim(dataset, &path)?;
+        if carries {
+            let name = |s: &Slot| s.answers.first().and_then(|(index, _)| names.get(*index));
+            slots.iter().try_for_each(|s| {
+                let name = name(s).map_or("", String::as_str);
+                carriable(name, s.maps, s.output.as_deref(), &specs)
+            })?;
+        } else {
+            let files = slots.iter().filter_map(file).chain(request.outputs.iter().cloned());
+            for path in files.filter(|_| first) {
+                outputs.claim(dataset, &path)?;
+            }
         }
-        Ok(Prepared { names, filter, slots, outputs, share })
+        let carried = carries.then(Vec::new);
+        Ok(Prepared { names, filter, slots, outputs, carried, share })
     }
 }
 
@@ -187,6 +229,7 @@ struct Engine<'a> {
     /// Blocks kept from an earlier pass.
     kept: Option<Kepts>,
     outputs: Outputs,
+    carried: Option<Carried>,
     /// Outputs that all of several ranks write.
     joints: Vec<Joint>,
     /// Outputs of which each rank has a part near its data.
@@ -236,6 +279,7 @@ impl<'a> Engine<'a> {
             slots: prepared.slots,
             kept: None,
             outputs: prepared.outputs,
+            carried: prepared.carried,
             joints: Vec::new(),
             scatters: Vec::new(),
             number: 0,
@@ -292,7 +336,7 @@ impl<'a> Engine<'a> {
         Ok(engine)
     }
 
-    fn run(mut self, observer: Option<&dyn Observer>) -> Result<Report> {
+    fn run(mut self, observer: Option<&dyn Observer>) -> Result<(Report, Carried)> {
         let report = self.work(observer);
         if self.split.is_some() {
             split::forget(&self.crew.fabric, self.number);
@@ -301,7 +345,7 @@ impl<'a> Engine<'a> {
             // Who has made the temporary names cannot remove them.
             self.joints.iter().for_each(Joint::remove);
         }
-        report
+        Ok((report?, self.carried.unwrap_or_default()))
     }
 
     fn work(&mut self, observer: Option<&dyn Observer>) -> Result<Report> {
@@ -453,7 +497,11 @@ impl<'a> Engine<'a> {
                 Step::Next(k) => self.slots[i].kernel = Some(k),
                 Step::Done(v) => self.slots[i].value = v,
                 Step::File { path, bytes, value } => {
-                    if self.crew.rank() == 0 {
+                    if self.crew.rank() != 0 {
+                        // One of them is enough.
+                    } else if let Some(carried) = &mut self.carried {
+                        carried.push((path, bytes));
+                    } else {
                         let mut file = AtomicFile::create(&path)?;
                         file.write_all(&bytes)?;
                         self.outputs.keep(file);

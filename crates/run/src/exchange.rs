@@ -6,12 +6,10 @@
 
 use crate::pass::{Observer, caught, too_large};
 use crate::patient::Patient;
-use serde::{Deserialize, Serialize};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use crate::told::Told;
 use std::sync::Arc;
-use stead_core::{Cancel, Error, Kind, Result};
-use stead_fabric::{Fabric, FabricExt, kinds};
+use stead_core::{Cancel, Error, Result};
+use stead_fabric::{Fabric, FabricExt};
 use stead_kernel::{AnyKernel, AnyState};
 
 /// Of all steps, and the one after it. Nothing else has it: one run at a time on a fabric.
@@ -26,108 +24,6 @@ pub struct Crew<'a> {
     pub hosts: Vec<String>,
     /// Bytes that the states of all kernels may take.
     pub states: u64,
-}
-
-/// An error on its way.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Told {
-    kind: u8,
-    message: String,
-    hint: Option<String>,
-    path: Option<Vec<u8>>,
-    line: Option<u64>,
-    offset: Option<u64>,
-    column: Option<String>,
-    source: Option<u32>,
-    order: Option<u64>,
-    rank: Option<u64>,
-    host: Option<String>,
-    /// The rank that tells it, and its host.
-    by: u64,
-    by_host: String,
-    /// How many ranks tell the same.
-    ranks: u64,
-}
-
-impl Told {
-    fn new(e: &Error, by: usize, by_host: &str) -> Told {
-        let p = e.place();
-        Told {
-            kind: kinds::number(e.kind()),
-            message: e.message().to_owned(),
-            hint: e.hint().map(str::to_owned),
-            path: p.path.as_ref().map(|p| p.as_os_str().as_bytes().to_vec()),
-            line: p.line,
-            offset: p.offset,
-            column: p.column.clone(),
-            source: p.source,
-            order: e.order().1,
-            rank: p.rank.map(|r| r as u64),
-            host: p.host.clone(),
-            by: by as u64,
-            by_host: by_host.to_owned(),
-            ranks: 1,
-        }
-    }
-
-    fn kind(&self) -> Kind {
-        kinds::kind(self.kind)
-    }
-
-    /// The error as all ranks tell it. What is in the data and in the request is so for any number of ranks; all else is
-    /// that of a rank and its host.
-    fn error(self, size: usize) -> Error {
-        let kind = self.kind();
-        let all = matches!(kind, Kind::Data | Kind::Format | Kind::Limit | Kind::Cancelled);
-        let one = !all && self.ranks < size as u64;
-        let mut e = Error::new(kind, self.message);
-        let number = |r: u64| usize::try_from(r).unwrap_or(usize::MAX);
-        match self.rank {
-            Some(rank) => e = e.at_rank(number(rank)),
-            None if one => e = e.at_rank(number(self.by)).at_host(self.by_host),
-            None => {}
-        }
-        for (value, put) in [
-            (self.line, Error::at_line as fn(Error, u64) -> Error),
-            (self.offset, Error::at_offset),
-            (self.order, Error::in_order),
-        ] {
-            if let Some(value) = value {
-                e = put(e, value);
-            }
-        }
-        for (text, put) in [
-            (self.host, (|e, t| e.at_host(t)) as fn(Error, String) -> Error),
-            (self.column, |e, t| e.at_column(t)),
-            (self.hint, |e, t| e.with_hint(t)),
-        ] {
-            if let Some(text) = text {
-                e = put(e, text);
-            }
-        }
-        if let Some(path) = self.path {
-            e = e.at_path(OsStr::from_bytes(&path));
-        }
-        match self.source {
-            Some(source) => e.at_source(source),
-            None => e,
-        }
-    }
-
-    /// Of two errors the one to tell, `self` being that of a lower rank: the cause before the stop it led to, then the
-    /// earlier place in the data.
-    fn or(self, other: Told) -> Told {
-        let same = |a: &Told, b: &Told| {
-            (a.kind, &a.message, &a.path, a.line, a.offset)
-                == (b.kind, &b.message, &b.path, b.line, b.offset)
-        };
-        if same(&self, &other) {
-            return Told { ranks: self.ranks.saturating_add(other.ranks), ..self };
-        }
-        let stopped = |t: &Told| t.kind() == Kind::Cancelled;
-        let order = |t: &Told| (stopped(t), t.source, t.order);
-        if order(&other) < order(&self) { other } else { self }
-    }
 }
 
 /// What has come together of some ranks.
@@ -226,7 +122,7 @@ impl<'a> Crew<'a> {
         let failed = |e: &Error| Sum::Failed(Told::new(e, self.rank(), &self.host));
         let of_all = |e: &Error| {
             let told = Told::new(e, self.rank(), &self.host);
-            Sum::Failed(Told { ranks: u64::MAX, ..told })
+            Sum::Failed(told.of_all())
         };
         let sum = std::cell::Cell::new(Some(mine.unwrap_or_else(|e| failed(&e))));
         let mut take = |theirs: Vec<u8>| {
@@ -387,6 +283,7 @@ fn decode(bytes: &[u8], kernels: &[Arc<dyn AnyKernel>]) -> Result<Sum> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stead_core::Kind;
     use stead_fabric::Local;
 
     /// What each rank of a group gets.

@@ -16,6 +16,7 @@ mod joint;
 mod machine;
 mod meeting;
 mod news;
+pub mod offload;
 mod outputs;
 mod pass;
 mod patient;
@@ -28,6 +29,7 @@ mod scatter;
 mod sink;
 mod split;
 pub mod spread;
+mod told;
 
 pub use engine::{agree, refuse, run, run_on};
 pub use pass::{Observer, Snapshot};

@@ -58,7 +58,7 @@ impl Member {
             process: *PROCESS,
             run: RUNS.fetch_add(1, Ordering::Relaxed),
             in_memory: dataset.holding().is_none()
-                && dataset.sources().iter().any(|s| s.file().is_none()),
+                && dataset.sources().iter().any(|s| s.bytes().is_some()),
             may_run_on: may_run_on(),
             processors: processors() as u64,
             threads: request.threads as u64,

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use stead_core::{Error, Result};
 use stead_format::Dataset;
+use stead_kernel::Spec;
 use stead_store::AtomicFile;
 
 /// Files of one run. Those that are whole wait for [`Outputs::commit`]; dropped before, they leave nothing.
@@ -42,6 +43,30 @@ impl Outputs {
     /// Gives all files their names, when all are whole.
     pub fn commit(self) -> Result<()> {
         AtomicFile::commit_all(self.whole)
+    }
+}
+
+/// Files that kernels have made, for somebody who is elsewhere: what they are to be called there, and their bytes.
+pub type Carried = Vec<(PathBuf, Vec<u8>)>;
+
+/// Refuses what cannot be carried to who has asked for it: files as large as the data (of a kernel that `maps` blocks), and
+/// files that none of `specs` names.
+pub fn carriable(name: &str, maps: bool, output: Option<&Path>, specs: &[Spec]) -> Result<()> {
+    if maps {
+        return Err(Error::usage(format!(
+            "kernel '{name}' writes what it makes of the records to a file, which is not sent to another node"
+        ))
+        .with_hint("run it where the data are: mpirun --host STORAGE stead run ..."));
+    }
+    let named = |path: &Path| {
+        specs.iter().any(|s| s.option("out").is_some_and(|out| path.as_os_str() == out))
+    };
+    match output {
+        Some(path) if !named(path) => Err(Error::usage(format!(
+            "kernel '{name}' writes a file, and its name would be one of another node"
+        ))
+        .with_hint("say what it is to be called here: out=FILE")),
+        _ => Ok(()),
     }
 }
 

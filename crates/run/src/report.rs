@@ -60,7 +60,7 @@ pub struct Plan {
 }
 
 /// One kernel of the plan.
-#[derive(Debug, Clone, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct PlannedKernel {
     /// The specifications that it answers.
     pub answers: Vec<String>,

@@ -160,9 +160,9 @@ impl Roles {
         self.hosts.get(rank).map_or("", String::as_str)
     }
 
-    /// An error with the name of the host of the rank that it is about.
+    /// An error with the name of the host of the rank that it is about: the one by which hosts are named here.
     pub fn named(&self, e: Error) -> Error {
-        match e.place().rank.filter(|_| e.place().host.is_none()).and_then(|r| self.hosts.get(r)) {
+        match e.place().rank.and_then(|r| self.hosts.get(r)) {
             Some(host) => e.at_host(host),
             None => e,
         }

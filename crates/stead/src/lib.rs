@@ -23,7 +23,7 @@
 //!
 //! Both work on many nodes, over any [`fabric::Fabric`]: [`run_on`], [`read::ranks`].
 //!
-//! Files may lie in stripes on many nodes ([`layout`]).
+//! Files may lie in stripes on many nodes ([`layout`]). Ranks that are elsewhere ask for work where the data are ([`offload`]).
 //!
 //! What it cannot do yet: transfers between tiers, streams between programs.
 
@@ -109,6 +109,49 @@ pub mod ranks {
     pub use stead_run::roles::{Role, Roles};
     pub use stead_run::spread::{Here, open_apart, open_as, open_on};
     pub use stead_run::{agree, refuse};
+}
+
+/// Work that ranks ask of others, which are where the data are.
+///
+/// Ranks of a job are of two kinds ([`Roles`](offload::Roles)). Storage ranks [`serve`](offload::serve); compute ranks ask, when
+/// they like, by a [`Client`](offload::Client), and get the report that [`run_on`] would give on the storage ranks.
+///
+/// ```
+/// use std::sync::Arc;
+/// use stead::fabric::{Fabric, Local};
+/// use stead::offload::{Client, Job, Role, Roles, Serving, serve};
+/// use stead::ranks::Here;
+/// # let path = std::env::temp_dir().join(format!("stead-doc-offload-{}", std::process::id()));
+/// # std::fs::write(&path, "carrier,delay\nUA,10\nAA,\nUA,5\n").expect("write");
+/// # let file = path.to_string_lossy().into_owned();
+/// fn rank(fabric: Arc<dyn Fabric>, file: String) -> stead::Result<()> {
+///     let role = if fabric.rank() == 0 { Role::Storage } else { Role::Compute };
+///     let roles = Roles::agree(&*fabric, &Here::default(), Ok(role))?;
+///     if role == Role::Storage {
+///         // Until the others have said goodbye.
+///         return serve(fabric, &roles, &Here::default(), &Serving::default()).map(drop);
+///     }
+///     let client = Client::new(fabric, roles)?;
+///     let job = Job { inputs: vec![file], kernels: vec!["mean:delay".into()], ..Job::default() };
+///     let report = client.run(&job, &stead::Cancel::new(), None)?;
+///     assert_eq!(report.result("mean:delay"), Some(&stead::Value::Float(7.5)));
+///     Ok(())
+/// }
+///
+/// // Of a job, ranks are processes, and the fabric is one of MPI.
+/// std::thread::scope(|scope| {
+///     for fabric in Local::group(2) {
+///         let file = file.clone();
+///         scope.spawn(move || rank(Arc::new(fabric), file).expect("an answer"));
+///     }
+/// });
+/// # std::fs::remove_file(&path).expect("remove");
+/// ```
+pub mod offload {
+    pub use stead_run::offload::{
+        Client, Job, Operations, Role, Roles, Served, Serving, View, serve,
+    };
+    pub use stead_store::Viewed;
 }
 
 /// Parallel read sessions: many consumers read a range of a file, few readers fetch it.

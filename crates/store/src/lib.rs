@@ -30,6 +30,7 @@ mod stream;
 mod stripe;
 pub mod tier;
 mod uring;
+mod viewed;
 
 pub use atomic::AtomicFile;
 pub use buffer::Buffer;
@@ -47,3 +48,4 @@ pub use source::{Engine, IoOptions, Source};
 pub use space::Root;
 pub use stripe::Tally;
 pub use tier::Tier;
+pub use viewed::Viewed;

@@ -14,6 +14,7 @@
 
 use super::record::{self, Field};
 use crate::api::Share;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
@@ -27,7 +28,7 @@ const SHORT_BYTES: usize = 28;
 const DIMENSIONS: u32 = 3;
 
 /// A kind of particles. A file has all of one kind in one piece, in this order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Species {
     /// Gas, or any fluid (SPH).
     Gas,

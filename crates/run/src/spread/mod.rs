@@ -10,6 +10,7 @@ mod service;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use opening::are_files;
 pub use opening::{Here, open, open_apart, open_as, open_on};
 
 use service::{Ask, Link};

@@ -244,6 +244,14 @@ fn tell(crew: &mut Crew<'_>, storage: Option<&[usize]>, inputs: &[String]) -> Re
     Ok(found)
 }
 
+/// True if these are files that are here, and no layouts or files of several ranks.
+///
+/// # Errors
+/// For a layout that cannot be read, and layouts among files.
+pub fn are_files(inputs: &[String]) -> Result<bool> {
+    Ok(named(inputs)? == Named::Files)
+}
+
 /// What the inputs are, as it looks from here.
 fn named(inputs: &[String]) -> Result<Named> {
     let mut layouts = Vec::new();
