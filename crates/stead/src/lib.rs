@@ -149,7 +149,7 @@ pub mod ranks {
 /// ```
 pub mod offload {
     pub use stead_run::offload::{
-        Client, Job, Operations, Role, Roles, Served, Serving, View, serve,
+        Client, Job, Operations, Role, Roles, Served, Serving, View, alone, serve,
     };
     pub use stead_store::Viewed;
 }

@@ -8,6 +8,7 @@
 //! it runs alone: to meet the others would take longer. Whatever an ask fails with is told to who has asked, and the next one
 //! is taken; who is gone is not waited for.
 
+mod alone;
 mod client;
 mod head;
 mod serve;
@@ -19,6 +20,7 @@ mod trouble_tests;
 mod wire;
 
 pub use crate::roles::{Role, Roles};
+pub use alone::alone;
 pub use client::Client;
 pub use serve::{Served, serve};
 pub use stead_core::View;

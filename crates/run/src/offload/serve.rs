@@ -5,7 +5,7 @@ use super::wire::{ASKS, Ask, ORDERS, Order, frame, open};
 use super::{Job, LOOK, Role, Roles, Serving};
 use crate::engine::{refuse, run_for};
 use crate::outputs::Carried;
-use crate::pass::{Observer, Snapshot, caught};
+use crate::pass::{Observer, Snapshot};
 use crate::report::Report;
 use crate::request::Request;
 use crate::spread::{Here, open_as};
@@ -13,7 +13,6 @@ use std::sync::Arc;
 use stead_core::{Cancel, DType, Error, Kind, Result, View, limits};
 use stead_fabric::{Fabric, Subset};
 use stead_format::{Compression, Dataset, FormatType, OpenOptions};
-use stead_kernel::Own;
 use stead_store::{Source, Viewed};
 
 /// What a storage rank has done.
@@ -172,39 +171,9 @@ impl Storage<'_> {
         }
     }
 
-    /// The request that a job is here.
+    /// The request that a job is here. An operation that is not known is this rank's to tell of.
     pub fn request(&self, job: &Job, cancel: &Cancel) -> Result<Request> {
-        let own = job.operations.iter().map(|name| self.operation(name));
-        Ok(Request {
-            kernels: job.kernels.clone(),
-            own: own.collect::<Result<_>>()?,
-            filter: job.filter.clone(),
-            by: job.by.clone(),
-            threads: job.threads,
-            memory: self.how.memory.map_or(job.memory, |most| most.min(job.memory)),
-            chunk: job.chunk,
-            io: job.io,
-            lenient: job.lenient,
-            cancel: cancel.clone(),
-            ..Request::default()
-        })
-    }
-
-    fn operation(&self, name: &str) -> Result<Own> {
-        let unknown = || {
-            Error::usage(format!("no operation is called '{name}' here"))
-                .with_hint("all ranks run the same program, and name its operations alike")
-        };
-        let made = self.how.operations.as_ref().ok_or_else(unknown);
-        let made = made.and_then(|make| caught(|| make(name)));
-        let made = made.and_then(|own| {
-            if own.name() == name {
-                return Ok(own);
-            }
-            let other = own.name().to_owned();
-            Err(Error::usage(format!("operation '{name}' makes a kernel that is called '{other}'"))
-                .with_hint("a kernel has the name that it was asked for by"))
-        });
+        let made = self.how.request(job, cancel);
         made.map_err(|e| if e.place().rank.is_some() { e } else { self.here(e) })
     }
 
@@ -244,7 +213,7 @@ pub fn plain(options: &OpenOptions) -> OpenOptions {
 }
 
 /// What a job sees of a dataset.
-fn seen(dataset: Dataset, job: &Job) -> Result<Dataset> {
+pub fn seen(dataset: Dataset, job: &Job) -> Result<Dataset> {
     let Some(view) = &job.view else { return Ok(dataset) };
     through(dataset.sources(), view, &job.open)
 }

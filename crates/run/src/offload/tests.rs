@@ -136,6 +136,11 @@ fn alone(job: &Job) -> Result<Report> {
     crate::run(&crate::spread::open(&job.inputs, &job.open)?, &request, None)
 }
 
+/// What a rank gets that has nobody to ask.
+fn here(job: &Job) -> Result<Report> {
+    super::alone(job, &operations(), &Cancel::new(), None)
+}
+
 fn text(r: &Report) -> String {
     serde_json::to_string(&Value::Map(r.results.clone())).unwrap()
 }
@@ -143,6 +148,7 @@ fn text(r: &Report) -> String {
 /// The same answers as alone, by any storage ranks together and by the head.
 fn check(job: &Job) {
     let want = alone(job).unwrap();
+    assert_eq!(text(&here(job).unwrap()), text(&want), "{job:?}");
     for hosts in CLUSTERS {
         for few in [0, 1 << 30] {
             for r in (Cluster { few, ..Cluster::of(hosts) }).run(job) {
@@ -335,9 +341,10 @@ fn views_show_what_they_say() {
             same.open.shape = Some(vec![0]);
         }
         let want = alone(&same).unwrap();
+        let job = Job { inputs: named(&path), view: Some(view.clone()), ..same.clone() };
+        assert_eq!(text(&here(&job).unwrap()), text(&want), "{skip} {count}");
         for hosts in CLUSTERS {
             for few in [0, 1 << 30] {
-                let job = Job { inputs: named(&path), view: Some(view.clone()), ..same.clone() };
                 for r in (Cluster { few, ..Cluster::of(hosts) }).run(&job) {
                     let r = r.unwrap();
                     assert_eq!(text(&r), text(&want), "{hosts:?} {skip} {count} {few}");
@@ -361,6 +368,8 @@ fn views_show_what_they_say() {
             "a view of 2 files",
         ),
     ] {
+        let e = here(&job).unwrap_err();
+        assert!(e.kind() == Kind::Usage && e.message().contains(says), "{e}");
         for few in [0, 1 << 30] {
             for r in (Cluster { few, ..Cluster::of(&["s1", "c", "s2"]) }).run(&job) {
                 let e = r.unwrap_err();
@@ -457,6 +466,7 @@ fn operations_of_the_program_are_known_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let path = write(dir.path(), "t.csv", table(100));
     let ask = |name: &str| Job { operations: vec![name.into()], ..job(&path, &["rows"]) };
+    assert_eq!(here(&ask("above 49")).unwrap().result("above 49"), Some(&Value::Int(50)));
     for few in [0, 1 << 30] {
         let knows = Cluster { few, how: operations(), ..Cluster::of(&["c", "s1", "s2"]) };
         for r in knows.run(&ask("above 49")) {
@@ -467,6 +477,8 @@ fn operations_of_the_program_are_known_by_name() {
             ("odd", "makes a kernel that is called 'even'"),
             ("panics", "panicked"),
         ] {
+            let e = here(&ask(name)).unwrap_err();
+            assert!(e.message().contains(says) && e.place().rank.is_none(), "{e}");
             for r in knows.run(&ask(name)) {
                 let e = r.unwrap_err();
                 assert!(e.message().contains(says), "{e}");
