@@ -148,6 +148,12 @@ typedef struct stead_error stead_error;
 typedef struct stead_file stead_file;
 
 /**
+ * Ranks of a job of which some are storage ranks, as one of them sees it: a compute rank asks, a storage rank serves.
+ * Made by stead_offload_open, freed with stead_offload_free.
+ */
+typedef struct stead_offload stead_offload;
+
+/**
  * How to open a dataset; what is not set is detected. Made by stead_options_new, freed with stead_options_free.
  * Several threads may use it. Opening copies it.
  */
@@ -793,6 +799,139 @@ typedef struct stead_tipsy_column {
      */
     size_t stride;
 } stead_tipsy_column;
+
+/**
+ * Makes the kernel of an operation's name: fills in `kernel`, whose size and name are set, and returns 0, or calls
+ * stead_fail and returns something else. Called by several threads at once. It must not throw or jump out.
+ */
+typedef int (*stead_resolve_fn)(const char *name, struct stead_kernel *kernel, void *user);
+
+/**
+ * Which ranks are storage ranks, and how this one serves if it is one. Begin with
+ * `stead_offload_options o = {0}; o.size = sizeof o;`: members may be added at its end, and are 0 then.
+ */
+typedef struct stead_offload_options {
+    /**
+     * sizeof(stead_offload_options).
+     */
+    size_t size;
+    /**
+     * Storage ranks are those on these hosts, such as "node[1-4]" or "a,b", the same on all ranks; NULL if each rank says
+     * itself what it is.
+     */
+    const char *storage_hosts;
+    /**
+     * True if this rank is a storage rank. Only where there are no `storage_hosts`.
+     */
+    bool is_storage;
+    /**
+     * What a storage rank makes kernels of operations with, or NULL if there are none.
+     */
+    stead_resolve_fn resolve;
+    /**
+     * Handed to it.
+     */
+    void *user;
+    /**
+     * The most memory that an ask gets on this node, whatever it asks for; 0 for no such bound.
+     */
+    uint64_t memory;
+} stead_offload_options;
+
+/**
+ * A stretch of bytes.
+ */
+typedef struct stead_stretch {
+    /**
+     * Where it begins in the tile.
+     */
+    uint64_t offset;
+    /**
+     * How many bytes it has.
+     */
+    uint64_t length;
+} stead_stretch;
+
+/**
+ * Some of the bytes of a file, as MPI-IO's views say it: from `displacement` on, a tile of `extent` bytes repeats for
+ * ever, and of each the stretches are seen, one after the other. Of what is seen `skip` bytes are left out, and `bytes`
+ * bytes are meant.
+ */
+typedef struct stead_file_view {
+    /**
+     * sizeof(stead_file_view).
+     */
+    size_t size;
+    /**
+     * Where the first tile begins in the file.
+     */
+    uint64_t displacement;
+    /**
+     * Bytes of a tile.
+     */
+    uint64_t extent;
+    /**
+     * What is seen of each: ascending, none in another, the last one ending no more than `extent` bytes after the first
+     * one begins.
+     */
+    const struct stead_stretch *stretches;
+    /**
+     * How many stretches there are, at most 2^20 when neighbours are one.
+     */
+    size_t stretch_count;
+    /**
+     * Bytes that are left out at the beginning.
+     */
+    uint64_t skip;
+    /**
+     * Bytes that are meant; all of them must be in the file.
+     */
+    uint64_t bytes;
+} stead_file_view;
+
+/**
+ * Over which bytes a request runs, besides its kernels which operations. Begin with
+ * `stead_offload_job j = {0}; j.size = sizeof j;`.
+ */
+typedef struct stead_offload_job {
+    /**
+     * sizeof(stead_offload_job).
+     */
+    size_t size;
+    /**
+     * Files, globs, directories and layouts, as the storage ranks see them.
+     */
+    const char *const *paths;
+    /**
+     * How many there are; one with a view.
+     */
+    size_t path_count;
+    /**
+     * How to open them; may be NULL.
+     */
+    const struct stead_options *options;
+    /**
+     * What is seen of the file, or NULL for all of it.
+     */
+    const struct stead_file_view *view;
+    /**
+     * Names of operations, of which `resolve` of the storage ranks makes kernels. Their results come after those of the
+     * request.
+     */
+    const char *const *operations;
+    /**
+     * How many there are.
+     */
+    size_t operation_count;
+    /**
+     * What this rank makes kernels of them with, where it runs the job itself.
+     */
+    stead_resolve_fn resolve;
+    /**
+     * Handed to it.
+     */
+    void *user;
+} stead_offload_job;
 
 /**
  * Done.
@@ -2310,6 +2449,60 @@ stead_status stead_calibrate_ranks(stead_make_fabric_fn make,
                                    struct stead_cancel *cancel,
                                    char **profile,
                                    struct stead_error **error);
+
+/**
+ * Makes storage ranks of some ranks of a fabric, which is made first. Collective: all ranks call it. With MPI,
+ * stead_MPI_Storage_init of stead_mpi_io.h is simpler.
+ *
+ * Errors: STEAD_USAGE on all ranks if there is no storage rank, a host has no rank, ranks are given different hosts, or
+ * one of them gives arguments that make no sense, but for `make`, without which it can tell nobody; STEAD_PEER if a rank
+ * is gone; those of `make`.
+ */
+stead_status stead_offload_open(stead_make_fabric_fn make,
+                                void *data,
+                                const struct stead_offload_options *options,
+                                struct stead_offload **offload,
+                                struct stead_error **error);
+
+/**
+ * True if this rank is a storage rank; false for what is no handle.
+ */
+bool stead_offload_is_storage(const struct stead_offload *offload);
+
+/**
+ * Number of storage ranks, or of compute ranks; 0 for what is no handle.
+ */
+size_t stead_offload_ranks(const struct stead_offload *offload, bool storage);
+
+/**
+ * Has a storage rank work for the compute ranks, until all of them have freed their handles or are gone. Once.
+ *
+ * Errors: STEAD_USAGE on a compute rank, for a second call, and if there is no compute rank; STEAD_PEER if the first
+ * storage rank is gone. What asks fail with is told to who has asked.
+ */
+stead_status stead_offload_serve(const struct stead_offload *offload, struct stead_error **error);
+
+/**
+ * Runs `request` over the data of `job` on the storage ranks, and waits for the report; files that kernels write as a
+ * whole are written here. With NULL for `offload` this rank runs it itself: programs need not know whether there are
+ * storage ranks. Threads of a compute rank may ask at the same time.
+ *
+ * Errors: those of stead_run, with the rank and host of a storage rank where they are its own; STEAD_USAGE on a storage
+ * rank, for kernels of one's own (give names of operations), for kernels that write in the order of the data
+ * (normalize, grep with a file) on storage ranks, and for names that these do not know; STEAD_PEER if a storage rank is
+ * gone.
+ */
+stead_status stead_offload_run(const struct stead_offload *offload,
+                               const struct stead_offload_job *job,
+                               const struct stead_request *request,
+                               struct stead_report **report,
+                               struct stead_error **error);
+
+/**
+ * Says good-bye, if this is a compute rank, whose requests that are under way are cancelled, and frees the handle. NULL
+ * is nothing to do; a handle that is none any more is left alone.
+ */
+void stead_offload_free(struct stead_offload *offload);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -10,7 +10,7 @@ import pytest
 from building import HERE, SANITIZERS, WARNINGS, run
 from support import ROOT
 
-PROGRAMS = ["data", "run", "kernels", "read", "answers", "tipsy", "calibrate"]
+PROGRAMS = ["data", "run", "kernels", "read", "answers", "tipsy", "calibrate", "offload"]
 
 # For every kernel something that runs on the flights; `render` is for volumes.
 ON_FLIGHTS = {

@@ -30,6 +30,7 @@ const FILES: &[&str] = &[
     "queue",
     "tipsy",
     "calibrate",
+    "offload",
 ];
 
 const PREAMBLE: &str = "/*

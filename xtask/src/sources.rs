@@ -152,6 +152,7 @@ const UNSAFE: &[&str] = &[
     "crates/capi/src/guard.rs",
     "crates/capi/src/layout.rs",
     "crates/capi/src/memory.rs",
+    "crates/capi/src/offload.rs",
     "crates/capi/src/options.rs",
     "crates/capi/src/own.rs",
     "crates/capi/src/pending.rs",

@@ -21,6 +21,7 @@ mod error;
 mod guard;
 mod layout;
 mod memory;
+mod offload;
 mod options;
 mod own;
 mod pending;

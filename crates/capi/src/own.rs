@@ -317,16 +317,20 @@ pub fn fail(kind: Kind, message: String) {
     FAILURE.with(|f| *f.borrow_mut() = Some((kind, message)));
 }
 
+/// Calls a function of the caller; what it has said before it returned something else than 0 becomes an error.
+pub fn told(
+    call: impl FnOnce() -> c_int,
+    error: impl FnOnce(Option<(Kind, String)>, c_int) -> Error,
+) -> Result<()> {
+    FAILURE.with(|f| f.borrow_mut().take());
+    let code = call();
+    let told = FAILURE.with(|f| f.borrow_mut().take());
+    if code == 0 { Ok(()) } else { Err(error(told, code)) }
+}
+
 impl Functions {
-    /// Calls a function of the caller; what it returns and has said becomes an error.
     fn run(&self, what: &str, call: impl FnOnce() -> c_int) -> Result<()> {
-        FAILURE.with(|f| f.borrow_mut().take());
-        let code = call();
-        let told = FAILURE.with(|f| f.borrow_mut().take());
-        if code == 0 {
-            return Ok(());
-        }
-        Err(match told {
+        told(call, |told, code| match told {
             Some((kind, message)) => Error::new(kind, format!("kernel '{}': {message}", self.name)),
             None => Error::new(
                 error::kind(code).unwrap_or(Kind::Data),

@@ -32,9 +32,9 @@ pub type stead_progress_fn =
     Option<unsafe extern "C" fn(progress: *const stead_progress, user: *mut c_void) -> c_int>;
 
 /// Calls back, and cancels when it is told to.
-struct Watch {
-    watcher: Watcher,
-    cancel: Cancel,
+pub struct Watch {
+    pub watcher: Watcher,
+    pub cancel: Cancel,
 }
 
 impl Observer for Watch {
