@@ -7,8 +7,8 @@
 #   LIBDIR, INCLUDEDIR   in place of PREFIX/lib and PREFIX/include
 #   PROFILE   cargo's profile, `release` unless told otherwise
 #   BUILT     folder with what was built already: nothing is built but with MPI=1
-#   MPI       1: libstead_mpi, too, and a command whose ranks read together, both built with MPICC, which is `mpicc` unless
-#             told otherwise; or a libstead_mpi.so that was built already
+#   MPI       1: libstead_mpi and libstead_mpi_io, too, and a command whose ranks read together, all built with MPICC, which is
+#             `mpicc` unless told otherwise; or a libstead_mpi.so that was built already, which has the other one beside it
 #
 # Needs a Rust toolchain and a C compiler, and no network once the crates are there (cargo fetch).
 source "$(dirname "$0")/lib.sh"
@@ -39,14 +39,15 @@ case $mpi in
     mpi=$mpi_built/libstead_mpi_capi.so
     stead=$mpi_built/stead-mpi
     ;;
-  *) [ -f "$mpi" ] || die "there is no library '$mpi'" "MPI=1 builds it" ;;
+  *)
+    io=${mpi%.so}_io.so
+    for library in "$mpi" "$io"; do [ -f "$library" ] || die "there is no library '$library'" "MPI=1 builds it"; done
+    ;;
 esac
 [ -n "${BUILT:-}" ] || cargo build --profile "$PROFILE" --locked -p stead-cli -p stead-capi
 
-version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+version=$VERSION series=$SERIES
 IFS=. read -r major minor _ <<<"$version"
-# As in crates/capi/build.rs.
-series=$([ "$major" = 0 ] && echo "0.$minor" || echo "$major")
 
 # put MODE FILE DESTINATION
 put() { install -D -m "$1" "$2" "$DESTDIR$3"; }
@@ -71,13 +72,24 @@ shared() {
 }
 shared "$built/libstead_capi.so" libstead
 put 644 "$built/libstead_capi.a" "$LIBDIR/libstead.a"
-for header in include/*.h include/*.hpp; do
-  [[ $header = include/stead_mpi.h* ]] && [ -z "$mpi" ] || put 644 "$header" "$INCLUDEDIR/${header#include/}"
+for header in include/*.h include/*.hpp include/*.f90; do
+  [[ $header = include/stead_mpi* ]] && [ -z "$mpi" ] || put 644 "$header" "$INCLUDEDIR/${header#include/}"
 done
 fill scripts/package/stead.pc.in "$LIBDIR/pkgconfig/stead.pc"
 if [ -n "$mpi" ]; then
   shared "$mpi" libstead_mpi
-  fill scripts/package/stead_mpi.pc.in "$LIBDIR/pkgconfig/stead_mpi.pc"
+  if [ -z "${io:-}" ]; then
+    linked=$(mktemp -d)
+    cp "$built/libstead_capi.so" "$linked/libstead.so"
+    cp "$mpi" "$linked/libstead_mpi.so"
+    mpi_io "$MPICC" "$linked"
+    io=$linked/libstead_mpi_io.so
+  fi
+  shared "$io" libstead_mpi_io
+  rm -rf "${linked:-}"
+  for package in stead_mpi stead_mpi_io; do
+    fill scripts/package/$package.pc.in "$LIBDIR/pkgconfig/$package.pc"
+  done
 fi
 fill scripts/package/steadConfig.cmake.in "$LIBDIR/cmake/stead/steadConfig.cmake"
 fill scripts/package/steadConfigVersion.cmake.in "$LIBDIR/cmake/stead/steadConfigVersion.cmake"

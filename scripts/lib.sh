@@ -19,3 +19,18 @@ die() {
   for line in "$@"; do printf '  %s\n' "$line" >&2; done
   exit 1
 }
+
+# The version, and what of it shared libraries have in their names: while the major version is 0, a minor version may change the
+# interface. As in crates/capi/build.rs.
+VERSION=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+SERIES=${VERSION%%.*}
+[ "$SERIES" != 0 ] || SERIES=$(cut -d. -f1-2 <<<"$VERSION")
+
+# mpi_io MPICC FOLDER OPTION...: builds FOLDER/libstead_mpi_io.so with what FOLDER has of libstead and libstead_mpi
+mpi_io() {
+  local mpicc=$1 folder=$2
+  shift 2
+  "$mpicc" -std=c11 -O2 -g1 -fPIC -shared -fvisibility=hidden -pthread -Wall -Wextra "$@" -Iinclude crates/mpi-capi/c/*.c \
+    -o "$folder/libstead_mpi_io.so" "-Wl,-soname,libstead_mpi_io.so.$SERIES" -Wl,--no-undefined '-Wl,-rpath,$ORIGIN' \
+    "-L$folder" -lstead_mpi -lstead -ldl
+}

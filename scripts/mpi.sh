@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds what the tests of MPI run, with Open MPI and, where it is installed, with MPICH, into .build/mpi/NAME: the C
-# library, libstead_mpi, the suite of the fabric, and the program of the tests. Called by scripts/test.sh.
+# library, libstead_mpi, libstead_mpi_io, the suite of the fabric, and the programs of the tests. Called by scripts/test.sh.
 #
 #   scripts/mpi.sh [openmpi|mpich]...
 #   PROFILE=release scripts/mpi.sh openmpi   for measuring
@@ -36,8 +36,9 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
   MPICC=$mpicc cargo build --profile "$profile" --locked "${what[@]}" --features "$features" "${other[@]}"
   cp -f "$TARGET/$made/libstead_capi.so" "$out/libstead.so"
   cp -f "$TARGET/$made/libstead_mpi_capi.so" "$out/libstead_mpi.so"
+  mpi_io "$mpicc" "$out" -Werror
   # Programs look for them by their names with a version.
-  for library in libstead libstead_mpi; do
+  for library in libstead libstead_mpi libstead_mpi_io; do
     ln -sf $library.so "$out/$(readelf -d "$out/$library.so" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')"
   done
   cp -f "$TARGET/$made/conform" "$out/conform"
@@ -57,10 +58,27 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
     "${cc[@]}" examples/mpi/$example.c -o "$out/$example" "${libraries[@]}"
     "${cxx[@]}" examples/mpi/$example.cpp -o "$out/$example++" "${libraries[@]}"
   done
+  "${cc[@]}" examples/mpi/read_ex.c -o "$out/read_ex" "-L$out" -lstead_mpi_io "${libraries[@]}"
+  "${cxx[@]}" examples/mpi/read_ex.cpp -o "$out/read_ex++" "-L$out" -lstead_mpi_io "${libraries[@]}"
+  "${cc[@]}" -O1 -rdynamic tests/mpi/asking.c -o "$out/asking" "-L$out" -lstead_mpi_io "${libraries[@]}" -lm
+  "${cc[@]}" -fPIC -shared tests/mpi/tool.c -o "$out/libtool.so"
+  # What it knows of datatypes, without the rest.
+  "${cc[@]}" -O1 -g1 tests/mpi/types.c crates/mpi-capi/c/{types,views,errors}.c -o "$out/types" "${libraries[@]}"
+  # Fortran is nothing that all who have an MPI have.
+  fortran=${mpicc/mpicc/mpifort}
+  if "$fortran" --version >/dev/null 2>&1; then
+    "$fortran" -std=f2018 -Wall -Wextra -Werror -J"$out" include/stead_mpi_io.f90 examples/mpi/read_ex.f90 -o "$out/read_ex-fortran" \
+      "-L$out" -lstead_mpi_io "${libraries[@]}"
+  else
+    say "no Fortran for $mpicc here"
+  fi
   # The faces under sanitizers: one MPI is enough for that, too.
   if [ -n "$command" ]; then
     checks=(-g1 -fsanitize=address,undefined -fno-sanitize-recover=all)
     "${cc[@]}" "${checks[@]}" tests/mpi/ranks.c -o "$out/ranks-checked" "${libraries[@]}"
     "${cxx[@]}" "${checks[@]}" tests/mpi/tipsy.cpp -o "$out/tipsy-checked" "${libraries[@]}"
+    # What stands before MPI does so in the program itself, too.
+    "${cc[@]}" "${checks[@]}" -rdynamic tests/mpi/asking.c crates/mpi-capi/c/*.c -o "$out/asking-checked" "${libraries[@]}" -ldl -lm
+    "${cc[@]}" "${checks[@]}" tests/mpi/types.c crates/mpi-capi/c/{types,views,errors}.c -o "$out/types-checked" "${libraries[@]}"
   fi
 done; done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,20 @@ def test_programs_are_linked_by_pkg_config(prefix, file, tmp_path):
     assert re.search(r"\[libstead_mpi\.so\.\d", needed) and re.search(r"\[libstead\.so\.\d", needed)
     out = run([*launch("openmpi", 2), tmp_path / "read", file], env)
     assert out.strip() == f"sum of the bytes: {sum(file.read_bytes())}"
+
+
+def test_programs_that_compute_by_mpi_io_are_linked_by_pkg_config(prefix, tmp_path):
+    env = {"PKG_CONFIG_PATH": str(prefix / "lib" / "pkgconfig"), "LD_LIBRARY_PATH": str(prefix / "lib")}
+    flags = run(["pkg-config", "--cflags", "--libs", "stead_mpi_io"], env).split()
+    libraries = [word for word in flags if word.startswith("-l")]
+    assert libraries == ["-lstead_mpi_io", "-lstead_mpi", "-lstead"], "each stands before what it calls, and all before MPI"
+    mpicc = "mpicc.openmpi" if subprocess.run(["which", "mpicc.openmpi"], capture_output=True).returncode == 0 else "mpicc"
+    run([mpicc, "-std=c11", "-Werror", ROOT / "examples" / "mpi" / "read_ex.c", *flags, "-o", tmp_path / "read_ex"])
+    assert re.search(r"\[libstead_mpi_io\.so\.\d", run(["readelf", "-d", tmp_path / "read_ex"]))
+    (tmp_path / "doubles").write_bytes(struct.pack("<3000d", *range(3000)))
+    out = run([*launch("openmpi", 2), tmp_path / "read_ex", tmp_path / "doubles"], env)
+    assert out.strip() == f"sum: {sum(range(3000))}"
+    assert (prefix / "include" / "stead_mpi_io.hpp").exists() and (prefix / "include" / "stead_mpi_io.f90").exists()
 
 
 def test_python_finds_it_where_libraries_are(prefix, file):
