@@ -125,6 +125,49 @@ pub trait FabricExt: Fabric {
         all
     }
 
+    /// The ranks of a group give each other something: `mine` is what this rank has for each of them, in the order of the
+    /// group, and what comes back is what each of them has for this rank. An error that stands in for something is told
+    /// to that rank, so that nobody waits for one who has failed. All ranks of the group call it, with the same group, and
+    /// all ranks of the fabric call it as often. `mine` must be as long as the group, which has this rank in it.
+    fn swap(&self, tag: u32, group: &[usize], mine: Vec<Result<Vec<u8>>>) -> Vec<Result<Vec<u8>>> {
+        let rounds = self.rounds().of(tag);
+        let mut round = lock(&rounds);
+        round.number += 1;
+        let mut own = None;
+        let mut failed: Vec<Option<Error>> = Vec::with_capacity(group.len());
+        for (rank, bytes) in group.iter().zip(mine) {
+            if *rank == self.rank() {
+                own = Some(bytes);
+                failed.push(None);
+            } else {
+                let frame = numbered(round.number, &say(&bytes));
+                // All of the bytes at once would be twice what they take.
+                drop(bytes);
+                failed.push(self.send(*rank, tag, frame).err());
+            }
+        }
+        let hears = |(rank, failed): (&usize, Option<Error>)| match (*rank == self.rank(), failed) {
+            (true, _) => own.take().unwrap_or_else(|| Err(malformed())),
+            (false, Some(e)) => Err(e),
+            (false, None) => hear(self, &mut round, *rank, tag).and_then(|said| heard(&said)),
+        };
+        group.iter().zip(failed).map(hears).collect()
+    }
+
+    /// Rank 0 gets the bytes of every rank, by rank, or the error that stands in for them; the others get nothing.
+    fn collect(&self, tag: u32, mine: Result<Vec<u8>>) -> Result<Vec<Result<Vec<u8>>>> {
+        let rounds = self.rounds().of(tag);
+        let mut round = lock(&rounds);
+        round.number += 1;
+        if self.rank() != 0 {
+            self.send(0, tag, numbered(round.number, &say(&mine)))?;
+            return Ok(Vec::new());
+        }
+        let others = (1..self.size())
+            .map(|from| hear(self, &mut round, from, tag).and_then(|said| heard(&said)));
+        Ok(std::iter::once(mine).chain(others).collect())
+    }
+
     /// Every rank gets every rank's bytes, by rank. Uses `tag` and `tag + 1`.
     fn all_gather(&self, tag: u32, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
         let framed = frame(&[bytes]);
@@ -209,8 +252,9 @@ fn heard(said: &[u8]) -> Result<Vec<u8>> {
     })
 }
 
-fn frame(parts: &[Vec<u8>]) -> Vec<u8> {
-    let mut out = Vec::new();
+/// Several byte strings as one.
+pub fn frame(parts: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(parts.iter().map(|p| size_of::<u64>() + p.len()).sum());
     for p in parts {
         out.extend_from_slice(&(p.len() as u64).to_le_bytes());
         out.extend_from_slice(p);
@@ -218,7 +262,8 @@ fn frame(parts: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-fn unframe(mut bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+/// What [`frame`] has made one of. An error of kind `Format` for what is none.
+pub fn unframe(mut bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut out = Vec::new();
     while !bytes.is_empty() {
         let bad = malformed;
@@ -323,6 +368,60 @@ mod tests {
             second.send(0, 9, frame).unwrap();
             assert_eq!(first.all_gather(9, vec![]).unwrap_err().kind(), Kind::Format);
         }
+    }
+
+    #[test]
+    fn groups_swap_and_rank_0_collects_what_each_has_or_why_it_has_nothing() {
+        let ranks = Local::group_with_deadline(5, Duration::from_secs(60));
+        std::thread::scope(|scope| {
+            for rank in &ranks {
+                scope.spawn(|| {
+                    let me = rank.rank();
+                    let group: &[usize] = if me < 2 { &[1, 0] } else { &[4, 2, 3] };
+                    let bytes = |to: &usize| match (me, *to) {
+                        (4, 2) => Err(Error::data("none for you")),
+                        (from, to) => Ok(vec![from as u8, to as u8]),
+                    };
+                    for _ in 0..3 {
+                        let got = rank.swap(3, group, group.iter().map(bytes).collect());
+                        for (from, got) in group.iter().zip(got) {
+                            match (*from, me) {
+                                (4, 2) => assert_eq!(got.unwrap_err().kind(), Kind::Data),
+                                (from, to) => assert_eq!(got.unwrap(), [from as u8, to as u8]),
+                            }
+                        }
+                    }
+                    let mine =
+                        if me == 3 { Err(Error::data("nothing")) } else { Ok(vec![me as u8]) };
+                    let all = rank.collect(4, mine).unwrap();
+                    let all: Vec<_> = all.iter().map(|b| b.as_ref().ok().map(|b| b[0])).collect();
+                    let want = [Some(0), Some(1), Some(2), None, Some(4)];
+                    assert_eq!(all, if me == 0 { want.to_vec() } else { Vec::new() });
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn nobody_waits_for_one_that_is_gone() {
+        let mut ranks = Local::group_with_deadline(3, Duration::from_secs(60));
+        drop(ranks.remove(1));
+        for rank in &ranks {
+            let other = if rank.rank() == 0 { 2 } else { 0 };
+            rank.send(other, 9, vec![]).unwrap();
+        }
+        std::thread::scope(|scope| {
+            for rank in &ranks {
+                scope.spawn(|| {
+                    let got = rank.swap(3, &[0, 1, 2], vec![Ok(vec![1]), Ok(vec![2]), Ok(vec![3])]);
+                    let kinds: Vec<_> =
+                        got.iter().map(|g| g.as_ref().err().map(Error::kind)).collect();
+                    assert_eq!(kinds, [None, Some(Kind::Peer), None]);
+                    let all = rank.collect(4, Ok(vec![])).unwrap();
+                    assert!(rank.rank() != 0 || all[1].is_err() && all[2].is_ok());
+                });
+            }
+        });
     }
 
     #[test]

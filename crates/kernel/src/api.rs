@@ -56,6 +56,24 @@ pub trait Kernel: Send + Sync + 'static {
         false
     }
 
+    /// True if states of this pass are large and can be cut: ranks then merge a piece each, all at the same time, and one
+    /// of them alone puts the pieces together and ends the pass, which must be the last one. [`Kernel::cut`] and
+    /// [`Kernel::assemble`] are written then.
+    fn cuts(&self) -> bool {
+        false
+    }
+
+    /// A state as `pieces` states: merging the i-th ones of all ranks for each i, and assembling what comes out, gives what
+    /// merging the states would. Every rank cuts at the same places.
+    fn cut(&self, _state: Self::State, _pieces: usize) -> Result<Vec<Self::State>> {
+        Err(Error::internal("a kernel whose states are in one piece was asked to cut one"))
+    }
+
+    /// The state of pieces that were merged, in their order.
+    fn assemble(&self, _pieces: Vec<Self::State>) -> Result<Self::State> {
+        Err(Error::internal("a kernel whose states are in one piece was asked to assemble some"))
+    }
+
     /// Bytes that a state may take, for the memory budget.
     fn state_bytes(&self, _state: &Self::State) -> usize {
         std::mem::size_of::<Self::State>()
@@ -144,6 +162,15 @@ pub trait AnyKernel: Send + Sync {
     fn more_passes(&self) -> bool {
         false
     }
+    fn cuts(&self) -> bool {
+        false
+    }
+    fn cut(&self, _state: AnyState, _pieces: usize) -> Result<Vec<AnyState>> {
+        wrong()
+    }
+    fn assemble(&self, _pieces: Vec<AnyState>) -> Result<AnyState> {
+        wrong()
+    }
     fn state_bytes(&self, state: &AnyState) -> usize;
     fn encode(&self, state: &AnyState) -> Result<Vec<u8>>;
     fn decode(&self, bytes: &[u8]) -> Result<AnyState>;
@@ -198,6 +225,21 @@ impl<K: Kernel> AnyKernel for K {
 
     fn more_passes(&self) -> bool {
         Kernel::more_passes(self)
+    }
+
+    fn cuts(&self) -> bool {
+        Kernel::cuts(self)
+    }
+
+    fn cut(&self, state: AnyState, pieces: usize) -> Result<Vec<AnyState>> {
+        let Ok(state) = state.downcast() else { return wrong() };
+        let pieces = Kernel::cut(self, *state, pieces)?;
+        Ok(pieces.into_iter().map(|p| Box::new(p) as AnyState).collect())
+    }
+
+    fn assemble(&self, pieces: Vec<AnyState>) -> Result<AnyState> {
+        let typed = |p: AnyState| p.downcast().map_or_else(|_| wrong(), |p| Ok(*p));
+        Ok(Box::new(Kernel::assemble(self, pieces.into_iter().map(typed).collect::<Result<_>>()?)?))
     }
 
     fn state_bytes(&self, state: &AnyState) -> usize {

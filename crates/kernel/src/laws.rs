@@ -4,19 +4,44 @@ use crate::{AnyKernel, AnyState, Step};
 use std::sync::Arc;
 use stead_core::{Block, Value};
 
-fn round(kernel: &Arc<dyn AnyKernel>, parts: &[Vec<&Block<'_>>], recode: bool) -> Step {
-    let mut total = kernel.init();
+/// How states come together.
+#[derive(Clone, Copy)]
+enum Way {
+    /// As they are.
+    Plain,
+    /// As bytes.
+    Bytes,
+    /// As bytes, each cut in so many pieces if the kernel can cut them.
+    Pieces(usize),
+}
+
+fn round(kernel: &Arc<dyn AnyKernel>, parts: &[Vec<&Block<'_>>], way: Way) -> Step {
+    let pieces = match way {
+        Way::Pieces(n) if kernel.cuts() => n,
+        _ => 0,
+    };
+    let cut = |state: AnyState| match pieces {
+        0 => vec![state],
+        n => kernel.cut(state, n).expect("cut"),
+    };
+    let mut totals = cut(kernel.init());
     for part in parts {
         let mut state: AnyState = kernel.init();
         for block in part {
             kernel.update(&mut state, block).expect("update");
         }
-        if recode {
-            let bytes = kernel.encode(&state).expect("encode");
-            state = kernel.decode(&bytes).expect("decode");
+        for (total, mut state) in totals.iter_mut().zip(cut(state)) {
+            if !matches!(way, Way::Plain) {
+                let bytes = kernel.encode(&state).expect("encode");
+                state = kernel.decode(&bytes).expect("decode");
+            }
+            kernel.merge(total, state).expect("merge");
         }
-        kernel.merge(&mut total, state).expect("merge");
     }
+    let total = match pieces {
+        0 => totals.remove(0),
+        _ => kernel.assemble(totals).expect("assemble"),
+    };
     kernel.finish(total).expect("finish")
 }
 
@@ -31,9 +56,17 @@ pub fn answer_and_file(
     parts: &[Vec<&Block<'_>>],
     recode: bool,
 ) -> (Value, Option<Vec<u8>>) {
+    run(kernel, parts, if recode { Way::Bytes } else { Way::Plain })
+}
+
+fn run(
+    kernel: Arc<dyn AnyKernel>,
+    parts: &[Vec<&Block<'_>>],
+    way: Way,
+) -> (Value, Option<Vec<u8>>) {
     let mut kernel = kernel;
     loop {
-        match round(&kernel, parts, recode) {
+        match round(&kernel, parts, way) {
             Step::Done(v) => return (v, None),
             Step::File { bytes, value, .. } => return (value, Some(bytes)),
             Step::Next(k) => kernel = k,
@@ -41,7 +74,7 @@ pub fn answer_and_file(
     }
 }
 
-/// Checks that any distribution of `blocks` over parts, in any order, with states travelling as bytes,
+/// Checks that any distribution of `blocks` over parts, in any order, with states travelling as bytes or in pieces,
 /// gives the same answer and the same file to the last bit, and returns the answer.
 pub fn check(kernel: Arc<dyn AnyKernel>, blocks: &[Block<'_>]) -> Value {
     let (all, file) = answer_and_file(kernel.clone(), &[blocks.iter().collect()], false);
@@ -55,7 +88,7 @@ pub fn check(kernel: Arc<dyn AnyKernel>, blocks: &[Block<'_>]) -> Value {
         (seed % n.max(1) as u64) as usize
     };
     for parts in [1, 2, 3, 7] {
-        for _ in 0..3 {
+        for way in [Way::Bytes, Way::Pieces(2), Way::Pieces(parts + 2)] {
             let mut split: Vec<Vec<&Block<'_>>> = vec![Vec::new(); parts];
             let mut order: Vec<&Block<'_>> = blocks.iter().collect();
             for i in (1..order.len()).rev() {
@@ -64,7 +97,7 @@ pub fn check(kernel: Arc<dyn AnyKernel>, blocks: &[Block<'_>]) -> Value {
             for b in order {
                 split[next(parts)].push(b);
             }
-            let (got, bytes) = answer_and_file(kernel.clone(), &split, true);
+            let (got, bytes) = run(kernel.clone(), &split, way);
             let got = format!("{got:?}");
             assert_eq!(got, shown, "another split gave another answer ({parts} parts)");
             assert!(bytes == file, "another split gave another file ({parts} parts)");

@@ -9,12 +9,14 @@ use crate::meeting::{self, Member};
 use crate::news::News;
 use crate::outputs::{Carried, Outputs, carriable};
 use crate::pass::{Active, Observer, Pass, caught};
+use crate::pieces;
 use crate::place::{self, Placing};
 use crate::report::{Metrics, Plan, PlannedKernel, RankMetrics, Report};
 use crate::request::Request;
 use crate::scatter::{self, Scatter};
 use crate::sink::Ordered;
 use crate::split::{self, Split, Splitting};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -467,7 +469,16 @@ impl<'a> Engine<'a> {
                 (Err(self.dataset.locate(e)), Vec::new())
             }
         };
+        // Large states are merged when all ranks have come so far.
+        let mut large = Vec::new();
+        let mine = mine.map(|(mut states, counters)| {
+            if self.crew.size() > 1 {
+                large = pieces::apart(&kernels, &mut states);
+            }
+            (states, counters)
+        });
         let (states, counters) = self.crew.total(&kernels, mine)?;
+        let ended = pieces::finish(&self.crew, &kernels, large)?;
         let [bytes, rows, kept, skipped, rounded, uncounted, asked] = counters[..] else {
             return Err(Error::format("ranks sent different counters"));
         };
@@ -481,19 +492,21 @@ impl<'a> Engine<'a> {
             self.asked = asked;
         }
         let sinks: Vec<PathBuf> = kernels.iter().filter_map(|k| Some(k.sink()?.path)).collect();
-        let finished = caught(|| self.finish(indices, kernels, states));
+        let finished = caught(|| self.finish(indices, kernels, states, ended));
         self.end(&sinks, finished, active)
     }
 
-    /// Answers, or kernels of the next pass.
+    /// Answers, or kernels of the next pass; some have `ended` already.
     fn finish(
         &mut self,
         indices: Vec<usize>,
         kernels: Vec<Arc<dyn AnyKernel>>,
         states: Vec<AnyState>,
+        mut ended: HashMap<usize, Step>,
     ) -> Result<()> {
-        for ((i, kernel), state) in indices.into_iter().zip(kernels).zip(states) {
-            match kernel.finish(state)? {
+        let all = indices.into_iter().zip(kernels).zip(states).enumerate();
+        for (n, ((i, kernel), state)) in all {
+            match ended.remove(&n).map_or_else(|| kernel.finish(state), Ok)? {
                 Step::Next(k) => self.slots[i].kernel = Some(k),
                 Step::Done(v) => self.slots[i].value = v,
                 Step::File { path, bytes, value } => {

@@ -20,6 +20,7 @@ pub mod offload;
 mod outputs;
 mod pass;
 mod patient;
+mod pieces;
 mod place;
 pub mod profile;
 mod report;
@@ -30,6 +31,7 @@ mod sink;
 mod split;
 pub mod spread;
 mod told;
+mod values;
 
 pub use engine::{agree, refuse, run, run_on};
 pub use pass::{Observer, Snapshot};

@@ -42,6 +42,18 @@ impl Layer {
         }
     }
 
+    /// The lines from `self.y` to each of these ends; the last one is past all lines.
+    fn cut(self, ends: &[usize]) -> Vec<Layer> {
+        let (mut y, mut lines) = (self.y, self.lines.into_iter());
+        let mut piece = |end: &usize| {
+            let piece: Vec<Line> = lines.by_ref().take(end.saturating_sub(y)).collect();
+            let first = y;
+            y += piece.len();
+            Layer { y: first, lines: piece }
+        };
+        ends.iter().map(&mut piece).collect()
+    }
+
     fn fits(&self, camera: &Camera) -> bool {
         let within = |first: usize, len: usize, all: usize| {
             len == 0 || first.checked_add(len).is_some_and(|end| end <= all)
@@ -184,6 +196,46 @@ impl Layers {
             (layer, None) => Ok(layer),
             _ => Err(Error::internal("a part of the volume was not rendered")),
         }
+    }
+
+    /// Pictures of the same nodes, cut between lines: each has those before one of `ends` that none before it has.
+    pub fn cut(self, ends: &[usize]) -> Vec<Layers> {
+        let mut pieces: Vec<Layers> = ends.iter().map(|_| Layers::default()).collect();
+        for (node, layer) in self.0 {
+            for (piece, layer) in pieces.iter_mut().zip(layer.cut(ends)) {
+                piece.0.insert(node, layer);
+            }
+        }
+        pieces
+    }
+
+    /// The whole picture of pieces that are whole, in the order of their lines.
+    pub fn join(pieces: impl IntoIterator<Item = Layers>) -> Result<Layers> {
+        let mut all: Option<((u32, u64), Layer)> = None;
+        for piece in pieces {
+            let mut nodes = piece.0.into_iter();
+            let (node, layer) = match (nodes.next(), nodes.next()) {
+                (None, _) => continue,
+                (Some(one), None) => one,
+                (Some(_), Some(_)) => {
+                    return Err(Error::internal("a part of the volume was not rendered"));
+                }
+            };
+            match &mut all {
+                None => all = Some((node, layer)),
+                Some((same, _)) if *same != node => return Err(misfit()),
+                Some(_) if layer.lines.is_empty() => {}
+                Some((_, whole)) if whole.lines.is_empty() => *whole = layer,
+                Some((_, whole)) => {
+                    // Nothing is seen in the lines between two pieces.
+                    let gap =
+                        layer.y.checked_sub(whole.y + whole.lines.len()).ok_or_else(misfit)?;
+                    whole.lines.extend(std::iter::repeat_with(Line::default).take(gap));
+                    whole.lines.extend(layer.lines);
+                }
+            }
+        }
+        Ok(Layers(all.into_iter().collect()))
     }
 
     pub fn bytes(&self) -> usize {

@@ -393,6 +393,30 @@ impl Kernel for Draw {
         state.layers.check(&self.picture.camera)
     }
 
+    fn cuts(&self) -> bool {
+        true
+    }
+
+    /// Cuts between lines of the picture: each pixel is composited alone, so that pieces give the bits of the whole.
+    fn cut(&self, state: Drawn, pieces: usize) -> Result<Vec<Drawn>> {
+        let camera = &self.picture.camera;
+        let far = self.picture.dims.map(|d| d.saturating_sub(1) as f64);
+        // Lines in which nothing can be seen are nobody's work.
+        let (first, last) = camera.sight(&[0.0; 3], &far).y;
+        let lines = last.saturating_sub(first);
+        let end = |i| if i == pieces { usize::MAX } else { first + lines * i / pieces };
+        let ends: Vec<usize> = (1..=pieces).map(end).collect();
+        let fortran = state.fortran;
+        let whole = |layers| Drawn { fortran, layers, places: Vec::new() };
+        Ok(state.layers.cut(&ends).into_iter().map(whole).collect())
+    }
+
+    fn assemble(&self, pieces: Vec<Drawn>) -> Result<Drawn> {
+        let fortran = pieces.iter().find_map(|p| p.fortran);
+        let layers = Layers::join(pieces.into_iter().map(|p| p.layers))?;
+        Ok(Drawn { fortran, layers, places: Vec::new() })
+    }
+
     fn finish(&self, state: Drawn) -> Result<Step> {
         let p = &self.picture;
         let (width, height) = (p.camera.width, p.camera.height);
