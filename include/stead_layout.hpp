@@ -36,10 +36,16 @@ public:
     copy_options &align() { return o_.flags |= STEAD_COPY_ALIGN, *this; }
     /// As above; how records are found, which must live as long as this.
     copy_options &align(const options &how) { return o_.open = how.get(), align(); }
+    /// As above, with options that are kept.
+    copy_options &align(options &&how) {
+        open_ = std::make_shared<const options>(std::move(how));
+        return align(*open_);
+    }
     /// Replaces a layout that is there, and removes its parts; or a file that is there.
     copy_options &force() { return o_.flags |= STEAD_COPY_FORCE, *this; }
     /// What stops it, which must live as long as this.
     copy_options &cancel(const cancel_flag &flag) { return o_.cancel = flag.get(), *this; }
+    copy_options &cancel(const cancel_flag &&) = delete;
 
     /// Calls a function with the options as C has them.
     template <class F> void with(F f) const {
@@ -55,6 +61,7 @@ public:
 
 private:
     stead_copy_options o_ = {};
+    std::shared_ptr<const options> open_;
     std::string name_, target_;
     std::vector<std::string> dataspaces_;
 };

@@ -14,6 +14,11 @@
 
 static const std::string people = "name,age,zip\nJane,41,01234\nJoe,NA,99999\nAnn,29,00007\n";
 
+template <class T, class = void> struct takes_a_flag_that_goes : std::false_type {};
+template <class T>
+struct takes_a_flag_that_goes<T, std::void_t<decltype(std::declval<T &>().cancel(stead::cancel_flag()))>>
+    : std::true_type {};
+static_assert(!takes_a_flag_that_goes<stead::copy_options>::value);
 static_assert(!std::is_copy_constructible_v<stead::dataset> && std::is_move_constructible_v<stead::dataset>);
 static_assert(!std::is_copy_constructible_v<stead::request> && std::is_move_constructible_v<stead::request>);
 static_assert(!std::is_copy_constructible_v<stead::report> && std::is_nothrow_move_constructible_v<stead::report>);
@@ -253,13 +258,16 @@ static void layouts() {
     }
     const stead::options found = stead::options().set("dataspace", "s=" + here);
     stead::copy_options put;
-    put.dataspace("s", here).parts(2).stripe(100).align(found).threads(1);
+    // What only lives in this statement is kept.
+    put.dataspace("s", here).parts(2).stripe(100).align(stead::options().set("quote", "none")).threads(1);
     CHECK(stead::put("numbers.csv", "s", put).find("\"parts\": 2") != std::string::npos);
     CHECK(fails(stead::kind::usage, "a layout already", [&] { stead::put("numbers.csv", "s", put); }));
     CHECK(!stead::put("numbers.csv", "s", put.force().name("again")).empty());
     const std::string layout = "numbers.csv.stead-layout.toml";
     CHECK(stead::describe_layout(layout).find("\"numbers.csv\"") != std::string::npos);
     CHECK(stead::dataset::open(layout, found).run({"sum:x"})["sum:x"].number() == 500500);
+    put.align(found).name("third");
+    CHECK(!stead::put("numbers.csv", "s", put).empty());
     const stead::cancel_flag stop;
     stead::copy_options get;
     get.dataspace("s", here).target("back.csv").cancel(stop);

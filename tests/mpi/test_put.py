@@ -143,7 +143,7 @@ def test_hosts_of_the_lab_keep_data_and_outputs_home(lab, shared, tmp_path, rank
     (shared / "f").write_text("x,y\n" + "".join(f"{i * 37 % 1009}.25,number {i}\n" for i in range(1_000_000)))
     size = (shared / "f").stat().st_size
     on = lambda *words: run([LAB, "run", lab, "-n", ranks, "sh", "-c", CONFIGURED.format(tmp_path), "sh", *words])
-    kernels = ["rows", "mean:x", "quantile:x,q=0.5", f"grep:'9,number .*7$',out={shared}/found", f"normalize:x,out={shared}/scaled.csv"]
+    kernels = ["rows", "mean:x", "quantile:x,q=0.5", f"grep:'9.25,number .*7$',out={shared}/found", f"normalize:x,out={shared}/scaled.csv"]
     asked = [a for k in kernels for a in ("-k", k)]
     command = [STEAD, "run", shared / "f", "--type", "csv", *asked, "--format", "json"]
     one = json.loads(run(command))["results"]
@@ -178,13 +178,13 @@ def test_an_output_of_which_a_part_does_not_fit_leaves_nothing(shared, tmp_path)
     space = ["--dataspace", f"nvme={tmp_path}/space"]
     assert together(2, "put", shared / "f", "--over", "nvme", "--parts", 2, "--stripe", "100KiB", *space).returncode == 0
     before = left(tmp_path)
-    full = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then trap "" XFSZ; ulimit -f 5000; fi; exec "$@"'
-    words = ["run", shared / LAYOUT, "--type", "csv", "-k", f"normalize:x,zscore,out={shared}/o", *space]
+    full = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then trap "" XFSZ; ulimit -f 30000; fi; exec "$@"'
+    words = ["run", shared / LAYOUT, "--type", "csv", "-k", f"normalize:x,zscore,out={shared}/o.csv", *space]
     done = together(2, *words, wrapped=full)
     told = re.findall(r"^stead: (.*)", done.stderr, re.M)
     assert done.returncode == 1 and len(told) == 1, done.stderr
-    assert re.search(r"/space/o/\w+\.1( at byte \d+)?: rank 1 on \S+: cannot write: file too large", told[0]), told
-    assert left(tmp_path) == before and [p.name for p in (tmp_path / "space").iterdir()] == ["f"]
+    assert re.search(r"/space/o\.csv\.parts/out-\w+\.1( at byte \d+)?: rank 1 on \S+: cannot write: file too large", told[0]), told
+    assert left(tmp_path) == before and [p.name for p in (tmp_path / "space").iterdir()] == ["f.parts"]
     assert together(2, *words).returncode == 0
     assert len(left(tmp_path)) == len(before) + 3
 
@@ -197,7 +197,7 @@ def test_a_rank_whose_device_is_full_leaves_nothing_anywhere(shared, tmp_path, l
     done = together(2, *words, wrapped=full)
     told = re.findall(r"^stead: (.*)", done.stderr, re.M)
     assert done.returncode == 1 and len(told) == 1, done.stderr
-    assert re.search(rf"/space/f/\w+\.\d: rank {limited} on \S+: cannot write: file too large", told[0]), told
+    assert re.search(rf"/space/f\.parts/\w+\.\d: rank {limited} on \S+: cannot write: file too large", told[0]), told
     assert left(tmp_path) == [] and [*(tmp_path / "space").iterdir()] == []
 
 
@@ -235,7 +235,7 @@ def test_an_interrupt_leaves_nothing(shared, tmp_path):
 def test_a_part_with_another_byte_is_told_once(shared, tmp_path):
     space = ["--dataspace", f"nvme={tmp_path}/space"]
     assert together(3, "put", shared / "f", "--over", "nvme", "--parts", 3, *space).returncode == 0
-    part = sorted((tmp_path / "space" / "f").iterdir())[1]
+    part = sorted((tmp_path / "space" / "f.parts").iterdir())[1]
     with part.open("r+b") as file:
         file.seek(1000)
         file.write(b"!")

@@ -17,7 +17,7 @@ pub mod value;
 pub mod view;
 
 pub use block::{Block, Brick, Columns, Matrix, Needs, Selection, Span, TextColumn};
-pub use cancel::Cancel;
+pub use cancel::{Cancel, Stops};
 pub use dtype::{ByteOrder, DType};
 pub use error::{Error, Kind, Place, Result};
 pub use extent::Extent;

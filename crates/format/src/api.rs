@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use stead_core::{Block, Cancel, Error, Needs, Result, Schema, Value, limits};
+use stead_core::{Block, Cancel, Error, Needs, Result, Schema, Stops, Value, limits};
 use stead_store::{IoOptions, Source};
 
 /// Bytes of a source whose starts are a rank's: what begins in them is its.
@@ -97,6 +97,12 @@ pub struct Holding {
     pub share: Share,
     /// Where it makes files near them; `None` if it has none.
     pub near: Option<Near>,
+    /// Its host, by the name that layouts have.
+    pub host: String,
+    /// Folders of dataspaces, before those that are configured: [`OpenOptions::dataspaces`].
+    pub dataspaces: Vec<String>,
+    /// What stops those who wait for bytes of other ranks.
+    pub stops: Stops,
     /// What goes between the ranks.
     pub traffic: Arc<Traffic>,
     /// Set where some ranks have data and others ask for them, so that either side may compute.

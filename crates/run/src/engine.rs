@@ -76,6 +76,8 @@ fn work(
     carries: bool,
 ) -> Result<(Report, Carried)> {
     let crew = Crew::new(fabric, &request.cancel, observer);
+    // Those who wait for bytes of other ranks are stopped, too.
+    let _stops = dataset.holding().map(|holding| holding.stops.during(&request.cancel));
     let (rank, size) = (crew.rank(), crew.size());
     let prepared = Prepared::new(dataset, request, rank, size, carries).and_then(|p| {
         request.cancel.check()?;

@@ -34,6 +34,20 @@ enum Sum {
     Failed(Told),
 }
 
+/// Why a step has no sum for this rank.
+#[derive(Debug)]
+pub struct Undone {
+    pub error: Error,
+    /// It is the sum itself, so that no rank has another one. Else the way there failed, and others may have gone on.
+    pub everywhere: bool,
+}
+
+impl Undone {
+    fn here(error: Error) -> Undone {
+        Undone { error, everywhere: false }
+    }
+}
+
 const WORDS: u8 = 0;
 const STATES: u8 = 1;
 const FAILED: u8 = 2;
@@ -66,15 +80,23 @@ impl<'a> Crew<'a> {
 
     /// Every rank gets the words of every rank, or the error of those that failed.
     pub fn gather(&self, mine: Result<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        self.settle(mine).map_err(|undone| undone.error)
+    }
+
+    /// As [`Crew::gather`], for those who need to know what the other ranks have heard.
+    pub fn settle(&self, mine: Result<Vec<u8>>) -> std::result::Result<Vec<Vec<u8>>, Undone> {
         if self.size() == 1 {
-            return mine.map(|word| vec![word]);
+            let alone = |error| Undone { error, everywhere: true };
+            return mine.map(|word| vec![word]).map_err(alone);
         }
         let mut join = |mut a: Vec<Vec<u8>>, b: Vec<Vec<u8>>| {
             a.extend(b);
             Ok(a)
         };
-        let words = self.words("", mine.map(|word| vec![word]), &mut join)?;
-        if words.len() == self.size() { Ok(words) } else { Err(different()) }
+        match self.step("", &[], mine.map(|word| Sum::Words(vec![word])), &mut join)? {
+            Sum::Words(words) if words.len() == self.size() => Ok(words),
+            _ => Err(Undone::here(different())),
+        }
     }
 
     /// Every rank gets what `join` makes of the words of all. `name` is what all messages begin with: ranks that have
@@ -85,7 +107,7 @@ impl<'a> Crew<'a> {
         mine: Result<Vec<Vec<u8>>>,
         join: Join<'_>,
     ) -> Result<Vec<Vec<u8>>> {
-        match self.step(name, &[], mine.map(Sum::Words), join)? {
+        match self.step(name, &[], mine.map(Sum::Words), join).map_err(|undone| undone.error)? {
             Sum::Words(words) => Ok(words),
             _ => Err(different()),
         }
@@ -101,7 +123,8 @@ impl<'a> Crew<'a> {
             return mine;
         }
         let mine = mine.map(|(states, counters)| Sum::States(states, counters));
-        match self.step("", kernels, mine, &mut |_, _| Err(different()))? {
+        let sum = self.step("", kernels, mine, &mut |_, _| Err(different()));
+        match sum.map_err(|undone| undone.error)? {
             Sum::States(states, counters) => Ok((states, counters)),
             _ => Err(different()),
         }
@@ -118,7 +141,7 @@ impl<'a> Crew<'a> {
         kernels: &[Arc<dyn AnyKernel>],
         mine: Result<Sum>,
         join: Join<'_>,
-    ) -> Result<Sum> {
+    ) -> std::result::Result<Sum, Undone> {
         let failed = |e: &Error| Sum::Failed(Told::new(e, self.rank(), &self.host));
         let of_all = |e: &Error| {
             let told = Told::new(e, self.rank(), &self.host);
@@ -146,11 +169,13 @@ impl<'a> Crew<'a> {
             let sum = sum.take().ok_or_else(different)?;
             Ok([prefix(name), caught(|| encode(sum, kernels))?].concat())
         };
-        let all =
-            self.fabric.all_reduce_by(STEPS, &mut take, &mut give).map_err(|e| self.named(e))?;
-        let all = all.strip_prefix(&*prefix(name)).ok_or_else(different)?;
-        match decode(all, kernels)? {
-            Sum::Failed(told) => Err(self.named(told.error(self.size()))),
+        let all = self.fabric.all_reduce_by(STEPS, &mut take, &mut give);
+        let all = all.map_err(|e| Undone::here(self.named(e)))?;
+        let all = all.strip_prefix(&*prefix(name)).ok_or_else(|| Undone::here(different()))?;
+        match decode(all, kernels).map_err(Undone::here)? {
+            Sum::Failed(told) => {
+                Err(Undone { error: self.named(told.error(self.size())), everywhere: true })
+            }
             sum => Ok(sum),
         }
     }

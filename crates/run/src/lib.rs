@@ -15,6 +15,7 @@ pub mod files;
 mod joint;
 mod machine;
 mod meeting;
+mod naming;
 mod news;
 pub mod offload;
 mod outputs;

@@ -48,16 +48,24 @@ struct Inner {
     path: PathBuf,
     /// What was written of each stretch of the data; nothing where they are not in stretches.
     runs: Vec<Run>,
-    /// The stretch of the last one.
-    stretch: usize,
+    /// Where the last one is from, and the number of its last block.
+    last: Option<(Whence, u64)>,
     /// Checksum of the output of blocks, where there are runs.
     sum: u32,
 }
 
 struct Waiting {
-    /// The stretch of the data that the block is of.
-    stretch: usize,
+    whence: Whence,
     out: Out,
+}
+
+/// What of the data a block is of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Whence {
+    /// The stretch of the data.
+    stretch: usize,
+    /// What its numbers begin with: those of bytes beside the rows of an array come after all rows of all ranks.
+    origin: u64,
 }
 
 enum Out {
@@ -162,7 +170,7 @@ impl Ordered {
                 spill: None,
                 path: sink.path.clone(),
                 runs: Vec::new(),
-                stretch: usize::MAX,
+                last: None,
                 sum: 0,
             }),
         }
@@ -183,7 +191,8 @@ impl Ordered {
         inner.reached[worker] = Some(block.seq);
         if !out.is_empty() {
             inner.held += out.len();
-            let waiting = Waiting { stretch, out: Out::Held(out) };
+            let whence = Whence { stretch, origin: block.seq.wrapping_sub(block.offset) };
+            let waiting = Waiting { whence, out: Out::Held(out) };
             if inner.waiting.insert(block.seq, waiting).is_some() {
                 return Err(Error::internal("two blocks have one number"));
             }
@@ -236,7 +245,7 @@ impl Inner {
             if *entry.key() > sure {
                 break;
             }
-            let (seq, Waiting { stretch, out }) = entry.remove_entry();
+            let (seq, Waiting { whence, out }) = entry.remove_entry();
             let out = match out {
                 Out::Held(out) => {
                     self.held -= out.len();
@@ -254,17 +263,19 @@ impl Inner {
             self.file.write_all(&out)?;
             self.body += out.len() as u64;
             if in_runs {
-                self.note(seq, stretch, &out)?;
+                self.note(seq, whence, &out)?;
             }
         }
         Ok(())
     }
 
     /// Notes where output goes that was written.
-    fn note(&mut self, seq: u64, stretch: usize, out: &[u8]) -> Result<()> {
+    fn note(&mut self, seq: u64, whence: Whence, out: &[u8]) -> Result<()> {
         self.sum = crc32c::crc32c_append(self.sum, out);
         let len = out.len() as u64;
-        let goes_on = self.stretch == stretch;
+        // Between consecutive numbers there is no block of another rank: those of a compressed file are, of one rank.
+        let goes_on =
+            self.last.is_some_and(|(last, n)| last == whence || n.checked_add(1) == Some(seq));
         if let Some(run) = self.runs.last_mut().filter(|_| goes_on) {
             run.len += len;
         } else if self.runs.len() > limits::MAX_CUTS {
@@ -272,7 +283,7 @@ impl Inner {
         } else {
             self.runs.push(Run { seq, len });
         }
-        self.stretch = stretch;
+        self.last = Some((whence, seq));
         Ok(())
     }
 
@@ -349,6 +360,22 @@ mod tests {
         o.push(0, &block(5, 0, 0), vec![1, 2, 3]).expect("push");
         drop(o);
         assert_eq!(std::fs::read_dir(dir.path()).expect("dir").count(), 0);
+    }
+
+    #[test]
+    fn bytes_that_come_after_all_rows_are_runs_of_their_own() {
+        let dir = tempfile::tempdir().expect("dir");
+        let sink = Sink { path: dir.path().join("o"), header: SinkHeader::Bytes(Vec::new()) };
+        let held: Arc<[Held]> = [Held { source: 0, bytes: 0..100 }].into();
+        let file = AtomicFile::create(&sink.path).expect("file");
+        let o = Ordered::of_held(&sink, file, (1, 1000), held, true).expect("ordered");
+        // Rows at their places in the file, bytes behind all rows: those of other ranks come between. Then a compressed file, whose
+        // blocks are counted.
+        for (seq, offset) in [(0, 0), (40, 40), (1000, 0), (1050, 50), (2000, 0), (2001, 70)] {
+            o.push(0, &block(seq, 0, offset), vec![b'x']).expect("push");
+        }
+        let run = |seq, len| Run { seq, len };
+        assert_eq!(o.end().expect("end").runs, [run(0, 2), run(1000, 2), run(2000, 2)]);
     }
 
     #[test]

@@ -126,10 +126,11 @@ fn text(results: &[(String, Value)]) -> String {
     serde_json::to_string(&Value::Map(results.to_vec())).expect("json")
 }
 
-/// An output, which is removed: a file, or a layout of parts near the data.
-fn output(path: &Path) -> Vec<u8> {
+/// An output of several ranks or one, which is removed: a layout of parts near the data, or a file.
+fn output(path: &Path, ranks: usize) -> Vec<u8> {
     let layout = PathBuf::from(format!("{}.stead-layout.toml", path.display()));
-    if !layout.exists() {
+    assert_eq!(layout.exists(), ranks > 1, "{}", path.display());
+    if ranks == 1 {
         let bytes = std::fs::read(path).expect("output");
         std::fs::remove_file(path).expect("remove");
         return bytes;
@@ -158,11 +159,12 @@ fn check(name: &str, bytes: &[u8], stripes: &[u64], requests: &[Request]) {
     std::fs::write(&whole, bytes).expect("write");
     let whole = stead::open(&named(&whole)).expect("open");
     // What a kernel has written.
-    let written = |r: &Request| {
+    let written = |r: &Request, ranks: usize| {
         let out = r.kernels.iter().find_map(|k| k.split_once("out="));
-        out.map(|(_, path)| output(Path::new(path)))
+        // A picture is written as a whole.
+        out.map(|(_, path)| output(Path::new(path), if path.ends_with(".png") { 1 } else { ranks }))
     };
-    let want = |r: &Request| (stead::run(&whole, r, None).expect("run"), written(r));
+    let want = |r: &Request| (stead::run(&whole, r, None).expect("run"), written(r, 1));
     let wanted: Vec<_> = requests.iter().map(want).collect();
     for hosts in RANKS {
         let mut nodes = hosts.to_vec();
@@ -174,7 +176,10 @@ fn check(name: &str, bytes: &[u8], stripes: &[u64], requests: &[Request]) {
             let layout = named(&put(dir.path(), name, bytes, *stripe, &nodes));
             for (request, (wanted, output)) in requests.iter().zip(&wanted) {
                 let found = run(hosts, &layout, request);
-                assert!(written(request) == *output, "{name}, {hosts:?}, stripes of {stripe}");
+                assert!(
+                    written(request, hosts.len()) == *output,
+                    "{name}, {hosts:?}, stripes of {stripe}"
+                );
                 let (a, b) = (text(&found.results), text(&wanted.results));
                 assert!(a == b, "{name}, {hosts:?}, stripes of {stripe}: {a} in place of {b}");
                 assert_eq!(found.metrics.rows, wanted.metrics.rows);
@@ -487,7 +492,12 @@ fn parts_of_an_output_lie_in_the_dataspaces_of_the_data() {
         .map(|f| f.strip_prefix(dir.path()).expect("within").display().to_string())
         .collect();
     // A part of each rank, and the layout.
-    let begins = ["disk-a/o.csv/", "disk-b/o.csv/", "disk-b/o.csv/", "o.csv.stead-layout.toml"];
+    let begins = [
+        "disk-a/o.csv.parts/out-",
+        "disk-b/o.csv.parts/out-",
+        "disk-b/o.csv.parts/out-",
+        "o.csv.stead-layout.toml",
+    ];
     assert_eq!(names.len(), begins.len(), "{names:?}");
     assert!(names.iter().zip(begins).all(|(n, b)| n.starts_with(b)), "{names:?}");
     let whole = stead::layout::read(&first[3]).expect("layout");
@@ -521,13 +531,16 @@ fn parts_of_an_output_lie_in_the_dataspaces_of_the_data() {
         assert!(e.kind() == Kind::Usage && e.message().contains("of something else"), "{e}");
     }
     // A node on which no part can be made: one error of all, and nothing is left.
-    std::fs::write(folder("b").join("q.csv"), b"in the way").expect("write");
+    std::fs::write(folder("b").join("q.csv.parts"), b"in the way").expect("write");
     let other = request(&[&format!("normalize:x,out={}/q.csv", dir.path().display())]);
     for e in runs(&other) {
         let e = e.map(drop).expect_err("in the way");
-        assert!(e.place().rank == Some(1) && e.to_string().contains("disk-b/q.csv"), "{e}");
+        assert!(
+            e.place().rank == Some(1) && e.to_string().contains("'q.csv.parts' is a file"),
+            "{e}"
+        );
     }
-    std::fs::remove_file(folder("b").join("q.csv")).expect("remove");
+    std::fs::remove_file(folder("b").join("q.csv.parts")).expect("remove");
     assert_eq!(files(dir.path()), before);
 }
 

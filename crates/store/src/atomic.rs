@@ -414,6 +414,20 @@ pub fn remove_unfinished() {
     }
 }
 
+/// Removes a file, if it is there, and makes that durable.
+///
+/// # Errors
+/// System errors; the file may be there or gone, or be there again after the machine failed.
+pub fn remove_durably(path: &Path) -> Result<()> {
+    let failed = |e: std::io::Error| Error::io("remove", path, e);
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(failed(e)),
+        _ => {}
+    }
+    let folder = Name { folder: None, path: path.to_owned() }.open_folder().map_err(failed)?;
+    folder.map_or(Ok(()), sync_folder).map_err(|e| failed(e.into()))
+}
+
 fn pending() -> MutexGuard<'static, Vec<Name>> {
     PENDING.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -32,7 +32,7 @@ pub mod tier;
 mod uring;
 mod viewed;
 
-pub use atomic::AtomicFile;
+pub use atomic::{AtomicFile, remove_durably};
 pub use buffer::Buffer;
 pub use cache::{evict, resident_share};
 pub use commons::Commons;

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
 use stead_core::layout::{Layout, Part, Spaces, check_relative};
 use stead_core::{Error, Kind, Result, limits};
 
@@ -32,7 +32,7 @@ pub fn of_system(variable: &dyn Fn(&str) -> Option<String>) -> Result<Spaces> {
 /// As [`of_system`]; `NotFound` if there is no file that `STEAD_CONFIG` names.
 pub fn of_user() -> Result<Spaces> {
     let mut spaces = of_system(&variable)?;
-    if *OTHER_RIGHTS {
+    if has_rights_of_others() {
         return Ok(spaces);
     }
     let home = |name: &str| variable(name).map(PathBuf::from).filter(|p| p.is_absolute());
@@ -57,40 +57,48 @@ pub fn of_user() -> Result<Spaces> {
 /// A variable of this process's environment; an empty one is none. Where the process has other rights than its user, who has
 /// set them, there is none.
 pub fn variable(name: &str) -> Option<String> {
-    if *OTHER_RIGHTS {
+    if has_rights_of_others() {
         return None;
     }
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// True if the process has rights that its user has not, so that what the environment says is not to be believed.
+/// True if the process has rights that its user has not (those of the owner of its file, or capabilities), so that what the
+/// environment says is not to be believed.
 pub fn has_rights_of_others() -> bool {
-    *OTHER_RIGHTS
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return *known;
+    }
+    use rustix::process::{getegid, geteuid, getgid, getuid};
+    if getuid() != geteuid() || getgid() != getegid() {
+        return *KNOWN.get_or_init(|| true);
+    }
+    match has_other_rights(std::fs::read("/proc/self/auxv")) {
+        Some(known) => *KNOWN.get_or_init(|| known),
+        // Of this moment alone, such as too many open files: nothing is believed, and it is asked again.
+        None => true,
+    }
 }
 
-/// Rights of the owner of its file, or capabilities.
-static OTHER_RIGHTS: LazyLock<bool> = LazyLock::new(|| {
-    use rustix::process::{getegid, geteuid, getgid, getuid};
-    let others = getuid() != geteuid() || getgid() != getegid();
-    others || has_other_rights(std::fs::read("/proc/self/auxv"))
-});
-
-/// Of what the kernel has told the process when it began: pairs of a number and a value.
-fn has_other_rights(told: std::io::Result<Vec<u8>>) -> bool {
+/// By what the kernel has told the process when it began, pairs of a number and a value; `None` if that cannot be had now.
+fn has_other_rights(told: std::io::Result<Vec<u8>>) -> Option<bool> {
+    use std::io::ErrorKind;
     const SECURE: usize = 23;
     const WORD: usize = size_of::<usize>();
     match told {
-        Ok(told) => told.chunks_exact(2 * WORD).any(|pair| {
+        Ok(told) => Some(told.chunks_exact(2 * WORD).any(|pair| {
             let word = |i: usize| {
                 let bytes = pair.get(i * WORD..).and_then(|b| b.first_chunk());
                 bytes.map_or(0, |b| usize::from_ne_bytes(*b))
             };
             word(0) == SECURE && word(1) != 0
-        }),
+        })),
         // Without it users and groups are all that is known.
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => false,
+        Err(e) if e.kind() == ErrorKind::NotFound => Some(false),
         // The kernel shows it to no other user: this process is one.
-        Err(_) => true,
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => Some(true),
+        Err(_) => None,
     }
 }
 
@@ -203,9 +211,20 @@ impl Root {
                 }
             }
             let next = rustix::fs::openat(&here, step, FOLDER | OFlags::NOFOLLOW, Mode::empty());
-            here = Arc::new(next.map_err(|e| failed("open", e))?);
+            here = Arc::new(next.map_err(|e| match e {
+                // A link to a folder is one, too, for those who do not follow it.
+                Errno::NOTDIR if is_file(&here, step) => self.in_the_way(path, step),
+                e => failed("open", e),
+            })?);
         }
         Ok((here, name))
+    }
+
+    fn in_the_way(&self, path: &str, step: &str) -> Error {
+        let what = format!("'{step}' is a file, and has the name that a folder needs here");
+        Error::usage(what)
+            .at_path(self.shown(path))
+            .with_hint("move that file away, or choose another name or another dataspace")
     }
 
     fn failed(&self, doing: &str, path: &str, e: Errno) -> Error {
@@ -213,7 +232,7 @@ impl Root {
             // The first is for links to files, the second for those to folders.
             Errno::LOOP | Errno::NOTDIR => Error::new(
                 Kind::Permission,
-                "there is a link or a file on the way, which might lead out of the dataspace",
+                "there is a link on the way, which might lead out of the dataspace",
             )
             .at_path(self.shown(path))
             .with_hint(match &self.name {
@@ -278,6 +297,14 @@ impl Root {
     }
 }
 
+/// True if there is something of this name that is neither a folder nor a link.
+fn is_file(folder: &OwnedFd, name: &str) -> bool {
+    use rustix::fs::FileType;
+    let kind = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
+        .map(|there| FileType::from_raw_mode(there.st_mode));
+    kind.is_ok_and(|kind| !matches!(kind, FileType::Directory | FileType::Symlink))
+}
+
 /// Opens a part of a layout, which was read from a file in folder `beside`, on the node that has it.
 ///
 /// # Errors
@@ -337,6 +364,11 @@ mod tests {
         for path in ["folder/new", "relative/new", "file"] {
             root.create(path).unwrap_err();
         }
+        // A file where a folder is needed leads nowhere, and is said to be one.
+        std::fs::write(inside.join("plain"), b"x").unwrap();
+        let e = root.create("plain/new").unwrap_err();
+        assert!(e.kind() == Kind::Usage && e.message().contains("'plain' is a file"), "{e}");
+        assert!(e.hint().is_some_and(|hint| hint.contains("another name")), "{e:?}");
         assert!(root.remove("folder/secret").is_err());
         for path in ["../out/secret", "/etc/passwd", "a/../../out/secret"] {
             assert_eq!(root.source(path).unwrap_err().kind(), Kind::Usage, "{path}");
@@ -374,12 +406,14 @@ mod tests {
         let told = |pairs: &[[usize; 2]]| {
             Ok(pairs.iter().flatten().flat_map(|n| n.to_ne_bytes()).collect::<Vec<u8>>())
         };
-        assert!(!has_other_rights(told(&[[6, 4096], [23, 0], [0, 0]])));
-        assert!(has_other_rights(told(&[[6, 4096], [23, 1], [0, 0]])));
-        assert!(!has_other_rights(told(&[[1, 23], [0, 1]])));
+        assert_eq!(has_other_rights(told(&[[6, 4096], [23, 0], [0, 0]])), Some(false));
+        assert_eq!(has_other_rights(told(&[[6, 4096], [23, 1], [0, 0]])), Some(true));
+        assert_eq!(has_other_rights(told(&[[1, 23], [0, 1]])), Some(false));
         let failed = |kind| has_other_rights(Err(std::io::Error::from(kind)));
-        assert!(failed(std::io::ErrorKind::PermissionDenied));
-        assert!(!failed(std::io::ErrorKind::NotFound));
+        assert_eq!(failed(std::io::ErrorKind::PermissionDenied), Some(true));
+        assert_eq!(failed(std::io::ErrorKind::NotFound), Some(false));
+        // Such as too many open files.
+        assert_eq!(failed(std::io::ErrorKind::Other), None);
         // And of this one.
         assert!(variable("PATH").is_some());
     }

@@ -49,6 +49,11 @@ use std::ops::Range;
 /// How the names of layout files end.
 pub const SUFFIX: &str = ".stead-layout.toml";
 
+/// The folder that the parts of a file have in their dataspaces. It is not called as the file is: that may lie there, too.
+pub fn parts_folder(name: &str) -> String {
+    format!("{name}.parts")
+}
+
 /// A file of a dataset that lies on several nodes.
 ///
 /// Lengths of parts sum to the length of the file; offsets of all bytes in their parts are less than 2^63.

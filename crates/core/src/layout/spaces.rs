@@ -149,6 +149,10 @@ impl Spaces {
 /// The root of a dataspace, with variables put in.
 fn root(text: &str, variable: Variable<'_>) -> Result<String> {
     let path = put_in(text, variable)?;
+    if path == "/" {
+        return Err(Error::usage("the folder of a dataspace is a folder of its own, and not '/'")
+            .with_hint("name a folder below it: parts would lie between those of the system"));
+    }
     let path = path.strip_suffix('/').unwrap_or(&path);
     if !path.starts_with('/') {
         return Err(Error::usage(format!("path '{}' is not absolute", path.escape_debug()))
@@ -230,7 +234,7 @@ mod tests {
             ("path = \"/a/../b\"", "'..'"),
             ("path = \"/a/$USER\"", "'$'"),
             ("path = \"relative/${NOT}\"", "'NOT' is not set"),
-            ("path = \"/\"", "not absolute"),
+            ("path = \"/\"", "a folder of its own"),
             ("path = 7", "not a configuration"),
             ("folder = \"/a\"", "not a configuration"),
         ] {

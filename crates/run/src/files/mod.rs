@@ -12,7 +12,7 @@ mod put;
 mod tests;
 
 pub use get::{get, get_on};
-pub(crate) use put::{id, take_back};
+pub(crate) use put::id;
 pub use put::{put, put_on};
 
 use crate::clock::processors;

@@ -7,14 +7,16 @@ use super::{
 };
 use crate::clock::Watch;
 use crate::exchange::Crew;
+use crate::naming::{self, NewLayout};
 use crate::news::News;
+use crate::outputs::Outputs;
 use crate::pass::Observer;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use stead_core::layout::{Checksum, Dataspace, Layout, Part, SUFFIX, nodes};
+use stead_core::layout::{Checksum, Dataspace, Layout, Part, SUFFIX, nodes, parts_folder};
 use stead_core::{Error, Kind, Result};
 use stead_fabric::{Fabric, Local};
 use stead_store::file::Identity;
@@ -117,36 +119,23 @@ pub(super) fn put_by(
     if let Err(e) = &copied {
         news.failed(e);
     }
-    let mut naming = false;
-    let done = crew.gather(copied.and_then(|sums| encode(&sums))).and_then(|told| {
-        let layout = with_sums(layout.clone(), &told)?;
-        // Names are given from here on: who is stopped later is too late.
-        crew.fabric.decided();
-        naming = true;
-        name(&crew, &mut parts)?;
-        Ok(layout)
-    });
-    let layout = match done {
+    let told = crew.gather(copied.and_then(|sums| encode(&sums)));
+    let layout = match told.and_then(|told| with_sums(layout.clone(), &told)) {
         Ok(layout) => layout,
         Err(e) => {
-            // If a rank is gone, others may not have heard of it, and the first one writes the layout.
-            if !naming || e.kind() != Kind::Peer {
-                remove(&layout, &mut parts);
-            }
+            remove(&layout, &mut parts);
             return Err(e);
         }
     };
-    let written = match layout_file {
-        Some(file) => write_layout(file, &layout, plan.old.as_deref()),
-        None => Ok(()),
+    // Names are given from here on: who is stopped later is too late.
+    crew.fabric.decided();
+    let files = parts.iter_mut().filter_map(|m| m.file.take()).collect();
+    let write = || {
+        let file = layout_file.ok_or_else(|| Error::internal("the layout was not made"))?;
+        let new = NewLayout::write(file, &layout, plan.old.as_deref())?;
+        Ok((vec![new], Outputs::default()))
     };
-    if let Err(e) = crew.agree(written) {
-        // If a rank is gone, the layout may be there, and must not name parts that are not.
-        if e.kind() != Kind::Peer {
-            remove(&layout, &mut parts);
-        }
-        return Err(e);
-    }
+    naming::name(&crew, files, write, || remove(&layout, &mut parts))?;
     if let Some(old) = plan.old.and_then(|old| Layout::parse(&old).ok()) {
         forget(&crew, put, &source, &old, &layout);
     }
@@ -200,28 +189,28 @@ fn plan(
             .at_path(&path)
             .with_hint("--layout or --name give it another name"));
     }
-    let old = match space::read_layout(&path) {
-        Err(e) if e.kind() == Kind::NotFound => None,
+    let (old, new) = match space::read_layout_text(&path) {
+        Err(e) if e.kind() == Kind::NotFound => (None, true),
         _ if !put.force => {
             return Err(Error::usage("there is a layout already").at_path(&path).with_hint(
                 "--force replaces it and removes its parts; --layout or --name give another name",
             ));
         }
         // What is none is replaced all the same.
-        found => found.ok().map(|layout| layout.to_string()),
+        found => (found.ok().filter(|text| Layout::parse(text).is_ok()), false),
     };
     let file = AtomicFile::create(&path)?;
-    let file = if put.force { file } else { file.only_new() };
+    let file = if new { file.only_new() } else { file };
     let spaces = over(put, &crew.hosts)?;
     let parts = put.parts.unwrap_or(spaces.len());
     if parts == 0 {
         return Err(Error::usage("a file in no parts").with_hint("--parts 1 is the least"));
     }
     // What is replaced stays whole until the layout of its parts is replaced.
-    let id = id();
+    let (id, folder) = (id(), parts_folder(&name));
     let parts = (0..parts.min(stead_core::limits::MAX_PARTS + 1)).map(|i| {
         let (space, node) = &spaces[i % spaces.len()];
-        Part::new(node, format!("{name}/{id}.{i}")).within(space)
+        Part::new(node, format!("{folder}/{id}.{i}")).within(space)
     });
     let (length, parts) = (source.len(), parts.collect());
     let layout = if put.align {
@@ -241,28 +230,6 @@ pub(crate) fn id() -> String {
 /// True if there is a file of this name, and it is this one.
 pub(super) fn is_file(path: &Path, id: &Identity) -> bool {
     std::fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (id.dev, id.inode))
-}
-
-/// Writes the layout. If that fails when it has its name already, what was there before is put back.
-fn write_layout(mut file: AtomicFile, layout: &Layout, old: Option<&str>) -> Result<()> {
-    let (path, text) = (file.path().to_owned(), layout.to_string());
-    file.write_all(text.as_bytes())?;
-    file.commit().inspect_err(|_| take_back(&path, &text, old))
-}
-
-/// Puts back what was there before a layout, if that is there: the parts that it names are about to be removed.
-pub(crate) fn take_back(path: &Path, text: &str, old: Option<&str>) {
-    if !space::read_layout_text(path).is_ok_and(|there| there == text) {
-        return;
-    }
-    let back = |old: &str| {
-        let mut file = AtomicFile::create(path)?;
-        file.write_all(old.as_bytes())?;
-        file.commit_hint()
-    };
-    if old.is_none_or(|old| back(old).is_err()) {
-        let _ = std::fs::remove_file(path);
-    }
 }
 
 /// Dataspaces and their nodes, each of which has a rank.
@@ -409,12 +376,6 @@ fn with_sums(layout: Layout, told: &[Vec<u8>]) -> Result<Layout> {
     }
     let sums: Option<Vec<Checksum>> = sums.into_iter().collect();
     layout.with_checksums(sums.ok_or_else(super::malformed)?)
-}
-
-/// Gives the parts of all ranks their names.
-fn name(crew: &Crew<'_>, parts: &mut [Mine]) -> Result<()> {
-    let files = parts.iter_mut().filter_map(|m| m.file.take()).collect();
-    crew.agree(AtomicFile::commit_all(files))
 }
 
 /// Removes the parts of this rank, whether they have their names or not.

@@ -280,10 +280,32 @@ fn what_cannot_be_put_leaves_nothing() {
     assert_eq!(lab.files(), BTreeMap::new());
     // A file in place of the folder of its parts.
     std::fs::create_dir(lab.dir.path().join("n1")).unwrap();
-    std::fs::write(lab.dir.path().join("n1/f"), b"mine").unwrap();
+    std::fs::write(lab.dir.path().join("n1/f.parts"), b"mine").unwrap();
     let e = error(lab.puts(&small("s")));
-    assert!(e.place().rank == Some(1), "{e}");
-    assert_eq!(lab.files().into_keys().collect::<Vec<_>>(), ["n1/f"]);
+    assert!(e.place().rank == Some(1) && e.message().contains("'f.parts' is a file"), "{e}");
+    assert_eq!(lab.files().into_keys().collect::<Vec<_>>(), ["n1/f.parts"]);
+}
+
+#[test]
+fn a_dataspace_may_be_the_folder_where_the_file_lies() {
+    let lab = Lab::new(&[0, 1]);
+    lab.file(&bytes(5000));
+    let here = |crew: &Crew<'_>| match crew.rank() {
+        0 => lab.dir.path().join("shared"),
+        _ => lab.dir.path().join("n1"),
+    };
+    let spaces = |crew: &Crew<'_>| vec![format!("s={}", here(crew).display())];
+    done(lab.each(|crew, _| {
+        let dataspaces = spaces(&crew);
+        put_by(crew, &Put { stripe: 100, dataspaces, ..lab.put("s") }, None)
+    }));
+    // The file itself is not needed any more, and comes back to where it was.
+    std::fs::remove_file(lab.shared("f")).unwrap();
+    done(lab.each(|crew, _| {
+        let dataspaces = spaces(&crew);
+        get_by(crew, &Get { dataspaces, output: None, ..lab.back() }, None)
+    }));
+    assert!(std::fs::read(lab.shared("f")).unwrap() == bytes(5000));
 }
 
 #[test]

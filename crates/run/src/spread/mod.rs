@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stead_core::layout::{Layout, Piece};
-use stead_core::{Cancel, Error, Result};
+use stead_core::{Error, Result, Stops};
 use stead_store::Source;
 
 /// Bytes that are asked for at a time.
@@ -105,11 +105,11 @@ impl Whole {
         &self,
         range: Range<u64>,
         of: &dyn Fn(usize) -> bool,
-        cancel: &Cancel,
+        stops: &Stops,
     ) -> Result<u64> {
         let (mut at, mut lines) = (range.start, 0);
         while at < range.end {
-            cancel.check()?;
+            stops.check()?;
             let end = range.end.min(at + WINDOW);
             let bytes = self.bytes_of(&(at..end), of)?;
             lines += bytes.iter().filter(|c| **c == b'\n').count() as u64;
@@ -193,7 +193,7 @@ impl Spread {
             }
             let (asks, mut mine): (Vec<Ask>, u64) = (asks.into_values().collect(), 0);
             let theirs = link.newlines(self.index, &asks, &mut || {
-                mine = whole.newlines(at..end, &here, link.cancel())?;
+                mine = whole.newlines(at..end, &here, link.stops())?;
                 Ok(())
             })?;
             lines = lines.saturating_add(theirs).saturating_add(mine);

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use stead_core::layout::{Layout, Part, PerProcess, SUFFIX, Spaces, nodes};
-use stead_core::{Cancel, Error, Kind, Result, limits};
+use stead_core::{Cancel, Error, Kind, Result, Stops, limits};
 use stead_fabric::{Fabric, Local};
 use stead_format::{Dataset, Held, Holding, Near, OpenOptions, Share, Traffic};
 use stead_store::{FileSource, Source, space};
@@ -157,9 +157,11 @@ fn open_by(
     };
     let several = crew.size() > 1;
     let traffic = Arc::new(Traffic::default());
+    let stops = Stops::new(cancel.clone());
     let link = several.then(|| {
         let (hosts, wholes) = (crew.hosts.clone(), wholes.clone());
-        Link::start(fabric.clone(), tag, hosts, groups.clone(), wholes, cancel, traffic.clone())
+        let (stops, traffic) = (stops.clone(), traffic.clone());
+        Link::start(fabric.clone(), tag, hosts, groups.clone(), wholes, stops, traffic)
     });
     // From here on all ranks answer, so that each can look into the files.
     let link = together(&crew, link.transpose())?.map(Arc::new);
@@ -176,7 +178,17 @@ fn open_by(
         }
         let near = opening.near(&wholes, &groups)?;
         let apart = storage.map(|storage| apart::of(&crew, storage, &wholes)).transpose()?;
-        let holding = Holding { rank: crew.rank(), size: crew.size(), share, near, traffic, apart };
+        let holding = Holding {
+            rank: crew.rank(),
+            size: crew.size(),
+            share,
+            near,
+            host: here.host.clone(),
+            dataspaces: dataspaces.clone(),
+            stops,
+            traffic,
+            apart,
+        };
         Ok(dataset.held_so(holding))
     });
     together(&crew, dataset)

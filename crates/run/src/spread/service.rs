@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use stead_core::{Cancel, Error, Kind, Result};
+use stead_core::{Error, Kind, Result, Stops};
 use stead_fabric::{Fabric, kinds};
 use stead_format::Traffic;
 
@@ -50,6 +50,8 @@ enum Message {
         message: String,
         hint: Option<String>,
         path: Option<String>,
+        offset: Option<u64>,
+        line: Option<u64>,
     },
     /// This rank wants nothing more.
     Bye,
@@ -143,7 +145,7 @@ struct Service {
     /// The ranks of each group.
     groups: Vec<Vec<usize>>,
     files: Vec<Arc<Whole>>,
-    cancel: Cancel,
+    stops: Stops,
     traffic: Arc<Traffic>,
     ids: AtomicU64,
     /// What was asked for before it is wanted: by source and bytes.
@@ -169,7 +171,7 @@ impl Link {
         hosts: Vec<String>,
         groups: Vec<Vec<usize>>,
         files: Vec<Arc<Whole>>,
-        cancel: &Cancel,
+        stops: Stops,
         traffic: Arc<Traffic>,
     ) -> Result<Link> {
         let service = Arc::new(Service {
@@ -178,7 +180,7 @@ impl Link {
             hosts,
             groups,
             files,
-            cancel: cancel.clone(),
+            stops,
             traffic,
             ids: AtomicU64::new(0),
             ahead: Mutex::default(),
@@ -235,9 +237,9 @@ impl Link {
         Ok(came.iter().map(number).fold(0, u64::saturating_add))
     }
 
-    /// What stops the run.
-    pub(super) fn cancel(&self) -> &Cancel {
-        &self.service.cancel
+    /// What stops those who wait.
+    pub(super) fn stops(&self) -> &Stops {
+        &self.service.stops
     }
 }
 
@@ -264,7 +266,7 @@ impl Service {
     fn room(&self) -> Result<Room<'_>> {
         let mut room = lock(&self.room);
         while *room == 0 {
-            self.cancel.check()?;
+            self.stops.check()?;
             let waited = self.freed.wait_timeout(room, LOOK);
             room = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -356,7 +358,11 @@ impl Service {
         };
         if let Err(e) = self.fabric.send(rank, self.tag, message.encode()) {
             lock(&self.waiting).remove(&id);
-            return Err(if e.place().rank.is_none() { e.at_rank(rank) } else { e });
+            return Err(match e.kind() {
+                Kind::Peer => gone(rank, ask, e.message()),
+                _ if e.place().rank.is_none() => e.at_rank(rank),
+                _ => e,
+            });
         }
         Ok(Asked { id, rank, coming })
     }
@@ -364,11 +370,7 @@ impl Service {
     fn wait(&self, asked: &Asked, ask: &Ask, want: Want) -> Answer {
         let (rank, watch) = (asked.rank, Watch::start());
         let deadline = self.fabric.deadline();
-        let gone = |why: &str| {
-            let what =
-                format!("bytes {} to {} of the file are there, and {why}", ask.start, ask.end);
-            Error::new(Kind::Peer, what).at_rank(rank)
-        };
+        let gone = |why: &str| gone(rank, ask, why);
         let bytes = loop {
             match asked.coming.recv_timeout(LOOK) {
                 Ok(answer) => break answer?,
@@ -377,7 +379,7 @@ impl Service {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            self.cancel.check()?;
+            self.stops.check()?;
             if let Err(e) = self.fabric.alive(rank) {
                 // The answer may have come just before.
                 match asked.coming.try_recv() {
@@ -496,13 +498,20 @@ impl Service {
             }
             Message::Counted { id, newlines } => (id, Ok(newlines.to_le_bytes().to_vec())),
             Message::Bytes { id } => (id, Ok(rest.to_vec())),
-            Message::Failed { id, kind, message, hint, path } => {
+            Message::Failed { id, kind, message, hint, path, offset, line } => {
                 let mut e = Error::new(kinds::kind(kind), message).at_rank(from);
                 if let Some(hint) = hint {
                     e = e.with_hint(hint);
                 }
                 if let Some(path) = path {
                     e = e.at_path(path);
+                }
+                // Of that path, and not of the file that it is a part of.
+                if let Some(offset) = offset {
+                    e = e.at_offset(offset);
+                }
+                if let Some(line) = line {
+                    e = e.at_line(line);
                 }
                 (id, Err(e))
             }
@@ -526,11 +535,17 @@ impl Service {
         let range = offset..end.filter(|_| len <= most).ok_or_else(odd)?;
         let of = |part: usize| file.homes.get(part).is_some_and(|home| *home as u64 == group);
         if want == Want::Newlines {
-            let newlines = file.newlines(range, &of, &self.cancel)?;
+            let newlines = file.newlines(range, &of, &self.stops)?;
             return Ok(newlines.to_le_bytes().to_vec());
         }
         file.bytes_of(&range, &of)
     }
+}
+
+/// The error for bytes of a rank that does not give them.
+fn gone(rank: usize, ask: &Ask, why: &str) -> Error {
+    let what = format!("bytes {} to {} of the file are there, and {why}", ask.start, ask.end);
+    Error::new(Kind::Peer, what).at_rank(rank)
 }
 
 /// An error as it goes to who has asked.
@@ -538,5 +553,6 @@ fn failed(id: u64, e: &Error) -> Vec<u8> {
     let path = e.place().path.as_ref().map(|p| p.display().to_string());
     let hint = e.hint().map(str::to_owned);
     let (kind, message) = (kinds::number(e.kind()), e.message().to_owned());
-    Message::Failed { id, kind, message, hint, path }.encode()
+    let (offset, line) = (e.place().offset, e.place().line);
+    Message::Failed { id, kind, message, hint, path, offset, line }.encode()
 }

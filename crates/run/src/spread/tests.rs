@@ -42,19 +42,31 @@ impl Source for Slow {
 
 /// A file in stripes of four bytes on these parts, all of which rank 1 has, as two ranks see it.
 fn two_ranks(bytes: &[u8], parts: [Arc<dyn Source>; 2]) -> [Spread; 2] {
+    two_ranks_with(bytes, parts, [vec![1], vec![1]], &Stops::default())
+}
+
+/// As `two_ranks`, with the rank that has each part, and what stops them.
+fn two_ranks_with(
+    bytes: &[u8],
+    parts: [Arc<dyn Source>; 2],
+    has: [Vec<usize>; 2],
+    stops: &Stops,
+) -> [Spread; 2] {
     let names = ["0", "1"].map(|p| Part::new("b", p));
     let layout = Layout::even("f", bytes.len() as u64, 4, names.to_vec()).unwrap();
     let of_rank = |rank: usize| {
-        let parts = parts.iter().map(|p| (rank == 1).then(|| p.clone())).collect();
+        let its =
+            |(p, has): (&Arc<dyn Source>, &Vec<usize>)| has.contains(&rank).then(|| p.clone());
+        let parts = parts.iter().zip(&has).map(its).collect();
         let (path, described, layout) = (PathBuf::from("f"), None, layout.clone());
-        Arc::new(Whole { path, described, layout, parts, homes: vec![0, 0] })
+        Arc::new(Whole { path, described, layout, parts, homes: vec![0, 1] })
     };
     let group = Local::over_nodes(&[0, 1], Duration::from_secs(20));
     let mut spreads = group.into_iter().enumerate().map(|(rank, fabric)| {
         let (fabric, whole): (Arc<dyn Fabric>, _) = (Arc::new(fabric), of_rank(rank));
-        let (hosts, groups) = (vec!["a".into(), "b".into()], vec![vec![1]]);
+        let (hosts, groups) = (vec!["a".into(), "b".into()], has.to_vec());
         let (files, traffic) = (vec![whole.clone()], Arc::new(Traffic::default()));
-        let link = Link::start(fabric, 7, hosts, groups, files, &Cancel::new(), traffic).unwrap();
+        let link = Link::start(fabric, 7, hosts, groups, files, stops.clone(), traffic).unwrap();
         Spread { whole, index: 0, link: Some(Arc::new(link)) }
     });
     [spreads.next().unwrap(), spreads.next().unwrap()]
@@ -94,14 +106,76 @@ fn newlines_are_counted_where_they_lie() {
         let mine = file.chunks(4).skip(k).step_by(2);
         Arc::new(memory(&mine.collect::<Vec<_>>().concat())) as Arc<dyn Source>
     };
-    let ranks = two_ranks(file, [part(0), part(1)]);
-    for from in 0..file.len() {
-        for to in from..=file.len() + 2 {
-            let want = file[from..to.min(file.len())].iter().filter(|c| **c == b'\n').count();
-            for rank in &ranks {
-                let found = rank.newlines(from as u64..to as u64).unwrap();
-                assert_eq!(found.unwrap(), want as u64, "{from}..{to}");
+    // Both parts elsewhere, one of them, and each rank one.
+    for has in [[vec![1], vec![1]], [vec![0, 1], vec![1]], [vec![0], vec![1]], [vec![1], vec![0]]] {
+        let ranks = two_ranks_with(file, [part(0), part(1)], has.clone(), &Stops::default());
+        for from in 0..file.len() {
+            for to in from..=file.len() + 2 {
+                let want = file[from..to.min(file.len())].iter().filter(|c| **c == b'\n').count();
+                for rank in &ranks {
+                    let found = rank.newlines(from as u64..to as u64).unwrap();
+                    assert_eq!(found.unwrap(), want as u64, "{has:?} {from}..{to}");
+                }
             }
         }
     }
+}
+
+#[test]
+fn a_request_that_is_stopped_waits_for_no_slow_part() {
+    let inner = memory(b"0000");
+    let slow = Arc::new(Slow { inner, goes: Mutex::new(false), told: Condvar::new() });
+    let stops = Stops::default();
+    let parts: [Arc<dyn Source>; 2] = [slow.clone(), Arc::new(memory(b"1111"))];
+    let ranks = two_ranks_with(b"00001111", parts, [vec![1], vec![1]], &stops);
+    let request = stead_core::Cancel::new();
+    let during = stops.during(&request);
+    std::thread::scope(|scope| {
+        // More than may be asked for at a time: some wait for room, the others for bytes.
+        let read = || ranks[0].read_at(0, &mut [0; 4]).map_err(|e| e.kind());
+        let waiting: Vec<_> = (0..40).map(|_| scope.spawn(read)).collect();
+        request.cancel();
+        // In place of what comes when the device has answered too late.
+        for waits in waiting {
+            assert_eq!(waits.join().unwrap(), Err(stead_core::Kind::Cancelled));
+        }
+        slow.go();
+    });
+    // The next request is not stopped.
+    drop(during);
+    let mut buf = [0; 4];
+    ranks[0].read_at(4, &mut buf).unwrap();
+    assert_eq!(&buf, b"1111");
+}
+
+/// A part of which nothing can be read from its sixth byte on.
+#[derive(Debug)]
+struct Bad(MemorySource);
+
+impl Source for Bad {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        if offset + buf.len() as u64 > 6 {
+            let broken = std::io::Error::other("broken");
+            return Err(Error::io("read", "/disk/part", broken).at_offset(6));
+        }
+        self.0.read_at(offset, buf)
+    }
+}
+
+#[test]
+fn an_error_of_another_rank_keeps_its_place() {
+    let bad: Arc<dyn Source> = Arc::new(Bad(memory(b"00002222")));
+    let ranks = two_ranks(b"0000111122221111", [bad, Arc::new(memory(b"11111111"))]);
+    let e = ranks[0].read_at(8, &mut [0; 4]).unwrap_err();
+    let place = e.place();
+    assert_eq!((place.rank, place.host.as_deref(), place.offset), (Some(1), Some("b"), Some(6)));
+    assert_eq!(place.path.as_deref(), Some(Path::new("/disk/part")));
 }

@@ -5,8 +5,12 @@
 //! makes its part before the data are read, names it when all ranks have theirs whole and on their devices, and rank 0 writes
 //! the layout last.
 
+#[cfg(test)]
+mod tests;
+
 use crate::exchange::Crew;
 use crate::files::{self, CRC32C};
+use crate::naming::{self, NewLayout};
 use crate::outputs::Outputs;
 use crate::sink::{Ordered, Part, Run, too_many_runs};
 use serde::{Deserialize, Serialize};
@@ -14,11 +18,15 @@ use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use stead_core::layout::{self, Checksum, Layout, SUFFIX, nodes};
+use stead_core::layout::{self, Checksum, Layout, SUFFIX, nodes, parts_folder};
 use stead_core::{Error, Kind, Result, limits};
 use stead_format::{Dataset, Held, Holding};
 use stead_kernel::Sink;
 use stead_store::{AtomicFile, FileSource, Root, space};
+
+/// What the names of parts of outputs begin with, and those of files that were put do not: an output is made again, and a file
+/// that was put may be the only one.
+const MARK: &str = "out-";
 
 /// An output of which each rank with data has a part.
 pub struct Scatter {
@@ -31,8 +39,8 @@ pub struct Scatter {
     /// The rank whose part has the header: the first one with a part.
     first: usize,
     mine: Option<Mine>,
-    /// The layout that it replaces.
-    old: Option<Layout>,
+    /// The text of the layout that it replaces.
+    old: Option<String>,
     /// All of it, when all parts are whole.
     whole: Option<Layout>,
 }
@@ -40,9 +48,6 @@ pub struct Scatter {
 /// The part of this rank.
 struct Mine {
     root: Root,
-    node: String,
-    space: Option<String>,
-    folder: PathBuf,
     /// Within the folder.
     path: String,
     /// Until its pass takes it, and from its end until it has its name.
@@ -86,22 +91,45 @@ fn name_of(path: &Path) -> Result<String> {
     name.map(|n| n.strip_suffix(SUFFIX).filter(|n| !n.is_empty()).unwrap_or(n).to_owned())
 }
 
-/// The layout that is there, if it may be replaced: one of parts that are called so for their name.
+/// The layout that is there, if it may be replaced: one whose parts are those of an output of this name.
 fn replaced(path: &Path, name: &str) -> Result<Option<String>> {
+    let its_folder = parts_folder(name);
     let its = |part: &layout::Part| {
         let mut steps = part.path.rsplit('/');
         let (file, folder) = (steps.next().unwrap_or_default(), steps.next());
-        let id = file.split_once('.').filter(|(_, n)| n.bytes().all(|c| c.is_ascii_digit()));
+        let id = file.strip_prefix(MARK).and_then(|file| file.split_once('.'));
+        let id = id.filter(|(_, n)| n.bytes().all(|c| c.is_ascii_digit()));
         let hex = |id: &str| id.len() >= 8 && id.bytes().all(|c| c.is_ascii_hexdigit());
-        folder == Some(name) && id.is_some_and(|(id, _)| hex(id))
+        folder == Some(&*its_folder) && id.is_some_and(|(id, _)| hex(id))
     };
-    match space::read_layout(path) {
-        Err(e) if e.kind() == Kind::NotFound => Ok(None),
-        Ok(old) if old.parts().iter().all(its) => Ok(Some(old.to_string())),
-        _ => Err(Error::usage("there is a layout already, and it is of something else")
+    let other = |why: &str| {
+        Error::usage(format!("there is a layout already, {why}"))
             .at_path(path)
-            .with_hint("give the output another name with out=PATH")),
+            .with_hint("give the output another name with out=PATH, or remove that layout")
+    };
+    let text = match space::read_layout_text(path) {
+        Err(e) if e.kind() == Kind::NotFound => return Ok(None),
+        Err(e) if matches!(e.kind(), Kind::Format | Kind::Limit) => {
+            return Err(other(&format!("and it cannot be read: {}", e.message())));
+        }
+        text => text?,
+    };
+    match Layout::parse(&text) {
+        Ok(old) if old.parts().iter().all(its) => Ok(Some(text)),
+        Ok(_) => Err(other("and it is of something else than an output of this name")),
+        Err(e) => Err(other(&format!("and it cannot be read: {}", e.message()))),
     }
+}
+
+/// An error if there is a file of the name of the output: whoever named it would get that, and not what its layout is of.
+fn not_hidden(path: &Path, layout: &Path) -> Result<()> {
+    if path == layout || std::fs::symlink_metadata(path).is_err() {
+        return Ok(());
+    }
+    let what = "there is a file of this name, and the output is a layout beside it, which nobody would find by this name";
+    Err(Error::usage(what)
+        .at_path(path)
+        .with_hint("remove the file, or give the output another name with out=PATH"))
 }
 
 /// Makes the parts of these outputs, each rank near its data.
@@ -117,7 +145,9 @@ pub fn open(crew: &Crew<'_>, holding: &Holding, paths: &[PathBuf]) -> Result<Vec
     });
     let mine = near.transpose().and_then(|near| {
         let output = |path: &PathBuf| {
-            let old = replaced(&layout_path(path), &name_of(path)?)?;
+            let layout = layout_path(path);
+            not_hidden(path, &layout)?;
+            let old = replaced(&layout, &name_of(path)?)?;
             Ok((files::id(), old))
         };
         let mine = if crew.rank() == 0 { paths } else { &[] };
@@ -141,32 +171,34 @@ fn make(crew: &Crew<'_>, words: &[Word], paths: &[PathBuf], all: &mut Vec<Scatte
     let first = first.ok_or_else(|| Error::internal("no rank has data"))?;
     for (path, (id, old)) in paths.iter().zip(outputs) {
         let name = name_of(path)?;
-        let within = |rank: usize| format!("{name}/{id}.{rank}");
+        let within = |rank: usize| format!("{}/{MARK}{id}.{rank}", parts_folder(&name));
         let part = |(rank, word): (usize, &Word)| {
             let (node, space, folder) = word.near.as_ref()?;
             let path = within(rank);
             Some(match space {
                 Some(space) => layout::Part::new(node, path).within(space),
-                None => layout::Part::new(node, format!("{folder}/{path}")),
+                None => layout::Part::new(node, Path::new(folder).join(path).to_string_lossy()),
             })
         };
+        let parts: Vec<Option<layout::Part>> = words.iter().enumerate().map(part).collect();
+        // What no layout can say is told before the data are read.
+        Layout::even(name.clone(), 0, 1, parts.iter().flatten().cloned().collect())
+            .map_err(|e| e.at_path(path))?;
         let near = words.get(crew.rank()).and_then(|w| w.near.as_ref());
-        let mine = near.map(|(node, space, folder)| {
-            let (path, folder) = (within(crew.rank()), PathBuf::from(folder));
-            let root = Root::at(space.as_deref(), &folder)?;
-            let (node, space) = (node.clone(), space.clone());
-            let mut mine = Mine { root, node, space, folder, path, file: None };
+        let mine = near.map(|(_, space, folder)| {
+            let root = Root::at(space.as_deref(), Path::new(folder))?;
+            let mut mine = Mine { root, path: within(crew.rank()), file: None };
             mine.file = Some(mine.root.create(&mine.path)?);
             Ok::<_, Error>(mine)
         });
         all.push(Scatter {
             path: path.clone(),
             layout: layout_path(path),
-            parts: words.iter().enumerate().map(part).collect(),
+            parts,
             name: name.clone(),
             first,
             mine: mine.transpose()?,
-            old: old.as_deref().map(Layout::parse).transpose()?,
+            old: old.clone(),
             whole: None,
         });
     }
@@ -347,41 +379,27 @@ fn header(words: &[Vec<Pieces>], output: usize, first: usize) -> u64 {
 pub fn commit(
     crew: &Crew<'_>,
     dataset: &Dataset,
-    mut outputs: Outputs,
+    outputs: Outputs,
     scatters: &mut [Scatter],
 ) -> Result<()> {
-    let undo = |scatters: &mut [Scatter], e: &Error| {
-        // If a rank is gone, rank 0 may have written the layouts, which must not name parts that are not there.
-        if e.kind() == Kind::Peer {
-            return;
+    let file = |s: &mut Scatter| s.mine.as_mut().filter(|_| s.whole.is_some())?.file.take();
+    let files = scatters.iter_mut().filter_map(file).collect();
+    let write = || {
+        let mut layouts = Vec::new();
+        for scatter in &*scatters {
+            let Some(whole) = &scatter.whole else { continue };
+            let file = AtomicFile::create(&scatter.layout)?;
+            let file = if scatter.old.is_none() { file.only_new() } else { file };
+            layouts.push(NewLayout::write(file, whole, scatter.old.as_deref())?);
         }
-        for mine in scatters.iter_mut().filter_map(|s| s.mine.as_mut()) {
-            mine.file = None;
+        Ok((layouts, outputs))
+    };
+    let remove = || {
+        for mine in scatters.iter().filter_map(|s| s.mine.as_ref()) {
             let _ = mine.root.remove(&mine.path);
         }
     };
-    let file = |s: &mut Scatter| s.mine.as_mut().filter(|_| s.whole.is_some())?.file.take();
-    let files = scatters.iter_mut().filter_map(file).collect();
-    crew.agree(AtomicFile::commit_all(files)).inspect_err(|e| undo(&mut *scatters, e))?;
-    let mut texts = Vec::new();
-    let mut write = || {
-        for scatter in scatters.iter().filter(|_| crew.rank() == 0) {
-            let Some(whole) = &scatter.whole else { continue };
-            let text = whole.to_string();
-            if text.len() > limits::MAX_LAYOUT_BYTES {
-                return Err(too_many_runs());
-            }
-            let mut file = AtomicFile::create(&scatter.layout)?;
-            file.write_all(text.as_bytes())?;
-            outputs.keep(file);
-            texts.push((scatter.layout.clone(), text, scatter.old.as_ref().map(Layout::to_string)));
-        }
-        Ok(())
-    };
-    let written = write().and_then(|()| outputs.commit()).inspect_err(|_| {
-        texts.iter().for_each(|(path, text, old)| files::take_back(path, text, old.as_deref()));
-    });
-    crew.agree(written).inspect_err(|e| undo(&mut *scatters, e))?;
+    naming::name(crew, files, write, remove)?;
     scatters.iter().for_each(|scatter| scatter.forget(dataset));
     Ok(())
 }
@@ -390,26 +408,27 @@ impl Scatter {
     /// Removes the parts of the layout that was replaced, as far as they are on this node and none of the data. Nobody needs them
     /// any more, so that what cannot be removed is no error.
     fn forget(&self, dataset: &Dataset) {
-        let (Some(old), Some(mine)) = (&self.old, &self.mine) else { return };
+        let old = self.old.as_deref().and_then(|text| Layout::parse(text).ok());
+        let (Some(old), Some(holding)) = (old, dataset.holding()) else { return };
         let files = dataset.sources().iter().flat_map(|s| s.files());
         let data = files.filter_map(|f| std::fs::metadata(f).ok()).map(|m| (m.dev(), m.ino()));
         let data: HashSet<(u64, u64)> = data.collect();
-        let new = self.whole.iter().flat_map(Layout::parts);
-        let new: HashSet<(&Option<String>, &String)> = new.map(|p| (&p.space, &p.path)).collect();
-        for part in old.parts().iter().filter(|p| !new.contains(&(&p.space, &p.path))) {
-            let path = match &part.space {
-                None if mine.space.is_none() => Path::new(&part.path)
-                    .strip_prefix(&mine.folder)
-                    .ok()
-                    .and_then(Path::to_str)
-                    .unwrap_or_default(),
-                space if *space == mine.space => part.path.as_str(),
-                _ => continue,
+        let spaces = files::spaces(&holding.dataspaces).unwrap_or_default();
+        for part in old.parts().iter().filter(|p| nodes::is_host(&p.node, &holding.host)) {
+            let whole = Path::new(&part.path);
+            // Above that of the parts.
+            let folder = whole.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
+            let (root, path) = match &part.space {
+                Some(space) => (Root::open(&spaces, space), Some(whole)),
+                None if whole.is_absolute() => {
+                    (Root::at(None, folder), whole.strip_prefix(folder).ok())
+                }
+                None => continue,
             };
+            let (Ok(root), Some(path)) = (root, path.and_then(Path::to_str)) else { continue };
             let id = |file: FileSource| (file.identity().dev, file.identity().inode);
-            let here = nodes::is_host(&part.node, &mine.node);
-            if here && mine.root.source(path).is_ok_and(|file| !data.contains(&id(file))) {
-                let _ = mine.root.remove(path);
+            if root.source(path).is_ok_and(|file| !data.contains(&id(file))) {
+                let _ = root.remove(path);
             }
         }
     }
