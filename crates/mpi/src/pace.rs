@@ -13,19 +13,30 @@ const STUCK: Duration = Duration::from_millis(10);
 /// After so long without anything, messages may take longer to be seen.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// How long to sleep when nothing has moved for `idle`: while bytes are on their way (`moving`), somebody is waited for
-/// (`watched`), or neither.
-pub(crate) fn pause(idle: Duration, moving: bool, watched: bool) -> Duration {
+/// Who is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    Nobody,
+    /// Whoever says something first: that may be soon, or never.
+    Anybody,
+    /// A rank that has something to say.
+    Somebody,
+}
+
+/// How long to sleep when nothing has moved for `idle`, while bytes are on their way (`moving`) or somebody is waited for.
+pub(crate) fn pause(idle: Duration, moving: bool, awaited: Awaited) -> Duration {
     if moving && idle < EAGER {
         return Duration::ZERO;
     }
     // A quarter of the time that nothing has moved, so that waiting costs little and delays little.
-    let most = match (moving, watched) {
+    let most = match (moving, awaited) {
         (true, _) if idle < STUCK => Duration::from_micros(200),
         (true, _) => Duration::from_millis(10),
-        (false, true) => Duration::from_millis(2),
-        (false, false) if idle < QUIET => Duration::from_millis(10),
-        (false, false) => Duration::from_millis(50),
+        (false, Awaited::Somebody) => Duration::from_millis(2),
+        (false, Awaited::Anybody) if idle < QUIET => Duration::from_millis(2),
+        (false, Awaited::Anybody) => Duration::from_millis(10),
+        (false, Awaited::Nobody) if idle < QUIET => Duration::from_millis(10),
+        (false, Awaited::Nobody) => Duration::from_millis(50),
     };
     (idle / 4).clamp(Duration::from_micros(20), most)
 }
@@ -53,6 +64,7 @@ impl Patience {
 
 #[cfg(test)]
 mod tests {
+    use super::Awaited::{Anybody, Nobody, Somebody};
     use super::*;
 
     const HOUR: Duration = Duration::from_secs(3600);
@@ -60,21 +72,24 @@ mod tests {
     #[test]
     fn a_message_that_is_stuck_does_not_keep_the_thread_awake() {
         let (soon, late) = (Duration::from_micros(100), Duration::from_millis(1));
-        assert_eq!(pause(soon, true, false), Duration::ZERO);
-        assert_eq!(pause(late, true, true), Duration::from_micros(200));
+        assert_eq!(pause(soon, true, Nobody), Duration::ZERO);
+        assert_eq!(pause(late, true, Somebody), Duration::from_micros(200));
         // Not for ever: its receiver may be stopped.
-        for watched in [false, true] {
-            assert_eq!(pause(HOUR, true, watched), Duration::from_millis(10));
+        for awaited in [Nobody, Anybody, Somebody] {
+            assert_eq!(pause(HOUR, true, awaited), Duration::from_millis(10));
         }
     }
 
     #[test]
     fn waiting_costs_little_and_delays_little() {
-        assert_eq!(pause(HOUR, false, false), Duration::from_millis(50));
-        assert_eq!(pause(HOUR, false, true), Duration::from_millis(2));
-        assert_eq!(pause(Duration::from_millis(400), false, false), Duration::from_millis(10));
-        assert_eq!(pause(Duration::from_millis(2), false, false), Duration::from_micros(500));
-        assert_eq!(pause(Duration::ZERO, false, true), Duration::from_micros(20));
+        assert_eq!(pause(HOUR, false, Nobody), Duration::from_millis(50));
+        assert_eq!(pause(HOUR, false, Somebody), Duration::from_millis(2));
+        assert_eq!(pause(Duration::from_millis(400), false, Nobody), Duration::from_millis(10));
+        assert_eq!(pause(Duration::from_millis(2), false, Nobody), Duration::from_micros(500));
+        assert_eq!(pause(Duration::ZERO, false, Somebody), Duration::from_micros(20));
+        // Who listens hears soon what is said soon, and does not look often for what may never come.
+        assert_eq!(pause(Duration::from_millis(400), false, Anybody), Duration::from_millis(2));
+        assert_eq!(pause(HOUR, false, Anybody), Duration::from_millis(10));
     }
 
     #[test]

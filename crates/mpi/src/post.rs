@@ -33,6 +33,8 @@ struct Inner {
     out: usize,
     /// Ranks that somebody waits for, and until when that is believed.
     watched: HashMap<usize, Instant>,
+    /// Somebody waits for whoever says something, and until when that is believed.
+    listened: Option<Instant>,
     /// Somebody has begun to wait for a message since the progress thread came for orders.
     begun: bool,
     /// The program is done with the fabric.
@@ -63,6 +65,8 @@ pub(crate) struct Letter {
 pub(crate) struct Orders {
     pub(crate) letters: VecDeque<Letter>,
     pub(crate) watched: Vec<usize>,
+    /// Somebody waits for whoever says something.
+    pub(crate) listened: bool,
     /// Somebody has begun to wait for a message, which may be there soon.
     pub(crate) begun: bool,
     pub(crate) closing: bool,
@@ -143,6 +147,17 @@ impl Post {
         self.work.notify_one();
     }
 
+    /// Somebody waits for a message of any rank. Who goes on listening wakes nobody: perhaps there is none for long.
+    pub(crate) fn listen(&self, now: Instant) {
+        let mut inner = self.lock();
+        let before = inner.listened.replace(now + INTEREST);
+        if before.is_none_or(|until| until < now) {
+            inner.begun = true;
+            drop(inner);
+            self.work.notify_one();
+        }
+    }
+
     /// What there is to do. With nothing to send, waits for that, but no longer than `most`.
     pub(crate) fn orders(&self, most: Duration, now: Instant) -> Orders {
         let mut inner = self.lock();
@@ -157,6 +172,7 @@ impl Post {
         Orders {
             letters: std::mem::take(&mut inner.queue),
             watched: inner.watched.keys().copied().collect(),
+            listened: inner.listened.is_some_and(|until| until >= now),
             begun: std::mem::take(&mut inner.begun),
             closing: inner.closing,
             stopping: inner.stopping,
@@ -293,7 +309,19 @@ mod tests {
             assert!(post.orders(LONG, now()).begun);
             let orders = post.orders(Duration::ZERO, now());
             assert_eq!((orders.begun, orders.watched), (false, vec![1]));
+            assert!(!orders.listened);
         }
+        // Who listens is heard of when it begins, and not when it goes on.
+        let begun = now();
+        let later = begun + INTEREST + Duration::from_millis(1);
+        post.listen(begun);
+        assert!(post.orders(LONG, begun).begun);
+        post.listen(begun);
+        let orders = post.orders(Duration::ZERO, begun + INTEREST);
+        assert_eq!((orders.begun, orders.listened), (false, true));
+        assert!(!post.orders(Duration::ZERO, later).listened);
+        post.listen(later);
+        assert!(post.orders(LONG, later).begun);
     }
 
     #[test]

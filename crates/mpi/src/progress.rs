@@ -5,7 +5,7 @@
 //! answers, say that it does, and say good-bye.
 
 use crate::clock;
-use crate::pace;
+use crate::pace::{self, Awaited};
 use crate::post::{Letter, Post};
 use crate::raw::{Comm, Flight};
 use crate::silence::{Silence, Verdict};
@@ -161,7 +161,12 @@ impl Progress {
             if busy {
                 moved = now;
             }
-            pause = self.pause(now.saturating_duration_since(moved), !orders.watched.is_empty());
+            let awaited = match (orders.watched.is_empty(), orders.listened) {
+                (false, _) => Awaited::Somebody,
+                (true, true) => Awaited::Anybody,
+                (true, false) => Awaited::Nobody,
+            };
+            pause = self.pause(now.saturating_duration_since(moved), awaited);
         }
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         // All that would call MPI when it is dropped.
@@ -194,9 +199,9 @@ impl Progress {
     }
 
     /// How long to sleep when nothing has moved for `idle`.
-    fn pause(&self, idle: Duration, watched: bool) -> Duration {
+    fn pause(&self, idle: Duration, awaited: Awaited) -> Duration {
         let moving = !self.going.is_empty() || self.peers.iter().any(|p| !p.coming.is_empty());
-        let pause = pace::pause(idle, moving, watched);
+        let pause = pace::pause(idle, moving, awaited);
         if pause.is_zero() {
             // MPI moves bytes only while it is called; others may run.
             std::thread::yield_now();
