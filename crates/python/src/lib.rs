@@ -13,6 +13,7 @@ mod errors;
 mod fork;
 mod layout;
 mod lend;
+mod offload;
 mod options;
 mod own;
 mod ranks;
@@ -74,6 +75,7 @@ fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<dataset::Dataset>()?;
     m.add_class::<report::Report>()?;
     m.add_class::<run::Cancel>()?;
+    m.add_class::<offload::Site>()?;
     m.add_class::<tipsy::Tipsy>()?;
     m.add_class::<tipsy::Elements>()?;
     m.add_class::<session::Session>()?;
@@ -92,6 +94,7 @@ fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(layout::put, m)?)?;
     m.add_function(wrap_pyfunction!(layout::get, m)?)?;
     m.add_function(wrap_pyfunction!(layout::describe_layout, m)?)?;
+    m.add_function(wrap_pyfunction!(offload::offload, m)?)?;
     m.add_function(wrap_pyfunction!(ranks::refuse_ranks, m)?)?;
     m.add_function(wrap_pyfunction!(run::refuse_run, m)?)?;
     m.add_function(wrap_pyfunction!(bytes::check_view, m)?)?;

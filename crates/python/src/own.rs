@@ -56,11 +56,20 @@ enum Text {
 impl Described {
     /// The kernel, to be run once.
     pub fn kernel(self, trouble: &Trouble) -> stead::kernels::Own {
-        let trouble = trouble.clone();
-        let name = self.name.clone();
-        stead::kernels::Own::new(name, move |context| {
-            self.own(Arc::new(context.schema.clone()), trouble.clone())
+        Arc::new(self).shared(trouble)
+    }
+
+    /// The kernel, to be run once; another one can be made.
+    pub fn shared(self: &Arc<Self>, trouble: &Trouble) -> stead::kernels::Own {
+        let (this, trouble) = (self.clone(), trouble.clone());
+        stead::kernels::Own::new(self.name.clone(), move |context| {
+            this.own(Arc::new(context.schema.clone()), trouble.clone())
         })
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     fn own(&self, schema: Arc<Schema>, trouble: Trouble) -> Result<Own> {

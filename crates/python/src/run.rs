@@ -14,6 +14,13 @@ pub struct Cancel {
     inner: stead::Cancel,
 }
 
+impl Cancel {
+    /// The flag that it is.
+    pub fn token(&self) -> stead::Cancel {
+        self.inner.clone()
+    }
+}
+
 #[pymethods]
 impl Cancel {
     #[new]
@@ -180,7 +187,7 @@ fn run_with(py: Python<'_>, dataset: &stead::Dataset, a: Arguments) -> PyResult<
     let trouble = Trouble::default();
     let own = a.own.into_iter().map(|k| k.kernel(&trouble)).collect();
     let defaults = Request::default();
-    let cancel = a.cancel.map_or_else(stead::Cancel::new, |c| c.get().inner.clone());
+    let cancel = a.cancel.map_or_else(stead::Cancel::new, |c| c.get().token());
     let request = Request {
         kernels: a.kernels,
         own,

@@ -9,7 +9,8 @@ all cores, in bounded memory, with the same bits however the work was split.
     >>> r.to_pandas()
 
 `open` says what can be opened, `Dataset.run` what can be asked, `kernels` lists what can be computed. `read_session`
-has many tasks read a file in parallel. `put` lays a file over the nodes of a job, `get` brings it back.
+has many tasks read a file in parallel. `put` lays a file over the nodes of a job, `get` brings it back. With `offload`
+ranks that are where the data are work for the others.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from ._errors import (
 )
 from ._kernels import *  # noqa: F403
 from ._layout import Copied, describe_layout, get, put
+from ._offload import FileView, Site, offload
 from ._own import kernel
 from ._plan import calibrate
 from ._progress import Snapshot
@@ -76,6 +78,7 @@ __all__ = [
     "Dataset",
     "Description",
     "Error",
+    "FileView",
     "FormatError",
     "InternalError",
     "IoError",
@@ -89,6 +92,7 @@ __all__ = [
     "Reads",
     "Report",
     "Session",
+    "Site",
     "Snapshot",
     "TimedOutError",
     "Tipsy",
@@ -100,6 +104,7 @@ __all__ = [
     "get",
     "is_missing",
     "kernel",
+    "offload",
     "open",
     "open_reader",
     "put",

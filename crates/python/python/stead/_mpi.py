@@ -13,11 +13,25 @@ import sys
 from ctypes.util import find_library
 from functools import cache, wraps
 from typing import Any
+from weakref import WeakSet
 
 from ._errors import make
 
 NAME = "libstead_mpi.so"
 HINT = "build libstead_mpi with the MPI that mpi4py uses, and name it in STEAD_MPI_LIBRARY; see docs/mpi.md"
+
+
+_asking: WeakSet[Any] = WeakSet()
+
+
+def close_before_mpi(site: Any) -> None:
+    """Sees to it that a site is closed when MPI ends: storage ranks wait for it, and MPI waits for them."""
+    _asking.add(site)
+
+
+def _close() -> None:
+    for site in list(_asking):
+        site.close()
 
 
 def _end_before_mpi(found: ctypes.CDLL) -> None:
@@ -26,11 +40,13 @@ def _end_before_mpi(found: ctypes.CDLL) -> None:
     if ctypes.pythonapi.Py_AtExit(found.stead_mpi_end):
         # Its places, of which there are some tens, are taken. It waits for other ranks a little sooner, then.
         atexit.register(found.stead_mpi_end)
+    atexit.register(_close)
     mpi = sys.modules["mpi4py.MPI"]
     theirs = mpi.Finalize
 
     @wraps(theirs)
     def finalize() -> None:
+        _close()
         found.stead_mpi_end()
         theirs()
 

@@ -1,0 +1,49 @@
+"""Ranks that ask others, which are where the data are, in Python through mpi4py and libstead_mpi."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import ROOT
+from test_mpi4py import env, job
+
+__all__ = ["env"]
+
+PROGRAM = ROOT / "tests" / "mpi" / "offload.py"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> tuple[Path, Path]:
+    """A table, and doubles of more bytes than one rank runs over alone."""
+    folder = tmp_path_factory.mktemp("offload")
+    table, binary = folder / "t.csv", folder / "d.bin"
+    rows = (f"{i},{i * 37 % 101}.5,g{i % 3}" for i in range(2000))
+    table.write_text("x,y,g\n" + "\n".join(rows) + "\n")
+    np.random.default_rng(7).normal(size=1_500_000).tofile(binary)
+    return table, binary
+
+
+def offload(mpi, env, data, what: str, ranks: int, storage: int) -> str:
+    return job(mpi, ranks, env, what, storage, *data, program=PROGRAM)
+
+
+@pytest.mark.parametrize(("ranks", "storage"), [(2, 1), (4, 2), (5, 3)])
+def test_answers_are_those_of_one_rank(mpi, env, data, ranks, storage):
+    assert offload(mpi, env, data, "answers", ranks, storage).count("right") == ranks
+
+
+def test_what_is_wrong_is_told_to_who_asks(mpi, env, data):
+    assert offload(mpi, env, data, "wrong", 4, 2).count("right") == 4
+
+
+@pytest.mark.parametrize("what", ["open", "end", "fails"])
+def test_storage_ranks_end_when_nobody_asks_any_more(mpi, env, data, what):
+    assert offload(mpi, env, data, what, 4, 2).count("right") == 4
+
+
+def test_the_example_prints_what_one_rank_would(mpi, env, data):
+    out = job(mpi, 3, env, data[0], "rows", "sum:x", program=ROOT / "examples" / "mpi" / "offload.py")
+    assert json.loads(out)["results"] == {"rows": 2000, "sum:x": 1999000.0}
