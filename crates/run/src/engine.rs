@@ -5,6 +5,7 @@ use crate::cache::{Cache, Kepts};
 use crate::clock::{Watch, peak_memory};
 use crate::exchange::Crew;
 use crate::joint::{self, Joint};
+use crate::machine;
 use crate::meeting::{self, Member};
 use crate::news::News;
 use crate::outputs::{Carried, Outputs, carriable};
@@ -153,7 +154,7 @@ impl Prepared {
                 limits::MAX_KERNELS
             )));
         }
-        vectors()?;
+        machine::vectors()?;
         place::refuse(request, dataset)?;
         let schema = dataset.schema();
         let mut specs: Vec<Spec> = Vec::new();
@@ -790,13 +791,5 @@ impl<'a> Engine<'a> {
             kernels,
             scan,
         }
-    }
-}
-
-/// An error if vectors were named that there are not.
-fn vectors() -> Result<()> {
-    match stead_simd::complaint() {
-        Some(c) => Err(Error::usage(c).with_hint("leave the variable out to use the best vectors")),
-        None => Ok(()),
     }
 }

@@ -3,6 +3,7 @@
 use crate::clock;
 use crate::meeting::may_run_on;
 use serde::{Deserialize, Serialize};
+use stead_core::{Error, Result};
 
 /// What a rank sees of its machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,6 +43,14 @@ impl Machine {
     pub fn load(ranks: &[&Machine], cores: f64) -> f64 {
         let most = ranks.iter().map(|m| m.load).fold(0.0, f64::max);
         if most.is_finite() { (most / cores.max(1.0)).min(1e6) } else { 0.0 }
+    }
+}
+
+/// An error if vectors were named that there are not.
+pub fn vectors() -> Result<()> {
+    match stead_simd::complaint() {
+        Some(c) => Err(Error::usage(c).with_hint("leave the variable out to use the best vectors")),
+        None => Ok(()),
     }
 }
 
