@@ -39,7 +39,7 @@ extern "C" {
  * reads compute on the rank that asks, as they do in programs that never call this.
  *
  * Errors: MPI_ERR_INFO_VALUE for hints that make no sense, MPI_ERR_ARG for hosts without ranks, too few threads, or a
- * second call, all on all ranks if it is one's; MPI_ERR_COMM for an intercommunicator.
+ * second call, all on all ranks if it is one's; MPI_ERR_COMM for an intercommunicator or none.
  */
 int stead_MPI_Storage_init(MPI_Comm world, MPI_Info hints, MPI_Comm *compute);
 
@@ -50,10 +50,10 @@ int stead_MPI_Storage_finalize(void);
 
 /**
  * Makes an operation of the program known by a name, for the `kernel` of reads: on all ranks, before stead_MPI_Storage_init. `function` is what
- * MPI_Op_create takes; several threads call it at once. Operations that the program gives to MPI_Op_create are known by the names of
- * their functions without this, if the dynamic linker knows these (-rdynamic, or in a shared library).
+ * MPI_Op_create takes; several threads call it at once. C functions that the program gives to MPI_Op_create are known by their
+ * names without this, if the dynamic linker knows these (-rdynamic, or in a shared library).
  *
- * Errors: MPI_ERR_ARG for a name that is empty, has spaces or colons, or is one of MPI's.
+ * Errors: MPI_ERR_ARG for a name that is empty, has spaces or colons, or is one of MPI's or a kernel's.
  */
 int stead_MPI_Op_register(const char *name, MPI_User_function *function, int commutes);
 
@@ -63,13 +63,13 @@ int stead_MPI_Op_register(const char *name, MPI_User_function *function, int com
 int stead_MPI_File_open(MPI_Comm communicator, const char *name, int mode, MPI_Info info, MPI_File *file);
 
 /**
- * Computes over `count` items of `type` from the individual file pointer on, which moves behind them, as MPI_File_read would
+ * Computes over `count` items of `type` from the individual file pointer on, which moves behind them at once, as MPI_File_read would
  * read them through the file's view, and puts the result to `result`. At the end of the file there are fewer items, and with none
  * there is no result: the status says how many elements it has (MPI_Get_count, with the type of the result).
  *
  * `kernel` is the name of a kernel ("sum", "mean", "hist", "kmeans", "grep"...: `stead kernels`), a whole specification
  * ("quantile:value,q=0.9"), an operation of MPI ("MPI_SUM", "MPI_PROD", "MPI_BAND"...), or one of the program. `hints` add to those that the file
- * got when it was opened or later. docs/mpi-io.md has the tables of hints and of results.
+ * got when it was opened or later, where they are called stead_NAME. docs/mpi-io.md has the tables of hints and of results.
  *
  * `result` has room for `result_bytes` of the hints, or else for what the table says of the kernel.
  *

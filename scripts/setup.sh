@@ -52,6 +52,7 @@ if [ "$what" = test ]; then
   # The fabric over MPI and the lab of several hosts.
   command -v mpicc >/dev/null && command -v mpirun >/dev/null || missing+=(openmpi-bin libopenmpi-dev)
   command -v mpicc.mpich >/dev/null || missing+=(mpich libmpich-dev)
+  command -v gfortran >/dev/null || missing+=(gfortran)
   ls /usr/lib/llvm-*/lib/libclang.so* >/dev/null 2>&1 || missing+=(libclang-dev)
   # The disk that fails, where it can be made.
   command -v mkfs.ext4 >/dev/null || [ -x /sbin/mkfs.ext4 ] || missing+=(e2fsprogs)

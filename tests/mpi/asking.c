@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int rank, ranks;
+static int rank, ranks, storage;
 static MPI_Comm compute;
 
 #define CHECK(what)                                                                                                    \
@@ -168,14 +168,22 @@ void farther(void *in, void *inout, int *n, MPI_Datatype *type) {
     }
 }
 
-/* Of triples: the one that is largest in its first member. It is static, so that the dynamic linker does not know it. */
+/* Triples are larger by the first member in which they differ. */
+static bool is_larger(const double *a, const double *b) {
+    for (int i = 0; i < 3; i++) {
+        if (a[i] != b[i]) return a[i] > b[i];
+    }
+    return false;
+}
+
+/* Of triples: the largest one. It is static, so that the dynamic linker does not know it. */
 static void first(void *in, void *inout, int *n, MPI_Datatype *type) {
     double *a = in, *b = inout;
     MPI_Count size;
     MPI_Type_size_x(*type, &size);
     if (size != 24) MPI_Abort(MPI_COMM_WORLD, 1);
     for (int i = 0; i < *n; i++) {
-        if (a[3 * i] > b[3 * i]) memcpy(b + 3 * i, a + 3 * i, 24);
+        if (is_larger(a + 3 * i, b + 3 * i)) memcpy(b + 3 * i, a + 3 * i, 24);
     }
 }
 
@@ -217,7 +225,7 @@ static void operations(const char *path) {
     CHECK(stead_MPI_File_read_ex_at(file, 0, triple, n / 3, three, "the_first", MPI_INFO_NULL, &status) == MPI_SUCCESS);
     memcpy(expected, all, 24);
     for (int i = 0; i < n / 3; i++) {
-        if (all[3 * i] > expected[0]) memcpy(expected, all + 3 * i, 24);
+        if (is_larger(all + 3 * i, expected)) memcpy(expected, all + 3 * i, 24);
     }
     MPI_Get_count(&status, three, &got);
     CHECK(memcmp(triple, expected, 24) == 0 && got == 1);
@@ -231,6 +239,8 @@ static void operations(const char *path) {
     int code = stead_MPI_File_read_ex_at(file, 0, &far, n, MPI_DOUBLE, "last", MPI_INFO_NULL, &status), class;
     stead_MPI_Error_class(code, &class);
     CHECK(class == MPI_ERR_OP && strstr(stead_MPI_Error_text(), "does not commute"));
+    code = stead_MPI_File_read_ex_at(file, 0, triple, n / 3, three, "free", MPI_INFO_NULL, &status);
+    CHECK(storage ? code && strstr(stead_MPI_Error_text(), "'free' is not known on this rank") : code == MPI_SUCCESS);
     code = stead_MPI_File_read_ex_at(file, 0, &far, n, MPI_DOUBLE, "nobody", MPI_INFO_NULL, &status);
     CHECK(code != MPI_SUCCESS && strstr(stead_MPI_Error_text(), "no kernel and no operation 'nobody'"));
     code = stead_MPI_File_read_ex_at(file, 0, &far, n, MPI_DOUBLE, "MPI_BAND", MPI_INFO_NULL, &status);
@@ -315,19 +325,34 @@ static void pointers(const char *path, const char *other) {
     MPI_Info info;
     int64_t counts[4];
     MPI_Info_create(&info);
-    MPI_Info_set(info, "bins", "2");
-    MPI_Info_set(info, "lo", "-1e9");
+    MPI_Info_set(info, "stead_bins", "2");
+    MPI_Info_set(info, "stead_lo", "-1e9");
+    /* Somebody else's: a file's hints are ours if their names say so. */
+    MPI_Info_set(info, "bins", "none");
+    MPI_Info_set(info, "format", "netcdf");
     CHECK(stead_MPI_File_open(compute, path, MPI_MODE_RDONLY, info, &file) == MPI_SUCCESS);
-    MPI_Info_set(info, "bins", "3");
-    MPI_Info_set(info, "hi", "1e9");
+    MPI_Info_set(info, "stead_bins", "3");
+    MPI_Info_set(info, "stead_hi", "1e9");
     MPI_File_set_view(file, 0, MPI_DOUBLE, MPI_DOUBLE, "native", info);
     CHECK(stead_MPI_File_read_ex_at(file, 0, counts, 100, MPI_DOUBLE, "hist", MPI_INFO_NULL, &status) == MPI_SUCCESS);
     MPI_Get_count(&status, MPI_INT64_T, &n);
     CHECK(n == 3 && counts[0] + counts[1] + counts[2] == 100);
+    MPI_Info_free(&info);
+    MPI_Info_create(&info);
     MPI_Info_set(info, "bins", "4");
     CHECK(stead_MPI_File_read_ex_at(file, 0, counts, 100, MPI_DOUBLE, "hist", info, &status) == MPI_SUCCESS);
     MPI_Get_count(&status, MPI_INT64_T, &n);
     CHECK(n == 4);
+    /* A read that fails has begun: the pointer is behind it. */
+    MPI_Info_set(info, "result_bytes", "8");
+    MPI_File_seek(file, 5, MPI_SEEK_SET);
+    CHECK(stead_MPI_File_read_ex(file, counts, 30, MPI_DOUBLE, "hist", info, &status) != MPI_SUCCESS);
+    MPI_File_get_position(file, &at);
+    CHECK(at == 35);
+    /* One that makes no sense has not. */
+    CHECK(stead_MPI_File_read_ex(file, counts, 30, MPI_DOUBLE, "nothing", MPI_INFO_NULL, &status) != MPI_SUCCESS);
+    MPI_File_get_position(file, &at);
+    CHECK(at == 35);
     MPI_Info_free(&info);
     MPI_File_close(&file);
 }
@@ -347,6 +372,7 @@ static void refused(MPI_File file, const char *kernel, MPI_Datatype type, const 
     MPI_Status status;
     MPI_Info hints = MPI_INFO_NULL;
     int class, length;
+    memset(room, 0x5A, sizeof room);
     char text[MPI_MAX_ERROR_STRING + 1];
     if (hint) {
         MPI_Info_create(&hints);
@@ -355,6 +381,8 @@ static void refused(MPI_File file, const char *kernel, MPI_Datatype type, const 
     int code = stead_MPI_File_read_ex_at(file, 0, room, 100, type, kernel, hints, &status);
     if (hint) MPI_Info_free(&hints);
     CHECK(code != MPI_SUCCESS);
+    /* Nothing is written behind the room that there is: 72 bytes in one case. */
+    for (size_t i = 72; i < sizeof room; i++) CHECK(((unsigned char *)room)[i] == 0x5A);
     stead_MPI_Error_class(code, &class);
     MPI_Error_string(code, text, &length);
     if (class != wanted || !strstr(stead_MPI_Error_text(), says) || strncmp(text, stead_MPI_Error_text(), 30) != 0) {
@@ -427,6 +455,10 @@ static void errors(const char *path) {
     CHECK(remove(gone) == 0);
     refused(written, "lines", MPI_BYTE, NULL, NULL, MPI_ERR_NO_SUCH_FILE, "gone");
     MPI_File_close(&written);
+    CHECK(MPI_File_open(MPI_COMM_SELF, gone, MPI_MODE_CREATE | MPI_MODE_WRONLY, MPI_INFO_NULL, &written) == MPI_SUCCESS);
+    refused(written, "lines", MPI_BYTE, NULL, NULL, MPI_ERR_ACCESS, "to be written alone");
+    MPI_File_close(&written);
+    remove(gone);
     MPI_Comm twice;
     MPI_Comm_set_errhandler(compute, MPI_ERRORS_RETURN);
     if (ranks > 1)
@@ -463,6 +495,7 @@ struct asker {
     MPI_File file;
     const double *all;
     int from;
+    double sum;
 };
 
 static void *ask(void *given) {
@@ -477,17 +510,39 @@ static void *ask(void *given) {
     return NULL;
 }
 
+/* Threads that read on get one part each, in some order. */
+static void *read_on(void *given) {
+    struct asker *a = given;
+    for (int i = 0; i < 20; i++) {
+        double sum;
+        CHECK(stead_MPI_File_read_ex(a->file, &sum, 7, MPI_DOUBLE, "sum", MPI_INFO_NULL, MPI_STATUS_IGNORE) ==
+              MPI_SUCCESS);
+        a->sum += sum;
+    }
+    return NULL;
+}
+
 static void threads(const char *path) {
     MPI_File file = opened(path);
+    double sum = 0;
+    MPI_Offset at;
     static double all[1000];
     pthread_t thread[4];
     struct asker asker[4];
     CHECK(MPI_File_read_at(file, 0, all, 1000, MPI_DOUBLE, MPI_STATUS_IGNORE) == MPI_SUCCESS);
     for (int i = 0; i < 4; i++) {
-        asker[i] = (struct asker){file, all, rank * 4 + i};
+        asker[i] = (struct asker){file, all, rank * 4 + i, 0};
         CHECK(pthread_create(&thread[i], NULL, ask, &asker[i]) == 0);
     }
     for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
+    MPI_File_set_view(file, 0, MPI_DOUBLE, MPI_DOUBLE, "native", MPI_INFO_NULL);
+    for (int i = 0; i < 4; i++) CHECK(pthread_create(&thread[i], NULL, read_on, &asker[i]) == 0);
+    for (int i = 0; i < 4; i++) {
+        pthread_join(thread[i], NULL);
+        sum += asker[i].sum;
+    }
+    MPI_File_get_position(file, &at);
+    CHECK(sum == sum_of(all, 4 * 20 * 7) && at == 4 * 20 * 7);
     MPI_File_close(&file);
 }
 
@@ -543,11 +598,13 @@ int main(int argc, char **argv) {
     int level, all;
     if (argc < 4) return 2;
     const char *what = argv[1], *path = argv[3];
-    int storage = atoi(argv[2]);
+    storage = atoi(argv[2]);
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &all);
     CHECK(stead_MPI_Op_register("the_first", first, 1) == MPI_SUCCESS);
+    /* Storage ranks that are not told have a function of that name, which is another one. */
+    if (rank < all - storage) CHECK(stead_MPI_Op_register("free", first, 1) == MPI_SUCCESS);
     MPI_Info hints;
     if (strcmp(what, "disagree") == 0) {
         disagree();

@@ -77,36 +77,36 @@ static char *whole_path(const char *name) {
     return asprintf(&path, "%s/%s", here, name) < 0 ? NULL : path;
 }
 
-/* What has no room is not known later, which is an error then. */
-static void remember(MPI_File handle, const char *name, MPI_Info info) {
-    struct file *file = calloc(1, sizeof *file);
-    if (!file) return;
-    file->handle = handle;
-    file->path = whole_path(name);
-    if (!file->path || io_hints_add(&file->hints, info)) {
-        file_free(file);
-        return;
-    }
+/* Puts an entry in, in place of what there is of its handle. */
+static void keep(struct file *file) {
     pthread_mutex_lock(&lock);
-    struct file *old = take(handle);
+    struct file *old = take(file->handle);
     file->next = files;
     files = file;
     pthread_mutex_unlock(&lock);
     if (old) file_free(old);
 }
 
-static void forget(MPI_File handle) {
-    pthread_mutex_lock(&lock);
-    struct file *file = take(handle);
-    pthread_mutex_unlock(&lock);
-    if (file) file_free(file);
+/* What has no room is not known later, which is an error then. */
+static void remember(MPI_File handle, const char *name, MPI_Info info) {
+    struct file *file = calloc(1, sizeof *file);
+    if (!file) return;
+    file->handle = handle;
+    file->path = whole_path(name);
+    if (!file->path || io_hints_add(&file->hints, info, IO_OF_FILE))
+        file_free(file);
+    else
+        keep(file);
 }
 
 /* Hints that a file gets later. */
 static void add_hints(MPI_File handle, MPI_Info info) {
     if (info == MPI_INFO_NULL) return;
     struct io_hints more = {0};
-    if (io_hints_add(&more, info)) return;
+    if (io_hints_add(&more, info, IO_OF_FILE)) {
+        io_hints_free(&more);
+        return;
+    }
     pthread_mutex_lock(&lock);
     for (struct file *file = files; file; file = file->next) {
         if (file->handle != handle) continue;
@@ -157,29 +157,38 @@ typedef int close_fn(MPI_File *);
 typedef int view_fn(MPI_File, MPI_Offset, MPI_Datatype, MPI_Datatype, const char *, MPI_Info);
 typedef int info_fn(MPI_File, MPI_Info);
 
-/* How deep this thread is in such functions: one of MPI may call another by its name, which is no call of the program. */
-static _Thread_local int within;
+/* One of MPI, or of a tool, may call another by its name, which comes here again: what is noted and forgotten twice is noted and
+ * forgotten, and who was called first has the last word. */
+
+int io_no_next(const char *name) {
+    return io_fail(MPI_ERR_UNSUPPORTED_OPERATION,
+                   "there is no %s behind that of libstead_mpi_io: MPI must be a shared library, and come after it", name);
+}
 
 static int open_with(const char *function, MPI_Comm communicator, const char *name, int mode, MPI_Info info,
                      MPI_File *file) {
     open_fn *next;
     *(void **)&next = io_next(function);
-    if (!next || is_ours(*(void **)&next)) return MPI_ERR_UNSUPPORTED_OPERATION;
-    within++;
+    if (!next || is_ours(*(void **)&next)) return io_no_next(function);
     int code = next(communicator, name, mode, info, file);
-    if (--within == 0 && code == MPI_SUCCESS) remember(*file, name, info);
+    if (code == MPI_SUCCESS) remember(*file, name, info);
     return code;
 }
 
 static int close_with(const char *function, MPI_File *file) {
     close_fn *next;
     *(void **)&next = io_next(function);
-    if (!next || is_ours(*(void **)&next)) return MPI_ERR_UNSUPPORTED_OPERATION;
+    if (!next || is_ours(*(void **)&next)) return io_no_next(function);
+    MPI_File handle = file ? *file : MPI_FILE_NULL;
     /* Before: when it is closed, another thread may get the same handle for another file. */
-    if (within == 0 && file) forget(*file);
-    within++;
+    pthread_mutex_lock(&lock);
+    struct file *entry = take(handle);
+    pthread_mutex_unlock(&lock);
     int code = next(file);
-    within--;
+    if (entry && code != MPI_SUCCESS)
+        keep(entry);
+    else if (entry)
+        file_free(entry);
     return code;
 }
 
@@ -187,20 +196,18 @@ static int view_with(const char *function, MPI_File file, MPI_Offset displacemen
                      MPI_Datatype filetype, const char *as, MPI_Info info) {
     view_fn *next;
     *(void **)&next = io_next(function);
-    if (!next || is_ours(*(void **)&next)) return MPI_ERR_UNSUPPORTED_OPERATION;
-    within++;
+    if (!next || is_ours(*(void **)&next)) return io_no_next(function);
     int code = next(file, displacement, etype, filetype, as, info);
-    if (--within == 0 && code == MPI_SUCCESS) add_hints(file, info);
+    if (code == MPI_SUCCESS) add_hints(file, info);
     return code;
 }
 
 static int info_with(const char *function, MPI_File file, MPI_Info info) {
     info_fn *next;
     *(void **)&next = io_next(function);
-    if (!next || is_ours(*(void **)&next)) return MPI_ERR_UNSUPPORTED_OPERATION;
-    within++;
+    if (!next || is_ours(*(void **)&next)) return io_no_next(function);
     int code = next(file, info);
-    if (--within == 0 && code == MPI_SUCCESS) add_hints(file, info);
+    if (code == MPI_SUCCESS) add_hints(file, info);
     return code;
 }
 
@@ -242,7 +249,6 @@ IO_PUBLIC int stead_MPI_File_open(MPI_Comm communicator, const char *name, int m
     /* Collective: who cannot must not leave the others alone, so the file is opened first. */
     int code = open_with("PMPI_File_open", communicator, name, mode, info, file);
     if (code || is_between()) return code;
-    forget(*file);
     close_with("PMPI_File_close", file);
     return io_fail(MPI_ERR_UNSUPPORTED_OPERATION,
                    "libstead_mpi_io does not stand before MPI, so that it would not see when '%s' is closed: "

@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 OR MIT
  */
 #include "io.h"
+#include <ctype.h>
 #include <errno.h>
 
 static const char *const names[IO_HINTS] = {
@@ -30,22 +31,31 @@ static const char *const names[IO_HINTS] = {
     [IO_WHERE] = "where",
 };
 
-int io_hints_add(struct io_hints *hints, MPI_Info info) {
+/* Puts the value of a name in place of another one, if the info has it. */
+static int add(MPI_Info info, const char *name, char **place) {
+    int length = 0, found = 0;
+    IO_MPI(MPI_Info_get_valuelen(info, name, &length, &found));
+    if (!found) return MPI_SUCCESS;
+    char *value = calloc((size_t)length + 1, 1);
+    if (!value) return io_fail(MPI_ERR_NO_MEM, "no memory for the hint '%s'", name);
+    /* Not asked for what is empty, which is an error to some MPIs. */
+    int code = length ? MPI_Info_get(info, name, length, value, &found) : MPI_SUCCESS;
+    if (code) {
+        free(value);
+        return io_fail_mpi(code, "MPI_Info_get");
+    }
+    free(*place);
+    *place = value;
+    return MPI_SUCCESS;
+}
+
+int io_hints_add(struct io_hints *hints, MPI_Info info, enum io_info whose) {
     if (info == MPI_INFO_NULL) return MPI_SUCCESS;
     for (int i = 0; i < IO_HINTS; i++) {
-        int length = 0, found = 0;
-        IO_MPI(MPI_Info_get_valuelen(info, names[i], &length, &found));
-        if (!found) continue;
-        char *value = calloc((size_t)length + 1, 1);
-        if (!value) return io_fail(MPI_ERR_NO_MEM, "no memory for the hint '%s'", names[i]);
-        /* Not asked for what is empty, which is an error to some MPIs. */
-        int code = length ? MPI_Info_get(info, names[i], length, value, &found) : MPI_SUCCESS;
-        if (code) {
-            free(value);
-            return io_fail_mpi(code, "MPI_Info_get");
-        }
-        free(hints->value[i]);
-        hints->value[i] = value;
+        char whole[MPI_MAX_INFO_KEY + 1];
+        snprintf(whole, sizeof whole, "stead_%s", names[i]);
+        if (whose == IO_OF_CALL) IO_TRY(add(info, names[i], &hints->value[i]));
+        IO_TRY(add(info, whole, &hints->value[i]));
     }
     return MPI_SUCCESS;
 }
@@ -82,11 +92,20 @@ int io_hint_count(const struct io_hints *hints, enum io_hint hint, int64_t least
 }
 
 int io_hint_is_number(const struct io_hints *hints, enum io_hint hint) {
-    const char *text = hints->value[hint];
-    char *end;
+    const char *text = hints->value[hint], *at = text;
     if (!text) return MPI_SUCCESS;
-    /* No locale: in some a comma would do. */
-    if (strspn(text, "+-0123456789.eE") == strlen(text) && (strtod(text, &end), end != text && !*end))
-        return MPI_SUCCESS;
+    /* Not by strtod, which wants a comma in some places of the world. */
+    int digits = 0, more = 0;
+    if (*at == '+' || *at == '-') at++;
+    for (; isdigit((unsigned char)*at); at++) digits++;
+    if (*at == '.') at++;
+    for (; isdigit((unsigned char)*at); at++) digits++;
+    if (digits && (*at == 'e' || *at == 'E')) {
+        at++;
+        if (*at == '+' || *at == '-') at++;
+        for (; isdigit((unsigned char)*at); at++) more++;
+        if (!more) digits = 0;
+    }
+    if (digits && !*at) return MPI_SUCCESS;
     return io_fail(MPI_ERR_INFO_VALUE, "the hint '%s' is '%s', and must be a number", names[hint], text);
 }

@@ -144,8 +144,11 @@ struct io_hints {
     char *value[IO_HINTS];
 };
 
+/* Whose an info is. What a program says of a file is for others, too, who may mean something else by such plain names: there
+ * hints are called stead_NAME. In a call of this library they may be called so, and need not. */
+enum io_info { IO_OF_FILE, IO_OF_CALL };
 /* Adds what an info says to what is there, and replaces what it says anew. MPI_INFO_NULL says nothing. */
-int io_hints_add(struct io_hints *hints, MPI_Info info);
+int io_hints_add(struct io_hints *hints, MPI_Info info, enum io_info whose);
 int io_hints_copy(struct io_hints *to, const struct io_hints *from);
 void io_hints_free(struct io_hints *hints);
 /* A whole number within bounds, or `without` where the hint is not given. */
@@ -162,11 +165,15 @@ int io_file_of(MPI_File file, char **path, struct io_hints *hints);
 void io_files_forget(void);
 /* The next function of that name after this library's own: that of MPI, or of a tool before it. */
 void *io_next(const char *name);
+/* The error where there is none. */
+int io_no_next(const char *name);
 
 /* ---- ops.c */
 
 /* Whether a kernel's name is that of an operation, and whether it can be split: MPI_ERR_OP if it cannot. */
 int io_operation_named(const char *name, bool *found);
+/* Whether it may be called here, by threads that are not the program's. */
+int io_operation_runs(const char *name);
 /* The name by which storage ranks know an operation over items of these elements. */
 int io_operation_text(const char *name, const struct io_elements *elements, char **text);
 /* Makes the kernel of such a name: a stead_resolve_fn. */

@@ -1,8 +1,8 @@
 /*
  * Operations of MPI, and of the program, as kernels: all items of a request are brought together to one.
  *
- * A storage rank gets the name of an operation and finds the function in its own process, which runs the same program:
- * among those registered, else among the symbols that the program and its libraries export.
+ * A storage rank gets the name of an operation and finds the function in its own process, which runs the same program: among
+ * those registered, if the rank that asks has registered it; else it is a symbol of a program or library that has the same name.
  *
  * SPDX-License-Identifier: Apache-2.0 OR MIT
  */
@@ -22,45 +22,96 @@ struct operation {
     struct operation *next;
     MPI_User_function *function;
     int commutes;
+    /* The name of the file that has the function, where its own name is that of a symbol; NULL where it was registered. */
+    char *object;
     char name[];
 };
 
 static struct operation *operations;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static int add(const char *name, MPI_User_function *function, int commutes) {
-    int code = MPI_SUCCESS;
-    pthread_mutex_lock(&lock);
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void *address_of(MPI_User_function *function) {
+    void *address;
+    memcpy(&address, &function, sizeof address);
+    return address;
+}
+
+/* Whether the dynamic linker knows a function by that name, in a file of that one. */
+static bool is_symbol(void *address, const char *name, const char *object) {
+    Dl_info info;
+    return address && dladdr(address, &info) && info.dli_sname && info.dli_saddr == address && info.dli_fname &&
+           strcmp(info.dli_sname, name) == 0 && strcmp(base_name(info.dli_fname), object) == 0;
+}
+
+static struct operation *lookup(const char *name) {
     struct operation *found = operations;
     while (found && strcmp(found->name, name) != 0) found = found->next;
-    if (!found) {
-        size_t length = strlen(name) + 1;
-        if ((found = malloc(sizeof *found + length))) {
-            memcpy(found->name, name, length);
-            found->next = operations;
-            operations = found;
-        } else {
-            code = MPI_ERR_NO_MEM;
-        }
+    return found;
+}
+
+/* What is registered has its name, whatever symbols there are. A function of which the program has said that it does not commute
+ * does not. */
+static int add(const char *name, const char *object, MPI_User_function *function, int commutes) {
+    char *copy = object ? strdup(object) : NULL;
+    size_t length = strlen(name) + 1;
+    if (object && !copy) return MPI_ERR_NO_MEM;
+    pthread_mutex_lock(&lock);
+    struct operation *found = lookup(name);
+    if (!found && (found = calloc(1, sizeof *found + length))) {
+        memcpy(found->name, name, length);
+        found->next = operations;
+        operations = found;
+    } else if (found && object && !found->object) {
+        pthread_mutex_unlock(&lock);
+        free(copy);
+        return MPI_SUCCESS;
+    } else if (found && object && found->function == function) {
+        commutes = commutes && found->commutes;
     }
     if (found) {
+        free(found->object);
+        found->object = copy;
         found->function = function;
         found->commutes = commutes;
     }
     pthread_mutex_unlock(&lock);
-    return code;
+    if (!found) free(copy);
+    return found ? MPI_SUCCESS : MPI_ERR_NO_MEM;
 }
 
-static bool find(const char *name, MPI_User_function **function, int *commutes) {
+/* The function of a name, and the file that has it; "-" where it was registered. */
+static bool find(const char *name, MPI_User_function **function, int *commutes, char object[MOST_NAME + 1]) {
     pthread_mutex_lock(&lock);
-    struct operation *found = operations;
-    while (found && strcmp(found->name, name) != 0) found = found->next;
+    const struct operation *found = lookup(name);
+    /* The library that had it may be gone. */
+    if (found && found->object && !is_symbol(address_of(found->function), name, found->object)) found = NULL;
     if (found) {
         *function = found->function;
         *commutes = found->commutes;
+        snprintf(object, MOST_NAME + 1, "%s", found->object ? found->object : "-");
     }
     pthread_mutex_unlock(&lock);
     return found != NULL;
+}
+
+/* The function that a file of that name has under that one, in this process. */
+static MPI_User_function *symbol(const char *name, const char *object) {
+    MPI_User_function *function;
+    void *address = dlsym(RTLD_DEFAULT, name);
+    if (!is_symbol(address, name, object)) {
+        /* What was loaded for one user alone. */
+        void *there = dlopen(object, RTLD_NOLOAD | RTLD_LAZY);
+        address = there ? dlsym(there, name) : NULL;
+        if (there) dlclose(there);
+    }
+    if (!is_symbol(address, name, object)) return NULL;
+    memcpy(&function, &address, sizeof function);
+    return function;
 }
 
 /* ---- those that MPI has */
@@ -248,11 +299,23 @@ static void release(void *user) {
 
 int io_operation_named(const char *name, bool *found) {
     MPI_User_function *function;
+    char object[MOST_NAME + 1];
     int commutes = 1;
-    *found = builtin_named(name) >= 0 || find(name, &function, &commutes);
+    *found = builtin_named(name) >= 0 || find(name, &function, &commutes, object);
     if (!*found || commutes) return MPI_SUCCESS;
     return io_fail(MPI_ERR_OP,
                    "the operation '%s' does not commute, and items are brought together where they lie, in any order",
+                   name);
+}
+
+int io_operation_runs(const char *name) {
+    int level = MPI_THREAD_SINGLE;
+    if (builtin_named(name) >= 0) return MPI_SUCCESS;
+    IO_MPI(MPI_Query_thread(&level));
+    if (level == MPI_THREAD_MULTIPLE) return MPI_SUCCESS;
+    return io_fail(MPI_ERR_OP,
+                   "the operation '%s' is called by several threads, and MPI has too few (call MPI_Init_thread with "
+                   "MPI_THREAD_MULTIPLE)",
                    name);
 }
 
@@ -263,10 +326,14 @@ int io_operation_text(const char *name, const struct io_elements *e, char **text
     if (e->size * e->count > MOST_ITEM)
         return io_fail(MPI_ERR_TYPE, "an item of %lld bytes is too large for an operation, which takes up to %lld",
                        (long long)(e->size * e->count), (long long)MOST_ITEM);
+    MPI_User_function *function;
+    char object[MOST_NAME + 1] = "-";
+    int commutes = 1;
+    if (op < 0) find(name, &function, &commutes, object);
     /* What has no name on other ranks, or several types, is bytes to all but the function. */
     bool named = e->name != NULL;
-    int n = asprintf(text, "%s %s %lld", name, named ? e->name : "MPI_BYTE",
-                     (long long)(named ? e->count : e->size * e->count));
+    int n = asprintf(text, "%s %s %lld %s", name, named ? e->name : "MPI_BYTE",
+                     (long long)(named ? e->count : e->size * e->count), object);
     if (n >= 0) return MPI_SUCCESS;
     *text = NULL;
     return io_fail(MPI_ERR_NO_MEM, "no memory for the name of an operation");
@@ -280,11 +347,11 @@ static int refuse(const char *name, const char *why) {
 
 int io_resolve(const char *text, struct stead_kernel *kernel, void *user) {
     (void)user;
-    char name[MOST_NAME + 1], type[64];
+    char name[MOST_NAME + 1], type[64], object[MOST_NAME + 1], mine[MOST_NAME + 1];
     long long count = 0;
     int commutes = 1;
     struct io_elements e;
-    if (sscanf(text, "%256s %63s %lld", name, type, &count) != 3 || count < 1 || count > MOST_ITEM ||
+    if (sscanf(text, "%256s %63s %lld %256s", name, type, &count, object) != 4 || count < 1 || count > MOST_ITEM ||
         !io_named_elements(type, &e) || e.size * count > MOST_ITEM)
         return refuse(text, "is none that stead_MPI_File_read_ex asks for");
     struct combine *c = calloc(1, sizeof *c);
@@ -297,13 +364,18 @@ int io_resolve(const char *text, struct stead_kernel *kernel, void *user) {
             free(c);
             return refuse(name, "is not for elements of this type");
         }
-    } else if (!find(name, &c->function, &commutes)) {
-        *(void **)&c->function = dlsym(RTLD_DEFAULT, name);
+    } else if (strcmp(object, "-") != 0) {
+        /* Of any symbols of that name that of the same file: others are other functions. */
+        c->function = symbol(name, object);
+    } else if (!find(name, &c->function, &commutes, mine) || strcmp(mine, "-") != 0) {
+        c->function = NULL;
     }
     if (c->op < 0 && !c->function) {
         free(c);
-        return refuse(name, "is not known on this rank: register it with stead_MPI_Op_register on all ranks before "
-                            "stead_MPI_Storage_init, or link the program with -rdynamic");
+        return refuse(name, strcmp(object, "-") == 0 ? "is not known on this rank: register it with stead_MPI_Op_register "
+                                                       "on all ranks before stead_MPI_Storage_init"
+                                                     : "is none of the same program or library on this rank: register it "
+                                                       "with stead_MPI_Op_register on all ranks");
     }
     if (!commutes) {
         free(c);
@@ -330,31 +402,39 @@ int io_resolve(const char *text, struct stead_kernel *kernel, void *user) {
 
 /* The name by which the dynamic linker knows a function, if it does. */
 static void note(MPI_User_function *function, int commutes) {
-    void *address;
     Dl_info info;
-    memcpy(&address, &function, sizeof address);
-    if (address && dladdr(address, &info) && info.dli_sname && info.dli_saddr == address &&
-        strlen(info.dli_sname) <= MOST_NAME && !io_is_kernel(info.dli_sname))
-        add(info.dli_sname, function, commutes);
+    if (!dladdr(address_of(function), &info) || !info.dli_sname || !info.dli_fname) return;
+    const char *object = base_name(info.dli_fname);
+    if (is_symbol(address_of(function), info.dli_sname, object) && strlen(info.dli_sname) <= MOST_NAME &&
+        strlen(object) <= MOST_NAME && !strpbrk(object, " \t\n") && strcmp(object, "-") != 0 &&
+        !io_is_kernel(info.dli_sname))
+        add(info.dli_sname, object, function, commutes);
+}
+
+/* Whether a call comes from the part of MPI that is for Fortran, whose functions take other handles. */
+static bool is_fortran(void *caller) {
+    Dl_info there, fortran;
+    void *known = dlsym(RTLD_DEFAULT, "mpi_op_create_");
+    return known && dladdr(known, &fortran) && dladdr(caller, &there) && fortran.dli_fbase == there.dli_fbase;
 }
 
 typedef int create_fn(MPI_User_function *, int, MPI_Op *);
 
-static int create_with(const char *called, MPI_User_function *function, int commutes, MPI_Op *op) {
+static int create_with(const char *called, void *caller, MPI_User_function *function, int commutes, MPI_Op *op) {
     create_fn *next;
     *(void **)&next = io_next(called);
-    if (!next || next == MPI_Op_create || next == PMPI_Op_create) return MPI_ERR_UNSUPPORTED_OPERATION;
+    if (!next || next == MPI_Op_create || next == PMPI_Op_create) return io_no_next(called);
     int code = next(function, commutes, op);
-    if (code == MPI_SUCCESS) note(function, commutes);
+    if (code == MPI_SUCCESS && !is_fortran(caller)) note(function, commutes);
     return code;
 }
 
 IO_PUBLIC int MPI_Op_create(MPI_User_function *function, int commutes, MPI_Op *op) {
-    return create_with("MPI_Op_create", function, commutes, op);
+    return create_with("MPI_Op_create", __builtin_return_address(0), function, commutes, op);
 }
 
 IO_PUBLIC int PMPI_Op_create(MPI_User_function *function, int commutes, MPI_Op *op) {
-    return create_with("PMPI_Op_create", function, commutes, op);
+    return create_with("PMPI_Op_create", __builtin_return_address(0), function, commutes, op);
 }
 
 IO_PUBLIC int stead_MPI_Op_register(const char *name, MPI_User_function *function, int commutes) {
@@ -364,6 +444,6 @@ IO_PUBLIC int stead_MPI_Op_register(const char *name, MPI_User_function *functio
                        MOST_NAME);
     if (builtin_named(name) >= 0) return io_fail(MPI_ERR_ARG, "'%s' is an operation of MPI", name);
     if (io_is_kernel(name)) return io_fail(MPI_ERR_ARG, "'%s' is a kernel", name);
-    if (add(name, function, commutes)) return io_fail(MPI_ERR_NO_MEM, "no memory for the operation '%s'", name);
+    if (add(name, NULL, function, commutes)) return io_fail(MPI_ERR_NO_MEM, "no memory for the operation '%s'", name);
     return MPI_SUCCESS;
 }

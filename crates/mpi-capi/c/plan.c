@@ -96,8 +96,10 @@ static void look(const char *at, size_t length, void *data) {
         w->value = at + key + 1;
         w->length = length - key - 1;
     }
+    if (length == 10 && strncmp(at, "lines=true", 10) == 0) w->lines = true;
     if (memchr(at, '=', length) && *at != '\'' && *at != '"') return;
-    if (length == 5 && strncmp(at, "lines", 5) == 0) w->lines = true;
+    /* The first argument of grep is what it searches for, whatever that is. */
+    if (length == 5 && strncmp(at, "lines", 5) == 0) w->lines = w->plain > 0;
     if ((length == 1 && *at == '*') || (length == 3 && at[1] == '*')) w->all = true;
     /* A word that is no column. */
     if (length == 5 && strncmp(at, "exact", 5) == 0) return;
@@ -260,6 +262,7 @@ static int room(struct io_plan *plan, int64_t bytes) {
 
 static int plan_operation(struct io_plan *plan, const char *kernel) {
     const struct io_elements *e = &plan->elements;
+    IO_TRY(io_operation_runs(kernel));
     if (plan->hints.value[IO_BY] || plan->hints.value[IO_WHERE])
         return io_fail(MPI_ERR_ARG,
                        "the operation '%s' has items and no columns, so the hints 'where' and 'by' mean nothing",
@@ -269,7 +272,8 @@ static int plan_operation(struct io_plan *plan, const char *kernel) {
     /* Exact kernels where there are some: a sum that is rounded once. */
     static const char *const exact[][2] = {{"MPI_SUM", "sum:*"}, {"MPI_MIN", "min:*"}, {"MPI_MAX", "max:*"}};
     for (size_t i = 0; i < IO_LENGTH(exact); i++) {
-        if (strcmp(kernel, exact[i][0]) != 0 || e->class != IO_NUMBERS || e->dtype[0] != 'f' || e->count > 4096)
+        if (strcmp(kernel, exact[i][0]) != 0 || e->class != IO_NUMBERS || e->dtype[0] != 'f' ||
+            e->count > MOST_COLUMNS)
             continue;
         plan->operation = false;
         plan->columns = e->count;
@@ -292,7 +296,7 @@ static const struct family *family_of(const char *kernel) {
 }
 
 bool io_is_kernel(const char *name) {
-    return family_of(name) != NULL;
+    return family_of(name) != NULL || strcmp(name, "normalize") == 0;
 }
 
 static int plan_kernel(struct io_plan *plan, const char *kernel) {
@@ -339,7 +343,7 @@ static int plan_kernel(struct io_plan *plan, const char *kernel) {
 int io_plan(struct io_plan *plan, const char *kernel, MPI_Datatype type, MPI_Info hints) {
     bool operation = false;
     if (!kernel || !*kernel) return io_fail(MPI_ERR_ARG, "there is no name of a kernel");
-    IO_TRY(io_hints_add(&plan->hints, hints));
+    IO_TRY(io_hints_add(&plan->hints, hints, IO_OF_CALL));
     IO_TRY(io_type_elements(type, &plan->elements));
     IO_TRY(io_operation_named(kernel, &operation));
     if (!operation) return plan_kernel(plan, kernel);
@@ -381,6 +385,8 @@ static int open_as(const struct io_plan *plan, int64_t bytes, stead_options *opt
     const char *format = plan->hints.value[IO_FORMAT], *dtype = e->class == IO_NUMBERS ? e->dtype : "u8";
     /* Items of an operation are what their type says. */
     bool kernel = !plan->operation && plan->shape != IO_TYPED;
+    /* Bytes are what MPI reads of the file; what a format is made of may be compressed. */
+    if (!format || !kernel) IO_TRY(set(options, "compression", "none"));
     if (format && kernel) {
         IO_TRY(set(options, "type", format));
         if (strcmp(format, "records") == 0) IO_TRY(set_number(options, "record-length", plan->unit));

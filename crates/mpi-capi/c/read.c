@@ -4,9 +4,14 @@
  * SPDX-License-Identifier: Apache-2.0 OR MIT
  */
 #include "io.h"
+#include <pthread.h>
+
+/* The individual file pointer of any file moves under it, so that threads that read on get one part each. */
+static pthread_mutex_t pointers = PTHREAD_MUTEX_INITIALIZER;
 
 /* What a call reads. */
 struct read {
+    bool told; /* MPI has called the file's error handler already */
     MPI_File file;
     bool at; /* `offset` says where, and not the individual file pointer */
     MPI_Offset offset;
@@ -18,13 +23,23 @@ struct read {
     MPI_Status *status;
 };
 
+/* A call of MPI on the file, whose errors its handler has heard of. */
+#define IO_FILE(call)                                                                                                  \
+    do {                                                                                                               \
+        int tried_ = (call);                                                                                           \
+        if (tried_) {                                                                                                  \
+            r->told = true;                                                                                            \
+            return io_fail_mpi(tried_, #call);                                                                         \
+        }                                                                                                              \
+    } while (0)
+
 /* How many bytes of the view are computed on, after how many. */
-static int part_of(const struct read *r, const struct io_plan *plan, const struct io_view *view, int64_t *skip,
+static int part_of(struct read *r, const struct io_plan *plan, const struct io_view *view, int64_t *skip,
                    int64_t *bytes) {
     MPI_Offset position = r->offset, length;
     MPI_Count size;
-    if (!r->at) IO_MPI(MPI_File_get_position(r->file, &position));
-    IO_MPI(MPI_File_get_size(r->file, &length));
+    if (!r->at) IO_FILE(MPI_File_get_position(r->file, &position));
+    IO_FILE(MPI_File_get_size(r->file, &length));
     IO_MPI(MPI_Type_size_x(r->type, &size));
     if (position < 0) return io_fail(MPI_ERR_ARG, "the offset is %lld", (long long)position);
     if (r->count < 0) return io_fail(MPI_ERR_COUNT, "the count is %lld", (long long)r->count);
@@ -39,15 +54,25 @@ static int part_of(const struct read *r, const struct io_plan *plan, const struc
     return MPI_SUCCESS;
 }
 
-/* Where the individual file pointer will be. */
-static int step_of(const struct read *r, const struct io_view *view, int64_t bytes, MPI_Offset *step) {
-    *step = (MPI_Offset)(bytes / view->etype);
-    if (r->at || bytes % view->etype == 0) return MPI_SUCCESS;
-    return io_fail(MPI_ERR_TYPE,
-                   "%lld bytes are no whole elementary types of the view, which have %lld, so that the file pointer "
-                   "cannot move "
-                   "behind them",
-                   (long long)bytes, (long long)view->etype);
+/* Moves the individual file pointer behind what is read. */
+static int step(struct read *r, const struct io_view *view, int64_t bytes) {
+    if (bytes % view->etype)
+        return io_fail(MPI_ERR_TYPE,
+                       "%lld bytes are no whole elementary types of the view, which have %lld, so that the file "
+                       "pointer cannot move behind them",
+                       (long long)bytes, (long long)view->etype);
+    if (bytes) IO_FILE(MPI_File_seek(r->file, (MPI_Offset)(bytes / view->etype), MPI_SEEK_CUR));
+    return MPI_SUCCESS;
+}
+
+/* The part that is read. As MPI has it, the file pointer moves when a read begins, whatever comes of it. */
+static int claim(struct read *r, const struct io_plan *plan, const struct io_view *view, int64_t *skip, int64_t *bytes) {
+    if (r->at) return part_of(r, plan, view, skip, bytes);
+    pthread_mutex_lock(&pointers);
+    int code = part_of(r, plan, view, skip, bytes);
+    if (!code) code = step(r, view, *bytes);
+    pthread_mutex_unlock(&pointers);
+    return code;
 }
 
 static int job_of(const char *path, const struct io_plan *plan, const struct io_view *view, int64_t skip, int64_t bytes,
@@ -84,33 +109,29 @@ static int job_of(const char *path, const struct io_plan *plan, const struct io_
     return code;
 }
 
-static int compute(const struct read *r, const char *path, struct io_plan *plan) {
+static int compute(struct read *r, const char *path, struct io_plan *plan) {
     struct io_view view;
     stead_report *report = NULL;
     int64_t skip = 0, bytes = 0;
-    MPI_Offset step = 0;
     int mode;
-    IO_MPI(MPI_File_get_amode(r->file, &mode));
+    IO_FILE(MPI_File_get_amode(r->file, &mode));
     if (mode & MPI_MODE_WRONLY) return io_fail(MPI_ERR_ACCESS, "'%s' was opened to be written alone", path);
     if (mode & MPI_MODE_SEQUENTIAL)
         return io_fail(MPI_ERR_UNSUPPORTED_OPERATION, "'%s' was opened with MPI_MODE_SEQUENTIAL", path);
     IO_TRY(io_plan(plan, r->kernel, r->type, r->hints));
-    int code = io_view_of(r->file, &view);
-    if (!code) code = part_of(r, plan, &view, &skip, &bytes);
-    if (!code) code = step_of(r, &view, bytes, &step);
     /* MPI_BOTTOM is no place either where it is something else than NULL. */
-    bool nowhere = !r->result || r->result == MPI_BOTTOM || r->result == MPI_IN_PLACE;
-    if (!code && bytes && plan->room && nowhere) code = io_fail(MPI_ERR_BUFFER, "there is no buffer for the result");
+    if (plan->room && r->count && (!r->result || r->result == MPI_BOTTOM || r->result == MPI_IN_PLACE))
+        return io_fail(MPI_ERR_BUFFER, "there is no buffer for the result");
+    int code = io_view_of(r->file, &view);
+    if (!code) code = claim(r, plan, &view, &skip, &bytes);
     if (!code && bytes) code = job_of(path, plan, &view, skip, bytes, &report);
     io_runs_free(&view.runs);
     if (!code) code = bytes ? io_result(report, plan, r->result, r->status) : io_no_result(plan, r->status);
     stead_report_free(report);
-    IO_TRY(code);
-    if (!r->at && step) IO_MPI(MPI_File_seek(r->file, step, MPI_SEEK_CUR));
-    return MPI_SUCCESS;
+    return code;
 }
 
-static int read_ex(const struct read *r) {
+static int read_ex(struct read *r) {
     struct io_plan plan = {0};
     char *path;
     int code = io_file_of(r->file, &path, &plan.hints);
@@ -118,18 +139,18 @@ static int read_ex(const struct read *r) {
     io_plan_free(&plan);
     free(path);
     /* Open MPI ends the job when it is asked for the handler of no file. */
-    if (code && r->file != MPI_FILE_NULL) MPI_File_call_errhandler(r->file, code);
+    if (code && !r->told && r->file != MPI_FILE_NULL) MPI_File_call_errhandler(r->file, code);
     return code;
 }
 
 IO_PUBLIC int stead_MPI_File_read_ex(MPI_File file, void *result, MPI_Count count, MPI_Datatype type,
                                      const char *kernel, MPI_Info hints, MPI_Status *status) {
-    return read_ex(&(struct read){file, false, 0, result, count, type, kernel, hints, status});
+    return read_ex(&(struct read){false, file, false, 0, result, count, type, kernel, hints, status});
 }
 
 IO_PUBLIC int stead_MPI_File_read_ex_at(MPI_File file, MPI_Offset offset, void *result, MPI_Count count,
                                         MPI_Datatype type, const char *kernel, MPI_Info hints, MPI_Status *status) {
-    return read_ex(&(struct read){file, true, offset, result, count, type, kernel, hints, status});
+    return read_ex(&(struct read){false, file, true, offset, result, count, type, kernel, hints, status});
 }
 
 /* Each rank asks for its own part: nobody has to wait for anybody, whatever the others read. */

@@ -4,28 +4,22 @@
  * SPDX-License-Identifier: Apache-2.0 OR MIT
  */
 #include "io.h"
-#include <pthread.h>
+#include <stdatomic.h>
 
-/* The way to the storage ranks, NULL if there is none; reads hold the lock for reading, who ends it for writing. */
-static stead_offload *site;
+/* The way to the storage ranks, NULL if there is none. Handles are told from others, so whoever still asks by one that is freed
+ * gets an error. */
+static _Atomic(stead_offload *) site;
 static bool begun;
-static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 
 int io_run(const struct stead_offload_job *job, const stead_request *request, stead_report **report) {
     stead_error *error = NULL;
-    pthread_rwlock_rdlock(&lock);
-    stead_status failed = stead_offload_run(site, job, request, report, &error);
-    pthread_rwlock_unlock(&lock);
+    stead_status failed = stead_offload_run(atomic_load(&site), job, request, report, &error);
     return failed ? io_fail_stead(error) : MPI_SUCCESS;
 }
 
 IO_PUBLIC int stead_MPI_Storage_finalize(void) {
-    pthread_rwlock_wrlock(&lock);
-    stead_offload *old = site;
-    site = NULL;
-    pthread_rwlock_unlock(&lock);
-    /* It says good-bye. */
-    stead_offload_free(old);
+    /* It says good-bye, and what other threads still ask for is cancelled. */
+    stead_offload_free(atomic_exchange(&site, NULL));
     return MPI_SUCCESS;
 }
 
@@ -61,7 +55,7 @@ static int finalize_with(const char *name) {
     /* Here, too: the next one is that of libstead_mpi only if the program is linked with it before MPI. */
     stead_mpi_end();
     *(void **)&next = io_next(name);
-    return next && next != MPI_Finalize && next != PMPI_Finalize ? next() : MPI_ERR_UNSUPPORTED_OPERATION;
+    return next && next != MPI_Finalize && next != PMPI_Finalize ? next() : io_no_next(name);
 }
 
 IO_PUBLIC int MPI_Finalize(void) {
@@ -115,16 +109,15 @@ static int begin(MPI_Comm world, const char *hosts, int storage, MPI_Comm *compu
         stead_offload_free(made);
         return code;
     }
-    pthread_rwlock_wrlock(&lock);
-    site = made;
-    pthread_rwlock_unlock(&lock);
+    atomic_store(&site, made);
     return at_finalize();
 }
 
 static int init(MPI_Comm world, MPI_Info info, MPI_Comm *compute) {
     struct io_hints hints = {0};
     int storage = 0, rank = -1, ranks = 0;
-    int code = io_hints_add(&hints, info);
+    int code = compute ? io_hints_add(&hints, info, IO_OF_CALL)
+                       : io_fail(MPI_ERR_ARG, "there is no place for the communicator of the compute ranks");
     if (!code) code = role_of(&hints, &storage);
     MPI_Comm_rank(world, &rank);
     MPI_Comm_size(world, &ranks);
@@ -151,8 +144,8 @@ static int init(MPI_Comm world, MPI_Info info, MPI_Comm *compute) {
 
 IO_PUBLIC int stead_MPI_Storage_init(MPI_Comm world, MPI_Info hints, MPI_Comm *compute) {
     int code, between = 0;
-    if (world == MPI_COMM_NULL || !compute) {
-        code = io_fail(MPI_ERR_ARG, "there is no communicator, or no place for another one");
+    if (world == MPI_COMM_NULL) {
+        code = io_fail(MPI_ERR_COMM, "the communicator is MPI_COMM_NULL");
         MPI_Comm_call_errhandler(MPI_COMM_SELF, code);
         return code;
     }
@@ -161,7 +154,7 @@ IO_PUBLIC int stead_MPI_Storage_init(MPI_Comm world, MPI_Info hints, MPI_Comm *c
         MPI_Comm_call_errhandler(world, code);
         return code;
     }
-    *compute = MPI_COMM_NULL;
+    if (compute) *compute = MPI_COMM_NULL;
     code = init(world, hints, compute);
     if (code) MPI_Comm_call_errhandler(world, code);
     return code;

@@ -36,8 +36,7 @@ static int append(struct io_runs *runs, int64_t offset, int64_t length) {
                            "none for a view that is computed on; as MPI-IO asks for, they must rise",
                            (long long)offset, (long long)after);
         if (offset == after) {
-            last->length += length;
-            return MPI_SUCCESS;
+            return __builtin_sub_overflow(end, last->offset, &last->length) ? too_large() : MPI_SUCCESS;
         }
     }
     if (runs->count == runs->room) {
@@ -187,6 +186,19 @@ static int contents_of(MPI_Datatype type, struct contents *c) {
 
 static int runs_of(MPI_Datatype type, struct io_runs *runs, int depth);
 
+/* Datatypes that this thread has looked into for one that it was given: one may be in another in many places, and MPI does not
+ * say that it is the same. */
+static _Thread_local size_t looked;
+
+/* Looks into one that lies so deep. */
+static int enter(int depth) {
+    if (depth == 0) looked = 0;
+    if (depth > MOST_DEPTH) return io_fail(MPI_ERR_TYPE, "a datatype is nested more than %d times", MOST_DEPTH);
+    if (++looked > IO_MOST_RUNS)
+        return io_fail(MPI_ERR_TYPE, "a datatype is made of more than %zu others", IO_MOST_RUNS);
+    return MPI_SUCCESS;
+}
+
 /* What a part covers, and its extent. */
 static int part_of(MPI_Datatype type, struct io_runs *part, int64_t *extent, int depth) {
     MPI_Count least, length;
@@ -250,6 +262,7 @@ static int grid_runs(struct grid *grid, struct io_runs *runs) {
         }
         grid->dims--;
     }
+    if (grid->part->count == 0) return MPI_SUCCESS;
     for (int i = 0; i < grid->dims; i++) {
         if (grid->covered[i].count == 0) return MPI_SUCCESS;
     }
@@ -374,8 +387,8 @@ static int predefined(MPI_Datatype type, struct io_runs *runs) {
 }
 
 static int runs_of(MPI_Datatype type, struct io_runs *runs, int depth) {
-    if (depth > MOST_DEPTH) return io_fail(MPI_ERR_TYPE, "a datatype is nested more than %d times", MOST_DEPTH);
     struct contents c;
+    IO_TRY(enter(depth));
     IO_TRY(contents_of(type, &c));
     int code;
     switch (c.combiner) {
@@ -487,8 +500,8 @@ static int elements_are(MPI_Datatype type, const char *name, enum kind kind, str
 }
 
 static int elements_of(MPI_Datatype type, struct io_elements *e, int depth) {
-    if (depth > MOST_DEPTH) return io_fail(MPI_ERR_TYPE, "a datatype is nested more than %d times", MOST_DEPTH);
     struct contents c;
+    IO_TRY(enter(depth));
     IO_TRY(contents_of(type, &c));
     int code = MPI_SUCCESS;
     if (is_predefined(c.combiner)) {
