@@ -167,6 +167,24 @@ impl View {
         tile.checked_mul(self.extent)?.checked_add(within)?.checked_add(self.displacement)
     }
 
+    /// How many bytes of the view lie before byte `at` of the file: for what begins in a part of the file, the part of the view.
+    pub fn before(&self, at: u64) -> u64 {
+        let Some((first, _)) = self.runs.first() else { return 0 };
+        let Some(at) = at.checked_sub(self.displacement).and_then(|at| at.checked_sub(*first))
+        else {
+            return 0;
+        };
+        // Runs that begin are no further apart than a tile is long, so that there is one if anything is seen.
+        let (tile, rest) = (at / self.extent, at % self.extent);
+        let run = self.runs.partition_point(|(from, _)| from - first <= rest).saturating_sub(1);
+        let within =
+            |(before, (from, len)): (&u64, &(u64, u64))| before + (rest - (from - first)).min(*len);
+        let rest = self.before.get(run).zip(self.runs.get(run)).map_or(0, within);
+        // More than 64 bits can count is more than there is.
+        let seen = tile.checked_mul(self.seen).and_then(|n| n.checked_add(rest));
+        seen.unwrap_or(u64::MAX).saturating_sub(self.skip).min(self.bytes)
+    }
+
     /// Where the bytes `range` of the view lie, in their order, as few pieces as there are. What is beyond its end is left out.
     pub fn pieces(&self, range: Range<u64>) -> Pieces<'_> {
         let end = range.end.min(self.bytes);
@@ -305,6 +323,10 @@ mod tests {
                 Vec::new()
             };
             prop_assert_eq!(view.end(), naive.last().map_or(0, |last| last + 1));
+            for at in [0, from, from + len, length, view.end(), u64::MAX] {
+                let before = naive.iter().filter(|b| **b < at).count() as u64;
+                prop_assert_eq!(view.before(at), before, "before {}", at);
+            }
             let to = from + len;
             let pieces: Vec<Seen> = view.pieces(from..to).collect();
             let mine: Vec<u64> = pieces.iter().flat_map(|p| p.at..p.at + p.len).collect();

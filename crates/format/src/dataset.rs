@@ -186,6 +186,20 @@ impl Dataset {
         self.format.name()
     }
 
+    /// True if some of the bytes are compressed: of how many they become nothing is known then.
+    ///
+    /// # Errors
+    /// Those of reading the first bytes of files.
+    pub fn is_compressed(&self) -> Result<bool> {
+        let Some(layout) = &self.layout else { return Ok(false) };
+        for source in &self.sources {
+            if layout.codec(source)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The files, in order; blocks name them by their index.
     pub fn sources(&self) -> &[Arc<dyn Source>] {
         &self.sources

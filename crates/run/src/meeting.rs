@@ -140,6 +140,8 @@ pub fn meant(
     }
     say("the files", format!("{} file(s)", dataset.files()));
     let file = |s: &std::sync::Arc<dyn stead_store::Source>| {
+        // All see the same of it, if it is the same.
+        let s = s.origin().unwrap_or(s);
         let changed = s.file().map(|f| {
             let stat =
                 rustix::fs::fstat(f).map_err(|e| Error::io("look at", s.path(), e.into()))?;
@@ -279,6 +281,33 @@ mod tests {
             depth: 0,
             watched: false,
         }
+    }
+
+    #[test]
+    fn views_of_files_that_differ_are_not_the_same_data() {
+        use std::sync::Arc;
+        use stead_core::View;
+        use stead_store::{FileSource, Source, Viewed};
+        let dir = tempfile::tempdir().unwrap();
+        let of = |name: &str, length: usize, seconds: u64| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, "1\n".repeat(length)).unwrap();
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+            file.set_modified(time).unwrap();
+            let file: Arc<dyn Source> = Arc::new(FileSource::open(&path).unwrap());
+            let viewed = Viewed::new(file, View::stretch(2, 4).unwrap()).unwrap();
+            let options = stead_format::OpenOptions {
+                format: Some(stead_format::FormatType::Lines),
+                ..Default::default()
+            };
+            let dataset = Dataset::from_sources(vec![Arc::new(viewed)], &options).unwrap();
+            meant(&dataset, &Request::default(), &[]).unwrap()
+        };
+        let first = of("a", 5, 1000);
+        assert_eq!(first, of("b", 5, 1000));
+        assert_ne!(first, of("c", 5, 1001));
+        assert_ne!(first, of("d", 6, 1000));
     }
 
     #[test]

@@ -52,6 +52,11 @@ pub trait Source: Send + Sync + Debug {
         None
     }
 
+    /// The source that all bytes of this one are from, in whatever order: one that is the same has the same bytes.
+    fn origin(&self) -> Option<&Arc<dyn Source>> {
+        None
+    }
+
     /// How many newlines there are in these bytes, where somebody else has them and counts. `None` if they are to be read.
     fn newlines(&self, _range: Range<u64>) -> Option<Result<u64>> {
         None

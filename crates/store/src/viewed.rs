@@ -2,6 +2,7 @@
 
 use crate::Source;
 use crate::file::check_range;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use stead_core::view::Seen;
@@ -45,9 +46,26 @@ impl Viewed {
         Ok(Viewed { inner, view, windows: Mutex::default() })
     }
 
-    /// What is looked at.
-    pub fn inner(&self) -> &Arc<dyn Source> {
-        &self.inner
+    /// The pieces of a range of the view by what is read at once, up to the first error.
+    fn together(
+        &self,
+        range: Range<u64>,
+        each: &mut dyn FnMut(&[Seen]) -> Result<()>,
+    ) -> Result<()> {
+        let mut together: Vec<Seen> = Vec::new();
+        for p in self.view.pieces(range) {
+            let joins = together.first().zip(together.last()).is_some_and(|(first, last)| {
+                p.len <= PICKED
+                    && p.at - (last.at + last.len) <= GAP
+                    && p.at + p.len - first.at <= WINDOW as u64
+            });
+            if !joins {
+                each(&together)?;
+                together.clear();
+            }
+            together.push(p);
+        }
+        each(&together)
     }
 
     /// Reads pieces that lie within one window, of which `start` is the beginning.
@@ -95,20 +113,25 @@ impl Source for Viewed {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         check_range(self.path(), offset, buf.len(), self.len())?;
-        let mut together: Vec<Seen> = Vec::new();
-        for p in self.view.pieces(offset..offset + buf.len() as u64) {
-            let joins = together.first().zip(together.last()).is_some_and(|(first, last)| {
-                p.len <= PICKED
-                    && p.at - (last.at + last.len) <= GAP
-                    && p.at + p.len - first.at <= WINDOW as u64
-            });
-            if !joins {
-                self.pick(&together, offset, buf)?;
-                together.clear();
+        let range = offset..offset + buf.len() as u64;
+        self.together(range, &mut |pieces| self.pick(pieces, offset, buf))
+    }
+
+    fn ahead(&self, offset: u64, len: usize) {
+        let range = offset..offset.saturating_add(len as u64);
+        let ask = &mut |pieces: &[Seen]| {
+            if let (Some(first), Some(last)) = (pieces.first(), pieces.last()) {
+                // Not longer than the range, or than a window.
+                self.inner.ahead(first.at, (last.at + last.len - first.at) as usize);
             }
-            together.push(p);
-        }
-        self.pick(&together, offset, buf)
+            Ok(())
+        };
+        // It fails for nothing.
+        let _ = self.together(range, ask);
+    }
+
+    fn origin(&self) -> Option<&Arc<dyn Source>> {
+        Some(&self.inner)
     }
 
     fn check(&self) -> Result<()> {
@@ -173,6 +196,49 @@ mod tests {
                 let viewed = Viewed::new(inner.clone(), view.clone()).unwrap();
                 conformance::check(Arc::new(viewed), &want);
             }
+        }
+    }
+
+    /// Notes what it is asked for.
+    #[derive(Debug)]
+    struct Noted {
+        inner: MemorySource,
+        ahead: Mutex<Vec<(u64, usize)>>,
+        read: Mutex<Vec<(u64, usize)>>,
+    }
+
+    impl Source for Noted {
+        fn path(&self) -> &Path {
+            self.inner.path()
+        }
+
+        fn len(&self) -> u64 {
+            self.inner.len()
+        }
+
+        fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+            self.read.lock().unwrap().push((offset, buf.len()));
+            self.inner.read_at(offset, buf)
+        }
+
+        fn ahead(&self, offset: u64, len: usize) {
+            self.ahead.lock().unwrap().push((offset, len));
+        }
+    }
+
+    #[test]
+    fn what_is_going_to_be_read_is_said_just_so() {
+        let inner = MemorySource::new("m", bytes(3_000_000));
+        let noted = Arc::new(Noted { inner, ahead: Mutex::default(), read: Mutex::default() });
+        let runs = vec![(0, 10), (100, 200_000), (200_200, 1), (300_000, 250_000)];
+        let view = View::new(0, 600_000, runs, 0, 2_000_000).unwrap();
+        let viewed = Viewed::new(noted.clone(), view).unwrap();
+        for (offset, len) in [(0, 1_000_000), (5, 10), (450_000, 1_550_000)] {
+            viewed.ahead(offset, len);
+            viewed.read_at(offset, &mut vec![0; len]).unwrap();
+            let ahead = std::mem::take(&mut *noted.ahead.lock().unwrap());
+            assert!(!ahead.is_empty());
+            assert_eq!(std::mem::take(&mut *noted.read.lock().unwrap()), ahead);
         }
     }
 

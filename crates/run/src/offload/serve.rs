@@ -12,8 +12,8 @@ use crate::spread::{Here, open_as};
 use std::sync::Arc;
 use stead_core::{Cancel, DType, Error, Kind, Result, View, limits};
 use stead_fabric::{Fabric, Subset};
-use stead_format::{Compression, Dataset, FormatType, OpenOptions};
-use stead_store::{Source, Viewed};
+use stead_format::{Compression, Dataset, FormatType, Held, Holding, OpenOptions, Share};
+use stead_store::Viewed;
 
 /// What a storage rank has done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -213,20 +213,34 @@ pub fn plain(options: &OpenOptions) -> OpenOptions {
 }
 
 /// What a job sees of a dataset.
-pub fn seen(dataset: Dataset, job: &Job) -> Result<Dataset> {
-    let Some(view) = &job.view else { return Ok(dataset) };
-    through(dataset.sources(), view, &job.open)
-}
-
-/// What is seen of the only one of these sources.
 ///
 /// # Errors
-/// `Usage` if there are several, or the view reaches beyond its end; those of the format.
-pub fn through(sources: &[Arc<dyn Source>], view: &View, options: &OpenOptions) -> Result<Dataset> {
-    let [source] = sources else {
-        return Err(Error::usage(format!("a view of {} files", sources.len()))
+/// `Usage` for a view of several files, or of more than there is; those of the format.
+pub fn seen(dataset: Dataset, job: &Job) -> Result<Dataset> {
+    let Some(view) = &job.view else { return Ok(dataset) };
+    let [source] = dataset.sources() else {
+        return Err(Error::usage(format!("a view of {} files", dataset.sources().len()))
             .with_hint("name one file: a view says what is seen of one"));
     };
     let viewed = Viewed::new(source.clone(), view.clone())?;
-    Dataset::from_sources(vec![Arc::new(viewed)], options)
+    let viewed = Dataset::from_sources(vec![Arc::new(viewed)], &job.open)?;
+    match dataset.holding() {
+        Some(holding) => Ok(viewed.held_so(near(holding, view)?)),
+        None => Ok(viewed),
+    }
+}
+
+/// What a rank has of a view, of what it has of the file.
+fn near(holding: &Holding, view: &View) -> Result<Holding> {
+    let share = match &holding.share {
+        Share::Held(held) => {
+            let part = |h: &Held| {
+                let bytes = view.before(h.bytes.start)..view.before(h.bytes.end);
+                Held { source: h.source, bytes }
+            };
+            Share::held(held.iter().map(part))?
+        }
+        all @ Share::Even { .. } => all.clone(),
+    };
+    Ok(Holding { share, ..holding.clone() })
 }

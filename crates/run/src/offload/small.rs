@@ -1,6 +1,6 @@
 //! What the head runs alone: data that are read sooner than other ranks are met. They stay open from one ask to the next.
 
-use super::serve::{plain, through};
+use super::serve::{plain, seen};
 use super::{Job, View};
 use crate::clock::unix_seconds;
 use crate::spread::are_files;
@@ -64,9 +64,14 @@ impl Small {
         }
         let opened = match &job.view {
             None => Dataset::open(&job.inputs, &job.open),
-            Some(view) => Dataset::open(&job.inputs, &plain(&job.open))
-                .and_then(|whole| through(whole.sources(), view, &job.open)),
+            Some(_) => {
+                Dataset::open(&job.inputs, &plain(&job.open)).and_then(|whole| seen(whole, job))
+            }
         };
+        // What few bytes become may be much.
+        if opened.as_ref().is_ok_and(|d| d.is_compressed().unwrap_or(false)) {
+            return None;
+        }
         Some(opened.map(|dataset| {
             let dataset = Arc::new(dataset);
             self.keep(job, files, &dataset);
@@ -138,6 +143,12 @@ mod tests {
         assert!(small.dataset(&job(&at("many.bin"))).is_none());
         assert!(small.dataset(&job(&at("none.csv"))).is_none());
         assert!(small.dataset(&job(&at("out.%r.bin"))).is_none());
+        // Few bytes that become many.
+        let packed = [
+            31, 139, 8, 0, 0, 0, 0, 0, 2, 3, 171, 224, 50, 228, 2, 0, 21, 60, 208, 164, 4, 0, 0, 0,
+        ];
+        std::fs::write(at("packed.csv.gz"), packed).unwrap();
+        assert!(small.dataset(&job(&at("packed.csv.gz"))).is_none());
         // Of a large file, a little.
         let view = Some(View::new(0, 1024, vec![(0, 8)], 0, 8000).unwrap());
         let seen = small.dataset(&Job { view, ..job(&at("many.bin")) }).unwrap().unwrap();

@@ -419,6 +419,32 @@ fn files_over_nodes_are_read_where_they_lie_and_seen_through_views() {
     }
 }
 
+#[test]
+fn what_a_node_has_of_a_view_is_computed_on_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = table(200_000).into_bytes();
+    let whole = write(dir.path(), "w.csv", &bytes);
+    let half = bytes.len().div_ceil(2);
+    let parts = [("s1", &bytes[..half]), ("s2", &bytes[half..])].map(|(node, bytes)| {
+        let path = write(dir.path(), node, bytes);
+        Part::new(node, path.to_string_lossy())
+    });
+    let layout = Layout::even("t.csv", bytes.len() as u64, half as u64, parts.into()).unwrap();
+    let layout = write(dir.path(), "t.csv.stead-layout.toml", layout.to_string());
+    let seen = |path: &Path| Job {
+        view: Some(View::new(3, 50, vec![(0, 20), (30, 9)], 7, 3_600_000).unwrap()),
+        open: OpenOptions { format: Some(FormatType::Lines), ..OpenOptions::default() },
+        chunk: 64 << 10,
+        ..job(path, &["lines", "entropy", "grep:'lines'"])
+    };
+    let answers = |path: &Path| Cluster::of(&["c", "s1", "s2"]).run(&seen(path)).remove(0).unwrap();
+    let near = answers(&layout);
+    assert_eq!(text(&near), text(&answers(&whole)));
+    // The beginning of the file, the end of a line, and what is read with it.
+    assert!(near.metrics.bytes_fetched < 600_000, "{:?}", near.metrics);
+    assert!(near.metrics.ranks.iter().all(|r| r.bytes_read > 1_000_000), "{:?}", near.metrics);
+}
+
 /// Number of values above a limit, by the name of an operation.
 struct Above(usize, f64);
 

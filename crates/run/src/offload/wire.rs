@@ -215,14 +215,15 @@ impl Job {
     }
 }
 
-/// A report without its values, which follow: first those of results, then those of the scan.
+/// A report without its values, which follow: first those of results, then those of the scan. Then come the files.
 #[derive(Serialize, Deserialize)]
 struct Answered {
     results: Vec<String>,
     scan: Vec<String>,
     plan: Planned,
     took: Took,
-    files: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What files are to be called, and how many bytes they have.
+    files: Vec<(Vec<u8>, u64)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -316,13 +317,14 @@ pub fn encode_report(report: Report, files: Carried) -> Result<Vec<u8>> {
             ranks: m.ranks,
         },
         files: files
-            .into_iter()
-            .map(|(path, bytes)| (path.as_os_str().as_bytes().to_vec(), bytes))
+            .iter()
+            .map(|(path, bytes)| (path.as_os_str().as_bytes().to_vec(), bytes.len() as u64))
             .collect(),
     };
     let mut out = postcard::to_stdvec(&told)
         .map_err(|e| Error::internal(format!("cannot encode a report: {e}")))?;
     results.iter().chain(&scan).try_for_each(|(_, value)| values::put(value, &mut out))?;
+    files.iter().for_each(|(_, bytes)| out.extend_from_slice(bytes));
     Ok(out)
 }
 
@@ -337,6 +339,13 @@ pub fn decode_report(bytes: &[u8]) -> Result<(Report, Carried)> {
         names.into_iter().map(value).collect::<Result<Vec<_>>>()
     };
     let (results, scan) = (values(told.results)?, values(told.scan)?);
+    let file = |(path, len): (Vec<u8>, u64)| {
+        let len = usize::try_from(len).map_err(|_| malformed())?;
+        let (bytes, after) = rest.split_at_checked(len).ok_or_else(malformed)?;
+        rest = after;
+        Ok((PathBuf::from(OsStr::from_bytes(&path)), bytes.to_vec()))
+    };
+    let files = told.files.into_iter().map(file).collect::<Result<_>>()?;
     if !rest.is_empty() {
         return Err(malformed());
     }
@@ -376,8 +385,6 @@ pub fn decode_report(bytes: &[u8]) -> Result<(Report, Carried)> {
         bytes_fetched: m.bytes_fetched,
         ranks: m.ranks,
     };
-    let file = |(path, bytes): (Vec<u8>, Vec<u8>)| (PathBuf::from(OsStr::from_bytes(&path)), bytes);
-    let files = told.files.into_iter().map(file).collect();
     Ok((Report { results, plan, metrics }, files))
 }
 
