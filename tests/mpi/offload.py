@@ -5,14 +5,11 @@
     offload.py open RANKS CSV BINARY      a site is still open when the program ends
     offload.py end RANKS CSV BINARY       a site is still open when the program ends MPI
     offload.py fails RANKS CSV BINARY     a compute rank ends with an exception
-    offload.py speed RANKS CSV BINARY     how long a small ask takes, in microseconds
 """
 
 import socket
-import statistics
 import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -164,19 +161,3 @@ elif what == "fails":
         with site:
             for _ in range(20):
                 site.run(table, "rows")
-
-elif what == "speed":
-    site = serve()
-    if site is not None:
-        with site:
-            times = []
-            for _ in range(300):
-                begun = time.perf_counter()
-                site.run(table, "mean:x")
-                times.append((time.perf_counter() - begun) * 1e6)
-            alone = []
-            for _ in range(300):
-                begun = time.perf_counter()
-                stead.run(table, "mean:x", threads=1)
-                alone.append((time.perf_counter() - begun) * 1e6)
-            print(f"{statistics.median(times[50:]):.0f} {statistics.median(alone[50:]):.0f}")

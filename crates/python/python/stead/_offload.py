@@ -109,7 +109,7 @@ class Site:
         Raises:
             UsageError: The request makes no sense, or the site is closed.
             NotFoundError: The storage ranks do not see the data.
-            PeerError: A storage rank is gone: `rank` and `host` say which.
+            PeerError: A storage rank is gone; the message says which, and on which host.
             CancelledError: `cancel` was used, or the storage ranks were stopped.
             Error: As `Dataset.run` on the storage ranks, with rank and host.
         """
