@@ -2033,7 +2033,8 @@ stead_status stead_put(const char *file,
  *
  * Errors: those of stead_put, the same on all ranks; STEAD_USAGE on all ranks if one of them gives arguments that make no
  * sense, but for `make`, without which it can tell nobody, if they ask for different things, and for a node without a rank;
- * STEAD_PEER if a rank is gone; those of `make`.
+ * STEAD_PEER if a rank is gone; those of `make`. Where a rank goes when all parts have their names, they stay, as the layout may
+ * be there.
  */
 stead_status stead_put_ranks(stead_make_fabric_fn make,
                              void *data,

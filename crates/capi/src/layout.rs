@@ -186,7 +186,8 @@ pub unsafe extern "C" fn stead_put(
 ///
 /// Errors: those of stead_put, the same on all ranks; STEAD_USAGE on all ranks if one of them gives arguments that make no
 /// sense, but for `make`, without which it can tell nobody, if they ask for different things, and for a node without a rank;
-/// STEAD_PEER if a rank is gone; those of `make`.
+/// STEAD_PEER if a rank is gone; those of `make`. Where a rank goes when all parts have their names, they stay, as the layout may
+/// be there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_put_ranks(
     make: stead_make_fabric_fn,

@@ -348,3 +348,44 @@ fn a_layout_that_cannot_be_taken_back_keeps_its_parts() {
     }
     assert!(there(dir.path()).is_some_and(|text| Layout::parse(&text).is_ok()));
 }
+
+/// An output of three ranks, of which rank 1 has no data.
+fn scatter() -> super::Scatter {
+    let part = |node: &str| Some(Part::new(node, format!("/disk/{node}")));
+    super::Scatter {
+        path: "o".into(),
+        layout: "o.stead-layout.toml".into(),
+        name: "o".into(),
+        parts: vec![part("a"), None, part("c")],
+        first: 0,
+        mine: None,
+        old: None,
+        whole: None,
+    }
+}
+
+#[test]
+fn pieces_that_make_no_sense_are_errors() {
+    let none = (0, vec![]);
+    let told = |a: &super::Pieces, b: &super::Pieces, c: &super::Pieces| {
+        scatter().layout(&[a, b, c]).map(|(layout, ranks)| {
+            let stripes = (0..layout.stripes()).map(|i| layout.stripe(i));
+            (stripes.map(|s| s.end - s.start).collect::<Vec<_>>(), ranks)
+        })
+    };
+    // In the order of their numbers, neighbours of one part as one; the header comes first.
+    let (a, c) = ((3, vec![(0, 5), (20, 1)]), (0, vec![(10, 7), (15, 2)]));
+    assert_eq!(told(&a, &none, &c).unwrap(), (vec![8, 9, 1], vec![0, 2]));
+    assert_eq!(told(&none, &none, &c).unwrap(), (vec![9], vec![2]));
+    assert_eq!(told(&none, &none, &none).unwrap().1, [0]);
+    let wrong = |e: Result<_>| {
+        let e: Error = e.map(drop::<(Vec<u64>, Vec<usize>)>).unwrap_err();
+        assert!(matches!(e.kind(), Kind::Format | Kind::Limit), "{e}");
+    };
+    // A number twice, on two ranks and on one; pieces of a rank that has no part; more bytes than there can be.
+    wrong(told(&a, &none, &(0, vec![(20, 1)])));
+    wrong(told(&none, &none, &(0, vec![(20, 1), (20, 1)])));
+    wrong(told(&none, &(0, vec![(7, 1)]), &none));
+    wrong(told(&a, &none, &(0, vec![(1, u64::MAX)])));
+    wrong(told(&(u64::MAX, vec![(1, u64::MAX)]), &none, &(0, vec![(0, u64::MAX)])));
+}
