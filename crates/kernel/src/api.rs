@@ -64,7 +64,8 @@ pub trait Kernel: Send + Sync + 'static {
     }
 
     /// A state as `pieces` states: merging the i-th ones of all ranks for each i, and assembling what comes out, gives what
-    /// merging the states would. Every rank cuts at the same places.
+    /// merging the states would. Every rank cuts at the same places. Rank i merges the i-th ones: least moves if these are most of
+    /// what it has itself.
     fn cut(&self, _state: Self::State, _pieces: usize) -> Result<Vec<Self::State>> {
         Err(Error::internal("a kernel whose states are in one piece was asked to cut one"))
     }

@@ -93,6 +93,11 @@ impl Camera {
         self.forward[axis] >= 0.0
     }
 
+    /// True if what is further along an axis is seen further up.
+    pub fn rises(&self, axis: usize) -> bool {
+        self.up[axis] > 0.0
+    }
+
     /// The ray of the middle of a pixel.
     #[inline(always)]
     pub fn ray(&self, x: usize, y: usize) -> Ray {

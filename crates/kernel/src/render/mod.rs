@@ -325,6 +325,11 @@ struct Drawn {
 }
 
 impl Draw {
+    /// True if later cells are seen above earlier ones.
+    fn ascends(&self, fortran: Option<bool>) -> bool {
+        fortran.is_some_and(|f| self.picture.camera.rises(self.grid(f).0))
+    }
+
     /// The user's axis along which cells follow each other, and their number.
     fn grid(&self, fortran: bool) -> (usize, u64) {
         let mut shape = self.picture.dims;
@@ -397,7 +402,8 @@ impl Kernel for Draw {
         true
     }
 
-    /// Cuts between lines of the picture: each pixel is composited alone, so that pieces give the bits of the whole.
+    /// Cuts between lines of the picture: each pixel is composited alone, so that pieces give the bits of the whole. Ranks have
+    /// cells in their order, so the first piece is where the first cells are seen, at the top or at the bottom.
     fn cut(&self, state: Drawn, pieces: usize) -> Result<Vec<Drawn>> {
         let camera = &self.picture.camera;
         let far = self.picture.dims.map(|d| d.saturating_sub(1) as f64);
@@ -408,11 +414,19 @@ impl Kernel for Draw {
         let ends: Vec<usize> = (1..=pieces).map(end).collect();
         let fortran = state.fortran;
         let whole = |layers| Drawn { fortran, layers, places: Vec::new() };
-        Ok(state.layers.cut(&ends).into_iter().map(whole).collect())
+        let mut cut: Vec<Drawn> = state.layers.cut(&ends).into_iter().map(whole).collect();
+        if self.ascends(fortran) {
+            cut.reverse();
+        }
+        Ok(cut)
     }
 
     fn assemble(&self, pieces: Vec<Drawn>) -> Result<Drawn> {
+        let mut pieces = pieces;
         let fortran = pieces.iter().find_map(|p| p.fortran);
+        if self.ascends(fortran) {
+            pieces.reverse();
+        }
         let layers = Layers::join(pieces.into_iter().map(|p| p.layers))?;
         Ok(Drawn { fortran, layers, places: Vec::new() })
     }
