@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from jobs import BUILT, LIMIT, launch, run
+from support import ROOT
 from test_mpi import LAB, lab  # noqa: F401
 from test_mpi4py import env  # noqa: F401
 
@@ -179,7 +180,7 @@ def test_an_output_of_which_a_part_does_not_fit_leaves_nothing(shared, tmp_path)
     assert together(2, "put", shared / "f", "--over", "nvme", "--parts", 2, "--stripe", "100KiB", *space).returncode == 0
     before = left(tmp_path)
     full = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then trap "" XFSZ; ulimit -f 30000; fi; exec "$@"'
-    words = ["run", shared / LAYOUT, "--type", "csv", "-k", f"normalize:x,zscore,out={shared}/o.csv", *space]
+    words = mapped(shared, space)
     done = together(2, *words, wrapped=full)
     told = re.findall(r"^stead: (.*)", done.stderr, re.M)
     assert done.returncode == 1 and len(told) == 1, done.stderr
@@ -187,6 +188,86 @@ def test_an_output_of_which_a_part_does_not_fit_leaves_nothing(shared, tmp_path)
     assert left(tmp_path) == before and [p.name for p in (tmp_path / "space").iterdir()] == ["f.parts"]
     assert together(2, *words).returncode == 0
     assert len(left(tmp_path)) == len(before) + 3
+
+
+OUTPUT = ["-k", "normalize:x,zscore,out={}/o.csv", "--type", "csv"]
+
+
+def mapped(shared: Path, space: list) -> list:
+    return ["run", shared / LAYOUT, *(word.format(shared) for word in OUTPUT), *space]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small device")
+def test_an_output_on_a_full_device_leaves_nothing(shared, tmp_path):
+    (shared / "f").write_text("x\n" + "".join(f"{i % 10}\n" for i in range(1_000_000)))
+    space = ["--dataspace", f"nvme={tmp_path}/space"]
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "stead-test", tmp_path / "space"], check=True)
+    try:
+        assert together(2, "put", shared / "f", "--over", "nvme", "--parts", 2, "--stripe", "100KiB", *space).returncode == 0
+        before = left(tmp_path)
+        done = together(2, *mapped(shared, space))
+        told = re.findall(r"^stead: (.*)", done.stderr, re.M)
+        assert done.returncode == 1 and len(told) == 1, done.stderr
+        where = r"/space/o\.csv\.parts/out-\w+\.\d at byte \d+: rank \d on \S+: cannot write: no space left on device"
+        assert re.search(where, told[0]), told
+        assert left(tmp_path) == before and [p.name for p in (tmp_path / "space").iterdir()] == ["f.parts"]
+    finally:
+        subprocess.run(["umount", tmp_path / "space"], check=True)
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory) -> Path:
+    library = tmp_path_factory.mktemp("shim") / "shim.so"
+    run(["gcc", "-shared", "-fPIC", "-O1", ROOT / "tests" / "faults" / "shim.c", "-o", library, "-ldl"])
+    return library
+
+
+@pytest.mark.parametrize("fails", [0, 1])
+def test_a_device_that_does_not_keep_an_output_fails_the_whole_run(shim, shared, tmp_path, fails):
+    (shared / "f").write_text("x\n" + "".join(f"{i % 10}\n" for i in range(1000)))
+    space = ["--dataspace", f"nvme={tmp_path}/space"]
+    assert together(2, "put", shared / "f", "--over", "nvme", "--parts", 2, "--stripe", 100, *space).returncode == 0
+    there = lambda: {p: p.read_bytes() for p in map(tmp_path.joinpath, left(tmp_path)) if p.name != "told"}
+    # The first output, and one in its place.
+    for again in False, True:
+        before = there()
+        for n in range(1, 30):
+            (tmp_path / "told").unlink(missing_ok=True)
+            faulty = f"export LD_PRELOAD={shim} SHIM_SYNC={n}:{tmp_path}/told"
+            wrapped = f'if [ "$OMPI_COMM_WORLD_RANK" = {fails} ]; then {faulty}; fi; exec "$@"'
+            done = together(2, *mapped(shared, space), wrapped=wrapped)
+            if not (tmp_path / "told").exists():
+                break
+            assert done.returncode == 1 and "input/output error" in done.stderr, (n, done.stderr)
+            assert there() == before, n
+        # A part and its folder; on rank 0 the layout, too.
+        assert done.returncode == 0 and n > 2, (n, done.stderr)
+        now = there()
+        assert len(now) == len(before) + (0 if again else 3) and now != before
+
+
+@pytest.mark.parametrize("dies", [0, 1])
+def test_a_rank_that_is_killed_in_a_run_leaves_no_output(shared, tmp_path, dies):
+    (shared / "f").write_text("x\n" + "".join(f"{i % 10}\n" for i in range(1000)) * 5000)
+    space = ["--dataspace", f"nvme={tmp_path}/space"]
+    assert together(2, "put", shared / "f", "--over", "nvme", "--parts", 2, *space).returncode == 0
+    before = left(tmp_path)
+    wrapped = f'echo $$ >{tmp_path}/pid$OMPI_COMM_WORLD_RANK; exec "$@"'
+    command = job(2, *mapped(shared, space), "--threads", 1, wrapped=wrapped, options=["--enable-recovery"])
+    env = os.environ | {"STEAD_PEER_SILENCE_S": "3"}
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as under_way:
+        # Each has made its part, and the data are read now.
+        while len(left(tmp_path)) < len(before) + 2:
+            assert under_way.poll() is None
+            time.sleep(0.001)
+        os.kill(int((tmp_path / f"pid{dies}").read_text()), signal.SIGKILL)
+        told = under_way.communicate(timeout=LIMIT)[1]
+    assert "stead: " in told and f"rank {dies}" in told, told
+    files = [f for f in left(tmp_path) if f not in before]
+    # Only what the dead one was writing under a hidden name.
+    assert all(re.search(r"/\.[^/]*\.tmp$", f) for f in files) and len(files) <= 1, files
+    # It is no hindrance.
+    assert together(2, *mapped(shared, space)).returncode == 0
 
 
 @pytest.mark.parametrize("limited", [0, 1])
