@@ -544,6 +544,48 @@ fn parts_of_an_output_lie_in_the_dataspaces_of_the_data() {
     assert_eq!(files(dir.path()), before);
 }
 
+/// As `put`, with parts that lie beside the layout.
+fn put_beside(dir: &Path, name: &str, bytes: &[u8], nodes: &[&str]) -> PathBuf {
+    let layout = put(dir, name, bytes, 99, nodes);
+    let text = std::fs::read_to_string(&layout).expect("layout");
+    let folder = layout.parent().expect("folder").display();
+    let text = text.replace(&format!("path = \"{folder}/part"), "path = \"part");
+    std::fs::write(&layout, text).expect("layout");
+    layout
+}
+
+#[test]
+fn parts_beside_the_layout_are_read_by_those_who_see_them() {
+    let dir = tempfile::tempdir().expect("dir");
+    let whole = dir.path().join("whole.csv");
+    std::fs::write(&whole, table(200)).expect("write");
+    let out = dir.path().join("o.csv");
+    let ask = request(&["rows", "std:x", &format!("normalize:x,out={}", out.display())]);
+    let want = stead::run(&stead::open(&named(&whole)).expect("open"), &ask, None).expect("run");
+    let want = (text(&want.results), output(&out, 1));
+    let layout = named(&put_beside(dir.path(), "t.csv", table(200).as_bytes(), &["x", "y", "y"]));
+    // No node has a rank, one of them has, both have.
+    for hosts in [&["a"][..], &["a", "b"], &["a", "x"], &["y", "a", "y"], &["x", "y"]] {
+        let found = text(&run(hosts, &layout, &ask).results);
+        assert!((found, output(&out, hosts.len())) == want, "{hosts:?}");
+    }
+}
+
+#[test]
+fn what_no_layout_can_name_is_told_before_the_data_are_read() {
+    let dir = tempfile::tempdir().expect("dir");
+    // A row that the pass would fail at.
+    let bytes = format!("{}bad\n", table(100));
+    let layout = named(&put_beside(dir.path(), "t.csv", bytes.as_bytes(), &["x", "y"]));
+    let out = dir.path().join("o.csv");
+    let ask = request(&[&format!("normalize:x,out={}", out.display())]);
+    assert_eq!(error(&["a", "b"], &layout, &ask).kind(), Kind::Data);
+    let e = error(&["a", "no node"], &layout, &ask);
+    assert!(e.kind() == Kind::Usage && e.to_string().contains("no node"), "{e}");
+    let left = files(dir.path());
+    assert!(!left.iter().any(|f| f.to_string_lossy().contains("o.csv")), "{left:?}");
+}
+
 #[test]
 fn a_layout_that_is_named_twice_counts_once() {
     let dir = tempfile::tempdir().expect("dir");
