@@ -887,6 +887,11 @@ typedef struct stead_file_view {
      * Bytes that are meant; all of them must be in the file.
      */
     uint64_t bytes;
+    /**
+     * Bytes that the file has where it was opened: where it has others it is another one, which is an error. 0 if that is
+     * not to be looked at.
+     */
+    uint64_t file_bytes;
 } stead_file_view;
 
 /**

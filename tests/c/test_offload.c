@@ -168,6 +168,9 @@ static void wrong_jobs(void) {
     view.bytes = ROWS * 8;
     FAILS(STEAD_USAGE, "doubles", stead_offload_run(NULL, &j, request, &report, &e));
     view.bytes = 80;
+    view.file_bytes = ROWS * 8 + 1;
+    FAILS(STEAD_CHANGED, "480000 bytes here", stead_offload_run(NULL, &j, request, &report, &e));
+    view.file_bytes = ROWS * 8;
     j.path_count = 2;
     FAILS(STEAD_USAGE, "2 files", stead_offload_run(NULL, &j, request, &report, &e));
     j = job();

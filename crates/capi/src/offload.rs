@@ -87,9 +87,12 @@ pub struct stead_file_view {
     pub skip: u64,
     /// Bytes that are meant; all of them must be in the file.
     pub bytes: u64,
+    /// Bytes that the file has where it was opened: where it has others it is another one, which is an error. 0 if that is
+    /// not to be looked at.
+    pub file_bytes: u64,
 }
 
-grows!(stead_file_view, bytes: u64);
+grows!(stead_file_view, file_bytes: u64);
 
 /// Over which bytes a request runs, besides its kernels which operations. Begin with
 /// `stead_offload_job j = {0}; j.size = sizeof j;`.
@@ -285,6 +288,7 @@ pub unsafe extern "C" fn stead_offload_serve(
 /// What a job and a request are together.
 fn job(c: &Caller, given: &stead_offload_job, asked: &stead::Request) -> Result<Job> {
     let view = if given.view.is_null() { None } else { Some(c.grown(given.view, "view")?) };
+    let file_bytes = view.as_ref().map(|v| v.file_bytes).filter(|n| *n > 0);
     let view = view.map(|v| {
         let runs = c.slice(v.stretches, v.stretch_count, "stretches of the view")?;
         let runs = runs.iter().map(|s| (s.offset, s.length)).collect();
@@ -294,6 +298,7 @@ fn job(c: &Caller, given: &stead_offload_job, asked: &stead::Request) -> Result<
         inputs: c.texts(given.paths, given.path_count, "paths")?,
         open: options::of(given.options)?,
         view: view.transpose()?,
+        file_bytes,
         kernels: asked.kernels.clone(),
         operations: c.texts(given.operations, given.operation_count, "names of operations")?,
         filter: asked.filter.clone(),
@@ -444,6 +449,7 @@ mod tests {
             stretch_count: 1,
             skip: 10,
             bytes: ROWS - 10,
+            file_bytes: 3 * ROWS,
         };
         let (paths, operations) = ([path.as_ptr()], [operation.as_ptr()]);
         let none = null_mut();

@@ -14,7 +14,7 @@ struct read {
     bool told; /* MPI has called the file's error handler already */
     MPI_File file;
     bool at; /* `offset` says where, and not the individual file pointer */
-    MPI_Offset offset;
+    MPI_Offset offset, length; /* the latter of the file, when it is looked at */
     void *result;
     MPI_Count count;
     MPI_Datatype type;
@@ -36,10 +36,10 @@ struct read {
 /* How many bytes of the view are computed on, after how many. */
 static int part_of(struct read *r, const struct io_plan *plan, const struct io_view *view, int64_t *skip,
                    int64_t *bytes) {
-    MPI_Offset position = r->offset, length;
+    MPI_Offset position = r->offset;
     MPI_Count size;
     if (!r->at) IO_FILE(MPI_File_get_position(r->file, &position));
-    IO_FILE(MPI_File_get_size(r->file, &length));
+    IO_FILE(MPI_File_get_size(r->file, &r->length));
     IO_MPI(MPI_Type_size_x(r->type, &size));
     if (position < 0) return io_fail(MPI_ERR_ARG, "the offset is %lld", (long long)position);
     if (r->count < 0) return io_fail(MPI_ERR_COUNT, "the count is %lld", (long long)r->count);
@@ -47,7 +47,7 @@ static int part_of(struct read *r, const struct io_plan *plan, const struct io_v
         __builtin_mul_overflow((int64_t)r->count, (int64_t)size, bytes) || *skip > INT64_MAX - *bytes)
         return io_fail(MPI_ERR_COUNT, "%lld items from %lld on reach beyond 63 bits", (long long)r->count,
                        (long long)position);
-    int64_t left = io_view_left(view, (int64_t)length, *skip);
+    int64_t left = io_view_left(view, (int64_t)r->length, *skip);
     if (*bytes > left) *bytes = left;
     /* What the end of the file has of an item is no item. */
     *bytes -= *bytes % plan->unit;
@@ -75,8 +75,8 @@ static int claim(struct read *r, const struct io_plan *plan, const struct io_vie
     return code;
 }
 
-static int job_of(const char *path, const struct io_plan *plan, const struct io_view *view, int64_t skip, int64_t bytes,
-                  stead_report **report) {
+static int job_of(const char *path, const struct io_plan *plan, const struct io_view *view, MPI_Offset length,
+                  int64_t skip, int64_t bytes, stead_report **report) {
     stead_options *options = NULL;
     stead_request *request = NULL;
     stead_stretch *stretches = malloc((view->runs.count + 1) * sizeof *stretches);
@@ -92,7 +92,8 @@ static int job_of(const char *path, const struct io_plan *plan, const struct io_
                                 .stretches = stretches,
                                 .stretch_count = view->runs.count,
                                 .skip = (uint64_t)skip,
-                                .bytes = (uint64_t)bytes};
+                                .bytes = (uint64_t)bytes,
+                                .file_bytes = (uint64_t)length};
         stead_offload_job job = {.size = sizeof job,
                                  .paths = &path,
                                  .path_count = 1,
@@ -124,7 +125,7 @@ static int compute(struct read *r, const char *path, struct io_plan *plan) {
         return io_fail(MPI_ERR_BUFFER, "there is no buffer for the result");
     int code = io_view_of(r->file, &view);
     if (!code) code = claim(r, plan, &view, &skip, &bytes);
-    if (!code && bytes) code = job_of(path, plan, &view, skip, bytes, &report);
+    if (!code && bytes) code = job_of(path, plan, &view, r->length, skip, bytes, &report);
     io_runs_free(&view.runs);
     if (!code) code = bytes ? io_result(report, plan, r->result, r->status) : io_no_result(plan, r->status);
     stead_report_free(report);
@@ -145,12 +146,12 @@ static int read_ex(struct read *r) {
 
 IO_PUBLIC int stead_MPI_File_read_ex(MPI_File file, void *result, MPI_Count count, MPI_Datatype type,
                                      const char *kernel, MPI_Info hints, MPI_Status *status) {
-    return read_ex(&(struct read){false, file, false, 0, result, count, type, kernel, hints, status});
+    return read_ex(&(struct read){false, file, false, 0, 0, result, count, type, kernel, hints, status});
 }
 
 IO_PUBLIC int stead_MPI_File_read_ex_at(MPI_File file, MPI_Offset offset, void *result, MPI_Count count,
                                         MPI_Datatype type, const char *kernel, MPI_Info hints, MPI_Status *status) {
-    return read_ex(&(struct read){false, file, true, offset, result, count, type, kernel, hints, status});
+    return read_ex(&(struct read){false, file, true, offset, 0, result, count, type, kernel, hints, status});
 }
 
 /* Each rank asks for its own part: nobody has to wait for anybody, whatever the others read. */

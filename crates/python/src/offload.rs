@@ -154,6 +154,7 @@ impl Site {
             inputs: a.paths,
             open: open_options(options)?,
             view: view.transpose().map_err(raise)?,
+            file_bytes: None,
             kernels: a.kernels,
             operations: a.operations,
             filter: a.filter,

@@ -63,6 +63,8 @@ pub struct Job {
     pub open: OpenOptions,
     /// What is seen of the only file that is named.
     pub view: Option<View>,
+    /// Bytes of that file where it was opened. One that has others is another file: an error of kind `Changed`.
+    pub file_bytes: Option<u64>,
     /// Kernel specifications. Each is a key of the results.
     pub kernels: Vec<String>,
     /// Kernels of the program, by names that the storage ranks know ([`Serving::operations`]). Their results come after those of
@@ -90,6 +92,7 @@ impl Default for Job {
             inputs: Vec::new(),
             open: OpenOptions::default(),
             view: None,
+            file_bytes: None,
             kernels: Vec::new(),
             operations: Vec::new(),
             filter: None,

@@ -215,13 +215,21 @@ pub fn plain(options: &OpenOptions) -> OpenOptions {
 /// What a job sees of a dataset.
 ///
 /// # Errors
-/// `Usage` for a view of several files, or of more than there is; those of the format.
+/// `Usage` for a view of several files, or of more than there is; `Changed` if the file is not as long as it was to who asks;
+/// those of the format.
 pub fn seen(dataset: Dataset, job: &Job) -> Result<Dataset> {
     let Some(view) = &job.view else { return Ok(dataset) };
     let [source] = dataset.sources() else {
         return Err(Error::usage(format!("a view of {} files", dataset.sources().len()))
             .with_hint("name one file: a view says what is seen of one"));
     };
+    let here = source.len();
+    if let Some(bytes) = job.file_bytes.filter(|bytes| *bytes != here) {
+        let message = format!("the file has {here} bytes here, and {bytes} where it was opened");
+        return Err(Error::new(Kind::Changed, message).at_path(source.path()).with_hint(
+            "ranks share the files of a file system that all of them see; if somebody writes to it, wait",
+        ));
+    }
     let viewed = Viewed::new(source.clone(), view.clone())?;
     let viewed = Dataset::from_sources(vec![Arc::new(viewed)], &job.open)?;
     match dataset.holding() {

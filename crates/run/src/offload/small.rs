@@ -50,7 +50,8 @@ impl Small {
             || files.iter().fold(0u64, |n, (_, id)| n.saturating_add(id.2)),
             View::len,
         );
-        if bytes > self.few {
+        let other = |bytes| files.first().is_none_or(|(_, id)| id.2 != bytes);
+        if bytes > self.few || (job.view.is_some() && job.file_bytes.is_some_and(other)) {
             return None;
         }
         let same = |k: &Kept| {

@@ -341,7 +341,12 @@ fn views_show_what_they_say() {
             same.open.shape = Some(vec![0]);
         }
         let want = alone(&same).unwrap();
-        let job = Job { inputs: named(&path), view: Some(view.clone()), ..same.clone() };
+        let job = Job {
+            inputs: named(&path),
+            view: Some(view.clone()),
+            file_bytes: Some(8 * 4000),
+            ..same.clone()
+        };
         assert_eq!(text(&here(&job).unwrap()), text(&want), "{skip} {count}");
         for hosts in CLUSTERS {
             for few in [0, 1 << 30] {
@@ -351,6 +356,21 @@ fn views_show_what_they_say() {
                     assert_eq!(r.plan.bytes, 8 * count);
                 }
             }
+        }
+    }
+    // Who asks has seen another file.
+    let other = Job {
+        view: Some(View::stretch(0, 800).unwrap()),
+        file_bytes: Some(8 * 3999),
+        open: raw.clone(),
+        ..job(&path, &["rows"])
+    };
+    assert_eq!(here(&other).unwrap_err().kind(), Kind::Changed);
+    for few in [0, 1 << 30] {
+        for r in (Cluster { few, ..Cluster::of(&["s1", "c", "s2"]) }).run(&other) {
+            let e = r.unwrap_err();
+            assert!(e.message().contains("32000 bytes here, and 31992"), "{e}");
+            assert!(e.kind() == Kind::Changed && e.place().path.is_some(), "{e}");
         }
     }
     let beyond = View::new(0, 40, runs, 0, 8 * 1601).unwrap();
