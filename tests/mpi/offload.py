@@ -4,7 +4,7 @@
     offload.py wrong RANKS CSV BINARY     what is refused, and by whom
     offload.py open RANKS CSV BINARY      a site is still open when the program ends
     offload.py end RANKS CSV BINARY       a site is still open when the program ends MPI
-    offload.py fails RANKS CSV BINARY     a compute rank ends with an exception
+    offload.py fails RANKS CSV BINARY     a compute rank ends while others ask
 """
 
 import socket
@@ -80,10 +80,6 @@ if what == "answers":
             shape = (100, 100, len(doubles) // 10_000)
             site.run(binary, f"render:width=32,height=32,out={picture}", dtype="f64", shape=shape)
             assert picture.read_bytes().startswith(b"\x89PNG")
-            told = []
-            site.run(binary, "std:value", dtype="f64", progress=told.append)
-            assert all(isinstance(s, stead.Snapshot) for s in told)
-
             def ask(n, found):
                 found.append((n, site.run(table, "rows", where=f"x < {n}")["rows"]))
 
@@ -130,6 +126,8 @@ elif what == "wrong":
         assert "a view reaches" in refused(stead.UsageError, site.run, binary, "rows", dtype="u8", view=beyond)
         backwards = stead.FileView(1, [(4, 1), (0, 1)], 8)
         assert "descend" in refused(stead.UsageError, site.run, binary, "rows", dtype="u8", view=backwards)
+        assert "-1 is no number of bytes" in refused(stead.UsageError, stead.FileView, -1, [(0, 1)], 1)
+        assert "integer" in refused(TypeError, stead.FileView, 8.7, [(0, 1)], 1)
         stop = stead.Cancel()
         stop.cancel()
         refused(stead.CancelledError, site.run, binary, "std:value", dtype="f64", cancel=stop)

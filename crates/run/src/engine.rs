@@ -8,7 +8,7 @@ use crate::joint::{self, Joint};
 use crate::machine;
 use crate::meeting::{self, Member};
 use crate::news::News;
-use crate::outputs::{Carried, Outputs, carriable};
+use crate::outputs::{Carried, Outputs, carriable, spare};
 use crate::pass::{Active, Observer, Pass, caught};
 use crate::pieces;
 use crate::place::{self, Placing};
@@ -210,7 +210,10 @@ impl Prepared {
             let name = |s: &Slot| s.answers.first().and_then(|(index, _)| names.get(*index));
             slots.iter().try_for_each(|s| {
                 let name = name(s).map_or("", String::as_str);
-                carriable(name, s.maps, s.output.as_deref(), &specs)
+                carriable(name, s.maps, s.output.as_deref(), &specs)?;
+                // Who has asked may see the data by the name that they have here.
+                let files = dataset.sources().iter().flat_map(|s| s.files());
+                s.output.as_deref().map_or(Ok(()), |path| spare(files, path))
             })?;
         } else {
             let files = slots.iter().filter_map(file).chain(request.outputs.iter().cloned());

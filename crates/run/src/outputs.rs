@@ -18,12 +18,8 @@ pub struct Outputs {
 impl Outputs {
     /// Takes `path`, unless that would destroy the data or another output, or nothing can be written there.
     pub fn claim(&mut self, dataset: &Dataset, path: &Path) -> Result<()> {
+        spare(dataset.sources().iter().flat_map(|s| s.files()), path)?;
         let target = real(path);
-        if dataset.sources().iter().flat_map(|s| s.files()).any(|f| real(&f) == target) {
-            return Err(Error::usage("this output would replace the data it is made of")
-                .at_path(path)
-                .with_hint("give another name with out=PATH"));
-        }
         if self.claimed.contains(&target) {
             return Err(Error::usage("two outputs have this name")
                 .at_path(path)
@@ -44,6 +40,17 @@ impl Outputs {
     pub fn commit(self) -> Result<()> {
         AtomicFile::commit_all(self.whole)
     }
+}
+
+/// Refuses to write to `path` if that is one of these files, by whatever name.
+pub fn spare(files: impl IntoIterator<Item = PathBuf>, path: &Path) -> Result<()> {
+    let target = real(path);
+    if files.into_iter().any(|f| real(&f) == target) {
+        return Err(Error::usage("this output would replace the data it is made of")
+            .at_path(path)
+            .with_hint("give another name with out=PATH"));
+    }
+    Ok(())
 }
 
 /// Files that kernels have made, for somebody who is elsewhere: what they are to be called there, and their bytes.
@@ -71,7 +78,7 @@ pub fn carriable(name: &str, maps: bool, output: Option<&Path>, specs: &[Spec]) 
 }
 
 /// Where a name leads: of a file that is not there yet, its place in the directory that is.
-fn real(path: &Path) -> PathBuf {
+pub fn real(path: &Path) -> PathBuf {
     if let Ok(p) = std::fs::canonicalize(path) {
         return p;
     }

@@ -15,7 +15,7 @@ const GAP: u64 = 16 << 10;
 /// Larger pieces are read where they are to be.
 const PICKED: u64 = 64 << 10;
 /// Windows that are kept to be used again.
-const SPARE: usize = 64;
+const SPARE: usize = 8;
 
 /// The bytes that a view shows of another source, one after the other.
 ///
@@ -84,7 +84,10 @@ impl Viewed {
         let len = (last.at + last.len - first.at) as usize;
         let spare = || self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = spare().pop();
-        let mut window = kept.unwrap_or_else(|| vec![0; WINDOW]);
+        let mut window = kept.unwrap_or_default();
+        if window.len() < len {
+            window.resize(len, 0);
+        }
         let read = window.get_mut(..len).ok_or_else(room).and_then(|w| {
             self.inner.read_at(first.at, w)?;
             for p in pieces {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 
 from . import _own, _progress, _stead
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
 _code = understood.__code__
 OPEN_OPTIONS = _code.co_varnames[_code.co_argcount : _code.co_argcount + _code.co_kwonlyargcount]
 """What `stead.open` takes, but for a communicator."""
+
+
+def whole(number: Any) -> int:
+    """A number of bytes."""
+    found = operator.index(number)
+    if not 0 <= found < 1 << 64:
+        raise make("usage", f"{found} is no number of bytes of a view", hint="bytes are counted from 0, in 64 bits")
+    return found
 
 
 class FileView:
@@ -39,8 +48,8 @@ class FileView:
     def __init__(
         self, bytes: int, runs: Iterable[tuple[int, int]], extent: int, displacement: int = 0, skip: int = 0
     ) -> None:
-        self.bytes, self.extent, self.displacement, self.skip = int(bytes), int(extent), int(displacement), int(skip)
-        self.runs = [(int(at), int(length)) for at, length in runs]
+        self.bytes, self.extent, self.displacement, self.skip = map(whole, (bytes, extent, displacement, skip))
+        self.runs = [(whole(at), whole(length)) for at, length in runs]
 
     def __repr__(self) -> str:
         return f"FileView({self.bytes}, {self.runs}, {self.extent}, displacement={self.displacement}, skip={self.skip})"

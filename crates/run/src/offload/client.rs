@@ -2,7 +2,7 @@
 
 use super::wire::{ANSWERS, ASKS, Answer, Ask, OVER, SLOTS, decode_report, frame, open};
 use super::{Job, LOOK, Role, Roles};
-use crate::outputs::Carried;
+use crate::outputs::{Carried, real, spare};
 use crate::pass::{Observer, Snapshot};
 use crate::report::Report;
 use crate::told::Told;
@@ -99,6 +99,7 @@ impl Client {
         observer: Option<&dyn Observer>,
     ) -> Result<Report> {
         self.is_open()?;
+        cancel.check()?;
         if job.open.storage_hosts.is_some() {
             return Err(Error::usage("storage hosts are named for ranks that run together")
                 .with_hint("leave them out: the storage ranks are known, and have the data"));
@@ -260,7 +261,9 @@ fn outputs(job: &Job) -> Result<Vec<PathBuf>> {
     for text in &job.kernels {
         let spec = Spec::parse(text)?;
         let Some(path) = spec.option("out").map(Path::new) else { continue };
-        if outputs.iter().any(|o| o == path) {
+        // As far as the data are seen from here; the storage ranks look at theirs.
+        spare(stead_store::expand(&job.inputs).unwrap_or_default(), path)?;
+        if outputs.iter().any(|o| real(o) == real(path)) {
             return Err(Error::usage("two outputs have this name")
                 .at_path(path)
                 .with_hint("give each its own name with out=PATH"));

@@ -50,6 +50,8 @@ struct State {
     turns: VecDeque<usize>,
     /// Who has asked for what is run now, and the number of it.
     now: Option<(usize, u64, Cancel)>,
+    /// A storage rank that is gone: whatever is asked for from then on fails.
+    broken: Option<Told>,
     /// Why no more is run, if that is not because all are done.
     over: Option<Told>,
     /// The thread that runs has ended.
@@ -181,6 +183,7 @@ impl<'s> Head<'s> {
                     lock(&self.state).leaves(client);
                     self.came.notify_all();
                 }
+                self.miss();
             }
             if let Err(e) = self.rank.how.cancel.check() {
                 self.stop(&e);
@@ -291,10 +294,12 @@ impl<'s> Head<'s> {
         }
     }
 
-    /// Says something to a rank that has asked. One that is gone need not know.
+    /// Says something to a rank that has asked. One that is gone need not know; one to which nothing can be said is told that
+    /// nothing more will be.
     fn answer(&self, client: usize, slot: u8, answer: &Answer, rest: &[u8]) {
-        if let Ok(bytes) = frame(answer, rest) {
-            let _ = self.rank.fabric.send(client, ANSWERS + u32::from(slot), bytes);
+        let send = |bytes| self.rank.fabric.send(client, ANSWERS + u32::from(slot), bytes);
+        if let Err(e) = frame(answer, rest).and_then(send) {
+            self.refuse(client, &e);
         }
     }
 
@@ -309,15 +314,15 @@ impl<'s> Head<'s> {
     fn run(&self) -> Result<Served> {
         let mut served = Served::default();
         let mut small = Small::of(self.few);
-        // A storage rank that is gone: nothing can be run any more.
-        let mut broken: Option<Told> = None;
         while let Some((client, asked, cancel)) = self.wait()? {
             let Asked { slot, number, watched, job } = asked;
             let told = Mutex::default();
             let tells =
                 Tells { head: self, client, slot, number, watched, cancel: cancel.clone(), told };
-            let ran = match &broken {
-                Some(why) => Err(why.clone().plain()),
+            let broken = lock(&self.state).broken.clone();
+            let known = broken.is_some();
+            let ran = match broken {
+                Some(why) => Err(why.plain()),
                 None => {
                     served.runs += 1;
                     caught(|| self.one(&job, &cancel, &tells, &mut small, &mut served))
@@ -327,9 +332,12 @@ impl<'s> Head<'s> {
             match ran {
                 Ok(report) => self.answer(client, slot, &Answer::Done { number }, &report),
                 Err(e) => {
-                    if broken.is_none() {
+                    if !known {
                         served.failed += 1;
-                        broken = self.missing().map(|e| self.told(&e));
+                        self.miss();
+                    }
+                    if self.rank.is_torn() {
+                        self.stop(&e);
                     }
                     let why = self.told(&e);
                     self.answer(client, slot, &Answer::Failed { number, why }, &[]);
@@ -405,6 +413,14 @@ impl<'s> Head<'s> {
             .with_hint("ask for smaller pictures, or run it where the data are"));
         }
         Ok((report, files))
+    }
+
+    /// Looks whether a storage rank is gone.
+    fn miss(&self) {
+        if let Some(e) = self.missing() {
+            let told = self.told(&e);
+            lock(&self.state).broken.get_or_insert(told);
+        }
     }
 
     /// A storage rank that is gone.

@@ -5,11 +5,12 @@ use super::wire::{ASKS, Ask, ORDERS, Order, frame, open};
 use super::{Job, LOOK, Role, Roles, Serving};
 use crate::engine::{refuse, run_for};
 use crate::outputs::Carried;
-use crate::pass::{Observer, Snapshot};
+use crate::pass::{Observer, Snapshot, caught};
 use crate::report::Report;
 use crate::request::Request;
 use crate::spread::{Here, open_as};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use stead_core::{Cancel, DType, Error, Kind, Result, View, limits};
 use stead_fabric::{Fabric, Subset};
 use stead_format::{Compression, Dataset, FormatType, Held, Holding, OpenOptions, Share};
@@ -58,7 +59,7 @@ pub(super) fn serve_by(
         ));
     }
     let crew = Arc::new(Subset::new(fabric.clone(), roles.storage().to_vec())?);
-    let rank = Storage { fabric, crew, roles, here, how };
+    let rank = Storage { fabric, crew, roles, here, how, torn: AtomicBool::new(false) };
     if rank.crew.rank() == 0 { Head::new(&rank, few).serve() } else { rank.follow() }
 }
 
@@ -70,6 +71,8 @@ pub struct Storage<'s> {
     pub roles: &'s Roles,
     pub here: &'s Here,
     pub how: &'s Serving,
+    /// A run has ended by a panic between two steps of all ranks: they are no longer at the same one.
+    torn: AtomicBool,
 }
 
 /// Watches a run, where nobody wants to know how far it is.
@@ -121,6 +124,9 @@ impl Storage<'_> {
                     served.runs += 1;
                     let ran = self.together(job, &self.how.cancel, &Looks(self));
                     served.failed += u64::from(ran.is_err());
+                    if let Some(e) = ran.err().filter(|_| self.is_torn()) {
+                        return Err(self.stop(head, e));
+                    }
                 }
                 Ok((Order::End, _)) => return stopping.map_or(Ok(served), Err),
                 // The head would wait for this rank.
@@ -149,7 +155,21 @@ impl Storage<'_> {
         observer: &dyn Observer,
     ) -> Result<(Report, Carried)> {
         let crew: Arc<dyn Fabric> = self.crew.clone();
-        self.run(&crew, job, cancel, observer).map_err(|e| self.roles.named(self.crew.outside(e)))
+        let mut ended = false;
+        let ran = caught(|| {
+            let ran = self.run(&crew, job, cancel, observer);
+            ended = true;
+            ran
+        });
+        if !ended {
+            self.torn.store(true, Ordering::Relaxed);
+        }
+        ran.map_err(|e| self.roles.named(self.crew.outside(e)))
+    }
+
+    /// True if nothing can be run together any more.
+    pub fn is_torn(&self) -> bool {
+        self.torn.load(Ordering::Relaxed)
     }
 
     fn run(

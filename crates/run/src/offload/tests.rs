@@ -308,6 +308,19 @@ fn pictures_are_written_where_they_were_asked_for() {
         }
     }
     assert!(!dir.path().join("o.npy").exists() && !dir.path().join("o.txt").exists());
+    // The data stay, by whatever name, and so does the first of two pictures.
+    let other = dir.path().join(".").join("c.npy");
+    let twice = [kernel(&dir.path().join("p.png")), kernel(&dir.path().join("./p.png"))];
+    for (kernels, says) in [
+        (vec![kernel(&other)], "would replace the data it is made of"),
+        (twice.to_vec(), "two outputs have this name"),
+    ] {
+        for r in Cluster::of(&["c", "s1", "s2"]).run(&Job { kernels, ..job(&path, &[]) }) {
+            let e = r.unwrap_err();
+            assert!(e.kind() == Kind::Usage && e.message().contains(says), "{e}");
+        }
+    }
+    assert!(!dir.path().join("p.png").exists());
 }
 
 #[test]

@@ -224,6 +224,61 @@ fn a_storage_rank_that_is_gone_is_named_to_all_who_ask() {
     errors.iter().for_each(|e| is_gone(e, 3, "s2"));
 }
 
+#[test]
+fn who_asks_for_a_little_hears_of_a_storage_rank_that_is_gone_too() {
+    let (_dir, path) = data();
+    let cluster = Cluster { leave: &[3], ..Cluster::of(&["c", "s1", "c", "s2"]) };
+    let errors = cluster.each(move |fabric, roles, here| match roles.of(fabric.rank()) {
+        Role::Storage if fabric.rank() == 3 => Vec::new(),
+        Role::Storage => {
+            let served = serve::serve_by(fabric, &roles, &here, &Serving::default(), 1 << 30);
+            assert_eq!(served.unwrap().failed, 0);
+            Vec::new()
+        }
+        Role::Compute => {
+            let client = Client::new(fabric, roles).unwrap();
+            let ask = || client.run(&jobs(&path).1, &Cancel::new(), None);
+            // The head, which could do it alone, looks from time to time.
+            let first = std::iter::repeat_with(ask).find_map(Result::err).unwrap();
+            vec![first, ask().unwrap_err()]
+        }
+    });
+    let errors: Vec<Error> = errors.into_iter().flatten().collect();
+    assert_eq!(errors.len(), 4);
+    errors.iter().for_each(|e| is_gone(e, 3, "s2"));
+}
+
+#[test]
+fn a_storage_rank_that_panics_stops_all() {
+    let (_dir, path) = data();
+    let cluster = Cluster::of(&["c", "s1", "c", "s2"]);
+    let ends = cluster.each(move |fabric, roles, here| {
+        let rank = fabric.rank();
+        if roles.of(rank) == Role::Compute {
+            let client = Client::new(fabric, roles).unwrap();
+            let (never, soon) = jobs(&path);
+            let first = client.run(&never, &Cancel::new(), None).unwrap_err();
+            assert_eq!(first.kind(), Kind::Cancelled, "{first}");
+            return client.run(&soon, &Cancel::new(), None).unwrap_err();
+        }
+        let panics = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let now = panics.clone();
+        let make = move |name: &str| {
+            now.store(rank == 3, Ordering::Relaxed);
+            Ok(Own::new(name, |_| Ok(Endless)))
+        };
+        let look = move || assert!(!panics.swap(false, Ordering::Relaxed), "as it was told to");
+        let how = Serving {
+            operations: Some(Arc::new(make)),
+            look: Some(Arc::new(look)),
+            ..Serving::default()
+        };
+        serve::serve_by(fabric, &roles, &here, &how, 0).unwrap_err()
+    });
+    let kinds: Vec<Kind> = ends.iter().map(Error::kind).collect();
+    assert_eq!(kinds, [Kind::Cancelled, Kind::Cancelled, Kind::Cancelled, Kind::Internal]);
+}
+
 /// A rank that dies when somebody says so.
 struct Dies(Cancel);
 
