@@ -99,7 +99,7 @@ pub struct Holding {
     pub near: Option<Near>,
     /// Its host, by the name that layouts have.
     pub host: String,
-    /// Folders of dataspaces, before those that are configured: [`OpenOptions::dataspaces`].
+    /// Folders of dataspaces, before those that are configured: [`OpenOptions::dataspaces`](crate::OpenOptions::dataspaces).
     pub dataspaces: Vec<String>,
     /// What stops those who wait for bytes of other ranks.
     pub stops: Stops,
