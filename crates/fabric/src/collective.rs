@@ -5,6 +5,9 @@ use crate::{Fabric, kinds};
 use std::cell::Cell;
 use stead_core::{Error, Result};
 
+/// What came from a rank: bytes, or the error that it told; or why nothing came.
+pub type Heard = Result<Result<Vec<u8>>>;
+
 /// Collective operations: every rank calls them, in the same order, with tags of the caller's choice.
 ///
 /// Each call is a round of its tag, and threads of a rank come one after the other. What is left of a round that others
@@ -128,8 +131,9 @@ pub trait FabricExt: Fabric {
     /// The ranks of a group give each other something: `mine` is what this rank has for each of them, in the order of the
     /// group, and what comes back is what each of them has for this rank. An error that stands in for something is told
     /// to that rank, so that nobody waits for one who has failed. All ranks of the group call it, with the same group, and
-    /// all ranks of the fabric call it as often. `mine` must be as long as the group, which has this rank in it.
-    fn swap(&self, tag: u32, group: &[usize], mine: Vec<Result<Vec<u8>>>) -> Vec<Result<Vec<u8>>> {
+    /// all ranks of the fabric call it as often, or [`FabricExt::abstain`]. `mine` must be as long as the group, which has
+    /// this rank in it.
+    fn swap(&self, tag: u32, group: &[usize], mine: Vec<Result<Vec<u8>>>) -> Vec<Heard> {
         let rounds = self.rounds().of(tag);
         let mut round = lock(&rounds);
         round.number += 1;
@@ -147,15 +151,28 @@ pub trait FabricExt: Fabric {
             }
         }
         let hears = |(rank, failed): (&usize, Option<Error>)| match (*rank == self.rank(), failed) {
-            (true, _) => own.take().unwrap_or_else(|| Err(malformed())),
+            (true, _) => own.take().map_or_else(|| Err(malformed()), Ok),
             (false, Some(e)) => Err(e),
-            (false, None) => hear(self, &mut round, *rank, tag).and_then(|said| heard(&said)),
+            (false, None) => hear(self, &mut round, *rank, tag).map(|said| heard(&said)),
         };
         group.iter().zip(failed).map(hears).collect()
     }
 
+    /// Takes no part in a [`FabricExt::swap`] of these ranks, or in a [`FabricExt::collect`] by the only one of them that there
+    /// is: tells them why, if they are there, and waits for nobody.
+    fn abstain(&self, tag: u32, group: &[usize], error: &Error) {
+        let rounds = self.rounds().of(tag);
+        let mut round = lock(&rounds);
+        round.number += 1;
+        let why = say(&Err(Error::new(error.kind(), error.message())));
+        for rank in group.iter().filter(|rank| **rank != self.rank()) {
+            // Who is gone need not be told.
+            let _ = self.send(*rank, tag, numbered(round.number, &why));
+        }
+    }
+
     /// Rank 0 gets the bytes of every rank, by rank, or the error that stands in for them; the others get nothing.
-    fn collect(&self, tag: u32, mine: Result<Vec<u8>>) -> Result<Vec<Result<Vec<u8>>>> {
+    fn collect(&self, tag: u32, mine: Result<Vec<u8>>) -> Result<Vec<Heard>> {
         let rounds = self.rounds().of(tag);
         let mut round = lock(&rounds);
         round.number += 1;
@@ -163,9 +180,9 @@ pub trait FabricExt: Fabric {
             self.send(0, tag, numbered(round.number, &say(&mine)))?;
             return Ok(Vec::new());
         }
-        let others = (1..self.size())
-            .map(|from| hear(self, &mut round, from, tag).and_then(|said| heard(&said)));
-        Ok(std::iter::once(mine).chain(others).collect())
+        let others =
+            (1..self.size()).map(|from| hear(self, &mut round, from, tag).map(|said| heard(&said)));
+        Ok(std::iter::once(Ok(mine)).chain(others).collect())
     }
 
     /// Every rank gets every rank's bytes, by rank. Uses `tag` and `tag + 1`.
@@ -386,15 +403,18 @@ mod tests {
                         let got = rank.swap(3, group, group.iter().map(bytes).collect());
                         for (from, got) in group.iter().zip(got) {
                             match (*from, me) {
-                                (4, 2) => assert_eq!(got.unwrap_err().kind(), Kind::Data),
-                                (from, to) => assert_eq!(got.unwrap(), [from as u8, to as u8]),
+                                (4, 2) => assert_eq!(got.unwrap().unwrap_err().kind(), Kind::Data),
+                                (from, to) => {
+                                    assert_eq!(got.unwrap().unwrap(), [from as u8, to as u8]);
+                                }
                             }
                         }
                     }
                     let mine =
                         if me == 3 { Err(Error::data("nothing")) } else { Ok(vec![me as u8]) };
                     let all = rank.collect(4, mine).unwrap();
-                    let all: Vec<_> = all.iter().map(|b| b.as_ref().ok().map(|b| b[0])).collect();
+                    let byte = |b: &Heard| b.as_ref().unwrap().as_ref().ok().map(|b| b[0]);
+                    let all: Vec<_> = all.iter().map(byte).collect();
                     let want = [Some(0), Some(1), Some(2), None, Some(4)];
                     assert_eq!(all, if me == 0 { want.to_vec() } else { Vec::new() });
                 });
@@ -419,6 +439,33 @@ mod tests {
                     assert_eq!(kinds, [None, Some(Kind::Peer), None]);
                     let all = rank.collect(4, Ok(vec![])).unwrap();
                     assert!(rank.rank() != 0 || all[1].is_err() && all[2].is_ok());
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn who_abstains_is_not_waited_for_and_comes_back() {
+        let ranks = Local::group_with_deadline(3, Duration::from_secs(60));
+        let group = [0, 1, 2];
+        std::thread::scope(|scope| {
+            for rank in &ranks {
+                scope.spawn(|| {
+                    if rank.rank() == 1 {
+                        let e = Error::data("not with me");
+                        rank.abstain(3, &group, &e);
+                        rank.abstain(4, &[0], &e);
+                    } else {
+                        let got = rank.swap(3, &group, group.map(|_| Ok(vec![1])).into());
+                        let e = got[1].as_ref().unwrap().as_ref().unwrap_err();
+                        assert_eq!((e.kind(), e.message()), (Kind::Data, "not with me"));
+                        let all = rank.collect(4, Ok(vec![])).unwrap();
+                        assert!(rank.rank() != 0 || all[1].as_ref().unwrap().is_err());
+                    }
+                    let got = rank.swap(3, &group, group.map(|_| Ok(vec![2])).into());
+                    assert!(got.into_iter().all(|g| g.unwrap().unwrap() == [2]));
+                    let all = rank.collect(4, Ok(vec![3])).unwrap();
+                    assert!(all.into_iter().all(|g| g.unwrap().unwrap() == [3]));
                 });
             }
         });

@@ -475,16 +475,7 @@ impl<'a> Engine<'a> {
                 (Err(self.dataset.locate(e)), Vec::new())
             }
         };
-        // Large states are merged when all ranks have come so far.
-        let mut large = Vec::new();
-        let mine = mine.map(|(mut states, counters)| {
-            if self.crew.size() > 1 {
-                large = pieces::apart(&kernels, &mut states);
-            }
-            (states, counters)
-        });
-        let (states, counters) = self.crew.total(&kernels, mine)?;
-        let ended = pieces::finish(&self.crew, &kernels, large)?;
+        let (states, counters, ended) = pieces::total(&self.crew, &kernels, mine)?;
         let [bytes, rows, kept, skipped, rounded, uncounted, asked] = counters[..] else {
             return Err(Error::format("ranks sent different counters"));
         };

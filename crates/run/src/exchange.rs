@@ -26,6 +26,9 @@ pub struct Crew<'a> {
     pub states: u64,
 }
 
+/// States of kernels, and counters.
+pub type Total = (Vec<AnyState>, Vec<u64>);
+
 /// What has come together of some ranks.
 enum Sum {
     /// Words of each of them, in the order of ranks.
@@ -117,16 +120,15 @@ impl<'a> Crew<'a> {
     pub fn total(
         &self,
         kernels: &[Arc<dyn AnyKernel>],
-        mine: Result<(Vec<AnyState>, Vec<u64>)>,
-    ) -> Result<(Vec<AnyState>, Vec<u64>)> {
+        mine: Result<Total>,
+    ) -> std::result::Result<Total, Undone> {
         if self.size() == 1 {
-            return mine;
+            return mine.map_err(|error| Undone { error, everywhere: true });
         }
         let mine = mine.map(|(states, counters)| Sum::States(states, counters));
-        let sum = self.step("", kernels, mine, &mut |_, _| Err(different()));
-        match sum.map_err(|undone| undone.error)? {
+        match self.step("", kernels, mine, &mut |_, _| Err(different()))? {
             Sum::States(states, counters) => Ok((states, counters)),
-            _ => Err(different()),
+            _ => Err(Undone::here(different())),
         }
     }
 
@@ -383,7 +385,7 @@ mod tests {
     fn ranks_that_do_different_things_and_words_that_are_none_are_errors() {
         let all = each(2, |crew| match crew.rank() {
             0 => crew.gather(Ok(vec![])).map(drop),
-            _ => crew.total(&[], Ok((vec![], vec![1]))).map(drop),
+            _ => crew.total(&[], Ok((vec![], vec![1]))).map(drop).map_err(|undone| undone.error),
         });
         for e in all.into_iter().map(Result::unwrap_err) {
             assert!(e.kind() == Kind::Usage && e.message() == "ranks do different things", "{e}");

@@ -20,12 +20,14 @@ static RUNS: AtomicU64 = AtomicU64::new(0);
 
 static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
 
+/// Bytes that are seen of a file, those that it has, and the time of its last change.
+type File = (u64, u64, Option<(i64, u32)>);
+
 /// What a rank is asked for and what it sees, as pairs of a name and a value: equal on all ranks. Files come last.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Meant {
     asked: Vec<(String, String)>,
-    /// Bytes and time of the last change.
-    files: Vec<(u64, Option<(i64, u32)>)>,
+    files: Vec<File>,
 }
 
 /// What a rank has.
@@ -140,8 +142,11 @@ pub fn meant(
     }
     say("the files", format!("{} file(s)", dataset.files()));
     let file = |s: &std::sync::Arc<dyn stead_store::Source>| {
-        // All see the same of it, if it is the same.
-        let s = s.origin().unwrap_or(s);
+        let seen = s.len();
+        let mut s = s;
+        while let Some(origin) = s.origin() {
+            s = origin;
+        }
         let changed = s.file().map(|f| {
             let stat =
                 rustix::fs::fstat(f).map_err(|e| Error::io("look at", s.path(), e.into()))?;
@@ -149,7 +154,7 @@ pub fn meant(
             #[allow(clippy::unnecessary_cast, clippy::useless_conversion)]
             Ok((stat.st_mtime as i64, u32::try_from(stat.st_mtime_nsec).unwrap_or(0)))
         });
-        Ok((s.len(), changed.transpose()?))
+        Ok((seen, s.len(), changed.transpose()?))
     };
     let files = dataset.sources().iter().map(file).collect::<Result<_>>()?;
     postcard::to_stdvec(&Meant { asked, files })
@@ -194,7 +199,10 @@ fn differs(dataset: &Dataset, mine: &[u8], theirs: &[u8], rank: usize, other: us
     for (i, (a, b)) in mine.files.iter().zip(&theirs.files).enumerate() {
         let message = match (a, b) {
             (a, b) if a == b => continue,
-            ((a, _), (b, _)) if a != b => {
+            ((a, ..), (b, ..)) if a != b => {
+                format!("{a} bytes of the file are seen on rank {rank} and {b} on rank {other}")
+            }
+            ((_, a, _), (_, b, _)) if a != b => {
                 format!("the file has {a} bytes on rank {rank} and {b} on rank {other}")
             }
             _ => {
@@ -289,14 +297,14 @@ mod tests {
         use stead_core::View;
         use stead_store::{FileSource, Source, Viewed};
         let dir = tempfile::tempdir().unwrap();
-        let of = |name: &str, length: usize, seconds: u64| {
+        let of = |name: &str, length: usize, seconds: u64, seen: u64| {
             let path = dir.path().join(name);
             std::fs::write(&path, "1\n".repeat(length)).unwrap();
             let file = std::fs::File::options().write(true).open(&path).unwrap();
             let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
             file.set_modified(time).unwrap();
             let file: Arc<dyn Source> = Arc::new(FileSource::open(&path).unwrap());
-            let viewed = Viewed::new(file, View::stretch(2, 4).unwrap()).unwrap();
+            let viewed = Viewed::new(file, View::stretch(2, seen).unwrap()).unwrap();
             let options = stead_format::OpenOptions {
                 format: Some(stead_format::FormatType::Lines),
                 ..Default::default()
@@ -304,10 +312,11 @@ mod tests {
             let dataset = Dataset::from_sources(vec![Arc::new(viewed)], &options).unwrap();
             meant(&dataset, &Request::default(), &[]).unwrap()
         };
-        let first = of("a", 5, 1000);
-        assert_eq!(first, of("b", 5, 1000));
-        assert_ne!(first, of("c", 5, 1001));
-        assert_ne!(first, of("d", 6, 1000));
+        let first = of("a", 5, 1000, 4);
+        assert_eq!(first, of("b", 5, 1000, 4));
+        assert_ne!(first, of("c", 5, 1001, 4));
+        assert_ne!(first, of("d", 6, 1000, 4));
+        assert_ne!(first, of("e", 5, 1000, 6));
     }
 
     #[test]

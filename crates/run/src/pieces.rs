@@ -5,13 +5,13 @@
 //! parallel image-compositing applications", SC 2009), of which binary swap is the case of groups of two. A rank sends and
 //! receives about one state in all, whatever the number of ranks, where a tree has rank 0 receive log2 of that many.
 
-use crate::exchange::Crew;
+use crate::exchange::{Crew, Total, Undone};
 use crate::pass::{caught, too_large};
 use crate::values;
 use std::collections::HashMap;
 use std::sync::Arc;
 use stead_core::{Error, Result};
-use stead_fabric::{FabricExt, frame, unframe};
+use stead_fabric::{FabricExt, Heard, frame, unframe};
 use stead_kernel::{AnyKernel, AnyState, Step};
 
 /// Of rounds in which pieces are swapped, and of the one in which rank 0 gets them.
@@ -22,33 +22,74 @@ const PIECES: u32 = 0x5200_0004;
 const MOST: usize = 8;
 
 /// A state, and which of the kernels it is of.
-pub type Large = (usize, AnyState);
+type Large = (usize, AnyState);
 
-/// Takes the states out that are merged in pieces, and leaves neutral ones.
-pub fn apart(kernels: &[Arc<dyn AnyKernel>], states: &mut [AnyState]) -> Vec<Large> {
-    let cuts = |(i, (k, state)): (usize, (&Arc<dyn AnyKernel>, &mut AnyState))| {
-        k.cuts().then(|| (i, std::mem::replace(state, k.init())))
-    };
-    kernels.iter().zip(states).enumerate().filter_map(cuts).collect()
+/// What a pass comes to: the states of all ranks, counters, and for kernels whose states were merged in pieces how the pass ends
+/// for them, by their number.
+pub type Merged = (Vec<AnyState>, Vec<u64>, HashMap<usize, Step>);
+
+/// Why a rank has come no further.
+enum Failed {
+    /// This rank tells it.
+    Mine(Error),
+    /// Another one has told it, and tells it to all.
+    Heard(Error),
 }
 
-/// Ends the pass of kernels whose states were taken out: rank 0 gets what they come to, the others its answer alone. All
-/// ranks call it, with states of the same kernels, and get the same error if there is one.
-pub fn finish(
+/// Merges the states and counters of all ranks: small states up the tree, large ones in pieces. Of the latter, rank 0 gets what
+/// they come to, the others its answer alone. All ranks call it; those for which it fails have left the run.
+pub fn total(
+    crew: &Crew<'_>,
+    kernels: &[Arc<dyn AnyKernel>],
+    mine: Result<Total>,
+) -> Result<Merged> {
+    let cuts = |k: &&Arc<dyn AnyKernel>| crew.size() > 1 && k.cuts();
+    let of: Vec<usize> =
+        kernels.iter().enumerate().filter(|(_, k)| cuts(k)).map(|(i, _)| i).collect();
+    let mut large: Vec<Large> = Vec::new();
+    // They follow when all ranks have come so far.
+    let mine = mine.map(|(mut states, counters)| {
+        for i in &of {
+            if let (Some(state), Some(k)) = (states.get_mut(*i), kernels.get(*i)) {
+                large.push((*i, std::mem::replace(state, k.init())));
+            }
+        }
+        (states, counters)
+    });
+    match crew.total(kernels, mine) {
+        Ok((states, counters)) => {
+            let ended = if of.is_empty() { HashMap::new() } else { finish(crew, kernels, large)? };
+            Ok((states, counters, ended))
+        }
+        Err(Undone { error, everywhere }) => {
+            // Rank 0 may have the total, and those it has told swap pieces.
+            if !everywhere && !of.is_empty() {
+                leave(crew, &error);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Ends the pass of kernels whose states were taken out.
+fn finish(
     crew: &Crew<'_>,
     kernels: &[Arc<dyn AnyKernel>],
     large: Vec<Large>,
 ) -> Result<HashMap<usize, Step>> {
-    if large.is_empty() {
-        return Ok(HashMap::new());
-    }
     let of: Vec<(usize, &Arc<dyn AnyKernel>)> =
         large.iter().filter_map(|(i, _)| Some((*i, kernels.get(*i)?))).collect();
     let swapping = Swapping { crew, kernels: of.iter().map(|(_, k)| *k).collect() };
     let mine = swapping.merged(large.into_iter().map(|(_, state)| state).collect());
-    let steps = crew.fabric.collect(PIECES, mine).and_then(|all| {
-        if crew.rank() == 0 { caught(|| swapping.join(all)) } else { Ok(Vec::new()) }
-    });
+    // What rank 0 is told in place of pieces.
+    let piece = match &mine {
+        Ok(bytes) => Ok(bytes.clone()),
+        Err(Failed::Mine(e) | Failed::Heard(e)) => Err(told(e)),
+    };
+    let collected = crew.fabric.collect(PIECES, piece).map_err(Failed::Mine);
+    let steps = mine
+        .and(collected)
+        .and_then(|all| if crew.rank() == 0 { swapping.join(all) } else { Ok(Vec::new()) });
     let mut ended: HashMap<usize, Step> = HashMap::new();
     let word = steps.and_then(|steps| {
         let mut word = Vec::new();
@@ -56,17 +97,25 @@ pub fn finish(
             let value = match &step {
                 Step::Done(value) | Step::File { value, .. } => value,
                 Step::Next(_) => {
-                    return Err(Error::internal(
+                    return Err(Failed::Mine(Error::internal(
                         "states in pieces are of a pass that is not the last",
-                    ));
+                    )));
                 }
             };
-            values::put(value, &mut word)?;
+            values::put(value, &mut word).map_err(Failed::Mine)?;
             ended.insert(*i, step);
         }
         Ok(word)
     });
+    let (word, heard) = match word {
+        Ok(word) => (Ok(word), None),
+        Err(Failed::Mine(e)) => (Err(e), None),
+        Err(Failed::Heard(e)) => (Ok(Vec::new()), Some(e)),
+    };
     let words = crew.gather(word)?;
+    if let Some(e) = heard {
+        return Err(e);
+    }
     if crew.rank() != 0 {
         let mut word: &[u8] = words.first().map_or(&[], Vec::as_slice);
         for (i, _) in of {
@@ -76,6 +125,36 @@ pub fn finish(
     Ok(ended)
 }
 
+/// Tells those who may wait for this rank's pieces that none come.
+fn leave(crew: &Crew<'_>, error: &Error) {
+    for round in rounds(crew.rank(), crew.size()) {
+        crew.fabric.abstain(SWAPS, &round.group, error);
+    }
+    crew.fabric.abstain(PIECES, &[0], error);
+}
+
+/// An error for another rank, which does not tell it to anybody.
+fn told(e: &Error) -> Error {
+    Error::new(e.kind(), e.message())
+}
+
+/// Who swaps: pieces of so many of the group, and which of them this rank is.
+struct Round {
+    group: Vec<usize>,
+    digit: usize,
+}
+
+/// From far ranks to near ones, so that the piece of rank `n` is the n-th one.
+fn rounds(rank: usize, size: usize) -> impl Iterator<Item = Round> {
+    let mut left = size;
+    radices(size).into_iter().map(move |radix| {
+        left /= radix;
+        let digit = rank / left % radix;
+        let group = (0..radix).map(|d| rank - digit * left + d * left).collect();
+        Round { group, digit }
+    })
+}
+
 struct Swapping<'a, 'b> {
     crew: &'a Crew<'b>,
     kernels: Vec<&'a Arc<dyn AnyKernel>>,
@@ -83,35 +162,36 @@ struct Swapping<'a, 'b> {
 
 impl Swapping<'_, '_> {
     /// This rank's piece of each kernel, of all ranks' states.
-    fn merged(&self, states: Vec<AnyState>) -> Result<Vec<u8>> {
+    fn merged(&self, states: Vec<AnyState>) -> std::result::Result<Vec<u8>, Failed> {
         let (rank, size) = (self.crew.rank(), self.crew.size());
         // Of each kernel the pieces that are still this rank's.
-        let mut mine = caught(|| self.cut(states, size));
-        // In how many pieces and ranks these rounds go on: from far ranks to near ones, so that the piece of rank `n` is the
-        // n-th one.
-        let mut left = size;
-        for radix in radices(size) {
-            left /= radix;
-            let digit = rank / left % radix;
-            let group: Vec<usize> = (0..radix).map(|d| rank - digit * left + d * left).collect();
-            let (own, parts) = match mine.and_then(|mine| caught(|| self.split(mine, radix, digit)))
-            {
+        let mut mine = caught(|| self.cut(states, size)).map_err(Failed::Mine);
+        for Round { group, digit } in rounds(rank, size) {
+            let split = mine.and_then(|mine| {
+                caught(|| self.split(mine, group.len(), digit)).map_err(Failed::Mine)
+            });
+            let (own, parts) = match split {
                 Ok((own, parts)) => (Ok(own), parts.into_iter().map(Ok).collect()),
                 // Who has failed takes part all the same, so that nobody waits for it.
-                Err(e) => {
-                    let told = |_| Err(Error::new(e.kind(), e.message()));
-                    let told = group.iter().map(told).collect();
-                    (Err(e), told)
+                Err(failed) => {
+                    let (Failed::Mine(e) | Failed::Heard(e)) = &failed;
+                    let parts = group.iter().map(|_| Err(told(e))).collect();
+                    (Err(failed), parts)
                 }
             };
             let got = self.crew.fabric.swap(SWAPS, &group, parts);
-            mine = own.and_then(|own| caught(|| self.merge(own, got, digit)));
+            mine = own.and_then(|own| {
+                let theirs = all(got.into_iter().enumerate().filter(|(d, _)| *d != digit))?;
+                caught(|| self.merge(own, theirs)).map_err(Failed::Mine)
+            });
         }
+        let mine = mine?;
         caught(|| {
-            let mine: Vec<AnyState> = mine?.into_iter().flatten().collect();
+            let mine: Vec<AnyState> = mine.into_iter().flatten().collect();
             let bytes = self.kernels.iter().zip(&mine).map(|(k, state)| k.encode(state));
             Ok(frame(&bytes.collect::<Result<Vec<_>>>()?))
         })
+        .map_err(Failed::Mine)
     }
 
     fn cut(&self, states: Vec<AnyState>, size: usize) -> Result<Vec<Vec<AnyState>>> {
@@ -143,17 +223,16 @@ impl Swapping<'_, '_> {
             }
             own.push(kept);
         }
-        Ok((own, parts.iter().map(|p| frame(p)).collect()))
+        Ok((own, parts.into_iter().map(|p| frame(&p)).collect()))
     }
 
     fn merge(
         &self,
         mut own: Vec<Vec<AnyState>>,
-        got: Vec<Result<Vec<u8>>>,
-        digit: usize,
+        theirs: Vec<Vec<u8>>,
     ) -> Result<Vec<Vec<AnyState>>> {
-        for (_, bytes) in got.into_iter().enumerate().filter(|(d, _)| *d != digit) {
-            let mut theirs = unframe(&bytes?)?.into_iter();
+        for bytes in theirs {
+            let mut theirs = unframe(&bytes)?.into_iter();
             for (k, pieces) in self.kernels.iter().zip(&mut own) {
                 for piece in pieces {
                     let theirs = theirs.next().ok_or_else(uneven)?;
@@ -168,22 +247,36 @@ impl Swapping<'_, '_> {
     }
 
     /// Joins the pieces of all ranks, and ends the pass.
-    fn join(&self, all: Vec<Result<Vec<u8>>>) -> Result<Vec<Step>> {
-        let size = self.crew.size();
-        let mut pieces: Vec<Vec<Option<AnyState>>> =
-            self.kernels.iter().map(|_| (0..size).map(|_| None).collect()).collect();
-        for (rank, bytes) in all.into_iter().enumerate() {
-            let bytes = unframe(&bytes?)?;
-            for ((k, pieces), bytes) in self.kernels.iter().zip(&mut pieces).zip(bytes) {
-                *pieces.get_mut(rank).ok_or_else(uneven)? = Some(k.decode(&bytes)?);
+    fn join(&self, heard: Vec<Heard>) -> std::result::Result<Vec<Step>, Failed> {
+        let pieces = all(heard.into_iter().enumerate())?;
+        caught(|| {
+            let mut states: Vec<Vec<AnyState>> = self.kernels.iter().map(|_| Vec::new()).collect();
+            for bytes in pieces {
+                for ((k, states), bytes) in
+                    self.kernels.iter().zip(&mut states).zip(unframe(&bytes)?)
+                {
+                    states.push(k.decode(&bytes)?);
+                }
             }
-        }
-        let join = |(k, pieces): (&&Arc<dyn AnyKernel>, Vec<Option<AnyState>>)| {
-            let pieces = pieces.into_iter().collect::<Option<Vec<_>>>().ok_or_else(uneven)?;
-            k.finish(k.assemble(pieces)?)
-        };
-        self.kernels.iter().zip(pieces).map(join).collect()
+            // As it is with one rank, which has all of it.
+            let bytes = self.kernels.iter().zip(&states);
+            let bytes = bytes.flat_map(|(k, s)| s.iter().map(|s| k.state_bytes(s) as u64)).sum();
+            too_large(bytes, self.crew.states)?;
+            let end = |(k, states): (&&Arc<dyn AnyKernel>, Vec<AnyState>)| {
+                if states.len() != self.crew.size() {
+                    return Err(uneven());
+                }
+                k.finish(k.assemble(states)?)
+            };
+            self.kernels.iter().zip(states).map(end).collect()
+        })
+        .map_err(Failed::Mine)
     }
+}
+
+/// What all have sent; if one has sent nothing, why.
+fn all(heard: impl Iterator<Item = (usize, Heard)>) -> std::result::Result<Vec<Vec<u8>>, Failed> {
+    heard.map(|(_, heard)| heard.map_err(Failed::Mine)?.map_err(Failed::Heard)).collect()
 }
 
 fn uneven() -> Error {
@@ -212,8 +305,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use serde::{Deserialize, Serialize};
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::mpsc;
     use std::time::Duration;
     use stead_core::{Block, Cancel, Kind, Needs, Value};
+    use stead_fabric::testing::{Between, Meddle};
     use stead_fabric::{Fabric, Local};
     use stead_kernel::Kernel;
 
@@ -243,7 +339,7 @@ mod tests {
 
         fn merge(&self, state: &mut Places, other: Places) -> Result<()> {
             if state.0.contains(&BAD) || other.0.contains(&BAD) {
-                return Err(Error::data("it cannot be merged"));
+                return Err(Error::data("it cannot be merged").with_hint("give another one"));
             }
             state.0.iter_mut().zip(other.0).for_each(|(a, b)| *a += b);
             Ok(())
@@ -267,27 +363,28 @@ mod tests {
         }
     }
 
-    fn ended(ranks: Vec<Local>, places: usize, bad: Option<usize>) -> Vec<Result<Value>> {
+    /// What a rank gets; the state of one of them cannot be merged.
+    fn one(fabric: &dyn Fabric, places: usize, bad: Option<usize>) -> Result<Value> {
         let kernels: Vec<Arc<dyn AnyKernel>> = vec![Arc::new(Sums(places))];
-        let one = |fabric: Local| {
-            let crew = Crew::new(&fabric, &Cancel::new(), None);
-            let mut mine =
-                Places((0..places as u64).map(|i| i * (fabric.rank() as u64 + 1)).collect());
-            if bad == Some(fabric.rank()) {
-                mine.0[places / 2] = BAD;
-            }
-            let mut states: Vec<AnyState> = vec![Box::new(mine)];
-            let large = apart(&kernels, &mut states);
-            assert_eq!(states[0].downcast_ref::<Places>(), Some(&Places(vec![0; places])));
-            let mut steps = finish(&crew, &kernels, large)?;
-            match steps.remove(&0) {
-                Some(Step::Done(value)) => Ok(value),
-                _ => Err(Error::internal("no answer")),
-            }
-        };
+        let crew = Crew::new(fabric, &Cancel::new(), None);
+        let times = fabric.rank() as u64 + 1;
+        let mut mine = Places((0..places as u64).map(|i| i * times).collect());
+        if bad == Some(fabric.rank()) {
+            mine.0[places / 2] = BAD;
+        }
+        let states: Vec<AnyState> = vec![Box::new(mine)];
+        let (mut states, counters, mut steps) = total(&crew, &kernels, Ok((states, vec![1])))?;
+        assert_eq!(counters, [crew.size() as u64]);
+        match steps.remove(&0).map_or_else(|| kernels[0].finish(states.remove(0)), Ok)? {
+            Step::Done(value) => Ok(value),
+            _ => Err(Error::internal("no answer")),
+        }
+    }
+
+    fn ended(ranks: Vec<Local>, places: usize, bad: Option<usize>) -> Vec<Result<Value>> {
         std::thread::scope(|scope| {
-            let one = &one;
-            let all: Vec<_> = ranks.into_iter().map(|f| scope.spawn(move || one(f))).collect();
+            let all: Vec<_> =
+                ranks.into_iter().map(|f| scope.spawn(move || one(&f, places, bad))).collect();
             all.into_iter().map(|t| t.join().unwrap()).collect()
         })
     }
@@ -312,6 +409,7 @@ mod tests {
             for got in ended(Local::group(size), 40, Some(bad)) {
                 let e = got.unwrap_err();
                 assert_eq!((e.kind(), e.message()), (Kind::Data, "it cannot be merged"));
+                assert_eq!(e.hint(), Some("give another one"));
             }
         }
     }
@@ -324,6 +422,59 @@ mod tests {
             for got in ended(ranks, 40, None) {
                 let e = got.unwrap_err();
                 assert_eq!((e.kind(), e.place().rank), (Kind::Peer, Some(dead)), "{size} {e}");
+            }
+        }
+    }
+
+    /// Dies when it has sent so many messages.
+    struct Dies(AtomicU64);
+
+    impl Meddle for Dies {
+        fn check(&self) -> Result<()> {
+            match self.0.load(Ordering::Relaxed) {
+                0 => Err(Error::new(Kind::Peer, "this rank has died")),
+                _ => Ok(()),
+            }
+        }
+
+        fn send(&self, _: usize, _: u32, bytes: Vec<u8>) -> Vec<Vec<u8>> {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+            vec![bytes]
+        }
+    }
+
+    #[test]
+    fn whenever_a_rank_dies_nobody_waits_for_ranks_that_have_left() {
+        for (size, dead) in [(8, 4), (8, 0), (8, 6), (12, 8), (12, 2)] {
+            for sends in 1..size as u64 + 6 {
+                let (tell, told) = mpsc::channel();
+                for (rank, fabric) in Local::group_with_deadline(size, Duration::from_secs(60))
+                    .into_iter()
+                    .enumerate()
+                {
+                    let tell = tell.clone();
+                    std::thread::spawn(move || {
+                        let fabric: Arc<dyn Fabric> = Arc::new(fabric);
+                        if rank == dead {
+                            let dies = Between::new(fabric, Dies(AtomicU64::new(sends)));
+                            let _ = tell.send((rank, one(&dies, 40, None), None));
+                        } else {
+                            // It lives until all are through.
+                            let done = one(&*fabric, 40, None);
+                            let _ = tell.send((rank, done, Some(fabric)));
+                        }
+                    });
+                }
+                let mut stay = Vec::new();
+                for _ in 0..size {
+                    let (rank, done, fabric) = told
+                        .recv_timeout(Duration::from_secs(60))
+                        .unwrap_or_else(|_| panic!("a rank waits: {size} {dead} {sends}"));
+                    if let (Err(e), true) = (&done, rank != dead) {
+                        assert_eq!(e.kind(), Kind::Peer, "{e}");
+                    }
+                    stay.push(fabric);
+                }
             }
         }
     }
