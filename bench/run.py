@@ -44,8 +44,8 @@ def children(work):
     return out, {"seconds": wall, "cpu_seconds": cpu, "peak_bytes": None, "answer": None}
 
 
-def command(words, cwd=None, codes=(0,)):
-    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True)
+def command(words, cwd=None, codes=(0,), env=None):
+    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, env=env)
     if done.returncode not in codes:
         raise SystemExit(f"{' '.join(map(str, words))}: exit code {done.returncode}\n{done.stderr}")
     return done.stdout

@@ -117,7 +117,11 @@ fn page(p: &Profile, path: &Path) -> String {
     let site = |site: &stead::plan::Site| {
         vec![
             site.name.clone(),
-            format!("{:.0}", site.cores),
+            // A part of a core is what containers may have.
+            match site.cores.fract() == 0.0 {
+                true => format!("{:.0}", site.cores),
+                false => format!("{:.2}", site.cores),
+            },
             format!("{:.2}", site.speed),
             units::format_seconds(site.request_s),
         ]

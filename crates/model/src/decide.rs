@@ -3,7 +3,7 @@
 use crate::estimate::{Estimate, Place, Wish};
 use crate::sides::Sides;
 use crate::stages::{Took, Way};
-use crate::{Load, Profile, Request};
+use crate::{Load, Profile, Request, Splitting};
 use stead_core::{Error, Result, units};
 
 /// Halvings when the best split is looked for: to a millionth.
@@ -117,7 +117,7 @@ pub fn decide(profile: &Profile, request: &Request, load: &Load) -> Result<Decis
         alternatives.push(estimate(Place::VectorDown, sides.moving(Way::Back, &all), 0.0));
     }
     if !sides.share_hosts() {
-        let (took, share) = split(&sides, push, pull);
+        let (took, share) = split(&sides, &request.splitting, push, pull);
         alternatives.push(estimate(Place::Split, took, share));
     }
     let chosen = best(alternatives.iter()).map(|e| e.place);
@@ -125,11 +125,13 @@ pub fn decide(profile: &Profile, request: &Request, load: &Load) -> Result<Decis
     Ok(Decision { alternatives, choice })
 }
 
-/// The least time in which both sides together are done, and the share of those who ask. Never more than either alone.
+/// The least time in which both sides together are done, and the share of those who ask. Never more than either alone, which it is
+/// where to give out chunks costs more than the other side brings.
 ///
 /// All stores compute for equally long on their own bytes, and the rest is pulled. The longer they do, the longer *push*
 /// takes and the shorter *pull* does, so the best is where both take equally long, which is halved in.
-fn split(sides: &Sides, push: Took, pull: Took) -> (Took, f64) {
+fn split(sides: &Sides, splitting: &Splitting, push: Took, pull: Took) -> (Took, f64) {
+    let first = 1.0 + f64::from(splitting.again);
     let all = sides.all();
     let bytes = sides.bytes();
     let mut found = if push.seconds <= pull.seconds { (push, 0.0) } else { (pull, 1.0) };
@@ -144,9 +146,10 @@ fn split(sides: &Sides, push: Took, pull: Took) -> (Took, f64) {
         let middle = (low + high) / 2.0;
         let own: Vec<f64> = (0..all.len()).map(|i| most(sides, i, middle)).collect();
         let rest: Vec<f64> = all.iter().zip(&own).map(|(a, o)| a - o).collect();
-        let (pushed, pulled) = (sides.push(&own), sides.moving(Way::Bytes, &rest));
+        let (pushed, pulled) = (sides.push(&own), sides.moving_first(Way::Bytes, &rest, first));
         let mut took = pushed.beside(&pulled);
         took.seconds = took.seconds.max(reading + sides.answered(&own).seconds);
+        took.seconds = took.seconds * (1.0 + splitting.part) + splitting.seconds;
         took.parts.read = took.parts.read.max(sides.reading(&all));
         if took.seconds < found.0.seconds {
             found = (took, rest.iter().sum::<f64>() / bytes);

@@ -1,7 +1,8 @@
 //! What every prediction promises, whatever the machines.
 
 use crate::{
-    Cost, Decision, Estimate, Link, Load, Place, Profile, Request, Site, Stage, Tier, Wish, decide,
+    Cost, Decision, Estimate, Link, Load, Place, Profile, Request, Site, Splitting, Stage, Tier,
+    Wish, decide,
 };
 use proptest::prelude::*;
 use stead_core::Kind;
@@ -364,4 +365,40 @@ fn requests_without_sense_are_refused() {
     let mut empty = good.clone();
     empty.request.held[0].bytes = 0;
     assert!(empty.decide().choice().seconds < 1e-6);
+}
+
+#[test]
+fn what_a_split_takes_is_a_part_of_the_choice() {
+    let profile = Profile::parse(
+        r#"
+        version = 1
+        sites = [{ name = "storage", cores = 1 }, { name = "host", cores = 4 }]
+        tiers = [{ name = "nvme", site = "storage", bytes_per_s = 1e9 }]
+        links = [{ from = "storage", to = "host", bytes_per_s = 1e8 }]
+        kernels = [{ kernel = "k", format = "f", core_s_per_gb = 10.0, parse_share = 0.5 }]
+    "#,
+    )
+    .expect("profile");
+    let asked = |bytes, splitting, passes| {
+        let request = Request::new(bytes, "k", "f").held_on("storage", "nvme").asked_by("host");
+        let mut request = request.in_passes(passes);
+        request.splitting = splitting;
+        decide(&profile, &request, &Load::none()).expect("a decision")
+    };
+    let free = Splitting::default();
+    let costs = Splitting { seconds: 0.02, part: 0.05, again: 1 };
+    let of = |d: &Decision| d.among(|p| p == Place::Split).expect("split").clone();
+    // A second alone, half of it together.
+    let (without, with) = (of(&asked(100_000_000, free, 1)), of(&asked(100_000_000, costs, 1)));
+    assert!((with.seconds - (without.seconds * 1.05 + 0.02)).abs() < 1e-3, "{with:?}");
+    // Milliseconds, which it is not worth.
+    let little = asked(1_000_000, costs, 1);
+    assert_eq!(of(&little).seconds, little.choice().seconds);
+    assert_ne!(little.choice().place, Place::Split);
+    // What is asked for again is sent again.
+    let later = asked(100_000_000, Splitting { again: 1, ..free }, 3);
+    assert!(of(&later).seconds > of(&asked(100_000_000, free, 3)).seconds);
+    let mut request = Request::new(1, "k", "f").held_on("storage", "nvme").asked_by("host");
+    request.splitting = Splitting { seconds: f64::NAN, ..free };
+    assert!(decide(&profile, &request, &Load::none()).is_err());
 }

@@ -72,4 +72,4 @@ pub use balance::{Balance, BalanceOptions, Chunk, Next, Side, Verdict};
 pub use decide::{Decision, decide};
 pub use estimate::{Estimate, Parts, Place, Stage, Wish};
 pub use profile::{Cost, Link, Profile, Site, Tier};
-pub use request::{Held, Load, Request};
+pub use request::{Held, Load, Request, Splitting};

@@ -19,8 +19,21 @@ pub struct Request {
     pub cached: f64,
     /// Bytes that are read, sent and computed on at a time.
     pub chunk: u64,
+    /// What it takes to split it, beside the work.
+    pub splitting: Splitting,
     /// Bytes of data that `held_on` adds next.
     bytes: u64,
+}
+
+/// What it takes to give parts of the work to both sides; nothing unless told otherwise.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Splitting {
+    /// Seconds, whatever the data.
+    pub seconds: f64,
+    /// A part of the time of all, 0 or more.
+    pub part: f64,
+    /// Passes at the beginning, beside the first one, for which those who ask fetch bytes again.
+    pub again: u32,
 }
 
 /// Data of one site.
@@ -45,6 +58,7 @@ impl Request {
             passes: 1,
             cached: 0.0,
             chunk: limits::DEFAULT_CHUNK as u64,
+            splitting: Splitting::default(),
             bytes,
         }
     }

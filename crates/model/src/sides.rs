@@ -194,6 +194,10 @@ impl Sides {
         if request.kernels.is_empty() {
             return bad("a request without kernels");
         }
+        let costs = request.splitting;
+        if !(0.0..1e9).contains(&costs.seconds) || !(0.0..1e9).contains(&costs.part) {
+            return Err(Error::usage("to split a request takes 0 seconds or more"));
+        }
         if request.passes == 0 || request.chunk == 0 || !(0.0..=1.0).contains(&request.cached) {
             return bad(
                 "a request has 1 or more passes, chunks of 1 byte or more, and is cached by 0 to 1",

@@ -191,12 +191,18 @@ impl Sides {
 
     /// Bytes of each store move in some way, and are computed on at the other end.
     pub(crate) fn moving(&self, way: Way, taken: &[f64]) -> Took {
+        self.moving_first(way, taken, 1.0)
+    }
+
+    /// As [`Sides::moving`], where nothing is kept in memory in so many passes at the beginning.
+    pub(crate) fn moving_first(&self, way: Way, taken: &[f64], first: f64) -> Took {
         if self.idle(taken) {
             return Took::default();
         }
         let bytes: f64 = taken.iter().sum();
-        let mut took = self.pass(way, taken, &vec![0.0; taken.len()]);
-        if self.passes > 1.0 {
+        let first = first.min(self.passes);
+        let mut took = self.pass(way, taken, &vec![0.0; taken.len()]).times(first);
+        if self.passes > first {
             let kept: Vec<f64> = if way == Way::Back {
                 self.stores.iter().zip(taken).map(|(s, b)| s.at.keeps(*b)).collect()
             } else {
@@ -205,7 +211,7 @@ impl Sides {
                 taken.iter().map(|b| b * share).collect()
             };
             let again: Vec<f64> = taken.iter().zip(&kept).map(|(b, k)| b - k).collect();
-            took = took.plus(&self.pass(way, &again, &kept).times(self.passes - 1.0));
+            took = took.plus(&self.pass(way, &again, &kept).times(self.passes - first));
         }
         let answer = if way == Way::Back { self.answered(taken) } else { self.gathered(bytes) };
         took.plus(&answer).plus(&self.asked(way))

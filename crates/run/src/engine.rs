@@ -331,7 +331,7 @@ impl<'a> Engine<'a> {
         engine.watched = first.watched;
         engine.nodes = nodes.len();
         if let Some(apart) = dataset.holding().and_then(|h| h.apart.as_ref()) {
-            let part = place::choose(&engine.crew, dataset, apart, request)?;
+            let part = place::choose(&engine.crew, dataset, apart, request, engine.budget.kept)?;
             (engine.share, engine.looks, engine.split) = (part.share, part.looks, part.split);
             engine.placing = Some(part.placing);
         }
@@ -346,9 +346,6 @@ impl<'a> Engine<'a> {
 
     fn run(mut self, observer: Option<&dyn Observer>) -> Result<(Report, Carried)> {
         let report = self.work(observer);
-        if self.split.is_some() {
-            split::forget(&self.crew.fabric, self.number);
-        }
         if report.is_err() && self.crew.size() > 1 && self.crew.fabric.alive(0).is_err() {
             // Who has made the temporary names cannot remove them.
             self.joints.iter().for_each(Joint::remove);
@@ -476,9 +473,11 @@ impl<'a> Engine<'a> {
             }
         };
         let (states, counters, ended) = pieces::total(&self.crew, &kernels, mine)?;
-        let [bytes, rows, kept, skipped, rounded, uncounted, asked] = counters[..] else {
+        let [bytes, rows, kept, skipped, rounded, uncounted, asked, done] = counters[..] else {
             return Err(Error::format("ranks sent different counters"));
         };
+        let split = self.split.as_ref().filter(|_| metrics.passes == 1);
+        split.map_or(Ok(()), |split| split.check(done))?;
         metrics.bytes_read += bytes;
         if metrics.passes == 1 {
             let counted = uncounted == 0;
@@ -649,7 +648,7 @@ impl<'a> Engine<'a> {
     }
 
     /// This rank's share of a pass: states, and the counters bytes, rows, kept, skipped, rounded, 1 if rows are not
-    /// counted, and bytes that one without data has computed on.
+    /// counted, bytes that one without data has computed on, and those of chunks.
     fn scan(
         &mut self,
         needs: Needs,
@@ -670,11 +669,11 @@ impl<'a> Engine<'a> {
         };
         if let Some(kept) = self.kept.as_ref().filter(|k| k.serves(&needs)) {
             let (states, rows) = pass.run(&kept.scan(), None, None)?;
-            return Ok((states, vec![0, rows, rows, 0, 0, 0, 0]));
+            return Ok((states, vec![0, rows, rows, 0, 0, 0, 0, 0]));
         }
         let asks = self.dataset.holding().and_then(|h| h.apart.as_ref());
         let asks = asks.is_some_and(|a| a.storage.get(self.crew.rank()) == Some(&false));
-        if let Some(split) = &self.split {
+        if let Some(split) = self.split.as_ref().filter(|_| number == 1) {
             let splitting = Splitting {
                 split,
                 fabric: &self.crew.fabric,
@@ -692,19 +691,22 @@ impl<'a> Engine<'a> {
             };
             let sum = splitting.run()?;
             let [bytes, rows, kept, skipped, rounded, counted] = sum.counters;
+            self.share = split::later(sum.held)?;
+            if let (Some(states), Share::Held(mine)) = (&self.states, &self.share) {
+                self.before = Some(states.at(mine)?);
+            }
             let bytes = bytes + std::mem::take(&mut self.looked);
             self.bytes += bytes;
-            if number == 1 {
-                *scan_plan = sum.plan;
-            }
+            *scan_plan = sum.plan;
             let asked = if asks { counted } else { 0 };
-            let counters = vec![bytes, rows, kept, skipped, rounded, sum.uncounted, asked];
+            let counters = vec![bytes, rows, kept, skipped, rounded, sum.uncounted, asked, counted];
             return Ok((sum.states, counters));
         }
         // Unless kernels say so, the first pass does not know whether there will be another one.
         let mut later = if number > 1 { needs.clone() } else { Needs::default() };
         active.iter().filter(|a| a.kernel.more_passes()).for_each(|a| later.add(&a.kernel.needs()));
         let cache = Cache::new(&later, self.budget.kept);
+        let _leftovers = split::Leftovers { dataset: self.dataset, share: self.share.clone() };
         let scan = self.dataset.scan(&self.options(&needs))?;
         if number == 1 {
             *scan_plan = scan.plan();
@@ -719,7 +721,7 @@ impl<'a> Engine<'a> {
         let bytes = get(&p.bytes) + std::mem::take(&mut self.looked);
         let asked = if asks { bytes } else { 0 };
         let (rows, skipped, rounded) = (get(&p.rows), get(&p.skipped), get(&p.rounded));
-        let counters = vec![bytes, rows, kept, skipped, rounded, uncounted, asked];
+        let counters = vec![bytes, rows, kept, skipped, rounded, uncounted, asked, 0];
         self.bytes += bytes;
         drop(scan);
         self.kept = cache.and_then(Cache::ready);

@@ -3,7 +3,15 @@
 use crate::clock;
 use crate::meeting::may_run_on;
 use serde::{Deserialize, Serialize};
+use std::sync::{Mutex, PoisonError};
 use stead_core::{Error, Result};
+
+/// Seconds of processors that this process had, and for which it waited, when it was last asked.
+static LAST: Mutex<(f64, f64)> = Mutex::new((0.0, 0.0));
+/// Seconds of a processor that are taken for had without waiting: what little was had says little.
+const LITTLE_S: f64 = 0.005;
+/// Who gets less than this of what it wants shares all processors with others.
+const CONTENDED: f64 = 0.9;
 
 /// What a rank sees of its machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -13,8 +21,20 @@ pub struct Machine {
     may_run_on: Vec<u64>,
     /// How many of them it may keep busy.
     processors: u64,
-    /// Threads that want to run on all of the machine.
+    /// Threads of others that want to run on all of the machine.
     load: f64,
+    /// How much of the processor time that a thread of the rank wanted lately it got, 0 to 1.
+    got: f64,
+}
+
+/// What was got since it was last asked.
+fn got() -> f64 {
+    let (had, waited) = clock::had_and_waited();
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    // Threads that have ended take theirs with them.
+    let since = ((had - last.0).max(0.0) + LITTLE_S, (waited - last.1).max(0.0));
+    *last = (had, waited);
+    since.0 / (since.0 + since.1)
 }
 
 impl Machine {
@@ -25,6 +45,7 @@ impl Machine {
             may_run_on: may_run_on(),
             processors: clock::processors() as u64,
             load: clock::load(),
+            got: got(),
         }
     }
 
@@ -40,9 +61,17 @@ impl Machine {
     }
 
     /// Threads of others for each of so many cores.
+    ///
+    /// Who waits for processors knows of how many others: `t` of its threads on `c` cores, with `o` of others, get `c / (t + o)` of
+    /// what they want. Who does not wait knows that there are no more than that, and the system says how many wanted to run lately.
     pub fn load(ranks: &[&Machine], cores: f64) -> f64 {
+        let cores = cores.max(1.0);
         let most = ranks.iter().map(|m| m.load).fold(0.0, f64::max);
-        if most.is_finite() { (most / cores.max(1.0)).min(1e6) } else { 0.0 }
+        let told = if most.is_finite() { most / cores } else { 0.0 };
+        let got = ranks.iter().map(|m| if m.got.is_nan() { 1.0 } else { m.got.clamp(1e-3, 1.0) });
+        let got = got.sum::<f64>() / ranks.len().max(1) as f64;
+        let felt = (1.0 / got.max(1e-3) - ranks.len() as f64 / cores).max(0.0);
+        if got < CONTENDED { felt } else { felt.min(told) }
     }
 }
 
@@ -59,7 +88,7 @@ mod tests {
     use super::*;
 
     fn machine(bits: u64, processors: u64, load: f64) -> Machine {
-        Machine { host: "a".into(), may_run_on: vec![bits], processors, load }
+        Machine { host: "a".into(), may_run_on: vec![bits], processors, load, got: 1.0 }
     }
 
     #[test]
@@ -78,8 +107,27 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_for_processors_knows_how_many_others_want_them() {
+        let got = |got| Machine { got, ..machine(3, 2, 0.0) };
+        // One thread on two cores, beside two, four and no threads of others, whatever was told.
+        assert!((Machine::load(&[&got(2.0 / 3.0)], 2.0) - 1.0).abs() < 1e-9);
+        assert!((Machine::load(&[&got(2.0 / 5.0)], 2.0) - 2.0).abs() < 1e-9);
+        assert_eq!(Machine::load(&[&got(1.0)], 2.0), 0.0);
+        // Ranks that share the cores with each other alone.
+        assert_eq!(Machine::load(&[&got(0.5), &got(0.5), &got(0.5), &got(0.5)], 2.0), 0.0);
+        // What was told of the last minute cannot be, as nobody waits.
+        let told = Machine { load: 7.0, ..got(1.0) };
+        assert_eq!(Machine::load(&[&told], 2.0), 0.5);
+        for odd in [f64::NAN, -1.0, 0.0, f64::INFINITY, 9.0] {
+            let load = Machine::load(&[&got(odd)], 2.0);
+            assert!(load.is_finite() && load >= 0.0, "{odd}: {load}");
+        }
+    }
+
+    #[test]
     fn this_machine_has_cores() {
         let here = Machine::here("x");
         assert!(Machine::cores(&[&here]) >= 1.0 && Machine::load(&[&here], 1.0) >= 0.0);
+        assert!(here.got > 0.0 && here.got <= 1.0);
     }
 }

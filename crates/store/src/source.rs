@@ -46,6 +46,9 @@ pub trait Source: Send + Sync + Debug {
     /// their way already. Waits for nothing; what goes wrong, the read says.
     fn ahead(&self, _offset: u64, _len: usize) {}
 
+    /// Nobody is going to read these bytes any more, whatever [`Source::ahead`] was told of them.
+    fn forget(&self, _bytes: Range<u64>) {}
+
     /// Another source in which these bytes, more than none, lie one after the other, and where: a part of a file that lies in
     /// several. Who reads asks this before anything else, so that parts are read as files are.
     fn piece(&self, _offset: u64, _len: u64) -> Option<(&Arc<dyn Source>, u64)> {

@@ -4,11 +4,12 @@
 //! All ranks take part. The first rank of each host measures its host; the others wait. Hosts measure kernels and tiers at
 //! the same time, and links one after the other, so that none disturbs another one. All ranks get the same profile.
 
+mod cores;
 mod kernels;
 mod links;
 mod tiers;
 
-use crate::clock::Watch;
+use crate::clock::{self, Watch};
 use crate::exchange::Crew;
 use crate::machine::Machine;
 use crate::meeting;
@@ -46,7 +47,8 @@ const LEAST_SECONDS: f64 = 0.1;
 const MOST_SECONDS: f64 = 3600.0;
 
 /// Of these seconds, what each sort of measurement gets.
-const FOR_KERNELS: f64 = 0.45;
+const FOR_CORES: f64 = 0.05;
+const FOR_KERNELS: f64 = 0.40;
 const FOR_TIERS: f64 = 0.35;
 const FOR_LINKS: f64 = 0.20;
 
@@ -62,8 +64,10 @@ const UNLIKE: f64 = 0.2;
 pub type Telling<'t> = Option<&'t (dyn Fn(&str) + Sync)>;
 
 /// What one host has measured of itself.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Measured {
+    /// How much of its cores it gives.
+    share: f64,
     kernels: Vec<Cost>,
     tiers: Vec<Tier>,
     /// Which of the paths that were named are here.
@@ -74,12 +78,15 @@ struct Measured {
 const HERE: &str = "here";
 
 impl Measured {
+    const NOTHING: Measured =
+        Measured { share: 1.0, kernels: Vec::new(), tiers: Vec::new(), seen: Vec::new() };
+
     /// For other ranks: a profile of one site.
     fn tell(self) -> Result<Vec<u8>> {
         let at_home = |t: Tier| Tier { site: HERE.to_owned(), ..t };
         let profile = Profile {
             version: 1,
-            sites: vec![Site::new(HERE, 1.0)],
+            sites: vec![Site::new(HERE, self.share)],
             tiers: self.tiers.into_iter().map(at_home).collect(),
             kernels: self.kernels,
             ..Profile::default()
@@ -89,8 +96,9 @@ impl Measured {
 
     fn heard(word: &[u8]) -> Result<Measured> {
         let (text, seen): (String, Vec<bool>) = decode(word)?;
-        let Profile { tiers, kernels, .. } = Profile::parse(&text)?;
-        Ok(Measured { kernels, tiers, seen })
+        let Profile { sites, tiers, kernels, .. } = Profile::parse(&text)?;
+        let share = sites.first().map_or(1.0, |s| s.cores.min(1.0));
+        Ok(Measured { share, kernels, tiers, seen })
     }
 }
 
@@ -122,7 +130,7 @@ pub fn calibrate_on(
     let tell = |what: &str| telling.iter().for_each(|t| t(what));
     let measured = match first {
         true => measure(options, &tell),
-        false => Ok(Measured::default()),
+        false => Ok(Measured::NOTHING),
     };
     let encoded = measured.and_then(|m| m.tell());
     let measured: Vec<Measured> =
@@ -189,8 +197,9 @@ fn meet(crew: &mut Crew<'_>, options: &Calibrate) -> Result<(Vec<Machine>, u32)>
 
 /// What the first rank of a host measures.
 fn measure(options: &Calibrate, tell: &dyn Fn(&str)) -> Result<Measured> {
+    let share = cores::share(clock::processors(), options.seconds * FOR_CORES, &options.cancel)?;
     let kernels = kernels::measure(options.seconds * FOR_KERNELS, &options.cancel, tell)?;
-    let mut measured = Measured { kernels, ..Measured::default() };
+    let mut measured = Measured { share, kernels, ..Measured::NOTHING };
     let each = options.seconds * FOR_TIERS / options.tiers.len().max(1) as f64;
     for path in &options.tiers {
         options.cancel.check()?;
@@ -280,7 +289,7 @@ impl Hosts {
             profile.sites.push(Site {
                 speed,
                 request_s: step_s * STEPS_OF_A_REQUEST,
-                ..Site::new(name.clone(), Machine::cores(&there))
+                ..Site::new(name.clone(), Machine::cores(&there) * measured.share)
             });
             profile
                 .tiers

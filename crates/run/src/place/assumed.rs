@@ -1,7 +1,7 @@
 //! What is taken for so where nobody has measured it.
 
 use stead_kernel::Spec;
-use stead_model::Cost;
+use stead_model::{Cost, Splitting};
 
 /// Bytes in a second of a tier, and seconds until the first byte: a plain NVMe drive.
 pub const TIER: (f64, f64) = (1e9, 1e-4);
@@ -9,8 +9,16 @@ pub const TIER: (f64, f64) = (1e9, 1e-4);
 pub const LINK: (f64, f64) = (117e6, 1e-4);
 /// Seconds that a request takes before the first byte is read.
 pub const REQUEST_S: f64 = 2e-3;
+/// What it takes to give chunks to both sides; the first pass of a split keeps none of them in memory.
+pub const SPLITTING: Splitting = Splitting { seconds: 0.02, part: 0.05, again: 1 };
 /// Bytes of a state.
 const RESULT: f64 = 1024.0;
+/// Most of them whose passes are counted.
+const MOST_CENTRES: u32 = 1000;
+/// What kernels of the caller's own are called here, as no others are.
+pub const OWN: &str = "own kernels";
+/// Centres that k-means has unless told otherwise.
+const CENTRES: u32 = 8;
 /// Passes of a kernel that ends when it is good enough.
 const ROUNDS: u32 = 10;
 
@@ -62,10 +70,16 @@ pub fn format(name: &str) -> &str {
 pub fn passes(spec: &Spec) -> u32 {
     let given = |key: &str| spec.option(key).is_some();
     match spec.name.as_str() {
-        "kmeans" => spec.parse_option("rounds", ROUNDS).unwrap_or(ROUNDS).clamp(1, ROUNDS) + 1,
+        "kmeans" => {
+            let rounds = spec.parse_option("rounds", ROUNDS).unwrap_or(ROUNDS).clamp(1, ROUNDS);
+            // To choose them takes a pass for each, unless they are the first ones or any.
+            let centres = spec.parse_option("k", CENTRES).unwrap_or(CENTRES).min(MOST_CENTRES);
+            rounds
+                + if matches!(spec.option("init"), None | Some("kmeans++")) { centres } else { 1 }
+        }
         "hist" | "render" if !(given("min") && given("max")) => 2,
         "normalize" => 2,
-        "quantile" if spec.args.iter().any(|a| a == "exact") => 4,
+        "quantile" if spec.args.iter().any(|a| a == "exact") => 5,
         _ => 1,
     }
 }
@@ -78,14 +92,15 @@ mod tests {
     fn passes_follow_from_what_is_asked_for() {
         for (spec, wanted) in [
             ("sum:x", 1),
-            ("kmeans:k=3", 11),
-            ("kmeans:k=3,rounds=2", 3),
-            ("kmeans:k=3,rounds=x", 11),
+            ("kmeans:k=3", 13),
+            ("kmeans:k=3,rounds=2", 5),
+            ("kmeans:k=3,rounds=x", 13),
+            ("kmeans:k=3,rounds=2,init=first", 3),
             ("hist:x,bins=3", 2),
             ("hist:x,min=0,max=1", 1),
             ("normalize:x", 2),
             ("quantile:x", 1),
-            ("quantile:x,exact", 4),
+            ("quantile:x,exact", 5),
         ] {
             assert_eq!(passes(&Spec::parse(spec).expect("spec")), wanted, "{spec}");
         }

@@ -60,6 +60,7 @@ impl Facts {
         let cached: f64 = stores.iter().map(|s| s.cached).sum();
         request.cached = (cached / stores.len().max(1) as f64).clamp(0.0, 1.0);
         request.chunk = limits::DEFAULT_CHUNK as u64;
+        request.splitting = assumed::SPLITTING;
         Facts { profile: gathering.found, request, assumed: gathering.assumed }
     }
 }
@@ -101,14 +102,16 @@ impl Gathering<'_> {
     fn site(&mut self, name: &str, said: &[&Said], work: &Work<'_>) {
         let mut by_host = BTreeMap::<&str, Vec<&Said>>::new();
         said.iter().for_each(|s| by_host.entry(&s.machine.host).or_default().push(s));
-        let (mut cores, mut loads, mut speeds) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut cores, mut speeds) = (Vec::new(), Vec::new());
         for (host, ranks) in &by_host {
             let machines: Vec<&Machine> = ranks.iter().map(|s| &s.machine).collect();
             let there = Machine::cores(&machines);
             let asked: u64 = ranks.iter().map(|s| s.threads).sum();
             let all = ranks.iter().all(|s| s.threads > 0);
-            cores.push(if all { there.min(asked as f64) } else { there });
-            loads.push(Machine::load(&machines, there));
+            let ours = if all { there.min(asked as f64) } else { there };
+            // What was measured of a host that is idle it does not exceed, as one that may use a part of its cores.
+            let most = self.known(host).map_or(f64::INFINITY, |s| s.cores);
+            cores.push((ours / (1.0 + Machine::load(&machines, there))).min(most));
             speeds.extend(self.known(host).map(|s| s.speed));
         }
         if speeds.len() < by_host.len() && !self.measured.sites.is_empty() {
@@ -118,12 +121,16 @@ impl Gathering<'_> {
         }
         let requests = by_host.keys().filter_map(|h| self.known(h)).map(|s| s.request_s);
         let request_s = mean(&requests.collect::<Vec<_>>(), assumed::REQUEST_S);
+        // Blocks are kept if all fit.
+        let kept: u64 = said.iter().fold(0, |n, s| n.saturating_add(s.kept));
+        let fits = work.bytes <= kept;
         self.found.sites.push(Site {
+            memory_bytes: if fits { kept as f64 / by_host.len().max(1) as f64 } else { 0.0 },
             hosts: u32::try_from(by_host.len()).unwrap_or(u32::MAX).clamp(1, 1_000_000),
             speed: mean(&speeds, 1.0),
-            load: mean(&loads, 0.0),
             request_s,
-            ..Site::new(name, mean(&cores, 1.0))
+            // Hosts have equal shares, so the one with the fewest cores is waited for.
+            ..Site::new(name, cores.iter().copied().reduce(f64::min).unwrap_or(1.0))
         });
         for family in &work.families {
             let cost = self.cost(family, work.format, &by_host.keys().copied().collect::<Vec<_>>());

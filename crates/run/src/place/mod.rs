@@ -79,6 +79,10 @@ struct Said {
     cached: f64,
     /// Stretches of the data that it holds.
     stretches: u64,
+    /// Bytes of blocks that it may keep for later passes.
+    kept: u64,
+    /// Some of its files are compressed, and so in one piece each.
+    compressed: bool,
     /// The profile of the first rank: where it is, and its text.
     profile: Option<(String, String)>,
 }
@@ -108,7 +112,7 @@ fn possible(place: Place, said: &[Said]) -> bool {
     let few = || said.iter().fold(0u64, |n, s| n.saturating_add(s.stretches)) <= MOST_STRETCHES;
     match place {
         Place::Pull | Place::Push => true,
-        Place::Split => few(),
+        Place::Split => few() && !said.iter().any(|s| s.compressed),
         Place::VectorUp | Place::VectorDown => false,
     }
 }
@@ -147,13 +151,14 @@ pub fn choose(
     dataset: &Dataset,
     apart: &Apart,
     request: &Request,
+    kept: u64,
 ) -> Result<Part> {
     let has = dataset.share(crew.rank(), crew.size())?;
     let held = match &has {
         Share::Held(held) => &held[..],
         Share::Even { .. } => return Err(Error::internal("it is not said what ranks hold")),
     };
-    let said: Vec<Said> = together(crew, said(crew, apart, request, held.len()))?;
+    let said: Vec<Said> = together(crew, said(crew, dataset, apart, request, (held.len(), kept)))?;
     let can = |place| possible(place, &said);
     let (decision, placing) = decided(&said, dataset, apart, request)?;
     let chosen = match request.place {
@@ -162,7 +167,8 @@ pub fn choose(
     };
     let chosen = chosen.ok_or_else(|| Error::internal("there is no place to compute"))?;
     if !can(chosen.place) {
-        let message = "the data lie in too many stretches for their work to be split";
+        let message =
+            "the data are compressed, or lie in too many stretches for their work to be split";
         return Err(Error::usage(message).with_hint("take --place auto, pull or push"));
     }
     let why = decision.about(chosen, can);
@@ -172,7 +178,8 @@ pub fn choose(
         Place::Pull => part(apart.pulled.clone(), Some(cut(held, &apart.cuts)), None),
         Place::Split => {
             let told = together(crew, Ok(Holdings::tell(held)))?;
-            let holdings = Holdings::new(told)?;
+            let lengths: Vec<u64> = dataset.sources().iter().map(|s| s.len()).collect();
+            let holdings = Holdings::new(told, &lengths)?;
             let looks = Some(holdings.cut(crew.rank()));
             let split = Split {
                 holdings,
@@ -208,11 +215,20 @@ pub fn took(metrics: &Metrics, asked: u64, all: u64) -> Took {
     }
 }
 
-fn said(crew: &Crew<'_>, apart: &Apart, request: &Request, stretches: usize) -> Result<Said> {
-    let profile = match crew.rank() {
-        0 => crate::profile::load()?,
+fn said(
+    crew: &Crew<'_>,
+    dataset: &Dataset,
+    apart: &Apart,
+    request: &Request,
+    (stretches, kept): (usize, u64),
+) -> Result<Said> {
+    let profile = match (crew.rank(), request.place) {
+        (0, Wish::Auto) => crate::profile::load()?,
+        // Nothing depends on it.
+        (0, _) => crate::profile::load().ok().flatten(),
         _ => None,
     };
+    let has = apart.storage.get(crew.rank()) == Some(&true);
     let text = |(path, profile): (std::path::PathBuf, Profile)| {
         Ok((path.display().to_string(), profile.to_text()?))
     };
@@ -222,6 +238,8 @@ fn said(crew: &Crew<'_>, apart: &Apart, request: &Request, stretches: usize) -> 
         tier: apart.tier.clone(),
         cached: apart.cached,
         stretches: stretches as u64,
+        kept,
+        compressed: has && dataset.is_compressed()?,
         profile: profile.map(text).transpose()?,
     })
 }
@@ -244,7 +262,9 @@ fn decided(
             families.push(spec.name);
         }
     }
-    families.extend(request.own.iter().map(|own| own.name().to_owned()));
+    if !request.own.is_empty() {
+        families.push(assumed::OWN.to_owned());
+    }
     let work = Work {
         bytes: dataset.total_bytes(),
         format: assumed::format(dataset.format_name()),

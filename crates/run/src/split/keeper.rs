@@ -1,7 +1,8 @@
 //! Who gives chunks to ranks: a thread of the first rank, with a balance for what each storage rank holds.
 
-use super::{Say, Split, Tell, decode, encode};
+use super::{ANSWERS, ASKS, Say, Split, Tell, Turn, WORKERS, decode, encode};
 use crate::clock::Watch;
+use crate::pass::caught;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,9 +16,22 @@ const LIVE_EVERY: u32 = 50;
 /// Largest chunk, where granules are no larger.
 const MOST: u64 = 64 << 20;
 
-/// A chunk that a rank has.
+/// A chunk takes at least so long, as predicted, and is no more than this part of all: to ask for one takes a while, too.
+const LEAST_SECONDS: f64 = 0.004;
+const LEAST_CHUNKS: u64 = 32;
+
+/// The smallest chunk of `len` bytes.
+fn least(len: u64, granule: u64, seconds: f64) -> u64 {
+    let worth = len as f64 / seconds.max(1e-9) * LEAST_SECONDS;
+    (worth as u64).min(len / LEAST_CHUNKS).max(granule)
+}
+
+/// A rank, and one of its workers.
+type To = (usize, u8);
+
+/// A chunk that a worker has.
 struct Given {
-    to: usize,
+    to: To,
     /// Index of the balance.
     of: usize,
     side: Side,
@@ -27,33 +41,26 @@ struct Given {
 /// See the module's documentation.
 pub struct Keeper<'k> {
     fabric: &'k dyn Fabric,
-    asks: u32,
-    answers: u32,
-    pass: u64,
+    turn: Turn,
     storage: &'k [bool],
     /// Of each storage rank that holds something.
     balances: Vec<(usize, Balance)>,
     given: BTreeMap<u64, Given>,
     next_id: u64,
-    waiting: BTreeSet<usize>,
-    /// Ranks that were told that there is nothing left.
-    finished: BTreeSet<usize>,
+    waiting: BTreeSet<To>,
+    /// Those that were told that there is nothing left.
+    finished: BTreeSet<To>,
 }
 
 impl<'k> Keeper<'k> {
-    pub fn new(
-        fabric: &'k dyn Fabric,
-        split: &'k Split,
-        (asks, answers): (u32, u32),
-        pass: u64,
-    ) -> Keeper<'k> {
+    pub fn new(fabric: &'k dyn Fabric, split: &'k Split, turn: Turn) -> Keeper<'k> {
         let balance = |rank: usize| {
             let (len, granule) = (split.holdings.len(rank), split.holdings.granule(rank));
             let options = BalanceOptions {
                 host_share: split.asked_share,
                 seconds: split.seconds,
                 align: granule,
-                least: granule,
+                least: least(len, granule, split.seconds),
                 most: MOST.max(granule),
                 ..BalanceOptions::default()
             };
@@ -61,9 +68,7 @@ impl<'k> Keeper<'k> {
         };
         Keeper {
             fabric,
-            asks,
-            answers,
-            pass,
+            turn,
             storage: &split.storage,
             balances: (0..split.storage.len()).filter_map(balance).collect(),
             given: BTreeMap::new(),
@@ -73,22 +78,33 @@ impl<'k> Keeper<'k> {
         }
     }
 
-    /// Until all ranks know that nothing is left, or it is to stop, as when a rank is gone. `counted` are bytes that are done.
+    /// Until all ranks know that nothing is left, or it is to stop. `counted` are bytes that are done.
+    ///
+    /// # Errors
+    /// `Peer` if a rank is gone.
     pub fn keep(mut self, stop: &AtomicBool, counted: &AtomicU64) -> Result<()> {
+        // Whatever becomes of it: nobody waits for who is not there.
+        caught(|| self.until(stop, counted))
+            .inspect_err(|_| self.all().for_each(|to| self.tell(to, &Tell::Stop)))
+    }
+
+    fn until(&mut self, stop: &AtomicBool, counted: &AtomicU64) -> Result<()> {
         let watch = Watch::start();
         for turn in 0u32.. {
-            if self.finished.len() >= self.storage.len() {
+            if self.all().all(|to| self.finished.contains(&to)) {
                 break;
             }
             if stop.load(Ordering::Relaxed) {
-                for rank in 0..self.storage.len() {
-                    self.tell(rank, &Tell::Finished);
-                }
+                self.all().for_each(|to| self.tell(to, &Tell::Stop));
                 break;
             }
-            if let Some((from, word)) = self.fabric.recv_any(self.asks, LOOK)? {
-                match decode(self.pass, &word) {
-                    Some(Say::Ask) => drop(self.waiting.insert(from)),
+            if let Some((from, word)) = self.fabric.recv_any(ASKS, LOOK)? {
+                match decode(self.turn, &word) {
+                    Some(Say::Ask(worker)) if worker < WORKERS => {
+                        self.waiting.insert((from, worker));
+                    }
+                    // No worker of this program.
+                    Some(Say::Ask(_)) => {}
                     Some(Say::Done(id)) => self.done(from, id, watch.seconds()),
                     // Of one that knows already that nothing is left, all are done.
                     Some(Say::Over) => stop.store(true, Ordering::Relaxed),
@@ -96,14 +112,13 @@ impl<'k> Keeper<'k> {
                 }
                 counted.store(self.counted(), Ordering::Relaxed);
             }
-            for rank in self.waiting.clone() {
-                self.serve(rank, watch.seconds());
+            for to in self.waiting.clone() {
+                self.serve(to, watch.seconds());
             }
             if turn.is_multiple_of(LIVE_EVERY) {
-                // The run ends with an error at the next step; there is no need to come to the end before.
-                let lost = (0..self.storage.len())
-                    .any(|rank| !self.finished.contains(&rank) && self.fabric.alive(rank).is_err());
-                stop.fetch_or(lost, Ordering::Relaxed);
+                for (rank, _) in self.all().filter(|to| !self.finished.contains(to)) {
+                    self.fabric.alive(rank)?;
+                }
             }
         }
         Ok(())
@@ -114,17 +129,24 @@ impl<'k> Keeper<'k> {
         self.balances.iter().map(|(_, b)| of(b)).sum()
     }
 
-    fn tell(&self, rank: usize, what: &Tell) {
+    /// All workers of all ranks.
+    fn all(&self) -> impl Iterator<Item = To> + use<> {
+        (0..self.storage.len()).flat_map(|rank| (0..WORKERS).map(move |worker| (rank, worker)))
+    }
+
+    fn tell(&self, (rank, worker): To, what: &Tell) {
         // Who is gone is found out where it matters.
-        let _ = self.fabric.send(rank, self.answers, encode(self.pass, what));
+        let tag = ANSWERS + u32::from(worker);
+        let _ = self.fabric.send(rank, tag, encode(self.turn, what));
     }
 
     fn side(&self, rank: usize) -> Side {
         if self.storage.get(rank) == Some(&true) { Side::Storage } else { Side::Host }
     }
 
-    /// Gives a rank that waits something to do, if there is anything.
-    fn serve(&mut self, rank: usize, now: f64) {
+    /// Gives a worker that waits something to do, if there is anything.
+    fn serve(&mut self, to: To, now: f64) {
+        let (rank, _) = to;
         let side = self.side(rank);
         // Who has data works on them. Who asks helps where most is left to do.
         let mut order: Vec<usize> = (0..self.balances.len())
@@ -139,34 +161,35 @@ impl<'k> Keeper<'k> {
                 Next::Chunk(chunk) => {
                     let (id, holder) = (self.next_id, *holder as u32);
                     self.next_id += 1;
-                    self.given.insert(id, Given { to: rank, of, side, chunk });
-                    self.waiting.remove(&rank);
+                    self.given.insert(id, Given { to, of, side, chunk });
+                    self.waiting.remove(&to);
                     let (start, end) = (chunk.start, chunk.end);
-                    return self.tell(rank, &Tell::Chunk { id, rank: holder, start, end });
+                    return self.tell(to, &Tell::Chunk { id, rank: holder, start, end });
                 }
                 Next::Wait { .. } => finished = false,
                 Next::Finished => {}
             }
         }
         if finished {
-            self.waiting.remove(&rank);
-            self.finished.insert(rank);
-            self.tell(rank, &Tell::Finished);
+            self.waiting.remove(&to);
+            self.finished.insert(to);
+            self.tell(to, &Tell::Finished);
         }
     }
 
     /// A rank has a state for a chunk. Whoever else is at some of it need not go on if this one counts.
     fn done(&mut self, rank: usize, id: u64, now: f64) {
-        let mine = self.given.get(&id).is_some_and(|g| g.to == rank);
-        let Some(given) = self.given.remove(&id).filter(|_| mine) else {
-            return self.tell(rank, &Tell::Counts { id, counts: false });
-        };
+        if self.given.get(&id).is_none_or(|g| g.to.0 != rank) {
+            // Chunks that were given stay until their worker has said this: nobody of this program says it.
+            return;
+        }
+        let Some(given) = self.given.remove(&id) else { return };
         let verdict = match self.balances.get_mut(given.of) {
             Some((_, balance)) => balance.done(given.side, given.chunk, now),
             None => Verdict::Drop,
         };
         let counts = verdict == Verdict::Count;
-        self.tell(rank, &Tell::Counts { id, counts });
+        self.tell(given.to, &Tell::Counts { id, counts });
         if counts {
             let (start, end) = (given.chunk.start, given.chunk.end);
             let vain = |g: &Given| g.of == given.of && g.chunk.start < end && start < g.chunk.end;

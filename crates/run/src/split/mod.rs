@@ -1,8 +1,11 @@
 //! A pass in which both those that have the data and those that ask compute.
 //!
-//! The first rank keeps the balance (`keeper`). Every rank asks it for a chunk, computes a state for it, and asks whether that
-//! counts, before it adds it to its own: a chunk that one side is slow with is given to the other one, too, and counts once. So
-//! the states that come together at the end are of each byte once, and the answer is that of any other place.
+//! The first rank without data, which is not the slow one, keeps the balance (`keeper`). Every rank asks it for a chunk, computes a
+//! state for it, and asks whether that counts, before it adds it to its own: a chunk that one side is slow with is given to the
+//! other one, too, and counts once. So the states that come together at the end are of each byte once, and the answer is that of
+//! any other place. A rank has two chunks at a time: while one waits for bytes or for the keeper, the other is computed on.
+//!
+//! Later passes are not balanced again: each rank computes on what it had then, and keeps of it what fits in memory.
 //!
 //! What a storage rank holds is one range of bytes here, whatever it is in files (`Holdings`). The rank takes chunks from its
 //! beginning, those that ask take them from its end.
@@ -11,21 +14,23 @@ mod keeper;
 
 use crate::clock::Watch;
 use crate::news::News;
-use crate::pass::{Active, Observer, Pass, Snapshot};
+use crate::pass::{Active, Observer, Pass, Snapshot, caught, too_large};
 use keeper::Keeper;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use stead_core::{Cancel, Error, Kind, Result};
+use stead_core::{Cancel, Error, Kind, Result, limits};
 use stead_fabric::Fabric;
 use stead_format::{Dataset, Held, ScanOptions, Share, States};
 use stead_kernel::AnyState;
 use stead_kernel::expr::Filter;
 
-/// Tags of what ranks say to the keeper, and of what it says: of each run two.
-const TAGS: u32 = 0x5600_0000;
-const MOST_TAGS: u64 = 1 << 19;
+/// Tags of what ranks say to the keeper, and of what it says to each of their workers. Each frame has the run and the pass.
+const ASKS: u32 = 0x5600_0000;
+const ANSWERS: u32 = ASKS + 1;
+/// Chunks that a rank has at a time: each with a worker of its own.
+const WORKERS: u8 = 2;
 /// How often who waits looks around.
 const LOOK: Duration = Duration::from_millis(100);
 /// Stretches that ranks may hold together: all ranks know all of them.
@@ -50,13 +55,25 @@ impl Holdings {
     ///
     /// # Errors
     /// `Format` for what cannot be held.
-    pub fn new(told: Vec<Told>) -> Result<Holdings> {
+    pub fn new(told: Vec<Told>, lengths: &[u64]) -> Result<Holdings> {
+        let bad = || Error::format("what another rank holds is malformed");
         let held = |(source, start, end): (u32, u64, u64)| {
-            let bad = || Error::format("what another rank holds is malformed");
-            (start < end).then_some(Held { source, bytes: start..end }).ok_or_else(bad)
+            let within = lengths.get(source as usize).is_some_and(|len| start < end && end <= *len);
+            within.then_some(Held { source, bytes: start..end }).ok_or_else(bad)
         };
-        let of = |told: Told| told.into_iter().map(held).collect::<Result<Vec<Held>>>();
+        let of = |told: Told| {
+            let held = told.into_iter().map(held).collect::<Result<Vec<Held>>>()?;
+            let ordered = held
+                .windows(2)
+                .all(|w| (w[0].source, w[0].bytes.end) <= (w[1].source, w[1].bytes.start));
+            if ordered { Ok(held) } else { Err(bad()) }
+        };
         Ok(Holdings { of: told.into_iter().map(of).collect::<Result<_>>()? })
+    }
+
+    /// Bytes that all hold together.
+    pub fn total(&self) -> u64 {
+        (0..self.of.len()).fold(0, |n, rank| n.saturating_add(self.len(rank)))
     }
 
     /// Bytes that a rank holds.
@@ -103,8 +120,8 @@ const GRANULE: u64 = 1 << 20;
 /// What ranks say to the keeper.
 #[derive(Debug, Serialize, Deserialize)]
 enum Say {
-    /// What is there to do?
-    Ask,
+    /// What is there to do for this worker?
+    Ask(u8),
     /// There is a state for a chunk: does it count?
     Done(u64),
     /// This rank has failed: there is no need to go on.
@@ -122,17 +139,22 @@ enum Tell {
     Drop { id: u64 },
     /// There is nothing left to do.
     Finished,
+    /// Somebody has failed: there is no need to go on.
+    Stop,
 }
 
-fn encode(pass: u64, said: &impl Serialize) -> Vec<u8> {
+/// Which run, of those of the first rank's process, and which pass.
+type Turn = (u64, u64);
+
+fn encode(turn: Turn, said: &impl Serialize) -> Vec<u8> {
     // Nothing in it can fail to be encoded.
-    postcard::to_stdvec(&(pass, said)).unwrap_or_default()
+    postcard::to_stdvec(&(turn, said)).unwrap_or_default()
 }
 
-/// What was said in this pass; nothing for what is left of others.
-fn decode<'b, T: Deserialize<'b>>(pass: u64, word: &'b [u8]) -> Option<T> {
-    let (of, said): (u64, T) = postcard::from_bytes(word).ok()?;
-    (of == pass).then_some(said)
+/// What was said in this pass of this run; nothing for what is left of others.
+fn decode<'b, T: Deserialize<'b>>(turn: Turn, word: &'b [u8]) -> Option<T> {
+    let (of, said): (Turn, T) = postcard::from_bytes(word).ok()?;
+    (of == turn).then_some(said)
 }
 
 /// How a run is split.
@@ -145,6 +167,21 @@ pub struct Split {
     /// What was predicted: how much of the data those who ask compute on, and the seconds.
     pub asked_share: f64,
     pub seconds: f64,
+}
+
+impl Split {
+    /// That all that is held was computed on.
+    pub fn check(&self, done: u64) -> Result<()> {
+        if done == self.holdings.total() {
+            return Ok(());
+        }
+        Err(Error::internal("not all chunks of the data were computed on"))
+    }
+
+    /// The rank that gives chunks to all.
+    fn keeper(&self) -> usize {
+        self.storage.iter().position(|has| !has).unwrap_or(0)
+    }
 }
 
 /// A pass that is split, for this rank.
@@ -174,18 +211,8 @@ pub struct Sum {
     /// 1 if rows are not counted.
     pub uncounted: u64,
     pub plan: Vec<(String, stead_core::Value)>,
-}
-
-/// The keeper's tag, and that of its answers.
-fn tags(run: u64) -> (u32, u32) {
-    let at = TAGS + 2 * (run % MOST_TAGS) as u32;
-    (at, at + 1)
-}
-
-/// Nothing of this run is listened to any more.
-pub fn forget(fabric: &dyn Fabric, run: u64) {
-    let (asks, _) = tags(run);
-    fabric.forget(asks..asks + 2);
+    /// What it has computed on.
+    pub held: Vec<Held>,
 }
 
 impl Splitting<'_> {
@@ -195,43 +222,139 @@ impl Splitting<'_> {
     /// The earliest of this rank; `Cancelled` if it was stopped. Others hear of it.
     pub fn run(&self) -> Result<Sum> {
         let news = News::new(self.fabric, self.run, self.pass, false).in_no_order();
-        if self.fabric.rank() != 0 {
-            return self.work(&news, &AtomicU64::new(0)).inspect_err(|_| {
-                // If it does not come, the first rank is gone.
-                let _ = self.say(&Say::Over);
-            });
-        }
         let (stop, counted) = (AtomicBool::new(false), AtomicU64::new(0));
-        let keeper = Keeper::new(self.fabric, self.split, tags(self.run), self.pass);
         std::thread::scope(|scope| {
             let (stop, counted) = (&stop, &counted);
-            let thread = std::thread::Builder::new().name("stead-keeper".into());
-            let kept = thread
-                .spawn_scoped(scope, move || keeper.keep(stop, counted))
-                .map_err(|e| Error::io("start a thread for", "chunks", e))?;
-            let mine = self.work(&news, counted);
-            // Errors in the data come here when all chunks are done, others at once.
-            stop.store(mine.is_err(), Ordering::Relaxed);
-            let failed = || Err(Error::internal("who gives chunks to ranks has died"));
-            kept.join().unwrap_or_else(|_| failed())?;
+            let start = |name: &str| std::thread::Builder::new().name(name.into());
+            let kept = (self.fabric.rank() == self.split.keeper()).then(|| {
+                let keeper = Keeper::new(self.fabric, self.split, self.turn());
+                start("stead-keeper")
+                    .spawn_scoped(scope, move || keeper.keep(stop, counted))
+                    .map_err(|e| Error::io("start a thread for", "chunks", e))
+            });
+            let kept = kept.transpose()?;
+            let mine = self.workers(&news, counted);
+            if let Some(kept) = kept {
+                // Errors in the data come here when all chunks are done, others at once. Others may have stopped it, too.
+                stop.fetch_or(mine.is_err(), Ordering::Relaxed);
+                let failed = || Err(Error::internal("who gives chunks to ranks has died"));
+                kept.join().unwrap_or_else(|_| failed())?;
+            } else if mine.is_err() {
+                // If it does not come, the keeper is gone.
+                let _ = self.say(&Say::Over);
+            }
             mine
         })
     }
 
+    /// All workers of this rank.
+    fn workers(&self, news: &News<'_>, counted: &AtomicU64) -> Result<Sum> {
+        let failed = &AtomicBool::new(false);
+        let work = |number: u8| {
+            let worker = Worker { splitting: self, number, news, counted, failed };
+            caught(|| worker.work()).inspect_err(|e| {
+                // Who has found an error in the data has come to the end, and others may find an earlier one.
+                failed.fetch_or(!is_of_data(e), Ordering::Relaxed);
+            })
+        };
+        let sums = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..WORKERS)
+                .map(|number| {
+                    let thread = std::thread::Builder::new().name("stead-chunks".into());
+                    thread.spawn_scoped(scope, move || work(number))
+                })
+                .collect();
+            // The keeper waits for all of them.
+            failed.fetch_or(others.iter().any(|o| o.is_err()), Ordering::Relaxed);
+            let mut sums = vec![work(0)];
+            sums.extend(others.into_iter().map(|other| match other {
+                Ok(thread) => {
+                    thread.join().unwrap_or_else(|_| Err(Error::internal("a worker died")))
+                }
+                Err(e) => Err(Error::io("start a thread for", "chunks", e)),
+            }));
+            sums
+        });
+        let (mut all, mut trouble): (Option<Sum>, Option<Error>) = (None, None);
+        for sum in sums {
+            match (sum, &mut all) {
+                (Err(e), _) => trouble = Some(earlier(trouble, e)),
+                (Ok(sum), None) => all = Some(sum),
+                (Ok(sum), Some(all)) => caught(|| self.add(all, sum, self.most_states))?,
+            }
+        }
+        match (trouble, all) {
+            (Some(e), _) => Err(e),
+            (None, Some(sum)) => Ok(sum),
+            (None, None) => Err(Error::internal("nobody has worked")),
+        }
+    }
+
+    fn say(&self, what: &Say) -> Result<()> {
+        self.fabric.send(self.split.keeper(), ASKS, encode(self.turn(), what))
+    }
+
+    fn turn(&self) -> Turn {
+        (self.run, self.pass)
+    }
+
+    /// Adds states up, which may have so many bytes.
+    fn add(&self, sum: &mut Sum, theirs: Sum, most: u64) -> Result<()> {
+        for ((a, mine), theirs) in self.active.iter().zip(&mut sum.states).zip(theirs.states) {
+            a.kernel.merge(mine, theirs)?;
+        }
+        for (mine, theirs) in sum.counters.iter_mut().zip(theirs.counters) {
+            *mine = mine.saturating_add(theirs);
+        }
+        sum.uncounted |= theirs.uncounted;
+        if sum.plan.is_empty() {
+            sum.plan = theirs.plan;
+        }
+        sum.held.extend(theirs.held);
+        let states = self.active.iter().zip(&sum.states);
+        too_large(states.map(|(a, s)| a.kernel.state_bytes(s) as u64).sum(), most)
+    }
+}
+
+/// One of the workers of a rank.
+struct Worker<'w> {
+    splitting: &'w Splitting<'w>,
+    number: u8,
+    news: &'w News<'w>,
+    counted: &'w AtomicU64,
+    /// Another worker of this rank has failed.
+    failed: &'w AtomicBool,
+}
+
+impl Worker<'_> {
     /// Asks for chunks, and computes.
-    fn work(&self, news: &News<'_>, counted: &AtomicU64) -> Result<Sum> {
+    fn work(&self) -> Result<Sum> {
+        let (splitting, news) = (self.splitting, self.news);
         let mut sum = Sum {
-            states: self.active.iter().map(|a| a.kernel.init()).collect(),
+            states: splitting.active.iter().map(|a| a.kernel.init()).collect(),
             counters: [0; 6],
             uncounted: 0,
             plan: Vec::new(),
+            held: Vec::new(),
         };
         let mut trouble: Option<Error> = None;
         let (watch, mut over) = (Watch::start(), false);
+        let mut asked = false;
         while !over {
-            self.say(&Say::Ask)?;
-            let Tell::Chunk { id, rank, start, end } = self.hear(news)? else { break };
-            let held = self.split.holdings.pieces(rank as usize, &(start..end));
+            if !std::mem::replace(&mut asked, true) {
+                splitting.say(&Say::Ask(self.number))?;
+            }
+            let (id, rank, start, end) = match self.hear()? {
+                Tell::Chunk { id, rank, start, end } => (id, rank, start, end),
+                Tell::Finished => break,
+                // Of an earlier chunk, or that there is no need to go on.
+                told => {
+                    over = told == Tell::Stop;
+                    continue;
+                }
+            };
+            asked = false;
+            let held = splitting.split.holdings.pieces(rank as usize, &(start..end));
             let passed_over = match (news.stopped(), held.first()) {
                 (Some(at), Some(h)) => at <= (Some(h.source), Some(h.bytes.start)),
                 (_, None) => true,
@@ -240,12 +363,13 @@ impl Splitting<'_> {
             let heard = Heard::default();
             let done = match passed_over {
                 true => Ok(None),
-                false => self.chunk(id, held, news, (&watch, counted), &heard).map(Some),
+                false => self.chunk(id, held, &watch, &heard).map(Some),
             };
-            self.cancel.check()?;
+            splitting.cancel.check()?;
             if let Err(e) = &done
                 && !heard.dropped()
-                && !matches!(e.kind(), Kind::Data | Kind::Format | Kind::Cancelled)
+                && !is_of_data(e)
+                && e.kind() != Kind::Cancelled
             {
                 news.failed(e);
                 return done.map(|_| sum);
@@ -253,14 +377,14 @@ impl Splitting<'_> {
             over = heard.over.load(Ordering::Relaxed);
             let mut counts = false;
             if !over {
-                self.say(&Say::Done(id))?;
+                splitting.say(&Say::Done(id))?;
                 loop {
-                    match self.hear(news)? {
+                    match self.hear()? {
                         Tell::Counts { id: of, counts: so } if of == id => {
                             counts = so;
                             break;
                         }
-                        Tell::Finished => {
+                        Tell::Finished | Tell::Stop => {
                             over = true;
                             break;
                         }
@@ -269,7 +393,9 @@ impl Splitting<'_> {
                 }
             }
             match done {
-                Ok(Some(theirs)) if counts => self.add(&mut sum, theirs, end - start)?,
+                Ok(Some(theirs)) if counts => {
+                    splitting.add(&mut sum, theirs, splitting.most_states / u64::from(WORKERS))?;
+                }
                 // What was given up, and what does not matter any more.
                 Ok(_) => {}
                 Err(_) if heard.dropped() => {}
@@ -288,80 +414,108 @@ impl Splitting<'_> {
         }
     }
 
-    fn say(&self, what: &Say) -> Result<()> {
-        self.fabric.send(0, tags(self.run).0, encode(self.pass, what))
+    /// Whether the run is over for all of this rank, whatever comes.
+    fn check(&self) -> Result<()> {
+        self.splitting.cancel.check()?;
+        // Who has failed says why.
+        if self.failed.load(Ordering::Relaxed) { Err(Error::cancelled()) } else { Ok(()) }
     }
 
     /// Waits for the keeper, as long as it lives and nobody stops the run.
-    fn hear(&self, news: &News<'_>) -> Result<Tell> {
+    fn hear(&self) -> Result<Tell> {
+        let (s, keeper) = (self.splitting, self.splitting.split.keeper());
         loop {
-            let heard = self.fabric.recv_within(0, tags(self.run).1, LOOK)?;
-            if let Some(told) = heard.as_deref().and_then(|word| decode(self.pass, word)) {
+            let heard = s.fabric.recv_within(keeper, self.answers(), LOOK)?;
+            if let Some(told) = heard.as_deref().and_then(|word| decode(s.turn(), word)) {
                 return Ok(told);
             }
-            self.cancel.check()?;
+            self.check()?;
             if heard.is_none() {
-                self.observer.iter().for_each(|o| o.waits());
-                self.fabric.alive(0)?;
+                self.observer().iter().for_each(|o| o.waits());
+                s.fabric.alive(keeper)?;
             }
-            if news.hear(Duration::ZERO) && news.stopped() == Some((None, None)) {
+            if self.news.hear(Duration::ZERO) && self.news.stopped() == Some((None, None)) {
                 return Err(Error::cancelled());
             }
         }
     }
 
+    /// What the keeper says to this worker comes with this tag.
+    fn answers(&self) -> u32 {
+        ANSWERS + u32::from(self.number)
+    }
+
+    /// Who watches the run hears of it from one thread.
+    fn observer(&self) -> Option<&dyn Observer> {
+        self.splitting.observer.filter(|_| self.number == 0)
+    }
+
     /// What one chunk gives.
-    fn chunk(
-        &self,
-        id: u64,
-        held: Vec<Held>,
-        news: &News<'_>,
-        (watch, counted): (&Watch, &AtomicU64),
-        heard: &Heard,
-    ) -> Result<Sum> {
-        let stop = Cancel::new();
-        let mut options = self.options.clone();
-        options.before = self.states.map(|states| states.at(&held)).transpose()?;
-        options.share = Share::Held(held.into());
+    fn chunk(&self, id: u64, held: Vec<Held>, watch: &Watch, heard: &Heard) -> Result<Sum> {
+        let (s, stop) = (self.splitting, Cancel::new());
+        let bytes = held.iter().map(|h| h.bytes.end - h.bytes.start).sum();
+        let mut options = s.options.clone();
+        options.before = s.states.map(|states| states.at(&held)).transpose()?;
+        options.share = Share::Held(held.clone().into());
+        let _leftovers = Leftovers { dataset: s.dataset, share: options.share.clone() };
         options.cancel = stop.clone();
-        let scan = self.dataset.scan(&options)?;
-        let listening = Listening { splitting: self, id, stop: &stop, heard, watch, counted };
+        // Workers share what the rank may use.
+        let workers = usize::from(WORKERS);
+        if s.threads < workers {
+            options.chunk = (options.chunk / workers).max(limits::MIN_CHUNK);
+        }
+        let scan = s.dataset.scan(&options)?;
+        let listening = Listening { worker: self, id, stop: &stop, heard, watch };
         let pass = Pass {
-            active: self.active,
-            threads: self.threads,
-            states: self.most_states,
-            number: self.pass,
+            active: s.active,
+            threads: s.threads.div_ceil(workers).max(1),
+            states: s.most_states / workers as u64,
+            number: s.pass,
             observer: Some(&listening),
             cancel: &stop,
-            news,
+            news: self.news,
         };
-        let (states, kept) = pass.run(scan.as_ref(), self.filter, None)?;
-        for source in self.dataset.sources() {
+        let (states, kept) = pass.run(scan.as_ref(), s.filter, None)?;
+        for source in s.dataset.sources() {
             source.check()?;
         }
         let p = scan.progress();
         let get = |c: &AtomicU64| c.load(Ordering::Relaxed);
         Ok(Sum {
             states,
-            counters: [get(&p.bytes), get(&p.rows), kept, get(&p.skipped), get(&p.rounded), 0],
+            counters: [get(&p.bytes), get(&p.rows), kept, get(&p.skipped), get(&p.rounded), bytes],
             uncounted: u64::from(!scan.counts_rows()),
             plan: scan.plan(),
+            held,
         })
     }
+}
 
-    fn add(&self, sum: &mut Sum, theirs: Sum, bytes: u64) -> Result<()> {
-        for ((a, mine), theirs) in self.active.iter().zip(&mut sum.states).zip(theirs.states) {
-            a.kernel.merge(mine, theirs)?;
+/// What a rank has computed on, on which it computes in later passes.
+pub fn later(mut held: Vec<Held>) -> Result<Share> {
+    held.sort_unstable_by_key(|h| (h.source, h.bytes.start));
+    Share::held(held)
+}
+
+/// It is one of the data, which the earliest of is told.
+fn is_of_data(e: &Error) -> bool {
+    let (source, _) = e.order();
+    matches!(e.kind(), Kind::Data | Kind::Format) || (e.kind() == Kind::Limit && source.is_some())
+}
+
+/// Bytes of which nothing is waited for any more once this goes.
+pub struct Leftovers<'l> {
+    pub dataset: &'l Dataset,
+    pub share: Share,
+}
+
+impl Drop for Leftovers<'_> {
+    fn drop(&mut self) {
+        let Share::Held(held) = &self.share else { return };
+        for h in held.iter() {
+            let source = self.dataset.sources().get(h.source as usize);
+            source.iter().for_each(|s| s.forget(h.bytes.clone()));
         }
-        for (mine, theirs) in sum.counters.iter_mut().zip(theirs.counters) {
-            *mine = mine.saturating_add(theirs);
-        }
-        sum.counters[5] = sum.counters[5].saturating_add(bytes);
-        sum.uncounted |= theirs.uncounted;
-        if sum.plan.is_empty() {
-            sum.plan = theirs.plan;
-        }
-        Ok(())
     }
 }
 
@@ -390,33 +544,32 @@ impl Heard {
 
 /// Hears, while a chunk is computed on, that it was done by somebody else or that the run is stopped.
 struct Listening<'l> {
-    splitting: &'l Splitting<'l>,
+    worker: &'l Worker<'l>,
     id: u64,
     stop: &'l Cancel,
     heard: &'l Heard,
     watch: &'l Watch,
-    counted: &'l AtomicU64,
 }
 
 impl Observer for Listening<'_> {
     fn progress(&self, now: &Snapshot) {
-        let s = self.splitting;
-        let (_, answers) = tags(s.run);
-        while let Ok(Some(word)) = s.fabric.recv_within(0, answers, Duration::ZERO) {
-            match decode(s.pass, &word) {
+        let (s, keeper) = (self.worker.splitting, self.worker.splitting.split.keeper());
+        let answers = self.worker.answers();
+        while let Ok(Some(word)) = s.fabric.recv_within(keeper, answers, Duration::ZERO) {
+            match decode(s.turn(), &word) {
                 Some(Tell::Drop { id }) if id == self.id => &self.heard.dropped,
-                Some(Tell::Finished) => &self.heard.over,
+                Some(Tell::Finished | Tell::Stop) => &self.heard.over,
                 // Nothing else comes now: there was no question.
                 _ => continue,
             }
             .store(true, Ordering::Relaxed);
             self.stop.cancel();
         }
-        if s.cancel.is_cancelled() {
+        if self.worker.check().is_err() {
             self.stop.cancel();
         }
-        if let Some(observer) = s.observer {
-            let bytes = self.counted.load(Ordering::Relaxed).max(now.bytes);
+        if let Some(observer) = self.worker.observer() {
+            let bytes = self.worker.counted.load(Ordering::Relaxed).max(now.bytes);
             let total = s.dataset.total_bytes();
             let seconds = self.watch.seconds();
             observer.progress(&Snapshot {

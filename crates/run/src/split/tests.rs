@@ -14,7 +14,8 @@ fn holdings() -> impl Strategy<Value = Holdings> {
             };
             runs.into_iter().map(one).collect()
         };
-        Holdings::new(ranks.into_iter().map(told).collect()).expect("holdings")
+        Holdings::new(ranks.into_iter().map(told).collect(), &[0, 0, 0, u64::MAX])
+            .expect("holdings")
     })
 }
 
@@ -51,30 +52,30 @@ proptest! {
         let told = lens.iter().map(|len| vec![(0, 0, *len)]).chain((0..hosts).map(|_| Vec::new()));
         let storage: Vec<bool> = (0..lens.len() + hosts).map(|r| r < lens.len()).collect();
         let split = Split {
-            holdings: Holdings::new(told.collect()).expect("holdings"),
+            holdings: Holdings::new(told.collect(), &[u64::MAX]).expect("holdings"),
             storage,
             asked_share: 0.5,
             seconds: 1e-3,
         };
-        let ranks = split.storage.len();
+        let (ranks, head) = (split.storage.len(), split.keeper());
         let slow = slow.filter(|s| *s < ranks && ranks > 1);
         let group = Local::group(ranks);
         let (stop, counted) = (AtomicBool::new(false), AtomicU64::new(0));
         let sums: Vec<Vec<(u32, u64, u64)>> = std::thread::scope(|scope| {
-            let keeper = Keeper::new(&group[0], &split, tags(1), 1);
+            let keeper = Keeper::new(&group[head], &split, (1, 1));
             scope.spawn(|| keeper.keep(&stop, &counted).expect("kept"));
-            let one = |rank: usize| {
-                let (fabric, (asks, answers)) = (&group[rank], tags(1));
-                let say = |s: &Say| fabric.send(0, asks, encode(1, s)).expect("said");
+            let one = |(rank, worker): (usize, u8)| {
+                let (fabric, answers) = (&group[rank], ANSWERS + u32::from(worker));
+                let say = |s: &Say| fabric.send(head, ASKS, encode((1, 1), s)).expect("said");
                 let hear = || loop {
-                    let word = fabric.recv(0, answers).expect("heard");
-                    if let Some(told) = decode::<Tell>(1, &word) {
+                    let word = fabric.recv(head, answers).expect("heard");
+                    if let Some(told) = decode::<Tell>((1, 1), &word) {
                         return told;
                     }
                 };
                 let mut mine = Vec::new();
                 loop {
-                    say(&Say::Ask);
+                    say(&Say::Ask(worker));
                     let (id, of, start, end) = loop {
                         match hear() {
                             Tell::Chunk { id, rank, start, end } => break (id, rank, start, end),
@@ -99,7 +100,9 @@ proptest! {
                     }
                 }
             };
-            let all: Vec<_> = (0..ranks).map(|rank| scope.spawn(move || one(rank))).collect();
+            let workers = |rank| (0..WORKERS).map(move |worker| (rank, worker));
+            let all: Vec<_> =
+                (0..ranks).flat_map(workers).map(|to| scope.spawn(move || one(to))).collect();
             all.into_iter().map(|t| t.join().expect("no panic")).collect()
         });
         let mut all: Vec<(u32, u64, u64)> = sums.into_iter().flatten().collect();

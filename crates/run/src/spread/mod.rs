@@ -241,6 +241,10 @@ impl Source for Spread {
         }
     }
 
+    fn forget(&self, bytes: Range<u64>) {
+        self.link.iter().for_each(|link| link.forget(self.index, &bytes));
+    }
+
     fn check(&self) -> Result<()> {
         self.whole.parts.iter().flatten().try_for_each(|part| part.check())
     }

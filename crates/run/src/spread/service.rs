@@ -124,7 +124,6 @@ struct Asked {
 /// Questions of a window that nobody waits for yet.
 struct Begun {
     asked: Vec<Asked>,
-    since: Watch,
 }
 
 /// The ranks that have the parts of a dataset, for one of them. Others are told when it is dropped.
@@ -208,6 +207,11 @@ impl Link {
         self.service.begin(source, window, asks)
     }
 
+    /// What was asked for ahead, and begins in these bytes or beside them, is waited for no more.
+    pub(super) fn forget(&self, source: u32, bytes: &Range<u64>) {
+        self.service.forget(source, bytes);
+    }
+
     /// Asks for what a window of a file is to be made of, unless that was done, does `meanwhile`, and waits for it.
     ///
     /// # Errors
@@ -278,19 +282,39 @@ impl Service {
         let key = (source, window.start, window.end);
         let mut ahead = lock(&self.ahead);
         if ahead.len() >= AHEAD {
-            // What a scan that was given up has left.
-            let most = self.fabric.deadline().as_secs_f64();
-            ahead.retain(|_, begun| begun.since.seconds() < most);
-        }
-        if ahead.len() >= AHEAD {
             return false;
         }
-        if let Entry::Vacant(place) = ahead.entry(key)
-            && let Ok(asked) = asks.iter().map(|ask| self.ask(source, ask, Want::Bytes)).collect()
-        {
-            place.insert(Begun { asked, since: Watch::start() });
+        if let Entry::Vacant(place) = ahead.entry(key) {
+            let mut begun = Begun { asked: Vec::with_capacity(asks.len()) };
+            for ask in asks {
+                match self.ask(source, ask, Want::Bytes) {
+                    Ok(asked) => begun.asked.push(asked),
+                    Err(_) => {
+                        self.drop_answers(&begun);
+                        return true;
+                    }
+                }
+            }
+            place.insert(begun);
         }
         true
+    }
+
+    /// Answers that still come come to nobody.
+    fn drop_answers(&self, begun: &Begun) {
+        let mut waiting = lock(&self.waiting);
+        begun.asked.iter().for_each(|asked| drop(waiting.remove(&asked.id)));
+    }
+
+    fn forget(&self, source: u32, bytes: &Range<u64>) {
+        // A read may begin a byte before its records.
+        let near = |start: u64| start.saturating_add(1) >= bytes.start && start <= bytes.end;
+        let mut ahead = lock(&self.ahead);
+        let left: Vec<_> =
+            ahead.keys().filter(|(of, start, _)| *of == source && near(*start)).copied().collect();
+        for key in left {
+            ahead.remove(&key).iter().for_each(|begun| self.drop_answers(begun));
+        }
     }
 
     fn fetch(
@@ -346,8 +370,9 @@ impl Service {
     fn ask(&self, source: u32, ask: &Ask, want: Want) -> Result<Asked> {
         let ranks = self.groups.get(ask.group).filter(|ranks| !ranks.is_empty());
         let ranks = ranks.ok_or_else(|| Error::internal("no rank has a part"))?;
-        // Ranks of a node all reach its parts, and share the questions.
-        let rank = ranks[self.fabric.rank() % ranks.len()];
+        // All of them reach the same parts, and share the questions, window by window.
+        let turn = self.fabric.rank() as u64 + ask.start / WINDOW;
+        let rank = ranks[(turn % ranks.len() as u64) as usize];
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let (answer, coming) = mpsc::sync_channel(1);
         lock(&self.waiting).insert(id, (rank, answer));
