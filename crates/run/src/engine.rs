@@ -5,13 +5,13 @@ use crate::cache::{Cache, Kepts};
 use crate::clock::{Watch, peak_memory};
 use crate::exchange::Crew;
 use crate::joint::{self, Joint};
-use crate::machine;
 use crate::meeting::{self, Member};
 use crate::news::News;
-use crate::outputs::{Carried, Outputs, carriable, spare};
+use crate::outputs::{Carried, Outputs};
 use crate::pass::{Active, Observer, Pass, caught};
 use crate::pieces;
 use crate::place::{self, Placing};
+use crate::prepared::{Prepared, Slot};
 use crate::report::{Metrics, Plan, PlannedKernel, RankMetrics, Report};
 use crate::request::Request;
 use crate::scatter::{self, Scatter};
@@ -25,8 +25,7 @@ use stead_core::{Cancel, Error, Needs, Result, Value, limits};
 use stead_fabric::{Fabric, Local};
 use stead_format::{Before, Dataset, Quotes, ScanOptions, Share, States};
 use stead_kernel::expr::Filter;
-use stead_kernel::registry::Pick;
-use stead_kernel::{AnyKernel, AnyState, Context, Grouped, Sink, Spec, Step, registry};
+use stead_kernel::{AnyKernel, AnyState, Sink, Step};
 use stead_simd::Vectors;
 use stead_store::AtomicFile;
 
@@ -103,127 +102,6 @@ pub fn refuse(fabric: &dyn Fabric, error: Error) -> Error {
 /// error of any.
 pub fn agree(fabric: &dyn Fabric, mine: Result<()>) -> Result<()> {
     Crew::new(fabric, &Cancel::new(), None).agree(mine)
-}
-
-/// One kernel and the specifications that it answers.
-struct Slot {
-    /// Index in the request and the member of the result that is the answer.
-    answers: Vec<(usize, Pick)>,
-    needs: Needs,
-    /// The file that it writes.
-    output: Option<PathBuf>,
-    /// It writes what it makes of blocks, in their order.
-    maps: bool,
-    passes: u64,
-    /// The kernel of the next pass; `None` when done.
-    kernel: Option<Arc<dyn AnyKernel>>,
-    value: Value,
-}
-
-/// A request as this rank alone understands it.
-struct Prepared {
-    /// What the results are called: specifications, then kernels of the caller's own.
-    names: Vec<String>,
-    filter: Option<Filter>,
-    slots: Vec<Slot>,
-    outputs: Outputs,
-    /// Where files that kernels write as a whole are kept, if they are not written here.
-    carried: Option<Carried>,
-    share: Share,
-}
-
-impl Prepared {
-    /// Rank 0 writes the files that a kernel writes as a whole, unless they are carried to somebody else.
-    fn new(
-        dataset: &Dataset,
-        request: &Request,
-        rank: usize,
-        size: usize,
-        carries: bool,
-    ) -> Result<Prepared> {
-        let first = rank == 0;
-        let asked = request.kernels.len() + request.own.len();
-        if asked == 0 {
-            return Err(Error::usage("no kernel is asked for").with_hint(
-                "name at least one, for example -k rows -k mean:COLUMN; 'stead kernels' lists all",
-            ));
-        }
-        if asked > limits::MAX_KERNELS {
-            return Err(Error::usage(format!(
-                "more than {} kernels in one request",
-                limits::MAX_KERNELS
-            )));
-        }
-        machine::vectors()?;
-        place::refuse(request, dataset)?;
-        let schema = dataset.schema();
-        let mut specs: Vec<Spec> = Vec::new();
-        for text in &request.kernels {
-            if !specs.iter().any(|s| s.text == *text) {
-                specs.push(Spec::parse(text)?);
-            }
-        }
-        let mut names: Vec<String> = specs.iter().map(|s| s.text.clone()).collect();
-        for own in &request.own {
-            if names.iter().any(|n| n == own.name()) {
-                return Err(Error::usage(format!("two kernels are called '{}'", own.name()))
-                    .with_hint("give each kernel of your own a name that no other result has"));
-            }
-            names.push(own.name().to_string());
-        }
-        let by = request.by.iter().map(|c| schema.column(c)).collect::<Result<Vec<_>>>()?;
-        // What lies in memory has a name, but no place beside it to write to.
-        let path = dataset.sources()[0].file().map(|_| dataset.path());
-        let context = Context { schema, path, grouped: !by.is_empty() };
-        let built = specs
-            .iter()
-            .map(|s| registry::build(s, &context))
-            .chain(request.own.iter().map(|o| o.build(&context)))
-            .collect::<Result<Vec<_>>>()?;
-        let slots = registry::fuse(built)
-            .into_iter()
-            .map(|(kernel, answers)| {
-                let (needs, output, maps) = (kernel.needs(), kernel.output(), kernel.maps());
-                let kernel =
-                    if by.is_empty() { kernel } else { Grouped::wrap(kernel, by.clone(), schema)? };
-                let (kernel, value) = (Some(kernel), Value::Null);
-                Ok(Slot { answers, needs, output, maps, passes: 0, kernel, value })
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let filter = request.filter.as_deref().map(|f| Filter::parse(f, schema)).transpose()?;
-        let share = dataset.share(rank, size)?;
-        let apart = dataset.holding().is_some_and(|h| h.apart.is_some());
-        if let Some(path) = slots.iter().filter(|s| apart && s.maps).find_map(|s| s.output.as_ref())
-        {
-            let message = "records of data that only some ranks have cannot be written to a file";
-            return Err(Error::usage(message)
-                .at_path(path)
-                .with_hint("run it with ranks on the hosts that have the data alone"));
-        }
-        let mut outputs = Outputs::default();
-        let file = |s: &Slot| match &s.output {
-            // Its bytes stay near the data.
-            Some(path) if s.maps && dataset.holding().is_some() => Some(scatter::layout_path(path)),
-            output => output.clone(),
-        };
-        if carries {
-            let name = |s: &Slot| s.answers.first().and_then(|(index, _)| names.get(*index));
-            slots.iter().try_for_each(|s| {
-                let name = name(s).map_or("", String::as_str);
-                carriable(name, s.maps, s.output.as_deref(), &specs)?;
-                // Who has asked may see the data by the name that they have here.
-                let files = dataset.sources().iter().flat_map(|s| s.files());
-                s.output.as_deref().map_or(Ok(()), |path| spare(files, path))
-            })?;
-        } else {
-            let files = slots.iter().filter_map(file).chain(request.outputs.iter().cloned());
-            for path in files.filter(|_| first) {
-                outputs.claim(dataset, &path)?;
-            }
-        }
-        let carried = carries.then(Vec::new);
-        Ok(Prepared { names, filter, slots, outputs, carried, share })
-    }
 }
 
 struct Engine<'a> {

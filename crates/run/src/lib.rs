@@ -23,6 +23,7 @@ mod pass;
 mod patient;
 mod pieces;
 mod place;
+mod prepared;
 pub mod profile;
 mod report;
 mod request;
