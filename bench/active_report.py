@@ -89,7 +89,7 @@ def cells(found):
                      *(f"{took[p]:.3f} ({said[p]:.3f})" if said[p] is not None else f"{took[p]:.3f}" for p in COLOURS), f"{median(runs, 'auto'):.3f}", best,
                      chosen(runs), f"{auto / took[best]:.2f}, {is_reached(auto <= 1.05 * took[best])}",
                      is_reached(took["split"] < either) if worth else "", f"{one['bytes'] / took['pull'] / LINK:.2f}"))
-    good = sum("**" not in r[8] for r in rows)
+    good = sum("**" not in r[9] for r in rows)
     head = ("request", "host", "MB", "pull, s", "push, s", "split, s", "auto, s", "best", "chosen", "chosen over best", "split better than both",
             "pull, of the link")
     return ["## A storage device that is 6.8 times slower than the host", "",
