@@ -1,35 +1,42 @@
 //! Gives what ranks have made together its names: first the parts of all ranks, when all of them are whole and on their devices,
 //! then, on rank 0, the layouts that name these. What a layout names is there, whoever fails and when.
 
-use crate::exchange::{Crew, Undone};
+use crate::exchange::{Crew, Undone, different};
 use crate::outputs::Outputs;
 use std::path::PathBuf;
 use stead_core::layout::Layout;
 use stead_core::{Error, Kind, Result};
 use stead_store::{AtomicFile, remove_durably, space};
 
+/// What rank 0 says of its layouts: they have their names,
+const NAMED: u8 = 0;
+/// they could not get them, and one may be there all the same,
+const STAYS: u8 = 1;
+/// or none is there.
+const AWAY: u8 = 2;
+
 /// A layout that is written and has no name yet.
 pub struct NewLayout {
     file: AtomicFile,
     text: String,
-    /// The layout that it replaces: its text, and a file to put in its place again.
-    old: Option<(String, AtomicFile)>,
+    /// What it replaces: its bytes, and a file to put in its place again.
+    old: Option<(Vec<u8>, AtomicFile)>,
 }
 
 impl NewLayout {
-    /// Writes a layout to a file, which replaces the one whose text is `old`.
+    /// Writes a layout to a file, which replaces the one whose bytes are `old`, a layout or not.
     ///
     /// # Errors
     /// System errors.
-    pub fn write(mut file: AtomicFile, layout: &Layout, old: Option<&str>) -> Result<NewLayout> {
+    pub fn write(mut file: AtomicFile, layout: &Layout, old: Option<&[u8]>) -> Result<NewLayout> {
         let text = layout.to_string();
         file.write_all(text.as_bytes())?;
-        let keep = |old: &str| {
+        let keep = |old: &[u8]| {
             // Made before it is needed: a device that is full then has room for it.
             let mut again = AtomicFile::create(file.path())?;
-            again.write_all(old.as_bytes())?;
+            again.write_all(old)?;
             again.sync()?;
-            Ok::<_, Error>((old.to_owned(), again))
+            Ok::<_, Error>((old.to_vec(), again))
         };
         let old = old.map(keep).transpose()?;
         Ok(NewLayout { file, text, old })
@@ -46,8 +53,8 @@ struct Named {
 impl Named {
     /// Puts back what was there before. True if the layout is not there, for sure and durably.
     fn take_back(self) -> bool {
-        match space::read_layout_text(&self.path) {
-            Ok(there) if there != self.text => true,
+        match space::read_layout_bytes(&self.path) {
+            Ok(there) if there != self.text.as_bytes() => true,
             Ok(_) => match self.back {
                 Some(back) => back.commit().is_ok(),
                 None => remove_durably(&self.path).is_ok(),
@@ -61,13 +68,13 @@ impl Named {
 
 /// Gives the layouts and the other outputs of rank 0 their names. With an error, true if no layout is there.
 fn write(layouts: Vec<NewLayout>, mut outputs: Outputs) -> std::result::Result<(), (Error, bool)> {
-    let mut named = Vec::with_capacity(layouts.len());
+    let (mut named, mut files) = (Vec::with_capacity(layouts.len()), Vec::new());
     for NewLayout { file, text, old } in layouts {
         let path = file.path().to_owned();
         let back = match old {
             Some((old, again)) => {
                 // Whoever has replaced it has parts of their own, which nobody would find any more.
-                if !space::read_layout_text(&path).is_ok_and(|there| there == old) {
+                if !space::read_layout_bytes(&path).is_ok_and(|there| there == old) {
                     let what = "the layout that was there has changed meanwhile";
                     let e = Error::new(Kind::Changed, what).at_path(&path);
                     let hint = "somebody else writes it; give one of both another name";
@@ -77,9 +84,11 @@ fn write(layouts: Vec<NewLayout>, mut outputs: Outputs) -> std::result::Result<(
             }
             None => None,
         };
-        outputs.keep(file);
+        files.push(file);
         named.push(Named { path, text, back });
     }
+    // Before the others: what these have replaced is not there any more.
+    outputs.keep_first(files);
     outputs.commit().map_err(|e| {
         let away: Vec<bool> = named.into_iter().map(Named::take_back).collect();
         (e, away.iter().all(|away| *away))
@@ -115,25 +124,31 @@ pub fn name(
         false => Ok(()),
     };
     let (word, failed) = match written {
-        Ok(()) => (Ok(vec![]), None),
-        Err((e, true)) => (Err(e), None),
-        // The others keep their parts, and hear why with the next step.
-        Err((e, false)) => (Ok(vec![1]), Some(e)),
+        Ok(()) => (NAMED, Ok(())),
+        Err((e, true)) => (AWAY, Err(e)),
+        Err((e, false)) => {
+            let hint = "its layout could not be taken back and may be there, so the parts stay: see with \
+                        'stead describe', and remove both or neither";
+            (STAYS, Err(e.with_hint(hint)))
+        }
     };
-    let mine = word.is_ok();
-    match crew.settle(word) {
-        Ok(words) if words.first().is_none_or(Vec::is_empty) => Ok(()),
-        Ok(_) => crew.agree(failed.map_or(Ok(()), |e| {
-            Err(e.with_hint(
-                "its layout could not be taken back and may be there, so the parts stay: see with \
-                 'stead describe', and remove both or neither",
-            ))
-        })),
-        Err(Undone { error, everywhere }) => {
-            if everywhere || first && !mine {
+    // What has become of the layouts is told apart from why: an error of this step may be that of another rank, and says nothing
+    // of them.
+    match crew.settle(Ok(vec![word])) {
+        Ok(words) => match words.first().map(Vec::as_slice) {
+            Some([NAMED]) => Ok(()),
+            Some([STAYS]) => crew.agree(failed),
+            Some([AWAY]) => {
+                remove();
+                crew.agree(failed)
+            }
+            _ => Err(different()),
+        },
+        Err(Undone { error, .. }) => {
+            if first && word == AWAY {
                 remove();
             }
-            Err(error)
+            failed.and(Err(error))
         }
     }
 }

@@ -36,6 +36,11 @@ impl Outputs {
         self.whole.push(file);
     }
 
+    /// Keeps files that get their names before all others: if one of them gets none, the others get none either.
+    pub fn keep_first(&mut self, files: Vec<AtomicFile>) {
+        self.whole.splice(0..0, files);
+    }
+
     /// Gives all files their names, when all are whole.
     pub fn commit(self) -> Result<()> {
         AtomicFile::commit_all(self.whole)

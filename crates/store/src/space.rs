@@ -130,8 +130,16 @@ pub fn read_layout_text(path: &Path) -> Result<String> {
     text(path, limits::MAX_LAYOUT_BYTES)
 }
 
-/// A small file as text.
-fn text(path: &Path, most: usize) -> Result<String> {
+/// Reads a layout file, or what is in its place, as it is.
+///
+/// # Errors
+/// Those of reading the file; `Limit` if it is too long.
+pub fn read_layout_bytes(path: &Path) -> Result<Vec<u8>> {
+    bytes(path, limits::MAX_LAYOUT_BYTES)
+}
+
+/// A small file.
+fn bytes(path: &Path, most: usize) -> Result<Vec<u8>> {
     let source = FileSource::open(path)?;
     let len = usize::try_from(source.len()).ok().filter(|len| *len <= most).ok_or_else(|| {
         let most = stead_core::units::format_size(most as u64);
@@ -139,11 +147,16 @@ fn text(path: &Path, most: usize) -> Result<String> {
     })?;
     let mut bytes = vec![0; len];
     source.read_at(0, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// A small file as text.
+fn text(path: &Path, most: usize) -> Result<String> {
     let at = |e: std::string::FromUtf8Error| {
         let at = e.utf8_error().valid_up_to() as u64;
         Error::format("the file is not UTF-8 text").at_path(path).at_offset(at)
     };
-    String::from_utf8(bytes).map_err(at)
+    String::from_utf8(bytes(path, most)?).map_err(at)
 }
 
 /// The folder of a dataspace, or one that is taken for one, open. No path in it leads out of it: paths have no `..`, and links

@@ -86,10 +86,10 @@ pub(super) fn put_by(
     let per_node = sharers(&crew);
     let threads = threads(put.threads, per_node);
 
-    let mut layout_file = None;
+    let (mut layout_file, mut there) = (None, None);
     let mine = if crew.rank() == 0 {
-        plan(&crew, put, &source, threads).and_then(|(plan, file)| {
-            layout_file = Some(file);
+        plan(&crew, put, &source, threads).and_then(|(plan, file, old)| {
+            (layout_file, there) = (Some(file), old);
             encode(&plan)
         })
     } else {
@@ -132,7 +132,7 @@ pub(super) fn put_by(
     let files = parts.iter_mut().filter_map(|m| m.file.take()).collect();
     let write = || {
         let file = layout_file.ok_or_else(|| Error::internal("the layout was not made"))?;
-        let new = NewLayout::write(file, &layout, plan.old.as_deref())?;
+        let new = NewLayout::write(file, &layout, there.as_deref())?;
         Ok((vec![new], Outputs::default()))
     };
     naming::name(&crew, files, write, || remove(&layout, &mut parts))?;
@@ -164,13 +164,13 @@ fn layout_path(put: &Put) -> Result<PathBuf> {
     }
 }
 
-/// What is to be done, and the file that the layout will be.
+/// What is to be done, the file that the layout will be, and what is in its place now.
 fn plan(
     crew: &Crew<'_>,
     put: &Put,
     source: &FileSource,
     threads: usize,
-) -> Result<(Plan, AtomicFile)> {
+) -> Result<(Plan, AtomicFile, Option<Vec<u8>>)> {
     let (name, path) = (called(put)?, layout_path(put)?);
     let wrong = |e: Error| Error::usage(e.message()).with_hint("give another name with --name");
     stead_core::layout::check_relative(&name).map_err(wrong)?;
@@ -189,16 +189,18 @@ fn plan(
             .at_path(&path)
             .with_hint("--layout or --name give it another name"));
     }
-    let (old, new) = match space::read_layout_text(&path) {
+    let (there, new) = match space::read_layout_bytes(&path) {
         Err(e) if e.kind() == Kind::NotFound => (None, true),
         _ if !put.force => {
             return Err(Error::usage("there is a layout already").at_path(&path).with_hint(
                 "--force replaces it and removes its parts; --layout or --name give another name",
             ));
         }
-        // What is none is replaced all the same.
-        found => (found.ok().filter(|text| Layout::parse(text).is_ok()), false),
+        // What is none is replaced all the same; what cannot be read cannot be put back.
+        found => (found.ok(), false),
     };
+    let text = there.as_deref().and_then(|there| std::str::from_utf8(there).ok());
+    let old = text.filter(|text| Layout::parse(text).is_ok()).map(str::to_owned);
     let file = AtomicFile::create(&path)?;
     let file = if new { file.only_new() } else { file };
     let spaces = over(put, &crew.hosts)?;
@@ -218,7 +220,7 @@ fn plan(
     } else {
         Layout::even(name, length, put.stripe, parts)?
     };
-    Ok((Plan { layout: layout.to_string(), old }, file))
+    Ok((Plan { layout: layout.to_string(), old }, file, there))
 }
 
 /// What no other file has in its name: 128 bits by chance.

@@ -336,6 +336,30 @@ fn a_layout_is_replaced_with_force_alone() {
 }
 
 #[test]
+fn what_is_no_layout_is_replaced_only_as_it_was_found() {
+    let lab = Lab::new(&[0, 1]);
+    lab.file(&bytes(9000));
+    let puts = |change: &(dyn Fn() + Sync)| {
+        lab.each(|crew, space| {
+            let put = Put { stripe: 100, force: true, dataspaces: vec![space], ..lab.put("s") };
+            let once = (crew.rank() == 0).then_some(Once(change));
+            put_by(crew, &put, once.as_ref().map(|once| once as &dyn Observer))
+        })
+    };
+    for found in [&b"no layout"[..], b"\xff is no text"] {
+        std::fs::write(lab.layout(), found).unwrap();
+        let before = lab.files();
+        let e = error(puts(&|| std::fs::write(lab.layout(), "theirs").unwrap()));
+        assert_eq!(e.kind(), Kind::Changed, "{e}");
+        assert_eq!(std::fs::read(lab.layout()).unwrap(), b"theirs");
+        assert_eq!(lab.files().len(), before.len());
+    }
+    done(puts(&|| ()));
+    done(lab.gets(&lab.back()));
+    assert!(std::fs::read(lab.shared("back")).unwrap() == bytes(9000));
+}
+
+#[test]
 fn parts_that_are_not_what_was_put_are_told_and_no_file_is_made() {
     let lab = Lab::new(&[0, 1, 2]);
     lab.file(&bytes(3_000_000));

@@ -390,7 +390,7 @@ pub fn commit(
             let Some(whole) = &scatter.whole else { continue };
             let file = AtomicFile::create(&scatter.layout)?;
             let file = if scatter.old.is_none() { file.only_new() } else { file };
-            layouts.push(NewLayout::write(file, whole, scatter.old.as_deref())?);
+            layouts.push(NewLayout::write(file, whole, scatter.old.as_deref().map(str::as_bytes))?);
         }
         Ok((layouts, outputs))
     };

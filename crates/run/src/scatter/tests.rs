@@ -17,11 +17,15 @@ use stead_format::OpenOptions;
 use stead_store::AtomicFile;
 use tempfile::TempDir;
 
-const HOSTS: [&str; 3] = ["a", "b", "b"];
+/// The hosts of ranks.
+const FEW: &[&str] = &["a", "b", "b"];
+/// Of more: the last but one has rank 2 between itself and rank 0.
+const MORE: &[&str] = &["a", "b", "b", "a", "b"];
 
 /// A folder for each node and one that all see, which has a layout `t.csv` of data on both nodes.
 struct Lab {
     dir: TempDir,
+    hosts: &'static [&'static str],
 }
 
 /// A rank dies when it is about to send one message more than these.
@@ -58,7 +62,11 @@ impl<F: Fn() + Sync> Observer for Once<F> {
 
 impl Lab {
     fn new(space: &str) -> Lab {
-        let lab = Lab { dir: tempfile::tempdir().unwrap() };
+        Lab::of(FEW, space)
+    }
+
+    fn of(hosts: &'static [&'static str], space: &str) -> Lab {
+        let lab = Lab { dir: tempfile::tempdir().unwrap(), hosts };
         for folder in ["shared", "s-a", "s-b", "t-a", "t-b"] {
             std::fs::create_dir(lab.path(folder)).unwrap();
         }
@@ -100,7 +108,9 @@ impl Lab {
         dying: Option<(usize, u64)>,
         observer: Option<&dyn Observer>,
     ) -> (bool, Vec<Result<Report>>) {
-        let group = Local::over_nodes(&[0, 1, 1], Duration::from_secs(60));
+        let nodes: Vec<usize> = self.hosts.iter().map(|host| usize::from(*host == "b")).collect();
+        let group = Local::over_nodes(&nodes, Duration::from_secs(60));
+        let hosts = self.hosts;
         let out = self.path("shared/o.csv");
         let ask = Request {
             kernels: vec![format!("normalize:x,zscore,out={}", out.display())],
@@ -109,9 +119,9 @@ impl Lab {
             ..Request::default()
         };
         let work = |rank: usize, fabric: &Arc<dyn Fabric>| {
-            let here = Here { host: HOSTS[rank].into(), folder: None };
+            let here = Here { host: hosts[rank].into(), folder: None };
             let folder = |space: &str| {
-                format!("{space}={}", self.path(&format!("{space}-{}", HOSTS[rank])).display())
+                format!("{space}={}", self.path(&format!("{space}-{}", hosts[rank])).display())
             };
             let dataspaces = vec![folder("s"), folder("t")];
             let options = OpenOptions { dataspaces, ..OpenOptions::default() };
@@ -254,13 +264,14 @@ fn what_comes_to_be_there_meanwhile_is_not_replaced() {
 
 #[test]
 fn whenever_a_rank_dies_the_output_is_whole_or_not_there() {
-    let whole = Lab::new("s");
+    let whole = Lab::of(MORE, "s");
     whole.succeeds();
     let (mut stayed, mut died) = (0, 0);
-    for dying in 0..3 {
+    // The first, one between others, and the last of these.
+    for dying in [0, 2, 3] {
         // Of those before the run, and while bytes are asked for, some are enough.
         for sends in (1..20).chain((20..).step_by(3)) {
-            let lab = Lab::new("s");
+            let lab = Lab::of(MORE, "s");
             let (lived, all) = lab.runs(Some((dying, sends)), None);
             for done in &all {
                 assert!(done.as_ref().err().is_none_or(|e| e.kind() == Kind::Peer), "{done:?}");
@@ -286,7 +297,7 @@ fn whenever_a_rank_dies_the_output_is_whole_or_not_there() {
 
 /// Names two layouts, the second of which cannot get its name: the errors of ranks, and whether they remove their parts. `spoil`
 /// is done before.
-fn named_in_vain(dir: &Path, old: Option<&str>, spoil: impl Fn() + Sync) -> Vec<(Error, bool)> {
+fn named_in_vain(dir: &Path, old: Option<&[u8]>, spoil: impl Fn() + Sync) -> Vec<(Error, bool)> {
     let path = |name: &str| dir.join(name).with_extension("stead-layout.toml");
     let layout = Layout::even("l", 0, 1, vec![Part::new("a", "/p")]).unwrap();
     let work = |fabric: &dyn Fabric| {
@@ -301,7 +312,11 @@ fn named_in_vain(dir: &Path, old: Option<&str>, spoil: impl Fn() + Sync) -> Vec<
             ];
             std::fs::write(path("second"), "theirs").unwrap();
             spoil();
-            Ok((both, Outputs::default()))
+            let mut picture = AtomicFile::create(dir.join("picture"))?;
+            picture.write_all(b"new")?;
+            let mut outputs = Outputs::default();
+            outputs.keep(picture);
+            Ok((both, outputs))
         };
         let mut removed = false;
         let e = naming::name(&crew, Vec::new(), write, || removed = true).unwrap_err();
@@ -317,9 +332,10 @@ fn named_in_vain(dir: &Path, old: Option<&str>, spoil: impl Fn() + Sync) -> Vec<
 
 #[test]
 fn a_layout_that_cannot_be_taken_back_keeps_its_parts() {
-    let there = |dir: &Path| std::fs::read_to_string(dir.join("first.stead-layout.toml")).ok();
-    for old in [None, Some("what was there")] {
+    let there = |dir: &Path| std::fs::read(dir.join("first.stead-layout.toml")).ok();
+    for old in [None, Some(&b"what was there"[..]), Some(b"\xff is no text")] {
         let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("picture"), "old").unwrap();
         if let Some(old) = old {
             std::fs::write(dir.path().join("first.stead-layout.toml"), old).unwrap();
         }
@@ -327,8 +343,10 @@ fn a_layout_that_cannot_be_taken_back_keeps_its_parts() {
             assert!(removed && e.to_string().contains("second.stead-layout.toml"), "{e}");
         }
         assert_eq!(there(dir.path()).as_deref(), old);
+        // Nor is what has nothing to do with the layouts replaced.
+        assert_eq!(std::fs::read(dir.path().join("picture")).unwrap(), b"old");
         // And what was in the way of the second.
-        let left = 1 + usize::from(old.is_some());
+        let left = 2 + usize::from(old.is_some());
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), left);
     }
     let dir = tempfile::tempdir().unwrap();
@@ -342,11 +360,52 @@ fn a_layout_that_cannot_be_taken_back_keeps_its_parts() {
             }
         }
     };
-    for (e, removed) in named_in_vain(dir.path(), Some("what was there"), lost) {
+    for (e, removed) in named_in_vain(dir.path(), Some(b"what was there"), lost) {
         assert!(!removed && e.to_string().contains("second.stead-layout.toml"), "{e}");
         assert!(e.hint().is_some_and(|h| h.contains("could not be taken back")), "{:?}", e.hint());
     }
-    assert!(there(dir.path()).is_some_and(|text| Layout::parse(&text).is_ok()));
+    assert!(
+        there(dir.path())
+            .is_some_and(|text| Layout::parse(std::str::from_utf8(&text).unwrap()).is_ok())
+    );
+}
+
+#[test]
+fn an_error_of_another_rank_says_nothing_of_the_layout() {
+    for named in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("l.stead-layout.toml");
+        let layout = Layout::even("l", 0, 1, vec![Part::new("a", "/p")]).unwrap();
+        let work = |fabric: &dyn Fabric| {
+            let crew = crate::exchange::Crew::new(fabric, &Cancel::new(), None);
+            if crew.rank() == 1 {
+                // Its own parts have their names; then it cannot make sense of what it hears.
+                crew.settle(Ok(vec![])).unwrap();
+                crew.settle(Err(Error::format("malformed"))).unwrap_err();
+                return false;
+            }
+            let write = || {
+                let file = AtomicFile::create(&path)?.only_new();
+                let new = NewLayout::write(file, &layout, None)?;
+                if !named {
+                    std::fs::write(&path, "theirs").unwrap();
+                }
+                Ok((vec![new], Outputs::default()))
+            };
+            let mut removed = false;
+            naming::name(&crew, Vec::new(), write, || removed = true).unwrap_err();
+            removed
+        };
+        let removed: Vec<bool> = std::thread::scope(|scope| {
+            let ranks = Local::group(3).into_iter().map(|f| scope.spawn(|| (work(&f), f)));
+            let ranks: Vec<_> = ranks.collect();
+            let all: Vec<_> = ranks.into_iter().map(|t| t.join().unwrap()).collect();
+            all.into_iter().map(|(removed, _)| removed).collect()
+        });
+        // Rank 0 alone knows, and only what it has not named goes.
+        assert_eq!(removed, [!named, false, false]);
+        assert_eq!(std::fs::read(&path).unwrap() == layout.to_string().as_bytes(), named);
+    }
 }
 
 /// An output of three ranks, of which rank 1 has no data.
