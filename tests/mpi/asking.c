@@ -360,10 +360,31 @@ static void pointers(const char *path, const char *other) {
 /* ---- errors */
 
 static int handled;
+/* What the handler reads on in, if it does, and its answer. */
+static MPI_File report = MPI_FILE_NULL;
+static int64_t reported;
 
 static void handle(MPI_File *file, int *code, ...) {
     (void)file, (void)code;
     handled++;
+    if (report != MPI_FILE_NULL)
+        CHECK(stead_MPI_File_read_ex(report, &reported, 3, MPI_DOUBLE, "rows", MPI_INFO_NULL, MPI_STATUS_IGNORE) ==
+              MPI_SUCCESS);
+}
+
+/* Functions of MPI that fail when they are told to. */
+static bool no_hints, no_position;
+
+int MPI_Info_get_valuelen(MPI_Info info, const char *key, int *length, int *found) {
+    if (no_hints && strncmp(key, "stead_", 6) == 0) return MPI_ERR_NO_MEM;
+    return PMPI_Info_get_valuelen(info, key, length, found);
+}
+
+int MPI_File_get_position(MPI_File file, MPI_Offset *position) {
+    if (!no_position) return PMPI_File_get_position(file, position);
+    no_position = false;
+    MPI_File_call_errhandler(file, MPI_ERR_IO);
+    return MPI_ERR_IO;
 }
 
 static void refused(MPI_File file, const char *kernel, MPI_Datatype type, const char *hint, const char *value,
@@ -390,6 +411,31 @@ static void refused(MPI_File file, const char *kernel, MPI_Datatype type, const 
                 wanted, stead_MPI_Error_text(), text);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
+}
+
+/* Hints that could not be noted fail what is read of that file, and of no other. */
+static void lost_hints(const char *path) {
+    MPI_File file;
+    MPI_Info hints;
+    int64_t rows;
+    MPI_Info_create(&hints);
+    MPI_Info_set(hints, "stead_where", "value > 0");
+    for (int late = 0; late < 3; late++) {
+        no_hints = late == 0;
+        CHECK(MPI_File_open(MPI_COMM_SELF, path, MPI_MODE_RDONLY, hints, &file) == MPI_SUCCESS);
+        no_hints = true;
+        if (late == 1) CHECK(MPI_File_set_info(file, hints) == MPI_SUCCESS);
+        if (late == 2) CHECK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", hints) == MPI_SUCCESS);
+        no_hints = false;
+        refused(file, "rows", MPI_DOUBLE, NULL, NULL, MPI_ERR_NO_MEM, "MPI_Info_get_valuelen failed");
+        MPI_File_close(&file);
+        file = opened(path);
+        CHECK(stead_MPI_File_read_ex_at(file, 0, &rows, 100, MPI_DOUBLE, "rows", MPI_INFO_NULL, MPI_STATUS_IGNORE) ==
+                  MPI_SUCCESS &&
+              rows == 100);
+        MPI_File_close(&file);
+    }
+    MPI_Info_free(&hints);
 }
 
 static void errors(const char *path) {
@@ -442,7 +488,16 @@ static void errors(const char *path) {
     MPI_File_set_errhandler(file, handler);
     refused(file, "nothing", MPI_DOUBLE, NULL, NULL, MPI_ERR_ARG, "no kernel");
     CHECK(handled == 1);
+    /* A handler may read, whatever it was called for. */
+    report = opened(path);
+    no_position = true;
+    code = stead_MPI_File_read_ex(file, &sum, 100, MPI_DOUBLE, "sum", MPI_INFO_NULL, MPI_STATUS_IGNORE);
+    CHECK(code && stead_MPI_Error_class(code, &class) == MPI_SUCCESS && class == MPI_ERR_IO);
+    CHECK(handled == 2 && reported == 3);
+    MPI_File_close(&report);
+    report = MPI_FILE_NULL;
     MPI_Errhandler_free(&handler);
+    lost_hints(path);
     /* The file is gone where it is computed on. */
     char gone[4096];
     snprintf(gone, sizeof gone, "%s.gone.%d", path, rank);

@@ -18,6 +18,10 @@ struct file {
     MPI_File handle;
     char *path;
     struct io_hints hints;
+    /* The class of what kept its path or hints from being noted, MPI_SUCCESS if nothing did, and its text. Reads tell it, as
+     * whoever opens a file or gives hints has the answer of MPI. */
+    int class;
+    char *failure;
 };
 
 static struct file *files;
@@ -42,6 +46,7 @@ static bool is_between(void) {
 
 static void file_free(struct file *file) {
     io_hints_free(&file->hints);
+    free(file->failure);
     free(file->path);
     free(file);
 }
@@ -87,29 +92,34 @@ static void keep(struct file *file) {
     if (old) file_free(old);
 }
 
-/* What has no room is not known later, which is an error then. */
+/* Notes why an entry does not hold what it should. Hints that come later do not mend it. */
+static void note(struct file *file, int code) {
+    free(file->failure);
+    file->failure = strdup(stead_MPI_Error_text());
+    if (stead_MPI_Error_class(code, &file->class) || file->class == MPI_SUCCESS) file->class = MPI_ERR_OTHER;
+}
+
+/* What has no room at all is not known later, which is an error then. */
 static void remember(MPI_File handle, const char *name, MPI_Info info) {
     struct file *file = calloc(1, sizeof *file);
     if (!file) return;
     file->handle = handle;
     file->path = whole_path(name);
-    if (!file->path || io_hints_add(&file->hints, info, IO_OF_FILE))
-        file_free(file);
-    else
-        keep(file);
+    int code = file->path ? io_hints_add(&file->hints, info, IO_OF_FILE)
+                          : io_fail(MPI_ERR_NO_MEM, "no memory for the path of '%s'", name);
+    if (code) note(file, code);
+    keep(file);
 }
 
 /* Hints that a file gets later. */
 static void add_hints(MPI_File handle, MPI_Info info) {
     if (info == MPI_INFO_NULL) return;
     struct io_hints more = {0};
-    if (io_hints_add(&more, info, IO_OF_FILE)) {
-        io_hints_free(&more);
-        return;
-    }
+    int code = io_hints_add(&more, info, IO_OF_FILE);
     pthread_mutex_lock(&lock);
     for (struct file *file = files; file; file = file->next) {
         if (file->handle != handle) continue;
+        if (code) note(file, code);
         for (int i = 0; i < IO_HINTS; i++) {
             if (!more.value[i]) continue;
             free(file->hints.value[i]);
@@ -140,9 +150,11 @@ int io_file_of(MPI_File handle, char **path, struct io_hints *hints) {
     pthread_mutex_lock(&lock);
     const struct file *file = files;
     while (file && file->handle != handle) file = file->next;
-    if (file) {
+    if (file && file->class != MPI_SUCCESS)
+        code = io_fail(file->class, "the path or the hints of this file could not be kept: %s (open it again)",
+                       file->failure ? file->failure : "no memory");
+    else if (file)
         copied = (*path = strdup(file->path)) && !(code = io_hints_copy(hints, &file->hints));
-    }
     pthread_mutex_unlock(&lock);
     if (file) return copied ? MPI_SUCCESS : code ? code : io_fail(MPI_ERR_NO_MEM, "no memory for a path");
     return io_fail(MPI_ERR_FILE, "which file this handle is of is not known: link libstead_mpi_io before MPI, or name "

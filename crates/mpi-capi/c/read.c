@@ -6,8 +6,9 @@
 #include "io.h"
 #include <pthread.h>
 
-/* The individual file pointer of any file moves under it, so that threads that read on get one part each. */
-static pthread_mutex_t pointers = PTHREAD_MUTEX_INITIALIZER;
+/* The individual file pointer of any file moves under it, so that threads that read on get one part each. A file's error handler may
+ * be called under it, and may read, too; it must return. */
+static pthread_mutex_t pointers = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 /* What a call reads. */
 struct read {
@@ -39,7 +40,6 @@ static int part_of(struct read *r, const struct io_plan *plan, const struct io_v
     MPI_Offset position = r->offset;
     MPI_Count size;
     if (!r->at) IO_FILE(MPI_File_get_position(r->file, &position));
-    IO_FILE(MPI_File_get_size(r->file, &r->length));
     IO_MPI(MPI_Type_size_x(r->type, &size));
     if (position < 0) return io_fail(MPI_ERR_ARG, "the offset is %lld", (long long)position);
     if (r->count < 0) return io_fail(MPI_ERR_COUNT, "the count is %lld", (long long)r->count);
@@ -67,6 +67,8 @@ static int step(struct read *r, const struct io_view *view, int64_t bytes) {
 
 /* The part that is read. As MPI has it, the file pointer moves when a read begins, whatever comes of it. */
 static int claim(struct read *r, const struct io_plan *plan, const struct io_view *view, int64_t *skip, int64_t *bytes) {
+    /* Asked of the file system, for which reads of other files do not wait. */
+    IO_FILE(MPI_File_get_size(r->file, &r->length));
     if (r->at) return part_of(r, plan, view, skip, bytes);
     pthread_mutex_lock(&pointers);
     int code = part_of(r, plan, view, skip, bytes);
