@@ -4,9 +4,12 @@
     offload.py wrong RANKS CSV BINARY     what is refused, and by whom
     offload.py open RANKS CSV BINARY      a site is still open when the program ends
     offload.py end RANKS CSV BINARY       a site is still open when the program ends MPI
+    offload.py forked RANKS CSV BINARY    children of compute ranks have the site that these made
     offload.py fails RANKS CSV BINARY     a compute rank ends while others ask
 """
 
+import os
+import signal
 import socket
 import sys
 import threading
@@ -35,6 +38,40 @@ def unknown(x):
     return 0
 
 
+@stead.kernel("x", name="evens")
+def others(x):
+    return int((x % 2 != 0).sum())
+
+
+class Sums:
+    def init(self):
+        return 0
+
+    def merge(self, state, other):
+        return state + other
+
+    def finish(self, state):
+        return state
+
+
+@stead.kernel("x")
+class Above(Sums):
+    def __init__(self, least):
+        self.least = least
+
+    def update(self, state, x):
+        return state + int((x > self.least).sum())
+
+
+@stead.kernel("x")
+class Odds(Sums):
+    def update(self, state, x):
+        return state + int((x % 2 != 0).sum())
+
+
+above = Above(5)
+
+
 def refused(kind, call, *given, **named):
     try:
         call(*given, **named)
@@ -50,7 +87,7 @@ def same(a, b):
 
 
 def serve():
-    site = stead.offload(comm, storage=comm.rank < storage, kernels=[evens, broken])
+    site = stead.offload(comm, storage=comm.rank < storage, kernels=[evens, broken, above, Odds])
     assert (site is None) == (comm.rank < storage)
     return site
 
@@ -75,7 +112,8 @@ if what == "answers":
                 r = site.run(binary, "rows", "max:value", "sum:value", dtype="f64", view=view)
                 assert r["rows"] == count and r["max:value"] == seen.max()
                 assert r["sum:value"] == stead.run(seen, "sum:value")["sum:value"]
-            assert site.run(table, evens, "rows")["evens"] == stead.run(table, evens)["evens"]
+            own = [evens, "rows", [above, Odds]]
+            same(site.run(table, *own), stead.run(table, *own))
             picture = Path(f"{binary}.{comm.rank}.png")
             shape = (100, 100, len(doubles) // 10_000)
             site.run(binary, f"render:width=32,height=32,out={picture}", dtype="f64", shape=shape)
@@ -119,6 +157,8 @@ elif what == "wrong":
         assert "no column" in refused(stead.UsageError, site.run, table, "mean:nothing").lower()
         assert "not sent to another node" in refused(stead.UsageError, site.run, table, "normalize:x,out=/tmp/never.npy")
         assert "do not know the kernel 'unknown'" in refused(stead.UsageError, site.run, table, unknown)
+        for another in others, Above(10), Above(5), Odds():
+            assert "know another kernel called" in refused(stead.UsageError, site.run, table, "rows", [another])
         assert "as it was told to" in refused(stead.DataError, site.run, table, broken)
         assert "of this process" in refused(stead.UsageError, site.run, np.zeros(4), "rows")
         assert "frobnicate" in refused(TypeError, site.run, table, "rows", frobnicate=1)
@@ -148,6 +188,24 @@ elif what == "end":
     if site is not None:
         site.run(table, "rows")
     MPI.Finalize()
+    print("right")
+
+elif what == "forked":
+    site = serve()
+    if site is not None:
+        site.run(table, "rows")
+        child = os.fork()
+        if child == 0:
+            # A child that waits for ever ends by this, and fails.
+            signal.alarm(60)
+            told = refused(stead.UsageError, site.run, table, "rows")
+            site.close()
+            del site
+            os._exit(7 if "made in another process, before a fork" in told else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        # It has said goodbye for nobody.
+        assert site.run(table, "rows")["rows"] == stead.run(table, "rows")["rows"]
+        site.close()
     print("right")
 
 elif what == "fails":

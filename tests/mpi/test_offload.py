@@ -39,6 +39,10 @@ def test_what_is_wrong_is_told_to_who_asks(mpi, env, data):
     assert offload(mpi, env, data, "wrong", 4, 2).count("right") == 4
 
 
+def test_children_that_were_forked_cannot_ask_and_are_told(mpi, env, data):
+    assert offload(mpi, env, data, "forked", 4, 2).count("right") == 4
+
+
 @pytest.mark.parametrize("what", ["open", "end", "fails"])
 def test_storage_ranks_end_when_nobody_asks_any_more(mpi, env, data, what):
     assert offload(mpi, env, data, what, 4, 2).count("right") == 4

@@ -20,15 +20,22 @@ pub fn generation() -> u32 {
 }
 
 /// # Errors
-/// `Usage` for what was made before a fork.
+/// `Usage` for a read session that was begun before a fork.
 pub fn check(born: u32) -> PyResult<()> {
+    refuse(
+        born,
+        "this read session was begun",
+        "begin one in each process; they share what is read all the same",
+    )
+}
+
+/// # Errors
+/// `Usage`, with what it is and what to do, for what was made before a fork.
+pub fn refuse(born: u32, what: &str, hint: &'static str) -> PyResult<()> {
     if born == generation() {
         return Ok(());
     }
-    Err(raise(
-        Error::usage("this read session was begun in another process, before a fork")
-            .with_hint("begin one in each process; they share what is read all the same"),
-    ))
+    Err(raise(Error::usage(format!("{what} in another process, before a fork")).with_hint(hint)))
 }
 
 /// Drops what may take long to end without the interpreter's lock.

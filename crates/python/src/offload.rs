@@ -1,6 +1,7 @@
 //! Work that ranks of a communicator ask of others, which are where the data are: `stead.offload`.
 
 use crate::errors::raise;
+use crate::fork;
 use crate::options::open_options;
 use crate::own::Described;
 use crate::ranks::fabric;
@@ -57,7 +58,9 @@ type Hosts = Vec<(usize, String)>;
 /// A compute rank's way to storage ranks.
 #[pyclass(frozen, module = "stead._stead")]
 pub struct Site {
-    inner: Client,
+    inner: Arc<Client>,
+    /// See `fork`.
+    born: u32,
 }
 
 /// All ranks agree who is what; storage ranks then serve, and return nothing when all others are done.
@@ -74,7 +77,9 @@ pub fn offload(py: Python<'_>, arguments: &Bound<'_, PyAny>) -> PyResult<Option<
     let done = py.detach(|| offer(offered, &trouble));
     match (trouble.take(), done) {
         (Some(e), _) => Err(e),
-        (None, Ok(site)) => Ok(site.map(|inner| Site { inner })),
+        (None, Ok(site)) => {
+            Ok(site.map(|inner| Site { inner: Arc::new(inner), born: fork::generation() }))
+        }
         (None, Err(e)) => Err(raise(e)),
     }
 }
@@ -145,6 +150,12 @@ impl Site {
         arguments: &Bound<'_, PyAny>,
         options: &Bound<'_, PyDict>,
     ) -> PyResult<Report> {
+        // The threads that carry what is asked for are not here.
+        fork::refuse(
+            self.born,
+            "this site was made",
+            "ask from the process that MPI has started, and hand on what it gets",
+        )?;
         let a = arguments.extract::<Wanted>()?;
         let defaults = Job::default();
         let view = a.view.map(|(displacement, extent, runs, skip, bytes)| {
@@ -181,8 +192,19 @@ impl Site {
         }
     }
 
-    /// Says goodbye.
+    /// Says goodbye; in a child that was forked it does nothing, since the parent may go on to ask.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.inner.close());
+        if self.born == fork::generation() {
+            py.detach(|| self.inner.close());
+        }
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if self.born != fork::generation() {
+            // Its locks may be those of threads that are not here: what is held once more never ends.
+            std::mem::forget(Arc::clone(&self.inner));
+        }
     }
 }

@@ -57,7 +57,7 @@ class FileView:
 
 class Site:
     """The storage ranks of a job, as a compute rank sees them. Made by `stead.offload`; a context manager, which says
-    goodbye at its end. Any thread may ask; what more than 16 of them ask for waits."""
+    goodbye at its end. Any thread may ask; what more than 16 of them ask for waits. A child that was forked cannot."""
 
     def __init__(self, native: _stead.Site, known: dict[str, Any]) -> None:
         self._native = native
@@ -100,7 +100,7 @@ class Site:
             source: A path, a glob, a directory or a layout, or a list of these, as the storage ranks see them.
             kernels: As for `Dataset.run`. Files that they write as a whole (`render`, with `out=`) are written by this rank;
                 kernels that write what they make of each record are refused. Kernels of your own are among those that
-                `stead.offload` was given on all ranks.
+                `stead.offload` was given on all ranks: the same class or object.
             where: Only rows for which this holds.
             by: Answers for each value of these columns.
             view: What is seen of the only file that is named.
@@ -116,7 +116,7 @@ class Site:
             options: What is known of the format, as for `stead.open`: `type`, `dtype`, `delimiter`, ...
 
         Raises:
-            UsageError: The request makes no sense, or the site is closed.
+            UsageError: The request makes no sense, the site is closed, or this process was forked from the one that has it.
             NotFoundError: The storage ranks do not see the data.
             PeerError: A storage rank is gone; the message says which, and on which host.
             CancelledError: `cancel` was used, or the storage ranks were stopped.
@@ -129,11 +129,15 @@ class Site:
         if isinstance(found, Dataset):
             raise make("usage", "data in memory are those of this process", hint="run over them here: stead.run")
         specs, own = chosen(kernels)
-        for k in own:
-            known = self._known.get(k.name)
-            if known is None:
+        given = [k for k in flat(kernels) if not isinstance(k, str)]
+        for what, k in zip(given, own):
+            if k.name not in self._known:
                 hint = "give it to stead.offload on all ranks: kernels=[...]"
                 raise make("usage", f"the storage ranks do not know the kernel '{k.name}'", hint=hint)
+            # They find it by its name: another one of that name would be run in its place.
+            if self._known[k.name] is not what:
+                hint = "ask for the one that stead.offload was given, or give it both, each with a name of its own: name="
+                raise make("usage", f"the storage ranks know another kernel called '{k.name}'", hint=hint)
         bar = None
         if progress is True:
             progress = bar = _progress.Bar(sys.stderr)
@@ -236,6 +240,6 @@ def offload(
     native = _stead.offload(arguments)
     if native is None:
         return None
-    site = Site(native, dict(zip(names, own)))
+    site = Site(native, dict(zip(names, given)))
     _mpi.close_before_mpi(site)
     return site
