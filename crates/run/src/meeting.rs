@@ -199,11 +199,11 @@ fn differs(dataset: &Dataset, mine: &[u8], theirs: &[u8], rank: usize, other: us
     for (i, (a, b)) in mine.files.iter().zip(&theirs.files).enumerate() {
         let message = match (a, b) {
             (a, b) if a == b => continue,
-            ((a, ..), (b, ..)) if a != b => {
-                format!("{a} bytes of the file are seen on rank {rank} and {b} on rank {other}")
-            }
             ((_, a, _), (_, b, _)) if a != b => {
                 format!("the file has {a} bytes on rank {rank} and {b} on rank {other}")
+            }
+            ((a, ..), (b, ..)) if a != b => {
+                format!("{a} bytes of the file are seen on rank {rank} and {b} on rank {other}")
             }
             _ => {
                 format!("the file was changed at another time on rank {rank} than on rank {other}")

@@ -4,6 +4,7 @@
 //! use the machine do not change it much.
 
 use crate::clock::{Watch, thread_seconds};
+use crate::place::assumed;
 use std::fmt::Write;
 use std::sync::Arc;
 use stead_core::{Cancel, DType, Needs, Result};
@@ -43,7 +44,10 @@ const TEXT: [&str; 4] = ["lines", "grep:'e6\\d'", "digits", "entropy"];
 /// Of those over rows, and of those over bytes, what records without columns have.
 const OPAQUE: [&str; 4] = ["rows", "grep:'e6\\d'", "digits", "entropy"];
 /// With as many rays as a picture of a thousand pixels a side has for some gigabytes.
-const PICTURE: &str = "render:out=picture.png,width=64,height=64,min=0,max=1000";
+const PICTURES: [&str; 2] = [
+    "render:out=picture.png,width=64,height=64,min=0,max=1000",
+    "render:out=picture.png,width=64,height=64,min=0,max=1000,shading=none",
+];
 
 /// Numbers that look like measurements, the same on all machines.
 struct Numbers(u64);
@@ -115,7 +119,7 @@ fn data() -> Result<Vec<Data>> {
         ("lines", open("text.log", log(), of(FormatType::Lines))?, [&["rows"][..], &TEXT].concat()),
         ("records", open("records.bin", text, records)?, OPAQUE.to_vec()),
         ("raw", open("array.bin", array(), matrix)?, [&NUMBERS[..], &TEXT[2..]].concat()),
-        ("raw", open("volume.bin", volume(), raw(DType::F32, &dims))?, vec![PICTURE]),
+        ("raw", open("volume.bin", volume(), raw(DType::F32, &dims))?, PICTURES.to_vec()),
     ])
 }
 
@@ -158,7 +162,7 @@ fn cost(
     }
     let all = best.parse + best.compute;
     Ok(Cost {
-        kernel: spec.name.clone(),
+        kernel: assumed::family(spec),
         format: format.to_owned(),
         site: None,
         core_s_per_gb: all / gigabytes,

@@ -44,7 +44,20 @@ fn ranks_get_one_profile_with_which_can_be_decided() {
     let tier = profile.tiers.iter().find(|t| t.site == "b").expect("a tier").name.clone();
     let families: [(&str, &[&str]); 4] = [
         ("csv", &["sum", "mean", "std", "grep", "kmeans", "gram", "digits", "entropy", "lines"]),
-        ("raw", &["sum", "hist", "quantile", "kmeans", "gram", "render", "digits", "rows"]),
+        (
+            "raw",
+            &[
+                "sum",
+                "hist",
+                "quantile",
+                "kmeans",
+                "gram",
+                "render",
+                "render-unshaded",
+                "digits",
+                "rows",
+            ],
+        ),
         ("lines", &["lines", "grep", "digits", "entropy", "rows"]),
         ("records", &["rows", "grep", "digits", "entropy"]),
     ];

@@ -23,7 +23,7 @@ const CENTRES: u32 = 8;
 const ROUNDS: u32 = 10;
 
 /// Core-seconds for 10^9 bytes of text and of binary data, and how much of that is parsing: a core of a server at 2.5 GHz.
-const COSTS: [(&str, f64, f64); 11] = [
+const COSTS: [(&str, f64, f64); 12] = [
     ("rows", 0.3, 0.05),
     ("lines", 0.3, 0.3),
     ("grep", 0.6, 0.6),
@@ -34,6 +34,7 @@ const COSTS: [(&str, f64, f64); 11] = [
     ("kmeans", 3.0, 2.0),
     ("gram", 2.5, 1.0),
     ("render", 3.0, 3.0),
+    ("render-unshaded", 1.5, 1.5),
     // Sums, extremes, moments, and what is not known.
     ("", 1.5, 0.2),
 ];
@@ -43,7 +44,7 @@ const PARSING: f64 = 0.6;
 /// The cost of a kernel that was not measured.
 pub fn cost(kernel: &str, format: &str) -> Cost {
     let is = |name: &str| name == kernel || name.is_empty();
-    let (_, text, binary) = COSTS.iter().find(|(name, ..)| is(name)).unwrap_or(&COSTS[10]);
+    let (_, text, binary) = COSTS.iter().find(|(name, ..)| is(name)).unwrap_or(&COSTS[11]);
     let of_text = matches!(format, "csv" | "lines");
     Cost {
         kernel: kernel.to_owned(),
@@ -63,6 +64,15 @@ pub fn format(name: &str) -> &str {
         "tsv" => "csv",
         "npy" | "tipsy" | "table" => "raw",
         other => other,
+    }
+}
+
+/// What kernels that take about as long are called together: mostly by their name.
+pub fn family(spec: &Spec) -> String {
+    match (spec.name.as_str(), spec.option("shading")) {
+        // A colour is looked up, and no gradient.
+        ("render", Some("none")) => "render-unshaded".to_owned(),
+        (name, _) => name.to_owned(),
     }
 }
 

@@ -4,7 +4,7 @@
 //! each place would take, and choose the same. The prediction is the model's; what is known of the machines is put together in
 //! `facts`, and what nobody has measured is in `assumed`.
 
-mod assumed;
+pub(crate) mod assumed;
 mod facts;
 
 use crate::exchange::Crew;
@@ -258,8 +258,9 @@ fn decided(
     for text in &request.kernels {
         let spec = Spec::parse(text)?;
         passes = passes.max(assumed::passes(&spec));
-        if !families.contains(&spec.name) {
-            families.push(spec.name);
+        let family = assumed::family(&spec);
+        if !families.contains(&family) {
+            families.push(family);
         }
     }
     if !request.own.is_empty() {
