@@ -400,7 +400,7 @@ def on_ranks(ds, kernel, ranks=3):
 
     arguments = {"kernels": [], "own": [_own.instance(kernel)], "filter": None, "by": [], "threads": 2, "memory": None}
     arguments |= {"chunk": 4096, "lenient": False, "direct": False, "engine": "auto", "queue_depth": None}
-    arguments |= {"progress": None, "cancel": None, "ranks": ranks, "comm": None}
+    arguments |= {"progress": None, "cancel": None, "ranks": ranks, "comm": None, "place": "auto"}
     return ds._native.run(arguments).results()
 
 

@@ -89,12 +89,12 @@ def sums(data: bytes) -> list[list]:
 
 def test_with_blocks_of_different_sizes(path, data):
     sizes = [4096, 16384, 65536, 16384]
-    children = begin(path, [{"block": size, "memory": 16 * size} for size in sizes])
+    children = begin(path, [{"block": size, "memory": "17MiB"} for size in sizes])
     for said in told(children):
         assert said["got"] == sums(data)
         assert "blocks and memory together" in said["how"]
     # And this one, in still another way, while they are there.
-    with stead.read_session(path, engine="pread", block=8192, memory="128KiB") as s, ThreadPoolExecutor(3) as threads:
+    with stead.read_session(path, engine="pread", block=8192, memory="20MiB") as s, ThreadPoolExecutor(3) as threads:
         pieces = list(threads.map(lambda at: s.pread(at, min(9_999, SIZE - at)) == data[at : at + 9_999], range(0, SIZE, 9_999)))
     assert all(pieces)
     end(children)
@@ -102,10 +102,16 @@ def test_with_blocks_of_different_sizes(path, data):
 
 def test_while_they_wait_they_cost_nothing(path, data):
     """Two that have read all and keep it open, and one whose read waits for memory that its own views hold."""
-    block = 65536
-    alike = {"block": block, "memory": 8 * block}
-    children = begin(path, [alike, alike, {**alike, "holds": 9, "ahead": False}])
-    assert all(said["got"] == sums(data) for said in told(children))
+    block = 1 << 20
+    large = path.with_name("large")
+    with open(large, "wb") as file:
+        file.truncate(24 * block)
+    os.utime(large, (1.7e9, 1.7e9))
+    alike = {"block": 65536, "memory": "17MiB"}
+    children = begin(path, [alike, alike])
+    # So little memory is shared with nobody.
+    children += begin(large, [{"block": block, "memory": 16 * block, "holds": 20, "ahead": False}])
+    assert [said["got"] == sums(data) for said in told(children)] == [True, True, False]
     try:
         children[0].wait(timeout=1)
     except subprocess.TimeoutExpired:

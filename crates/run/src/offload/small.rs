@@ -110,9 +110,10 @@ fn files(job: &Job) -> Option<Vec<(PathBuf, Identity)>> {
     }
     let paths = stead_store::expand(&job.inputs).ok().filter(|p| p.len() <= FILES)?;
     let with = |path: PathBuf| {
-        std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
-        // Opened, so that a file of the network is looked at anew: its attributes may be remembered for long otherwise.
-        let m = std::fs::File::open(&path).and_then(|file| file.metadata()).ok()?;
+        let m = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
+        // Opened, so that a file of the network is looked at anew: its attributes may be remembered for long otherwise. One that
+        // cannot be opened is found so again when it is to be read.
+        let m = std::fs::File::open(&path).and_then(|file| file.metadata()).unwrap_or(m);
         let (changed, any) = ((m.mtime(), m.mtime_nsec()), (m.ctime(), m.ctime_nsec()));
         Some((path, (m.dev(), m.ino(), m.len(), changed, any)))
     };
