@@ -136,4 +136,5 @@ def test_what_the_user_may_not_read_is_not_read_for_him(mpi, env, tmp_path, stor
     path.write_bytes(bytes(100))
     path.chmod(0)
     out = run([*bound(), *launch(mpi, 3), *python(env, REFUSED, path, storage)])
-    assert out.split() == ["refused"] * 2 * (3 - storage)
+    # Lines of several ranks may come in one.
+    assert out.replace("\n", "") == "refused" * 2 * (3 - storage)

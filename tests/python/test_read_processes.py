@@ -32,13 +32,13 @@ with stead.read_session(path, engine="pread", **options) as s:
     with ThreadPoolExecutor(4) as threads:
         got = sorted(threads.map(get, starts * 2))
     # Of more blocks than there is memory for: the last ones wait.
-    reads = [s.read(i * options["block"], 1) for i in range(holds)]
+    reads = [s.read(i * options["block"], options["block"]) for i in range(holds)]
     print(json.dumps({"got": got, "how": s.explain()["shared"]}), flush=True)
     before = time.process_time()
     sys.stdin.readline()
     print(json.dumps({"cpu": time.process_time() - before, "waits": not all(r.done() for r in reads)}), flush=True)
     while reads:
-        assert len(reads.pop(0).result(timeout=60)) == 1
+        assert len(reads.pop(0).result(timeout=60)) == options["block"]
 """
 
 
