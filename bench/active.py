@@ -130,8 +130,13 @@ def made(a, name, size):
 def put(a, on, file, hosts):
     """Its layout over so many hosts, with parts in the page cache."""
     layout = file.with_name(f"{file.name}-{hosts}.stead-layout.toml")
+    stripe = 4 << 20
+    if "volume" in file.name:
+        # Pictures are made of bricks of 16 planes; those that lie on one host need nothing of others but two planes.
+        side = round((file.stat().st_size / 4) ** (1 / 3))
+        stripe = 16 * -(-side // (16 * hosts)) * side * side * 4
     if not layout.exists():
-        on.run(hosts, [a.stead, "put", file, "--over", f"disk@{named(hosts)}", "--layout", layout, "--stripe", "4MiB"])
+        on.run(hosts, [a.stead, "put", file, "--over", f"disk@{named(hosts)}", "--layout", layout, "--stripe", str(stripe)])
     told = json.loads(command([a.stead, "describe", str(layout), "--format", "json"]))
     for part in told["parts"]:
         warm(on.config.parent / part["node"] / part["path"])
