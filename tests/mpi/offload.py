@@ -155,7 +155,8 @@ elif what == "wrong":
     if site is not None:
         assert "no such file" in refused(stead.NotFoundError, site.run, table + ".not", "rows")
         assert "no column" in refused(stead.UsageError, site.run, table, "mean:nothing").lower()
-        assert "not sent to another node" in refused(stead.UsageError, site.run, table, "normalize:x,out=/tmp/never.npy")
+        said = refused(stead.UsageError, site.run, table, "normalize:x,out=/tmp/never.npy")
+        assert "not sent to another node" in said and "mpirun --host STORAGE" in said, said
         assert "do not know the kernel 'unknown'" in refused(stead.UsageError, site.run, table, unknown)
         for another in others, Above(10), Above(5), Odds():
             assert "know another kernel called" in refused(stead.UsageError, site.run, table, "rows", [another])

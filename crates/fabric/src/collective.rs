@@ -193,7 +193,10 @@ pub trait FabricExt: Fabric {
             Ok(a)
         })?;
         let parts = unframe(&all)?;
-        if parts.len() == self.size() { Ok(parts) } else { Err(malformed()) }
+        if parts.len() != self.size() {
+            return Err(malformed());
+        }
+        Ok(parts.into_iter().map(<[u8]>::to_vec).collect())
     }
 }
 
@@ -271,26 +274,29 @@ fn heard(said: &[u8]) -> Result<Vec<u8>> {
 
 /// Several byte strings as one.
 pub fn frame(parts: &[Vec<u8>]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(parts.iter().map(|p| size_of::<u64>() + p.len()).sum());
+    let mut out = Vec::new();
+    frame_after(&mut out, parts);
+    out
+}
+
+/// Appends several byte strings as one.
+pub fn frame_after(out: &mut Vec<u8>, parts: &[Vec<u8>]) {
+    out.reserve(parts.iter().map(|p| size_of::<u64>() + p.len()).sum());
     for p in parts {
         out.extend_from_slice(&(p.len() as u64).to_le_bytes());
         out.extend_from_slice(p);
     }
-    out
 }
 
 /// What [`frame`] has made one of. An error of kind `Format` for what is none.
-pub fn unframe(mut bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+pub fn unframe(mut bytes: &[u8]) -> Result<Vec<&[u8]>> {
     let mut out = Vec::new();
     while !bytes.is_empty() {
-        let bad = malformed;
-        let (len, rest) = bytes.split_first_chunk::<8>().ok_or_else(bad)?;
-        let len = usize::try_from(u64::from_le_bytes(*len)).map_err(|_| bad())?;
-        if rest.len() < len {
-            return Err(bad());
-        }
-        out.push(rest[..len].to_vec());
-        bytes = &rest[len..];
+        let (len, rest) = bytes.split_first_chunk().ok_or_else(malformed)?;
+        let len = usize::try_from(u64::from_le_bytes(*len)).map_err(|_| malformed())?;
+        let (part, rest) = rest.split_at_checked(len).ok_or_else(malformed)?;
+        out.push(part);
+        bytes = rest;
     }
     Ok(out)
 }

@@ -20,7 +20,7 @@ mod subset;
 #[allow(clippy::expect_used)]
 pub mod testing;
 
-pub use collective::{FabricExt, Heard, frame, unframe};
+pub use collective::{FabricExt, Heard, frame, frame_after, unframe};
 pub use local::Local;
 pub use mailbox::Mailbox;
 pub use rounds::Rounds;

@@ -73,7 +73,9 @@ fn words(hint: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.as_str();
     while let Some(at) = rest.find("--") {
-        out.push_str(&rest[..at]);
+        // An option of another command stays one.
+        let of_mpirun = rest[..at].ends_with("mpirun ");
+        out.push_str(&rest[..at + if of_mpirun { 2 } else { 0 }]);
         rest = &rest[at + 2..];
         let end = rest.find(|c: char| !(c.is_ascii_lowercase() || c == '-')).unwrap_or(rest.len());
         out.push_str(&rest[..end].replace('-', "_"));

@@ -9,7 +9,7 @@ use crate::patient::Patient;
 use crate::told::Told;
 use std::sync::Arc;
 use stead_core::{Cancel, Error, Result};
-use stead_fabric::{Fabric, FabricExt};
+use stead_fabric::{Fabric, FabricExt, frame_after, unframe};
 use stead_kernel::{AnyKernel, AnyState};
 
 /// Of all steps, and the one after it. Nothing else has it: one run at a time on a fabric.
@@ -272,25 +272,14 @@ fn encode(sum: Sum, kernels: &[Arc<dyn AnyKernel>]) -> Result<Vec<u8>> {
             (FAILED, vec![told])
         }
     };
-    let mut out = Vec::with_capacity(1 + parts.iter().map(|p| 8 + p.len()).sum::<usize>());
-    out.push(kind);
-    for part in parts {
-        out.extend_from_slice(&(part.len() as u64).to_le_bytes());
-        out.extend_from_slice(&part);
-    }
+    let mut out = vec![kind];
+    frame_after(&mut out, &parts);
     Ok(out)
 }
 
 fn decode(bytes: &[u8], kernels: &[Arc<dyn AnyKernel>]) -> Result<Sum> {
-    let (kind, mut rest) = bytes.split_first().ok_or_else(malformed)?;
-    let mut parts: Vec<&[u8]> = Vec::new();
-    while !rest.is_empty() {
-        let (len, after) = rest.split_first_chunk().ok_or_else(malformed)?;
-        let len = usize::try_from(u64::from_le_bytes(*len)).map_err(|_| malformed())?;
-        let (part, after) = after.split_at_checked(len).ok_or_else(malformed)?;
-        parts.push(part);
-        rest = after;
-    }
+    let (kind, rest) = bytes.split_first().ok_or_else(malformed)?;
+    let parts = unframe(rest)?;
     match (*kind, parts.split_first()) {
         (WORDS, _) => Ok(Sum::Words(parts.into_iter().map(<[u8]>::to_vec).collect())),
         (STATES, Some((counters, states))) if states.len() == kernels.len() => {

@@ -236,7 +236,7 @@ impl Swapping<'_, '_> {
             for (k, pieces) in self.kernels.iter().zip(&mut own) {
                 for piece in pieces {
                     let theirs = theirs.next().ok_or_else(uneven)?;
-                    k.merge(piece, k.decode(&theirs)?)?;
+                    k.merge(piece, k.decode(theirs)?)?;
                 }
             }
         }
@@ -255,7 +255,7 @@ impl Swapping<'_, '_> {
                 for ((k, states), bytes) in
                     self.kernels.iter().zip(&mut states).zip(unframe(&bytes)?)
                 {
-                    states.push(k.decode(&bytes)?);
+                    states.push(k.decode(bytes)?);
                 }
             }
             // As it is with one rank, which has all of it.

@@ -118,6 +118,18 @@ mod tests {
     }
 
     #[test]
+    fn pictures_without_shading_are_a_family_of_their_own() {
+        let of = |spec: &str| family(&Spec::parse(spec).expect("spec"));
+        assert_eq!(of("render:shading=none"), "render-unshaded");
+        assert_eq!(
+            (of("render"), of("render:shading=gradient"), of("sum:x")),
+            ("render".into(), "render".into(), "sum".into())
+        );
+        let seconds = |family| cost(family, "raw").core_s_per_gb;
+        assert!(seconds("render-unshaded") < seconds("render"));
+    }
+
+    #[test]
     fn every_kernel_has_a_cost() {
         for kernel in stead_kernel::registry::list().map(|i| i.name).chain(["mine"]) {
             for format in ["csv", "tsv", "lines", "records", "raw", "npy", "tipsy"] {
