@@ -41,6 +41,10 @@ count() {
 # Nothing that the default build runs with is MPI, HDF5 or NetCDF, by the linker's own word.
 linked() { ! ldd "$STEAD" | tee /dev/stderr | grep -iE 'mpi|hdf5|netcdf'; }
 
+# A disk that fills up in the middle fails tests for a reason that none of them names.
+space=$(($(df --output=avail -k . | tail -1) / 1048576))
+[ "$space" -ge 4 ] || die "only $space GB are free on the disk of $ROOT" \
+  "from a fresh clone the tests need about 12 GB, 4 GB after a first run: remove what you do not need"
 scripts/setup.sh "$([ "$level" = all ] && echo all || echo test)"
 step "format" cargo fmt --all --check
 step "lint" cargo clippy --workspace --all-targets --locked -- -D warnings
