@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pandas as pd
@@ -34,6 +35,15 @@ def test_data_frames_of_single_values(people):
     assert isinstance(df["hist:age,bins=2"][0], dict)
     nothing = people.run("mean:age", where="age > 100").to_pandas()
     assert np.isnan(nothing["mean:age"][0])
+
+
+def test_without_pandas_the_error_says_what_to_do(people, monkeypatch):
+    monkeypatch.delitem(sys.modules, "stead._frames", raising=False)
+    monkeypatch.delattr(stead, "_frames", raising=False)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ModuleNotFoundError, match=r"hint: to_pandas needs pandas: .*pip install '\.\[pandas\]'") as e:
+        people.run("rows").to_pandas()
+    assert e.value.name == "pandas"
 
 
 def test_data_frames_by_groups(people):

@@ -94,8 +94,17 @@ class Report(Mapping):  # type: ignore[type-arg]
         With one: its result in full. Inner products with the columns as labels; centres of clusters with their sizes,
         one a row; bins of a histogram with `left`, `right`, `count`; lines that were found, one a row. With `by` the
         groups are the first level of the index.
+
+        Raises:
+            ImportError: pandas is not installed.
         """
-        from ._frames import frame, frame_of
+        try:
+            from ._frames import frame, frame_of
+        except ModuleNotFoundError as e:
+            if e.name != "pandas":
+                raise
+            hint = "to_pandas needs pandas: pip install pandas, or in the clone pip install '.[pandas]'"
+            raise ModuleNotFoundError(f"{e}\n  hint: {hint}", name=e.name) from None
 
         if kernel is None:
             return frame(self)
