@@ -40,10 +40,11 @@ def test_c_under_sanitizers(installed, tmp_path, name):
     assert " 0 failed" in installed.run(program, cwd=tmp_path)
 
 
-@pytest.mark.parametrize("source", [*(f"test_{name}.c" for name in PROGRAMS if name != "kernels"), "reading.cpp"])
+@pytest.mark.parametrize("source", [*(f"test_{name}.c" for name in PROGRAMS), "reading.cpp"])
 def test_under_valgrind(installed, tmp_path, source):
     """Looks into the library, too, which the compiler's sanitizers do not."""
-    program = installed.compile(HERE / source, tmp_path, standard="c++20" if source.endswith(".cpp") else None)
+    few = ["-DTEST_ROWS=10000"] if source == "test_kernels.c" else []
+    program = installed.compile(HERE / source, tmp_path, *few, standard="c++20" if source.endswith(".cpp") else None)
     valgrind = ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"]
     assert " 0 failed" in installed.run(*valgrind, "--show-leak-kinds=definite", program, cwd=tmp_path)
 
@@ -81,9 +82,9 @@ def test_every_function_is_documented_and_tested():
     assert [f for f in functions if not re.search(rf"\b{f}\b", tests)] == []
 
 
-@pytest.fixture(scope="session")
-def reporter(installed, tmp_path_factory):
-    return installed.compile(HERE / "report.c", tmp_path_factory.mktemp("report"))
+@pytest.fixture(scope="session", params=["c", "cpp"])
+def reporter(request, installed, tmp_path_factory):
+    return installed.compile(HERE / f"report.{request.param}", tmp_path_factory.mktemp("report"))
 
 
 def text_of(report: str, member: str) -> str:
@@ -92,7 +93,7 @@ def text_of(report: str, member: str) -> str:
 
 
 def same_results(stead, installed, reporter, dataset, specs, *more) -> None:
-    """The JSON of the command and of C say the same, digit by digit."""
+    """The JSON of the command and of C, or of C++, say the same, digit by digit."""
     flags = {"-b": "--by", "-w": "--where"}
     options = [flags.get(m, m) for m in more]
     kernels = [a for s in specs for a in ("-k", s)]
@@ -102,20 +103,20 @@ def same_results(stead, installed, reporter, dataset, specs, *more) -> None:
     assert list(json.loads(c)) == list(json.loads(cli))
 
 
-def test_the_command_and_c_say_the_same(stead, installed, reporter, flights):
+def test_the_command_and_programs_say_the_same(stead, installed, reporter, flights):
     names = {k["name"] for k in json.loads(stead("kernels", "--format", "json").stdout)}
     assert names == {*ON_FLIGHTS, "render"}, "a kernel is new or gone: say what runs on the flights"
     specs = [s for name in ON_FLIGHTS for s in ON_FLIGHTS[name]]
     same_results(stead, installed, reporter, flights, specs)
 
 
-def test_the_command_and_c_say_the_same_of_groups_and_filters(stead, installed, reporter, flights):
+def test_the_command_and_programs_say_the_same_of_groups_and_filters(stead, installed, reporter, flights):
     specs = [s for name in ("rows", "mean", "quantile", "gram", "hist") for s in ON_FLIGHTS[name]]
     specs = [s for s in specs if not s.startswith("hist")] + ["hist:distance,bins=7,min=0,max=5000"]
     same_results(stead, installed, reporter, flights, specs, "-b", "carrier", "-w", "dep_delay > 0")
 
 
-def test_the_command_and_c_say_the_same_of_a_volume(stead, installed, reporter, tmp_path):
+def test_the_command_and_programs_say_the_same_of_a_volume(stead, installed, reporter, tmp_path):
     z, y, x = np.mgrid[-1:1:24j, -1:1:24j, -1:1:24j]
     np.save(tmp_path / "volume.npy", np.exp(-(x * x + y * y + z * z) * 3))
     same_results(stead, installed, reporter, "volume.npy", ["render:out=a.png,width=32,height=32"])

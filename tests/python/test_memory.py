@@ -133,6 +133,54 @@ def test_data_frames():
     assert empty["rows"] == 0 and empty["mean:x"] is None
 
 
+COLUMNS = {
+    "x": [1.0, None, 3.0, 4.0],
+    "n": [1, 2, 2, 1],
+    "big": [2**40, None, 7, 8],
+    "flag": [True, False, True, None],
+    "text": ["a", "b", "c", "d"],
+}
+
+
+def polars_frame():
+    polars = pytest.importorskip("polars")
+    return polars.DataFrame(COLUMNS, schema_overrides={"n": polars.Int32})
+
+
+def arrow_table():
+    pyarrow = pytest.importorskip("pyarrow")
+    columns = {name: pyarrow.array(values, pyarrow.int32() if name == "n" else None) for name, values in COLUMNS.items()}
+    return pyarrow.table(columns)
+
+
+def arrow_table_in_chunks():
+    pyarrow = pytest.importorskip("pyarrow")
+    table = arrow_table()
+    return pyarrow.concat_tables([table.slice(0, 1), table.slice(1)])
+
+
+@pytest.mark.parametrize("made", [polars_frame, arrow_table, arrow_table_in_chunks])
+def test_data_frames_of_polars_and_tables_of_arrow(made):
+    ds = stead.open(made())
+    assert ds.format == "table" and ds.columns == ["x", "n", "big", "flag"] and list(ds.left_out) == ["text"]
+    r = ds.run("rows", "count:x", "mean:x", "sum:n", "count:big", "sum:big", "count:flag", "sum:flag")
+    assert list(r.values()) == [4, 3, 8 / 3, 6.0, 3, 2.0**40 + 15, 3, 2.0]
+    grouped = ds.run("count:x", "sum:x", by="n", where="x > 0")
+    assert grouped["sum:x"] == {"1": 5.0, "2": 3.0} and grouped["count:x"] == {"1": 2, "2": 1}
+    with pytest.raises(stead.UsageError, match="column 'text' holds .*\n.*hint: convert"):
+        ds.run("mean:text")
+
+
+def test_columns_of_arrow_are_not_copied():
+    pyarrow = pytest.importorskip("pyarrow")
+    values = np.arange(1000.0)
+    ds = stead.open(pyarrow.table({"x": pyarrow.array(values)}))
+    assert ds.run("sum:x")["sum:x"] == values.sum()
+    # Arrow looks at the array where it lies, and so do we.
+    values[7] += 1000
+    assert ds.run("sum:x")["sum:x"] == values.sum()
+
+
 def test_masked_and_structured_arrays():
     masked = np.ma.array([1, 2, 3, 4], mask=[0, 1, 0, 0])
     assert stead.open(masked).run("sum:value", "count:value").results == {"sum:value": 8.0, "count:value": 3}

@@ -62,6 +62,11 @@ def open_bytes(data: Any, name: str, options: dict[str, Any]) -> _stead.Dataset:
     return _stead.open_bytes(name, np.frombuffer(data, dtype=np.uint8), options)
 
 
+def is_bool(array: np.ndarray[Any, Any]) -> bool:
+    """True for objects that are bool, or None."""
+    return all(v is None or isinstance(v, (bool, np.bool_)) for v in array) and any(v is not None for v in array)
+
+
 def column(name: str, values: Any, nan_is_missing: bool) -> np.ndarray[Any, Any] | str:
     """One column as an array that can be lent, or why there is none."""
     mask = None
@@ -79,6 +84,10 @@ def column(name: str, values: Any, nan_is_missing: bool) -> np.ndarray[Any, Any]
     array = np.asarray(values)
     if array.ndim != 1:
         raise make("usage", f"column '{name}' has {array.ndim} dimensions; a column has one", column=name)
+    if array.dtype == object and is_bool(array):
+        # What polars and Arrow make of bool with missing values.
+        mask = np.array([v is None for v in array])
+        array = np.array([bool(v) for v in array])
     if not holdable(array.dtype):
         return str(array.dtype)
     if nan_is_missing and array.dtype.kind == "f" and mask is None:
