@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import stead
+from stead._kernels import RESULTS
 from support import ROOT
 
 COMMAND = Path(sysconfig.get_path("scripts")) / "stead"
@@ -82,10 +83,44 @@ def test_everything_public_is_documented():
         thing = getattr(stead, name)
         if callable(thing):
             assert inspect.getdoc(thing), name
-    for cls in (stead.Dataset, stead.Report, stead.Snapshot):
-        for name, member in inspect.getmembers(cls):
-            if not name.startswith("_") and name not in ("keys", "values", "items", "get"):
+    classes = [c for c in map(stead.__dict__.get, stead.__all__) if isinstance(c, type)]
+    assert len(classes) > 25
+    for cls in classes:
+        # What a class inherits from Python's own is documented there.
+        ours = [c for c in cls.__mro__ if c.__module__.split(".")[0] == "stead"]
+        for name in {name for c in ours for name in vars(c) if not name.startswith("_")}:
+            member = inspect.getattr_static(cls, name)
+            if not isinstance(member, (str, type(None))):
                 assert inspect.getdoc(member), f"{cls.__name__}.{name}"
+
+
+@pytest.mark.parametrize("kernel", stead.kernels(), ids=lambda k: k.name)
+def test_help_says_what_results_are(kernel):
+    """With shapes and units, in the words of the stub, and true ones."""
+    said = " ".join(RESULTS[kernel.name].split())
+    assert f"Result: {said}." in " ".join(inspect.getdoc(getattr(stead, kernel.name)).split())
+    stub = (Path(stead.__file__).parent / "_kernels.pyi").read_text()
+    text = re.search(rf'^def {kernel.name}\(.*?-> Spec:\n    """(.*?)"""', stub, flags=re.S | re.M)
+    assert " ".join(text[1].split()).endswith(f": {said}.")
+
+
+def test_results_are_what_help_says(tmp_path):
+    table = np.random.default_rng(2).normal(size=(500, 3))
+    ds, made = stead.open(table, names=["x", "y", "z"]), {}
+    specs = [stead.kmeans(k=4), stead.gram("*"), stead.hist("x", bins=5), stead.quantile("x"), stead.count("x"), stead.mean("x")]
+    specs += [stead.normalize("x", out=tmp_path / "x.npy"), stead.mean("*"), stead.rows()]
+    for spec, value in ds.run(specs).items():
+        made[spec.split(":")[0]] = value
+        if isinstance(value, dict) and spec != "mean:*":
+            # Each member is named in the text.
+            said = RESULTS[spec.split(":")[0]]
+            assert [m for m in value if not re.search(rf"\b{m}\b", said)] == [], spec
+    shapes = {n: (v.dtype, v.shape) for k in made.values() if isinstance(k, dict) for n, v in k.items() if isinstance(v, np.ndarray)}
+    assert shapes == {
+        "centroids": ("f8", (4, 3)), "sizes": ("i8", (4,)), "matrix": ("f8", (3, 3)), "edges": ("f8", (6,)), "counts": ("i8", (5,)),
+    }  # fmt: skip
+    assert isinstance(made["rows"], int) and isinstance(made["count"], int) and isinstance(made["quantile"], float)
+    assert list(made["mean"]) == ["x", "y", "z"]
 
 
 def test_types():

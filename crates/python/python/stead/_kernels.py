@@ -100,6 +100,44 @@ def spec(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Spec
     return Spec(f"{name}:{','.join(parts)}" if parts else name)
 
 
+#: What the results are, in NumPy's words, with shapes and units. One column gives such a result, several a dict of these by name
+#: where the columns are looked at one by one.
+RESULTS = {
+    "lines": "an int",
+    "rows": "an int",
+    "digits": 'a dict from `"0"` to `"9"` to int',
+    "entropy": "a float, in bits a byte",
+    "grep": "an int; with `lines` a dict of count (int) and lines (a list of dicts of source, offset in bytes, text)",
+    "render": (
+        "a dict of out (the file), width, height (ints, pixels), min, max (floats, the values that the ends of the "
+        "colours stand for)"
+    ),
+    "kmeans": (
+        "a dict of centroids (float64 array (k, columns)), columns (their names), sizes (int64 array (k,)), "
+        "inertia (float), rounds (int), converged (bool), dropped (int, rows with missing values)"
+    ),
+    "normalize": "a dict of out (the file), rows (int), method, parameters (by column, what it was shifted and scaled by)",
+    "count": "an int",
+    "sum": "a float, in the unit of the column",
+    "mean": "a float, in the unit of the column, or None of no values",
+    "var": "a float, in the unit of the column, squared, or None of too few values",
+    "std": "a float, in the unit of the column, or None of too few values",
+    "min": "a float, in the unit of the column, or None of no values",
+    "max": "a float, in the unit of the column, or None of no values",
+    "hist": (
+        "a dict of edges (float64 array (bins + 1,), in the unit of the column), counts (int64 array (bins,)), "
+        "below, above, missing, nan (ints)"
+    ),
+    "quantile": (
+        "a float, in the unit of the column, or None of no values; a dict of these, by the text of each `q`, of "
+        "several"
+    ),
+    "gram": "a dict of columns (the names of n), rows, dropped (ints), matrix (float64 array (n, n))",
+}
+#: Kernels of which several columns give one result.
+WHOLE = ("gram", "kmeans", "normalize")
+
+
 def _constructor(info: KernelInfo) -> Callable[..., Spec]:
     kernel: Callable[..., Spec]
     if ":" not in info.usage:
@@ -117,12 +155,14 @@ def _constructor(info: KernelInfo) -> Callable[..., Spec]:
         def kernel(*arguments: object, **options: object) -> Spec:
             return spec(info.name, arguments, options)
 
+    several = "\nOf several columns: a dict of these, by name." if f"{info.name}:*" in info.usage and info.name not in WHOLE else ""
     kernel.__name__ = kernel.__qualname__ = info.name
     kernel.__doc__ = (
         f"{info.summary[0].upper()}{info.summary[1:]}.\n\n"
         f"As a specification: `{info.usage}`.\n"
         "Columns and patterns are arguments, options are keywords; a list of values is given as a list,\n"
         "an option without a value as True.\n\n"
+        f"{filled('Result: ' + RESULTS.get(info.name, 'see below'))}.{several}\n\n"
         f"{filled(info.definition)}\n\n{filled('Error: ' + info.error)}\n\n{filled('Cost: ' + info.cost)}\n\n"
         f"{filled('Source: ' + info.source)}\n\n"
         "Examples:\n" + "".join(f"    ds.run({e!r})\n" for e in info.examples)

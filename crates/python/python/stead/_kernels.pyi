@@ -58,7 +58,8 @@ def grep(
     max: int = ...,
     out: str | os.PathLike[str] = ...,
 ) -> Spec:
-    """Records that match: an int; with `lines` a dict of count and lines (dicts of source, offset, text)."""
+    """Records that match: an int; with `lines` a dict of count (int) and lines (a list of dicts of source, offset in
+    bytes, text)."""
 
 def render(
     *,
@@ -77,7 +78,9 @@ def render(
     step: float = ...,
     shading: str = ...,
 ) -> Spec:
-    """Picture of a 3-d array as PNG, written to `out`; angles in degrees, width and height in pixels, step in voxels."""
+    """Picture of a 3-d array as PNG, written to `out`; angles in degrees, width and height in pixels, step in voxels:
+    a dict of out (the file), width, height (ints, pixels), min, max (floats, the values that the ends of the colours
+    stand for)."""
 
 def kmeans(
     *columns: str | Sequence[str],
@@ -88,7 +91,8 @@ def kmeans(
     init: str = ...,
     delta: float = ...,
 ) -> Spec:
-    """Clusters: a dict of centroids (k, columns), columns, sizes (k), inertia, rounds, converged, dropped."""
+    """Clusters: a dict of centroids (float64 array (k, columns)), columns (their names), sizes (int64 array (k,)),
+    inertia (float), rounds (int), converged (bool), dropped (int, rows with missing values)."""
 
 def normalize(
     *columns: str | Sequence[str],
@@ -96,37 +100,43 @@ def normalize(
     ddof: int = ...,
     out: str | os.PathLike[str] = ...,
 ) -> Spec:
-    """Writes columns shifted and scaled (`method`: minmax, zscore, l2) to `out`: a dict of out, rows, method, parameters."""
+    """Writes columns shifted and scaled (`method`: minmax, zscore, l2) to `out`: a dict of out (the file), rows (int),
+    method, parameters (by column, what it was shifted and scaled by)."""
 
 def count(*columns: str | Sequence[str]) -> Spec:
     """Number of values that are not missing: an int."""
 
 def sum(*columns: str | Sequence[str]) -> Spec:
-    """Sum, correctly rounded: a float."""
+    """Sum, correctly rounded: a float, in the unit of the column."""
 
 def mean(*columns: str | Sequence[str]) -> Spec:
-    """Arithmetic mean, correctly rounded: a float, or None of no values."""
+    """Arithmetic mean, correctly rounded: a float, in the unit of the column, or None of no values."""
 
 def var(*columns: str | Sequence[str], ddof: int = ...) -> Spec:
-    """Variance, correctly rounded; `ddof` is 1 if not given: a float, or None of too few values."""
+    """Variance, correctly rounded; `ddof` is 1 if not given: a float, in the unit of the column, squared,
+    or None of too few values."""
 
 def std(*columns: str | Sequence[str], ddof: int = ...) -> Spec:
-    """Standard deviation, correctly rounded; `ddof` is 1 if not given: a float, or None of too few values."""
+    """Standard deviation, correctly rounded; `ddof` is 1 if not given: a float, in the unit of the column, or None of
+    too few values."""
 
 def min(*columns: str | Sequence[str]) -> Spec:
-    """Smallest value: a float, or None of no values."""
+    """Smallest value: a float, in the unit of the column, or None of no values."""
 
 def max(*columns: str | Sequence[str]) -> Spec:
-    """Largest value: a float, or None of no values."""
+    """Largest value: a float, in the unit of the column, or None of no values."""
 
 def hist(column: str, /, *, bins: int = ..., min: float = ..., max: float = ...) -> Spec:
-    """Histogram: a dict of edges (bins + 1), counts (bins), below, above, missing, nan."""
+    """Histogram: a dict of edges (float64 array (bins + 1,), in the unit of the column), counts (int64 array (bins,)),
+    below, above, missing, nan (ints)."""
 
 def quantile(column: str, /, *, q: float | Sequence[float] = ..., error: float = ..., exact: bool = ...) -> Spec:
-    """Quantiles: a float, or a dict by the text of each `q` of several."""
+    """Quantiles: a float, in the unit of the column, or None of no values; a dict of these, by the text of each `q`,
+    of several."""
 
 def gram(*columns: str | Sequence[str], exact: bool = ...) -> Spec:
-    """Inner products of columns: a dict of columns (n), rows, dropped, matrix (n, n)."""
+    """Inner products of columns: a dict of columns (the names of n), rows, dropped (ints), matrix (float64 array (n,
+    n))."""
 
 __all__ = [
     "KernelInfo",

@@ -43,7 +43,13 @@ class FileView:
         skip: Bytes that are left out before those that are meant, of what is seen.
     """
 
-    __slots__ = ("bytes", "displacement", "extent", "runs", "skip")
+    __slots__ = {
+        "bytes": "Bytes that are meant, of what is seen.",
+        "runs": "Pairs of beginning and length of what is seen of one repetition, in bytes.",
+        "extent": "Bytes after which the pattern repeats.",
+        "displacement": "Where in the file it begins, in bytes.",
+        "skip": "Bytes that are left out before those that are meant.",
+    }
 
     def __init__(
         self, bytes: int, runs: Iterable[tuple[int, int]], extent: int, displacement: int = 0, skip: int = 0
