@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 from building import SANITIZERS, run
+from documents import programs
 from support import ROOT, command
 from tipsy_files import example
 
@@ -61,20 +61,10 @@ def test_examples_load_every_variant_of_snapshots(installed, tmp_path, folder, n
         assert installed.run(program, "galaxy.tipsy", cwd=tmp_path) == expected(name)
 
 
-def programs():
-    for path in [ROOT / "README.md", *(ROOT / "docs" / f"{page}.md" for page in ("c", "cpp", "reading"))]:
-        text = path.read_text()
-        for match in re.finditer(r"^```(c|cpp)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-            if match[2].startswith("--8<--") or "main(" not in match[2]:
-                continue  # an example, which is tested as such; a part of a program
-            line = text.count("\n", 0, match.start()) + 1
-            yield pytest.param(match[1], match[2], id=f"{path.relative_to(ROOT)}:{line}")
-
-
-@pytest.mark.parametrize("language, text", list(programs()))
-def test_programs_of_the_documents(installed, flights, tmp_path, language, text):
+@pytest.mark.parametrize("block", programs(), ids=str)
+def test_programs_of_the_documents(installed, flights, tmp_path, block):
     (tmp_path / "flights.csv").symlink_to(flights)
-    source = tmp_path / f"program.{language}"
-    source.write_text(text)
+    source = tmp_path / f"program.{block.kind}"
+    source.write_text(block.text)
     program = installed.compile(source, tmp_path)
     assert installed.run(program, cwd=tmp_path) != ""

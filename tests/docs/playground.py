@@ -45,7 +45,6 @@ def main() -> None:
     volume.astype("<f4").tofile(folder / "volume.raw")
 
     example(folder / "galaxy.tipsy")
-    (folder / "nvme").mkdir()
 
     (folder / "stars.bin").write_bytes(b"".join(b"%-15d\n" % (i * i) for i in range(1000)))
 

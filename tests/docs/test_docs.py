@@ -5,44 +5,26 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from documents import BLOCKS, DOCUMENTS
 from support import ROOT, command
 
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-
-
-def sessions(path: Path):
-    """The console blocks of a document: (line, block) for each block that has a line `$ ...`."""
-    inside, start, lines = False, 0, []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if line.startswith("```"):
-            if inside and any(text.startswith("$ ") for text in lines):
-                yield start, lines
-            inside, start, lines = not inside, number, []
-        elif inside:
-            lines.append(line)
-
-
-def commands(block):
+def commands(text: str):
     """Each command with the output that the document shows below it."""
     found = []
-    for line in block:
+    for line in text.splitlines():
         if line.startswith("$ "):
             found.append([line[2:], []])
         elif found and found[-1][0].endswith("\\"):
             found[-1][0] = found[-1][0][:-1] + line.lstrip("> ")
-        elif found:
+        else:
+            assert found, f"it begins with no command: {line}"
             found[-1][1].append(line)
     return found
 
 
-BLOCKS = [
-    pytest.param(path, line, block, id=f"{path.relative_to(ROOT)}:{line}")
-    for path in DOCUMENTS
-    for line, block in sessions(path)
-]
+SESSIONS = [b for b in BLOCKS if b.kind == "console"]
 
 
 @pytest.fixture(scope="session")
@@ -68,11 +50,9 @@ def matches(shown: list[str], got: str) -> bool:
     return re.fullmatch(pattern, got) is not None
 
 
-@pytest.mark.parametrize("path, line, block", BLOCKS)
-def test_commands_do_what_the_document_says(path, line, block, playground):
-    for text, shown in commands(block):
-        if not text.startswith("stead"):
-            continue
+@pytest.mark.parametrize("block", SESSIONS, ids=str)
+def test_commands_do_what_the_document_says(block, playground):
+    for text, shown in commands(block.text):
         environment = {"PATH": f"{playground / 'bin'}:/usr/bin:/bin", "LC_ALL": "C.UTF-8", "COLUMNS": "100"}
         done = subprocess.run(
             ["bash", "-c", text], cwd=playground, env=environment, capture_output=True, text=True, timeout=120
@@ -86,7 +66,7 @@ def test_commands_do_what_the_document_says(path, line, block, playground):
             assert matches(shown, got), f"{text}\n--- shown\n" + "\n".join(shown) + f"\n--- got\n{got}"
 
 
-SNIPPETS = [p for p in DOCUMENTS if "\n```python\n" in p.read_text(encoding="utf-8")]
+SNIPPETS = list(dict.fromkeys(b.path for b in BLOCKS if b.kind == "python"))
 
 
 @pytest.mark.parametrize("path", SNIPPETS, ids=lambda p: str(p.relative_to(ROOT)))

@@ -101,8 +101,11 @@ class Cancel:
 
     def __new__(cls) -> Cancel: ...
     @property
-    def cancelled(self) -> bool: ...
-    def cancel(self) -> None: ...
+    def cancelled(self) -> bool:
+        """True after `cancel`."""
+
+    def cancel(self) -> None:
+        """Asks the runs that were given this to stop soon."""
 
 @disjoint_base
 class Bytes:
