@@ -72,14 +72,17 @@ bench-reading:
 	scripts/python.sh
 	.build/venv/bin/python bench/reading.py target/release/stead .build/bench bench/runs $(BENCH)
 
-# Of the system's packages PySpark needs Java 17 or newer.
+# Of the system's packages PySpark needs Java 17 or newer. Small asks are made by the Python package, over each MPI.
 bench-active:
 	@scripts/setup.sh test
 	MPICC=$$(command -v mpicc.openmpi || echo mpicc) \
 	  cargo build --release --locked -p stead-cli -p stead-bench --features stead-cli/mpi
+	PROFILE=release scripts/mpi.sh
+	scripts/python.sh
 	.build/venv/bin/python -m venv .build/bench/venv
 	.build/bench/venv/bin/python -m pip install --quiet --requirement bench/requirements.txt
-	.build/bench/venv/bin/python bench/active.py target/release/stead-mpi .build/bench bench/runs $(BENCH)
+	.build/bench/venv/bin/python bench/active.py target/release/stead-mpi .build/bench bench/runs \
+	  --python .build/venv/bin/python $(BENCH)
 
 # Where from and how: scripts/install.sh.
 install:

@@ -7,9 +7,11 @@ share its processors and its memory, and nothing else is between them but the ne
 first, and predictions are from that. Bytes over the network are what the links counted, the start of MPI among them. Answers of
 all places must be equal to the last bit.
 
-Sections: *traditional* (data brought to 4 hosts, against computing on the 4 that have them), *scaling* (1, 2 and 4 storage hosts,
+Sections: *wire* (what links carry: TCP, large messages of plain MPI, and data brought to those who ask), *asks* (what a small ask of
+another rank takes), *traditional* (data brought to 4 hosts, against computing on the 4 that have them), *scaling* (1, 2 and 4 storage hosts,
 64 MB to 2 GB), *map* (a storage device 6.8 times slower than the host, a host that is idle or busy, 1 MB to 1 GB, each place
-and what stead chooses), *nine* (nine operations on text over 4 storage hosts, beside a cluster of PySpark on them).
+and what stead chooses), *nine* (nine operations on text over 4 storage hosts, beside a cluster of PySpark on them). Each has a time, after
+which what is left of it is left out, and tables say so.
 
 Writes OUT_DIR/DATE-HOST-active.json with the raw numbers, .md with tables and .svg with the map; --check writes nothing.
 """
@@ -19,6 +21,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -27,10 +30,12 @@ from pathlib import Path
 
 import active_report
 import spark_peer
+import wire
 from jobs import DATA, NINE
 from run import command, machine, warm
 
-LAB = Path(__file__).parent.parent / "lab" / "lab"
+HERE = Path(__file__).parent
+LAB = HERE.parent / "lab" / "lab"
 # Each host has a folder of its own for its parts.
 CONFIGURED = 'export NODE=$(hostname) STEAD_CONFIG="$0" STEAD_PROFILE="$1"; shift; exec "$@"'
 DEVICE = 6.8
@@ -46,13 +51,13 @@ REQUESTS = [
 
 
 class Lab:
-    """Hosts, of which the first ones have the data. `before` is done to them before they are measured."""
+    """Hosts, of which the first ones have the data. `before` is done to them before they are measured, if they are at all."""
 
-    def __init__(self, a, hosts, before=lambda lab: None):
+    def __init__(self, a, hosts, before=lambda lab: None, measured=True):
         able = subprocess.run([LAB, "check"], capture_output=True, text=True)
         if able.returncode:
             raise LeftOut(able.stderr.strip())
-        self.a, self.hosts = a, hosts
+        self.a, self.hosts, self.measured = a, hosts, measured
         self.name = command([LAB, "up", str(hosts)], env=os.environ | {"LAB_OWNER": str(os.getpid())}).strip()
         folder = a.data / "active"
         for i in range(hosts):
@@ -62,13 +67,15 @@ class Lab:
         self.profile.unlink(missing_ok=True)
         try:
             before(self)
-            self.run(hosts, [a.stead, "calibrate", folder, "--seconds", a.seconds, "--output", self.profile], profile="")
+            if measured:
+                self.run(hosts, [a.stead, "calibrate", folder, "--seconds", a.seconds, "--output", self.profile], profile="")
         except BaseException:
             self.drop()
             raise
 
     def run(self, ranks, words, profile=None):
-        given = [self.config.resolve(), self.profile.resolve() if profile is None else profile]
+        known = self.profile.resolve() if self.measured else ""
+        given = [self.config.resolve(), known if profile is None else profile]
         return command([*map(str, [LAB, "run", self.name, "-n", ranks, "sh", "-c", CONFIGURED, *given, *words])])
 
     def tell(self, *words):
@@ -89,8 +96,8 @@ class LeftOut(Exception):
 
 
 @contextlib.contextmanager
-def lab(a, hosts, before=lambda lab: None):
-    raised = Lab(a, hosts, before)
+def lab(a, hosts, before=lambda lab: None, measured=True):
+    raised = Lab(a, hosts, before, measured)
     try:
         yield raised
     finally:
@@ -145,6 +152,8 @@ def put(a, on, file, hosts):
 
 def forget(a, layout):
     """Its parts, and it: room on the disk for what comes next."""
+    if not layout.exists():
+        return
     told = json.loads(command([a.stead, "describe", str(layout), "--format", "json"]))
     for part in told["parts"]:
         (layout.parent / part["node"] / part["path"]).unlink()
@@ -184,16 +193,67 @@ def places(a, on, layout, hosts, which, kernels, args):
     return found
 
 
+def is_late(a, name):
+    """True if the time of the section is over: then this is left out."""
+    if time.perf_counter() < a.until:
+        return False
+    print(f"  {name}: left out, the time of the section is over", file=sys.stderr, flush=True)
+    a.left_out.append(name)
+    return True
+
+
+def wires(a):
+    """Bytes of links: of one, and of four at once."""
+    found = []
+    for pairs in (1, 4):
+        with lab(a, 2 * pairs, measured=False) as on:
+            for size in sizes(a, [250 * MB]):
+                found.append({"pairs": pairs, "way": "TCP", "bytes": size * pairs, "seconds": [wire.tcp(on.name, pairs, size) for _ in range(a.runs)]})
+                # Ranks of MPICH that wait keep a processor busy each: as many as there are.
+                for mpi in wire.MPI if pairs == 1 else ["Open MPI"]:
+                    took = wire.plain(on.name, mpi, pairs, size, a.data)
+                    if took:
+                        found.append({"pairs": pairs, "way": mpi, "bytes": size * pairs, "seconds": took})
+            for size in sizes(a, [1000 * MB]):
+                file = made(a, "numbers.bin", size)
+                layout = put(a, on, file, pairs)
+                runs = places(a, on, layout, pairs, ["pull"], ["sum:0"], REQUESTS[0][3])
+                found.append({"pairs": pairs, "way": "pull", "bytes": file.stat().st_size, "seconds": [one["seconds"] for one in runs], "runs": runs})
+                forget(a, layout)
+        said = ", ".join(f"{one['way']} {one['bytes'] / statistics.median(one['seconds']) / pairs / 1e6:.1f} MB/s" for one in found if one["pairs"] == pairs)
+        print(f"  {pairs} link(s): {said}", file=sys.stderr, flush=True)
+    return found
+
+
+def asks(a):
+    """What bench/asks.py has found of each MPI."""
+    for package in ("stead", "mpi4py"):
+        if subprocess.run([a.python, "-c", f"import {package}"], capture_output=True).returncode:
+            raise LeftOut(f"{a.python} has no {package}")
+    count, quiet = (1000, 10) if a.scale == 1 else (20, 0)
+    words = [a.python, HERE / "asks.py", a.libraries, a.data / "active", "--asks", count, "--quiet", quiet, "--json"]
+    found = [json.loads(line) for line in command([*map(str, words)]).splitlines()]
+    if not found:
+        raise LeftOut(f"{a.libraries} has no libstead_mpi")
+    for one in found:
+        said = ", ".join(f"{way} {statistics.median(took):.1f} us" for way, took in one["microseconds"].items())
+        print(f"  {one['mpi']}: {said}", file=sys.stderr, flush=True)
+    return found
+
+
 def traditional(a):
     found = []
     with lab(a, 8) as on:
         for name, data, kernels, args, saved, _ in REQUESTS:
+            if is_late(a, name):
+                continue
             size = 512 * MB if data in ("numbers.bin", "strings.txt") else DATA[data][1]
             file = made(a, data, sizes(a, [size])[0])
             layout = put(a, on, file, 4)
             runs = places(a, on, layout, 4, ["pull", "push"], kernels, args)
             found.append({"request": name, "bytes": file.stat().st_size, "saved": saved, "runs": runs})
             tell(name, runs)
+            forget(a, layout)
     return found
 
 
@@ -202,12 +262,17 @@ def scaling(a):
     for hosts in (1, 2, 4):
         with lab(a, hosts + 1) as on:
             for size in sizes(a, [64 * MB, 256 * MB, 1000 * MB, 2000 * MB]):
+                name = f"{hosts} host(s), {size / 1e6:.3g} MB"
+                if is_late(a, name):
+                    continue
                 file = made(a, "numbers.bin", size)
                 layout = put(a, on, file, hosts)
                 runs = places(a, on, layout, hosts, ["push"], ["sum:0"], REQUESTS[0][3])
                 found.append({"hosts": hosts, "bytes": file.stat().st_size, "runs": runs})
-                tell(f"{hosts} hosts, {size / 1e6:.0f} MB", runs)
+                tell(name, runs)
                 forget(a, layout)
+                if hosts == 4 and size > 1000 * MB:
+                    file.unlink()
     return found
 
 
@@ -217,6 +282,8 @@ def offload_map(a):
     with lab(a, 2, before=lambda on: on.tell("slow", 1, DEVICE)) as on:
         for name, data, kernels, args, _, whole in REQUESTS:
             for size in sizes(a, [n * MB for n in whole]):
+                if is_late(a, f"{name}, {size / 1e6:.1f} MB"):
+                    continue
                 file = made(a, data, size)
                 on.tell("slow", 1, 1)
                 layout = put(a, on, file, 1)
@@ -229,6 +296,7 @@ def offload_map(a):
                         on.tell("calm", 2)
                     found.append({"request": name, "busy": busy, "bytes": size, "runs": runs})
                     tell(f"{name}, {size / 1e6:.1f} MB, {'busy' if busy else 'idle'}", runs)
+                forget(a, layout)
     return found
 
 
@@ -236,14 +304,19 @@ def nine(a):
     """Stead computes where the parts lie, Spark's workers on the same hosts; each has all of the file in the page cache."""
     found = []
     scratch = (a.data / "active" / "spark").resolve()
-    scratch.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
     with lab(a, 5) as on, contextlib.ExitStack() as started:
+        started.callback(shutil.rmtree, scratch, ignore_errors=True)
         addresses = command([LAB, "addresses", on.name]).split()
         spark = importlib.util.find_spec("pyspark") is not None
         if spark:
             cluster = spark_peer.cluster(addresses[:4], on.name, scratch)
-            started.callback(lambda: [process.kill() for process in cluster])
-        for size in sizes(a, [100 * MB, 500 * MB, 1000 * MB, 2000 * MB]):
+            started.callback(spark_peer.end, cluster)
+        for size in sizes(a, [100 * MB, 500 * MB, 2000 * MB]):
+            name = f"nine operations, {size / 1e6:.3g} MB"
+            if is_late(a, name):
+                continue
             file = made(a, "log.csv", size)
             layout = put(a, on, file, 4)
             warm(file)
@@ -254,17 +327,29 @@ def nine(a):
                 runs.append(run(a, on, 4, [layout], [k.replace("out=normalized.npy", f"out={out}") for k in NINE]))
                 runs[-1]["place"] = "push"
                 forget(a, out.with_name(out.name + ".stead-layout.toml"))
-            for one in runs:
-                del one["results"]
+            results = [one.pop("results") for one in runs]
+            tell(name, runs)
             peer = None
             if spark:
-                words = [sys.executable, Path(__file__).with_name("spark_peer.py"), "nine", addresses[0], addresses[4], file, scratch / "out", 2]
-                peer = [json.loads(line) for line in command([LAB, "exec", on.name, "5", *map(str, words)]).splitlines()]
+                limit = spark_peer.limit(size)
+                print(f"  {name}: PySpark, for {limit:.0f} s at most", file=sys.stderr, flush=True)
+                peer = spark_peer.measure(on.name, addresses, file, scratch / "out", 2, limit)
+                for one in peer["runs"]:
+                    same(one, results[0])
+                said = ", ".join(f"{one['seconds']:.1f} s" for one in peer["runs"])
+                print(f"  {name}: PySpark {said}{' and no more within that' if peer['over'] else ''}", file=sys.stderr, flush=True)
             found.append({"bytes": file.stat().st_size, "runs": runs, "spark": peer})
-            tell(f"nine operations, {size / 1e6:.0f} MB", runs)
             forget(a, layout)
             file.unlink()
     return found
+
+
+def same(theirs, ours):
+    """Tools that do different work are not to be compared."""
+    wanted = {"lines": ours["lines"], "mean": ours["mean:latency_ms"], "entropy": ours["entropy"], "digits": sum(ours["digits"].values())}
+    for name, value in wanted.items():
+        if abs(theirs[name] - value) > 1e-9 * abs(value):
+            raise SystemExit(f"nine operations: {name} is {value} by stead and {theirs[name]} by PySpark")
 
 
 def tell(name, runs):
@@ -273,7 +358,11 @@ def tell(name, runs):
     print(f"  {name}: {said}{f' ({chosen})' if chosen else ''}", file=sys.stderr, flush=True)
 
 
-SECTIONS = {"traditional": traditional, "scaling": scaling, "map": offload_map, "nine": nine}
+# Each with its time, in seconds.
+SECTIONS = {
+    "wire": (wires, 240), "asks": (asks, 180), "traditional": (traditional, 180), "scaling": (scaling, 300), "map": (offload_map, 780),
+    "nine": (nine, 540),
+}
 
 
 def main():
@@ -282,6 +371,8 @@ def main():
     p.add_argument("data", type=Path)
     p.add_argument("out", type=Path)
     p.add_argument("--bench", help="the program that makes the data; beside STEAD unless told otherwise")
+    p.add_argument("--libraries", type=Path, default=Path(".build/mpi"), help="a folder for each MPI with its libstead_mpi.so")
+    p.add_argument("--python", default=sys.executable, help="one that has mpi4py and the package of stead, for asks; this one unless told otherwise")
     p.add_argument("--scale", type=float, default=1.0)
     p.add_argument("--runs", type=int, default=3)
     p.add_argument("--only", help=f"some of {', '.join(SECTIONS)}")
@@ -296,11 +387,13 @@ def main():
     host = machine()
     words = ["--scale", f"{a.scale:g}", "--runs", str(a.runs)] + (["--only", a.only] if a.only else [])
     whole = {"command": "python bench/active.py stead DATA OUT " + " ".join(words), "machine": host,
-             "versions": {"stead": command([a.stead, "--version"]).split()[-1]}, "took": {}}
+             "versions": {"stead": command([a.stead, "--version"]).split()[-1]}, "took": {}, "left_out": {}}
     for name in a.only.split(",") if a.only else SECTIONS:
         begin = time.perf_counter()
+        measure, most = SECTIONS[name]
+        a.until, a.left_out = begin + most, whole["left_out"].setdefault(name, [])
         try:
-            whole[name] = SECTIONS[name](a)
+            whole[name] = measure(a)
         except LeftOut as e:
             print(f"active, {name}: LEFT OUT, {e}", file=sys.stderr, flush=True)
             continue

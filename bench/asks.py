@@ -1,6 +1,6 @@
 """Measures what a small ask of another rank takes (stead.offload), beside a message of MPI there and back.
 
-    python bench/asks.py LIBRARIES DATA_DIR [--mpi openmpi,mpich] [--asks N] [--bytes N] [--ranks N] [--json]
+    python bench/asks.py LIBRARIES DATA_DIR [--mpi openmpi,mpich] [--asks N] [--quiet N] [--bytes N] [--ranks N] [--json]
 
 LIBRARIES has a folder for each MPI, with its libstead_mpi.so: .build/mpi. The package of stead and mpi4py are installed. The first
 rank is the storage rank, and the last one asks for the mean of a small table, one ask after the other; all ranks are on this
@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-QUIET_S, QUIET = 2.0, 10
+QUIET_S = 2.0
 
 
 def times(count, work, before=lambda: None):
@@ -35,7 +35,7 @@ def times(count, work, before=lambda: None):
     return found[count // 10 :]
 
 
-def rank(path, count):
+def rank(path, count, quiet):
     """What one rank does; the last one prints what it has found."""
     import stead
     from mpi4py import MPI
@@ -64,11 +64,12 @@ def rank(path, count):
             raise SystemExit("the storage rank has found something else")
         found["here"] = times(count, lambda: stead.run(path, "mean:x", threads=1))
         found["ask"] = times(count, lambda: site.run(path, "mean:x"))
-        found["quiet"] = times(QUIET, lambda: site.run(path, "mean:x"), lambda: time.sleep(QUIET_S))
+        if quiet:
+            found["quiet"] = times(quiet, lambda: site.run(path, "mean:x"), lambda: time.sleep(QUIET_S))
     print(json.dumps(found))
 
 
-def launch(mpi, library, ranks, path, count):
+def launch(mpi, library, ranks, path, count, quiet):
     """What so many ranks with an MPI have found; None where it is not installed."""
     mpirun = shutil.which(f"mpirun.{mpi}")
     if mpirun is None or not library.exists():
@@ -83,7 +84,7 @@ def launch(mpi, library, ranks, path, count):
             # Where a system has several MPIs, its library has a name that mpi4py does not look for.
             Path(folder, "libmpi.so.12").symlink_to(found[1])
             env["LD_LIBRARY_PATH"] = folder
-        done = subprocess.run([*words, sys.executable, __file__, "rank", str(path), str(count)], env=env, capture_output=True, text=True)
+        done = subprocess.run([*words, sys.executable, __file__, "rank", str(path), str(count), str(quiet)], env=env, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{mpi}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
     return json.loads(done.stdout)
@@ -95,6 +96,7 @@ def main():
     parser.add_argument("data", type=Path)
     parser.add_argument("--mpi", default="openmpi,mpich")
     parser.add_argument("--asks", type=int, default=1000)
+    parser.add_argument("--quiet", type=int, default=10)
     parser.add_argument("--bytes", type=int, default=4096)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="raw numbers in place of a table")
@@ -106,7 +108,7 @@ def main():
         # What was changed just now is opened anew for each ask.
         time.sleep(3)
     for mpi in a.mpi.split(","):
-        found = launch(mpi, a.libraries / mpi / "libstead_mpi.so", a.ranks, path, a.asks)
+        found = launch(mpi, a.libraries / mpi / "libstead_mpi.so", a.ranks, path, a.asks, a.quiet)
         if found is None:
             print(f"{mpi} is not installed, or has no libstead_mpi", file=sys.stderr)
         elif a.json:
@@ -118,6 +120,6 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["rank"]:
-        rank(sys.argv[2], int(sys.argv[3]))
+        rank(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
     else:
         main()

@@ -10,8 +10,10 @@ import json
 import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -26,21 +28,61 @@ def spark_class():
     return str(Path(pyspark.__file__).parent / "bin" / "spark-class")
 
 
+def lab_exec(lab, host):
+    return [str(Path(__file__).parent.parent / "lab" / "lab"), "exec", lab, str(host)]
+
+
+def named(address):
+    """Nobody is to ask for the names of hosts, which nobody knows."""
+    return os.environ | {"SPARK_LOCAL_IP": address, "SPARK_LOCAL_HOSTNAME": address}
+
+
 def cluster(addresses, lab, scratch):
-    """The processes of a master and its workers; they are ended by `kill`."""
-    exec_on = [str(Path(__file__).parent.parent / "lab" / "lab"), "exec", lab]
+    """The processes of a master and its workers, for `end`."""
     begun = []
-    env = os.environ | {"SPARK_LOCAL_DIRS": str(scratch), "SPARK_WORKER_DIR": str(scratch), "SPARK_LOG_DIR": str(scratch)}
+    places = {"SPARK_LOCAL_DIRS": str(scratch), "SPARK_WORKER_DIR": str(scratch), "SPARK_LOG_DIR": str(scratch)}
 
     def begin(host, *words):
-        log = open(Path(scratch) / f"host{host}.log", "a")
-        begun.append(subprocess.Popen([*exec_on, str(host), spark_class(), *words], stdout=log, stderr=log, env=env))
+        env = named(addresses[host - 1]) | places
+        with open(Path(scratch) / f"host{host}.log", "a") as log:
+            begun.append(subprocess.Popen([*lab_exec(lab, host), spark_class(), *words], stdout=log, stderr=log, env=env))
 
     begin(1, "org.apache.spark.deploy.master.Master", "--host", addresses[0], "--port", str(PORT), "--webui-port", "0")
     for host, address in enumerate(addresses, 1):
         begin(host, "org.apache.spark.deploy.worker.Worker", "--host", address, "--cores", "1", "--memory", "1g", "--webui-port", "0",
               f"spark://{addresses[0]}:{PORT}")
     return begun
+
+
+def end(begun):
+    for process in begun:
+        process.kill()
+        process.wait()
+
+
+def limit(size):
+    """Seconds for the runs over so many bytes, with the start of a session."""
+    return 60 + size / 12e6
+
+
+def measure(lab, addresses, file, out, runs, most):
+    """What a driver on the last host finds in so many runs, or in those that have ended within `most` seconds."""
+    words = [sys.executable, __file__, "nine", addresses[0], addresses[-1], file, out, runs]
+    log = Path(out).with_name("driver.log")
+    with open(log, "a") as said, subprocess.Popen([*lab_exec(lab, len(addresses)), *map(str, words)], stdout=subprocess.PIPE, stderr=said, text=True,
+                                                  env=named(addresses[-1]), start_new_session=True) as driver:
+        # With what it has begun.
+        stop = threading.Timer(most, os.killpg, (driver.pid, signal.SIGKILL))
+        stop.start()
+        try:
+            found = [json.loads(line) for line in driver.stdout if line.startswith("{")]
+        finally:
+            stop.cancel()
+        code = driver.wait()
+    over = code == -signal.SIGKILL
+    if code and not over:
+        raise SystemExit(f"PySpark: exit code {code}\n{log.read_text()[-4000:]}")
+    return {"runs": found, "most": most, "over": over}
 
 
 def histogram(lines):

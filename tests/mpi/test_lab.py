@@ -10,7 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
-from test_mpi import LAB, lab  # noqa: F401
+from jobs import run
+from support import ROOT
+from test_mpi import LAB, lab, over  # noqa: F401
+from test_put import sent
 
 #: Threads as there are processors compute for a while; prints what they got of the processors' time, in processors.
 COMPUTE = """
@@ -65,6 +68,16 @@ def test_a_busy_host(lab):  # noqa: F811
     while busy(lab):
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_nothing_but_the_network_is_between_hosts(lab, mpi, tmp_path):  # noqa: F811
+    # MPIs look for faster ways between processes of one machine.
+    mpicc = f"mpicc.{mpi}" if shutil.which(f"mpicc.{mpi}") else "mpicc"
+    run([mpicc, "-std=c11", ROOT / "bench" / "mpi" / "wire.c", "-o", tmp_path / "wire"])
+    before, size = sent(lab), 8 << 20
+    out = run([*over(lab, mpi), "-n", 2, tmp_path / "wire", size, 1 << 20, 4])
+    assert out.count("seconds") == 3
+    assert sent(lab) - before > 3 * size
 
 
 def test_what_a_lab_cannot_do(lab):  # noqa: F811
