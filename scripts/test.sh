@@ -87,6 +87,7 @@ step "reading, small" "$PYTHON" bench/reading.py "$STEAD" "$BUILD/bench" "$BUILD
 step "near the data, small" "$PYTHON" bench/active.py "$BUILD/mpi/openmpi/stead" "$BUILD/bench" "$BUILD/bench" \
   --bench "$TARGET/debug/stead-bench" --scale 0.0001 --runs 1 --check
 if [ "$level" = all ]; then
+  step "first use" "$PYTHON" tests/docs/first_use.py "$BUILD/first"
   # The unit tests above took every sort of vectors that this machine has; whole runs take the best one.
   STEAD_SIMD=portable step "without vectors" cargo test --locked --no-fail-fast -p stead-kernel -p stead-format -p stead-run -p stead
   if [ "$(uname -m)" = x86_64 ]; then
