@@ -3,7 +3,7 @@
 of MPI over hosts of a lab that has other names. `test_shell.py` puts it on the PATH.
 
 Of its environment: DOCS_ROOT is the clone, DOCS_BUILT the folder of the command, DOCS_MPI that of what is built with Open MPI,
-DOCS_LAB a lab, DOCS_FLIGHTS the flights.
+DOCS_LAB a lab, DOCS_LOCAL what its hosts have each for itself, DOCS_FLIGHTS the flights.
 """
 
 from __future__ import annotations
