@@ -3,7 +3,7 @@
 #
 #   scripts/setup.sh demo   what `make demo` needs: C compiler, Python environment
 #   scripts/setup.sh test   and what `make test` needs: rustfmt, clippy, Python packages, and for the C and C++
-#                           faces g++, cmake, pkg-config, valgrind; Open MPI, MPICH, libclang, iproute2, stress-ng, e2fsprogs
+#                           faces g++, cmake, pkg-config, valgrind; Open MPI, MPICH, libclang, iproute2, stress-ng, e2fsprogs, Slurm
 #   scripts/setup.sh all    and what `make test-all` needs: emulators of processors with NEON and AVX-512
 #
 # Safe to run again: what is there is left alone. System packages are installed only as root; other
@@ -59,6 +59,8 @@ if [ "$what" = test ]; then
   command -v losetup >/dev/null || [ -x /sbin/losetup ] || missing+=(mount)
   command -v ip >/dev/null && command -v tc >/dev/null || missing+=(iproute2)
   command -v stress-ng >/dev/null || missing+=(stress-ng)
+  # Ranks that Slurm starts.
+  command -v slurmctld >/dev/null || [ -x /usr/sbin/slurmctld ] || missing+=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins)
 fi
 if [ $all = 1 ] && [ "$(uname -m)" = x86_64 ]; then
   command -v aarch64-linux-gnu-gcc >/dev/null || missing+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross)

@@ -123,7 +123,7 @@ def profile() -> str:
 def lines(block: Block, hosts: str | None) -> tuple[list[str], int]:
     """The lines of a block that are typed here, and how many are not."""
     kept = [line for line in block.text.splitlines() if line not in NOT_TYPED]
-    here = [line for line in kept if hosts or not ("--host" in line or "lab/lab" in line)]
+    here = [line for line in kept if hosts or not ("--host" in line or " -w " in line or "lab/lab" in line)]
     return here, len(kept) - len(here)
 
 

@@ -55,12 +55,18 @@ def program(words: list[str]) -> list[str]:
 def mpirun(words: list[str]) -> None:
     ranks, hosts = None, None
     while words[0].startswith("-"):
-        option, value, *words = words
+        option, *words = words
+        option, equals, value = option.partition("=")
+        if not equals:
+            value, *words = words
         if option in ("-n", "-N"):
             ranks = int(value)
         elif option == "--host":
             hosts = [name.split(":")[0] for name in value.split(",")]
-        else:
+        elif option == "-w":
+            lists = re.findall(r"([a-z]+)\[(\d+)-(\d+)\]", value)
+            hosts = [f"{name}{i}" for name, first, last in lists for i in range(int(first), int(last) + 1)]
+        elif option != "--mpi":
             sys.exit(f"mpirun {option}: say in typed.py what it means")
     if hosts is None:
         few = ["--oversubscribe", "--allow-run-as-root", "--mca", "mpi_yield_when_idle", "1"]

@@ -259,7 +259,7 @@ pub struct ReadArgs {
 
 const PUT_EXAMPLES: &str = "Examples:
   mpirun --host node1,node2,node3,node4 stead put flights.csv --over 'nvme@node[1-4]' --align record
-  srun -N 8 stead put snapshot.000 --over nvme --stripe 16MiB
+  srun --mpi=pmix -N 8 stead put snapshot.000 --over nvme --stripe 16MiB
   stead put points.npy --over nvme --parts 4 --dataspace nvme=/tmp/nvme
 
 A dataspace is a folder of each node: [dataspace.nvme] with a path in /etc/stead/stead.toml or

@@ -104,7 +104,7 @@ mod with_mpi {
             fabric.size()
         );
         let error = Error::usage(message)
-            .with_hint("start it with the mpirun of the MPI that it was built with (make install MPI=1 MPICC=...)");
+            .with_hint("start it with the mpirun of the MPI that it was built with (make install MPI=1 MPICC=...), or with srun --mpi=pmix or --mpi=pmi2");
         Err(if rank == 0 { error } else { super::told(error) })
     }
 }

@@ -236,7 +236,7 @@ fn no_rank(node: &str, hosts: &[String]) -> Error {
     }
     let ranks = nodes::fold(&distinct);
     let e = Error::usage(format!("node '{node}' has no rank: they run on {ranks}"));
-    e.with_hint("start one on each node, such as with mpirun --host node1,node2 stead ..., or srun -N 2 stead ...")
+    e.with_hint("start one on each node, such as with mpirun --host node1,node2 stead ..., or srun --mpi=pmix -N 2 stead ...")
 }
 
 /// Threads of one rank, `sharers` of which are on its node.
