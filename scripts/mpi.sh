@@ -69,6 +69,8 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
   if "$fortran" --version >/dev/null 2>&1; then
     "$fortran" -std=f2018 -Wall -Wextra -Werror -J"$out" include/stead_mpi_io.f90 examples/mpi/read_ex.f90 -o "$out/read_ex-fortran" \
       "-L$out" -lstead_mpi_io "${libraries[@]}"
+    "$fortran" -std=f2018 -Wall -Wextra -Werror -J"$out" include/stead_mpi_io.f90 include/stead_mpi_io_f08.f90 \
+      examples/mpi/read_ex_f08.f90 -o "$out/read_ex-f08" "-L$out" -lstead_mpi_io "${libraries[@]}"
     # Not all that it calls has an interface in the module of MPI.
     "$fortran" -std=gnu -no-pie -Wall -Werror -rdynamic -J"$out" include/stead_mpi_io.f90 tests/mpi/asking.f90 -o "$out/asking-fortran" \
       "-L$out" -lstead_mpi_io "${libraries[@]}"

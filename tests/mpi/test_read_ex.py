@@ -268,6 +268,9 @@ def test_examples(mpi, folder, ranks, hosts):
     there = np.fromfile(folder / "normal")
     out = run([*launch(mpi, ranks), BUILT / mpi / "read_ex-fortran", folder / "normal", *hosts])
     assert out.split() == ["counts:", *map(str, np.histogram(there, 8, (0, 1))[0])]
+    out = run([*launch(mpi, ranks), BUILT / mpi / "read_ex-f08", folder / "normal", *hosts])
+    name, *means = out.split()
+    assert name == "means:" and np.allclose(list(map(float, means)), [math.fsum(c) / len(c) for c in there.reshape(-1, 4).T], rtol=1e-14)
 
 
 def test_storage_ranks_are_those_on_storage_hosts(lab, mpi, folder):
