@@ -59,7 +59,7 @@ bench: bench-tools
 	$(if $(BENCH),,$(MAKE) bench-active)
 
 bench-tools:
-	@scripts/setup.sh demo
+	@scripts/setup.sh bench
 	cargo build --release --locked -p stead-cli -p stead-bench
 	.build/venv/bin/python -m venv .build/bench/venv
 	.build/bench/venv/bin/python -m pip install --quiet --requirement bench/requirements.txt

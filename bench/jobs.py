@@ -46,6 +46,7 @@ class Job:
     cold: bool = False
     # Also told: what stead's scan takes inside its process, as the clocks of resident peers have it.
     inside: bool = False
+    env: dict = field(default_factory=dict)
 
 
 def result(*path):
@@ -58,7 +59,8 @@ def result(*path):
     return pick
 
 
-def jobs():
+def jobs(simd=()):
+    """All of them; `simd` are the vectors of this machine, widest last."""
     text, points, matrix = "text", "dense", "dense"
     all_jobs = [
         Job(text, "lines", "log.csv", ["lines"], [("polars", "lines"), ("numpy", "lines")], target=1.0,
@@ -112,6 +114,9 @@ def jobs():
         ("columns", "log.csv", COLUMNS, []),
         ("grep", "strings.txt", ["grep:needle-in-it,fixed"], []),
         ("mean of a column", "matrix.npy", ["mean:0"], []),
+        ("least and greatest", "matrix.npy", ["min:0", "max:0"], []),
+        ("rows of records", "strings.txt", ["rows", "digits"], RECORDS),
+        ("mean, std of 7 columns of particles", "particles.tipsy", [f"{k}:{c}" for c in PHASE_SPACE for k in ("mean", "std")], []),
     ]:
         all_jobs.append(Job("cold", name, data, kernels, [("fio", "read")], args, 0.95, cold=True))
     for name, data, kernels in [
@@ -121,5 +126,18 @@ def jobs():
     ]:
         for threads in (1, 2):
             all_jobs.append(Job("threads", f"{name}, {threads}", data, kernels, [], ["--threads", str(threads)]))
+    # Kernels of several passes, whose blocks would be kept if they were fewer.
+    for name, data, kernels in [
+        ("kmeans, 3 rounds, 2M x 64", "matrix.npy", ["kmeans:k=4,init=first,tol=0,rounds=3"]),
+        ("40 histograms without ends", "matrix.npy", [f"hist:{i},bins=10" for i in range(40)]),
+        ("normalize 12 columns", "matrix.npy", [f"normalize:{','.join(map(str, range(12)))},out=normalized-matrix.npy"]),
+    ]:
+        all_jobs.append(Job("memory", name, data, kernels))
+    for name, data, kernels in [
+        ("columns", "log.csv", COLUMNS), ("entropy", "log.csv", ["entropy"]), ("kmeans", "points.npy", [KMEANS]),
+        ("gram 2M x 64", "matrix.npy", ["gram:*"]), ("render", "volume.npy", [RENDER]),
+    ]:
+        for level in ["portable", *(s.removesuffix("f") for s in simd)]:
+            all_jobs.append(Job("vectors", f"{name}, {level}", data, kernels, env={"STEAD_SIMD": level}))
     all_jobs.append(Job("start", "1 KB of CSV", "tiny.csv", ["mean:x"]))
     return all_jobs

@@ -26,7 +26,7 @@ from pathlib import Path
 import ranks
 import reader
 import reading_report
-from run import command, evict, machine, warm
+from run import command, commit, evict, machine, warm
 
 CORES = os.cpu_count()
 FILE = 2 << 30
@@ -280,7 +280,7 @@ SECTIONS = {"warm": warm_section, "cold": cold_section, "sweep": sweep_section, 
 
 
 def versions(a):
-    found = {"stead": command([a.stead, "--version"]).split()[-1]}
+    found = {"stead": command([a.stead, "--version"]).split()[-1] + commit()}
     for module in ("numpy", "charm4py"):
         if has(module):
             found[module] = metadata.version(module)

@@ -12,6 +12,9 @@ INTRO = {
     "one of the nine alone": "One pass is real if all nine together take little more than the slowest of them.",
     "grep": "4M strings of 128 bytes. ripgrep searches one file with one thread.",
     "dense": "Arrays; peers have theirs in memory before the clock starts, stead reads the file.",
+    "particles": "Tipsy, 10 million particles; those of the peers are read anew each time.",
+    "memory": "Kernels of several passes over a gigabyte: *peak* may be 256 MB and the states of kernels, whatever the size.",
+    "vectors": "The same work with the vectors that `STEAD_SIMD` names.",
     "cold": "The file is not in the page cache. fio reads it with O_DIRECT, 32 requests of 1 MiB in flight.",
     "threads": "The same work with one thread and with two.",
     "start": "The whole process, from its start to its end.",
@@ -40,6 +43,9 @@ def tables(whole):
         for job in (j for j in whole["jobs"] if j["group"] == group):
             out += rows(job)
         out.append("")
+    if whole.get("exactness"):
+        out += ["## exactness", "", "What exact sums take beside plain ones, 12,288 values in the second-level cache.", "",
+                "```text", whole["exactness"].rstrip(), "```", ""]
     return "\n".join(out)
 
 

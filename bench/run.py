@@ -7,8 +7,9 @@ of them. Figures are medians with their range. The page cache is warm but for th
 ripgrep and fio are of the whole process; those of the other peers are inside a process that has imported,
 compiled and (arrays) loaded everything already. Peers must find what stead finds.
 
-Writes OUT_DIR/DATE-HOST.json with the raw numbers and DATE-HOST.md with tables. --installed leaves out peers that are
-not installed, --check writes nothing: both for a quick test that the benchmarks work.
+Writes OUT_DIR/DATE-HOST.json with the raw numbers and DATE-HOST.md with tables, after each job. --installed leaves out peers that
+are not installed, and says so; without it all must be there before the first job. --check writes nothing. Both are for a quick test
+that the benchmarks work.
 """
 
 import argparse
@@ -32,7 +33,7 @@ from jobs import DATA, RECORDS, jobs
 
 HERE = Path(__file__).parent
 MODULES = {"sklearn": "scikit-learn", "polars": "polars", "duckdb": "duckdb", "pandas": "pandas", "numpy": "numpy",
-           "numba": "numba", "scipy": "scipy", "vtk": "vtk"}
+           "numba": "numba", "scipy": "scipy", "vtk": "vtk", "pynbody": "pynbody"}
 
 
 def children(work):
@@ -69,13 +70,14 @@ class Stead:
 
     def __init__(self, binary, job, path, directory):
         self.job, self.path, self.directory = job, path, directory
+        self.env = {**os.environ, **job.env}
         self.words = [binary, "run", str(path), "--format", "json", *job.args]
         self.words += [a for k in job.kernels for a in ("-k", k)]
 
     def run(self):
         if self.job.cold:
             evict(self.path)
-        out, figures = children(lambda: command(self.words, self.directory))
+        out, figures = children(lambda: command(self.words, self.directory, env=self.env))
         out = json.loads(out)
         figures["peak_bytes"] = out["metrics"]["peak_memory_bytes"]
         if self.job.inside:
@@ -190,7 +192,19 @@ def versions(a, used):
     for name, words in [("ripgrep", ["rg", "--version"]), ("fio", ["fio", "--version"])]:
         if name in used:
             found[name] = command(words).split("\n")[0].replace("ripgrep ", "").replace("fio-", "")
-    return {"stead": command([a.stead, "--version"]).split()[-1], **found}
+    return {"stead": command([a.stead, "--version"]).split()[-1] + commit(), **found}
+
+
+def commit():
+    """Of the clone that this is in, and whether it differs from that."""
+    done = subprocess.run(["git", "-C", HERE, "describe", "--always", "--dirty", "--exclude=*"], capture_output=True, text=True)
+    return f" ({done.stdout.strip()})" if done.returncode == 0 else ""
+
+
+def exactness():
+    """What an exact sum takes beside a plain one: the program that measures it is an example of the kernels."""
+    words = ["cargo", "run", "--quiet", "--release", "--locked", "-p", "stead-kernel", "--example", "exact_sum"]
+    return command(words, HERE.parent)
 
 
 def machine():
@@ -219,13 +233,22 @@ def main():
     a.stead = os.path.abspath(a.stead)
     # Commands that are installed beside this Python.
     os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
-    chosen = [job for job in jobs() if not a.only or a.only in f"{job.group}, {job.name}"]
+    host = machine()
+    chosen = [job for job in jobs(host["simd"]) if not a.only or a.only in f"{job.group}, {job.name}"]
+    missing = sorted({t for job in chosen for t, w in job.peers if not installed(t, w)})
+    if missing and not a.installed:
+        raise SystemExit(f"not installed: {', '.join(missing)}; --installed leaves them out")
+    for tool in missing:
+        print(f"peers, {tool}: LEFT OUT, it is not installed", file=sys.stderr, flush=True)
     paths = prepare(a, {job.data for job in chosen})
-    measured, used = [], set()
+    words = ["--scale", f"{a.scale:g}", "--runs", str(a.runs)] + (["--only", a.only] if a.only else [])
+    whole = {"command": "python bench/run.py stead DATA OUT " + " ".join(words), "machine": host,
+             "versions": versions(a, {t for job in chosen for t, w in job.peers if installed(t, w)}), "jobs": []}
+    if not a.check and not a.only:
+        whole["exactness"] = exactness()
     for job in chosen:
         path = paths[job.data]
         peers = [(t, w) for t, w in job.peers if installed(t, w) or not a.installed]
-        used |= {t for t, _ in peers}
         tools = [Stead(a.stead, job, path, path.parent)] if job.kernels else []
         tools += [peer(t, w, job, path, a.stead) for t, w in peers]
         results = {t.name: [] for t in tools}
@@ -238,22 +261,25 @@ def main():
         for t in tools:
             t.close()
         agree(job, results)
-        measured.append({"group": job.group, "job": job.name, "target": job.target, "bytes": path.stat().st_size,
+        whole["jobs"].append({"group": job.group, "job": job.name, "target": job.target, "bytes": path.stat().st_size,
                          "kernels": job.kernels, "args": job.args, "tools": results})
         told = ", ".join(f"{t} {statistics.median(r['seconds'] for r in runs):.3f} s" for t, runs in results.items())
         print(f"{job.group}, {job.name}: {told}", file=sys.stderr, flush=True)
-    if a.check:
-        return
-    host = machine()
-    words = ["--scale", f"{a.scale:g}", "--runs", str(a.runs)] + (["--only", a.only] if a.only else [])
-    whole = {"command": "python bench/run.py stead DATA OUT " + " ".join(words), "machine": host,
-             "versions": versions(a, used), "jobs": measured}
-    a.out.mkdir(parents=True, exist_ok=True)
+        if not a.check:
+            text = write(a.out, whole)
+    if not a.check:
+        print(text)
+
+
+def write(out, whole):
+    """What has been measured until now: a later job that fails takes nothing with it."""
+    host = whole["machine"]
+    out.mkdir(parents=True, exist_ok=True)
     stamp = f"{time.strftime('%Y-%m-%d')}-{host['cpu'].lower().replace(' ', '-')}-{host['cores']}"
-    (a.out / f"{stamp}.json").write_text(json.dumps(whole, indent=1) + "\n")
+    (out / f"{stamp}.json").write_text(json.dumps(whole, indent=1) + "\n")
     text = report.tables(whole)
-    (a.out / f"{stamp}.md").write_text(text)
-    print(text)
+    (out / f"{stamp}.md").write_text(text)
+    return text
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ count() {
        / in [0-9.]+s/ && /(passed|failed|skipped|error)/ && !/^test result/ {
          gsub(/[=,]/, ""); for (i = 2; i <= NF; i++) { if ($i == "passed") p += $(i-1);
          if ($i ~ /^(failed|errors?)$/) f += $(i-1); if ($i == "skipped") s += $(i-1) } t = 1 }
-       /^(reading|active), [a-z]+: / { if (/LEFT OUT/) s++; else if (/FAILED/) f++; else p++; t = 1 }
+       /^(peers|reading|active), [a-z]+: / { if (/LEFT OUT/) s++; else if (/FAILED/) f++; else p++; t = 1 }
        END { if (t) printf "%d passed, %d failed, %d skipped", p, f, s }' "$1"
 }
 

@@ -37,6 +37,15 @@ struct Means {
 const EXTENTS: u64 = 4;
 const SMALL: usize = 64 << 10;
 
+/// With the default budget buffers take no more than this, as long as chunks are larger than [`SMALLER`], and with kept blocks no
+/// more than [`USED`]: up to 32 threads a scan stays below 256 MB and the states of its kernels, whatever the size of the data. Who
+/// gives more memory wants more to be used.
+const BUFFERS: u64 = 128 << 20;
+const USED: u64 = 208 << 20;
+const SMALLER: usize = 256 << 10;
+/// Kept blocks where buffers of many threads take all of that.
+const KEPT: u64 = 64 << 20;
+
 /// The smallest budget.
 const LEAST: u64 = 8 << 20;
 
@@ -108,9 +117,16 @@ impl Means {
         }
         let depth = depth.clamp(1, 256);
         let mut chunk = chunk.clamp(1, limits::MAX_CHUNK);
-        // Half the budget is for buffers; smaller chunks first, then fewer threads.
-        let per_worker = |chunk: usize| (chunk as u64).saturating_mul((depth + PARSED) as u64);
-        while per_worker(chunk).saturating_mul(threads as u64) > memory / 2 {
+        let more = memory.saturating_sub(limits::DEFAULT_MEMORY);
+        let buffers = (memory / 2).min(BUFFERS + more / 2);
+        let all = |chunk: usize, threads: usize| {
+            (chunk as u64).saturating_mul((depth + PARSED) as u64).saturating_mul(threads as u64)
+        };
+        while chunk > SMALLER && all(chunk, threads) > buffers {
+            chunk /= 2;
+        }
+        // At most half the budget is for buffers; smaller chunks first, then fewer threads.
+        while all(chunk, threads) > memory / 2 {
             if chunk > limits::MIN_CHUNK {
                 chunk /= 2;
             } else if threads > 1 {
@@ -119,6 +135,7 @@ impl Means {
                 break;
             }
         }
+        let buffers = all(chunk, threads);
         Ok(Budget {
             threads,
             chunk,
@@ -126,8 +143,8 @@ impl Means {
             max_record: usize::try_from(memory / 4).unwrap_or(usize::MAX).min(limits::MAX_CHUNK),
             states: memory / 4,
             // And what neither buffers nor the longest record can take of their half.
-            kept: memory / 8
-                + (memory / 4).saturating_sub(per_worker(chunk).saturating_mul(threads as u64)),
+            kept: (memory / 8 + (memory / 4).saturating_sub(buffers))
+                .min((USED + more / 8 * 3).saturating_sub(buffers).max(KEPT)),
             pending: usize::try_from(memory / 16).unwrap_or(usize::MAX),
         })
     }
@@ -147,5 +164,24 @@ mod tests {
         let b = Budget::of(&r).expect("budget");
         let buffers = (b.chunk * (b.depth + PARSED) * b.threads) as u64;
         assert!(b.kept > 64 << 20 && b.kept + buffers == (64 + 32) << 20, "{b:?}");
+    }
+
+    #[test]
+    fn by_default_no_more_than_256_mb_are_used_whatever_the_machine() {
+        let of = |memory, threads| {
+            Budget::of(&Request { memory, threads, ..Request::default() }).expect("budget")
+        };
+        for threads in [1, 2, 7, 32, 256] {
+            let b = of(limits::DEFAULT_MEMORY, threads);
+            let buffers = (b.chunk * (b.depth + PARSED) * b.threads) as u64;
+            // The rest is for the program and its libraries.
+            let most = if threads <= 32 { 220_000_000 } else { 600_000_000 };
+            assert!(b.kept + buffers <= most && b.kept >= KEPT, "{threads}: {b:?}");
+            assert_eq!(b.threads, threads);
+        }
+        // And no jump where more is asked for.
+        let kept = |memory| of(memory, 2).kept;
+        let default = limits::DEFAULT_MEMORY;
+        assert!(kept(default + (8 << 20)) - kept(default) < 4 << 20 && kept(8 << 30) > 2 << 30);
     }
 }
