@@ -142,20 +142,32 @@ static int init(MPI_Comm world, MPI_Info info, MPI_Comm *compute) {
     return code;
 }
 
+/* Tells the handler of errors. The default one ends the job, and Open MPI's mpirun may then lose what it was told to show: the text is
+   written before. */
+static int raise_error(MPI_Comm comm, int code) {
+    MPI_Errhandler handler;
+    if (!MPI_Comm_get_errhandler(comm, &handler)) {
+        if (handler == MPI_ERRORS_ARE_FATAL) {
+            fprintf(stderr, "%s\n", stead_MPI_Error_text());
+            fflush(stderr);
+        }
+        MPI_Errhandler_free(&handler);
+    }
+    MPI_Comm_call_errhandler(comm, code);
+    return code;
+}
+
 IO_PUBLIC int stead_MPI_Storage_init(MPI_Comm world, MPI_Info hints, MPI_Comm *compute) {
     int code, between = 0;
     if (world == MPI_COMM_NULL) {
         code = io_fail(MPI_ERR_COMM, "the communicator is MPI_COMM_NULL");
-        MPI_Comm_call_errhandler(MPI_COMM_SELF, code);
-        return code;
+        return raise_error(MPI_COMM_SELF, code);
     }
     if (!MPI_Comm_test_inter(world, &between) && between) {
         code = io_fail(MPI_ERR_COMM, "the communicator is one between two groups, and storage ranks are of one");
-        MPI_Comm_call_errhandler(world, code);
-        return code;
+        return raise_error(world, code);
     }
     if (compute) *compute = MPI_COMM_NULL;
     code = init(world, hints, compute);
-    if (code) MPI_Comm_call_errhandler(world, code);
-    return code;
+    return code ? raise_error(world, code) : MPI_SUCCESS;
 }
