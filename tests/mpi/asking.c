@@ -8,17 +8,22 @@
  *   asking empty STORAGE FILE         collective reads of which most have nothing to read
  *   asking disagree STORAGE FILE      ranks that say of storage ranks what makes no sense, or not the same
  *   asking forget STORAGE FILE        ends without saying so
+ *   asking killed STORAGE FILE        the last storage rank dies while it computes
  *   asking threads STORAGE FILE       several threads of each rank ask at once
  *   asking rate STORAGE FILE TIMES    seconds of a small read, and of a large one
  */
+#define _POSIX_C_SOURCE 200809L
 #include "stead_mpi_io.h"
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static int rank, ranks, storage;
 static MPI_Comm compute;
@@ -198,6 +203,29 @@ void mean(void *in, void *inout, int *n, MPI_Datatype *type) {
 void last(void *in, void *inout, int *n, MPI_Datatype *type);
 void last(void *in, void *inout, int *n, MPI_Datatype *type) {
     (void)in, (void)inout, (void)n, (void)type;
+}
+
+/* The end of the last storage rank. */
+static bool mortal;
+static void dies(void *in, void *inout, int *n, MPI_Datatype *type) {
+    (void)in, (void)inout, (void)n, (void)type;
+    if (mortal) raise(SIGKILL);
+}
+
+/* Who is left does not go to the end of MPI, which would wait for the one that is not. */
+static void killed(const char *path) {
+    MPI_File file = opened(path);
+    MPI_Offset bytes;
+    double got;
+    int class;
+    MPI_File_get_size(file, &bytes);
+    int code = stead_MPI_File_read_ex_at(file, 0, &got, bytes / 8, MPI_DOUBLE, "dies", MPI_INFO_NULL, MPI_STATUS_IGNORE);
+    CHECK(code != MPI_SUCCESS);
+    stead_MPI_Error_class(code, &class);
+    CHECK(class == MPI_ERR_OTHER && strstr(stead_MPI_Error_text(), "rank "));
+    printf("right\n");
+    fflush(stdout);
+    _exit(0);
 }
 
 static void operations(const char *path) {
@@ -510,6 +538,14 @@ static void errors(const char *path) {
     CHECK(remove(gone) == 0);
     refused(written, "lines", MPI_BYTE, NULL, NULL, MPI_ERR_NO_SUCH_FILE, "gone");
     MPI_File_close(&written);
+    /* It may not be read where it is computed on: by root it may, unless that has given up its rights. */
+    CHECK(MPI_File_open(MPI_COMM_SELF, gone, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &written) == MPI_SUCCESS);
+    CHECK(MPI_File_write(written, gone, 800, MPI_BYTE, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+          MPI_File_sync(written) == MPI_SUCCESS && chmod(gone, 0) == 0);
+    if (access(gone, R_OK) != 0)
+        refused(written, "lines", MPI_BYTE, NULL, NULL, MPI_ERR_ACCESS, "permission denied");
+    MPI_File_close(&written);
+    CHECK(remove(gone) == 0);
     CHECK(MPI_File_open(MPI_COMM_SELF, gone, MPI_MODE_CREATE | MPI_MODE_WRONLY, MPI_INFO_NULL, &written) == MPI_SUCCESS);
     refused(written, "lines", MPI_BYTE, NULL, NULL, MPI_ERR_ACCESS, "to be written alone");
     MPI_File_close(&written);
@@ -658,6 +694,7 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &all);
     CHECK(stead_MPI_Op_register("the_first", first, 1) == MPI_SUCCESS);
+    CHECK(stead_MPI_Op_register("dies", dies, 1) == MPI_SUCCESS);
     /* Storage ranks that are not told have a function of that name, which is another one. */
     if (rank < all - storage) CHECK(stead_MPI_Op_register("free", first, 1) == MPI_SUCCESS);
     MPI_Info hints;
@@ -669,7 +706,11 @@ int main(int argc, char **argv) {
     }
     MPI_Info_create(&hints);
     if (storage) MPI_Info_set(hints, "role", rank >= all - storage ? "storage" : "compute");
-    CHECK(stead_MPI_Storage_init(MPI_COMM_WORLD, hints, &compute) == MPI_SUCCESS);
+    const bool ends = strcmp(what, "killed") == 0;
+    mortal = ends && rank == all - 1;
+    int code = stead_MPI_Storage_init(MPI_COMM_WORLD, hints, &compute);
+    if (ends && (code != MPI_SUCCESS || compute == MPI_COMM_NULL)) _exit(0);
+    CHECK(code == MPI_SUCCESS);
     MPI_Info_free(&hints);
     if (compute == MPI_COMM_NULL) {
         MPI_Finalize();
@@ -684,6 +725,7 @@ int main(int argc, char **argv) {
     if (strcmp(what, "errors") == 0) errors(path);
     if (strcmp(what, "empty") == 0) empty(path);
     if (strcmp(what, "threads") == 0) threads(path);
+    if (ends) killed(path);
     if (strcmp(what, "rate") == 0) rate(path, atoi(argv[4]));
     if (strcmp(what, "forget") == 0) {
         double sum;

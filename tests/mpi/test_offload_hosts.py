@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import re
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
-from jobs import LIMIT, launch, run
+from jobs import LIMIT, bound, launch, run
 from support import ROOT
 from test_mpi import LAB, lab, over  # noqa: F401
 from test_mpi4py import env  # noqa: F401
 from test_place import worked
 from test_put import sent
 from test_run import alone
+from test_spread import put
 
 #: Compute ranks ask for kernels over a file, and the last one prints what they got.
 ASKS = """
@@ -105,14 +106,28 @@ def test_a_storage_rank_that_is_killed_is_named(lab, tmp_path, victim):  # noqa:
     assert sorted(out.splitlines()) == told * 2 + (told if victim == "host2" else ["served"]), (out, err)
 
 
-def bound() -> list[str]:
-    """What runs a command for which the rights of files count, whoever runs the tests."""
-    if os.geteuid():
-        return []
-    words = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
-    if not shutil.which("setpriv") or subprocess.run([*words, "true"], capture_output=True).returncode:
-        pytest.skip("the rights of root cannot be given up here")
-    return words
+LOST = """
+import sys, stead
+from mpi4py import MPI
+layout, file = sys.argv[1:]
+site = stead.offload(MPI.COMM_WORLD, storage="host[2-3]")
+if site is not None:
+    with site:
+        try:
+            site.run(layout, "rows")
+        except stead.NotFoundError as e:
+            print(str(e).splitlines()[0], flush=True)
+        print(site.run(file, "rows")["rows"], flush=True)
+"""
+
+
+def test_a_part_that_is_lost_is_told_to_who_asks(lab, mpi, env, tmp_path):  # noqa: F811
+    file = tmp_path / "t.csv"
+    file.write_text("x\n" + "".join(f"{i}\n" for i in range(50_000)))
+    layout = put(file, tmp_path / "l", 10_000, ["host2", "host3"])
+    (layout.parent / "part1").unlink()
+    told, rows = run([*over(lab, mpi), *python(env, LOST, layout, file)]).splitlines()
+    assert "part 1 of 't.csv'" in told and re.search(r"rank 2 on host3: ", told) and rows == "50000", told
 
 
 REFUSED = """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from jobs import BUILT, LIMIT, launch, run
+from jobs import BUILT, LIMIT, bound, launch, run
 from test_mpi import lab, over  # noqa: F401
 
 # More than the head of the storage ranks would compute on alone.
@@ -40,7 +40,8 @@ def folder(tmp_path_factory) -> Path:
 
 def job(mpi: str, compute: int, storage: int, what: str, *words) -> None:
     """All compute ranks say that what they have got is right. Lines of several ranks may be mixed."""
-    out = run([*launch(mpi, compute + storage), BUILT / mpi / "asking", what, storage, *words])
+    rights = bound() if what == "errors" else []
+    out = run([*rights, *launch(mpi, compute + storage), BUILT / mpi / "asking", what, storage, *words])
     assert "".join(out.split()) == "right" * compute
 
 
@@ -220,6 +221,15 @@ def test_text_records_tables_and_pictures(mpi, folder, compute, storage):
 def test_programs(mpi, folder, what, compute, storage):
     more = [folder / "other"] if what == "pointers" else []
     job(mpi, compute, storage, what, folder / "whole", *more)
+
+
+@pytest.mark.parametrize("storage", [1, 2], ids=["the head", "another one"])
+def test_a_storage_rank_that_is_killed_is_an_error_of_mpi(folder, storage):
+    program = BUILT / "openmpi" / "asking"
+    if not program.exists():
+        pytest.skip("openmpi is not installed")
+    out = run([*launch("openmpi", 1 + storage, "--enable-recovery"), program, "killed", storage, folder / "whole"], expect=None)
+    assert out.split() == ["right"]
 
 
 def test_fortran_has_files_pointers_and_operations_of_its_own(mpi, folder):
