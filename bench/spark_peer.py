@@ -62,7 +62,7 @@ def end(begun):
 
 def limit(size):
     """Seconds for the runs over so many bytes, with the start of a session."""
-    return 60 + size / 12e6
+    return 90 + size / 12e6
 
 
 def measure(lab, addresses, file, out, runs, most):
