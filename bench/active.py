@@ -139,7 +139,7 @@ def put(a, on, file, hosts):
     layout = file.with_name(f"{file.name}-{hosts}.stead-layout.toml")
     stripe = 4 << 20
     if "volume" in file.name:
-        # Pictures are made of bricks of 16 planes; those that lie on one host need nothing of others but two planes.
+        # Pictures are made of bricks of 16 planes; those that lie on one host need nothing of others but a plane.
         side = round((file.stat().st_size / 4) ** (1 / 3))
         stripe = 16 * -(-side // (16 * hosts)) * side * side * 4
     if not layout.exists():

@@ -41,7 +41,7 @@ pub fn scan(dataset: &Dataset, chunk: usize, lenient: bool) -> Result<Seen> {
         records: true,
         numbers: schema.numbers().into_iter().take(4).collect(),
         texts: texts.take(4).collect(),
-        brick: false,
+        brick: None,
         matrix: false,
     };
     let mut options = ScanOptions::new(needs.clone());

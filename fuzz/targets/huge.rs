@@ -118,7 +118,7 @@ fuzz_target!(|data: &[u8]| {
         records: needs & 2 != 0,
         numbers: if needs & 4 == 0 { Vec::new() } else { (0..columns.min(3)).collect() },
         texts: Vec::new(),
-        brick: needs & 8 != 0,
+        brick: (needs & 8 != 0).then_some(2),
         matrix: needs & 64 != 0,
     };
     let mut scan = ScanOptions::new(wanted);

@@ -55,7 +55,7 @@ fn volume() -> Schema {
 fn blocks(brick: bool, each: &mut dyn FnMut(&Block<'_>)) {
     if brick {
         let voxels: Vec<f32> = (0..360).map(|i| (i % 7) as f32).collect();
-        for (first, planes, len) in [(0, 32, 33 * 9), (32, 8, 8 * 9)] {
+        for (first, planes, len) in [(0, 32, 34 * 9), (32, 8, 8 * 9)] {
             let voxels = &voxels[first as usize * 9..][..len];
             let brick = Brick { shape: [40, 3, 3], order: Order::C, first, planes, voxels };
             each(&Block { seq: first, rows: planes * 9, brick: Some(brick), ..Block::empty() });
@@ -89,7 +89,7 @@ fn blocks(brick: bool, each: &mut dyn FnMut(&Block<'_>)) {
 
 fn updated(kernel: &Arc<dyn AnyKernel>) -> stead_kernel::AnyState {
     let mut state = kernel.init();
-    let brick = kernel.needs().brick;
+    let brick = kernel.needs().brick.is_some();
     // A kernel whose plan came from a malformed state may refuse the data.
     blocks(brick, &mut |b| drop(kernel.update(&mut state, b)));
     state
@@ -150,6 +150,16 @@ fuzz_target!(|data: &[u8]| {
         let _ = kernel.finish(total);
     }
     let _ = kernel.merge(&mut theirs, mine);
+    if kernel.cuts() {
+        let pieces = kernel.cut(kernel.decode(&bytes).expect("decoded before"), 3);
+        let closed = pieces.and_then(|all| all.into_iter().map(|p| kernel.close(p)).collect());
+        if let Ok(closed) = closed {
+            let _ = kernel.assemble(closed).and_then(|whole| kernel.finish(whole));
+        }
+        // As if others had closed theirs.
+        let theirs = kernel.decode(&bytes).expect("decoded before");
+        let _ = kernel.assemble(vec![theirs]).and_then(|whole| kernel.finish(whole));
+    }
     let mut state = kernel.decode(&bytes).expect("decoded before");
     for _ in 0..4 {
         match kernel.finish(state) {

@@ -26,8 +26,8 @@ pub struct Needs {
     pub numbers: Vec<usize>,
     /// Columns as text (schema indices, [`Block::texts`]).
     pub texts: Vec<usize>,
-    /// Bricks of a 3-d array.
-    pub brick: bool,
+    /// Bricks of a 3-d array, with so many planes after their own: what values between the last plane and the next ones take.
+    pub brick: Option<u64>,
     /// The rows of a 2-d array of numbers ([`Block::matrix`]).
     pub matrix: bool,
 }
@@ -36,7 +36,7 @@ impl Needs {
     /// True if nobody looks at records: neither at their number nor at what is in them. Text then needs
     /// no more structure than lines, and [`Block::rows`] may be 0.
     pub fn only_bytes(&self) -> bool {
-        !(self.rows || self.records || self.brick || self.matrix)
+        !(self.rows || self.records || self.brick.is_some() || self.matrix)
             && self.numbers.is_empty()
             && self.texts.is_empty()
     }
@@ -46,7 +46,7 @@ impl Needs {
         self.bytes |= other.bytes;
         self.rows |= other.rows;
         self.records |= other.records;
-        self.brick |= other.brick;
+        self.brick = self.brick.max(other.brick);
         self.matrix |= other.matrix;
         for (mine, theirs) in [(&mut self.numbers, &other.numbers), (&mut self.texts, &other.texts)]
         {
@@ -100,13 +100,8 @@ impl<'a> TextColumn<'a> {
     }
 }
 
-/// Planes that a brick has after its own: what a sample between two planes takes to interpolate a value
-/// half a voxel away from it on either side. None are needed before, if a cell's samples begin half a
-/// voxel after its first plane.
-pub const BRICK_HALO: u64 = 2;
-
-/// Planes of a 3-d array, whole in the two fastest dimensions: `planes` own planes from `first`, and
-/// [`BRICK_HALO`] planes of halo after them, fewer where the array ends.
+/// Planes of a 3-d array, whole in the two fastest dimensions: `planes` own planes from `first`, and a halo of as many
+/// planes after them as were asked for ([`Needs::brick`]), or more; fewer where the array ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Brick<'a> {
     /// Shape of the whole array, slowest dimension first as it lies in the file.

@@ -10,7 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// It belongs to what carries the messages: where two fabrics share that, they share it too, or their messages are kept
 /// apart.
 #[derive(Debug, Default)]
-pub struct Rounds(Mutex<HashMap<u32, Arc<Mutex<Round>>>>);
+pub struct Rounds {
+    /// What is counted from, for each tag.
+    from: u64,
+    of: Mutex<HashMap<u32, Arc<Mutex<Round>>>>,
+}
 
 /// What is known of the rounds of a tag.
 #[derive(Debug, Default)]
@@ -34,14 +38,21 @@ impl Round {
 }
 
 impl Rounds {
+    /// Counts from a number on. Where ranks come together for a while only, and each time with a higher number, what is left
+    /// of the last time is that of rounds that were given up.
+    pub fn counted_from(from: u64) -> Rounds {
+        Rounds { from, ..Rounds::default() }
+    }
+
     /// The rounds of a tag, to be locked for as long as one of them takes: threads of a rank come one after the other.
     pub(crate) fn of(&self, tag: u32) -> Arc<Mutex<Round>> {
-        lock(&self.0).entry(tag).or_default().clone()
+        let round = || Arc::new(Mutex::new(Round { number: self.from, ..Round::default() }));
+        lock(&self.of).entry(tag).or_insert_with(round).clone()
     }
 
     /// Nothing is done together with these tags any more.
     pub fn forget(&self, tags: &Range<u32>) {
-        lock(&self.0).retain(|tag, _| !tags.contains(tag));
+        lock(&self.of).retain(|tag, _| !tags.contains(tag));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{Fabric, Rounds};
 use std::collections::HashMap;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::time::Duration;
 use stead_core::{Error, Result};
@@ -12,22 +12,24 @@ use stead_core::{Error, Result};
 /// Tags are those of the whole fabric: what is used by a subset is used by nobody else there. Errors have the numbers of
 /// ranks here, as everything that ranks of a subset tell each other; who hands one to somebody who knows the whole fabric
 /// has its number put right by [`Subset::outside`].
-pub struct Subset {
-    inner: Arc<dyn Fabric>,
+pub struct Subset<P = Arc<dyn Fabric>> {
+    inner: P,
     /// The rank in the whole fabric of each one here.
     ranks: Vec<usize>,
     /// And the other way round.
     here: HashMap<usize, usize>,
     rank: usize,
     rounds: Rounds,
+    /// Errors have the numbers of ranks in the whole fabric.
+    as_outside: bool,
 }
 
-impl Subset {
+impl<'f, P: Deref<Target = dyn Fabric + 'f>> Subset<P> {
     /// Those `ranks` of a fabric, this one among them, in this order. All of them name the same.
     ///
     /// # Errors
     /// `Usage` if this rank is not among them, or one is named that there is not, or twice.
-    pub fn new(inner: Arc<dyn Fabric>, ranks: Vec<usize>) -> Result<Subset> {
+    pub fn new(inner: P, ranks: Vec<usize>) -> Result<Subset<P>> {
         let mut here = HashMap::with_capacity(ranks.len());
         for (i, rank) in ranks.iter().enumerate() {
             if *rank >= inner.size() {
@@ -40,7 +42,19 @@ impl Subset {
         let rank = here.get(&inner.rank()).copied().ok_or_else(|| {
             Error::usage(format!("rank {} is not among those that are named", inner.rank()))
         })?;
-        Ok(Subset { inner, ranks, here, rank, rounds: Rounds::default() })
+        let rounds = Rounds::default();
+        Ok(Subset { inner, ranks, here, rank, rounds, as_outside: false })
+    }
+
+    /// As [`Subset::new`], for ranks that come together for a while, with a number of rounds that is higher than all those of
+    /// the last time. Errors that the fabric tells have the numbers of ranks there: some are told to ranks that are not in here,
+    /// or are about them.
+    ///
+    /// # Errors
+    /// As [`Subset::new`].
+    pub fn for_a_while(inner: P, ranks: Vec<usize>, rounds: u64) -> Result<Subset<P>> {
+        let subset = Subset::new(inner, ranks)?;
+        Ok(Subset { rounds: Rounds::counted_from(rounds), as_outside: true, ..subset })
     }
 
     /// An error as the whole fabric knows it: with the number that its rank has there.
@@ -59,6 +73,9 @@ impl Subset {
 
     /// An error of the whole fabric as it is known here.
     fn inside(&self, error: Error) -> Error {
+        if self.as_outside {
+            return error;
+        }
         match error.place().rank.and_then(|whole| self.here.get(&whole)) {
             Some(rank) => error.at_rank(*rank),
             None => error,
@@ -66,7 +83,7 @@ impl Subset {
     }
 }
 
-impl Fabric for Subset {
+impl<'f, P: Deref<Target = dyn Fabric + 'f> + Send + Sync> Fabric for Subset<P> {
     fn rank(&self) -> usize {
         self.rank
     }
@@ -184,6 +201,27 @@ mod tests {
         assert_eq!(e.place().rank, Some(0));
         let e = subset[0].outside(Error::usage("this rank").at_rank(0));
         assert_eq!(e.place().rank, Some(3));
+    }
+
+    #[test]
+    fn what_is_left_of_the_last_time_is_of_no_round_of_the_next() {
+        let all = Local::group(4);
+        let of = |rank: usize, rounds| {
+            Subset::for_a_while(&all[rank] as &dyn Fabric, vec![1, 3], rounds).unwrap()
+        };
+        // One of them has come to the second step, and the other one to none.
+        let early = of(3, 1 << 32);
+        early.collect(5, Ok(vec![1])).unwrap();
+        early.collect(5, Ok(vec![2])).unwrap();
+        drop(early);
+        of(3, 2 << 32).collect(5, Ok(vec![3])).unwrap();
+        let got = of(1, 2 << 32).collect(5, Ok(vec![])).unwrap();
+        assert_eq!(got[1].as_ref().unwrap().as_ref().unwrap(), &[3]);
+        let (here, mut all) = (vec![1, 3], all);
+        drop(all.pop());
+        let subset = Subset::for_a_while(&all[1] as &dyn Fabric, here, 3 << 32).unwrap();
+        let e = subset.collect(5, Ok(vec![])).unwrap().pop().unwrap().unwrap_err();
+        assert_eq!((e.kind(), e.place().rank), (Kind::Peer, Some(3)));
     }
 
     #[test]

@@ -418,6 +418,11 @@ fn by_name(path: &Path) -> Option<FormatType> {
     }
 }
 
+/// What an array of NumPy begins with.
+const NUMPY: &[u8] = b"\x93NUMPY";
+/// Bytes in which headers of binary formats say what they are.
+const START_BYTES: usize = 64;
+
 type Chosen = (Arc<dyn Format>, Option<Layout>);
 
 /// Decides what the first file is.
@@ -455,6 +460,21 @@ fn choose(source: &Arc<dyn Source>, options: &OpenOptions) -> Result<Chosen> {
     if let Some(f) = hinted.filter(|f| !f.is_text()) {
         return binary(source, f, codec, options);
     }
+    if let (None, None) = (hinted, codec) {
+        // No sample is read where the first bytes or the name say it: of data on other nodes each rank would get one.
+        let start = head::first_bytes(source, None, START_BYTES)?;
+        let binary = |format| binary(source, format, None, options);
+        if start.starts_with(NUMPY) || name == Some(FormatType::Npy) {
+            return binary(FormatType::Npy);
+        }
+        // Names say little of snapshots, their headers all: these are counts that fit the length of the file.
+        if Header::detect(&start, source.len()) {
+            return binary(FormatType::Tipsy);
+        }
+        if name == Some(FormatType::Raw) {
+            return binary(FormatType::Raw);
+        }
+    }
     let bytes = head::first_bytes(source, codec, limits::DETECT_BYTES)?;
     if bytes.is_empty() && hinted.or(name).is_some_and(|f| f != FormatType::Lines) {
         return Err(empty());
@@ -462,18 +482,14 @@ fn choose(source: &Arc<dyn Source>, options: &OpenOptions) -> Result<Chosen> {
     let text = &bytes[head::bom(&bytes)..];
     let sample = Sample { text, eof: bytes.len() < limits::DETECT_BYTES };
     if hinted.is_none() {
-        if text.starts_with(b"\x93NUMPY") || name == Some(FormatType::Npy) {
+        if text.starts_with(NUMPY) || name == Some(FormatType::Npy) {
             return binary(source, FormatType::Npy, codec, options);
         }
-        // Names say little of snapshots, their headers all: these are counts that fit the length of the file.
-        let named = name == Some(FormatType::Tipsy) && sample.is_binary();
-        if named || codec.is_none() && Header::detect(&bytes, source.len()) {
+        if name == Some(FormatType::Tipsy) && sample.is_binary() {
             return binary(source, FormatType::Tipsy, codec, options);
         }
         // An extension of text with binary content is most likely wrong.
-        if sample.is_binary() && !name.is_some_and(FormatType::is_text)
-            || name == Some(FormatType::Raw) && codec.is_none()
-        {
+        if sample.is_binary() && !name.is_some_and(FormatType::is_text) {
             return binary(source, FormatType::Raw, codec, options);
         }
     }

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use stead_core::block::{BRICK_HALO, Matrix, brick_planes, stretch_rows};
+use stead_core::block::{Matrix, brick_planes, stretch_rows};
 use stead_core::{
     Block, Brick, ByteOrder, Columns, DType, Error, Needs, Order, Result, Span, Value, limits,
 };
@@ -161,7 +161,7 @@ impl GridScan {
             parts,
             options: options.clone(),
             chunk,
-            reads: bytes || needs.brick || needs.matrix || !needs.numbers.is_empty(),
+            reads: bytes || needs.brick.is_some() || needs.matrix || !needs.numbers.is_empty(),
             apart,
             held,
             next: AtomicU64::new(begin),
@@ -173,7 +173,7 @@ impl GridScan {
             most_ahead: usize::MAX,
             progress: Progress::default(),
         };
-        if needs.brick || needs.matrix {
+        if needs.brick.is_some() || needs.matrix {
             let block = |p: &Part| p.step.saturating_mul(p.layout.row_bytes);
             let largest = scan.parts.iter().map(block).max().unwrap_or(0).max(1);
             let queue = chunk.saturating_mul(options.io.depth.max(1) as u64);
@@ -316,7 +316,7 @@ fn what_begins(
             mine.iter().for_each(|h| runs.push((i, Kind::Heads), head(h), chunk));
         }
         let together = match &layout.elements {
-            _ if needs.brick => step,
+            _ if needs.brick.is_some() => step,
             Some(e) if needs.matrix => stretch_rows(e.columns),
             _ => 1,
         };
@@ -357,14 +357,15 @@ fn plan(layout: &Layout, options: &ScanOptions, chunk: u64) -> Result<u64> {
         Error::limit(format!("{what} takes {}, and a block at most {}", size(bytes), size(max)))
             .with_hint(hint)
     };
-    if needs.brick {
+    if let Some(halo) = needs.brick {
         let Some((shape, _)) = layout.elements.as_ref().and_then(|e| e.grid) else {
             return Err(Error::usage("this kernel needs a 3-d array, and this is none")
                 .with_hint("'stead describe' shows the shape; raw arrays take it from --shape"));
         };
         let plane = shape[1].saturating_mul(shape[2]);
         let planes = brick_planes(shape);
-        let cell = (planes + BRICK_HALO).saturating_mul(plane).saturating_mul(layout.row_bytes);
+        let cell =
+            planes.saturating_add(halo).saturating_mul(plane).saturating_mul(layout.row_bytes);
         if cell > max {
             let hint = "raise --memory, a quarter of which is for a block, or reorder the array so that \
                         its longest dimension is the slowest one";
@@ -519,10 +520,10 @@ impl GridWorker<'_> {
 impl GridScan {
     /// Elements of the planes after a block that ends at element `end`, if bricks are asked for.
     fn halo(&self, e: Option<&Elements>, end: u64) -> u64 {
-        match e.and_then(|e| e.grid).filter(|_| self.options.needs.brick) {
-            Some((shape, _)) => {
+        match e.and_then(|e| e.grid).zip(self.options.needs.brick) {
+            Some(((shape, _), halo)) => {
                 let plane = shape[1] * shape[2];
-                (BRICK_HALO * plane).min((shape[0] * plane).saturating_sub(end))
+                halo.saturating_mul(plane).min((shape[0] * plane).saturating_sub(end))
             }
             None => 0,
         }
@@ -619,7 +620,7 @@ impl Worker for GridWorker<'_> {
             Progress::add(&scan.progress.rounded, rounded);
             block.matrix = Some(Matrix { values, width: e.columns, ends: &self.ends });
         }
-        if let Some((shape, order)) = e.grid.filter(|_| needs.brick && rows > 0) {
+        if let Some((shape, order)) = e.grid.filter(|_| needs.brick.is_some() && rows > 0) {
             let plane = (shape[1] * shape[2]) as usize;
             let native = e.dtype == DType::F32 && e.byte_order == ByteOrder::NATIVE;
             let voxels = match bytemuck::try_cast_slice(&self.held) {

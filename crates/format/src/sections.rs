@@ -118,7 +118,7 @@ impl SectionScan {
         options: &ScanOptions,
     ) -> Result<Self> {
         let needs = &options.needs;
-        if needs.brick || needs.matrix {
+        if needs.brick.is_some() || needs.matrix {
             return Err(Error::usage("records of fields are no array"));
         }
         let mut planned = Vec::with_capacity(sections.len());

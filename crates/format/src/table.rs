@@ -111,7 +111,7 @@ impl Format for Table {
 
     fn scan(&self, sources: &[Arc<dyn Source>], options: &ScanOptions) -> Result<Box<dyn Scan>> {
         let needs = &options.needs;
-        if needs.bytes || needs.brick || !needs.texts.is_empty() {
+        if needs.bytes || needs.brick.is_some() || !needs.texts.is_empty() {
             return Err(Error::usage("a table in memory has numbers only, no bytes of records")
                 .with_hint("kernels of bytes run on files, and on text or an array opened alone"));
         }

@@ -9,7 +9,7 @@
 
 use std::hint::black_box;
 use std::time::Instant;
-use stead_core::block::{BRICK_HALO, Columns, brick_planes};
+use stead_core::block::{Columns, brick_planes};
 use stead_core::schema::{ColumnInfo, ColumnKind};
 use stead_core::{Block, Brick, DType, Order, RecordKind, Schema, Shape, Span};
 use stead_kernel::expr::{Filter, Scratch};
@@ -179,7 +179,7 @@ fn volume() {
     let blocks: Vec<_> = (0..n.div_ceil(cell))
         .map(|i| {
             let (first, planes) = (i * cell, cell.min(n - i * cell));
-            let end = (first + planes + BRICK_HALO).min(n) as usize;
+            let end = (first + planes + 2).min(n) as usize;
             let voxels = &voxels[first as usize * plane..end * plane];
             let (shape, planes) = ([n; 3], planes as usize);
             let brick = Some(Brick { shape, order: Order::C, first, planes, voxels });

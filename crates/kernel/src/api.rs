@@ -58,7 +58,7 @@ pub trait Kernel: Send + Sync + 'static {
 
     /// True if states of this pass are large and can be cut: ranks then merge a piece each, all at the same time, and one
     /// of them alone puts the pieces together and ends the pass, which must be the last one. [`Kernel::cut`] and
-    /// [`Kernel::assemble`] are written then.
+    /// [`Kernel::assemble`] are written then, and [`Kernel::close`] if the answer needs less of pieces than merging them does.
     fn cuts(&self) -> bool {
         false
     }
@@ -70,7 +70,13 @@ pub trait Kernel: Send + Sync + 'static {
         Err(Error::internal("a kernel whose states are in one piece was asked to cut one"))
     }
 
-    /// The state of pieces that were merged, in their order.
+    /// A piece that all states are merged in, as [`Kernel::assemble`] takes it: it goes to another rank, which needs no
+    /// more of it than the answer does.
+    fn close(&self, piece: Self::State) -> Result<Self::State> {
+        Ok(piece)
+    }
+
+    /// The state of pieces that were merged and closed, in their order.
     fn assemble(&self, _pieces: Vec<Self::State>) -> Result<Self::State> {
         Err(Error::internal("a kernel whose states are in one piece was asked to assemble some"))
     }
@@ -169,6 +175,9 @@ pub trait AnyKernel: Send + Sync {
     fn cut(&self, _state: AnyState, _pieces: usize) -> Result<Vec<AnyState>> {
         wrong()
     }
+    fn close(&self, piece: AnyState) -> Result<AnyState> {
+        Ok(piece)
+    }
     fn assemble(&self, _pieces: Vec<AnyState>) -> Result<AnyState> {
         wrong()
     }
@@ -236,6 +245,11 @@ impl<K: Kernel> AnyKernel for K {
         let Ok(state) = state.downcast() else { return wrong() };
         let pieces = Kernel::cut(self, *state, pieces)?;
         Ok(pieces.into_iter().map(|p| Box::new(p) as AnyState).collect())
+    }
+
+    fn close(&self, piece: AnyState) -> Result<AnyState> {
+        let Ok(piece) = piece.downcast() else { return wrong() };
+        Ok(Box::new(Kernel::close(self, *piece)?))
     }
 
     fn assemble(&self, pieces: Vec<AnyState>) -> Result<AnyState> {

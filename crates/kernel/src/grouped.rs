@@ -45,7 +45,7 @@ impl Grouped {
             return Err(Error::usage("a kernel that writes a file cannot run by groups")
                 .with_hint("select the rows of one group with --where"));
         }
-        if inner.needs().brick {
+        if inner.needs().brick.is_some() {
             return Err(Error::usage("a kernel that renders an array cannot run by groups"));
         }
         let by = by.iter().map(|i| match schema.columns.get(*i) {

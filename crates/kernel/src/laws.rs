@@ -40,7 +40,13 @@ fn round(kernel: &Arc<dyn AnyKernel>, parts: &[Vec<&Block<'_>>], way: Way) -> St
     }
     let total = match pieces {
         0 => totals.remove(0),
-        _ => kernel.assemble(totals).expect("assemble"),
+        _ => {
+            let closed = |piece: AnyState| {
+                let bytes = kernel.encode(&kernel.close(piece).expect("close")).expect("encode");
+                kernel.decode(&bytes).expect("decode")
+            };
+            kernel.assemble(totals.into_iter().map(closed).collect()).expect("assemble")
+        }
     };
     kernel.finish(total).expect("finish")
 }

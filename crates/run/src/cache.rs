@@ -72,7 +72,8 @@ impl Notes for Pinned {
 impl Cache {
     /// A cache for blocks that satisfy `needs`, if it can be one.
     pub fn new(needs: &Needs, budget: u64) -> Option<Cache> {
-        let numbers_only = !needs.bytes && !needs.brick && !needs.matrix && needs.texts.is_empty();
+        let numbers_only =
+            !needs.bytes && needs.brick.is_none() && !needs.matrix && needs.texts.is_empty();
         (numbers_only && !needs.numbers.is_empty()).then(|| Cache {
             needs: needs.clone(),
             budget,

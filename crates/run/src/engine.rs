@@ -1,12 +1,16 @@
 //! From a request to a report.
 
+mod apart;
+#[cfg(test)]
+mod tests;
+
 use crate::budget::Budget;
 use crate::cache::{Cache, Kepts};
 use crate::clock::{Watch, peak_memory};
 use crate::exchange::Crew;
 use crate::joint::{self, Joint};
 use crate::meeting::{self, Member};
-use crate::news::News;
+use crate::news::{ANY, News};
 use crate::outputs::{Carried, Outputs};
 use crate::pass::{Active, Observer, Pass, caught};
 use crate::pieces;
@@ -15,6 +19,7 @@ use crate::prepared::{Prepared, Slot};
 use crate::report::{Metrics, Plan, PlannedKernel, RankMetrics, Report};
 use crate::request::Request;
 use crate::scatter::{self, Scatter};
+use crate::sides::Sides;
 use crate::sink::Ordered;
 use crate::split::{self, Split, Splitting};
 use std::collections::HashMap;
@@ -105,7 +110,10 @@ pub fn agree(fabric: &dyn Fabric, mine: Result<()>) -> Result<()> {
 }
 
 struct Engine<'a> {
+    /// All ranks.
     crew: Crew<'a>,
+    /// Those that compute and those that wait for them, where not all compute.
+    sides: Option<Sides<'a>>,
     dataset: &'a Dataset,
     request: &'a Request,
     names: Vec<String>,
@@ -116,6 +124,8 @@ struct Engine<'a> {
     kept: Option<Kepts>,
     outputs: Outputs,
     carried: Option<Carried>,
+    /// What kernels have written, by their number, where the first rank waits for it.
+    made: Vec<(usize, Vec<u8>)>,
     /// Outputs that all of several ranks write.
     joints: Vec<Joint>,
     /// Outputs of which each rank has a part near its data.
@@ -157,6 +167,7 @@ impl<'a> Engine<'a> {
     ) -> Result<Self> {
         let engine = |crew, prepared: Prepared, budget| Engine {
             crew,
+            sides: None,
             dataset,
             request,
             names: prepared.names,
@@ -166,6 +177,7 @@ impl<'a> Engine<'a> {
             kept: None,
             outputs: prepared.outputs,
             carried: prepared.carried,
+            made: Vec::new(),
             joints: Vec::new(),
             scatters: Vec::new(),
             number: 0,
@@ -212,6 +224,7 @@ impl<'a> Engine<'a> {
             let part = place::choose(&engine.crew, dataset, apart, request, engine.budget.kept)?;
             (engine.share, engine.looks, engine.split) = (part.share, part.looks, part.split);
             engine.placing = Some(part.placing);
+            engine.part(part.computing)?;
         }
         let maps = engine.slots.iter().filter(|s| s.maps).filter_map(|s| s.output.clone());
         let maps: Vec<PathBuf> = maps.collect();
@@ -235,12 +248,10 @@ impl<'a> Engine<'a> {
         let watch = Watch::start();
         let mut metrics = Metrics::default();
         let mut scan_plan = Vec::new();
-        while self.slots.iter().any(|s| s.kernel.is_some()) {
-            metrics.passes += 1;
-            if metrics.passes > limits::MAX_ROUNDS as u64 {
-                return Err(Error::limit(format!("no end after {} passes", limits::MAX_ROUNDS)));
-            }
-            self.pass(&mut metrics, &mut scan_plan, observer)?;
+        if self.sides.is_none() {
+            self.passes(&mut metrics, &mut scan_plan, observer)?;
+        } else if let Err(e) = self.apart(&mut metrics, &mut scan_plan, observer) {
+            self.trouble = Some(e);
         }
         metrics.seconds = watch.seconds();
         metrics.cpu_seconds = watch.cpu_seconds();
@@ -270,6 +281,22 @@ impl<'a> Engine<'a> {
         Ok(report)
     }
 
+    fn passes(
+        &mut self,
+        metrics: &mut Metrics,
+        scan_plan: &mut Vec<(String, Value)>,
+        observer: Option<&dyn Observer>,
+    ) -> Result<()> {
+        while self.slots.iter().any(|s| s.kernel.is_some()) {
+            metrics.passes += 1;
+            if metrics.passes > limits::MAX_ROUNDS as u64 {
+                return Err(Error::limit(format!("no end after {} passes", limits::MAX_ROUNDS)));
+            }
+            self.pass(metrics, scan_plan, observer)?;
+        }
+        Ok(())
+    }
+
     /// The end of the work of all ranks: none of them has failed. Adds up what they took.
     fn together(&mut self, metrics: &mut Metrics) -> Result<()> {
         let trouble = self.trouble.take();
@@ -285,8 +312,9 @@ impl<'a> Engine<'a> {
             host: self.crew.host.clone(),
             process: std::process::id(),
             threads: self.budget.threads,
-            bytes_read: self.bytes,
-            bytes_sent: self.crew.fabric.sent(),
+            // What was looked at for others is in no pass of this rank.
+            bytes_read: self.bytes + std::mem::take(&mut self.looked),
+            bytes_sent: self.crew.fabric.sent() + self.sides.as_ref().map_or(0, Sides::sent),
             cpu_seconds: metrics.cpu_seconds,
             peak_memory_bytes: metrics.peak_memory_bytes,
         };
@@ -305,6 +333,7 @@ impl<'a> Engine<'a> {
         };
         let seconds = ranks.iter().enumerate().filter(|(i, r)| own(*i, r));
         metrics.cpu_seconds = seconds.map(|(_, r)| r.cpu_seconds).sum();
+        metrics.bytes_read = ranks.iter().fold(0, |n, r| n.saturating_add(r.bytes_read));
         metrics.bytes_sent = ranks.iter().fold(0, |n, r| n.saturating_add(r.bytes_sent));
         metrics.bytes_fetched = ranks.iter().fold(0, |n, r| n.saturating_add(r.bytes_fetched));
         metrics.peak_memory_bytes = ranks.iter().map(|r| r.peak_memory_bytes).max().unwrap_or(0);
@@ -335,11 +364,12 @@ impl<'a> Engine<'a> {
         };
         let active = self.look_before(&needs, active)?;
         let news = Arc::new(self.news(metrics.passes));
-        self.crew.fabric.tell_by(news.clone());
+        self.computing().fabric.tell_by(news.clone());
         let mine = active.and_then(|active| {
             let mine = self.scan(needs, &active, metrics.passes, scan_plan, observer, &news)?;
             // A stop that came after the last block is contributed too.
             self.request.cancel.check()?;
+            self.wanted(&news)?;
             Ok((mine, active))
         });
         let (mine, active) = match mine {
@@ -350,7 +380,7 @@ impl<'a> Engine<'a> {
                 (Err(self.dataset.locate(e)), Vec::new())
             }
         };
-        let (states, counters, ended) = pieces::total(&self.crew, &kernels, mine)?;
+        let (states, counters, ended) = pieces::total(self.computing(), &kernels, mine)?;
         let [bytes, rows, kept, skipped, rounded, uncounted, asked, done] = counters[..] else {
             return Err(Error::format("ranks sent different counters"));
         };
@@ -384,19 +414,32 @@ impl<'a> Engine<'a> {
                 Step::Next(k) => self.slots[i].kernel = Some(k),
                 Step::Done(v) => self.slots[i].value = v,
                 Step::File { path, bytes, value } => {
-                    if self.crew.rank() != 0 {
-                        // One of them is enough.
-                    } else if let Some(carried) = &mut self.carried {
-                        carried.push((path, bytes));
-                    } else {
-                        let mut file = AtomicFile::create(&path)?;
-                        file.write_all(&bytes)?;
-                        self.outputs.keep(file);
+                    if self.crew.rank() == 0 {
+                        self.write(path, bytes)?;
+                    } else if self
+                        .sides
+                        .as_ref()
+                        .is_some_and(|s| s.tells() && s.waiting.contains(&0))
+                    {
+                        self.made.push((i, bytes));
                     }
+                    // One of them is enough.
                     self.slots[i].value = value;
                 }
             }
         }
+        Ok(())
+    }
+
+    /// A file that a kernel has made.
+    fn write(&mut self, path: PathBuf, bytes: Vec<u8>) -> Result<()> {
+        if let Some(carried) = &mut self.carried {
+            carried.push((path, bytes));
+            return Ok(());
+        }
+        let mut file = AtomicFile::create(&path)?;
+        file.write_all(&bytes)?;
+        self.outputs.keep(file);
         Ok(())
     }
 
@@ -430,7 +473,12 @@ impl<'a> Engine<'a> {
     }
 
     fn news(&self, pass: u64) -> News<'a> {
-        let news = News::new(self.crew.fabric.inner(), self.number, pass, self.watched);
+        let pass = if self.waits() { ANY } else { pass };
+        let news = News::new(self.crew.fabric.whole(), self.number, pass, self.watched);
+        let news = match &self.sides {
+            Some(sides) => news.of(sides.computing.clone()),
+            None => news,
+        };
         if let Share::Even { .. } = self.share { news } else { news.in_no_order() }
     }
 
@@ -511,7 +559,8 @@ impl<'a> Engine<'a> {
             Ok((mine, quotes)) => (Some(mine), Ok(quotes.bytes())),
             Err(e) => (None, Err(self.dataset.locate(e))),
         };
-        let all = self.crew.gather(quotes)?;
+        let crew = if self.looks.is_some() { &self.crew } else { self.computing() };
+        let (all, rank) = (crew.gather(quotes)?, crew.rank());
         let all = all.iter().map(|q| Quotes::from_bytes(q)).collect::<Result<Vec<_>>>()?;
         self.before = Some(match (&self.looks, &self.share) {
             (Some(_), Share::Held(mine)) => {
@@ -520,7 +569,7 @@ impl<'a> Engine<'a> {
                 self.states = Some(states);
                 before
             }
-            _ => Quotes::before(&all, self.crew.rank())?,
+            _ => Quotes::before(&all, rank)?,
         });
         Ok(mine.ok_or_else(|| Error::internal("an error was not told")))
     }

@@ -14,6 +14,19 @@ use stead_kernel::{AnyKernel, AnyState};
 
 /// Of all steps, and the one after it. Nothing else has it: one run at a time on a fabric.
 const STEPS: u32 = 0x5200_0000;
+/// Tags from those of one group of ranks to those of the next one.
+const GROUPS: u32 = 0x10;
+
+/// What some ranks of a run do without the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// Passes.
+    Computing = 1,
+    /// One of them tells the others what came of it.
+    Telling = 2,
+    /// One gives another one files.
+    Carrying = 3,
+}
 
 /// The ranks of a run.
 pub struct Crew<'a> {
@@ -24,6 +37,10 @@ pub struct Crew<'a> {
     pub hosts: Vec<String>,
     /// Bytes that the states of all kernels may take.
     pub states: u64,
+    /// The first of its tags.
+    tags: u32,
+    /// This rank's number among all of the run: by these errors name ranks.
+    me: usize,
 }
 
 /// States of kernels, and counters.
@@ -70,7 +87,28 @@ impl<'a> Crew<'a> {
             host,
             hosts: Vec::new(),
             states: u64::MAX,
+            tags: STEPS,
+            me: fabric.rank(),
         }
+    }
+
+    /// Some of the ranks, this one among them, for a part of the run of this number, in their order. The numbers of ranks in
+    /// errors, and `hosts`, stay those of all ranks.
+    pub fn among(&self, ranks: Vec<usize>, group: Group, run: u64) -> Result<Crew<'a>> {
+        let tags = self.tags + GROUPS * group as u32;
+        Ok(Crew {
+            fabric: self.fabric.among(ranks, run << 32, tags + 1)?,
+            host: self.host.clone(),
+            hosts: self.hosts.clone(),
+            states: self.states,
+            tags,
+            me: self.me,
+        })
+    }
+
+    /// One of its tags, for what is no step.
+    pub fn tag(&self, number: u32) -> u32 {
+        self.tags + number
     }
 
     pub fn rank(&self) -> usize {
@@ -144,9 +182,9 @@ impl<'a> Crew<'a> {
         mine: Result<Sum>,
         join: Join<'_>,
     ) -> std::result::Result<Sum, Undone> {
-        let failed = |e: &Error| Sum::Failed(Told::new(e, self.rank(), &self.host));
+        let failed = |e: &Error| Sum::Failed(Told::new(e, self.me, &self.host));
         let of_all = |e: &Error| {
-            let told = Told::new(e, self.rank(), &self.host);
+            let told = Told::new(e, self.me, &self.host);
             Sum::Failed(told.of_all())
         };
         let sum = std::cell::Cell::new(Some(mine.unwrap_or_else(|e| failed(&e))));
@@ -171,7 +209,7 @@ impl<'a> Crew<'a> {
             let sum = sum.take().ok_or_else(different)?;
             Ok([prefix(name), caught(|| encode(sum, kernels))?].concat())
         };
-        let all = self.fabric.all_reduce_by(STEPS, &mut take, &mut give);
+        let all = self.fabric.all_reduce_by(self.tags, &mut take, &mut give);
         let all = all.map_err(|e| Undone::here(self.named(e)))?;
         let all = all.strip_prefix(&*prefix(name)).ok_or_else(|| Undone::here(different()))?;
         match decode(all, kernels).map_err(Undone::here)? {

@@ -29,6 +29,7 @@ mod report;
 mod request;
 pub mod roles;
 mod scatter;
+mod sides;
 mod sink;
 mod split;
 pub mod spread;

@@ -2,14 +2,18 @@
 //!
 //! None of it changes an answer: a message that does not come, or comes too late, costs time or a picture of the progress.
 
+use crate::clock::Watch;
+use crate::pass::{Observer, Snapshot};
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use stead_core::{Error, Kind};
 use stead_fabric::Fabric;
 
 const TAG: u32 = 0x5200_0002;
+
+/// In place of a pass: of a rank that takes part in none, and waits for those that do.
+pub const ANY: u64 = 0;
 
 /// How far a rank is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,6 +35,8 @@ pub struct News<'a> {
     watched: bool,
     /// Shares are in the order of ranks.
     ordered: bool,
+    /// Who scans, if not all do.
+    scan: Option<Arc<[usize]>>,
     inner: Mutex<Inner>,
 }
 
@@ -40,6 +46,8 @@ struct Inner {
     others: BTreeMap<usize, Far>,
     /// Where others have failed: what comes after it need not be done.
     stopped: Option<At>,
+    /// The pass that the others are at, where any is meant.
+    pass: u64,
 }
 
 /// A place in the data, or before all of them.
@@ -54,12 +62,17 @@ const STOP_AFTER: u8 = 3;
 impl<'a> News<'a> {
     pub fn new(fabric: &'a dyn Fabric, run: u64, pass: u64, watched: bool) -> News<'a> {
         let watched = watched && fabric.size() > 1;
-        News { fabric, run, pass, watched, ordered: true, inner: Mutex::default() }
+        News { fabric, run, pass, watched, ordered: true, scan: None, inner: Mutex::default() }
     }
 
     /// For shares that lie between each other, and not in the order of ranks.
     pub fn in_no_order(self) -> News<'a> {
         News { ordered: false, ..self }
+    }
+
+    /// For passes of these ranks alone.
+    pub fn of(self, scan: Arc<[usize]>) -> News<'a> {
+        News { scan: Some(scan), ..self }
     }
 
     fn say(&self, to: usize, kind: u8, far: Far) {
@@ -130,8 +143,17 @@ impl<'a> News<'a> {
                 let bytes = said.get(1 + 8 * i..9 + 8 * i).and_then(|b| b.try_into().ok());
                 bytes.map_or(0, u64::from_le_bytes)
             };
-            if (number(0), number(1)) != (self.run, self.pass) {
+            let (run, pass) = (number(0), number(1));
+            if run != self.run || (pass != self.pass && pass != ANY && self.pass != ANY) {
                 continue;
+            }
+            if said.first() == Some(&FAR) && self.pass == ANY {
+                if pass < inner.pass {
+                    continue;
+                }
+                if pass > inner.pass {
+                    (inner.pass, inner.others) = (pass, BTreeMap::new());
+                }
             }
             match said.first() {
                 Some(&STOP) => inner.stopped = Some((None, None)),
@@ -170,10 +192,12 @@ impl<'a> News<'a> {
         let done = |rank: &usize| {
             inner.others.get(rank).is_some_and(|f| f.done) || self.fabric.alive(*rank).is_err()
         };
-        let mut all = Far {
-            done: inner.stopped == Some((None, None)) || (1..self.fabric.size()).all(|r| done(&r)),
-            ..Far::default()
+        let all_done = match &self.scan {
+            None => (1..self.fabric.size()).all(|r| done(&r)),
+            Some(scan) => scan.iter().filter(|r| **r != 0).all(done),
         };
+        let done = inner.stopped == Some((None, None)) || all_done;
+        let mut all = Far { done, ..Far::default() };
         for far in inner.others.values() {
             all.bytes = all.bytes.saturating_add(far.bytes);
             all.total = all.total.saturating_add(far.total);
@@ -183,10 +207,75 @@ impl<'a> News<'a> {
     }
 }
 
+/// Shows how far the ranks are that scan, where the one that is watched waits for them.
+pub struct Follow<'a> {
+    news: Arc<News<'a>>,
+    since: Watch,
+    last: Option<Snapshot>,
+}
+
+impl<'a> Follow<'a> {
+    /// News of any pass.
+    pub fn new(news: Arc<News<'a>>) -> Follow<'a> {
+        Follow { news, since: Watch::start(), last: None }
+    }
+
+    /// Shows what has come, if anything has.
+    pub fn look(&mut self, observer: &dyn Observer) {
+        self.news.hear(Duration::ZERO);
+        let pass = self.news.inner.lock().unwrap_or_else(PoisonError::into_inner).pass;
+        if pass == ANY {
+            return;
+        }
+        if let Some(last) = self.last.filter(|last| last.pass != pass) {
+            observer.progress(&Snapshot { bytes: last.total_bytes, ..last });
+            self.since = Watch::start();
+        }
+        let far = self.news.others();
+        let seconds = self.since.seconds();
+        let (bytes, total_bytes, rows) = (far.bytes, far.total, far.rows);
+        let now = Snapshot { pass, bytes, total_bytes, rows, seconds };
+        observer.progress(&now);
+        self.last = Some(now);
+    }
+
+    /// All have come to the end.
+    pub fn end(mut self, observer: &dyn Observer) {
+        self.look(observer);
+        if let Some(last) = self.last.filter(|last| last.bytes < last.total_bytes) {
+            observer.progress(&Snapshot { bytes: last.total_bytes, ..last });
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use stead_fabric::Local;
+
+    #[test]
+    fn who_waits_hears_of_any_pass_and_is_heard_in_any() {
+        let group = Local::group(3);
+        let of = |rank: usize, pass| {
+            News::new(&group[rank], 7, pass, true).in_no_order().of([1, 2].into())
+        };
+        let waits = of(0, ANY);
+        let far = Far { bytes: 3, total: 9, rows: 1, done: true };
+        of(1, 1).far(far);
+        of(2, 1).far(far);
+        assert!(!waits.hear(Duration::ZERO));
+        assert_eq!(waits.others(), Far { bytes: 6, total: 18, rows: 2, done: true });
+        // One is at the second pass, and the news of the other one is of the first.
+        of(1, 2).far(Far { done: false, ..far });
+        of(2, 1).far(far);
+        assert!(!waits.hear(Duration::ZERO));
+        assert_eq!(waits.others(), Far { done: false, ..far });
+        waits.failed(&Error::cancelled());
+        for pass in [1, 5] {
+            let news = of(pass.min(2), pass as u64);
+            assert!(news.hear(Duration::ZERO) && news.stopped() == Some((None, None)));
+        }
+    }
 
     #[test]
     fn nobody_is_further_than_the_end() {

@@ -14,9 +14,9 @@ use stead_core::{Error, Result};
 use stead_fabric::{FabricExt, Heard, frame, unframe};
 use stead_kernel::{AnyKernel, AnyState, Step};
 
-/// Of rounds in which pieces are swapped, and of the one in which rank 0 gets them.
-const SWAPS: u32 = 0x5200_0003;
-const PIECES: u32 = 0x5200_0004;
+/// Tags of rounds in which pieces are swapped, and of the one in which rank 0 gets them.
+const SWAPS: u32 = 3;
+const PIECES: u32 = 4;
 
 /// Ranks of a group, unless their number has a larger prime factor.
 const MOST: usize = 8;
@@ -86,7 +86,7 @@ fn finish(
         Ok(bytes) => Ok(bytes.clone()),
         Err(Failed::Mine(e) | Failed::Heard(e)) => Err(told(e)),
     };
-    let collected = crew.fabric.collect(PIECES, piece).map_err(Failed::Mine);
+    let collected = crew.fabric.collect(crew.tag(PIECES), piece).map_err(Failed::Mine);
     let steps = mine
         .and(collected)
         .and_then(|all| if crew.rank() == 0 { swapping.join(all) } else { Ok(Vec::new()) });
@@ -128,9 +128,9 @@ fn finish(
 /// Tells those who may wait for this rank's pieces that none come.
 fn leave(crew: &Crew<'_>, error: &Error) {
     for round in rounds(crew.rank(), crew.size()) {
-        crew.fabric.abstain(SWAPS, &round.group, error);
+        crew.fabric.abstain(crew.tag(SWAPS), &round.group, error);
     }
-    crew.fabric.abstain(PIECES, &[0], error);
+    crew.fabric.abstain(crew.tag(PIECES), &[0], error);
 }
 
 /// An error for another rank, which does not tell it to anybody.
@@ -179,7 +179,7 @@ impl Swapping<'_, '_> {
                     (Err(failed), parts)
                 }
             };
-            let got = self.crew.fabric.swap(SWAPS, &group, parts);
+            let got = self.crew.fabric.swap(self.crew.tag(SWAPS), &group, parts);
             mine = own.and_then(|own| {
                 let theirs = all(got.into_iter().enumerate().filter(|(d, _)| *d != digit))?;
                 caught(|| self.merge(own, theirs)).map_err(Failed::Mine)
@@ -188,7 +188,7 @@ impl Swapping<'_, '_> {
         let mine = mine?;
         caught(|| {
             let mine: Vec<AnyState> = mine.into_iter().flatten().collect();
-            let bytes = self.kernels.iter().zip(&mine).map(|(k, state)| k.encode(state));
+            let bytes = self.kernels.iter().zip(mine).map(|(k, state)| k.encode(&k.close(state)?));
             Ok(frame(&bytes.collect::<Result<Vec<_>>>()?))
         })
         .map_err(Failed::Mine)

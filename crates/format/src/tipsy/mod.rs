@@ -183,7 +183,7 @@ impl Format for TipsyFormat {
             return Err(Error::usage("binary columns cannot be used as text")
                 .with_hint("the column 'species' is text"));
         }
-        if options.needs.brick {
+        if options.needs.brick.is_some() {
             return Err(Error::usage("this kernel needs a 3-d array, and particles are none"));
         }
         Ok(Box::new(SectionScan::new(sources, sections, options)?))

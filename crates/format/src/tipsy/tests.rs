@@ -340,7 +340,7 @@ fn species_that_nobody_asks_for_are_not_read() {
     assert_eq!(total(Needs { texts: vec![column("species")], ..Needs::default() }), 0);
     let odd = Needs { texts: vec![column("mass")], ..Needs::default() };
     assert!(data.scan(&ScanOptions::new(odd)).is_err());
-    let odd = Needs { brick: true, ..Needs::default() };
+    let odd = Needs { brick: Some(0), ..Needs::default() };
     assert!(data.scan(&ScanOptions::new(odd)).is_err());
 }
 

@@ -24,11 +24,25 @@ pub(super) enum Shading {
     Gradient,
 }
 
+impl Shading {
+    /// How far beyond a sample along each axis values are looked at, in voxels.
+    fn reach(self) -> f64 {
+        match self {
+            Shading::None => 0.0,
+            Shading::Gradient => 0.5,
+        }
+    }
+
+    /// Planes that a cell needs after its own: one to interpolate, and what is looked at beyond a sample on both sides.
+    pub fn halo(self) -> u64 {
+        1 + (2.0 * self.reach()) as u64
+    }
+}
+
 /// Planes `first..end` of a volume along `axis`, of which `voxels` holds at least those and a halo.
 ///
-/// The cell owns the samples from half a voxel after its first plane to half a voxel after the next
-/// cell's first. So the values half a voxel away from a sample, of which gradients are made, need two
-/// planes after the cell's own and none before.
+/// The cell owns the samples from its first plane to the next cell's first. Where gradients are made of values half a voxel
+/// away from a sample, both are half a voxel further on, so that they need two planes after the cell's own and none before.
 pub(super) struct Cell<'a> {
     pub dims: [u64; 3],
     pub axis: usize,
@@ -41,13 +55,13 @@ pub(super) struct Cell<'a> {
 
 impl Cell<'_> {
     /// The box in which the cell owns all samples: half a voxel beyond the volume's own ends.
-    fn bounds(&self) -> ([f64; 3], [f64; 3]) {
+    fn bounds(&self, shading: Shading) -> ([f64; 3], [f64; 3]) {
         let (mut low, mut high) = ([-0.5; 3], self.dims.map(|d| d as f64 - 0.5));
         if self.first > 0 {
-            low[self.axis] = self.first as f64 + 0.5;
+            low[self.axis] = self.first as f64 + shading.reach();
         }
         if self.end < self.dims[self.axis] {
-            high[self.axis] = self.end as f64 + 0.5;
+            high[self.axis] = self.end as f64 + shading.reach();
         }
         (low, high)
     }
@@ -89,7 +103,7 @@ impl Cell<'_> {
         cancel: Option<&Cancel>,
     ) -> Result<Layer> {
         let View { camera, transfer, step, shading } = *view;
-        let (low, high) = self.bounds();
+        let (low, high) = self.bounds(shading);
         let cover = Cover::new(camera, step, empty, &(low, high));
         let Some(seen) = cover.seen else { return Ok(Layer::default()) };
         // Gradients are made of values half a voxel away.

@@ -5,22 +5,115 @@
 //! rendered what when, and a contiguous range of `n` cells is at most `2 log2 n` pictures.
 
 use super::camera::Camera;
-use serde::{Deserialize, Serialize};
+use super::wire;
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
 use stead_core::{Error, Result};
 
-/// A stretch of premultiplied colours in a line of the picture; nothing is seen outside it.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Line {
+/// Premultiplied colours and what they cover, or what is shown of them in the end.
+pub(super) trait Pixel: Copy {
+    fn put(y: usize, lines: &[Line<Self>]) -> Vec<u8>;
+    fn take(bytes: &[u8]) -> Option<(usize, wire::Lines<Self>)>;
+}
+
+impl Pixel for [f32; 4] {
+    fn put(y: usize, lines: &[Line<Self>]) -> Vec<u8> {
+        wire::put(y, lines.iter().map(|l| (l.x, &*l.pixels)), |p| p.map(f32::to_bits))
+    }
+
+    fn take(bytes: &[u8]) -> Option<(usize, wire::Lines<Self>)> {
+        wire::take(bytes, |bits: [u32; 4]| Some(bits.map(f32::from_bits)))
+    }
+}
+
+impl Pixel for [u8; 3] {
+    fn put(y: usize, lines: &[Line<Self>]) -> Vec<u8> {
+        wire::put(y, lines.iter().map(|l| (l.x, &*l.pixels)), |p| p.map(u32::from))
+    }
+
+    fn take(bytes: &[u8]) -> Option<(usize, wire::Lines<Self>)> {
+        wire::take(bytes, |bits: [u32; 3]| {
+            let bytes = bits.map(u8::try_from);
+            let [Ok(r), Ok(g), Ok(b)] = bytes else { return None };
+            Some([r, g, b])
+        })
+    }
+}
+
+/// A stretch of pixels in a line of the picture; nothing is seen outside it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Line<P = [f32; 4]> {
     pub x: usize,
-    pub pixels: Vec<[f32; 4]>,
+    pub pixels: Vec<P>,
 }
 
 /// Lines of a picture from `y` on, each as long as something is seen in it.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Layer {
+#[derive(Debug, Clone, Default)]
+pub(super) struct Layer<P = [f32; 4]> {
     pub y: usize,
-    pub lines: Vec<Line>,
+    pub lines: Vec<Line<P>>,
+}
+
+impl<P: Pixel> Serialize for Layer<P> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_bytes(&P::put(self.y, &self.lines))
+    }
+}
+
+impl<'de, P: Pixel> Deserialize<'de> for Layer<P> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Bytes<P>(PhantomData<P>);
+
+        impl<P: Pixel> Visitor<'_> for Bytes<P> {
+            type Value = Layer<P>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("lines of a picture")
+            }
+
+            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Layer<P>, E> {
+                let (y, lines) =
+                    P::take(bytes).ok_or_else(|| E::custom("no lines of a picture"))?;
+                let lines = lines.into_iter().map(|(x, pixels)| Line { x, pixels }).collect();
+                Ok(Layer { y, lines })
+            }
+        }
+
+        d.deserialize_bytes(Bytes(PhantomData))
+    }
+}
+
+impl<P: Pixel + Default> Layer<P> {
+    pub fn fits(&self, camera: &Camera) -> bool {
+        let within = |first: usize, len: usize, all: usize| {
+            len == 0 || first.checked_add(len).is_some_and(|end| end <= all)
+        };
+        within(self.y, self.lines.len(), camera.height)
+            && self.lines.iter().all(|l| within(l.x, l.pixels.len(), camera.width))
+    }
+
+    /// Adds lines that come after these. Nothing is seen in those between.
+    pub fn append(&mut self, later: Layer<P>) -> stead_core::Result<()> {
+        if later.lines.is_empty() {
+            return Ok(());
+        }
+        if self.lines.is_empty() {
+            *self = later;
+            return Ok(());
+        }
+        let gap = later.y.checked_sub(self.y + self.lines.len()).ok_or_else(misfit)?;
+        self.lines.extend(std::iter::repeat_with(Line::default).take(gap));
+        self.lines.extend(later.lines);
+        Ok(())
+    }
+
+    pub fn bytes(&self) -> usize {
+        let line = |l: &Line<P>| size_of::<Line<P>>() + l.pixels.capacity() * size_of::<P>();
+        128 + self.lines.iter().map(line).sum::<usize>()
+    }
 }
 
 impl Layer {
@@ -54,16 +147,23 @@ impl Layer {
         ends.iter().map(&mut piece).collect()
     }
 
-    fn fits(&self, camera: &Camera) -> bool {
-        let within = |first: usize, len: usize, all: usize| {
-            len == 0 || first.checked_add(len).is_some_and(|end| end <= all)
+    /// What is shown of it before a background.
+    pub fn shown(self, background: [u8; 3]) -> Layer<[u8; 3]> {
+        let back = background.map(|b| f32::from(b) / 255.0);
+        let pixel = |c: &[f32; 4]| {
+            let channel = |j: usize| {
+                let v = c[j] + (1.0 - c[3]) * back[j];
+                // Casts from floats saturate.
+                (v * 255.0 + 0.5) as u8
+            };
+            [channel(0), channel(1), channel(2)]
         };
-        within(self.y, self.lines.len(), camera.height)
-            && self.lines.iter().all(|l| within(l.x, l.pixels.len(), camera.width))
+        let line = |l: Line| Line { x: l.x, pixels: l.pixels.iter().map(pixel).collect() };
+        Layer { y: self.y, lines: self.lines.into_iter().map(line).collect() }
     }
 }
 
-fn misfit() -> Error {
+pub(super) fn misfit() -> Error {
     Error::format("a partial picture does not fit the others")
 }
 
@@ -209,37 +309,7 @@ impl Layers {
         pieces
     }
 
-    /// The whole picture of pieces that are whole, in the order of their lines.
-    pub fn join(pieces: impl IntoIterator<Item = Layers>) -> Result<Layers> {
-        let mut all: Option<((u32, u64), Layer)> = None;
-        for piece in pieces {
-            let mut nodes = piece.0.into_iter();
-            let (node, layer) = match (nodes.next(), nodes.next()) {
-                (None, _) => continue,
-                (Some(one), None) => one,
-                (Some(_), Some(_)) => {
-                    return Err(Error::internal("a part of the volume was not rendered"));
-                }
-            };
-            match &mut all {
-                None => all = Some((node, layer)),
-                Some((same, _)) if *same != node => return Err(misfit()),
-                Some(_) if layer.lines.is_empty() => {}
-                Some((_, whole)) if whole.lines.is_empty() => *whole = layer,
-                Some((_, whole)) => {
-                    // Nothing is seen in the lines between two pieces.
-                    let gap =
-                        layer.y.checked_sub(whole.y + whole.lines.len()).ok_or_else(misfit)?;
-                    whole.lines.extend(std::iter::repeat_with(Line::default).take(gap));
-                    whole.lines.extend(layer.lines);
-                }
-            }
-        }
-        Ok(Layers(all.into_iter().collect()))
-    }
-
     pub fn bytes(&self) -> usize {
-        let line = |l: &Line| size_of::<Line>() + l.pixels.capacity() * size_of::<[f32; 4]>();
-        self.0.values().map(|l| 128 + l.lines.iter().map(line).sum::<usize>()).sum()
+        self.0.values().map(Layer::bytes).sum()
     }
 }

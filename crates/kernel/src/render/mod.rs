@@ -16,15 +16,16 @@ mod sample;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod wire;
 
 use crate::{Built, Context, Info, Kernel, Spec, Step};
 use camera::Camera;
 use cast::{Cell, Shading, View};
-use layers::Layers;
+use layers::{Layer, Layers, misfit};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
-use stead_core::block::{BRICK_HALO, brick_planes};
+use stead_core::block::brick_planes;
 use stead_core::{Block, Brick, Error, Needs, Order, Result, Value};
 use transfer::Transfer;
 
@@ -226,8 +227,9 @@ impl Picture {
     }
 }
 
-fn needs() -> Needs {
-    Needs { brick: true, ..Needs::default() }
+/// Bricks with so many planes after their own.
+fn needs(halo: u64) -> Needs {
+    Needs { brick: Some(halo), ..Needs::default() }
 }
 
 /// The least and the greatest finite value.
@@ -257,7 +259,8 @@ impl Kernel for Range {
     type State = Option<(f32, f32)>;
 
     fn needs(&self) -> Needs {
-        needs()
+        // Each voxel once.
+        needs(0)
     }
 
     fn init(&self) -> Self::State {
@@ -319,6 +322,8 @@ struct Drawn {
     /// Whether the array lies in Fortran order, once that is known.
     fortran: Option<bool>,
     layers: Layers,
+    /// What is shown in the end of a piece of the picture that has all cells, in place of them.
+    shown: Option<Layer<[u8; 3]>>,
     /// Room for voxels of a cell as places in the table of colours.
     #[serde(skip)]
     places: Vec<f32>,
@@ -344,7 +349,7 @@ impl Kernel for Draw {
     type State = Drawn;
 
     fn needs(&self) -> Needs {
-        needs()
+        needs(self.picture.shading.halo())
     }
 
     fn init(&self) -> Drawn {
@@ -358,7 +363,7 @@ impl Kernel for Draw {
         let (cell, plane) = (brick_planes(b.shape), (b.shape[1] * b.shape[2]) as usize);
         let last = b.first + b.planes as u64;
         // At most 2.
-        let halo = |end: u64| BRICK_HALO.min(b.shape[0] - end) as usize;
+        let halo = |end: u64| self.picture.shading.halo().min(b.shape[0] - end) as usize;
         if !b.first.is_multiple_of(cell)
             || last > b.shape[0]
             || b.voxels.len() < (b.planes + halo(last)) * plane
@@ -385,6 +390,9 @@ impl Kernel for Draw {
     }
 
     fn merge(&self, state: &mut Drawn, other: Drawn) -> Result<()> {
+        if state.shown.is_some() || other.shown.is_some() {
+            return Err(misfit());
+        }
         let Some(fortran) = other.fortran else { return Ok(()) };
         let (axis, cells) = self.grid(fortran);
         state.fortran = Some(fortran);
@@ -395,7 +403,11 @@ impl Kernel for Draw {
     }
 
     fn check(&self, state: &Drawn) -> Result<()> {
-        state.layers.check(&self.picture.camera)
+        let camera = &self.picture.camera;
+        match &state.shown {
+            Some(shown) if !shown.fits(camera) || state.layers.bytes() > 0 => Err(misfit()),
+            _ => state.layers.check(camera),
+        }
     }
 
     fn cuts(&self) -> bool {
@@ -413,12 +425,19 @@ impl Kernel for Draw {
         let end = |i| if i == pieces { usize::MAX } else { first + lines * i / pieces };
         let ends: Vec<usize> = (1..=pieces).map(end).collect();
         let fortran = state.fortran;
-        let whole = |layers| Drawn { fortran, layers, places: Vec::new() };
+        let whole = |layers| Drawn { fortran, layers, ..Drawn::default() };
         let mut cut: Vec<Drawn> = state.layers.cut(&ends).into_iter().map(whole).collect();
         if self.ascends(fortran) {
             cut.reverse();
         }
         Ok(cut)
+    }
+
+    /// Pixels that all cells are in are what the file will have: three bytes in place of sixteen.
+    fn close(&self, piece: Drawn) -> Result<Drawn> {
+        let fortran = piece.fortran;
+        let shown = piece.layers.whole()?.map(|layer| layer.shown(self.picture.background));
+        Ok(Drawn { fortran, shown, ..Drawn::default() })
     }
 
     fn assemble(&self, pieces: Vec<Drawn>) -> Result<Drawn> {
@@ -427,24 +446,29 @@ impl Kernel for Draw {
         if self.ascends(fortran) {
             pieces.reverse();
         }
-        let layers = Layers::join(pieces.into_iter().map(|p| p.layers))?;
-        Ok(Drawn { fortran, layers, places: Vec::new() })
+        let mut shown: Option<Layer<[u8; 3]>> = None;
+        for piece in pieces {
+            if piece.layers.bytes() > 0 {
+                return Err(misfit());
+            }
+            match (&mut shown, piece.shown) {
+                (Some(shown), Some(more)) => shown.append(more)?,
+                (shown, more) => *shown = shown.take().or(more),
+            }
+        }
+        Ok(Drawn { fortran, shown, ..Drawn::default() })
     }
 
     fn finish(&self, state: Drawn) -> Result<Step> {
         let p = &self.picture;
         let (width, height) = (p.camera.width, p.camera.height);
         let mut rgb = p.background.repeat(width * height);
-        if let Some(layer) = state.layers.whole()? {
-            let back = p.background.map(|b| f32::from(b) / 255.0);
+        let whole = state.layers.whole()?.map(|layer| layer.shown(p.background));
+        if let Some(layer) = state.shown.or(whole) {
             for (line, y) in layer.lines.iter().zip(layer.y..) {
-                let to = &mut rgb[(y * width + line.x) * 3..][..line.pixels.len() * 3];
-                for (to, c) in to.chunks_exact_mut(3).zip(&line.pixels) {
-                    for j in 0..3 {
-                        let v = c[j] + (1.0 - c[3]) * back[j];
-                        // Casts from floats saturate.
-                        to[j] = (v * 255.0 + 0.5) as u8;
-                    }
+                if !line.pixels.is_empty() {
+                    let to = &mut rgb[(y * width + line.x) * 3..][..line.pixels.len() * 3];
+                    to.copy_from_slice(line.pixels.as_flattened());
                 }
             }
         }
@@ -465,7 +489,8 @@ impl Kernel for Draw {
     }
 
     fn state_bytes(&self, state: &Drawn) -> usize {
-        state.layers.bytes() + size_of_val(state.places.as_slice())
+        let shown = state.shown.as_ref().map_or(0, Layer::bytes);
+        state.layers.bytes() + shown + size_of_val(state.places.as_slice())
     }
 }
 

@@ -128,7 +128,7 @@ pub(super) fn get_by(
     };
     crew.agree(opened)?;
     let joints = joint::open(&crew, std::slice::from_ref(&path))?;
-    let news = News::new(crew.fabric.inner(), words[0].number, 1, words[0].watched);
+    let news = News::new(crew.fabric.whole(), words[0].number, 1, words[0].watched);
     let done = write(&crew, get, &layout, &parts, joints, &news, observer);
     if let Err((_, Some(joint))) = &done
         && crew.fabric.alive(0).is_err()
@@ -211,7 +211,7 @@ fn write(
             threads: threads(get.threads, sharers(crew)),
             cancel: &get.cancel,
             news,
-            fabric: crew.fabric.inner(),
+            fabric: crew.fabric.whole(),
             observer,
         };
         let copied = copy(&copier, layout, parts, &out, hosts.len() > 1).and_then(|()| out.sync());

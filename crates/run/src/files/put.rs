@@ -104,14 +104,14 @@ pub(super) fn put_by(
         return Err(no_rank(&layout.parts()[lone].node, &crew.hosts));
     }
 
-    let news = News::new(crew.fabric.inner(), words[0].number, 1, words[0].watched);
+    let news = News::new(crew.fabric.whole(), words[0].number, 1, words[0].watched);
     let mut parts = Vec::new();
     let copied = make(put, &layout, &carriers, crew.rank(), &mut parts).and_then(|()| {
         let copier = Copier {
             threads,
             cancel: &put.cancel,
             news: &news,
-            fabric: crew.fabric.inner(),
+            fabric: crew.fabric.whole(),
             observer,
         };
         copy(&copier, &layout, &source, &parts, put)

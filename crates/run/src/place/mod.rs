@@ -125,6 +125,8 @@ pub struct Part {
     pub looks: Option<Share>,
     /// How chunks are given to ranks, where both sides compute.
     pub split: Option<Split>,
+    /// The ranks that compute, where the others wait for them.
+    pub computing: Option<Vec<usize>>,
     /// What there is to be said about it.
     pub placing: Placing,
 }
@@ -173,9 +175,14 @@ pub fn choose(
     }
     let why = decision.about(chosen, can);
     let placing = Placing { place: chosen.place.to_string(), why, ..placing };
-    let part = |share, looks, split| Part { share, looks, split, placing };
+    let part = |share, looks, split| Part { share, looks, split, computing: None, placing };
+    let ranks =
+        |have: bool| (0..crew.size()).filter(|r| apart.storage.get(*r) == Some(&have)).collect();
     Ok(match chosen.place {
-        Place::Pull => part(apart.pulled.clone(), Some(cut(held, &apart.cuts)), None),
+        Place::Pull => Part {
+            computing: Some(ranks(false)),
+            ..part(apart.pulled.clone(), Some(cut(held, &apart.cuts)), None)
+        },
         Place::Split => {
             let told = together(crew, Ok(Holdings::tell(held)))?;
             let lengths: Vec<u64> = dataset.sources().iter().map(|s| s.len()).collect();
@@ -189,7 +196,7 @@ pub fn choose(
             };
             part(has, looks, Some(split))
         }
-        _ => part(has, None, None),
+        _ => Part { computing: Some(ranks(true)), ..part(has, None, None) },
     })
 }
 
