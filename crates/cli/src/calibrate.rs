@@ -177,6 +177,7 @@ mod tests {
             site: None,
             core_s_per_gb: 1.25,
             parse_share: 0.0,
+            core_s_per_gstep: 0.0,
             result_bytes: 0.0,
             result_per_byte: 0.0,
             vector_per_byte: 0.0,

@@ -125,54 +125,103 @@ pub fn decide(profile: &Profile, request: &Request, load: &Load) -> Result<Decis
     Ok(Decision { alternatives, choice })
 }
 
-/// The least time in which both sides together are done, and the share of those who ask. Never more than either alone, which it is
-/// where to give out chunks costs more than the other side brings.
+/// The least time in which both sides together are done, and the share of those who ask, of all passes. Never more than either alone,
+/// which it is where to give out chunks costs more than the other side brings.
 ///
-/// All stores compute for equally long on their own bytes, and the rest is pulled. The longer they do, the longer *push*
-/// takes and the shorter *pull* does, so the best is where both take equally long, which is halved in.
+/// A pass ends on both sides at once: it is balanced by what both sides do in it. Those who ask have in memory what they fetched
+/// in the passes before, and fetch more in each, so that a slow link is used in all passes, and they do more and more of the work.
 fn split(sides: &Sides, splitting: &Splitting, push: Took, pull: Took) -> (Took, f64) {
-    let first = 1.0 + f64::from(splitting.again);
-    let all = sides.all();
-    let bytes = sides.bytes();
-    let mut found = if push.seconds <= pull.seconds { (push, 0.0) } else { (pull, 1.0) };
+    let found = if push.seconds <= pull.seconds { (push, 0.0) } else { (pull, 1.0) };
+    let (all, bytes, room) = (sides.all(), sides.bytes(), sides.room());
     if bytes == 0.0 {
         return found;
     }
-    // Both sides read from one tier, and the storage computes on what it has read last.
-    let reading = sides.reading_to_compute() + sides.requested().seconds;
-    let longest = all.iter().enumerate().map(|(i, b)| sides.storing(i, *b).seconds);
+    let (mut took, mut asked) = (Took::default(), vec![0.0; all.len()]);
+    let mut has = asked.clone();
+    let mut passes = sides.passes;
+    for number in 0..MOST_PASSES {
+        let mut balance = balanced(sides, &has, number == 0);
+        if number == 0 {
+            // Both sides read from one tier, and the storage computes on what it has read last.
+            balance.took.seconds = balance.took.seconds.max(sides.reading_to_compute());
+            balance.took.parts.read = balance.took.parts.read.max(sides.reading(&all));
+        }
+        let mut now: Vec<f64> = has.iter().zip(&balance.rest).map(|(h, r)| h.max(*r)).collect();
+        let fits = (room / now.iter().sum::<f64>().max(1.0)).min(1.0);
+        now.iter_mut().for_each(|n| *n *= fits);
+        let grown = now.iter().sum::<f64>() - has.iter().sum::<f64>();
+        has = now;
+        // Passes are alike once nothing more is fetched to be kept.
+        let alike = number > 0 && grown.abs() <= bytes * 1e-4 || number + 1 == MOST_PASSES;
+        let times = if alike { passes } else { passes.min(1.0) };
+        took = took.plus(&balance.took.times(times));
+        asked.iter_mut().zip(&balance.rest).for_each(|(a, rest)| *a += rest * times / sides.passes);
+        passes -= times;
+        if passes <= 0.0 {
+            break;
+        }
+    }
+    let share = (asked.iter().sum::<f64>() / bytes).clamp(0.0, 1.0);
+    let own: Vec<f64> = all.iter().zip(&asked).map(|(all, a)| (all - a).max(0.0)).collect();
+    // The answers of both sides come together as those of one side do, after each pass.
+    let (near, far) = (sides.answered(&own), sides.gathered(bytes * share));
+    let mut took = took.plus(&near.beside(&far)).plus(&sides.requested());
+    took.seconds = took.seconds * (1.0 + splitting.part) + splitting.seconds * sides.passes;
+    if took.seconds < found.0.seconds { (took, share) } else { found }
+}
+
+/// Passes of a split that are looked at one by one.
+const MOST_PASSES: usize = 64;
+
+/// A pass in which both sides are done at the same time, and what those who ask compute on in it, of each store.
+struct Balanced {
+    took: Took,
+    rest: Vec<f64>,
+}
+
+/// Those who ask have so much of each store in memory.
+///
+/// All stores compute for equally long on their own bytes, and the others do the rest. The longer they do, the less is left, so
+/// the best is where both take equally long, which is halved in.
+fn balanced(sides: &Sides, has: &[f64], first: bool) -> Balanced {
+    let all = sides.all();
+    let longest = all.iter().enumerate().map(|(i, b)| sides.storing_once(i, *b, first).seconds);
     let (mut low, mut high) = (0.0, longest.fold(0.0, f64::max));
+    let mut found: Option<Balanced> = None;
     for _ in 0..HALVINGS {
         let middle = (low + high) / 2.0;
-        let own: Vec<f64> = (0..all.len()).map(|i| most(sides, i, middle)).collect();
+        let own: Vec<f64> = (0..all.len()).map(|i| most(sides, i, middle, first)).collect();
         let rest: Vec<f64> = all.iter().zip(&own).map(|(a, o)| a - o).collect();
-        let (pushed, pulled) = (sides.push(&own), sides.moving_first(Way::Bytes, &rest, first));
-        let mut took = pushed.beside(&pulled);
-        took.seconds = took.seconds.max(reading + sides.answered(&own).seconds);
-        took.seconds = took.seconds * (1.0 + splitting.part) + splitting.seconds;
-        took.parts.read = took.parts.read.max(sides.reading(&all));
-        if took.seconds < found.0.seconds {
-            found = (took, rest.iter().sum::<f64>() / bytes);
+        let kept: Vec<f64> = rest.iter().zip(has).map(|(r, h)| r.min(*h)).collect();
+        let fetched: Vec<f64> = rest.iter().zip(&kept).map(|(r, k)| r - k).collect();
+        let far = sides.fetching_once(&fetched, &kept);
+        let mut near = Took::default();
+        for (i, own) in own.iter().enumerate() {
+            near = near.beside(&sides.storing_once(i, *own, first));
         }
-        if pushed.seconds > pulled.seconds {
+        if near.seconds > far.seconds {
             high = middle;
         } else {
             low = middle;
         }
+        let took = near.beside(&far);
+        if found.as_ref().is_none_or(|f| took.seconds < f.took.seconds) {
+            found = Some(Balanced { took, rest });
+        }
     }
-    found
+    found.unwrap_or(Balanced { took: Took::default(), rest: all })
 }
 
-/// The most bytes that store `i` computes on in so many seconds.
-fn most(sides: &Sides, i: usize, seconds: f64) -> f64 {
+/// The most bytes that store `i` computes on in so many seconds of a pass.
+fn most(sides: &Sides, i: usize, seconds: f64, first: bool) -> f64 {
     let all = sides.stores[i].bytes;
     let (mut low, mut high) = (0.0, all);
-    if sides.storing(i, high).seconds <= seconds {
+    if sides.storing_once(i, high, first).seconds <= seconds {
         return high;
     }
     for _ in 0..HALVINGS {
         let middle = (low + high) / 2.0;
-        if sides.storing(i, middle).seconds <= seconds {
+        if sides.storing_once(i, middle, first).seconds <= seconds {
             low = middle;
         } else {
             high = middle;

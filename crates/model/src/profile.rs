@@ -119,6 +119,10 @@ pub struct Cost {
     /// How much of that is parsing, 0 to 1.
     #[serde(default)]
     pub parse_share: f64,
+    /// Seconds of one core for 10^9 steps of work that does not follow from bytes, beside those for bytes: samples along the
+    /// rays of a picture, a value and one of the centres of clusters.
+    #[serde(default)]
+    pub core_s_per_gstep: f64,
     /// Bytes of the state that is merged and sent, whatever the data.
     #[serde(default)]
     pub result_bytes: f64,
@@ -230,6 +234,7 @@ impl Profile {
             }
             within(&what, "core_s_per_gb", c.core_s_per_gb, MUCH)?;
             within(&what, "parse_share", c.parse_share, 1.0)?;
+            within(&what, "core_s_per_gstep", c.core_s_per_gstep, MUCH)?;
             within(&what, "result_bytes", c.result_bytes, MUCH)?;
             within(&what, "result_per_byte", c.result_per_byte, 1e6)?;
             within(&what, "vector_per_byte", c.vector_per_byte, 1e6)?;
@@ -280,6 +285,7 @@ impl Profile {
         let reference = |format| {
             find(format, None).map(|c| Cost {
                 core_s_per_gb: c.core_s_per_gb / site.speed,
+                core_s_per_gstep: c.core_s_per_gstep / site.speed,
                 site: Some(site.name.clone()),
                 ..c.clone()
             })

@@ -18,6 +18,31 @@ impl Ranges {
         ranges
     }
 
+    /// One range.
+    pub(crate) fn of(range: Range<u64>) -> Ranges {
+        let mut ranges = Ranges::default();
+        ranges.insert(range);
+        ranges
+    }
+
+    /// What is in both, in order.
+    pub(crate) fn common(&self, other: &Ranges) -> Vec<Range<u64>> {
+        let (mut mine, mut theirs) = (self.iter().peekable(), other.iter().peekable());
+        let mut common = Vec::new();
+        while let (Some(a), Some(b)) = (mine.peek().cloned(), theirs.peek().cloned()) {
+            let both = a.start.max(b.start)..a.end.min(b.end);
+            if !both.is_empty() {
+                common.push(both);
+            }
+            if a.end <= b.end {
+                mine.next()
+            } else {
+                theirs.next()
+            };
+        }
+        common
+    }
+
     /// Length of all together.
     pub(crate) fn sum(&self) -> u64 {
         self.sum
@@ -101,6 +126,11 @@ mod tests {
                 prop_assert!(ends.windows(2).all(|w| w[0].end < w[1].start));
                 prop_assert_eq!(ranges.first(), ends.first().cloned());
                 prop_assert_eq!(ranges.last(), ends.last().cloned());
+                let mut other = Ranges::of(7..19);
+                other.insert(30..31);
+                let common: Vec<u64> = ranges.common(&other).into_iter().flatten().collect();
+                let both = |i: &u64| there[*i as usize] && ((7..19).contains(i) || *i == 30);
+                prop_assert_eq!(common, (0..50).filter(both).collect::<Vec<u64>>());
             }
         }
     }

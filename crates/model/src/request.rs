@@ -11,6 +11,9 @@ pub struct Request {
     pub asked_by: Vec<String>,
     /// Families of kernels that run in one scan.
     pub kernels: Vec<String>,
+    /// Steps of each of these for a byte of the data, as [`Cost::core_s_per_gstep`](crate::Cost::core_s_per_gstep) counts
+    /// them; none of those that are not named.
+    pub steps_per_byte: Vec<f64>,
     /// Format of the data.
     pub format: String,
     /// Passes over the data; 1 or more.
@@ -28,12 +31,10 @@ pub struct Request {
 /// What it takes to give parts of the work to both sides; nothing unless told otherwise.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Splitting {
-    /// Seconds, whatever the data.
+    /// Seconds of each pass, whatever the data.
     pub seconds: f64,
     /// A part of the time of all, 0 or more.
     pub part: f64,
-    /// Passes at the beginning, beside the first one, for which those who ask fetch bytes again.
-    pub again: u32,
 }
 
 /// Data of one site.
@@ -54,6 +55,7 @@ impl Request {
             held: Vec::new(),
             asked_by: Vec::new(),
             kernels: vec![kernel.into()],
+            steps_per_byte: Vec::new(),
             format: format.into(),
             passes: 1,
             cached: 0.0,

@@ -25,11 +25,12 @@ impl Work {
     fn of(profile: &Profile, request: &Request, site: &Site) -> Result<Work> {
         let mut all = Work::default();
         let mut vectors = true;
-        for kernel in &request.kernels {
+        for (i, kernel) in request.kernels.iter().enumerate() {
+            let steps = request.steps_per_byte.get(i).copied().unwrap_or(0.0);
             let c = profile.cost(kernel, &request.format, site)?;
             let per_byte = c.core_s_per_gb / 1e9;
             all.parse = all.parse.max(per_byte * c.parse_share);
-            all.compute += per_byte * (1.0 - c.parse_share);
+            all.compute += per_byte * (1.0 - c.parse_share) + steps * c.core_s_per_gstep / 1e9;
             all.result += c.result_bytes;
             all.result_per_byte += c.result_per_byte;
             all.vector += c.vector_per_byte;
@@ -197,6 +198,9 @@ impl Sides {
         let costs = request.splitting;
         if !(0.0..1e9).contains(&costs.seconds) || !(0.0..1e9).contains(&costs.part) {
             return Err(Error::usage("to split a request takes 0 seconds or more"));
+        }
+        if !request.steps_per_byte.iter().all(|steps| (0.0..1e9).contains(steps)) {
+            return Err(Error::usage("kernels take 0 steps or more for a byte"));
         }
         if request.passes == 0 || request.chunk == 0 || !(0.0..=1.0).contains(&request.cached) {
             return bad(

@@ -16,7 +16,7 @@ pub(crate) struct Took {
 }
 
 impl Took {
-    fn plus(&self, o: &Took) -> Took {
+    pub(crate) fn plus(&self, o: &Took) -> Took {
         Took {
             seconds: self.seconds + o.seconds,
             parts: self.parts.plus(&o.parts),
@@ -24,7 +24,7 @@ impl Took {
         }
     }
 
-    fn times(&self, n: f64) -> Took {
+    pub(crate) fn times(&self, n: f64) -> Took {
         Took { seconds: self.seconds * n, parts: self.parts.times(n), moved: self.moved * n }
     }
 
@@ -191,27 +191,20 @@ impl Sides {
 
     /// Bytes of each store move in some way, and are computed on at the other end.
     pub(crate) fn moving(&self, way: Way, taken: &[f64]) -> Took {
-        self.moving_first(way, taken, 1.0)
-    }
-
-    /// As [`Sides::moving`], where nothing is kept in memory in so many passes at the beginning.
-    pub(crate) fn moving_first(&self, way: Way, taken: &[f64], first: f64) -> Took {
         if self.idle(taken) {
             return Took::default();
         }
         let bytes: f64 = taken.iter().sum();
-        let first = first.min(self.passes);
-        let mut took = self.pass(way, taken, &vec![0.0; taken.len()]).times(first);
-        if self.passes > first {
+        let mut took = self.pass(way, taken, &vec![0.0; taken.len()]);
+        if self.passes > 1.0 {
             let kept: Vec<f64> = if way == Way::Back {
                 self.stores.iter().zip(taken).map(|(s, b)| s.at.keeps(*b)).collect()
             } else {
-                let room: f64 = self.asks.iter().map(|a| a.keeps(f64::INFINITY)).sum();
-                let share = (room / bytes.max(1.0)).min(1.0);
+                let share = (self.room() / bytes.max(1.0)).min(1.0);
                 taken.iter().map(|b| b * share).collect()
             };
             let again: Vec<f64> = taken.iter().zip(&kept).map(|(b, k)| b - k).collect();
-            took = took.plus(&self.pass(way, &again, &kept).times(self.passes - first));
+            took = took.plus(&self.pass(way, &again, &kept).times(self.passes - 1.0));
         }
         let answer = if way == Way::Back { self.answered(taken) } else { self.gathered(bytes) };
         took.plus(&answer).plus(&self.asked(way))
@@ -231,28 +224,40 @@ impl Sides {
 
     /// One store computes on bytes of its own: the passes alone.
     pub(crate) fn storing(&self, i: usize, bytes: f64) -> Took {
-        let s = &self.stores[i];
-        let work = &s.at.work;
-        let pass = |bytes: f64, in_memory: f64| {
-            let stages = |bytes: f64| {
-                let new = s.at.compute(bytes, work.parse + work.compute, self.chunk);
-                [bytes * self.uncached / s.read, new]
-            };
-            let [read, new] = stages(bytes);
-            let first = stages(bytes.min(self.chunk * s.at.hosts));
-            let kept = s.at.compute(in_memory, work.compute, self.chunk);
-            Took {
-                seconds: overlapped([read, new], first) + kept,
-                parts: Parts { read, storage: new + kept, ..Parts::default() },
-                moved: 0.0,
-            }
-        };
-        let first = pass(bytes, 0.0);
+        let first = self.storing_once(i, bytes, true);
         if self.passes <= 1.0 {
             return first;
         }
-        let kept = s.at.keeps(bytes);
-        first.plus(&pass(bytes - kept, kept).times(self.passes - 1.0))
+        first.plus(&self.storing_once(i, bytes, false).times(self.passes - 1.0))
+    }
+
+    /// One of these passes, the first one or one of those after it.
+    pub(crate) fn storing_once(&self, i: usize, bytes: f64, first: bool) -> Took {
+        let s = &self.stores[i];
+        let work = &s.at.work;
+        let kept = if first { 0.0 } else { s.at.keeps(bytes) };
+        let stages = |bytes: f64| {
+            let new = s.at.compute(bytes, work.parse + work.compute, self.chunk);
+            [bytes * self.uncached / s.read, new]
+        };
+        let [read, new] = stages(bytes - kept);
+        let chunk = stages((bytes - kept).min(self.chunk * s.at.hosts));
+        let kept = s.at.compute(kept, work.compute, self.chunk);
+        Took {
+            seconds: overlapped([read, new], chunk) + kept,
+            parts: Parts { read, storage: new + kept, ..Parts::default() },
+            moved: 0.0,
+        }
+    }
+
+    /// One pass of those who ask over bytes that they fetch, and others that they have in memory.
+    pub(crate) fn fetching_once(&self, fetched: &[f64], in_memory: &[f64]) -> Took {
+        self.pass(Way::Bytes, fetched, in_memory)
+    }
+
+    /// Bytes that those who ask have room for between passes.
+    pub(crate) fn room(&self) -> f64 {
+        self.asks.iter().map(|a| a.keeps(f64::INFINITY)).sum()
     }
 
     /// Merging states of so many hosts up a tree at the end of each pass, and telling all of them how the next one begins.
@@ -268,7 +273,7 @@ impl Sides {
     }
 
     /// The answer of who asks, together.
-    fn gathered(&self, bytes: f64) -> Took {
+    pub(crate) fn gathered(&self, bytes: f64) -> Took {
         let hosts: f64 = self.asks.iter().map(|a| a.hosts).sum();
         let most = |f: fn(&Work) -> f64| self.asks.iter().map(|a| f(&a.work)).fold(0.0, f64::max);
         let state = most(|w| w.result);

@@ -197,6 +197,7 @@ parse_share = 0.9
                     site: Some(name),
                     core_s_per_gb: a,
                     parse_share: share,
+                    core_s_per_gstep: b,
                     result_bytes: b,
                     result_per_byte: share,
                     vector_per_byte: 0.0,

@@ -33,6 +33,16 @@ struct Kept {
     records: Vec<Span>,
     numbers: Vec<f64>,
     notes: Pinned,
+    /// That it takes, but for notes.
+    bytes: u64,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let notes = self.notes.notes.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let notes: u64 = notes.iter().map(|(_, _, bytes)| *bytes as u64).sum();
+        self.notes.used.fetch_sub(self.bytes + notes, Ordering::Relaxed);
+    }
 }
 
 /// Notes about one block.
@@ -72,12 +82,17 @@ impl Notes for Pinned {
 impl Cache {
     /// A cache for blocks that satisfy `needs`, if it can be one.
     pub fn new(needs: &Needs, budget: u64) -> Option<Cache> {
+        Cache::beside(needs, budget, Arc::default())
+    }
+
+    /// One of several that take so many bytes together, of which they have `used` some.
+    pub fn beside(needs: &Needs, budget: u64, used: Arc<AtomicU64>) -> Option<Cache> {
         let numbers_only =
             !needs.bytes && needs.brick.is_none() && !needs.matrix && needs.texts.is_empty();
         (numbers_only && !needs.numbers.is_empty()).then(|| Cache {
             needs: needs.clone(),
             budget,
-            used: Arc::new(AtomicU64::new(0)),
+            used,
             full: AtomicBool::new(false),
             blocks: Mutex::new(Vec::new()),
         })
@@ -93,6 +108,7 @@ impl Cache {
         let bytes = values * size_of::<f64>() + size_of_val(records);
         let bytes = (bytes + size_of::<Kept>()) as u64;
         if self.used.fetch_add(bytes, Ordering::Relaxed) + bytes > self.budget {
+            self.used.fetch_sub(bytes, Ordering::Relaxed);
             self.full.store(true, Ordering::Relaxed);
             self.lock().clear();
             return;
@@ -114,6 +130,7 @@ impl Cache {
                 budget: self.budget,
                 used: self.used.clone(),
             },
+            bytes,
         };
         self.lock().push(kept);
     }
@@ -149,20 +166,27 @@ impl Kepts {
 
     /// A pass over the blocks.
     pub fn scan(&self) -> KeptScan<'_> {
-        let total = self.blocks.iter().map(Kept::bytes).sum();
-        KeptScan { kepts: self, next: AtomicU64::new(0), progress: Progress::default(), total }
+        Kepts::scan_of([self])
+    }
+
+    /// A pass over the blocks of several.
+    pub fn scan_of<'k>(all: impl IntoIterator<Item = &'k Kepts>) -> KeptScan<'k> {
+        let blocks: Vec<_> =
+            all.into_iter().flat_map(|k| k.blocks.iter().map(|b| (&k.needs, b))).collect();
+        let total = blocks.iter().map(|(_, b)| b.numbers_bytes()).sum();
+        KeptScan { blocks, next: AtomicU64::new(0), progress: Progress::default(), total }
     }
 }
 
 impl Kept {
-    fn bytes(&self) -> u64 {
+    fn numbers_bytes(&self) -> u64 {
         (self.numbers.len() * size_of::<f64>()) as u64
     }
 }
 
 /// A pass over kept blocks.
 pub struct KeptScan<'k> {
-    kepts: &'k Kepts,
+    blocks: Vec<(&'k Needs, &'k Kept)>,
     next: AtomicU64,
     progress: Progress,
     total: u64,
@@ -190,12 +214,12 @@ struct KeptWorker<'s>(&'s KeptScan<'s>);
 
 impl Worker for KeptWorker<'_> {
     fn next(&mut self) -> Result<Option<Block<'_>>> {
-        let (scan, needs) = (self.0, &self.0.kepts.needs);
+        let scan = self.0;
         let i = scan.next.fetch_add(1, Ordering::Relaxed);
-        let Some(b) = usize::try_from(i).ok().and_then(|i| scan.kepts.blocks.get(i)) else {
+        let Some((needs, b)) = usize::try_from(i).ok().and_then(|i| scan.blocks.get(i)) else {
             return Ok(None);
         };
-        Progress::add(&scan.progress.bytes, b.bytes());
+        Progress::add(&scan.progress.bytes, b.numbers_bytes());
         Progress::add(&scan.progress.rows, b.rows as u64);
         Ok(Some(Block {
             source: b.source,
@@ -272,6 +296,32 @@ mod tests {
             [Some("first"), Some("second"), Some("other")]
         );
         assert_eq!(text(0, 7), None);
+    }
+
+    #[test]
+    fn several_take_no_more_than_one_may_and_give_it_back() {
+        let needs = Needs { numbers: vec![3], ..Needs::default() };
+        let used = Arc::new(AtomicU64::new(0));
+        let beside = || Cache::beside(&needs, 1000, used.clone()).expect("cache");
+        let (first, second) = (beside(), beside());
+        first.keep(&block(1, &[1.0; 50]));
+        let taken = used.load(Ordering::Relaxed);
+        assert!((400..1000).contains(&taken));
+        second.keep(&block(2, &[1.0; 10]));
+        second.keep(&block(3, &[1.0; 50]));
+        assert!(second.ready().is_none());
+        assert_eq!(used.load(Ordering::Relaxed), taken, "what is not kept takes nothing");
+        let kepts = first.ready().expect("kept");
+        kepts.blocks[0].notes.put(7, Box::new("note"), 100);
+        assert_eq!(used.load(Ordering::Relaxed), taken + 100);
+        let third = beside();
+        third.keep(&block(4, &[4.0]));
+        let third = third.ready().expect("kept");
+        let all: Vec<u64> =
+            Kepts::scan_of([&kepts, &third]).blocks.iter().map(|b| b.1.seq).collect();
+        assert_eq!(all, [1, 4]);
+        drop((kepts, third));
+        assert_eq!(used.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -150,7 +150,7 @@ struct Engine<'a> {
     split: Option<Split>,
     /// Of which quotes are open where a chunk may begin.
     states: Option<States>,
-    /// Bytes that those who have asked for data have computed on, in the first pass.
+    /// Bytes that those who have asked for data have computed on, in the first pass; where chunks are given out, in all.
     asked: u64,
     /// Why this is its share, where there was a choice.
     placing: Option<Placing>,
@@ -263,7 +263,9 @@ impl<'a> Engine<'a> {
             metrics.core_seconds_per_gb = metrics.cpu_seconds / bytes * 1e9;
         }
         if let Some(placing) = &mut self.placing {
-            placing.took = place::took(&metrics, self.asked, self.dataset.total_bytes());
+            let passes = if self.split.is_some() { metrics.passes } else { 1 };
+            let all = self.dataset.total_bytes().saturating_mul(passes);
+            placing.took = place::took(&metrics, self.asked, all);
         }
         let plan = self.plan(scan_plan);
         let report = Report { results: self.results(), plan, metrics };
@@ -384,8 +386,7 @@ impl<'a> Engine<'a> {
         let [bytes, rows, kept, skipped, rounded, uncounted, asked, done] = counters[..] else {
             return Err(Error::format("ranks sent different counters"));
         };
-        let split = self.split.as_ref().filter(|_| metrics.passes == 1);
-        split.map_or(Ok(()), |split| split.check(done))?;
+        self.split.as_ref().map_or(Ok(()), |split| split.check(done))?;
         metrics.bytes_read += bytes;
         if metrics.passes == 1 {
             let counted = uncounted == 0;
@@ -393,7 +394,9 @@ impl<'a> Engine<'a> {
             metrics.rows_kept = counted.then_some(kept);
             metrics.rows_skipped = skipped;
             metrics.integers_rounded = rounded;
-            self.asked = asked;
+        }
+        if metrics.passes == 1 || self.split.is_some() {
+            self.asked += asked;
         }
         let sinks: Vec<PathBuf> = kernels.iter().filter_map(|k| Some(k.sink()?.path)).collect();
         let finished = caught(|| self.finish(indices, kernels, states, ended));
@@ -600,13 +603,18 @@ impl<'a> Engine<'a> {
         }
         let asks = self.dataset.holding().and_then(|h| h.apart.as_ref());
         let asks = asks.is_some_and(|a| a.storage.get(self.crew.rank()) == Some(&false));
-        if let Some(split) = self.split.as_ref().filter(|_| number == 1) {
+        // Unless kernels say so, the first pass does not know whether there will be another one.
+        let mut later = if number > 1 { needs.clone() } else { Needs::default() };
+        active.iter().filter(|a| a.kernel.more_passes()).for_each(|a| later.add(&a.kernel.needs()));
+        if let Some(split) = self.split.as_ref() {
             let splitting = Splitting {
                 split,
                 fabric: &self.crew.fabric,
                 dataset: self.dataset,
                 run: self.number,
                 options: self.options(&needs),
+                later,
+                most_kept: self.budget.kept,
                 states: self.states.as_ref(),
                 filter: self.filter.as_ref(),
                 active,
@@ -618,20 +626,15 @@ impl<'a> Engine<'a> {
             };
             let sum = splitting.run()?;
             let [bytes, rows, kept, skipped, rounded, counted] = sum.counters;
-            self.share = split::later(sum.held)?;
-            if let (Some(states), Share::Held(mine)) = (&self.states, &self.share) {
-                self.before = Some(states.at(mine)?);
-            }
             let bytes = bytes + std::mem::take(&mut self.looked);
             self.bytes += bytes;
-            *scan_plan = sum.plan;
+            if number == 1 {
+                *scan_plan = sum.plan;
+            }
             let asked = if asks { counted } else { 0 };
             let counters = vec![bytes, rows, kept, skipped, rounded, sum.uncounted, asked, counted];
             return Ok((sum.states, counters));
         }
-        // Unless kernels say so, the first pass does not know whether there will be another one.
-        let mut later = if number > 1 { needs.clone() } else { Needs::default() };
-        active.iter().filter(|a| a.kernel.more_passes()).for_each(|a| later.add(&a.kernel.needs()));
         let cache = Cache::new(&later, self.budget.kept);
         let _leftovers = split::Leftovers { dataset: self.dataset, share: self.share.clone() };
         let scan = self.dataset.scan(&self.options(&needs))?;

@@ -213,6 +213,42 @@ fn arrays_and_lines_and_several_files_give_the_same_bits() {
 }
 
 #[test]
+fn pictures_are_the_same_wherever_their_cells_are_drawn() {
+    let dir = tempfile::tempdir().expect("dir");
+    let raw = dir.path().join("volume.bin");
+    let values = (0..70 * 81).map(|i| (i * 37 % 101) as f32 / 100.0);
+    std::fs::write(&raw, values.flat_map(f32::to_le_bytes).collect::<Vec<u8>>()).expect("write");
+    let options = OpenOptions {
+        dtype: Some("f32".parse().expect("type")),
+        shape: Some(vec![70, 9, 9]),
+        ..OpenOptions::default()
+    };
+    let alone = stead::open_with(&named(&raw), &options).expect("open");
+    let draw = |name: &str| {
+        let file = dir.path().join(name).display().to_string();
+        // One pass, and two.
+        (file.clone(), format!("render:out='{file}',width=40,height=30"))
+    };
+    let (file, kernel) = draw("alone.png");
+    stead::run(&alone, &request(&[&format!("{kernel},min=0,max=1")], Wish::Auto), None)
+        .expect("run");
+    let wanted = std::fs::read(&file).expect("picture");
+    for ends in [",min=0,max=1", ""] {
+        for hosts in JOBS {
+            for place in [Wish::Push, Wish::Pull, Wish::Split, Wish::Auto] {
+                let (file, kernel) = draw("placed.png");
+                let asked = request(&[&format!("{kernel}{ends}")], place);
+                let all = run(hosts, &named(&raw), &options, &asked);
+                assert!(all.into_iter().all(|r| r.is_ok()), "{hosts:?} {place:?}");
+                let found = std::fs::read(&file).expect("picture");
+                std::fs::remove_file(&file).expect("remove");
+                assert!(ends.is_empty() || found == wanted, "{hosts:?} {place:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn parts_of_layouts_lie_with_their_hosts() {
     let dir = tempfile::tempdir().expect("dir");
     let (file, bytes) = (dir.path().join("t.csv"), table(500));

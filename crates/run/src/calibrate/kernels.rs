@@ -1,14 +1,16 @@
 //! What kernels take on one core, for the bytes of each format.
 //!
-//! Data are made in memory, so that no device is measured with them. Time is that of the core and not of the wall: others who
+//! Passes after the first one are over what is kept in memory, as they are in runs. Kernels whose work does not follow from bytes
+//! alone are measured with few steps and with many. Data are made in memory, so that no device is measured with them. Time is that of the core and not of the wall: others who
 //! use the machine do not change it much.
 
+use crate::cache::{Cache, Kepts};
 use crate::clock::{Watch, thread_seconds};
 use crate::place::assumed;
 use std::fmt::Write;
 use std::sync::Arc;
 use stead_core::{Cancel, DType, Needs, Result};
-use stead_format::{Dataset, FormatType, OpenOptions, ScanOptions};
+use stead_format::{Dataset, FormatType, OpenOptions, Scan, ScanOptions};
 use stead_kernel::{AnyKernel, Context, Spec, Step, registry};
 use stead_model::Cost;
 use stead_store::MemorySource;
@@ -19,13 +21,16 @@ const ELEMENTS: usize = 1 << 18;
 const RECORD: usize = 64;
 /// Of a volume.
 const SIDE: usize = 64;
-/// Passes that are looked at; iterative kernels have more of the same.
-const PASSES: usize = 3;
+/// Passes that are looked at; iterative kernels have more of the same. Later ones are shorter, as they know what came of earlier
+/// ones, so that few would say too much.
+const PASSES: usize = 12;
+/// Bytes of blocks that may be kept between them: all.
+const KEPT: u64 = 1 << 30;
 /// How often a kernel is measured at most.
 const TRIES: usize = 20;
 
 /// Kernels over columns of numbers, where `x`, `y` and `z` are such.
-const NUMBERS: [&str; 12] = [
+const NUMBERS: [&str; 13] = [
     "rows",
     "count:x",
     "sum:x",
@@ -36,17 +41,20 @@ const NUMBERS: [&str; 12] = [
     "max:x",
     "hist:x,bins=64,min=0,max=1000",
     "quantile:x",
-    "kmeans:x,y,z,k=8,rounds=3,init=first",
+    "kmeans:x,y,z,k=4,tol=0,rounds=10,init=first",
+    "kmeans:x,y,z,k=20,tol=0,rounds=10,init=first",
     "gram:x,y,z",
 ];
 /// Kernels over bytes of text. Most of what is looked for begins with letters that are known; some of the lines have it.
 const TEXT: [&str; 4] = ["lines", "grep:'e6\\d'", "digits", "entropy"];
 /// Of those over rows, and of those over bytes, what records without columns have.
 const OPAQUE: [&str; 4] = ["rows", "grep:'e6\\d'", "digits", "entropy"];
-/// With as many rays as a picture of a thousand pixels a side has for some gigabytes.
-const PICTURES: [&str; 2] = [
+/// With as many rays as a picture of a thousand pixels a side has for some gigabytes, and with more.
+const PICTURES: [&str; 4] = [
     "render:out=picture.png,width=64,height=64,min=0,max=1000",
+    "render:out=picture.png,width=192,height=192,min=0,max=1000",
     "render:out=picture.png,width=64,height=64,min=0,max=1000,shading=none",
+    "render:out=picture.png,width=192,height=192,min=0,max=1000,shading=none",
 ];
 
 /// Numbers that look like measurements, the same on all machines.
@@ -130,15 +138,39 @@ fn data() -> Result<Vec<Data>> {
 pub fn measure(seconds: f64, cancel: &Cancel, tell: &dyn Fn(&str)) -> Result<Vec<Cost>> {
     let data = data()?;
     let all: usize = data.iter().map(|(_, _, specs)| specs.len()).sum();
-    let mut costs = Vec::with_capacity(all);
+    let mut costs: Vec<(Cost, f64)> = Vec::with_capacity(all);
     for (format, dataset, specs) in &data {
         for text in specs {
             let spec = Spec::parse(text)?;
             tell(&format!("{} over {format}", spec.name));
-            costs.push(cost(format, dataset, &spec, seconds / all as f64, cancel)?);
+            let measured = cost(format, dataset, &spec, seconds / all as f64, cancel)?;
+            let (bytes, shape) = (dataset.total_bytes(), dataset.schema().shape.as_ref());
+            let steps = assumed::steps(&spec, bytes, shape.map(|s| s.dims())) / bytes.max(1) as f64;
+            let few: Option<&mut (Cost, f64)> = costs.iter_mut().find(|(few, _)| {
+                (&few.kernel, &few.format) == (&measured.kernel, &measured.format)
+            });
+            match few {
+                None => costs.push((measured, steps)),
+                Some((few, with)) => *few = apart((few, *with), (&measured, steps)),
+            }
         }
     }
-    Ok(costs)
+    Ok(costs.into_iter().map(|(cost, _)| cost).collect())
+}
+
+/// What bytes take and what steps take, of a kernel that was measured with few steps for each byte, and with many.
+fn apart((few, a): (&Cost, f64), (many, b): (&Cost, f64)) -> Cost {
+    let (low, high) = (few.core_s_per_gb, many.core_s_per_gb);
+    let step = ((high - low) / (b - a).max(1e-9)).clamp(0.0, low / a.max(1e-9));
+    let bytes = (low - step * a).max(0.0);
+    let parsing = low * few.parse_share;
+    Cost {
+        // To parse is none of the steps.
+        core_s_per_gb: bytes.max(parsing),
+        parse_share: if bytes > parsing { parsing / bytes } else { 1.0 },
+        core_s_per_gstep: step,
+        ..many.clone()
+    }
 }
 
 fn cost(
@@ -167,6 +199,7 @@ fn cost(
         site: None,
         core_s_per_gb: all / gigabytes,
         parse_share: if all > 0.0 { (best.parse / all).clamp(0.0, 1.0) } else { 0.0 },
+        core_s_per_gstep: 0.0,
         result_bytes: best.state as f64,
         result_per_byte: 0.0,
         // No run sends numbers in place of bytes.
@@ -174,10 +207,12 @@ fn cost(
     })
 }
 
-/// What one pass took, of several the mean.
+/// What a pass took.
 #[derive(Clone, Copy)]
 struct Took {
+    /// To parse, in the first one.
     parse: f64,
+    /// And to compute, of all the mean.
     compute: f64,
     /// Bytes of the largest state.
     state: usize,
@@ -192,13 +227,26 @@ fn passes(dataset: &Dataset, spec: &Spec, cancel: &Cancel) -> Result<Took> {
     let built = registry::build(spec, &context)?;
     let mut kernel = registry::fuse(vec![built]).into_iter().next().map(|(kernel, _)| kernel);
     let mut took = Took { parse: 0.0, compute: 0.0, state: 0 };
-    let mut done = 0;
+    let (mut done, mut kept): (usize, Option<Kepts>) = (0, None);
     while let Some(now) = kernel.take().filter(|_| done < PASSES) {
         cancel.check()?;
-        took.parse += scan(dataset, now.needs(), None)?;
+        let needs = now.needs();
+        if done == 0 {
+            let fresh = dataset.scan(&ScanOptions::new(needs.clone()))?;
+            took.parse = scan(fresh.as_ref(), None)?;
+        }
+        if kept.as_ref().is_none_or(|k| !k.serves(&needs)) {
+            kept = keep(dataset, &needs)?;
+        }
         let begun = thread_seconds();
         let mut state = now.init();
-        let parsing = scan(dataset, now.needs(), Some((&now, &mut state)))?;
+        let parsing = match &kept {
+            Some(kept) => scan(&kept.scan(), Some((&now, &mut state)))?,
+            None => {
+                let fresh = dataset.scan(&ScanOptions::new(needs))?;
+                scan(fresh.as_ref(), Some((&now, &mut state)))?
+            }
+        };
         let bytes = now.encode(&state)?.len();
         let step = now.finish(state)?;
         took.compute += (thread_seconds() - begun - parsing).max(0.0);
@@ -209,16 +257,25 @@ fn passes(dataset: &Dataset, spec: &Spec, cancel: &Cancel) -> Result<Took> {
         }
     }
     let passes = done.max(1) as f64;
-    Ok(Took { parse: took.parse / passes, compute: took.compute / passes, ..took })
+    Ok(Took { compute: took.compute / passes, ..took })
+}
+
+/// Blocks with what a kernel needs, if they can be kept.
+fn keep(dataset: &Dataset, needs: &Needs) -> Result<Option<Kepts>> {
+    let Some(cache) = Cache::new(needs, KEPT) else { return Ok(None) };
+    let scan = dataset.scan(&ScanOptions::new(needs.clone()))?;
+    let mut worker = scan.worker()?;
+    while let Some(block) = worker.next()? {
+        cache.keep(&block);
+    }
+    Ok(cache.ready())
 }
 
 /// Looks at all blocks, and gives them to a kernel if there is one. Returns the seconds that went into making them.
 fn scan(
-    dataset: &Dataset,
-    needs: Needs,
+    scan: &dyn Scan,
     mut kernel: Option<(&Arc<dyn AnyKernel>, &mut stead_kernel::AnyState)>,
 ) -> Result<f64> {
-    let scan = dataset.scan(&ScanOptions::new(needs))?;
     let mut worker = scan.worker()?;
     let (begun, mut computing) = (thread_seconds(), 0.0);
     while let Some(block) = worker.next()? {

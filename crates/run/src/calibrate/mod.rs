@@ -52,8 +52,10 @@ const FOR_KERNELS: f64 = 0.40;
 const FOR_TIERS: f64 = 0.35;
 const FOR_LINKS: f64 = 0.20;
 
-/// Steps that all ranks take together for one request: to open it, to meet, to merge and to end.
+/// Steps that all ranks take together for one request: to open it, to meet, to merge and to end. The model counts what a request
+/// takes on both sides.
 const STEPS_OF_A_REQUEST: f64 = 8.0;
+const SIDES: f64 = 2.0;
 
 /// Hosts whose kernels are told one by one where they are not as their speed says.
 const FEW_HOSTS: usize = 16;
@@ -226,9 +228,10 @@ fn unseen<'o>(options: &'o Calibrate, measured: &[Measured]) -> Option<&'o PathB
     options.tiers.iter().enumerate().find(|(i, _)| !seen(*i)).map(|(_, path)| path)
 }
 
-/// Seconds that all ranks take for one step together.
+/// Seconds that all ranks take for one step together: less than what a quarter of them took. A host that may use a part of its
+/// processors only has none left after what was measured before, as it has at the start of a run.
 fn step(crew: &Crew<'_>) -> Result<f64> {
-    const TRIES: usize = 9;
+    const TRIES: usize = 32;
     if crew.size() == 1 {
         return Ok(0.0);
     }
@@ -239,7 +242,8 @@ fn step(crew: &Crew<'_>) -> Result<f64> {
         took.push(watch.seconds());
     }
     // That of the first rank, so that all say the same.
-    let words = crew.gather(encode(&median(&mut took)))?;
+    took.sort_by(f64::total_cmp);
+    let words = crew.gather(encode(&took.get(TRIES / 4).copied().unwrap_or(0.0)))?;
     decode(words.first().map_or(&[][..], Vec::as_slice))
 }
 
@@ -288,7 +292,7 @@ impl Hosts {
             let speed = speed(&reference, &measured.kernels);
             profile.sites.push(Site {
                 speed,
-                request_s: step_s * STEPS_OF_A_REQUEST,
+                request_s: step_s * STEPS_OF_A_REQUEST / SIDES,
                 ..Site::new(name.clone(), Machine::cores(&there) * measured.share)
             });
             profile
@@ -315,11 +319,16 @@ impl Hosts {
     }
 }
 
+/// What a kernel takes with a step for each byte.
+fn whole(cost: &Cost) -> f64 {
+    cost.core_s_per_gb + cost.core_s_per_gstep
+}
+
 /// How fast cores are beside those of the reference: the mean, over kernels, of how many times as fast.
 fn speed(reference: &[Cost], theirs: &[Cost]) -> f64 {
     let ratios = reference.iter().filter_map(|r| {
         let same = theirs.iter().find(|t| (&t.kernel, &t.format) == (&r.kernel, &r.format))?;
-        let ratio = r.core_s_per_gb / same.core_s_per_gb;
+        let ratio = whole(r) / whole(same);
         (ratio.is_finite() && ratio > 0.0).then(|| ratio.ln())
     });
     let ratios: Vec<f64> = ratios.collect();
@@ -334,8 +343,8 @@ fn unlike(reference: &[Cost], theirs: &[Cost], speed: f64, site: &str) -> Vec<Co
     let odd = theirs.iter().filter(|t| {
         let same = reference.iter().find(|r| (&r.kernel, &r.format) == (&t.kernel, &t.format));
         same.is_none_or(|r| {
-            let said = r.core_s_per_gb / speed;
-            (t.core_s_per_gb - said).abs() > UNLIKE * said
+            let said = whole(r) / speed;
+            (whole(t) - said).abs() > UNLIKE * said
         })
     });
     odd.map(|t| Cost { site: Some(site.to_owned()), ..t.clone() }).collect()

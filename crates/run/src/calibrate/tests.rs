@@ -121,6 +121,7 @@ fn speeds_are_means_and_what_is_unlike_them_is_told() {
         site: None,
         core_s_per_gb: s,
         parse_share: 0.0,
+        core_s_per_gstep: 0.0,
         result_bytes: 0.0,
         result_per_byte: 0.0,
         vector_per_byte: 0.0,

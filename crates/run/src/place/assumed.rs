@@ -1,5 +1,8 @@
 //! What is taken for so where nobody has measured it.
 
+use stead_core::Result;
+use stead_core::block::brick_planes;
+use stead_format::Dataset;
 use stead_kernel::Spec;
 use stead_model::{Cost, Splitting};
 
@@ -9,17 +12,17 @@ pub const TIER: (f64, f64) = (1e9, 1e-4);
 pub const LINK: (f64, f64) = (117e6, 1e-4);
 /// Seconds that a request takes before the first byte is read.
 pub const REQUEST_S: f64 = 2e-3;
-/// What it takes to give chunks to both sides; the first pass of a split keeps none of them in memory. As was measured where
-/// both sides share processors (`bench/runs`, k-means and pictures): splits took 1.6 times what both sides alone let expect.
-pub const SPLITTING: Splitting = Splitting { seconds: 0.02, part: 0.6, again: 1 };
+/// What it takes to give chunks to both sides: to ask for them and to wait for the last ones, in each pass.
+pub const SPLITTING: Splitting = Splitting { seconds: 0.004, part: 0.1 };
 /// Bytes of a state.
 const RESULT: f64 = 1024.0;
 /// Most of them whose passes are counted.
 const MOST_CENTRES: u32 = 1000;
 /// What kernels of the caller's own are called here, as no others are.
 pub const OWN: &str = "own kernels";
-/// Centres that k-means has unless told otherwise.
-const CENTRES: u32 = 8;
+/// Centres that k-means has unless told otherwise, and pixels of a side of a picture.
+const CENTRES: u32 = 20;
+const PIXELS: u64 = 512;
 /// Passes of a kernel that ends when it is good enough.
 const ROUNDS: u32 = 10;
 
@@ -32,15 +35,18 @@ const COSTS: [(&str, f64, f64); 12] = [
     ("entropy", 0.5, 0.5),
     ("hist", 2.0, 0.5),
     ("quantile", 2.0, 0.8),
-    ("kmeans", 3.0, 2.0),
+    ("kmeans", 1.0, 0.15),
     ("gram", 2.5, 1.0),
-    ("render", 3.0, 3.0),
-    ("render-unshaded", 1.5, 1.5),
+    ("render", 0.3, 0.3),
+    ("render-unshaded", 0.3, 0.3),
     // Sums, extremes, moments, and what is not known.
     ("", 1.5, 0.2),
 ];
 /// Of text, how much of that is parsing.
 const PARSING: f64 = 0.6;
+
+/// Core-seconds for 10^9 steps, of kernels that have some.
+const STEPS: [(&str, f64); 3] = [("kmeans", 0.07), ("render", 8.0), ("render-unshaded", 2.0)];
 
 /// The cost of a kernel that was not measured.
 pub fn cost(kernel: &str, format: &str) -> Cost {
@@ -53,6 +59,7 @@ pub fn cost(kernel: &str, format: &str) -> Cost {
         site: None,
         core_s_per_gb: if of_text { *text } else { *binary },
         parse_share: if of_text { PARSING } else { 0.1 },
+        core_s_per_gstep: STEPS.iter().find(|(name, _)| *name == kernel).map_or(0.0, |(_, s)| *s),
         result_bytes: RESULT,
         result_per_byte: 0.0,
         vector_per_byte: 0.0,
@@ -77,6 +84,37 @@ pub fn family(spec: &Spec) -> String {
     }
 }
 
+/// What a kernel does over all of the data in one pass that does not follow from their bytes: samples along the rays of a picture
+/// of an array of these dimensions; for k-means each value with each centre. 0 for others.
+pub fn steps(spec: &Spec, bytes: u64, dims: Option<&[u64]>) -> f64 {
+    let number = |key: &str, or: u64| spec.parse_option(key, or).unwrap_or(or) as f64;
+    match (spec.name.as_str(), dims) {
+        ("render", Some(&[a, b, c])) => {
+            let step = spec.parse_option("step", 1.0f64).unwrap_or(1.0).clamp(0.05, 100.0);
+            let along = (a as f64 * b as f64 * c as f64).cbrt() / step;
+            number("width", PIXELS) * number("height", PIXELS) * along
+        }
+        ("kmeans", _) => number("k", u64::from(CENTRES)) * (bytes / 8) as f64,
+        _ => 0.0,
+    }
+}
+
+/// Bytes of the data that some of these kernels compute on together or not at all: bricks are whole cells of planes. 0 if all take
+/// the data in any parts.
+///
+/// # Errors
+/// `Usage` for specifications that are none.
+pub fn unit(kernels: &[String], dataset: &Dataset) -> Result<u64> {
+    let specs = kernels.iter().map(|k| Spec::parse(k)).collect::<Result<Vec<_>>>()?;
+    let shape = dataset.schema().shape.as_ref().map(|s| s.dims());
+    Ok(match shape {
+        Some(&[a, b, c]) if specs.iter().any(|s| s.name == "render") => {
+            (dataset.total_bytes() / a.max(1)).saturating_mul(brick_planes([a, b, c]))
+        }
+        _ => 0,
+    })
+}
+
 /// Passes that a kernel will probably take over the data.
 pub fn passes(spec: &Spec) -> u32 {
     let given = |key: &str| spec.option(key).is_some();
@@ -85,7 +123,9 @@ pub fn passes(spec: &Spec) -> u32 {
             let rounds = spec.parse_option("rounds", ROUNDS).unwrap_or(ROUNDS).clamp(1, ROUNDS);
             // To choose them takes a pass for each, unless they are the first ones or any.
             let centres = spec.parse_option("k", CENTRES).unwrap_or(CENTRES).min(MOST_CENTRES);
+            // And one for the sizes at the end.
             rounds
+                + 1
                 + if matches!(spec.option("init"), None | Some("kmeans++")) { centres } else { 1 }
         }
         "hist" | "render" if !(given("min") && given("max")) => 2,
@@ -103,10 +143,10 @@ mod tests {
     fn passes_follow_from_what_is_asked_for() {
         for (spec, wanted) in [
             ("sum:x", 1),
-            ("kmeans:k=3", 13),
-            ("kmeans:k=3,rounds=2", 5),
-            ("kmeans:k=3,rounds=x", 13),
-            ("kmeans:k=3,rounds=2,init=first", 3),
+            ("kmeans:k=3", 14),
+            ("kmeans:k=3,rounds=2", 6),
+            ("kmeans:k=3,rounds=x", 14),
+            ("kmeans:k=3,rounds=2,init=first", 4),
             ("hist:x,bins=3", 2),
             ("hist:x,min=0,max=1", 1),
             ("normalize:x", 2),
@@ -125,8 +165,19 @@ mod tests {
             (of("render"), of("render:shading=gradient"), of("sum:x")),
             ("render".into(), "render".into(), "sum".into())
         );
-        let seconds = |family| cost(family, "raw").core_s_per_gb;
+        let seconds = |family| cost(family, "raw").core_s_per_gstep;
         assert!(seconds("render-unshaded") < seconds("render"));
+    }
+
+    #[test]
+    fn pictures_and_clusters_take_steps() {
+        let of =
+            |spec: &str, dims: Option<&[u64]>| steps(&Spec::parse(spec).expect("spec"), 8000, dims);
+        assert_eq!(of("render:width=10,height=20", Some(&[8, 8, 8][..])).round(), 1600.0);
+        assert_eq!(of("render:width=10,height=20,step=0.5", Some(&[8, 8, 8])).round(), 3200.0);
+        assert_eq!(of("render", Some(&[8, 8])), 0.0);
+        assert_eq!((of("kmeans:x,k=3", None), of("kmeans", None)), (3000.0, 20_000.0));
+        assert_eq!(of("sum:x", None), 0.0);
     }
 
     #[test]

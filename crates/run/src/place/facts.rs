@@ -18,6 +18,8 @@ pub struct Work<'w> {
     pub bytes: u64,
     pub format: &'w str,
     pub families: Vec<String>,
+    /// Of each of them, as `assumed::steps` counts them.
+    pub steps: Vec<f64>,
     pub passes: u32,
 }
 
@@ -57,6 +59,8 @@ impl Facts {
             .asked_by(HOSTS)
             .in_passes(work.passes);
         request.kernels.clone_from(&work.families);
+        let per_byte = |steps: &f64| steps / work.bytes.max(1) as f64;
+        request.steps_per_byte = work.steps.iter().map(per_byte).collect();
         let cached: f64 = stores.iter().map(|s| s.cached).sum();
         request.cached = (cached / stores.len().max(1) as f64).clamp(0.0, 1.0);
         request.chunk = limits::DEFAULT_CHUNK as u64;
@@ -154,8 +158,12 @@ impl Gathering<'_> {
             }
             return assumed::cost(family, format);
         };
-        let all: Vec<f64> = found.iter().map(|c| c.core_s_per_gb).collect();
-        Cost { core_s_per_gb: mean(&all, 0.0), ..first.clone() }
+        let of = |cost: fn(&Cost) -> f64| mean(&found.iter().map(cost).collect::<Vec<_>>(), 0.0);
+        Cost {
+            core_s_per_gb: of(|c| c.core_s_per_gb),
+            core_s_per_gstep: of(|c| c.core_s_per_gstep),
+            ..first.clone()
+        }
     }
 
     /// The storage that the data lie on: the slowest of its hosts.

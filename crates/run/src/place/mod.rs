@@ -162,7 +162,7 @@ pub fn choose(
     };
     let said: Vec<Said> = together(crew, said(crew, dataset, apart, request, (held.len(), kept)))?;
     let can = |place| possible(place, &said);
-    let (decision, placing) = decided(&said, dataset, apart, request)?;
+    let (decision, placing, passes) = decided(&said, dataset, apart, request)?;
     let chosen = match request.place {
         Wish::Auto => decision.among(can),
         wish => Some(decision.wished(wish)?),
@@ -186,13 +186,15 @@ pub fn choose(
         Place::Split => {
             let told = together(crew, Ok(Holdings::tell(held)))?;
             let lengths: Vec<u64> = dataset.sources().iter().map(|s| s.len()).collect();
-            let holdings = Holdings::new(told, &lengths)?;
+            let unit = assumed::unit(&request.kernels, dataset)?;
+            let holdings = Holdings::new(told, &lengths)?.in_units(unit);
             let looks = Some(holdings.cut(crew.rank()));
             let split = Split {
                 holdings,
                 storage: apart.storage.to_vec(),
                 asked_share: chosen.asked_share,
-                seconds: chosen.seconds,
+                seconds: chosen.seconds / f64::from(passes),
+                ..Split::default()
             };
             part(has, looks, Some(split))
         }
@@ -257,28 +259,30 @@ fn decided(
     dataset: &Dataset,
     apart: &Apart,
     request: &Request,
-) -> Result<(Decision, Placing)> {
+) -> Result<(Decision, Placing, u32)> {
     let told = said.first().and_then(|s| s.profile.as_ref());
     let measured = told.map(|(_, text)| Profile::parse(text)).transpose()?;
-    let mut families: Vec<String> = Vec::new();
+    let (mut families, mut steps) = (Vec::<String>::new(), Vec::<f64>::new());
     let mut passes = 1;
+    let (bytes, dims) = (dataset.total_bytes(), dataset.schema().shape.as_ref().map(|s| s.dims()));
     for text in &request.kernels {
         let spec = Spec::parse(text)?;
         passes = passes.max(assumed::passes(&spec));
         let family = assumed::family(&spec);
-        if !families.contains(&family) {
-            families.push(family);
+        let takes = assumed::steps(&spec, bytes, dims);
+        match families.iter().position(|f| *f == family) {
+            Some(same) => steps[same] += takes,
+            None => {
+                families.push(family);
+                steps.push(takes);
+            }
         }
     }
     if !request.own.is_empty() {
         families.push(assumed::OWN.to_owned());
     }
-    let work = Work {
-        bytes: dataset.total_bytes(),
-        format: assumed::format(dataset.format_name()),
-        families,
-        passes,
-    };
+    let work =
+        Work { bytes, format: assumed::format(dataset.format_name()), families, steps, passes };
     let facts = Facts::new(said, &apart.storage, measured.as_ref(), &work);
     let decision = decide(&facts.profile, &facts.request, &Load::none())?;
     let alternative = |e: &stead_model::Estimate| Alternative {
@@ -310,7 +314,7 @@ fn decided(
             .collect(),
         ..Placing::default()
     };
-    Ok((decision, placing))
+    Ok((decision, placing, passes))
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ fn said(host: &str, tier: Option<&str>, cached: f64) -> Said {
 }
 
 fn work(families: &[&str]) -> Work<'static> {
-    let families = families.iter().map(|f| f.to_string()).collect();
-    Work { bytes: 1 << 30, format: "csv", families, passes: 1 }
+    let families: Vec<String> = families.iter().map(|f| f.to_string()).collect();
+    Work { bytes: 1 << 30, format: "csv", steps: vec![0.0; families.len()], families, passes: 1 }
 }
 
 const MEASURED: &str = r#"

@@ -5,6 +5,7 @@ use crate::clock::Watch;
 use crate::pass::caught;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stead_core::Result;
 use stead_fabric::Fabric;
@@ -38,22 +39,18 @@ struct Given {
     chunk: Chunk,
 }
 
-/// See the module's documentation.
-pub struct Keeper<'k> {
-    fabric: &'k dyn Fabric,
-    turn: Turn,
-    storage: &'k [bool],
-    /// Of each storage rank that holds something.
-    balances: Vec<(usize, Balance)>,
-    given: BTreeMap<u64, Given>,
-    next_id: u64,
-    waiting: BTreeSet<To>,
-    /// Those that were told that there is nothing left.
-    finished: BTreeSet<To>,
-}
+/// Of each storage rank that holds something: what is known of both sides from pass to pass, and who has what in memory.
+#[derive(Debug, Default)]
+pub struct Balances(Mutex<Vec<(usize, Balance)>>);
 
-impl<'k> Keeper<'k> {
-    pub fn new(fabric: &'k dyn Fabric, split: &'k Split, turn: Turn) -> Keeper<'k> {
+impl Balances {
+    /// Those of a pass that begins.
+    fn begin(&self, split: &Split) -> MutexGuard<'_, Vec<(usize, Balance)>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !all.is_empty() {
+            all.iter_mut().for_each(|(_, balance)| balance.again());
+            return all;
+        }
         let balance = |rank: usize| {
             let (len, granule) = (split.holdings.len(rank), split.holdings.granule(rank));
             let options = BalanceOptions {
@@ -66,11 +63,31 @@ impl<'k> Keeper<'k> {
             };
             (len > 0).then(|| (rank, Balance::new(len, options)))
         };
+        *all = (0..split.storage.len()).filter_map(balance).collect();
+        all
+    }
+}
+
+/// See the module's documentation.
+pub struct Keeper<'k> {
+    fabric: &'k dyn Fabric,
+    turn: Turn,
+    storage: &'k [bool],
+    balances: MutexGuard<'k, Vec<(usize, Balance)>>,
+    given: BTreeMap<u64, Given>,
+    next_id: u64,
+    waiting: BTreeSet<To>,
+    /// Those that were told that there is nothing left.
+    finished: BTreeSet<To>,
+}
+
+impl<'k> Keeper<'k> {
+    pub fn new(fabric: &'k dyn Fabric, split: &'k Split, turn: Turn) -> Keeper<'k> {
         Keeper {
             fabric,
             turn,
             storage: &split.storage,
-            balances: (0..split.storage.len()).filter_map(balance).collect(),
+            balances: split.balances.begin(split),
             given: BTreeMap::new(),
             next_id: 0,
             waiting: BTreeSet::new(),
@@ -105,7 +122,7 @@ impl<'k> Keeper<'k> {
                     }
                     // No worker of this program.
                     Some(Say::Ask(_)) => {}
-                    Some(Say::Done(id)) => self.done(from, id, watch.seconds()),
+                    Some(Say::Done { id, kept }) => self.done(from, id, kept, watch.seconds()),
                     // Of one that knows already that nothing is left, all are done.
                     Some(Say::Over) => stop.store(true, Ordering::Relaxed),
                     None => {}
@@ -157,14 +174,15 @@ impl<'k> Keeper<'k> {
         let mut finished = true;
         for of in order {
             let (holder, balance) = &mut self.balances[of];
-            match balance.next(side, now) {
+            match balance.next_of(side, rank, now) {
                 Next::Chunk(chunk) => {
                     let (id, holder) = (self.next_id, *holder as u32);
+                    let keep = balance.is_piece(chunk);
                     self.next_id += 1;
                     self.given.insert(id, Given { to, of, side, chunk });
                     self.waiting.remove(&to);
                     let (start, end) = (chunk.start, chunk.end);
-                    return self.tell(to, &Tell::Chunk { id, rank: holder, start, end });
+                    return self.tell(to, &Tell::Chunk { id, rank: holder, start, end, keep });
                 }
                 Next::Wait { .. } => finished = false,
                 Next::Finished => {}
@@ -177,8 +195,8 @@ impl<'k> Keeper<'k> {
         }
     }
 
-    /// A rank has a state for a chunk. Whoever else is at some of it need not go on if this one counts.
-    fn done(&mut self, rank: usize, id: u64, now: f64) {
+    /// A rank has a state for a chunk, and wants another one. Whoever else is at some of it need not go on if this one counts.
+    fn done(&mut self, rank: usize, id: u64, kept: bool, now: f64) {
         if self.given.get(&id).is_none_or(|g| g.to.0 != rank) {
             // Chunks that were given stay until their worker has said this: nobody of this program says it.
             return;
@@ -190,7 +208,11 @@ impl<'k> Keeper<'k> {
         };
         let counts = verdict == Verdict::Count;
         self.tell(given.to, &Tell::Counts { id, counts });
+        self.waiting.insert(given.to);
         if counts {
+            if let Some((_, balance)) = self.balances.get_mut(given.of).filter(|_| kept) {
+                balance.keep(given.side, rank, given.chunk);
+            }
             let (start, end) = (given.chunk.start, given.chunk.end);
             let vain = |g: &Given| g.of == given.of && g.chunk.start < end && start < g.chunk.end;
             let late = self.given.iter().filter(|(_, g)| vain(g));

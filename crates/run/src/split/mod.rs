@@ -5,22 +5,27 @@
 //! other one, too, and counts once. So the states that come together at the end are of each byte once, and the answer is that of
 //! any other place. A rank has two chunks at a time: while one waits for bytes or for the keeper, the other is computed on.
 //!
-//! Later passes are not balanced again: each rank computes on what it had then, and keeps of it what fits in memory.
+//! Each pass is balanced anew. What a rank needs of a chunk for the passes to come it keeps, as far as memory goes (`kept`), and
+//! says so: in the next pass it gets that first, many chunks at a time, and then those that others have and are slow with, which
+//! it fetches and keeps, too. Sums are exact, so it does not matter who has had a chunk when.
 //!
 //! What a storage rank holds is one range of bytes here, whatever it is in files (`Holdings`). The rank takes chunks from its
 //! beginning, those that ask take them from its end.
 
 mod keeper;
+mod kept;
 
+use crate::cache::{Cache, Kepts};
 use crate::clock::Watch;
 use crate::news::News;
 use crate::pass::{Active, Observer, Pass, Snapshot, caught, too_large};
-use keeper::Keeper;
+use keeper::{Balances, Keeper};
+use kept::Kept;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use stead_core::{Cancel, Error, Kind, Result, limits};
+use stead_core::{Cancel, Error, Kind, Needs, Result, limits};
 use stead_fabric::Fabric;
 use stead_format::{Dataset, Held, ScanOptions, Share, States};
 use stead_kernel::AnyState;
@@ -40,6 +45,8 @@ pub const MOST_STRETCHES: u64 = 1 << 16;
 #[derive(Debug, Clone, Default)]
 pub struct Holdings {
     of: Vec<Vec<Held>>,
+    /// Bytes that are computed on together or not at all; 0 if any can be taken apart.
+    unit: u64,
 }
 
 /// One stretch on its way: source, first byte, and the byte after the last one.
@@ -68,7 +75,12 @@ impl Holdings {
                 .all(|w| (w[0].source, w[0].bytes.end) <= (w[1].source, w[1].bytes.start));
             if ordered { Ok(held) } else { Err(bad()) }
         };
-        Ok(Holdings { of: told.into_iter().map(of).collect::<Result<_>>()? })
+        Ok(Holdings { of: told.into_iter().map(of).collect::<Result<_>>()?, unit: 0 })
+    }
+
+    /// Chunks are of so many bytes, or several times that.
+    pub fn in_units(self, unit: u64) -> Holdings {
+        Holdings { unit, ..self }
     }
 
     /// Bytes that all hold together.
@@ -85,7 +97,9 @@ impl Holdings {
     /// Chunks of what a rank holds begin and end at multiples of this.
     pub fn granule(&self, rank: usize) -> u64 {
         let len = self.len(rank);
-        len.div_ceil(MOST_GRANULES).max((len / LEAST_GRANULES).clamp(1, GRANULE))
+        let granule = len.div_ceil(MOST_GRANULES).max((len / LEAST_GRANULES).clamp(1, GRANULE));
+        // A chunk of less than a unit has one or none, and takes all or no time.
+        if self.unit > 0 { granule.max(self.unit).next_multiple_of(self.unit) } else { granule }
     }
 
     /// The stretches of a part of what a rank holds.
@@ -122,8 +136,8 @@ const GRANULE: u64 = 1 << 20;
 enum Say {
     /// What is there to do for this worker?
     Ask(u8),
-    /// There is a state for a chunk: does it count?
-    Done(u64),
+    /// There is a state for a chunk: does it count? And what is there to do next? It is `kept` for later passes.
+    Done { id: u64, kept: bool },
     /// This rank has failed: there is no need to go on.
     Over,
 }
@@ -131,8 +145,8 @@ enum Say {
 /// What the keeper says.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 enum Tell {
-    /// Compute on a part of what `rank` holds.
-    Chunk { id: u64, rank: u32, start: u64, end: u64 },
+    /// Compute on a part of what `rank` holds, which may be kept.
+    Chunk { id: u64, rank: u32, start: u64, end: u64, keep: bool },
     /// Whether it counts.
     Counts { id: u64, counts: bool },
     /// Somebody else has done this: no need to go on with it.
@@ -158,15 +172,18 @@ fn decode<'b, T: Deserialize<'b>>(turn: Turn, word: &'b [u8]) -> Option<T> {
 }
 
 /// How a run is split.
-#[derive(Debug, Clone)]
+#[derive(Debug, Default)]
 pub struct Split {
     /// What each rank holds.
     pub holdings: Holdings,
     /// Of each rank whether it has data.
     pub storage: Vec<bool>,
-    /// What was predicted: how much of the data those who ask compute on, and the seconds.
+    /// What was predicted: how much of the data those who ask compute on, and the seconds of a pass.
     pub asked_share: f64,
     pub seconds: f64,
+    /// What the keeper knows from pass to pass, and what this rank has in memory.
+    pub balances: Balances,
+    pub kept: Kept,
 }
 
 impl Split {
@@ -192,6 +209,9 @@ pub struct Splitting<'s> {
     /// The run, among those of rank 0's process.
     pub run: u64,
     pub options: ScanOptions,
+    /// What kernels need in later passes, and bytes that it may take.
+    pub later: Needs,
+    pub most_kept: u64,
     /// States of quotes at all granules, if they matter.
     pub states: Option<&'s States>,
     pub filter: Option<&'s Filter>,
@@ -211,8 +231,6 @@ pub struct Sum {
     /// 1 if rows are not counted.
     pub uncounted: u64,
     pub plan: Vec<(String, stead_core::Value)>,
-    /// What it has computed on.
-    pub held: Vec<Held>,
 }
 
 impl Splitting<'_> {
@@ -227,9 +245,10 @@ impl Splitting<'_> {
             let (stop, counted) = (&stop, &counted);
             let start = |name: &str| std::thread::Builder::new().name(name.into());
             let kept = (self.fabric.rank() == self.split.keeper()).then(|| {
-                let keeper = Keeper::new(self.fabric, self.split, self.turn());
+                let keep =
+                    move || Keeper::new(self.fabric, self.split, self.turn()).keep(stop, counted);
                 start("stead-keeper")
-                    .spawn_scoped(scope, move || keeper.keep(stop, counted))
+                    .spawn_scoped(scope, keep)
                     .map_err(|e| Error::io("start a thread for", "chunks", e))
             });
             let kept = kept.transpose()?;
@@ -310,7 +329,6 @@ impl Splitting<'_> {
         if sum.plan.is_empty() {
             sum.plan = theirs.plan;
         }
-        sum.held.extend(theirs.held);
         let states = self.active.iter().zip(&sum.states);
         too_large(states.map(|(a, s)| a.kernel.state_bytes(s) as u64).sum(), most)
     }
@@ -335,7 +353,6 @@ impl Worker<'_> {
             counters: [0; 6],
             uncounted: 0,
             plan: Vec::new(),
-            held: Vec::new(),
         };
         let mut trouble: Option<Error> = None;
         let (watch, mut over) = (Watch::start(), false);
@@ -344,8 +361,10 @@ impl Worker<'_> {
             if !std::mem::replace(&mut asked, true) {
                 splitting.say(&Say::Ask(self.number))?;
             }
-            let (id, rank, start, end) = match self.hear()? {
-                Tell::Chunk { id, rank, start, end } => (id, rank, start, end),
+            let (id, given) = match self.hear()? {
+                Tell::Chunk { id, rank, start, end, keep } => {
+                    (id, Given { rank, part: start..end, keep })
+                }
                 Tell::Finished => break,
                 // Of an earlier chunk, or that there is no need to go on.
                 told => {
@@ -354,7 +373,7 @@ impl Worker<'_> {
                 }
             };
             asked = false;
-            let held = splitting.split.holdings.pieces(rank as usize, &(start..end));
+            let held = splitting.split.holdings.pieces(given.rank as usize, &given.part);
             let passed_over = match (news.stopped(), held.first()) {
                 (Some(at), Some(h)) => at <= (Some(h.source), Some(h.bytes.start)),
                 (_, None) => true,
@@ -363,7 +382,7 @@ impl Worker<'_> {
             let heard = Heard::default();
             let done = match passed_over {
                 true => Ok(None),
-                false => self.chunk(id, held, &watch, &heard).map(Some),
+                false => self.chunk(id, &given, held, &watch, &heard).map(Some),
             };
             splitting.cancel.check()?;
             if let Err(e) = &done
@@ -376,8 +395,15 @@ impl Worker<'_> {
             }
             over = heard.over.load(Ordering::Relaxed);
             let mut counts = false;
+            let (done, kept) = match done {
+                Ok(Some((sum, kept))) => (Ok(Some(sum)), kept),
+                Ok(None) => (Ok(None), None),
+                Err(e) => (Err(e), None),
+            };
             if !over {
-                splitting.say(&Say::Done(id))?;
+                let has = kept.is_some() || splitting.split.kept.has(given.rank, &given.part);
+                splitting.say(&Say::Done { id, kept: has })?;
+                asked = true;
                 loop {
                     match self.hear()? {
                         Tell::Counts { id: of, counts: so } if of == id => {
@@ -394,6 +420,7 @@ impl Worker<'_> {
             }
             match done {
                 Ok(Some(theirs)) if counts => {
+                    kept.into_iter().for_each(|k| splitting.split.kept.put(&given, k));
                     splitting.add(&mut sum, theirs, splitting.most_states / u64::from(WORKERS))?;
                 }
                 // What was given up, and what does not matter any more.
@@ -450,21 +477,19 @@ impl Worker<'_> {
         self.splitting.observer.filter(|_| self.number == 0)
     }
 
-    /// What one chunk gives.
-    fn chunk(&self, id: u64, held: Vec<Held>, watch: &Watch, heard: &Heard) -> Result<Sum> {
+    /// What one chunk gives, and what is to be kept of it.
+    fn chunk(
+        &self,
+        id: u64,
+        given: &Given,
+        held: Vec<Held>,
+        watch: &Watch,
+        heard: &Heard,
+    ) -> Result<(Sum, Option<Kepts>)> {
         let (s, stop) = (self.splitting, Cancel::new());
         let bytes = held.iter().map(|h| h.bytes.end - h.bytes.start).sum();
-        let mut options = s.options.clone();
-        options.before = s.states.map(|states| states.at(&held)).transpose()?;
-        options.share = Share::Held(held.clone().into());
-        let _leftovers = Leftovers { dataset: s.dataset, share: options.share.clone() };
-        options.cancel = stop.clone();
         // Workers share what the rank may use.
         let workers = usize::from(WORKERS);
-        if s.threads < workers {
-            options.chunk = (options.chunk / workers).max(limits::MIN_CHUNK);
-        }
-        let scan = s.dataset.scan(&options)?;
         let listening = Listening { worker: self, id, stop: &stop, heard, watch };
         let pass = Pass {
             active: s.active,
@@ -475,26 +500,45 @@ impl Worker<'_> {
             cancel: &stop,
             news: self.news,
         };
-        let (states, kept) = pass.run(scan.as_ref(), s.filter, None)?;
+        if let Some(kept) = s.split.kept.get(given, &s.later) {
+            let (states, rows) =
+                pass.run(&Kepts::scan_of(kept.iter().map(|k| &**k)), None, None)?;
+            let counters = [0, rows, rows, 0, 0, bytes];
+            return Ok((Sum { states, counters, uncounted: 0, plan: Vec::new() }, None));
+        }
+        let mut options = s.options.clone();
+        options.before = s.states.map(|states| states.at(&held)).transpose()?;
+        options.share = Share::Held(held.into());
+        let _leftovers = Leftovers { dataset: s.dataset, share: options.share.clone() };
+        options.cancel = stop.clone();
+        if s.threads < workers {
+            options.chunk = (options.chunk / workers).max(limits::MIN_CHUNK);
+        }
+        let room = || s.split.kept.room(&s.later, s.most_kept);
+        let cache = given.keep.then(room).flatten();
+        let scan = s.dataset.scan(&options)?;
+        let (states, kept) = pass.run(scan.as_ref(), s.filter, cache.as_ref())?;
         for source in s.dataset.sources() {
             source.check()?;
         }
         let p = scan.progress();
         let get = |c: &AtomicU64| c.load(Ordering::Relaxed);
-        Ok(Sum {
+        let sum = Sum {
             states,
             counters: [get(&p.bytes), get(&p.rows), kept, get(&p.skipped), get(&p.rounded), bytes],
             uncounted: u64::from(!scan.counts_rows()),
             plan: scan.plan(),
-            held,
-        })
+        };
+        Ok((sum, cache.and_then(Cache::ready)))
     }
 }
 
-/// What a rank has computed on, on which it computes in later passes.
-pub fn later(mut held: Vec<Held>) -> Result<Share> {
-    held.sort_unstable_by_key(|h| (h.source, h.bytes.start));
-    Share::held(held)
+/// A chunk as the keeper gives it: a part of what a rank holds.
+pub struct Given {
+    pub rank: u32,
+    pub part: Range<u64>,
+    /// It may be kept.
+    pub keep: bool,
 }
 
 /// It is one of the data, which the earliest of is told.
