@@ -37,7 +37,7 @@ int main(void) {
     stead_options_free(o);
     OK(stead_request_new(&q, &e));
     OK(stead_request_set(q, "place", "push", &e));
-    FAILS(STEAD_USAGE, "no place to compute", stead_request_set(q, "place", "moon", &e));
+    FAILS(STEAD_USAGE, "not a place to compute", stead_request_set(q, "place", "moon", &e));
     stead_request_free(q);
     CHECK(stead_handles_alive() == 0);
     return ended("calibrate");

@@ -42,6 +42,31 @@ def test_the_same_bits_in_every_place(lab, folder, place):  # noqa: F811
         assert all(a["seconds"] > 0 for a in said["alternatives"]) and said["took"]["seconds"] > 0
 
 
+COLUMNS = ["rows", "mean:x", "std:x", "quantile:y", "kmeans:x,y,k=3"]
+
+
+def test_columns_are_sent_in_place_of_bytes(lab, folder):  # noqa: F811
+    one = alone(folder / "t.csv", *asked(COLUMNS))
+    for ranks, storage, words in [(3, "host1", []), (5, "host[2-3]", []), (4, "host[1,3]", ["--chunk", "64KiB"])]:
+        command = [STEAD, "run", folder / "t.csv", *asked(COLUMNS), "--storage-hosts", storage, "--place", "vector", *words]
+        report = json.loads(run([LAB, "run", lab, "-n", ranks, "-x", "STEAD_PROFILE=", *command, "--format", "json"]))
+        assert report["results"] == one["results"] and report["metrics"]["rows"] == one["metrics"]["rows"]
+        said = report["plan"]["place"]
+        assert said["wish"] == said["place"] == "vector" and said["left_out"] == []
+        assert {a["place"] for a in said["alternatives"]} == {"push", "pull", "vector", "split"}
+        moved, rows = report["metrics"]["bytes_fetched"], report["metrics"]["rows"]
+        # Two columns once, their heads, and the start of the file.
+        assert 16 * rows <= moved < 17 * rows + (2 << 20), (moved, rows)
+
+
+def test_bytes_are_no_columns(lab, folder):  # noqa: F811
+    job = [LAB, "run", lab, STEAD, "run", folder / "t.csv", "-k", "entropy", "--storage-hosts", "host1", "--place"]
+    done = subprocess.run(list(map(str, [*job, "vector"])), capture_output=True, text=True, env=os.environ, timeout=100)
+    assert done.returncode != 0 and done.stderr.count("the place 'vector' cannot be had: the kernels look at the bytes") == 1, done.stderr
+    report = json.loads(run([*job, "auto", "--format", "json"]))
+    assert [left["place"] for left in report["plan"]["place"]["left_out"]] == ["vector"]
+
+
 def test_what_moves_follows_from_the_place(lab, folder):  # noqa: F811
     size = (folder / "m.npy").stat().st_size
     report = {
@@ -100,6 +125,14 @@ def test_python_on_hosts(lab, mpi, env, folder, place):  # noqa: F811
     assert said["wish"] == place and (said["storage_ranks"], said["compute_ranks"]) == (1, 2)
 
 
+def test_python_gets_columns(lab, mpi, env, folder):  # noqa: F811
+    given = ["env", *(f"{name}={value}" for name, value in env.items())]
+    words = [*given, sys.executable, "-c", PYTHON, folder / "t.csv", "vector", *COLUMNS]
+    report = json.loads(run([*over(lab, mpi), *words]))
+    assert report["results"] == alone(folder / "t.csv", *asked(COLUMNS))["results"]
+    assert report["plan"]["place"]["place"] == "vector"
+
+
 @pytest.mark.skipif(not shutil.which("stress-ng"), reason="stress-ng is not installed")
 @pytest.mark.parametrize("place", ["split", "auto"])
 def test_a_device_that_is_slow_and_hosts_that_are_busy(lab, folder, place):  # noqa: F811
@@ -125,15 +158,16 @@ def worked(pid: int) -> float:
     return sum(map(int, words[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
-@pytest.mark.parametrize("place", ["push", "pull", "split"])
+@pytest.mark.parametrize("place", ["push", "pull", "split", "vector"])
 def test_a_storage_rank_that_is_killed_is_named(lab, tmp_path, place):  # noqa: F811
     path = tmp_path / "zeros.bin"
     path.touch()
     os.truncate(path, 2 << 30)
     # Its place in the list of hosts is its rank: a storage rank that is not the first one.
     wrapped = f'h={tmp_path}/$(hostname); echo $$ >$h.part; mv $h.part $h; exec "$@"'
-    words = [STEAD, "run", path, "--type", "raw", "--dtype", "f64", "-k", "quantile:0", "-k", "entropy", "--threads", 1,
-             "--storage-hosts", "host2", "--place", place]
+    kernels = ["quantile:0"] if place == "vector" else ["quantile:0", "entropy"]
+    words = [STEAD, "run", path, "--type", "raw", "--dtype", "f64", *asked(kernels), "--threads", 1, "--storage-hosts", "host2",
+             "--place", place]
     job = [LAB, "run", lab, "--enable-recovery", "-x", "STEAD_PEER_SILENCE_S", "sh", "-c", wrapped, "sh", *words]
     given = os.environ | {"STEAD_PEER_SILENCE_S": "3"}
     with subprocess.Popen([*map(str, ["timeout", "--kill-after=10", LIMIT, *job])], env=given, stdout=subprocess.PIPE,
@@ -144,7 +178,7 @@ def test_a_storage_rank_that_is_killed_is_named(lab, tmp_path, place):  # noqa: 
             time.sleep(0.01)
         before, process = sent(lab), int(pid.read_text())
         # It serves, or computes, for longer than MPI takes to start.
-        while sent(lab) - before < 64 << 20 if place == "pull" else worked(process) < 1.5:
+        while sent(lab) - before < 64 << 20 if place in ("pull", "vector") else worked(process) < 1.5:
             assert under_way.poll() is None and time.monotonic() < end
             time.sleep(0.01)
         os.kill(process, signal.SIGKILL)

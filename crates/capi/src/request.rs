@@ -201,8 +201,8 @@ pub unsafe extern "C" fn stead_request_lenient(
 }
 
 /// Sets one of the means by the name that it has on the command line: "threads", "memory", "chunk" (sizes may have
-/// units), "engine" (auto, uring, pread), "queue-depth", "direct" and "lenient" (yes, no), "place" (auto, pull, push, split; where to
-/// compute on data that were opened with storage hosts).
+/// units), "engine" (auto, uring, pread), "queue-depth", "direct" and "lenient" (yes, no), "place" (auto, pull, push, vector,
+/// split; where to compute on data that were opened with storage hosts).
 ///
 /// Errors: STEAD_USAGE for a name or a value that there is not.
 #[unsafe(no_mangle)]

@@ -109,8 +109,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "HOSTS")]
     pub storage_hosts: Option<String>,
 
-    /// Where to compute, with --storage-hosts: pull moves the bytes, push the kernels, split does both
-    #[arg(long, value_name = "auto|pull|push|split", value_parser = place, requires = "storage_hosts")]
+    /// Where to compute, with --storage-hosts: pull moves the bytes, vector the columns, push the kernels, split does both
+    #[arg(long, value_name = "auto|pull|push|vector|split", value_parser = place, requires = "storage_hosts")]
     pub place: Option<Wish>,
 
     /// Run alone though a launcher (mpirun, srun) has started several ranks

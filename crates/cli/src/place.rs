@@ -29,6 +29,9 @@ pub fn rows(p: &Placing) -> Vec<(String, String)> {
         });
         rows.push((format!("  {}", e.place), estimate + &took.unwrap_or_default()));
     }
+    for left in &p.left_out {
+        rows.push((format!("  {}", left.place), format!("left out: {}", left.why)));
+    }
     rows.push((
         "profile".to_owned(),
         p.profile.clone().unwrap_or_else(|| "none: 'stead calibrate' measures one".to_owned()),
@@ -42,7 +45,7 @@ pub fn rows(p: &Placing) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stead::{Alternative, Took};
+    use stead::{Alternative, LeftOut, Took};
 
     #[test]
     fn estimates_stand_beside_what_came_of_them() {
@@ -60,6 +63,7 @@ mod tests {
             alternatives: vec![alternative("push", 1.0), alternative("pull", 2.0)],
             took: Took { seconds: 1.5, moved_bytes: 2048, asked_share: 0.0 },
             assumed: vec!["a network".into()],
+            left_out: vec![LeftOut { place: "vector".into(), why: "no columns".into() }],
             ..Placing::default()
         };
         let rows = rows(&placing);
@@ -69,6 +73,7 @@ mod tests {
         assert!(of("  push").is_some_and(|v| v.ends_with("took 1.50 s, 2.0 KiB moved")));
         assert!(of("  pull").is_some_and(|v| v.contains("2.00 s") && !v.contains("took")));
         assert_eq!(of("assumed"), Some("a network"));
+        assert_eq!(of("  vector"), Some("left out: no columns"));
         assert!(of("profile").is_some_and(|v| v.contains("stead calibrate")));
     }
 }

@@ -24,6 +24,7 @@ pub mod table;
 mod text;
 pub mod textscan;
 pub mod tipsy;
+pub mod vectors;
 
 pub use api::{
     Apart, Format, Held, Holding, Near, Progress, Scan, ScanOptions, Share, Traffic, Worker,

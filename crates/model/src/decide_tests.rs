@@ -378,6 +378,26 @@ fn requests_without_sense_are_refused() {
 }
 
 #[test]
+fn what_is_known_of_a_request_goes_before_what_kernels_send() {
+    let mut case = plain();
+    assert!(!case.decide().alternatives().iter().any(|e| e.place == Place::VectorUp));
+    case.profile.kernels[0].parse_share = 0.1;
+    case.request.vector_per_byte = Some(0.1);
+    // A tenth of the bytes, and of the work where the data are.
+    let up = of(&case.decide(), Place::VectorUp);
+    assert!((up.moved_bytes - 1e7).abs() < 1.0 && up.seconds < 0.3, "{up:?}");
+    assert_eq!(case.decide().wished(Wish::Vector).unwrap().place, Place::VectorUp);
+    // Columns are kept in less memory than the bytes.
+    case.request.passes = 10;
+    case.profile.sites[1].memory_bytes = 1.1e7;
+    assert!((of(&case.decide(), Place::VectorUp).moved_bytes - 1e7).abs() < 1e6);
+    case.request.vector_per_byte = Some(0.0);
+    assert!(case.decide().wished(Wish::Vector).is_err());
+    case.request.vector_per_byte = Some(f64::NAN);
+    assert!(decide(&case.profile, &case.request, &Load::none()).is_err());
+}
+
+#[test]
 fn what_a_split_takes_is_a_part_of_the_choice() {
     let profile = Profile::parse(
         r#"

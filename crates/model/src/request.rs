@@ -22,6 +22,9 @@ pub struct Request {
     pub cached: f64,
     /// Bytes that are read, sent and computed on at a time.
     pub chunk: u64,
+    /// Bytes of numbers for each byte of the data, all kernels together, if that is known of this request; else what the
+    /// kernels' costs say adds up. None to send where it is 0.
+    pub vector_per_byte: Option<f64>,
     /// What it takes to split it, beside the work.
     pub splitting: Splitting,
     /// Bytes of data that `held_on` adds next.
@@ -60,6 +63,7 @@ impl Request {
             passes: 1,
             cached: 0.0,
             chunk: limits::DEFAULT_CHUNK as u64,
+            vector_per_byte: None,
             splitting: Splitting::default(),
             bytes,
         }

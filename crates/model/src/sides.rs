@@ -39,6 +39,7 @@ impl Work {
         if !vectors {
             all.vector = 0.0;
         }
+        all.vector = request.vector_per_byte.unwrap_or(all.vector);
         Ok(all)
     }
 }
@@ -201,6 +202,9 @@ impl Sides {
         }
         if !request.steps_per_byte.iter().all(|steps| (0.0..1e9).contains(steps)) {
             return Err(Error::usage("kernels take 0 steps or more for a byte"));
+        }
+        if request.vector_per_byte.is_some_and(|v| !(0.0..1e9).contains(&v)) {
+            return bad("a byte of the data has 0 bytes of numbers or more");
         }
         if request.passes == 0 || request.chunk == 0 || !(0.0..=1.0).contains(&request.cached) {
             return bad(

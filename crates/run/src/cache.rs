@@ -6,6 +6,7 @@
 //! dataset whose numbers do not fit the budget is read again in every pass. What the budget leaves is for notes that
 //! kernels make about blocks.
 
+use crate::pass::Keep;
 use std::mem::{size_of, size_of_val};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -98,10 +99,26 @@ impl Cache {
         })
     }
 
+    /// What was kept, ready to be scanned; `None` if it was not all.
+    pub fn ready(self) -> Option<Kepts> {
+        if self.full.into_inner() {
+            return None;
+        }
+        let mut blocks = self.blocks.into_inner().unwrap_or_else(PoisonError::into_inner);
+        blocks.sort_by_key(|b| b.seq);
+        Some(Kepts { needs: self.needs, blocks })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Kept>> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Keep for Cache {
     /// Keeps a copy of `block`, unless the budget has been reached.
-    pub fn keep(&self, block: &Block<'_>) {
+    fn keep(&self, block: &Block<'_>) -> Result<()> {
         if self.full.load(Ordering::Relaxed) {
-            return;
+            return Ok(());
         }
         let values = block.rows * self.needs.numbers.len();
         let records = if self.needs.records { block.records } else { &[] };
@@ -111,7 +128,7 @@ impl Cache {
             self.used.fetch_sub(bytes, Ordering::Relaxed);
             self.full.store(true, Ordering::Relaxed);
             self.lock().clear();
-            return;
+            return Ok(());
         }
         let mut numbers = Vec::with_capacity(values);
         for id in &self.needs.numbers {
@@ -133,20 +150,7 @@ impl Cache {
             bytes,
         };
         self.lock().push(kept);
-    }
-
-    /// What was kept, ready to be scanned; `None` if it was not all.
-    pub fn ready(self) -> Option<Kepts> {
-        if self.full.into_inner() {
-            return None;
-        }
-        let mut blocks = self.blocks.into_inner().unwrap_or_else(PoisonError::into_inner);
-        blocks.sort_by_key(|b| b.seq);
-        Some(Kepts { needs: self.needs, blocks })
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Kept>> {
-        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(())
     }
 }
 
@@ -262,8 +266,8 @@ mod tests {
     fn blocks_come_back_in_order() {
         let needs = Needs { numbers: vec![3], ..Needs::default() };
         let cache = Cache::new(&needs, 10_000).expect("cache");
-        cache.keep(&block(5, &[5.0, 6.0]));
-        cache.keep(&block(2, &[2.0]));
+        cache.keep(&block(5, &[5.0, 6.0])).expect("kept");
+        cache.keep(&block(2, &[2.0])).expect("kept");
         let kepts = cache.ready().expect("all kept");
         assert!(kepts.serves(&needs));
         assert!(!kepts.serves(&Needs { records: true, ..needs.clone() }));
@@ -280,8 +284,8 @@ mod tests {
     fn notes_stay_with_their_block_and_in_the_budget() {
         let needs = Needs { numbers: vec![3], ..Needs::default() };
         let cache = Cache::new(&needs, 2000).expect("cache");
-        cache.keep(&block(1, &[1.0]));
-        cache.keep(&block(2, &[2.0]));
+        cache.keep(&block(1, &[1.0])).expect("kept");
+        cache.keep(&block(2, &[2.0])).expect("kept");
         let kepts = cache.ready().expect("all kept");
         let notes = |i: usize| -> &dyn Notes { &kepts.blocks[i].notes };
         notes(0).put(7, Box::new("first"), 100);
@@ -304,18 +308,18 @@ mod tests {
         let used = Arc::new(AtomicU64::new(0));
         let beside = || Cache::beside(&needs, 1000, used.clone()).expect("cache");
         let (first, second) = (beside(), beside());
-        first.keep(&block(1, &[1.0; 50]));
+        first.keep(&block(1, &[1.0; 50])).expect("no error");
         let taken = used.load(Ordering::Relaxed);
         assert!((400..1000).contains(&taken));
-        second.keep(&block(2, &[1.0; 10]));
-        second.keep(&block(3, &[1.0; 50]));
+        second.keep(&block(2, &[1.0; 10])).expect("no error");
+        second.keep(&block(3, &[1.0; 50])).expect("no error");
         assert!(second.ready().is_none());
         assert_eq!(used.load(Ordering::Relaxed), taken, "what is not kept takes nothing");
         let kepts = first.ready().expect("kept");
         kepts.blocks[0].notes.put(7, Box::new("note"), 100);
         assert_eq!(used.load(Ordering::Relaxed), taken + 100);
         let third = beside();
-        third.keep(&block(4, &[4.0]));
+        third.keep(&block(4, &[4.0])).expect("no error");
         let third = third.ready().expect("kept");
         let all: Vec<u64> =
             Kepts::scan_of([&kepts, &third]).blocks.iter().map(|b| b.1.seq).collect();
@@ -328,7 +332,7 @@ mod tests {
     fn what_does_not_fit_is_not_kept() {
         let needs = Needs { numbers: vec![3], ..Needs::default() };
         let cache = Cache::new(&needs, 100).expect("cache");
-        cache.keep(&block(1, &[0.0; 50]));
+        cache.keep(&block(1, &[0.0; 50])).expect("no error");
         assert!(cache.ready().is_none());
         assert!(Cache::new(&Needs { bytes: true, ..needs }, 100).is_none());
     }

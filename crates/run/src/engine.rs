@@ -12,7 +12,7 @@ use crate::joint::{self, Joint};
 use crate::meeting::{self, Member};
 use crate::news::{ANY, News};
 use crate::outputs::{Carried, Outputs};
-use crate::pass::{Active, Observer, Pass, caught};
+use crate::pass::{Active, Keep, Observer, Pass, caught};
 use crate::pieces;
 use crate::place::{self, Placing};
 use crate::prepared::{Prepared, Slot};
@@ -22,13 +22,14 @@ use crate::scatter::{self, Scatter};
 use crate::sides::Sides;
 use crate::sink::Ordered;
 use crate::split::{self, Split, Splitting};
+use crate::vectors::{Inbox, Outbox, Sending};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use stead_core::{Cancel, Error, Needs, Result, Value, limits};
 use stead_fabric::{Fabric, Local};
-use stead_format::{Before, Dataset, Quotes, ScanOptions, Share, States};
+use stead_format::{Before, Dataset, Quotes, Scan, ScanOptions, Share, States, Traffic};
 use stead_kernel::expr::Filter;
 use stead_kernel::{AnyKernel, AnyState, Sink, Step};
 use stead_simd::Vectors;
@@ -150,6 +151,8 @@ struct Engine<'a> {
     split: Option<Split>,
     /// Of which quotes are open where a chunk may begin.
     states: Option<States>,
+    /// Columns are sent to those who have asked.
+    vectors: Option<Sending>,
     /// Bytes that those who have asked for data have computed on, in the first pass; where chunks are given out, in all.
     asked: u64,
     /// Why this is its share, where there was a choice.
@@ -191,6 +194,7 @@ impl<'a> Engine<'a> {
             looks: None,
             split: None,
             states: None,
+            vectors: None,
             asked: 0,
             placing: None,
         };
@@ -221,8 +225,11 @@ impl<'a> Engine<'a> {
         engine.watched = first.watched;
         engine.nodes = nodes.len();
         if let Some(apart) = dataset.holding().and_then(|h| h.apart.as_ref()) {
-            let part = place::choose(&engine.crew, dataset, apart, request, engine.budget.kept)?;
+            let asked = place::Asked::new(&engine.slots, engine.filter.as_ref());
+            let kept = engine.budget.kept;
+            let part = place::choose(&engine.crew, dataset, apart, request, (kept, &asked))?;
             (engine.share, engine.looks, engine.split) = (part.share, part.looks, part.split);
+            engine.vectors = part.vectors;
             engine.placing = Some(part.placing);
             engine.part(part.computing)?;
         }
@@ -365,6 +372,7 @@ impl<'a> Engine<'a> {
             None => self.active(&kernels),
         };
         let active = self.look_before(&needs, active)?;
+        let vectors = self.in_vectors(&needs).cloned();
         let news = Arc::new(self.news(metrics.passes));
         self.computing().fabric.tell_by(news.clone());
         let mine = active.and_then(|active| {
@@ -374,6 +382,8 @@ impl<'a> Engine<'a> {
             self.wanted(&news)?;
             Ok((mine, active))
         });
+        let turn = (self.number, metrics.passes);
+        vectors.iter().for_each(|v| v.leave(self.crew.fabric.inner(), turn));
         let (mine, active) = match mine {
             Ok((mine, active)) => (Ok(mine), active),
             Err(e) => {
@@ -383,11 +393,16 @@ impl<'a> Engine<'a> {
             }
         };
         let (states, counters, ended) = pieces::total(self.computing(), &kernels, mine)?;
-        let [bytes, rows, kept, skipped, rounded, uncounted, asked, done] = counters[..] else {
+        let [bytes, rows, kept, skipped, rounded, uncounted, asked, done, unkept] = counters[..]
+        else {
             return Err(Error::format("ranks sent different counters"));
         };
         self.split.as_ref().map_or(Ok(()), |split| split.check(done))?;
         metrics.bytes_read += bytes;
+        if vectors.is_some() && unkept > 0 {
+            // Nobody knows who had what: it is asked for again, by all.
+            self.kept = None;
+        }
         if metrics.passes == 1 {
             let counted = uncounted == 0;
             metrics.rows = counted.then_some(rows);
@@ -578,7 +593,7 @@ impl<'a> Engine<'a> {
     }
 
     /// This rank's share of a pass: states, and the counters bytes, rows, kept, skipped, rounded, 1 if rows are not
-    /// counted, bytes that one without data has computed on, and those of chunks.
+    /// counted, bytes that one without data has computed on, those of chunks, and 1 if what was to be kept is not.
     fn scan(
         &mut self,
         needs: Needs,
@@ -599,7 +614,7 @@ impl<'a> Engine<'a> {
         };
         if let Some(kept) = self.kept.as_ref().filter(|k| k.serves(&needs)) {
             let (states, rows) = pass.run(&kept.scan(), None, None)?;
-            return Ok((states, vec![0, rows, rows, 0, 0, 0, 0, 0]));
+            return Ok((states, vec![0, rows, rows, 0, 0, 0, 0, 0, 0]));
         }
         let asks = self.dataset.holding().and_then(|h| h.apart.as_ref());
         let asks = asks.is_some_and(|a| a.storage.get(self.crew.rank()) == Some(&false));
@@ -632,16 +647,45 @@ impl<'a> Engine<'a> {
                 *scan_plan = sum.plan;
             }
             let asked = if asks { counted } else { 0 };
-            let counters = vec![bytes, rows, kept, skipped, rounded, sum.uncounted, asked, counted];
+            let counters =
+                vec![bytes, rows, kept, skipped, rounded, sum.uncounted, asked, counted, 0];
             return Ok((sum.states, counters));
         }
         let cache = Cache::new(&later, self.budget.kept);
+        let vectors = self.in_vectors(&needs).cloned();
+        if let Some(vectors) = vectors.as_ref().filter(|v| !v.sends(self.crew.rank())) {
+            let (fabric, turn) = (self.crew.fabric.inner(), (self.number, number));
+            let (cancel, of) = (&self.request.cancel, (needs, self.dataset.sources().len()));
+            let came = self.traffic(|t| &t.fetched)?;
+            let inbox = Inbox::open(fabric, vectors, turn, of, news, cancel, came)?;
+            if number == 1 {
+                *scan_plan = inbox.plan();
+            }
+            let (states, _) = pass.run(&inbox, None, cache.as_ref().map(|c| c as &dyn Keep))?;
+            drop(inbox);
+            let unkept = self.keeps(cache);
+            return Ok((states, vec![0, 0, 0, 0, 0, 0, 0, 0, unkept]));
+        }
         let _leftovers = split::Leftovers { dataset: self.dataset, share: self.share.clone() };
         let scan = self.dataset.scan(&self.options(&needs))?;
         if number == 1 {
             *scan_plan = scan.plan();
         }
-        let (states, kept) = pass.run(scan.as_ref(), self.filter.as_ref(), cache.as_ref())?;
+        let (states, kept) = match &vectors {
+            None => {
+                let keep = cache.as_ref().map(|c| c as &dyn Keep);
+                pass.run(scan.as_ref(), self.filter.as_ref(), keep)?
+            }
+            Some(vectors) => {
+                let (fabric, turn) = (self.crew.fabric.inner(), (self.number, number));
+                let cancel = &self.request.cancel;
+                let sent = self.traffic(|t| &t.served)?;
+                let outbox = Outbox::new(fabric, vectors, turn, &needs, news, cancel, sent);
+                let sending = Pass { active: &[], ..pass };
+                let (_, kept) = sending.run(scan.as_ref(), self.filter.as_ref(), Some(&outbox))?;
+                (active.iter().map(|a| a.kernel.init()).collect(), kept)
+            }
+        };
         for source in self.dataset.sources() {
             source.check()?;
         }
@@ -649,13 +693,32 @@ impl<'a> Engine<'a> {
         let get = |c: &std::sync::atomic::AtomicU64| c.load(Ordering::Relaxed);
         let uncounted = u64::from(!scan.counts_rows());
         let bytes = get(&p.bytes) + std::mem::take(&mut self.looked);
-        let asked = if asks { bytes } else { 0 };
+        let asked = if asks || vectors.is_some() { bytes } else { 0 };
         let (rows, skipped, rounded) = (get(&p.rows), get(&p.skipped), get(&p.rounded));
-        let counters = vec![bytes, rows, kept, skipped, rounded, uncounted, asked, 0];
         self.bytes += bytes;
         drop(scan);
+        let unkept = self.keeps(cache);
+        Ok((states, vec![bytes, rows, kept, skipped, rounded, uncounted, asked, 0, unkept]))
+    }
+
+    /// Later passes are over what was kept; 1 if it was not all. Who sends columns to others keeps nothing, and has no part in
+    /// these passes.
+    fn keeps(&mut self, cache: Option<Cache>) -> u64 {
+        let wanted = cache.is_some();
         self.kept = cache.and_then(Cache::ready);
-        Ok((states, counters))
+        u64::from(wanted && self.kept.is_none())
+    }
+
+    /// How columns move in a pass with these needs, if they do.
+    fn in_vectors(&self, needs: &Needs) -> Option<&Sending> {
+        let kept = self.kept.as_ref().is_some_and(|k| k.serves(needs));
+        self.vectors.as_ref().filter(|v| !kept && v.serves(needs))
+    }
+
+    /// What counts bytes between ranks.
+    fn traffic(&self, which: fn(&Traffic) -> &AtomicU64) -> Result<&AtomicU64> {
+        let holding = self.dataset.holding().map(|h| which(&h.traffic));
+        holding.ok_or_else(|| Error::internal("it is not said what ranks hold"))
     }
 
     /// The results by name. Values are moved out of the slots: those of many groups are large.

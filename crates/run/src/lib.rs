@@ -35,9 +35,10 @@ mod split;
 pub mod spread;
 mod told;
 mod values;
+mod vectors;
 
 pub use engine::{agree, refuse, run, run_on};
 pub use pass::{Observer, Snapshot};
-pub use place::{Alternative, Placing, Took};
+pub use place::{Alternative, LeftOut, Placing, Took};
 pub use report::{Metrics, Plan, PlannedKernel, RankMetrics, Report};
 pub use request::Request;

@@ -1,6 +1,5 @@
 //! One pass over the data: workers pull blocks, filter them and update their own states.
 
-use crate::cache::Cache;
 use crate::clock::Watch;
 use crate::news::{At, Far, News};
 use crate::sink::Ordered;
@@ -65,8 +64,13 @@ pub struct Pass<'a> {
 struct Feed<'a> {
     scan: &'a dyn Scan,
     filter: Option<&'a expr::Filter>,
-    /// Keeps the filtered blocks for the passes to come.
-    keep: Option<&'a Cache>,
+    keep: Option<&'a dyn Keep>,
+}
+
+/// Where filtered blocks go besides the kernels: into memory for the passes to come, or to other ranks.
+pub trait Keep: Sync {
+    /// Takes a block of a worker; an error ends the pass.
+    fn keep(&self, block: &Block<'_>) -> Result<()>;
 }
 
 /// How often the thread that waits for workers looks around.
@@ -101,7 +105,7 @@ impl Pass<'_> {
         &self,
         scan: &dyn Scan,
         filter: Option<&expr::Filter>,
-        keep: Option<&Cache>,
+        keep: Option<&dyn Keep>,
     ) -> Result<(Vec<AnyState>, u64)> {
         let feed = &Feed { scan, filter, keep };
         let shared = Shared {
@@ -260,8 +264,8 @@ impl Pass<'_> {
                 }
             };
             Progress::add(&shared.kept, block.rows as u64);
-            if let Some(cache) = feed.keep {
-                cache.keep(&block);
+            if let Some(keep) = feed.keep {
+                keep.keep(&block)?;
             }
             let block = Block { cancel: Some(self.cancel), ..block };
             self.update(&mut states, &block, index).inspect_err(|e| {

@@ -56,7 +56,7 @@ impl<'a> Patient<'a> {
         Ok(Patient { some, ..Patient::new(self.whole, &self.cancel, self.observer, answers) })
     }
 
-    fn inner(&self) -> &dyn Fabric {
+    pub fn inner(&self) -> &dyn Fabric {
         match &self.some {
             Some(some) => some,
             None => self.whole,

@@ -107,16 +107,12 @@ pub fn set_means(r: &mut Request, name: &str, value: &str) -> Result<()> {
     Ok(())
 }
 
-/// Where to compute: `auto`, `pull`, `push` or `split`.
+/// Where to compute: `auto`, `pull`, `push`, `vector` or `split`.
 ///
 /// # Errors
 /// `Usage` for anything else.
 pub fn place(s: &str) -> Result<Wish> {
-    match Wish::parse(s) {
-        Ok(wish @ (Wish::Auto | Wish::Pull | Wish::Push | Wish::Split)) => Ok(wish),
-        _ => Err(Error::usage(format!("'{s}' is no place to compute"))
-            .with_hint("take auto, pull, push or split")),
-    }
+    Wish::parse(s)
 }
 
 /// One byte; `\t` and `tab` are the tab.

@@ -107,7 +107,7 @@ fn placing(report: &Report) -> &Placing {
     report.plan.place.as_ref().expect("a place")
 }
 
-/// The answers of one rank over the file, wherever ranks compute. Returns what the ranks of the last job said.
+/// The answers of one rank over the file, wherever ranks compute. Columns can be sent if the kernels look at nothing else.
 fn check(inputs: &[String], alone: &Dataset, options: &OpenOptions, kernels: &[&str]) {
     for grouped in [false, true] {
         let shaped = |place| {
@@ -120,8 +120,10 @@ fn check(inputs: &[String], alone: &Dataset, options: &OpenOptions, kernels: &[&
             r
         };
         let wanted = stead::run(alone, &shaped(Wish::Auto), None).expect("alone");
+        let columns = !kernels.contains(&"digits");
         for hosts in JOBS {
-            for place in [Wish::Push, Wish::Pull, Wish::Split, Wish::Auto] {
+            let places = [Wish::Push, Wish::Pull, Wish::Split, Wish::Auto, Wish::Vector];
+            for place in places.into_iter().filter(|p| columns || *p != Wish::Vector) {
                 let all = run(hosts, inputs, options, &shaped(place));
                 for report in all.into_iter().map(|r| r.expect("run")) {
                     let (a, b) = (text(&report.results), text(&wanted.results));
@@ -130,7 +132,8 @@ fn check(inputs: &[String], alone: &Dataset, options: &OpenOptions, kernels: &[&
                     let p = placing(&report);
                     let asking = hosts.iter().filter(|h| h.starts_with('h')).count();
                     assert_eq!(p.compute_ranks, asking);
-                    assert_eq!(p.alternatives.len(), 3);
+                    let found = (p.alternatives.len(), p.left_out.len());
+                    assert_eq!(found, if columns { (4, 0) } else { (3, 1) });
                     let share = p.took.asked_share;
                     let ranks = report.metrics.ranks.iter().zip(hosts);
                     let read = |h: char| ranks.clone().filter(move |(_, n)| n.starts_with(h));
@@ -140,6 +143,10 @@ fn check(inputs: &[String], alone: &Dataset, options: &OpenOptions, kernels: &[&
                         }
                         "pull" => {
                             assert!(share == 1.0 && read('s').all(|(r, _)| r.bytes_fetched == 0))
+                        }
+                        "vector" => {
+                            assert!(share == 1.0 && read('h').all(|(r, _)| r.bytes_read == 0));
+                            assert!(report.metrics.bytes_fetched > 0);
                         }
                         "split" => assert!((0.0..=1.0).contains(&share)),
                         other => panic!("{other}"),
@@ -180,6 +187,60 @@ fn tables_give_the_same_bits() {
     ];
     let alone = stead::open(&named(&file)).expect("open");
     check(&named(&file), &alone, &options, &kernels);
+}
+
+#[test]
+fn columns_give_the_same_bits() {
+    let dir = tempfile::tempdir().expect("dir");
+    let options = OpenOptions::default();
+    // A few records, too, of which some ranks have none.
+    for rows in [2, 3, 400] {
+        let file = dir.path().join(format!("{rows}.csv"));
+        std::fs::write(&file, table(rows)).expect("write");
+        let alone = stead::open(&named(&file)).expect("open");
+        let kernels = ["rows", "count:x", "sum:x", "var:x", "min:x"];
+        let more = [
+            "hist:x,bins=5",
+            "quantile:x,q=0.1;0.9",
+            "quantile:x,exact",
+            "gram:id,x",
+            "kmeans:id,k=3,seed=3",
+        ];
+        let all = [&kernels[..], if rows < 9 { &[] } else { &more[..] }].concat();
+        check(&named(&file), &alone, &options, &all);
+    }
+    let tabs = dir.path().join("t.tsv");
+    std::fs::write(&tabs, table(300).replace(',', "\t")).expect("write");
+    let alone = stead::open(&named(&tabs)).expect("open");
+    check(&named(&tabs), &alone, &options, &["mean:x", "kmeans:id,k=2,init=first"]);
+}
+
+#[test]
+fn columns_are_sent_again_where_memory_does_not_hold_them() {
+    let dir = tempfile::tempdir().expect("dir");
+    let file = dir.path().join("t.csv");
+    std::fs::write(&file, table(200_000)).expect("write");
+    let alone = stead::open(&named(&file)).expect("open");
+    let asked = |memory| {
+        let r = request(&["kmeans:id,x,k=3,rounds=3,init=first"], Wish::Vector);
+        Request { memory, chunk: 1 << 20, threads: 1, ..r }
+    };
+    let here = Request { place: Wish::Auto, ..asked(1 << 30) };
+    let wanted = stead::run(&alone, &here, None).expect("alone");
+    let mut fetched = Vec::new();
+    for memory in [1 << 30, 20 << 20] {
+        for report in
+            run(&["s1", "h1", "h1"], &named(&file), &OpenOptions::default(), &asked(memory))
+        {
+            let report = report.expect("run");
+            assert_eq!(text(&report.results), text(&wanted.results));
+            fetched.push(report.metrics.bytes_fetched);
+        }
+    }
+    // Once, or in each pass.
+    let columns = 200_000 * 2 * 8;
+    assert!((columns..3 * columns).contains(&fetched[0]), "{fetched:?}");
+    assert!(fetched[3] >= 3 * columns, "{fetched:?}");
 }
 
 #[test]
@@ -269,11 +330,13 @@ fn parts_of_layouts_lie_with_their_hosts() {
     let path = dir.path().join("t.csv.stead-layout.toml");
     std::fs::write(&path, layout.to_string()).expect("layout");
     let alone = stead::open(&named(&file)).expect("open");
-    let wanted =
-        stead::run(&alone, &request(&["mean:x", "digits"], Wish::Auto), None).expect("run");
-    for place in [Wish::Push, Wish::Pull, Wish::Split] {
+    let kernels =
+        |place| if place == Wish::Vector { ["mean:x", "std:id"] } else { ["mean:x", "digits"] };
+    for place in [Wish::Push, Wish::Pull, Wish::Split, Wish::Vector] {
         for hosts in [&["h1", "s1", "s2"][..], &["s2", "h1", "h2", "s1", "s1"]] {
-            let asked = request(&["mean:x", "digits"], place);
+            let asked = request(&kernels(place), place);
+            let wanted =
+                stead::run(&alone, &request(&kernels(place), Wish::Auto), None).expect("run");
             for report in run(hosts, &named(&path), &OpenOptions::default(), &asked) {
                 assert_eq!(text(&report.expect("run").results), text(&wanted.results));
             }
@@ -304,16 +367,24 @@ fn what_cannot_be_placed_is_one_error_of_all_ranks() {
         ..OpenOptions::default()
     };
     let hosts = ["h1", "s1", "h2", "s2"];
-    for place in [Wish::Push, Wish::Pull, Wish::Split] {
+    for place in [Wish::Push, Wish::Pull, Wish::Split, Wish::Vector] {
         let bad = run(&hosts, &named(&file), &options, &request(&["sum:x"], place));
         one_error(bad, Kind::Data, "three");
+        let bad = run(&hosts, &named(&file), &options, &request(&["sum:x"], place));
+        one_error(bad, Kind::Data, "t.csv:4: column 'x'");
         let missing = run(&hosts, &named(&none), &options, &request(&["sum:x"], place));
         one_error(missing, Kind::NotFound, "none.csv");
         let odd = run(&hosts, &named(&file), &options, &request(&["sum:y"], place));
         one_error(odd, Kind::Usage, "y");
     }
-    let vector = run(&hosts, &named(&file), &options, &request(&["sum:x"], Wish::Vector));
-    one_error(vector, Kind::Usage, "cannot be placed so");
+    for (kernel, why) in [("digits", "look at the bytes"), ("rows", "look at no columns")] {
+        let vector = run(&hosts, &named(&file), &options, &request(&[kernel], Wish::Vector));
+        one_error(
+            vector,
+            Kind::Usage,
+            &format!("the place 'vector' cannot be had: the kernels {why}"),
+        );
+    }
     // Where all have the data there is nothing to pull.
     let alone = stead::open(&named(&file)).expect("open");
     let e = stead::run(&alone, &request(&["rows"], Wish::Pull), None).expect_err("no choice");

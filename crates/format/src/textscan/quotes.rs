@@ -29,6 +29,11 @@ enum Does {
 pub struct Before(Vec<State>);
 
 impl Before {
+    /// Those of so many stretches each of which is the beginning of a file.
+    pub fn beginnings(count: usize) -> Before {
+        Before(vec![State::Record; count])
+    }
+
     /// That of an even share.
     pub(super) fn first(&self) -> State {
         self.0.first().copied().unwrap_or_default()

@@ -131,7 +131,8 @@ class Dataset:
             engine: How to read: `"auto"`, `"uring"` or `"pread"`.
             queue_depth: Reads in flight for each worker.
             place: Where to compute, for data that were opened with `storage_hosts=`: `"pull"` moves the bytes, `"push"` the
-                kernels, `"split"` has both sides compute, `"auto"` takes what is predicted to be faster. Never changes an answer.
+                kernels, `"vector"` the columns, which the storage hosts parse, `"split"` has both sides compute, `"auto"` takes
+                what is predicted to be faster. Never changes an answer.
             progress: None shows a bar on a terminal and in a notebook, for runs longer than half a second; True shows
                 it always, False never. A function is called with a `stead.Snapshot` about ten times a second.
             cancel: A `stead.Cancel` with which another thread can stop the run. A run that Ctrl-C or an exception of a

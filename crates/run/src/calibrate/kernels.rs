@@ -6,6 +6,7 @@
 
 use crate::cache::{Cache, Kepts};
 use crate::clock::{Watch, thread_seconds};
+use crate::pass::Keep;
 use crate::place::assumed;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -202,7 +203,7 @@ fn cost(
         core_s_per_gstep: 0.0,
         result_bytes: best.state as f64,
         result_per_byte: 0.0,
-        // No run sends numbers in place of bytes.
+        // A run sees in its own data what their columns take.
         vector_per_byte: 0.0,
     })
 }
@@ -266,7 +267,7 @@ fn keep(dataset: &Dataset, needs: &Needs) -> Result<Option<Kepts>> {
     let scan = dataset.scan(&ScanOptions::new(needs.clone()))?;
     let mut worker = scan.worker()?;
     while let Some(block) = worker.next()? {
-        cache.keep(&block);
+        cache.keep(&block)?;
     }
     Ok(cache.ready())
 }

@@ -21,6 +21,8 @@ pub struct Work<'w> {
     /// Of each of them, as `assumed::steps` counts them.
     pub steps: Vec<f64>,
     pub passes: u32,
+    /// Bytes of the columns that kernels look at, for each byte of the data; `None` if they look at something else.
+    pub vector_per_byte: Option<f64>,
 }
 
 /// What the model is asked.
@@ -65,6 +67,7 @@ impl Facts {
         request.cached = (cached / stores.len().max(1) as f64).clamp(0.0, 1.0);
         request.chunk = limits::DEFAULT_CHUNK as u64;
         request.splitting = assumed::SPLITTING;
+        request.vector_per_byte = work.vector_per_byte;
         Facts { profile: gathering.found, request, assumed: gathering.assumed }
     }
 }
@@ -125,9 +128,9 @@ impl Gathering<'_> {
         }
         let requests = by_host.keys().filter_map(|h| self.known(h)).map(|s| s.request_s);
         let request_s = mean(&requests.collect::<Vec<_>>(), assumed::REQUEST_S);
-        // Blocks are kept if all fit.
+        // Blocks are kept if all fit: their columns, where it is known how large these are.
         let kept: u64 = said.iter().fold(0, |n, s| n.saturating_add(s.kept));
-        let fits = work.bytes <= kept;
+        let fits = work.bytes as f64 * work.vector_per_byte.unwrap_or(1.0) <= kept as f64;
         self.found.sites.push(Site {
             memory_bytes: if fits { kept as f64 / by_host.len().max(1) as f64 } else { 0.0 },
             hosts: u32::try_from(by_host.len()).unwrap_or(u32::MAX).clamp(1, 1_000_000),

@@ -6,26 +6,31 @@
 
 pub(crate) mod assumed;
 mod facts;
+mod sample;
 
 use crate::exchange::Crew;
 use crate::machine::Machine;
+use crate::prepared::Slot;
 use crate::report::Metrics;
 use crate::request::Request;
 use crate::split::{Holdings, MOST_STRETCHES, Split};
+use crate::vectors::Sending;
 use facts::{Facts, Work};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use stead_core::{Error, Result};
-use stead_format::{Apart, Dataset, Held, Share};
+use stead_core::{Error, Needs, Result};
+use stead_format::{Apart, Dataset, Held, Share, vectors};
 use stead_kernel::Spec;
+use stead_kernel::expr::Filter;
 use stead_model::{Decision, Load, Place, Profile, Wish, decide};
 
 /// Where a run computed, what was expected of each place, and what it took.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Placing {
-    /// What was wished for: `auto`, `pull`, `push` or `split`.
+    /// What was wished for: `auto`, `pull`, `push`, `vector` or `split`.
     pub wish: String,
-    /// The place: `pull` (the ranks that ask fetch the bytes), `push` (those that have them compute) or `split` (both do).
+    /// The place: `pull` (the ranks that ask fetch the bytes), `push` (those that have them compute), `vector` (those that have
+    /// them parse, and send columns to those that ask) or `split` (both compute).
     pub place: String,
     /// Why, in a sentence.
     pub why: String,
@@ -39,6 +44,8 @@ pub struct Placing {
     pub assumed: Vec<String>,
     /// What each place would take, as predicted.
     pub alternatives: Vec<Alternative>,
+    /// Places that were not considered.
+    pub left_out: Vec<LeftOut>,
     /// What it took.
     pub took: Took,
 }
@@ -58,6 +65,15 @@ pub struct Alternative {
     pub asked_share: f64,
 }
 
+/// A place that cannot be had, or is not worth a thought.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LeftOut {
+    /// The place.
+    pub place: String,
+    /// Why it was left out.
+    pub why: String,
+}
+
 /// What the place that was chosen took.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Took {
@@ -68,6 +84,9 @@ pub struct Took {
     /// How much of the data those who ask have computed on, 0 to 1.
     pub asked_share: f64,
 }
+
+/// Bytes of vectors for each byte of the data, at least.
+const LEAST_VECTORS: f64 = 1e-5;
 
 /// What a rank tells the others.
 #[derive(Serialize, Deserialize)]
@@ -83,6 +102,8 @@ struct Said {
     kept: u64,
     /// Some of its files are compressed, and so in one piece each.
     compressed: bool,
+    /// Bytes of the columns that are asked for, for each byte of the data, as the beginning of a file has it that lies here.
+    vector_per_byte: Option<f64>,
     /// The profile of the first rank: where it is, and its text.
     profile: Option<(String, String)>,
 }
@@ -99,21 +120,59 @@ pub fn refuse(request: &Request, dataset: &Dataset) -> Result<()> {
                     "say which hosts have the data, with --storage-hosts, or leave --place out",
                 ))
         }
-        Wish::Pull | Wish::Split => Ok(()),
-        Wish::Vector => {
-            Err(Error::usage("a run cannot be placed so")
-                .with_hint("take auto, pull, push or split"))
-        }
+        Wish::Pull | Wish::Vector | Wish::Split => Ok(()),
     }
 }
 
-/// What can be done: no run sends numbers in place of bytes, and all ranks of a split know what each of them holds.
-fn possible(place: Place, said: &[Said]) -> bool {
-    let few = || said.iter().fold(0u64, |n, s| n.saturating_add(s.stretches)) <= MOST_STRETCHES;
-    match place {
-        Place::Pull | Place::Push => true,
-        Place::Split => few() && !said.iter().any(|s| s.compressed),
-        Place::VectorUp | Place::VectorDown => false,
+/// What is asked of the data.
+pub struct Asked<'a> {
+    needs: Needs,
+    filter: Option<&'a Filter>,
+}
+
+impl<'a> Asked<'a> {
+    pub fn new(slots: &[Slot], filter: Option<&'a Filter>) -> Asked<'a> {
+        let mut needs = Needs::default();
+        slots.iter().filter_map(|s| s.kernel.as_ref()).for_each(|k| needs.add(&k.needs()));
+        Asked { needs, filter }
+    }
+}
+
+/// What is known of a request that decides what can be done.
+struct Can<'c> {
+    said: &'c [Said],
+    needs: &'c Needs,
+    /// The data are text, of which columns are parsed.
+    parsed: bool,
+    wish: Wish,
+    vector_per_byte: Option<f64>,
+}
+
+impl Can<'_> {
+    /// Why not; `None` if it can be done.
+    fn refusal(&self, place: Place) -> Option<&'static str> {
+        match place {
+            Place::Pull | Place::Push => None,
+            // All ranks of a split know what each of them holds.
+            Place::Split => {
+                let stretches = self.said.iter().fold(0u64, |n, s| n.saturating_add(s.stretches));
+                if self.said.iter().any(|s| s.compressed) {
+                    return Some("the data are compressed");
+                }
+                (stretches > MOST_STRETCHES).then_some("the data lie in too many stretches")
+            }
+            Place::VectorUp => {
+                // As pull, but for who asks for it.
+                let as_many = !self.parsed && self.vector_per_byte.is_some_and(|v| v >= 1.0);
+                let vain = as_many && self.wish != Wish::Vector;
+                let vain = vain.then_some(
+                    "nothing is parsed, and the columns take as many bytes as the data or more",
+                );
+                vectors::refusal(self.needs).or(vain)
+            }
+            // The data do not lie with those who ask.
+            Place::VectorDown => Some("the data lie with the storage ranks"),
+        }
     }
 }
 
@@ -127,6 +186,8 @@ pub struct Part {
     pub split: Option<Split>,
     /// The ranks that compute, where the others wait for them.
     pub computing: Option<Vec<usize>>,
+    /// How columns are sent, where those who ask compute on them.
+    pub vectors: Option<Sending>,
     /// What there is to be said about it.
     pub placing: Placing,
 }
@@ -153,29 +214,37 @@ pub fn choose(
     dataset: &Dataset,
     apart: &Apart,
     request: &Request,
-    kept: u64,
+    (kept, asked): (u64, &Asked<'_>),
 ) -> Result<Part> {
     let has = dataset.share(crew.rank(), crew.size())?;
     let held = match &has {
         Share::Held(held) => &held[..],
         Share::Even { .. } => return Err(Error::internal("it is not said what ranks hold")),
     };
-    let said: Vec<Said> = together(crew, said(crew, dataset, apart, request, (held.len(), kept)))?;
-    let can = |place| possible(place, &said);
-    let (decision, placing, passes) = decided(&said, dataset, apart, request)?;
-    let chosen = match request.place {
-        Wish::Auto => decision.among(can),
-        wish => Some(decision.wished(wish)?),
+    let mine = said(crew, dataset, apart, request, (held, kept, asked));
+    let said: Vec<Said> = together(crew, mine)?;
+    // Nothing was seen of data that have no bytes, or none that can be read. Heads of vectors go where no record does.
+    let seen = said.iter().find_map(|s| s.vector_per_byte).unwrap_or(1.0).max(LEAST_VECTORS);
+    let can = Can {
+        said: &said,
+        needs: &asked.needs,
+        parsed: matches!(assumed::format(dataset.format_name()), "csv" | "lines"),
+        wish: request.place,
+        vector_per_byte: vectors::refusal(&asked.needs).is_none().then_some(seen),
     };
-    let chosen = chosen.ok_or_else(|| Error::internal("there is no place to compute"))?;
-    if !can(chosen.place) {
-        let message =
-            "the data are compressed, or lie in too many stretches for their work to be split";
-        return Err(Error::usage(message).with_hint("take --place auto, pull or push"));
-    }
-    let why = decision.about(chosen, can);
+    let (decision, placing, passes) = decided(&can, dataset, apart, request)?;
+    let possible = |place| can.refusal(place).is_none();
+    let chosen = decision.among(|place| request.place.allows(place) && possible(place));
+    let Some(chosen) = chosen else {
+        let place = if request.place == Wish::Split { Place::Split } else { Place::VectorUp };
+        let why = can.refusal(place).unwrap_or("there is none that can be had");
+        return Err(Error::usage(format!("the place '{place}' cannot be had: {why}"))
+            .with_hint("take --place auto, pull or push"));
+    };
+    let why = decision.about(chosen, possible);
     let placing = Placing { place: chosen.place.to_string(), why, ..placing };
-    let part = |share, looks, split| Part { share, looks, split, computing: None, placing };
+    let part =
+        |share, looks, split| Part { share, looks, split, computing: None, vectors: None, placing };
     let ranks =
         |have: bool| (0..crew.size()).filter(|r| apart.storage.get(*r) == Some(&have)).collect();
     Ok(match chosen.place {
@@ -183,6 +252,9 @@ pub fn choose(
             computing: Some(ranks(false)),
             ..part(apart.pulled.clone(), Some(cut(held, &apart.cuts)), None)
         },
+        Place::VectorUp => {
+            Part { vectors: Some(Sending::new(&apart.storage)), ..part(has, None, None) }
+        }
         Place::Split => {
             let told = together(crew, Ok(Holdings::tell(held)))?;
             let lengths: Vec<u64> = dataset.sources().iter().map(|s| s.len()).collect();
@@ -229,7 +301,7 @@ fn said(
     dataset: &Dataset,
     apart: &Apart,
     request: &Request,
-    (stretches, kept): (usize, u64),
+    (held, kept, asked): (&[Held], u64, &Asked<'_>),
 ) -> Result<Said> {
     let profile = match (crew.rank(), request.place) {
         (0, Wish::Auto) => crate::profile::load()?,
@@ -246,20 +318,22 @@ fn said(
         threads: request.threads as u64,
         tier: apart.tier.clone(),
         cached: apart.cached,
-        stretches: stretches as u64,
+        stretches: held.len() as u64,
         kept,
         compressed: has && dataset.is_compressed()?,
+        vector_per_byte: if has { sample::look(dataset, held, asked) } else { None },
         profile: profile.map(text).transpose()?,
     })
 }
 
 /// What the model says of it.
 fn decided(
-    said: &[Said],
+    can: &Can<'_>,
     dataset: &Dataset,
     apart: &Apart,
     request: &Request,
 ) -> Result<(Decision, Placing, u32)> {
+    let said = can.said;
     let told = said.first().and_then(|s| s.profile.as_ref());
     let measured = told.map(|(_, text)| Profile::parse(text)).transpose()?;
     let (mut families, mut steps) = (Vec::<String>::new(), Vec::<f64>::new());
@@ -281,8 +355,14 @@ fn decided(
     if !request.own.is_empty() {
         families.push(assumed::OWN.to_owned());
     }
-    let work =
-        Work { bytes, format: assumed::format(dataset.format_name()), families, steps, passes };
+    let work = Work {
+        bytes,
+        format: assumed::format(dataset.format_name()),
+        families,
+        steps,
+        passes,
+        vector_per_byte: can.vector_per_byte,
+    };
     let facts = Facts::new(said, &apart.storage, measured.as_ref(), &work);
     let decision = decide(&facts.profile, &facts.request, &Load::none())?;
     let alternative = |e: &stead_model::Estimate| Alternative {
@@ -309,8 +389,15 @@ fn decided(
         alternatives: decision
             .alternatives()
             .iter()
-            .filter(|e| possible(e.place, said))
+            .filter(|e| can.refusal(e.place).is_none())
             .map(alternative)
+            .collect(),
+        left_out: [Place::VectorUp, Place::Split]
+            .into_iter()
+            .filter_map(|place| {
+                let why = can.refusal(place)?.to_owned();
+                Some(LeftOut { place: place.to_string(), why })
+            })
             .collect(),
         ..Placing::default()
     };

@@ -11,13 +11,15 @@ fn said(host: &str, tier: Option<&str>, cached: f64) -> Said {
         stretches: 1,
         kept: 1 << 30,
         compressed: false,
+        vector_per_byte: None,
         profile: None,
     }
 }
 
 fn work(families: &[&str]) -> Work<'static> {
     let families: Vec<String> = families.iter().map(|f| f.to_string()).collect();
-    Work { bytes: 1 << 30, format: "csv", steps: vec![0.0; families.len()], families, passes: 1 }
+    let steps = vec![0.0; families.len()];
+    Work { bytes: 1 << 30, format: "csv", steps, families, passes: 1, vector_per_byte: None }
 }
 
 const MEASURED: &str = r#"

@@ -18,7 +18,7 @@ mod kept;
 use crate::cache::{Cache, Kepts};
 use crate::clock::Watch;
 use crate::news::News;
-use crate::pass::{Active, Observer, Pass, Snapshot, caught, too_large};
+use crate::pass::{Active, Keep, Observer, Pass, Snapshot, caught, too_large};
 use keeper::{Balances, Keeper};
 use kept::Kept;
 use serde::{Deserialize, Serialize};
@@ -517,7 +517,8 @@ impl Worker<'_> {
         let room = || s.split.kept.room(&s.later, s.most_kept);
         let cache = given.keep.then(room).flatten();
         let scan = s.dataset.scan(&options)?;
-        let (states, kept) = pass.run(scan.as_ref(), s.filter, cache.as_ref())?;
+        let (states, kept) =
+            pass.run(scan.as_ref(), s.filter, cache.as_ref().map(|c| c as &dyn Keep))?;
         for source in s.dataset.sources() {
             source.check()?;
         }
