@@ -72,6 +72,14 @@ pub trait Fabric: Send + Sync {
         }
     }
 
+    /// Empty memory with room for a message of so many bytes, perhaps that of one that is over.
+    fn memory(&self, len: usize) -> Vec<u8> {
+        Vec::with_capacity(len)
+    }
+
+    /// A message that has come is not looked at any more: its memory may be that of another one.
+    fn give_back(&self, _bytes: Vec<u8>) {}
+
     /// Waits for a message. An error of kind `Peer` if the rank is gone or the deadline passes.
     fn recv(&self, from: usize, tag: u32) -> Result<Vec<u8>> {
         let within = self.deadline();

@@ -134,6 +134,14 @@ impl<'f, P: Deref<Target = dyn Fabric + 'f> + Send + Sync> Fabric for Subset<P> 
         self.rounds.forget(&tags);
         self.inner.forget(tags);
     }
+
+    fn memory(&self, len: usize) -> Vec<u8> {
+        self.inner.memory(len)
+    }
+
+    fn give_back(&self, bytes: Vec<u8>) {
+        self.inner.give_back(bytes);
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ const EAGER: Duration = Duration::from_micros(200);
 /// After so long without any byte of those that are on their way, their rank may be stopped.
 const STUCK: Duration = Duration::from_millis(10);
 /// After so long without anything, messages may take longer to be seen.
-const QUIET: Duration = Duration::from_secs(1);
+pub(crate) const QUIET: Duration = Duration::from_secs(1);
 
 /// Who is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 //! who is waited for.
 
 use crate::boxes::Boxes;
+use crate::spares::Spares;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ pub(crate) struct Post {
     pub(crate) rank: usize,
     pub(crate) size: usize,
     pub(crate) boxes: Boxes,
+    pub(crate) spares: Spares,
     inner: Mutex<Inner>,
     /// The progress thread has something to do.
     work: Condvar,
@@ -79,6 +81,7 @@ impl Post {
             rank,
             size,
             boxes: Boxes::default(),
+            spares: Spares::default(),
             inner: Mutex::default(),
             work: Condvar::new(),
             moved: Condvar::new(),

@@ -160,6 +160,8 @@ impl Progress {
             drop(turn);
             if busy {
                 moved = now;
+            } else if now.saturating_duration_since(moved) > pace::QUIET {
+                self.post.spares.free();
             }
             let awaited = match (orders.watched.is_empty(), orders.listened) {
                 (false, _) => Awaited::Somebody,
@@ -273,17 +275,28 @@ impl Progress {
         let mut lost = Vec::new();
         let before = self.going.len();
         let post = &self.post;
-        self.going.retain_mut(|(to, bytes, flight)| match flight.done() {
-            Ok(false) => true,
-            Ok(true) => {
-                post.sent(*bytes);
-                false
+        // Whoever asks for one moves all. Bodies go one after the other, so that those behind one that has not gone are not asked for.
+        let mut stuck = Vec::new();
+        self.going.retain_mut(|(to, bytes, flight)| {
+            let large = *bytes > INLINE;
+            if large && stuck.contains(to) {
+                return true;
             }
-            Err(error) => {
-                post.sent(*bytes);
-                lost.push((*to, error));
-                false
+            match flight.done() {
+                Ok(false) if large => stuck.push(*to),
+                Ok(false) => {}
+                Ok(true) => {
+                    post.sent(*bytes);
+                    post.spares.keep(flight.bytes());
+                    return false;
+                }
+                Err(error) => {
+                    post.sent(*bytes);
+                    lost.push((*to, error));
+                    return false;
+                }
             }
+            true
         });
         for (rank, error) in &lost {
             self.fails(*rank, error);
@@ -350,23 +363,20 @@ impl Progress {
     fn advance(&mut self, from: usize) -> Result<bool> {
         let peer = &mut self.peers[from];
         let mut moved = false;
-        for coming in &mut peer.coming {
-            let Coming::Body(name, flight) = coming else { continue };
-            if flight.done()? {
-                moved = true;
-                *coming = Coming::Whole(*name, flight.bytes());
-            }
-        }
+        // Those behind a body that is not here have to wait for it anyway.
         while let Some(next) = peer.coming.pop_front() {
-            match next {
-                Coming::Whole((channel, tag), bytes) => {
-                    self.post.boxes.put(from, channel, tag, bytes);
+            let ((channel, tag), bytes) = match next {
+                Coming::Whole(name, bytes) => (name, bytes),
+                Coming::Body(name, mut flight) => {
+                    if !flight.done()? {
+                        peer.coming.push_front(Coming::Body(name, flight));
+                        break;
+                    }
+                    moved = true;
+                    (name, flight.bytes())
                 }
-                Coming::Body(..) => {
-                    peer.coming.push_front(next);
-                    break;
-                }
-            }
+            };
+            self.post.boxes.put(from, channel, tag, bytes);
         }
         if moved {
             self.silence.heard(from, clock::now());
@@ -386,7 +396,8 @@ impl Progress {
             }
             Sort::Inline => return Err(malformed()),
             Sort::Body => {
-                let body = self.comm.recv(from, BODIES, len)?;
+                let room = self.post.spares.room(len)?;
+                let body = self.comm.recv(from, BODIES, room)?;
                 peer.coming.push_back(Coming::Body(name, body));
             }
             Sort::Ask => self.signal(from, Sort::Answer),

@@ -302,6 +302,17 @@ impl Fabric for Mpi {
         self.rounds.forget(&tags);
         self.mailbox.forget(tags);
     }
+
+    fn memory(&self, len: usize) -> Vec<u8> {
+        let mut bytes = self.ranks.post.spares.take(len).unwrap_or_default();
+        bytes.clear();
+        bytes.reserve_exact(len);
+        bytes
+    }
+
+    fn give_back(&self, bytes: Vec<u8>) {
+        self.ranks.post.spares.keep(bytes);
+    }
 }
 
 /// MPI, begun and ended by stead, for programs that do not do so themselves. One at a time, once in a process.

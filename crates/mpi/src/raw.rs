@@ -360,10 +360,10 @@ impl Comm {
         })
     }
 
-    /// Begins to receive `len` bytes.
-    pub(crate) fn recv(&self, from: usize, tag: i32, len: usize) -> Result<Flight> {
+    /// Begins to receive so many bytes as `room` has.
+    pub(crate) fn recv(&self, from: usize, tag: i32, room: Vec<u8>) -> Result<Flight> {
         let from = int(from)?;
-        Flight::begin(room(len)?, |piece, len, request| {
+        Flight::begin(room, |piece, len, request| {
             // SAFETY: as above, and nobody else looks at the bytes meanwhile.
             unsafe {
                 ffi::MPI_Irecv(piece.cast(), len, ffi::RSMPI_UINT8_T, from, tag, self.0, request)
@@ -373,7 +373,7 @@ impl Comm {
 
     /// Makes room for a message of anybody, of `most` bytes. Messages take such rooms in the order in which they were made.
     pub(crate) fn expect(&self, tag: i32, most: usize) -> Result<Flight> {
-        Flight::begin(room(most)?, |piece, len, request| {
+        Flight::begin(vec![0; most], |piece, len, request| {
             // SAFETY: the bytes stay where they are until the request is done, and nobody else looks at them meanwhile.
             unsafe {
                 let any = ffi::RSMPI_ANY_SOURCE;
@@ -471,16 +471,6 @@ impl Drop for Flight {
         // MPI may still look at them or write to them.
         std::mem::forget(std::mem::take(&mut self.bytes));
     }
-}
-
-/// Zeros to be received into.
-fn room(len: usize) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    bytes
-        .try_reserve_exact(len)
-        .map_err(|_| Error::limit(format!("no memory for a message of {len} bytes")))?;
-    bytes.resize(len, 0);
-    Ok(bytes)
 }
 
 fn positive(n: c_int) -> Result<usize> {

@@ -536,6 +536,12 @@ impl<'a> Engine<'a> {
             .collect()
     }
 
+    /// True if others have the data, and this rank has none.
+    fn asks(&self) -> bool {
+        let apart = self.dataset.holding().and_then(|h| h.apart.as_ref());
+        apart.is_some_and(|a| a.storage.get(self.crew.rank()) == Some(&false))
+    }
+
     /// What the scan of a pass with these needs is asked for.
     fn options(&self, needs: &Needs) -> ScanOptions {
         let mut needs = needs.clone();
@@ -549,6 +555,11 @@ impl<'a> Engine<'a> {
         options.chunk = self.budget.chunk;
         options.io = self.request.io;
         options.io.depth = self.budget.depth;
+        if self.asks() && options.io.depth > 1 {
+            // What comes from afar takes nothing of the queue's memory, and a link is busy only while enough is under way.
+            let far = crate::spread::AHEAD / self.budget.threads.max(1);
+            options.io.depth = options.io.depth.max(far);
+        }
         options.share = self.share.clone();
         options.before = self.before.clone();
         options.lenient = self.request.lenient;
@@ -616,8 +627,7 @@ impl<'a> Engine<'a> {
             let (states, rows) = pass.run(&kept.scan(), None, None)?;
             return Ok((states, vec![0, rows, rows, 0, 0, 0, 0, 0, 0]));
         }
-        let asks = self.dataset.holding().and_then(|h| h.apart.as_ref());
-        let asks = asks.is_some_and(|a| a.storage.get(self.crew.rank()) == Some(&false));
+        let asks = self.asks();
         // Unless kernels say so, the first pass does not know whether there will be another one.
         let mut later = if number > 1 { needs.clone() } else { Needs::default() };
         active.iter().filter(|a| a.kernel.more_passes()).for_each(|a| later.add(&a.kernel.needs()));

@@ -15,7 +15,7 @@ const TAGS: u32 = 0x5500_0000;
 const MOST_TAGS: u32 = 1 << 20;
 /// Bytes of a window, and windows under way.
 const WINDOW: usize = 1 << 20;
-const WINDOWS: usize = 16;
+const WINDOWS: usize = crate::spread::AHEAD;
 /// Small messages that are timed.
 const SMALL: usize = 64;
 /// Pairs that are measured: all of few hosts, else neighbours and those of the first host.

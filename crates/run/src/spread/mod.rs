@@ -12,15 +12,16 @@ mod tests;
 
 pub(crate) use opening::are_files;
 pub use opening::{Here, open, open_apart, open_as, open_on};
+pub(crate) use service::AHEAD;
 
-use service::{Ask, Link};
+use service::{Ask, Came, Link};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stead_core::layout::{Layout, Piece};
 use stead_core::{Error, Result, Stops};
-use stead_store::Source;
+use stead_store::{Buffer, Source};
 
 /// Bytes that are asked for at a time.
 const WINDOW: u64 = 1 << 20;
@@ -92,12 +93,17 @@ impl Whole {
         Ok(())
     }
 
-    /// The bytes of `range` that lie on the parts `of`, which are here, one after the other. At most [`WINDOW`] of them.
-    fn bytes_of(&self, range: &Range<u64>, of: &dyn Fn(usize) -> bool) -> Result<Vec<u8>> {
+    /// Appends the bytes of `range` that lie on the parts `of`, which are here, one after the other. At most [`WINDOW`] of them.
+    fn append(
+        &self,
+        range: &Range<u64>,
+        of: &dyn Fn(usize) -> bool,
+        to: &mut Vec<u8>,
+    ) -> Result<()> {
         let mine = self.layout.pieces(range.clone()).filter(|p| of(p.part));
-        let mut bytes = vec![0; mine.map(|p| p.len as usize).sum()];
-        self.read_pieces(range, of, true, &mut bytes)?;
-        Ok(bytes)
+        let from = to.len();
+        to.resize(from + mine.map(|p| p.len as usize).sum::<usize>(), 0);
+        self.read_pieces(range, of, true, to.get_mut(from..).unwrap_or_default())
     }
 
     /// Newlines in those bytes of `range` that lie on the parts `of`, which are here.
@@ -107,11 +113,12 @@ impl Whole {
         of: &dyn Fn(usize) -> bool,
         stops: &Stops,
     ) -> Result<u64> {
-        let (mut at, mut lines) = (range.start, 0);
+        let (mut at, mut lines, mut bytes) = (range.start, 0, Vec::new());
         while at < range.end {
             stops.check()?;
             let end = range.end.min(at + WINDOW);
-            let bytes = self.bytes_of(&(at..end), of)?;
+            bytes.clear();
+            self.append(&(at..end), of, &mut bytes)?;
             lines += bytes.iter().filter(|c| **c == b'\n').count() as u64;
             at = end;
         }
@@ -160,8 +167,8 @@ impl Spread {
             // While they are under way.
             whole.read_pieces(range, &here, false, buf)
         })?;
-        for (ask, bytes) in asks.iter().zip(came) {
-            let mut rest = bytes.as_slice();
+        for (ask, bytes) in asks.iter().zip(&came) {
+            let mut rest = bytes.as_ref();
             let of = |p: &Piece| !here(p.part) && whole.homes.get(p.part) == Some(&ask.group);
             for p in whole.layout.pieces(range.clone()).filter(of) {
                 let at = (p.offset - range.start) as usize;
@@ -224,6 +231,24 @@ impl Source for Spread {
             at = end;
         }
         Ok(())
+    }
+
+    fn lend(&self, offset: u64, len: usize) -> Option<Result<Buffer>> {
+        let end = offset.checked_add(len as u64).filter(|end| *end <= self.len())?;
+        if len as u64 > WINDOW {
+            return None;
+        }
+        // What is one answer needs no copy.
+        let (window, asks) = (offset..end, self.asks(&(offset..end)));
+        let link = self
+            .link
+            .as_ref()
+            .filter(|_| matches!(asks[..], [Ask { bytes, .. }] if bytes == len))?;
+        let came = link.fetch(self.index, &window, &asks, &mut || Ok(()));
+        let one = |mut came: Vec<Came>| {
+            came.pop().map(Buffer::held).ok_or_else(|| Error::internal("an answer is missing"))
+        };
+        Some(came.and_then(one))
     }
 
     fn ahead(&self, offset: u64, len: usize) {

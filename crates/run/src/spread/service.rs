@@ -22,8 +22,9 @@ const WINDOWS: usize = 16;
 const READERS: usize = 2;
 /// Questions of each rank that wait for these threads; who keeps to its windows never has so many.
 const MOST_WAITING: usize = 4 * WINDOWS;
-/// Windows that were asked for ahead, and are not wanted yet.
-const AHEAD: usize = 2 * WINDOWS;
+/// Windows that were asked for ahead, and are not wanted yet: so many that a link is busy while some of them have still to be
+/// agreed on by MPI, and that each of several nodes has to give some.
+pub(crate) const AHEAD: usize = 2 * WINDOWS;
 /// How often who waits looks whether the run is stopped and the other rank lives.
 const LOOK: Duration = Duration::from_millis(100);
 /// How often the thread looks whether anybody is left, once this rank wants nothing more.
@@ -112,7 +113,28 @@ pub(super) struct Ask {
 }
 
 /// What came of one.
-type Answer = Result<Vec<u8>>;
+type Answer = Result<Came>;
+
+/// Bytes of an answer, in the message that brought them.
+pub(super) struct Came {
+    message: Vec<u8>,
+    /// Where they begin.
+    start: usize,
+    /// Whose message it was.
+    fabric: Arc<dyn Fabric>,
+}
+
+impl Drop for Came {
+    fn drop(&mut self) {
+        self.fabric.give_back(std::mem::take(&mut self.message));
+    }
+}
+
+impl AsRef<[u8]> for Came {
+    fn as_ref(&self) -> &[u8] {
+        self.message.get(self.start..).unwrap_or_default()
+    }
+}
 
 /// A question under way.
 struct Asked {
@@ -222,7 +244,7 @@ impl Link {
         window: &Range<u64>,
         asks: &[Ask],
         meanwhile: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Vec<Vec<u8>>> {
+    ) -> Result<Vec<Came>> {
         self.service.fetch(source, Some(window), asks, Want::Bytes, meanwhile)
     }
 
@@ -237,7 +259,7 @@ impl Link {
         meanwhile: &mut dyn FnMut() -> Result<()>,
     ) -> Result<u64> {
         let came = self.service.fetch(source, None, asks, Want::Newlines, meanwhile)?;
-        let number = |n: &Vec<u8>| n.first_chunk().map_or(0, |n| u64::from_le_bytes(*n));
+        let number = |n: &Came| n.as_ref().first_chunk().map_or(0, |n| u64::from_le_bytes(*n));
         Ok(came.iter().map(number).fold(0, u64::saturating_add))
     }
 
@@ -324,7 +346,7 @@ impl Service {
         asks: &[Ask],
         want: Want,
         meanwhile: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Vec<Vec<u8>>> {
+    ) -> Result<Vec<Came>> {
         let begun = window.and_then(|w| lock(&self.ahead).remove(&(source, w.start, w.end)));
         let _room = if begun.is_none() { Some(self.room()?) } else { None };
         let mut under_way = Vec::with_capacity(asks.len());
@@ -396,7 +418,7 @@ impl Service {
         let (rank, watch) = (asked.rank, Watch::start());
         let deadline = self.fabric.deadline();
         let gone = |why: &str| gone(rank, ask, why);
-        let bytes = loop {
+        let came = loop {
             match asked.coming.recv_timeout(LOOK) {
                 Ok(answer) => break answer?,
                 Err(RecvTimeoutError::Disconnected) => {
@@ -417,13 +439,14 @@ impl Service {
                 return Err(gone(&message));
             }
         };
-        if bytes.len() != ask.bytes {
+        let len = came.as_ref().len();
+        if len != ask.bytes {
             return Err(Error::format("an answer has another length than it should").at_rank(rank));
         }
         if want == Want::Bytes {
-            Traffic::add(&self.traffic.fetched, bytes.len());
+            Traffic::add(&self.traffic.fetched, len);
         }
-        Ok(bytes)
+        Ok(came)
     }
 
     /// The thread that takes what comes.
@@ -448,7 +471,11 @@ impl Service {
             match self.fabric.recv_any(self.tag, LEFT) {
                 Ok(Some((from, frame))) => match postcard::take_from_bytes::<Message>(&frame) {
                     Ok((Message::Bye, _)) => drop(left.remove(&from)),
-                    Ok((message, rest)) => self.heard(from, message, rest),
+                    Ok((message, rest)) => {
+                        let start = frame.len() - rest.len();
+                        let fabric = self.fabric.clone();
+                        self.heard(from, message, Came { message: frame, start, fabric });
+                    }
                     // Who has sent it waits for an answer in vain, until its deadline.
                     Err(_) => {}
                 },
@@ -477,18 +504,8 @@ impl Service {
                 }
             };
             drop(questions);
-            let Question { from, id, want, .. } = question;
-            let answer = match caught(|| self.read(&question)) {
-                Ok(bytes) if want == Want::Bytes => {
-                    Traffic::add(&self.traffic.served, bytes.len());
-                    [Message::Bytes { id }.encode(), bytes].concat()
-                }
-                Ok(n) => {
-                    let newlines = n.first_chunk().map_or(0, |n| u64::from_le_bytes(*n));
-                    Message::Counted { id, newlines }.encode()
-                }
-                Err(e) => failed(id, &e),
-            };
+            let Question { from, id, .. } = question;
+            let answer = caught(|| self.read(&question)).unwrap_or_else(|e| failed(id, &e));
             // Who is gone needs no answer.
             let _ = self.fabric.send(from, self.tag, answer);
         }
@@ -510,7 +527,7 @@ impl Service {
         let _ = self.fabric.send(from, self.tag, failed(id, &e));
     }
 
-    fn heard(&self, from: usize, message: Message, rest: &[u8]) {
+    fn heard(&self, from: usize, message: Message, behind: Came) {
         let (id, answer) = match message {
             Message::Bye => return,
             Message::Ask { id, source, group, offset, len } => {
@@ -521,8 +538,11 @@ impl Service {
                 let want = Want::Newlines;
                 return self.leave(Question { from, id, source, group, offset, len, want });
             }
-            Message::Counted { id, newlines } => (id, Ok(newlines.to_le_bytes().to_vec())),
-            Message::Bytes { id } => (id, Ok(rest.to_vec())),
+            Message::Counted { id, newlines } => {
+                let (message, fabric) = (newlines.to_le_bytes().to_vec(), self.fabric.clone());
+                (id, Ok(Came { message, start: 0, fabric }))
+            }
+            Message::Bytes { id } => (id, Ok(behind)),
             Message::Failed { id, kind, message, hint, path, offset, line } => {
                 let mut e = Error::new(kinds::kind(kind), message).at_rank(from);
                 if let Some(hint) = hint {
@@ -550,9 +570,9 @@ impl Service {
         }
     }
 
-    /// What another rank asks for, from the parts that are here.
-    fn read(&self, question: &Question) -> Answer {
-        let Question { source, group, offset, len, want, .. } = *question;
+    /// The answer to what another rank asks for, from the parts that are here.
+    fn read(&self, question: &Question) -> Result<Vec<u8>> {
+        let Question { id, source, group, offset, len, want, .. } = *question;
         let odd = || Error::format("another rank asks for what there is not");
         let most = if want == Want::Bytes { WINDOW } else { COUNTED };
         let file = self.files.get(source as usize).ok_or_else(odd)?;
@@ -561,9 +581,15 @@ impl Service {
         let of = |part: usize| file.homes.get(part).is_some_and(|home| *home as u64 == group);
         if want == Want::Newlines {
             let newlines = file.newlines(range, &of, &self.stops)?;
-            return Ok(newlines.to_le_bytes().to_vec());
+            return Ok(Message::Counted { id, newlines }.encode());
         }
-        file.bytes_of(&range, &of)
+        // Bytes are read to where they are sent from.
+        let head = Message::Bytes { id }.encode();
+        let mut answer = self.fabric.memory(head.len() + len as usize);
+        answer.extend_from_slice(&head);
+        file.append(&range, &of, &mut answer)?;
+        Traffic::add(&self.traffic.served, answer.len() - head.len());
+        Ok(answer)
     }
 }
 
