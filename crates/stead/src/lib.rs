@@ -39,8 +39,8 @@ pub use stead_format::options::{ColumnType, Compression, FormatType, Header, Quo
 pub use stead_format::tipsy::Species;
 pub use stead_format::{Dataset, Description, OpenOptions, TableColumn};
 pub use stead_run::{
-    Alternative, LeftOut, Metrics, Observer, Placing, Plan, PlannedKernel, RankMetrics, Report, Request,
-    Snapshot, Took, run, run_on,
+    Alternative, LeftOut, Metrics, Observer, Placing, Plan, PlannedKernel, RankMetrics, Report,
+    Request, Snapshot, Took, run, run_on,
 };
 pub use stead_store::{Engine, IoOptions, atomic::remove_unfinished};
 
