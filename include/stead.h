@@ -59,6 +59,11 @@
 #define STEAD_FABRIC_NOTHING -1
 
 /**
+ * A tag with which nothing is sent: who receives with it wants to know whether a rank's program has come to its end.
+ */
+#define STEAD_FABRIC_ENDS (UINT32_MAX - 16)
+
+/**
  * For stead_kernel.needs: the bytes of the records (stead_block_run).
  */
 #define STEAD_NEEDS_BYTES 1
@@ -407,7 +412,8 @@ typedef struct stead_fabric {
     /**
      * Waits for a message of a rank, or of any (STEAD_ANY_RANK), no longer than so many milliseconds: returns
      * STEAD_FABRIC_NOTHING if none came. Gives the sender and the bytes, which will be given to `free`. Of a rank that is
-     * gone and left no message: STEAD_PEER.
+     * gone and left no message: STEAD_PEER. With the tag STEAD_FABRIC_ENDS it does not wait, and gives an empty message, each time,
+     * if the program of that rank has come to its end: all that it has sent is here, and it asks for nothing any more.
      */
     int32_t (*recv)(void *data,
                     uint64_t from,

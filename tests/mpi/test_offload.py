@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from jobs import BUILT, launch, run
 from support import ROOT
 from test_mpi4py import env, job
 
@@ -51,3 +53,17 @@ def test_storage_ranks_end_when_nobody_asks_any_more(mpi, env, data, what):
 def test_the_example_prints_what_one_rank_would(mpi, env, data):
     out = job(mpi, 3, env, data[0], "rows", "sum:x", program=ROOT / "examples" / "mpi" / "offload.py")
     assert json.loads(out)["results"] == {"rows": 2000, "sum:x": 1999000.0}
+
+
+@pytest.mark.parametrize(("what", "ranks", "storage"), [
+    ("unfreed", 2, 1), ("unfreed", 5, 2), ("away", 4, 2), ("away", 5, 3), ("headless", 2, 1), ("headless", 5, 3), ("large", 4, 2),
+])
+def test_programs_in_c_that_end_as_they_like_keep_nobody(mpi, file, what, ranks, storage):
+    """MPI_Finalize waits for all ranks, and a storage rank that serves must be told that nobody asks any more."""
+    assert run([*launch(mpi, ranks), BUILT / mpi / "asks", what, file, storage]).count("right") == ranks
+
+
+def test_idle_storage_ranks_take_no_processor(mpi, file):
+    out = run([*launch(mpi, 3), BUILT / mpi / "asks", "idle", file, 2, 6])
+    shares = [float(share) for share in re.findall(r": ([0-9.]+) % of a core", out)]
+    assert len(shares) == 2 and max(shares) < 2, out

@@ -35,11 +35,18 @@ impl Cancel {
     }
 }
 
-/// What stops those who work on data for one request after the other: a flag for all of them, and that of the request under way.
+/// What stops those who work on data for one request after the other: a flag for all of them, and that of each request under way.
 #[derive(Debug, Clone, Default)]
 pub struct Stops {
     all: Cancel,
-    current: Arc<Mutex<Option<Cancel>>>,
+    current: Arc<Mutex<Current>>,
+}
+
+/// Requests under way, mostly one, by numbers that are not used again.
+#[derive(Debug, Default)]
+struct Current {
+    next: u64,
+    requests: Vec<(u64, Cancel)>,
 }
 
 impl Stops {
@@ -48,32 +55,61 @@ impl Stops {
         Stops { all, current: Arc::default() }
     }
 
-    fn current(&self) -> MutexGuard<'_, Option<Cancel>> {
+    fn current(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An error of kind `Cancelled` if either flag is set.
+    /// An error of kind `Cancelled` if the flag for all is set, or that of each request under way: what is read for several at once
+    /// is read as long as one of them wants it.
     ///
     /// # Errors
     /// That one.
     pub fn check(&self) -> Result<()> {
         self.all.check()?;
-        self.current().as_ref().map_or(Ok(()), Cancel::check)
+        let requests = &self.current().requests;
+        if !requests.is_empty() && requests.iter().all(|(_, request)| request.is_cancelled()) {
+            return Err(Error::cancelled());
+        }
+        Ok(())
     }
 
     /// A request is under way with this flag until what is returned is dropped.
     pub fn during(&self, request: &Cancel) -> During<'_> {
-        *self.current() = Some(request.clone());
-        During(self)
+        let mut current = self.current();
+        let number = current.next;
+        current.next += 1;
+        current.requests.push((number, request.clone()));
+        During(self, number)
     }
 }
 
 /// See [`Stops::during`].
 #[derive(Debug)]
-pub struct During<'s>(&'s Stops);
+pub struct During<'s>(&'s Stops, u64);
 
 impl Drop for During<'_> {
     fn drop(&mut self) {
-        *self.0.current() = None;
+        self.0.current().requests.retain(|(number, _)| *number != self.1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_several_requests_read_is_read_as_long_as_one_of_them_goes_on() {
+        let (all, a, b) = (Cancel::new(), Cancel::new(), Cancel::new());
+        let stops = Stops::new(all.clone());
+        let first = stops.during(&a);
+        let second = stops.during(&b);
+        a.cancel();
+        assert!(stops.check().is_ok());
+        drop(second);
+        assert!(stops.check().is_err());
+        drop(first);
+        assert!(stops.check().is_ok());
+        all.cancel();
+        assert!(stops.check().is_err());
     }
 }

@@ -66,6 +66,10 @@ pub const MAX_KEPT_DATASETS: usize = 64;
 pub const MAX_CARRIED_BYTES: u64 = 1 << 30;
 /// Bytes of what one rank asks others to run.
 pub const MAX_JOB_BYTES: usize = 64 << 20;
+/// Bytes of what ranks ask others to run that wait there together, of asks of more than [`SMALL_ASK_BYTES`].
+pub const MAX_ASKED_BYTES: u64 = 256 << 20;
+/// What is asked for in no more bytes than these is sent at once.
+pub const SMALL_ASK_BYTES: usize = 16 << 10;
 /// Bytes of a layout file.
 pub const MAX_LAYOUT_BYTES: usize = 16 << 20;
 /// Bytes of a `stead.toml`.

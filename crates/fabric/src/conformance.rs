@@ -76,6 +76,7 @@ fn sorts(f: &dyn Fabric) {
     }
     for r in 0..size {
         f.alive(r).expect("alive");
+        assert!(!f.ends(r), "rank {r} goes on");
     }
     // All agree on who is where.
     let mine: Vec<u8> = (0..size).map(|r| f.node_of(r) as u8).collect();

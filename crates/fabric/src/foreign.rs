@@ -5,8 +5,9 @@
 //! in C.
 
 pub use crate::functions::{
-    STEAD_ANY_RANK as ANY, STEAD_FABRIC_NOTHING as NOTHING, STEAD_FABRIC_VERSION as VERSION,
-    STEAD_FABRIC_WHY as WHY, stead_fabric as Functions, stead_make_fabric_fn,
+    STEAD_ANY_RANK as ANY, STEAD_FABRIC_ENDS as ENDS, STEAD_FABRIC_NOTHING as NOTHING,
+    STEAD_FABRIC_VERSION as VERSION, STEAD_FABRIC_WHY as WHY, stead_fabric as Functions,
+    stead_make_fabric_fn,
 };
 use crate::{Fabric, Rounds, kinds};
 use std::ffi::c_void;
@@ -182,6 +183,13 @@ impl Fabric for Foreign {
         check(code, &why, Some(rank))
     }
 
+    fn ends(&self, rank: usize) -> bool {
+        match self.take(rank as u64, ENDS, Duration::ZERO) {
+            Ok(there) => there.is_some(),
+            Err(e) => e.kind() == Kind::Peer,
+        }
+    }
+
     fn rounds(&self) -> &Rounds {
         &self.rounds
     }
@@ -281,6 +289,10 @@ unsafe extern "C" fn recv(
     let fabric = unsafe { of(data) };
     let got = match from {
         ANY => fabric.recv_any(tag, within),
+        from if tag == ENDS => {
+            let rank = rank_of(from);
+            Ok(fabric.ends(rank).then(|| (rank, Vec::new())))
+        }
         from => {
             let rank = rank_of(from);
             fabric.recv_within(rank, tag, within).map(|got| got.map(|bytes| (rank, bytes)))
@@ -346,6 +358,7 @@ mod tests {
         assert_eq!((e.kind(), e.place().rank), (Kind::Peer, Some(1)));
         assert_eq!(e.message(), "the rank has ended early");
         assert!(ranks[0].alive(1).is_err());
+        assert!(ranks[0].ends(1) && !ranks[0].ends(0));
     }
 
     #[test]

@@ -36,7 +36,8 @@ pub struct stead_fabric {
     >,
     /// Waits for a message of a rank, or of any (STEAD_ANY_RANK), no longer than so many milliseconds: returns
     /// STEAD_FABRIC_NOTHING if none came. Gives the sender and the bytes, which will be given to `free`. Of a rank that is
-    /// gone and left no message: STEAD_PEER.
+    /// gone and left no message: STEAD_PEER. With the tag STEAD_FABRIC_ENDS it does not wait, and gives an empty message, each time,
+    /// if the program of that rank has come to its end: all that it has sent is here, and it asks for nothing any more.
     pub recv: Option<
         unsafe extern "C" fn(
             data: *mut c_void,
@@ -65,6 +66,9 @@ pub const STEAD_FABRIC_WHY: usize = 256;
 pub const STEAD_ANY_RANK: u64 = u64::MAX;
 /// Nothing came in time.
 pub const STEAD_FABRIC_NOTHING: c_int = -1;
+
+/// A tag with which nothing is sent: who receives with it wants to know whether a rank's program has come to its end.
+pub const STEAD_FABRIC_ENDS: u32 = u32::MAX - 16;
 
 /// Makes a fabric of what `data` points to. Returns 0 or a stead_status with a text in `why`.
 pub type stead_make_fabric_fn = Option<

@@ -60,6 +60,12 @@ pub trait Fabric: Send + Sync {
     /// time; being asked makes the fabric look whether the rank still answers.
     fn alive(&self, rank: usize) -> Result<()>;
 
+    /// True if the program of a rank has come to its end, or the rank is gone: all that it has sent is here, and it asks for nothing
+    /// and takes part in nothing any more, though it may answer others until they have ended as well. Does not make the fabric look.
+    fn ends(&self, _rank: usize) -> bool {
+        false
+    }
+
     /// How often the ranks have done something together: for [`FabricExt`].
     fn rounds(&self) -> &Rounds;
 

@@ -107,6 +107,10 @@ impl Fabric for Local {
         self.mailbox(self.rank)?.alive(rank)
     }
 
+    fn ends(&self, rank: usize) -> bool {
+        self.alive(rank).is_err()
+    }
+
     fn rounds(&self) -> &Rounds {
         &self.rounds
     }

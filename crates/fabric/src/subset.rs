@@ -126,6 +126,10 @@ impl<'f, P: Deref<Target = dyn Fabric + 'f> + Send + Sync> Fabric for Subset<P> 
         self.inner.alive(self.whole(rank)?).map_err(|e| self.inside(e))
     }
 
+    fn ends(&self, rank: usize) -> bool {
+        self.whole(rank).is_ok_and(|whole| self.inner.ends(whole))
+    }
+
     fn rounds(&self) -> &Rounds {
         &self.rounds
     }

@@ -91,6 +91,10 @@ impl<M: Meddle> Fabric for Between<M> {
         self.inner.alive(rank)
     }
 
+    fn ends(&self, rank: usize) -> bool {
+        self.inner.ends(rank)
+    }
+
     fn rounds(&self) -> &Rounds {
         self.inner.rounds()
     }

@@ -1,7 +1,7 @@
 //! Mailboxes by channel: each file of a communicator has one, so that nothing of a file, or of one that could not be
 //! opened, comes to another one or stays behind.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stead_core::{Error, Kind, Result};
 use stead_fabric::Mailbox;
@@ -21,6 +21,8 @@ struct Inner {
     next: u64,
     /// Ranks that will send nothing more, and why.
     gone: HashMap<usize, String>,
+    /// Ranks whose programs have come to their ends: they answer, and ask for nothing more.
+    ended: HashSet<usize>,
 }
 
 impl Inner {
@@ -80,6 +82,17 @@ impl Boxes {
         for mailbox in inner.boxes.values() {
             mailbox.gone(rank, why);
         }
+    }
+
+    /// The program of a rank has come to its end, and all that it has sent is here.
+    pub(crate) fn end(&self, rank: usize) {
+        self.lock().ended.insert(rank);
+    }
+
+    /// True if it has, or is gone.
+    pub(crate) fn ends(&self, rank: usize) -> bool {
+        let inner = self.lock();
+        inner.ended.contains(&rank) || inner.gone.contains_key(&rank)
     }
 
     /// An error of kind `Peer` if a rank is gone.

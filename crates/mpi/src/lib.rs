@@ -13,7 +13,7 @@
 //! makes all calls: it sends what is queued, receives whatever comes into a mailbox, and sleeps in between, for 50 ms at
 //! most. All others wait on condition variables. So ranks that compute do not stall those that wait for them, and a
 //! fabric without traffic costs next to nothing. The price: MPI must have been initialised with `MPI_THREAD_MULTIPLE`,
-//! and a message to a fabric that was quiet takes some tens of milliseconds, or a few where somebody listens.
+//! and a message to a fabric that was quiet takes some tens of milliseconds, or a few where somebody has listened for less than a minute.
 //!
 //! **Failure.** Each return code is looked at. A rank that somebody waits for and that answers nothing, not even its
 //! progress thread, is taken for gone after `Options::silence`, and everything that waits for it fails with kind

@@ -12,6 +12,8 @@ const EAGER: Duration = Duration::from_micros(200);
 const STUCK: Duration = Duration::from_millis(10);
 /// After so long without anything, messages may take longer to be seen.
 pub(crate) const QUIET: Duration = Duration::from_secs(1);
+/// And after so long, still longer.
+const ASLEEP: Duration = Duration::from_secs(60);
 
 /// Who is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,9 +36,9 @@ pub(crate) fn pause(idle: Duration, moving: bool, awaited: Awaited) -> Duration 
         (true, _) => Duration::from_millis(10),
         (false, Awaited::Somebody) => Duration::from_millis(2),
         (false, Awaited::Anybody) if idle < QUIET => Duration::from_millis(2),
-        (false, Awaited::Anybody) => Duration::from_millis(10),
+        (false, Awaited::Anybody) if idle < ASLEEP => Duration::from_millis(10),
         (false, Awaited::Nobody) if idle < QUIET => Duration::from_millis(10),
-        (false, Awaited::Nobody) => Duration::from_millis(50),
+        (false, Awaited::Anybody | Awaited::Nobody) => Duration::from_millis(50),
     };
     (idle / 4).clamp(Duration::from_micros(20), most)
 }
@@ -89,7 +91,8 @@ mod tests {
         assert_eq!(pause(Duration::ZERO, false, Somebody), Duration::from_micros(20));
         // Who listens hears soon what is said soon, and does not look often for what may never come.
         assert_eq!(pause(Duration::from_millis(400), false, Anybody), Duration::from_millis(2));
-        assert_eq!(pause(HOUR, false, Anybody), Duration::from_millis(10));
+        assert_eq!(pause(Duration::from_secs(50), false, Anybody), Duration::from_millis(10));
+        assert_eq!(pause(HOUR, false, Anybody), Duration::from_millis(50));
     }
 
     #[test]

@@ -33,8 +33,10 @@ struct Inner {
     queue: VecDeque<Letter>,
     /// Bytes in the queue or given to MPI and not yet gone.
     out: usize,
-    /// Ranks that somebody waits for, and until when that is believed.
+    /// Ranks that somebody wants to know alive, and until when that is believed.
     watched: HashMap<usize, Instant>,
+    /// Somebody waits for a message of one of them, and until when that is believed.
+    expected: Option<Instant>,
     /// Somebody waits for whoever says something, and until when that is believed.
     listened: Option<Instant>,
     /// Somebody has begun to wait for a message since the progress thread came for orders.
@@ -67,6 +69,8 @@ pub(crate) struct Letter {
 pub(crate) struct Orders {
     pub(crate) letters: VecDeque<Letter>,
     pub(crate) watched: Vec<usize>,
+    /// Somebody waits for a message of one of them.
+    pub(crate) expected: bool,
     /// Somebody waits for whoever says something.
     pub(crate) listened: bool,
     /// Somebody has begun to wait for a message, which may be there soon.
@@ -131,7 +135,7 @@ impl Post {
         self.moved.notify_all();
     }
 
-    /// Somebody waits for a rank.
+    /// Somebody wants to know whether a rank lives.
     pub(crate) fn watch(&self, rank: usize, now: Instant) {
         let mut inner = self.lock();
         let before = inner.watched.insert(rank, now + INTEREST);
@@ -145,6 +149,7 @@ impl Post {
     pub(crate) fn expect(&self, rank: usize, now: Instant) {
         let mut inner = self.lock();
         inner.watched.insert(rank, now + INTEREST);
+        inner.expected = Some(now + INTEREST);
         inner.begun = true;
         drop(inner);
         self.work.notify_one();
@@ -175,6 +180,7 @@ impl Post {
         Orders {
             letters: std::mem::take(&mut inner.queue),
             watched: inner.watched.keys().copied().collect(),
+            expected: inner.expected.is_some_and(|until| until >= now),
             listened: inner.listened.is_some_and(|until| until >= now),
             begun: std::mem::take(&mut inner.begun),
             closing: inner.closing,
@@ -295,7 +301,9 @@ mod tests {
         let post = Post::new(0, 3);
         let begun = now();
         post.watch(2, begun);
-        assert_eq!(post.orders(Duration::ZERO, begun + INTEREST).watched, [2]);
+        let orders = post.orders(Duration::ZERO, begun + INTEREST);
+        // Nobody waits for a message of it.
+        assert_eq!((orders.watched, orders.expected), (vec![2], false));
         let later = begun + INTEREST + Duration::from_millis(1);
         assert!(post.orders(Duration::ZERO, later).watched.is_empty());
     }
@@ -311,7 +319,7 @@ mod tests {
             // At once, whatever it was to wait.
             assert!(post.orders(LONG, now()).begun);
             let orders = post.orders(Duration::ZERO, now());
-            assert_eq!((orders.begun, orders.watched), (false, vec![1]));
+            assert_eq!((orders.begun, orders.watched, orders.expected), (false, vec![1], true));
             assert!(!orders.listened);
         }
         // Who listens is heard of when it begins, and not when it goes on.

@@ -79,6 +79,8 @@ struct Peer {
     bye: bool,
     /// It is in MPI_Finalize.
     fin: bool,
+    /// Everybody here knows that.
+    ended: bool,
     gone: bool,
 }
 
@@ -105,7 +107,8 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn new(comm: Comm, post: Arc<Post>, silence: Duration) -> Progress {
-        let peer = || Peer { coming: VecDeque::new(), bye: false, fin: false, gone: false };
+        let peer =
+            || Peer { coming: VecDeque::new(), bye: false, fin: false, ended: false, gone: false };
         let peers = (0..post.size).map(|_| peer()).collect();
         let silence = Silence::new(post.size, silence, clock::now());
         let (rooms, going) = (VecDeque::new(), Vec::new());
@@ -163,10 +166,10 @@ impl Progress {
             } else if now.saturating_duration_since(moved) > pace::QUIET {
                 self.post.spares.free();
             }
-            let awaited = match (orders.watched.is_empty(), orders.listened) {
-                (false, _) => Awaited::Somebody,
-                (true, true) => Awaited::Anybody,
-                (true, false) => Awaited::Nobody,
+            let awaited = match (orders.expected, orders.listened || said_fin) {
+                (true, _) => Awaited::Somebody,
+                (false, true) => Awaited::Anybody,
+                (false, false) => Awaited::Nobody,
             };
             pause = self.pause(now.saturating_duration_since(moved), awaited);
         }
@@ -337,6 +340,11 @@ impl Progress {
                 }
             }
             let peer = &mut self.peers[from];
+            // It goes on to answer others, and asks for nothing more.
+            if peer.fin && !peer.ended && peer.coming.is_empty() {
+                peer.ended = true;
+                self.post.boxes.end(from);
+            }
             if peer.bye && !peer.gone && peer.coming.is_empty() {
                 peer.gone = true;
                 self.post.boxes.gone(from, "the rank has ended early");

@@ -272,7 +272,7 @@ impl Fabric for Mpi {
                 return Ok(None);
             }
             // The interest is renewed while somebody waits.
-            self.ranks.post.watch(from, clock::now());
+            self.ranks.post.expect(from, clock::now());
         }
     }
 
@@ -292,6 +292,10 @@ impl Fabric for Mpi {
     fn alive(&self, rank: usize) -> Result<()> {
         self.ranks.post.watch(rank, clock::now());
         self.mailbox.alive(rank)
+    }
+
+    fn ends(&self, rank: usize) -> bool {
+        self.ranks.post.boxes.ends(rank)
     }
 
     fn rounds(&self) -> &Rounds {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use stead_core::{Cancel, Error, Result};
+use stead_core::{Cancel, Error, Kind, Result};
 use stead_fabric::{Fabric, Rounds, Subset};
 
 /// How often who waits looks whether the other one lives and nobody has stopped the run.
@@ -131,6 +131,10 @@ impl Fabric for Patient<'_> {
         self.inner().alive(rank)
     }
 
+    fn ends(&self, rank: usize) -> bool {
+        self.inner().ends(rank)
+    }
+
     fn rounds(&self) -> &Rounds {
         self.inner().rounds()
     }
@@ -140,9 +144,14 @@ impl Fabric for Patient<'_> {
     }
 
     fn recv(&self, from: usize, tag: u32) -> Result<Vec<u8>> {
+        let mut ended = false;
         loop {
-            if let Some(bytes) = self.inner().recv_within(from, tag, LOOK)? {
+            let within = if ended { Duration::ZERO } else { LOOK };
+            if let Some(bytes) = self.inner().recv_within(from, tag, within)? {
                 return Ok(bytes);
+            }
+            if ended {
+                return Err(at_end(from).with_hint("all ranks must make the same calls"));
             }
             if let Some(observer) = self.observer {
                 let mut follow = self.follow.lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,14 +171,20 @@ impl Fabric for Patient<'_> {
                 }
             }
             self.inner().alive(from)?;
+            // What it has sent before is here then.
+            ended = self.inner().ends(from);
         }
     }
+}
+
+/// Why a rank is not waited for that is still there.
+pub fn at_end(rank: usize) -> Error {
+    Error::new(Kind::Peer, "the rank's program has come to its end").at_rank(rank)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stead_core::Kind;
     use stead_fabric::Local;
 
     #[test]

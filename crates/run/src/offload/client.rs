@@ -1,7 +1,7 @@
 //! Compute ranks: how they ask.
 
 use super::wire::{ANSWERS, ASKS, Answer, Ask, OVER, SLOTS, decode_report, frame, open};
-use super::{Job, LOOK, Role, Roles};
+use super::{Job, LOOK, Role, Roles, there};
 use crate::outputs::{Carried, real, spare};
 use crate::pass::{Observer, Snapshot};
 use crate::report::Report;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use stead_core::{Cancel, Error, Kind, Result};
+use stead_core::{Cancel, Error, Kind, Result, limits};
 use stead_fabric::Fabric;
 use stead_kernel::Spec;
 use stead_store::AtomicFile;
@@ -50,6 +50,15 @@ impl Drop for Slot<'_> {
             *used = false;
         }
         self.0.freed.notify_one();
+    }
+}
+
+/// An ask whose answer nobody waits for any more, for whatever reason: the head is to keep no room for it.
+struct Unwanted<'c>(&'c Client, u64);
+
+impl Drop for Unwanted<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.say(&Ask::Cancel { number: self.1 }, &[]);
     }
 }
 
@@ -109,10 +118,16 @@ impl Client {
         let slot = self.slot(cancel, observer)?;
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let watched = observer.is_some_and(Observer::looks);
-        let ask = Ask::Run { slot: slot.1 as u8, number, watched };
-        self.say(&ask, &encoded)?;
-        drop(encoded);
-        let (report, files) = self.answer(&slot, number, cancel, observer)?;
+        let (at, bytes) = (slot.1 as u8, encoded.len());
+        let ask = Ask::Run { slot: at, number, watched };
+        let later = if bytes > limits::SMALL_ASK_BYTES {
+            self.say(&Ask::Room { slot: at, number, bytes: bytes as u64 }, &[])?;
+            Some((ask, encoded))
+        } else {
+            self.say(&ask, &encoded)?;
+            None
+        };
+        let (report, files) = self.answer(&slot, number, later, cancel, observer)?;
         self.write(&outputs, files)?;
         Ok(report)
     }
@@ -174,10 +189,12 @@ impl Client {
         &self,
         slot: &Slot<'_>,
         number: u64,
+        mut later: Option<(Ask, Vec<u8>)>,
         cancel: &Cancel,
         observer: Option<&dyn Observer>,
     ) -> Result<(Report, Carried)> {
         let tag = ANSWERS + slot.1 as u32;
+        let unanswered = Unwanted(self, number);
         // The answer was on its way, perhaps, when it became known that no more come.
         let (mut told, mut last) = (false, false);
         loop {
@@ -212,10 +229,21 @@ impl Client {
                         observer.progress(&Snapshot { pass, bytes, total_bytes, rows, seconds });
                     }
                 }
+                // Who has said that it is not wanted is told that it is not run.
+                Answer::Room { .. } if told => {}
+                Answer::Room { .. } => {
+                    if let Some((ask, job)) = later.take() {
+                        self.say(&ask, &job)?;
+                    }
+                }
                 Answer::Done { .. } => {
+                    std::mem::forget(unanswered);
                     return decode_report(rest).map_err(|e| e.at_rank(self.head));
                 }
-                Answer::Failed { why, .. } => return Err(why.plain()),
+                Answer::Failed { why, .. } => {
+                    std::mem::forget(unanswered);
+                    return Err(why.plain());
+                }
             }
         }
     }
@@ -223,8 +251,16 @@ impl Client {
     /// Finds out whether the head has said that it answers nothing more, or is gone.
     fn look_whether_over(&self) -> Result<()> {
         self.fabric.alive(self.head).map_err(|e| self.gone(e))?;
+        // Before what it says of that is looked for.
+        let ends = there(&*self.fabric, self.head);
         let said = self.fabric.recv_within(self.head, OVER, Duration::ZERO);
-        let Some(said) = said.map_err(|e| self.gone(e))? else { return Ok(()) };
+        let Some(said) = said.map_err(|e| self.gone(e))? else {
+            // The answer may have come before its end, and is looked for once more.
+            if let Err(e) = ends {
+                self.gone(e);
+            }
+            return Ok(());
+        };
         let why = match open::<Told>(&said) {
             Ok((why, _)) => why,
             Err(e) => Told::new(&e.at_rank(self.head), self.fabric.rank(), ""),

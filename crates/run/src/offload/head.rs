@@ -1,11 +1,12 @@
 //! The first storage rank: it listens, keeps what is asked for in queues, and has it done.
 
+use super::rooms::{Rooms, Wanted};
 use super::serve::{Served, Storage};
 use super::small::Small;
 use super::wire::{
     ANSWERS, ASKS, Answer, Ask, ORDERS, OVER, Order, SLOTS, encode_report, frame, malformed, open,
 };
-use super::{Job, LOOK, Role};
+use super::{Job, LOOK, Role, there};
 use crate::clock::Watch;
 use crate::engine::run_for;
 use crate::outputs::Carried;
@@ -17,8 +18,10 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use stead_core::{Cancel, Error, Result, limits};
 use stead_fabric::Local;
 
-/// How often the head looks which compute ranks are there, in seconds.
+/// How often the head looks which ranks have ended, in seconds.
 const THERE: f64 = 1.0;
+/// And after how many of these looks it has the fabric find out which are gone: each is asked for a sign of life then.
+const ALIVE: u32 = 10;
 /// Seconds between two words to who has asked how far a run is.
 const TELL_EVERY: f64 = 0.5;
 
@@ -40,7 +43,6 @@ struct Asked {
     job: Vec<u8>,
 }
 
-#[derive(Default)]
 struct State {
     /// Compute ranks that may still ask.
     there: BTreeSet<usize>,
@@ -48,6 +50,8 @@ struct State {
     queues: HashMap<usize, VecDeque<Asked>>,
     /// Whose turn it is: each that has a queue, once.
     turns: VecDeque<usize>,
+    /// For what is large of it.
+    rooms: Rooms,
     /// Who has asked for what is run now, and the number of it.
     now: Option<(usize, u64, Cancel)>,
     /// A storage rank that is gone: whatever is asked for from then on fails.
@@ -59,12 +63,27 @@ struct State {
 }
 
 impl State {
+    fn of(there: BTreeSet<usize>) -> State {
+        State {
+            there,
+            queues: HashMap::new(),
+            turns: VecDeque::new(),
+            rooms: Rooms::of(limits::MAX_ASKED_BYTES),
+            now: None,
+            broken: None,
+            over: None,
+            ended: false,
+        }
+    }
+
     /// A rank asks for nothing any more.
     fn leaves(&mut self, client: usize) {
         self.there.remove(&client);
         self.queues.remove(&client);
         self.turns.retain(|c| *c != client);
-        if let Some((_, _, cancel)) = self.now.as_ref().filter(|(c, ..)| *c == client) {
+        let now = self.now.as_ref().filter(|(c, ..)| *c == client);
+        self.rooms.leaves(client, now.map(|(_, number, _)| *number));
+        if let Some((_, _, cancel)) = now {
             cancel.cancel();
         }
     }
@@ -136,8 +155,7 @@ impl Observer for Tells<'_> {
 
 impl<'s> Head<'s> {
     pub fn new(rank: &'s Storage<'s>, few: u64) -> Head<'s> {
-        let there = rank.roles.compute().iter().copied().collect();
-        let state = Mutex::new(State { there, ..State::default() });
+        let state = Mutex::new(State::of(rank.roles.compute().iter().copied().collect()));
         Head { rank, few, state, came: Condvar::new() }
     }
 
@@ -166,7 +184,7 @@ impl<'s> Head<'s> {
     /// The thread that takes what ranks say.
     fn listen(&self) {
         let fabric = &self.rank.fabric;
-        let mut watch = Watch::start();
+        let (mut watch, mut looks) = (Watch::start(), 0u32);
         loop {
             match fabric.recv_any(ASKS, LOOK) {
                 Ok(Some((from, said))) => self.heard(from, &said),
@@ -178,10 +196,13 @@ impl<'s> Head<'s> {
             }
             if watch.seconds() > THERE {
                 watch = Watch::start();
-                let there: Vec<usize> = lock(&self.state).there.iter().copied().collect();
-                for client in there.into_iter().filter(|c| fabric.alive(*c).is_err()) {
-                    lock(&self.state).leaves(client);
-                    self.came.notify_all();
+                looks = looks.wrapping_add(1);
+                if looks.is_multiple_of(ALIVE) {
+                    (0..fabric.size()).for_each(|rank| drop(fabric.alive(rank)));
+                }
+                let asking: Vec<usize> = lock(&self.state).there.iter().copied().collect();
+                for client in asking.into_iter().filter(|c| fabric.ends(*c)) {
+                    self.leaves(client);
                 }
                 self.miss();
             }
@@ -229,21 +250,51 @@ impl<'s> Head<'s> {
             Ok((Ask::Run { slot, number, watched }, job)) if usize::from(slot) < SLOTS => {
                 self.asked(from, Asked { slot, number, watched, job: job.to_vec() });
             }
+            Ok((Ask::Room { slot, number, bytes }, _)) if usize::from(slot) < SLOTS => {
+                self.wants(Wanted { client: from, slot, number, bytes });
+            }
             Ok((Ask::Cancel { number }, _)) => self.cancelled(from, number),
             Ok((Ask::Bye, _)) => {
-                lock(&self.state).leaves(from);
-                self.came.notify_all();
+                self.leaves(from);
             }
-            Ok((Ask::Run { .. }, _)) => self.refuse(from, &malformed()),
+            Ok((Ask::Run { .. } | Ask::Room { .. }, _)) => self.refuse(from, &malformed()),
             Err(e) => self.refuse(from, &e),
         }
     }
 
+    /// A rank asks for nothing any more.
+    fn leaves(&self, client: usize) {
+        lock(&self.state).leaves(client);
+        self.came.notify_all();
+        self.give_room();
+    }
+
     /// A rank that cannot be understood: no more is taken from it.
     fn refuse(&self, client: usize, why: &Error) {
-        lock(&self.state).leaves(client);
         self.over(client, why);
-        self.came.notify_all();
+        self.leaves(client);
+    }
+
+    /// An ask that is large is to be sent when there is room.
+    fn wants(&self, wanted: Wanted) {
+        let mut state = lock(&self.state);
+        let fits = wanted.bytes <= limits::MAX_JOB_BYTES as u64;
+        let taken =
+            !state.there.contains(&wanted.client) || fits && state.rooms.want(wanted, SLOTS);
+        drop(state);
+        if taken {
+            self.give_room();
+        } else {
+            self.refuse(wanted.client, &malformed());
+        }
+    }
+
+    /// Tells those for whom there is room to send what they ask for.
+    fn give_room(&self) {
+        let now = lock(&self.state).rooms.give();
+        for Wanted { client, slot, number, .. } in now {
+            self.answer(client, slot, &Answer::Room { number }, &[]);
+        }
     }
 
     fn asked(&self, from: usize, asked: Asked) {
@@ -251,17 +302,14 @@ impl<'s> Head<'s> {
         if !state.there.contains(&from) {
             return;
         }
+        let bytes = asked.job.len();
+        let room = state.rooms.has(from, asked.number);
+        let fits =
+            bytes <= limits::SMALL_ASK_BYTES || room.is_some_and(|room| bytes as u64 <= room);
         let queue = state.queues.entry(from).or_default();
-        let bytes = asked.job.len() + queue.iter().map(|a| a.job.len()).sum::<usize>();
-        if queue.len() >= SLOTS || bytes > limits::MAX_JOB_BYTES {
-            if queue.is_empty() {
-                state.queues.remove(&from);
-            }
+        if queue.len() >= SLOTS || !fits {
             drop(state);
-            let e = Error::limit("too much is asked for at once")
-                .with_hint("wait for answers before asking for more");
-            let failed = Answer::Failed { number: asked.number, why: self.told(&e) };
-            self.answer(from, asked.slot, &failed, &[]);
+            self.refuse(from, &malformed());
             return;
         }
         queue.push_back(asked);
@@ -280,17 +328,21 @@ impl<'s> Head<'s> {
             cancel.cancel();
             return;
         }
-        let Some(queue) = state.queues.get_mut(&from) else { return };
-        let Some(at) = queue.iter().position(|a| a.number == number) else { return };
-        let asked = queue.remove(at);
-        if queue.is_empty() {
-            state.queues.remove(&from);
-            state.turns.retain(|c| *c != from);
+        let mut slot = state.rooms.back(from, number).map(|wanted| wanted.slot);
+        if let Some(queue) = state.queues.get_mut(&from)
+            && let Some(at) = queue.iter().position(|a| a.number == number)
+        {
+            slot = queue.remove(at).map(|asked| asked.slot);
+            if queue.is_empty() {
+                state.queues.remove(&from);
+                state.turns.retain(|c| *c != from);
+            }
         }
         drop(state);
-        if let Some(Asked { slot, number, .. }) = asked {
+        if let Some(slot) = slot {
             let failed = Answer::Failed { number, why: self.told(&Error::cancelled()) };
             self.answer(from, slot, &failed, &[]);
+            self.give_room();
         }
     }
 
@@ -314,7 +366,7 @@ impl<'s> Head<'s> {
     fn run(&self) -> Result<Served> {
         let mut served = Served::default();
         let mut small = Small::of(self.few);
-        while let Some((client, asked, cancel)) = self.wait()? {
+        while let Some((client, asked, cancel)) = self.wait(&mut small)? {
             let Asked { slot, number, watched, job } = asked;
             let told = Mutex::default();
             let tells =
@@ -343,13 +395,19 @@ impl<'s> Head<'s> {
                     self.answer(client, slot, &Answer::Failed { number, why }, &[]);
                 }
             }
-            lock(&self.state).now = None;
+            let mut state = lock(&self.state);
+            state.now = None;
+            let had = state.rooms.back(client, number);
+            drop(state);
+            if had.is_some() {
+                self.give_room();
+            }
         }
         Ok(served)
     }
 
     /// What is to be run next; `None` when nobody will ask any more.
-    fn wait(&self) -> Result<Option<(usize, Asked, Cancel)>> {
+    fn wait(&self, small: &mut Small) -> Result<Option<(usize, Asked, Cancel)>> {
         loop {
             let mut state = lock(&self.state);
             if let Some(why) = state.over.clone() {
@@ -365,6 +423,7 @@ impl<'s> Head<'s> {
             }
             let waited = self.came.wait_timeout(state, LOOK);
             drop(waited.unwrap_or_else(PoisonError::into_inner));
+            small.tidy();
             self.rank.look();
         }
     }
@@ -425,8 +484,9 @@ impl<'s> Head<'s> {
 
     /// A storage rank that is gone.
     fn missing(&self) -> Option<Error> {
-        let gone = |r: &usize| self.rank.fabric.alive(*r).err().map(|e| e.at_rank(*r));
-        let gone = self.rank.roles.storage().iter().find_map(gone);
+        let fabric = &*self.rank.fabric;
+        let gone = self.rank.roles.storage().iter().find(|r| fabric.ends(**r));
+        let gone = gone.and_then(|r| Some(there(fabric, *r).err()?.at_rank(*r)));
         gone.map(|e| self.rank.roles.named(e))
     }
 }

@@ -11,6 +11,7 @@
 mod alone;
 mod client;
 mod head;
+mod rooms;
 mod serve;
 mod small;
 #[cfg(test)]
@@ -25,16 +26,27 @@ pub use client::Client;
 pub use serve::{Served, serve};
 pub use stead_core::View;
 
+use crate::patient::at_end;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use stead_core::{Cancel, Result, limits};
+use stead_fabric::Fabric;
 use stead_format::OpenOptions;
 use stead_kernel::Own;
 use stead_store::IoOptions;
 
 /// How often who waits looks whether it is to stop and the others live.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// An error of kind `Peer` if nothing that was not sent yet will come from a rank: it is gone, or its program at its end.
+fn there(fabric: &dyn Fabric, rank: usize) -> Result<()> {
+    fabric.alive(rank)?;
+    if fabric.ends(rank) {
+        return Err(at_end(rank));
+    }
+    Ok(())
+}
 
 /// What a compute rank asks for.
 ///

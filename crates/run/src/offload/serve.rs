@@ -2,7 +2,7 @@
 
 use super::head::Head;
 use super::wire::{ASKS, Ask, ORDERS, Order, frame, open};
-use super::{Job, LOOK, Role, Roles, Serving};
+use super::{Job, LOOK, Role, Roles, Serving, there};
 use crate::engine::{refuse, run_for};
 use crate::outputs::Carried;
 use crate::pass::{Observer, Snapshot, caught};
@@ -11,6 +11,7 @@ use crate::request::Request;
 use crate::spread::{Here, open_as};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use stead_core::{Cancel, DType, Error, Kind, Result, View, limits};
 use stead_fabric::{Fabric, Subset};
 use stead_format::{Compression, Dataset, FormatType, Held, Holding, OpenOptions, Share};
@@ -105,6 +106,7 @@ impl Storage<'_> {
         let head = self.roles.storage().first().copied().unwrap_or_default();
         let mut served = Served::default();
         let mut stopping = None;
+        let mut last = Ok(());
         loop {
             self.look();
             if stopping.is_none()
@@ -112,12 +114,17 @@ impl Storage<'_> {
             {
                 stopping = Some(self.stop(head, e));
             }
-            let Some(order) =
-                self.fabric.recv_within(head, ORDERS, LOOK).map_err(|e| self.gone(e))?
-            else {
-                self.fabric.alive(head).map_err(|e| self.gone(e))?;
+            let within = if last.is_ok() { LOOK } else { Duration::ZERO };
+            // Of the head alone; but it may be long until it says something.
+            let Some((from, order)) = self.fabric.recv_any(ORDERS, within)? else {
+                // What it has said before is looked for once more.
+                last.map_err(|e| self.gone(e))?;
+                last = there(&*self.fabric, head);
                 continue;
             };
+            if from != head {
+                continue;
+            }
             match open::<Order>(&order) {
                 Ok((Order::Run, job)) => {
                     let job = Job::decode(job);

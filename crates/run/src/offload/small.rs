@@ -16,6 +16,8 @@ const FILES: usize = 64;
 const RUNS: usize = 4096;
 /// Bytes of the names of one that is kept.
 const NAMES: usize = 1 << 16;
+/// Seconds after which one that nobody has asked for is closed: a file that was removed takes room on its disk as long as it is open.
+const UNUSED: i64 = 60;
 /// Seconds after which two changes of a file have different times.
 const SETTLED: i64 = 2;
 
@@ -28,6 +30,8 @@ struct Kept {
     view: Option<View>,
     files: Vec<(PathBuf, Identity)>,
     dataset: Arc<Dataset>,
+    /// When it was asked for last, in seconds.
+    used: i64,
 }
 
 /// Small datasets that are open, the one that was used last at the end.
@@ -58,7 +62,7 @@ impl Small {
             k.inputs == job.inputs && k.open == job.open && k.view == job.view && k.files == files
         };
         if let Some(i) = self.kept.iter().position(same) {
-            let kept = self.kept.remove(i);
+            let kept = Kept { used: unix_seconds(), ..self.kept.remove(i) };
             let dataset = kept.dataset.clone();
             self.kept.push(kept);
             return Some(Ok(dataset));
@@ -99,7 +103,14 @@ impl Small {
             view: job.view.clone(),
             files,
             dataset: dataset.clone(),
+            used: now,
         });
+    }
+
+    /// Closes what nobody has asked for lately.
+    pub fn tidy(&mut self) {
+        let now = unix_seconds();
+        self.kept.retain(|k| now.saturating_sub(k.used) < UNUSED);
     }
 }
 
@@ -179,7 +190,9 @@ mod tests {
             view: None,
             files: files(&job).unwrap(),
             dataset: first.clone(),
+            used: unix_seconds() - UNUSED / 2,
         });
+        small.tidy();
         assert!(Arc::ptr_eq(&small.dataset(&job).unwrap().unwrap(), &first));
         let other = Job { lenient: true, ..job.clone() };
         assert!(Arc::ptr_eq(&small.dataset(&other).unwrap().unwrap(), &first));
@@ -188,6 +201,19 @@ mod tests {
         std::fs::write(&path, "x,y\n1,2\n").unwrap();
         let second = small.dataset(&job).unwrap().unwrap();
         assert_eq!(second.schema().columns.len(), 2);
+        assert!(!is_kept(&small, &job));
+        // One that nobody asks for does not stay open.
+        let files = files(&job).unwrap();
+        let used = unix_seconds() - UNUSED;
+        small.kept.push(Kept {
+            inputs: job.inputs.clone(),
+            open: job.open.clone(),
+            view: None,
+            files,
+            dataset: second,
+            used,
+        });
+        small.tidy();
         assert!(!is_kept(&small, &job));
     }
 }

@@ -404,6 +404,12 @@ fn what_makes_no_sense_ends_who_says_it_alone() {
         (vec![0; 100], "malformed"),
         (run(200, 0), "malformed"),
         (run(0, 0)[..crate::meeting::NAME.len() + 3].to_vec(), "malformed"),
+        // For what is large nobody has room that did not ask for it, and for what is too large there is none.
+        (
+            frame(&Ask::Run { slot: 0, number: 0, watched: false }, &[0; 20 << 10]).unwrap(),
+            "malformed",
+        ),
+        (frame(&Ask::Room { slot: 0, number: 0, bytes: u64::MAX }, &[]).unwrap(), "malformed"),
     ];
     for (said, says) in said {
         let path = path.clone();

@@ -32,8 +32,10 @@ pub const SLOTS: usize = 16;
 /// From a compute rank.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Ask {
-    /// A job, which follows. The answer comes with the tag of the slot; `number` is that of no other ask of this rank.
+    /// A job, which follows; a large one when there is room. The answer comes with the tag of the slot; `number` is that of no other ask of this rank.
     Run { slot: u8, number: u64, watched: bool },
+    /// Of a job of so many bytes, which is sent when there is room for it.
+    Room { slot: u8, number: u64, bytes: u64 },
     /// An ask is not wanted any more.
     Cancel { number: u64 },
     /// It will ask for nothing more.
@@ -57,6 +59,10 @@ pub enum Answer {
         number: u64,
         far: (u64, u64, u64, u64, f64),
     },
+    /// There is room for it.
+    Room {
+        number: u64,
+    },
     /// A report follows.
     Done {
         number: u64,
@@ -76,6 +82,7 @@ impl Answer {
     pub fn number(&self) -> u64 {
         match self {
             Answer::Far { number, .. }
+            | Answer::Room { number }
             | Answer::Done { number }
             | Answer::Failed { number, .. } => *number,
         }
