@@ -515,7 +515,9 @@ impl Worker<'_> {
             options.chunk = (options.chunk / workers).max(limits::MIN_CHUNK);
         }
         let room = || s.split.kept.room(&s.later, s.most_kept);
-        let cache = given.keep.then(room).flatten();
+        // Rows that go by stretches or cells are others than those that begin in the chunk, which later passes may look at.
+        let by_rows = !options.needs.matrix && options.needs.brick.is_none();
+        let cache = (given.keep && by_rows).then(room).flatten();
         let scan = s.dataset.scan(&options)?;
         let (states, kept) =
             pass.run(scan.as_ref(), s.filter, cache.as_ref().map(|c| c as &dyn Keep))?;
