@@ -149,4 +149,14 @@ mod tests {
         }
         assert_eq!(boxes.alive(1).unwrap_err().kind(), Kind::Peer);
     }
+
+    #[test]
+    fn whose_program_has_ended_is_there_yet() {
+        let boxes = Boxes::default();
+        assert!(!boxes.ends(1));
+        boxes.end(1);
+        assert!(boxes.ends(1) && !boxes.ends(2) && boxes.alive(1).is_ok());
+        boxes.gone(2, "it was killed");
+        assert!(boxes.ends(2));
+    }
 }
