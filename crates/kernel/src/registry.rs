@@ -315,12 +315,14 @@ mod tests {
             shape: Some(shape),
         };
         let k = kernel("render:out=v.png,width=2,height=2,min=0,max=1", &schema);
-        // Fortran order, and one node: level, number, y, and lines: x, pixels.
+        // Fortran order, and one node: level, number, and lines as bytes; and nothing that is shown in the end.
         let state = |y: usize, lines: usize, x: usize, pixels: usize| {
-            let line = (x, vec![[0.5f32; 4]; pixels]);
-            let node = [((0u32, 0u64), (y, vec![line; lines]))];
-            let nodes = std::collections::BTreeMap::from(node);
-            k.decode(&postcard::to_stdvec(&(Some(false), nodes)).expect("encode"))
+            let line = vec![[0.5f32; 4]; pixels];
+            let lines = std::iter::repeat_n((x, line.as_slice()), lines);
+            let bytes = crate::render::wire::put(y, lines, |p: [f32; 4]| p.map(f32::to_bits));
+            let nodes = std::collections::BTreeMap::from([((0u32, 0u64), bytes)]);
+            let whole = (Some(false), nodes, None::<Vec<u8>>);
+            k.decode(&postcard::to_stdvec(&whole).expect("encode"))
         };
         for (y, lines, x, pixels) in [(0, 1, 0, 2), (1, 1, 1, 1), (0, 2, 0, 2)] {
             let good = state(y, lines, x, pixels).expect("fits");

@@ -16,7 +16,7 @@ mod sample;
 #[cfg(test)]
 mod tests;
 mod transfer;
-mod wire;
+pub(crate) mod wire;
 
 use crate::{Built, Context, Info, Kernel, Spec, Step};
 use camera::Camera;
