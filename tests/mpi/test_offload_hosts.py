@@ -83,7 +83,7 @@ def test_only_results_cross_the_links(lab, mpi, env, tmp_path, storage):  # noqa
 def test_a_storage_rank_that_is_killed_is_named(lab, tmp_path, victim):  # noqa: F811
     path = tmp_path / "zeros.bin"
     path.touch()
-    os.truncate(path, 2 << 30)
+    os.truncate(path, 8 << 30)
     given = {"MPI4PY_MPIABI": "openmpi", "STEAD_MPI_LIBRARY": str(ROOT / ".build" / "mpi" / "openmpi" / "libstead_mpi.so")}
     wrapped = f'h={tmp_path}/$(hostname); echo $$ >$h.part; mv $h.part $h; exec "$@"'
     words = ["sh", "-c", wrapped, "sh", *python(given, TOLD, path, "host[2-3]")]

@@ -87,7 +87,7 @@ def test_another_kind_of_start_is_told(slurm, folder):  # noqa: F811
 def test_a_rank_that_is_killed_is_named(slurm, tmp_path):
     path = tmp_path / "zeros.bin"
     path.touch()
-    os.truncate(path, 2 << 30)
+    os.truncate(path, 8 << 30)
     wrapped = f'h={tmp_path}/pid.$SLURM_PROCID; echo $$ >$h.part; mv $h.part $h; exec "$@"'
     words = ["sh", "-c", wrapped, "sh", STEAD, "run", path, "--type", "raw", "--dtype", "f64", "-k", "quantile:value", "--threads", "1"]
     done: list[subprocess.CompletedProcess] = []
