@@ -252,7 +252,7 @@ mod tests {
         assert_eq!((r.threads, r.memory, r.chunk, r.io.depth), (3, 64 << 20, 1 << 20, 2));
         assert!(r.io.engine == Engine::Pread && r.io.direct && r.lenient);
         assert_eq!(r.place, Wish::Push);
-        assert_eq!(place("vector"), Ok(Wish::Vector));
+        assert_eq!(place("vector").ok(), Some(Wish::Vector));
         assert_eq!(place("elsewhere").map_err(|e| e.kind()), Err(Kind::Usage));
     }
 
