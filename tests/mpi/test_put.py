@@ -302,7 +302,7 @@ def test_a_rank_that_is_killed_leaves_no_layout(shared, tmp_path, dies):
 
 
 def test_an_interrupt_leaves_nothing(shared, tmp_path):
-    os.truncate(shared / "f", 1 << 30)
+    os.truncate(shared / "f", 4 << 30)
     words = ["put", shared / "f", "--over", "nvme", "--parts", 2, "--threads", 1, "--dataspace", f"nvme={tmp_path}/space"]
     with subprocess.Popen(job(2, *words), stderr=subprocess.PIPE, text=True) as under_way:
         while len(left(tmp_path / "space")) < 2:
