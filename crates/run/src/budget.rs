@@ -38,8 +38,7 @@ const EXTENTS: u64 = 4;
 const SMALL: usize = 64 << 10;
 
 /// With the default budget buffers take no more than this, as long as chunks are larger than [`SMALLER`], and with kept blocks no
-/// more than [`USED`]: up to 32 threads a scan stays below 256 MB and the states of its kernels, whatever the size of the data. Who
-/// gives more memory wants more to be used.
+/// more than [`USED`], up to 32 threads, whatever the size of the data. Who gives more memory wants more to be used.
 const BUFFERS: u64 = 128 << 20;
 const USED: u64 = 208 << 20;
 const SMALLER: usize = 256 << 10;
