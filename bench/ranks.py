@@ -39,30 +39,31 @@ def launch(program, count, *words):
 
 
 def ranks(library, data, file, tasks, runs, count=2):
-    """Seconds of each way of mpi/tasks.c by number of tasks; None where it cannot be built."""
+    """Seconds, and those of processors, of each way of mpi/tasks.c by number of tasks; None where it cannot be built."""
     program = build(library, data, "tasks")
     if program is None:
         return None
-    rows = {}
+    rows, processor = {}, {}
     for n in tasks:
         if n >= count:
             for found in launch(program, count, file, n, runs):
                 rows.setdefault(found["way"], {})[n] = found["seconds"]
-    return rows
+                processor.setdefault(found["way"], {})[n] = found["processor"]
+    return {"seconds": rows, "processor": processor}
 
 
 def same(library, data, file, counts, runs):
-    """Each rank reads all of a file: seconds of each way of mpi/same.c by number of ranks, and bytes that all together have
-    read from it; None where it cannot be built."""
+    """Each rank reads all of a file: seconds of each way of mpi/same.c by number of ranks, those of processors, and bytes that
+    all together have read from it; None where it cannot be built."""
     program = build(library, data, "same")
     if program is None:
         return None
-    rows, read = {}, {}
+    all_of = {"seconds": {}, "processor": {}, "bytes": {}}
     for count in counts:
         for found in launch(program, count, file, runs):
-            rows.setdefault(found["way"], {})[count] = found["seconds"]
-            read.setdefault(found["way"], {})[count] = found["bytes"]
-    return {"seconds": rows, "read": read}
+            for what, rows in all_of.items():
+                rows.setdefault(found["way"], {})[count] = found[what]
+    return {"seconds": all_of["seconds"], "processor": all_of["processor"], "read": all_of["bytes"]}
 
 
 def chares(file, counts, runs):

@@ -3,12 +3,14 @@
 //     reader FILE [RUNS]
 //
 // Reads the file in records of 48 bytes (a gas particle of a Tipsy file), each with one call of read, RUNS times (7) with
-// each of the two, and prints a JSON object of the seconds of each run. Both must see the same bytes.
+// each of the two, and prints a JSON object of the seconds of each run, and of those of processors. Both must see the same
+// bytes.
 
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <stead.hpp>
 #include <vector>
@@ -18,8 +20,14 @@ struct record {
 };
 static_assert(sizeof(record) == 48, "twelve floats");
 
+/// What each run has taken.
+struct taken {
+    std::vector<double> seconds, processor;
+};
+
 /// Opens the file, reads it to its end, and closes it. `sum` is of all bits of all records.
-template <class Stream> static double seconds(const char *path, std::uint64_t &sum) {
+template <class Stream> static void measure(const char *path, std::uint64_t &sum, taken &all) {
+    const std::clock_t before = std::clock();
     const auto begin = std::chrono::steady_clock::now();
     {
         Stream in(path, std::ios::binary | std::ios::in);
@@ -32,7 +40,8 @@ template <class Stream> static double seconds(const char *path, std::uint64_t &s
         }
         sum += static_cast<std::uint64_t>(in.gcount());
     }
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    all.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    all.processor.push_back(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC);
 }
 
 static void list(const char *name, const std::vector<double> &all, const char *end) {
@@ -47,21 +56,23 @@ int main(int argc, char **argv) {
         std::fprintf(stderr, "usage: reader FILE [RUNS]\n");
         return 2;
     }
-    std::vector<double> reader, ifstream;
+    taken none, reader, ifstream;
     std::uint64_t ours = 0, theirs = 0;
     // The first runs bring the file into the page cache.
-    seconds<std::ifstream>(argv[1], theirs);
-    seconds<stead::FileReader>(argv[1], ours);
+    measure<std::ifstream>(argv[1], theirs, none);
+    measure<stead::FileReader>(argv[1], ours, none);
     for (int i = 0; i < runs && ours == theirs; i++) {
-        ifstream.push_back(seconds<std::ifstream>(argv[1], theirs));
-        reader.push_back(seconds<stead::FileReader>(argv[1], ours));
+        measure<std::ifstream>(argv[1], theirs, ifstream);
+        measure<stead::FileReader>(argv[1], ours, reader);
     }
     if (ours != theirs) {
         std::fprintf(stderr, "they did not read the same\n");
         return 1;
     }
-    std::printf("{");
-    list("FileReader", reader, ", ");
-    list("ifstream", ifstream, "}\n");
+    std::printf("{\"seconds\": {");
+    list("FileReader", reader.seconds, ", ");
+    list("ifstream", ifstream.seconds, "}, \"processor\": {");
+    list("FileReader", reader.processor, ", ");
+    list("ifstream", ifstream.processor, "}}\n");
     return 0;
 }

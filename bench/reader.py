@@ -31,7 +31,8 @@ def many(built, data, file, sessions):
 
 
 def reader(built, data, records, runs):
-    """Seconds of each way for so many records of 48 bytes; None where there is no g++ or no C library beside stead."""
+    """Seconds, and those of processors, of each way for so many records of 48 bytes; None where there is no g++ or no C
+    library beside stead."""
     program, file = build("g++", "c++17", "reader.cpp", built, data), Path(data) / f"records-{records}.bin"
     if program is None:
         return None

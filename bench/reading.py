@@ -4,7 +4,8 @@ and chares of Charm4py, in turn, in one run. What is not installed is left out, 
     python bench/reading.py STEAD DATA_DIR OUT_DIR [--scale F] [--runs N] [--only SECTION,...] [--check]
 
 All tools read every byte of the same file and add it up; sums must agree. Figures are medians. Each way of reading is a
-process of its own, and the memory of tasks begins with a page, whoever fills it.
+process of its own, and the memory of tasks begins with a page, whoever fills it. Beside the seconds stand those of processors:
+of the whole process, its start included, and without what threads of the kernel do for it.
 
 Writes OUT_DIR/DATE-HOST-reading.json with the raw numbers and .md with the targets and tables; --check writes nothing, and
 fails if a section fails, never because of a time.
@@ -26,7 +27,7 @@ from pathlib import Path
 import ranks
 import reader
 import reading_report
-from run import command, commit, evict, machine, warm
+from run import children, command, commit, evict, machine, warm
 
 CORES = os.cpu_count()
 FILE = 2 << 30
@@ -37,8 +38,22 @@ def bench(a, what, file, *words):
     return [json.loads(line) for line in out.splitlines()]
 
 
-def add(rows, name, tasks, seconds):
-    rows.setdefault(name, {}).setdefault(tasks, []).append(seconds)
+def one(a, file, tasks, way, *words):
+    """One run of tasks, with the processor seconds of its process."""
+    words = ["--tasks", tasks, "--runs", 1, "--ways", way, *words]
+    (found,), took = children(lambda: bench(a, "tasks", file, *words))
+    return {**found, "processor": took["cpu_seconds"]}
+
+
+class Rows:
+    """Seconds, and those of processors, by way and number of tasks."""
+
+    def __init__(self):
+        self.seconds, self.processor = {}, {}
+
+    def add(self, name, tasks, seconds, processor):
+        for rows, value in ((self.seconds, seconds), (self.processor, processor)):
+            rows.setdefault(name, {}).setdefault(tasks, []).append(value)
 
 
 # --- Page cache warm --------------------------------------------------------------------------------
@@ -48,20 +63,20 @@ def mmap_tasks(path, tasks):
     """Threads that look at parts of one memory map, without any session."""
     import numpy as np
 
-    begin = time.perf_counter()
+    begin, used = time.perf_counter(), time.process_time()
     words = np.memmap(path, np.uint64, "r")
     share = -(-len(words) // tasks)
     with ThreadPoolExecutor(CORES) as pool:
         parts = pool.map(lambda i: int(words[i * share:(i + 1) * share].sum(dtype=np.uint64)), range(tasks))
         total = sum(parts) % (1 << 64)
-    return time.perf_counter() - begin, total
+    return time.perf_counter() - begin, time.process_time() - used, total
 
 
 def has(module):
     return importlib.util.find_spec(module) is not None
 
 
-# Name, whether it runs here, function of path and tasks that gives seconds and the sum of all words.
+# Name, whether it runs here, function of path and tasks that gives seconds, those of processors, and the sum of all words.
 PEERS = [("mmap (NumPy)", lambda: has("numpy"), mmap_tasks)]
 
 
@@ -83,7 +98,7 @@ def take_memory(size):
 
 
 def warm_rounds(a, runs, ways, peers):
-    rows, sums = {}, set()
+    rows, sums = Rows(), set()
     size = os.path.getsize(a.file)
     # Who maps the pages of a file first takes longer, whoever that is.
     bench(a, "tasks", a.file, "--tasks", a.tasks[-1], "--runs", 1, "--ways", "views")
@@ -91,13 +106,13 @@ def warm_rounds(a, runs, ways, peers):
         for tasks in a.tasks:
             for way, words in ways:
                 take_memory(size)
-                found = bench(a, "tasks", a.file, "--tasks", tasks, "--runs", 1, "--ways", way.split(",")[0], *words)[0]
-                add(rows, way, tasks, found["seconds"])
+                found = one(a, a.file, tasks, way.split(",")[0], *words)
+                rows.add(way, tasks, found["seconds"], found["processor"])
                 sums.add(found["sum"])
             for name, there, work in peers:
                 if there():
-                    seconds, total = work(a.file, tasks)
-                    add(rows, name, tasks, seconds)
+                    seconds, processor, total = work(a.file, tasks)
+                    rows.add(name, tasks, seconds, processor)
                     sums.add(total)
     if len(sums) != 1:
         raise SystemExit(f"the tools have read different bytes: {sums}")
@@ -112,7 +127,8 @@ def warm_section(a):
     whole = warm_rounds(a, a.runs, [("views", []), ("buffers", []), ("pread", []), *scattered], PEERS)
     small_pages(a.file)
     small = warm_rounds(a, a.runs, [("views", []), ("buffers", []), ("pread", [])], [])
-    return {"large": whole, "small": small}
+    return {"large": whole.seconds, "small": small.seconds,
+            "processor": {"large": whole.processor, "small": small.processor}}
 
 
 # --- Page cache cold --------------------------------------------------------------------------------
@@ -125,35 +141,37 @@ def device(a, rows):
         for depth in (8, 32):
             words = ["fio", "--name=read", f"--filename={a.file}", "--readonly", "--rw=read", "--direct=1", "--bs=1M",
                      "--ioengine=libaio", f"--iodepth={depth}", f"--size={size}", "--output-format=json"]
-            out = command(words)
+            out, whole = children(lambda: command(words))
             took = max(json.loads(out[out.index("{"):])["jobs"][0]["read"]["runtime"], 1) / 1000
-            add(rows, f"fio, O_DIRECT, {depth} in flight", 0, took)
-    begin = time.perf_counter()
-    done = subprocess.run(["dd", f"if={a.file}", "of=/dev/null", "bs=4M", "iflag=direct"], capture_output=True)
+            rows.add(f"fio, O_DIRECT, {depth} in flight", 0, took, whole["cpu_seconds"])
+    words = ["dd", f"if={a.file}", "of=/dev/null", "bs=4M", "iflag=direct"]
+    done, whole = children(lambda: subprocess.run(words, capture_output=True))
     if done.returncode == 0:
-        add(rows, "dd iflag=direct", 0, time.perf_counter() - begin)
+        rows.add("dd iflag=direct", 0, whole["seconds"], whole["cpu_seconds"])
 
 
 def cold_section(a):
-    """The device is measured before each number of tasks: many give more for a while and less after that.
+    """The device is measured before every other number of tasks: many give more for a while and less after that, so that
+    each round begins with another number.
 
     The file is read once before each run, so that the page cache gets memory that was in use a moment ago: a virtual machine
     may have given free memory back to its host, and then what is read first pays for having it again.
     """
-    rows, held = {}, {}
-    for _ in range(max(a.runs // 2, 1)):
-        for tasks in a.tasks:
-            if tasks in a.tasks[::2]:
+    rows, held = Rows(), {}
+    for i in range(max((a.runs + 1) // 2, 1)):
+        turned = 2 * i % len(a.tasks)
+        for place, tasks in enumerate(a.tasks[turned:] + a.tasks[:turned]):
+            if place % 2 == 0:
                 device(a, rows)
             for name, words in (("views", []), ("views, O_DIRECT", ["--direct"])):
                 warm(a.file)
                 evict(a.file)
-                found = bench(a, "tasks", a.file, "--tasks", tasks, "--runs", 1, "--ways", "views", *words)[0]
-                add(rows, name, tasks, found["seconds"])
+                found = one(a, a.file, tasks, "views", *words)
+                rows.add(name, tasks, found["seconds"], found["processor"])
                 # Fewer tasks hold more at once than any budget: what they asked for.
                 if tasks >= 1024:
                     held[name] = max(held.get(name, 0), found["peak_bytes"])
-    return {"seconds": rows, "peak_bytes": held}
+    return {"seconds": rows.seconds, "processor": rows.processor, "peak_bytes": held}
 
 
 # --- The choice -------------------------------------------------------------------------------------
@@ -187,21 +205,23 @@ def sweep_section(a):
 
             def once(words):
                 evict(file)
-                return bench(a, "tasks", file, "--tasks", tasks, "--runs", 1, "--ways", "views", *words)[0]["seconds"]
+                return one(a, file, tasks, "views", *words)
 
-            found = {}
+            found, processor = {}, {}
             for i in range(a.sweeps):
                 # Nobody is always the first after a pause, in which many devices save up strength.
                 for name, words in ways[3 * i:] + ways[:3 * i]:
-                    found.setdefault(name, []).append(once(words))
+                    took = once(words)
+                    found.setdefault(name, []).append(took["seconds"])
+                    processor.setdefault(name, []).append(took["processor"])
             # The best of nine is the best by chance, too: it is run again beside the choice, in turn.
             hand = min((name for name, _ in ways[1:]), key=lambda name: statistics.median(found[name]))
             again = {}
             for _ in range(a.runs):
                 for name, words in ways:
                     if name in ("chosen", hand):
-                        again.setdefault(name, []).append(once(words))
-            rows.append({"bytes": size, "tasks": tasks, "seconds": found, "again": again})
+                        again.setdefault(name, []).append(once(words)["seconds"])
+            rows.append({"bytes": size, "tasks": tasks, "seconds": found, "processor": processor, "again": again})
     return rows
 
 
@@ -242,7 +262,7 @@ def memory_section(a):
                 f.truncate(size)
             for name, words in (("page cache", []), ("O_DIRECT", ["--direct"])):
                 evict(path)
-                found = bench(a, "tasks", path, "--tasks", 4096, "--runs", 1, "--ways", "views", *words)[0]
+                found = one(a, path, 4096, "views", *words)
                 peaks.append({"bytes": size, "way": name, "peak_bytes": found["peak_bytes"]})
         finally:
             path.unlink()

@@ -18,6 +18,16 @@ def medians(rows):
     return {name: {int(t): median(s) for t, s in by.items()} for name, by in rows.items()}
 
 
+def seconds(found):
+    """By way, and number of tasks. Earlier runs have nothing beside them."""
+    return found.get("seconds", found)
+
+
+def per_gigabyte(rows, size):
+    """Medians of processor seconds over gigabytes."""
+    return {name: {n: s / (size / 1e9) for n, s in by.items()} for name, by in medians(rows).items()}
+
+
 def best_device(rows):
     """The seconds of the best way to read the device without any session."""
     return min(by[0] for by in rows.values() if 0 in by)
@@ -99,7 +109,7 @@ def targets(r):
         t.most(f"computation on {busy} of {cores} cores: both over the longer one", 1.05, total,
                f"{limit:.2f} is what processors allow; {over:.2f} of that")
     if r.get("reader"):
-        ways = {way: median(s) for way, s in r["reader"].items()}
+        ways = {way: median(s) for way, s in seconds(r["reader"]).items()}
         t.least(f"{r['records']:,} reads of 48 bytes: time of `std::ifstream` over `FileReader`", 3,
                 ways["ifstream"] / ways["FileReader"])
     if r.get("memory"):
@@ -114,21 +124,30 @@ def targets(r):
             t.most(f"peak memory, 4096 tasks, a file of {peak['bytes'] / 1e9:.2f} GB, {peak['way']}, over the budget of 256 MiB",
                    1.02, peak["peak_bytes"] / BUDGET, f"{peak['peak_bytes'] / 1e6:.0f} MB, the program included")
     if r.get("ranks"):
-        rows = medians(r["ranks"])
+        rows = medians(seconds(r["ranks"]))
         worst = min(rows["MPI_File_read_at_all"][n] / s for n, s in rows["sessions, views"].items())
         t.least("two ranks, views: time of `MPI_File_read_at_all` over it", 1, worst)
     return t
 
 
-def table(rows, tasks):
-    lines = ["| | " + " | ".join(map(str, tasks)) + " | slowest over fastest |", "|---" * (len(tasks) + 2) + "|"]
+def table(rows, tasks, spread=True):
+    """Rows of numbers by number of tasks; with `spread` the largest over the smallest."""
+    columns = [*map(str, tasks), *(["slowest over fastest"] if spread else [])]
+    lines = ["| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
     for name, by in rows.items():
         if 0 in by:
-            lines.append(f"| {name} | {by[0]:.3f} |" + " |" * len(tasks))
+            lines.append(f"| {name} | {by[0]:.3f} |" + " |" * (len(columns) - 1))
             continue
-        cells = " | ".join(f"{by[t]:.3f}" if t in by else "" for t in tasks)
-        lines.append(f"| {name} | {cells} | {flat(by):.2f} |")
+        cells = [f"{by[t]:.3f}" if t in by else "" for t in tasks] + ([f"{flat(by):.2f}"] if spread else [])
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines
+
+
+def used(rows, columns, size):
+    """A table of processor seconds for each gigabyte; nothing for runs in which they were not measured."""
+    if not rows:
+        return []
+    return ["Core-seconds for each GB:", "", *table(per_gigabyte(rows, size), columns, False), ""]
 
 
 def page(r):
@@ -137,17 +156,22 @@ def page(r):
            f"`{r['command']}`; Linux {host['kernel']}, Python {host['python']};",
            ", ".join(f"{k} {v}" for k, v in r["versions"].items()) + ".", "",
            f"{r['bytes'] / 1e9:.2f} GB. Seconds are medians of {r['runs']} runs, of fewer for the cold page cache and the sweep.",
-           "", "## Targets", "", *targets(r).lines(), ""]
+           "Core-seconds are those of whole processes, without what threads of the kernel do for them.", "",
+           "## Targets", "", *targets(r).lines(), ""]
     missing = [name for name in ("reader", "ranks", "same", "chares") if name in r and r[name] is None]
     if missing:
         out += [f"Left out, as what they need is not installed: {', '.join(missing)}.", ""]
     for name, why in r.get("failed", {}).items():
         out += [f"**{name} failed**: {why.splitlines()[0] if why else ''}", ""]
     if r.get("warm"):
+        processor = r["warm"].get("processor", {})
         out += ["## Page cache warm", "", "By number of tasks, on all cores.", "", *table(medians(r["warm"]["large"]), tasks), "",
-                "The file lies in the page cache in pages of 4 KiB:", "", *table(medians(r["warm"]["small"]), tasks), ""]
+                *used(processor.get("large"), tasks, r["bytes"]),
+                "The file lies in the page cache in pages of 4 KiB:", "", *table(medians(r["warm"]["small"]), tasks), "",
+                *used(processor.get("small"), tasks, r["bytes"])]
     if r.get("cold"):
-        out += ["## Page cache cold", "", *table(medians(r["cold"]["seconds"]), tasks), ""]
+        out += ["## Page cache cold", "", *table(medians(r["cold"]["seconds"]), tasks), "",
+                *used(r["cold"].get("processor"), tasks, r["bytes"])]
     if r.get("sweep"):
         names = list(r["sweep"][0]["seconds"])
         out += ["## Readers x block by hand, page cache cold", "",
@@ -157,6 +181,12 @@ def page(r):
             cells = " | ".join(f"{median(s):.3f}" for s in row["seconds"].values())
             out.append(f"| {row['bytes'] / 1e6:.0f} | {row['tasks']} | {cells} |")
         out.append("")
+        if "processor" in r["sweep"][0]:
+            out += ["Core-seconds for each GB:", "", "| MB | tasks | " + " | ".join(names) + " |", "|---" * (len(names) + 2) + "|"]
+            for row in r["sweep"]:
+                cells = " | ".join(f"{median(s) / (row['bytes'] / 1e9):.3f}" for s in row["processor"].values())
+                out.append(f"| {row['bytes'] / 1e6:.0f} | {row['tasks']} | {cells} |")
+            out.append("")
     if r.get("overlap"):
         out += ["## Beside a computation", "",
                 "*limit* is the longest of: input alone, computation alone, and all processor seconds of both over the cores.", "",
@@ -167,12 +197,19 @@ def page(r):
             out.append(f"| {busy} of {cores} | {cells} | {total:.3f} | {limit:.3f} | {over:.3f} |")
         out.append("")
     if r.get("reader"):
+        processor = r["reader"].get("processor", {})
         out += ["## Small reads, one after the other", "", f"{r['records']:,} of 48 bytes, page cache warm.", "",
-                "| | seconds |", "|---|---|", *(f"| {way} | {median(s):.4f} |" for way, s in r["reader"].items()), ""]
+                "| | seconds | core-seconds for each GB |", "|---|---|---|"]
+        for way, s in seconds(r["reader"]).items():
+            cell = f"{median(processor[way]) / (r['records'] * 48 / 1e9):.3f}" if way in processor else ""
+            out.append(f"| {way} | {median(s):.4f} | {cell} |")
+        out.append("")
     for name, title in (("ranks", "Two ranks of an MPI job"), ("chares", "Chares of Charm4py on two processes, an eighth of the file")):
         if r.get(name):
-            rows = medians(r[name])
-            out += [f"## {title}, page cache warm", "", *table(rows, sorted(next(iter(rows.values())))), ""]
+            rows = medians(seconds(r[name]))
+            columns = sorted(next(iter(rows.values())))
+            out += [f"## {title}, page cache warm", "", *table(rows, columns), "",
+                    *used(r[name].get("processor"), columns, r["bytes"])]
     if r.get("same"):
         rows, read = medians(r["same"]["seconds"]), r["same"]["read"]
         counts = sorted(next(iter(rows.values())))
@@ -182,7 +219,8 @@ def page(r):
         for name, by in rows.items():
             megabytes = {int(n): b / 1e6 for n, b in read[name].items()}
             out.append(f"| {name} | " + " | ".join(f"{by[n]:.3f} | {megabytes[n]:.0f}" for n in counts) + " |")
-        out.append("")
+        # Each rank reads a quarter of the file.
+        out += ["", *used(r["same"].get("processor"), counts, r["bytes"] / 4)]
     took = ", ".join(f"{name} {seconds:.0f}" for name, seconds in r["took"].items())
     out.append(f"Seconds that the sections took: {took}.")
     return "\n".join(out) + "\n"

@@ -14,6 +14,7 @@
 #define STEAD_READER_HPP
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <istream>
 #include <limits>
@@ -82,6 +83,7 @@ public:
     bool copy(char *to, std::streamsize n) noexcept {
         // As unsigned numbers, so that none and a negative one are too large.
         if (static_cast<std::size_t>(n) - 1 >= static_cast<std::size_t>(egptr() - gptr())) return false;
+        if (n >= 8) fetch();
         std::memcpy(to, gptr(), static_cast<std::size_t>(n));
         skip(n);
         return true;
@@ -165,6 +167,8 @@ private:
     static constexpr std::size_t SMALL = std::size_t(1) << 16, WIDE = std::size_t(1) << 22;
     /// Reads of so many bytes go straight to where they are wanted.
     static constexpr std::streamsize LARGE = std::streamsize(1) << 20;
+    /// Bytes from what is read to what is fetched meanwhile: as long as memory takes, of a core that does little else.
+    static constexpr std::uintptr_t AHEAD = 4096;
     static constexpr std::uint64_t MOST = static_cast<std::uint64_t>(std::numeric_limits<std::streamoff>::max());
 
     /// Does something of which a failure is to be kept.
@@ -178,6 +182,14 @@ private:
     }
 
     void skip(std::streamsize n) noexcept { setg(eback(), gptr() + n, egptr()); }
+
+    /// Has the processor fetch what small reads in sequence come to soon: by itself it stops at the end of each page, and one
+    /// core waits for memory most of the time. Nothing is looked at, so that it may lie past the end.
+    void fetch() const noexcept {
+#if defined(__GNUC__)
+        __builtin_prefetch(reinterpret_cast<const void *>(reinterpret_cast<std::uintptr_t>(gptr()) + AHEAD));
+#endif
+    }
 
     /// The place in the file of the next byte. `at_` is that of the end of the get area.
     std::uint64_t position() const noexcept { return at_ - static_cast<std::uint64_t>(egptr() - gptr()); }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <stead_mpi.h>
@@ -67,10 +68,23 @@ static void begin(int *argc, char ***argv, int least, const char *usage) {
     close(fd);
 }
 
-// Goes all ways in turn, so often. Rank 0 prints a line of JSON for each: seconds of each run (of the slowest rank), the sum
-// of all words, and the bytes that all ranks together have read from the file, where that is counted.
+// Processor seconds of this rank, those in which it waits for others and looks again and again among them.
+static double processor(void) {
+    struct rusage used;
+    if (getrusage(RUSAGE_SELF, &used)) stop("getrusage");
+    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + 1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+static void list(const char *name, const double *values, int count, const char *end) {
+    printf("\"%s\": [", name);
+    for (int i = 0; i < count; i++) printf("%s%.6f", i ? ", " : "", values[i]);
+    printf("]%s", end);
+}
+
+// Goes all ways in turn, so often. Rank 0 prints a line of JSON for each: seconds of each run (of the slowest rank), processor
+// seconds of all ranks, the sum of all words, and the bytes that all ranks together have read from the file, where that is counted.
 static void measure(const struct way *ways, int count, const char *path, int runs) {
-    static double seconds[MOST_WAYS][MOST_RUNS];
+    static double seconds[MOST_WAYS][MOST_RUNS], used[MOST_WAYS][MOST_RUNS];
     uint64_t sums[MOST_WAYS], bytes[MOST_WAYS];
     if (count > MOST_WAYS) stop("too many ways");
     if (runs > MOST_RUNS) runs = MOST_RUNS;
@@ -78,19 +92,20 @@ static void measure(const struct way *ways, int count, const char *path, int run
         for (int way = 0; way < count; way++) {
             from_file = 0;
             MPI_Barrier(MPI_COMM_WORLD);
-            const double started = MPI_Wtime();
+            const double started = MPI_Wtime(), before = processor();
             const uint64_t sum = ways[way].work(path);
             double took = MPI_Wtime() - started;
+            const double mine = processor() - before;
             MPI_Allreduce(MPI_IN_PLACE, &took, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+            MPI_Allreduce(&mine, &used[way][run], 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
             MPI_Allreduce(&sum, &sums[way], 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
             MPI_Allreduce(&from_file, &bytes[way], 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
             seconds[way][run] = took;
         }
     }
     for (int way = 0; rank == 0 && way < count; way++) {
-        printf("{\"way\": \"%s\", \"sum\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"seconds\": [", ways[way].name, sums[way],
-               bytes[way]);
-        for (int run = 0; run < runs; run++) printf("%s%.6f", run ? ", " : "", seconds[way][run]);
-        printf("]}\n");
+        printf("{\"way\": \"%s\", \"sum\": %" PRIu64 ", \"bytes\": %" PRIu64 ", ", ways[way].name, sums[way], bytes[way]);
+        list("seconds", seconds[way], runs, ", ");
+        list("processor", used[way], runs, "}\n");
     }
 }
