@@ -87,7 +87,12 @@ struct Peer {
 impl Peer {
     /// It wants nothing more and all that it has sent is here, or it is gone.
     fn over(&self) -> bool {
-        self.gone || ((self.bye || self.fin) && self.coming.is_empty())
+        self.gone || (self.waits_for_nothing() && self.coming.is_empty())
+    }
+
+    /// It leaves as soon as it hears the same of us: what is sent to it after that may find nobody, and never be gone.
+    fn waits_for_nothing(&self) -> bool {
+        self.bye || self.fin
     }
 }
 
@@ -103,6 +108,8 @@ pub(crate) struct Progress {
     /// Receiver, bytes that senders wait for, and the transfer.
     going: Vec<(usize, usize, Flight)>,
     silence: Silence,
+    /// All others were told that we want nothing more.
+    said: bool,
 }
 
 impl Progress {
@@ -112,7 +119,7 @@ impl Progress {
         let peers = (0..post.size).map(|_| peer()).collect();
         let silence = Silence::new(post.size, silence, clock::now());
         let (rooms, going) = (VecDeque::new(), Vec::new());
-        Progress { comm, post, peers, rooms, going, silence }
+        Progress { comm, post, peers, rooms, going, silence, said: false }
     }
 
     /// Until everybody is done with the fabric, or MPI ends.
@@ -146,8 +153,14 @@ impl Progress {
             }
             if said_bye || said_fin {
                 let left: Vec<usize> = self.others().filter(|r| !self.peers[*r].over()).collect();
-                if left.is_empty() && self.going.is_empty() {
-                    break;
+                if left.is_empty() {
+                    // Nothing that is waited for is in what does not go, as to somebody who was killed.
+                    let idle = clock::now().saturating_duration_since(moved);
+                    let stuck = !self.going.is_empty();
+                    if !stuck || idle > self.silence.limit() {
+                        together &= !stuck;
+                        break;
+                    }
                 }
                 orders.watched.extend(left.iter().filter(|_| said_fin));
             }
@@ -201,6 +214,12 @@ impl Progress {
 
     fn tell(&mut self, sort: Sort) {
         self.others().for_each(|rank| self.signal(rank, sort));
+        self.said = true;
+    }
+
+    /// We have told each other that nothing more is wanted.
+    fn is_parted_from(&self, rank: usize) -> bool {
+        self.said && self.peers.get(rank).is_some_and(Peer::waits_for_nothing)
     }
 
     /// How long to sleep when nothing has moved for `idle`.
@@ -243,7 +262,7 @@ impl Progress {
         let Letter { to, channel, tag, bytes } = letter;
         let name = (channel, tag);
         let len = bytes.len();
-        if self.peers[to].gone {
+        if self.peers[to].gone || self.is_parted_from(to) {
             self.post.sent(len);
             return;
         }
@@ -265,7 +284,7 @@ impl Progress {
     fn signal(&mut self, to: usize, sort: Sort) {
         // Who has said good-bye waits for ours.
         let peer = &self.peers[to];
-        if to == self.post.rank || peer.gone && !peer.bye {
+        if to == self.post.rank || peer.gone && !peer.bye || self.is_parted_from(to) {
             return;
         }
         if let Err(error) = self.begin(to, 0, HEADS, head(sort, (0, 0), 0)) {
@@ -426,7 +445,7 @@ impl Progress {
             match verdict {
                 Verdict::Ask(rank) => self.signal(rank, Sort::Ask),
                 Verdict::Gone(rank) => {
-                    let s = self.silence.limit_s();
+                    let s = self.silence.limit().as_secs();
                     self.lose(rank, &format!("the rank has not answered for {s} s"));
                 }
             }

@@ -36,9 +36,9 @@ impl Silence {
         Silence { limit, looked: now, ranks: vec![Signs { heard: now, asked: None }; ranks] }
     }
 
-    /// The seconds without an answer after which a rank is gone.
-    pub(crate) fn limit_s(&self) -> u64 {
-        self.limit.as_secs()
+    /// The time without an answer after which a rank is gone.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
     }
 
     /// Something came of a rank.
