@@ -19,6 +19,8 @@ TEXTS = {
     "binary": bytes(range(256)) * 40,
     "long line": b"x" * 3_000_000 + b"\nshort\n",
     "invalid utf-8": b"caf\xe9\n\xff\xfe\nERROR \xc3\x28\n",
+    "marked": b"\xef\xbb\xbf2026-01-1 ERROR disk 7\r\n\nx",
+    "only a mark": b"\xef\xbb\xbf",
     "log": b"".join(
         b"2026-01-%02d 12:00:%02d %s disk %d\n" % (i % 28 + 1, i % 60, [b"INFO", b"ERROR", b"warn"][i % 3], i)
         for i in range(20_000)
@@ -27,6 +29,7 @@ TEXTS = {
 
 
 def line_count(data: bytes) -> int:
+    data = data.removeprefix(b"\xef\xbb\xbf")
     return data.count(b"\n") + (1 if data and not data.endswith(b"\n") else 0)
 
 
@@ -63,10 +66,10 @@ PATTERNS = ["ERROR", "ERROR.*disk", "^2026-01-1", "disk [0-9]+7$", "(?i)WARN", "
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("name", ["log", "crlf", "no newline at the end", "only newlines", "long line"])
+@pytest.mark.parametrize("name", ["log", "crlf", "no newline at the end", "only newlines", "long line", "marked"])
 def test_grep_counts_as_re_does(stead, tmp_path, name, pattern):
     (tmp_path / "f.log").write_bytes(TEXTS[name])
-    lines = TEXTS[name].split(b"\n")
+    lines = TEXTS[name].removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if lines[-1] == b"":
         lines.pop()
     lines = [line.removesuffix(b"\r").decode() for line in lines]
@@ -78,7 +81,7 @@ def test_grep_counts_as_re_does(stead, tmp_path, name, pattern):
 
 
 @pytest.mark.parametrize("pattern", ["ERROR", "ERROR.*disk", r"disk \d+7\b", "warn|ERROR", r"\s12:00:0\d", "[^a-z ]{8}", "."])
-@pytest.mark.parametrize("name", ["log", "invalid utf-8", "crlf"])
+@pytest.mark.parametrize("name", ["log", "invalid utf-8", "crlf", "marked"])
 def test_grep_counts_as_ripgrep_does(stead, tmp_path, name, pattern):
     path = tmp_path / "f.log"
     path.write_bytes(TEXTS[name])

@@ -200,6 +200,8 @@ pub struct Block<'a> {
     pub rows: usize,
     /// The buffer that holds the block's bytes; may be empty if nobody asked for bytes.
     pub text: &'a [u8],
+    /// How many bytes `text` begins with that are of a byte order mark: of the file, and of no record.
+    pub mark: usize,
     /// Where the records lie in `text`; empty if nobody asked.
     pub records: &'a [Span],
     /// The columns asked for.
@@ -225,6 +227,7 @@ impl<'a> Block<'a> {
             whole: true,
             rows: 0,
             text: &[],
+            mark: 0,
             records: &[],
             columns: Columns::default(),
             brick: None,

@@ -21,7 +21,7 @@ pub const LINES: Info = Info {
     definition: "Number of newline bytes, plus one for each file that ends in a line without newline. \
         Header lines count. With --where or --by: the lines of the records kept, headers not. On \
         fixed-length records and arrays the bytes are taken as they are: newline bytes, plus one if the \
-        last byte of a file is something else. An empty file has 0 lines. Quoted newlines inside one \
+        last byte of a file is something else. An empty file has 0 lines, and so has a byte order mark alone. Quoted newlines inside one \
         delimited record count, as they do for 'wc -l'; 'rows' counts records.",
     error: "exact",
     cost: "one vectorised pass over the bytes (tens of GB/s on one core, the storage is the bound); 8 bytes of state",
@@ -148,7 +148,8 @@ impl Kernel for Lines {
                 .records
                 .last()
                 .is_some_and(|s| s.start as usize + s.len as usize == block.text.len());
-        if block.last && kept && block.text.last().is_some_and(|b| *b != b'\n') {
+        let text = block.text.get(block.mark..).unwrap_or_default();
+        if block.last && kept && text.last().is_some_and(|b| *b != b'\n') {
             *lines += 1;
         }
         Ok(())
@@ -371,6 +372,11 @@ mod tests {
         ] {
             let b = cut(text.as_bytes(), vec![]);
             assert_eq!(run("lines", &b), Value::Int(n), "{text:?}");
+        }
+        // A byte order mark alone is no line.
+        for (text, n) in [("\u{feff}", 0), ("\u{feff}a", 1), ("\u{feff}\na", 2)] {
+            let b = Block { text: text.as_bytes(), mark: 3, last: true, ..Block::empty() };
+            assert_eq!(run("lines", &[b]), Value::Int(n), "{text:?}");
         }
         // Two files without a final newline have two last lines.
         let one = Block { text: b"a\nb", last: true, ..Block::empty() };

@@ -417,6 +417,7 @@ impl Worker for TextWorker<'_> {
         Progress::add(&progress.rounded, self.rows.rounded);
         let bytes = if ready.streamed { &self.text } else { self.window.bytes() };
         let text = &bytes[ready.range];
+        let mark = (self.part(ready.part).head.bom as u64).saturating_sub(ready.offset);
         let needs = &self.scan.options.needs;
         Ok(Some(Block {
             source: self.part(ready.part).index,
@@ -425,6 +426,7 @@ impl Worker for TextWorker<'_> {
             last: ready.last,
             rows: self.rows.rows,
             text,
+            mark: mark.min(text.len() as u64) as usize,
             records: &self.rows.records,
             columns: self.rows.columns(text, &needs.numbers, &needs.texts),
             ..Block::empty()

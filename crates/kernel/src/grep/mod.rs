@@ -314,6 +314,42 @@ mod tests {
     }
 
     #[test]
+    fn a_byte_order_mark_is_in_no_line() {
+        let text = "\u{feff}a 1\n\na 2".as_bytes();
+        // In one block, and cut in the middle and at its end.
+        for cuts in [&[0, 11][..], &[0, 1, 3, 11], &[0, 2, 7, 11], &[0, 1, 2, 3, 7, 8, 11]] {
+            let blocks = cuts.windows(2).map(|w| Block {
+                offset: w[0] as u64,
+                text: &text[w[0]..w[1]],
+                mark: 3usize.saturating_sub(w[0]).min(w[1] - w[0]),
+                ..Block::empty()
+            });
+            let blocks: Vec<Block<'_>> = blocks.collect();
+            for (spec, lines) in [
+                ("grep:'',lines", &[(3, "a 1"), (7, ""), (8, "a 2")][..]),
+                ("grep:'^a',lines", &[(3, "a 1"), (8, "a 2")]),
+                ("grep:'\\A$',lines", &[(7, "")]),
+                ("grep:'a',invert,lines", &[(7, "")]),
+                ("grep:'2',fixed,invert,lines", &[(3, "a 1"), (7, "")]),
+            ] {
+                let found = laws::check(kernel(spec), &blocks);
+                let line = |(at, text): &(u64, &str)| {
+                    Value::map([
+                        ("source", Value::Int(0)),
+                        ("offset", Value::Int(*at)),
+                        ("text", Value::Text((*text).into())),
+                    ])
+                };
+                let want = Value::List(lines.iter().map(line).collect());
+                assert_eq!(found.get("lines"), Some(&want), "{spec} {cuts:?}");
+            }
+            let (k, mut out) = (kernel("grep:'',out=x.log"), vec![]);
+            blocks.iter().for_each(|b| k.map(b, &mut out).expect("map"));
+            assert_eq!(out, b"a 1\n\na 2\n", "{cuts:?}");
+        }
+    }
+
+    #[test]
     fn matching_records_are_written_whole() {
         let k = kernel("grep:ERROR,out=x.log");
         assert_eq!(k.sink().map(|s| s.path), Some("x.log".into()));

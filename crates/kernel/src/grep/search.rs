@@ -34,7 +34,8 @@ impl Search {
     /// ascending order.
     pub fn each(&self, block: &Block<'_>, found: &mut dyn FnMut(Range<usize>)) {
         if self.layout == Layout::Lines && block.whole {
-            return self.lines(block.text, found);
+            let text = block.text.get(block.mark..).unwrap_or_default();
+            return self.lines(text, &mut |r| found(r.start + block.mark..r.end + block.mark));
         }
         if !self.invert && self.nowhere(block) {
             return;
