@@ -10,8 +10,9 @@ all places must be equal to the last bit.
 Sections: *wire* (what links carry: TCP, large messages of plain MPI, and data brought to those who ask), *asks* (what a small ask of
 another rank takes), *traditional* (data brought to 4 hosts, against computing on the 4 that have them), *scaling* (1, 2 and 4 storage hosts,
 64 MB to 2 GB), *map* (a storage device 6.8 times slower than the host, a host that is idle or busy, 1 MB to 1 GB, each place
-and what stead chooses), *nine* (nine operations on text over 4 storage hosts, beside a cluster of PySpark on them). Each has a time, after
-which what is left of it is left out, and tables say so.
+and what stead chooses), *vector* (text on a device that has half of the processors: all places, the columns alone among them), *nine* (nine
+operations on text over 4 storage hosts, beside a cluster of PySpark on them). Each has a time, after which what is left of it is left
+out, and what is under way is ended; tables say so. All of them take less than half an hour.
 
 Writes OUT_DIR/DATE-HOST-active.json with the raw numbers, .md with tables and .svg with the map; --check writes nothing.
 """
@@ -22,6 +23,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -39,6 +41,12 @@ LAB = HERE.parent / "lab" / "lab"
 # Each host has a folder of its own for its parts.
 CONFIGURED = 'export NODE=$(hostname) STEAD_CONFIG="$0" STEAD_PROFILE="$1"; shift; exec "$@"'
 DEVICE = 6.8
+# Of the section of vectors, where parsing is to be worth sharing.
+HALF = 2
+# What takes longer is run once.
+LONG = 5
+# Seconds that are given to what is under way when the time of a section is over.
+GRACE = 15
 MB = 1_000_000
 RECORDS = ["--type", "records", "--record-length", "128"]
 # Name, data, kernels, arguments, the share of the bytes that computing near the data is to save, and sizes for the map.
@@ -48,13 +56,38 @@ REQUESTS = [
     ("kmeans", "points.npy", ["kmeans:k=20,init=first,tol=0,rounds=10"], [], 0.97, (1, 16, 80)),
     ("render", "volume.npy", ["render:width=512,height=512,shading=none,min=0,max=1,out={out}"], [], 0.97, (1, 16, 108)),
 ]
+# On text, for the place where columns are sent: one pass with little to do for a number, several with much.
+ON_TEXT = [
+    ("std", "log.csv", ["std:latency_ms"], [], (16, 64)),
+    ("kmeans", "log.csv", ["kmeans:latency_ms,cpu,k=20,init=first,tol=0,rounds=10"], [], (16, 64)),
+]
+
+
+class Late(Exception):
+    """The time of a section is over."""
+
+
+def within(a, words):
+    """What a command prints, if it ends before the section has to."""
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        try:
+            out, said = process.communicate(timeout=max(a.until - time.perf_counter(), 0) + GRACE)
+        except BaseException as e:
+            # With what it has begun; what runs on hosts goes with the lab.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.stdout.close()
+            process.stderr.close()
+            raise Late(words[1]) if isinstance(e, subprocess.TimeoutExpired) else e
+    if process.returncode:
+        raise SystemExit(f"{' '.join(map(str, words))}: exit code {process.returncode}\n{said}")
+    return out
 
 
 class Lab:
     """Hosts, of which the first ones have the data. `before` is done to them before they are measured, if they are at all."""
 
     def __init__(self, a, hosts, before=lambda lab: None, measured=True):
-        able = subprocess.run([LAB, "check"], capture_output=True, text=True)
+        able = subprocess.run([LAB, "check"], capture_output=True, text=True, timeout=60)
         if able.returncode:
             raise LeftOut(able.stderr.strip())
         self.a, self.hosts, self.measured = a, hosts, measured
@@ -76,7 +109,7 @@ class Lab:
     def run(self, ranks, words, profile=None):
         known = self.profile.resolve() if self.measured else ""
         given = [self.config.resolve(), known if profile is None else profile]
-        return command([*map(str, [LAB, "run", self.name, "-n", ranks, "sh", "-c", CONFIGURED, *given, *words])])
+        return within(self.a, [*map(str, [LAB, "run", self.name, "-n", ranks, "sh", "-c", CONFIGURED, *given, *words])])
 
     def tell(self, *words):
         # What it begins must not hold our output open.
@@ -172,6 +205,7 @@ def run(a, on, ranks, words, kernels):
         plan["profile"] = Path(plan["profile"]).name
     return {
         "seconds": report["metrics"]["seconds"],
+        "cpu_seconds": report["metrics"]["cpu_seconds"],
         "job_seconds": whole,
         "network_bytes": on.received() - before,
         "plan": plan,
@@ -183,10 +217,15 @@ def places(a, on, layout, hosts, which, kernels, args):
     """All places in turn, several times. Answers must be equal."""
     found = []
     kernels = [k.format(out=a.data / "active" / "picture.png") for k in kernels]
+    long = set()
     for _ in range(a.runs):
         for place in which:
+            if place in long:
+                continue
             words = [layout, "--storage-hosts", named(hosts), "--place", place, *args]
             found.append({"place": place, **run(a, on, on.hosts, words, kernels)})
+            if found[-1]["seconds"] > LONG:
+                long.add(place)
     answers = {json.dumps(one.pop("results"), sort_keys=True) for one in found}
     if len(answers) != 1:
         raise SystemExit(f"{kernels} over {layout}: places have found different things")
@@ -202,16 +241,17 @@ def is_late(a, name):
     return True
 
 
-def wires(a):
+def wires(a, found):
     """Bytes of links: of one, and of four at once."""
-    found = []
     for pairs in (1, 4):
+        if is_late(a, f"{pairs} link(s)"):
+            continue
         with lab(a, 2 * pairs, measured=False) as on:
             for size in sizes(a, [250 * MB]):
                 found.append({"pairs": pairs, "way": "TCP", "bytes": size * pairs, "seconds": [wire.tcp(on.name, pairs, size) for _ in range(a.runs)]})
                 # Ranks of MPICH that wait keep a processor busy each: as many as there are.
                 for mpi in wire.MPI if pairs == 1 else ["Open MPI"]:
-                    took = wire.plain(on.name, mpi, pairs, size, a.data)
+                    took = wire.plain(on.name, mpi, pairs, size, a.data, lambda words: within(a, words))
                     if took:
                         found.append({"pairs": pairs, "way": mpi, "bytes": size * pairs, "seconds": took})
             for size in sizes(a, [1000 * MB]):
@@ -222,27 +262,24 @@ def wires(a):
                 forget(a, layout)
         said = ", ".join(f"{one['way']} {one['bytes'] / statistics.median(one['seconds']) / pairs / 1e6:.1f} MB/s" for one in found if one["pairs"] == pairs)
         print(f"  {pairs} link(s): {said}", file=sys.stderr, flush=True)
-    return found
 
 
-def asks(a):
+def asks(a, found):
     """What bench/asks.py has found of each MPI."""
     for package in ("stead", "mpi4py"):
         if subprocess.run([a.python, "-c", f"import {package}"], capture_output=True).returncode:
             raise LeftOut(f"{a.python} has no {package}")
     count, quiet = (1000, 10) if a.scale == 1 else (20, 0)
     words = [a.python, HERE / "asks.py", a.libraries, a.data / "active", "--asks", count, "--quiet", quiet, "--json"]
-    found = [json.loads(line) for line in command([*map(str, words)]).splitlines()]
+    found += [json.loads(line) for line in within(a, [*map(str, words)]).splitlines()]
     if not found:
         raise LeftOut(f"{a.libraries} has no libstead_mpi")
     for one in found:
         said = ", ".join(f"{way} {statistics.median(took):.1f} us" for way, took in one["microseconds"].items())
         print(f"  {one['mpi']}: {said}", file=sys.stderr, flush=True)
-    return found
 
 
-def traditional(a):
-    found = []
+def traditional(a, found):
     with lab(a, 8) as on:
         for name, data, kernels, args, saved, _ in REQUESTS:
             if is_late(a, name):
@@ -254,11 +291,9 @@ def traditional(a):
             found.append({"request": name, "bytes": file.stat().st_size, "saved": saved, "runs": runs})
             tell(name, runs)
             forget(a, layout)
-    return found
 
 
-def scaling(a):
-    found = []
+def scaling(a, found):
     for hosts in (1, 2, 4):
         with lab(a, hosts + 1) as on:
             for size in sizes(a, [64 * MB, 256 * MB, 1000 * MB, 2000 * MB]):
@@ -273,12 +308,10 @@ def scaling(a):
                 forget(a, layout)
                 if hosts == 4 and size > 1000 * MB:
                     file.unlink()
-    return found
 
 
-def offload_map(a):
+def offload_map(a, found):
     """One storage device and one host: which place wins, and which one was chosen."""
-    found = []
     with lab(a, 2, before=lambda on: on.tell("slow", 1, DEVICE)) as on:
         for name, data, kernels, args, _, whole in REQUESTS:
             for size in sizes(a, [n * MB for n in whole]):
@@ -297,12 +330,25 @@ def offload_map(a):
                     found.append({"request": name, "busy": busy, "bytes": size, "runs": runs})
                     tell(f"{name}, {size / 1e6:.1f} MB, {'busy' if busy else 'idle'}", runs)
                 forget(a, layout)
-    return found
 
 
-def nine(a):
+def on_vectors(a, found):
+    """Columns of text, parsed where the text lies and computed on where it was asked for, beside the other places."""
+    with lab(a, 2, before=lambda on: on.tell("slow", 1, HALF)) as on:
+        for name, data, kernels, args, whole in ON_TEXT:
+            for size in sizes(a, [n * MB for n in whole]):
+                if is_late(a, f"{name}, {size / 1e6:.1f} MB"):
+                    continue
+                file = made(a, data, size)
+                layout = put(a, on, file, 1)
+                runs = places(a, on, layout, 1, ["pull", "push", "vector", "split", "auto"], kernels, args)
+                found.append({"request": name, "busy": False, "bytes": file.stat().st_size, "runs": runs})
+                tell(f"{name}, {size / 1e6:.1f} MB", runs)
+                forget(a, layout)
+
+
+def nine(a, found):
     """Stead computes where the parts lie, Spark's workers on the same hosts; each has all of the file in the page cache."""
-    found = []
     scratch = (a.data / "active" / "spark").resolve()
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
@@ -331,7 +377,7 @@ def nine(a):
             tell(name, runs)
             peer = None
             if spark:
-                limit = spark_peer.limit(size)
+                limit = max(min(spark_peer.limit(size), a.until - time.perf_counter()), 1)
                 print(f"  {name}: PySpark, for {limit:.0f} s at most", file=sys.stderr, flush=True)
                 peer = spark_peer.measure(on.name, addresses, file, scratch / "out", 2, limit)
                 for one in peer["runs"]:
@@ -341,7 +387,6 @@ def nine(a):
             found.append({"bytes": file.stat().st_size, "runs": runs, "spark": peer})
             forget(a, layout)
             file.unlink()
-    return found
 
 
 def same(theirs, ours):
@@ -360,8 +405,8 @@ def tell(name, runs):
 
 # Each with its time, in seconds.
 SECTIONS = {
-    "wire": (wires, 240), "asks": (asks, 180), "traditional": (traditional, 180), "scaling": (scaling, 300), "map": (offload_map, 780),
-    "nine": (nine, 540),
+    "wire": (wires, 150), "asks": (asks, 100), "traditional": (traditional, 150), "scaling": (scaling, 180), "map": (offload_map, 540),
+    "vector": (on_vectors, 120), "nine": (nine, 420),
 }
 
 
@@ -392,11 +437,17 @@ def main():
         begin = time.perf_counter()
         measure, most = SECTIONS[name]
         a.until, a.left_out = begin + most, whole["left_out"].setdefault(name, [])
+        found = []
         try:
-            whole[name] = measure(a)
+            measure(a, found)
         except LeftOut as e:
             print(f"active, {name}: LEFT OUT, {e}", file=sys.stderr, flush=True)
             continue
+        except Late:
+            print(f"  {name}: ended, the time of the section is over", file=sys.stderr, flush=True)
+            a.left_out.append("what was under way then")
+        if found:
+            whole[name] = found
         whole["took"][name] = time.perf_counter() - begin
         print(f"active, {name}: {whole['took'][name]:.0f} s", file=sys.stderr, flush=True)
     text = active_report.tables(whole)

@@ -72,7 +72,7 @@ def tcp(name, pairs, count):
     return max(one["seconds"] for one in found)
 
 
-def plain(name, mpi, pairs, count, folder):
+def plain(name, mpi, pairs, count, folder, command=command):
     """Seconds of several runs in which so many ranks send so many bytes each to as many others; None where this MPI is not."""
     which, words = MPI[mpi]
     mpicc = next(filter(shutil.which, [f"mpicc.{which}", "mpicc"]), None)
