@@ -14,7 +14,7 @@ and what stead chooses), *vector* (text on a device that has half of the process
 operations on text over 4 storage hosts, beside a cluster of PySpark on them). Each has a time, after which what is left of it is left
 out, and what is under way is ended; tables say so. All of them take less than half an hour.
 
-Writes OUT_DIR/DATE-HOST-active.json with the raw numbers, .md with tables and .svg with the map; --check writes nothing.
+Writes OUT_DIR/DATE-HOST-active.json with the raw numbers, .md with tables, and .svg with pictures of map, traditional and scaling; --check writes nothing.
 """
 
 import argparse
@@ -451,7 +451,7 @@ def main():
         whole["took"][name] = time.perf_counter() - begin
         print(f"active, {name}: {whole['took'][name]:.0f} s", file=sys.stderr, flush=True)
     text = active_report.tables(whole)
-    picture = active_report.picture(whole["map"]) if "map" in whole else None
+    pictures = active_report.pictures(whole)
     print(text)
     if a.check:
         return
@@ -460,8 +460,8 @@ def main():
     stamp += "-" + a.only.replace(",", "-") if a.only else ""
     (a.out / f"{stamp}.json").write_text(json.dumps(whole, indent=1) + "\n")
     (a.out / f"{stamp}.md").write_text(text)
-    if picture:
-        (a.out / f"{stamp}.svg").write_text(picture)
+    for end, picture in pictures.items():
+        (a.out / f"{stamp.removesuffix(end)}{end}.svg").write_text(picture)
 
 
 if __name__ == "__main__":

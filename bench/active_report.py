@@ -4,6 +4,7 @@
 """
 
 import json
+import math
 import statistics
 import sys
 
@@ -242,6 +243,56 @@ def picture(found):
     width, height = left + 2 * columns * wide + gap + 6, below + 14
     head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif">'
     return "\n".join([head, f'<rect width="{width}" height="{height}" fill="white" />', *out, "</svg>"]) + "\n"
+
+
+def bars(title, groups):
+    """Groups of bars on one scale of seconds: a name, and of each bar its label, its seconds and its colour."""
+    high = max(seconds for _, each in groups for _, seconds, _ in each)
+    step = 10 ** math.floor(math.log10(high))
+    step = step / 2 if high < 2 * step else step
+    wide, left, top, thick = 420, 190, 34, 20
+    at = lambda seconds: wide * seconds / high
+    out, y = [f'<text x="10" y="20" font-size="13">{title}</text>'], top
+    for name, each in groups:
+        out.append(f'<text x="10" y="{y + 14}" font-size="12">{name}</text>')
+        for label, seconds, colour in each:
+            long = at(seconds)
+            out.append(f'<text x="{left - 8}" y="{y + 14}" font-size="12" text-anchor="end">{label}</text>')
+            out.append(f'<rect x="{left}" y="{y + 2}" width="{long:.1f}" height="{thick - 4}" fill="{colour}" />')
+            out.append(f'<text x="{left + long + 5:.1f}" y="{y + 14}" font-size="12">{seconds:.3g} s</text>')
+            y += thick
+        y += 8
+    for i in range(math.floor(high / step) + 1):
+        mark = i * step
+        x = left + at(mark)
+        out.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{y}" stroke="#bbbbbb" />')
+        out.append(f'<text x="{x:.1f}" y="{y + 14}" font-size="11" text-anchor="middle">{mark:g} s</text>')
+    width, height = left + wide + 80, y + 24
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif">'
+    return "\n".join([head, f'<rect width="{width}" height="{height}" fill="white" />', *out, "</svg>"]) + "\n"
+
+
+def traditional_picture(found):
+    """What bringing the data takes, and computing where they are."""
+    each = lambda one: [(p, median(one["runs"], p), COLOURS[p]) for p in ("pull", "push")]
+    return bars("4 hosts that ask, 4 that have the data", [(f"{one['request']}, {one['bytes'] / 1e6:.0f} MB", each(one)) for one in found])
+
+
+def scaling_picture(found):
+    """Seconds of each size, on more and more hosts."""
+    groups = {size: [one for one in found if one["bytes"] == size] for size in sorted({one["bytes"] for one in found})}
+    hosts = lambda one: f"{one['hosts']} host{'s' if one['hosts'] > 1 else ''}"
+    each = lambda of: [(hosts(one), median(one["runs"], "push"), COLOURS["push"]) for one in sorted(of, key=lambda o: o["hosts"])]
+    return bars("sum on storage hosts", [(f"{size / 1e6:.0f} MB", each(of)) for size, of in groups.items()])
+
+
+#: What is drawn of a section, and how the name of its file ends.
+PICTURES = {"map": ("", picture), "traditional": ("-traditional", traditional_picture), "scaling": ("-scaling", scaling_picture)}
+
+
+def pictures(whole):
+    """The pictures of what was measured, by the ends of the names of their files."""
+    return {end: draw(whole[name]) for name, (end, draw) in PICTURES.items() if whole.get(name)}
 
 
 if __name__ == "__main__":
