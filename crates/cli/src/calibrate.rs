@@ -127,23 +127,34 @@ fn page(p: &Profile, path: &Path) -> String {
         ]
     };
     add(&["host", "cores", "speed", "a request"], p.sites.iter().map(site).collect());
+    let shared = |s: &stead::plan::Shared| vec![s.sites.join(", "), format!("{:.2}", s.cores)];
+    add(&["hosts that share cores", "cores"], p.shared.iter().map(shared).collect());
     let tier = |t: &stead::plan::Tier| {
         vec![
             format!("{} of {}", t.name, t.site),
             rate(t.bytes_per_s),
             units::format_seconds(t.latency_s),
             t.depth.to_string(),
+            format!("{:.3}", t.core_s_per_gb),
         ]
     };
-    add(&["tier", "read at", "latency", "in flight"], p.tiers.iter().map(tier).collect());
+    add(
+        &["tier", "read at", "latency", "in flight", "core-s per GB"],
+        p.tiers.iter().map(tier).collect(),
+    );
     let link = |l: &stead::plan::Link| {
         vec![
             format!("{} -> {}", l.from, l.to),
             rate(l.bytes_per_s),
             units::format_seconds(l.latency_s),
+            units::format_seconds(l.busy_latency_s),
+            format!("{:.3}, {:.3}", l.send_core_s_per_gb, l.receive_core_s_per_gb),
         ]
     };
-    add(&["link", "sent at", "latency"], p.links.iter().map(link).collect());
+    add(
+        &["link", "sent at", "latency", "while busy", "core-s per GB"],
+        p.links.iter().map(link).collect(),
+    );
     // Those of the reference; hosts that are unlike it are in the file.
     let mut formats: Vec<&str> = Vec::new();
     let mut costs = BTreeMap::<&str, BTreeMap<&str, f64>>::new();
@@ -185,19 +196,8 @@ mod tests {
         let profile = Profile {
             version: 1,
             sites: vec![Site::new("alpha", 4.0)],
-            tiers: vec![Tier {
-                name: "ext4".into(),
-                site: "alpha".into(),
-                bytes_per_s: 2e9,
-                latency_s: 8e-5,
-                depth: 16,
-            }],
-            links: vec![Link {
-                from: "alpha".into(),
-                to: "beta".into(),
-                bytes_per_s: 1.17e8,
-                latency_s: 5e-5,
-            }],
+            tiers: vec![Tier { latency_s: 8e-5, depth: 16, ..Tier::new("ext4", "alpha", 2e9) }],
+            links: vec![Link { latency_s: 5e-5, ..Link::new("alpha", "beta", 1.17e8) }],
             kernels: vec![cost("sum", "csv"), cost("grep", "lines")],
             ..Profile::default()
         };

@@ -199,6 +199,21 @@ proptest! {
         prop_assert!(out.seconds <= best * 1.05 + tail, "{} for {best}, tail {tail}", out.seconds);
     }
 
+    /// Of a side of which less is expected nothing is tried before the other one is late. So what was predicted matters, and both are
+    /// done by then, or as soon as both can be from then on.
+    #[test]
+    fn little_is_tried_when_the_other_side_is_late(
+        a in rate(), b in rate(), wa in 1..5usize, wb in 1..5usize, share in 0.0..0.03f64, hosts in any::<bool>(), wrong in 0.1..10.0f64,
+    ) {
+        let truth = [Truth::steady(wa, a), Truth::steady(wb, b)];
+        let best = ideal(&truth, TOTAL);
+        let share = if hosts { share } else { 1.0 - share };
+        let given = options(share, best * wrong);
+        let out = simulate(&truth, given, TOTAL, None);
+        let bound = (best.max(best * wrong) + given.patience_s) * 1.05 + out.longest;
+        prop_assert!(out.seconds <= bound, "{} for {best}, at most {bound}", out.seconds);
+    }
+
     /// One side changes in the middle.
     #[test]
     fn a_change_is_followed(

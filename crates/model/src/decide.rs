@@ -166,7 +166,9 @@ fn split(sides: &Sides, splitting: &Splitting, push: Took, pull: Took) -> (Took,
     // The answers of both sides come together as those of one side do, after each pass.
     let (near, far) = (sides.answered(&own), sides.gathered(bytes * share));
     let mut took = took.plus(&near.beside(&far)).plus(&sides.requested());
-    took.seconds = took.seconds * (1.0 + splitting.part) + splitting.seconds * sides.passes;
+    // The last chunk of the slower side is waited for.
+    let slower = push.seconds.max(pull.seconds);
+    took.seconds += splitting.part * slower + splitting.seconds * sides.passes;
     if took.seconds < found.0.seconds { (took, share) } else { found }
 }
 
@@ -185,26 +187,27 @@ struct Balanced {
 /// the best is where both take equally long, which is halved in.
 fn balanced(sides: &Sides, has: &[f64], first: bool) -> Balanced {
     let all = sides.all();
-    let longest = all.iter().enumerate().map(|(i, b)| sides.storing_once(i, *b, first).seconds);
+    let longest =
+        all.iter().enumerate().map(|(i, b)| sides.storing_once(i, *b, 0.0, first).seconds);
     let (mut low, mut high) = (0.0, longest.fold(0.0, f64::max));
     let mut found: Option<Balanced> = None;
     for _ in 0..HALVINGS {
         let middle = (low + high) / 2.0;
-        let own: Vec<f64> = (0..all.len()).map(|i| most(sides, i, middle, first)).collect();
+        let own: Vec<f64> = (0..all.len()).map(|i| most(sides, i, middle, has[i], first)).collect();
         let rest: Vec<f64> = all.iter().zip(&own).map(|(a, o)| a - o).collect();
         let kept: Vec<f64> = rest.iter().zip(has).map(|(r, h)| r.min(*h)).collect();
         let fetched: Vec<f64> = rest.iter().zip(&kept).map(|(r, k)| r - k).collect();
         let far = sides.fetching_once(&fetched, &kept);
         let mut near = Took::default();
         for (i, own) in own.iter().enumerate() {
-            near = near.beside(&sides.storing_once(i, *own, first));
+            near = near.beside(&sides.storing_once(i, *own, fetched[i], first));
         }
         if near.seconds > far.seconds {
             high = middle;
         } else {
             low = middle;
         }
-        let took = near.beside(&far);
+        let took = near.beside(&far).shared(sides.crowded_by(&own, &fetched, &kept, first));
         if found.as_ref().is_none_or(|f| took.seconds < f.took.seconds) {
             found = Some(Balanced { took, rest });
         }
@@ -212,16 +215,19 @@ fn balanced(sides: &Sides, has: &[f64], first: bool) -> Balanced {
     found.unwrap_or(Balanced { took: Took::default(), rest: all })
 }
 
-/// The most bytes that store `i` computes on in so many seconds of a pass.
-fn most(sides: &Sides, i: usize, seconds: f64, first: bool) -> f64 {
+/// The most bytes that store `i` computes on in so many seconds of a pass, in which it sends what is left and those who ask have
+/// not in memory.
+fn most(sides: &Sides, i: usize, seconds: f64, has: f64, first: bool) -> f64 {
     let all = sides.stores[i].bytes;
+    let sent = |own: f64| (all - own - has).max(0.0);
+    let within = |own: f64| sides.storing_once(i, own, sent(own), first).seconds <= seconds;
     let (mut low, mut high) = (0.0, all);
-    if sides.storing_once(i, high, first).seconds <= seconds {
+    if within(high) {
         return high;
     }
     for _ in 0..HALVINGS {
         let middle = (low + high) / 2.0;
-        if sides.storing_once(i, middle, first).seconds <= seconds {
+        if within(middle) {
             low = middle;
         } else {
             high = middle;

@@ -1,8 +1,8 @@
 //! What every prediction promises, whatever the machines.
 
 use crate::{
-    Cost, Decision, Estimate, Link, Load, Place, Profile, Request, Site, Splitting, Stage, Tier,
-    Wish, decide,
+    Cost, Decision, Estimate, Link, Load, Place, Profile, Request, Shared, Site, Splitting, Stage,
+    Tier, Wish, decide,
 };
 use proptest::prelude::*;
 use stead_core::Kind;
@@ -39,22 +39,21 @@ fn site(name: &'static str) -> impl Strategy<Value = Site> {
 }
 
 fn tier(site: &'static str) -> impl Strategy<Value = Tier> {
-    (log(1e7, 1e10), 0.0..1e-2f64).prop_map(move |(bytes_per_s, latency_s)| Tier {
-        name: "t".into(),
-        site: site.into(),
-        bytes_per_s,
-        latency_s,
-        depth: 1,
-    })
+    (log(1e7, 1e10), 0.0..1e-2f64, 0.0..1.0f64).prop_map(
+        move |(bytes_per_s, latency_s, core_s_per_gb)| {
+            let tier = Tier::new("t", site, bytes_per_s);
+            Tier { latency_s, core_s_per_gb, ..tier }
+        },
+    )
 }
 
 fn link(from: &'static str, to: &'static str) -> impl Strategy<Value = Link> {
-    (log(1e6, 1e10), 0.0..1e-2f64).prop_map(move |(bytes_per_s, latency_s)| Link {
-        from: from.into(),
-        to: to.into(),
-        bytes_per_s,
-        latency_s,
-    })
+    (log(1e6, 1e10), 0.0..1e-2f64, 0.0..2.0f64, 0.0..2.0f64).prop_map(
+        move |(bytes_per_s, latency_s, send_core_s_per_gb, receive_core_s_per_gb)| {
+            let link = Link::new(from, to, bytes_per_s);
+            Link { latency_s, send_core_s_per_gb, receive_core_s_per_gb, ..link }
+        },
+    )
 }
 
 fn cost() -> impl Strategy<Value = Cost> {
@@ -106,10 +105,16 @@ fn case() -> impl Strategy<Value = Case> {
                     tiers: vec![ta, tb],
                     links: vec![ax, bx, ya, yb, ab],
                     kernels: vec![cost],
+                    ..Profile::default()
                 };
                 Case { profile, request }
             },
         )
+}
+
+/// By how much the estimate of a split may be longer where it should not be, as a part of it: see `no_slower`.
+fn slack_of(one_pass: bool) -> f64 {
+    if one_pass { 1e-3 } else { 0.1 }
 }
 
 /// `better` takes no longer than `worse`, in any place.
@@ -117,14 +122,17 @@ fn no_slower(better: &Case, worse: &Case) -> Result<(), TestCaseError> {
     // The best split is looked for among those in which all stores are busy equally long. Where results grow with the data,
     // there may be better ones.
     let exact = worse.profile.kernels[0].result_per_byte == 0.0;
+    let one_pass = worse.request.passes == 1 && better.request.passes == 1;
     let (better, worse) = (better.decide(), worse.decide());
     for w in worse.alternatives() {
         let b = better.alternatives().iter().find(|b| b.place == w.place).unwrap();
         if w.place == Place::Split && !exact {
             continue;
         }
-        // And of several passes each is the best after the one before, which need not be the best for all.
-        let slack = if w.place == Place::Split { 2e-2 } else { 1e-9 };
+        // Of one pass the best split is found, as exactly as times are halved. Of several passes each is the best after the one before,
+        // which need not be the best for all of them, as what is fetched in one is there in the next ones: whoever is faster may fetch
+        // less at first and more later. To look for the best of all passes of all stores would take longer than runs do.
+        let slack = if w.place == Place::Split { slack_of(one_pass) } else { 1e-9 };
         prop_assert!(b.seconds <= w.seconds * (1.0 + slack) + 1e-12, "{b:?} is worse than {w:?}");
     }
     Ok(())
@@ -215,7 +223,8 @@ proptest! {
             if b.place == Place::Split && case.profile.kernels[0].result_per_byte > 0.0 {
                 continue;
             }
-            let slack = if b.place == Place::Split { 0.02 } else { 1e-9 };
+            let one_pass = case.request.passes == 1;
+            let slack = if b.place == Place::Split { slack_of(one_pass) } else { 1e-9 };
             prop_assert!(b.seconds >= idle.seconds * (1.0 - slack));
         }
     }
@@ -420,14 +429,15 @@ fn what_a_split_takes_is_a_part_of_the_choice() {
     let of = |d: &Decision| d.among(|p| p == Place::Split).expect("split").clone();
     // A second alone, half of it together.
     let (without, with) = (of(&asked(100_000_000, free, 1)), of(&asked(100_000_000, costs, 1)));
-    assert!((with.seconds - (without.seconds * 1.05 + 0.02)).abs() < 1e-3, "{with:?}");
+    assert!((with.seconds - (without.seconds + 0.05 + 0.02)).abs() < 2e-3, "{with:?}");
     // Milliseconds, which it is not worth.
     let little = asked(1_000_000, costs, 1);
     assert_eq!(of(&little).seconds, little.choice().seconds);
     assert_ne!(little.choice().place, Place::Split);
     // In each pass.
     let (without, with) = (of(&asked(100_000_000, free, 3)), of(&asked(100_000_000, costs, 3)));
-    assert!((with.seconds - (without.seconds * 1.05 + 0.06)).abs() < 1e-3, "{with:?}");
+    let slower = 0.05 * asked(100_000_000, free, 3).alternatives()[0].seconds;
+    assert!((with.seconds - (without.seconds + slower + 0.06)).abs() < 5e-3, "{with:?}");
     let mut request = Request::new(1, "k", "f").held_on("storage", "nvme").asked_by("host");
     request.splitting = Splitting { seconds: f64::NAN, ..free };
     assert!(decide(&profile, &request, &Load::none()).is_err());
@@ -499,4 +509,76 @@ fn steps_take_time_beside_bytes() {
     assert!((seconds(vec![2.0], Place::Pull).host - 7.0).abs() < 1e-6);
     assert!((seconds(vec![2.0], Place::Push).storage - 14.0).abs() < 1e-6);
     assert!(asked(vec![f64::NAN]).is_err() && asked(vec![-1.0]).is_err());
+}
+
+proptest! {
+    /// What is shared can only take longer, and no more than with a core of all.
+    #[test]
+    fn who_shares_cores_is_never_faster(case in case(), cores in 0.1..64.0f64, by in 1.0..100.0f64) {
+        let sharing = |cores: f64| {
+            let mut case = case.clone();
+            let sites = case.profile.sites.iter().map(|s| s.name.clone()).collect();
+            case.profile.shared = vec![Shared { sites, cores }];
+            case
+        };
+        no_slower(&case, &sharing(cores))?;
+        no_slower(&sharing(cores * by), &sharing(cores))?;
+    }
+}
+
+/// Two hosts that are containers of one machine.
+#[test]
+fn hosts_that_share_cores_gain_nothing_together() {
+    let mut case = plain();
+    case.profile.sites[1].cores = 1.0;
+    case.profile.links[0].bytes_per_s = 1e9;
+    assert!(of(&case.decide(), Place::Split).seconds < 0.6);
+    let sites = vec!["storage".to_owned(), "host".to_owned()];
+    case.profile.shared = vec![Shared { sites, cores: 1.0 }];
+    case.request.splitting = Splitting { seconds: 0.0, part: 0.01 };
+    let decision = case.decide();
+    let split = of(&decision, Place::Split);
+    assert!(split.seconds > 0.99 && decision.choice().place == Place::Push, "{split:?}");
+    // With half a core more than one of them they gain a third.
+    case.profile.shared[0].cores = 1.5;
+    let split = of(&case.decide(), Place::Split);
+    assert!(
+        (split.seconds - 1.0 / 1.5 - 0.01).abs() < 0.01 && split.binds() == Stage::Shared,
+        "{split:?}"
+    );
+    // Others take of them, too.
+    case.profile.sites[0].load = 1.0;
+    assert!(of(&case.decide(), Place::Push).seconds > 1.9);
+    case.profile.sites[0].load = 0.0;
+    // Bytes of those who send are paid by the same cores.
+    case.profile.links[0].send_core_s_per_gb = 5.0;
+    case.profile.links[0].receive_core_s_per_gb = 10.0;
+    let pull = of(&case.decide(), Place::Pull);
+    assert!((pull.seconds - 2.5 / 1.5).abs() < 0.67 && pull.parts.shared > 1.6, "{pull:?}");
+}
+
+#[test]
+fn to_send_and_to_receive_takes_cores() {
+    let mut case = plain();
+    let link = &mut case.profile.links[0];
+    (link.send_core_s_per_gb, link.receive_core_s_per_gb) = (8.0, 2.0);
+    case.profile.tiers[0].core_s_per_gb = 1.0;
+    let decision = case.decide();
+    let (push, pull, split) =
+        (of(&decision, Place::Push), of(&decision, Place::Pull), of(&decision, Place::Split));
+    // 10 to compute and 1 to take; 8 to send and 1 to take, on a link that takes a second; 12 on four cores.
+    assert!((push.parts.storage - 1.1).abs() < 1e-6, "{push:?}");
+    assert!((pull.parts.storage - 0.9).abs() < 1e-6, "{pull:?}");
+    assert!((pull.parts.host - 0.3).abs() < 1e-6, "{pull:?}");
+    // A host that sends for 0.9 what it computes on for 1.1 gains little.
+    assert!(split.seconds > 0.9 && split.seconds <= pull.seconds, "{split:?}");
+    let columns = |per_byte| {
+        let mut case = case.clone();
+        case.request.vector_per_byte = Some(per_byte);
+        case.profile.kernels[0].parse_share = 0.5;
+        of(&case.decide(), Place::VectorUp).parts
+    };
+    // 5 to parse, 1 to take, a quarter of 8 to send.
+    assert!((columns(0.25).storage - 0.8).abs() < 1e-6, "{:?}", columns(0.25));
+    assert!((columns(0.25).host - (0.5 + 0.05) / 4.0).abs() < 1e-6, "{:?}", columns(0.25));
 }

@@ -89,6 +89,8 @@ pub enum Stage {
     Storage,
     /// Cores of who asks.
     Host,
+    /// Cores that both share.
+    Shared,
     /// Merging and sending results.
     Result,
     /// What each request costs: latencies, setting up.
@@ -102,6 +104,7 @@ impl fmt::Display for Stage {
             Stage::Link => "the links",
             Stage::Storage => "the cores of the storage",
             Stage::Host => "the cores of the hosts",
+            Stage::Shared => "the cores that hosts share",
             Stage::Result => "merging results",
             Stage::Fixed => "the fixed costs",
         })
@@ -119,6 +122,8 @@ pub struct Parts {
     pub storage: f64,
     /// [`Stage::Host`].
     pub host: f64,
+    /// [`Stage::Shared`].
+    pub shared: f64,
     /// [`Stage::Result`].
     pub result: f64,
     /// [`Stage::Fixed`].
@@ -127,12 +132,13 @@ pub struct Parts {
 
 impl Parts {
     /// Each stage with its seconds.
-    pub fn stages(&self) -> [(Stage, f64); 6] {
+    pub fn stages(&self) -> [(Stage, f64); 7] {
         [
             (Stage::Read, self.read),
             (Stage::Link, self.link),
             (Stage::Storage, self.storage),
             (Stage::Host, self.host),
+            (Stage::Shared, self.shared),
             (Stage::Result, self.result),
             (Stage::Fixed, self.fixed),
         ]
@@ -151,6 +157,7 @@ impl Parts {
             link: self.link + o.link,
             storage: self.storage + o.storage,
             host: self.host + o.host,
+            shared: self.shared + o.shared,
             result: self.result + o.result,
             fixed: self.fixed + o.fixed,
         }
@@ -163,6 +170,7 @@ impl Parts {
             link: self.link * n,
             storage: self.storage * n,
             host: self.host * n,
+            shared: self.shared * n,
             result: self.result * n,
             fixed: self.fixed * n,
         }
@@ -175,6 +183,7 @@ impl Parts {
             link: self.link.max(o.link),
             storage: self.storage.max(o.storage),
             host: self.host.max(o.host),
+            shared: self.shared.max(o.shared),
             result: self.result.max(o.result),
             fixed: self.fixed.max(o.fixed),
         }

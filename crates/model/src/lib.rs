@@ -48,8 +48,8 @@
 //! ```
 //!
 //! The model is one of pipelines: bytes are read, sent and computed on in chunks, so that the slowest of these stages
-//! takes the time, and the others hide behind it but for the first chunk. It knows nothing of caches, of contention within
-//! a host, or of the order in which requests come.
+//! takes the time, and the others hide behind it but for the first chunk. Cores compute, send and receive, each for so long, and
+//! sites may share them. It knows nothing of caches or of the order in which requests come.
 
 mod balance;
 mod decide;
@@ -71,5 +71,5 @@ mod reference_tests;
 pub use balance::{Balance, BalanceOptions, Chunk, Next, Side, Verdict};
 pub use decide::{Decision, decide};
 pub use estimate::{Estimate, Parts, Place, Stage, Wish};
-pub use profile::{Cost, Link, Profile, Site, Tier};
+pub use profile::{Cost, Link, Profile, Shared, Site, Tier};
 pub use request::{Held, Load, Request, Splitting};

@@ -33,6 +33,9 @@ pub struct Profile {
     /// What connects sites.
     #[serde(default)]
     pub links: Vec<Link>,
+    /// Processors that several sites share.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<Shared>,
     /// What kernels take.
     #[serde(default)]
     pub kernels: Vec<Cost>,
@@ -83,6 +86,21 @@ pub struct Tier {
     /// Reads in flight at which the rate was measured.
     #[serde(default = "one_host")]
     pub depth: u32,
+    /// Seconds of a core of the site for 10^9 bytes that are taken from it to be computed on or sent, if they are in the memory of
+    /// the host already: what it takes to have them mapped.
+    #[serde(default)]
+    pub core_s_per_gb: f64,
+}
+
+/// Processors that all hosts of several sites share, as containers of one machine do. What these keep busy at once is no more
+/// than that, whatever each of them may have while the others are idle.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shared {
+    /// The sites.
+    pub sites: Vec<String>,
+    /// Cores that they have together, as fast as those of the sites.
+    pub cores: f64,
 }
 
 /// A connection from the hosts of one site to those of another.
@@ -101,6 +119,15 @@ pub struct Link {
     /// Seconds from sending to receiving a small message.
     #[serde(default)]
     pub latency_s: f64,
+    /// The same on average while all cores of both hosts compute; 0 where that was not measured.
+    #[serde(default)]
+    pub busy_latency_s: f64,
+    /// Seconds of a core of who sends for 10^9 bytes.
+    #[serde(default)]
+    pub send_core_s_per_gb: f64,
+    /// Seconds of a core of who receives.
+    #[serde(default)]
+    pub receive_core_s_per_gb: f64,
 }
 
 /// What a kernel takes in a format.
@@ -162,6 +189,29 @@ impl Site {
     }
 }
 
+impl Tier {
+    /// Storage of a site that is read at so many bytes a second, without delay, and taken from for nothing.
+    pub fn new(name: impl Into<String>, site: impl Into<String>, bytes_per_s: f64) -> Tier {
+        let (name, site) = (name.into(), site.into());
+        Tier { name, site, bytes_per_s, latency_s: 0.0, depth: 1, core_s_per_gb: 0.0 }
+    }
+}
+
+impl Link {
+    /// A connection that takes so many bytes a second, without delay and for nothing.
+    pub fn new(from: impl Into<String>, to: impl Into<String>, bytes_per_s: f64) -> Link {
+        Link {
+            from: from.into(),
+            to: to.into(),
+            bytes_per_s,
+            latency_s: 0.0,
+            busy_latency_s: 0.0,
+            send_core_s_per_gb: 0.0,
+            receive_core_s_per_gb: 0.0,
+        }
+    }
+}
+
 impl Profile {
     /// Checks all that the fields promise.
     ///
@@ -171,7 +221,13 @@ impl Profile {
         if self.version != crate::text::VERSION {
             return Err(crate::text::other_version(i64::from(self.version)));
         }
-        let lists = [self.sites.len(), self.tiers.len(), self.links.len(), self.kernels.len()];
+        let lists = [
+            self.sites.len(),
+            self.tiers.len(),
+            self.links.len(),
+            self.kernels.len(),
+            self.shared.len(),
+        ];
         if lists.iter().any(|n| *n > MOST) {
             return Err(Error::format(format!("more than {MOST} entries in a list")));
         }
@@ -208,6 +264,7 @@ impl Profile {
             }
             positive(&what, "bytes_per_s", t.bytes_per_s)?;
             within(&what, "latency_s", t.latency_s, MUCH)?;
+            within(&what, "core_s_per_gb", t.core_s_per_gb, MUCH)?;
             count(&what, "depth", t.depth)?;
         }
         let mut links = HashSet::new();
@@ -220,6 +277,14 @@ impl Profile {
             }
             positive(&what, "bytes_per_s", l.bytes_per_s)?;
             within(&what, "latency_s", l.latency_s, MUCH)?;
+            within(&what, "busy_latency_s", l.busy_latency_s, MUCH)?;
+            within(&what, "send_core_s_per_gb", l.send_core_s_per_gb, MUCH)?;
+            within(&what, "receive_core_s_per_gb", l.receive_core_s_per_gb, MUCH)?;
+        }
+        for s in &self.shared {
+            let what = format!("cores that {} sites share", s.sites.len());
+            positive(&what, "cores", s.cores)?;
+            s.sites.iter().try_for_each(|site| known(&what, site))?;
         }
         let mut kernels = HashSet::new();
         for c in &self.kernels {

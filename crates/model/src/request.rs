@@ -36,7 +36,7 @@ pub struct Request {
 pub struct Splitting {
     /// Seconds of each pass, whatever the data.
     pub seconds: f64,
-    /// A part of the time of all, 0 or more.
+    /// So much of what the slower side would take for all of it, 0 or more: its last chunk, for which the other one waits.
     pub part: f64,
 }
 

@@ -18,6 +18,10 @@ pub(crate) struct Work {
     pub(crate) result_per_byte: f64,
     /// Bytes of numbers.
     pub(crate) vector: f64,
+    /// Core-seconds of taking a byte from the tier, of sending one and of receiving one.
+    pub(crate) take: f64,
+    pub(crate) send: f64,
+    pub(crate) receive: f64,
 }
 
 impl Work {
@@ -78,22 +82,30 @@ pub(crate) struct Wire {
     /// Bytes in a second of each host's port.
     pub(crate) rate: f64,
     pub(crate) latency: f64,
+    /// Core-seconds of a byte at both ends.
+    pub(crate) send: f64,
+    pub(crate) receive: f64,
 }
 
 impl Wire {
     /// The lower rate and the longer latency.
     pub(crate) fn worse(self, o: Wire) -> Wire {
-        Wire { rate: self.rate.min(o.rate), latency: self.latency.max(o.latency) }
+        Wire { rate: self.rate.min(o.rate), ..self.port(o) }
     }
 
-    /// One port that leads to several: the best rate; the longest latency, so that a faster link is never worse.
+    /// One port that leads to several: the best rate; the longest latency and the most work, so that a faster link is never worse.
     fn port(self, o: Wire) -> Wire {
-        Wire { rate: self.rate.max(o.rate), latency: self.latency.max(o.latency) }
+        Wire {
+            rate: self.rate.max(o.rate),
+            latency: self.latency.max(o.latency),
+            send: self.send.max(o.send),
+            receive: self.receive.max(o.receive),
+        }
     }
 }
 
 /// Nothing lies between.
-const NO_WIRE: Wire = Wire { rate: f64::INFINITY, latency: 0.0 };
+const NO_WIRE: Wire = Wire { rate: f64::INFINITY, latency: 0.0, send: 0.0, receive: 0.0 };
 
 /// What the links of a profile mean for a request.
 struct Wires {
@@ -101,7 +113,7 @@ struct Wires {
     out: Vec<Option<Wire>>,
     back: Vec<Option<Wire>>,
     /// The port of each host that asks.
-    ports: Vec<Option<f64>>,
+    ports: Vec<Option<Wire>>,
     among_stores: Option<Wire>,
     among_asks: Option<Wire>,
 }
@@ -124,8 +136,7 @@ impl Wires {
         };
         if let ((Some(store), _), (_, Some(ask))) = (from, to) {
             join(&mut self.out[*store], Wire::port);
-            let port = &mut self.ports[*ask];
-            *port = Some(port.map_or(wire.rate, |p| p.max(wire.rate)));
+            join(&mut self.ports[*ask], Wire::port);
         }
         if let ((_, Some(_)), (Some(store), _)) = (from, to) {
             join(&mut self.back[*store], Wire::port);
@@ -184,6 +195,16 @@ pub(crate) struct Sides {
     pub(crate) passes: f64,
     pub(crate) uncached: f64,
     pub(crate) chunk: f64,
+    pub(crate) pools: Vec<Pool>,
+}
+
+/// Cores that sites share.
+#[derive(Debug, Clone)]
+pub(crate) struct Pool {
+    pub(crate) cores: f64,
+    /// Which of the stores, and how much of the work of those who ask, is done on them.
+    pub(crate) stores: Vec<bool>,
+    pub(crate) asks: Vec<bool>,
 }
 
 impl Sides {
@@ -224,17 +245,18 @@ impl Sides {
             }
         }
         let hosts = |name: &str| Hosts::of(profile, request, load, name);
-        let asks = request.asked_by.iter().map(|a| hosts(a)).collect::<Result<Vec<Hosts>>>()?;
+        let mut asks = request.asked_by.iter().map(|a| hosts(a)).collect::<Result<Vec<Hosts>>>()?;
         let asking: f64 = asks.iter().map(|a| a.hosts).sum();
         let mut wires = Wires::new(held.len(), asked.len());
         for ((from, to), link) in both_ways(profile) {
             let rate = link.bytes_per_s * load.left(from, to);
-            let wire = Wire { rate, latency: link.latency_s };
+            let (send, receive) = (link.send_core_s_per_gb / 1e9, link.receive_core_s_per_gb / 1e9);
+            let wire = Wire { rate, latency: link.latency_s, send, receive };
             wires.add(wire, (held.get(from), asked.get(from)), (held.get(to), asked.get(to)));
         }
         let mut stores = Vec::new();
         for (i, has) in request.held.iter().enumerate() {
-            let at = hosts(&has.site)?;
+            let mut at = hosts(&has.site)?;
             let tier = profile.tier(&has.site, &has.tier)?;
             let same = asked.contains_key(has.site.as_str());
             let leaves = if same { 1.0 - 1.0 / asking.max(1.0) } else { 1.0 };
@@ -242,17 +264,39 @@ impl Sides {
                 let to = request.asked_by.join("', '");
                 return Err(missing(format!("no link from '{}' to '{to}'", has.site)));
             }
+            let (out, back) = (wires.out[i].unwrap_or(NO_WIRE), wires.back[i].unwrap_or(NO_WIRE));
+            at.work.take = tier.core_s_per_gb / 1e9;
+            (at.work.send, at.work.receive) = (out.send * leaves, back.receive * leaves);
             stores.push(Store {
                 bytes: has.bytes as f64,
                 read: tier.bytes_per_s * at.hosts,
                 read_latency: tier.latency_s,
-                out: wires.out[i].unwrap_or(NO_WIRE),
-                back: wires.back[i].unwrap_or(NO_WIRE),
+                out,
+                back,
                 leaves,
                 at,
             });
         }
-        let port = |(a, p): (&Hosts, &Option<f64>)| a.hosts * p.unwrap_or(f64::INFINITY);
+        for (a, port) in asks.iter_mut().zip(&wires.ports) {
+            // What it sends goes back where bytes came from, and takes as much.
+            let port = port.unwrap_or(NO_WIRE);
+            (a.work.send, a.work.receive) = (port.send, port.receive);
+        }
+        let pools = profile.shared.iter().map(|s| {
+            let has = |site: &str| s.sites.iter().any(|name| name == site);
+            // Others take of them what they take of the sites.
+            let load = s
+                .sites
+                .iter()
+                .filter_map(|name| load.of(name).or(profile.site(name).ok().map(|site| site.load)));
+            Pool {
+                cores: s.cores / (1.0 + load.fold(0.0, f64::max)),
+                stores: stores.iter().map(|s| has(&s.at.site)).collect(),
+                asks: asks.iter().map(|a| has(&a.site)).collect(),
+            }
+        });
+        let pools: Vec<Pool> = pools.collect();
+        let port = |(a, p): (&Hosts, &Option<Wire>)| a.hosts * p.map_or(f64::INFINITY, |p| p.rate);
         let ports = asks.iter().zip(&wires.ports).map(port).sum();
         // Hosts of a kind of which no link is known are connected as both kinds are.
         let between = stores.iter().map(|s| s.out).reduce(Wire::worse).unwrap_or(NO_WIRE);
@@ -268,6 +312,7 @@ impl Sides {
             passes: f64::from(request.passes),
             uncached: 1.0 - request.cached,
             chunk: request.chunk as f64,
+            pools,
         })
     }
 

@@ -4,7 +4,7 @@
 //! for the best split, and so does whoever compares two profiles.
 
 use crate::estimate::Parts;
-use crate::sides::{Hosts, Sides, Store, Wire, Work};
+use crate::sides::{Hosts, Pool, Sides, Store, Wire, Work};
 
 /// What something takes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -38,6 +38,15 @@ impl Took {
     }
 }
 
+impl Took {
+    /// No sooner than cores that hosts share are done.
+    pub(crate) fn shared(mut self, seconds: f64) -> Took {
+        self.seconds = self.seconds.max(seconds);
+        self.parts.shared = self.parts.shared.max(seconds);
+        self
+    }
+}
+
 /// The time of stages that go on at once: that of the slowest one, and of the others what they take for the first chunk.
 fn overlapped<const N: usize>(all: [f64; N], first: [f64; N]) -> f64 {
     let most = |stages: [f64; N]| stages.into_iter().fold(0.0, f64::max);
@@ -45,6 +54,32 @@ fn overlapped<const N: usize>(all: [f64; N], first: [f64; N]) -> f64 {
 }
 
 impl Work {
+    /// Core-seconds of a byte that is computed on where it lies, and of one that is sent from there.
+    fn near(&self) -> f64 {
+        self.take + self.parse + self.compute
+    }
+
+    fn away(&self) -> f64 {
+        self.take + self.send
+    }
+
+    /// Core-seconds of a byte of the data at the stores, and at who asks.
+    fn at_store(&self, way: Way) -> f64 {
+        match way {
+            Way::Bytes => self.away(),
+            Way::Numbers => self.take + self.parse + self.vector * self.send,
+            Way::Back => self.away() + self.vector * self.receive + self.compute,
+        }
+    }
+
+    fn at_asks(&self, way: Way) -> f64 {
+        match way {
+            Way::Bytes => self.receive + self.parse + self.compute,
+            Way::Numbers => self.vector * self.receive + self.compute,
+            Way::Back => self.receive + self.parse + self.vector * self.send,
+        }
+    }
+
     /// Bytes that a byte of the file takes in memory between passes.
     fn kept(&self) -> f64 {
         if self.vector > 0.0 { self.vector } else { 1.0 }
@@ -63,6 +98,13 @@ impl Hosts {
     fn keeps(&self, bytes: f64) -> f64 {
         bytes.min(self.memory * self.hosts / self.work.kept())
     }
+}
+
+/// Core-seconds of each store, and of each of those who ask.
+#[derive(Debug)]
+pub(crate) struct Busy {
+    stores: Vec<f64>,
+    asks: Vec<f64>,
 }
 
 /// How the bytes go.
@@ -106,7 +148,7 @@ impl Sides {
     pub(crate) fn reading_to_compute(&self) -> f64 {
         self.slowest(&self.all(), |s, b| {
             let first = b.min(self.chunk * s.at.hosts);
-            let cost = s.at.work.parse + s.at.work.compute;
+            let cost = s.at.work.near();
             b * self.uncached / s.read + s.at.compute(first, cost, self.chunk)
         })
     }
@@ -163,11 +205,8 @@ impl Sides {
     /// Seconds of the stages of bytes that move: reading, links, cores of the stores, cores of who asks.
     fn stages(&self, way: Way, taken: &[f64]) -> [f64; 4] {
         let bytes: f64 = taken.iter().sum();
-        let (storage, host) = match way {
-            Way::Bytes => (0.0, self.asking(bytes, |w| w.parse + w.compute)),
-            Way::Numbers => (self.at_stores(taken, |w| w.parse), self.asking(bytes, |w| w.compute)),
-            Way::Back => (self.at_stores(taken, |w| w.compute), self.asking(bytes, |w| w.parse)),
-        };
+        let storage = self.at_stores(taken, |w| w.at_store(way));
+        let host = self.asking(bytes, |w| w.at_asks(way));
         let (out, back) = self.sent(way, taken);
         [self.reading(taken), self.linked(&out, &back), storage, host]
     }
@@ -187,6 +226,36 @@ impl Sides {
             parts: Parts { read, link, storage, host, ..Parts::default() },
             moved: self.leaving(&out) + self.leaving(&back),
         }
+        .shared(self.crowded(&self.work(way, taken, in_memory)))
+    }
+
+    /// Core-seconds of each store, and bytes with the cost of each at who asks, of a pass over bytes that move.
+    fn work(&self, way: Way, taken: &[f64], in_memory: &[f64]) -> Busy {
+        let near = self.stores.iter().zip(taken.iter().zip(in_memory)).map(|(s, (new, kept))| {
+            let again = if way == Way::Back { kept * s.at.work.compute } else { 0.0 };
+            new * s.at.work.at_store(way) + again
+        });
+        let (new, kept) = (taken.iter().sum::<f64>(), in_memory.iter().sum::<f64>());
+        let far = self.asks.iter().map(|a| {
+            let again = if way == Way::Back { 0.0 } else { kept * a.work.compute };
+            self.part(a) * (new * a.work.at_asks(way) + again)
+        });
+        Busy { stores: near.collect(), asks: far.collect() }
+    }
+
+    /// How much of what is asked for one of those who ask does.
+    fn part(&self, a: &Hosts) -> f64 {
+        let rate = |a: &Hosts| a.hosts * a.cores / a.work.at_asks(Way::Bytes).max(1e-30);
+        rate(a) / self.asks.iter().map(rate).sum::<f64>()
+    }
+
+    /// The least seconds in which cores that sites share are done.
+    pub(crate) fn crowded(&self, busy: &Busy) -> f64 {
+        let of = |all: &[f64], here: &[bool]| {
+            all.iter().zip(here).filter(|(_, here)| **here).map(|(s, _)| s).sum::<f64>()
+        };
+        let seconds = |p: &Pool| (of(&busy.stores, &p.stores) + of(&busy.asks, &p.asks)) / p.cores;
+        self.pools.iter().map(seconds).fold(0.0, f64::max)
     }
 
     /// Bytes of each store move in some way, and are computed on at the other end.
@@ -215,39 +284,64 @@ impl Sides {
         if self.idle(taken) {
             return Took::default();
         }
-        let mut took = Took::default();
-        for (i, bytes) in taken.iter().enumerate() {
-            took = took.beside(&self.storing(i, *bytes));
+        let once = |first| {
+            let mut took = Took::default();
+            for (i, bytes) in taken.iter().enumerate() {
+                took = took.beside(&self.storing_once(i, *bytes, 0.0, first));
+            }
+            let stores =
+                taken.iter().enumerate().map(|(i, b)| self.near(i, *b, 0.0, first)).collect();
+            took.shared(self.crowded(&Busy { stores, asks: Vec::new() }))
+        };
+        let mut took = once(true);
+        if self.passes > 1.0 {
+            took = took.plus(&once(false).times(self.passes - 1.0));
         }
         took.plus(&self.answered(taken)).plus(&self.requested())
     }
 
-    /// One store computes on bytes of its own: the passes alone.
-    pub(crate) fn storing(&self, i: usize, bytes: f64) -> Took {
-        let first = self.storing_once(i, bytes, true);
-        if self.passes <= 1.0 {
-            return first;
-        }
-        first.plus(&self.storing_once(i, bytes, false).times(self.passes - 1.0))
-    }
-
-    /// One of these passes, the first one or one of those after it.
-    pub(crate) fn storing_once(&self, i: usize, bytes: f64, first: bool) -> Took {
+    /// One store computes on bytes of its own in a pass, the first one or one of those after it, and sends others.
+    pub(crate) fn storing_once(&self, i: usize, bytes: f64, sent: f64, first: bool) -> Took {
         let s = &self.stores[i];
         let work = &s.at.work;
         let kept = if first { 0.0 } else { s.at.keeps(bytes) };
-        let stages = |bytes: f64| {
-            let new = s.at.compute(bytes, work.parse + work.compute, self.chunk);
-            [bytes * self.uncached / s.read, new]
+        let stages = |bytes: f64, sent: f64| {
+            let new = s.at.compute(bytes, work.near(), self.chunk);
+            let away = s.at.compute(sent, work.away(), self.chunk);
+            [bytes * self.uncached / s.read, new + away]
         };
-        let [read, new] = stages(bytes - kept);
-        let chunk = stages((bytes - kept).min(self.chunk * s.at.hosts));
+        let [read, new] = stages(bytes - kept, sent);
+        let chunk = stages((bytes - kept).min(self.chunk * s.at.hosts), 0.0);
         let kept = s.at.compute(kept, work.compute, self.chunk);
         Took {
             seconds: overlapped([read, new], chunk) + kept,
             parts: Parts { read, storage: new + kept, ..Parts::default() },
             moved: 0.0,
         }
+    }
+
+    /// Core-seconds of that.
+    fn near(&self, i: usize, bytes: f64, sent: f64, first: bool) -> f64 {
+        let at = &self.stores[i].at;
+        let kept = if first { 0.0 } else { at.keeps(bytes) };
+        (bytes - kept) * at.work.near() + kept * at.work.compute + sent * at.work.away()
+    }
+
+    /// The least seconds in which cores that sites share are done with a pass of a split: `own` bytes of each store are computed
+    /// on where they lie, others are fetched, or in the memory of those who ask.
+    pub(crate) fn crowded_by(
+        &self,
+        own: &[f64],
+        fetched: &[f64],
+        kept: &[f64],
+        first: bool,
+    ) -> f64 {
+        if self.pools.is_empty() {
+            return 0.0;
+        }
+        let near = (0..own.len()).map(|i| self.near(i, own[i], fetched[i], first));
+        let asks = self.work(Way::Bytes, fetched, kept).asks;
+        self.crowded(&Busy { stores: near.collect(), asks })
     }
 
     /// One pass of those who ask over bytes that they fetch, and others that they have in memory.
@@ -300,14 +394,19 @@ impl Sides {
     /// What a request for bytes costs before the first of them is there.
     fn asked(&self, way: Way) -> Took {
         let trips = if way == Way::Back { 3.0 } else { 2.0 };
-        let each = |s: &Store| trips * s.out.latency + s.read_latency + s.at.request_s;
+        let each = |s: &Store| trips * s.out.latency + self.first_read(s) + s.at.request_s;
         self.fixed(self.stores.iter().map(each).fold(0.0, f64::max))
     }
 
     /// What a request for an answer costs; the way back of the answer is a part of the result.
     pub(crate) fn requested(&self) -> Took {
-        let each = |s: &Store| s.back.latency + s.read_latency + s.at.request_s;
+        let each = |s: &Store| s.back.latency + self.first_read(s) + s.at.request_s;
         self.fixed(self.stores.iter().map(each).fold(0.0, f64::max))
+    }
+
+    /// Seconds until the first bytes are there, if they are not in memory.
+    fn first_read(&self, s: &Store) -> f64 {
+        s.read_latency * self.uncached
     }
 
     fn fixed(&self, storage: f64) -> Took {

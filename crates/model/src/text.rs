@@ -77,7 +77,7 @@ fn not_toml(e: &toml::de::Error, text: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Cost, Link, Site, Tier};
+    use crate::{Cost, Link, Shared, Site, Tier};
     use proptest::prelude::*;
 
     const GOOD: &str = r#"version = 1
@@ -179,18 +179,18 @@ parse_share = 0.9
                     Site::new("other", 1.0),
                 ],
                 tiers: vec![Tier {
-                    name: "t".into(),
-                    site: "other".into(),
-                    bytes_per_s: a,
                     latency_s: share,
                     depth: hosts,
+                    core_s_per_gb: share,
+                    ..Tier::new("t", "other", a)
                 }],
                 links: vec![Link {
-                    from: name.clone(),
-                    to: "other".into(),
-                    bytes_per_s: b,
-                    latency_s: 0.0,
+                    busy_latency_s: share,
+                    send_core_s_per_gb: a,
+                    receive_core_s_per_gb: b,
+                    ..Link::new(name.clone(), "other", b)
                 }],
+                shared: vec![Shared { sites: vec!["other".into()], cores: a }],
                 kernels: vec![Cost {
                     kernel: name.clone(),
                     format: "*".into(),

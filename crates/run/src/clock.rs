@@ -30,7 +30,8 @@ pub fn unix_seconds() -> i64 {
     rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec
 }
 
-fn cpu_seconds() -> f64 {
+/// Seconds of cores that this process has taken so far.
+pub fn cpu_seconds() -> f64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     t.tv_sec as f64 + t.tv_nsec as f64 * 1e-9
 }
@@ -76,6 +77,13 @@ pub fn peak_memory() -> u64 {
         .find_map(|l| l.strip_prefix("VmHWM:"))
         .and_then(|v| v.trim().trim_end_matches("kB").trim().parse::<u64>().ok())
         .map_or(0, |kib| kib * 1024)
+}
+
+/// What tells this machine, as it runs now, from others, whatever its containers call themselves; nothing where the system does
+/// not tell.
+pub fn machine() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
 }
 
 /// Processors this process may use.

@@ -3,6 +3,7 @@
 use crate::clock;
 use crate::meeting::may_run_on;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use stead_core::{Error, Result};
 
@@ -17,6 +18,8 @@ const CONTENDED: f64 = 0.9;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     pub host: String,
+    /// What tells the machine that the host is, or is a container of, from others; nothing if that is not known.
+    machine: String,
     /// Processors that the rank may run on, a bit for each.
     may_run_on: Vec<u64>,
     /// How many of them it may keep busy.
@@ -42,11 +45,21 @@ impl Machine {
     pub fn here(host: &str) -> Machine {
         Machine {
             host: host.to_owned(),
+            machine: clock::machine(),
             may_run_on: may_run_on(),
             processors: clock::processors() as u64,
             load: clock::load(),
             got: got(),
         }
+    }
+
+    /// Machines on which there are several of these hosts: the places of the hosts. Each has told what it sees.
+    pub fn shared(hosts: &[&Machine]) -> Vec<Vec<usize>> {
+        let mut of: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (at, host) in hosts.iter().enumerate().filter(|(_, h)| !h.machine.is_empty()) {
+            of.entry(&host.machine).or_default().push(at);
+        }
+        of.into_values().filter(|there| there.len() > 1).collect()
     }
 
     /// Cores that ranks of one machine, each of which has told what it sees, may keep busy together.
@@ -87,8 +100,13 @@ pub fn vectors() -> Result<()> {
 mod tests {
     use super::*;
 
+    fn machine_of(processors: u64) -> Machine {
+        machine(1, processors, 0.0)
+    }
+
     fn machine(bits: u64, processors: u64, load: f64) -> Machine {
-        Machine { host: "a".into(), may_run_on: vec![bits], processors, load, got: 1.0 }
+        let (host, machine) = ("a".into(), String::new());
+        Machine { host, machine, may_run_on: vec![bits], processors, load, got: 1.0 }
     }
 
     #[test]
@@ -104,6 +122,15 @@ mod tests {
         assert_eq!(Machine::cores(&[&untold]), 6.0);
         assert_eq!(Machine::load(&[&low, &high], 8.0), 0.25);
         assert_eq!(Machine::load(&[&machine(1, 1, f64::NAN)], 8.0), 0.0);
+    }
+
+    #[test]
+    fn hosts_of_one_machine_are_told_by_it() {
+        let on = |machine: &str| Machine { machine: machine.into(), ..machine_of(1) };
+        let all = [on("x"), on(""), on("y"), on("x"), on(""), on("z"), on("y"), on("x")];
+        let all: Vec<&Machine> = all.iter().collect();
+        assert_eq!(Machine::shared(&all), [vec![0, 3, 7], vec![2, 6]]);
+        assert_eq!(Machine::here("a").machine, Machine::here("b").machine);
     }
 
     #[test]

@@ -91,8 +91,8 @@ pub mod layout {
 /// ```
 pub mod plan {
     pub use stead_model::{
-        Cost, Decision, Estimate, Held, Link, Load, Parts, Place, Profile, Request, Site, Stage,
-        Tier, Wish, decide,
+        Cost, Decision, Estimate, Held, Link, Load, Parts, Place, Profile, Request, Shared, Site,
+        Splitting, Stage, Tier, Wish, decide,
     };
     pub use stead_run::calibrate::{Calibrate, SECONDS, Telling, calibrate, calibrate_on};
     pub use stead_run::profile::{load, load_from, path, save};

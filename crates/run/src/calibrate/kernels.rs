@@ -11,7 +11,7 @@ use crate::place::assumed;
 use std::fmt::Write;
 use std::sync::Arc;
 use stead_core::{Cancel, DType, Needs, Result};
-use stead_format::{Dataset, FormatType, OpenOptions, Scan, ScanOptions};
+use stead_format::{Dataset, FormatType, OpenOptions, Scan, ScanOptions, vectors};
 use stead_kernel::{AnyKernel, Context, Spec, Step, registry};
 use stead_model::Cost;
 use stead_store::MemorySource;
@@ -20,8 +20,12 @@ use stead_store::MemorySource;
 const ROWS: usize = 50_000;
 const ELEMENTS: usize = 1 << 18;
 const RECORD: usize = 64;
-/// Of a volume.
+/// Of a volume, and balls in it.
 const SIDE: usize = 64;
+const BALLS: usize = 20;
+/// Of points that are clustered.
+const COLUMNS: usize = 8;
+const CLUSTERS: usize = 20;
 /// Passes that are looked at; iterative kernels have more of the same. Later ones are shorter, as they know what came of earlier
 /// ones, so that few would say too much.
 const PASSES: usize = 12;
@@ -31,7 +35,7 @@ const KEPT: u64 = 1 << 30;
 const TRIES: usize = 20;
 
 /// Kernels over columns of numbers, where `x`, `y` and `z` are such.
-const NUMBERS: [&str; 13] = [
+const NUMBERS: [&str; 11] = [
     "rows",
     "count:x",
     "sum:x",
@@ -42,10 +46,13 @@ const NUMBERS: [&str; 13] = [
     "max:x",
     "hist:x,bins=64,min=0,max=1000",
     "quantile:x",
-    "kmeans:x,y,z,k=4,tol=0,rounds=10,init=first",
-    "kmeans:x,y,z,k=20,tol=0,rounds=10,init=first",
     "gram:x,y,z",
 ];
+/// With few centres and with many. Of a text few columns are numbers; of an array all.
+const CENTRES: [&str; 2] =
+    ["kmeans:x,y,z,k=4,tol=0,rounds=10,init=first", "kmeans:x,y,z,k=20,tol=0,rounds=10,init=first"];
+const POINTS: [&str; 2] =
+    ["kmeans:k=4,tol=0,rounds=10,init=first", "kmeans:k=20,tol=0,rounds=10,init=first"];
 /// Kernels over bytes of text. Most of what is looked for begins with letters that are known; some of the lines have it.
 const TEXT: [&str; 4] = ["lines", "grep:'e6\\d'", "digits", "entropy"];
 /// Of those over rows, and of those over bytes, what records without columns have.
@@ -96,11 +103,37 @@ fn array() -> Vec<u8> {
     (0..ELEMENTS).flat_map(element).collect()
 }
 
-/// Of which half is empty.
+/// Points around some centres, as data have that are worth clustering.
+fn points() -> Vec<u8> {
+    let mut n = Numbers(5);
+    let mut upto = |most: f64| (n.next() % 1_000_000) as f64 / 1e6 * most;
+    let centres: Vec<f64> = (0..CLUSTERS * COLUMNS).map(|_| upto(800.0)).collect();
+    let mut bytes = Vec::with_capacity(ELEMENTS * size_of::<f64>());
+    for _ in 0..ELEMENTS / COLUMNS {
+        let of = upto(CLUSTERS as f64) as usize % CLUSTERS;
+        for centre in &centres[of * COLUMNS..][..COLUMNS] {
+            let value = centre + upto(100.0) + upto(100.0);
+            bytes.extend_from_slice(&value.to_ne_bytes());
+        }
+    }
+    bytes
+}
+
+/// Balls, densest in the middle, in a volume of which most is empty, as fields of simulations are.
 fn volume() -> Vec<u8> {
     let mut n = Numbers(4);
-    let full = |at: usize| at / SIDE % SIDE < SIDE / 2;
-    let element = |at| if full(at) { (n.next() % 1000) as f32 } else { 0.0 };
+    let mut upto = |most: f32| (n.next() % 1_000_000) as f32 / 1e6 * most;
+    let side = SIDE as f32;
+    let mut ball = |_| [upto(side), upto(side), upto(side), side * (0.04 + upto(0.12))];
+    let balls: Vec<[f32; 4]> = (0..BALLS).map(&mut ball).collect();
+    let element = |at: usize| {
+        let place = [at / SIDE / SIDE, at / SIDE % SIDE, at % SIDE].map(|i| i as f32);
+        let of = |[x, y, z, radius]: &[f32; 4]| {
+            let far = (place[0] - x).powi(2) + (place[1] - y).powi(2) + (place[2] - z).powi(2);
+            (1000.0 * (1.0 - far / radius / radius)).max(0.0)
+        };
+        balls.iter().map(of).sum::<f32>()
+    };
     (0..ELEMENTS).map(element).flat_map(f32::to_ne_bytes).collect()
 }
 
@@ -121,13 +154,19 @@ fn data() -> Result<Vec<Data>> {
     let names = ["x", "y", "z", "w"].map(String::from).to_vec();
     let matrix = OpenOptions { names: Some(names), ..raw(DType::F64, &[ELEMENTS / 4, 4]) };
     let dims = [ELEMENTS / SIDE / SIDE, SIDE, SIDE];
+    let shape = [ELEMENTS / COLUMNS, COLUMNS];
     let mut text = log();
     text.truncate(text.len() / RECORD * RECORD);
     Ok(vec![
-        ("csv", open("table.csv", table(), of(FormatType::Csv))?, [&NUMBERS[..], &TEXT].concat()),
+        (
+            "csv",
+            open("table.csv", table(), of(FormatType::Csv))?,
+            [&NUMBERS[..], &CENTRES, &TEXT].concat(),
+        ),
         ("lines", open("text.log", log(), of(FormatType::Lines))?, [&["rows"][..], &TEXT].concat()),
         ("records", open("records.bin", text, records)?, OPAQUE.to_vec()),
         ("raw", open("array.bin", array(), matrix)?, [&NUMBERS[..], &TEXT[2..]].concat()),
+        ("raw", open("points.bin", points(), raw(DType::F64, &shape))?, POINTS.to_vec()),
         ("raw", open("volume.bin", volume(), raw(DType::F32, &dims))?, PICTURES.to_vec()),
     ])
 }
@@ -203,8 +242,7 @@ fn cost(
         core_s_per_gstep: 0.0,
         result_bytes: best.state as f64,
         result_per_byte: 0.0,
-        // A run sees in its own data what their columns take.
-        vector_per_byte: 0.0,
+        vector_per_byte: best.columns,
     })
 }
 
@@ -217,17 +255,19 @@ struct Took {
     compute: f64,
     /// Bytes of the largest state.
     state: usize,
+    /// Bytes of the columns that are looked at, for each byte of the data; 0 if something else is.
+    columns: f64,
 }
 
 impl Took {
-    const NONE: Took = Took { parse: f64::INFINITY, compute: 0.0, state: 0 };
+    const NONE: Took = Took { parse: f64::INFINITY, compute: 0.0, state: 0, columns: 0.0 };
 }
 
 fn passes(dataset: &Dataset, spec: &Spec, cancel: &Cancel) -> Result<Took> {
     let context = Context { schema: dataset.schema(), path: None, grouped: false };
     let built = registry::build(spec, &context)?;
     let mut kernel = registry::fuse(vec![built]).into_iter().next().map(|(kernel, _)| kernel);
-    let mut took = Took { parse: 0.0, compute: 0.0, state: 0 };
+    let mut took = Took { parse: 0.0, ..Took::NONE };
     let (mut done, mut kept): (usize, Option<Kepts>) = (0, None);
     while let Some(now) = kernel.take().filter(|_| done < PASSES) {
         cancel.check()?;
@@ -235,6 +275,7 @@ fn passes(dataset: &Dataset, spec: &Spec, cancel: &Cancel) -> Result<Took> {
         if done == 0 {
             let fresh = dataset.scan(&ScanOptions::new(needs.clone()))?;
             took.parse = scan(fresh.as_ref(), None)?;
+            took.columns = columns(dataset, &needs)?;
         }
         if kept.as_ref().is_none_or(|k| !k.serves(&needs)) {
             kept = keep(dataset, &needs)?;
@@ -259,6 +300,19 @@ fn passes(dataset: &Dataset, spec: &Spec, cancel: &Cancel) -> Result<Took> {
     }
     let passes = done.max(1) as f64;
     Ok(Took { compute: took.compute / passes, ..took })
+}
+
+/// Bytes of the columns that a kernel looks at, for each byte of the data; 0 if it looks at something else.
+fn columns(dataset: &Dataset, needs: &Needs) -> Result<f64> {
+    if vectors::refusal(needs).is_some() {
+        return Ok(0.0);
+    }
+    let scan = dataset.scan(&ScanOptions::new(needs.clone()))?;
+    let (mut worker, mut bytes) = (scan.worker()?, 0);
+    while let Some(block) = worker.next()? {
+        bytes += vectors::size(&block, needs);
+    }
+    Ok(bytes as f64 / dataset.total_bytes().max(1) as f64)
 }
 
 /// Blocks with what a kernel needs, if they can be kept.

@@ -3,7 +3,8 @@
 //! Pairs of hosts are measured one after the other. The first one of a pair asks, the other one answers what it is asked for,
 //! with as much under way as reads over the fabric have.
 
-use crate::clock::Watch;
+use super::cores::Spinning;
+use crate::clock::{Watch, cpu_seconds};
 use crate::exchange::Crew;
 use serde::{Deserialize, Serialize};
 use stead_core::{Error, Result};
@@ -31,6 +32,11 @@ pub struct Found {
     pub to: usize,
     pub bytes_per_s: f64,
     pub latency_s: f64,
+    /// While all cores of both hosts compute, on average.
+    pub busy_latency_s: f64,
+    /// Core-seconds of a byte of who sends, and of who receives.
+    pub send_s: f64,
+    pub receive_s: f64,
 }
 
 /// The pairs of hosts that are measured.
@@ -53,11 +59,23 @@ impl Drop for Links<'_> {
     }
 }
 
+/// Bytes in a second one way, and core-seconds of a byte at both ends.
+struct Rate {
+    bytes_per_s: f64,
+    mine_s: f64,
+    theirs_s: f64,
+}
+
 /// What a message begins with.
 const GIVE: u8 = 0;
 const TAKE: u8 = 1;
 const DONE: u8 = 2;
 const FAILED: u8 = 3;
+/// What has your process taken of its cores so far?
+const COST: u8 = 4;
+/// Keep all of them busy, and no longer.
+const SPIN: u8 = 5;
+const CALM: u8 = 6;
 
 fn malformed(rank: usize) -> Error {
     Error::format("a message from another rank is malformed").at_rank(rank)
@@ -102,6 +120,7 @@ impl<'c> Links<'c> {
     fn answer(&self, asker: usize) -> Result<()> {
         let fabric = &self.crew.fabric;
         let answered = || -> Result<()> {
+            let mut spinning = None;
             loop {
                 let asked = fabric.recv(asker, self.tag)?;
                 let answer = match asked.split_first() {
@@ -111,6 +130,15 @@ impl<'c> Links<'c> {
                         vec![GIVE; len.clamp(1, WINDOW)]
                     }
                     Some((&TAKE, _)) => vec![TAKE],
+                    Some((&COST, _)) => [&[COST][..], &cpu_seconds().to_le_bytes()].concat(),
+                    Some((&SPIN, _)) => {
+                        spinning = Some(Spinning::start()?);
+                        vec![SPIN]
+                    }
+                    Some((&CALM, _)) => {
+                        drop(spinning.take());
+                        vec![CALM]
+                    }
                     Some((&DONE, _)) => return Ok(()),
                     _ => return Err(malformed(asker)),
                 };
@@ -132,21 +160,56 @@ impl<'c> Links<'c> {
     }
 
     fn all_of(&self, to: usize, seconds: f64) -> Result<Vec<Found>> {
-        let (me, watch) = (self.crew.rank(), Watch::start());
-        let mut took = Vec::with_capacity(SMALL);
+        let me = self.crew.rank();
+        let latency_s = super::median(&mut self.small(to, seconds)?);
+        let back = self.rate(to, GIVE, seconds)?;
+        let forth = self.rate(to, TAKE, seconds)?;
+        self.told(to, SPIN)?;
+        let busy = {
+            let _spinning = Spinning::start()?;
+            self.small(to, seconds)?
+        };
+        self.told(to, CALM)?;
+        let busy_latency_s = busy.iter().sum::<f64>() / busy.len().max(1) as f64;
+        let found = |from, to, rate: &Rate, send_s, receive_s| {
+            let bytes_per_s = rate.bytes_per_s;
+            Found { from, to, bytes_per_s, latency_s, busy_latency_s, send_s, receive_s }
+        };
+        Ok(vec![
+            found(me, to, &forth, forth.mine_s, forth.theirs_s),
+            found(to, me, &back, back.theirs_s, back.mine_s),
+        ])
+    }
+
+    /// Seconds of small messages, each half of what it takes there and back.
+    fn small(&self, to: usize, seconds: f64) -> Result<Vec<f64>> {
+        let (watch, mut took) = (Watch::start(), Vec::with_capacity(SMALL));
         while took.len() < SMALL && (took.is_empty() || watch.seconds() < seconds) {
             let begun = watch.seconds();
             self.send(to, GIVE, 1)?;
             self.heard(to)?;
             took.push((watch.seconds() - begun) / 2.0);
         }
-        let latency_s = super::median(&mut took);
-        let back = self.rate(to, GIVE, seconds)?;
-        let forth = self.rate(to, TAKE, seconds)?;
-        Ok(vec![
-            Found { from: me, to, bytes_per_s: forth, latency_s },
-            Found { from: to, to: me, bytes_per_s: back, latency_s },
-        ])
+        Ok(took)
+    }
+
+    /// What the other one says to one of these, behind what it says back.
+    fn told(&self, to: usize, what: u8) -> Result<Vec<u8>> {
+        self.crew.fabric.send(to, self.tag, vec![what])?;
+        let mut said = self.crew.fabric.recv(to, self.tag)?;
+        match said.first() {
+            Some(first) if *first == what => Ok(said.split_off(1)),
+            // It tells its own error in the next step.
+            Some(&FAILED) => Err(Error::cancelled()),
+            _ => Err(malformed(to)),
+        }
+    }
+
+    /// Core-seconds that the other one's process has taken so far.
+    fn cost(&self, of: usize) -> Result<f64> {
+        let said = self.told(of, COST)?;
+        let seconds = said.try_into().map(f64::from_le_bytes).map_err(|_| malformed(of))?;
+        if (0.0..1e12).contains(&seconds) { Ok(seconds) } else { Err(malformed(of)) }
     }
 
     /// Asks for a window, or sends one.
@@ -168,7 +231,8 @@ impl<'c> Links<'c> {
     }
 
     /// Bytes in a second one way, with [`WINDOWS`] under way.
-    fn rate(&self, to: usize, what: u8, seconds: f64) -> Result<f64> {
+    fn rate(&self, to: usize, what: u8, seconds: f64) -> Result<Rate> {
+        let theirs = self.cost(to)?;
         let watch = Watch::start();
         let (mut sent, mut done) = (0usize, 0usize);
         while done < sent || sent == 0 {
@@ -179,7 +243,12 @@ impl<'c> Links<'c> {
             self.heard(to)?;
             done += 1;
         }
-        Ok((done * WINDOW) as f64 / watch.seconds().max(1e-9))
+        let (bytes, took, mine) = ((done * WINDOW) as f64, watch.seconds(), watch.cpu_seconds());
+        Ok(Rate {
+            bytes_per_s: bytes / took.max(1e-9),
+            mine_s: mine.max(0.0) / bytes,
+            theirs_s: (self.cost(to)? - theirs).max(0.0) / bytes,
+        })
     }
 }
 

@@ -2,14 +2,15 @@
 //! take on their cores.
 //!
 //! All ranks take part. The first rank of each host measures its host; the others wait. Hosts measure kernels and tiers at
-//! the same time, and links one after the other, so that none disturbs another one. All ranks get the same profile.
+//! the same time, and links one after the other, so that none disturbs another one; those of one machine measure their cores in
+//! turn, and together, too. All ranks get the same profile.
 
 mod cores;
 mod kernels;
 mod links;
 mod tiers;
 
-use crate::clock::{self, Watch};
+use crate::clock::Watch;
 use crate::exchange::Crew;
 use crate::machine::Machine;
 use crate::meeting;
@@ -20,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use stead_core::{Cancel, Error, Result, units};
 use stead_fabric::{Fabric, Local};
-use stead_model::{Cost, Link, Profile, Site, Tier};
+use stead_model::{Cost, Link, Profile, Shared, Site, Tier};
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -68,8 +69,6 @@ pub type Telling<'t> = Option<&'t (dyn Fn(&str) + Sync)>;
 /// What one host has measured of itself.
 #[derive(Debug, Clone)]
 struct Measured {
-    /// How much of its cores it gives.
-    share: f64,
     kernels: Vec<Cost>,
     tiers: Vec<Tier>,
     /// Which of the paths that were named are here.
@@ -80,15 +79,14 @@ struct Measured {
 const HERE: &str = "here";
 
 impl Measured {
-    const NOTHING: Measured =
-        Measured { share: 1.0, kernels: Vec::new(), tiers: Vec::new(), seen: Vec::new() };
+    const NOTHING: Measured = Measured { kernels: Vec::new(), tiers: Vec::new(), seen: Vec::new() };
 
     /// For other ranks: a profile of one site.
     fn tell(self) -> Result<Vec<u8>> {
         let at_home = |t: Tier| Tier { site: HERE.to_owned(), ..t };
         let profile = Profile {
             version: 1,
-            sites: vec![Site::new(HERE, self.share)],
+            sites: vec![Site::new(HERE, 1.0)],
             tiers: self.tiers.into_iter().map(at_home).collect(),
             kernels: self.kernels,
             ..Profile::default()
@@ -98,9 +96,8 @@ impl Measured {
 
     fn heard(word: &[u8]) -> Result<Measured> {
         let (text, seen): (String, Vec<bool>) = decode(word)?;
-        let Profile { sites, tiers, kernels, .. } = Profile::parse(&text)?;
-        let share = sites.first().map_or(1.0, |s| s.cores.min(1.0));
-        Ok(Measured { share, kernels, tiers, seen })
+        let Profile { tiers, kernels, .. } = Profile::parse(&text)?;
+        Ok(Measured { kernels, tiers, seen })
     }
 }
 
@@ -128,8 +125,10 @@ pub fn calibrate_on(
     crew.host.clone_from(&here.host);
     let (machines, number) = meet(&mut crew, options)?;
     let hosts = Hosts::of(&machines);
-    let first = hosts.ranks.iter().any(|ranks| ranks.first() == Some(&crew.rank()));
+    let leads = hosts.ranks.iter().position(|ranks| ranks.first() == Some(&crew.rank()));
+    let first = leads.is_some();
     let tell = |what: &str| telling.iter().for_each(|t| t(what));
+    let cores = cores::measure(&crew, &hosts.machines(&machines), leads, options)?;
     let measured = match first {
         true => measure(options, &tell),
         false => Ok(Measured::NOTHING),
@@ -146,7 +145,7 @@ pub fn calibrate_on(
     let leaders: Vec<usize> = hosts.ranks.iter().filter_map(|r| r.first().copied()).collect();
     let link = links::Links::new(&crew, number);
     let found = link.measure(&leaders, options.seconds * FOR_LINKS, &tell)?;
-    let profile = hosts.profile(&machines, &measured, &found, step_s);
+    let profile = hosts.profile(&machines, &measured, &found, (step_s, &cores));
     profile.check()?;
     Ok(profile)
 }
@@ -199,9 +198,8 @@ fn meet(crew: &mut Crew<'_>, options: &Calibrate) -> Result<(Vec<Machine>, u32)>
 
 /// What the first rank of a host measures.
 fn measure(options: &Calibrate, tell: &dyn Fn(&str)) -> Result<Measured> {
-    let share = cores::share(clock::processors(), options.seconds * FOR_CORES, &options.cancel)?;
     let kernels = kernels::measure(options.seconds * FOR_KERNELS, &options.cancel, tell)?;
-    let mut measured = Measured { share, kernels, ..Measured::NOTHING };
+    let mut measured = Measured { kernels, ..Measured::NOTHING };
     let each = options.seconds * FOR_TIERS / options.tiers.len().max(1) as f64;
     for path in &options.tiers {
         options.cancel.check()?;
@@ -275,12 +273,17 @@ impl Hosts {
         hosts
     }
 
+    /// What the first rank of each host sees.
+    fn machines<'m>(&self, machines: &'m [Machine]) -> Vec<&'m Machine> {
+        self.ranks.iter().filter_map(|r| machines.get(*r.first()?)).collect()
+    }
+
     fn profile(
         &self,
         machines: &[Machine],
         measured: &[Measured],
         links: &[links::Found],
-        step_s: f64,
+        (step_s, cores): (f64, &cores::Cores),
     ) -> Profile {
         let of = |host: usize| self.ranks[host].first().and_then(|rank| measured.get(*rank));
         let reference = of(0).map(|m| m.kernels.clone()).unwrap_or_default();
@@ -293,7 +296,7 @@ impl Hosts {
             profile.sites.push(Site {
                 speed,
                 request_s: step_s * STEPS_OF_A_REQUEST / SIDES,
-                ..Site::new(name.clone(), Machine::cores(&there) * measured.share)
+                ..Site::new(name.clone(), Machine::cores(&there) * cores.alone(host))
             });
             profile
                 .tiers
@@ -303,12 +306,25 @@ impl Hosts {
             }
         }
         profile.kernels.splice(0..0, reference);
+        for there in &cores.shared {
+            let of = |host: &usize| {
+                let ranks = self.ranks[*host].iter().filter_map(|r| machines.get(*r));
+                Machine::cores(&ranks.collect::<Vec<_>>()) * cores.together(*host)
+            };
+            profile.shared.push(Shared {
+                sites: there.iter().map(|host| self.names[*host].clone()).collect(),
+                cores: there.iter().map(of).sum(),
+            });
+        }
         let name = |rank: usize| machines.get(rank).map(|m| m.host.clone()).unwrap_or_default();
         profile.links.extend(links.iter().map(|l| Link {
             from: name(l.from),
             to: name(l.to),
             bytes_per_s: l.bytes_per_s,
             latency_s: l.latency_s,
+            busy_latency_s: l.busy_latency_s,
+            send_core_s_per_gb: l.send_s * 1e9,
+            receive_core_s_per_gb: l.receive_s * 1e9,
         }));
         profile.note = format!(
             "measured by stead {} on {} host(s)",

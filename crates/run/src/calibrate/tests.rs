@@ -38,6 +38,21 @@ fn ranks_get_one_profile_with_which_can_be_decided() {
         profile.links.iter().map(|l| (l.from.as_str(), l.to.as_str())).collect();
     links.sort_unstable();
     assert_eq!(links, [("a", "b"), ("a", "c"), ("b", "a"), ("b", "c"), ("c", "a"), ("c", "b")]);
+    let busy = |l: &Link| l.busy_latency_s > 0.0 && l.latency_s > 0.0;
+    assert!(profile.links.iter().all(busy), "{:?}", profile.links);
+    // Their cores are those of this machine.
+    let [shared] = &profile.shared[..] else { panic!("{:?}", profile.shared) };
+    assert_eq!(shared.sites, ["a", "b", "c"]);
+    assert!(shared.cores > 0.0);
+    // Columns of a text that has some, and those of which numbers are made.
+    let columns = |kernel: &str, format: &str| {
+        let cost =
+            profile.kernels.iter().find(|c| (&c.kernel[..], &c.format[..]) == (kernel, format));
+        cost.expect("a cost").vector_per_byte
+    };
+    assert!((0.1..0.5).contains(&columns("sum", "csv")), "{}", columns("sum", "csv"));
+    assert!(columns("kmeans", "csv") > 2.0 * columns("sum", "csv"));
+    assert_eq!((columns("grep", "csv"), columns("render", "raw")), (0.0, 0.0));
     assert!(["a", "b", "c"].iter().all(|s| profile.tiers.iter().any(|t| t.site == *s)));
     // Nothing is left of what was written.
     assert_eq!(std::fs::read_dir(dir.path()).expect("list").count(), 0);

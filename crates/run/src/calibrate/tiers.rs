@@ -16,6 +16,9 @@ const WORTH: f64 = 1.05;
 /// Bytes of a file that is made for it.
 const LEAST_BYTES: u64 = 8 << 20;
 const MOST_BYTES: u64 = 512 << 20;
+/// Bytes that are taken from memory, and how often.
+const TAKEN_BYTES: u64 = 64 << 20;
+const TAKEN_TIMES: usize = 3;
 /// Small reads that are timed at most.
 const SMALL_READS: usize = 200;
 
@@ -40,12 +43,12 @@ pub fn measure(path: &Path, seconds: f64, cancel: &Cancel) -> Result<Vec<Tier>> 
     let latency_s = latency(&source, each, cancel)?;
     let mut tiers = Vec::new();
     let cached = rate(&source, false, 16, each, cancel)?;
+    let core_s_per_gb = taken(&source, cancel)? * 1e9;
     let tier = |name: String, bytes_per_s: f64, depth: usize| Tier {
-        name,
-        site: String::new(),
-        bytes_per_s: bytes_per_s.max(1.0),
         latency_s,
         depth: depth as u32,
+        core_s_per_gb,
+        ..Tier::new(name, "", bytes_per_s.max(1.0))
     };
     let mut best: Option<(f64, usize)> = None;
     for depth in DEPTHS {
@@ -114,6 +117,35 @@ fn latency(source: &Arc<dyn Source>, seconds: f64, cancel: &Cancel) -> Result<f6
     Ok(super::median(&mut took))
 }
 
+/// Core-seconds of a byte that is taken from a file whose pages are in memory.
+fn taken(source: &Arc<dyn Source>, cancel: &Cancel) -> Result<f64> {
+    let len = source.len().min(TAKEN_BYTES);
+    let mut least = f64::INFINITY;
+    // The first time brings it into memory.
+    for _ in 0..=TAKEN_TIMES {
+        let (mut queue, mut asked, mut sum, watch) = (queue(false, 4)?, 0, 0u64, Watch::start());
+        loop {
+            while asked < len && !queue.is_full() {
+                let next = (len - asked).min(2 * BLOCK as u64);
+                queue.submit(0, source, asked, next as usize)?;
+                asked += next;
+            }
+            let Some(done) = queue.next()? else { break };
+            cancel.check()?;
+            sum = looked_at(&done.buffer, sum);
+            queue.recycle(done.buffer)?;
+        }
+        std::hint::black_box(sum);
+        least = least.min(watch.cpu_seconds());
+    }
+    Ok(least.max(0.0) / len.max(1) as f64)
+}
+
+/// Bytes that are mapped come when they are looked at.
+fn looked_at(bytes: &[u8], sum: u64) -> u64 {
+    bytes.iter().step_by(SMALL).fold(sum, |sum, b| sum.wrapping_add(u64::from(*b)))
+}
+
 fn queue(direct: bool, depth: usize) -> Result<ReadQueue> {
     ReadQueue::new(&IoOptions { engine: Engine::Auto, depth, direct })
 }
@@ -147,8 +179,7 @@ fn rate(
         let Some(done) = queue.next()? else { break };
         cancel.check()?;
         bytes += done.buffer.len() as u64;
-        // Bytes that are mapped come when they are looked at.
-        sum = done.buffer.iter().step_by(SMALL).fold(sum, |sum, b| sum.wrapping_add(u64::from(*b)));
+        sum = looked_at(&done.buffer, sum);
         queue.recycle(done.buffer)?;
     }
     std::hint::black_box(sum);

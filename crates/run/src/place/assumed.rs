@@ -4,7 +4,7 @@ use stead_core::Result;
 use stead_core::block::brick_planes;
 use stead_format::Dataset;
 use stead_kernel::Spec;
-use stead_model::{Cost, Splitting};
+use stead_model::Cost;
 
 /// Bytes in a second of a tier, and seconds until the first byte: a plain NVMe drive.
 pub const TIER: (f64, f64) = (1e9, 1e-4);
@@ -12,8 +12,17 @@ pub const TIER: (f64, f64) = (1e9, 1e-4);
 pub const LINK: (f64, f64) = (117e6, 1e-4);
 /// Seconds that a request takes before the first byte is read.
 pub const REQUEST_S: f64 = 2e-3;
-/// What it takes to give chunks to both sides: to ask for them and to wait for the last ones, in each pass.
-pub const SPLITTING: Splitting = Splitting { seconds: 0.004, part: 0.1 };
+/// Of a small message, while all compute.
+pub const BUSY_S: f64 = 1e-3;
+/// Core-seconds for 10^9 bytes that are sent, or received, and of those that are taken from the page cache.
+pub const SENDING: f64 = 0.5;
+pub const TAKING: f64 = 0.05;
+/// Messages of each pass of a split that all wait for while both sides' processors have been busy: that there are no more chunks,
+/// and the states. Others come while chunks are computed on, or when processors are free again.
+pub const MESSAGES: f64 = 2.0;
+/// Smallest chunks that the slower side has at the end of a pass, and how much of the data they have together, at least.
+pub const LAST_CHUNKS: f64 = 2.0;
+pub const LEAST_PART: f64 = 0.02;
 /// Bytes of a state.
 const RESULT: f64 = 1024.0;
 /// Most of them whose passes are counted.

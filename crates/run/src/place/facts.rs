@@ -2,9 +2,10 @@
 
 use super::{Said, assumed};
 use crate::machine::Machine;
+use crate::split::LEAST_CHUNK_S;
 use std::collections::BTreeMap;
 use stead_core::limits;
-use stead_model::{Cost, Link, Profile, Request, Site, Tier};
+use stead_model::{Cost, Link, Profile, Request, Shared, Site, Splitting, Tier};
 
 /// The two sites, and the tier.
 const STORAGE: &str = "storage";
@@ -23,6 +24,8 @@ pub struct Work<'w> {
     pub passes: u32,
     /// Bytes of the columns that kernels look at, for each byte of the data; `None` if they look at something else.
     pub vector_per_byte: Option<f64>,
+    /// Bytes that are computed on together or not at all, where both sides compute; 0 if any can be taken apart.
+    pub unit: u64,
 }
 
 /// What the model is asked.
@@ -55,7 +58,8 @@ impl Facts {
         gathering.site(STORAGE, &stores, work);
         gathering.site(HOSTS, &asks, work);
         gathering.tier(&stores);
-        gathering.link(&stores, &asks);
+        let message_s = gathering.link(&stores, &asks);
+        gathering.shared(&stores, &asks);
         let mut request = Request::new(work.bytes, "", work.format)
             .held_on(STORAGE, TIER)
             .asked_by(HOSTS)
@@ -66,7 +70,13 @@ impl Facts {
         let cached: f64 = stores.iter().map(|s| s.cached).sum();
         request.cached = (cached / stores.len().max(1) as f64).clamp(0.0, 1.0);
         request.chunk = limits::DEFAULT_CHUNK as u64;
-        request.splitting = assumed::SPLITTING;
+        // At the end of each pass one side waits for a chunk of the other one, then all meet.
+        let last = assumed::LAST_CHUNKS * work.unit as f64 * stores.len() as f64;
+        let least = last / work.bytes.max(1) as f64;
+        request.splitting = Splitting {
+            seconds: LEAST_CHUNK_S + assumed::MESSAGES * message_s,
+            part: least.clamp(assumed::LEAST_PART, 1.0),
+        };
         request.vector_per_byte = work.vector_per_byte;
         Facts { profile: gathering.found, request, assumed: gathering.assumed }
     }
@@ -186,14 +196,15 @@ impl Gathering<'_> {
             self.assume("how fast the data are read");
         }
         let (bytes_per_s, latency_s) = assumed::TIER;
-        let none =
-            Tier { name: String::new(), site: String::new(), bytes_per_s, latency_s, depth: 4 };
+        let core_s_per_gb = assumed::TAKING;
+        let none = Tier { latency_s, depth: 4, core_s_per_gb, ..Tier::new("", "", bytes_per_s) };
         let tier = found.unwrap_or(none);
         self.found.tiers.push(Tier { name: TIER.to_owned(), site: STORAGE.to_owned(), ..tier });
     }
 
     /// The link from those that have the data to those that ask, and back: that in the middle of those that were measured.
-    fn link(&mut self, stores: &[&Said], asks: &[&Said]) {
+    /// Returns the seconds of a small message while all compute.
+    fn link(&mut self, stores: &[&Said], asks: &[&Said]) -> f64 {
         let (stores, asks) = (names(stores), names(asks));
         let mut between: Vec<&Link> = Vec::new();
         for store in stores.iter().take(LOOKED_AT) {
@@ -210,13 +221,57 @@ impl Gathering<'_> {
                 self.assume("that these hosts are linked as others are");
             }
         }
-        let rate = median(between.iter().map(|l| l.bytes_per_s).collect());
-        let latency = median(between.iter().map(|l| l.latency_s).collect());
+        let of = |what: fn(&Link) -> f64| median(between.iter().map(|l| what(l)).collect());
+        let busy = of(|l| l.busy_latency_s).filter(|s| *s > 0.0).unwrap_or(assumed::BUSY_S);
         self.found.links.push(Link {
-            from: STORAGE.to_owned(),
-            to: HOSTS.to_owned(),
-            bytes_per_s: rate.unwrap_or(assumed::LINK.0),
-            latency_s: latency.unwrap_or(assumed::LINK.1),
+            latency_s: of(|l| l.latency_s).unwrap_or(assumed::LINK.1),
+            busy_latency_s: busy,
+            send_core_s_per_gb: of(|l| l.send_core_s_per_gb).unwrap_or(assumed::SENDING),
+            receive_core_s_per_gb: of(|l| l.receive_core_s_per_gb).unwrap_or(assumed::SENDING),
+            ..Link::new(STORAGE, HOSTS, of(|l| l.bytes_per_s).unwrap_or(assumed::LINK.0))
         });
+        busy
+    }
+
+    /// Cores that hosts share, as they are on one machine: those of one side, of the other one, and of both. Who shares none has
+    /// its own.
+    fn shared(&mut self, stores: &[&Said], asks: &[&Said]) {
+        let sides: [(&[&str], [&[&Said]; 2]); 3] = [
+            (&[STORAGE], [stores, &[]]),
+            (&[HOSTS], [asks, &[]]),
+            (&[STORAGE, HOSTS], [stores, asks]),
+        ];
+        for (sites, said) in sides {
+            let mut by_host = BTreeMap::<&str, Vec<&Machine>>::new();
+            said.iter().copied().flatten().for_each(|s| {
+                by_host.entry(&s.machine.host).or_default().push(&s.machine);
+            });
+            let hosts: Vec<&Machine> =
+                by_host.values().filter_map(|m| m.first().copied()).collect();
+            let machines = Machine::shared(&hosts);
+            if machines.is_empty() {
+                continue;
+            }
+            let own = |at: &usize| {
+                let ranks = hosts.get(*at).and_then(|m| by_host.get(m.host.as_str()));
+                ranks.map_or(&[][..], Vec::as_slice)
+            };
+            let of_machine = |there: &Vec<usize>| {
+                let ranks: Vec<&Machine> = there.iter().flat_map(|at| own(at).to_vec()).collect();
+                let named = |site: &String| there.iter().any(|at| &hosts[*at].host == site);
+                let told = self.measured.shared.iter().find(|s| s.sites.iter().any(named));
+                let all = Machine::cores(&ranks).min(told.map_or(f64::INFINITY, |s| s.cores));
+                // Of these, each host has as many threads as there are cores, and others have so many.
+                let load = |at: &usize| Machine::load(own(at), Machine::cores(own(at)));
+                let load = there.iter().map(load).fold(f64::INFINITY, f64::min);
+                let hosts = there.len() as f64;
+                all * hosts / (hosts + load)
+            };
+            let alone = (0..hosts.len()).filter(|at| !machines.iter().any(|m| m.contains(at)));
+            let cores = machines.iter().map(of_machine).sum::<f64>()
+                + alone.map(|at| Machine::cores(own(&at))).sum::<f64>();
+            let sites = sites.iter().map(|s| (*s).to_owned()).collect();
+            self.found.shared.push(Shared { sites, cores });
+        }
     }
 }

@@ -362,6 +362,7 @@ fn decided(
         steps,
         passes,
         vector_per_byte: can.vector_per_byte,
+        unit: assumed::unit(&request.kernels, dataset)?,
     };
     let facts = Facts::new(said, &apart.storage, measured.as_ref(), &work);
     let decision = decide(&facts.profile, &facts.request, &Load::none())?;

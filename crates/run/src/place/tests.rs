@@ -19,7 +19,15 @@ fn said(host: &str, tier: Option<&str>, cached: f64) -> Said {
 fn work(families: &[&str]) -> Work<'static> {
     let families: Vec<String> = families.iter().map(|f| f.to_string()).collect();
     let steps = vec![0.0; families.len()];
-    Work { bytes: 1 << 30, format: "csv", steps, families, passes: 1, vector_per_byte: None }
+    Work {
+        bytes: 1 << 30,
+        format: "csv",
+        steps,
+        families,
+        passes: 1,
+        vector_per_byte: None,
+        unit: 0,
+    }
 }
 
 const MEASURED: &str = r#"
@@ -50,21 +58,17 @@ fn facts_are_those_of_the_hosts_that_take_part() {
     assert_eq!((p.sites[0].hosts, p.sites[0].speed), (1, 0.5));
     assert_eq!((p.sites[1].hosts, p.sites[1].speed), (2, 1.0));
     assert!(p.sites.iter().all(|s| s.cores <= 2.0 && s.cores > 0.0), "threads were asked for");
-    assert_eq!(
-        p.tiers[0],
-        Tier {
-            name: "tier".into(),
-            site: "storage".into(),
-            bytes_per_s: 3e8,
-            latency_s: 0.0,
-            depth: 1,
-        }
-    );
+    assert_eq!(p.tiers[0], Tier::new("tier", "storage", 3e8));
     assert_eq!(p.links[0].bytes_per_s, 3e8, "the median of two is the greater one");
     // Half as fast, and the mean of two.
     let costs: Vec<f64> = p.kernels.iter().map(|c| c.core_s_per_gb).collect();
     assert_eq!(costs, [4.0, 3.0]);
     assert_eq!(facts.request.cached, 0.25);
+    // All of them are this machine: two that ask, and all three.
+    let shared: Vec<usize> = p.shared.iter().map(|s| s.sites.len()).collect();
+    assert_eq!(shared, [1, 2]);
+    let all = Machine::cores(&[&Machine::here("x")]);
+    assert!(p.shared.iter().all(|s| s.cores > 0.0 && s.cores <= all), "{:?}", p.shared);
     decide(p, &facts.request, &Load::none()).expect("a decision");
 }
 

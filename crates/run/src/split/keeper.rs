@@ -18,7 +18,7 @@ const LIVE_EVERY: u32 = 50;
 const MOST: u64 = 64 << 20;
 
 /// A chunk takes at least so long, as predicted, and is no more than this part of all: to ask for one takes a while, too.
-const LEAST_SECONDS: f64 = 0.004;
+pub const LEAST_SECONDS: f64 = 0.004;
 const LEAST_CHUNKS: u64 = 32;
 
 /// The smallest chunk of `len` bytes.

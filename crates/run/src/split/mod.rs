@@ -19,6 +19,7 @@ use crate::cache::{Cache, Kepts};
 use crate::clock::Watch;
 use crate::news::News;
 use crate::pass::{Active, Keep, Observer, Pass, Snapshot, caught, too_large};
+pub use keeper::LEAST_SECONDS as LEAST_CHUNK_S;
 use keeper::{Balances, Keeper};
 use kept::Kept;
 use serde::{Deserialize, Serialize};
