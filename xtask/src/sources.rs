@@ -180,6 +180,7 @@ const UNSAFE: &[&str] = &[
     "crates/kernel/src/render/sample.rs",
     "crates/mpi-capi/src/face.rs",
     "crates/mpi/src/raw.rs",
+    "crates/read/src/filling.rs",
     "crates/simd/src/avx2.rs",
     "crates/simd/src/avx512.rs",
     "crates/simd/src/neon.rs",
