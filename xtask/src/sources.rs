@@ -180,7 +180,6 @@ const UNSAFE: &[&str] = &[
     "crates/kernel/src/render/sample.rs",
     "crates/mpi-capi/src/face.rs",
     "crates/mpi/src/raw.rs",
-    "crates/read/src/filling.rs",
     "crates/simd/src/avx2.rs",
     "crates/simd/src/avx512.rs",
     "crates/simd/src/neon.rs",

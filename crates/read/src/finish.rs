@@ -1,9 +1,8 @@
 //! What becomes of the bytes that a request asked for: a view, or a filled buffer.
 
 use crate::engine::{Claim, Shared};
-use crate::filling::{Filling, Part};
 use crate::request::{Finish, Piece};
-use crate::room::{LEAST_MAPPED, Room};
+use crate::room::Room;
 use crate::view::View;
 use std::ops::Range;
 use std::sync::Arc;
@@ -72,7 +71,6 @@ enum Got {
     Nothing,
     View(View),
     Own(Own),
-    Fills(Fills),
     Failed(Error),
 }
 
@@ -82,21 +80,9 @@ struct Own {
     _claim: Claim,
 }
 
-/// As that, filled by several readers at once.
-struct Fills {
-    bytes: Filling,
-    _claim: Claim,
-}
-
 impl AsView {
     pub(crate) fn new(offset: u64, len: usize) -> Self {
         AsView { offset, len, got: Got::Nothing, claim: None, beside: Beside::default() }
-    }
-
-    /// The memory that was claimed, or what was not foreseen, as a block could not be read as one.
-    fn claimed(&mut self, shared: &Arc<Shared>) -> Claim {
-        let claim = self.claim.take();
-        claim.unwrap_or_else(|| shared.claim_beyond(self.len as u64))
     }
 }
 
@@ -107,8 +93,7 @@ impl Finish<View> for AsView {
 
     fn admit(&mut self, claim: Claim) -> Option<Claim> {
         // Bytes that came before it have memory already.
-        let has = matches!(self.got, Got::Own(_) | Got::Fills(_));
-        if has { Some(claim) } else { self.claim.replace(claim) }
+        if matches!(self.got, Got::Own(_)) { Some(claim) } else { self.claim.replace(claim) }
     }
 
     fn piece(&mut self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>) {
@@ -124,28 +109,16 @@ impl Finish<View> for AsView {
         }
         let Some(bytes) = piece.bytes() else { return };
         if matches!(self.got, Got::Nothing) {
-            self.got = match Room::new(self.len) {
-                Ok(bytes) => Got::Own(Own { bytes, _claim: self.claimed(shared) }),
-                Err(error) => Got::Failed(error),
-            };
+            // What could not be read as a block was not foreseen.
+            self.got = Room::new(self.len).map_or_else(Got::Failed, |bytes| {
+                let claim = self.claim.take();
+                let _claim = claim.unwrap_or_else(|| shared.claim_beyond(self.len as u64));
+                Got::Own(Own { bytes, _claim })
+            });
         }
         if let Got::Own(own) = &mut self.got {
             put(&mut own.bytes, (at - self.offset) as usize, bytes);
         }
-    }
-
-    fn part(&mut self, shared: &Arc<Shared>, at: u64, len: usize) -> Option<Part> {
-        if shared.maps() || len == self.len || self.len < LEAST_MAPPED {
-            return None;
-        }
-        if matches!(self.got, Got::Nothing) {
-            self.got = match Filling::new(self.len) {
-                Ok(bytes) => Got::Fills(Fills { bytes, _claim: self.claimed(shared) }),
-                Err(error) => Got::Failed(error),
-            };
-        }
-        let Got::Fills(fills) = &mut self.got else { return None };
-        fills.bytes.part((at - self.offset) as usize, len)
     }
 
     fn pins(&self) -> bool {
@@ -159,7 +132,7 @@ impl Finish<View> for AsView {
         bytes.copy_from_slice(view);
         match std::mem::replace(&mut self.got, Got::Own(Own { bytes, _claim: claim })) {
             Got::View(view) => (Some(view), None),
-            Got::Nothing | Got::Own(_) | Got::Fills(_) | Got::Failed(_) => (None, None),
+            Got::Nothing | Got::Own(_) | Got::Failed(_) => (None, None),
         }
     }
 
@@ -181,10 +154,6 @@ impl Finish<View> for AsView {
         match std::mem::replace(&mut self.got, Got::Nothing) {
             Got::View(view) => Ok(view),
             Got::Own(own) => Ok(View::own(own.bytes)),
-            Got::Fills(fills) => match fills.bytes.finish() {
-                Some(bytes) => Ok(View::own(Room::Filled(bytes))),
-                None => Err(Error::internal("a read was answered while it was filled")),
-            },
             Got::Failed(error) => Err(error),
             Got::Nothing => Err(Error::internal("a read was answered without its bytes")),
         }

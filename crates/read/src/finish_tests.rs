@@ -95,29 +95,3 @@ fn parts_that_lie_beside_each_other_in_any_order_are_read_once() {
     assert!(beside.0.is_sorted_by_key(|range| range.start));
     registry::close(&shared);
 }
-
-#[test]
-fn views_of_many_blocks_are_filled_by_several_readers() {
-    let bytes: Vec<u8> = (0..LEN).map(|i| (i / BLOCK * 7 + i % 251) as u8).collect();
-    let source = Arc::new(stead_store::MemorySource::new("m", bytes.clone()));
-    let options = Options { block: Some(BLOCK), readers: Some(4), ..Options::default() };
-    let shared = registry::open_source(source, &options).unwrap();
-    assert!(!shared.maps());
-    let ranges = [
-        (0, LEN),
-        (5000, LEN - 10_000),
-        (BLOCK - 1, LEAST_MAPPED),
-        (BLOCK - 1, LEAST_MAPPED - 1),
-        (3 * BLOCK, LEAST_MAPPED + 1),
-    ];
-    // All at once, so that each block goes to several of them.
-    let reads = ranges.map(|(from, len)| {
-        crate::request::Read(shared.ask(from as u64, len, None, AsView::new(from as u64, len)))
-    });
-    for ((from, len), read) in ranges.into_iter().zip(reads) {
-        let view = read.wait().unwrap();
-        assert!(view[..] == bytes[from..from + len], "{from}, {len}");
-        assert_eq!(view.place(), crate::Place::Own);
-    }
-    registry::close(&shared);
-}

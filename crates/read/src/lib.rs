@@ -24,7 +24,6 @@ mod buffers;
 mod clock;
 mod deadline;
 mod engine;
-mod filling;
 mod finish;
 #[cfg(all(test, feature = "shuttle"))]
 mod model;

@@ -2,7 +2,6 @@
 
 use crate::clock;
 use crate::engine::{Claim, Shared, Urge};
-use crate::filling::Part;
 use crate::sync::{self, Condvar, Mutex, MutexGuard};
 use crate::view::View;
 use crate::window::Ticket;
@@ -27,7 +26,6 @@ pub struct Read(pub(crate) Pending<View>);
 pub struct ReadInto<B: AsMut<[u8]> + Send + 'static>(pub(crate) Pending<B>);
 
 /// How the bytes of one block come to a request.
-#[derive(Clone, Copy)]
 pub(crate) enum Piece<'a> {
     /// They are in the page cache.
     Cached,
@@ -52,12 +50,6 @@ impl<'a> Piece<'a> {
 pub(crate) trait Finish<T>: Send {
     /// Takes what has come of one block.
     fn piece(&mut self, shared: &Arc<Shared>, at: u64, piece: Piece<'_>);
-
-    /// Memory for so many bytes that have come of one block, which are put there, without any lock, in place of
-    /// [`Finish::piece`].
-    fn part(&mut self, _shared: &Arc<Shared>, _at: u64, _len: usize) -> Option<Part> {
-        None
-    }
 
     /// False if no byte of these is needed.
     fn wants(&self, _part: &Range<u64>) -> bool {
@@ -114,9 +106,8 @@ pub(crate) struct Wait<T> {
     pub(crate) ticket: Ticket,
 }
 
-/// A request, as readers see it. Its lock is held for no longer than bytes of one block are copied, which those of large views
-/// are not under it, and no function of users is called under it but those of a buffer that is filled. No other lock is taken
-/// under it.
+/// A request, as readers see it. Its lock is held for no longer than bytes of one block are copied, and no function
+/// of users is called under it but those of a buffer that is filled. No other lock is taken under it.
 pub(crate) struct Request<T> {
     pub(crate) offset: u64,
     pub(crate) len: usize,
@@ -226,16 +217,6 @@ impl<T: Send + 'static> Request<T> {
         sync::lock(&self.progress)
     }
 
-    /// A block has come. True if that was the last one.
-    fn came(&self, mut progress: MutexGuard<'_, Progress<T>>, shared: &Arc<Shared>) -> bool {
-        progress.missing = progress.missing.saturating_sub(1);
-        if progress.missing > 0 {
-            return false;
-        }
-        self.wake(progress, shared);
-        true
-    }
-
     /// Tells whoever waits.
     fn wake(&self, mut progress: MutexGuard<'_, Progress<T>>, shared: &Arc<Shared>) {
         match std::mem::replace(&mut progress.wake, Wake::Nobody) {
@@ -333,20 +314,6 @@ impl<T: Send + 'static> Deliver for Request<T> {
         if progress.gone || progress.failure.is_some() {
             return true;
         }
-        let bytes = piece.bytes();
-        let part = match (&mut progress.finish, bytes) {
-            (Some(finish), Some(bytes)) => finish.part(shared, at, bytes.len()),
-            _ => None,
-        };
-        if let (Some(part), Some(bytes)) = (part, bytes) {
-            drop(progress);
-            part.fill(bytes);
-            progress = self.lock();
-            if progress.gone || progress.failure.is_some() {
-                return true;
-            }
-            return self.came(progress, shared);
-        }
         let taken = match &mut progress.finish {
             Some(finish) => theirs(|| finish.piece(shared, at, piece)),
             None => true,
@@ -357,7 +324,12 @@ impl<T: Send + 'static> Deliver for Request<T> {
             self.fail(shared, error);
             return true;
         }
-        self.came(progress, shared)
+        progress.missing = progress.missing.saturating_sub(1);
+        if progress.missing > 0 {
+            return false;
+        }
+        self.wake(progress, shared);
+        true
     }
 
     fn fail(&self, shared: &Arc<Shared>, error: Error) {

@@ -1,20 +1,17 @@
 //! Memory for bytes that come from several blocks.
 
-use crate::filling::Filled;
 use memmap2::{MmapMut, MmapOptions};
 use std::ops::{Deref, DerefMut};
 use stead_core::{Error, Kind, Result};
 
 /// So many bytes, or more, are a mapping: the kernel clears it as it is filled, in huge pages where there are some, and
 /// has it back at once. Cleared before, they are written twice, and most of that by one thread while the device waits.
-pub(crate) const LEAST_MAPPED: usize = 1 << 20;
+const LEAST_MAPPED: usize = 1 << 20;
 
 /// Bytes that begin as zeros.
 pub(crate) enum Room {
     Small(Vec<u8>),
     Large(MmapMut),
-    /// By several readers at once.
-    Filled(Filled),
 }
 
 impl Room {
@@ -26,20 +23,12 @@ impl Room {
         if len < LEAST_MAPPED {
             return zeros(len).map(Room::Small);
         }
-        large(len).map(Room::Large)
+        let map = MmapOptions::new().len(len).map_anon().map_err(|_| none(len))?;
+        // Only a hint, which a kernel without huge pages refuses.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
+        Ok(Room::Large(map))
     }
-}
-
-/// So many zeros in a mapping of their own.
-///
-/// # Errors
-/// `Limit` if there is no memory.
-pub(crate) fn large(len: usize) -> Result<MmapMut> {
-    let map = MmapOptions::new().len(len).map_anon().map_err(|_| none(len))?;
-    // Only a hint, which a kernel without huge pages refuses.
-    #[cfg(target_os = "linux")]
-    let _ = map.advise(memmap2::Advice::HugePage);
-    Ok(map)
 }
 
 impl Deref for Room {
@@ -49,7 +38,6 @@ impl Deref for Room {
         match self {
             Room::Small(bytes) => bytes,
             Room::Large(map) => map,
-            Room::Filled(filled) => filled,
         }
     }
 }
@@ -59,7 +47,6 @@ impl DerefMut for Room {
         match self {
             Room::Small(bytes) => bytes,
             Room::Large(map) => map,
-            Room::Filled(filled) => filled,
         }
     }
 }
