@@ -79,6 +79,13 @@
 #define STEAD_NEEDS_RECORDS 4
 
 /**
+ * For stead_kernel.needs: blocks, and states to merge, in the order of the data, for merging that is associative and does
+ * not commute. Each rank then works with one thread, and ranks whose parts lie between those of others are refused
+ * (STEAD_USAGE).
+ */
+#define STEAD_NEEDS_ORDER 8
+
+/**
  * As a length: up to the end of the file.
  */
 #define STEAD_TO_END UINT64_MAX
@@ -273,8 +280,8 @@ typedef int (*stead_finish_fn)(void *state, struct stead_builder *result, void *
  * A kernel of one's own: a computation that can be split over blocks, threads and ranks.
  *
  * States are `state_size` plain bytes, aligned to 16, that are copied and sent as they are: they hold no pointers,
- * and nothing to free. For the same answer whatever the split, merging must be associative and commutative, and the
- * state of no data must add nothing. What a pass hands to the next one stands in the state too, and merging leaves it
+ * and nothing to free. For the same answer whatever the split, merging must be associative, and commutative unless `needs`
+ * has STEAD_NEEDS_ORDER, and the state of no data must add nothing. What a pass hands to the next one stands in the state too, and merging leaves it
  * as it is.
  *
  * Every function returns 0, or anything else to stop the run: stead_fail says why. They are called from several

@@ -111,6 +111,9 @@ struct needs {
     bool rows = false;
     /// Each record's bytes.
     bool records = false;
+    /// Blocks, and states to merge, in the order of the data, for merging that is associative and does not commute: each
+    /// rank works with one thread.
+    bool order = false;
 };
 
 namespace detail {
@@ -195,8 +198,8 @@ private:
 /// over the data (result::again), whose states begin as the one that it leaves.
 ///
 /// States are copied and sent between ranks as bytes, so they hold no pointers. The functions are called by several
-/// threads at the same time, each on states of its own. An exception stops the run, and its message is that of the
-/// run's error.
+/// threads at the same time, each on states of its own. Merging must be associative, and commutative unless needs::order is
+/// set. An exception stops the run, and its message is that of the run's error.
 template <class State, class Update, class Merge, class Finish>
 kernel make_kernel(std::string name, needs wanted, Update update, Merge merge, Finish finish, State empty = State()) {
     static_assert(std::is_trivially_copyable_v<State>, "states travel as bytes: no pointers, vectors or strings");
@@ -245,7 +248,7 @@ public:
         c.texts = texts.data();
         c.text_count = texts.size();
         c.needs = (k.wanted.bytes ? STEAD_NEEDS_BYTES : 0u) | (k.wanted.rows ? STEAD_NEEDS_ROWS : 0u) |
-                  (k.wanted.records ? STEAD_NEEDS_RECORDS : 0u);
+                  (k.wanted.records ? STEAD_NEEDS_RECORDS : 0u) | (k.wanted.order ? STEAD_NEEDS_ORDER : 0u);
         c.init = k.init;
         c.update = k.update;
         c.merge = k.merge;

@@ -289,6 +289,87 @@ static void texts(void) {
     free(text);
 }
 
+/* What depends on the order of values: a polynomial of them. */
+typedef struct {
+    uint64_t sum, factor;
+} chain;
+
+static int chain_init(void *state, void *user) {
+    (void)user;
+    ((chain *)state)->factor = 1;
+    return 0;
+}
+
+static int chain_merge(void *state, const void *other, void *user) {
+    chain *s = state;
+    const chain *o = other;
+    (void)user;
+    s->sum = s->sum * o->factor + o->sum;
+    s->factor *= o->factor;
+    return 0;
+}
+
+static int chain_update(void *state, const stead_block *b, void *user) {
+    const double *x = stead_block_numbers(b, 0);
+    size_t i, n = stead_block_rows(b);
+    for (i = 0; i < n; i++) {
+        chain one = {(uint64_t)x[i], 1099511628211u};
+        chain_merge(state, &one, user);
+    }
+    return 0;
+}
+
+static int chain_finish(void *state, stead_builder *b, void *user) {
+    (void)user;
+    return stead_builder_int(b, ((chain *)state)->sum);
+}
+
+static void in_order(void) {
+    static const char *column[] = {"x"};
+    enum { LINES = 20000 };
+    char *text = malloc(LINES * 8 + 8), *p = text;
+    stead_kernel k = {0};
+    stead_error *e = NULL;
+    stead_dataset *d;
+    uint64_t wanted = 0, got;
+    size_t threads;
+    int i;
+    if (!text) abort();
+    p += sprintf(p, "x\n");
+    for (i = 0; i < LINES; i++) {
+        p += sprintf(p, "%d\n", i % 97);
+        wanted = wanted * 1099511628211u + (uint64_t)(i % 97);
+    }
+    d = open_bytes("x.csv", text);
+    k.size = sizeof k;
+    k.name = "chain";
+    k.state_size = sizeof(chain);
+    k.numbers = column;
+    k.number_count = 1;
+    k.needs = STEAD_NEEDS_ORDER;
+    k.init = chain_init;
+    k.update = chain_update;
+    k.merge = chain_merge;
+    k.finish = chain_finish;
+    for (threads = 1; threads <= 4; threads++) {
+        stead_request *q = NULL;
+        stead_report *r = NULL;
+        stead_value v;
+        OK(stead_request_new(&q, &e));
+        OK(stead_request_own_kernel(q, &k, &e));
+        OK(stead_request_threads(q, threads, &e));
+        OK(stead_request_extent(q, 1024, &e));
+        OK(stead_run(d, q, &r, &e));
+        OK(stead_report_result(r, "chain", &v, &e));
+        OK(stead_value_int(v, &got, &e));
+        CHECK(got == wanted);
+        stead_report_free(r);
+        stead_request_free(q);
+    }
+    stead_dataset_free(d);
+    free(text);
+}
+
 /* Every kind of result. */
 static int (*building)(stead_builder *);
 static stead_builder *kept_builder;
@@ -622,6 +703,7 @@ static void misuse(void) {
 int main(void) {
     same_bits();
     texts();
+    in_order();
     results();
     passes();
     misuse();

@@ -438,6 +438,31 @@ def test_kernels_run_on_ranks(ds, points):
     assert on_ranks(rounded, Narrowing(), 4)["middle"] == rounded.run(Narrowing())["middle"]
 
 
+@stead.kernel(["x"], order=True, merge=operator.add, finish=np.array)
+def in_order(x):
+    return x.tolist()
+
+
+def test_the_order_of_the_data(ds, points):
+    alone = ds.run(in_order, threads=4)
+    assert alone["in_order"] == points[:, 0].tolist() and alone.plan["threads"] == 1
+    assert on_ranks(ds, in_order) == {"in_order": points[:, 0].tolist()}
+
+    class Chain(Above):
+        order = True
+        init = bytes
+
+        def update(self, state, x):
+            return state + (x > self.limit).astype("u1").tobytes()
+
+        def finish(self, state):
+            return state.hex()
+
+    sides = (points[:, 1] > 0.5).astype("u1").tobytes()
+    assert ds.run(Chain("y", 0.5), threads=3)["above 0.5"] == sides.hex()
+    assert on_ranks(ds, Chain("y", 0.5), 4)["above 0.5"] == sides.hex()
+
+
 def test_states_with_bytes_of_their_own(ds, points):
     from collections import Counter
 

@@ -31,6 +31,10 @@ pub const STEAD_NEEDS_BYTES: u32 = 1;
 pub const STEAD_NEEDS_ROWS: u32 = 2;
 /// For stead_kernel.needs: each record's bytes (stead_block_record).
 pub const STEAD_NEEDS_RECORDS: u32 = 4;
+/// For stead_kernel.needs: blocks, and states to merge, in the order of the data, for merging that is associative and does
+/// not commute. Each rank then works with one thread, and ranks whose parts lie between those of others are refused
+/// (STEAD_USAGE).
+pub const STEAD_NEEDS_ORDER: u32 = 8;
 
 /// Makes the state of no data out of zero bytes. Called once a run; other states begin as copies of it.
 pub type stead_init_fn =
@@ -55,8 +59,8 @@ pub type stead_finish_fn = Option<
 /// A kernel of one's own: a computation that can be split over blocks, threads and ranks.
 ///
 /// States are `state_size` plain bytes, aligned to 16, that are copied and sent as they are: they hold no pointers,
-/// and nothing to free. For the same answer whatever the split, merging must be associative and commutative, and the
-/// state of no data must add nothing. What a pass hands to the next one stands in the state too, and merging leaves it
+/// and nothing to free. For the same answer whatever the split, merging must be associative, and commutative unless `needs`
+/// has STEAD_NEEDS_ORDER, and the state of no data must add nothing. What a pass hands to the next one stands in the state too, and merging leaves it
 /// as it is.
 ///
 /// Every function returns 0, or anything else to stop the run: stead_fail says why. They are called from several
@@ -139,7 +143,9 @@ pub fn take(c: &Caller, kernel: *const stead_kernel) -> Result<Own> {
         return Err(Error::usage(format!("a state of {} bytes is too large", k.state_size))
             .with_hint(format!("a state has at most {MAX_STATE} bytes")));
     }
-    let unknown = k.needs & !(STEAD_NEEDS_BYTES | STEAD_NEEDS_ROWS | STEAD_NEEDS_RECORDS);
+    const KNOWN: u32 =
+        STEAD_NEEDS_BYTES | STEAD_NEEDS_ROWS | STEAD_NEEDS_RECORDS | STEAD_NEEDS_ORDER;
+    let unknown = k.needs & !KNOWN;
     if unknown != 0 {
         return Err(Error::usage(format!("there is no need with the bits {unknown:#x}")));
     }
@@ -238,6 +244,7 @@ impl Called {
             bytes: f.needs & (STEAD_NEEDS_BYTES | STEAD_NEEDS_RECORDS) != 0,
             rows: f.needs & STEAD_NEEDS_ROWS != 0,
             records: f.needs & STEAD_NEEDS_RECORDS != 0,
+            order: f.needs & STEAD_NEEDS_ORDER != 0,
             ..Needs::default()
         };
         needs.add(&Needs { numbers: numbers.clone(), texts: texts.clone(), ..Needs::default() });

@@ -30,6 +30,9 @@ pub struct Needs {
     pub brick: Option<u64>,
     /// The rows of a 2-d array of numbers ([`Block::matrix`]).
     pub matrix: bool,
+    /// Blocks, and states to merge, in the order of the data, for merging that is associative and does not commute: each rank
+    /// works with one thread, and ranks with data that lie between those of others cannot.
+    pub order: bool,
 }
 
 impl Needs {
@@ -48,6 +51,7 @@ impl Needs {
         self.records |= other.records;
         self.brick = self.brick.max(other.brick);
         self.matrix |= other.matrix;
+        self.order |= other.order;
         for (mine, theirs) in [(&mut self.numbers, &other.numbers), (&mut self.texts, &other.texts)]
         {
             mine.extend_from_slice(theirs);

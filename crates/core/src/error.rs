@@ -188,6 +188,12 @@ impl Error {
         self
     }
 
+    /// Adds to the message.
+    pub fn and(mut self, more: &str) -> Self {
+        self.0.message.push_str(more);
+        self
+    }
+
     /// What kind of failure it is.
     pub fn kind(&self) -> Kind {
         self.0.kind

@@ -101,7 +101,7 @@ impl AnyKernel for Grouped {
     fn merge(&self, state: &mut AnyState, other: AnyState) -> Result<()> {
         let groups = own(state)?;
         let other = taken(other)?;
-        if groups.index.len() < other.index.len() {
+        if groups.index.len() < other.index.len() && !self.kernel.needs().order {
             // The fewer go to the more.
             let fewer = std::mem::replace(groups, other);
             return join(groups, fewer);

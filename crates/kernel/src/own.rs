@@ -50,7 +50,8 @@ pub struct Own {
 
 impl Own {
     /// A kernel whose result stands under `name`; `make` makes it for a dataset. For the same answer
-    /// whatever the split, it must keep the laws of [`Kernel`].
+    /// whatever the split, it must keep the laws of [`Kernel`]; one whose merging does not commute asks for
+    /// [`Needs::order`](stead_core::Needs::order) in each pass, and is run with one thread on each rank.
     pub fn new<K: Kernel>(
         name: impl Into<String>,
         make: impl Fn(&Context<'_>) -> Result<K> + Send + Sync + 'static,

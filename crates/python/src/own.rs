@@ -20,6 +20,8 @@ pub struct Described {
     text: String,
     /// Whether it gets the bytes of the records, before all columns.
     records: bool,
+    /// Whether it wants blocks, and states to merge, in the order of the data.
+    order: bool,
     object: Py<PyAny>,
 }
 
@@ -36,6 +38,7 @@ pub struct Own {
     /// What `update` gets after the state.
     arguments: Vec<Argument>,
     text: Text,
+    order: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -80,7 +83,8 @@ impl Described {
         };
         let records = self.records.then_some(Argument::Records).into_iter();
         let arguments = records.chain(found(&self.columns, &schema)?).collect();
-        Ok(Own { written: Arc::new(Written { object, trouble }), schema, arguments, text })
+        let (written, order) = (Arc::new(Written { object, trouble }), self.order);
+        Ok(Own { written, schema, arguments, text, order })
     }
 }
 
@@ -165,7 +169,7 @@ impl Kernel for Own {
     type State = State;
 
     fn needs(&self) -> Needs {
-        let mut needs = Needs { rows: true, ..Needs::default() };
+        let mut needs = Needs { rows: true, order: self.order, ..Needs::default() };
         for a in &self.arguments {
             needs.add(&match *a {
                 Argument::Records => Needs { bytes: true, records: true, ..Needs::default() },

@@ -63,6 +63,11 @@ impl Budget {
         Means { memory, threads, chunk, depth }.divide()
     }
 
+    /// With one thread where a kernel wants the data in their order.
+    pub fn ordered(self, ordered: bool) -> Budget {
+        Budget { threads: if ordered { 1 } else { self.threads }, ..self }
+    }
+
     /// Of this rank: memory and processors of a node are for all ranks on it. Extents and the longest record are the same on
     /// all ranks, those of the rank that can have the least. So are errors.
     /// Where `bytes`, those of the data, are few, extents are small enough for each rank to get some.

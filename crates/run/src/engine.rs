@@ -200,13 +200,14 @@ impl<'a> Engine<'a> {
         };
         if crew.size() == 1 {
             let prepared = prepared?;
-            let budget = Budget::of(request)?;
+            let budget = Budget::of(request)?.ordered(prepared.ordered().is_some());
             return Ok(engine(crew, prepared, budget));
         }
         let mine = prepared.and_then(|p| {
             let kernels: Vec<_> = p.slots.iter().filter_map(|s| s.kernel.clone()).collect();
             let meant = meeting::meant(dataset, request, &kernels)?;
-            Ok((p, (meant, Member::new(&crew, dataset, request, watched))))
+            let member = Member::new(&crew, dataset, request, &p.share, watched);
+            Ok((p, (meant, member)))
         });
         let (prepared, mine) = match mine {
             Ok((prepared, mine)) => (Some(prepared), Ok(mine)),
@@ -220,19 +221,24 @@ impl<'a> Engine<'a> {
         let nodes = meeting::nodes(&crew.fabric);
         let budget = Budget::of_ranks(&members, &nodes, crew.rank(), dataset.total_bytes())?;
         crew.states = budget.states;
-        let mut engine = engine(crew, prepared, budget);
+        let ordered = prepared.ordered();
+        let mut engine = engine(crew, prepared, budget.ordered(ordered.is_some()));
         engine.number = first.run;
         engine.watched = first.watched;
         engine.nodes = nodes.len();
+        let mut pulls = false;
         if let Some(apart) = dataset.holding().and_then(|h| h.apart.as_ref()) {
             let asked = place::Asked::new(&engine.slots, engine.filter.as_ref());
             let kept = engine.budget.kept;
             let part = place::choose(&engine.crew, dataset, apart, request, (kept, &asked))?;
             (engine.share, engine.looks, engine.split) = (part.share, part.looks, part.split);
             engine.vectors = part.vectors;
+            pulls = part.placing.place == "pull";
             engine.placing = Some(part.placing);
+            engine.crew.shares = members.iter().map(|m| m.share(pulls).says(dataset)).collect();
             engine.part(part.computing)?;
         }
+        ordered.map_or(Ok(()), |name| meeting::in_order(&members, pulls, &name))?;
         let maps = engine.slots.iter().filter(|s| s.maps).filter_map(|s| s.output.clone());
         let maps: Vec<PathBuf> = maps.collect();
         match dataset.holding() {
@@ -429,7 +435,7 @@ impl<'a> Engine<'a> {
         let all = indices.into_iter().zip(kernels).zip(states).enumerate();
         for (n, ((i, kernel), state)) in all {
             match ended.remove(&n).map_or_else(|| kernel.finish(state), Ok)? {
-                Step::Next(k) => self.slots[i].kernel = Some(k),
+                Step::Next(k) => self.slots[i].follow(k)?,
                 Step::Done(v) => self.slots[i].value = v,
                 Step::File { path, bytes, value } => {
                     if self.crew.rank() == 0 {

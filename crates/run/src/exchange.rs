@@ -8,7 +8,7 @@ use crate::pass::{Observer, caught, too_large};
 use crate::patient::Patient;
 use crate::told::Told;
 use std::sync::Arc;
-use stead_core::{Cancel, Error, Result};
+use stead_core::{Cancel, Error, Kind, Result};
 use stead_fabric::{Fabric, FabricExt, frame_after, unframe};
 use stead_kernel::{AnyKernel, AnyState};
 
@@ -35,6 +35,8 @@ pub struct Crew<'a> {
     pub host: String,
     /// Those of all ranks, once they have met.
     pub hosts: Vec<String>,
+    /// What is to be said of the share of each rank that is gone, in a run.
+    pub shares: Vec<String>,
     /// Bytes that the states of all kernels may take.
     pub states: u64,
     /// The first of its tags.
@@ -86,6 +88,7 @@ impl<'a> Crew<'a> {
             fabric: Patient::new(fabric, cancel, observer, STEPS + 1),
             host,
             hosts: Vec::new(),
+            shares: Vec::new(),
             states: u64::MAX,
             tags: STEPS,
             me: fabric.rank(),
@@ -100,6 +103,7 @@ impl<'a> Crew<'a> {
             fabric: self.fabric.among(ranks, run << 32, tags + 1)?,
             host: self.host.clone(),
             hosts: self.hosts.clone(),
+            shares: self.shares.clone(),
             states: self.states,
             tags,
             me: self.me,
@@ -233,12 +237,15 @@ impl<'a> Crew<'a> {
         ))
     }
 
-    /// With the name of the host of the rank that it is about.
+    /// With the name of the host of the rank that it is about, and what is lost with a rank that is gone.
     fn named(&self, e: Error) -> Error {
-        let host = e.place().rank.filter(|_| e.place().host.is_none());
-        match host.and_then(|rank| self.hosts.get(rank)) {
-            Some(host) => e.at_host(host),
-            None => e,
+        let Some(rank) = e.place().rank.filter(|_| e.place().host.is_none()) else { return e };
+        let Some(host) = self.hosts.get(rank) else { return e };
+        // Who waited for bytes of it has said which.
+        let lost = e.kind() == Kind::Peer && e.place().path.is_none();
+        match self.shares.get(rank).filter(|_| lost) {
+            Some(share) => e.and(share).at_host(host),
+            None => e.at_host(host),
         }
     }
 }
@@ -337,7 +344,6 @@ fn decode(bytes: &[u8], kernels: &[Arc<dyn AnyKernel>]) -> Result<Sum> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stead_core::Kind;
     use stead_fabric::Local;
 
     /// What each rank of a group gets.

@@ -11,6 +11,7 @@ pub mod calibrate;
 mod clock;
 mod engine;
 mod exchange;
+mod extent;
 pub mod files;
 mod joint;
 mod machine;

@@ -3,6 +3,7 @@
 use crate::Request;
 use crate::clock::processors;
 use crate::exchange::Crew;
+use crate::extent::Extent;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -10,11 +11,12 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use stead_core::{Error, Kind, Result};
 use stead_fabric::Fabric;
-use stead_format::Dataset;
+use stead_format::{Dataset, Share};
 use stead_kernel::AnyKernel;
 
-/// What the first words between ranks begin with.
-pub const NAME: &str = concat!("stead ", env!("CARGO_PKG_VERSION"));
+/// What the first words between ranks begin with: builds of other sources say other things.
+pub const NAME: &str =
+    concat!("stead ", env!("CARGO_PKG_VERSION"), " (build ", env!("STEAD_BUILD"), ")");
 
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
@@ -51,10 +53,20 @@ pub struct Member {
     pub depth: u64,
     /// Somebody watches the run there.
     pub watched: bool,
+    /// The bytes that it has, and those that it gets from others where those who ask compute.
+    pub has: Extent,
+    pub pulled: Extent,
 }
 
 impl Member {
-    pub fn new(crew: &Crew<'_>, dataset: &Dataset, request: &Request, watched: bool) -> Member {
+    pub fn new(
+        crew: &Crew<'_>,
+        dataset: &Dataset,
+        request: &Request,
+        share: &Share,
+        watched: bool,
+    ) -> Member {
+        let apart = dataset.holding().and_then(|h| h.apart.as_ref());
         Member {
             host: crew.host.clone(),
             process: *PROCESS,
@@ -68,7 +80,14 @@ impl Member {
             chunk: request.chunk as u64,
             depth: request.io.depth as u64,
             watched,
+            has: Extent::of(share, dataset),
+            pulled: apart.map_or_else(Extent::default, |a| Extent::of(&a.pulled, dataset)),
         }
+    }
+
+    /// What is lost with it, where those who ask get the bytes and compute (`pulls`) or those who have them do.
+    pub fn share(&self, pulls: bool) -> &Extent {
+        if pulls && !self.pulled.is_none() { &self.pulled } else { &self.has }
     }
 
     /// True if both are of one process.
@@ -252,6 +271,9 @@ pub fn meet(
         return Err(Error::format("a message from another rank is malformed"));
     }
     crew.hosts = members.iter().map(|m| m.host.clone()).collect();
+    if let Some(dataset) = dataset {
+        crew.shares = members.iter().map(|m| m.has.says(dataset)).collect();
+    }
     let alone = |m: &Member| m.in_memory && members.iter().any(|other| !other.same_process(m));
     if members.iter().any(alone) {
         return Err(Error::usage(
@@ -260,6 +282,18 @@ pub fn meet(
         .with_hint("write them to a file that all ranks see"));
     }
     Ok(members)
+}
+
+/// Refuses a kernel that wants the data in their order where ranks that compute do not have them in that of ranks.
+pub fn in_order(members: &[Member], pulls: bool, kernel: &str) -> Result<()> {
+    if Extent::in_order(members.iter().map(|m| if pulls { &m.pulled } else { &m.has })) {
+        return Ok(());
+    }
+    let message = format!(
+        "kernel '{kernel}' wants the data in their order, and ranks have parts that lie between those of others"
+    );
+    Err(Error::usage(message)
+        .with_hint("run it where one rank has the data, or all of them see the same file"))
 }
 
 /// Of each rank, the ranks of its node.
@@ -288,6 +322,8 @@ mod tests {
             chunk: 0,
             depth: 0,
             watched: false,
+            has: Extent::default(),
+            pulled: Extent::default(),
         }
     }
 

@@ -37,7 +37,27 @@ pub struct Prepared {
     pub share: Share,
 }
 
+impl Slot {
+    /// Another pass, by this kernel.
+    pub fn follow(&mut self, kernel: Arc<dyn AnyKernel>) -> Result<()> {
+        // Threads and ranks were chosen before the first pass.
+        if kernel.needs().order && !self.needs.order {
+            let message = "a kernel wants the data in their order in a later pass alone";
+            return Err(Error::usage(message).with_hint("ask for it in the first pass, too"));
+        }
+        self.kernel = Some(kernel);
+        Ok(())
+    }
+}
+
 impl Prepared {
+    /// The name of a kernel that wants the data in their order, if there is one.
+    pub fn ordered(&self) -> Option<String> {
+        let slot = self.slots.iter().find(|s| s.needs.order)?;
+        let (index, _) = slot.answers.first()?;
+        self.names.get(*index).cloned()
+    }
+
     /// Rank 0 writes the files that a kernel writes as a whole, unless they are carried to somebody else.
     pub fn new(
         dataset: &Dataset,

@@ -95,6 +95,40 @@ fn mistakes_are_told() {
     assert!(matches!(run(&beside), Err((Kind::Usage, m)) if m.contains("out=")));
 }
 
+/// Wants the order of the data in the second pass alone.
+struct Later(bool);
+
+impl Kernel for Later {
+    type State = u64;
+
+    fn needs(&self) -> Needs {
+        Needs { rows: true, order: self.0, ..Needs::default() }
+    }
+
+    fn init(&self) -> u64 {
+        0
+    }
+
+    fn update(&self, _: &mut u64, _: &Block<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn merge(&self, _: &mut u64, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(&self, _: u64) -> Result<Step> {
+        Ok(Step::Next(Arc::new(Later(true))))
+    }
+}
+
+#[test]
+fn who_wants_the_order_says_so_in_the_first_pass() {
+    let late = request(Own::new("late", |_| Ok(Later(false))));
+    let e = stead::run(&table(), &late, None).map(drop).expect_err("refused");
+    assert!(e.kind() == Kind::Usage && e.message().contains("in a later pass"), "{e}");
+}
+
 #[test]
 fn text_in_memory_is_a_dataset() {
     let text = stead::open_memory("delays.csv", "x,y\n1,2\n3,4\n", &OpenOptions::default());

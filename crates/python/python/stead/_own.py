@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 METHODS = ("init", "update", "merge", "finish")
 TEXT = ("str", "bytes")
 
-Described = namedtuple("Described", "name columns text records object")
+Described = namedtuple("Described", "name columns text records order object")
 """What the extension module gets of a kernel."""
 
 
@@ -31,10 +31,11 @@ class FunctionKernel:
         name: str,
         text: str,
         records: bool,
+        order: bool,
     ) -> None:
         self.__wrapped__ = function
         self.__doc__ = function.__doc__
-        self.columns, self.name, self.text, self.records = columns, name, text, records
+        self.columns, self.name, self.text, self.records, self.order = columns, name, text, records, order
         self._merge, self._finish = merge, finish
 
     def __call__(self, *columns: Any) -> Any:
@@ -68,6 +69,7 @@ def kernel(
     name: str | None = None,
     text: str = "str",
     records: bool = False,
+    order: bool = False,
 ) -> Callable[[Any], Any]:
     """Makes a kernel of a class or a function.
 
@@ -80,7 +82,7 @@ def kernel(
     the answer of the last one. Without rows the answer is None.
 
     A **class** has these methods. An instance of it is given to `run`, or the class itself if it takes no arguments;
-    an instance may set `self.columns`, `self.name`, `self.text` and `self.records`.
+    an instance may set `self.columns`, `self.name`, `self.text`, `self.records` and `self.order`.
 
         init() -> state             the state of no rows: any object
         update(state, *columns)     adds a block; returns the new state, or None if it changed the old one
@@ -99,7 +101,8 @@ def kernel(
         from_bytes(bytes) -> state
 
     Blocks come in any order, from any thread (one at a time), in sizes that depend on the machine: for one answer on
-    all of them, merging must not depend on the order, and `init()` must change nothing. Exceptions stop the run and
+    all of them, merging must not depend on the order, unless `order` says that it does, and not on how parts are put in
+    brackets, and `init()` must change nothing. Exceptions stop the run and
     are raised by it. States count towards the memory budget by `sys.getsizeof`.
 
     Args:
@@ -111,6 +114,8 @@ def kernel(
             data.
         records: Whether the first array holds the records as text, lines with their line ends. Works for lines and
             fixed-length records, which have no columns, too.
+        order: Whether blocks, and states to merge, come in the order of the data, for merging that depends on it. Each rank
+            then works with one thread, and ranks with parts that lie between those of others are refused (UsageError).
 
     Returns:
         A decorator.
@@ -130,7 +135,7 @@ def kernel(
 
     def decorate(what: Any) -> Any:
         if not isinstance(what, type):
-            return FunctionKernel(what, wanted, merge, finish, name or what.__name__, text, records)
+            return FunctionKernel(what, wanted, merge, finish, name or what.__name__, text, records, order)
         bytes_too = [m for m in ("to_bytes", "from_bytes") if hasattr(what, m)]
         needed = (*METHODS, *(("to_bytes", "from_bytes") if bytes_too else ()))
         missing = [m for m in needed if not callable(getattr(what, m, None))]
@@ -140,6 +145,7 @@ def kernel(
         setattr(what, "name", name or what.__name__)
         setattr(what, "text", text)
         setattr(what, "records", records)
+        setattr(what, "order", order)
         return what
 
     return decorate
@@ -162,7 +168,8 @@ def instance(what: Any) -> Described:
     columns = [made.columns] if isinstance(made.columns, str) else [str(c) for c in made.columns]
     text = getattr(made, "text", "str")
     refuse(text)
-    return Described(str(made.name), columns, text, bool(getattr(made, "records", False)), made)
+    records, order = (bool(getattr(made, a, False)) for a in ("records", "order"))
+    return Described(str(made.name), columns, text, records, order, made)
 
 
 def following(answer: Any) -> Described | None:

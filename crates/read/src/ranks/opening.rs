@@ -73,6 +73,10 @@ impl Agreed {
     }
 }
 
+/// What that begins with: builds of other sources say other things.
+const NAME: &str =
+    concat!("stead ", env!("CARGO_PKG_VERSION"), " (build ", env!("STEAD_BUILD"), ")");
+
 /// What each rank says when a file is opened.
 struct Hello {
     /// Length, or kind and text of the error.
@@ -89,7 +93,8 @@ struct Hello {
 
 impl Hello {
     fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut out = vec![NAME.len() as u8];
+        out.extend_from_slice(NAME.as_bytes());
         out.extend_from_slice(&self.tag.to_le_bytes());
         out.push(u8::from(self.maps));
         out.extend_from_slice(&(self.path.len() as u64).to_le_bytes());
@@ -105,6 +110,22 @@ impl Hello {
             }
         }
         out
+    }
+
+    /// What rank `r` has said.
+    fn heard(r: usize, bytes: &[u8]) -> Result<Hello> {
+        let (len, rest) = bytes.split_first().ok_or_else(malformed)?;
+        let (name, rest) = rest.split_at_checked(usize::from(*len)).ok_or_else(malformed)?;
+        if name == NAME.as_bytes() {
+            return Hello::decode(rest).ok_or_else(malformed);
+        }
+        let theirs = String::from_utf8_lossy(name);
+        let plain = !theirs.is_empty() && theirs.chars().all(|c| c.is_ascii_graphic() || c == ' ');
+        if !plain {
+            return Err(malformed());
+        }
+        let message = format!("ranks run different versions of stead: {theirs} there, {NAME} here");
+        Err(Error::usage(message).at_rank(r).with_hint("start the same version on all ranks"))
     }
 
     fn decode(bytes: &[u8]) -> Option<Hello> {
@@ -214,7 +235,8 @@ fn hello(
     let all: Vec<Hello> = fabric
         .all_gather(OPEN, mine.encode())?
         .iter()
-        .map(|bytes| Hello::decode(bytes).ok_or_else(malformed))
+        .enumerate()
+        .map(|(r, bytes)| Hello::heard(r, bytes))
         .collect::<Result<_>>()?;
     for (r, hello) in all.iter().enumerate().filter(|(_, hello)| hello.refused) {
         if let Err((kind, text)) = &hello.opened {
@@ -398,7 +420,7 @@ mod tests {
             for (refused, maps) in [(false, true), (true, false)] {
                 let path = b"/a/b".to_vec();
                 let hello = Hello { opened: opened.clone(), refused, maps, tag: 9, path };
-                let heard = Hello::decode(&hello.encode()).unwrap();
+                let heard = Hello::heard(0, &hello.encode()).unwrap();
                 assert_eq!((&heard.opened, heard.maps, heard.tag), (&opened, maps, 9));
                 assert_eq!(heard.path, b"/a/b");
                 assert_eq!(heard.refused, refused && opened.is_err());
@@ -406,7 +428,14 @@ mod tests {
         }
         for bytes in [&[][..], &[0; 5], &[0; 13], &[255; 50]] {
             assert!(Hello::decode(bytes).is_none(), "{bytes:?}");
+            assert_eq!(Hello::heard(0, bytes).err().map(|e| e.kind()), Some(Kind::Format));
         }
+        let hello = Hello { opened: Ok(7), refused: false, maps: true, tag: 9, path: vec![] };
+        let mut other = hello.encode();
+        other[7] ^= 1;
+        let e = Hello::heard(3, &other).map(drop).unwrap_err();
+        assert_eq!((e.kind(), e.place().rank), (Kind::Usage, Some(3)));
+        assert!(e.message().contains("different versions of stead: stead "), "{e}");
         assert!(Begin::decode(&[0; 47]).is_none() && Begin::decode(&[0; 56]).is_none());
         assert_eq!(Begin::decode(&[1; 48]).unwrap().block, 0x0101_0101_0101_0101);
     }

@@ -151,6 +151,9 @@ struct Can<'c> {
 impl Can<'_> {
     /// Why not; `None` if it can be done.
     fn refusal(&self, place: Place) -> Option<&'static str> {
+        if self.needs.order && !matches!(place, Place::Pull | Place::Push) {
+            return Some("a kernel wants the data in their order");
+        }
         match place {
             Place::Pull | Place::Push => None,
             // All ranks of a split know what each of them holds.
