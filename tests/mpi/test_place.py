@@ -152,6 +152,32 @@ def test_a_device_that_is_slow_and_hosts_that_are_busy(lab, folder, place):  # n
         tell("calm", lab, 3)
 
 
+@pytest.mark.skipif(not shutil.which("stress-ng"), reason="stress-ng is not installed")
+def test_a_host_that_becomes_busy_while_work_is_split(lab, tmp_path):  # noqa: F811
+    path = tmp_path / "zeros.bin"
+    path.touch()
+    os.truncate(path, 1 << 30)
+    words = [path, "--type", "raw", "--dtype", "f64", "-k", "rows", "-k", "entropy", "-k", "quantile:0", "--threads", 1]
+    wrapped = f'h={tmp_path}/$(hostname); echo $$ >$h.part; mv $h.part $h; exec "$@"'
+    command = [STEAD, "run", *words, "--storage-hosts", "host1", "--place", "split", "--format", "json"]
+    job = ["timeout", "--kill-after=10", LIMIT, LAB, "run", lab, "-x", "STEAD_PROFILE=", "sh", "-c", wrapped, "sh", *command]
+    pid, end = tmp_path / "host2", time.monotonic() + LIMIT
+    with subprocess.Popen([*map(str, job)], stdout=subprocess.PIPE, text=True) as under_way:
+        try:
+            while not pid.exists() or worked(int(pid.read_text())) < 0.5:
+                assert under_way.poll() is None and time.monotonic() < end
+                time.sleep(0.01)
+            tell("stress", lab, 2, 4)
+            assert under_way.poll() is None, "it was over before"
+            out = under_way.communicate(timeout=LIMIT)[0]
+        finally:
+            tell("calm", lab, 2)
+    assert under_way.returncode == 0
+    report = json.loads(out)
+    assert report["results"] == {"rows": 1 << 27, "entropy": 0.0, "quantile:0": 0.0}
+    assert report["plan"]["place"]["place"] == "split"
+
+
 def worked(pid: int) -> float:
     """Seconds of processors that a process has had."""
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -184,7 +210,9 @@ def test_a_storage_rank_that_is_killed_is_named(lab, tmp_path, place):  # noqa: 
         os.kill(process, signal.SIGKILL)
         out, err = under_way.communicate(timeout=LIMIT)
     assert out == "", (out, err)
-    assert any(re.search(r"rank 1 on host2: ", line) for line in re.findall(r"^stead: (.*)", err, re.M)), err
+    lines = re.findall(r"^stead: (.*)", err, re.M)
+    # It has all of the file; of bytes that somebody waits for it is said which they are.
+    assert any(re.search(r"rank 1 on host2: .*bytes \d+ to \d+ of ", line) for line in lines), err
 
 
 def test_a_host_is_named_that_is_none(lab, folder):  # noqa: F811

@@ -173,7 +173,8 @@ def test_a_rank_that_is_killed_ends_the_run_and_leaves_no_output(folder, tmp_pat
         "$@" & while [ -z "$(ls .o.npy* 2>/dev/null)" ]; do sleep 0.05; done; sleep 0.1; kill -9 $!; wait $!"""
     done = together(3, folder / "t.csv", *LONG, wrapped=one, cwd=tmp_path, options=("--mca", "btl", "vader,self"))
     assert done.stdout == ""
-    assert any(re.search(rf"rank {dead} on \S+: ", line) for line in told(done)), done.stderr
+    share = rf"rank {dead} on \S+: .*; its share: about bytes \d+ to \d+ of \S+/t.csv"
+    assert any(re.search(share, line) for line in told(done)), done.stderr
     assert [*tmp_path.iterdir()] == []
 
 

@@ -2,58 +2,19 @@
 
 #![allow(clippy::expect_used, clippy::panic)]
 
-use std::path::Path;
+mod common;
+
+use common::cases::{self, Case};
+use common::{each, named, put, table, text};
 use std::sync::Arc;
-use std::time::Duration;
-use stead::fabric::{Fabric, Local};
+use stead::fabric::Fabric;
+use stead::kernels::{Block, Kernel, Needs, Own, Step};
 use stead::plan::Wish;
 use stead::ranks::{Here, Roles, open_apart};
-use stead::{
-    Cancel, Dataset, Error, Kind, OpenOptions, Placing, Report, Request, Result, Shape, Value,
-};
-use stead_core::layout::{Layout, Part};
-
-/// Rows with quotes, some around newlines, missing values and values of any size.
-fn table(rows: usize) -> String {
-    let row = |i: usize| {
-        let x = match i % 9 {
-            0 => "NA".to_owned(),
-            1 => format!("{i}e200"),
-            2 => format!("-{i}.5e-200"),
-            _ => format!("{}.25", i * 37 % 101),
-        };
-        let note = match i % 5 {
-            0 => format!("\"two\nlines, {i}\""),
-            1 => format!("\"he said \"\"{i}\"\"\""),
-            _ => format!("plain {i}"),
-        };
-        format!("{i},{x},g{},{note}\n", i % 3)
-    };
-    std::iter::once("id,x,group,note\n".to_owned()).chain((0..rows).map(row)).collect()
-}
+use stead::{Cancel, Dataset, Kind, OpenOptions, Placing, Report, Request, Result, Value};
 
 fn request(kernels: &[&str], place: Wish) -> Request {
-    let kernels = kernels.iter().map(|k| k.to_string()).collect();
-    Request { kernels, threads: 2, chunk: 300, place, ..Request::default() }
-}
-
-/// What ranks on these hosts get, of which those on `s1` and `s2` have the data.
-fn each<T: Send>(
-    hosts: &[&str],
-    work: impl Fn(&Arc<dyn Fabric>, &Here) -> Result<T> + Sync,
-) -> Vec<Result<T>> {
-    let nodes: Vec<usize> =
-        hosts.iter().map(|h| hosts.iter().position(|o| o == h).unwrap_or(0)).collect();
-    let group = Local::over_nodes(&nodes, Duration::from_secs(60));
-    std::thread::scope(|scope| {
-        let work = &work;
-        let rank = |(fabric, host): (Local, &&str)| {
-            let here = Here { host: host.to_string(), folder: None };
-            scope.spawn(move || work(&(Arc::new(fabric) as Arc<dyn Fabric>), &here))
-        };
-        let all: Vec<_> = group.into_iter().zip(hosts).map(rank).collect();
-        all.into_iter().map(|t| t.join().expect("no panic")).collect()
-    })
+    Request { threads: 2, chunk: 300, place, ..common::request(kernels) }
 }
 
 /// Storage hosts that are among these.
@@ -88,10 +49,6 @@ fn run(
     })
 }
 
-fn text(results: &[(String, Value)]) -> String {
-    serde_json::to_string(&Value::Map(results.to_vec())).expect("json")
-}
-
 const JOBS: [&[&str]; 4] = [
     &["s1", "h1"],
     &["h1", "s1", "h2"],
@@ -99,120 +56,114 @@ const JOBS: [&[&str]; 4] = [
     &["s2", "h1", "s1", "s1", "h2"],
 ];
 
-fn named(path: &Path) -> Vec<String> {
-    vec![path.to_string_lossy().into_owned()]
-}
-
 fn placing(report: &Report) -> &Placing {
     report.plan.place.as_ref().expect("a place")
 }
 
-/// The answers of one rank over the file, wherever ranks compute. Columns can be sent if the kernels look at nothing else.
-fn check(inputs: &[String], alone: &Dataset, options: &OpenOptions, kernels: &[&str]) {
-    for grouped in [false, true] {
-        let shaped = |place| {
-            let mut r = request(kernels, place);
-            let plain = alone.schema().columns.iter().any(|c| c.name == "group");
-            if grouped && plain {
-                (r.by, r.filter) = (vec!["group".into()], Some("x > 3 or id < 100".into()));
-                r.kernels.retain(|k| !k.starts_with("gram") && !k.starts_with("kmeans"));
-            }
-            r
-        };
-        let wanted = stead::run(alone, &shaped(Wish::Auto), None).expect("alone");
-        let columns = !kernels.contains(&"digits");
+/// The answers of one rank over the files, wherever ranks compute.
+fn check(case: &Case) {
+    let dir = tempfile::tempdir().expect("dir");
+    let inputs = case.write(dir.path());
+    let alone = case.open(&inputs);
+    // What is made of records stays where these are.
+    for (n, ask) in case.within(dir.path()).into_iter().filter(|ask| !ask.maps).enumerate() {
+        let written = || ask.output.as_ref().map(|path| common::output(path, false));
+        let wanted = stead::run(&alone, &ask.request, None).expect("alone");
+        let picture = written();
         for hosts in JOBS {
-            let places = [Wish::Push, Wish::Pull, Wish::Split, Wish::Auto, Wish::Vector];
-            for place in places.into_iter().filter(|p| columns || *p != Wish::Vector) {
-                let all = run(hosts, inputs, options, &shaped(place));
+            for place in [Wish::Push, Wish::Pull, Wish::Split, Wish::Vector, Wish::Auto] {
+                if place == Wish::Split && case.compressed() || place == Wish::Auto && n > 0 {
+                    continue;
+                }
+                let said = format!("{:?} {hosts:?} {place:?} {:?}", case.files[0].0, ask.request);
+                let asked = Request { place, ..ask.request.clone() };
+                let all = run(hosts, &inputs, &case.options, &asked);
+                if place == Wish::Vector && !ask.columns && all.iter().any(Result::is_err) {
+                    one_error(all, Kind::Usage, "the place 'vector' cannot be had");
+                    continue;
+                }
+                // Whoever gets parts of a file gets them in the order of ranks.
+                if ask.ordered && place != Wish::Pull && all.iter().any(Result::is_err) {
+                    one_error(all, Kind::Usage, "in their order");
+                    continue;
+                }
                 for report in all.into_iter().map(|r| r.expect("run")) {
                     let (a, b) = (text(&report.results), text(&wanted.results));
-                    assert!(a == b, "{inputs:?} {hosts:?} {place:?}: {a} in place of {b}");
-                    assert_eq!(report.metrics.rows, wanted.metrics.rows);
-                    let p = placing(&report);
-                    let asking = hosts.iter().filter(|h| h.starts_with('h')).count();
-                    assert_eq!(p.compute_ranks, asking);
-                    let found = (p.alternatives.len(), p.left_out.len());
-                    assert_eq!(found, if columns { (4, 0) } else { (3, 1) });
-                    let share = p.took.asked_share;
-                    let ranks = report.metrics.ranks.iter().zip(hosts);
-                    let read = |h: char| ranks.clone().filter(move |(_, n)| n.starts_with(h));
-                    match p.place.as_str() {
-                        "push" => {
-                            assert!(share == 0.0 && read('h').all(|(r, _)| r.bytes_read == 0))
-                        }
-                        "pull" => {
-                            assert!(share == 1.0 && read('s').all(|(r, _)| r.bytes_fetched == 0))
-                        }
-                        "vector" => {
-                            assert!(share == 1.0 && read('h').all(|(r, _)| r.bytes_read == 0));
-                            assert!(report.metrics.bytes_fetched > 0);
-                        }
-                        "split" => assert!((0.0..=1.0).contains(&share)),
-                        other => panic!("{other}"),
-                    }
-                    assert!(place == Wish::Auto || p.wish == p.place);
-                    if p.place == "pull" {
-                        assert!(report.metrics.bytes_fetched >= alone.total_bytes());
-                    }
+                    assert!(a == b, "{said}: {a} in place of {b}");
+                    assert_eq!(report.metrics.rows, wanted.metrics.rows, "{said}");
+                    placed((hosts, case), place, &report, &wanted, &said);
                 }
+                assert!(written() == picture, "{said}");
             }
         }
     }
 }
 
-#[test]
-fn tables_give_the_same_bits() {
-    let dir = tempfile::tempdir().expect("dir");
-    let file = dir.path().join("t.csv");
-    std::fs::write(&file, table(700)).expect("write");
-    let options = OpenOptions::default();
-    let kernels = [
-        "lines",
-        "rows",
-        "count:x",
-        "sum:x",
-        "mean:x",
-        "var:x",
-        "std:x",
-        "min:x",
-        "max:x",
-        "hist:x,bins=5",
-        "quantile:x,q=0.1;0.9",
-        "digits",
-        "entropy",
-        "gram:id,x",
-        "grep:'said|1\\d',lines,max=9",
-        "kmeans:id,k=3,seed=3",
-    ];
-    let alone = stead::open(&named(&file)).expect("open");
-    check(&named(&file), &alone, &options, &kernels);
+/// What a report says of the place, beside that of one node.
+fn placed(job: (&[&str], &Case), wish: Wish, report: &Report, alone: &Report, said: &str) {
+    let (hosts, case) = job;
+    let p = placing(report);
+    let asking = hosts.iter().filter(|h| h.starts_with('h')).count();
+    assert_eq!(p.compute_ranks, asking);
+    let left = p.left_out.iter().any(|l| l.place == "split");
+    assert_eq!(p.alternatives.len() + p.left_out.len(), 4, "{said}");
+    assert!(left || !case.compressed(), "{said}");
+    assert!(wish == Wish::Auto || p.wish == p.place, "{said}");
+    let share = p.took.asked_share;
+    let ranks = report.metrics.ranks.iter().zip(hosts);
+    let of = |h: char| ranks.clone().filter(move |(_, n)| n.starts_with(h));
+    match p.place.as_str() {
+        "push" => assert!(share == 0.0 && of('h').all(|(r, _)| r.bytes_read == 0), "{said}"),
+        "pull" => {
+            assert!(of('s').all(|(r, _)| r.bytes_fetched == 0), "{said}");
+            // All of it in one pass.
+            let bytes = report.plan.bytes;
+            if bytes > 0 && (alone.metrics.passes, alone.metrics.bytes_read) == (1, bytes) {
+                assert_eq!(share, 1.0, "{said}");
+                assert!(report.metrics.bytes_fetched >= bytes, "{said}");
+            }
+        }
+        "vector" => {
+            assert!(of('h').all(|(r, _)| r.bytes_read == 0), "{said}");
+            assert!(report.metrics.rows == Some(0) || report.metrics.bytes_fetched > 0, "{said}");
+        }
+        "split" => assert!((0.0..=1.0).contains(&share), "{said}"),
+        other => panic!("{other}"),
+    }
+}
+
+fn check_all(cases: Vec<Case>) {
+    cases.iter().for_each(check);
 }
 
 #[test]
-fn columns_give_the_same_bits() {
-    let dir = tempfile::tempdir().expect("dir");
-    let options = OpenOptions::default();
-    // A few records, too, of which some ranks have none.
-    for rows in [2, 3, 400] {
-        let file = dir.path().join(format!("{rows}.csv"));
-        std::fs::write(&file, table(rows)).expect("write");
-        let alone = stead::open(&named(&file)).expect("open");
-        let kernels = ["rows", "count:x", "sum:x", "var:x", "min:x"];
-        let more = [
-            "hist:x,bins=5",
-            "quantile:x,q=0.1;0.9",
-            "quantile:x,exact",
-            "gram:id,x",
-            "kmeans:id,k=3,seed=3",
-        ];
-        let all = [&kernels[..], if rows < 9 { &[] } else { &more[..] }].concat();
-        check(&named(&file), &alone, &options, &all);
-    }
-    let tabs = dir.path().join("t.tsv");
-    std::fs::write(&tabs, table(300).replace(',', "\t")).expect("write");
-    let alone = stead::open(&named(&tabs)).expect("open");
-    check(&named(&tabs), &alone, &options, &["mean:x", "kmeans:id,k=2,init=first"]);
+fn tables_give_the_same_bits() {
+    check_all(cases::tables());
+}
+
+#[test]
+fn lines_give_the_same_bits() {
+    check_all(cases::lines());
+}
+
+#[test]
+fn arrays_give_the_same_bits() {
+    check_all(cases::arrays());
+}
+
+#[test]
+fn pictures_are_the_same_bytes() {
+    check_all(cases::volumes());
+}
+
+#[test]
+fn records_and_particles_give_the_same_bits() {
+    check_all(cases::records());
+}
+
+#[test]
+fn compressed_files_give_the_same_bits() {
+    check_all(cases::compressed());
 }
 
 #[test]
@@ -241,36 +192,6 @@ fn columns_are_sent_again_where_memory_does_not_hold_them() {
     let columns = 200_000 * 2 * 8;
     assert!((columns..3 * columns).contains(&fetched[0]), "{fetched:?}");
     assert!(fetched[3] >= 3 * columns, "{fetched:?}");
-}
-
-#[test]
-fn arrays_and_lines_and_several_files_give_the_same_bits() {
-    let dir = tempfile::tempdir().expect("dir");
-    let raw = dir.path().join("m.bin");
-    let values = (0..3000).map(|i| f64::from(i % 257) * 1.1e10 - 7e-9);
-    std::fs::write(&raw, values.flat_map(f64::to_le_bytes).collect::<Vec<u8>>()).expect("write");
-    let shape = Shape::new(vec![1000, 3]).expect("shape");
-    let options = OpenOptions {
-        dtype: Some("f64".parse().expect("type")),
-        shape: Some(shape.dims().to_vec()),
-        ..OpenOptions::default()
-    };
-    let alone = stead::open_with(&named(&raw), &options).expect("open");
-    check(
-        &named(&raw),
-        &alone,
-        &options,
-        &["sum:*", "std:*", "gram:*", "kmeans:k=4,seed=1", "digits"],
-    );
-    let logs = dir.path().join("logs");
-    std::fs::create_dir(&logs).expect("folder");
-    for n in 0..4 {
-        let lines = (0..n * 150).map(|i| format!("{i} of {n}: {}\n", "x".repeat(i % 90)));
-        std::fs::write(logs.join(format!("{n}.log")), lines.collect::<String>()).expect("write");
-    }
-    let alone = stead::open(&named(&logs)).expect("open");
-    let kernels = ["lines", "rows", "grep:'9 of',lines", "entropy", "digits"];
-    check(&named(&logs), &alone, &OpenOptions::default(), &kernels);
 }
 
 #[test]
@@ -312,23 +233,9 @@ fn pictures_are_the_same_wherever_their_cells_are_drawn() {
 #[test]
 fn parts_of_layouts_lie_with_their_hosts() {
     let dir = tempfile::tempdir().expect("dir");
-    let (file, bytes) = (dir.path().join("t.csv"), table(500));
-    std::fs::write(&file, &bytes).expect("write");
-    let place = |i: usize, node: &str| {
-        Part::new(node, dir.path().join(format!("part{i}")).to_string_lossy())
-    };
-    let parts = vec![place(0, "s1"), place(1, "s2"), place(2, "s1")];
-    let layout = Layout::even("t.csv", bytes.len() as u64, 777, parts).expect("layout");
-    let mut files = vec![Vec::new(); 3];
-    for p in layout.pieces(0..layout.length()) {
-        let piece = &bytes.as_bytes()[p.offset as usize..(p.offset + p.len) as usize];
-        files[p.part].extend_from_slice(piece);
-    }
-    for (part, file) in layout.parts().iter().zip(files) {
-        std::fs::write(&part.path, file).expect("part");
-    }
-    let path = dir.path().join("t.csv.stead-layout.toml");
-    std::fs::write(&path, layout.to_string()).expect("layout");
+    let bytes = table(500);
+    let file = common::write(dir.path(), "t.csv", &bytes);
+    let path = put(dir.path(), "t.csv", bytes.as_bytes(), 777, &["s1", "s2", "s1"]);
     let alone = stead::open(&named(&file)).expect("open");
     let kernels =
         |place| if place == Wish::Vector { ["mean:x", "std:id"] } else { ["mean:x", "digits"] };
@@ -349,12 +256,8 @@ fn parts_of_layouts_lie_with_their_hosts() {
 }
 
 fn one_error(all: Vec<Result<Report>>, kind: Kind, says: &str) {
-    let errors: Vec<Error> = all.into_iter().map(|r| r.expect_err("an error")).collect();
-    for e in &errors {
-        assert_eq!(e.kind(), kind, "{e}");
-        assert!(e.to_string().contains(says), "{e}");
-        assert_eq!(e.to_string(), errors[0].to_string());
-    }
+    let e = common::error(all);
+    assert!(e.kind() == kind && e.to_string().contains(says), "{e}");
 }
 
 #[test]
@@ -419,4 +322,93 @@ fn ranks_with_data_that_see_different_files_are_told() {
         open(fabric, here, &["s1", "s2", "h1"], &inputs, &OpenOptions::default()).map(|_| ())
     });
     assert!(all.iter().all(|r| r.as_ref().is_err_and(|e| e.kind() == Kind::Usage)));
+}
+
+#[test]
+fn files_of_each_process_lie_with_their_hosts() {
+    let dir = tempfile::tempdir().expect("dir");
+    let bytes: Vec<u8> =
+        (0..4000u32).flat_map(|i| (f64::from(i * 7 % 1001) / 3.0).to_le_bytes()).collect();
+    let options = OpenOptions { dtype: Some(stead::DType::F64), ..OpenOptions::default() };
+    let mut inputs = Vec::new();
+    for (r, w) in [0, 800, 800, 8000, 8008, 20_000, 32_000].windows(2).enumerate() {
+        let name = format!("out.{r}.bin");
+        let folder = dir.path().join(["s1", "s2"][r % 2]);
+        std::fs::create_dir_all(&folder).expect("folder");
+        common::write(&folder, &name, &bytes[w[0]..w[1]]);
+        let whole = common::write(dir.path(), &name, &bytes[w[0]..w[1]]);
+        inputs.push(whole.to_string_lossy().into_owned());
+    }
+    // What a rank that asks sees by this name is nobody's.
+    std::fs::create_dir(dir.path().join("h1")).expect("folder");
+    common::write(&dir.path().join("h1"), "out.6.bin", [0; 80]);
+    let asked = |place| request(&["rows", "sum:value", "quantile:value", "gram:*"], place);
+    let alone = stead::open_with(&inputs, &options).expect("open");
+    let wanted = stead::run(&alone, &asked(Wish::Auto), None).expect("run");
+    for hosts in [&["h1", "s1", "s2"][..], &["s2", "h1", "s1", "s1", "h2"]] {
+        for place in [Wish::Push, Wish::Pull, Wish::Split] {
+            let all = each(hosts, |fabric, here| {
+                let here = Here { folder: Some(dir.path().join(&here.host)), ..here.clone() };
+                let inputs = ["out.%r.bin".to_owned()];
+                let dataset = open(fabric, &here, hosts, &inputs, &options)?;
+                stead::run_on(&**fabric, &dataset, &asked(place), None)
+            });
+            for report in all {
+                let report = report.expect("run");
+                assert_eq!(text(&report.results), text(&wanted.results), "{hosts:?} {place:?}");
+                assert_eq!((report.plan.files, report.metrics.rows), (6, Some(4000)));
+            }
+        }
+    }
+}
+
+/// Cuts a file off when it sees its first block.
+struct Cuts(std::path::PathBuf);
+
+impl Kernel for Cuts {
+    type State = u64;
+
+    fn needs(&self) -> Needs {
+        Needs { numbers: vec![0], ..Needs::default() }
+    }
+
+    fn init(&self) -> u64 {
+        0
+    }
+
+    fn update(&self, _: &mut u64, _: &Block<'_>) -> Result<()> {
+        let file = std::fs::File::options().write(true).open(&self.0).expect("open");
+        file.set_len(8000).expect("cut");
+        Ok(())
+    }
+
+    fn merge(&self, _: &mut u64, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(&self, _: u64) -> Result<Step> {
+        Ok(Step::Done(Value::Null))
+    }
+}
+
+#[test]
+fn a_part_that_is_cut_off_while_others_get_its_bytes_has_changed() {
+    let dir = tempfile::tempdir().expect("dir");
+    let options = OpenOptions { dtype: Some(stead::DType::F64), ..OpenOptions::default() };
+    for place in [Wish::Pull, Wish::Push, Wish::Split] {
+        let layout = named(&put(dir.path(), "m.raw", &vec![0; 8 << 20], 65_536, &["s1", "s2"]));
+        let part = std::path::Path::new(&layout[0]).with_file_name("part1");
+        let hosts = ["s1", "h1", "s2"];
+        let all = each(&hosts, |fabric, here| {
+            let dataset = open(fabric, here, &hosts, &layout, &options)?;
+            let part = part.clone();
+            let own = vec![Own::new("cuts", move |_| Ok(Cuts(part.clone())))];
+            let asked = Request { own, chunk: 1 << 14, ..request(&["sum:value"], place) };
+            stead::run_on(&**fabric, &dataset, &asked, None)
+        });
+        let e = common::error(all);
+        assert_eq!(e.kind(), Kind::Changed, "{place:?}: {e}");
+        assert!(e.place().rank == Some(2) && e.place().host.is_some(), "{e}");
+        assert!(e.to_string().contains("part1"), "{e}");
+    }
 }

@@ -2,7 +2,10 @@
 
 #![allow(clippy::expect_used, clippy::panic)]
 
-use std::path::{Path, PathBuf};
+mod common;
+
+use common::{npy, open, request, wave, write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -11,20 +14,6 @@ use stead::kernels::{Block, Kernel, Needs, Own, Step};
 use stead::{
     Cancel, Dataset, Error, Kind, Observer, OpenOptions, Report, Request, Result, Snapshot, Value,
 };
-
-fn open(path: &Path) -> Dataset {
-    Dataset::open(&[path.to_string_lossy().into_owned()], &OpenOptions::default()).expect("open")
-}
-
-fn request(kernels: &[&str]) -> Request {
-    Request { kernels: kernels.iter().map(|k| k.to_string()).collect(), ..Request::default() }
-}
-
-fn write(dir: &Path, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
-    let path = dir.join(name);
-    std::fs::write(&path, bytes).expect("write");
-    path
-}
 
 /// Rows with quotes, some of them around newlines.
 fn table(rows: usize) -> String {
@@ -36,14 +25,9 @@ fn table(rows: usize) -> String {
     std::iter::once("x,note\n".to_owned()).chain((0..rows).map(row)).collect()
 }
 
-/// What each rank of a group gets; nobody waits for another one longer than a test may take.
+/// What each rank of a group gets.
 fn each(ranks: usize, work: impl Fn(&Local) -> Result<Report> + Sync) -> Vec<Result<Report>> {
-    let group = Local::group_with_deadline(ranks, Duration::from_secs(60));
-    std::thread::scope(|scope| {
-        let work = &work;
-        let all: Vec<_> = group.into_iter().map(|f| scope.spawn(move || work(&f))).collect();
-        all.into_iter().map(|t| t.join().expect("no panic")).collect()
-    })
+    common::each_of(ranks, work)
 }
 
 /// As [`each`], with ranks that stay after they have left the run, as those of MPI do: who waits for one of them waits for
@@ -69,13 +53,7 @@ fn each_that_stays<T: Send + 'static>(
 
 /// The error of all ranks, which tell the same one.
 fn error(ranks: usize, work: impl Fn(&Local) -> Result<Report> + Sync) -> Error {
-    let mut errors: Vec<Error> =
-        each(ranks, work).into_iter().map(|r| r.expect_err("an error")).collect();
-    let first = errors.remove(0);
-    for other in errors {
-        assert_eq!((other.to_string(), other.kind()), (first.to_string(), first.kind()));
-    }
-    first
+    common::error(each(ranks, work))
 }
 
 fn listing(dir: &Path) -> Vec<String> {
@@ -91,10 +69,7 @@ fn outputs_of_all_ranks_are_those_of_one() {
     let dir = tempfile::tempdir().expect("dir");
     let text = write(dir.path(), "t.csv", table(3000));
     let few = write(dir.path(), "few.csv", table(2));
-    let mut cube = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
-    let dict = "{'descr': '<f8', 'fortran_order': False, 'shape': (12, 5, 7), }";
-    cube.extend_from_slice(format!("{dict:<117}\n").as_bytes());
-    (0..420).for_each(|i| cube.extend_from_slice(&f64::from(i * 37 % 101).to_le_bytes()));
+    let cube = npy("12, 5, 7", "False", wave(420));
     let cube = write(dir.path(), "c.npy", cube);
     let sets = [
         (&text, "normalize:x,out=OUT.npy", None),
@@ -291,6 +266,7 @@ fn a_rank_that_is_gone_ends_the_run_and_leaves_no_part_of_an_output() {
     let out = format!("normalize:x,out={}/o.npy", dir.path().display());
     let ask = Request { chunk: 200, ..request(&[&out]) };
     for dead in 0..3 {
+        let mut told = false;
         for after in 0.. {
             let all = each(3, |f| match f.rank() == dead {
                 true => {
@@ -306,6 +282,11 @@ fn a_rank_that_is_gone_ends_the_run_and_leaves_no_part_of_an_output() {
                 .filter_map(|(_, a)| a.as_ref().err())
             {
                 assert_eq!((e.kind(), e.place().rank), (Kind::Peer, Some(dead)), "{after}: {e}");
+                // Once ranks have met, it is known what is lost with it.
+                let says = e.to_string();
+                let share = says.contains("; its share: about bytes ") && says.contains("t.csv");
+                assert_eq!(share, e.place().host.is_some(), "{after}: {e}");
+                told |= share;
             }
             let mut left = listing(dir.path());
             if left.iter().any(|n| n == "o.npy") {
@@ -318,7 +299,7 @@ fn a_rank_that_is_gone_ends_the_run_and_leaves_no_part_of_an_output() {
             }
             assert_eq!(left, ["t.csv", "whole.npy"]);
             if survived {
-                assert!(after > 10, "it did not die in time");
+                assert!(after > 10 && told, "it did not die in time");
                 break;
             }
         }

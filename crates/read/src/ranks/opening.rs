@@ -74,7 +74,7 @@ impl Agreed {
 }
 
 /// What that begins with: builds of other sources say other things.
-const NAME: &str =
+pub(super) const NAME: &str =
     concat!("stead ", env!("CARGO_PKG_VERSION"), " (build ", env!("STEAD_BUILD"), ")");
 
 /// What each rank says when a file is opened.

@@ -334,12 +334,13 @@ fn ranks_that_open_different_files_are_told_and_may_go_on() {
 
 #[test]
 fn what_no_rank_says_when_it_opens_a_file_is_refused() {
-    use super::opening::{FILES, OPEN, TAGS};
+    use super::opening::{FILES, NAME, OPEN, TAGS};
     use stead_fabric::FabricExt;
     let (_dir, path, _) = file(50_000);
     let name = path.to_str().unwrap().as_bytes();
     let hello = |tag: u32, maps: u8, name_len: u64, rest: &[u8]| {
-        [&tag.to_le_bytes(), &[maps][..], &name_len.to_le_bytes(), name, rest].concat()
+        let build = [&[NAME.len() as u8], NAME.as_bytes()].concat();
+        [&build, &tag.to_le_bytes()[..], &[maps], &name_len.to_le_bytes(), name, rest].concat()
     };
     let (here, opened) = (name.len() as u64, [&[255][..], &50_000u64.to_le_bytes()].concat());
     let right = hello(FILES + TAGS, 0, here, &opened);
@@ -352,15 +353,19 @@ fn what_no_rank_says_when_it_opens_a_file_is_refused() {
         hello(FILES, 0, here + 10, &opened),
         hello(FILES, 0, here, &opened[..8]),
         hello(FILES, 0, here, &[]),
-        right[..11].to_vec(),
+        right[..NAME.len() + 12].to_vec(),
         vec![],
     ];
-    for said in &wrong {
+    // Another build of the same version, whatever it says then.
+    let mut other = right.clone();
+    other[NAME.len() - 2] ^= 1;
+    let said = wrong.iter().map(|said| (said, Kind::Format)).chain([(&other, Kind::Usage)]);
+    for (said, kind) in said {
         let kinds = on_ranks(&[0, 1], |fabric| match fabric.rank() {
             0 => fabric.all_gather(OPEN, said.clone()).err().map(|e| e.kind()),
             _ => open(fabric, &path, &small(Engine::Auto)).err().map(|e| e.kind()),
         });
-        assert_eq!(kinds, [None, Some(Kind::Format)], "{said:?}");
+        assert_eq!(kinds, [None, Some(kind)], "{said:?}");
     }
     // What a session needs does not come, of a rank that is gone then.
     let kinds = on_ranks(&[0, 1], |fabric| match fabric.rank() {
