@@ -6,6 +6,7 @@ use crate::exchange::Crew;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::hash::{Hash, Hasher};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -99,7 +100,8 @@ pub(super) fn of(crew: &Crew<'_>, storage: &[usize], wholes: &[Arc<Whole>]) -> R
     let asking: Vec<usize> = (0..crew.size()).filter(|rank| !has[*rank]).collect();
     let place = asking.iter().position(|rank| *rank == crew.rank());
     let lengths: Vec<u64> = wholes.iter().map(|w| w.layout.length()).collect();
-    let part = |k: usize| even(&lengths, k, asking.len());
+    let ends = ends(wholes, asking.len());
+    let part = |k: usize| between(&lengths, ends[k]..ends[k + 1]);
     let pulled = place.map_or(Vec::new(), part);
     let begin = |k: usize| part(k).first().map(|h| (h.source, h.bytes.start));
     let cuts = (0..asking.len()).filter_map(begin).collect();
@@ -120,10 +122,47 @@ pub(super) fn of(crew: &Crew<'_>, storage: &[usize], wholes: &[Arc<Whole>]) -> R
     })
 }
 
-/// The `k`th of `of` equal parts of files of these lengths, one after the other.
-fn even(lengths: &[u64], k: usize, of: usize) -> Vec<Held> {
-    let total = lengths.iter().fold(0u64, |n, l| n.saturating_add(*l));
-    let part = Share::of(total, k, of);
+/// The most stretches that are looked at for a good place to end.
+const LOOKED: usize = 1024;
+/// Parts differ in length by no more than this part of theirs.
+const UNEVEN: u64 = 16;
+
+/// Where `of` parts of files, one after the other, begin and end: equal parts, as far as those who have the bytes take turns. For
+/// each of several ranks that ask another one is the first to be asked, and as all get on alike they are not all at the same one later.
+fn ends(wholes: &[Arc<Whole>], of: usize) -> Vec<u64> {
+    let total = wholes.iter().fold(0u64, |n, w| n.saturating_add(w.layout.length()));
+    let mut homes: Vec<usize> = wholes.iter().flat_map(|w| w.homes.iter().copied()).collect();
+    homes.sort_unstable();
+    homes.dedup();
+    let most = total / of.max(1) as u64 / UNEVEN;
+    let mut ends = vec![0];
+    for k in 1..of {
+        let end = Share::of(total, k, of).start;
+        let later = || turn(wholes, end, most, *homes.get(k % homes.len().max(1))?);
+        ends.push(if homes.len() > 1 { later().unwrap_or(end) } else { end });
+    }
+    ends.push(total);
+    ends
+}
+
+/// The first place from `at` on, within `most` bytes, where bytes of one home begin, in the file in which `at` is.
+fn turn(wholes: &[Arc<Whole>], at: u64, most: u64, home: usize) -> Option<u64> {
+    let mut before = 0u64;
+    let whole = wholes.iter().find(|w| {
+        let end = before.saturating_add(w.layout.length());
+        let within = at < end;
+        before = if within { before } else { end };
+        within
+    })?;
+    let from = at - before;
+    let to = from.saturating_add(most).min(whole.layout.length());
+    let mut pieces = whole.layout.pieces(from..to).skip(1).take(LOOKED);
+    let found = pieces.find(|piece| whole.homes.get(piece.part) == Some(&home))?;
+    Some(before + found.offset)
+}
+
+/// What lies between two places of files, one after the other.
+fn between(lengths: &[u64], part: Range<u64>) -> Vec<Held> {
     let mut before = 0u64;
     let mut held = Vec::new();
     for (source, length) in (0u32..).zip(lengths) {
@@ -168,14 +207,48 @@ mod tests {
         }
     }
 
+    /// A file in stripes over parts, each of another home.
+    fn striped(length: u64, stripe: u64, parts: usize) -> Arc<Whole> {
+        let of: Vec<Part> =
+            (0..parts).map(|p| Part::new(format!("n{p}"), format!("p{p}"))).collect();
+        let layout = Layout::even("f", length, stripe, of).expect("layout");
+        let (path, parts) = (PathBuf::from("f"), vec![None; parts]);
+        let homes = (0..parts.len()).collect();
+        Arc::new(Whole { path, described: None, layout, parts, homes })
+    }
+
+    #[test]
+    fn those_who_ask_begin_at_different_ones() {
+        // Equal parts would all begin at the same one.
+        let whole = [striped(1 << 20, 1 << 10, 4)];
+        let ends = ends(&whole, 4);
+        let first = |at: &u64| whole[0].layout.pieces(*at..*at + 1).next().map(|p| p.part);
+        assert_eq!(
+            ends[..4].iter().map(first).collect::<Vec<_>>(),
+            [Some(0), Some(1), Some(2), Some(3)]
+        );
+        assert_eq!((ends[0], ends[4]), (0, 1 << 20));
+        assert!(ends.windows(2).all(|e| (e[1] - e[0]).abs_diff(1 << 18) <= 4 << 10), "{ends:?}");
+        // Stripes that are long beside the parts make no part longer.
+        let long = super::ends(&[striped(1 << 20, 1 << 18, 4)], 4);
+        assert_eq!(long, [0, 1 << 18, 2 << 18, 3 << 18, 1 << 20]);
+        assert_eq!(super::ends(&[], 2), [0, 0, 0]);
+    }
+
     proptest! {
         #[test]
-        fn even_parts_are_each_byte_once(
+        fn parts_of_those_who_ask_are_each_byte_once(
             lengths in prop::collection::vec(prop_oneof![Just(0u64), 0u64..9, 0u64..1000], 0..7), of in 1usize..6,
+            stripe in 1u64..40, parts in 1usize..5,
         ) {
+            let wholes: Vec<_> = lengths.iter().map(|l| striped(*l, stripe, parts)).collect();
+            let ends = ends(&wholes, of);
+            let total: u64 = lengths.iter().sum();
+            let even = total / of as u64;
+            prop_assert!(ends.windows(2).all(|e| e[1] - e[0] <= even + 1 + even / UNEVEN), "{:?}", ends);
             let mut next = (0usize, 0u64);
             for k in 0..of {
-                for h in even(&lengths, k, of) {
+                for h in between(&lengths, ends[k]..ends[k + 1]) {
                     while next.1 == lengths[next.0] {
                         next = (next.0 + 1, 0);
                     }

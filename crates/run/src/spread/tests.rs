@@ -179,3 +179,24 @@ fn an_error_of_another_rank_keeps_its_place() {
     assert_eq!((place.rank, place.host.as_deref(), place.offset), (Some(1), Some("b"), Some(6)));
     assert_eq!(place.path.as_deref(), Some(Path::new("/disk/part")));
 }
+
+#[test]
+fn what_one_rank_answers_is_lent() {
+    let ranks = two_ranks(b"00001111", [Arc::new(memory(b"0000")), Arc::new(memory(b"1111"))]);
+    let lent = |rank: usize, at, len| ranks[rank].lend(at, len).map(|b| b.unwrap().to_vec());
+    assert_eq!(lent(0, 4, 4).as_deref(), Some(&b"1111"[..]));
+    assert_eq!(lent(0, 5, 2).as_deref(), Some(&b"11"[..]));
+    // What was asked for before, too.
+    ranks[0].ahead(0, 3);
+    assert_eq!(lent(0, 0, 3).as_deref(), Some(&b"000"[..]));
+    // Of two groups, past the end, too long, nothing, and here.
+    for (rank, at, len) in
+        [(0, 2, 4), (0, 6, 4), (0, u64::MAX, 4), (0, 0, 2 << 20), (0, 4, 0), (1, 4, 4)]
+    {
+        assert_eq!(lent(rank, at, len), None, "{rank} {at} {len}");
+    }
+    let bad: Arc<dyn Source> = Arc::new(Bad(memory(b"00002222")));
+    let ranks = two_ranks(b"0000111122221111", [bad, Arc::new(memory(b"11111111"))]);
+    let e = ranks[0].lend(8, 4).unwrap().unwrap_err();
+    assert_eq!((e.place().rank, e.place().offset), (Some(1), Some(6)));
+}
