@@ -13,12 +13,13 @@ import time
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from jobs import LIMIT, run
 from test_lab import tell
 from test_mpi import LAB, lab, over  # noqa: F401
 from test_mpi4py import env  # noqa: F401
-from test_put import sent
+from test_put import CONFIGURED, sent
 from test_run import STEAD, alone, asked, folder  # noqa: F401
 
 KERNELS = ["rows", "mean:x", "std:x", "grep:two,lines,max=7", "kmeans:x,y,k=3"]
@@ -75,8 +76,8 @@ def test_what_moves_follows_from_the_place(lab, folder):  # noqa: F811
         for place in ["push", "pull"]
     }
     moved = {place: r["metrics"]["bytes_fetched"] for place, r in report.items()}
-    # Each rank looks at the beginning.
-    assert moved["push"] <= 2 * 256 << 10 and size <= moved["pull"] < size + (1 << 20)
+    # Each rank looks at the header.
+    assert moved["push"] <= 2 * 1024 and size <= moved["pull"] < size + (1 << 20)
     hosts = {place: [m["bytes_read"] for m in r["metrics"]["ranks"]] for place, r in report.items()}
     assert hosts["push"][1:] == [0, 0] and hosts["pull"][0] == 0
     assert report["push"]["results"] == report["pull"]["results"]
@@ -105,9 +106,9 @@ def test_what_the_links_count(lab, tmp_path):  # noqa: F811
 PYTHON = """
 import json, sys, stead
 from mpi4py import MPI
-path, place, *kernels = sys.argv[1:]
+path, storage, place, *kernels = sys.argv[1:]
 comm = MPI.COMM_WORLD
-data = stead.open(path, comm=comm, storage_hosts="host1")
+data = stead.open(path, comm=comm, storage_hosts=storage)
 report = data.run(*kernels, comm=comm, place=place)
 assert len(set(comm.allgather(json.dumps(json.loads(report.to_json())["results"])))) == 1
 if comm.rank == 0:
@@ -118,7 +119,7 @@ if comm.rank == 0:
 @pytest.mark.parametrize("place", ["push", "pull", "split", "auto"])
 def test_python_on_hosts(lab, mpi, env, folder, place):  # noqa: F811
     given = ["env", *(f"{name}={value}" for name, value in env.items())]
-    words = [*given, sys.executable, "-c", PYTHON, folder / "t.csv", place, *KERNELS]
+    words = [*given, sys.executable, "-c", PYTHON, folder / "t.csv", "host1", place, *KERNELS]
     report = json.loads(run([*over(lab, mpi), *words]))
     assert report["results"] == alone(folder / "t.csv", *asked(KERNELS))["results"]
     said = report["plan"]["place"]
@@ -127,10 +128,50 @@ def test_python_on_hosts(lab, mpi, env, folder, place):  # noqa: F811
 
 def test_python_gets_columns(lab, mpi, env, folder):  # noqa: F811
     given = ["env", *(f"{name}={value}" for name, value in env.items())]
-    words = [*given, sys.executable, "-c", PYTHON, folder / "t.csv", "vector", *COLUMNS]
+    words = [*given, sys.executable, "-c", PYTHON, folder / "t.csv", "host1", "vector", *COLUMNS]
     report = json.loads(run([*over(lab, mpi), *words]))
     assert report["results"] == alone(folder / "t.csv", *asked(COLUMNS))["results"]
     assert report["plan"]["place"]["place"] == "vector"
+
+
+def volume(side: int) -> np.ndarray:
+    """Blobs, as in bench/active.py."""
+    random, axis = np.random.default_rng(3), (np.arange(side) + 0.5) / side
+    values = np.zeros((side, side, side), "f4")
+    for x, y, z, size in random.uniform(0, 1, (20, 4)):
+        square = (axis[:, None, None] - x) ** 2 + (axis[:, None] - y) ** 2 + (axis - z) ** 2
+        values += np.maximum(0, 1 - square / (0.02 + 0.1 * size) ** 2).astype("f4")
+    return values
+
+
+MOVED = {
+    "kmeans": (lambda: np.random.default_rng(4).normal(size=(250_000, 10)), "4MiB", "kmeans:k=20,init=first,tol=0,rounds=10"),
+    "render": (lambda: volume(176), 6 * 16 * 176 * 176 * 4, "render:width=176,height=176,shading=none,min=0,max=1,out={out}"),
+}
+
+
+@pytest.mark.parametrize("what", MOVED)
+def test_states_and_pictures_are_little_of_the_data(lab, mpi, env, tmp_path, what):  # noqa: F811
+    make, stripe, kernel = MOVED[what]
+    (tmp_path / "stead.toml").write_text(f'[dataspace.nvme]\npath = "{tmp_path}/${{NODE}}"\n')
+    (shared := tmp_path / "shared").mkdir()
+    np.save(shared / "d.npy", make())
+    size = (shared / "d.npy").stat().st_size
+    one = alone(shared / "d.npy", *asked([kernel.format(out=shared / "one.png")]))
+    on = lambda *words: run([*over(lab, mpi), "-n", 6, "sh", "-c", CONFIGURED.format(tmp_path), "sh", *words])  # noqa: E731
+    # The first rank asks, and writes the picture.
+    run([LAB, "run", lab, "sh", "-c", CONFIGURED.format(tmp_path), "sh", STEAD, "put", shared / "d.npy", "--over",
+         "nvme@host[2-3]", "--stripe", stripe])
+    given = ["env", *(f"{name}={value}" for name, value in env.items())]
+    words = [*given, sys.executable, "-c", PYTHON, shared / "d.npy.stead-layout.toml", "host[2-3]", "push"]
+    report = json.loads(on(*words, kernel.format(out=shared / "many.png")))
+    metrics = report["metrics"]
+    assert (metrics["bytes_sent"] + metrics["bytes_fetched"]) / size < 0.03, metrics
+    assert metrics["bytes_sent"] > 0 and (what == "kmeans" or metrics["bytes_fetched"] > 176 * 176 * 4)
+    if what == "kmeans":
+        assert report["results"] == one["results"]
+    else:
+        assert (shared / "many.png").read_bytes() == (shared / "one.png").read_bytes()
 
 
 @pytest.mark.skipif(not shutil.which("stress-ng"), reason="stress-ng is not installed")
@@ -184,12 +225,13 @@ def worked(pid: int) -> float:
     return sum(map(int, words[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
-@pytest.mark.parametrize("place", ["push", "pull", "split", "vector"])
-def test_a_storage_rank_that_is_killed_is_named(lab, tmp_path, place):  # noqa: F811
+@pytest.mark.parametrize("place, host", [("push", 2), ("pull", 2), ("split", 2), ("vector", 2), ("push", 1), ("pull", 3)])
+def test_a_rank_that_is_killed_is_named(lab, tmp_path, place, host):  # noqa: F811
+    """The second host has the data, the others ask."""
     path = tmp_path / "zeros.bin"
     path.touch()
     os.truncate(path, 2 << 30)
-    # Its place in the list of hosts is its rank: a storage rank that is not the first one.
+    # Places in the list of hosts are ranks: the storage rank is not the first one.
     wrapped = f'h={tmp_path}/$(hostname); echo $$ >$h.part; mv $h.part $h; exec "$@"'
     kernels = ["quantile:0"] if place == "vector" else ["quantile:0", "entropy"]
     words = [STEAD, "run", path, "--type", "raw", "--dtype", "f64", *asked(kernels), "--threads", 1, "--storage-hosts", "host2",
@@ -198,21 +240,22 @@ def test_a_storage_rank_that_is_killed_is_named(lab, tmp_path, place):  # noqa: 
     given = os.environ | {"STEAD_PEER_SILENCE_S": "3"}
     with subprocess.Popen([*map(str, ["timeout", "--kill-after=10", LIMIT, *job])], env=given, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True) as under_way:
-        end, pid = time.monotonic() + LIMIT, tmp_path / "host2"
-        while not pid.exists():
+        end, pids = time.monotonic() + LIMIT, [tmp_path / f"host{n}" for n in (1, 2, 3)]
+        while not all(pid.exists() for pid in pids):
             assert under_way.poll() is None and time.monotonic() < end
             time.sleep(0.01)
-        before, process = sent(lab), int(pid.read_text())
+        before, process = sent(lab), int(pids[1].read_text())
         # It serves, or computes, for longer than MPI takes to start.
         while sent(lab) - before < 64 << 20 if place in ("pull", "vector") else worked(process) < 1.5:
             assert under_way.poll() is None and time.monotonic() < end
             time.sleep(0.01)
-        os.kill(process, signal.SIGKILL)
+        os.kill(int(pids[host - 1].read_text()), signal.SIGKILL)
         out, err = under_way.communicate(timeout=LIMIT)
     assert out == "", (out, err)
     lines = re.findall(r"^stead: (.*)", err, re.M)
-    # It has all of the file; of bytes that somebody waits for it is said which they are.
-    assert any(re.search(r"rank 1 on host2: .*bytes \d+ to \d+ of ", line) for line in lines), err
+    # With what it had, or the bytes that somebody waits for.
+    share = "its share: none of the data" if (place, host) == ("push", 1) else r"bytes \d+ to \d+ of "
+    assert any(re.search(rf"rank {host - 1} on host{host}: .*{share}", line) for line in lines), err
 
 
 def test_a_host_is_named_that_is_none(lab, folder):  # noqa: F811
