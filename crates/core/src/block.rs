@@ -59,6 +59,13 @@ impl Needs {
             mine.dedup();
         }
     }
+
+    /// True if who has this has all that `other` needs.
+    pub fn includes(&self, other: &Needs) -> bool {
+        let mut all = self.clone();
+        all.add(other);
+        all == *self
+    }
 }
 
 /// A part of a block's buffer. Lengths include the record's terminator where records are lines.

@@ -4,6 +4,7 @@ use crate::Request;
 use crate::clock::processors;
 use crate::meeting::Member;
 use stead_core::{Error, Result, limits, units::format_size};
+use stead_store::MOST_PASSED;
 
 /// What a run may use. The parts sum to no more than the budget.
 #[derive(Debug, Clone, Copy)]
@@ -37,13 +38,17 @@ struct Means {
 const EXTENTS: u64 = 4;
 const SMALL: usize = 64 << 10;
 
-/// With the default budget buffers take no more than this, as long as chunks are larger than [`SMALLER`], and with kept blocks no
-/// more than [`USED`], up to 32 threads, whatever the size of the data. Who gives more memory wants more to be used.
+/// With the default budget buffers take no more than this, as long as chunks are larger than [`SMALLER`], and with kept blocks and
+/// pages of files that are looked at where they are cached no more than [`USED`], up to 32 threads, whatever the size of the
+/// data. Who gives more memory wants more to be used.
 const BUFFERS: u64 = 128 << 20;
-const USED: u64 = 208 << 20;
+const USED: u64 = 232 << 20;
 const SMALLER: usize = 256 << 10;
 /// Kept blocks where buffers of many threads take all of that.
 const KEPT: u64 = 64 << 20;
+
+/// Outputs that wait take no more of the default budget: where much waits, kept blocks are what is read.
+const PENDING: u64 = 32 << 20;
 
 /// The smallest budget.
 const LEAST: u64 = 8 << 20;
@@ -148,8 +153,8 @@ impl Means {
             states: memory / 4,
             // And what neither buffers nor the longest record can take of their half.
             kept: (memory / 8 + (memory / 4).saturating_sub(buffers))
-                .min((USED + more / 8 * 3).saturating_sub(buffers).max(KEPT)),
-            pending: usize::try_from(memory / 16).unwrap_or(usize::MAX),
+                .min((USED - MOST_PASSED + more / 8 * 3).saturating_sub(buffers).max(KEPT)),
+            pending: usize::try_from((memory / 16).min(PENDING + more / 16)).unwrap_or(usize::MAX),
         })
     }
 }
@@ -179,8 +184,9 @@ mod tests {
             let b = of(limits::DEFAULT_MEMORY, threads);
             let buffers = (b.chunk * (b.depth + PARSED) * b.threads) as u64;
             // The rest is for the program and its libraries.
-            let most = if threads <= 32 { 220_000_000 } else { 600_000_000 };
-            assert!(b.kept + buffers <= most && b.kept >= KEPT, "{threads}: {b:?}");
+            let most = if threads <= 32 { 244_000_000 } else { 600_000_000 };
+            let used = b.kept + buffers + MOST_PASSED;
+            assert!(used <= most && b.kept >= KEPT, "{threads}: {b:?}");
             assert_eq!(b.threads, threads);
         }
         // And no jump where more is asked for.

@@ -3,8 +3,8 @@
 //! Some kernels say that another pass will follow, and from the second pass on it is known that there are
 //! kernels that go round. If all that they need is numbers (and the places of records), the filtered blocks of
 //! that pass are kept, and the passes after it are fed from memory: no reading, no parsing, no filtering. A
-//! dataset whose numbers do not fit the budget is read again in every pass. What the budget leaves is for notes that
-//! kernels make about blocks.
+//! dataset whose numbers do not fit the budget is read again in every pass; where that shows early, little is kept until then.
+//! What the budget leaves is for notes that kernels make about blocks.
 
 use crate::pass::Keep;
 use std::mem::{size_of, size_of_val};
@@ -20,6 +20,8 @@ pub struct Cache {
     /// Bytes that it may take.
     budget: u64,
     used: Arc<AtomicU64>,
+    /// Nothing else takes of the budget, so that it can be foreseen whether it will do.
+    alone: bool,
     /// Set when the budget was too small: nothing is kept then.
     full: AtomicBool,
     blocks: Mutex<Vec<Kept>>,
@@ -37,6 +39,9 @@ struct Kept {
     /// That it takes, but for notes.
     bytes: u64,
 }
+
+/// The part of the budget that must be taken before it is foreseen whether all will fit.
+const SEEN: u64 = 16;
 
 impl Drop for Kept {
     fn drop(&mut self) {
@@ -83,7 +88,7 @@ impl Notes for Pinned {
 impl Cache {
     /// A cache for blocks that satisfy `needs`, if it can be one.
     pub fn new(needs: &Needs, budget: u64) -> Option<Cache> {
-        Cache::beside(needs, budget, Arc::default())
+        Cache::beside(needs, budget, Arc::default()).map(|cache| Cache { alone: true, ..cache })
     }
 
     /// One of several that take so many bytes together, of which they have `used` some.
@@ -94,6 +99,7 @@ impl Cache {
             needs: needs.clone(),
             budget,
             used,
+            alone: false,
             full: AtomicBool::new(false),
             blocks: Mutex::new(Vec::new()),
         })
@@ -107,6 +113,12 @@ impl Cache {
         let mut blocks = self.blocks.into_inner().unwrap_or_else(PoisonError::into_inner);
         blocks.sort_by_key(|b| b.seq);
         Some(Kepts { needs: self.needs, blocks })
+    }
+
+    /// What is kept is let go, and nothing more is kept.
+    fn give_up(&self) {
+        self.full.store(true, Ordering::Relaxed);
+        self.lock().clear();
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Kept>> {
@@ -126,8 +138,7 @@ impl Keep for Cache {
         let bytes = (bytes + size_of::<Kept>()) as u64;
         if self.used.fetch_add(bytes, Ordering::Relaxed) + bytes > self.budget {
             self.used.fetch_sub(bytes, Ordering::Relaxed);
-            self.full.store(true, Ordering::Relaxed);
-            self.lock().clear();
+            self.give_up();
             return Ok(());
         }
         let mut numbers = Vec::with_capacity(values);
@@ -152,6 +163,17 @@ impl Keep for Cache {
         self.lock().push(kept);
         Ok(())
     }
+
+    /// Gives up when blocks are of a size of which all would take twice the budget.
+    fn hears(&self, part: f64) {
+        if !self.alone || self.full.load(Ordering::Relaxed) {
+            return;
+        }
+        let (used, budget) = (self.used.load(Ordering::Relaxed), self.budget);
+        if used > budget / SEEN && used as f64 > 2.0 * budget as f64 * part {
+            self.give_up();
+        }
+    }
 }
 
 /// All blocks of a pass, in file order.
@@ -163,9 +185,7 @@ pub struct Kepts {
 impl Kepts {
     /// True if kernels with these needs can be fed from here.
     pub fn serves(&self, needs: &Needs) -> bool {
-        let mut all = self.needs.clone();
-        all.add(needs);
-        all == self.needs
+        self.needs.includes(needs)
     }
 
     /// A pass over the blocks.
@@ -278,6 +298,30 @@ mod tests {
             seen.push((b.seq, b.numbers(3).to_vec()));
         }
         assert_eq!(seen, [(2, vec![2.0]), (5, vec![5.0, 6.0])]);
+    }
+
+    #[test]
+    fn blocks_of_which_all_would_be_too_many_are_not_kept() {
+        let needs = Needs { numbers: vec![3], ..Needs::default() };
+        let cache = |alone| Cache { alone, ..Cache::new(&needs, 16_000).expect("cache") };
+        let used = |cache: &Cache| {
+            cache.keep(&block(1, &[1.0; 100])).expect("kept");
+            cache.hears(0.1);
+            cache.keep(&block(2, &[1.0; 100])).expect("kept");
+            cache.hears(0.1);
+            cache.used.load(Ordering::Relaxed)
+        };
+        let fits = cache(true);
+        assert!(used(&fits) > 1600 && fits.ready().is_some());
+        let long = cache(true);
+        assert!(used(&long) > 1600);
+        long.hears(0.01);
+        assert_eq!(used(&long), 0);
+        assert!(long.ready().is_none());
+        let beside = cache(false);
+        assert!(used(&beside) > 1600);
+        beside.hears(0.01);
+        assert!(beside.ready().is_some());
     }
 
     #[test]

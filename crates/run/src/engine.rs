@@ -123,6 +123,8 @@ struct Engine<'a> {
     slots: Vec<Slot>,
     /// Blocks kept from an earlier pass.
     kept: Option<Kepts>,
+    /// Of which blocks could not all be kept.
+    too_many: Option<Needs>,
     outputs: Outputs,
     carried: Option<Carried>,
     /// What kernels have written, by their number, where the first rank waits for it.
@@ -178,6 +180,7 @@ impl<'a> Engine<'a> {
             budget,
             slots: prepared.slots,
             kept: None,
+            too_many: None,
             outputs: prepared.outputs,
             carried: prepared.carried,
             made: Vec::new(),
@@ -668,6 +671,8 @@ impl<'a> Engine<'a> {
             return Ok((sum.states, counters));
         }
         let cache = Cache::new(&later, self.budget.kept);
+        let wanted = cache.is_some();
+        let cache = cache.filter(|_| !self.too_many.as_ref().is_some_and(|n| later.includes(n)));
         let vectors = self.in_vectors(&needs).cloned();
         if let Some(vectors) = vectors.as_ref().filter(|v| !v.sends(self.crew.rank())) {
             let (fabric, turn) = (self.crew.fabric.inner(), (self.number, number));
@@ -679,7 +684,7 @@ impl<'a> Engine<'a> {
             }
             let (states, _) = pass.run(&inbox, None, cache.as_ref().map(|c| c as &dyn Keep))?;
             drop(inbox);
-            let unkept = self.keeps(cache);
+            let unkept = self.keeps(&later, wanted, cache);
             return Ok((states, vec![0, 0, 0, 0, 0, 0, 0, 0, unkept]));
         }
         let _leftovers = split::Leftovers { dataset: self.dataset, share: self.share.clone() };
@@ -713,15 +718,17 @@ impl<'a> Engine<'a> {
         let (rows, skipped, rounded) = (get(&p.rows), get(&p.skipped), get(&p.rounded));
         self.bytes += bytes;
         drop(scan);
-        let unkept = self.keeps(cache);
+        let unkept = self.keeps(&later, wanted, cache);
         Ok((states, vec![bytes, rows, kept, skipped, rounded, uncounted, asked, 0, unkept]))
     }
 
     /// Later passes are over what was kept; 1 if it was not all. Who sends columns to others keeps nothing, and has no part in
     /// these passes.
-    fn keeps(&mut self, cache: Option<Cache>) -> u64 {
-        let wanted = cache.is_some();
+    fn keeps(&mut self, later: &Needs, wanted: bool, cache: Option<Cache>) -> u64 {
         self.kept = cache.and_then(Cache::ready);
+        if wanted && self.kept.is_none() {
+            self.too_many = Some(later.clone());
+        }
         u64::from(wanted && self.kept.is_none())
     }
 

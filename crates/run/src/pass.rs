@@ -71,6 +71,9 @@ struct Feed<'a> {
 pub trait Keep: Sync {
     /// Takes a block of a worker; an error ends the pass.
     fn keep(&self, block: &Block<'_>) -> Result<()>;
+
+    /// Hears what part of all bytes has been scanned, where no filter makes parts differ.
+    fn hears(&self, _part: f64) {}
 }
 
 /// How often the thread that waits for workers looks around.
@@ -266,6 +269,10 @@ impl Pass<'_> {
             Progress::add(&shared.kept, block.rows as u64);
             if let Some(keep) = feed.keep {
                 keep.keep(&block)?;
+                if let (None, all @ 1..) = (feed.filter, feed.scan.total_bytes()) {
+                    let bytes = feed.scan.progress().bytes.load(Ordering::Relaxed);
+                    keep.hears(bytes as f64 / all as f64);
+                }
             }
             let block = Block { cancel: Some(self.cancel), ..block };
             self.update(&mut states, &block, index).inspect_err(|e| {

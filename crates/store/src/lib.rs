@@ -41,6 +41,7 @@ pub use file::FileSource;
 pub use joint::JointFile;
 pub use layout::Stripe;
 pub use lend::Lender;
+pub use mapped::MOST_PASSED;
 pub use memory::MemorySource;
 pub use queue::{Completed, ReadQueue};
 pub use segment::{Announcement, Neighbour, Segment};

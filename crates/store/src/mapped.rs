@@ -1,9 +1,10 @@
 //! Files that are looked at where the page cache has them.
 //!
-//! One mapping of a whole file for each queue that reads it: address space, not memory. Pages come in by
+//! One mapping of a whole file for all queues that read it: address space, not memory. Pages come in by
 //! faults, sixteen or more at once, and are let go some MiB at a time ([`Mapping::release`]), so that little
 //! more is resident than what is being looked at. That is faster than a mapping for each extent, and than asking for
-//! the pages beforehand (MADV_POPULATE_READ).
+//! the pages beforehand (MADV_POPULATE_READ). A mapping for each queue would never see the whole of a piece, as queues
+//! take extents in turn.
 
 use crate::sigbus::{self, Guard};
 use crate::stripe::{self, Apart, STRIPES};
@@ -23,8 +24,7 @@ pub(crate) struct Mapping {
     /// `len` bytes from here are readable as long as this lives.
     start: *const u8,
     len: usize,
-    /// Pages are huge where they can be.
-    whole: bool,
+    looks: Looks,
     seen: Mutex<Seen>,
     /// What threads have looked at and not yet told to `seen`.
     just_seen: Box<[Apart<Mutex<JustSeen>>; STRIPES]>,
@@ -54,18 +54,44 @@ struct Limits {
     crowd: usize,
 }
 
+/// How a mapping is gone about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Looks {
+    /// As tasks like.
+    Anywhere,
+    /// So, and pages are huge where they can be: they are looked at faster.
+    Whole,
+    /// Queues pass over it and come back to nothing.
+    Passing,
+}
+
 impl Limits {
-    /// More where huge pages are: they are looked at faster.
-    fn now(whole: bool) -> Limits {
+    fn now(looks: Looks) -> Limits {
         let live = LIVE.load(Ordering::Relaxed).max(1);
         let part = |all: usize, least: usize, most: usize| (all / live).clamp(least, most);
+        let most = match looks {
+            Looks::Anywhere => 8 << 20,
+            Looks::Whole => 32 << 20,
+            Looks::Passing => {
+                let all = MOST_PASSED as usize;
+                return Limits {
+                    most: part(all / 2, 1 << 20, all / 2),
+                    patience: part(all / 4 * 3, 2 << 20, all / 4 * 3),
+                    crowd: part(all, 2 * PIECE, all),
+                };
+            }
+        };
         Limits {
-            most: part(32 << 20, 1 << 20, if whole { 32 << 20 } else { 8 << 20 }),
+            most: part(32 << 20, 1 << 20, most),
             patience: part(256 << 20, 8 << 20, 64 << 20),
             crowd: part(MOST_ENTERED, 64 << 20, MOST_ENTERED),
         }
     }
 }
+
+/// Bytes of files that queues have looked at and that may still be resident, of a process, as long as it reads no more than a
+/// few files at a time. They are the files' own in the page cache.
+pub const MOST_PASSED: u64 = 32 << 20;
 
 /// Bytes of pieces that one mapping may have entered. They are the file's own in the page cache.
 pub(crate) const MOST_ENTERED: usize = 4 << 30;
@@ -211,7 +237,7 @@ impl Mapping {
         Some(Mapping {
             start,
             len,
-            whole: false,
+            looks: Looks::Anywhere,
             seen: Mutex::default(),
             just_seen,
             guard: Some(guard),
@@ -261,8 +287,17 @@ impl Mapping {
             // SAFETY: within the mapping, which stays as it is; only how pages are read changes.
             unsafe { rustix::mm::madvise(start.cast_mut().cast(), len, advice).is_ok() }
         };
-        self.whole = advise(Advice::LinuxHugepage) && advise(Advice::Random);
-        self.whole
+        let whole = advise(Advice::LinuxHugepage) && advise(Advice::Random);
+        if whole {
+            self.looks = Looks::Whole;
+        }
+        whole
+    }
+
+    /// As it is for queues, which pass over a file.
+    pub(crate) fn of_queues(mut self) -> Mapping {
+        self.looks = Looks::Passing;
+        self
     }
 
     /// True if the page of a byte has come into the page cache. Nothing is read, not even ahead. Always true for files of
@@ -332,7 +367,7 @@ impl Mapping {
         }
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.add(piece, 0);
-        let gone = seen.due(Limits::now(self.whole));
+        let gone = seen.due(Limits::now(self.looks));
         drop(seen);
         self.take_out(gone);
         entered
@@ -351,7 +386,7 @@ impl Mapping {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         just.tell(&mut seen);
         drop(just);
-        let gone = seen.due(Limits::now(self.whole));
+        let gone = seen.due(Limits::now(self.looks));
         drop(seen);
         self.take_out(gone);
     }

@@ -9,7 +9,7 @@ use crate::mapped::Mapping;
 use crate::{Engine, Source};
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use stead_core::{Error, Result};
 
 /// Shorter extents are copied sooner than mapped.
@@ -68,10 +68,7 @@ impl ReadQueue {
             return None;
         }
         if !self.mapped.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, source)) {
-            let mapping = Mapping::new(source.file()?, source.len()).map(Arc::new);
-            let mapped =
-                mapping.map(|mapping| Arc::new(Mapped { mapping, source: source.clone() }));
-            self.mapped = Some((source.clone(), mapped));
+            self.mapped = Some((source.clone(), mapped(source)));
         }
         // Once it has lost bytes it is of no use any more: reads say what is wrong and where.
         let of = self.mapped.as_ref()?.1.as_ref().filter(|m| !m.mapping.lost())?.clone();
@@ -233,6 +230,32 @@ impl ReadQueue {
         self.reopened = Some((source.clone(), direct.clone()));
         Ok(direct)
     }
+}
+
+/// What queues of this process have mapped: one mapping of a source for all.
+static MAPPED: Mutex<Vec<Weak<Mapped>>> = Mutex::new(Vec::new());
+
+/// The mapping of a source; `None` if it cannot or must not be.
+fn mapped(source: &Arc<dyn Source>) -> Option<Arc<Mapped>> {
+    let file = source.file()?;
+    let lock = || MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
+    let find = |all: &[Weak<Mapped>]| {
+        all.iter().filter_map(Weak::upgrade).find(|m| Arc::ptr_eq(&m.source, source))
+    };
+    if let Some(known) = find(&lock()) {
+        return Some(known);
+    }
+    // Not under the lock, as the file system may have to be waited for.
+    let mapping = Arc::new(Mapping::new(file, source.len())?.of_queues());
+    let mut all = lock();
+    // Another queue may have been first.
+    if let Some(known) = find(&all) {
+        return Some(known);
+    }
+    let mapped = Arc::new(Mapped { mapping, source: source.clone() });
+    all.retain(|m| m.strong_count() > 0);
+    all.push(Arc::downgrade(&mapped));
+    Some(mapped)
 }
 
 impl Drop for ReadQueue {

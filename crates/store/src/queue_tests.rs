@@ -194,6 +194,44 @@ fn what_is_cached_is_not_copied_and_may_shrink() {
     assert!(queue.next().unwrap().is_none());
 }
 
+/// Bytes of the mapping around an address that are resident.
+fn resident(address: usize) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut ours = false;
+    let line = maps.lines().find(|line| {
+        let range = line.split_whitespace().next().and_then(|range| range.split_once('-'));
+        let number = |s| usize::from_str_radix(s, 16).ok();
+        if let Some((Some(start), Some(end))) = range.map(|(s, e)| (number(s), number(e))) {
+            ours = (start..end).contains(&address);
+        }
+        ours && line.starts_with("Rss:")
+    });
+    line.unwrap().split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
+}
+
+#[test]
+fn queues_that_take_turns_leave_little_resident() {
+    let (dir, len) = (tempfile::tempdir().unwrap(), 1 << 20);
+    let source = file(dir.path(), &vec![7; 96 << 20]);
+    for turns in [1, 2, 3, 8] {
+        let options = IoOptions { engine: Engine::Auto, depth: 4, direct: false };
+        let mut queues: Vec<_> = (0..turns).map(|_| ReadQueue::new(&options).unwrap()).collect();
+        let mut most = 0;
+        for i in 0..96 {
+            let queue = &mut queues[i % turns];
+            queue.submit(0, &source, (i * len) as u64, len).unwrap();
+            let done = queue.next().unwrap().unwrap();
+            let mapped = matches!(done.buffer.0, Repr::Mapped(_));
+            assert!(mapped, "temporary files are expected on a local file system");
+            assert!(done.buffer.iter().all(|b| *b == 7));
+            most = most.max(resident(done.buffer.as_ptr() as usize));
+            queue.recycle(done.buffer).unwrap();
+        }
+        // What is looked at and the rest of the huge page that it may lie in come on top.
+        assert!(most <= crate::MOST_PASSED as usize + (4 << 20), "{turns}: {most}");
+    }
+}
+
 #[test]
 fn a_queue_can_be_dropped_at_any_time() {
     let dir = tempfile::tempdir().unwrap();
