@@ -34,6 +34,7 @@ fn site(name: &'static str) -> impl Strategy<Value = Site> {
             load,
             memory_bytes,
             request_s,
+            pass_core_s: 0.0,
         },
     )
 }

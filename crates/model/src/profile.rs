@@ -64,6 +64,9 @@ pub struct Site {
     /// Seconds that a request costs here before the first byte is read.
     #[serde(default)]
     pub request_s: f64,
+    /// Seconds of a core of a host for each pass, whatever the data: to start threads and to end them.
+    #[serde(default)]
+    pub pass_core_s: f64,
 }
 
 /// The storage of a site.
@@ -185,6 +188,7 @@ impl Site {
             load: 0.0,
             memory_bytes: memory(),
             request_s: 0.0,
+            pass_core_s: 0.0,
         }
     }
 }
@@ -247,6 +251,7 @@ impl Profile {
             within(&what, "load", s.load, 1e6)?;
             within(&what, "memory_bytes", s.memory_bytes, MUCH)?;
             within(&what, "request_s", s.request_s, MUCH)?;
+            within(&what, "pass_core_s", s.pass_core_s, MUCH)?;
         }
         let known = |what: &str, site: &str| {
             if sites.contains(site) {

@@ -58,6 +58,8 @@ pub(crate) struct Hosts {
     pub(crate) work: Work,
     pub(crate) memory: f64,
     pub(crate) request_s: f64,
+    /// Seconds of a pass, whatever the data.
+    pub(crate) pass_s: f64,
 }
 
 impl Hosts {
@@ -65,13 +67,15 @@ impl Hosts {
         let site = profile.site(name)?;
         // Threads of others share the cores fairly with ours.
         let load = load.of(name).unwrap_or(site.load);
+        let cores = site.cores / (1.0 + load);
         Ok(Hosts {
             site: name.to_owned(),
             hosts: f64::from(site.hosts),
-            cores: site.cores / (1.0 + load),
+            cores,
             work: Work::of(profile, request, site)?,
             memory: site.memory_bytes,
             request_s: site.request_s,
+            pass_s: site.pass_core_s / cores.min(1.0),
         })
     }
 }

@@ -219,6 +219,14 @@ impl Sides {
             Way::Back => self.at_stores(in_memory, |w| w.compute),
             _ => self.asking(in_memory.iter().sum(), |w| w.compute),
         };
+        // Whoever computes begins and ends the pass, if there is one.
+        let some = taken.iter().chain(in_memory).any(|b| *b > 0.0);
+        let begun = match way {
+            _ if !some => 0.0,
+            Way::Back => self.stores.iter().map(|s| s.at.pass_s).fold(0.0, f64::max),
+            _ => self.asks.iter().map(|a| a.pass_s).fold(0.0, f64::max),
+        };
+        let kept = kept + begun;
         *(if way == Way::Back { &mut storage } else { &mut host }) += kept;
         let (out, back) = self.sent(way, taken);
         Took {
@@ -312,7 +320,8 @@ impl Sides {
         };
         let [read, new] = stages(bytes - kept, sent);
         let chunk = stages((bytes - kept).min(self.chunk * s.at.hosts), 0.0);
-        let kept = s.at.compute(kept, work.compute, self.chunk);
+        let begun = if bytes > 0.0 { s.at.pass_s } else { 0.0 };
+        let kept = s.at.compute(kept, work.compute, self.chunk) + begun;
         Took {
             seconds: overlapped([read, new], chunk) + kept,
             parts: Parts { read, storage: new + kept, ..Parts::default() },

@@ -8,6 +8,7 @@ use crate::cache::{Cache, Kepts};
 use crate::clock::{Watch, thread_seconds};
 use crate::pass::Keep;
 use crate::place::assumed;
+use crate::request::Request;
 use std::fmt::Write;
 use std::sync::Arc;
 use stead_core::{Cancel, DType, Needs, Result};
@@ -23,7 +24,8 @@ const RECORD: usize = 64;
 /// Of a volume, and balls in it.
 const SIDE: usize = 64;
 const BALLS: usize = 20;
-/// Of points that are clustered.
+/// Of points that are clustered: values, more than caches near a core hold, as data that are kept have.
+const VALUES: usize = 1 << 20;
 const COLUMNS: usize = 8;
 const CLUSTERS: usize = 20;
 /// Passes that are looked at; iterative kernels have more of the same. Later ones are shorter, as they know what came of earlier
@@ -104,12 +106,12 @@ fn array() -> Vec<u8> {
 }
 
 /// Points around some centres, as data have that are worth clustering.
-fn points() -> Vec<u8> {
+fn points(values: usize) -> Vec<u8> {
     let mut n = Numbers(5);
     let mut upto = |most: f64| (n.next() % 1_000_000) as f64 / 1e6 * most;
     let centres: Vec<f64> = (0..CLUSTERS * COLUMNS).map(|_| upto(800.0)).collect();
-    let mut bytes = Vec::with_capacity(ELEMENTS * size_of::<f64>());
-    for _ in 0..ELEMENTS / COLUMNS {
+    let mut bytes = Vec::with_capacity(values * size_of::<f64>());
+    for _ in 0..values / COLUMNS {
         let of = upto(CLUSTERS as f64) as usize % CLUSTERS;
         for centre in &centres[of * COLUMNS..][..COLUMNS] {
             let value = centre + upto(100.0) + upto(100.0);
@@ -154,7 +156,7 @@ fn data() -> Result<Vec<Data>> {
     let names = ["x", "y", "z", "w"].map(String::from).to_vec();
     let matrix = OpenOptions { names: Some(names), ..raw(DType::F64, &[ELEMENTS / 4, 4]) };
     let dims = [ELEMENTS / SIDE / SIDE, SIDE, SIDE];
-    let shape = [ELEMENTS / COLUMNS, COLUMNS];
+    let shape = [VALUES / COLUMNS, COLUMNS];
     let mut text = log();
     text.truncate(text.len() / RECORD * RECORD);
     Ok(vec![
@@ -166,7 +168,7 @@ fn data() -> Result<Vec<Data>> {
         ("lines", open("text.log", log(), of(FormatType::Lines))?, [&["rows"][..], &TEXT].concat()),
         ("records", open("records.bin", text, records)?, OPAQUE.to_vec()),
         ("raw", open("array.bin", array(), matrix)?, [&NUMBERS[..], &TEXT[2..]].concat()),
-        ("raw", open("points.bin", points(), raw(DType::F64, &shape))?, POINTS.to_vec()),
+        ("raw", open("points.bin", points(VALUES), raw(DType::F64, &shape))?, POINTS.to_vec()),
         ("raw", open("volume.bin", volume(), raw(DType::F32, &dims))?, PICTURES.to_vec()),
     ])
 }
@@ -196,6 +198,33 @@ pub fn measure(seconds: f64, cancel: &Cancel, tell: &dyn Fn(&str)) -> Result<Vec
         }
     }
     Ok(costs.into_iter().map(|(cost, _)| cost).collect())
+}
+
+/// Core-seconds of a pass that has next to nothing to do.
+///
+/// # Errors
+/// `Cancelled`.
+pub fn pass(cancel: &Cancel) -> Result<f64> {
+    let source = Arc::new(MemorySource::new("points.bin", points(COLUMNS * COLUMNS)));
+    let options = OpenOptions {
+        format: Some(FormatType::Raw),
+        dtype: Some(DType::F64),
+        shape: Some(vec![COLUMNS as u64; 2]),
+        ..OpenOptions::default()
+    };
+    let dataset = Dataset::from_sources(vec![source], &options)?;
+    let request = Request {
+        kernels: vec![POINTS[0].to_owned()],
+        cancel: cancel.clone(),
+        ..Request::default()
+    };
+    let mut least = f64::INFINITY;
+    for _ in 0..TRIES {
+        let watch = Watch::start();
+        let report = crate::engine::run(&dataset, &request, None)?;
+        least = least.min(watch.cpu_seconds() / report.metrics.passes.max(1) as f64);
+    }
+    Ok(least.max(0.0))
 }
 
 /// What bytes take and what steps take, of a kernel that was measured with few steps for each byte, and with many.

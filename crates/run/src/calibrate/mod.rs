@@ -69,6 +69,8 @@ pub type Telling<'t> = Option<&'t (dyn Fn(&str) + Sync)>;
 /// What one host has measured of itself.
 #[derive(Debug, Clone)]
 struct Measured {
+    /// Core-seconds of a pass.
+    pass_s: f64,
     kernels: Vec<Cost>,
     tiers: Vec<Tier>,
     /// Which of the paths that were named are here.
@@ -79,14 +81,15 @@ struct Measured {
 const HERE: &str = "here";
 
 impl Measured {
-    const NOTHING: Measured = Measured { kernels: Vec::new(), tiers: Vec::new(), seen: Vec::new() };
+    const NOTHING: Measured =
+        Measured { pass_s: 0.0, kernels: Vec::new(), tiers: Vec::new(), seen: Vec::new() };
 
     /// For other ranks: a profile of one site.
     fn tell(self) -> Result<Vec<u8>> {
         let at_home = |t: Tier| Tier { site: HERE.to_owned(), ..t };
         let profile = Profile {
             version: 1,
-            sites: vec![Site::new(HERE, 1.0)],
+            sites: vec![Site { pass_core_s: self.pass_s, ..Site::new(HERE, 1.0) }],
             tiers: self.tiers.into_iter().map(at_home).collect(),
             kernels: self.kernels,
             ..Profile::default()
@@ -96,8 +99,9 @@ impl Measured {
 
     fn heard(word: &[u8]) -> Result<Measured> {
         let (text, seen): (String, Vec<bool>) = decode(word)?;
-        let Profile { tiers, kernels, .. } = Profile::parse(&text)?;
-        Ok(Measured { kernels, tiers, seen })
+        let Profile { sites, tiers, kernels, .. } = Profile::parse(&text)?;
+        let pass_s = sites.first().map_or(0.0, |s| s.pass_core_s);
+        Ok(Measured { pass_s, kernels, tiers, seen })
     }
 }
 
@@ -199,7 +203,8 @@ fn meet(crew: &mut Crew<'_>, options: &Calibrate) -> Result<(Vec<Machine>, u32)>
 /// What the first rank of a host measures.
 fn measure(options: &Calibrate, tell: &dyn Fn(&str)) -> Result<Measured> {
     let kernels = kernels::measure(options.seconds * FOR_KERNELS, &options.cancel, tell)?;
-    let mut measured = Measured { kernels, ..Measured::NOTHING };
+    let pass_s = kernels::pass(&options.cancel)?;
+    let mut measured = Measured { pass_s, kernels, ..Measured::NOTHING };
     let each = options.seconds * FOR_TIERS / options.tiers.len().max(1) as f64;
     for path in &options.tiers {
         options.cancel.check()?;
@@ -295,6 +300,7 @@ impl Hosts {
             let speed = speed(&reference, &measured.kernels);
             profile.sites.push(Site {
                 speed,
+                pass_core_s: measured.pass_s,
                 request_s: step_s * STEPS_OF_A_REQUEST / SIDES,
                 ..Site::new(name.clone(), Machine::cores(&there) * cores.alone(host))
             });

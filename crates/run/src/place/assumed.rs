@@ -14,6 +14,8 @@ pub const LINK: (f64, f64) = (117e6, 1e-4);
 pub const REQUEST_S: f64 = 2e-3;
 /// Of a small message, while all compute.
 pub const BUSY_S: f64 = 1e-3;
+/// Core-seconds of a pass, whatever the data.
+pub const PASS_S: f64 = 3e-4;
 /// Core-seconds for 10^9 bytes that are sent, or received, and of those that are taken from the page cache.
 pub const SENDING: f64 = 0.5;
 pub const TAKING: f64 = 0.05;
@@ -32,6 +34,8 @@ pub const OWN: &str = "own kernels";
 /// Centres that k-means has unless told otherwise, and pixels of a side of a picture.
 const CENTRES: u32 = 20;
 const PIXELS: u64 = 512;
+/// Samples that take as long as what a pixel takes whatever lies along its ray: to begin it, to put its parts together and to write it.
+const OF_A_PIXEL: f64 = 256.0;
 /// Passes of a kernel that ends when it is good enough.
 const ROUNDS: u32 = 10;
 
@@ -55,7 +59,7 @@ const COSTS: [(&str, f64, f64); 12] = [
 const PARSING: f64 = 0.6;
 
 /// Core-seconds for 10^9 steps, of kernels that have some.
-const STEPS: [(&str, f64); 3] = [("kmeans", 0.07), ("render", 8.0), ("render-unshaded", 2.0)];
+const STEPS: [(&str, f64); 3] = [("kmeans", 0.07), ("render", 2.5), ("render-unshaded", 0.5)];
 
 /// The cost of a kernel that was not measured.
 pub fn cost(kernel: &str, format: &str) -> Cost {
@@ -101,7 +105,7 @@ pub fn steps(spec: &Spec, bytes: u64, dims: Option<&[u64]>) -> f64 {
         ("render", Some(&[a, b, c])) => {
             let step = spec.parse_option("step", 1.0f64).unwrap_or(1.0).clamp(0.05, 100.0);
             let along = (a as f64 * b as f64 * c as f64).cbrt() / step;
-            number("width", PIXELS) * number("height", PIXELS) * along
+            number("width", PIXELS) * number("height", PIXELS) * (along + OF_A_PIXEL)
         }
         ("kmeans", _) => number("k", u64::from(CENTRES)) * (bytes / 8) as f64,
         _ => 0.0,
@@ -182,8 +186,14 @@ mod tests {
     fn pictures_and_clusters_take_steps() {
         let of =
             |spec: &str, dims: Option<&[u64]>| steps(&Spec::parse(spec).expect("spec"), 8000, dims);
-        assert_eq!(of("render:width=10,height=20", Some(&[8, 8, 8][..])).round(), 1600.0);
-        assert_eq!(of("render:width=10,height=20,step=0.5", Some(&[8, 8, 8])).round(), 3200.0);
+        assert_eq!(
+            of("render:width=10,height=20", Some(&[8, 8, 8][..])).round(),
+            200.0 * (8.0 + OF_A_PIXEL)
+        );
+        assert_eq!(
+            of("render:width=10,height=20,step=0.5", Some(&[8, 8, 8])).round(),
+            200.0 * (16.0 + OF_A_PIXEL)
+        );
         assert_eq!(of("render", Some(&[8, 8])), 0.0);
         assert_eq!((of("kmeans:x,k=3", None), of("kmeans", None)), (3000.0, 20_000.0));
         assert_eq!(of("sum:x", None), 0.0);

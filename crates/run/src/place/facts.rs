@@ -138,6 +138,8 @@ impl Gathering<'_> {
         }
         let requests = by_host.keys().filter_map(|h| self.known(h)).map(|s| s.request_s);
         let request_s = mean(&requests.collect::<Vec<_>>(), assumed::REQUEST_S);
+        let passes = by_host.keys().filter_map(|h| self.known(h)).map(|s| s.pass_core_s);
+        let pass_core_s = mean(&passes.collect::<Vec<_>>(), assumed::PASS_S);
         // Blocks are kept if all fit: their columns, where it is known how large these are.
         let kept: u64 = said.iter().fold(0, |n, s| n.saturating_add(s.kept));
         let fits = work.bytes as f64 * work.vector_per_byte.unwrap_or(1.0) <= kept as f64;
@@ -146,6 +148,7 @@ impl Gathering<'_> {
             hosts: u32::try_from(by_host.len()).unwrap_or(u32::MAX).clamp(1, 1_000_000),
             speed: mean(&speeds, 1.0),
             request_s,
+            pass_core_s,
             // Hosts have equal shares, so the one with the fewest cores is waited for.
             ..Site::new(name, cores.iter().copied().reduce(f64::min).unwrap_or(1.0))
         });
