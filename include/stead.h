@@ -829,8 +829,8 @@ typedef struct stead_offload_options {
      */
     size_t size;
     /**
-     * Storage ranks are those on these hosts, such as "node[1-4]" or "a,b", the same on all ranks; NULL if each rank says
-     * itself what it is.
+     * Storage ranks are those on these hosts, such as "node[1-4]" or "a,b", or with "layout:FILE" on the nodes of a layout that
+     * the first rank reads, the same on all ranks; NULL if each rank says itself what it is.
      */
     const char *storage_hosts;
     /**
@@ -1260,7 +1260,7 @@ stead_status stead_options_new(struct stead_options **options, struct stead_erro
  * Sets one option by the name that it has on the command line: "type", "delimiter", "quote", "header",
  * "comment", "missing", "names", "column-type", "dtype", "shape", "order", "byte-order", "skip",
  * "record-length", "compression", "species", "dataspace", "storage-hosts" (the hosts whose ranks have the data, such as "node[1-4]";
- * for stead_open_ranks). "missing" (one token), "column-type" (NAME=number or NAME=text) and
+ * "layout" for the nodes of the layouts that are opened, "layout:FILE" for those of another one; for stead_open_ranks). "missing" (one token), "column-type" (NAME=number or NAME=text) and
  * "dataspace" (NAME=/PATH: the folder of a dataspace of this node, for parts of layouts) add to what was set before; the
  * others replace it. Sizes may have units, "names" has commas between names.
  *

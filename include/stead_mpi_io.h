@@ -28,8 +28,8 @@ extern "C" {
 
 /**
  * Makes storage ranks of some ranks of `world`. Collective; every rank calls it once, after MPI_Init_thread with
- * MPI_THREAD_MULTIPLE. Which ranks these are, `hints` say: `storage_hosts`, such as "node[1-2],node7", the same on all ranks; or `role`,
- * "storage" or "compute", of this one.
+ * MPI_THREAD_MULTIPLE. Which ranks these are, `hints` say: `storage_hosts`, such as "node[1-2],node7", or "layout:FILE" for the nodes
+ * of a layout that the first rank reads, the same on all ranks; or `role`, "storage" or "compute", of this one.
  *
  * On compute ranks it returns at once, and `*compute` is a new communicator of them alone. On storage ranks it returns when
  * all compute ranks have called stead_MPI_Storage_finalize or MPI_Finalize, or are gone; they have worked for them until then, and

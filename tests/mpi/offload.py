@@ -147,6 +147,8 @@ elif what == "wrong":
     all_told(storage=True, kernels=[7])
     all_told(storage=True, memory="12 parsecs")
     all_told(storage=True, memory=-1)
+    for hosts, says in ("layout", "none is named"), ("layout:/etc/hosts", "is none"):
+        assert says in refused(stead.UsageError, stead.offload, comm, storage=hosts)
     for hosts, says in ("nowhere", "nowhere was named"), ("n[", "bracket"), (socket.gethostname(), "all ranks are storage"):
         assert says in refused(stead.UsageError, stead.offload, comm, storage=hosts)
     for role in False, True:

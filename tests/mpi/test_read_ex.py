@@ -290,6 +290,13 @@ def test_storage_ranks_are_those_on_storage_hosts(lab, mpi, folder):
         assert out.strip() == f"sum: {there.sum():.17g}"
 
 
+def test_storage_ranks_are_those_on_the_nodes_of_a_layout(lab, mpi, folder, tmp_path):
+    layout = tmp_path / "any.stead-layout.toml"
+    layout.write_text('version = 1\nname = "any"\nlength = 1\nstripe = 1\nparts = [{ node = "host2", path = "/any", length = 1 }]\n')
+    out = run([*over(lab, mpi), BUILT / mpi / "read_ex", folder / "whole", f"layout:{layout}"])
+    assert out.strip() == f"sum: {np.fromfile(folder / 'whole').sum():.17g}"
+
+
 def test_hosts_without_ranks_are_told(mpi, folder):
     command = [*launch(mpi, 2), BUILT / mpi / "read_ex", folder / "whole", "nosuchhost7"]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL)

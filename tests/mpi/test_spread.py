@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from jobs import BUILT, bound, launch, run
 from test_mpi import LAB, lab  # noqa: F401
@@ -99,6 +100,24 @@ def test_hosts_of_the_lab(lab, folder, tmp_path, ranks):  # noqa: F811
     assert metrics["bytes_fetched"] < ranks * 300_000 + stripes * 5000 * 3
 
 
+def test_what_lies_over_hosts_is_described_once(lab, folder, tmp_path):  # noqa: F811
+    layout = put(folder / "t.csv", tmp_path / "l", 50_000, ["host1", "host2", "host3"])
+    one = json.loads(run([STEAD, "describe", folder / "t.csv", "--format", "json"]))
+    # A document of one rank, with what the others have.
+    described = json.loads(run([LAB, "run", lab, STEAD, "describe", layout, "--format", "json"]))
+    assert [p["node"] for p in described["parts"]] == ["host1", "host2", "host3"]
+    for member in "format", "columns", "rows", "bytes":
+        assert described["data"][member] == one[member]
+    # A node of it has no rank.
+    described = json.loads(run([LAB, "run", lab, "-n", 2, STEAD, "describe", layout, "--format", "json"]))
+    assert described["data"] is None and "node host3 has parts of it, and no rank" in described["not_read"]
+    for n in range(3):
+        (tmp_path / f"out.{n}.bin").write_bytes(np.arange(9 + n).astype("f8").tobytes())
+    ranks = [*launch("openmpi", 2), STEAD, "describe", tmp_path / "out.%r.bin", "--dtype", "f64", "--format", "json"]
+    described = json.loads(run(ranks))
+    assert described["bytes"] == 8 * (9 + 10 + 11) and len(described["files"]) == 3
+
+
 def test_python_on_hosts_of_the_lab(lab, folder, tmp_path):  # noqa: F811
     names = ["rows", "mean:x", "std:x"]
     one = alone(folder / "t.csv", *asked(names))
@@ -114,6 +133,25 @@ def test_a_host_of_the_lab_that_has_no_rank(lab, folder, tmp_path):  # noqa: F81
     job = [LAB, "run", lab, "-n", "2", STEAD, "run", layout, "-k", "rows"]
     done = subprocess.run(list(map(str, job)), capture_output=True, text=True, env=os.environ, timeout=100)
     assert done.returncode != 0 and "node host3 has parts of it, and no rank" in done.stderr, done.stderr
+
+
+def test_a_layout_says_who_has_the_data(lab, folder, tmp_path):  # noqa: F811
+    names = ["rows", "mean:x", "std:x"]
+    one = alone(folder / "t.csv", *asked(names))
+    layout = put(folder / "t.csv", tmp_path / "l", 50_000, ["host2", "host3"])
+    for said in "layout", f"layout:{layout}":
+        for place in "auto", "push", "pull":
+            words = [STEAD, "run", layout, *asked(names), "--storage-hosts", said, "--place", place, "--format", "json"]
+            report = json.loads(run([LAB, "run", lab, "-n", 4, *words]))
+            assert report["results"] == one["results"]
+            chosen = report["plan"]["place"]
+            # The first host, of which there are two ranks, has no part.
+            assert (chosen["wish"], chosen["storage_ranks"], chosen["compute_ranks"]) == (place, 2, 2)
+    for file, says in ("l/t.csv.stead-layout.toml.x", "is none"), ("no.stead-layout.toml", "no.stead-layout.toml"):
+        job = [LAB, "run", lab, STEAD, "run", tmp_path / file, "-k", "rows", "--storage-hosts", "layout"]
+        done = subprocess.run(list(map(str, job)), capture_output=True, text=True, env=os.environ, timeout=100)
+        told = re.findall(r"^stead: (.*)", done.stderr, re.M)
+        assert done.returncode != 0 and len(told) == 1 and says in told[0], done.stderr
 
 
 def test_a_part_that_its_host_may_not_read_is_named(lab, folder, tmp_path):  # noqa: F811

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import signal
 
@@ -39,12 +40,41 @@ def test_a_file_goes_over_parts_and_comes_back(stead, tmp_path, space, options):
     file.unlink()
     page = stead("describe", file).stdout.decode()
     assert "layout of  t.csv" in page and "100.0 %" in page and "crc32c:" in page
+    # The data are read where all parts are here.
+    assert "the data were not read: " in page and "dataspace" in page.split("the data were not read: ")[1] and "columns" not in page
+    assert shown["data"] is None and "dataspace" in shown["not_read"]
+    page = stead("describe", layout, "--dataspace", space).stdout.decode()
+    assert "not read" not in page and re.search(r"^columns\n +0  x  +number\n +1  y  +text$", page, re.M), page
+    found = json.loads(stead("describe", layout, "--dataspace", space, "--format", "json").stdout)
+    assert found["parts"] == shown["parts"] and found["data"]["format"] == "csv" and len(found["data"]["rows"]) == 5
     stead("get", layout, "--dataspace", space)
     assert file.read_bytes() == contents
     assert "columns" in stead("describe", file).stdout.decode()
     assert b"already" in stead("get", layout, "--dataspace", space, code=2).stderr
     copied = json.loads(stead("get", layout, "--dataspace", space, "--force", "--format", "json").stdout)
     assert (copied["bytes"], copied["parts"], copied["ranks"]) == (len(contents), 4, 1)
+
+
+def test_the_layouts_of_a_folder_are_listed(stead, tmp_path, space):
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in "b.csv", "a.csv":
+        table(tmp_path / name)
+        stead("put", tmp_path / name, "--over", "nvme", "--parts", 3, "--dataspace", space, "--layout", data / f"{name}.stead-layout.toml")
+    (data / "c.stead-layout.toml").write_text("nonsense")
+    shown = json.loads(stead("describe", data, "--format", "json").stdout)
+    assert list(shown) == ["layouts"]
+    found = [(entry["name"], entry["bytes"], entry["parts"], len(entry["nodes"]), entry["error"] is None) for entry in shown["layouts"]]
+    size = (tmp_path / "a.csv").stat().st_size
+    assert found == [("a.csv", size, 3, 1, True), ("b.csv", size, 3, 1, True), (None, None, 0, 0, False)]
+    page = stead("describe", data).stdout.decode()
+    assert page.startswith("layouts\n") and "a.csv" in page and "c.stead-layout.toml" in page
+    # Besides data that lie there.
+    (data / "d.csv").write_text("u,v\n1,2\n")
+    shown = json.loads(stead("describe", data, "--format", "json").stdout)
+    assert [c["name"] for c in shown["columns"]] == ["u", "v"] and len(shown["layouts"]) == 3
+    page = stead("describe", data).stdout.decode()
+    assert "columns" in page and "layouts" in page
 
 
 def test_dataspaces_are_configured(stead, tmp_path):

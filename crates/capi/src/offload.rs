@@ -41,8 +41,8 @@ pub type stead_resolve_fn = Option<
 pub struct stead_offload_options {
     /// sizeof(stead_offload_options).
     pub size: usize,
-    /// Storage ranks are those on these hosts, such as "node[1-4]" or "a,b", the same on all ranks; NULL if each rank says
-    /// itself what it is.
+    /// Storage ranks are those on these hosts, such as "node[1-4]" or "a,b", or with "layout:FILE" on the nodes of a layout that
+    /// the first rank reads, the same on all ranks; NULL if each rank says itself what it is.
     pub storage_hosts: *const c_char,
     /// True if this rank is a storage rank. Only where there are no `storage_hosts`.
     pub is_storage: bool,

@@ -58,7 +58,7 @@ pub unsafe extern "C" fn stead_options_new(
 /// Sets one option by the name that it has on the command line: "type", "delimiter", "quote", "header",
 /// "comment", "missing", "names", "column-type", "dtype", "shape", "order", "byte-order", "skip",
 /// "record-length", "compression", "species", "dataspace", "storage-hosts" (the hosts whose ranks have the data, such as "node[1-4]";
-/// for stead_open_ranks). "missing" (one token), "column-type" (NAME=number or NAME=text) and
+/// "layout" for the nodes of the layouts that are opened, "layout:FILE" for those of another one; for stead_open_ranks). "missing" (one token), "column-type" (NAME=number or NAME=text) and
 /// "dataspace" (NAME=/PATH: the folder of a dataspace of this node, for parts of layouts) add to what was set before; the
 /// others replace it. Sizes may have units, "names" has commas between names.
 ///

@@ -105,7 +105,8 @@ pub struct RunArgs {
     #[arg(long)]
     pub lenient: bool,
 
-    /// Hosts whose ranks have the data, such as node[1-4]; those of other hosts ask for them
+    /// Hosts whose ranks have the data, such as node[1-4], or 'layout' for the nodes of the layout; ranks of other hosts ask for
+    /// them
     #[arg(long, value_name = "HOSTS")]
     pub storage_hosts: Option<String>,
 
@@ -148,7 +149,7 @@ pub struct RunArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  stead describe flights.csv\n  stead describe 'run1/*.npy' --format json\n  stead describe flights.csv.stead-layout.toml"
+    after_help = "Examples:\n  stead describe flights.csv\n  stead describe 'run1/*.npy' --format json\n  stead describe flights.csv.stead-layout.toml\n  mpirun --host node1,node2 stead describe 'out.%r.bin' --dtype f64"
 )]
 pub struct DescribeArgs {
     #[command(flatten)]
@@ -161,6 +162,10 @@ pub struct DescribeArgs {
     /// How to print it
     #[arg(long, value_enum, default_value_t)]
     pub format: Described,
+
+    /// Look alone though a launcher (mpirun, srun) has started several ranks
+    #[arg(long)]
+    pub alone: bool,
 }
 
 const READ_EXAMPLES: &str = "Examples:

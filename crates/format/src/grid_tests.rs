@@ -212,7 +212,7 @@ proptest! {
         let apart = fortran && shape.len() == 2 && shape[0] > 1 && shape[1] > 1;
         let brick = (shape.len() == 3 && pick % 3 == 0).then_some(pick / 3 % 4);
         let needs =
-            Needs { bytes, rows: true, records: records && !apart, numbers: numbers.clone(), texts: vec![], brick, matrix: false };
+            Needs { bytes, rows: true, records: records && !apart, numbers: numbers.clone(), texts: vec![], brick, matrix: false, order: false };
         let io = IoOptions { depth, ..IoOptions::default() };
         let options = ScanOptions { chunk, io, ..ScanOptions::new(needs.clone()) };
         let sources = [source];

@@ -181,7 +181,8 @@ pub struct OpenOptions {
     pub species: Option<Species>,
     /// Folders of dataspaces of this node, `nvme=/mnt/nvme/me`, before those that are configured: for parts of layouts.
     pub dataspaces: Vec<String>,
-    /// Hosts whose ranks have the data, such as `node[1-4]`, if not all ranks of a job have them.
+    /// Hosts whose ranks have the data, if not all ranks of a job have them: `node[1-4]`; `layout`, the nodes of the layouts that
+    /// are opened, which the first rank reads; `layout:FILE`, those of another layout.
     pub storage_hosts: Option<String>,
 }
 

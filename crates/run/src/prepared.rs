@@ -117,14 +117,6 @@ impl Prepared {
             .collect::<Result<Vec<_>>>()?;
         let filter = request.filter.as_deref().map(|f| Filter::parse(f, schema)).transpose()?;
         let share = dataset.share(rank, size)?;
-        let apart = dataset.holding().is_some_and(|h| h.apart.is_some());
-        if let Some(path) = slots.iter().filter(|s| apart && s.maps).find_map(|s| s.output.as_ref())
-        {
-            let message = "records of data that only some ranks have cannot be written to a file";
-            return Err(Error::usage(message)
-                .at_path(path)
-                .with_hint("run it with ranks on the hosts that have the data alone"));
-        }
         let mut outputs = Outputs::default();
         let file = |s: &Slot| match &s.output {
             // Its bytes stay near the data.

@@ -2,10 +2,10 @@
 
 use crate::exchange::{Crew, different};
 use crate::meeting;
-use crate::spread::Here;
+use crate::spread::{Here, layouts_of};
 use serde::{Deserialize, Serialize};
 use stead_core::layout::nodes;
-use stead_core::{Cancel, Error, Result};
+use stead_core::{Cancel, Error, Kind, Result};
 use stead_fabric::Fabric;
 
 /// What a rank is for.
@@ -32,13 +32,56 @@ const MARK: &[u8] = b"role";
 /// Hosts that an error names.
 const NAMED: usize = 16;
 
+/// What says which hosts are storage hosts, in place of a list of them: the layouts that are opened, or one that is named behind it.
+const LAYOUT: &str = "layout";
+
+/// Which hosts are storage hosts, as users write it.
+enum Hosts<'h> {
+    /// Those of a list.
+    Listed(Vec<String>),
+    /// The nodes of the layouts that are opened.
+    OfData,
+    /// The nodes of a layout that is named.
+    Of(&'h str),
+}
+
+impl Hosts<'_> {
+    fn parse(text: &str) -> Result<Hosts<'_>> {
+        match text.strip_prefix(LAYOUT) {
+            Some("") => Ok(Hosts::OfData),
+            Some(rest) if rest.starts_with(':') => match rest.get(1..).filter(|f| !f.is_empty()) {
+                Some(file) => Ok(Hosts::Of(file)),
+                None => Err(Error::usage(format!("'{text}' names no layout"))
+                    .with_hint(format!("write {LAYOUT}:FILE"))),
+            },
+            _ => nodes::expand(text).map(Hosts::Listed),
+        }
+    }
+}
+
 /// What a rank says.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Said {
     storage: bool,
     host: String,
-    /// The list by which roles follow from hosts.
+    /// What roles follow from, as the user wrote it.
     list: Option<String>,
+    /// Of the first rank, if roles follow from a layout.
+    nodes: Option<Vec<Node>>,
+}
+
+/// A node of a layout.
+#[derive(Clone, Serialize, Deserialize)]
+struct Node {
+    name: String,
+    /// It has parts that no other node has: they do not lie beside the layout.
+    alone: bool,
+}
+
+impl Said {
+    fn of(role: Role) -> Said {
+        Said { storage: role == Role::Storage, ..Said::default() }
+    }
 }
 
 impl Roles {
@@ -48,30 +91,49 @@ impl Roles {
     /// That of a rank that has none, on all ranks; `Usage` if there is no storage rank, or ranks do different things or run
     /// different versions of stead; `Peer` if a rank is gone.
     pub fn agree(fabric: &dyn Fabric, here: &Here, mine: Result<Role>) -> Result<Roles> {
-        Self::said(fabric, here, mine.map(|role| (role, None)))
+        Self::said(fabric, here, mine.map(Said::of))
     }
 
-    /// Storage ranks are those on the hosts of a list, such as `node[1-4]` or `a,b`. All ranks of `fabric` call it with the
-    /// same list.
+    /// Storage ranks are those on the hosts of a list, such as `node[1-4]` or `a,b`, or with `layout:FILE` those on the nodes of a
+    /// layout, which the first rank reads, and others need not see. All ranks of `fabric` call it with the same text.
     ///
     /// # Errors
-    /// As [`Roles::agree`]; `Usage` for what is no list, and for hosts that have no rank.
+    /// As [`Roles::agree`]; `Usage` for what is no list, and for hosts that have no rank. Of a layout: that of reading it, `Usage` if no
+    /// rank is on any of its nodes, `NotFound` if one of these has no rank.
     pub fn by_hosts(fabric: &dyn Fabric, here: &Here, hosts: &str) -> Result<Roles> {
-        let listed = nodes::expand(hosts);
-        let mine = listed.as_ref().map(|listed| {
-            if listed.iter().any(|n| nodes::is_host(n, &here.host)) {
-                Role::Storage
-            } else {
-                Role::Compute
-            }
-        });
-        let Ok(mine) = mine else {
-            let why = listed.err().unwrap_or_else(different);
-            return Self::said(fabric, here, Err(why));
+        Self::of_data(fabric, here, hosts, &[])
+    }
+
+    /// As [`Roles::by_hosts`], where the text may be `layout`, too: the layouts that `inputs` name.
+    pub(crate) fn of_data(
+        fabric: &dyn Fabric,
+        here: &Here,
+        hosts: &str,
+        inputs: &[String],
+    ) -> Result<Roles> {
+        let list = Some(hosts.to_owned());
+        let first = fabric.rank() == 0;
+        let read = |inputs: &[String]| -> Result<Said> {
+            let nodes = first.then(|| nodes_of(inputs)).transpose()?;
+            Ok(Said { list: list.clone(), nodes, ..Said::default() })
         };
-        let roles = Self::said(fabric, here, Ok((mine, Some(hosts.to_owned()))))?;
-        let known = |n: &&String| roles.hosts.iter().any(|h| nodes::is_host(n, h));
-        let missing: Vec<String> = listed?.iter().filter(|n| !known(n)).cloned().collect();
+        let listed = match Hosts::parse(hosts) {
+            Ok(Hosts::Listed(listed)) => listed,
+            Ok(Hosts::Of(file)) => return Self::said(fabric, here, read(&[file.to_owned()])),
+            Ok(Hosts::OfData) if !inputs.is_empty() => {
+                return Self::said(fabric, here, read(inputs));
+            }
+            Ok(Hosts::OfData) => {
+                let e = Error::usage(
+                    "the storage hosts are to be those of a layout, and none is named",
+                );
+                return Self::said(fabric, here, Err(e.with_hint("write layout:FILE")));
+            }
+            Err(e) => return Self::said(fabric, here, Err(e)),
+        };
+        let storage = listed.iter().any(|n| nodes::is_host(n, &here.host));
+        let roles = Self::said(fabric, here, Ok(Said { storage, list, ..Said::default() }))?;
+        let missing = roles.without_rank(listed.iter().map(String::as_str));
         if missing.is_empty() {
             return Ok(roles);
         }
@@ -81,15 +143,11 @@ impl Roles {
             .with_hint("start a rank on each storage host: mpirun --host HOST,..."))
     }
 
-    fn said(
-        fabric: &dyn Fabric,
-        here: &Here,
-        mine: Result<(Role, Option<String>)>,
-    ) -> Result<Roles> {
+    fn said(fabric: &dyn Fabric, here: &Here, mine: Result<Said>) -> Result<Roles> {
         let mut crew = Crew::new(fabric, &Cancel::new(), None);
         crew.host.clone_from(&here.host);
-        let said = mine.and_then(|(role, list)| {
-            let said = Said { storage: role == Role::Storage, host: here.host.clone(), list };
+        let said = mine.and_then(|said| {
+            let said = Said { host: here.host.clone(), ..said };
             let said = postcard::to_stdvec(&said)
                 .map_err(|e| Error::internal(format!("cannot encode a role: {e}")))?;
             Ok(vec![MARK.to_vec(), said])
@@ -117,22 +175,48 @@ impl Roles {
             ))
             .with_hint("all ranks name the same ones"));
         }
-        let of = |s: &Said| if s.storage { Role::Storage } else { Role::Compute };
+        let nodes = said.first().and_then(|s| s.nodes.clone());
+        let storage = |s: &Said| match &nodes {
+            Some(nodes) => nodes.iter().any(|n| nodes::is_host(&n.name, &s.host)),
+            None => s.storage,
+        };
+        let of = |s: &Said| if storage(s) { Role::Storage } else { Role::Compute };
         let of: Vec<Role> = said.iter().map(of).collect();
         let all = |role: Role| (0..of.len()).filter(|r| of[*r] == role).collect::<Vec<_>>();
         let (storage, compute) = (all(Role::Storage), all(Role::Compute));
         let hosts: Vec<String> = said.into_iter().map(|s| s.host).collect();
         if storage.is_empty() {
-            return Err(match &first {
-                Some(list) => Error::usage(format!(
+            return Err(match (&nodes, &first) {
+                (Some(nodes), _) => Error::usage(format!(
+                    "no rank is on a node of the layout: its parts are on {}, and {}",
+                    some(nodes.iter().map(|n| n.name.as_str())),
+                    there_are(&hosts)
+                )),
+                (None, Some(list)) => Error::usage(format!(
                     "no rank is on a storage host: {list} was named, and {}",
                     there_are(&hosts)
                 )),
-                None => Error::usage("no rank is a storage rank"),
+                (None, None) => Error::usage("no rank is a storage rank"),
             }
             .with_hint("start at least one rank where the data are, and say so on all ranks"));
         }
-        Ok(Roles { storage, compute, of, hosts })
+        let roles = Roles { storage, compute, of, hosts };
+        let alone = nodes.iter().flatten().filter(|n| n.alone).map(|n| n.name.as_str());
+        let missing = roles.without_rank(alone);
+        if missing.is_empty() {
+            return Ok(roles);
+        }
+        let (node, has) = if missing.len() == 1 { ("node", "has") } else { ("nodes", "have") };
+        let list = some(missing.iter().map(String::as_str));
+        let e = format!("{node} {list} {has} parts of the layout, and no rank");
+        Err(Error::new(Kind::NotFound, format!("{e}: {}", there_are(&roles.hosts)))
+            .with_hint("start a rank on each node that has parts: mpirun --host NODE,..."))
+    }
+
+    /// Nodes on which no rank is.
+    fn without_rank<'n>(&self, nodes: impl Iterator<Item = &'n str>) -> Vec<String> {
+        let known = |n: &&str| self.hosts.iter().any(|h| nodes::is_host(n, h));
+        nodes.filter(|n| !known(n)).map(str::to_owned).collect()
     }
 
     /// Number of ranks.
@@ -169,18 +253,53 @@ impl Roles {
     }
 }
 
+/// Refuses what says of no hosts that they are storage hosts.
+///
+/// # Errors
+/// `Usage` for what is neither a list of hosts nor `layout` nor `layout:FILE`.
+pub fn check_hosts(text: &str) -> Result<()> {
+    Hosts::parse(text).map(drop)
+}
+
+/// True if the storage hosts are the nodes of the layouts that are opened.
+pub(crate) fn are_of_data(text: &str) -> bool {
+    text == LAYOUT
+}
+
+/// The nodes of layouts, each once.
+fn nodes_of(inputs: &[String]) -> Result<Vec<Node>> {
+    let mut all = std::collections::BTreeMap::<String, bool>::new();
+    for (_, layout) in layouts_of(inputs)? {
+        for part in layout.parts() {
+            let beside = part.space.is_none() && !part.path.starts_with('/');
+            *all.entry(part.node.clone()).or_default() |= !beside;
+        }
+    }
+    Ok(all.into_iter().map(|(name, alone)| Node { name, alone }).collect())
+}
+
 /// The hosts of all ranks, each once, as far as they fit into a message.
 fn there_are(hosts: &[String]) -> String {
+    let first = hosts.first();
+    let are = if hosts.iter().all(|h| Some(h) == first) {
+        "the ranks are on"
+    } else {
+        "there are ranks on"
+    };
+    format!("{are} {}", some(hosts.iter().map(String::as_str)))
+}
+
+/// Hosts, each once, as far as they fit into a message.
+fn some<'h>(hosts: impl Iterator<Item = &'h str>) -> String {
     let mut all: Vec<&str> = Vec::new();
     for host in hosts {
-        if !all.contains(&host.as_str()) && all.len() <= NAMED {
+        if !all.contains(&host) && all.len() <= NAMED {
             all.push(host);
         }
     }
     let more = if all.len() > NAMED { ", and others" } else { "" };
     all.truncate(NAMED);
-    let are = if all.len() == 1 { "the ranks are on" } else { "there are ranks on" };
-    format!("{are} {}{more}", nodes::fold(&all))
+    format!("{}{more}", nodes::fold(&all))
 }
 
 #[cfg(test)]
@@ -284,5 +403,53 @@ mod tests {
         for e in each(&["a"; 2], mixed) {
             assert!(e.unwrap_err().message().contains("ranks do different things"));
         }
+    }
+
+    #[test]
+    fn storage_ranks_are_those_on_the_nodes_of_a_layout() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("f.stead-layout.toml");
+        let write = |parts: &[(&str, &str)]| {
+            let part = |(node, path): &(&str, &str)| {
+                format!("{{ node = \"{node}\", path = \"{path}\", length = 1 }},\n")
+            };
+            let n = parts.len();
+            let parts: String = parts.iter().map(part).collect();
+            let text = format!("name = \"f\"\nlength = {n}\nstripe = 1\nparts = [\n{parts}]\n");
+            std::fs::write(&file, format!("version = 1\n{text}")).unwrap();
+        };
+        let hosts = ["h1", "n2.x", "h2", "n1", "n2.x"];
+        let told = |list: &str, says: &str, kind: Kind| {
+            for e in by_hosts(&hosts, list) {
+                let e = e.unwrap_err();
+                assert!(e.kind() == kind && e.to_string().contains(says), "{e}");
+            }
+        };
+        let layout = format!("layout:{}", file.display());
+        told(&layout, "f.stead-layout.toml", Kind::NotFound);
+        write(&[("n1", "/a"), ("n2", "/b"), ("n1", "/c")]);
+        // The name of the file stands for its layout, where the file is not.
+        for list in [layout.as_str(), layout.strip_suffix(".stead-layout.toml").unwrap()] {
+            for roles in by_hosts(&hosts, list) {
+                let roles = roles.unwrap();
+                assert_eq!((roles.storage(), roles.compute()), (&[1, 3, 4][..], &[0, 2][..]));
+            }
+        }
+        // Parts beside the layout are read by others where their node has no rank.
+        write(&[("n1", "/a"), ("m1", "b")]);
+        assert!(by_hosts(&hosts, &layout).into_iter().all(|r| r.unwrap().storage() == [3]));
+        write(&[("n1", "/a"), ("m1", "/b"), ("m2", "/b")]);
+        told(&layout, "nodes m[1-2] have parts of the layout, and no rank", Kind::NotFound);
+        write(&[("m1", "/a"), ("m2", "b")]);
+        told(&layout, "its parts are on m[1-2], and there are ranks on h", Kind::Usage);
+        std::fs::write(&file, "version = 1\nnonsense").unwrap();
+        told(&layout, "f.stead-layout.toml", Kind::Format);
+        told("layout:", "names no layout", Kind::Usage);
+        told("layout", "none is named", Kind::Usage);
+        told("layout:/etc/passwd", "is none", Kind::Usage);
+        // A host may be called so.
+        assert!(
+            by_hosts(&["layout7", "h"], "layout7").into_iter().all(|r| r.unwrap().storage() == [0])
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! Options as text: what the command line, C and configuration files write, and what it means.
 
-use stead_core::layout::{Spaces, nodes};
+use stead_core::layout::Spaces;
 use stead_core::{ByteOrder, Error, Order, Result, Shape, units};
 use stead_format::OpenOptions;
 use stead_format::options::{ColumnType, Header, Quote};
@@ -63,7 +63,7 @@ pub fn set(o: &mut OpenOptions, name: &str, value: &str) -> Result<()> {
         "species" => o.species = Some(value.parse()?),
         "dataspace" => o.dataspaces.push(dataspace(value)?),
         "storage-hosts" => {
-            nodes::expand(value)?;
+            stead_run::roles::check_hosts(value)?;
             o.storage_hosts = Some(value.to_owned());
         }
         _ => {

@@ -5,12 +5,12 @@
 mod common;
 
 use common::cases::{self, Case};
-use common::{each, named, put, table, text};
+use common::{each, named, output, put, table, text};
 use std::sync::Arc;
 use stead::fabric::Fabric;
 use stead::kernels::{Block, Kernel, Needs, Own, Step};
 use stead::plan::Wish;
-use stead::ranks::{Here, Roles, open_apart};
+use stead::ranks::{Here, Roles, open_apart, open_as};
 use stead::{Cancel, Dataset, Kind, OpenOptions, Placing, Report, Request, Result, Value};
 
 fn request(kernels: &[&str], place: Wish) -> Request {
@@ -67,7 +67,7 @@ fn check(case: &Case) {
     let alone = case.open(&inputs);
     // What is made of records stays where these are.
     for (n, ask) in case.within(dir.path()).into_iter().filter(|ask| !ask.maps).enumerate() {
-        let written = || ask.output.as_ref().map(|path| common::output(path, false));
+        let written = || ask.output.as_ref().map(|path| output(path, false));
         let wanted = stead::run(&alone, &ask.request, None).expect("alone");
         let picture = written();
         for hosts in JOBS {
@@ -253,6 +253,130 @@ fn parts_of_layouts_lie_with_their_hosts() {
     let all =
         run(&["h1", "s1"], &named(&path), &OpenOptions::default(), &request(&["rows"], Wish::Push));
     one_error(all, Kind::Usage, "s2 has parts of it, and is no storage host");
+    // The layout says who has the data.
+    let by_layout = |hosts: &[&str], said: &str, inputs: &[String], place| {
+        let options = OpenOptions { storage_hosts: Some(said.into()), ..OpenOptions::default() };
+        each(hosts, |fabric, here| {
+            let dataset = open_as(here, fabric, inputs, &options, &Cancel::new())?;
+            stead::run_on(&**fabric, &dataset, &request(&["mean:x", "digits"], place), None)
+        })
+    };
+    let wanted =
+        stead::run(&alone, &request(&["mean:x", "digits"], Wish::Auto), None).expect("run");
+    let of = format!("layout:{}", path.display());
+    for (hosts, said, asking) in [
+        (&["h1", "s1", "s2"][..], "layout", 1),
+        (&["s2", "h1", "h2", "s1", "s1"][..], "layout", 2),
+        (&["h1", "s1", "s2", "h1"][..], of.as_str(), 2),
+    ] {
+        for place in [Wish::Push, Wish::Pull, Wish::Auto] {
+            for report in by_layout(hosts, said, &named(&path), place) {
+                let report = report.expect("run");
+                assert_eq!(text(&report.results), text(&wanted.results));
+                assert_eq!(placing(&report).compute_ranks, asking);
+            }
+        }
+    }
+    // Where no rank is elsewhere, all have the data.
+    for report in by_layout(&["s1", "s2"], "layout", &named(&path), Wish::Push) {
+        assert!(report.expect("run").plan.place.is_none());
+    }
+    let wrong = |hosts: &[&str], inputs: &[String], kind, says: &str| {
+        one_error(by_layout(hosts, "layout", inputs, Wish::Auto), kind, says);
+    };
+    wrong(
+        &["h1", "s1"],
+        &named(&path),
+        Kind::NotFound,
+        "node s2 has parts of the layout, and no rank",
+    );
+    wrong(&["h1", "h2"], &named(&path), Kind::Usage, "no rank is on a node of the layout");
+    wrong(&["h1", "s1", "s2"], &named(&file), Kind::Usage, "t.csv' is none");
+    let gone = named(&dir.path().join("u.stead-layout.toml"));
+    wrong(&["h1", "s1", "s2"], &gone, Kind::NotFound, "u.stead-layout.toml");
+}
+
+#[test]
+fn files_of_each_rank_on_storage_hosts() {
+    let dir = tempfile::tempdir().expect("dir");
+    let values = |r: u32| (0..900 + r).map(move |i| f64::from(i * 7 % 101 + r) / 3.0);
+    let mut whole = Vec::new();
+    for r in 0..5 {
+        let folder = dir.path().join(["s1", "s2"][r as usize % 2]);
+        std::fs::create_dir_all(&folder).expect("folder");
+        let bytes: Vec<u8> = values(r).flat_map(f64::to_le_bytes).collect();
+        std::fs::write(folder.join(format!("out.{r}.bin")), &bytes).expect("write");
+        whole.extend(bytes);
+    }
+    let file = dir.path().join("whole.bin");
+    std::fs::write(&file, whole).expect("write");
+    let options = OpenOptions { dtype: Some(stead::DType::F64), ..OpenOptions::default() };
+    let kernels = ["rows", "sum:value", "quantile:value"];
+    let alone = stead::open_with(&named(&file), &options).expect("open");
+    let wanted = stead::run(&alone, &request(&kernels, Wish::Auto), None).expect("run");
+    let pattern = ["out.%r.bin".to_owned()];
+    for hosts in [&["h1", "s2", "s1"][..], &["s1", "h1", "s2", "h2", "s1"]] {
+        for place in [Wish::Push, Wish::Pull, Wish::Split, Wish::Auto] {
+            let all = each(hosts, |fabric, here| {
+                let here = Here { folder: Some(dir.path().join(&here.host)), ..here.clone() };
+                let dataset = open(fabric, &here, hosts, &pattern, &options)?;
+                stead::run_on(&**fabric, &dataset, &request(&kernels, place), None)
+            });
+            for report in all.into_iter().map(|r| r.expect("run")) {
+                assert_eq!(text(&report.results), text(&wanted.results), "{hosts:?} {place:?}");
+                assert_eq!(report.plan.files, 5);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_written_of_each_record_stays_with_those_that_have_the_data() {
+    let dir = tempfile::tempdir().expect("dir");
+    let (bytes, file) = (table(400), dir.path().join("t.csv"));
+    std::fs::write(&file, &bytes).expect("write");
+    // Over two nodes, too.
+    let spread = put(dir.path(), "u.csv", bytes.as_bytes(), 1000, &["s1", "s2"]);
+    let out = |name: &str| dir.path().join(name);
+    let asked = |place| {
+        let to = |kernel: &str, name: &str| format!("{kernel},out={}", out(name).display());
+        request(&[&to("normalize:x", "n.csv"), &to("grep:'two|1\\d'", "g.txt"), "mean:x"], place)
+    };
+    let alone = stead::open(&named(&file)).expect("open");
+    let wanted = stead::run(&alone, &asked(Wish::Auto), None).expect("alone");
+    let written = ["n.csv", "g.txt"].map(|n| {
+        let bytes = std::fs::read(out(n)).expect("output");
+        std::fs::remove_file(out(n)).expect("remove");
+        bytes
+    });
+    assert!(written.iter().all(|w| w.len() > 1000));
+    let both = ["h1", "s1", "h2", "s2", "s1"];
+    for (hosts, inputs) in [(&both[..], &spread), (&both[..], &file), (&["s1", "h1"][..], &file)] {
+        for place in [Wish::Auto, Wish::Push] {
+            for report in run(hosts, &named(inputs), &OpenOptions::default(), &asked(place)) {
+                let report = report.expect("run");
+                assert_eq!(report.result("mean:x"), wanted.result("mean:x"));
+                assert_eq!(placing(&report).place, "push");
+                let left: Vec<&str> =
+                    placing(&report).left_out.iter().map(|l| l.place.as_str()).collect();
+                assert_eq!(left, ["pull", "vector", "split"]);
+            }
+            for (name, wanted) in ["n.csv", "g.txt"].iter().zip(&written) {
+                let parts = out(&format!("{name}.stead-layout.toml"));
+                let parts = stead::layout::read(&parts).expect("layout");
+                assert!(output(&out(name), true) == *wanted, "{hosts:?} {name}");
+                assert!(parts.parts().iter().all(|p| p.node.starts_with('s')));
+            }
+        }
+        for place in [Wish::Pull, Wish::Vector, Wish::Split] {
+            let all = run(hosts, &named(inputs), &OpenOptions::default(), &asked(place));
+            for e in all.into_iter().map(|r| r.expect_err("an error")) {
+                let says = "stays with those that have the data";
+                assert!(e.kind() == Kind::Usage && e.message().contains(says), "{e}");
+                assert_eq!(e.hint(), Some("take --place auto or push"));
+            }
+        }
+    }
 }
 
 fn one_error(all: Vec<Result<Report>>, kind: Kind, says: &str) {

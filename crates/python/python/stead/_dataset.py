@@ -304,7 +304,8 @@ def open(
         name: What stands for the file's name in messages about bytes and arrays.
         comm: A communicator of mpi4py, all ranks of which make this call, for data that lie on their nodes: layouts, and
             files that each rank has written (`out.%r.bin`). `run` is given it, too.
-        storage_hosts: Hosts whose ranks have the data, such as `"node[1-4]"`; ranks on other hosts ask for them. With `comm`.
+        storage_hosts: Hosts whose ranks have the data, such as `"node[1-4]"`, or `"layout"`, the nodes of the layouts that are
+            opened, or `"layout:FILE"`, those of another one; ranks on other hosts ask for them. With `comm`.
 
     Returns:
         The dataset. Only the beginning of its files has been read.

@@ -212,8 +212,8 @@ def offload(
 
     Args:
         comm: A communicator of mpi4py. Needs `libstead_mpi`, which the environment variable `STEAD_MPI_LIBRARY` may name.
-        storage: The storage hosts, such as `"node[1-4]"` or `"a,b"`: the same on all ranks. Or whether this rank is a
-            storage rank.
+        storage: The storage hosts, such as `"node[1-4]"` or `"a,b"`, or `"layout:FILE"`, the nodes of a layout that the first
+            rank reads: the same on all ranks. Or whether this rank is a storage rank.
         kernels: Kernels written in Python (`stead.kernel`) that compute ranks may ask for: the same on all ranks.
         memory: The most bytes that a run may have on this node, whatever is asked for.
 

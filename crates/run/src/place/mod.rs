@@ -117,7 +117,7 @@ pub fn refuse(request: &Request, dataset: &Dataset) -> Result<()> {
         _ if !apart => {
             Err(Error::usage("a place to compute was asked for, and all ranks have the data alike")
                 .with_hint(
-                    "say which hosts have the data, with --storage-hosts, or leave --place out",
+                    "say which hosts have the data, with --storage-hosts (of a layout: --storage-hosts layout), or leave --place out",
                 ))
         }
         Wish::Pull | Wish::Vector | Wish::Split => Ok(()),
@@ -128,13 +128,15 @@ pub fn refuse(request: &Request, dataset: &Dataset) -> Result<()> {
 pub struct Asked<'a> {
     needs: Needs,
     filter: Option<&'a Filter>,
+    /// A kernel writes what it makes of each record.
+    maps: bool,
 }
 
 impl<'a> Asked<'a> {
     pub fn new(slots: &[Slot], filter: Option<&'a Filter>) -> Asked<'a> {
         let mut needs = Needs::default();
         slots.iter().filter_map(|s| s.kernel.as_ref()).for_each(|k| needs.add(&k.needs()));
-        Asked { needs, filter }
+        Asked { needs, filter, maps: slots.iter().any(|s| s.maps) }
     }
 }
 
@@ -142,6 +144,7 @@ impl<'a> Asked<'a> {
 struct Can<'c> {
     said: &'c [Said],
     needs: &'c Needs,
+    maps: bool,
     /// The data are text, of which columns are parsed.
     parsed: bool,
     wish: Wish,
@@ -155,7 +158,11 @@ impl Can<'_> {
             return Some("a kernel wants the data in their order");
         }
         match place {
-            Place::Pull | Place::Push => None,
+            Place::Push => None,
+            _ if self.maps => {
+                Some("what a kernel writes of each record stays with those that have the data")
+            }
+            Place::Pull => None,
             // All ranks of a split know what each of them holds.
             Place::Split => {
                 let stretches = self.said.iter().fold(0u64, |n, s| n.saturating_add(s.stretches));
@@ -231,6 +238,7 @@ pub fn choose(
     let can = Can {
         said: &said,
         needs: &asked.needs,
+        maps: asked.maps,
         parsed: matches!(assumed::format(dataset.format_name()), "csv" | "lines"),
         wish: request.place,
         vector_per_byte: vectors::refusal(&asked.needs).is_none().then_some(seen),
@@ -239,10 +247,15 @@ pub fn choose(
     let possible = |place| can.refusal(place).is_none();
     let chosen = decision.among(|place| request.place.allows(place) && possible(place));
     let Some(chosen) = chosen else {
-        let place = if request.place == Wish::Split { Place::Split } else { Place::VectorUp };
+        let place = match request.place {
+            Wish::Split => Place::Split,
+            Wish::Pull => Place::Pull,
+            _ => Place::VectorUp,
+        };
         let why = can.refusal(place).unwrap_or("there is none that can be had");
+        let take = if asked.maps { "auto or push" } else { "auto, pull or push" };
         return Err(Error::usage(format!("the place '{place}' cannot be had: {why}"))
-            .with_hint("take --place auto, pull or push"));
+            .with_hint(format!("take --place {take}")));
     };
     let why = decision.about(chosen, possible);
     let placing = Placing { place: chosen.place.to_string(), why, ..placing };
@@ -273,6 +286,8 @@ pub fn choose(
             };
             part(has, looks, Some(split))
         }
+        // All ranks say of what was written that it is whole, and know where it is.
+        _ if asked.maps => part(has, None, None),
         _ => Part { computing: Some(ranks(true)), ..part(has, None, None) },
     })
 }
@@ -396,7 +411,7 @@ fn decided(
             .filter(|e| can.refusal(e.place).is_none())
             .map(alternative)
             .collect(),
-        left_out: [Place::VectorUp, Place::Split]
+        left_out: [Place::Pull, Place::VectorUp, Place::Split]
             .into_iter()
             .filter_map(|place| {
                 let why = can.refusal(place)?.to_owned();

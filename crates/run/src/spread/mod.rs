@@ -10,8 +10,8 @@ mod service;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use opening::are_files;
 pub use opening::{Here, open, open_apart, open_as, open_on};
+pub(crate) use opening::{are_files, layouts_of};
 pub(crate) use service::AHEAD;
 
 use service::{Ask, Came, Link};

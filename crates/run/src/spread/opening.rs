@@ -7,7 +7,7 @@ use super::service::Link;
 use super::{Spread, Whole, apart};
 use crate::exchange::Crew;
 use crate::meeting;
-use crate::roles::Roles;
+use crate::roles::{Roles, are_of_data};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -81,7 +81,8 @@ pub fn open(inputs: &[String], options: &OpenOptions) -> Result<Dataset> {
 /// layouts on the nodes of the ranks, and `out.%r.bin`, files that each process of a job has written on its node. Who runs over
 /// it asks other ranks for what is not on its own node, as long as any of them has the dataset. `cancel` stops that, too.
 ///
-/// With [`OpenOptions::storage_hosts`] only the ranks on these hosts have the data ([`open_apart`]).
+/// With [`OpenOptions::storage_hosts`] only the ranks on these hosts have the data ([`open_apart`]): those of a list (`node[1-4]`),
+/// the nodes of the layouts that are opened (`layout`), or of another one (`layout:FILE`).
 ///
 /// # Errors
 /// As [`open`], the same on all ranks. `NotFound` if a node that has parts has no rank, or a rank's file is missing.
@@ -106,14 +107,17 @@ pub fn open_as(
     cancel: &Cancel,
 ) -> Result<Dataset> {
     let Some(hosts) = &options.storage_hosts else {
-        return open_by(here, fabric, None, inputs, options, cancel);
+        return open_by(here, fabric, None, 0, inputs, options, cancel);
     };
     if fabric.size() == 1 {
         return Err(Error::usage("storage hosts tell ranks of a job apart, and this one is alone")
             .with_hint("start ranks on both kinds of hosts: mpirun --host store1,node1 ..."));
     }
-    let roles = Roles::by_hosts(&**fabric, here, hosts)?;
-    open_apart(here, fabric, &roles, inputs, options, cancel)
+    let roles = Roles::of_data(&**fabric, here, hosts, inputs)?;
+    let storage = apart_from(&roles);
+    // Who has read the layouts tells what they are: others need not see them.
+    let first = if are_of_data(hosts) { 0 } else { first_of(storage) };
+    open_by(here, fabric, storage, first, inputs, options, cancel)
 }
 
 /// As [`open_as`], where the data are with the storage ranks alone, whatever [`OpenOptions::storage_hosts`] says: files that all these see, and others need not, layouts whose
@@ -130,21 +134,33 @@ pub fn open_apart(
     options: &OpenOptions,
     cancel: &Cancel,
 ) -> Result<Dataset> {
-    let storage = Some(roles.storage()).filter(|_| !roles.compute().is_empty());
-    open_by(here, fabric, storage, inputs, options, cancel)
+    let storage = apart_from(roles);
+    open_by(here, fabric, storage, first_of(storage), inputs, options, cancel)
 }
 
+/// The ranks that have data, if only some do.
+fn apart_from(roles: &Roles) -> Option<&[usize]> {
+    Some(roles.storage()).filter(|_| !roles.compute().is_empty())
+}
+
+/// The first rank that has data.
+fn first_of(storage: Option<&[usize]>) -> usize {
+    storage.and_then(<[usize]>::first).copied().unwrap_or(0)
+}
+
+/// Opens what the rank `first` says that the inputs are.
 fn open_by(
     here: &Here,
     fabric: &Arc<dyn Fabric>,
     storage: Option<&[usize]>,
+    first: usize,
     inputs: &[String],
     options: &OpenOptions,
     cancel: &Cancel,
 ) -> Result<Dataset> {
     let mut crew = Crew::new(&**fabric, cancel, None);
     crew.host.clone_from(&here.host);
-    let (named, tag) = tell(&mut crew, storage, inputs)?;
+    let (named, tag) = tell(&mut crew, storage, first, inputs)?;
     if named == Named::Files && storage.is_none() {
         return together(&crew, Dataset::open(inputs, options));
     }
@@ -207,9 +223,13 @@ fn together<T>(crew: &Crew<'_>, mine: Result<T>) -> Result<T> {
     mine.ok_or_else(|| Error::internal("an error was not told"))
 }
 
-/// The first rank, of those that have data if only some do, tells what is meant, and all tell where they are.
-fn tell(crew: &mut Crew<'_>, storage: Option<&[usize]>, inputs: &[String]) -> Result<(Named, u32)> {
-    let first = storage.and_then(<[usize]>::first).copied().unwrap_or(0);
+/// The rank `first` tells what is meant, and all tell where they are.
+fn tell(
+    crew: &mut Crew<'_>,
+    storage: Option<&[usize]>,
+    first: usize,
+    inputs: &[String],
+) -> Result<(Named, u32)> {
     let found = (crew.rank() == first).then(|| named(inputs)).transpose();
     if crew.size() == 1 {
         crew.hosts = vec![crew.host.clone()];
@@ -262,6 +282,31 @@ fn tell(crew: &mut Crew<'_>, storage: Option<&[usize]>, inputs: &[String]) -> Re
 /// For a layout that cannot be read, and layouts among files.
 pub fn are_files(inputs: &[String]) -> Result<bool> {
     Ok(named(inputs)? == Named::Files)
+}
+
+/// The layouts that the inputs are, as it looks from here.
+///
+/// # Errors
+/// Those of reading them; `Usage` if the inputs are none.
+pub fn layouts_of(inputs: &[String]) -> Result<Vec<(PathBuf, Layout)>> {
+    let Named::Layouts(texts) = named(inputs)? else {
+        let it = inputs.first().map_or("", String::as_str);
+        return Err(Error::usage(format!(
+            "the storage hosts are to be the nodes of a layout, and '{it}' is none"
+        ))
+        .with_hint("name a layout, or the hosts: --storage-hosts 'node[1-4]'"));
+    };
+    parsed(texts)
+}
+
+/// Layouts that were read, and where.
+fn parsed(texts: Vec<(String, String)>) -> Result<Vec<(PathBuf, Layout)>> {
+    let parse = |(path, text): (String, String)| {
+        let path = PathBuf::from(path);
+        let layout = Layout::parse(&text).map_err(|e| e.at_path(&path))?;
+        Ok((path, layout))
+    };
+    texts.into_iter().map(parse).collect()
 }
 
 /// What the inputs are, as it looks from here.
@@ -441,14 +486,8 @@ impl Opening<'_> {
     }
 
     fn layouts(&self, texts: Vec<(String, String)>) -> Result<Found> {
-        let mut layouts = Vec::with_capacity(texts.len());
-        let mut stripes = 0u64;
-        for (path, text) in texts {
-            let path = PathBuf::from(path);
-            let layout = Layout::parse(&text).map_err(|e| e.at_path(&path))?;
-            stripes = stripes.saturating_add(layout.stripes());
-            layouts.push((path, layout));
-        }
+        let layouts = parsed(texts)?;
+        let stripes = layouts.iter().fold(0u64, |n, (_, l)| n.saturating_add(l.stripes()));
         if stripes > limits::MAX_STRIPES {
             return Err(Error::limit(format!(
                 "these files have {stripes} stripes together; at most {} are supported",
