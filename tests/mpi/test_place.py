@@ -154,7 +154,8 @@ MOVED = {
 def test_states_and_pictures_are_little_of_the_data(lab, mpi, env, tmp_path, what):  # noqa: F811
     make, stripe, kernel = MOVED[what]
     (tmp_path / "stead.toml").write_text(f'[dataspace.nvme]\npath = "{tmp_path}/${{NODE}}"\n')
-    (shared := tmp_path / "shared").mkdir()
+    for folder in [shared := tmp_path / "shared", tmp_path / "host2", tmp_path / "host3"]:
+        folder.mkdir()
     np.save(shared / "d.npy", make())
     size = (shared / "d.npy").stat().st_size
     one = alone(shared / "d.npy", *asked([kernel.format(out=shared / "one.png")]))
