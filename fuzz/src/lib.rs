@@ -43,6 +43,7 @@ pub fn scan(dataset: &Dataset, chunk: usize, lenient: bool) -> Result<Seen> {
         texts: texts.take(4).collect(),
         brick: None,
         matrix: false,
+        order: false,
     };
     let mut options = ScanOptions::new(needs.clone());
     options.chunk = chunk;

@@ -1,6 +1,7 @@
 //! From a request to a report.
 
 mod apart;
+mod said;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +17,7 @@ use crate::pass::{Active, Keep, Observer, Pass, caught};
 use crate::pieces;
 use crate::place::{self, Placing};
 use crate::prepared::{Prepared, Slot};
-use crate::report::{Metrics, Plan, PlannedKernel, RankMetrics, Report};
+use crate::report::{Metrics, RankMetrics, Report};
 use crate::request::Request;
 use crate::scatter::{self, Scatter};
 use crate::sides::Sides;
@@ -32,7 +33,6 @@ use stead_fabric::{Fabric, Local};
 use stead_format::{Before, Dataset, Quotes, Scan, ScanOptions, Share, States, Traffic};
 use stead_kernel::expr::Filter;
 use stead_kernel::{AnyKernel, AnyState, Sink, Step};
-use stead_simd::Vectors;
 use stead_store::AtomicFile;
 
 /// Runs `request` over `dataset` in this process.
@@ -742,66 +742,5 @@ impl<'a> Engine<'a> {
     fn traffic(&self, which: fn(&Traffic) -> &AtomicU64) -> Result<&AtomicU64> {
         let holding = self.dataset.holding().map(|h| which(&h.traffic));
         holding.ok_or_else(|| Error::internal("it is not said what ranks hold"))
-    }
-
-    /// The results by name. Values are moved out of the slots: those of many groups are large.
-    fn results(&mut self) -> Vec<(String, Value)> {
-        let mut results: Vec<(String, Value)> =
-            self.names.iter().map(|n| (n.clone(), Value::Null)).collect();
-        let grouped = !self.request.by.is_empty();
-        for slot in &mut self.slots {
-            let last = slot.answers.len().saturating_sub(1);
-            for (n, (index, pick)) in slot.answers.iter().enumerate() {
-                results[*index].1 = match &mut slot.value {
-                    // A grouped result is a map from group to the kernel's own result.
-                    Value::Map(groups) if grouped && pick.member.is_some() => {
-                        Value::Map(groups.iter().map(|(g, v)| (g.clone(), pick.of(v))).collect())
-                    }
-                    whole if pick.is_all() && n == last => std::mem::replace(whole, Value::Null),
-                    whole => pick.of(whole),
-                };
-            }
-        }
-        results
-    }
-
-    fn plan(&self, scan: Vec<(String, Value)>) -> Plan {
-        let schema = self.dataset.schema();
-        let kernels = self
-            .slots
-            .iter()
-            .map(|s| PlannedKernel {
-                answers: s.answers.iter().map(|(i, _)| self.names[*i].clone()).collect(),
-                // Who asks for rows of an array reads all of it.
-                columns: match s.needs.matrix {
-                    true => schema.columns.iter().map(|c| c.name.clone()).collect(),
-                    false => s
-                        .needs
-                        .numbers
-                        .iter()
-                        .chain(&s.needs.texts)
-                        .filter_map(|c| schema.columns.get(*c).map(|c| c.name.clone()))
-                        .collect(),
-                },
-                bytes: s.needs.bytes,
-                passes: s.passes,
-            })
-            .collect();
-        Plan {
-            format: self.dataset.format_name().to_string(),
-            files: self.dataset.files(),
-            bytes: self.dataset.total_bytes(),
-            threads: self.budget.threads,
-            ranks: self.crew.size(),
-            nodes: self.nodes,
-            vectors: Vectors::chosen().name(),
-            chunk_bytes: self.budget.chunk,
-            memory_bytes: self.request.memory,
-            place: self.placing.clone(),
-            filter: self.filter.as_ref().map(|f| f.to_string()),
-            by: self.request.by.clone(),
-            kernels,
-            scan,
-        }
     }
 }
