@@ -120,6 +120,7 @@ fuzz_target!(|data: &[u8]| {
         texts: Vec::new(),
         brick: (needs & 8 != 0).then_some(2),
         matrix: needs & 64 != 0,
+        order: false,
     };
     let mut scan = ScanOptions::new(wanted);
     scan.chunk = usize::from(chunk) * 97 + 1;

@@ -445,8 +445,8 @@ def in_order(x):
 
 def test_the_order_of_the_data(ds, points):
     alone = ds.run(in_order, threads=4)
-    assert alone["in_order"] == points[:, 0].tolist() and alone.plan["threads"] == 1
-    assert on_ranks(ds, in_order) == {"in_order": points[:, 0].tolist()}
+    assert alone["in_order"].tolist() == points[:, 0].tolist() and alone.plan["threads"] == 1
+    assert on_ranks(ds, in_order)["in_order"].tolist() == points[:, 0].tolist()
 
     class Chain(Above):
         order = True
