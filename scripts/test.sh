@@ -75,7 +75,8 @@ step "C and C++" "$PYTHON" -m pytest -q -rs "${beside[@]}" tests/c
 # Ranks of MPI may be Python.
 step "python package" scripts/python.sh dev
 step "mpi, build" scripts/mpi.sh
-step "mpi" "$PYTHON" -m pytest -q -rs tests/mpi
+# Ranks wait for each other and for deadlines most of the time. Files of tests share labs, so each is of one worker.
+step "mpi" "$PYTHON" -m pytest -q -rs --numprocesses 2 --dist loadfile tests/mpi
 step "python" "$PYTHON" -m pytest -q -rs tests/python
 step "faults" timeout 300 "$PYTHON" -m pytest -q -rs tests/faults
 step "documents" "$PYTHON" -m pytest -q -rs tests/docs

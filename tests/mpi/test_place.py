@@ -256,7 +256,9 @@ def test_a_rank_that_is_killed_is_named(lab, tmp_path, place, host):  # noqa: F8
     lines = re.findall(r"^stead: (.*)", err, re.M)
     # With what it had, or the bytes that somebody waits for.
     share = "its share: none of the data" if (place, host) == ("push", 1) else r"bytes \d+ to \d+ of "
-    assert any(re.search(rf"rank {host - 1} on host{host}: .*{share}", line) for line in lines), err
+    # Open MPI may be caught for good in a message to an asking rank that goes, and the storage rank is lost to the others with it.
+    lost = [host] if host == 2 or place == "push" else [host, 2]
+    assert any(re.search(rf"rank {n - 1} on host{n}: .*{share}", line) for line in lines for n in lost), err
 
 
 def test_a_host_is_named_that_is_none(lab, folder):  # noqa: F811

@@ -49,12 +49,35 @@ struct Inner {
     heard: bool,
     /// How often the progress thread came for orders.
     rounds: u64,
+    /// For how long it has not, as those have seen who ask whether ranks live.
+    still: Still,
     /// MPI no longer waits for others.
     given_up: bool,
     /// The progress thread is in its last call, for which MPI may wait for others.
     leaving: bool,
     /// The progress thread makes no further call.
     ended: bool,
+}
+
+/// What is seen of a thread that makes rounds.
+#[derive(Default)]
+struct Still {
+    rounds: u64,
+    seen: Option<Instant>,
+    time: Duration,
+}
+
+/// No more than this counts between two looks: who looks may have been stopped together with the thread.
+const STEP: Duration = Duration::from_secs(1);
+
+impl Still {
+    fn look(&mut self, rounds: u64, now: Instant) -> Duration {
+        let since = self.seen.map_or(Duration::ZERO, |seen| now.saturating_duration_since(seen));
+        self.time =
+            if rounds == self.rounds { self.time + since.min(STEP) } else { Duration::ZERO };
+        (self.rounds, self.seen) = (rounds, Some(now));
+        self.time
+    }
 }
 
 /// Something to send.
@@ -143,6 +166,14 @@ impl Post {
             drop(inner);
             self.work.notify_one();
         }
+    }
+
+    /// For how long the progress thread has not come for orders: MPI has not returned from a call. Who waits for a message looks
+    /// many times in a second.
+    pub(crate) fn still(&self, now: Instant) -> Duration {
+        let mut inner = self.lock();
+        let rounds = inner.rounds;
+        if inner.ended { Duration::ZERO } else { inner.still.look(rounds, now) }
     }
 
     /// Somebody begins to wait for a message of a rank.
@@ -333,6 +364,20 @@ mod tests {
         assert!(!post.orders(Duration::ZERO, later).listened);
         post.listen(later);
         assert!(post.orders(LONG, later).begun);
+    }
+
+    #[test]
+    fn a_call_that_does_not_return_is_seen() {
+        let (post, begun) = (Post::new(0, 2), now());
+        let after = |ms: u64| begun + Duration::from_millis(ms);
+        assert!((0..100).all(|i| post.still(after(i * 100)) == Duration::from_millis(i * 100)));
+        // The whole job was suspended for an hour.
+        assert_eq!(post.still(after(3_600_000)), Duration::from_millis(10_900));
+        post.orders(Duration::ZERO, begun);
+        assert_eq!(post.still(after(3_600_100)), Duration::ZERO);
+        assert_eq!(post.still(after(3_600_200)), Duration::from_millis(100));
+        post.ended();
+        assert_eq!(post.still(after(3_600_300)), Duration::ZERO);
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(crate) struct Ranks {
     post: Arc<Post>,
     /// For each rank, the first rank of its node.
     nodes: OnceLock<Vec<usize>>,
-    deadline: Duration,
+    options: Options,
 }
 
 /// A thread that may still call MPI.
@@ -165,8 +165,8 @@ impl Mpi {
         running.push(Running { post: Arc::downgrade(&post), thread });
         PROCESS.store(std::process::id(), Ordering::Relaxed);
         drop(running);
-        let (nodes, deadline) = (OnceLock::new(), options.deadline);
-        let fabric = Mpi::on(Arc::new(Ranks { post, nodes, deadline }), 0);
+        let nodes = OnceLock::new();
+        let fabric = Mpi::on(Arc::new(Ranks { post, nodes, options }), 0);
         let firsts = fabric.all_gather(NODES, (first as u64).to_le_bytes().to_vec())?;
         let node = |bytes: Vec<u8>| {
             let bytes = bytes.try_into().map_err(|_| Error::format("a message is malformed"))?;
@@ -248,12 +248,12 @@ impl Fabric for Mpi {
     }
 
     fn deadline(&self) -> Duration {
-        self.ranks.deadline
+        self.ranks.options.deadline
     }
 
     fn send(&self, to: usize, tag: u32, bytes: Vec<u8>) -> Result<()> {
         let letter = Letter { to, channel: self.channel, tag, bytes };
-        self.ranks.post.send(letter, self.ranks.deadline)
+        self.ranks.post.send(letter, self.ranks.options.deadline)
     }
 
     fn recv_within(&self, from: usize, tag: u32, within: Duration) -> Result<Option<Vec<u8>>> {
@@ -290,8 +290,16 @@ impl Fabric for Mpi {
     }
 
     fn alive(&self, rank: usize) -> Result<()> {
-        self.ranks.post.watch(rank, clock::now());
-        self.mailbox.alive(rank)
+        let (post, limit) = (&self.ranks.post, self.ranks.options.silence);
+        post.watch(rank, clock::now());
+        self.mailbox.alive(rank)?;
+        // The thread that would find out is in a call of MPI that does not return, as some do when a rank goes that much is sent to.
+        if post.still(clock::now()) >= limit {
+            let message = format!("MPI has not returned from a call for {} s", limit.as_secs());
+            return Err(Error::new(Kind::Peer, message)
+                .with_hint("a rank that it was sending to may be gone: see what others say"));
+        }
+        Ok(())
     }
 
     fn ends(&self, rank: usize) -> bool {
