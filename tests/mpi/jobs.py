@@ -27,10 +27,10 @@ def launch(mpi: str, ranks: int, *options: str) -> list[str]:
     mpirun = f"mpirun.{mpi}"
     if subprocess.run(["which", mpirun], capture_output=True).returncode:
         mpirun = "mpirun"
+    # Devices of a lab may be gone before an MPI, which looks at all there are, has come to them.
     if mpi == "openmpi":
-        few = ["--oversubscribe", "--allow-run-as-root", "--mca", "mpi_yield_when_idle", "1"]
+        few = ["--oversubscribe", "--allow-run-as-root", "--mca", "mpi_yield_when_idle", "1", "--mca", "btl_tcp_if_include", "lo"]
         return [mpirun, *few, *options, "-n", str(ranks)]
-    # Devices of a lab may be gone before UCX, which looks at all there are, has come to them.
     return [mpirun, "-genv", "UCX_NET_DEVICES", "lo", "-n", str(ranks)]
 
 

@@ -93,7 +93,9 @@ class Slurm:
         """Waiting ranks let others run: there are fewer cores than ranks."""
         # What Slurm 22.05 chooses by itself lets a rank through a fence now and then that others have not come to: one is then sent messages
         # in the middle of MPI_Init, and crashes.
-        env = self.env | {"STEAD_PEER_SILENCE_S": "3", "OMPI_MCA_mpi_yield_when_idle": "1", "SLURM_PMIX_FENCE": "tree"} | given
+        env = self.env | {"STEAD_PEER_SILENCE_S": "3", "OMPI_MCA_mpi_yield_when_idle": "1", "SLURM_PMIX_FENCE": "tree"}
+        # Devices of a lab may come and go meanwhile.
+        env |= {"OMPI_MCA_btl_tcp_if_include": "lo", "UCX_NET_DEVICES": "lo"} | given
         job = ["srun", "-N", str(len(NODES)), "-n", str(ranks), f"--mpi={PLUGIN.get(mpi, mpi)}", *map(str, words)]
         limited = ["timeout", "--kill-after=10", str(limit), *job]
         done = subprocess.run(limited, capture_output=True, text=True, env=env, stdin=subprocess.DEVNULL)
