@@ -265,8 +265,11 @@ static void refusals() {
     stead::read_options o = in_memory();
     o.flags |= STEAD_READ_ON_DEMAND;
     o.readers = 1;
+    const auto written = std::filesystem::last_write_time("bytes");
     std::uint64_t seen = 0;
     for (int i = 0; i < 1000 && !seen; i++) {
+        // Another file each time: the blocks of one that was closed stay for a while, and nobody waits for what is there.
+        std::filesystem::last_write_time("bytes", written - std::chrono::seconds(i + 1));
         const stead::ReadSession session = stead::File("bytes", o).session();
         seen = waiting(session, std::this_thread::get_id()).ended.get();
     }
