@@ -8,6 +8,7 @@ level=${1:-normal}
 export STEAD=$TARGET/debug/stead
 # What tests measure of their odd options is nothing for programs to go by.
 export STEAD_CACHE=$BUILD/cache
+export STEAD_STATE=$BUILD/state
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 logs=$BUILD/logs
 mkdir -p "$logs"
@@ -49,7 +50,7 @@ scripts/setup.sh "$([ "$level" = all ] && echo all || echo test)"
 step "format" cargo fmt --all --check
 step "lint" cargo clippy --workspace --all-targets --locked -- -D warnings
 step "build" cargo build --workspace --locked
-if [ "$level" = all ]; then export PROPTEST_CASES=${PROPTEST_CASES:-4096} HYPOTHESIS_PROFILE=long; fi
+if [ "$level" = all ]; then export PROPTEST_CASES=${PROPTEST_CASES:-4096} HYPOTHESIS_PROFILE=long STEAD_CRASHES=${STEAD_CRASHES:-1000}; fi
 # All of it, as what it needs is then that of the other builds; only what depends on these features is looked at again.
 step "lint of mpi" cargo clippy --workspace --features stead-mpi-capi/conformance,stead-cli/mpi \
   --all-targets --locked -- -D warnings
@@ -78,7 +79,7 @@ step "mpi, build" scripts/mpi.sh
 # Ranks wait for each other and for deadlines most of the time. Files of tests share labs, so each is of one worker.
 step "mpi" "$PYTHON" -m pytest -q -rs --numprocesses 2 --dist loadfile tests/mpi
 step "python" "$PYTHON" -m pytest -q -rs tests/python
-step "faults" timeout 300 "$PYTHON" -m pytest -q -rs tests/faults
+step "faults" timeout "$([ "$level" = all ] && echo 3600 || echo 300)" "$PYTHON" -m pytest -q -rs tests/faults
 step "documents" "$PYTHON" -m pytest -q -rs tests/docs
 NO_MKDOCS_2_WARNING=1 step "site" "$BUILD/venv/bin/mkdocs" build --strict --quiet
 step "benchmarks, small" "$PYTHON" bench/run.py "$STEAD" "$BUILD/bench" "$BUILD/bench" \

@@ -190,6 +190,7 @@ const UNSAFE: &[&str] = &[
     "crates/simd/src/avx2.rs",
     "crates/simd/src/avx512.rs",
     "crates/simd/src/neon.rs",
+    "crates/stage/src/gentle.rs",
     "crates/store/src/buffer.rs",
     "crates/store/src/cache.rs",
     "crates/store/src/commons/fork.rs",

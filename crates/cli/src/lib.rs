@@ -14,6 +14,7 @@ mod ranks;
 mod read;
 mod run;
 mod signals;
+mod stage;
 mod table;
 
 use args::{Cli, Verb};
@@ -66,6 +67,8 @@ fn dispatch(cli: Cli) -> Result<()> {
         Verb::Read(a) => read::read(&a),
         Verb::Put(a) => copy::put(&a),
         Verb::Get(a) => copy::get(&a),
+        Verb::Stage(a) => stage::stage(&a),
+        Verb::Df(a) => stage::df(&a),
         Verb::Calibrate(a) => calibrate::calibrate(&a),
         Verb::Kernels(a) => kernels::kernels(&a),
         Verb::Completions { shell } => {

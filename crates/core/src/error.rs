@@ -194,6 +194,11 @@ impl Error {
         self
     }
 
+    /// The number that the operating system has for it, where it came from there.
+    pub fn os_code(&self) -> Option<i32> {
+        self.0.cause.as_ref().and_then(std::io::Error::raw_os_error)
+    }
+
     /// What kind of failure it is.
     pub fn kind(&self) -> Kind {
         self.0.kind

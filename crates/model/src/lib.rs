@@ -60,6 +60,7 @@ mod request;
 mod sides;
 mod stages;
 mod text;
+pub mod transfer;
 
 #[cfg(test)]
 mod balance_tests;

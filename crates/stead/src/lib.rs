@@ -1,8 +1,9 @@
 //! stead: keep the data home; send the work.
 //!
-//! One public surface over the rooms of the house. Today it does two jobs. *Run*: analysis kernels over
+//! One public surface over the rooms of the house. Today it does three jobs. *Run*: analysis kernels over
 //! files where they lie, in one pass, on all cores, in bounded memory. *Read*: sessions from which thousands
-//! of tasks read a file in parallel ([`read`]).
+//! of tasks read a file in parallel ([`read`]). *Stage*: files and trees of them move between tiers of storage, and lose nothing whatever
+//! happens ([`stage`]).
 //!
 //! ```
 //! # fn main() -> stead::Result<()> {
@@ -25,7 +26,7 @@
 //!
 //! Files may lie in stripes on many nodes ([`layout`]). Ranks that are elsewhere ask for work where the data are ([`offload`]).
 //!
-//! What it cannot do yet: transfers between tiers, streams between programs.
+//! What it cannot do yet: a daemon for transfers, streams between programs.
 
 pub mod options;
 pub mod plot;
@@ -70,6 +71,48 @@ pub mod layout {
     };
     pub use stead_run::files::{Copied, Get, Put, get, get_on, put, put_on};
     pub use stead_store::space::{of_user as dataspaces, read_layout as read};
+}
+
+/// Transfers of files and trees between dataspaces.
+///
+/// ```
+/// use stead::stage::{Action, Means, Options, Request, Stager, State, location};
+/// # fn main() -> stead::Result<()> {
+/// # let dir = std::env::temp_dir().join(format!("stead-doc-stage-{}", std::process::id()));
+/// # std::fs::create_dir_all(dir.join("run1")).expect("dir");
+/// # std::fs::write(dir.join("run1/a.bin"), vec![7; 100_000]).expect("write");
+/// let (from, to) = (dir.join("run1").display().to_string(), dir.join("fast/").display().to_string());
+/// let stager = Stager::open(&dir.join("state"), Means::default())?;
+/// let id = stager.submit(&Request {
+///     action: Action::Copy,
+///     sources: vec![location(&from)?],
+///     target: Some(location(&to)?),
+///     options: Options::default(),
+/// })?;
+/// let status = stager.run(id, &stead::Cancel::new(), None)?;
+/// assert_eq!((status.state, status.bytes_done), (State::Finished, 100_000));
+/// # assert!(dir.join("fast/run1/a.bin").is_file());
+/// # std::fs::remove_dir_all(&dir).expect("remove");
+/// # Ok(())
+/// # }
+/// ```
+pub mod stage {
+    pub use stead_core::Location;
+    pub use stead_core::layout::Spaces;
+    pub use stead_model::transfer::Remaining;
+    pub use stead_stage::{
+        Action, Exists, Failure, Means, Options, Preview, Progress, Request, Stager, State, Status,
+        Usage, Watcher, state_folder, usage,
+    };
+    pub use stead_store::space::of_user as dataspaces;
+
+    /// Reads the name of a file, a folder or a pattern, with variables of this process's environment.
+    ///
+    /// # Errors
+    /// Those of [`Location::parse`].
+    pub fn location(text: &str) -> crate::Result<Location> {
+        Location::parse(text, &|name| stead_store::space::variable(name))
+    }
 }
 
 /// Where to compute: what was measured of the machines, and how it is measured.

@@ -3,7 +3,7 @@
 //! What a `stead.toml` says is in [`Spaces`]; here are the places where such files are, and what lies in the folders.
 
 use crate::atomic::sync_folder;
-use crate::{AtomicFile, FileSource, Source};
+use crate::{AtomicFile, FileSource, Folder, Source};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -200,6 +200,11 @@ impl Root {
             }
             Err(e) => Err(Error::io("open", path, e.into())),
         }
+    }
+
+    /// The folder itself.
+    pub fn folder(&self) -> Folder {
+        Folder::new(self.folder.clone(), self.path.clone())
     }
 
     /// The path of what is `path` in the dataspace, to be shown.

@@ -21,10 +21,8 @@ impl Tier {
         let file = source.file()?;
         let meta = file.metadata().ok()?;
         let magic = rustix::fs::fstatfs(file).ok()?.f_type as u64 & 0xFFFF_FFFF;
-        let dev = meta.dev();
-        let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
         Some(Tier {
-            name: format!("{}-{major}:{minor}", file_system(magic)),
+            name: name_of(file).ok()?,
             preferred: meta.blksize(),
             stripe: match magic {
                 LUSTRE => layout::lustre(meta.len(), layout::attribute(file)),
@@ -36,6 +34,26 @@ impl Tier {
     }
 }
 
+/// The name of the tier that a file or a folder lies on, as [`Tier::name`].
+///
+/// # Errors
+/// System errors.
+pub fn name_of(file: impl std::os::fd::AsFd) -> std::io::Result<String> {
+    let magic = rustix::fs::fstatfs(&file)?.f_type as u64 & 0xFFFF_FFFF;
+    #[allow(clippy::unnecessary_cast)] // The type of this field is another one on other systems.
+    let dev = rustix::fs::fstat(&file)?.st_dev as u64;
+    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+    Ok(format!("{}-{major}:{minor}", file_system(magic)))
+}
+
+/// True if a file lies in memory, so that nothing is gained by passing by the page cache, and nothing is durable.
+pub fn is_memory(file: impl std::os::fd::AsFd) -> bool {
+    const RAMFS: u64 = 0x8584_58F6;
+    let magic = rustix::fs::fstatfs(file).map(|s| s.f_type as u64 & 0xFFFF_FFFF);
+    matches!(magic, Ok(TMPFS | RAMFS))
+}
+
+const TMPFS: u64 = 0x0102_1994;
 const LUSTRE: u64 = 0x0BD0_0BD0;
 const CEPH: u64 = 0x00C3_6400;
 const BEEGFS: u64 = 0x1983_0326;
@@ -45,7 +63,7 @@ fn file_system(magic: u64) -> String {
         0xEF53 => "ext4",
         0x5846_5342 => "xfs",
         0x9123_683E => "btrfs",
-        0x0102_1994 => "tmpfs",
+        TMPFS => "tmpfs",
         0xF2F5_2010 => "f2fs",
         0x794C_7630 => "overlay",
         0x2FC1_2FC1 => "zfs",

@@ -40,6 +40,7 @@ pub use build::aligned;
 pub use describe::{LayoutDescription, NodeDescription, PartDescription};
 pub use held::{Held, PartPieces, Pieces};
 pub use per_process::PerProcess;
+pub(crate) use space::check_space;
 pub use space::{Dataspace, check_relative};
 pub use spaces::Spaces;
 

@@ -69,7 +69,7 @@ fn shown(text: &str) -> String {
 }
 
 /// Refuses what no dataspace can be called.
-pub(super) fn check_space(name: &str) -> Result<()> {
+pub(crate) fn check_space(name: &str) -> Result<()> {
     let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_');
     if (1..=64).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('-') {
         return Ok(());

@@ -120,6 +120,11 @@ impl Spaces {
         self.0.extend(later.0);
     }
 
+    /// The names of all of them, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     /// The folder of a dataspace: an absolute path.
     ///
     /// # Errors
@@ -164,7 +169,7 @@ fn root(text: &str, variable: Variable<'_>) -> Result<String> {
     Ok(path.to_owned())
 }
 
-fn put_in(text: &str, variable: Variable<'_>) -> Result<String> {
+pub(crate) fn put_in(text: &str, variable: Variable<'_>) -> Result<String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {

@@ -1,0 +1,303 @@
+//! `stead stage` and `stead df`.
+
+use crate::args::{Described, DfArgs, ExistsArg, StageArgs, When};
+use crate::{output, signals, table};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use stead::stage::{
+    Action, Exists, Means, Options, Preview, Progress, Remaining, Request, Spaces, Stager, State,
+    Status, Usage, Watcher, dataspaces, location, state_folder, usage,
+};
+use stead::{Cancel, Error, Kind, Result, units};
+
+/// Transfers that are listed.
+const MOST_LISTED: usize = 1000;
+/// Transfers shorter than this show nothing.
+const PATIENCE_S: f64 = 0.5;
+
+fn stager(given: &[String], threads: usize) -> Result<(Stager, Spaces)> {
+    let mut spaces = dataspaces()?;
+    for one in given {
+        spaces.give(one, &|name| std::env::var(name).ok())?;
+    }
+    let means = Means { spaces: spaces.clone(), threads };
+    Ok((Stager::open(&state_folder()?, means)?, spaces))
+}
+
+pub fn stage(a: &StageArgs) -> Result<()> {
+    let (stager, _) = stager(&a.dataspace, a.threads)?;
+    if a.list {
+        let list = stager.statuses(a.all, MOST_LISTED)?;
+        return match a.format {
+            Described::Json => output::json(&list),
+            Described::Table => output::text(&listed(&list)),
+        };
+    }
+    if let Some(id) = a.cancel {
+        return show(a, &stager.cancel(id)?);
+    }
+    let cancel = Cancel::new();
+    let done = signals::watch(&cancel, false)?;
+    let ids = match a.resume {
+        Some(Some(id)) => vec![id],
+        Some(None) => stager.waiting()?,
+        None => {
+            let request = request(a)?;
+            if a.dry_run {
+                let preview = stager.preview(&request, &cancel)?;
+                done.cancel();
+                return match a.format {
+                    Described::Json => output::json(&preview),
+                    Described::Table => output::text(&previewed(&preview)),
+                };
+            }
+            // The same command again goes on with what it began.
+            vec![match stager.same(&request)? {
+                Some(id) => id,
+                None => stager.submit(&request)?,
+            }]
+        }
+    };
+    let mut failed = None;
+    for id in ids {
+        let bar = Bar::new(a.progress);
+        let ended = stager.run(id, &cancel, bar.as_ref().map(|b| b as &dyn Watcher));
+        if let Some(bar) = &bar {
+            bar.0.finish_and_clear();
+        }
+        let status = ended?;
+        show(a, &status)?;
+        if status.state == State::Failed {
+            failed.get_or_insert(id);
+        }
+    }
+    done.cancel();
+    match failed {
+        None => Ok(()),
+        Some(id) => Err(Error::new(Kind::Io, format!("not all of transfer {id} could be done"))
+            .with_hint(format!("mend what is wrong, then: stead stage --resume {id}"))),
+    }
+}
+
+fn request(a: &StageArgs) -> Result<Request> {
+    let action = match (a.moves, a.sync, a.remove) {
+        (true, ..) => Action::Move,
+        (_, true, _) => Action::Sync,
+        (.., true) => Action::Remove,
+        _ => Action::Copy,
+    };
+    let mut names = a.names.iter().map(|name| location(name)).collect::<Result<Vec<_>>>()?;
+    let target = match action {
+        Action::Remove => None,
+        _ if names.len() < 2 => {
+            return Err(Error::usage("a source and a target are needed")
+                .with_hint("stead stage SOURCE... TARGET; stead stage --help has examples"));
+        }
+        _ => names.pop(),
+    };
+    Ok(Request {
+        action,
+        sources: names,
+        target,
+        options: Options {
+            exists: match a.exists {
+                ExistsArg::Refuse => Exists::Refuse,
+                ExistsArg::Replace => Exists::Replace,
+                ExistsArg::Skip => Exists::Skip,
+                ExistsArg::Newer => Exists::Newer,
+            },
+            delete: a.delete,
+            verify: a.verify,
+            skip_special: a.skip_special,
+            durable: !a.no_sync,
+            gentle: a.gentle,
+            limit: a.limit,
+            ..Options::default()
+        },
+    })
+}
+
+fn show(a: &StageArgs, status: &Status) -> Result<()> {
+    match a.format {
+        Described::Json => output::json(status),
+        Described::Table => output::text(&page(status)),
+    }
+}
+
+fn names(request: &Request) -> String {
+    let first = request.sources.first().map(ToString::to_string).unwrap_or_default();
+    let more = match request.sources.len() {
+        0 | 1 => String::new(),
+        n => format!(" and {} more", n - 1),
+    };
+    match &request.target {
+        Some(target) => format!("{first}{more} -> {target}"),
+        None => format!("{first}{more}"),
+    }
+}
+
+fn action(request: &Request) -> &'static str {
+    match request.action {
+        Action::Copy => "copy",
+        Action::Move => "move",
+        Action::Sync => "sync",
+        Action::Remove => "remove",
+    }
+}
+
+fn page(s: &Status) -> String {
+    let seconds = s.seconds(s.ended.unwrap_or(s.submitted));
+    let mut rows = vec![
+        (action(&s.request), names(&s.request)),
+        ("state", format!("{}, transfer {}", s.state.as_str(), s.id)),
+        (
+            "done",
+            format!(
+                "{} of {} name(s), {} of {}{}",
+                s.files_done,
+                s.files,
+                units::format_size(s.bytes_done),
+                units::format_size(s.bytes),
+                match s.skipped {
+                    0 => String::new(),
+                    n => format!(", {n} left as they were"),
+                }
+            ),
+        ),
+    ];
+    if s.started.is_some() {
+        let rate = (s.bytes_done as f64 / seconds.max(1e-9)) as u64;
+        let rate = match s.bytes_done {
+            0 => String::new(),
+            _ => format!(", {}/s", units::format_size(rate)),
+        };
+        rows.push(("took", format!("{}{rate}", units::format_seconds(seconds))));
+    }
+    for failure in &s.failures {
+        rows.push(("failed", failure.error.clone()));
+    }
+    let more = s.failed.saturating_sub(s.failures.len() as u64);
+    if more > 0 {
+        rows.push(("failed", format!("and {more} more")));
+    }
+    if let Some(error) = &s.error {
+        rows.push(("error", error.clone()));
+    }
+    rows.iter().map(|(key, value)| format!("{key:6}  {value}\n")).collect()
+}
+
+fn range(takes: &Remaining) -> String {
+    let time = units::format_seconds;
+    format!("{} ({} to {})", time(takes.seconds), time(takes.low), time(takes.high))
+}
+
+fn previewed(p: &Preview) -> String {
+    let size = units::format_size;
+    let mut rows = vec![("files", format!("{}, {}", p.files, size(p.bytes)))];
+    let mut count = |what: &'static str, n: u64| {
+        if n > 0 {
+            rows.push((what, n.to_string()));
+        }
+    };
+    count("other", p.others);
+    count("rename", p.renamed);
+    count("remove", p.removed);
+    count("leave", p.skipped);
+    if let Some(free) = p.free {
+        rows.push(("room", format!("{} of {} that are free", size(p.room), size(free))));
+    }
+    rows.push(("takes", range(&p.takes)));
+    rows.iter().map(|(key, value)| format!("{key:6}  {value}\n")).collect()
+}
+
+fn listed(list: &[Status]) -> String {
+    if list.is_empty() {
+        return "no transfers\n".to_owned();
+    }
+    let rows = list.iter().map(|s| {
+        vec![
+            s.id.to_string(),
+            s.state.as_str().to_owned(),
+            action(&s.request).to_owned(),
+            names(&s.request),
+            format!("{}/{}", s.files_done, s.files),
+            format!("{} of {}", units::format_size(s.bytes_done), units::format_size(s.bytes)),
+        ]
+    });
+    table::plain(&["id", "state", "action", "what", "names", "bytes"], rows.collect())
+}
+
+pub fn df(a: &DfArgs) -> Result<()> {
+    let (stager, spaces) = stager(&a.dataspace, 0)?;
+    let list = usage(&spaces, &stager)?;
+    if a.format == Described::Json {
+        return output::json(&list);
+    }
+    if list.is_empty() {
+        return output::text(
+            "no dataspaces: write them into stead.toml, or name one with --dataspace NAME=/PATH\n",
+        );
+    }
+    let size = |bytes: Option<u64>| bytes.map_or("-".to_owned(), units::format_size);
+    let rate = |rate: f64| match rate {
+        r if r > 0.0 => format!("{}/s", units::format_size(r as u64)),
+        _ => "-".to_owned(),
+    };
+    let row = |u: &Usage| {
+        vec![
+            u.name.clone(),
+            u.error.clone().or_else(|| u.path.clone()).unwrap_or_default(),
+            u.tier.clone().unwrap_or_else(|| "-".to_owned()),
+            size(u.size),
+            size(u.used),
+            size(u.free),
+            rate(u.read_rate),
+            rate(u.write_rate),
+        ]
+    };
+    let heads = ["dataspace", "folder", "tier", "size", "used", "free", "reads", "writes"];
+    output::text(&table::plain(&heads, list.iter().map(row).collect()))
+}
+
+/// A bar with rate and remaining time.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new(when: When) -> Option<Bar> {
+        let terminal = std::io::stderr().is_terminal();
+        let wanted = match when {
+            When::Always => true,
+            When::Never => false,
+            When::Auto => terminal,
+        };
+        wanted.then(|| {
+            let target = match terminal {
+                true => ProgressDrawTarget::stderr_with_hz(10),
+                // Into a file or a pipe there is no redrawing.
+                false => ProgressDrawTarget::hidden(),
+            };
+            let bar = ProgressBar::with_draw_target(None, target);
+            if let Ok(style) = ProgressStyle::with_template(
+                "{wide_bar:.cyan/dim} {bytes}/{total_bytes}  {binary_bytes_per_sec}  {msg}",
+            ) {
+                bar.set_style(style);
+            }
+            Bar(bar)
+        })
+    }
+}
+
+impl Watcher for Bar {
+    fn progress(&self, p: &Progress) {
+        if p.seconds < PATIENCE_S {
+            return;
+        }
+        self.0.set_length(p.bytes);
+        self.0.set_position(p.bytes_done);
+        self.0.set_message(format!("{}/{} names, {} left", p.files_done, p.files, range(&p.left)));
+    }
+
+    fn retry(&self, error: &Error) {
+        self.0.println(format!("stead: tried again: {error}"));
+    }
+}

@@ -1,0 +1,702 @@
+//! A transfer that has been planned, from where it is to its end.
+//!
+//! Each phase does what the journal says is left of it, and may be done again: what is removed, folders, renames, files, links,
+//! and in the end what folders get when nothing comes into them any more.
+
+use crate::clock::Watch;
+use crate::commit::{self, SYNC_EACH, Touched};
+use crate::copy::{self, Copy, LEAST_MARKED, Means};
+use crate::ends::split;
+use crate::job::{Item, TARGET, Task};
+use crate::journal::{Journal, Known};
+use crate::limiter::Limiter;
+use crate::meta;
+use crate::request::Action;
+use crate::status::{Progress, Watcher};
+use crate::work;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
+use std::time::Duration;
+use stead_core::layout::Spaces;
+use stead_core::{Cancel, Error, Kind, Result};
+use stead_model::transfer::{Amount, Seen};
+use stead_store::{Folder, What, tier};
+
+/// Files that are made durable together.
+const BATCH_FILES: usize = 2048;
+/// Bytes of them; a larger file is a batch of its own.
+const BATCH_BYTES: u64 = 256 << 20;
+/// So often a large file's beginning is made durable.
+const MARK_EVERY_S: f64 = 2.0;
+/// Names whose end is written down together.
+const TOGETHER: usize = 1024;
+/// The first wait before something is tried again; each further one is twice as long.
+const BACK_OFF: Duration = Duration::from_millis(200);
+/// What was seen of other transfers counts for no more than so many seconds of this one.
+const PRIOR_S: f64 = 2.0;
+
+/// Why a transfer did not come to its end.
+pub(crate) enum Stopped {
+    /// For this reason; it can be resumed.
+    Error(Error),
+    /// What was planned as renames is to be copied.
+    CannotRename,
+}
+
+impl From<Error> for Stopped {
+    fn from(e: Error) -> Stopped {
+        Stopped::Error(e)
+    }
+}
+
+/// The folder of one side, and the one below it that was asked for last.
+struct Side {
+    base: Folder,
+    last: Mutex<Option<(PathBuf, Folder)>>,
+}
+
+impl Side {
+    fn new(base: Folder) -> Side {
+        Side { base, last: Mutex::new(None) }
+    }
+
+    fn folder(&self, path: &Path, make: bool) -> Result<Folder> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, folder)) = &*last
+            && of == path
+        {
+            return Ok(folder.clone());
+        }
+        let folder = if make { self.base.make_below(path)? } else { self.base.below(path)? };
+        *last = Some((path.to_owned(), folder.clone()));
+        Ok(folder)
+    }
+}
+
+/// What a transfer is driven with.
+pub(crate) struct Drive<'a> {
+    pub(crate) journal: &'a Journal,
+    pub(crate) id: i64,
+    pub(crate) known: &'a Known,
+    pub(crate) spaces: &'a Spaces,
+    pub(crate) threads: usize,
+    pub(crate) cancel: &'a Cancel,
+    pub(crate) watcher: Option<&'a dyn Watcher>,
+    /// It was planned by somebody who has come to an end before it did.
+    pub(crate) resumed: bool,
+}
+
+/// A drive that is under way.
+struct Way<'a> {
+    d: &'a Drive<'a>,
+    sources: Vec<Side>,
+    target: Option<Side>,
+    limiter: Limiter,
+    bytes: AtomicU64,
+    files: AtomicU64,
+    clones: AtomicBool,
+    watch: Watch,
+    pair: Option<String>,
+    rates: Mutex<Rates>,
+}
+
+/// What was seen of this transfer, for the time that it still needs.
+struct Rates {
+    seen: Seen,
+    at: f64,
+    then: Amount,
+}
+
+impl Drive<'_> {
+    /// Does what is left.
+    ///
+    /// # Errors
+    /// What stops all of it: no room, the user, the journal. What is wrong with single names is in the journal.
+    pub(crate) fn run(&self) -> std::result::Result<(), Stopped> {
+        let Some(ends) = &self.known.ends else {
+            return Err(Error::internal("a transfer that was not planned").into());
+        };
+        let open = |base: &crate::ends::Base| base.open(self.spaces).map(Side::new);
+        let sources = ends.sources.iter().map(open).collect::<Result<Vec<Side>>>()?;
+        let target = ends.target.as_ref().map(open).transpose()?;
+        let pair = pair(sources.first().map(|s| &s.base), target.as_ref().map(|t| &t.base));
+        let seen = pair.as_ref().map_or(Ok(Seen::default()), |pair| self.journal.seen(pair))?;
+        let way = Way {
+            d: self,
+            sources,
+            target,
+            limiter: Limiter::new(self.known.request.options.limit),
+            bytes: AtomicU64::new(self.known.done.bytes),
+            files: AtomicU64::new(self.known.done.files),
+            clones: AtomicBool::new(true),
+            watch: Watch::start(),
+            pair,
+            rates: Mutex::new(Rates {
+                seen: seen.as_if(PRIOR_S),
+                at: 0.0,
+                then: Amount::new(self.known.done.files, self.known.done.bytes),
+            }),
+        };
+        let ended = way.phases();
+        way.remember();
+        ended
+    }
+}
+
+/// What a pair of tiers is called, between which bytes move.
+pub(crate) fn pair(from: Option<&Folder>, to: Option<&Folder>) -> Option<String> {
+    let name = |folder: Option<&Folder>| folder.and_then(|f| tier::name_of(f).ok());
+    Some(format!("{}>{}", name(from)?, name(to)?))
+}
+
+impl Way<'_> {
+    fn phases(&self) -> std::result::Result<(), Stopped> {
+        self.removals()?;
+        self.folders()?;
+        self.renames()?;
+        self.all_files()?;
+        self.links()?;
+        self.endings()?;
+        Ok(())
+    }
+
+    fn source(&self, item: &Item) -> Result<Folder> {
+        let side = usize::try_from(item.from).ok().and_then(|i| self.sources.get(i));
+        let side = side.ok_or_else(|| Error::internal("a name of no source"))?;
+        side.folder(split(&item.source).0, false)
+    }
+
+    fn target(&self, item: &Item, make: bool) -> Result<Folder> {
+        let side = self.target.as_ref().ok_or_else(|| Error::internal("no target"))?;
+        side.folder(item.folder(), make)
+    }
+
+    fn temporary(&self, item: &Item) -> std::ffi::OsString {
+        item.temporary(self.d.known.tag)
+    }
+
+    fn is_durable(&self) -> bool {
+        self.d.known.request.options.durable
+    }
+
+    /// Does something with each name of these tasks that is left, in order or in reverse, and writes down what came of it.
+    fn each(
+        &self,
+        tasks: &[Task],
+        reverse: bool,
+        write: bool,
+        mut work: impl FnMut(&Item) -> Result<()>,
+    ) -> Result<()> {
+        let (journal, id) = (self.d.journal, self.d.id);
+        let mut from = if reverse { i64::MAX } else { 0 };
+        loop {
+            let items = journal.left(id, tasks, from, reverse, TOGETHER)?;
+            let Some(last) = items.last() else { return Ok(()) };
+            from = if reverse { last.n } else { last.n + 1 };
+            let (mut done, mut failed) = (Vec::new(), Vec::new());
+            let mut stopped = Ok(());
+            for item in &items {
+                match self.d.cancel.check().and_then(|()| self.again(|| work(item))) {
+                    Ok(()) => {
+                        done.push(item);
+                        if write {
+                            self.files.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                    Err(e) if stops_all(&e) => {
+                        stopped = Err(e);
+                        break;
+                    }
+                    Err(e) => failed.push((item, e)),
+                }
+                self.show();
+            }
+            let failed: Vec<_> = failed.iter().map(|(item, e)| (*item, e)).collect();
+            journal.done(id, if write { &done } else { &[] }, &failed)?;
+            stopped?;
+        }
+    }
+
+    /// Tries again what failed for a reason that may pass.
+    fn again(&self, mut work: impl FnMut() -> Result<()>) -> Result<()> {
+        let mut tries = 0;
+        loop {
+            match work() {
+                Err(e) if tries < self.d.known.request.options.retries && copy::may_pass(&e) => {
+                    self.back_off(tries, &e)?;
+                    tries += 1;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn back_off(&self, tries: u32, e: &Error) -> Result<()> {
+        if let Some(watcher) = self.d.watcher {
+            watcher.retry(e);
+        }
+        let until = self.watch.seconds() + (BACK_OFF * 2u32.pow(tries.min(8))).as_secs_f64();
+        while self.watch.seconds() < until {
+            self.d.cancel.check()?;
+            let left = (until - self.watch.seconds()).max(0.0);
+            std::thread::sleep(Duration::from_secs_f64(left).min(work::LOOK));
+        }
+        Ok(())
+    }
+
+    fn removals(&self) -> Result<()> {
+        let mut touched = Touched::default();
+        let mut remove = |item: &Item, folders: bool| {
+            let folder = match item.from {
+                TARGET => self.target(item, false),
+                _ => self.source(item),
+            };
+            let path = if item.from == TARGET { &item.target } else { &item.source };
+            let name = path.file_name().unwrap_or_default();
+            match folder {
+                Err(e) if e.kind() == Kind::NotFound => Ok(()),
+                Err(e) => Err(e),
+                Ok(folder) => {
+                    if folders { folder.remove_folder(name)? } else { folder.remove_file(name)? };
+                    touched.note(&folder);
+                    Ok(())
+                }
+            }
+        };
+        self.each(&[Task::Remove], false, true, |item| remove(item, false))?;
+        self.each(&[Task::RemoveFolder], true, true, |item| remove(item, true))?;
+        if self.is_durable() { touched.sync() } else { Ok(()) }
+    }
+
+    fn folders(&self) -> Result<()> {
+        let mut made = Vec::new();
+        self.each(&[Task::Folder], false, false, |item| {
+            let parent = self.target(item, true)?;
+            if parent.make(item.name(), true)?.1 && made.len() <= SYNC_EACH {
+                made.push(parent);
+            }
+            Ok(())
+        })?;
+        // Files are durable when their folders are.
+        match made.len() {
+            _ if !self.is_durable() => Ok(()),
+            0 => Ok(()),
+            n if n <= SYNC_EACH => made.iter().try_for_each(Folder::sync),
+            _ => commit::sync_all(&made),
+        }
+    }
+
+    fn renames(&self) -> std::result::Result<(), Stopped> {
+        let mut crosses = false;
+        let mut touched = Touched::default();
+        self.each(&[Task::Rename], false, true, |item| {
+            let target = self.target(item, true)?;
+            let source = match self.source(item) {
+                Err(e) if self.d.resumed && e.kind() == Kind::NotFound => return Ok(()),
+                source => source?,
+            };
+            let name = item.source.file_name().unwrap_or_default();
+            if self.d.resumed && source.meta(name)?.is_none() && target.meta(item.name())?.is_some() {
+                return Ok(());
+            }
+            if source.rename_if_near(name, &target, item.name(), false)? {
+                touched.note(&source);
+                touched.note(&target);
+                return Ok(());
+            }
+            crosses = true;
+            Err(Error::internal("moved to another file system"))
+        })?;
+        if self.is_durable() {
+            touched.sync()?;
+        }
+        if crosses { Err(Stopped::CannotRename) } else { Ok(()) }
+    }
+
+    /// Files, in batches: while one becomes durable and gets its names, the next one is copied.
+    fn all_files(&self) -> Result<()> {
+        let again = Mutex::new(Vec::new());
+        self.files_of(&mut |from| self.batch(from), &again)?;
+        for tries in 0..self.d.known.request.options.retries {
+            let list = std::mem::take(&mut *again.lock().unwrap_or_else(PoisonError::into_inner));
+            let Some((_, error)) = list.first() else { return Ok(()) };
+            self.back_off(tries, error)?;
+            let mut items = Vec::new();
+            for (item, error) in list {
+                match self.renewed(&item) {
+                    Ok(item) => items.push(item),
+                    Err(_) => self.d.journal.done(self.d.id, &[], &[(&item, &error)])?,
+                }
+            }
+            items.sort_by_key(|item| item.n);
+            let mut left = items.into_iter().peekable();
+            self.files_of(
+                &mut |_| {
+                    let mut batch: Vec<Item> = Vec::new();
+                    let mut bytes = 0;
+                    while let Some(item) = left.peek()
+                        && (batch.is_empty() || bytes + item.size <= BATCH_BYTES)
+                        && batch.len() < BATCH_FILES
+                    {
+                        bytes += item.size;
+                        batch.extend(left.next());
+                    }
+                    Ok(batch)
+                },
+                &again,
+            )?;
+        }
+        let list = again.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let failed: Vec<_> = list.iter().map(|(item, e)| (item, e)).collect();
+        self.d.journal.done(self.d.id, &[], &failed)
+    }
+
+    /// A file that failed, as it is now.
+    fn renewed(&self, item: &Item) -> Result<Item> {
+        let source = self.source(item)?;
+        let name = item.source.file_name().unwrap_or_default();
+        let gone = || Error::new(Kind::NotFound, "no such file").at_path(source.at(name));
+        let meta = source.meta(name)?.ok_or_else(gone)?;
+        if meta.what == What::File && (meta.size, meta.mtime) != (item.size, item.mtime) {
+            self.d.journal.resize(self.d.id, item.n, meta.size, meta.mtime)?;
+        }
+        Ok(Item { size: meta.size, mtime: meta.mtime, ..item.clone() })
+    }
+
+    fn batch(&self, from: i64) -> Result<Vec<Item>> {
+        let mut items = self.d.journal.left(self.d.id, &[Task::File], from, false, BATCH_FILES)?;
+        let mut bytes = 0;
+        let fits = items.iter().take_while(|item| {
+            bytes += item.size;
+            bytes <= BATCH_BYTES
+        });
+        let count = fits.count().max(1);
+        items.truncate(count);
+        Ok(items)
+    }
+
+    fn files_of(
+        &self,
+        batches: &mut dyn FnMut(i64) -> Result<Vec<Item>>,
+        again: &Mutex<Vec<(Item, Error)>>,
+    ) -> Result<()> {
+        std::thread::scope(|scope| {
+            let mut committing: Option<ScopedJoinHandle<'_, Result<()>>> = None;
+            let mut from = 0;
+            let ended = loop {
+                let items = match batches(from) {
+                    Ok(items) if items.is_empty() => break Ok(()),
+                    Ok(items) => items,
+                    Err(e) => break Err(e),
+                };
+                from = items.last().map_or(from, |item| item.n + 1);
+                let (copies, sync_each, stopped) = match self.copy(items, again) {
+                    Ok(copied) => copied,
+                    Err(e) => break Err(e),
+                };
+                if let Err(e) = join(&mut committing) {
+                    copies.iter().for_each(Copy::abandon);
+                    break Err(e);
+                }
+                committing = Some(scope.spawn(move || self.commit(&copies, sync_each, again)));
+                if let Some(e) = stopped {
+                    break Err(e);
+                }
+            };
+            join(&mut committing).and(ended)
+        })
+    }
+
+    /// Copies the files of a batch to their temporary names. The error is what stops the transfer behind this batch.
+    fn copy(
+        &self,
+        items: Vec<Item>,
+        again: &Mutex<Vec<(Item, Error)>>,
+    ) -> Result<(Vec<Copy>, bool, Option<Error>)> {
+        let (journal, id) = (self.d.journal, self.d.id);
+        let options = &self.d.known.request.options;
+        let (mut copies, mut there) = (Vec::with_capacity(items.len()), Vec::new());
+        for item in items {
+            self.d.cancel.check()?;
+            let open = || {
+                let target = self.target(&item, true)?;
+                if self.d.resumed && commit::is_there(&item, &target)? {
+                    return Ok(None);
+                }
+                let mark = match item.size >= LEAST_MARKED {
+                    true => journal.mark(id, item.n)?,
+                    false => None,
+                };
+                Ok(Some((self.source(&item)?, target, mark)))
+            };
+            match open() {
+                Ok(Some((source, target, mark))) => {
+                    let temporary = self.temporary(&item);
+                    copies.push(Copy::new(item, source, target, temporary, mark));
+                }
+                Ok(None) => there.push(item),
+                Err(e) if stops_all(&e) => return Err(e),
+                Err(e) => self.put_off(&item, e, again)?,
+            }
+        }
+        for item in &there {
+            self.ended_before(item)?;
+        }
+        let sync_each = self.is_durable() && copies.len() <= SYNC_EACH;
+        let means = Means {
+            limiter: &self.limiter,
+            cancel: self.d.cancel,
+            sync_each,
+            verify: options.verify,
+            bytes: &self.bytes,
+            files: &self.files,
+            clones: &self.clones,
+        };
+        let mut marked_at = self.watch.seconds();
+        let mut marked = Ok(());
+        work::copy(&copies, self.d.threads, options.gentle, &means, &mut || {
+            self.show();
+            if self.watch.seconds() - marked_at > MARK_EVERY_S {
+                for copy in copies.iter().filter(|c| c.item.size >= LEAST_MARKED) {
+                    marked = std::mem::replace(&mut marked, Ok(())).and(self.mark(copy));
+                }
+                marked_at = self.watch.seconds();
+            }
+        });
+        let stopped = marked.and(self.d.cancel.check()).err();
+        Ok((copies, sync_each, stopped))
+    }
+
+    fn mark(&self, copy: &Copy) -> Result<()> {
+        match copy.mark()? {
+            Some(mark) => self.d.journal.set_mark(self.d.id, copy.item.n, &mark),
+            None => Ok(()),
+        }
+    }
+
+    /// A file that whoever began the transfer had named, and not written down.
+    fn ended_before(&self, item: &Item) -> Result<()> {
+        if self.d.known.request.action == Action::Move
+            && let Ok(source) = self.source(item)
+        {
+            let name = item.source.file_name().unwrap_or_default();
+            let same = |m: stead_store::Meta| (m.size, m.mtime) == (item.size, item.mtime);
+            if source.meta(name)?.is_some_and(same) {
+                source.remove_file(name)?;
+            }
+        }
+        self.bytes.fetch_add(item.size, Ordering::Relaxed);
+        self.files.fetch_add(1, Ordering::Relaxed);
+        self.d.journal.done(self.d.id, &[item], &[])
+    }
+
+    /// What failed is tried again later, or has failed for good.
+    fn put_off(&self, item: &Item, e: Error, again: &Mutex<Vec<(Item, Error)>>) -> Result<()> {
+        if copy::may_pass(&e) {
+            again.lock().unwrap_or_else(PoisonError::into_inner).push((item.clone(), e));
+            return Ok(());
+        }
+        self.d.journal.done(self.d.id, &[], &[(item, &e)])
+    }
+
+    /// Makes files of copies: all are durable before the first one gets its name.
+    fn commit(
+        &self,
+        copies: &[Copy],
+        synced: bool,
+        again: &Mutex<Vec<(Item, Error)>>,
+    ) -> Result<()> {
+        let mut whole = Vec::with_capacity(copies.len());
+        let mut stopped = None;
+        for copy in copies {
+            let Some(e) = copy.take_error() else {
+                whole.push(copy);
+                continue;
+            };
+            // A large file goes on where it is when the transfer does.
+            let keep = copy.item.size >= LEAST_MARKED && self.mark(copy).is_ok();
+            if !keep {
+                copy.abandon();
+            }
+            if stops_all(&e) {
+                stopped.get_or_insert(e);
+            } else {
+                self.put_off(&copy.item, e, again)?;
+            }
+        }
+        let named = self.name(&whole, synced, again);
+        if named.is_err() {
+            // Those that have their names have no other one any more.
+            whole.iter().for_each(|copy| copy.abandon());
+        }
+        named.and(stopped.map_or(Ok(()), Err))
+    }
+
+    fn name(
+        &self,
+        whole: &[&Copy],
+        synced: bool,
+        again: &Mutex<Vec<(Item, Error)>>,
+    ) -> Result<()> {
+        let durable = self.is_durable();
+        if durable && !synced && !whole.is_empty() {
+            let mut folders = Touched::default();
+            whole.iter().for_each(|copy| folders.note(copy.target()));
+            folders.sync_files()?;
+        }
+        let mut touched = Touched::default();
+        let mut done = Vec::with_capacity(whole.len());
+        for copy in whole {
+            match commit::name(copy) {
+                Ok(()) => {
+                    touched.note(copy.target());
+                    done.push(*copy);
+                }
+                Err(e) => {
+                    copy.abandon();
+                    self.put_off(&copy.item, e, again)?;
+                }
+            }
+        }
+        if durable {
+            touched.sync()?;
+        }
+        let mut left = Vec::new();
+        if self.d.known.request.action == Action::Move {
+            for copy in &done {
+                match commit::leave(copy) {
+                    Ok(()) => left.push(*copy),
+                    Err(e) => self.put_off(&replacing(&copy.item), e, again)?,
+                }
+            }
+        } else {
+            left = done;
+        }
+        let items: Vec<&Item> = left.iter().map(|copy| &copy.item).collect();
+        self.d.journal.done(self.d.id, &items, &[])
+    }
+
+    fn links(&self) -> Result<()> {
+        let is_move = self.d.known.request.action == Action::Move;
+        let mut touched = Touched::default();
+        self.each(&[Task::Link, Task::Hard], false, true, |item| {
+            let target = self.target(item, true)?;
+            let source = match self.source(item) {
+                Err(e) if self.d.resumed && e.kind() == Kind::NotFound => return Ok(()),
+                source => source?,
+            };
+            let name = item.source.file_name().unwrap_or_default();
+            let meta = match source.meta(name)? {
+                Some(meta) => meta,
+                None if self.d.resumed && target.meta(item.name())?.is_some() => return Ok(()),
+                None => {
+                    return Err(Error::new(Kind::NotFound, "no such file").at_path(source.at(name)));
+                }
+            };
+            let temporary = self.temporary(item);
+            if item.task == Task::Link {
+                commit::link(item, &source, &target, &temporary, &meta)?;
+            } else {
+                let first = self.d.journal.item(self.d.id, item.first)?;
+                let folder = self.target(&first, false)?;
+                commit::hard(item, &target, &temporary, (&folder, first.name()))?;
+            }
+            touched.note(&target);
+            if is_move && meta.mtime == item.mtime {
+                source.remove_file(name)?;
+                touched.note(&source);
+            }
+            Ok(())
+        })?;
+        if self.is_durable() { touched.sync() } else { Ok(()) }
+    }
+
+    /// What folders get in the end, those within others first.
+    fn endings(&self) -> Result<()> {
+        self.each(&[Task::Folder], true, true, |item| {
+            let target = self.target(item, true)?.enter(item.name())?;
+            match self.source(item).and_then(|s| match item.source.file_name() {
+                Some(name) => s.enter(name),
+                None => Ok(s),
+            }) {
+                Ok(source) => {
+                    // Its own has changed where what lay in it was moved away.
+                    let meta = stead_store::Meta { mtime: item.mtime, ..source.own_meta()? };
+                    meta::give(&source, &meta, &target, target.shown())
+                }
+                Err(e) if self.d.resumed && e.kind() == Kind::NotFound => Ok(()),
+                Err(e) => Err(e),
+            }
+        })?;
+        self.each(&[Task::LeaveFolder], true, true, |item| {
+            match self.source(item) {
+                Ok(folder) => match folder.remove_folder(item.source.file_name().unwrap_or_default()) {
+                    // Something that was not to be moved, or that came meanwhile.
+                    Err(e) if e.kind() == Kind::Usage => Ok(()),
+                    done => done.map(|_| ()),
+                },
+                Err(e) if e.kind() == Kind::NotFound => Ok(()),
+                Err(e) => Err(e),
+            }
+        })
+    }
+
+    /// Tells who watches how far it is.
+    fn show(&self) {
+        let (files, bytes) = (self.files.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
+        let totals = &self.d.known.totals;
+        let now = self.watch.seconds();
+        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        if now - rates.at < work::LOOK.as_secs_f64() {
+            return;
+        }
+        let amount = Amount::new(files, bytes);
+        let (moved, passed) = (amount.less(rates.then), now - rates.at);
+        rates.seen.note(moved, passed);
+        (rates.at, rates.then) = (now, amount);
+        let left = rates.seen.takes(Amount::new(totals.files, totals.bytes).less(amount));
+        drop(rates);
+        if let Some(watcher) = self.d.watcher {
+            watcher.progress(&Progress {
+                action: self.d.known.request.action,
+                files_done: files,
+                files: totals.files,
+                bytes_done: bytes.min(totals.bytes),
+                bytes: totals.bytes,
+                planned: true,
+                seconds: now,
+                left,
+            });
+        }
+    }
+
+    /// Notes what was seen of this pair of tiers, for those who come later.
+    fn remember(&self) {
+        let Some(pair) = &self.pair else { return };
+        let now = Amount::new(self.files.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
+        let start = Amount::new(self.d.known.done.files, self.d.known.done.bytes);
+        // A hint, of which nobody is told that it could not be written.
+        if let Ok(mut seen) = self.d.journal.seen(pair) {
+            seen.note(now.less(start), self.watch.seconds());
+            let _ = self.d.journal.set_seen(pair, &seen);
+        }
+    }
+}
+
+/// Waits for the thread that names the files of a batch.
+fn join(committing: &mut Option<ScopedJoinHandle<'_, Result<()>>>) -> Result<()> {
+    let panicked = |_| Err(Error::internal("a thread that names files panicked"));
+    committing.take().map_or(Ok(()), |thread| thread.join().unwrap_or_else(panicked))
+}
+
+/// The same, of which there is something that it replaces: itself.
+fn replacing(item: &Item) -> Item {
+    Item { replace: true, ..item.clone() }
+}
+
+/// An error after which nothing else is tried.
+fn stops_all(e: &Error) -> bool {
+    matches!(e.kind(), Kind::NoSpace | Kind::Cancelled | Kind::Internal)
+}

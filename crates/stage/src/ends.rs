@@ -1,0 +1,203 @@
+//! From names to open folders: where a transfer begins and where it ends.
+//!
+//! An [`End`] is a folder that is open and what lies below it. Of a dataspace it is the root, so that nothing leads out; of a
+//! path it is the folder that the named thing lies in, found as anybody finds it, links included.
+
+use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use stead_core::layout::Spaces;
+use stead_core::{Error, Kind, Location, Result};
+use stead_store::{Folder, Root, What};
+
+/// How to find a folder again that paths of a journal begin at.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum Base {
+    /// The root of a dataspace.
+    Space(String),
+    /// A folder of the system.
+    Path(String),
+}
+
+impl Base {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// Those of [`Root::open`] and [`Folder::open`].
+    pub(crate) fn open(&self, spaces: &Spaces) -> Result<Folder> {
+        match self {
+            Base::Space(name) => Ok(Root::open(spaces, name)?.folder()),
+            Base::Path(path) => Folder::open(Path::new(path)),
+        }
+    }
+}
+
+/// A name below a folder that is open.
+#[derive(Debug, Clone)]
+pub(crate) struct End {
+    pub(crate) base: Base,
+    pub(crate) folder: Folder,
+    /// Relative; empty for the folder itself.
+    pub(crate) path: PathBuf,
+}
+
+/// The folder of a relative path, and its last step.
+pub(crate) fn split(path: &Path) -> (&Path, &OsStr) {
+    (path.parent().unwrap_or(Path::new("")), path.file_name().unwrap_or_default())
+}
+
+/// An absolute path as text, links as they are.
+fn absolute(path: &str) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|e| Error::io("find", path, e))
+}
+
+fn text(path: &Path) -> Result<String> {
+    let odd = || {
+        Error::usage("the path of this folder is not UTF-8 text")
+            .at_path(path)
+            .with_hint("give it another name, or name a dataspace that it lies in")
+    };
+    path.to_str().map(str::to_owned).ok_or_else(odd)
+}
+
+/// A location as a request of before the process may have moved: paths from the root on.
+///
+/// # Errors
+/// `Usage` where the working directory is not text; system errors.
+pub(crate) fn fixed(location: &Location) -> Result<Location> {
+    match location.space {
+        Some(_) => Ok(location.clone()),
+        None => {
+            Ok(Location { path: text(&absolute(&location.path)?)?, ..location.clone() })
+        }
+    }
+}
+
+fn by_path(path: &Path) -> Result<Base> {
+    Ok(Base::Path(text(path)?))
+}
+
+/// A source that is there, named without a pattern. A link that is named by its path is followed if `follow`.
+///
+/// # Errors
+/// `NotFound`; those of opening.
+pub(crate) fn source(spaces: &Spaces, location: &Location, follow: bool) -> Result<End> {
+    if let Some(space) = &location.space {
+        let folder = Root::open(spaces, space)?.folder();
+        return Ok(End {
+            base: Base::Space(space.clone()),
+            folder,
+            path: PathBuf::from(&location.path),
+        });
+    }
+    let path = absolute(&location.path)?;
+    let whole = |path: &Path| {
+        let folder = Folder::open(path)?;
+        Ok(End { base: by_path(path)?, folder, path: PathBuf::new() })
+    };
+    // `..` and its like: where it leads, and not what it is called.
+    let Some(name) = path.file_name().filter(|_| location.name().is_some()) else {
+        return whole(&canonical(&path)?);
+    };
+    if location.inside {
+        return whole(&path);
+    }
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    let end = End { base: by_path(dir)?, folder: Folder::open(dir)?, path: PathBuf::from(name) };
+    let link = || Ok::<_, Error>(end.folder.meta(name)?.is_some_and(|m| m.what == What::Link));
+    if follow && link()? {
+        let real = canonical(&path)?;
+        let (dir, name) = split(&real);
+        return Ok(End { base: by_path(dir)?, folder: Folder::open(dir)?, path: PathBuf::from(name) });
+    }
+    Ok(end)
+}
+
+fn canonical(path: &Path) -> Result<PathBuf> {
+    std::fs::canonicalize(path).map_err(|e| Error::io("find", path, e))
+}
+
+/// A target, which may not be there yet: of a path, from the last folder of it that is there.
+///
+/// # Errors
+/// Those of opening; `Usage` where a file is in the way.
+pub(crate) fn target(spaces: &Spaces, location: &Location) -> Result<End> {
+    if let Some(space) = &location.space {
+        let folder = Root::open(spaces, space)?.folder();
+        return Ok(End {
+            base: Base::Space(space.clone()),
+            folder,
+            path: PathBuf::from(&location.path),
+        });
+    }
+    let path = absolute(&location.path)?;
+    // With `..` in it, the path has no sense of its own before all of it is there.
+    let path = match path.components().any(|c| c.as_os_str() == "..") {
+        true => canonical(&path)?,
+        false => path,
+    };
+    let mut here = path.as_path();
+    loop {
+        match Folder::open(here) {
+            Ok(folder) => {
+                let rest = path.strip_prefix(here).unwrap_or(Path::new("")).to_owned();
+                return Ok(End { base: by_path(here)?, folder, path: rest });
+            }
+            Err(e) if here == path && matches!(e.kind(), Kind::Usage | Kind::NotFound) => {}
+            Err(e) if e.kind() == Kind::NotFound => {}
+            Err(e) => return Err(e),
+        }
+        here = here.parent().unwrap_or(Path::new("/"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn location(text: &str) -> Location {
+        Location::parse(text, &|_| None).unwrap()
+    }
+
+    #[test]
+    fn paths_are_found_as_anybody_finds_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(dir.join("a")).unwrap();
+        std::fs::write(dir.join("a/f"), b"x").unwrap();
+        std::os::unix::fs::symlink("a/f", dir.join("l")).unwrap();
+        std::os::unix::fs::symlink("a", dir.join("d")).unwrap();
+        let spaces = Spaces::default();
+        let of = |text: &str, follow| {
+            let end = source(&spaces, &location(&format!("{}/{text}", dir.display())), follow).unwrap();
+            (end.folder.shown().strip_prefix(&dir).unwrap().to_owned(), end.path)
+        };
+        let pair = |a: &str, b: &str| (PathBuf::from(a), PathBuf::from(b));
+        assert_eq!(of("a/f", true), pair("a", "f"));
+        assert_eq!(of("l", true), pair("a", "f"));
+        assert_eq!(of("l", false), pair("", "l"));
+        assert_eq!(of("d/f", false), pair("d", "f"));
+        assert_eq!(of("a/", true), pair("a", ""));
+        assert_eq!(of("a/..", true), pair("", ""));
+        let to = |text: &str| {
+            let end = target(&spaces, &location(&format!("{}/{text}", dir.display()))).unwrap();
+            (end.folder.shown().strip_prefix(&dir).unwrap().to_owned(), end.path)
+        };
+        assert_eq!(to("a"), pair("a", ""));
+        assert_eq!(to("a/f"), pair("a", "f"));
+        assert_eq!(to("new/b/c"), pair("", "new/b/c"));
+        let bad = location(&format!("{}/a/f/g", dir.display()));
+        assert_eq!(target(&spaces, &bad).unwrap_err().kind(), Kind::Usage);
+    }
+
+    #[test]
+    fn dataspaces_begin_at_their_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spaces = Spaces::default();
+        spaces.give(&format!("s={}", dir.path().display()), &|_| None).unwrap();
+        let end = source(&spaces, &location("s://a/b"), true).unwrap();
+        assert_eq!((&end.base, end.path), (&Base::Space("s".into()), PathBuf::from("a/b")));
+        end.base.open(&spaces).unwrap();
+        assert_eq!(target(&spaces, &location("t://a")).unwrap_err().kind(), Kind::Usage);
+    }
+}

@@ -1,0 +1,113 @@
+//! The names that a transfer is about, one by one.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use stead_store::FileTime;
+
+/// What is done with one name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// A folder is made, and gets the rights and times of its source in the end.
+    Folder,
+    /// A file is copied.
+    File,
+    /// A symbolic link is made.
+    Link,
+    /// One more name of a file that has been copied.
+    Hard,
+    /// A file or a tree gets another name, within a file system.
+    Rename,
+    /// A file or a link is removed.
+    Remove,
+    /// An empty folder is removed.
+    RemoveFolder,
+    /// The folder that a move leaves is removed, if nothing new has come into it.
+    LeaveFolder,
+}
+
+impl Task {
+    const ALL: [Task; 8] = [
+        Task::Folder,
+        Task::File,
+        Task::Link,
+        Task::Hard,
+        Task::Rename,
+        Task::Remove,
+        Task::RemoveFolder,
+        Task::LeaveFolder,
+    ];
+
+    pub(crate) fn code(self) -> i64 {
+        Task::ALL.iter().position(|t| *t == self).map_or(0, |i| i as i64)
+    }
+
+    pub(crate) fn of_code(code: i64) -> Option<Task> {
+        usize::try_from(code).ok().and_then(|i| Task::ALL.get(i)).copied()
+    }
+}
+
+/// The side of the target, where others are numbers of sources.
+pub(crate) const TARGET: i64 = -1;
+
+/// One name, as the journal has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Item {
+    /// Its number in the transfer.
+    pub(crate) n: i64,
+    pub(crate) task: Task,
+    /// The number of the base that `source` lies below.
+    pub(crate) from: i64,
+    pub(crate) source: PathBuf,
+    /// Below the base of the target.
+    pub(crate) target: PathBuf,
+    /// Bytes of a file.
+    pub(crate) size: u64,
+    pub(crate) mtime: FileTime,
+    /// Of a further name, the number of the first one.
+    pub(crate) first: i64,
+    /// Something has the name, and is to be replaced.
+    pub(crate) replace: bool,
+}
+
+impl Item {
+    /// The name that its bytes have until they are whole: the same after a crash, and another one for each transfer.
+    pub(crate) fn temporary(&self, tag: u64) -> OsString {
+        OsString::from(format!(".stead-{tag:016x}-{:x}", self.n))
+    }
+
+    pub(crate) fn name(&self) -> &OsStr {
+        self.target.file_name().unwrap_or_default()
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.target.parent().unwrap_or(Path::new(""))
+    }
+}
+
+/// How far a large file was durable at some time, and of which source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Number and times of the source: if they are others, it begins anew.
+    pub(crate) dev: u64,
+    pub(crate) ino: u64,
+    pub(crate) size: u64,
+    pub(crate) mtime: FileTime,
+    pub(crate) ctime: FileTime,
+    /// So many bytes from the beginning are there.
+    pub(crate) prefix: u64,
+    /// The checksum of these.
+    pub(crate) sum: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_have_numbers() {
+        for task in Task::ALL {
+            assert_eq!(Task::of_code(task.code()), Some(task));
+        }
+        assert_eq!((Task::of_code(-1), Task::of_code(8)), (None, None));
+    }
+}

@@ -1,0 +1,719 @@
+//! What is wanted and how far it is, in a file that survives the end of the process and of the machine.
+//!
+//! A transfer that was accepted is in the file before anybody is told so. Its list of names is on the device before the first
+//! one is touched; from then on, what was done is written down after it was done. So whoever comes later finds at most more
+//! done than is written.
+
+use crate::ends::Base;
+use crate::job::{Item, Mark, Task};
+use crate::request::Request;
+use crate::status::{Failure, State, Status};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use stead_core::{Error, Kind, Result};
+use stead_model::transfer::Seen;
+use stead_store::FileTime;
+
+/// The form of the file. One of another form is refused, and never changed.
+const FORM: i64 = 1;
+/// So says the head of the file whose it is.
+const APPLICATION: i64 = 0x5374_6561;
+/// How long another process may have the file.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Transfers that are over and are remembered.
+const MOST_OVER: i64 = 10_000;
+/// Errors of single names that are kept.
+const MOST_FAILURES: u64 = 100;
+
+const SCHEMA: &str = "
+CREATE TABLE transfer (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  tag INTEGER NOT NULL,
+  user INTEGER NOT NULL,
+  request TEXT NOT NULL,
+  priority INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  submitted REAL NOT NULL, started REAL, ended REAL,
+  ends TEXT,
+  files INTEGER NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0,
+  files_done INTEGER NOT NULL DEFAULT 0, bytes_done INTEGER NOT NULL DEFAULT 0,
+  skipped INTEGER NOT NULL DEFAULT 0, failed INTEGER NOT NULL DEFAULT 0,
+  error TEXT
+);
+CREATE INDEX by_state ON transfer (state, priority DESC, id);
+CREATE TABLE item (
+  transfer INTEGER NOT NULL, n INTEGER NOT NULL, task INTEGER NOT NULL, done INTEGER NOT NULL DEFAULT 0,
+  origin INTEGER NOT NULL, source BLOB NOT NULL, target BLOB NOT NULL,
+  size INTEGER NOT NULL, mtime INTEGER NOT NULL, nanos INTEGER NOT NULL,
+  first INTEGER NOT NULL, replaces INTEGER NOT NULL, mark TEXT, error TEXT,
+  PRIMARY KEY (transfer, n)
+) WITHOUT ROWID;
+CREATE TABLE pair (name TEXT PRIMARY KEY, seen TEXT NOT NULL) WITHOUT ROWID;
+";
+
+/// Where paths of a transfer begin.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ends {
+    pub(crate) sources: Vec<Base>,
+    pub(crate) target: Option<Base>,
+}
+
+/// Sums over the names of a plan.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+    pub(crate) skipped: u64,
+}
+
+/// The journal of a node, or of a user there.
+#[derive(Debug)]
+pub struct Journal {
+    connection: Mutex<Connection>,
+    path: PathBuf,
+}
+
+/// What the journal has of a transfer to go on with.
+#[derive(Debug, Clone)]
+pub(crate) struct Known {
+    pub(crate) tag: u64,
+    pub(crate) request: Request,
+    pub(crate) state: State,
+    /// Where paths begin; none before it is planned.
+    pub(crate) ends: Option<Ends>,
+    pub(crate) totals: Totals,
+    pub(crate) done: Totals,
+}
+
+fn whole(n: i64) -> u64 {
+    u64::try_from(n).unwrap_or(0)
+}
+
+fn number(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+impl Journal {
+    /// Opens the journal in this file, which is made if it is not there.
+    ///
+    /// # Errors
+    /// `Format` for a file that is no journal, or one of another version; `Io` with the reason of the database.
+    pub fn open(path: &Path) -> Result<Journal> {
+        let failed = |e: rusqlite::Error| failure(path, "open", &e);
+        let connection = Connection::open(path).map_err(failed)?;
+        connection.busy_timeout(PATIENCE).map_err(failed)?;
+        connection.set_prepared_statement_cache_capacity(64);
+        let journal = Journal { connection: Mutex::new(connection), path: path.to_owned() };
+        journal.set_up().map_err(|e| match e {
+            Setup::Database(e) => failed(e),
+            Setup::Form(form) => {
+                let e = match form {
+                    None => Error::format("this file is no journal of transfers"),
+                    Some(form) => Error::format(format!(
+                        "this journal has form {form}, and this stead knows form {FORM}"
+                    )),
+                };
+                e.at_path(path).with_hint("name another folder by STEAD_STATE, or move the file away")
+            }
+        })?;
+        Ok(journal)
+    }
+
+    fn set_up(&self) -> std::result::Result<(), Setup> {
+        let mut c = self.connection();
+        c.pragma_update(None, "journal_mode", "WAL")?;
+        c.pragma_update(None, "synchronous", "NORMAL")?;
+        let write = c.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        let pragma = |name: &str| write.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        let (form, application) = (pragma("user_version")?, pragma("application_id")?);
+        match (application, form) {
+            (0, 0) => {
+                let tables: i64 = write
+                    .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+                if tables > 0 {
+                    return Err(Setup::Form(None));
+                }
+                write.execute_batch(SCHEMA)?;
+                write.pragma_update(None, "user_version", FORM)?;
+                write.pragma_update(None, "application_id", APPLICATION)?;
+            }
+            (APPLICATION, FORM) => {}
+            (APPLICATION, form) => return Err(Setup::Form(Some(form))),
+            _ => return Err(Setup::Form(None)),
+        }
+        Ok(write.commit()?)
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(
+        &self,
+        doing: &str,
+        work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        work(&mut self.connection()).map_err(|e| failure(&self.path, doing, &e))
+    }
+
+    /// Takes a request: it survives the end of this process from here on. `now` is in seconds since 1970.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn submit(&self, request: &Request, tag: u64, user: u32, now: f64) -> Result<i64> {
+        let text = to_text(request)?;
+        self.with("write to", |c| {
+            c.prepare_cached(
+                "INSERT INTO transfer (tag, user, request, priority, state, submitted)
+                 VALUES (?1, ?2, ?3, ?4, 'pending', ?5)",
+            )?
+            .insert(params![tag.cast_signed(), user, text, request.options.priority, now])
+        })
+    }
+
+    /// What is known of a transfer.
+    ///
+    /// # Errors
+    /// `Usage` if there is none of this number; those of the database.
+    pub(crate) fn known(&self, id: i64) -> Result<Known> {
+        let row = self.with("read", |c| {
+            c.prepare_cached(
+                "SELECT tag, request, state, ends, files, bytes, skipped, files_done, bytes_done
+                 FROM transfer WHERE id = ?1",
+            )?
+            .query_row([id], |row| {
+                let totals = |files: usize, bytes: usize| {
+                    Ok::<_, rusqlite::Error>(Totals {
+                        files: whole(row.get(files)?),
+                        bytes: whole(row.get(bytes)?),
+                        skipped: 0,
+                    })
+                };
+                Ok((
+                    row.get::<_, i64>(0)?.cast_unsigned(),
+                    row.get::<_, String>(1)?,
+                    row.get::<_, String>(2)?,
+                    row.get::<_, Option<String>>(3)?,
+                    Totals { skipped: whole(row.get(6)?), ..totals(4, 5)? },
+                    totals(7, 8)?,
+                ))
+            })
+            .optional()
+        })?;
+        let Some((tag, request, state, ends, totals, done)) = row else {
+            return Err(no_transfer(id));
+        };
+        Ok(Known {
+            tag,
+            request: self.of_text(&request)?,
+            state: self.state(&state)?,
+            ends: ends.map(|text| self.of_text(&text)).transpose()?,
+            totals,
+            done,
+        })
+    }
+
+    fn of_text<T: serde::de::DeserializeOwned>(&self, text: &str) -> Result<T> {
+        serde_json::from_str(text)
+            .map_err(|e| Error::format(format!("the journal is damaged: {e}")).at_path(&self.path))
+    }
+
+    fn state(&self, text: &str) -> Result<State> {
+        let damaged = || {
+            Error::format(format!("the journal is damaged: '{}' is no state", text.escape_debug()))
+                .at_path(&self.path)
+        };
+        State::parse(text).ok_or_else(damaged)
+    }
+
+    /// Begins a list of names anew.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn plan_begin(&self, id: i64) -> Result<()> {
+        self.with("write to", |c| {
+            let write = c.transaction()?;
+            write.execute("DELETE FROM item WHERE transfer = ?1", [id])?;
+            write.execute("UPDATE transfer SET ends = NULL WHERE id = ?1", [id])?;
+            write.commit()
+        })
+    }
+
+    /// Adds to the list: a part at a time, so that others get their turn.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn plan_add(&self, id: i64, items: &[Item]) -> Result<()> {
+        self.with("write to", |c| {
+            let write = c.transaction()?;
+            {
+                let mut insert = write.prepare_cached(
+                    "INSERT INTO item (transfer, n, task, origin, source, target, size, mtime, nanos, first, replaces)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                )?;
+                for item in items {
+                    insert.execute(params![
+                        id,
+                        item.n,
+                        item.task.code(),
+                        item.from,
+                        item.source.as_os_str().as_bytes(),
+                        item.target.as_os_str().as_bytes(),
+                        number(item.size),
+                        item.mtime.seconds,
+                        item.mtime.nanos,
+                        item.first,
+                        item.replace,
+                    ])?;
+                }
+            }
+            write.commit()
+        })
+    }
+
+    /// Ends the list. All of it is on the device when this returns.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn plan_end(&self, id: i64, ends: &Ends, totals: &Totals) -> Result<()> {
+        let ends = to_text(ends)?;
+        self.with("write to", |c| {
+            // What comes before the first name is touched is to be on the device, and that is the last thing before it.
+            c.pragma_update(None, "synchronous", "FULL")?;
+            let done = c
+                .prepare_cached(
+                    "UPDATE transfer SET ends = ?2, files = ?3, bytes = ?4, skipped = ?5,
+                       files_done = 0, bytes_done = 0, failed = 0, error = NULL WHERE id = ?1",
+                )
+                .and_then(|mut update| {
+                    update.execute(params![
+                        id,
+                        ends,
+                        number(totals.files),
+                        number(totals.bytes),
+                        number(totals.skipped)
+                    ])
+                });
+            c.pragma_update(None, "synchronous", "NORMAL")?;
+            done
+        })
+        .map(|_| ())
+    }
+
+    /// What is left to do of these tasks, from number `from` on, or below `from` in reverse: at most so many.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn left(
+        &self,
+        id: i64,
+        tasks: &[Task],
+        from: i64,
+        reverse: bool,
+        most: usize,
+    ) -> Result<Vec<Item>> {
+        let codes: Vec<String> = tasks.iter().map(|t| t.code().to_string()).collect();
+        let (beyond, order) = if reverse { ("<", "DESC") } else { (">=", "ASC") };
+        let sql = format!(
+            "SELECT n, task, origin, source, target, size, mtime, nanos, first, replaces FROM item
+             WHERE transfer = ?1 AND n {beyond} ?2 AND done = 0 AND task IN ({}) ORDER BY n {order} LIMIT ?3",
+            codes.join(",")
+        );
+        self.with("read", |c| {
+            c.prepare_cached(&sql)?
+                .query_map(params![id, from, number(most as u64)], item)?
+                .collect::<rusqlite::Result<Vec<Item>>>()
+        })
+    }
+
+    /// One name of the list.
+    ///
+    /// # Errors
+    /// `Internal` if there is none; those of the database.
+    pub(crate) fn item(&self, id: i64, n: i64) -> Result<Item> {
+        self.with("read", |c| {
+            c.prepare_cached(
+                "SELECT n, task, origin, source, target, size, mtime, nanos, first, replaces FROM item
+                 WHERE transfer = ?1 AND n = ?2",
+            )?
+            .query_row([id, n], item)
+            .optional()
+        })?
+        .ok_or_else(|| Error::internal(format!("transfer {id} has no name {n}")))
+    }
+
+    /// These are done, and those have failed.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn done(&self, id: i64, done: &[&Item], failed: &[(&Item, &Error)]) -> Result<()> {
+        self.with("write to", |c| {
+            let write = c.transaction()?;
+            let bytes: u64 = done.iter().map(|item| item.size).sum();
+            {
+                let mut update = write
+                    .prepare_cached("UPDATE item SET done = 1, mark = NULL WHERE transfer = ?1 AND n = ?2")?;
+                for item in done {
+                    update.execute([id, item.n])?;
+                }
+                let mut fail = write
+                    .prepare_cached("UPDATE item SET done = 2, error = ?3 WHERE transfer = ?1 AND n = ?2")?;
+                for (item, error) in failed {
+                    fail.execute(params![id, item.n, told(error)])?;
+                }
+            }
+            write
+                .prepare_cached(
+                    "UPDATE transfer SET files_done = files_done + ?2, bytes_done = bytes_done + ?3,
+                       failed = failed + ?4 WHERE id = ?1",
+                )?
+                .execute(params![id, number(done.len() as u64), number(bytes), number(failed.len() as u64)])?;
+            write.commit()
+        })
+    }
+
+    /// A file has another size than was planned.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn resize(&self, id: i64, n: i64, size: u64, mtime: FileTime) -> Result<()> {
+        self.with("write to", |c| {
+            c.prepare_cached(
+                "UPDATE transfer SET bytes = bytes + ?3 - (SELECT size FROM item WHERE transfer = ?1 AND n = ?2)
+                 WHERE id = ?1",
+            )?
+            .execute(params![id, n, number(size)])?;
+            c.prepare_cached(
+                "UPDATE item SET size = ?3, mtime = ?4, nanos = ?5, mark = NULL WHERE transfer = ?1 AND n = ?2",
+            )?
+            .execute(params![id, n, number(size), mtime.seconds, mtime.nanos])
+        })
+        .map(|_| ())
+    }
+
+    /// A large file is durable so far.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn set_mark(&self, id: i64, n: i64, mark: &Mark) -> Result<()> {
+        let m = mark;
+        let text = to_text(&[
+            m.dev.cast_signed(),
+            m.ino.cast_signed(),
+            m.size.cast_signed(),
+            m.mtime.seconds,
+            i64::from(m.mtime.nanos),
+            m.ctime.seconds,
+            i64::from(m.ctime.nanos),
+            m.prefix.cast_signed(),
+            m.sum.cast_signed(),
+        ])?;
+        self.with("write to", |c| {
+            c.prepare_cached("UPDATE item SET mark = ?3 WHERE transfer = ?1 AND n = ?2")?
+                .execute(params![id, n, text])
+        })
+        .map(|_| ())
+    }
+
+    /// The mark of a file, if it has one.
+    ///
+    /// # Errors
+    /// Those of the database; `Format` for one that is damaged.
+    pub(crate) fn mark(&self, id: i64, n: i64) -> Result<Option<Mark>> {
+        let text: Option<Option<String>> = self.with("read", |c| {
+            c.prepare_cached("SELECT mark FROM item WHERE transfer = ?1 AND n = ?2")?
+                .query_row([id, n], |row| row.get(0))
+                .optional()
+        })?;
+        let Some(text) = text.flatten() else { return Ok(None) };
+        let [dev, ino, size, mtime, mnanos, ctime, cnanos, prefix, sum] =
+            self.of_text::<[i64; 9]>(&text)?;
+        let time = |seconds, nanos| FileTime { seconds, nanos: u32::try_from(nanos).unwrap_or(0) };
+        Ok(Some(Mark {
+            dev: dev.cast_unsigned(),
+            ino: ino.cast_unsigned(),
+            size: size.cast_unsigned(),
+            mtime: time(mtime, mnanos),
+            ctime: time(ctime, cnanos),
+            prefix: prefix.cast_unsigned(),
+            sum: sum.cast_unsigned(),
+        }))
+    }
+
+    /// What failed is to be tried again.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn try_failed_again(&self, id: i64) -> Result<()> {
+        self.with("write to", |c| {
+            c.execute("UPDATE item SET done = 0, error = NULL WHERE transfer = ?1 AND done = 2", [id])?;
+            c.execute("UPDATE transfer SET failed = 0, error = NULL WHERE id = ?1", [id])
+        })
+        .map(|_| ())
+    }
+
+    /// Gives a transfer a state. One that is over forgets its list of names, unless it can be resumed.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn set_state(
+        &self,
+        id: i64,
+        state: State,
+        error: Option<&Error>,
+        now: f64,
+    ) -> Result<()> {
+        self.with("write to", |c| {
+            let write = c.transaction()?;
+            let ended = (state.is_over() || state == State::Interrupted).then_some(now);
+            write
+                .prepare_cached(
+                    "UPDATE transfer SET state = ?2, error = ?3, ended = ?4,
+                       started = CASE WHEN ?2 = 'running' AND started IS NULL THEN ?5 ELSE started END
+                     WHERE id = ?1",
+                )?
+                .execute(params![id, state.as_str(), error.map(told), ended, now])?;
+            if matches!(state, State::Finished | State::Cancelled) {
+                write.prepare_cached("DELETE FROM item WHERE transfer = ?1")?.execute([id])?;
+            }
+            write.commit()
+        })
+    }
+
+    /// How far a transfer is.
+    ///
+    /// # Errors
+    /// `Usage` if there is none of this number; those of the database.
+    pub fn status(&self, id: i64) -> Result<Status> {
+        self.list("id = ?1", params![id], 1)?.pop().ok_or_else(|| no_transfer(id))
+    }
+
+    /// Transfers of a user, or of all, the latest first; those that are over only if `all`.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn statuses(&self, user: Option<u32>, all: bool, most: usize) -> Result<Vec<Status>> {
+        self.list(
+            "(?1 IS NULL OR user = ?1) AND (?2 OR state IN ('pending', 'running', 'interrupted'))",
+            params![user, all],
+            most,
+        )
+    }
+
+    fn list(&self, which: &str, given: &[&dyn rusqlite::ToSql], most: usize) -> Result<Vec<Status>> {
+        let sql = format!(
+            "SELECT id, request, state, submitted, started, ended, files, files_done, bytes, bytes_done,
+               skipped, failed, error FROM transfer WHERE {which} ORDER BY id DESC LIMIT {most}"
+        );
+        type Text = (String, String);
+        let rows: Vec<(Status2, Text)> = self.with("read", |c| {
+            c.prepare_cached(&sql)?
+                .query_map(given, |row| {
+                    let texts = (row.get(1)?, row.get(2)?);
+                    let numbers = [6, 7, 8, 9, 10, 11].map(|i| row.get::<_, i64>(i).map(whole));
+                    let [files, files_done, bytes, bytes_done, skipped, failed] = numbers;
+                    let rest = Status2 {
+                        id: row.get(0)?,
+                        times: (row.get(3)?, row.get(4)?, row.get(5)?),
+                        files: (files?, files_done?),
+                        bytes: (bytes?, bytes_done?),
+                        others: (skipped?, failed?),
+                        error: row.get(12)?,
+                    };
+                    Ok((rest, texts))
+                })?
+                .collect()
+        })?;
+        rows.into_iter()
+            .map(|(row, (request, state))| {
+                Ok(Status {
+                    id: row.id,
+                    request: self.of_text(&request)?,
+                    state: self.state(&state)?,
+                    submitted: row.times.0,
+                    started: row.times.1,
+                    ended: row.times.2,
+                    files: row.files.0,
+                    files_done: row.files.1,
+                    bytes: row.bytes.0,
+                    bytes_done: row.bytes.1,
+                    skipped: row.others.0,
+                    failed: row.others.1,
+                    failures: match row.others.1 {
+                        0 => Vec::new(),
+                        _ => self.failures(row.id)?,
+                    },
+                    error: row.error,
+                })
+            })
+            .collect()
+    }
+
+    fn failures(&self, id: i64) -> Result<Vec<Failure>> {
+        self.with("read", |c| {
+            c.prepare_cached(
+                "SELECT source, error FROM item WHERE transfer = ?1 AND done = 2 ORDER BY n LIMIT ?2",
+            )?
+            .query_map(params![id, number(MOST_FAILURES)], |row| {
+                let path: Vec<u8> = row.get(0)?;
+                Ok(Failure {
+                    path: String::from_utf8_lossy(&path).into_owned(),
+                    error: row.get::<_, Option<String>>(1)?.unwrap_or_default(),
+                })
+            })?
+            .collect()
+        })
+    }
+
+    /// The transfers that say that they are in this state, by their turn.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn in_state(&self, state: State, most: usize) -> Result<Vec<i64>> {
+        self.with("read", |c| {
+            c.prepare_cached(
+                "SELECT id FROM transfer WHERE state = ?1 ORDER BY priority DESC, id LIMIT ?2",
+            )?
+            .query_map(params![state.as_str(), number(most as u64)], |row| row.get(0))?
+            .collect()
+        })
+    }
+
+    /// Forgets the oldest of those that are over, if there are many.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn tidy(&self) -> Result<()> {
+        self.with("write to", |c| {
+            let write = c.transaction()?;
+            let old = "SELECT id FROM transfer WHERE state IN ('finished', 'failed', 'cancelled')
+                       ORDER BY id DESC LIMIT -1 OFFSET ?1";
+            write.execute(&format!("DELETE FROM item WHERE transfer IN ({old})"), [MOST_OVER])?;
+            write.execute(&format!("DELETE FROM transfer WHERE id IN ({old})"), [MOST_OVER])?;
+            write.commit()
+        })
+    }
+
+    /// What was seen of transfers between two tiers.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn seen(&self, pair: &str) -> Result<Seen> {
+        let text: Option<String> = self.with("read", |c| {
+            c.prepare_cached("SELECT seen FROM pair WHERE name = ?1")?
+                .query_row([pair], |row| row.get(0))
+                .optional()
+        })?;
+        // A hint: what cannot be read is as if nothing had been seen.
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+    }
+
+    /// What was seen of all pairs of tiers.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn all_seen(&self) -> Result<Vec<(String, Seen)>> {
+        let rows: Vec<(String, String)> = self.with("read", |c| {
+            c.prepare_cached("SELECT name, seen FROM pair ORDER BY name")?
+                .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect()
+        })?;
+        let read = |text: String| serde_json::from_str(&text).unwrap_or_default();
+        Ok(rows.into_iter().map(|(name, text)| (name, read(text))).collect())
+    }
+
+    /// Remembers what was seen.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn set_seen(&self, pair: &str, seen: &Seen) -> Result<()> {
+        let text = to_text(seen)?;
+        self.with("write to", |c| {
+            c.prepare_cached("INSERT OR REPLACE INTO pair (name, seen) VALUES (?1, ?2)")?
+                .execute([pair, &text])
+        })
+        .map(|_| ())
+    }
+}
+
+/// A row of the list, before its texts are read.
+struct Status2 {
+    id: i64,
+    times: (f64, Option<f64>, Option<f64>),
+    files: (u64, u64),
+    bytes: (u64, u64),
+    others: (u64, u64),
+    error: Option<String>,
+}
+
+enum Setup {
+    Database(rusqlite::Error),
+    /// Of this form, or no journal.
+    Form(Option<i64>),
+}
+
+impl From<rusqlite::Error> for Setup {
+    fn from(e: rusqlite::Error) -> Setup {
+        match e.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::NotADatabase) => Setup::Form(None),
+            _ => Setup::Database(e),
+        }
+    }
+}
+
+fn item(row: &Row<'_>) -> rusqlite::Result<Item> {
+    let path = |i: usize| -> rusqlite::Result<PathBuf> {
+        Ok(PathBuf::from(OsStr::from_bytes(row.get_ref(i)?.as_blob()?)))
+    };
+    let code: i64 = row.get(1)?;
+    Ok(Item {
+        n: row.get(0)?,
+        task: Task::of_code(code).ok_or(rusqlite::Error::IntegralValueOutOfRange(1, code))?,
+        from: row.get(2)?,
+        source: path(3)?,
+        target: path(4)?,
+        size: whole(row.get(5)?),
+        mtime: FileTime { seconds: row.get(6)?, nanos: row.get(7)? },
+        first: row.get(8)?,
+        replace: row.get(9)?,
+    })
+}
+
+fn to_text(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|e| Error::internal(format!("no text of a record: {e}")))
+}
+
+/// An error as a line with its hint.
+fn told(error: &Error) -> String {
+    match error.hint() {
+        Some(hint) => format!("{error} ({hint})"),
+        None => error.to_string(),
+    }
+}
+
+fn no_transfer(id: i64) -> Error {
+    Error::usage(format!("there is no transfer {id}")).with_hint("stead stage --list shows them")
+}
+
+fn failure(path: &Path, doing: &str, e: &rusqlite::Error) -> Error {
+    use rusqlite::ErrorCode as C;
+    let (kind, hint) = match e.sqlite_error_code() {
+        Some(C::DiskFull) => (Kind::NoSpace, "free some space, or name another folder by STEAD_STATE"),
+        Some(C::PermissionDenied | C::ReadOnly | C::CannotOpen) => {
+            (Kind::Permission, "name a folder that can be written to by STEAD_STATE")
+        }
+        Some(C::DatabaseBusy | C::DatabaseLocked) => {
+            (Kind::Timeout, "another process has it for long; look which one, and try again")
+        }
+        Some(C::DatabaseCorrupt) => {
+            (Kind::Format, "move the file away; what it knew of transfers under way is lost")
+        }
+        _ => (Kind::Io, "the journal must lie on a file system with locks: name a folder by STEAD_STATE"),
+    };
+    Error::new(kind, format!("cannot {doing} the journal of transfers: {e}")).at_path(path).with_hint(hint)
+}

@@ -1,0 +1,29 @@
+//! Staging: moves of files and trees of files between dataspaces that survive whatever ends them.
+//!
+//! A [`Request`] says what is wanted. It is planned into a list of names, which a journal keeps; threads copy the files in batches
+//! under temporary names, and each gets its own when its bytes are durable. Whoever starts again goes on where the journal says.
+
+mod clock;
+mod commit;
+mod copy;
+mod drive;
+mod ends;
+mod gentle;
+mod job;
+mod journal;
+mod limiter;
+mod manager;
+mod meta;
+mod pattern;
+mod plan;
+mod request;
+mod status;
+mod sum;
+mod usage;
+mod work;
+
+pub use journal::Journal;
+pub use manager::{Means, Stager, state_folder};
+pub use request::{Action, Exists, Options, Request};
+pub use status::{Failure, Preview, Progress, State, Status, Watcher};
+pub use usage::{Usage, usage};

@@ -1,0 +1,432 @@
+//! Transfers of one node, or of one user there: taken, run, resumed, stopped for good.
+
+use crate::clock;
+use crate::drive::{Drive, Stopped, pair};
+use crate::ends;
+use crate::job::{Item, Task};
+use crate::journal::{Journal, Known};
+use crate::plan::{Planned, Planner, Progressing};
+use crate::request::{Action, Request};
+use crate::status::{Preview, State, Status, Watcher};
+use rustix::fs::FlockOperation;
+use std::fs::File;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use stead_core::layout::Spaces;
+use stead_core::{Cancel, Error, Kind, Result, limits};
+use stead_model::transfer::Amount;
+use stead_store::{Folder, space};
+
+/// Names of a list that are written down together.
+const TOGETHER: usize = 4096;
+
+/// What transfers are done with.
+#[derive(Debug, Clone, Default)]
+pub struct Means {
+    /// The dataspaces that locations name.
+    pub spaces: Spaces,
+    /// Threads that copy; 0 is as many as devices and processors here are likely to want.
+    pub threads: usize,
+}
+
+/// Takes transfers and does them, in this process.
+pub struct Stager {
+    journal: Journal,
+    locks: PathBuf,
+    means: Means,
+}
+
+/// Where the journal of this user lies on this host: `$STEAD_STATE`, or `$XDG_STATE_HOME/stead/HOST`, or
+/// `~/.local/state/stead/HOST`. Homes are often shared by hosts; a journal is of one.
+///
+/// # Errors
+/// `Usage` if there is no such folder to be named.
+pub fn state_folder() -> Result<PathBuf> {
+    let absolute = |name: &str| {
+        space::variable(name).map(PathBuf::from).filter(|path| path.is_absolute())
+    };
+    if let Some(state) = absolute("STEAD_STATE") {
+        return Ok(state);
+    }
+    let state = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|h| h.join(".local/state")));
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-._".contains(c) { c } else { '_' };
+    let host: String = host.chars().map(plain).collect();
+    match state {
+        Some(state) => Ok(state.join("stead").join(host)),
+        None => Err(Error::usage("there is no folder for the journal of transfers")
+            .with_hint("name one by STEAD_STATE")),
+    }
+}
+
+/// Who has this does a transfer, and nobody else does.
+struct Turn {
+    file: File,
+    path: PathBuf,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Removed while it is held: who opens it now finds that it has no name, and tries again.
+        let _ = std::fs::remove_file(&self.path);
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
+impl Stager {
+    /// With the journal in this folder, which is made if it is not there.
+    ///
+    /// # Errors
+    /// Those of [`Journal::open`], and of making the folder.
+    pub fn open(state: &Path, means: Means) -> Result<Stager> {
+        let locks = state.join("transfers");
+        // Nobody else is to know what is staged.
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&locks)
+            .map_err(|e| Error::io("make the folder", &locks, e).with_hint("name another one by STEAD_STATE"))?;
+        let journal = Journal::open(&state.join("transfers.db"))?;
+        Ok(Stager { journal, locks, means })
+    }
+
+    fn threads(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(4, usize::from);
+        match self.means.threads {
+            // Devices want several reads at once, however few the processors are.
+            0 => cores.clamp(4, 16),
+            n => n.min(limits::MAX_THREADS),
+        }
+    }
+
+    /// Takes a request. It is in the journal when this returns.
+    ///
+    /// # Errors
+    /// Those of [`Request::check`], and of the journal.
+    pub fn submit(&self, request: &Request) -> Result<i64> {
+        request.check()?;
+        let request = Request {
+            sources: request.sources.iter().map(ends::fixed).collect::<Result<_>>()?,
+            target: request.target.as_ref().map(ends::fixed).transpose()?,
+            ..request.clone()
+        };
+        let user = rustix::process::getuid().as_raw();
+        let id = self.journal.submit(&request, random()?, user, clock::unix())?;
+        self.journal.tidy()?;
+        Ok(id)
+    }
+
+    /// What a request would do, without doing it or taking it.
+    ///
+    /// # Errors
+    /// Those that it would fail with before it starts.
+    pub fn preview(&self, request: &Request, cancel: &Cancel) -> Result<Preview> {
+        request.check()?;
+        let planned = self.plan(request, true, cancel, &mut |_| Ok(()))?;
+        let sums = &planned.sums;
+        let pair = pair(Some(&planned.source), planned.target.as_ref());
+        let seen = pair.map_or(Ok(Default::default()), |pair| self.journal.seen(&pair))?;
+        let preview = Preview {
+            files: sums.files,
+            bytes: sums.bytes,
+            room: sums.room,
+            free: planned.target.as_ref().map(free).transpose()?,
+            others: sums.others,
+            removed: sums.removed,
+            skipped: sums.skipped,
+            renamed: sums.renamed,
+            takes: seen.takes(Amount::new(sums.totals().files, sums.bytes)),
+        };
+        enough(&planned)?;
+        Ok(preview)
+    }
+
+    fn plan(
+        &self,
+        request: &Request,
+        renames: bool,
+        cancel: &Cancel,
+        sink: &mut dyn FnMut(Item) -> Result<()>,
+    ) -> Result<Planned> {
+        let (spaces, state) = (&self.means.spaces, Progressing::default());
+        Planner { spaces, request, cancel, renames, sink, state }.plan()
+    }
+
+    /// Has the turn of a transfer, or an error of kind `Usage` if another process does it.
+    fn turn(&self, id: i64) -> Result<Turn> {
+        self.try_turn(id)?.ok_or_else(|| {
+            Error::usage(format!("transfer {id} is under way in another process"))
+                .with_hint("stop it there, or wait until it has ended")
+        })
+    }
+
+    fn try_turn(&self, id: i64) -> Result<Option<Turn>> {
+        let path = self.locks.join(id.to_string());
+        let failed = |e: std::io::Error| Error::io("lock", &path, e);
+        loop {
+            let open = File::options().write(true).create(true).truncate(false).open(&path);
+            let file = open.map_err(failed)?;
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+                Err(e) => {
+                    return Err(failed(e.into()).with_hint(
+                        "the journal must lie on a file system with locks: name a folder by STEAD_STATE",
+                    ));
+                }
+            }
+            if file.metadata().map_err(failed)?.nlink() > 0 {
+                return Ok(Some(Turn { file, path }));
+            }
+        }
+    }
+
+    /// Does a transfer, or what is left of it, until it ends. Gives what came of it: names that could not be done are in there.
+    ///
+    /// # Errors
+    /// What it failed with as a whole. `Cancelled` if it was stopped, after which it can be resumed, as after `NoSpace`.
+    pub fn run(&self, id: i64, cancel: &Cancel, watcher: Option<&dyn Watcher>) -> Result<Status> {
+        let _turn = self.turn(id)?;
+        let known = self.journal.known(id)?;
+        if matches!(known.state, State::Finished | State::Cancelled) {
+            let state = known.state.as_str();
+            return Err(Error::usage(format!("transfer {id} is {state} already")));
+        }
+        self.journal.set_state(id, State::Running, None, clock::unix())?;
+        let ended = self.drive(id, known, cancel, watcher);
+        let now = clock::unix();
+        match ended {
+            Ok(()) => {
+                let failed = self.journal.status(id)?.failed;
+                let state = if failed == 0 { State::Finished } else { State::Failed };
+                self.journal.set_state(id, state, None, now)?;
+                self.journal.status(id)
+            }
+            Err(e) if e.kind() == Kind::Cancelled => {
+                self.journal.set_state(id, State::Interrupted, None, now)?;
+                Err(e.with_hint(format!(
+                    "go on with it: stead stage --resume {id}; or give it up: stead stage --cancel {id}"
+                )))
+            }
+            Err(e) => {
+                self.journal.set_state(id, State::Failed, Some(&e), now)?;
+                Err(e)
+            }
+        }
+    }
+
+    fn drive(
+        &self,
+        id: i64,
+        known: Known,
+        cancel: &Cancel,
+        watcher: Option<&dyn Watcher>,
+    ) -> Result<()> {
+        let resumed = known.ends.is_some();
+        if resumed {
+            self.journal.try_failed_again(id)?;
+        } else {
+            self.planned(id, &known.request, true, cancel)?;
+        }
+        match self.driven(id, resumed, cancel, watcher) {
+            Err(Stopped::CannotRename) => {
+                self.planned(id, &known.request, false, cancel)?;
+                match self.driven(id, false, cancel, watcher) {
+                    Err(Stopped::Error(e)) => Err(e),
+                    Err(Stopped::CannotRename) => Err(Error::internal("a rename that was not planned")),
+                    Ok(()) => Ok(()),
+                }
+            }
+            Err(Stopped::Error(e)) => Err(e),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Plans a transfer into the journal, if the target has room for it.
+    fn planned(&self, id: i64, request: &Request, renames: bool, cancel: &Cancel) -> Result<()> {
+        self.journal.plan_begin(id)?;
+        let mut items = Vec::new();
+        let planned = self.plan(request, renames, cancel, &mut |item| {
+            items.push(item);
+            if items.len() >= TOGETHER {
+                self.journal.plan_add(id, &items)?;
+                items.clear();
+            }
+            Ok(())
+        })?;
+        self.journal.plan_add(id, &items)?;
+        enough(&planned)?;
+        self.journal.plan_end(id, &planned.ends, &planned.sums.totals())
+    }
+
+    fn driven(
+        &self,
+        id: i64,
+        resumed: bool,
+        cancel: &Cancel,
+        watcher: Option<&dyn Watcher>,
+    ) -> std::result::Result<(), Stopped> {
+        let known = self.journal.known(id)?;
+        let drive = Drive {
+            journal: &self.journal,
+            id,
+            known: &known,
+            spaces: &self.means.spaces,
+            threads: self.threads(),
+            cancel,
+            watcher,
+            resumed,
+        };
+        drive.run()
+    }
+
+    /// Gives up a transfer that nobody does at the moment, and removes what there is of files that are not whole. What is whole stays.
+    ///
+    /// # Errors
+    /// `Usage` if it is under way, or over.
+    pub fn cancel(&self, id: i64) -> Result<Status> {
+        let _turn = self.turn(id)?;
+        let known = self.journal.known(id)?;
+        if matches!(known.state, State::Finished | State::Cancelled) {
+            let state = known.state.as_str();
+            return Err(Error::usage(format!("transfer {id} is {state} already")));
+        }
+        self.sweep(id, &known)?;
+        self.journal.set_state(id, State::Cancelled, None, clock::unix())?;
+        self.journal.status(id)
+    }
+
+    /// Removes temporary files of a transfer.
+    fn sweep(&self, id: i64, known: &Known) -> Result<()> {
+        let Some(base) = known.ends.as_ref().and_then(|ends| ends.target.as_ref()) else {
+            return Ok(());
+        };
+        let base = base.open(&self.means.spaces)?;
+        let mut from = 0;
+        loop {
+            let tasks = [Task::File, Task::Link, Task::Hard];
+            let items = self.journal.left(id, &tasks, from, false, TOGETHER)?;
+            let Some(last) = items.last() else { return Ok(()) };
+            from = last.n + 1;
+            let mut here: Option<(PathBuf, Option<Folder>)> = None;
+            for item in &items {
+                if here.as_ref().is_none_or(|(path, _)| path != item.folder()) {
+                    here = Some((item.folder().to_owned(), base.below(item.folder()).ok()));
+                }
+                if let Some((_, Some(folder))) = &here {
+                    folder.remove_file(&item.temporary(known.tag))?;
+                }
+            }
+        }
+    }
+
+    /// How far a transfer is.
+    ///
+    /// # Errors
+    /// `Usage` if there is none of this number; those of the journal.
+    pub fn status(&self, id: i64) -> Result<Status> {
+        self.journal.status(id).and_then(|status| self.true_state(status))
+    }
+
+    /// Transfers, the latest first: those that are over only if `all`.
+    ///
+    /// # Errors
+    /// Those of the journal.
+    pub fn statuses(&self, all: bool, most: usize) -> Result<Vec<Status>> {
+        let list = self.journal.statuses(None, all, most)?;
+        list.into_iter().map(|status| self.true_state(status)).collect()
+    }
+
+    /// Who says that it is running may have ended without a word.
+    fn true_state(&self, mut status: Status) -> Result<Status> {
+        if status.state == State::Running && self.try_turn(status.id)?.is_some() {
+            // It may have ended between both.
+            let now = self.journal.status(status.id)?;
+            status = match now.state {
+                State::Running => Status { state: State::Interrupted, ..now },
+                _ => now,
+            };
+        }
+        Ok(status)
+    }
+
+    /// Transfers that have not come to their end and that nobody does, by their turn.
+    ///
+    /// # Errors
+    /// Those of the journal.
+    pub fn waiting(&self) -> Result<Vec<i64>> {
+        let mut found = Vec::new();
+        for state in [State::Running, State::Interrupted, State::Pending] {
+            for id in self.journal.in_state(state, limits::MAX_SOURCES)? {
+                if self.try_turn(id)?.is_some() {
+                    found.push(id);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Bytes a second of large files between pairs of tiers, as `ext4-254:0>tmpfs-0:30`, that transfers were seen to have.
+    ///
+    /// # Errors
+    /// Those of the journal.
+    pub fn rates(&self) -> Result<Vec<(String, f64)>> {
+        Ok(self.journal.all_seen()?.into_iter().map(|(pair, seen)| (pair, seen.rate())).collect())
+    }
+
+    /// A transfer that would do the same, has not come to its end, and that nobody does: to go on with it in place of beginning anew.
+    ///
+    /// # Errors
+    /// Those of the journal.
+    pub fn same(&self, request: &Request) -> Result<Option<i64>> {
+        if request.action == Action::Remove {
+            return Ok(None);
+        }
+        let fixed = Request {
+            sources: request.sources.iter().map(ends::fixed).collect::<Result<_>>()?,
+            target: request.target.as_ref().map(ends::fixed).transpose()?,
+            ..request.clone()
+        };
+        for id in self.waiting()? {
+            if self.journal.known(id)?.request == fixed {
+                return Ok(Some(id));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Bytes that a user may still write.
+fn free(folder: &Folder) -> Result<u64> {
+    let stat = rustix::fs::fstatvfs(folder)
+        .map_err(|e| Error::io("look at the room of", folder.shown(), e.into()))?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// Refuses a plan for which the target has no room.
+fn enough(planned: &Planned) -> Result<()> {
+    let Some(target) = &planned.target else { return Ok(()) };
+    let (needed, free) = (planned.sums.room, free(target)?);
+    if needed <= free {
+        return Ok(());
+    }
+    let size = stead_core::units::format_size;
+    Err(Error::new(
+        Kind::NoSpace,
+        format!("{} are needed, and {} are free", size(needed), size(free)),
+    )
+    .at_path(target.shown())
+    .with_hint("nothing was begun; free some space, or name another target"))
+}
+
+/// A number that no other transfer has.
+fn random() -> Result<u64> {
+    let mut bytes = [0u8; 8];
+    let flags = rustix::rand::GetRandomFlags::empty();
+    let n = rustix::rand::getrandom(&mut bytes[..], flags)
+        .map_err(|e| Error::io("read", "/dev/urandom", e.into()))?;
+    if n < bytes.len() {
+        return Err(Error::internal("too few random bytes"));
+    }
+    Ok(u64::from_ne_bytes(bytes))
+}

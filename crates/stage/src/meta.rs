@@ -1,0 +1,130 @@
+//! What a copy has of its source besides bytes: rights, owner, times, extended attributes.
+
+use rustix::fs::{Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::io::Errno;
+use std::ffi::{CStr, OsStr};
+use std::os::fd::AsFd;
+use std::path::Path;
+use stead_core::{Error, Result};
+use stead_store::{FileTime, Folder, Meta};
+
+/// Gives a file or a folder that is open the attributes of another one. Its times come last, since all else changes them.
+///
+/// The owner is given where the system lets this process do so; without it the bits that lend the owner's rights go. Extended
+/// attributes that the target cannot have, or that this process may not set, are left out: those of namespaces other than
+/// `user` most of all.
+///
+/// # Errors
+/// System errors, with this path.
+pub(crate) fn give(from: impl AsFd, meta: &Meta, to: impl AsFd, shown: &Path) -> Result<()> {
+    let failed = |doing: &str, e: Errno| Error::io(doing, shown, e.into());
+    attributes(from, &to).map_err(|e| failed("copy the attributes of", e))?;
+    let mut mode = meta.mode;
+    let own = Meta::of_file(&to).map_err(|e| Error::io("look at", shown, e))?;
+    if (own.uid, own.gid) != (meta.uid, meta.gid) {
+        let ids = (Some(Uid::from_raw(meta.uid)), Some(Gid::from_raw(meta.gid)));
+        match rustix::fs::fchown(&to, ids.0, ids.1) {
+            Ok(()) => {}
+            Err(Errno::PERM | Errno::INVAL | Errno::NOTSUP) => {
+                // The group alone, which the owner may do among its own ones.
+                let group = rustix::fs::fchown(&to, None, ids.1).is_ok();
+                mode &= if group { !0o4000 } else { !0o6000 };
+            }
+            Err(e) => return Err(failed("give an owner to", e)),
+        }
+    }
+    match rustix::fs::fchmod(&to, Mode::from_raw_mode(mode)) {
+        // File systems without rights.
+        Ok(()) | Err(Errno::NOTSUP) => {}
+        // The bit of a group that we are not in.
+        Err(Errno::PERM) if mode & 0o6000 != 0 => {
+            rustix::fs::fchmod(&to, Mode::from_raw_mode(mode & 0o1777))
+                .map_err(|e| failed("set the permissions of", e))?;
+        }
+        Err(e) => return Err(failed("set the permissions of", e)),
+    }
+    rustix::fs::futimens(&to, &times(meta.mtime)).map_err(|e| failed("set the times of", e))
+}
+
+fn times(mtime: FileTime) -> Timestamps {
+    #[allow(clippy::unnecessary_cast)] // The types of these fields are other ones on other systems.
+    let mtime = Timespec { tv_sec: mtime.seconds as _, tv_nsec: mtime.nanos as _ };
+    // When it was read last is a thing of the copy.
+    let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT as _ };
+    Timestamps { last_access: omit, last_modification: mtime }
+}
+
+/// Gives a link the owner and the time of another one, where the system can.
+pub(crate) fn give_link(meta: &Meta, to: &Folder, name: &OsStr) {
+    use rustix::fs::AtFlags;
+    let how = AtFlags::SYMLINK_NOFOLLOW;
+    // All of it is for people: a link is its text.
+    let ids = (Some(Uid::from_raw(meta.uid)), Some(Gid::from_raw(meta.gid)));
+    let _ = rustix::fs::chownat(to, name, ids.0, ids.1, how);
+    let _ = rustix::fs::utimensat(to, name, &times(meta.mtime), how);
+}
+
+/// The names of all attributes of a file have no more bytes, and no value has: a bound of Linux.
+const MOST: usize = 64 << 10;
+
+fn attributes(from: impl AsFd, to: impl AsFd) -> std::result::Result<(), Errno> {
+    // Most files have none.
+    let len = match rustix::fs::flistxattr_query(&from) {
+        Ok(0) | Err(Errno::NOTSUP | Errno::NOSYS) => return Ok(()),
+        Ok(len) => len.min(MOST),
+        Err(e) => return Err(e),
+    };
+    let mut names = vec![0u8; len];
+    let len = match rustix::fs::flistxattr(&from, &mut names[..]) {
+        Ok(len) => len,
+        // More came meanwhile: the copy is of a file that changed, which is seen elsewhere.
+        Err(Errno::RANGE) => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    names.truncate(len);
+    let mut value = Vec::new();
+    for name in names.split_inclusive(|b| *b == 0) {
+        let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+        if value.is_empty() {
+            value.resize(MOST, 0);
+        }
+        let len = match rustix::fs::fgetxattr(&from, name, &mut value[..]) {
+            Ok(len) => len,
+            // Gone meanwhile, or not for us to read.
+            Err(_) => continue,
+        };
+        match rustix::fs::fsetxattr(&to, name, &value[..len], XattrFlags::empty()) {
+            Ok(()) => {}
+            // Those of the device's room are about the data; all else is that the target has no such attributes.
+            Err(e @ (Errno::NOSPC | Errno::DQUOT | Errno::IO)) => return Err(e),
+            Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn a_copy_has_rights_times_and_attributes() {
+        let dir = tempfile::tempdir().unwrap();
+        let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+        let (from, to) = (File::create(&a).unwrap(), File::create(&b).unwrap());
+        rustix::fs::fchmod(&from, Mode::from_raw_mode(0o2751)).unwrap();
+        let marked =
+            rustix::fs::fsetxattr(&from, "user.note", b"hello", XattrFlags::empty()).is_ok();
+        rustix::fs::futimens(&from, &times(FileTime { seconds: -5, nanos: 7 })).unwrap();
+        let meta = Meta::of_file(&from).unwrap();
+        give(&from, &meta, &to, &b).unwrap();
+        let got = Meta::of_file(&to).unwrap();
+        assert_eq!((got.mode, got.mtime), (0o2751, FileTime { seconds: -5, nanos: 7 }));
+        if marked {
+            let mut value = [0; 10];
+            let len = rustix::fs::fgetxattr(&to, "user.note", &mut value[..]).unwrap();
+            assert_eq!(&value[..len], b"hello");
+        }
+    }
+}

@@ -1,0 +1,582 @@
+//! From a request to a list of names: what is there, what the target has, what is to be done.
+//!
+//! Nothing is changed while it is planned. Folders come before what lies in them.
+
+use crate::ends::{self, Base, End, split};
+use crate::job::{Item, TARGET, Task};
+use crate::journal::{Ends, Totals};
+use crate::pattern;
+use crate::request::{Action, Exists, Request};
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use stead_core::layout::Spaces;
+use stead_core::{Cancel, Error, Kind, Location, Result, limits};
+use stead_store::{Folder, Meta, What};
+
+/// Names of a folder that are looked at together.
+const AT_ONCE: usize = 1 << 16;
+
+/// What a plan is about, in numbers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sums {
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+    /// Bytes that the target gives the files, as far as the source tells.
+    pub(crate) room: u64,
+    pub(crate) others: u64,
+    pub(crate) removed: u64,
+    pub(crate) skipped: u64,
+    pub(crate) renamed: u64,
+}
+
+impl Sums {
+    pub(crate) fn totals(&self) -> Totals {
+        let files = self.files + self.others + self.removed + self.renamed;
+        Totals { files, bytes: self.bytes, skipped: self.skipped }
+    }
+}
+
+/// A plan that has been made.
+pub(crate) struct Planned {
+    pub(crate) ends: Ends,
+    pub(crate) sums: Sums,
+    /// The folder in which, or below which, the target is.
+    pub(crate) target: Option<Folder>,
+    /// Where the first source is.
+    pub(crate) source: Folder,
+}
+
+/// One that is being made. Names go to `sink`.
+pub(crate) struct Planner<'a> {
+    pub(crate) spaces: &'a Spaces,
+    pub(crate) request: &'a Request,
+    pub(crate) cancel: &'a Cancel,
+    /// Moves may be renames.
+    pub(crate) renames: bool,
+    pub(crate) sink: &'a mut dyn FnMut(Item) -> Result<()>,
+    pub(crate) state: Progressing,
+}
+
+/// What is known while a plan is made.
+#[derive(Default)]
+pub(crate) struct Progressing {
+    ends: Ends,
+    bases: HashMap<Base, i64>,
+    sums: Sums,
+    next: i64,
+    /// Files with several names, by device and number: the first one that came.
+    several: HashMap<(u64, u64), i64>,
+    /// The target, or the last folder on the way to it that is there.
+    own: Option<(u64, u64)>,
+}
+
+/// A folder still to be walked through.
+struct Step {
+    source: PathBuf,
+    target: PathBuf,
+    /// The target has it already.
+    there: bool,
+}
+
+/// A name with what it is.
+struct Found<'f> {
+    from: i64,
+    /// The folder that it lies in.
+    folder: &'f Folder,
+    name: &'f OsStr,
+    path: PathBuf,
+    meta: Meta,
+    target: PathBuf,
+    /// The device on which it may be renamed to its target.
+    near: Option<u64>,
+}
+
+impl Planner<'_> {
+    /// Makes the plan.
+    ///
+    /// # Errors
+    /// `NotFound` for sources that are not there; `Usage` for names that are taken, and what cannot be: a folder into itself,
+    /// two sources of one name; those of listing.
+    pub(crate) fn plan(mut self) -> Result<Planned> {
+        let request = self.request;
+        let target = request.target.as_ref().map(|t| ends::target(self.spaces, t)).transpose()?;
+        self.state.ends.target = target.as_ref().map(|end| end.base.clone());
+        let there = match &target {
+            Some(end) => self.at(end)?,
+            None => None,
+        };
+        let is_folder = there.is_some_and(|m| m.what == What::Folder);
+        self.state.own = target.as_ref().map(|end| self.last(end)).transpose()?;
+        let many = request.sources.len() > 1 || request.sources.iter().any(Location::is_pattern);
+        let wants_folder = request.target.as_ref().is_some_and(|t| t.inside) || many;
+        if wants_folder && there.is_some() && !is_folder {
+            let end = target.as_ref().map(|end| end.folder.at(end.path.as_os_str()));
+            return Err(Error::usage("several files cannot become one, and this is no folder")
+                .at_path(end.unwrap_or_default()));
+        }
+        let into = wants_folder || (is_folder && request.action != Action::Sync);
+        let mut first = None;
+        let mut taken = HashSet::new();
+        for location in &request.sources {
+            for (end, contents) in self.sources(location)? {
+                self.cancel.check()?;
+                first.get_or_insert_with(|| end.folder.clone());
+                match &target {
+                    Some(target) => self.bring(&end, contents, target, into, there, &mut taken)?,
+                    None => self.remove(&end, contents)?,
+                }
+            }
+        }
+        let Some(source) = first else { return Err(Error::usage("nothing to stage")) };
+        let Progressing { ends, sums, .. } = self.state;
+        Ok(Planned { ends, sums, target: target.map(|end| end.folder), source })
+    }
+
+    /// What a location stands for, and whether its contents are meant.
+    fn sources(&self, location: &Location) -> Result<Vec<(End, bool)>> {
+        let follow = matches!(self.request.action, Action::Copy | Action::Sync);
+        if !location.is_pattern() {
+            let end = ends::source(self.spaces, location, follow)?;
+            let contents = location.inside || end.path.as_os_str().is_empty();
+            return Ok(vec![(end, contents)]);
+        }
+        let (base, rest) = match &location.space {
+            Some(_) => (Location { path: String::new(), ..location.clone() }, location.path.clone()),
+            None => literal(location)?,
+        };
+        let end = ends::source(self.spaces, &Location { inside: true, ..base }, true)?;
+        let found = pattern::expand(&end.folder, &rest, limits::MAX_SOURCES, self.cancel)?;
+        Ok(found.into_iter().map(|path| (End { path, ..end.clone() }, location.inside)).collect())
+    }
+
+    fn at(&self, end: &End) -> Result<Option<Meta>> {
+        if end.path.as_os_str().is_empty() {
+            return end.folder.own_meta().map(Some);
+        }
+        let (dir, name) = split(&end.path);
+        match end.folder.below(dir) {
+            Ok(dir) => dir.meta(name),
+            Err(e) if e.kind() == Kind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Device and number of the last folder on the way to a target that is there.
+    fn last(&self, end: &End) -> Result<(u64, u64)> {
+        let mut path = end.path.as_path();
+        loop {
+            match end.folder.below(path) {
+                Ok(folder) => return folder.own_meta().map(|m| (m.dev, m.ino)),
+                Err(e) if path.as_os_str().is_empty() => return Err(e),
+                Err(_) => path = split(path).0,
+            }
+        }
+    }
+
+    fn base(&mut self, base: &Base) -> i64 {
+        let ends = &mut self.state.ends;
+        *self.state.bases.entry(base.clone()).or_insert_with(|| {
+            ends.sources.push(base.clone());
+            ends.sources.len() as i64 - 1
+        })
+    }
+
+    fn put(&mut self, item: Item) -> Result<()> {
+        let n = self.state.next;
+        self.state.next += 1;
+        (self.sink)(Item { n, ..item })
+    }
+
+    /// Plans for one source of a copy, a move or a sync.
+    fn bring(
+        &mut self,
+        end: &End,
+        contents: bool,
+        target: &End,
+        into: bool,
+        there: Option<Meta>,
+        taken: &mut HashSet<PathBuf>,
+    ) -> Result<()> {
+        let from = self.base(&end.base);
+        let Some(meta) = self.at(end)? else {
+            let path = end.folder.at(end.path.as_os_str());
+            return Err(Error::new(Kind::NotFound, "no such file or folder").at_path(path));
+        };
+        // What becomes equal to a folder that is there.
+        let equal = !into && target.path.as_os_str().is_empty();
+        if contents || equal {
+            if meta.what != What::Folder {
+                let path = end.folder.at(end.path.as_os_str());
+                let what = match contents {
+                    true => "this is no folder, and a '/' follows it",
+                    false => "this is no folder, and the target is one",
+                };
+                return Err(Error::usage(what).at_path(path));
+            }
+            let folder = end.folder.below(&end.path)?;
+            if let Some(there) = there.filter(|t| t.what != What::Folder) {
+                return Err(in_the_way(&target.folder.at(target.path.as_os_str()), there.what));
+            }
+            let there = there.is_some();
+            if !there {
+                self.folder(from, &end.path, target.path.clone(), &meta)?;
+            }
+            self.refuse_own(&meta, folder.shown())?;
+            let step = Step { source: end.path.clone(), target: target.path.clone(), there };
+            return self.walk(from, &end.folder, target, step);
+        }
+        let (dir, name) = split(&end.path);
+        let path = if into { target.path.join(name) } else { target.path.clone() };
+        if !taken.insert(path.clone()) {
+            return Err(Error::usage("two sources would get this name")
+                .at_path(target.folder.at(path.as_os_str()))
+                .with_hint("stage them one by one, or into different folders"));
+        }
+        let folder = end.folder.below(dir)?;
+        let (to, _) = split(&path);
+        let parent = match target.folder.below(to) {
+            Ok(folder) => Some(folder),
+            Err(e) if e.kind() == Kind::NotFound => None,
+            Err(e) => return Err(e),
+        };
+        let near = self.near(&folder, parent.as_ref().unwrap_or(&target.folder))?;
+        let found =
+            Found { from, folder: &folder, name, path: end.path.clone(), meta, target: path, near };
+        if near.is_some() {
+            self.refuse_below(&found, target)?;
+        }
+        if let Some(step) = self.name(&found, parent.as_ref())? {
+            self.walk(from, &end.folder, target, step)?;
+        }
+        Ok(())
+    }
+
+    /// The device of both folders, if what is in one may be renamed to the other.
+    fn near(&self, from: &Folder, to: &Folder) -> Result<Option<u64>> {
+        if self.request.action != Action::Move || !self.renames {
+            return Ok(None);
+        }
+        let (from, to) = (from.own_meta()?.dev, to.own_meta()?.dev);
+        Ok((from == to).then_some(from))
+    }
+
+    /// Refuses to move a folder into itself, which the system would do with an error that nobody understands.
+    fn refuse_below(&self, found: &Found<'_>, target: &End) -> Result<()> {
+        let source = found.folder.at(found.name);
+        let to = target.folder.at(found.target.as_os_str());
+        if found.meta.what == What::Folder && to.starts_with(&source) {
+            return Err(itself(&source));
+        }
+        Ok(())
+    }
+
+    /// Refuses a folder that is the target itself.
+    fn refuse_own(&self, meta: &Meta, path: &Path) -> Result<()> {
+        match self.state.own {
+            Some(own) if own == (meta.dev, meta.ino) => Err(itself(path)),
+            _ => Ok(()),
+        }
+    }
+
+    fn walk(&mut self, from: i64, base: &Folder, target: &End, first: Step) -> Result<()> {
+        let mut steps = vec![first];
+        while let Some(step) = steps.pop() {
+            self.cancel.check()?;
+            let folder = base.below(&step.source)?;
+            let to = match step.there {
+                true => Some(target.folder.below(&step.target)?),
+                false => None,
+            };
+            let delete = self.request.options.delete && to.is_some();
+            let near = match &to {
+                Some(to) => self.near(&folder, to)?,
+                None => None,
+            };
+            let mut names: HashSet<OsString> = HashSet::new();
+            for list in folder.names(AT_ONCE)? {
+                for name in list? {
+                    // Gone meanwhile.
+                    let Some(meta) = folder.meta(&name)? else { continue };
+                    if unfinished(&name) {
+                        continue;
+                    }
+                    let (path, to_path) = (step.source.join(&name), step.target.join(&name));
+                    let target = to_path;
+                    let found = Found { from, folder: &folder, name: &name, path, meta, target, near };
+                    if let Some(step) = self.name(&found, to.as_ref())? {
+                        steps.push(step);
+                    }
+                    if delete {
+                        names.insert(name);
+                    }
+                }
+            }
+            if let (true, Some(to)) = (delete, &to) {
+                for list in to.names(AT_ONCE)? {
+                    for name in list? {
+                        if !names.contains(&name) && !unfinished(&name) {
+                            self.clear(TARGET, to, &name, &step.target.join(&name))?;
+                        }
+                    }
+                }
+            }
+            if self.request.action == Action::Move && !step.source.as_os_str().is_empty() {
+                let meta = folder.own_meta()?;
+                let name = step.source.file_name().unwrap_or_default().to_owned();
+                let found = Found {
+                    from,
+                    folder: &folder,
+                    name: &name,
+                    path: step.source.clone(),
+                    meta,
+                    target: step.target.clone(),
+                    near: None,
+                };
+                self.item(Task::LeaveFolder, &found, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Plans for one name, `to` being the folder of the target, if it is there. Gives a folder that is to be walked through.
+    fn name(&mut self, found: &Found<'_>, to: Option<&Folder>) -> Result<Option<Step>> {
+        let name = found.target.file_name().unwrap_or_default();
+        let there = match to {
+            Some(to) => to.meta(name)?,
+            None => None,
+        };
+        // A mount point is on another device than its name.
+        if there.is_none() && found.near == Some(found.meta.dev) {
+            self.state.sums.renamed += 1;
+            return self.item(Task::Rename, found, false).map(|()| None);
+        }
+        let same_kind = there.is_some_and(|t| t.what == found.meta.what);
+        if let (Some(there), Some(to)) = (&there, to) {
+            if (there.dev, there.ino) == (found.meta.dev, found.meta.ino) {
+                return Err(Error::usage("source and target are the same").at_path(to.at(name)));
+            }
+            if !same_kind && (there.what == What::Folder || found.meta.what == What::Folder) {
+                if self.request.action == Action::Sync && self.request.options.delete {
+                    self.clear(TARGET, to, name, &found.target)?;
+                } else {
+                    return Err(in_the_way(&to.at(name), there.what));
+                }
+            }
+        }
+        let there = there.filter(|t| same_kind || t.what != What::Folder);
+        match found.meta.what {
+            What::Folder => {
+                self.refuse_own(&found.meta, &found.folder.at(found.name))?;
+                if there.is_none() || self.request.action == Action::Sync {
+                    self.folder(found.from, &found.path, found.target.clone(), &found.meta)?;
+                }
+                Ok(Some(Step {
+                    source: found.path.clone(),
+                    target: found.target.clone(),
+                    there: there.is_some_and(|t| t.what == What::Folder),
+                }))
+            }
+            What::Special if self.request.options.skip_special => {
+                self.state.sums.skipped += 1;
+                Ok(None)
+            }
+            What::Special => {
+                let what = "this is a pipe, a socket or a device, of which there is no copy";
+                Err(Error::usage(what)
+                    .at_path(found.folder.at(found.name))
+                    .with_hint("leave such ones out with --skip-special"))
+            }
+            What::File | What::Link => {
+                if self.stays(found, there.as_ref(), to)? {
+                    self.state.sums.skipped += 1;
+                    return Ok(None);
+                }
+                let replace = there.is_some();
+                let key = (found.meta.dev, found.meta.ino);
+                if found.meta.links > 1 && found.meta.what == What::File {
+                    if let Some(first) = self.state.several.get(&key).copied() {
+                        self.state.sums.others += 1;
+                        let item = self.made(Task::Hard, found, replace);
+                        return self.put(Item { first, size: 0, ..item }).map(|()| None);
+                    }
+                    self.state.several.insert(key, self.state.next);
+                }
+                if found.meta.what == What::Link {
+                    self.state.sums.others += 1;
+                    self.item(Task::Link, found, replace)?;
+                } else {
+                    self.state.sums.files += 1;
+                    self.state.sums.bytes += found.meta.size;
+                    self.state.sums.room += found.meta.room.min(found.meta.size.next_multiple_of(4096));
+                    self.item(Task::File, found, replace)?;
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// True if the target keeps what it has.
+    fn stays(&self, found: &Found<'_>, there: Option<&Meta>, to: Option<&Folder>) -> Result<bool> {
+        let (Some(there), Some(to)) = (there, to) else { return Ok(false) };
+        let name = found.target.file_name().unwrap_or_default();
+        if self.request.action == Action::Sync {
+            if there.what != found.meta.what {
+                return Ok(false);
+            }
+            return Ok(match found.meta.what {
+                What::Link => to.read_link(name)? == found.folder.read_link(found.name)?,
+                _ => there.size == found.meta.size && there.mtime == found.meta.mtime,
+            });
+        }
+        match self.request.options.exists {
+            Exists::Refuse => Err(Error::usage("there is something of this name already")
+                .at_path(to.at(name))
+                .with_hint("say what becomes of it: --exists replace, skip or newer")),
+            Exists::Replace => Ok(false),
+            Exists::Skip => Ok(true),
+            Exists::Newer => Ok(found.meta.mtime <= there.mtime),
+        }
+    }
+
+    fn folder(&mut self, from: i64, source: &Path, target: PathBuf, meta: &Meta) -> Result<()> {
+        // The root of a target is there, or has been made by somebody else.
+        if target.as_os_str().is_empty() {
+            return Ok(());
+        }
+        self.state.sums.others += 1;
+        self.put(Item {
+            n: 0,
+            task: Task::Folder,
+            from,
+            source: source.to_owned(),
+            target,
+            size: 0,
+            mtime: meta.mtime,
+            first: -1,
+            replace: false,
+        })
+    }
+
+    fn made(&self, task: Task, found: &Found<'_>, replace: bool) -> Item {
+        Item {
+            n: 0,
+            task,
+            from: found.from,
+            source: found.path.clone(),
+            target: found.target.clone(),
+            size: if task == Task::File { found.meta.size } else { 0 },
+            mtime: found.meta.mtime,
+            first: -1,
+            replace,
+        }
+    }
+
+    fn item(&mut self, task: Task, found: &Found<'_>, replace: bool) -> Result<()> {
+        let item = self.made(task, found, replace);
+        self.put(item)
+    }
+
+    /// Plans to remove one source.
+    fn remove(&mut self, end: &End, contents: bool) -> Result<()> {
+        let from = self.base(&end.base);
+        if contents && end.path.as_os_str().is_empty() && matches!(end.base, Base::Space(_)) {
+            let message = "this is a dataspace as a whole, which is not removed";
+            return Err(Error::usage(message)
+                .at_path(end.folder.shown())
+                .with_hint("name what lies in it: NAME://*"));
+        }
+        if end.path.as_os_str().is_empty() {
+            // `dir/`: what lies in it.
+            for list in end.folder.names(AT_ONCE)? {
+                for name in list? {
+                    self.clear(from, &end.folder, &name, Path::new(&name))?;
+                }
+            }
+            return Ok(());
+        }
+        let (dir, name) = split(&end.path);
+        let folder = end.folder.below(dir)?;
+        if folder.meta(name)?.is_none() {
+            let path = folder.at(name);
+            return Err(Error::new(Kind::NotFound, "no such file or folder").at_path(path));
+        }
+        self.clear(from, &folder, name, &end.path)
+    }
+
+    /// Plans to remove a name and what lies below it: files in order, folders to be removed in reverse.
+    fn clear(&mut self, from: i64, folder: &Folder, name: &OsStr, path: &Path) -> Result<()> {
+        let mut left = vec![(folder.clone(), name.to_owned(), path.to_owned())];
+        while let Some((folder, name, path)) = left.pop() {
+            self.cancel.check()?;
+            let Some(meta) = folder.meta(&name)? else { continue };
+            let task =
+                if meta.what == What::Folder { Task::RemoveFolder } else { Task::Remove };
+            self.state.sums.removed += 1;
+            let (source, target) = match from {
+                TARGET => (PathBuf::new(), path.clone()),
+                _ => (path.clone(), PathBuf::new()),
+            };
+            self.put(Item {
+                n: 0,
+                task,
+                from,
+                source,
+                target,
+                size: 0,
+                mtime: meta.mtime,
+                first: -1,
+                replace: false,
+            })?;
+            if meta.what == What::Folder {
+                let inner = folder.enter(&name)?;
+                for list in inner.names(AT_ONCE)? {
+                    left.extend(list?.into_iter().map(|name| {
+                        let path = path.join(&name);
+                        (inner.clone(), name, path)
+                    }));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The folders of a pattern before the first step with a wildcard, and the rest.
+fn literal(location: &Location) -> Result<(Location, String)> {
+    let steps: Vec<&str> = location.path.split('/').collect();
+    let wild = steps.iter().position(|step| Location::is_wild(step)).unwrap_or(0);
+    let (dir, rest) = steps.split_at(wild);
+    let dir = match dir {
+        [] => ".".to_owned(),
+        [""] => "/".to_owned(),
+        dir => dir.join("/"),
+    };
+    if rest.contains(&"..") {
+        return Err(Error::usage(format!("'{location}' has a '..' behind a wildcard")));
+    }
+    let rest: Vec<&str> = rest.iter().copied().filter(|step| !matches!(*step, "" | ".")).collect();
+    Ok((Location { path: dir, ..location.clone() }, rest.join("/")))
+}
+
+/// True of the temporary names of transfers, which belong to them alone.
+fn unfinished(name: &OsStr) -> bool {
+    let bytes = name.as_encoded_bytes();
+    let Some(rest) = bytes.strip_prefix(b".stead-") else { return false };
+    let hex = |b: &u8| b.is_ascii_hexdigit();
+    rest.len() > 17 && rest[..16].iter().all(hex) && rest[16] == b'-' && rest[17..].iter().all(hex)
+}
+
+fn itself(path: &Path) -> Error {
+    Error::usage("a folder cannot go into itself").at_path(path).with_hint("name a target outside of it")
+}
+
+fn in_the_way(path: &Path, what: What) -> Error {
+    let (is, hint) = match what {
+        What::Folder => ("a folder", "move it away, or sync with --delete"),
+        _ => ("no folder", "move it away, or sync with --delete"),
+    };
+    Error::usage(format!("this is {is} on the target, and something else on the source"))
+        .at_path(path)
+        .with_hint(hint)
+}

@@ -1,0 +1,169 @@
+//! What is asked for.
+
+use serde::{Deserialize, Serialize};
+use stead_core::{Error, Location, Result};
+
+/// What is done with the sources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// The target has them too.
+    Copy,
+    /// The target has them, the sources are gone.
+    Move,
+    /// The target is made equal to the source: what is the same in size and time is left.
+    Sync,
+    /// The sources are removed.
+    Remove,
+}
+
+/// What becomes of a name that the target has already.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Exists {
+    /// Nothing is done, and the request fails before it starts.
+    #[default]
+    Refuse,
+    /// The new file replaces it.
+    Replace,
+    /// It stays.
+    Skip,
+    /// The new file replaces it if it was changed later.
+    Newer,
+}
+
+/// How it is done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// What becomes of names that the target has. Without meaning for [`Action::Sync`] and [`Action::Remove`].
+    pub exists: Exists,
+    /// With [`Action::Sync`]: what the source has not is removed from the target.
+    pub delete: bool,
+    /// Read what was written back, past the page cache, and compare checksums, before it gets its name.
+    pub verify: bool,
+    /// Pipes, sockets and devices are left out, in place of failing.
+    pub skip_special: bool,
+    /// Files are on the device before they get their names. Without it they survive the end of every process, and not of the
+    /// machine.
+    pub durable: bool,
+    /// Give way to everybody else on the machine: idle class of processors and devices.
+    pub gentle: bool,
+    /// Bytes a second at most.
+    pub limit: Option<u64>,
+    /// Who waits with a larger number goes first.
+    pub priority: i32,
+    /// How often a file that fails for a reason that may pass is tried again.
+    pub retries: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            exists: Exists::default(),
+            delete: false,
+            verify: false,
+            skip_special: false,
+            durable: true,
+            gentle: false,
+            limit: None,
+            priority: 0,
+            retries: 3,
+        }
+    }
+}
+
+/// A transfer, as it is asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// What is done.
+    pub action: Action,
+    /// With what: files, folders, patterns.
+    pub sources: Vec<Location>,
+    /// Where to; none for [`Action::Remove`].
+    pub target: Option<Location>,
+    /// How.
+    #[serde(default)]
+    pub options: Options,
+}
+
+/// Names that one request may have, before patterns are expanded.
+const MOST_SOURCES: usize = 100_000;
+
+impl Request {
+    /// Refuses what makes no sense.
+    ///
+    /// # Errors
+    /// `Usage`; `Limit` for too many sources.
+    pub fn check(&self) -> Result<()> {
+        if self.sources.is_empty() {
+            return Err(Error::usage("nothing to stage: no source is named"));
+        }
+        if self.sources.len() > MOST_SOURCES {
+            let message = format!("more than {MOST_SOURCES} sources in one request");
+            return Err(Error::limit(message).with_hint("name their folder, or a pattern in quotes"));
+        }
+        match (self.action, &self.target) {
+            (Action::Remove, Some(_)) => {
+                return Err(Error::usage("what is removed has no target"));
+            }
+            (Action::Copy | Action::Move | Action::Sync, None) => {
+                return Err(Error::usage("no target is named"));
+            }
+            (_, Some(target)) if target.is_pattern() && target.space.is_some() => {
+                return Err(Error::usage(format!("'{target}' is a pattern, and a target is one name")));
+            }
+            _ => {}
+        }
+        if self.options.delete && self.action != Action::Sync {
+            return Err(Error::usage("only a sync removes what the source has not"));
+        }
+        if self.options.limit == Some(0) {
+            return Err(Error::usage("a limit of 0 bytes a second would never end"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stead_core::Kind;
+
+    fn request(action: Action, sources: &[&str], target: Option<&str>) -> Request {
+        let location = |text: &str| Location::parse(text, &|_| None).unwrap();
+        Request {
+            action,
+            sources: sources.iter().map(|s| location(s)).collect(),
+            target: target.map(location),
+            options: Options::default(),
+        }
+    }
+
+    #[test]
+    fn requests_that_make_no_sense_are_refused() {
+        request(Action::Copy, &["a"], Some("b")).check().unwrap();
+        request(Action::Remove, &["a"], None).check().unwrap();
+        for bad in [
+            request(Action::Copy, &[], Some("b")),
+            request(Action::Copy, &["a"], None),
+            request(Action::Remove, &["a"], Some("b")),
+            request(Action::Move, &["a"], Some("x://b*")),
+        ] {
+            assert_eq!(bad.check().unwrap_err().kind(), Kind::Usage, "{bad:?}");
+        }
+        let mut bad = request(Action::Copy, &["a"], Some("b"));
+        bad.options.delete = true;
+        assert!(bad.check().is_err());
+        bad.options = Options { limit: Some(0), ..Options::default() };
+        assert!(bad.check().is_err());
+    }
+
+    #[test]
+    fn requests_are_text_and_back() {
+        let one = request(Action::Sync, &["x://a/", "/b"], Some("y://"));
+        let text = serde_json::to_string(&one).unwrap();
+        assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), one);
+        assert!(serde_json::from_str::<Options>("{\"typo\": 1}").is_err());
+    }
+}

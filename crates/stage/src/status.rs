@@ -1,0 +1,152 @@
+//! How far a transfer is.
+
+use crate::request::{Action, Request};
+use serde::{Deserialize, Serialize};
+use stead_core::Error;
+use stead_model::transfer::Remaining;
+
+/// Where a transfer is on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It waits for its turn, or for others.
+    Pending,
+    /// It is under way.
+    Running,
+    /// Its process ended before it did: it can be resumed.
+    Interrupted,
+    /// All is done.
+    Finished,
+    /// Something could not be done.
+    Failed,
+    /// Somebody has stopped it.
+    Cancelled,
+}
+
+impl State {
+    /// True if nothing changes any more unless somebody asks.
+    pub fn is_over(self) -> bool {
+        matches!(self, State::Finished | State::Failed | State::Cancelled)
+    }
+
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::Pending => "pending",
+            State::Running => "running",
+            State::Interrupted => "interrupted",
+            State::Finished => "finished",
+            State::Failed => "failed",
+            State::Cancelled => "cancelled",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<State> {
+        use State::{Cancelled, Failed, Finished, Interrupted, Pending, Running};
+        let all = [Pending, Running, Interrupted, Finished, Failed, Cancelled];
+        all.into_iter().find(|state| state.as_str() == text)
+    }
+}
+
+/// A name with which something went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// As people read it.
+    pub path: String,
+    /// What, why, and what to do.
+    pub error: String,
+}
+
+/// What is known of a transfer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Its number in the journal.
+    pub id: i64,
+    /// What was asked for.
+    pub request: Request,
+    /// Where it is on its way.
+    pub state: State,
+    /// When it was asked for, in seconds since 1970.
+    pub submitted: f64,
+    /// When it began, and when it ended.
+    pub started: Option<f64>,
+    /// When it ended.
+    pub ended: Option<f64>,
+    /// Files, links and folders that it is about; 0 before it is planned.
+    pub files: u64,
+    /// Of these, done.
+    pub files_done: u64,
+    /// Bytes of files that it moves.
+    pub bytes: u64,
+    /// Of these, moved.
+    pub bytes_done: u64,
+    /// Names that were left as they were, since they are the same or were to stay.
+    pub skipped: u64,
+    /// Names that could not be done.
+    pub failed: u64,
+    /// The first ones of these.
+    pub failures: Vec<Failure>,
+    /// Why all of it could not be done.
+    pub error: Option<String>,
+}
+
+impl Status {
+    /// Seconds that it took, or takes until `now`.
+    pub fn seconds(&self, now: f64) -> f64 {
+        let started = self.started.unwrap_or(self.submitted);
+        (self.ended.unwrap_or(now) - started).max(0.0)
+    }
+}
+
+/// How far a transfer that is under way is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// Of what kind.
+    pub action: Action,
+    /// Names so far, done.
+    pub files_done: u64,
+    /// Of so many.
+    pub files: u64,
+    /// Bytes so far.
+    pub bytes_done: u64,
+    /// Of so many; grows while it is planned.
+    pub bytes: u64,
+    /// False while it is still being planned.
+    pub planned: bool,
+    /// Since it began, or went on.
+    pub seconds: f64,
+    /// Seconds that it still needs.
+    pub left: Remaining,
+}
+
+/// Is told how far a transfer is, about ten times a second.
+pub trait Watcher: Sync {
+    /// From a thread of the transfer: not to be kept waiting.
+    fn progress(&self, progress: &Progress);
+
+    /// Something went wrong that is tried again.
+    fn retry(&self, _error: &Error) {}
+}
+
+/// What a transfer would do.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Preview {
+    /// Files to move.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes that they need on the target, holes left out.
+    pub room: u64,
+    /// Free bytes of the target; none if nothing comes to it.
+    pub free: Option<u64>,
+    /// Folders and links to make.
+    pub others: u64,
+    /// Names to remove.
+    pub removed: u64,
+    /// Names that stay as they are.
+    pub skipped: u64,
+    /// Names that are only renamed.
+    pub renamed: u64,
+    /// Seconds that it would take.
+    pub takes: Remaining,
+}

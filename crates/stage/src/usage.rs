@@ -1,0 +1,80 @@
+//! What dataspaces have and hold.
+
+use crate::manager::Stager;
+use serde::Serialize;
+use stead_core::layout::Spaces;
+use stead_core::{Error, Result};
+use stead_store::{Root, tier};
+
+/// A dataspace in numbers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Usage {
+    /// Its name.
+    pub name: String,
+    /// Its folder; none if it is not to be had, for the reason in `error`.
+    pub path: Option<String>,
+    /// The file system and its device, as `ext4-254:0`.
+    pub tier: Option<String>,
+    /// Bytes of the file system.
+    pub size: Option<u64>,
+    /// Of these, in use.
+    pub used: Option<u64>,
+    /// Of these, free for this user.
+    pub free: Option<u64>,
+    /// Bytes a second of large files that transfers read from it and wrote to it, of the pair that was fastest; 0 if there were none.
+    pub read_rate: f64,
+    /// As `read_rate`, written.
+    pub write_rate: f64,
+    /// Why it is not to be had.
+    pub error: Option<String>,
+}
+
+/// All dataspaces, with what the journal of this user knows of their speed.
+///
+/// # Errors
+/// Those of the journal. That a dataspace is not to be had is said with it.
+pub fn usage(spaces: &Spaces, stager: &Stager) -> Result<Vec<Usage>> {
+    let rates = stager.rates()?;
+    Ok(spaces.names().map(|name| one(spaces, name, &rates)).collect())
+}
+
+fn one(spaces: &Spaces, name: &str, rates: &[(String, f64)]) -> Usage {
+    let mut usage = Usage {
+        name: name.to_owned(),
+        path: spaces.folder(name).ok().map(str::to_owned),
+        tier: None,
+        size: None,
+        used: None,
+        free: None,
+        read_rate: 0.0,
+        write_rate: 0.0,
+        error: None,
+    };
+    let look = || {
+        let folder = Root::open(spaces, name)?.folder();
+        let failed = |e: std::io::Error| Error::io("look at", folder.shown(), e);
+        let stat = rustix::fs::fstatvfs(&folder).map_err(|e| failed(e.into()))?;
+        Ok((tier::name_of(&folder).map_err(failed)?, stat))
+    };
+    let found: Result<_> = look();
+    match found {
+        Ok((tier, stat)) => {
+            let bytes = |blocks: u64| Some(blocks.saturating_mul(stat.f_frsize));
+            usage.size = bytes(stat.f_blocks);
+            usage.used = bytes(stat.f_blocks.saturating_sub(stat.f_bfree));
+            usage.free = bytes(stat.f_bavail);
+            for (pair, rate) in rates {
+                let (from, to) = pair.split_once('>').unwrap_or_default();
+                if from == tier {
+                    usage.read_rate = usage.read_rate.max(*rate);
+                }
+                if to == tier {
+                    usage.write_rate = usage.write_rate.max(*rate);
+                }
+            }
+            usage.tier = Some(tier);
+        }
+        Err(e) => usage.error = Some(e.to_string()),
+    }
+    usage
+}

@@ -1,0 +1,462 @@
+//! Transfers from end to end, over real files.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use stead_core::layout::Spaces;
+use stead_core::{Cancel, Kind, Location, Result};
+use stead_stage::{Action, Exists, Means, Options, Progress, Request, Stager, State, Status, Watcher};
+use tempfile::TempDir;
+
+struct Place {
+    dir: TempDir,
+    stager: Stager,
+}
+
+fn place() -> Place {
+    let dir = tempfile::tempdir().unwrap();
+    let mut spaces = Spaces::default();
+    fs::create_dir(dir.path().join("space")).unwrap();
+    spaces.give(&format!("s={}/space", dir.path().display()), &|_| None).unwrap();
+    let means = Means { spaces, threads: 3 };
+    let stager = Stager::open(&dir.path().join("state"), means).unwrap();
+    Place { dir, stager }
+}
+
+impl Place {
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Names without `://` are below the folder of the test.
+    fn request(&self, action: Action, sources: &[&str], target: Option<&str>) -> Request {
+        let location = |text: &str| {
+            let text = match text.contains("://") {
+                true => text.to_owned(),
+                false => format!("{}/{text}", self.dir.path().display()),
+            };
+            Location::parse(&text, &|_| None).unwrap()
+        };
+        Request {
+            action,
+            sources: sources.iter().map(|s| location(s)).collect(),
+            target: target.map(location),
+            options: Options::default(),
+        }
+    }
+
+    fn run(&self, request: &Request) -> Result<Status> {
+        let id = self.stager.submit(request)?;
+        self.stager.run(id, &Cancel::new(), None)
+    }
+
+    fn copy(&self, source: &str, target: &str) -> Result<Status> {
+        self.run(&self.request(Action::Copy, &[source], Some(target)))
+    }
+}
+
+/// A tree with one of everything that a copy keeps.
+fn tree(at: &Path) {
+    fs::create_dir_all(at.join("a/b/empty")).unwrap();
+    let bytes = |n: usize, k: usize| (0..n).map(|i| (i * k / 7 + i / 4096) as u8).collect::<Vec<u8>>();
+    for (i, size) in [0, 1, 4095, 4096, 4097, 300_000, 1 << 20, (1 << 20) + 1, 9_000_001].into_iter().enumerate() {
+        fs::write(at.join(format!("a/f{i}")), bytes(size, 3 + i)).unwrap();
+    }
+    let odd = at.join("a/b").join(OsStr::from_bytes(b"no\xfftext\n*"));
+    fs::write(&odd, b"odd").unwrap();
+    fs::hard_link(at.join("a/f5"), at.join("a/b/again")).unwrap();
+    symlink("../f1", at.join("a/b/link")).unwrap();
+    symlink("/nowhere", at.join("a/dangling")).unwrap();
+    let sparse = fs::File::create(at.join("sparse")).unwrap();
+    sparse.set_len(40 << 20).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"in the middle", (20 << 20) + 77).unwrap();
+    fs::set_permissions(at.join("a/f2"), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::set_permissions(at.join("a/b"), fs::Permissions::from_mode(0o750)).unwrap();
+    let time = std::time::UNIX_EPOCH + std::time::Duration::new(1_234_567_890, 123_456_789);
+    fs::File::options().write(true).open(at.join("a/f3")).unwrap().set_modified(time).unwrap();
+    fs::File::open(at.join("a/b/empty")).unwrap().set_modified(time).unwrap();
+}
+
+/// Of a name: rights, time, a hash of its bytes, the first name of the same file.
+type Picture = BTreeMap<String, (u32, i64, i64, u64, Option<String>)>;
+
+/// What a copy is to have of a tree: names with kind, rights, time, bytes, and which names are one file.
+fn picture(at: &Path) -> Picture {
+    let mut all = BTreeMap::new();
+    let mut first: BTreeMap<(u64, u64), String> = BTreeMap::new();
+    let mut left = vec![at.to_owned()];
+    let mut paths = Vec::new();
+    while let Some(dir) = left.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.symlink_metadata().unwrap().is_dir() {
+                left.push(path.clone());
+            }
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    for path in paths {
+        let meta = path.symlink_metadata().unwrap();
+        let name = format!("{:?}", path.strip_prefix(at).unwrap());
+        let bytes = if meta.is_symlink() {
+            fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec()
+        } else if meta.is_dir() {
+            Vec::new()
+        } else {
+            fs::read(&path).unwrap()
+        };
+        let same = (meta.is_file() && meta.nlink() > 1)
+            .then(|| first.entry((meta.dev(), meta.ino())).or_insert_with(|| name.clone()).clone());
+        let mut hash = std::hash::DefaultHasher::new();
+        bytes.hash(&mut hash);
+        all.insert(name, (meta.mode(), meta.mtime(), meta.mtime_nsec(), hash.finish(), same));
+    }
+    all
+}
+
+/// Nothing that only transfers know is left.
+fn assert_tidy(at: &Path) {
+    for name in picture(at).keys() {
+        assert!(!name.contains(".stead-"), "{name}");
+    }
+}
+
+#[test]
+fn a_tree_is_copied_with_all_that_belongs_to_it() {
+    let p = place();
+    tree(&p.path("from"));
+    for (target, verify, durable) in [("to", false, true), ("s://deep/er", true, false)] {
+        let mut request = p.request(Action::Copy, &["from"], Some(target));
+        request.options = Options { verify, durable, ..Options::default() };
+        let status = p.run(&request).unwrap();
+        assert_eq!((status.state, status.failed, status.skipped), (State::Finished, 0, 0));
+        assert_eq!(status.files, status.files_done);
+        assert_eq!(status.bytes, status.bytes_done);
+        let to = if target == "to" { p.path("to") } else { p.path("space/deep/er") };
+        assert_eq!(picture(&p.path("from")), picture(&to));
+        let holes = to.join("sparse").metadata().unwrap();
+        assert!(holes.blocks() * 512 < 1 << 20, "{} blocks", holes.blocks());
+    }
+}
+
+#[test]
+fn where_things_go_is_as_the_names_say() {
+    let p = place();
+    fs::create_dir_all(p.path("d/e")).unwrap();
+    fs::write(p.path("f"), b"f").unwrap();
+    fs::write(p.path("d/e/g"), b"g").unwrap();
+    fs::create_dir(p.path("there")).unwrap();
+    // A new name; into a folder that is there; into one that is named with a '/'.
+    p.copy("f", "new").unwrap();
+    p.copy("f", "there").unwrap();
+    p.copy("f", "made/on/the/way/").unwrap();
+    p.copy("d", "tree").unwrap();
+    p.copy("d", "there").unwrap();
+    p.copy("d/", "contents").unwrap();
+    p.copy("d/e/*", "globbed").unwrap();
+    for path in
+        ["new", "there/f", "made/on/the/way/f", "tree/e/g", "there/d/e/g", "contents/e/g", "globbed/g"]
+    {
+        assert!(p.path(path).is_file(), "{path}");
+    }
+    let both = p.request(Action::Copy, &["f", "d/e/g"], Some("two"));
+    p.run(&both).unwrap();
+    assert!(p.path("two/f").is_file() && p.path("two/g").is_file());
+    let twice = p.request(Action::Copy, &["f", "new", "there/f"], Some("three"));
+    assert!(p.run(&twice).unwrap_err().message().contains("two sources"));
+    assert!(!p.path("three").exists());
+    // A link that is named is followed, one within a tree is not.
+    symlink(p.path("f"), p.path("d/l")).unwrap();
+    p.copy("d/l", "followed").unwrap();
+    assert!(p.path("followed").symlink_metadata().unwrap().is_file());
+}
+
+#[test]
+fn what_is_there_is_left_replaced_or_refused_as_is_wanted() {
+    let p = place();
+    let time = |path: &str, s: u64| {
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(s);
+        fs::File::options().write(true).open(p.path(path)).unwrap().set_modified(time).unwrap();
+    };
+    for (exists, source_time, want) in [
+        (Exists::Replace, 5, &b"new"[..]),
+        (Exists::Skip, 5, b"old"),
+        (Exists::Newer, 5, b"old"),
+        (Exists::Newer, 15, b"new"),
+    ] {
+        fs::write(p.path("f"), b"new").unwrap();
+        fs::write(p.path("g"), b"old").unwrap();
+        time("f", source_time);
+        time("g", 10);
+        let mut request = p.request(Action::Copy, &["f"], Some("g"));
+        assert_eq!(p.run(&request).unwrap_err().kind(), Kind::Usage);
+        assert_eq!(fs::read(p.path("g")).unwrap(), b"old");
+        request.options.exists = exists;
+        p.run(&request).unwrap();
+        assert_eq!(fs::read(p.path("g")).unwrap(), want, "{exists:?}");
+    }
+    assert!(p.copy("f", "f").unwrap_err().message().contains("the same"));
+    fs::create_dir(p.path("d")).unwrap();
+    fs::write(p.path("d/f"), b"x").unwrap();
+    assert!(p.copy("d", "d/e").unwrap_err().message().contains("into itself"));
+    assert!(p.copy("d/", "d").unwrap_err().message().contains("into itself"));
+    let file_to_folder = p.request(Action::Copy, &["d/"], Some("f"));
+    assert_eq!(p.run(&file_to_folder).unwrap_err().kind(), Kind::Usage);
+    assert_tidy(p.dir.path());
+}
+
+#[test]
+fn a_sync_changes_what_differs_and_nothing_else() {
+    let p = place();
+    tree(&p.path("from"));
+    let mut request = p.request(Action::Sync, &["from"], Some("to"));
+    p.run(&request).unwrap();
+    assert_eq!(picture(&p.path("from")), picture(&p.path("to")));
+    let ino = |path: &str| p.path(path).symlink_metadata().unwrap().ino();
+    let before = ino("to/a/f4");
+    let again = p.run(&request).unwrap();
+    assert!(again.bytes == 0 && again.skipped >= 10, "{again:?}");
+    assert_eq!(ino("to/a/f4"), before);
+    // Others come, go, and change their kind.
+    fs::write(p.path("from/a/f0"), b"longer").unwrap();
+    fs::write(p.path("to/a/more"), b"x").unwrap();
+    fs::create_dir_all(p.path("to/gone/deep")).unwrap();
+    fs::write(p.path("to/gone/deep/f"), b"x").unwrap();
+    fs::remove_file(p.path("from/a/f1")).unwrap();
+    fs::create_dir(p.path("from/a/f1")).unwrap();
+    fs::write(p.path("from/a/f1/inner"), b"y").unwrap();
+    assert_eq!(p.run(&request).unwrap_err().kind(), Kind::Usage);
+    request.options.delete = true;
+    p.run(&request).unwrap();
+    assert_eq!(picture(&p.path("from")), picture(&p.path("to")));
+}
+
+#[test]
+fn a_move_leaves_nothing_behind_and_loses_nothing() {
+    let p = place();
+    tree(&p.path("from"));
+    let whole = picture(&p.path("from"));
+    // Within a file system it is a rename.
+    let status = p.run(&p.request(Action::Move, &["from"], Some("to"))).unwrap();
+    assert_eq!((status.files, status.bytes), (1, 0));
+    assert!(!p.path("from").exists());
+    assert_eq!(picture(&p.path("to")), whole);
+    // Into a tree that is there, names are moved one by one.
+    fs::create_dir_all(p.path("there/to/a")).unwrap();
+    fs::write(p.path("there/to/own"), b"own").unwrap();
+    p.run(&p.request(Action::Move, &["to"], Some("there"))).unwrap();
+    assert!(!p.path("to").exists());
+    let mut got = picture(&p.path("there/to"));
+    assert!(got.remove("\"own\"").is_some());
+    // The folder that was there keeps what it had.
+    let strip = |mut all: Picture| {
+        all.remove("\"a\"");
+        all
+    };
+    assert_eq!(strip(got), strip(whole));
+    assert_tidy(p.dir.path());
+}
+
+#[test]
+fn to_another_file_system_and_back() {
+    let Ok(other) = tempfile::tempdir_in("/dev/shm") else {
+        return eprintln!("NOT TESTED HERE: there is no /dev/shm");
+    };
+    let p = place();
+    tree(&p.path("from"));
+    let whole = picture(&p.path("from"));
+    let there = Location::parse(&format!("{}/to", other.path().display()), &|_| None).unwrap();
+    let mut request = p.request(Action::Move, &["from"], Some("x"));
+    request.target = Some(there.clone());
+    p.run(&request).unwrap();
+    assert!(!p.path("from").exists());
+    let attributes = picture(&other.path().join("to"));
+    assert_eq!(attributes, whole);
+    let mut back = p.request(Action::Move, &["x"], Some("back"));
+    back.sources = vec![there];
+    p.run(&back).unwrap();
+    assert_eq!(picture(&p.path("back")), whole);
+    assert_eq!(fs::read_dir(other.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_removed_is_gone_and_its_neighbours_are_not() {
+    let p = place();
+    tree(&p.path("from"));
+    fs::write(p.path("outside"), b"x").unwrap();
+    symlink(p.path("outside"), p.path("from/a/out")).unwrap();
+    symlink(p.dir.path(), p.path("from/a/up")).unwrap();
+    let status = p.run(&p.request(Action::Remove, &["from/a"], None)).unwrap();
+    assert!(status.files > 15 && status.state == State::Finished);
+    assert!(!p.path("from/a").exists() && p.path("from/sparse").exists() && p.path("outside").exists());
+    let gone = p.request(Action::Remove, &["from/a"], None);
+    assert_eq!(p.run(&gone).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(p.run(&p.request(Action::Remove, &["s://"], None)).unwrap_err().kind(), Kind::Usage);
+    fs::write(p.path("space/x"), b"x").unwrap();
+    p.run(&p.request(Action::Remove, &["s://*"], None)).unwrap();
+    assert_eq!(fs::read_dir(p.path("space")).unwrap().count(), 0);
+}
+
+#[test]
+fn nothing_leads_out_of_a_dataspace() {
+    let p = place();
+    fs::create_dir(p.path("outside")).unwrap();
+    fs::write(p.path("outside/secret"), b"x").unwrap();
+    symlink(p.path("outside"), p.path("space/door")).unwrap();
+    fs::write(p.path("f"), b"f").unwrap();
+    for (source, target) in [("s://door/secret", "stolen"), ("f", "s://door/planted"), ("f", "s://door/")] {
+        let e = p.copy(source, target).unwrap_err();
+        assert!(matches!(e.kind(), Kind::Permission | Kind::Usage), "{source} {target}: {e}");
+    }
+    assert_eq!(fs::read_dir(p.path("outside")).unwrap().count(), 1);
+    assert!(!p.path("stolen").exists());
+    // A link within is a link.
+    p.copy("s://door", "copied").unwrap();
+    assert!(p.path("copied").is_symlink());
+}
+
+#[test]
+fn special_files_are_refused_or_left_out() {
+    let p = place();
+    fs::create_dir(p.path("from")).unwrap();
+    fs::write(p.path("from/f"), b"f").unwrap();
+    let pipe = p.path("from/pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let mut request = p.request(Action::Copy, &["from"], Some("to"));
+    assert!(p.run(&request).unwrap_err().hint().unwrap().contains("--skip-special"));
+    assert!(!p.path("to").exists());
+    request.options.skip_special = true;
+    assert_eq!(p.run(&request).unwrap().skipped, 1);
+    assert!(p.path("to/f").is_file() && !p.path("to/pipe").exists());
+}
+
+#[test]
+fn what_cannot_be_done_is_told_and_the_rest_is_done() {
+    if rustix::process::geteuid().is_root() {
+        return eprintln!("NOT TESTED HERE: root may read everything");
+    }
+    let p = place();
+    fs::create_dir(p.path("from")).unwrap();
+    for name in ["a", "b", "c"] {
+        fs::write(p.path("from").join(name), name).unwrap();
+    }
+    fs::set_permissions(p.path("from/b"), fs::Permissions::from_mode(0)).unwrap();
+    let status = p.copy("from", "to").unwrap();
+    assert_eq!((status.state, status.failed), (State::Failed, 1));
+    assert!(status.failures[0].path.ends_with('b'), "{:?}", status.failures);
+    assert!(p.path("to/a").is_file() && p.path("to/c").is_file() && !p.path("to/b").exists());
+    fs::set_permissions(p.path("from/b"), fs::Permissions::from_mode(0o600)).unwrap();
+    let status = p.stager.run(status.id, &Cancel::new(), None).unwrap();
+    assert_eq!(status.state, State::Finished);
+    assert_eq!(picture(&p.path("from")), picture(&p.path("to")));
+}
+
+/// Stops a transfer once so many bytes have gone.
+struct Stop(Cancel, u64);
+
+impl Watcher for Stop {
+    fn progress(&self, progress: &Progress) {
+        assert!(progress.left.low <= progress.left.seconds && progress.left.high.is_finite());
+        if progress.bytes_done >= self.1 {
+            self.0.cancel();
+        }
+    }
+}
+
+#[test]
+fn a_transfer_that_was_stopped_goes_on_where_it_was() {
+    let p = place();
+    fs::create_dir(p.path("from")).unwrap();
+    // Larger than what begins anew, and slow enough to be stopped in the middle.
+    let big: Vec<u8> = (0..300usize << 20).map(|i| (i / 3 + i / 65_536) as u8).collect();
+    fs::write(p.path("from/big"), &big).unwrap();
+    fs::write(p.path("from/small"), b"small").unwrap();
+    let mut request = p.request(Action::Copy, &["from"], Some("to"));
+    request.options.limit = Some(400 << 20);
+    request.options.durable = false;
+    let id = p.stager.submit(&request).unwrap();
+    let cancel = Cancel::new();
+    let e = p.stager.run(id, &cancel, Some(&Stop(cancel.clone(), 100 << 20))).unwrap_err();
+    assert!(e.kind() == Kind::Cancelled && e.hint().unwrap().contains("--resume"), "{e}");
+    let status = p.stager.status(id).unwrap();
+    assert_eq!(status.state, State::Interrupted);
+    assert!(!p.path("to/big").exists());
+    assert_eq!(p.stager.waiting().unwrap(), [id]);
+    assert_eq!(p.stager.same(&request).unwrap(), Some(id));
+    struct First(std::sync::Mutex<Option<u64>>);
+    impl Watcher for First {
+        fn progress(&self, progress: &Progress) {
+            self.0.lock().unwrap().get_or_insert(progress.bytes_done);
+        }
+    }
+    let first = First(std::sync::Mutex::new(None));
+    let status = p.stager.run(id, &Cancel::new(), Some(&first)).unwrap();
+    assert_eq!(status.state, State::Finished);
+    assert!(fs::read(p.path("to/big")).unwrap() == big);
+    // It did not begin anew.
+    assert!(first.0.lock().unwrap().is_some_and(|bytes| bytes >= 64 << 20));
+    assert_tidy(&p.path("to"));
+}
+
+#[test]
+fn a_transfer_that_is_given_up_leaves_nothing_half() {
+    let p = place();
+    let big = vec![7u8; 300 << 20];
+    fs::write(p.path("big"), &big).unwrap();
+    let mut request = p.request(Action::Copy, &["big"], Some("to/"));
+    request.options.limit = Some(200 << 20);
+    request.options.durable = false;
+    let id = p.stager.submit(&request).unwrap();
+    let cancel = Cancel::new();
+    let stop = Stop(cancel.clone(), 30 << 20);
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| p.stager.run(id, &cancel, Some(&stop)));
+        // Nobody else does it, or gives it up, meanwhile.
+        while p.stager.status(id).unwrap().state == State::Pending {
+            std::thread::yield_now();
+        }
+        if !running.is_finished() {
+            assert_eq!(p.stager.cancel(id).unwrap_err().kind(), Kind::Usage);
+        }
+        assert_eq!(running.join().unwrap().unwrap_err().kind(), Kind::Cancelled);
+    });
+    assert_eq!(p.stager.cancel(id).unwrap().state, State::Cancelled);
+    assert_eq!(fs::read_dir(p.path("to")).unwrap().count(), 0);
+    assert_eq!(p.stager.run(id, &Cancel::new(), None).unwrap_err().kind(), Kind::Usage);
+    assert_eq!(p.stager.status(999).unwrap_err().kind(), Kind::Usage);
+}
+
+#[test]
+fn a_preview_changes_nothing_and_says_what_would() {
+    let p = place();
+    tree(&p.path("from"));
+    fs::create_dir_all(p.path("to/a")).unwrap();
+    fs::write(p.path("to/a/stale"), b"x").unwrap();
+    let mut request = p.request(Action::Sync, &["from"], Some("to"));
+    request.options.delete = true;
+    let before = picture(p.dir.path());
+    let preview = p.stager.preview(&request, &Cancel::new()).unwrap();
+    let after = picture(p.dir.path());
+    let own = |all: &Picture| all.keys().filter(|k| !k.starts_with("\"state")).count();
+    assert_eq!(own(&before), own(&after));
+    assert_eq!((preview.files, preview.removed, preview.skipped), (11, 1, 0));
+    assert!(preview.room < preview.bytes && preview.free.unwrap() > preview.room);
+    assert!(preview.takes.seconds > 0.0 && preview.takes.high >= preview.takes.seconds);
+}
+
+#[test]
+fn a_journal_of_something_else_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("transfers.db"), vec![b'x'; 5000]).unwrap();
+    let e = Stager::open(dir.path(), Means::default()).err().unwrap();
+    assert!(e.kind() == Kind::Format && e.hint().unwrap().contains("STEAD_STATE"), "{e}");
+    assert_eq!(fs::read(dir.path().join("transfers.db")).unwrap(), vec![b'x'; 5000]);
+}

@@ -1,0 +1,175 @@
+"""Transfers that are killed at any time, and targets that become full: nothing is lost, half written or left over."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+STEAD = os.environ.get("STEAD", "target/debug/stead")
+KILLS = int(os.environ.get("STEAD_CRASHES", "40"))
+OVER = {"finished", "failed", "cancelled"}
+
+
+@pytest.fixture
+def stead(tmp_path):
+    env = os.environ | {"STEAD_STATE": str(tmp_path / "state")}
+
+    def begin(*args) -> subprocess.Popen:
+        command = [os.path.abspath(STEAD), "stage", *map(str, args), "--format", "json"]
+        return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    return begin
+
+
+def tree(at: Path, rng: random.Random) -> dict[str, bytes]:
+    """Files of many sizes, by their names."""
+    files = {}
+    for i in range(rng.randrange(5, 120)):
+        name = "/".join([*(f"d{rng.randrange(3)}" for _ in range(rng.randrange(3))), f"f{i}"])
+        size = rng.choice([0, 1, 100, 4096, 70_000, 1 << 20, 3_000_001]) if i else 12_000_000
+        files[name] = rng.randbytes(1000) * (size // 1000) + rng.randbytes(size % 1000)
+    write(at, files)
+    return files
+
+
+def write(at: Path, files: dict[str, bytes]) -> None:
+    for name, data in files.items():
+        path = at / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def named(at: Path) -> dict[str, bytes]:
+    """Files with names of their own."""
+    paths = [path for path in at.rglob("*") if path.is_file() and not path.name.startswith(".stead-")]
+    return {str(path.relative_to(at)): path.read_bytes() for path in paths}
+
+
+@pytest.mark.parametrize("place", ["same disk", "other disk"])
+@pytest.mark.parametrize("action", ["copy", "--move", "--sync"])
+def test_killed_at_any_time(stead, tmp_path, action, place):
+    other = Path("/dev/shm") / f"stead-test-{os.getpid()}"
+    target = tmp_path / "to" if place == "same disk" else other / "to"
+    kills = 0
+    try:
+        for seed in range(max(1, KILLS // 6)):
+            rng = random.Random(f"{seed} {action} {place}")
+            for folder in (tmp_path / "from", tmp_path / "state", target):
+                shutil.rmtree(folder, ignore_errors=True)
+            files, old = tree(tmp_path / "from", rng), {}
+            words = [*([] if action == "copy" else [action]), tmp_path / "from", target]
+            if action == "--sync":
+                # Some are there and other, some are to go.
+                target.mkdir(parents=True)
+                old = {name: b"old" for name in rng.sample(sorted(files), 3)} | {"stale": b"stale", "d9/stale": b"stale"}
+                write(target, old)
+                words.append("--delete")
+            if action == "--move" and place == "same disk":
+                # Else it is one rename.
+                (target / "from").mkdir(parents=True)
+                target.joinpath("from/own").write_bytes(b"own")
+            at = target / "from" if action == "--move" and place == "same disk" else target
+            while True:
+                under_way = stead(*words)
+                time.sleep(rng.random() ** 2 * 0.25)
+                done = under_way.poll() is not None
+                under_way.send_signal(signal.SIGKILL)
+                out, err = under_way.communicate(timeout=60)
+                kills += not done
+                there, left = named(at), named(tmp_path / "from")
+                own = there.pop("own", None)
+                for name, data in there.items():
+                    assert data in (files.get(name), old.get(name)), name
+                for name, data in files.items():
+                    assert data in (there.get(name), left.get(name)), f"{name} is lost"
+                if done:
+                    assert under_way.returncode == 0, err
+                    assert json.loads(out)["state"] == "finished"
+                    break
+            assert there == files
+            assert left == ({} if action == "--move" else files)
+            assert own == (b"own" if action == "--move" and place == "same disk" else None)
+            assert not [p for p in target.rglob(".stead-*")]
+        assert kills > 0
+    finally:
+        shutil.rmtree(other, ignore_errors=True)
+
+
+def test_killed_and_given_up(stead, tmp_path):
+    rng = random.Random(5)
+    files = tree(tmp_path / "from", rng)
+    for _ in range(10):
+        under_way = stead(tmp_path / "from", tmp_path / "to")
+        time.sleep(rng.random() * 0.1)
+        under_way.kill()
+        under_way.communicate()
+        found, _ = stead("--list", "--all").communicate(timeout=60)
+        for status in json.loads(found):
+            if status["state"] not in OVER:
+                out, err = stead("--cancel", status["id"]).communicate(timeout=60)
+                assert json.loads(out)["state"] == "cancelled", err
+        assert not [p for p in tmp_path.joinpath("to").rglob(".stead-*")]
+        assert all(files[name] == data for name, data in named(tmp_path / "to").items())
+        shutil.rmtree(tmp_path / "to", ignore_errors=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount file systems")
+def test_a_target_that_becomes_full(stead, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", small], check=True)
+    try:
+        source = tmp_path / "from"
+        write(source, {f"f{i}": bytes([i]) * (1 << 20) for i in range(12)})
+        # Of a file that is too large nothing is begun.
+        write(tmp_path, {"large": b"x" * (20 << 20)})
+        under_way = stead(tmp_path / "large", small)
+        _, err = under_way.communicate(timeout=60)
+        assert under_way.returncode == 1 and "are needed, and" in err and "nothing was begun" in err
+        assert list(small.iterdir()) == []
+        # It fills up while the transfer waits its turn.
+        slow = stead(source, small / "to", "--limit", "6MiB", "--threads", 1)
+        while not (small / "to").exists():
+            assert slow.poll() is None
+            time.sleep(0.01)
+        write(small, {"other": b"y" * (9 << 20)})
+        _, err = slow.communicate(timeout=60)
+        assert slow.returncode == 1 and "no space" in err.lower() and "resume" in err, err
+        assert all(len(data) == 1 << 20 for data in named(small / "to").values())
+        small.joinpath("other").unlink()
+        latest = json.loads(stead("--list", "--all").communicate(timeout=60)[0])[0]
+        assert latest["state"] == "failed"
+        again = stead("--resume", latest["id"])
+        assert json.loads(again.communicate(timeout=60)[0])["state"] == "finished"
+        assert named(small / "to") == named(source)
+        assert not [p for p in small.rglob(".stead-*")]
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
+
+
+def test_a_file_that_changes_all_the_time_is_told(stead, tmp_path):
+    path = tmp_path / "busy"
+    path.write_bytes(b"x" * (8 << 20))
+    under_way = stead(path, tmp_path / "to", "--limit", "40MiB")
+    with path.open("r+b") as busy:
+        while under_way.poll() is None:
+            busy.seek(0)
+            busy.write(os.urandom(8))
+            busy.flush()
+            time.sleep(0.005)
+    out, err = under_way.communicate()
+    status = json.loads(out)
+    assert under_way.returncode == 1 and status["state"] == "failed", err
+    assert "changed while it was copied" in status["failures"][0]["error"]
+    assert not (tmp_path / "to").exists() and not list(tmp_path.glob(".stead-*"))
+    again = stead("--resume", status["id"])
+    again.communicate(timeout=60)
+    assert again.returncode == 0 and (tmp_path / "to").read_bytes() == path.read_bytes()
