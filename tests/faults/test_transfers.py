@@ -94,6 +94,10 @@ def test_killed_at_any_time(stead, tmp_path, action, place):
                     assert under_way.returncode == 0, err
                     assert json.loads(out)["state"] == "finished"
                     break
+                # It may have ended before it could say so.
+                latest = json.loads(stead("--list", "--all").communicate(timeout=60)[0])
+                if latest and latest[0]["state"] == "finished":
+                    break
             assert there == files
             assert left == ({} if action == "--move" else files)
             assert own == (b"own" if action == "--move" and place == "same disk" else None)
