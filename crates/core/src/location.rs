@@ -122,7 +122,10 @@ mod tests {
         let plain = location("a/b.h5");
         assert_eq!((plain.space, &*plain.path, plain.inside), (None, "a/b.h5", false));
         let folder = location("/scratch//");
-        assert_eq!((&*folder.path, folder.inside, folder.name()), ("/scratch", true, Some("scratch")));
+        assert_eq!(
+            (&*folder.path, folder.inside, folder.name()),
+            ("/scratch", true, Some("scratch"))
+        );
         let root = location("/");
         assert_eq!((&*root.path, root.inside, root.name()), ("/", true, None));
         let space = location("nvme0://run1/*.h5");
@@ -138,7 +141,16 @@ mod tests {
 
     #[test]
     fn what_leads_out_is_refused() {
-        for bad in ["", "a\0b", "nvme0://../x", "nvme0://a/../../x", "n v://x", "-a://b", "://x", "x://a//b"] {
+        for bad in [
+            "",
+            "a\0b",
+            "nvme0://../x",
+            "nvme0://a/../../x",
+            "n v://x",
+            "-a://b",
+            "://x",
+            "x://a//b",
+        ] {
             assert_eq!(Location::parse(bad, &variable).unwrap_err().kind(), Kind::Usage, "{bad:?}");
         }
         assert!(Location::parse("x://${NONE}", &variable).is_err());

@@ -179,7 +179,9 @@ mod tests {
     fn files_and_bytes_are_told_apart() {
         let mut seen = Seen::default();
         // 2 ms a file, 500 MB/s.
-        for (files, bytes) in [(10u64, 5_000_000_000u64), (1000, 4_096_000), (100, 1_000_000_000), (2, 9_000_000_000)] {
+        for (files, bytes) in
+            [(10u64, 5_000_000_000u64), (1000, 4_096_000), (100, 1_000_000_000), (2, 9_000_000_000)]
+        {
             seen.note(Amount::new(files, bytes), files as f64 * 2e-3 + bytes as f64 / 500e6);
         }
         let takes = seen.takes(Amount::new(500, 1_000_000_000));

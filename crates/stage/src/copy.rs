@@ -422,7 +422,9 @@ impl Copy {
                 Ok(n) => done += n,
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 // Blocks larger than ours, or a file system that changed its mind.
-                Err(e) if past && e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => through(),
+                Err(e) if past && e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                    through()
+                }
                 Err(e) => {
                     let at = at + done as u64;
                     return Err(Error::io("read", self.source_path(), e).at_offset(at));
@@ -452,8 +454,8 @@ impl Copy {
     /// Makes of the bytes a file: its length, attributes, and, if wanted, durable and read again.
     fn finish(&self, room: &mut Room, means: &Means<'_>) -> Result<()> {
         let Some(pair) = self.pair(means)? else { return Ok(()) };
-        let after = Meta::of_file(&pair.from)
-            .map_err(|e| Error::io("look at", self.source_path(), e))?;
+        let after =
+            Meta::of_file(&pair.from).map_err(|e| Error::io("look at", self.source_path(), e))?;
         if !after.same(&pair.meta) {
             return Err(self.changed());
         }

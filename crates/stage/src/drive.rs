@@ -259,7 +259,11 @@ impl Way<'_> {
                 Err(e) if e.kind() == Kind::NotFound => Ok(()),
                 Err(e) => Err(e),
                 Ok(folder) => {
-                    if folders { folder.remove_folder(name)? } else { folder.remove_file(name)? };
+                    if folders {
+                        folder.remove_folder(name)?
+                    } else {
+                        folder.remove_file(name)?
+                    };
                     touched.note(&folder);
                     Ok(())
                 }
@@ -298,7 +302,8 @@ impl Way<'_> {
                 source => source?,
             };
             let name = item.source.file_name().unwrap_or_default();
-            if self.d.resumed && source.meta(name)?.is_none() && target.meta(item.name())?.is_some() {
+            if self.d.resumed && source.meta(name)?.is_none() && target.meta(item.name())?.is_some()
+            {
                 return Ok(());
             }
             if source.rename_if_near(name, &target, item.name(), false)? {
@@ -534,12 +539,7 @@ impl Way<'_> {
         named.and(stopped.map_or(Ok(()), Err))
     }
 
-    fn name(
-        &self,
-        whole: &[&Copy],
-        synced: bool,
-        again: &Mutex<Vec<(Item, Error)>>,
-    ) -> Result<()> {
+    fn name(&self, whole: &[&Copy], synced: bool, again: &Mutex<Vec<(Item, Error)>>) -> Result<()> {
         let durable = self.is_durable();
         if durable && !synced && !whole.is_empty() {
             let mut folders = Touched::default();
@@ -632,11 +632,13 @@ impl Way<'_> {
         })?;
         self.each(&[Task::LeaveFolder], true, true, |item| {
             match self.source(item) {
-                Ok(folder) => match folder.remove_folder(item.source.file_name().unwrap_or_default()) {
-                    // Something that was not to be moved, or that came meanwhile.
-                    Err(e) if e.kind() == Kind::Usage => Ok(()),
-                    done => done.map(|_| ()),
-                },
+                Ok(folder) => {
+                    match folder.remove_folder(item.source.file_name().unwrap_or_default()) {
+                        // Something that was not to be moved, or that came meanwhile.
+                        Err(e) if e.kind() == Kind::Usage => Ok(()),
+                        done => done.map(|_| ()),
+                    }
+                }
                 Err(e) if e.kind() == Kind::NotFound => Ok(()),
                 Err(e) => Err(e),
             }
@@ -645,7 +647,8 @@ impl Way<'_> {
 
     /// Tells who watches how far it is.
     fn show(&self) {
-        let (files, bytes) = (self.files.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
+        let (files, bytes) =
+            (self.files.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
         let totals = &self.d.known.totals;
         let now = self.watch.seconds();
         let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
@@ -675,7 +678,8 @@ impl Way<'_> {
     /// Notes what was seen of this pair of tiers, for those who come later.
     fn remember(&self) {
         let Some(pair) = &self.pair else { return };
-        let now = Amount::new(self.files.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
+        let now =
+            Amount::new(self.files.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
         let start = Amount::new(self.d.known.done.files, self.d.known.done.bytes);
         // A hint, of which nobody is told that it could not be written.
         if let Ok(mut seen) = self.d.journal.seen(pair) {

@@ -67,9 +67,7 @@ fn text(path: &Path) -> Result<String> {
 pub(crate) fn fixed(location: &Location) -> Result<Location> {
     match location.space {
         Some(_) => Ok(location.clone()),
-        None => {
-            Ok(Location { path: text(&absolute(&location.path)?)?, ..location.clone() })
-        }
+        None => Ok(Location { path: text(&absolute(&location.path)?)?, ..location.clone() }),
     }
 }
 
@@ -108,7 +106,11 @@ pub(crate) fn source(spaces: &Spaces, location: &Location, follow: bool) -> Resu
     if follow && link()? {
         let real = canonical(&path)?;
         let (dir, name) = split(&real);
-        return Ok(End { base: by_path(dir)?, folder: Folder::open(dir)?, path: PathBuf::from(name) });
+        return Ok(End {
+            base: by_path(dir)?,
+            folder: Folder::open(dir)?,
+            path: PathBuf::from(name),
+        });
     }
     Ok(end)
 }
@@ -169,7 +171,8 @@ mod tests {
         std::os::unix::fs::symlink("a", dir.join("d")).unwrap();
         let spaces = Spaces::default();
         let of = |text: &str, follow| {
-            let end = source(&spaces, &location(&format!("{}/{text}", dir.display())), follow).unwrap();
+            let end =
+                source(&spaces, &location(&format!("{}/{text}", dir.display())), follow).unwrap();
             (end.folder.shown().strip_prefix(&dir).unwrap().to_owned(), end.path)
         };
         let pair = |a: &str, b: &str| (PathBuf::from(a), PathBuf::from(b));

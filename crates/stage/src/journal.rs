@@ -118,7 +118,8 @@ impl Journal {
                         "this journal has form {form}, and this stead knows form {FORM}"
                     )),
                 };
-                e.at_path(path).with_hint("name another folder by STEAD_STATE, or move the file away")
+                e.at_path(path)
+                    .with_hint("name another folder by STEAD_STATE, or move the file away")
             }
         })?;
         Ok(journal)
@@ -133,8 +134,8 @@ impl Journal {
         let (form, application) = (pragma("user_version")?, pragma("application_id")?);
         match (application, form) {
             (0, 0) => {
-                let tables: i64 = write
-                    .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+                let tables: i64 =
+                    write.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
                 if tables > 0 {
                     return Err(Setup::Form(None));
                 }
@@ -172,7 +173,13 @@ impl Journal {
                 "INSERT INTO transfer (tag, user, request, priority, state, submitted)
                  VALUES (?1, ?2, ?3, ?4, 'pending', ?5)",
             )?
-            .insert(params![tag.cast_signed(), user, text, request.options.priority, now])
+            .insert(params![
+                tag.cast_signed(),
+                user,
+                text,
+                request.options.priority,
+                now
+            ])
         })
     }
 
@@ -451,7 +458,10 @@ impl Journal {
     /// Those of the database.
     pub(crate) fn try_failed_again(&self, id: i64) -> Result<()> {
         self.with("write to", |c| {
-            c.execute("UPDATE item SET done = 0, error = NULL WHERE transfer = ?1 AND done = 2", [id])?;
+            c.execute(
+                "UPDATE item SET done = 0, error = NULL WHERE transfer = ?1 AND done = 2",
+                [id],
+            )?;
             c.execute("UPDATE transfer SET failed = 0, error = NULL WHERE id = ?1", [id])
         })
         .map(|_| ())
@@ -505,7 +515,12 @@ impl Journal {
         )
     }
 
-    fn list(&self, which: &str, given: &[&dyn rusqlite::ToSql], most: usize) -> Result<Vec<Status>> {
+    fn list(
+        &self,
+        which: &str,
+        given: &[&dyn rusqlite::ToSql],
+        most: usize,
+    ) -> Result<Vec<Status>> {
         let sql = format!(
             "SELECT id, request, state, submitted, started, ended, files, files_done, bytes, bytes_done,
                skipped, failed, error FROM transfer WHERE {which} ORDER BY id DESC LIMIT {most}"
@@ -703,7 +718,9 @@ fn no_transfer(id: i64) -> Error {
 fn failure(path: &Path, doing: &str, e: &rusqlite::Error) -> Error {
     use rusqlite::ErrorCode as C;
     let (kind, hint) = match e.sqlite_error_code() {
-        Some(C::DiskFull) => (Kind::NoSpace, "free some space, or name another folder by STEAD_STATE"),
+        Some(C::DiskFull) => {
+            (Kind::NoSpace, "free some space, or name another folder by STEAD_STATE")
+        }
         Some(C::PermissionDenied | C::ReadOnly | C::CannotOpen) => {
             (Kind::Permission, "name a folder that can be written to by STEAD_STATE")
         }
@@ -713,7 +730,12 @@ fn failure(path: &Path, doing: &str, e: &rusqlite::Error) -> Error {
         Some(C::DatabaseCorrupt) => {
             (Kind::Format, "move the file away; what it knew of transfers under way is lost")
         }
-        _ => (Kind::Io, "the journal must lie on a file system with locks: name a folder by STEAD_STATE"),
+        _ => (
+            Kind::Io,
+            "the journal must lie on a file system with locks: name a folder by STEAD_STATE",
+        ),
     };
-    Error::new(kind, format!("cannot {doing} the journal of transfers: {e}")).at_path(path).with_hint(hint)
+    Error::new(kind, format!("cannot {doing} the journal of transfers: {e}"))
+        .at_path(path)
+        .with_hint(hint)
 }

@@ -14,6 +14,7 @@ mod journal;
 mod limiter;
 mod manager;
 mod meta;
+mod moving;
 mod pattern;
 mod plan;
 mod request;
@@ -24,6 +25,7 @@ mod work;
 
 pub use journal::Journal;
 pub use manager::{Means, Stager, state_folder};
+pub use moving::Moving;
 pub use request::{Action, Exists, Options, Request};
 pub use status::{Failure, Preview, Progress, State, Status, Watcher};
 pub use usage::{Usage, usage};

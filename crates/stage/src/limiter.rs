@@ -69,6 +69,8 @@ mod tests {
         // 4 MB at 10 MB/s; the last one goes when those before it have.
         assert!(watch.seconds() > 0.3, "{}", watch.seconds());
         cancel.cancel();
-        assert!(limiter.take(1 << 40, &cancel).is_err() && Limiter::new(None).take(1, &cancel).is_err());
+        assert!(
+            limiter.take(1 << 40, &cancel).is_err() && Limiter::new(None).take(1, &cancel).is_err()
+        );
     }
 }

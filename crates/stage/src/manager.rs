@@ -42,13 +42,13 @@ pub struct Stager {
 /// # Errors
 /// `Usage` if there is no such folder to be named.
 pub fn state_folder() -> Result<PathBuf> {
-    let absolute = |name: &str| {
-        space::variable(name).map(PathBuf::from).filter(|path| path.is_absolute())
-    };
+    let absolute =
+        |name: &str| space::variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     if let Some(state) = absolute("STEAD_STATE") {
         return Ok(state);
     }
-    let state = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|h| h.join(".local/state")));
+    let state =
+        absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|h| h.join(".local/state")));
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-._".contains(c) { c } else { '_' };
     let host: String = host.chars().map(plain).collect();
@@ -81,11 +81,9 @@ impl Stager {
     pub fn open(state: &Path, means: Means) -> Result<Stager> {
         let locks = state.join("transfers");
         // Nobody else is to know what is staged.
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&locks)
-            .map_err(|e| Error::io("make the folder", &locks, e).with_hint("name another one by STEAD_STATE"))?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&locks).map_err(|e| {
+            Error::io("make the folder", &locks, e).with_hint("name another one by STEAD_STATE")
+        })?;
         let journal = Journal::open(&state.join("transfers.db"))?;
         Ok(Stager { journal, locks, means })
     }
@@ -233,7 +231,9 @@ impl Stager {
                 self.planned(id, &known.request, false, cancel)?;
                 match self.driven(id, false, cancel, watcher) {
                     Err(Stopped::Error(e)) => Err(e),
-                    Err(Stopped::CannotRename) => Err(Error::internal("a rename that was not planned")),
+                    Err(Stopped::CannotRename) => {
+                        Err(Error::internal("a rename that was not planned"))
+                    }
                     Ok(()) => Ok(()),
                 }
             }

@@ -111,13 +111,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn take(
-        &mut self,
-        here: &Folder,
-        path: &Path,
-        name: &OsStr,
-        rest: &[Step<'_>],
-    ) -> Result<()> {
+    fn take(&mut self, here: &Folder, path: &Path, name: &OsStr, rest: &[Step<'_>]) -> Result<()> {
         let Some(meta) = here.meta(name)? else { return Ok(()) };
         let path = path.join(name);
         if rest.is_empty() {

@@ -142,7 +142,9 @@ impl Planner<'_> {
             return Ok(vec![(end, contents)]);
         }
         let (base, rest) = match &location.space {
-            Some(_) => (Location { path: String::new(), ..location.clone() }, location.path.clone()),
+            Some(_) => {
+                (Location { path: String::new(), ..location.clone() }, location.path.clone())
+            }
             None => literal(location)?,
         };
         let end = ends::source(self.spaces, &Location { inside: true, ..base }, true)?;
@@ -303,7 +305,8 @@ impl Planner<'_> {
                     }
                     let (path, to_path) = (step.source.join(&name), step.target.join(&name));
                     let target = to_path;
-                    let found = Found { from, folder: &folder, name: &name, path, meta, target, near };
+                    let found =
+                        Found { from, folder: &folder, name: &name, path, meta, target, near };
                     if let Some(step) = self.name(&found, to.as_ref())? {
                         steps.push(step);
                     }
@@ -408,7 +411,8 @@ impl Planner<'_> {
                 } else {
                     self.state.sums.files += 1;
                     self.state.sums.bytes += found.meta.size;
-                    self.state.sums.room += found.meta.room.min(found.meta.size.next_multiple_of(4096));
+                    self.state.sums.room +=
+                        found.meta.room.min(found.meta.size.next_multiple_of(4096));
                     self.item(Task::File, found, replace)?;
                 }
                 Ok(None)
@@ -510,8 +514,7 @@ impl Planner<'_> {
         while let Some((folder, name, path)) = left.pop() {
             self.cancel.check()?;
             let Some(meta) = folder.meta(&name)? else { continue };
-            let task =
-                if meta.what == What::Folder { Task::RemoveFolder } else { Task::Remove };
+            let task = if meta.what == What::Folder { Task::RemoveFolder } else { Task::Remove };
             self.state.sums.removed += 1;
             let (source, target) = match from {
                 TARGET => (PathBuf::new(), path.clone()),
@@ -568,7 +571,9 @@ fn unfinished(name: &OsStr) -> bool {
 }
 
 fn itself(path: &Path) -> Error {
-    Error::usage("a folder cannot go into itself").at_path(path).with_hint("name a target outside of it")
+    Error::usage("a folder cannot go into itself")
+        .at_path(path)
+        .with_hint("name a target outside of it")
 }
 
 fn in_the_way(path: &Path, what: What) -> Error {

@@ -101,7 +101,9 @@ impl Request {
         }
         if self.sources.len() > MOST_SOURCES {
             let message = format!("more than {MOST_SOURCES} sources in one request");
-            return Err(Error::limit(message).with_hint("name their folder, or a pattern in quotes"));
+            return Err(
+                Error::limit(message).with_hint("name their folder, or a pattern in quotes")
+            );
         }
         match (self.action, &self.target) {
             (Action::Remove, Some(_)) => {
@@ -111,7 +113,9 @@ impl Request {
                 return Err(Error::usage("no target is named"));
             }
             (_, Some(target)) if target.is_pattern() && target.space.is_some() => {
-                return Err(Error::usage(format!("'{target}' is a pattern, and a target is one name")));
+                return Err(Error::usage(format!(
+                    "'{target}' is a pattern, and a target is one name"
+                )));
             }
             _ => {}
         }

@@ -11,7 +11,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use stead_core::layout::Spaces;
 use stead_core::{Cancel, Kind, Location, Result};
-use stead_stage::{Action, Exists, Means, Options, Progress, Request, Stager, State, Status, Watcher};
+use stead_stage::{
+    Action, Exists, Means, Moving, Options, Progress, Request, Stager, State, Status, Watcher,
+};
 use tempfile::TempDir;
 
 struct Place {
@@ -64,8 +66,11 @@ impl Place {
 /// A tree with one of everything that a copy keeps.
 fn tree(at: &Path) {
     fs::create_dir_all(at.join("a/b/empty")).unwrap();
-    let bytes = |n: usize, k: usize| (0..n).map(|i| (i * k / 7 + i / 4096) as u8).collect::<Vec<u8>>();
-    for (i, size) in [0, 1, 4095, 4096, 4097, 300_000, 1 << 20, (1 << 20) + 1, 9_000_001].into_iter().enumerate() {
+    let bytes =
+        |n: usize, k: usize| (0..n).map(|i| (i * k / 7 + i / 4096) as u8).collect::<Vec<u8>>();
+    for (i, size) in
+        [0, 1, 4095, 4096, 4097, 300_000, 1 << 20, (1 << 20) + 1, 9_000_001].into_iter().enumerate()
+    {
         fs::write(at.join(format!("a/f{i}")), bytes(size, 3 + i)).unwrap();
     }
     let odd = at.join("a/b").join(OsStr::from_bytes(b"no\xfftext\n*"));
@@ -161,9 +166,15 @@ fn where_things_go_is_as_the_names_say() {
     p.copy("d", "there").unwrap();
     p.copy("d/", "contents").unwrap();
     p.copy("d/e/*", "globbed").unwrap();
-    for path in
-        ["new", "there/f", "made/on/the/way/f", "tree/e/g", "there/d/e/g", "contents/e/g", "globbed/g"]
-    {
+    for path in [
+        "new",
+        "there/f",
+        "made/on/the/way/f",
+        "tree/e/g",
+        "there/d/e/g",
+        "contents/e/g",
+        "globbed/g",
+    ] {
         assert!(p.path(path).is_file(), "{path}");
     }
     let both = p.request(Action::Copy, &["f", "d/e/g"], Some("two"));
@@ -295,7 +306,9 @@ fn what_is_removed_is_gone_and_its_neighbours_are_not() {
     symlink(p.dir.path(), p.path("from/a/up")).unwrap();
     let status = p.run(&p.request(Action::Remove, &["from/a"], None)).unwrap();
     assert!(status.files > 15 && status.state == State::Finished);
-    assert!(!p.path("from/a").exists() && p.path("from/sparse").exists() && p.path("outside").exists());
+    assert!(
+        !p.path("from/a").exists() && p.path("from/sparse").exists() && p.path("outside").exists()
+    );
     let gone = p.request(Action::Remove, &["from/a"], None);
     assert_eq!(p.run(&gone).unwrap_err().kind(), Kind::NotFound);
     assert_eq!(p.run(&p.request(Action::Remove, &["s://"], None)).unwrap_err().kind(), Kind::Usage);
@@ -311,7 +324,9 @@ fn nothing_leads_out_of_a_dataspace() {
     fs::write(p.path("outside/secret"), b"x").unwrap();
     symlink(p.path("outside"), p.path("space/door")).unwrap();
     fs::write(p.path("f"), b"f").unwrap();
-    for (source, target) in [("s://door/secret", "stolen"), ("f", "s://door/planted"), ("f", "s://door/")] {
+    for (source, target) in
+        [("s://door/secret", "stolen"), ("f", "s://door/planted"), ("f", "s://door/")]
+    {
         let e = p.copy(source, target).unwrap_err();
         assert!(matches!(e.kind(), Kind::Permission | Kind::Usage), "{source} {target}: {e}");
     }
@@ -432,6 +447,37 @@ fn a_transfer_that_is_given_up_leaves_nothing_half() {
     assert_eq!(fs::read_dir(p.path("to")).unwrap().count(), 0);
     assert_eq!(p.stager.run(id, &Cancel::new(), None).unwrap_err().kind(), Kind::Usage);
     assert_eq!(p.stager.status(999).unwrap_err().kind(), Kind::Usage);
+}
+
+#[test]
+fn a_thread_does_it_meanwhile() {
+    let p = place();
+    fs::write(p.path("f"), vec![3; 40 << 20]).unwrap();
+    let mut request = p.request(Action::Copy, &["f"], Some("g"));
+    request.options.limit = Some(100 << 20);
+    let stager = std::sync::Arc::new(p.stager);
+    let id = stager.submit(&request).unwrap();
+    let moving = Moving::begin(&stager, id).unwrap();
+    assert!(moving.wait(Some(std::time::Duration::from_millis(1))).unwrap().is_none());
+    let (told, heard) = std::sync::mpsc::channel();
+    let again = told.clone();
+    moving.then(move || told.send(1).unwrap());
+    moving.stop();
+    for _ in 0..2 {
+        let e = moving.wait(None).unwrap_err();
+        assert!(e.kind() == Kind::Cancelled && e.hint().unwrap().contains("--resume"), "{e}");
+    }
+    moving.then(move || again.send(2).unwrap());
+    assert_eq!((heard.recv().unwrap(), heard.recv().unwrap()), (1, 2));
+    assert!(moving.has_ended() && moving.id() == id);
+    // Dropped, it is stopped; another one goes on.
+    drop(Moving::begin(&stager, id).unwrap());
+    let moving = Moving::begin(&stager, id).unwrap();
+    let status = moving.wait(None).unwrap().unwrap();
+    assert_eq!((status.state, status.bytes_done), (State::Finished, 40 << 20));
+    assert!(p.dir.path().join("g").is_file());
+    let none = Moving::begin(&stager, 99).unwrap();
+    assert_eq!(none.wait(None).unwrap_err().kind(), Kind::Usage);
 }
 
 #[test]

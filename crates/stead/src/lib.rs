@@ -101,8 +101,8 @@ pub mod stage {
     pub use stead_core::layout::Spaces;
     pub use stead_model::transfer::Remaining;
     pub use stead_stage::{
-        Action, Exists, Failure, Means, Options, Preview, Progress, Request, Stager, State, Status,
-        Usage, Watcher, state_folder, usage,
+        Action, Exists, Failure, Means, Moving, Options, Preview, Progress, Request, Stager, State,
+        Status, Usage, Watcher, state_folder, usage,
     };
     pub use stead_store::space::of_user as dataspaces;
 

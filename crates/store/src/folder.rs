@@ -217,9 +217,7 @@ impl Folder {
         match opened {
             Ok(fd) => Ok(Folder { fd: Arc::new(fd), shown: self.at(name) }),
             // Linux says so of links to folders, too.
-            Err(Errno::NOTDIR)
-                if self.meta(name)?.is_some_and(|meta| meta.what == What::Link) =>
-            {
+            Err(Errno::NOTDIR) if self.meta(name)?.is_some_and(|meta| meta.what == What::Link) => {
                 Err(self.failed("open", name, Errno::LOOP))
             }
             Err(e) => Err(self.failed("open", name, e)),
