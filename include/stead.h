@@ -203,10 +203,28 @@ typedef struct stead_request stead_request;
 typedef struct stead_session stead_session;
 
 /**
+ * Files and trees that are to be copied, moved, made equal or removed. Made by stead_stage_request_new, freed with
+ * stead_stage_request_free. It can be asked for many times, and changed between. Several threads may use it.
+ */
+typedef struct stead_stage_request stead_stage_request;
+
+/**
+ * A journal of transfers, and what they are done with. Made by stead_stager_open, ended with stead_stager_close. Several threads
+ * may use it.
+ */
+typedef struct stead_stager stead_stager;
+
+/**
  * A Tipsy snapshot that is open. Made by stead_tipsy_open, ended with stead_tipsy_close. Any number of threads may load
  * from it at the same time.
  */
 typedef struct stead_tipsy stead_tipsy;
+
+/**
+ * A transfer that was begun: somebody may wait for its end, ask how far it is, stop it. Made by stead_stage_submit and
+ * stead_stage_resume, freed with stead_stage_free. Several threads may use it.
+ */
+typedef struct stead_transfer stead_transfer;
 
 /**
  * Outcome of a call: STEAD_OK, or the kind of failure. The numbers do not change from version to version.
@@ -950,6 +968,52 @@ typedef struct stead_offload_job {
      */
     void *user;
 } stead_offload_job;
+
+/**
+ * How far a transfer is. Members may be added at its end.
+ */
+typedef struct stead_stage_progress {
+    /**
+     * Bytes of files that are moved.
+     */
+    uint64_t bytes_done;
+    /**
+     * Of so many; 0 before it is planned.
+     */
+    uint64_t bytes;
+    /**
+     * Files, links and folders that are done.
+     */
+    uint64_t files_done;
+    /**
+     * Of so many; 0 before it is planned.
+     */
+    uint64_t files;
+    /**
+     * Seconds since it began, or went on.
+     */
+    double seconds;
+    /**
+     * Seconds that it still needs, most likely: never NaN or infinite, 0 before it is planned and once all is done.
+     */
+    double left;
+    /**
+     * It takes hardly less.
+     */
+    double left_low;
+    /**
+     * It takes hardly more.
+     */
+    double left_high;
+    /**
+     * False while it waits or is being planned, when the numbers above say little.
+     */
+    bool planned;
+    /**
+     * True once it has ended, in whatever way.
+     */
+    bool ended;
+} stead_stage_progress;
 
 /**
  * Done.
@@ -2522,6 +2586,204 @@ stead_status stead_offload_run(const struct stead_offload *offload,
  * is nothing to do; a handle that is none any more is left alone.
  */
 void stead_offload_free(struct stead_offload *offload);
+
+/**
+ * Makes a request that names no files yet. `action` is "copy", "move" (the sources go once the target has them), "sync" (the
+ * target becomes equal to the source) or "remove".
+ *
+ * Errors: STEAD_USAGE for another action.
+ */
+stead_status stead_stage_request_new(const char *action,
+                                     struct stead_stage_request **request,
+                                     struct stead_error **error);
+
+/**
+ * Adds a source: a path, or a name in a dataspace such as "nvme0://run1/", that may be a pattern of a shell ("?", "*", "**").
+ * With a "/" at its end, what lies in the folder is meant. It is looked at when the request is submitted.
+ *
+ * Errors: STEAD_USAGE for NULL, for text that names no file, and variables that are not set.
+ */
+stead_status stead_stage_request_source(struct stead_stage_request *request,
+                                        const char *source,
+                                        struct stead_error **error);
+
+/**
+ * Where to: a path, or a name in a dataspace, a folder if it ends with "/". NULL takes it back: what is removed has no target.
+ *
+ * Errors: STEAD_USAGE for text that names no file, and variables that are not set.
+ */
+stead_status stead_stage_request_target(struct stead_stage_request *request,
+                                        const char *target,
+                                        struct stead_error **error);
+
+/**
+ * Sets one option: "exists" (what becomes of names that the target has: refuse, replace, skip, newer), "delete" (a sync removes
+ * what the source has not), "verify" (read back and compared), "skip-special" (pipes, sockets and devices are left out),
+ * "durable" (files are on the device before they get their names; yes unless told otherwise), "gentle" (gives way to others),
+ * each yes or no; "limit" (bytes a second, with units, or none), "priority" (of those that wait), "retries" (of a file whose
+ * error may pass).
+ *
+ * Errors: STEAD_USAGE for a name or a value that there is not.
+ */
+stead_status stead_stage_request_set(struct stead_stage_request *request,
+                                     const char *name,
+                                     const char *value,
+                                     struct stead_error **error);
+
+/**
+ * Frees a request; transfers that were begun with it go on. NULL is nothing to do; a handle that is no request any more is left
+ * alone.
+ */
+void stead_stage_request_free(struct stead_stage_request *request);
+
+/**
+ * Opens the journal of transfers in the folder `state`, which is made if it is not there; NULL is that of this user on this host,
+ * which `stead stage` has, too. `dataspaces` are folders such as "nvme0=/mnt/nvme/me", before those that are configured; each
+ * transfer copies with so many threads, 0 being as many as devices and processors here are likely to want.
+ *
+ * Errors: STEAD_USAGE for dataspaces that are none; STEAD_FORMAT for a file that is no journal; STEAD_PERMISSION, STEAD_IO.
+ */
+stead_status stead_stager_open(const char *state,
+                               const char *const *dataspaces,
+                               size_t dataspaces_count,
+                               size_t threads,
+                               struct stead_stager **stager,
+                               struct stead_error **error);
+
+/**
+ * Ends a stager. Its transfers that are under way are stopped, such that they can be resumed, and have ended when this returns;
+ * their handles are still to be freed. NULL is nothing to do.
+ *
+ * Errors: STEAD_USAGE for a handle that is no stager; STEAD_TIMEOUT if a transfer does not stop within a minute, as its device
+ * hangs: the stager is closed then, too.
+ */
+stead_status stead_stager_close(struct stead_stager *stager,
+                                struct stead_error **error);
+
+/**
+ * Takes a request into the journal and has threads of this process begin it; or go on with a transfer of the journal that would
+ * do the same, has not come to its end, and that nobody does. The transfer is a new handle, to be freed with stead_stage_free.
+ *
+ * Errors: STEAD_USAGE for a request that makes no sense; STEAD_LIMIT if 64 transfers of the stager are under way; those of the
+ * journal. What is wrong with the files comes with the end: see stead_stage_wait.
+ */
+stead_status stead_stage_submit(struct stead_stager *stager,
+                                const struct stead_stage_request *request,
+                                struct stead_transfer **transfer,
+                                struct stead_error **error);
+
+/**
+ * Goes on with a transfer of the journal that was stopped or interrupted, or of which something failed.
+ *
+ * Errors: STEAD_USAGE if there is none of this number, or it is under way in this process; STEAD_LIMIT as stead_stage_submit. That
+ * it is over, or under way in another process, comes with the end, as STEAD_USAGE.
+ */
+stead_status stead_stage_resume(struct stead_stager *stager,
+                                int64_t id,
+                                struct stead_transfer **transfer,
+                                struct stead_error **error);
+
+/**
+ * The number of a transfer in the journal; 0 if the handle is none.
+ */
+int64_t stead_stage_id(const struct stead_transfer *transfer);
+
+/**
+ * True once a transfer has ended, in whatever way: stead_stage_wait says at once in which. False for what is no transfer.
+ */
+bool stead_stage_test(const struct stead_transfer *transfer);
+
+/**
+ * Waits until a transfer has ended, for `timeout_ms` milliseconds: not at all if that is 0, without an end if it is negative.
+ * STEAD_OK if all of it was done. Every call says the same once it has ended.
+ *
+ * Errors: STEAD_TIMEOUT if it has not ended by then: it goes on. Otherwise what it ended with: STEAD_USAGE for what the target has
+ * already, STEAD_NOT_FOUND for sources that are not there; STEAD_NO_SPACE; STEAD_CANCELLED if it was stopped; STEAD_IO if some
+ * names could not be done, which stead_stage_status tells, and all others were; STEAD_PERMISSION and its like.
+ */
+stead_status stead_stage_wait(const struct stead_transfer *transfer,
+                              int64_t timeout_ms,
+                              struct stead_error **error);
+
+/**
+ * Copies how far a transfer is to `progress`, which has `size` bytes: sizeof(stead_stage_progress) of the header that the caller
+ * was compiled with. What only a later one has is 0. It changes about ten times a second.
+ *
+ * Errors: STEAD_USAGE for what is no transfer, and for a size that no version has.
+ */
+stead_status stead_stage_eta(const struct stead_transfer *transfer,
+                             struct stead_stage_progress *progress,
+                             size_t size,
+                             struct stead_error **error);
+
+/**
+ * Asks a transfer to stop, such that it can be resumed (stead_stage_resume, `stead stage --resume`). It has stopped when it has
+ * ended. One that has ended is left as it is.
+ *
+ * Errors: STEAD_USAGE for what is no transfer.
+ */
+stead_status stead_stage_cancel(struct stead_transfer *transfer,
+                                struct stead_error **error);
+
+/**
+ * Frees a transfer. One that is under way is stopped, such that it can be resumed, and has ended when this returns, unless its
+ * device hangs for more than a minute. NULL is nothing to do; a handle that is no transfer any more is left alone.
+ */
+void stead_stage_free(struct stead_transfer *transfer);
+
+/**
+ * Gives a transfer of the journal up that nobody does at the moment: what is whole stays, and everything else of it is removed.
+ *
+ * Errors: STEAD_USAGE if there is none of this number, it is under way, or it is over.
+ */
+stead_status stead_stage_give_up(struct stead_stager *stager,
+                                 int64_t id,
+                                 struct stead_error **error);
+
+/**
+ * What the journal knows of a transfer, as the JSON document of `stead stage --format json`. The text is the caller's, to be freed
+ * with stead_text_free.
+ *
+ * Errors: STEAD_USAGE if there is none of this number; those of the journal.
+ */
+stead_status stead_stage_status(const struct stead_stager *stager,
+                                int64_t id,
+                                char **json,
+                                struct stead_error **error);
+
+/**
+ * The transfers of the journal, the latest first, as a JSON list of what stead_stage_status says: those that are over only if
+ * `all`; 10000 at most. The text is the caller's, to be freed with stead_text_free.
+ *
+ * Errors: those of the journal.
+ */
+stead_status stead_stage_list(const struct stead_stager *stager,
+                              bool all,
+                              char **json,
+                              struct stead_error **error);
+
+/**
+ * What a request would do and how long it would take, as the JSON document of `stead stage --dry-run --format json`; nothing is
+ * done. `cancel` may be NULL; else it stops looking through the sources. The text is the caller's, to be freed with
+ * stead_text_free.
+ *
+ * Errors: those with which the request would fail before it starts, as in stead_stage_submit and stead_stage_wait.
+ */
+stead_status stead_stage_preview(const struct stead_stager *stager,
+                                 const struct stead_stage_request *request,
+                                 struct stead_cancel *cancel,
+                                 char **json,
+                                 struct stead_error **error);
+
+/**
+ * The dataspaces of a stager as the JSON list of `stead df --format json`: their room, and how fast transfers were. One that is not
+ * to be had says why. The text is the caller's, to be freed with stead_text_free.
+ *
+ * Errors: those of the journal.
+ */
+stead_status stead_df(const struct stead_stager *stager,
+                      char **json,
+                      struct stead_error **error);
 
 #ifdef __cplusplus
 }  // extern "C"

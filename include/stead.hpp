@@ -590,6 +590,7 @@ private:
 #include "stead_layout.hpp"
 #include "stead_read.hpp"
 #include "stead_reader.hpp"
+#include "stead_stage.hpp"
 #include "stead_tipsy.hpp"
 
 #endif

@@ -10,7 +10,7 @@ import pytest
 from building import HERE, SANITIZERS, WARNINGS, run
 from support import ROOT
 
-PROGRAMS = ["data", "run", "kernels", "read", "answers", "tipsy", "calibrate", "offload"]
+PROGRAMS = ["data", "run", "kernels", "read", "answers", "tipsy", "calibrate", "offload", "stage"]
 
 # For every kernel something that runs on the flights; `render` is for volumes.
 ON_FLIGHTS = {
@@ -50,7 +50,7 @@ def test_under_valgrind(installed, tmp_path, source):
 
 
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])
-@pytest.mark.parametrize("name", ["face", "reader", "reading", "tipsy"])
+@pytest.mark.parametrize("name", ["face", "reader", "reading", "stage", "tipsy"])
 def test_cpp(installed, tmp_path, name, standard):
     program = installed.compile(HERE / f"{name}.cpp", tmp_path, *SANITIZERS, standard=standard)
     assert " 0 failed" in installed.run(program, cwd=tmp_path)

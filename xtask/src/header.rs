@@ -31,6 +31,8 @@ const FILES: &[&str] = &[
     "tipsy",
     "calibrate",
     "offload",
+    "stage_request",
+    "stage",
 ];
 
 const PREAMBLE: &str = "/*

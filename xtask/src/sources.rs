@@ -169,6 +169,8 @@ const UNSAFE: &[&str] = &[
     "crates/capi/src/request.rs",
     "crates/capi/src/run.rs",
     "crates/capi/src/session.rs",
+    "crates/capi/src/stage.rs",
+    "crates/capi/src/stage_request.rs",
     "crates/capi/src/text.rs",
     "crates/capi/src/tipsy.rs",
     "crates/capi/src/under_way.rs",

@@ -31,6 +31,8 @@ mod report;
 mod request;
 mod run;
 mod session;
+mod stage;
+mod stage_request;
 mod table;
 mod text;
 mod tipsy;

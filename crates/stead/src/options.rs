@@ -6,6 +6,7 @@ use stead_format::OpenOptions;
 use stead_format::options::{ColumnType, Header, Quote};
 use stead_model::Wish;
 use stead_run::Request;
+use stead_stage::{Action, Exists};
 use stead_store::{Engine, space};
 
 /// The names that [`set`] knows.
@@ -105,6 +106,76 @@ pub fn set_means(r: &mut Request, name: &str, value: &str) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The names that [`set_stage`] knows.
+pub const STAGE: [&str; 9] = [
+    "exists",
+    "delete",
+    "verify",
+    "skip-special",
+    "durable",
+    "gentle",
+    "limit",
+    "priority",
+    "retries",
+];
+
+/// Sets one of the options of a transfer; `_` may stand for `-`.
+///
+/// ```
+/// let mut options = stead::stage::Options::default();
+/// stead::options::set_stage(&mut options, "limit", "200MiB")?;
+/// assert_eq!(options.limit, Some(200 << 20));
+/// # Ok::<(), stead::Error>(())
+/// ```
+///
+/// # Errors
+/// `Usage` for a name or a value that there is not.
+pub fn set_stage(o: &mut stead_stage::Options, name: &str, value: &str) -> Result<()> {
+    let number = || Error::usage(format!("'{value}' is no number that {name} may be"));
+    match name.replace('_', "-").as_str() {
+        "exists" => o.exists = exists(value)?,
+        "delete" => o.delete = yes(value)?,
+        "verify" => o.verify = yes(value)?,
+        "skip-special" => o.skip_special = yes(value)?,
+        "durable" => o.durable = yes(value)?,
+        "gentle" => o.gentle = yes(value)?,
+        "limit" => o.limit = if value == "none" { None } else { Some(units::parse_size(value)?) },
+        "priority" => o.priority = value.parse().map_err(|_| number())?,
+        "retries" => o.retries = value.parse().map_err(|_| number())?,
+        _ => {
+            return Err(Error::usage(format!("no option '{name}'"))
+                .with_hint(format!("the options are: {}", STAGE.join(", "))));
+        }
+    }
+    Ok(())
+}
+
+/// What a transfer does: `copy`, `move`, `sync` or `remove`.
+///
+/// # Errors
+/// `Usage` for anything else.
+pub fn action(s: &str) -> Result<Action> {
+    match s {
+        "copy" => Ok(Action::Copy),
+        "move" => Ok(Action::Move),
+        "sync" => Ok(Action::Sync),
+        "remove" => Ok(Action::Remove),
+        _ => Err(Error::usage(format!("unknown action '{}'", s.escape_debug()))
+            .with_hint("use copy, move, sync or remove")),
+    }
+}
+
+fn exists(s: &str) -> Result<Exists> {
+    match s {
+        "refuse" => Ok(Exists::Refuse),
+        "replace" => Ok(Exists::Replace),
+        "skip" => Ok(Exists::Skip),
+        "newer" => Ok(Exists::Newer),
+        _ => Err(Error::usage(format!("unknown rule '{}' for what is there", s.escape_debug()))
+            .with_hint("use refuse, replace, skip or newer")),
+    }
 }
 
 /// Where to compute: `auto`, `pull`, `push`, `vector` or `split`.
@@ -254,6 +325,27 @@ mod tests {
         assert_eq!(r.place, Wish::Push);
         assert_eq!(place("vector").ok(), Some(Wish::Vector));
         assert_eq!(place("elsewhere").map_err(|e| e.kind()), Err(Kind::Usage));
+        let mut o = stead_stage::Options::default();
+        let values = ["newer", "yes", "yes", "yes", "no", "yes", "1KiB", "-7", "5"];
+        for (name, value) in STAGE.iter().zip(values) {
+            set_stage(&mut o, name, value).expect(name);
+        }
+        let all = stead_stage::Options {
+            exists: Exists::Newer,
+            delete: true,
+            verify: true,
+            skip_special: true,
+            durable: false,
+            gentle: true,
+            limit: Some(1024),
+            priority: -7,
+            retries: 5,
+        };
+        assert_eq!(o, all);
+        set_stage(&mut o, "limit", "none").expect("taken back");
+        assert_eq!(o.limit, None);
+        assert_eq!(action("sync").ok(), Some(Action::Sync));
+        assert_eq!(action("mirror").map_err(|e| e.kind()), Err(Kind::Usage));
     }
 
     #[test]
@@ -267,6 +359,11 @@ mod tests {
         let mut r = Request::default();
         for name in MEANS.iter().chain(&["nope"]) {
             let bad = set_means(&mut r, name, "x").map_err(|e| e.kind());
+            assert_eq!(bad, Err(Kind::Usage), "{name}");
+        }
+        let mut o = stead_stage::Options::default();
+        for name in STAGE.iter().chain(&["nope"]) {
+            let bad = set_stage(&mut o, name, "x").map_err(|e| e.kind());
             assert_eq!(bad, Err(Kind::Usage), "{name}");
         }
     }

@@ -1,0 +1,498 @@
+//! Staging: transfers that threads of the program do, and what the journal knows of all.
+
+use crate::cancel::{self, stead_cancel};
+use crate::error::{stead_error, stead_status};
+use crate::guard::{Caller, call, look};
+use crate::pending::time;
+use crate::stage_request::{self, stead_stage_request};
+use crate::table::{self, Object};
+use crate::text;
+use crate::versions::grows;
+use std::ffi::c_char;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use stead::stage::{Means, Moving, Spaces, Stager, State, Status, dataspaces, state_folder, usage};
+use stead::{Cancel, Error, Kind, Result};
+
+/// A journal of transfers, and what they are done with. Made by stead_stager_open, ended with stead_stager_close. Several threads
+/// may use it.
+pub struct stead_stager {
+    _opaque: [u8; 0],
+}
+
+/// A transfer that was begun: somebody may wait for its end, ask how far it is, stop it. Made by stead_stage_submit and
+/// stead_stage_resume, freed with stead_stage_free. Several threads may use it.
+pub struct stead_transfer {
+    _opaque: [u8; 0],
+}
+
+/// How far a transfer is. Members may be added at its end.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct stead_stage_progress {
+    /// Bytes of files that are moved.
+    pub bytes_done: u64,
+    /// Of so many; 0 before it is planned.
+    pub bytes: u64,
+    /// Files, links and folders that are done.
+    pub files_done: u64,
+    /// Of so many; 0 before it is planned.
+    pub files: u64,
+    /// Seconds since it began, or went on.
+    pub seconds: f64,
+    /// Seconds that it still needs, most likely: never NaN or infinite, 0 before it is planned and once all is done.
+    pub left: f64,
+    /// It takes hardly less.
+    pub left_low: f64,
+    /// It takes hardly more.
+    pub left_high: f64,
+    /// False while it waits or is being planned, when the numbers above say little.
+    pub planned: bool,
+    /// True once it has ended, in whatever way.
+    pub ended: bool,
+}
+
+grows!(stead_stage_progress, ended: bool);
+
+/// Transfers that a stager does at the same time. Each has threads of its own.
+const MOST_AT_ONCE: usize = 64;
+/// Transfers of a list.
+const MOST_LISTED: usize = 10_000;
+/// How long a transfer may take to stop: one whose device hangs may never.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the table has of a stager.
+struct StagerFace {
+    stager: Arc<Stager>,
+    spaces: Spaces,
+    /// Transfers that were begun. `None` once it was closed.
+    begun: Mutex<Option<Vec<Weak<Moving>>>>,
+}
+
+impl Object for StagerFace {
+    type Handle = stead_stager;
+    const NAME: &'static str = "stager";
+}
+
+/// What the table has of a transfer.
+struct TransferFace(Arc<Moving>);
+
+impl Object for TransferFace {
+    type Handle = stead_transfer;
+    const NAME: &'static str = "transfer";
+}
+
+impl StagerFace {
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<Weak<Moving>>>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins what `take` takes of the journal, if it is not under way here. It is told which are.
+    fn begin(&self, take: impl FnOnce(&[i64]) -> Result<i64>) -> Result<Arc<Moving>> {
+        // Held meanwhile, so that nobody begins the same one.
+        let mut begun = self.lock();
+        let begun = begun.as_mut().ok_or_else(closed)?;
+        begun.retain(|moving| moving.upgrade().is_some_and(|m| !m.has_ended()));
+        if begun.len() >= MOST_AT_ONCE {
+            return Err(Error::limit(format!(
+                "{MOST_AT_ONCE} transfers of a stager are under way"
+            ))
+            .with_hint("wait for one of them, or name several sources in one request"));
+        }
+        let ids: Vec<i64> = begun.iter().filter_map(|m| Some(m.upgrade()?.id())).collect();
+        let moving = Arc::new(Moving::begin(&self.stager, take(&ids)?)?);
+        begun.push(Arc::downgrade(&moving));
+        Ok(moving)
+    }
+
+    /// # Errors
+    /// `Usage` for a transfer that this stager does.
+    fn not_here(&self, id: i64) -> Result<()> {
+        let begun = self.lock();
+        let here: Vec<i64> = begun
+            .iter()
+            .flatten()
+            .filter_map(Weak::upgrade)
+            .filter(|moving| !moving.has_ended())
+            .map(|moving| moving.id())
+            .collect();
+        free_of(&here, id)
+    }
+
+    /// Stops all that is under way, and waits for that.
+    fn end(&self) -> Result<()> {
+        let all: Vec<Arc<Moving>> =
+            self.lock().take().iter().flatten().filter_map(Weak::upgrade).collect();
+        all.iter().for_each(|moving| moving.stop());
+        let (mut patience, mut late) = (PATIENCE, Ok(()));
+        for moving in all {
+            if !moving.stopped_in(patience) {
+                late = Err(hangs(moving.id()));
+                // Nobody waits for its thread, which may never end.
+                std::mem::forget(moving);
+                patience = Duration::ZERO;
+            }
+        }
+        late
+    }
+}
+
+/// What is asked of a transfer that was told to stop.
+trait Stopping {
+    /// True if it has ended by then.
+    fn stopped_in(&self, patience: Duration) -> bool;
+}
+
+impl Stopping for Moving {
+    fn stopped_in(&self, patience: Duration) -> bool {
+        // How it ended is for others to ask.
+        !matches!(self.wait(Some(patience)), Ok(None))
+    }
+}
+
+fn closed() -> Error {
+    Error::usage("the stager was closed")
+}
+
+fn hangs(id: i64) -> Error {
+    let seconds = PATIENCE.as_secs();
+    let message = format!("transfer {id} has not stopped within {seconds} s of being told to");
+    Error::new(Kind::Timeout, message)
+        .with_hint("its device may hang; it stops as soon as that answers")
+}
+
+fn free_of(here: &[i64], id: i64) -> Result<()> {
+    if !here.contains(&id) {
+        return Ok(());
+    }
+    Err(Error::usage(format!("transfer {id} is under way in this process"))
+        .with_hint("stop it with stead_stage_cancel, and wait for its end"))
+}
+
+/// What came of a transfer that has ended.
+fn whole(status: &Status) -> Result<()> {
+    if status.state == State::Finished {
+        return Ok(());
+    }
+    let first = status.failures.first().map(|f| format!(": {}", f.error)).unwrap_or_default();
+    let message = format!("{} name(s) of transfer {} failed{first}", status.failed, status.id);
+    Err(Error::new(Kind::Io, message)
+        .with_hint("stead_stage_status tells which; mend what is wrong, and resume it"))
+}
+
+/// A number of seconds for C.
+fn finite(seconds: f64) -> f64 {
+    if seconds.is_finite() { seconds.max(0.0) } else { 0.0 }
+}
+
+fn progress(moving: &Moving) -> stead_stage_progress {
+    let now = moving.progress();
+    let mut to = stead_stage_progress {
+        bytes_done: now.map_or(0, |p| p.bytes_done),
+        bytes: now.map_or(0, |p| p.bytes),
+        files_done: now.map_or(0, |p| p.files_done),
+        files: now.map_or(0, |p| p.files),
+        seconds: now.map_or(0.0, |p| finite(p.seconds)),
+        left: now.map_or(0.0, |p| finite(p.left.seconds)),
+        left_low: now.map_or(0.0, |p| finite(p.left.low)),
+        left_high: now.map_or(0.0, |p| finite(p.left.high)),
+        planned: now.is_some_and(|p| p.planned),
+        ended: moving.has_ended(),
+    };
+    if to.ended
+        && let Ok(Some(status)) = moving.wait(Some(Duration::ZERO))
+    {
+        (to.bytes_done, to.bytes) = (status.bytes_done, status.bytes);
+        (to.files_done, to.files) = (status.files_done, status.files);
+        (to.left, to.left_low, to.left_high) = (0.0, 0.0, 0.0);
+        to.planned = true;
+    }
+    to
+}
+
+fn give(moving: Arc<Moving>) -> *mut stead_transfer {
+    table::insert(TransferFace(moving))
+}
+
+fn transfer(handle: *const stead_transfer) -> Result<Arc<Moving>> {
+    Ok(table::get::<TransferFace>(handle)?.0.clone())
+}
+
+/// Writes what is asked of a stager as JSON.
+fn tell<T: serde::Serialize>(
+    c: &Caller,
+    json: *mut *mut c_char,
+    stager: *const stead_stager,
+    ask: impl FnOnce(&StagerFace) -> Result<T>,
+) -> Result<()> {
+    let out = c.out_handle(json, "place for the text")?;
+    let answer = ask(&*table::get::<StagerFace>(stager)?)?;
+    text::give(out, &text::json(&answer)?);
+    Ok(())
+}
+
+/// Opens the journal of transfers in the folder `state`, which is made if it is not there; NULL is that of this user on this host,
+/// which `stead stage` has, too. `dataspaces` are folders such as "nvme0=/mnt/nvme/me", before those that are configured; each
+/// transfer copies with so many threads, 0 being as many as devices and processors here are likely to want.
+///
+/// Errors: STEAD_USAGE for dataspaces that are none; STEAD_FORMAT for a file that is no journal; STEAD_PERMISSION, STEAD_IO.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stager_open(
+    state: *const c_char,
+    dataspaces: *const *const c_char,
+    dataspaces_count: usize,
+    threads: usize,
+    stager: *mut *mut stead_stager,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(stager, "place for the stager")?;
+        let mut spaces = self::dataspaces()?;
+        for one in c.texts(dataspaces, dataspaces_count, "dataspaces")? {
+            spaces.give(&one, &|name| std::env::var(name).ok())?;
+        }
+        let state = match c.optional_text(state, "state folder")? {
+            Some(state) => PathBuf::from(state),
+            None => state_folder()?,
+        };
+        let opened = Stager::open(&state, Means { spaces: spaces.clone(), threads })?;
+        let begun = Mutex::new(Some(Vec::new()));
+        out.put(table::insert(StagerFace { stager: Arc::new(opened), spaces, begun }));
+        Ok(())
+    })
+}
+
+/// Ends a stager. Its transfers that are under way are stopped, such that they can be resumed, and have ended when this returns;
+/// their handles are still to be freed. NULL is nothing to do.
+///
+/// Errors: STEAD_USAGE for a handle that is no stager; STEAD_TIMEOUT if a transfer does not stop within a minute, as its device
+/// hangs: the stager is closed then, too.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stager_close(
+    stager: *mut stead_stager,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |_c| {
+        if stager.is_null() {
+            return Ok(());
+        }
+        let face = table::get::<StagerFace>(stager)?;
+        table::remove::<StagerFace>(stager)?;
+        face.end()
+    })
+}
+
+/// Takes a request into the journal and has threads of this process begin it; or go on with a transfer of the journal that would
+/// do the same, has not come to its end, and that nobody does. The transfer is a new handle, to be freed with stead_stage_free.
+///
+/// Errors: STEAD_USAGE for a request that makes no sense; STEAD_LIMIT if 64 transfers of the stager are under way; those of the
+/// journal. What is wrong with the files comes with the end: see stead_stage_wait.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stage_submit(
+    stager: *mut stead_stager,
+    request: *const stead_stage_request,
+    transfer: *mut *mut stead_transfer,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(transfer, "place for the transfer")?;
+        let (face, request) = (table::get::<StagerFace>(stager)?, stage_request::of(request)?);
+        request.check()?;
+        out.put(give(face.begin(|here| match face.stager.same(&request)? {
+            Some(id) if !here.contains(&id) => Ok(id),
+            _ => face.stager.submit(&request),
+        })?));
+        Ok(())
+    })
+}
+
+/// Goes on with a transfer of the journal that was stopped or interrupted, or of which something failed.
+///
+/// Errors: STEAD_USAGE if there is none of this number, or it is under way in this process; STEAD_LIMIT as stead_stage_submit. That
+/// it is over, or under way in another process, comes with the end, as STEAD_USAGE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stage_resume(
+    stager: *mut stead_stager,
+    id: i64,
+    transfer: *mut *mut stead_transfer,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(transfer, "place for the transfer")?;
+        let face = table::get::<StagerFace>(stager)?;
+        out.put(give(face.begin(|here| {
+            free_of(here, id)?;
+            Ok(face.stager.status(id)?.id)
+        })?));
+        Ok(())
+    })
+}
+
+/// The number of a transfer in the journal; 0 if the handle is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stage_id(transfer: *const stead_transfer) -> i64 {
+    look!(0, |_c| Ok(self::transfer(transfer)?.id()))
+}
+
+/// True once a transfer has ended, in whatever way: stead_stage_wait says at once in which. False for what is no transfer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stage_test(transfer: *const stead_transfer) -> bool {
+    look!(false, |_c| Ok(self::transfer(transfer)?.has_ended()))
+}
+
+/// Waits until a transfer has ended, for `timeout_ms` milliseconds: not at all if that is 0, without an end if it is negative.
+/// STEAD_OK if all of it was done. Every call says the same once it has ended.
+///
+/// Errors: STEAD_TIMEOUT if it has not ended by then: it goes on. Otherwise what it ended with: STEAD_USAGE for what the target has
+/// already, STEAD_NOT_FOUND for sources that are not there; STEAD_NO_SPACE; STEAD_CANCELLED if it was stopped; STEAD_IO if some
+/// names could not be done, which stead_stage_status tells, and all others were; STEAD_PERMISSION and its like.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stage_wait(
+    transfer: *const stead_transfer,
+    timeout_ms: i64,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |_c| {
+        let moving = self::transfer(transfer)?;
+        match moving.wait(time(timeout_ms))? {
+            Some(status) => whole(&status),
+            None => {
+                let message =
+                    format!("transfer {} has not ended within {timeout_ms} ms", moving.id());
+                Err(Error::new(Kind::Timeout, message).with_hint("it goes on; wait again"))
+            }
+        }
+    })
+}
+
+/// Copies how far a transfer is to `progress`, which has `size` bytes: sizeof(stead_stage_progress) of the header that the caller
+/// was compiled with. What only a later one has is 0. It changes about ten times a second.
+///
+/// Errors: STEAD_USAGE for what is no transfer, and for a size that no version has.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stage_eta(
+    transfer: *const stead_transfer,
+    progress: *mut stead_stage_progress,
+    size: usize,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_grown(progress, size, "place for the progress")?;
+        out.put(self::progress(&*self::transfer(transfer)?));
+        Ok(())
+    })
+}
+
+/// Asks a transfer to stop, such that it can be resumed (stead_stage_resume, `stead stage --resume`). It has stopped when it has
+/// ended. One that has ended is left as it is.
+///
+/// Errors: STEAD_USAGE for what is no transfer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stage_cancel(
+    transfer: *mut stead_transfer,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |_c| {
+        self::transfer(transfer)?.stop();
+        Ok(())
+    })
+}
+
+/// Frees a transfer. One that is under way is stopped, such that it can be resumed, and has ended when this returns, unless its
+/// device hangs for more than a minute. NULL is nothing to do; a handle that is no transfer any more is left alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stage_free(transfer: *mut stead_transfer) {
+    look!((), |_c| {
+        if transfer.is_null() {
+            return Ok(());
+        }
+        let moving = self::transfer(transfer)?;
+        table::remove::<TransferFace>(transfer)?;
+        moving.stop();
+        if moving.stopped_in(PATIENCE) {
+            return Ok(());
+        }
+        let late = hangs(moving.id());
+        // Nobody waits for its thread, which may never end.
+        std::mem::forget(moving);
+        Err(late)
+    })
+}
+
+/// Gives a transfer of the journal up that nobody does at the moment: what is whole stays, and everything else of it is removed.
+///
+/// Errors: STEAD_USAGE if there is none of this number, it is under way, or it is over.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stage_give_up(
+    stager: *mut stead_stager,
+    id: i64,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |_c| {
+        let face = table::get::<StagerFace>(stager)?;
+        face.not_here(id)?;
+        face.stager.cancel(id).map(|_| ())
+    })
+}
+
+/// What the journal knows of a transfer, as the JSON document of `stead stage --format json`. The text is the caller's, to be freed
+/// with stead_text_free.
+///
+/// Errors: STEAD_USAGE if there is none of this number; those of the journal.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stage_status(
+    stager: *const stead_stager,
+    id: i64,
+    json: *mut *mut c_char,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| tell(c, json, stager, |face| face.stager.status(id)))
+}
+
+/// The transfers of the journal, the latest first, as a JSON list of what stead_stage_status says: those that are over only if
+/// `all`; 10000 at most. The text is the caller's, to be freed with stead_text_free.
+///
+/// Errors: those of the journal.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stage_list(
+    stager: *const stead_stager,
+    all: bool,
+    json: *mut *mut c_char,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| tell(c, json, stager, |face| face.stager.statuses(all, MOST_LISTED)))
+}
+
+/// What a request would do and how long it would take, as the JSON document of `stead stage --dry-run --format json`; nothing is
+/// done. `cancel` may be NULL; else it stops looking through the sources. The text is the caller's, to be freed with
+/// stead_text_free.
+///
+/// Errors: those with which the request would fail before it starts, as in stead_stage_submit and stead_stage_wait.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stage_preview(
+    stager: *const stead_stager,
+    request: *const stead_stage_request,
+    cancel: *mut stead_cancel,
+    json: *mut *mut c_char,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| tell(c, json, stager, |face| {
+        let request = stage_request::of(request)?;
+        let cancel = if cancel.is_null() { Cancel::new() } else { cancel::flag(cancel)?.clone() };
+        face.stager.preview(&request, &cancel)
+    }))
+}
+
+/// The dataspaces of a stager as the JSON list of `stead df --format json`: their room, and how fast transfers were. One that is not
+/// to be had says why. The text is the caller's, to be freed with stead_text_free.
+///
+/// Errors: those of the journal.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_df(
+    stager: *const stead_stager,
+    json: *mut *mut c_char,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| tell(c, json, stager, |face| usage(&face.spaces, &face.stager)))
+}

@@ -1,0 +1,170 @@
+// Staging in C++: files and trees are copied, moved, made equal or removed, by threads of the program. Included by stead.hpp.
+//
+//     stead::stager tiers;
+//     stead::transfer t = tiers.submit(stead::stage_request("copy").source("run1/*.h5").target("nvme0://run1/"));
+//     if (!t.wait_for(std::chrono::minutes(10))) t.cancel();
+//
+// Failures are exceptions of type stead::error. Threads: everything may be used from any thread.
+//
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+
+#if !defined(STEAD_HPP)
+// It is a part of that one, which includes it when its own part is there.
+#include "stead.hpp"
+#elif !defined(STEAD_STAGE_HPP)
+#define STEAD_STAGE_HPP
+
+#include <chrono>
+
+namespace stead {
+
+/// Files and trees that are to be copied, moved, made equal or removed.
+class stage_request {
+public:
+    /// "copy", "move", "sync" or "remove".
+    explicit stage_request(const std::string &action) {
+        stead_stage_request *r = nullptr;
+        detail::call(stead_stage_request_new, action.c_str(), &r);
+        handle_.reset(r);
+    }
+
+    /// Adds a source, which may be a pattern.
+    stage_request &source(const std::string &name) & {
+        detail::call(stead_stage_request_source, get(), name.c_str());
+        return *this;
+    }
+    stage_request &&source(const std::string &name) && { return std::move(source(name)); }
+
+    /// Where to.
+    stage_request &target(const std::string &name) & {
+        detail::call(stead_stage_request_target, get(), name.c_str());
+        return *this;
+    }
+    stage_request &&target(const std::string &name) && { return std::move(target(name)); }
+
+    /// Sets one option: see stead_stage_request_set.
+    stage_request &set(const std::string &name, const std::string &value) & {
+        detail::call(stead_stage_request_set, get(), name.c_str(), value.c_str());
+        return *this;
+    }
+    stage_request &&set(const std::string &name, const std::string &value) && { return std::move(set(name, value)); }
+
+    stead_stage_request *get() const noexcept { return handle_.get(); }
+
+private:
+    detail::handle<stead_stage_request, &stead_stage_request_free> handle_;
+};
+
+/// A transfer that was begun. When it goes, it is stopped, such that it can be resumed.
+class transfer {
+public:
+    /// Takes over a transfer of the C interface.
+    explicit transfer(stead_transfer *t) noexcept : handle_(t) {}
+
+    /// Its number in the journal.
+    std::int64_t id() const { return stead_stage_id(get()); }
+    /// True once it has ended, in whatever way.
+    bool ended() const { return stead_stage_test(get()); }
+    /// Waits until it has ended. Throws what it ended with, each time.
+    void wait() const { detail::call(stead_stage_wait, get(), std::int64_t{-1}); }
+    /// Waits until it has ended, no longer than that; true if it has. Throws what it ended with.
+    template <class R, class P> bool wait_for(std::chrono::duration<R, P> time) const {
+        const auto ms = std::chrono::ceil<std::chrono::milliseconds>(time).count();
+        stead_error *e = nullptr;
+        const stead_status status = stead_stage_wait(get(), ms < 0 ? 0 : static_cast<std::int64_t>(ms), &e);
+        if (status == STEAD_OK) return true;
+        const error failed(status, e);
+        // What it ended with may be a deadline, too.
+        if (status == STEAD_TIMEOUT && !ended()) return false;
+        throw failed;
+    }
+    /// How far it is, and how long it still takes.
+    stead_stage_progress eta() const {
+        stead_stage_progress p{};
+        detail::call(stead_stage_eta, get(), &p, sizeof p);
+        return p;
+    }
+    /// Asks it to stop, such that it can be resumed.
+    void cancel() const { detail::call(stead_stage_cancel, get()); }
+
+    stead_transfer *get() const noexcept { return handle_.get(); }
+
+private:
+    detail::handle<stead_transfer, &stead_stage_free> handle_;
+};
+
+/// A journal of transfers, and what they are done with. When it goes, its transfers are stopped, such that they can be resumed.
+class stager {
+public:
+    /// With folders of dataspaces such as "nvme0=/mnt/nvme/me", before those that are configured, and so many threads for each
+    /// transfer. The journal is that of the user on this host.
+    explicit stager(const std::vector<std::string> &dataspaces = {}, std::size_t threads = 0)
+        : handle_(open(nullptr, dataspaces, threads)) {}
+    /// With the journal in a folder.
+    stager(const std::string &state, const std::vector<std::string> &dataspaces, std::size_t threads = 0)
+        : handle_(open(state.c_str(), dataspaces, threads)) {}
+
+    /// Takes a request and begins it, or goes on with one that would do the same: see stead_stage_submit.
+    transfer submit(const stage_request &r) const {
+        stead_transfer *t = nullptr;
+        detail::call(stead_stage_submit, get(), r.get(), &t);
+        return transfer(t);
+    }
+    /// Goes on with a transfer of the journal.
+    transfer resume(std::int64_t id) const {
+        stead_transfer *t = nullptr;
+        detail::call(stead_stage_resume, get(), id, &t);
+        return transfer(t);
+    }
+    /// Gives a transfer up that nobody does at the moment.
+    void give_up(std::int64_t id) const { detail::call(stead_stage_give_up, get(), id); }
+    /// What the journal knows of a transfer, as JSON.
+    std::string status(std::int64_t id) const {
+        char *json = nullptr;
+        detail::call(stead_stage_status, get(), id, &json);
+        return detail::taken(json);
+    }
+    /// The transfers, the latest first, as JSON: those that are over only if `all`.
+    std::string list(bool all = false) const {
+        char *json = nullptr;
+        detail::call(stead_stage_list, get(), all, &json);
+        return detail::taken(json);
+    }
+    /// What a request would do and how long it would take, as JSON.
+    std::string preview(const stage_request &r) const { return preview_with(r, nullptr); }
+    /// As above; the flag stops it.
+    std::string preview(const stage_request &r, const cancel_flag &flag) const { return preview_with(r, flag.get()); }
+    /// The dataspaces, their room and their speed, as JSON.
+    std::string df() const {
+        char *json = nullptr;
+        detail::call(stead_df, get(), &json);
+        return detail::taken(json);
+    }
+    /// Stops what is under way and ends it. Throws if a transfer does not stop.
+    void close() { detail::call(stead_stager_close, handle_.release()); }
+
+    stead_stager *get() const noexcept { return handle_.get(); }
+
+private:
+    struct closing {
+        void operator()(stead_stager *s) const noexcept { stead_stager_close(s, nullptr); }
+    };
+
+    static stead_stager *open(const char *state, const std::vector<std::string> &dataspaces, std::size_t threads) {
+        const auto folders = detail::pointers(dataspaces);
+        stead_stager *s = nullptr;
+        detail::call(stead_stager_open, state, folders.data(), folders.size(), threads, &s);
+        return s;
+    }
+    std::string preview_with(const stage_request &r, stead_cancel *flag) const {
+        char *json = nullptr;
+        detail::call(stead_stage_preview, get(), r.get(), flag, &json);
+        return detail::taken(json);
+    }
+
+    std::unique_ptr<stead_stager, closing> handle_;
+};
+
+} // namespace stead
+
+#endif

@@ -1,0 +1,78 @@
+// Staging in C++: everything in stead_stage.hpp, with what is thrown.
+
+#include "check.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+namespace fs = std::filesystem;
+
+static_assert(!std::is_copy_constructible_v<stead::transfer> && std::is_move_constructible_v<stead::transfer>);
+static_assert(!std::is_copy_constructible_v<stead::stager> && std::is_move_constructible_v<stead::stager>);
+
+static const std::string text(200000, 'x');
+
+static std::string contents(const fs::path &path) {
+    std::ifstream f(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(f), {}};
+}
+
+static void moves() {
+    stead::stager tiers("state", {"fast=" + (fs::current_path() / "fast").string()}, 2);
+    const auto copy = stead::stage_request("copy").source("tree/*.bin").target("fast://in/").set("verify", "yes");
+    CHECK(tiers.preview(copy).find("\"files\": 3") != std::string::npos);
+    const stead::cancel_flag stop;
+    CHECK(!tiers.preview(copy, stop).empty());
+    const stead::transfer t = tiers.submit(copy);
+    CHECK(t.id() > 0);
+    t.wait();
+    CHECK(t.ended() && t.wait_for(std::chrono::seconds(0)));
+    CHECK(t.eta().bytes_done == 3 * text.size() && t.eta().ended);
+    CHECK(contents("fast/in/2.bin") == text);
+    CHECK(tiers.status(t.id()).find("\"finished\"") != std::string::npos);
+    CHECK(tiers.list() == "[]" && tiers.list(true).find("\"copy\"") != std::string::npos);
+    CHECK(tiers.df().find("\"fast\"") != std::string::npos);
+    const stead::transfer twice = tiers.submit(copy);
+    CHECK(fails(stead::kind::usage, "in/", [&] { twice.wait(); }));
+    CHECK(fails(stead::kind::usage, "in/", [&] { twice.wait_for(std::chrono::hours(1)); }));
+    tiers.submit(stead::stage_request("remove").source("fast://in")).wait();
+    CHECK(!fs::exists("fast/in"));
+    tiers.close();
+    CHECK(fails(stead::kind::usage, "NULL", [&] { tiers.submit(copy); }));
+}
+
+static void stops() {
+    stead::stager tiers("state", {});
+    stead::stage_request slow("copy");
+    slow.source("tree").target("later").set("limit", "200KiB").set("durable", "no");
+    std::int64_t id = 0;
+    {
+        const stead::transfer t = tiers.submit(slow);
+        id = t.id();
+        CHECK(!t.wait_for(std::chrono::milliseconds(1)) && !t.ended());
+        t.cancel();
+        CHECK(fails(stead::kind::cancelled, "stopped", [&] { t.wait(); }));
+    }
+    {
+        // It goes, and is stopped.
+        const stead::transfer t = tiers.resume(id);
+    }
+    CHECK(tiers.status(id).find("\"interrupted\"") != std::string::npos);
+    tiers.give_up(id);
+    CHECK(fails(stead::kind::usage, "cancelled already", [&] { tiers.give_up(id); }));
+    CHECK(fails(stead::kind::usage, "unknown action", [] { stead::stage_request("mirror"); }));
+    CHECK(fails(stead::kind::usage, "no option 'speed'", [&] { slow.set("speed", "1"); }));
+}
+
+int main() {
+    fs::create_directories("tree");
+    fs::create_directories("fast");
+    for (int i = 0; i < 3; i++) std::ofstream("tree/" + std::to_string(i) + ".bin", std::ios::binary) << text;
+    moves();
+    stops();
+    CHECK(stead_handles_alive() == 0);
+    std::cout << "stage: " << checks << " checks, " << failures << " failed\n";
+    return failures != 0;
+}

@@ -1,0 +1,288 @@
+/* Staging: transfers begun, watched, stopped, resumed and given up, and what is wrong with requests. */
+
+#define _DEFAULT_SOURCE
+#include "check.h"
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FILES = 6, SIZE = 300000 };
+
+static stead_error *e = NULL;
+
+static unsigned char byte_of(int file, int at) {
+    return (unsigned char)(at * 31 + at / 251 + file * 7);
+}
+
+static void file_name(char *into, size_t room, const char *folder, int file) {
+    snprintf(into, room, "%s/%s%d", folder, file % 2 ? "sub/" : "", file);
+}
+
+static void make_tree(const char *folder) {
+    char name[256];
+    static unsigned char bytes[SIZE];
+    int f, i;
+    snprintf(name, sizeof name, "%s/sub", folder);
+    CHECK(mkdir(folder, 0755) == 0 && mkdir(name, 0755) == 0);
+    for (f = 0; f < FILES; f++) {
+        FILE *to;
+        file_name(name, sizeof name, folder, f);
+        for (i = 0; i < SIZE; i++) bytes[i] = byte_of(f, i);
+        to = fopen(name, "wb");
+        CHECK(to != NULL);
+        if (to == NULL) continue;
+        CHECK(fwrite(bytes, 1, SIZE, to) == SIZE);
+        CHECK(fclose(to) == 0);
+    }
+}
+
+static int is_tree(const char *folder) {
+    char name[256];
+    static unsigned char bytes[SIZE + 1];
+    int f, i, good = 1;
+    for (f = 0; f < FILES; f++) {
+        FILE *from;
+        size_t n;
+        file_name(name, sizeof name, folder, f);
+        from = fopen(name, "rb");
+        if (from == NULL) return 0;
+        n = fread(bytes, 1, sizeof bytes, from);
+        fclose(from);
+        good &= n == SIZE;
+        for (i = 0; i < SIZE && good; i++) good &= bytes[i] == byte_of(f, i);
+    }
+    return good;
+}
+
+static stead_stage_request *ask(const char *action, const char *source, const char *target) {
+    stead_stage_request *r = NULL;
+    OK(stead_stage_request_new(action, &r, &e));
+    OK(stead_stage_request_source(r, source, &e));
+    OK(stead_stage_request_target(r, target, &e));
+    return r;
+}
+
+static stead_stage_progress eta(const stead_transfer *t) {
+    stead_stage_progress p;
+    OK(stead_stage_eta(t, &p, sizeof p, &e));
+    CHECK(p.left >= 0 && p.left_low >= 0 && p.left_high >= 0 && p.seconds >= 0);
+    CHECK(p.bytes_done <= p.bytes && p.files_done <= p.files);
+    return p;
+}
+
+/* Begins a transfer, waits for its end, and frees all. */
+static void done(stead_stager *s, stead_stage_request *r) {
+    stead_transfer *t = NULL;
+    OK(stead_stage_submit(s, r, &t, &e));
+    OK(stead_stage_wait(t, 60000, &e));
+    stead_stage_free(t);
+    stead_stage_request_free(r);
+}
+
+static void copies(stead_stager *s) {
+    stead_stage_request *r = ask("copy", "tree", "copy");
+    stead_transfer *t = NULL;
+    stead_stage_progress p;
+    char *json = NULL;
+    int64_t id;
+    OK(stead_stage_request_set(r, "verify", "yes", &e));
+    OK(stead_stage_preview(s, r, NULL, &json, &e));
+    SAYS(json, "\"files\": 6");
+    SAYS(json, "\"bytes\": 1800000");
+    stead_text_free(json);
+    OK(stead_stage_submit(s, r, &t, &e));
+    id = stead_stage_id(t);
+    CHECK(id > 0);
+    OK(stead_stage_wait(t, -1, &e));
+    /* It says so to whoever asks again. */
+    OK(stead_stage_wait(t, 0, &e));
+    CHECK(stead_stage_test(t));
+    OK(stead_stage_cancel(t, &e));
+    OK(stead_stage_wait(t, 0, &e));
+    CHECK(is_tree("copy"));
+    p = eta(t);
+    CHECK(p.ended && p.planned && p.bytes == (uint64_t)FILES * SIZE && p.bytes_done == p.bytes);
+    CHECK(p.files_done == p.files && p.files >= FILES && p.left == 0 && p.left_high == 0);
+    stead_stage_free(t);
+    OK(stead_stage_status(s, id, &json, &e));
+    SAYS(json, "\"state\": \"finished\"");
+    stead_text_free(json);
+    FAILS(STEAD_USAGE, "finished already", stead_stage_give_up(s, id, &e));
+    OK(stead_stage_list(s, false, &json, &e));
+    CHECK(strcmp(json, "[]") == 0);
+    stead_text_free(json);
+    OK(stead_stage_list(s, true, &json, &e));
+    SAYS(json, "\"finished\"");
+    stead_text_free(json);
+    /* Over is over. */
+    OK(stead_stage_resume(s, id, &t, &e));
+    FAILS(STEAD_USAGE, "finished already", stead_stage_wait(t, 60000, &e));
+    stead_stage_free(t);
+    stead_stage_request_free(r);
+    /* Into a dataspace, in which it stays where it is the same. */
+    done(s, ask("copy", "tree/", "fast://in/"));
+    CHECK(is_tree("fast/in"));
+    done(s, ask("sync", "tree/", "fast://in/"));
+    done(s, ask("move", "fast://in", "moved"));
+    CHECK(is_tree("moved") && access("fast/in", F_OK) != 0);
+    r = ask("remove", "moved", NULL);
+    done(s, r);
+    CHECK(access("moved", F_OK) != 0);
+    OK(stead_df(s, &json, &e));
+    SAYS(json, "\"name\": \"fast\"");
+    SAYS(json, "\"free\": ");
+    stead_text_free(json);
+}
+
+/* A transfer that takes a while: it is no faster than that. */
+static stead_stage_request *slow(const char *target) {
+    stead_stage_request *r = ask("copy", "tree", target);
+    OK(stead_stage_request_set(r, "limit", "600KiB", &e));
+    OK(stead_stage_request_set(r, "durable", "no", &e));
+    return r;
+}
+
+static void stops(stead_stager *s) {
+    stead_stage_request *r = slow("later");
+    stead_transfer *t = NULL, *again = NULL, *resumed = NULL;
+    stead_stage_progress p;
+    char *json = NULL;
+    int64_t id;
+    OK(stead_stage_submit(s, r, &t, &e));
+    id = stead_stage_id(t);
+    FAILS(STEAD_TIMEOUT, "not ended within 1 ms", stead_stage_wait(t, 1, &e));
+    CHECK(!stead_stage_test(t));
+    do {
+        p = eta(t);
+        CHECK(!p.ended);
+    } while (!p.ended && !p.planned && stead_stage_wait(t, 20, NULL) == STEAD_TIMEOUT);
+    CHECK(p.planned && p.bytes == (uint64_t)FILES * SIZE);
+    CHECK(p.left_low <= p.left && p.left <= p.left_high);
+    FAILS(STEAD_USAGE, "under way in this process", stead_stage_resume(s, id, &again, &e));
+    FAILS(STEAD_USAGE, "under way in this process", stead_stage_give_up(s, id, &e));
+    CHECK(again == NULL);
+    OK(stead_stage_cancel(t, &e));
+    FAILS(STEAD_CANCELLED, "stopped", stead_stage_wait(t, 60000, &e));
+    FAILS(STEAD_CANCELLED, "stopped", stead_stage_wait(t, 60000, &e));
+    CHECK(eta(t).ended && !is_tree("later"));
+    OK(stead_stage_status(s, id, &json, &e));
+    SAYS(json, "\"state\": \"interrupted\"");
+    stead_text_free(json);
+    /* The same request goes on with it. */
+    OK(stead_stage_submit(s, r, &again, &e));
+    CHECK(stead_stage_id(again) == id);
+    stead_stage_free(again);
+    OK(stead_stage_resume(s, id, &resumed, &e));
+    OK(stead_stage_wait(resumed, 60000, &e));
+    CHECK(is_tree("later"));
+    stead_stage_free(resumed);
+    stead_stage_free(t);
+    stead_stage_request_free(r);
+}
+
+static void is_given_up(stead_stager *s) {
+    stead_stage_request *r = slow("never");
+    stead_transfer *t = NULL;
+    int64_t id;
+    OK(stead_stage_submit(s, r, &t, &e));
+    id = stead_stage_id(t);
+    /* Freeing it stops it. */
+    stead_stage_free(t);
+    OK(stead_stage_give_up(s, id, &e));
+    CHECK(!is_tree("never"));
+    FAILS(STEAD_USAGE, "cancelled already", stead_stage_give_up(s, id, &e));
+    stead_stage_request_free(r);
+}
+
+static void errors(stead_stager *s) {
+    stead_stage_request *r = NULL;
+    stead_stager *other = NULL;
+    stead_transfer *t = NULL, *again = NULL;
+    stead_cancel *stop = NULL;
+    stead_stage_progress p;
+    const char *none[] = {"fast"};
+    char *json = NULL;
+    FAILS(STEAD_USAGE, "unknown action 'mirror'", stead_stage_request_new("mirror", &r, &e));
+    FAILS(STEAD_USAGE, "NULL", stead_stage_request_new(NULL, &r, &e));
+    CHECK(r == NULL);
+    OK(stead_stage_request_new("copy", &r, &e));
+    FAILS(STEAD_USAGE, "no source", stead_stage_submit(s, r, &t, &e));
+    FAILS(STEAD_USAGE, "names no file", stead_stage_request_source(r, "", &e));
+    OK(stead_stage_request_source(r, "no-such-file", &e));
+    FAILS(STEAD_USAGE, "no target", stead_stage_submit(s, r, &t, &e));
+    OK(stead_stage_request_target(r, "x", &e));
+    FAILS(STEAD_USAGE, "no option 'speed'", stead_stage_request_set(r, "speed", "1", &e));
+    FAILS(STEAD_USAGE, "yes or no", stead_stage_request_set(r, "verify", "1", &e));
+    FAILS(STEAD_USAGE, "'perhaps'", stead_stage_request_set(r, "exists", "perhaps", &e));
+    CHECK(t == NULL);
+    FAILS(STEAD_NOT_FOUND, "no-such-file", stead_stage_preview(s, r, NULL, &json, &e));
+    OK(stead_cancel_new(&stop, &e));
+    stead_cancel_request(stop);
+    CHECK(stead_stage_preview(s, r, stop, &json, NULL) != STEAD_OK);
+    CHECK(json == NULL);
+    stead_cancel_free(stop);
+    OK(stead_stage_submit(s, r, &t, &e));
+    FAILS(STEAD_NOT_FOUND, "no-such-file", stead_stage_wait(t, 60000, &e));
+    FAILS(STEAD_NOT_FOUND, "no-such-file", stead_stage_wait(t, 60000, &e));
+    FAILS(STEAD_USAGE, "is a transfer", stead_stage_submit((stead_stager *)t, r, &again, &e));
+    CHECK(again == NULL);
+    stead_stage_free(t);
+    stead_stage_request_free(r);
+    FAILS(STEAD_USAGE, "freed", stead_stage_request_set(r, "verify", "yes", &e));
+    r = ask("copy", "tree", "copy");
+    OK(stead_stage_submit(s, r, &t, &e));
+    OK(stead_stage_wait(t, 60000, &e));
+    stead_stage_free(t);
+    OK(stead_stage_submit(s, r, &t, &e));
+    FAILS(STEAD_USAGE, "copy/tree", stead_stage_wait(t, 60000, &e));
+    FAILS(STEAD_USAGE, "no size of", stead_stage_eta(t, &p, 1, &e));
+    stead_stage_free(t);
+    stead_stage_request_free(r);
+    FAILS(STEAD_USAGE, "freed", stead_stage_wait(t, 0, &e));
+    CHECK(stead_stage_id(t) == 0 && !stead_stage_test(t));
+    FAILS(STEAD_USAGE, "12345", stead_stage_resume(s, 12345, &t, &e));
+    FAILS(STEAD_USAGE, "12345", stead_stage_status(s, 12345, &json, &e));
+    FAILS(STEAD_USAGE, "no dataspace", stead_stager_open("state", none, 1, 0, &other, &e));
+    FAILS(STEAD_USAGE, "NULL", stead_stage_cancel(NULL, &e));
+    OK(stead_stager_close(NULL, &e));
+    stead_stage_free(NULL);
+    stead_stage_request_free(NULL);
+}
+
+int main(void) {
+    stead_stager *s = NULL;
+    stead_transfer *t = NULL;
+    stead_stage_request *r;
+    char fast[4096 + 16] = "fast=", *json = NULL;
+    const char *spaces[1];
+    int64_t id;
+    CHECK(getcwd(fast + 5, 4096) != NULL);
+    strcat(fast, "/fast");
+    spaces[0] = fast;
+    CHECK(mkdir("fast", 0755) == 0);
+    make_tree("tree");
+    OK(stead_stager_open("state", spaces, 1, 2, &s, &e));
+    copies(s);
+    stops(s);
+    is_given_up(s);
+    errors(s);
+    /* Closing stops what is under way. */
+    r = slow("closed");
+    OK(stead_stage_submit(s, r, &t, &e));
+    id = stead_stage_id(t);
+    OK(stead_stager_close(s, &e));
+    CHECK(stead_stage_test(t));
+    FAILS(STEAD_CANCELLED, "stopped", stead_stage_wait(t, 0, &e));
+    stead_stage_free(t);
+    FAILS(STEAD_USAGE, "freed", stead_stage_submit(s, r, &t, &e));
+    OK(stead_stager_open("state", spaces, 1, 2, &s, &e));
+    OK(stead_stage_status(s, id, &json, &e));
+    SAYS(json, "\"interrupted\"");
+    stead_text_free(json);
+    OK(stead_stager_close(s, &e));
+    FAILS(STEAD_USAGE, "freed", stead_stager_close(s, &e));
+    stead_stage_request_free(r);
+    CHECK(stead_handles_alive() == 0);
+    return ended("stage");
+}
