@@ -53,7 +53,12 @@ def matches(shown: list[str], got: str) -> bool:
 @pytest.mark.parametrize("block", SESSIONS, ids=str)
 def test_commands_do_what_the_document_says(block, playground):
     for text, shown in commands(block.text):
-        environment = {"PATH": f"{playground / 'bin'}:/usr/bin:/bin", "LC_ALL": "C.UTF-8", "COLUMNS": "100"}
+        environment = {
+            "PATH": f"{playground / 'bin'}:/usr/bin:/bin",
+            "LC_ALL": "C.UTF-8",
+            "COLUMNS": "100",
+            "STEAD_STATE": str(playground / "state"),
+        }
         done = subprocess.run(
             ["bash", "-c", text], cwd=playground, env=environment, capture_output=True, text=True, timeout=120
         )
