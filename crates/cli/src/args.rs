@@ -1,6 +1,10 @@
 //! Arguments as they are written. What they mean is decided in [`crate::args::Source::open`] and
 //! [`crate::run`].
 
+mod stage;
+
+pub use stage::{DfArgs, ExistsArg, StageArgs};
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use stead::plan::Wish;
@@ -724,126 +728,4 @@ mod tests {
         );
         assert!(column_type("a=b=text").is_ok_and(|(n, _)| n == "a=b"));
     }
-}
-
-const STAGE_EXAMPLES: &str = "Examples:
-  stead stage results.h5 /scratch/me/
-  stead stage 'lustre://run1/*.h5' nvme0://run1/
-  stead stage --sync --delete nvme0://run1/ lustre://run1/
-  stead stage --move nvme0://run1 lustre://done/ --verify
-  stead stage --remove 'nvme0://run1/*.tmp'
-  stead stage --sync nvme0://run1/ lustre://run1/ --dry-run
-  stead stage --list
-  stead stage --resume
-A '/' behind a source means what lies in it; behind a target, that sources go into it.
-Exit status: 0 done, 1 something could not be done, 2 bad request, 130 interrupted.";
-
-#[derive(Debug, Args)]
-#[command(after_help = STAGE_EXAMPLES)]
-pub struct StageArgs {
-    /// Files, folders and patterns, and at the end where to: paths, or names in dataspaces such as nvme0://run1/
-    #[arg(value_name = "SOURCE... TARGET")]
-    pub names: Vec<String>,
-
-    /// Move: sources are removed once the target has them
-    #[arg(long = "move", group = "action")]
-    pub moves: bool,
-
-    /// Make the target equal to the source; what has the same size and time stays
-    #[arg(long, group = "action")]
-    pub sync: bool,
-
-    /// Remove the sources; there is no target
-    #[arg(long, group = "action")]
-    pub remove: bool,
-
-    /// With --sync: remove from the target what the source has not
-    #[arg(long, requires = "sync")]
-    pub delete: bool,
-
-    /// What becomes of names that the target has
-    #[arg(long, value_enum, default_value_t)]
-    pub exists: ExistsArg,
-
-    /// Read what was written back, and compare, before it gets its name
-    #[arg(long)]
-    pub verify: bool,
-
-    /// Leave out pipes, sockets and devices, in place of failing
-    #[arg(long)]
-    pub skip_special: bool,
-
-    /// Do not wait for devices: files survive the end of any process, and not of the machine
-    #[arg(long)]
-    pub no_sync: bool,
-
-    /// Say what would be done, and how long it would take
-    #[arg(long)]
-    pub dry_run: bool,
-
-    /// List transfers that are not over; with --all those that are, too
-    #[arg(long, group = "action", conflicts_with = "names")]
-    pub list: bool,
-
-    /// With --list: all
-    #[arg(long, requires = "list")]
-    pub all: bool,
-
-    /// Go on with a transfer that was interrupted or has failed, or with all that were interrupted
-    #[arg(long, value_name = "ID", num_args = 0..=1, group = "action", conflicts_with = "names")]
-    pub resume: Option<Option<i64>>,
-
-    /// Give up a transfer, and remove what there is of files that are not whole
-    #[arg(long, value_name = "ID", group = "action", conflicts_with = "names")]
-    pub cancel: Option<i64>,
-
-    /// Folder of a dataspace of this node, before the configured one; give it once for each
-    #[arg(long, value_name = "NAME=/PATH", value_parser = dataspace)]
-    pub dataspace: Vec<String>,
-
-    /// How to print what was done
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Described,
-
-    /// Give way to everybody else on this machine
-    #[arg(long, help_heading = "Means")]
-    pub gentle: bool,
-
-    /// Bytes a second at most, such as 200MiB
-    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Means")]
-    pub limit: Option<u64>,
-
-    /// Threads that copy; 0 is as many as are of use
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Means")]
-    pub threads: usize,
-
-    /// Show progress on the error stream
-    #[arg(long, value_enum, default_value_t, help_heading = "Means")]
-    pub progress: When,
-}
-
-/// See [`stead::stage::Exists`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum ExistsArg {
-    /// Fail before anything is done
-    #[default]
-    Refuse,
-    /// The new file replaces it
-    Replace,
-    /// It stays
-    Skip,
-    /// The new file replaces it if it was changed later
-    Newer,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Example:\n  stead df --dataspace nvme0=/mnt/nvme/me")]
-pub struct DfArgs {
-    /// Folder of a dataspace of this node, before the configured one; give it once for each
-    #[arg(long, value_name = "NAME=/PATH", value_parser = dataspace)]
-    pub dataspace: Vec<String>,
-
-    /// How to print them
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Described,
 }
