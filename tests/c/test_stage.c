@@ -143,6 +143,17 @@ static stead_stage_request *slow(const char *target) {
     return r;
 }
 
+/* Waits until it is known what there is to do. */
+static stead_stage_progress planned(const stead_transfer *t) {
+    stead_stage_progress p;
+    do {
+        p = eta(t);
+        CHECK(!p.ended);
+    } while (!p.ended && !p.planned && stead_stage_wait(t, 20, NULL) == STEAD_TIMEOUT);
+    CHECK(p.planned && p.left_low <= p.left && p.left <= p.left_high);
+    return p;
+}
+
 static void stops(stead_stager *s) {
     stead_stage_request *r = slow("later");
     stead_transfer *t = NULL, *again = NULL, *resumed = NULL;
@@ -153,12 +164,8 @@ static void stops(stead_stager *s) {
     id = stead_stage_id(t);
     FAILS(STEAD_TIMEOUT, "not ended within 1 ms", stead_stage_wait(t, 1, &e));
     CHECK(!stead_stage_test(t));
-    do {
-        p = eta(t);
-        CHECK(!p.ended);
-    } while (!p.ended && !p.planned && stead_stage_wait(t, 20, NULL) == STEAD_TIMEOUT);
-    CHECK(p.planned && p.bytes == (uint64_t)FILES * SIZE);
-    CHECK(p.left_low <= p.left && p.left <= p.left_high);
+    p = planned(t);
+    CHECK(p.bytes == (uint64_t)FILES * SIZE);
     FAILS(STEAD_USAGE, "under way in this process", stead_stage_resume(s, id, &again, &e));
     FAILS(STEAD_USAGE, "under way in this process", stead_stage_give_up(s, id, &e));
     CHECK(again == NULL);
@@ -192,6 +199,36 @@ static void is_given_up(stead_stager *s) {
     OK(stead_stage_give_up(s, id, &e));
     CHECK(!is_tree("never"));
     FAILS(STEAD_USAGE, "cancelled already", stead_stage_give_up(s, id, &e));
+    stead_stage_request_free(r);
+}
+
+/* What can be done is done, and the rest is told, and can be done later. */
+static void is_done_in_part(stead_stager *s) {
+    stead_stage_request *r = ask("copy", "tree/2", "part/");
+    stead_transfer *t = NULL;
+    char *json = NULL;
+    int64_t id;
+    OK(stead_stage_request_source(r, "tree/4", &e));
+    OK(stead_stage_request_set(r, "limit", "600KiB", &e));
+    OK(stead_stage_request_set(r, "retries", "0", &e));
+    OK(stead_stage_submit(s, r, &t, &e));
+    id = stead_stage_id(t);
+    planned(t);
+    stead_stage_free(t);
+    CHECK(rename("tree/4", "away") == 0);
+    OK(stead_stage_resume(s, id, &t, &e));
+    FAILS(STEAD_IO, "tree/4", stead_stage_wait(t, 60000, &e));
+    FAILS(STEAD_IO, "1 name(s)", stead_stage_wait(t, 0, &e));
+    stead_stage_free(t);
+    CHECK(access("part/2", F_OK) == 0 && access("part/4", F_OK) != 0);
+    OK(stead_stage_status(s, id, &json, &e));
+    SAYS(json, "\"state\": \"failed\"");
+    stead_text_free(json);
+    CHECK(rename("away", "tree/4") == 0);
+    OK(stead_stage_resume(s, id, &t, &e));
+    OK(stead_stage_wait(t, 60000, &e));
+    CHECK(access("part/4", F_OK) == 0);
+    stead_stage_free(t);
     stead_stage_request_free(r);
 }
 
@@ -266,6 +303,7 @@ int main(void) {
     copies(s);
     stops(s);
     is_given_up(s);
+    is_done_in_part(s);
     errors(s);
     /* Closing stops what is under way. */
     r = slow("closed");
