@@ -1,7 +1,7 @@
 # Two commands on a fresh Debian or Ubuntu machine with a Rust toolchain and Python:
 #   make demo   set up, build, fetch real data, run the main job on it
 #   make test   set up, run every check and test
-.PHONY: help demo test test-all lint fuzz fmt docs site bench bench-tools bench-reading bench-active install clean
+.PHONY: help demo test test-all lint fuzz fmt docs site bench bench-tools bench-reading bench-staging bench-active install clean
 
 SECONDS ?= 60
 PREFIX ?= /usr/local
@@ -15,6 +15,7 @@ help:
 	@echo 'make bench             measure beside other tools; tables go to bench/runs'
 	@echo 'make bench-tools       of that, scans; also if BENCH names a part'
 	@echo 'make bench-reading     of that, read sessions'
+	@echo 'make bench-staging     of that, transfers'
 	@echo 'make bench-active      of that, computing near the data over hosts of the lab; needs root and Open MPI'
 	@echo 'make docs              write docs/kernels.md anew from the command'
 	@echo 'make site              build the site of the documents in .build/site'
@@ -56,6 +57,7 @@ fuzz:
 
 bench: bench-tools
 	$(if $(BENCH),,$(MAKE) bench-reading)
+	$(if $(BENCH),,$(MAKE) bench-staging)
 	$(if $(BENCH),,$(MAKE) bench-active)
 
 bench-tools:
@@ -73,6 +75,11 @@ bench-reading:
 	.build/venv/bin/python bench/reading.py target/release/stead .build/bench bench/runs $(BENCH)
 
 # Of the system's packages PySpark needs Java 17 or newer. Small asks are made by the Python package, over each MPI.
+bench-staging:
+	@scripts/setup.sh bench
+	cargo build --release --locked -p stead-cli -p stead-bench
+	.build/venv/bin/python bench/staging.py target/release/stead .build/bench bench/runs $(BENCH)
+
 bench-active:
 	@scripts/setup.sh test
 	MPICC=$$(command -v mpicc.openmpi || echo mpicc) \

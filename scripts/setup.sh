@@ -4,7 +4,7 @@
 #   scripts/setup.sh demo   what `make demo` needs: C compiler, Python environment
 #   scripts/setup.sh test   and what `make test` needs: rustfmt, clippy, Python packages, and for the C and C++
 #                           faces g++, cmake, pkg-config, valgrind; Open MPI, MPICH, libclang, iproute2, stress-ng, e2fsprogs, Slurm
-#   scripts/setup.sh bench  what `make bench-tools` needs: what `make demo` does, and fio
+#   scripts/setup.sh bench  what `make bench-tools` and `make bench-staging` need: what `make demo` does, fio, rclone and rsync
 #   scripts/setup.sh all    and what `make test-all` needs: emulators of processors with NEON and AVX-512
 #
 # Safe to run again: what is there is left alone. System packages are installed only as root; other
@@ -64,6 +64,8 @@ if [ "$what" = test ]; then
   command -v slurmctld >/dev/null || [ -x /usr/sbin/slurmctld ] || missing+=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins)
 fi
 [ "$what" != bench ] || command -v fio >/dev/null || missing+=(fio)
+[ "$what" != bench ] || command -v rclone >/dev/null || missing+=(rclone)
+[ "$what" != bench ] || command -v rsync >/dev/null || missing+=(rsync)
 if [ $all = 1 ] && [ "$(uname -m)" = x86_64 ]; then
   command -v aarch64-linux-gnu-gcc >/dev/null || missing+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
   command -v qemu-aarch64-static >/dev/null || missing+=(qemu-user-static)

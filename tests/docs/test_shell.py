@@ -26,7 +26,7 @@ NOT_TYPED = {
 }
 
 #: What stands in the documents for folders of a machine; here below the folder of the page.
-FOLDERS = ("/mnt/nvme", "/local", "/lustre")
+FOLDERS = ("/mnt/nvme", "/local", "/lustre", "/scratch", "/project")
 
 PRELUDE = """
 # `pip install` of the clone would build it: what is installed for the tests is shown to the environment instead.
@@ -81,6 +81,10 @@ def furnish(page: str, shelf: Path, here: Path) -> None:
         shutil.copy(shelf / name, here / "mnt" / "nvme" / name)
     (here / "lustre" / "run1").mkdir(parents=True)
     shutil.copy(shelf / "sim.csv", here / "lustre" / "run1" / "1.csv")
+    shutil.copy(shelf / "snapshot.bin", here / "lustre" / "run1" / "1.h5")
+    (here / "run1").mkdir()
+    for name in ("results.h5", "run1/2.h5"):
+        shutil.copy(shelf / "snapshot.bin", here / name)
     (here / "local").mkdir()
     # A file for each rank: of one host all four, and of two one each, which see them in the same place.
     (here / "run7").mkdir()
@@ -110,7 +114,8 @@ def configuration(here: Path) -> str:
     """That of the page about layouts, with a folder for each host."""
     shown = [b.text for b in BLOCKS if b.page == "docs/layouts.md" and b.first == "[dataspace.nvme]"]
     assert len(shown) == 1 and '"/mnt/nvme/${USER}"' in shown[0]
-    return shown[0].replace("/mnt/nvme/${USER}", f"{here}/dataspace/${{NODE}}")
+    tiers = f'[dataspace.lustre]\npath = "{here}/lustre"\n[dataspace.nvme0]\npath = "{here}/mnt/nvme"\n'
+    return shown[0].replace("/mnt/nvme/${USER}", f"{here}/dataspace/${{NODE}}") + tiers
 
 
 def profile() -> str:

@@ -21,6 +21,7 @@ mod report;
 mod request;
 mod run;
 mod session;
+mod stage;
 mod state;
 mod tipsy;
 mod value;
@@ -76,6 +77,8 @@ fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<report::Report>()?;
     m.add_class::<run::Cancel>()?;
     m.add_class::<offload::Site>()?;
+    m.add_class::<stage::Stager>()?;
+    m.add_class::<stage::Transfer>()?;
     m.add_class::<tipsy::Tipsy>()?;
     m.add_class::<tipsy::Elements>()?;
     m.add_class::<session::Session>()?;

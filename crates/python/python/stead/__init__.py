@@ -10,7 +10,7 @@ all cores, in bounded memory, with the same bits however the work was split.
 
 `open` says what can be opened, `Dataset.run` what can be asked, `kernels` lists what can be computed. `read_session`
 has many tasks read a file in parallel. `put` lays a file over the nodes of a job, `get` brings it back. With `offload`
-ranks that are where the data are work for the others.
+ranks that are where the data are work for the others. `stage` moves files and trees between tiers of storage.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from ._plan import calibrate
 from ._progress import Snapshot
 from ._read import Reader, Reads, Session, View, open_reader, read_session
 from ._report import Report
+from ._stage import Staged, Transfer, cancel_transfer, dataspaces, preview_stage, resume_transfer, stage, transfers
 from ._stead import MISSING, Cancel, Read, __version__
 from ._tipsy import Tipsy
 
@@ -94,12 +95,16 @@ __all__ = [
     "Session",
     "Site",
     "Snapshot",
+    "Staged",
     "TimedOutError",
     "Tipsy",
+    "Transfer",
     "UsageError",
     "View",
     "__version__",
     "calibrate",
+    "cancel_transfer",
+    "dataspaces",
     "describe_layout",
     "get",
     "is_missing",
@@ -107,9 +112,13 @@ __all__ = [
     "offload",
     "open",
     "open_reader",
+    "preview_stage",
     "put",
     "read_session",
+    "resume_transfer",
     "run",
+    "stage",
+    "transfers",
     "where_help",
     *_kernels.__all__,
 ]

@@ -1,0 +1,291 @@
+"""Measures `stead stage` beside cp, dd, rclone and rsync, in turn, in one run. What is not installed is left out, and named.
+
+    python bench/staging.py STEAD DATA_DIR OUT_DIR [--memory DIR] [--scale F] [--runs N] [--only SECTION,...] [--check]
+
+- big: one file of 4 GB, from the disk to memory (tmpfs) and to the disk, page cache cold and warm, beside what fio reads, and reads and
+  writes at the same time, past the page cache. All but dd and cp compare or take checksums.
+- small: 20,000 files of 4 KiB in 200 folders, to memory and to the disk, page cache cold. On the disk with the same durability: `stead stage`
+  as it is beside the others and a `sync` of the file system, and with --no-sync beside the others as they are.
+- beside: a computation on all processors, bound by memory or by the processor, alone and while 4 GB are staged from the disk to the disk
+  with --gentle; and what is staged meanwhile, of what is staged alone.
+
+Figures are medians. Writes OUT_DIR/DATE-HOST-staging.json with the raw numbers and .md with tables; --check writes nothing.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from run import children, command, commit, evict, machine, warm
+
+BIG = 4 << 30
+SMALL, EACH, FOLDERS = 20_000, 4096, 200
+CORES = os.cpu_count()
+
+
+def cold(*paths):
+    for path in paths:
+        for file in [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]:
+            evict(file)
+
+
+def gone(path):
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def timed(words, sync=None):
+    def work():
+        command([str(w) for w in words])
+        if sync:
+            command(["sync", "-f", str(sync)])
+
+    _, took = children(work)
+    return took
+
+
+def stage(a, *words):
+    # A journal of its own each time: nothing is gone on with.
+    shutil.rmtree(a.data / "state", ignore_errors=True)
+    return [a.stead, "stage", *words]
+
+
+def fio(a, *jobs):
+    words = ["fio", "--output-format=json", "--direct=1", "--ioengine=libaio", "--iodepth=16", "--bs=2m", *jobs]
+    return {j["jobname"]: j for j in json.loads(command([str(w) for w in words]))["jobs"]}
+
+
+def medians(rows):
+    """By way: medians of seconds and of processor seconds, and all seconds."""
+    return {name: {"seconds": statistics.median(r["seconds"] for r in runs), "cpu": statistics.median(r["cpu_seconds"] for r in runs),
+                   "all": [r["seconds"] for r in runs]} for name, runs in rows.items()}
+
+
+def same(a, b):
+    if a.is_file():
+        return os.path.getsize(a) == os.path.getsize(b) and subprocess.run(["cmp", "-s", a, b]).returncode == 0
+    files = [p.relative_to(a) for p in a.rglob("*") if p.is_file()]
+    return bool(files) and all((a / f).read_bytes() == (b / f).read_bytes() for f in files)
+
+
+def turns(a, ways, before):
+    """Runs all ways in turn, as often as is wanted."""
+    rows = {}
+    for turn in range(a.runs):
+        names = list(ways)
+        for name in names[turn % len(names):] + names[: turn % len(names)]:
+            target = ways[name][1]
+            gone(target)
+            before()
+            rows.setdefault(name, []).append(timed(ways[name][0](), ways[name][2]))
+            if turn == 0:
+                assert same(ways[name][3], target), f"{name}: other bytes"
+            gone(target)
+    return medians(rows)
+
+
+def big_section(a):
+    found = {"bytes": os.path.getsize(a.big)}
+    out = a.data / "staged.bin"
+    for place, target in [("memory", a.memory / "staged.bin"), ("disk", out)]:
+        if shutil.which("fio"):
+            size = f"--size={found['bytes']}"
+            read = ["--name=read", f"--filename={a.big}", "--rw=read", size]
+            write = ["--name=write", f"--filename={a.data / 'fio.bin'}", "--rw=write", "--end_fsync=1", size]
+            limits = []
+            for _ in range(a.runs):
+                jobs = fio(a, *read) if place == "memory" else fio(a, *read, *write)
+                limits.append(max(max(j["read"]["runtime"], j["write"]["runtime"]) for j in jobs.values()) / 1000)
+            gone(a.data / "fio.bin")
+            found[f"limit, {place}"] = {"seconds": statistics.median(limits), "all": limits}
+        fsync = None if place == "memory" else a.data
+        ways = {"stead stage": (lambda t=target: stage(a, a.big, t), target, None, a.big),
+                "cp": (lambda t=target: ["cp", a.big, t], target, fsync, a.big),
+                "dd": (lambda t=target: ["dd", f"if={a.big}", f"of={t}", "bs=4M", "status=none"]
+                       + (["iflag=direct"] if place == "memory" else ["iflag=direct", "oflag=direct"]), target, fsync, a.big)}
+        if shutil.which("rclone"):
+            ways["rclone"] = (lambda t=target: ["rclone", "copyto", a.big, t], target, fsync, a.big)
+        found[f"{place}, cold"] = turns(a, ways, lambda: cold(a.big))
+        found[f"{place}, warm"] = turns(a, ways, lambda: warm(a.big))
+    return found
+
+
+def small_section(a):
+    found = {"files": a.files, "bytes": a.files * EACH}
+    tree = a.data / f"small-{a.files}"
+    if not tree.exists():
+        part = a.data / "small.part"
+        shutil.rmtree(part, ignore_errors=True)
+        for i in range(a.files):
+            folder = part / f"d{i % min(FOLDERS, a.files)}"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"f{i}").write_bytes(os.urandom(EACH))
+        command(["sync", "-f", str(a.data)])
+        part.rename(tree)
+    for place, target in [("memory", a.memory / "staged"), ("disk", a.data / "staged")]:
+        for durable in [True, False] if place == "disk" else [False]:
+            sync, words = (a.data, []) if durable else (None, ["--no-sync"])
+            ways = {"stead stage": (lambda t=target, w=words: stage(a, f"{tree}/", t, *w), target, None, tree),
+                    "cp": (lambda t=target: ["cp", "-a", tree, t], target, sync, tree)}
+            if shutil.which("rsync"):
+                ways["rsync"] = (lambda t=target: ["rsync", "-a", f"{tree}/", t], target, sync, tree)
+            if shutil.which("rclone"):
+                ways["rclone"] = (lambda t=target: ["rclone", "copy", tree, t], target, sync, tree)
+            found[f"{place}, {'durable' if durable else 'not durable'}"] = turns(a, ways, lambda: cold(tree))
+    return found
+
+
+COMPUTE = {
+    "memory": "import numpy as np, sys, time\na = np.ones(16_000_000); b = np.ones_like(a)\nbegin = time.perf_counter()\n"
+              "for _ in range(int(sys.argv[1])): np.multiply(a, 1.000001, out=b); np.add(a, b, out=a); a *= 0.4\n"
+              "print(time.perf_counter() - begin)",
+    "processor": "import sys, time\nbegin = time.perf_counter()\nx = 0\n"
+                 "for i in range(int(sys.argv[1]) * 200_000): x = (x * 31 + i) & 0xffffffff\nprint(time.perf_counter() - begin)",
+}
+
+
+def beside_section(a):
+    target = a.data / "staged.bin"
+    found = {}
+
+    def compute(kind, rounds):
+        jobs = [subprocess.Popen([sys.executable, "-c", COMPUTE[kind], str(rounds)], stdout=subprocess.PIPE, text=True) for _ in range(CORES)]
+        return max(float(job.communicate()[0]) for job in jobs)
+
+    def staging():
+        gone(target)
+        cold(a.big)
+        return subprocess.Popen([str(w) for w in stage(a, a.big, target, "--gentle", "--format", "json")], stdout=subprocess.PIPE, text=True)
+
+    for kind in COMPUTE:
+        rounds = max(2, int(4 * a.scale))
+        while (once := compute(kind, rounds)) < 15 * min(a.scale, 1.0):
+            rounds = int(rounds * max(1.3, 15 * min(a.scale, 1.0) / once))
+        rows = {"alone": [], "both": [], "staged": [], "staged alone": []}
+        for _ in range(a.runs):
+            rows["alone"].append(compute(kind, rounds))
+            begin = time.perf_counter()
+            under_way = staging()
+            rows["both"].append(compute(kind, rounds))
+            status = json.loads(command([a.stead, "stage", "--list", "--all", "--format", "json"]))[0]
+            took = min(time.perf_counter() - begin, (status["ended"] or time.time()) - status["submitted"])
+            under_way.wait()
+            rows["staged"].append(os.path.getsize(target) / max(took, 1e-9) if status["ended"] else None)
+            begin = time.perf_counter()
+            staging().wait()
+            rows["staged alone"].append(os.path.getsize(target) / (time.perf_counter() - begin))
+        gone(target)
+        found[kind] = rows
+    return found
+
+
+def table(head, rows):
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    return "\n".join(lines + [f"| {' | '.join(row)} |" for row in rows]) + "\n"
+
+
+def ways_table(found, keys, limit):
+    ways = list(dict.fromkeys(w for k in keys for w in found[k]))
+    rows = []
+    for way in ways:
+        cells = [way]
+        for k in keys:
+            r = found[k].get(way)
+            cells += ["", ""] if r is None else [f"{r['seconds']:.2f}", f"{r['cpu']:.2f}"]
+        rows.append(cells)
+    if limit:
+        rows.insert(0, ["fio, O_DIRECT", *(c for k in keys for c in (f"{limit(k)['seconds']:.2f}" if limit(k) else "", ""))])
+    head = [""] + [c for k in keys for c in (f"{k}, s", "core-s")]
+    return table(head, rows)
+
+
+def page(found):
+    m = found["machine"]
+    text = [f"# Staging: {m['cpu']}, {m['cores']} cores\n",
+            f"`{found['command']}`; Linux {m['kernel']}; " + ", ".join(f"{k} {v}" for k, v in found["versions"].items()) + ".\n",
+            f"Medians of {found['runs']} runs in turn. Core-seconds are those of processes, without what threads of the kernel do for them.\n"]
+    if big := found.get("big"):
+        keys = [k for k in big if k.endswith(("cold", "warm"))]
+        text += [f"## One file of {big['bytes'] / 1e9:.2f} GB\n", "To the disk all wait until the device has it.\n",
+                 ways_table(big, keys, lambda k: big.get(f"limit, {k.split(',')[0]}") if k.endswith("cold") else None)]
+    if small := found.get("small"):
+        keys = [k for k in small if "durable" in k]
+        text += [f"## {small['files']} files of {EACH} bytes, page cache cold\n", ways_table(small, keys, None)]
+    if beside := found.get("beside"):
+        rows = []
+        for kind, r in beside.items():
+            alone, both = statistics.median(r["alone"]), statistics.median(r["both"])
+            staged = [s for s in r["staged"] if s]
+            rate, free = statistics.median(staged) if staged else 0.0, statistics.median(r["staged alone"])
+            rows.append([kind, f"{alone:.2f}", f"{both:.2f}", f"{100 * (both / alone - 1):.1f} %", f"{rate / 1e6:.0f}", f"{free / 1e6:.0f}",
+                         f"{rate / free:.2f}" if staged else "not done meanwhile"])
+        text += ["## Beside a computation on all processors, --gentle\n",
+                 table(["bound by", "alone, s", "both, s", "slower", "staged, MB/s", "staged alone, MB/s", "of it"], rows)]
+    return "\n".join(text)
+
+
+SECTIONS = {"big": big_section, "small": small_section, "beside": beside_section}
+
+
+def versions(a):
+    found = {"stead": command([a.stead, "--version"]).split()[-1] + commit()}
+    for words in (["cp", "--version"], ["rclone", "version"], ["rsync", "--version"], ["fio", "--version"]):
+        if shutil.which(words[0]):
+            found[words[0]] = command(words).split("\n")[0].removeprefix(f"{words[0]} ")
+    return found
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("stead")
+    p.add_argument("data", type=Path)
+    p.add_argument("out", type=Path)
+    p.add_argument("--memory", type=Path, default=Path("/dev/shm/stead-bench"))
+    p.add_argument("--scale", type=float, default=1.0)
+    p.add_argument("--runs", type=int, default=3)
+    p.add_argument("--only", help=f"some of {', '.join(SECTIONS)}")
+    p.add_argument("--check", action="store_true", help="write no results")
+    a = p.parse_args()
+    a.stead, a.data = os.path.abspath(a.stead), a.data.resolve() / "staging"
+    a.files = max(int(SMALL * a.scale), 50)
+    for folder in (a.data, a.memory):
+        folder.mkdir(parents=True, exist_ok=True)
+    os.environ["STEAD_STATE"] = str(a.data / "state")
+    size = max(int(BIG * a.scale) >> 20, 8) << 20
+    a.big = a.data / f"big-{size}.bin"
+    if not a.big.exists():
+        command([str(Path(a.stead).with_name("stead-bench")), "strings", str(a.big) + ".part", "--bytes", str(size)])
+        os.rename(str(a.big) + ".part", a.big)
+    words = ["--scale", f"{a.scale:g}", "--runs", str(a.runs)] + (["--only", a.only] if a.only else [])
+    found = {"command": "python bench/staging.py stead DATA OUT " + " ".join(words), "machine": machine(), "versions": versions(a),
+             "runs": a.runs, "took": {}}
+    try:
+        for name in a.only.split(",") if a.only else SECTIONS:
+            begin = time.perf_counter()
+            found[name] = SECTIONS[name](a)
+            found["took"][name] = time.perf_counter() - begin
+            print(f"staging, {name}: {found['took'][name]:.0f} s", file=sys.stderr, flush=True)
+    finally:
+        shutil.rmtree(a.memory, ignore_errors=True)
+    text = page(found)
+    print(text)
+    if a.check:
+        return
+    host = found["machine"]
+    stamp = f"{time.strftime('%Y-%m-%d')}-{host['cpu'].lower().replace(' ', '-')}-{host['cores']}-staging"
+    stamp += "-" + a.only.replace(",", "-") if a.only else ""
+    a.out.mkdir(parents=True, exist_ok=True)
+    (a.out / f"{stamp}.json").write_text(json.dumps(found, indent=1) + "\n")
+    (a.out / f"{stamp}.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,346 @@
+"""Transfers: files and trees from one tier of storage to another."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+
+from . import _progress, _stead
+from ._dataset import size
+from ._errors import make
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Mapping
+    from typing import Any
+
+    Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+    Spaces = Mapping[str, str | os.PathLike[str]] | None
+
+#: Transfers under way: a program that forgets one does not stop it.
+_under_way: set[Transfer] = set()
+
+
+class Staged:
+    """How far a transfer is, or what came of it."""
+
+    __slots__ = {
+        "id": "Its number in the journal.",
+        "state": "`pending`, `running`, `interrupted`, `finished`, `failed` or `cancelled`.",
+        "action": "`copy`, `move`, `sync` or `remove`.",
+        "sources": "What it moves.",
+        "target": "Where to; None if it removes.",
+        "files": "Files, folders and links that it is about.",
+        "files_done": "Of these, done.",
+        "bytes": "Bytes of files that it moves.",
+        "bytes_done": "Of these, moved.",
+        "skipped": "Names that were left as they were.",
+        "failed": "Names that could not be done.",
+        "failures": "The first ones of these: pairs of a path and what went wrong.",
+        "error": "Why all of it could not be done, or None.",
+        "seconds": "Wall time; None before it has ended.",
+    }
+    id: int
+    state: str
+    action: str
+    sources: list[str]
+    target: str | None
+    files: int
+    files_done: int
+    bytes: int
+    bytes_done: int
+    skipped: int
+    failed: int
+    failures: list[tuple[str, str]]
+    error: str | None
+    seconds: float | None
+
+    def __init__(self, said: dict[str, Any]) -> None:
+        request = said["request"]
+        for name in ("id", "state", "files", "files_done", "bytes", "bytes_done", "skipped", "failed", "error"):
+            setattr(self, name, said[name])
+        self.action, self.sources, self.target = request["action"], request["sources"], request["target"]
+        self.failures = [(f["path"], f["error"]) for f in said["failures"]]
+        began = said["started"] if said["started"] is not None else said["submitted"]
+        self.seconds = None if said["ended"] is None else max(said["ended"] - began, 0.0)
+
+    def __repr__(self) -> str:
+        moved = f"{_progress.size(self.bytes_done)} of {_progress.size(self.bytes)}"
+        return f"Staged({self.id}, {self.action}, {self.state}, {self.files_done} of {self.files} name(s), {moved})"
+
+
+class Transfer:
+    """A transfer that a thread of this process does. `await` it, or `wait`; `eta` says how long it still takes.
+
+    It goes on if the program forgets it, and is waited for when the interpreter ends.
+    """
+
+    __slots__ = ("_transfer",)
+
+    def __init__(self, transfer: _stead.Transfer) -> None:
+        self._transfer = transfer
+        _under_way.add(self)
+        transfer.then(lambda: _under_way.discard(self))
+
+    @property
+    def id(self) -> int:
+        """Its number in the journal."""
+        return self._transfer.id
+
+    @property
+    def done(self) -> bool:
+        """True once it has ended, in whatever way."""
+        return self._transfer.done()
+
+    @property
+    def eta(self) -> float | None:
+        """Seconds that it still needs; None before it has begun to move. 0 once it has ended."""
+        told = self.eta_range
+        return None if told is None else told[0]
+
+    @property
+    def eta_range(self) -> tuple[float, float, float] | None:
+        """Seconds that it still needs: the likeliest, hardly less, hardly more. None before it has begun to move."""
+        if self.done:
+            return (0.0, 0.0, 0.0)
+        told = self._transfer.progress()
+        return None if told is None else told[5:8]
+
+    @property
+    def progress(self) -> tuple[int, int, int, int] | None:
+        """Files done, files, bytes done, bytes; None before it has begun to move."""
+        told = self._transfer.progress()
+        return None if told is None else told[0:4]
+
+    def wait(self, timeout: float | None = None, *, progress: bool | None = None) -> Staged:
+        """Waits until it has ended. Names that could not be done are in what it returns; so is what went well.
+
+        Args:
+            timeout: Seconds; None waits as long as it takes.
+            progress: True shows a bar; unless it is said, a bar on a terminal.
+
+        Raises:
+            TimedOutError: It goes on. Wait again, or `stop` it.
+            CancelledError: It was stopped, and can be resumed.
+            NoSpaceError: The target is full.
+            UsageError: What is asked for makes no sense, or a name is taken.
+            NotFoundError: A source is not there.
+            Error: Something else failed.
+        """
+        bar = _progress.Bar(sys.stderr) if (_progress.wanted() if progress is None else progress) else None
+        left = timeout
+        try:
+            while True:
+                turn = 0.1 if left is None else min(left, 0.1)
+                told = self._transfer.wait(turn)
+                if told is not None:
+                    return Staged(json.loads(told))
+                if left is not None:
+                    left -= turn
+                    if left <= 0:
+                        raise make("timeout", f"transfer {self.id} goes on", hint="wait again, or stop it")
+                moved = self._transfer.progress()
+                if bar is not None and moved is not None and moved[3]:
+                    bar(_progress.Snapshot(1, moved[2], moved[3], moved[0], moved[4]))
+        finally:
+            if bar is not None:
+                bar.close()
+
+    def stop(self) -> None:
+        """Asks it to stop, such that it can be resumed. It has stopped when `wait` returns."""
+        self._transfer.stop()
+
+    def __await__(self) -> Generator[Any, Any, Staged]:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+
+        def tell() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        def ring() -> None:
+            try:
+                loop.call_soon_threadsafe(tell)
+            except RuntimeError:
+                # The loop is closed: nobody waits any more.
+                pass
+
+        self._transfer.then(ring)
+        yield from ended.__await__()
+        told = self._transfer.wait(None)
+        assert told is not None
+        return Staged(json.loads(told))
+
+    def __repr__(self) -> str:
+        if self.done:
+            return f"Transfer({self.id}, ended)"
+        told = self.progress
+        return f"Transfer({self.id})" if told is None else f"Transfer({self.id}, {told[0]} of {told[1]} name(s), {self.eta:.1f} s left)"
+
+
+def stage(
+    source: Paths,
+    target: str | os.PathLike[str] | None = None,
+    *,
+    action: str = "copy",
+    exists: str = "refuse",
+    delete: bool = False,
+    verify: bool = False,
+    skip_special: bool = False,
+    durable: bool = True,
+    gentle: bool = False,
+    limit: int | str | None = None,
+    retries: int = 3,
+    dataspaces: Spaces = None,
+    threads: int = 0,
+    state: str | os.PathLike[str] | None = None,
+) -> Transfer:
+    """Begins to move files and trees between tiers of storage, in a thread of this process; `docs/staging.md` says what a copy has.
+
+        >>> t = stead.stage("lustre://run1/", "nvme0://run1/")
+        >>> t.eta
+        >>> t.wait()
+
+    A transfer that would do the same and has not come to its end is gone on with.
+
+    Args:
+        source: A file, a folder or a pattern, in a dataspace or by its path, or several of them. A `/` at its end means what lies in it.
+        target: Where to; None to remove. A `/` at its end says that sources go into it.
+        action: `copy`, `move`, `sync` (makes the target equal) or `remove`.
+        exists: What becomes of names that the target has: `refuse`, `replace`, `skip` or `newer`.
+        delete: With `sync`, remove what the source has not.
+        verify: Read each file back and compare, before it gets its name.
+        skip_special: Leave out pipes, sockets and devices, in place of failing.
+        durable: Files are on their device before they get their names.
+        gentle: Give way to everybody else on this machine.
+        limit: Bytes a second at most.
+        retries: How often a file is tried again that fails for a reason that may pass.
+        dataspaces: Folders of dataspaces, before those that are configured in `stead.toml`.
+        threads: Threads that copy; 0 is as many as are of use.
+        state: The folder of the journal, in place of that of the user.
+
+    Raises:
+        UsageError: What is asked for makes no sense.
+        Error: The journal cannot be opened. What goes wrong later is raised by `Transfer.wait`.
+    """
+    return Transfer(opened(dataspaces, threads, state).submit(asked(**options(locals()))))
+
+
+def preview_stage(
+    source: Paths,
+    target: str | os.PathLike[str] | None = None,
+    *,
+    action: str = "copy",
+    exists: str = "refuse",
+    delete: bool = False,
+    skip_special: bool = False,
+    dataspaces: Spaces = None,
+    state: str | os.PathLike[str] | None = None,
+) -> dict[str, Any]:
+    """What `stage` would do, without doing it: `files`, `bytes`, `room` and `free` (bytes on the target), `others` (folders and links),
+    `removed`, `skipped`, `renamed`, and `takes` (`seconds`, `low`, `high`).
+
+    Args:
+        source: As for `stage`.
+        target: As for `stage`.
+        action: As for `stage`.
+        exists: As for `stage`.
+        delete: As for `stage`.
+        skip_special: As for `stage`.
+        dataspaces: As for `stage`.
+        state: As for `stage`.
+
+    Raises:
+        UsageError: What is asked for makes no sense, or a name is taken.
+        NotFoundError: A source is not there.
+        NoSpaceError: The target has too little room.
+    """
+    found: dict[str, Any] = json.loads(opened(dataspaces, 0, state).preview(asked(**options(locals()))))
+    return found
+
+
+def resume_transfer(
+    id: int, *, dataspaces: Spaces = None, threads: int = 0, state: str | os.PathLike[str] | None = None
+) -> Transfer:
+    """Goes on with a transfer that was interrupted or has failed.
+
+    Args:
+        id: Its number, as `transfers` has it.
+        dataspaces: As for `stage`.
+        threads: As for `stage`.
+        state: As for `stage`.
+
+    Raises:
+        UsageError: There is none of this number. That it is over, or under way elsewhere, is raised by `Transfer.wait`.
+    """
+    return Transfer(opened(dataspaces, threads, state).resume(id))
+
+
+def cancel_transfer(id: int, *, dataspaces: Spaces = None, state: str | os.PathLike[str] | None = None) -> Staged:
+    """Gives up a transfer that is not under way, and removes what there is of files that are not whole. What is whole stays.
+
+    Args:
+        id: Its number, as `transfers` has it.
+        dataspaces: As for `stage`.
+        state: As for `stage`.
+
+    Raises:
+        UsageError: There is none of this number, it is over, or under way: stop it first.
+    """
+    return Staged(json.loads(opened(dataspaces, 0, state).cancel(id)))
+
+
+def transfers(all: bool = False, *, most: int = 1000, state: str | os.PathLike[str] | None = None) -> list[Staged]:
+    """Transfers of the journal, the latest first.
+
+    Args:
+        all: Those that are over, too.
+        most: No more of them than this.
+        state: As for `stage`.
+    """
+    return [Staged(said) for said in json.loads(opened(None, 0, state).statuses(bool(all), most))]
+
+
+def dataspaces(given: Spaces = None, *, state: str | os.PathLike[str] | None = None) -> list[dict[str, Any]]:
+    """Dataspaces of this node: `name`, `path`, `tier`, `size`, `used` and `free` in bytes, `read_rate` and `write_rate` as transfers
+    had them in bytes a second (0 if there were none), and `error` for one that is not to be had.
+
+    Args:
+        given: Folders of dataspaces, before those that are configured in `stead.toml`.
+        state: As for `stage`.
+    """
+    found: list[dict[str, Any]] = json.loads(opened(given, 0, state).usage())
+    return found
+
+
+def opened(given: Spaces, threads: int, state: str | os.PathLike[str] | None) -> _stead.Stager:
+    spaces = [f"{name}={os.fspath(path)}" for name, path in (given or {}).items()]
+    return _stead.Stager(spaces, threads, None if state is None else os.fspath(state))
+
+
+def options(said: dict[str, Any]) -> dict[str, Any]:
+    """What of the arguments of a function is for `asked`."""
+    return {name: value for name, value in said.items() if name not in ("dataspaces", "threads", "state")}
+
+
+def asked(
+    source: Paths, target: str | os.PathLike[str] | None, action: str, limit: int | str | None = None, **said: Any
+) -> tuple[str, list[str], str | None, str]:
+    sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
+    text = json.dumps({**said, "limit": size(limit)})
+    return action, [os.fspath(s) for s in sources], None if target is None else os.fspath(target), text
+
+
+@atexit.register
+def _end() -> None:
+    # As futures of a pool: what was begun is brought to its end.
+    for transfer in list(_under_way):
+        try:
+            transfer._transfer.wait(None)
+        except Exception:
+            # It is in the journal.
+            pass

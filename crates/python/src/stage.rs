@@ -1,0 +1,216 @@
+//! Transfers: `stead.stage` and what it returns.
+
+use crate::errors::raise;
+use crate::fork;
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use stead::stage::{
+    Means, Moving, Request, Stager as Inner, dataspaces, location, state_folder, usage,
+};
+use stead::{Cancel, Error, Result};
+
+/// How long a wait goes on before it looks whether a signal has come.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A journal, and what transfers are done with.
+#[pyclass(frozen, module = "stead._stead")]
+pub struct Stager {
+    inner: Arc<Inner>,
+    spaces: stead::stage::Spaces,
+    born: u32,
+}
+
+/// A transfer that is under way.
+#[pyclass(frozen, module = "stead._stead")]
+pub struct Transfer {
+    inner: Option<Moving>,
+    born: u32,
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|e| Error::internal(format!("cannot write JSON: {e}")))
+}
+
+/// What is asked for: the action, sources, the target, and options as JSON.
+type Asked = (String, Vec<String>, Option<String>, String);
+
+fn request((action, sources, target, options): Asked) -> Result<Request> {
+    let said = |e: serde_json::Error| {
+        // Where it was in a text that nobody has seen is no matter.
+        Error::usage(e.to_string().split(" at line ").next().unwrap_or_default().to_owned())
+    };
+    Ok(Request {
+        action: serde_json::from_value(action.into()).map_err(said)?,
+        sources: sources.iter().map(|s| location(s)).collect::<Result<_>>()?,
+        target: target.map(|t| location(&t)).transpose()?,
+        options: serde_json::from_str(&options).map_err(said)?,
+    })
+}
+
+impl Stager {
+    fn checked(&self) -> PyResult<&Arc<Inner>> {
+        fork::refuse(self.born, "this stager was opened", "open one in each process")?;
+        Ok(&self.inner)
+    }
+}
+
+#[pymethods]
+impl Stager {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        given: Vec<String>,
+        threads: usize,
+        state: Option<PathBuf>,
+    ) -> PyResult<Stager> {
+        let open = || {
+            let mut spaces = dataspaces()?;
+            for one in &given {
+                spaces.give(one, &|name| std::env::var(name).ok())?;
+            }
+            let state = state.map_or_else(state_folder, Ok)?;
+            let inner = Inner::open(&state, Means { spaces: spaces.clone(), threads })?;
+            Ok(Stager { inner: Arc::new(inner), spaces, born: fork::generation() })
+        };
+        py.detach(open).map_err(raise)
+    }
+
+    /// Takes a request, and begins it or goes on with one that would do the same.
+    fn submit(&self, py: Python<'_>, asked: Asked) -> PyResult<Transfer> {
+        let inner = self.checked()?;
+        let begin = || {
+            let request = request(asked)?;
+            let id = match inner.same(&request)? {
+                Some(id) => id,
+                None => inner.submit(&request)?,
+            };
+            Moving::begin(inner, id)
+        };
+        let moving = py.detach(begin).map_err(raise)?;
+        Ok(Transfer { inner: Some(moving), born: self.born })
+    }
+
+    /// Goes on with one.
+    fn resume(&self, py: Python<'_>, id: i64) -> PyResult<Transfer> {
+        let inner = self.checked()?;
+        let begin = || inner.status(id).and_then(|_| Moving::begin(inner, id));
+        let moving = py.detach(begin).map_err(raise)?;
+        Ok(Transfer { inner: Some(moving), born: self.born })
+    }
+
+    /// Gives one up; says as JSON what came of it.
+    fn cancel(&self, py: Python<'_>, id: i64) -> PyResult<String> {
+        let inner = self.checked()?;
+        py.detach(|| json(&inner.cancel(id)?)).map_err(raise)
+    }
+
+    /// What a request would do, as JSON.
+    fn preview(&self, py: Python<'_>, asked: Asked) -> PyResult<String> {
+        let inner = self.checked()?;
+        py.detach(|| json(&inner.preview(&request(asked)?, &Cancel::new())?)).map_err(raise)
+    }
+
+    /// How far a transfer is, as JSON.
+    fn status(&self, py: Python<'_>, id: i64) -> PyResult<String> {
+        let inner = self.checked()?;
+        py.detach(|| json(&inner.status(id)?)).map_err(raise)
+    }
+
+    /// Transfers, as JSON.
+    fn statuses(&self, py: Python<'_>, all: bool, most: usize) -> PyResult<String> {
+        let inner = self.checked()?;
+        py.detach(|| json(&inner.statuses(all, most)?)).map_err(raise)
+    }
+
+    /// Dataspaces, as JSON.
+    fn usage(&self, py: Python<'_>) -> PyResult<String> {
+        let inner = self.checked()?;
+        py.detach(|| json(&usage(&self.spaces, inner)?)).map_err(raise)
+    }
+}
+
+impl Transfer {
+    fn checked(&self) -> PyResult<&Moving> {
+        fork::refuse(self.born, "this transfer was begun", "wait for it in the process that did")?;
+        self.inner.as_ref().ok_or_else(|| raise(Error::internal("a transfer that is gone")))
+    }
+}
+
+#[pymethods]
+impl Transfer {
+    /// Its number in the journal.
+    #[getter]
+    fn id(&self) -> PyResult<i64> {
+        Ok(self.checked()?.id())
+    }
+
+    /// True once it has ended.
+    fn done(&self) -> PyResult<bool> {
+        Ok(self.checked()?.has_ended())
+    }
+
+    /// Files done, files, bytes done, bytes, seconds so far, seconds left with low and high; none before it has begun to move.
+    #[allow(clippy::type_complexity)]
+    fn progress(&self) -> PyResult<Option<(u64, u64, u64, u64, f64, f64, f64, f64)>> {
+        let progress = self.checked()?.progress();
+        Ok(progress.map(|p| {
+            let left = (p.left.seconds, p.left.low, p.left.high);
+            (p.files_done, p.files, p.bytes_done, p.bytes, p.seconds, left.0, left.1, left.2)
+        }))
+    }
+
+    /// What came of it, as JSON; none if it goes on after so many seconds.
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<String>> {
+        let moving = self.checked()?;
+        let mut left = timeout;
+        loop {
+            let turn = left.map_or(LOOK, |left| Duration::from_secs_f64(left.clamp(0.0, 0.1)));
+            if let Some(status) = py.detach(|| moving.wait(Some(turn))).map_err(raise)? {
+                return json(&status).map(Some).map_err(raise);
+            }
+            py.check_signals()?;
+            if let Some(left) = &mut left {
+                *left -= turn.as_secs_f64();
+                if *left <= 0.0 {
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// Asks it to stop.
+    fn stop(&self) -> PyResult<()> {
+        self.checked()?.stop();
+        Ok(())
+    }
+
+    /// Calls a function without arguments once it has ended, from another thread.
+    fn then(&self, py: Python<'_>, call: Py<PyAny>) -> PyResult<()> {
+        let moving = self.checked()?;
+        let work = move || {
+            // Without an interpreter nobody waits for it any more.
+            let _ = Python::try_attach(|py| {
+                if let Err(e) = call.call0(py) {
+                    e.write_unraisable(py, None);
+                }
+                drop(call);
+            });
+        };
+        py.detach(|| moving.then(work));
+        Ok(())
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        let Some(moving) = self.inner.take() else { return };
+        if self.born == fork::generation() {
+            fork::end(moving);
+        } else {
+            // Its thread is the parent's.
+            std::mem::forget(moving);
+        }
+    }
+}

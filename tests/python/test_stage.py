@@ -1,0 +1,135 @@
+"""Transfers from Python."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import stead
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEAD_STATE", str(tmp_path / "state"))
+    source = tmp_path / "from"
+    (source / "deep").mkdir(parents=True)
+    for i, size in enumerate([0, 5, 4096, 3_000_000]):
+        (source / "deep" / f"f{i}").write_bytes(bytes([i]) * size)
+    (tmp_path / "fast").mkdir()
+    return tmp_path
+
+
+def same(a, b) -> bool:
+    files = [p.relative_to(a) for p in a.rglob("*") if p.is_file()]
+    assert files
+    return all((a / f).read_bytes() == (b / f).read_bytes() for f in files) and len(files) == len([p for p in b.rglob("*") if p.is_file()])
+
+
+def test_a_tree_is_staged(place):
+    spaces = {"fast": place / "fast"}
+    t = stead.stage(place / "from", "fast://", dataspaces=spaces)
+    done = t.wait()
+    assert (done.state, done.action, done.failed, done.failures, done.error) == ("finished", "copy", 0, [], None)
+    assert done.bytes == done.bytes_done == 3_004_101 and done.files == done.files_done == 6
+    assert same(place / "from", place / "fast" / "from")
+    assert t.done and t.eta == 0.0 and t.wait().id == done.id == t.id and done.seconds >= 0
+    assert "finished" in repr(done) and "ended" in repr(t)
+    again = stead.stage(f"{place}/from/", "fast://from", action="sync", dataspaces=spaces).wait()
+    assert again.bytes == 0 and again.skipped == 4
+    used = stead.dataspaces(spaces)
+    assert [s["name"] for s in used] == ["fast"] and 0 < used[0]["free"] <= used[0]["size"] and used[0]["error"] is None
+    assert [s.state for s in stead.transfers(all=True)] == ["finished", "finished"] and stead.transfers() == []
+
+
+def test_what_it_would_do(place):
+    said = stead.preview_stage([place / "from" / "deep" / "f1", f"{place}/from/deep/f3"], place / "to")
+    assert (said["files"], said["bytes"], said["renamed"]) == (2, 3_000_005, 0) and said["takes"]["high"] > 0
+    assert not (place / "to").exists() and stead.transfers(all=True) == []
+
+
+def test_errors_are_those_of_the_package(place):
+    with pytest.raises(stead.NotFoundError):
+        stead.stage(place / "none", place / "to").wait()
+    with pytest.raises(stead.UsageError, match="unknown variant"):
+        stead.stage(place / "from", place / "to", action="teleport")
+    with pytest.raises(stead.UsageError, match="no target"):
+        stead.stage(place / "from")
+    with pytest.raises(stead.UsageError, match="unknown variant"):
+        stead.stage(place / "from", place / "to", exists="burn")
+    (place / "to").write_bytes(b"there")
+    with pytest.raises(stead.UsageError, match="already"):
+        stead.stage(place / "from" / "deep" / "f1", place / "to").wait()
+    with pytest.raises(stead.UsageError, match="no transfer 99"):
+        stead.resume_transfer(99)
+    with pytest.raises(stead.UsageError, match="not configured"):
+        stead.stage("nowhere://x", place / "to").wait()
+
+
+def test_stopped_resumed_and_given_up(place):
+    big = place / "big"
+    big.write_bytes(os.urandom(1 << 20) * 30)
+    t = stead.stage(big, place / "to", limit="20MiB")
+    with pytest.raises(stead.TimedOutError):
+        t.wait(0.3)
+    assert t.progress[3] == 30 << 20 and 0 < t.eta < 1000
+    low, high = t.eta_range[1:]
+    assert low <= t.eta * 2 and high > low
+    t.stop()
+    with pytest.raises(stead.CancelledError):
+        t.wait()
+    assert [(s.id, s.state) for s in stead.transfers()] == [(t.id, "interrupted")]
+    assert stead.resume_transfer(t.id).wait().state == "finished"
+    assert (place / "to").read_bytes() == big.read_bytes()
+    t = stead.stage(big, place / "other", limit="20MiB")
+    t.stop()
+    with pytest.raises(stead.CancelledError):
+        t.wait()
+    assert stead.cancel_transfer(t.id).state == "cancelled"
+    assert sorted(p.name for p in place.iterdir()) == ["big", "fast", "from", "state", "to"]
+
+
+def test_they_are_awaited(place):
+    async def all_of_them():
+        moves = [stead.stage(place / "from" / "deep" / f"f{i}", f"{place}/to{i}") for i in range(4)]
+        return await asyncio.gather(*moves)
+
+    done = asyncio.run(all_of_them())
+    assert [d.state for d in done] == ["finished"] * 4 and [d.bytes for d in done] == [0, 5, 4096, 3_000_000]
+
+    async def late():
+        t = stead.stage(place / "from", place / "late")
+        t.wait()
+        return await t
+
+    assert asyncio.run(late()).state == "finished"
+
+
+def test_a_program_may_forget_them(place):
+    stead.stage(place / "from", place / "to")
+    gc.collect()
+    script = f"""
+        import stead
+        stead.stage({str(place / "from")!r}, {str(place / "other")!r}, limit="3MiB")
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, timeout=60)
+    assert same(place / "from", place / "other")
+    states = {s.state for s in stead.transfers(all=True)}
+    assert states <= {"finished", "running"}
+
+
+def test_a_child_that_was_forked_has_none(place):
+    t = stead.stage(place / "from", place / "to")
+    child = os.fork()
+    if child == 0:
+        try:
+            t.done  # noqa: B018
+        except stead.UsageError:
+            os._exit(7)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert t.wait().state == "finished"
