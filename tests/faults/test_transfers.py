@@ -149,14 +149,37 @@ def test_a_target_that_becomes_full(stead, tmp_path):
         assert slow.returncode == 1 and "no space" in err.lower() and "resume" in err, err
         assert all(len(data) == 1 << 20 for data in named(small / "to").values())
         small.joinpath("other").unlink()
-        latest = json.loads(stead("--list", "--all").communicate(timeout=60)[0])[0]
-        assert latest["state"] == "failed"
-        again = stead("--resume", latest["id"])
+        latest = json.loads(stead("--list").communicate(timeout=60)[0])
+        assert [s["state"] for s in latest] == ["interrupted"] and "no space" in latest[0]["error"].lower()
+        again = stead("--resume")
         assert json.loads(again.communicate(timeout=60)[0])["state"] == "finished"
         assert named(small / "to") == named(source)
         assert not [p for p in small.rglob(".stead-*")]
     finally:
         subprocess.run(["umount", "-l", small], check=True)
+
+
+def test_few_files_may_be_open(stead, tmp_path):
+    folders = {f"d{i}/f": b"x" for i in range(700)}
+    write(tmp_path / "from", folders)
+    command = 'ulimit -n 128; exec "$0" stage "$@"'
+
+    def limited(*words) -> dict:
+        env = os.environ | {"STEAD_STATE": str(tmp_path / "state")}
+        done = subprocess.run(["bash", "-c", command, os.path.abspath(STEAD), *map(str, words), "--format", "json"], env=env,
+                              capture_output=True, text=True, timeout=100)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    other = Path("/dev/shm") / f"stead-test-{os.getpid()}"
+    try:
+        assert limited("--move", tmp_path / "from", other)["failed"] == 0
+        assert named(other) == folders and not (tmp_path / "from").exists()
+        assert limited("--sync", other, tmp_path / "back")["failed"] == 0
+        assert named(tmp_path / "back") == folders
+        assert limited("--remove", other)["state"] == "finished" and not other.exists()
+    finally:
+        shutil.rmtree(other, ignore_errors=True)
 
 
 def test_a_file_that_changes_all_the_time_is_told(stead, tmp_path):

@@ -59,13 +59,23 @@ pub fn stage(a: &StageArgs) -> Result<()> {
         }
     };
     let mut failed = None;
+    let several = ids.len() > 1;
     for id in ids {
         let bar = Bar::new(a.progress);
         let ended = stager.run(id, &cancel, bar.as_ref().map(|b| b as &dyn Watcher));
         if let Some(bar) = &bar {
             bar.0.finish_and_clear();
         }
-        let status = ended?;
+        let status = match ended {
+            Ok(status) => status,
+            // Of several, each gets its turn.
+            Err(e) if several && e.kind() != Kind::Cancelled => {
+                crate::complain(&e);
+                failed.get_or_insert(id);
+                continue;
+            }
+            Err(e) => return Err(e),
+        };
         show(a, &status)?;
         if status.state == State::Failed {
             failed.get_or_insert(id);

@@ -5,23 +5,39 @@ use crate::job::Item;
 use crate::meta;
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use stead_core::{Error, Kind, Result};
-use stead_store::{Folder, Meta, tier};
+use stead_core::{Cancel, Error, Kind, Result};
+use stead_store::{FileTime, Folder, Meta, What, tier};
 
 /// Of so many files and folders each is made durable by itself; of more, the whole file system is, which costs the same however
 /// many they are.
 pub(crate) const SYNC_EACH: usize = 16;
 
-/// Folders in which names were given or taken.
+/// Folders in which names were given or taken: some of them, or, of many, one of each file system.
 #[derive(Default)]
-pub(crate) struct Touched(HashMap<PathBuf, Folder>);
+pub(crate) struct Touched {
+    few: HashMap<PathBuf, Folder>,
+    many: HashMap<u64, Folder>,
+}
 
 impl Touched {
-    pub(crate) fn note(&mut self, folder: &Folder) {
-        if !self.0.contains_key(folder.shown()) {
-            self.0.insert(folder.shown().to_owned(), folder.clone());
+    /// # Errors
+    /// System errors.
+    pub(crate) fn note(&mut self, folder: &Folder) -> Result<()> {
+        if self.few.contains_key(folder.shown()) {
+            return Ok(());
         }
+        if self.many.is_empty() && self.few.len() < SYNC_EACH {
+            self.few.insert(folder.shown().to_owned(), folder.clone());
+            return Ok(());
+        }
+        // Each is an open file, of which a process may have few.
+        let few: Vec<Folder> = self.few.drain().map(|(_, folder)| folder).collect();
+        for folder in few.iter().chain([folder]) {
+            self.many.entry(folder.own_meta()?.dev).or_insert_with(|| folder.clone());
+        }
+        Ok(())
     }
 
     /// Makes what happened in them durable.
@@ -29,21 +45,18 @@ impl Touched {
     /// # Errors
     /// System errors.
     pub(crate) fn sync(&mut self) -> Result<()> {
-        let folders: Vec<Folder> = self.0.drain().map(|(_, folder)| folder).collect();
-        if folders.len() <= SYNC_EACH {
-            return folders.iter().filter(|f| !tier::is_memory(f)).try_for_each(Folder::sync);
-        }
-        sync_all(&folders)
+        let few = self.few.drain().map(|(_, folder)| folder);
+        few.filter(|f| !tier::is_memory(f)).try_for_each(|folder| folder.sync())?;
+        let many: Vec<Folder> = self.many.drain().map(|(_, folder)| folder).collect();
+        sync_all(&many)
     }
-}
 
-impl Touched {
     /// Makes all files of them durable, with all else on their file systems.
     ///
     /// # Errors
     /// System errors.
     pub(crate) fn sync_files(&self) -> Result<()> {
-        sync_all(&self.0.values().cloned().collect::<Vec<_>>())
+        sync_all(&self.few.values().chain(self.many.values()).cloned().collect::<Vec<_>>())
     }
 }
 
@@ -73,13 +86,80 @@ pub(crate) fn name(copy: &Copy) -> Result<()> {
     folder.rename(copy.temporary(), folder, item.name(), item.replace)
 }
 
-/// True if the target has the file already, as whoever began the transfer before has left it.
+/// True if the target has the file already, as whoever began the transfer before may have left it: with the bytes of its source.
+/// Of a source that is gone, which a move has removed, size and time tell.
 ///
 /// # Errors
 /// System errors.
-pub(crate) fn is_there(item: &Item, target: &Folder) -> Result<bool> {
-    let there = target.meta(item.name())?;
-    Ok(there.is_some_and(|t| t.size == item.size && t.mtime == item.mtime))
+pub(crate) fn is_there(
+    item: &Item,
+    source: Option<&Folder>,
+    target: &Folder,
+    is_move: bool,
+    cancel: &Cancel,
+) -> Result<bool> {
+    let Some(there) = target.meta(item.name())? else { return Ok(false) };
+    if there.what != What::File || there.size != item.size {
+        return Ok(false);
+    }
+    let name = item.source.file_name().unwrap_or_default();
+    let from = match source {
+        Some(source) => source.meta(name)?,
+        None => None,
+    };
+    let (Some(_), Some(source)) = (from, source) else {
+        return Ok(is_move && same_time(item.mtime, there.mtime));
+    };
+    // Old files may have size and time of new ones: what is the same is what has the same bytes.
+    if !same_time(item.mtime, there.mtime) {
+        return Ok(false);
+    }
+    let (a, b) = (source.open_file(name)?, target.open_file(item.name())?);
+    let failed = |e: std::io::Error| Error::io("compare", target.at(item.name()), e);
+    let (mut x, mut y) = (vec![0; COMPARED], vec![0; COMPARED]);
+    let mut at = 0;
+    while at < item.size {
+        cancel.check()?;
+        let len = usize::try_from(item.size - at).unwrap_or(COMPARED).min(COMPARED);
+        for (file, room) in [(&a, &mut x), (&b, &mut y)] {
+            match file.read_exact_at(&mut room[..len], at) {
+                Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(false),
+                done => done.map_err(failed)?,
+            }
+        }
+        if x[..len] != y[..len] {
+            return Ok(false);
+        }
+        at += len as u64;
+    }
+    Ok(true)
+}
+
+/// Bytes of both files that are compared at a time.
+const COMPARED: usize = 1 << 20;
+
+/// True if a file that got the first time has the second one: file systems know whole seconds, or two of them, or 100 ns.
+pub(crate) fn same_time(given: FileTime, there: FileTime) -> bool {
+    let seconds = given.seconds == there.seconds;
+    match there.nanos {
+        _ if given == there => true,
+        0 if seconds => true,
+        0 => there.seconds % 2 == 0 && (there.seconds - given.seconds).abs() == 1,
+        n => seconds && n % 100 == 0 && n / 100 == given.nanos / 100,
+    }
+}
+
+/// Makes a file that is there durable, with its name.
+///
+/// # Errors
+/// System errors.
+pub(crate) fn settle_file(target: &Folder, name: &OsStr) -> Result<()> {
+    if tier::is_memory(target) {
+        return Ok(());
+    }
+    let failed = |e| Error::io("sync", target.at(name), e);
+    target.open_file(name)?.sync_all().map_err(failed)?;
+    target.sync()
 }
 
 /// Removes the source of a copy that has its name, if it is still what was copied.
@@ -116,7 +196,7 @@ pub(crate) fn link(
     let named = target.rename(temporary, target, item.name(), item.replace);
     settle(named, target, temporary, || {
         let there = target.meta(item.name())?;
-        let link = |m: Meta| m.what == stead_store::What::Link;
+        let link = |m: Meta| m.what == What::Link;
         Ok(there.is_some_and(link) && target.read_link(item.name())? == text)
     })
 }

@@ -35,8 +35,12 @@ pub(crate) struct Means<'a> {
     /// Each file is durable before it is whole.
     pub(crate) sync_each: bool,
     pub(crate) verify: bool,
-    /// Bytes that were copied, or need no copy.
+    /// Bytes that are there.
     pub(crate) bytes: &'a AtomicU64,
+    /// Of these, those that nobody has moved: they were there, or file systems share them.
+    pub(crate) kept: &'a AtomicU64,
+    /// A source is not read while a change of it might go unseen: it is removed after.
+    pub(crate) careful: bool,
     /// Files that are whole.
     pub(crate) files: &'a AtomicU64,
     /// False once the file systems have said that they share no blocks.
@@ -66,6 +70,8 @@ pub(crate) struct Copy {
     failed: Mutex<Option<Error>>,
     /// The source when its last byte was read.
     seen: Mutex<Option<Meta>>,
+    /// Bytes of it that were counted.
+    counted: AtomicU64,
 }
 
 /// Checksums of what is there.
@@ -158,6 +164,7 @@ impl Copy {
             left: AtomicU64::new(pieces),
             failed: Mutex::new(None),
             seen: Mutex::new(None),
+            counted: AtomicU64::new(0),
         }
     }
 
@@ -183,6 +190,19 @@ impl Copy {
 
     fn target_path(&self) -> PathBuf {
         self.target.at(self.item.name())
+    }
+
+    fn count(&self, bytes: u64, kept: bool, means: &Means<'_>) {
+        self.counted.fetch_add(bytes, Ordering::Relaxed);
+        means.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if kept {
+            means.kept.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes of it that were counted as there.
+    pub(crate) fn counted(&self) -> u64 {
+        self.counted.load(Ordering::Relaxed)
     }
 
     /// It is not whole, for this reason if there is none yet.
@@ -232,7 +252,7 @@ impl Copy {
         }
         let sum = match pair.cloned {
             true => {
-                means.bytes.fetch_add(end - from, Ordering::Relaxed);
+                self.count(end - from, true, means);
                 0
             }
             false => self.bytes(&pair, from, end, room, means)?,
@@ -264,6 +284,9 @@ impl Copy {
         if meta.what != stead_store::What::File || meta.size != self.item.size {
             return Err(self.changed());
         }
+        if means.careful {
+            settled(&from, &meta, means.cancel)?;
+        }
         let (to, begun) = self.open_target(&meta)?;
         let write = |e: Errno| self.cannot_write(e.into());
         let big = meta.size >= LEAST_DIRECT;
@@ -293,7 +316,7 @@ impl Copy {
             let mut sums = lock(&self.sums);
             (sums.begun, sums.marked) = ((done, mark.sum), done);
             drop(sums);
-            means.bytes.fetch_add(mark.prefix, Ordering::Relaxed);
+            self.count(mark.prefix, true, means);
         }
         if big {
             self.prepare(&mut pair, begun.is_some())?;
@@ -362,7 +385,7 @@ impl Copy {
             let data = if pair.sparse { self.next_data(pair, at, end)? } else { at..end };
             if data.start > at {
                 sum.hole(data.start - at);
-                means.bytes.fetch_add(data.start - at, Ordering::Relaxed);
+                self.count(data.start - at, true, means);
             }
             at = data.start;
             while at < data.end {
@@ -380,7 +403,7 @@ impl Copy {
                 };
                 self.write(pair, at, &room.0[..written])?;
                 at += len as u64;
-                means.bytes.fetch_add(len as u64, Ordering::Relaxed);
+                self.count(len as u64, false, means);
             }
         }
         Ok(sum.finish())
@@ -560,6 +583,23 @@ impl Copy {
             _ => e,
         }
     }
+}
+
+/// Waits until a later change of a file would give it another time: file systems know seconds, or ticks of a clock.
+fn settled(file: &File, meta: &Meta, cancel: &Cancel) -> Result<()> {
+    let name = tier::name_of(file).unwrap_or_default();
+    let fine = ["ext4-", "xfs-", "btrfs-", "tmpfs-", "f2fs-", "zfs-", "bcachefs-"];
+    let grain = if fine.iter().any(|of| name.starts_with(of)) { 0.02 } else { 2.0 };
+    let changed = meta.ctime.seconds as f64 + f64::from(meta.ctime.nanos) * 1e-9;
+    // A clock that was set, here or on a server, is no reason to wait for long.
+    let mut left = (changed + grain - crate::clock::unix()).min(grain);
+    while left > 0.0 {
+        cancel.check()?;
+        let turn = left.min(0.1);
+        std::thread::sleep(std::time::Duration::from_secs_f64(turn));
+        left -= turn;
+    }
+    Ok(())
 }
 
 /// Reads and writes of a file go past the page cache from now on, or through it. False if that cannot be.

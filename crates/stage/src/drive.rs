@@ -14,6 +14,7 @@ use crate::meta;
 use crate::request::Action;
 use crate::status::{Progress, Watcher};
 use crate::work;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -34,6 +35,10 @@ const MARK_EVERY_S: f64 = 2.0;
 const TOGETHER: usize = 1024;
 /// The first wait before something is tried again; each further one is twice as long.
 const BACK_OFF: Duration = Duration::from_millis(200);
+/// So often at most somebody waits for a single name.
+const MOST_WAITS: u64 = 20;
+/// Folders of the files of a batch, which are open all at once.
+const BATCH_FOLDERS: usize = 64;
 /// What was seen of other transfers counts for no more than so many seconds of this one.
 const PRIOR_S: f64 = 2.0;
 
@@ -95,7 +100,11 @@ struct Way<'a> {
     target: Option<Side>,
     limiter: Limiter,
     bytes: AtomicU64,
+    /// Of these, those that nobody has moved.
+    kept: AtomicU64,
     files: AtomicU64,
+    /// Times that somebody has waited before another try of a single name.
+    waits: AtomicU64,
     clones: AtomicBool,
     watch: Watch,
     pair: Option<String>,
@@ -129,7 +138,9 @@ impl Drive<'_> {
             target,
             limiter: Limiter::new(self.known.request.options.limit),
             bytes: AtomicU64::new(self.known.done.bytes),
+            kept: AtomicU64::new(0),
             files: AtomicU64::new(self.known.done.files),
+            waits: AtomicU64::new(0),
             clones: AtomicBool::new(true),
             watch: Watch::start(),
             pair,
@@ -181,13 +192,15 @@ impl Way<'_> {
         self.d.known.request.options.durable
     }
 
-    /// Does something with each name of these tasks that is left, in order or in reverse, and writes down what came of it.
+    /// Does something with each name of these tasks that is left, in order or in reverse, then `settle` with those for which that
+    /// went well, which may fail for each of them, and writes down what came of it.
     fn each(
         &self,
         tasks: &[Task],
         reverse: bool,
         write: bool,
         mut work: impl FnMut(&Item) -> Result<()>,
+        mut settle: impl FnMut(&[&Item]) -> Result<Vec<(i64, Error)>>,
     ) -> Result<()> {
         let (journal, id) = (self.d.journal, self.d.id);
         let mut from = if reverse { i64::MAX } else { 0 };
@@ -213,6 +226,11 @@ impl Way<'_> {
                 }
                 self.show();
             }
+            for (n, e) in settle(&done)? {
+                if let Some(at) = done.iter().position(|item| item.n == n) {
+                    failed.push((done.remove(at), e));
+                }
+            }
             let failed: Vec<_> = failed.iter().map(|(item, e)| (*item, e)).collect();
             journal.done(id, if write { &done } else { &[] }, &failed)?;
             stopped?;
@@ -224,7 +242,13 @@ impl Way<'_> {
         let mut tries = 0;
         loop {
             match work() {
-                Err(e) if tries < self.d.known.request.options.retries && copy::may_pass(&e) => {
+                // Where many fail, the reason is one that does not pass.
+                Err(e)
+                    if tries < self.d.known.request.options.retries
+                        && e.kind() != Kind::Changed
+                        && copy::may_pass(&e)
+                        && self.waits.fetch_add(1, Ordering::Relaxed) < MOST_WAITS =>
+                {
                     self.back_off(tries, &e)?;
                     tries += 1;
                 }
@@ -246,78 +270,91 @@ impl Way<'_> {
         Ok(())
     }
 
+    /// Makes durable what happened in these folders, if that is wanted.
+    fn settle(&self, touched: &RefCell<Touched>) -> Result<Vec<(i64, Error)>> {
+        if self.is_durable() {
+            touched.borrow_mut().sync()?;
+        }
+        Ok(Vec::new())
+    }
+
     fn removals(&self) -> Result<()> {
-        let mut touched = Touched::default();
-        let mut remove = |item: &Item, folders: bool| {
+        let touched = RefCell::new(Touched::default());
+        let remove = |item: &Item, folders: bool| {
             let folder = match item.from {
                 TARGET => self.target(item, false),
                 _ => self.source(item),
             };
             let path = if item.from == TARGET { &item.target } else { &item.source };
             let name = path.file_name().unwrap_or_default();
-            match folder {
-                Err(e) if e.kind() == Kind::NotFound => Ok(()),
-                Err(e) => Err(e),
-                Ok(folder) => {
-                    if folders {
-                        folder.remove_folder(name)?
-                    } else {
-                        folder.remove_file(name)?
-                    };
-                    touched.note(&folder);
-                    Ok(())
+            let folder = match folder {
+                Err(e) if e.kind() == Kind::NotFound => return Ok(()),
+                folder => folder?,
+            };
+            if folders {
+                folder.remove_folder(name)?;
+            } else if let Some(meta) = folder.meta(name)? {
+                // Whoever resumes it may come long after it was planned.
+                if meta.what == What::Folder || meta.mtime != item.mtime {
+                    return Err(Error::new(
+                        Kind::Changed,
+                        "this changed after it was to be removed",
+                    )
+                    .at_path(folder.at(name))
+                    .with_hint("it is left; remove it anew if that is meant"));
                 }
+                folder.remove_file(name)?;
             }
+            touched.borrow_mut().note(&folder)
         };
-        self.each(&[Task::Remove], false, true, |item| remove(item, false))?;
-        self.each(&[Task::RemoveFolder], true, true, |item| remove(item, true))?;
-        if self.is_durable() { touched.sync() } else { Ok(()) }
+        let settle = |_: &[&Item]| self.settle(&touched);
+        self.each(&[Task::Remove], false, true, |item| remove(item, false), settle)?;
+        self.each(&[Task::RemoveFolder], true, true, |item| remove(item, true), settle)
     }
 
     fn folders(&self) -> Result<()> {
-        let mut made = Vec::new();
-        self.each(&[Task::Folder], false, false, |item| {
+        let touched = RefCell::new(Touched::default());
+        let make = |item: &Item| {
             let parent = self.target(item, true)?;
-            if parent.make(item.name(), true)?.1 && made.len() <= SYNC_EACH {
-                made.push(parent);
+            match parent.make(item.name(), true)?.1 {
+                true => touched.borrow_mut().note(&parent),
+                false => Ok(()),
             }
-            Ok(())
-        })?;
+        };
         // Files are durable when their folders are.
-        match made.len() {
-            _ if !self.is_durable() => Ok(()),
-            0 => Ok(()),
-            n if n <= SYNC_EACH => made.iter().try_for_each(Folder::sync),
-            _ => commit::sync_all(&made),
-        }
+        self.each(&[Task::Folder], false, false, make, |_| self.settle(&touched))
     }
 
     fn renames(&self) -> std::result::Result<(), Stopped> {
-        let mut crosses = false;
-        let mut touched = Touched::default();
-        self.each(&[Task::Rename], false, true, |item| {
+        let crosses = Cell::new(false);
+        let touched = RefCell::new(Touched::default());
+        let rename = |item: &Item| {
             let target = self.target(item, true)?;
-            let source = match self.source(item) {
-                Err(e) if self.d.resumed && e.kind() == Kind::NotFound => return Ok(()),
-                source => source?,
-            };
             let name = item.source.file_name().unwrap_or_default();
-            if self.d.resumed && source.meta(name)?.is_none() && target.meta(item.name())?.is_some()
-            {
+            let source = match self.source(item) {
+                Err(e) if self.d.resumed && e.kind() == Kind::NotFound => None,
+                source => Some(source?),
+            };
+            let gone = match &source {
+                Some(source) => source.meta(name)?.is_none(),
+                None => true,
+            };
+            if self.d.resumed && gone && target.meta(item.name())?.is_some() {
                 return Ok(());
             }
+            let source = source.ok_or_else(|| {
+                Error::new(Kind::NotFound, "no such file or folder").at_path(&item.source)
+            })?;
             if source.rename_if_near(name, &target, item.name(), false)? {
-                touched.note(&source);
-                touched.note(&target);
-                return Ok(());
+                touched.borrow_mut().note(&source)?;
+                return touched.borrow_mut().note(&target);
             }
-            crosses = true;
+            crosses.set(true);
+            // It ends this phase, after those before it are written down.
             Err(Error::internal("moved to another file system"))
-        })?;
-        if self.is_durable() {
-            touched.sync()?;
-        }
-        if crosses { Err(Stopped::CannotRename) } else { Ok(()) }
+        };
+        let ended = self.each(&[Task::Rename], false, true, rename, |_| self.settle(&touched));
+        if crosses.get() { Err(Stopped::CannotRename) } else { Ok(ended?) }
     }
 
     /// Files, in batches: while one becomes durable and gets its names, the next one is copied.
@@ -343,7 +380,7 @@ impl Way<'_> {
                     let mut bytes = 0;
                     while let Some(item) = left.peek()
                         && (batch.is_empty() || bytes + item.size <= BATCH_BYTES)
-                        && batch.len() < BATCH_FILES
+                        && batch.len() < BATCH_FOLDERS
                     {
                         bytes += item.size;
                         batch.extend(left.next());
@@ -378,6 +415,15 @@ impl Way<'_> {
             bytes <= BATCH_BYTES
         });
         let count = fits.count().max(1);
+        items.truncate(count);
+        let mut folders = 0;
+        let near = items.windows(2).take_while(|two| {
+            let other = (two[0].folder(), two[0].source.parent())
+                != (two[1].folder(), two[1].source.parent());
+            folders += usize::from(other);
+            folders < BATCH_FOLDERS
+        });
+        let count = near.count() + 1;
         items.truncate(count);
         Ok(items)
     }
@@ -422,13 +468,21 @@ impl Way<'_> {
     ) -> Result<(Vec<Copy>, bool, Option<Error>)> {
         let (journal, id) = (self.d.journal, self.d.id);
         let options = &self.d.known.request.options;
+        let is_move = self.d.known.request.action == Action::Move;
         let (mut copies, mut there) = (Vec::with_capacity(items.len()), Vec::new());
         for item in items {
             self.d.cancel.check()?;
             let open = || {
                 let target = self.target(&item, true)?;
-                if self.d.resumed && commit::is_there(&item, &target)? {
-                    return Ok(None);
+                if self.d.resumed {
+                    let from = match self.source(&item) {
+                        Err(e) if is_move && e.kind() == Kind::NotFound => None,
+                        source => Some(source?),
+                    };
+                    let cancel = self.d.cancel;
+                    if commit::is_there(&item, from.as_ref(), &target, is_move, cancel)? {
+                        return Ok(None);
+                    }
                 }
                 let mark = match item.size >= LEAST_MARKED {
                     true => journal.mark(id, item.n)?,
@@ -447,7 +501,11 @@ impl Way<'_> {
             }
         }
         for item in &there {
-            self.ended_before(item)?;
+            match self.ended_before(item) {
+                Err(e) if stops_all(&e) => return Err(e),
+                Err(e) => self.put_off(item, e, again)?,
+                Ok(()) => {}
+            }
         }
         let sync_each = self.is_durable() && copies.len() <= SYNC_EACH;
         let means = Means {
@@ -456,6 +514,8 @@ impl Way<'_> {
             sync_each,
             verify: options.verify,
             bytes: &self.bytes,
+            kept: &self.kept,
+            careful: is_move,
             files: &self.files,
             clones: &self.clones,
         };
@@ -483,16 +543,20 @@ impl Way<'_> {
 
     /// A file that whoever began the transfer had named, and not written down.
     fn ended_before(&self, item: &Item) -> Result<()> {
+        let target = self.target(item, true)?;
+        // A try of it that was not the one.
+        target.remove_file(&self.temporary(item))?;
+        if self.is_durable() {
+            commit::settle_file(&target, item.name())?;
+        }
         if self.d.known.request.action == Action::Move
             && let Ok(source) = self.source(item)
         {
-            let name = item.source.file_name().unwrap_or_default();
-            let same = |m: stead_store::Meta| (m.size, m.mtime) == (item.size, item.mtime);
-            if source.meta(name)?.is_some_and(same) {
-                source.remove_file(name)?;
-            }
+            // It was compared just now.
+            source.remove_file(item.source.file_name().unwrap_or_default())?;
         }
         self.bytes.fetch_add(item.size, Ordering::Relaxed);
+        self.kept.fetch_add(item.size, Ordering::Relaxed);
         self.files.fetch_add(1, Ordering::Relaxed);
         self.d.journal.done(self.d.id, &[item], &[])
     }
@@ -520,9 +584,10 @@ impl Way<'_> {
                 whole.push(copy);
                 continue;
             };
-            // A large file goes on where it is when the transfer does.
-            let keep = copy.item.size >= LEAST_MARKED && self.mark(copy).is_ok();
-            if !keep {
+            self.bytes.fetch_sub(copy.counted(), Ordering::Relaxed);
+            // A large file goes on where it is when the transfer does, unless there is something wrong with it.
+            let large = copy.item.size >= LEAST_MARKED;
+            if !(large && stops_all(&e) && self.mark(copy).is_ok()) {
                 copy.abandon();
             }
             if stops_all(&e) {
@@ -543,7 +608,7 @@ impl Way<'_> {
         let durable = self.is_durable();
         if durable && !synced && !whole.is_empty() {
             let mut folders = Touched::default();
-            whole.iter().for_each(|copy| folders.note(copy.target()));
+            whole.iter().try_for_each(|copy| folders.note(copy.target()))?;
             folders.sync_files()?;
         }
         let mut touched = Touched::default();
@@ -551,11 +616,13 @@ impl Way<'_> {
         for copy in whole {
             match commit::name(copy) {
                 Ok(()) => {
-                    touched.note(copy.target());
+                    touched.note(copy.target())?;
                     done.push(*copy);
                 }
                 Err(e) => {
                     copy.abandon();
+                    self.bytes.fetch_sub(copy.counted(), Ordering::Relaxed);
+                    self.files.fetch_sub(1, Ordering::Relaxed);
                     self.put_off(&copy.item, e, again)?;
                 }
             }
@@ -568,7 +635,12 @@ impl Way<'_> {
             for copy in &done {
                 match commit::leave(copy) {
                     Ok(()) => left.push(*copy),
-                    Err(e) => self.put_off(&replacing(&copy.item), e, again)?,
+                    Err(e) => {
+                        self.d.journal.set_replaces(self.d.id, copy.item.n)?;
+                        self.bytes.fetch_sub(copy.counted(), Ordering::Relaxed);
+                        self.files.fetch_sub(1, Ordering::Relaxed);
+                        self.put_off(&replacing(&copy.item), e, again)?;
+                    }
                 }
             }
         } else {
@@ -580,42 +652,75 @@ impl Way<'_> {
 
     fn links(&self) -> Result<()> {
         let is_move = self.d.known.request.action == Action::Move;
-        let mut touched = Touched::default();
-        self.each(&[Task::Link, Task::Hard], false, true, |item| {
+        let touched = RefCell::new(Touched::default());
+        let make = |item: &Item| {
             let target = self.target(item, true)?;
-            let source = match self.source(item) {
-                Err(e) if self.d.resumed && e.kind() == Kind::NotFound => return Ok(()),
-                source => source?,
-            };
             let name = item.source.file_name().unwrap_or_default();
-            let meta = match source.meta(name)? {
-                Some(meta) => meta,
-                None if self.d.resumed && target.meta(item.name())?.is_some() => return Ok(()),
-                None => {
-                    return Err(Error::new(Kind::NotFound, "no such file").at_path(source.at(name)));
+            let source = match self.source(item) {
+                Err(e) if self.d.resumed && is_move && e.kind() == Kind::NotFound => None,
+                source => Some(source?),
+            };
+            let meta = match &source {
+                Some(source) => source.meta(name)?,
+                None => None,
+            };
+            let (Some(source), Some(meta)) = (source, meta) else {
+                if self.d.resumed && is_move && target.meta(item.name())?.is_some() {
+                    return Ok(());
                 }
+                return Err(Error::new(Kind::NotFound, "no such file").at_path(&item.source));
             };
             let temporary = self.temporary(item);
             if item.task == Task::Link {
                 commit::link(item, &source, &target, &temporary, &meta)?;
             } else {
                 let first = self.d.journal.item(self.d.id, item.first)?;
+                if !self.d.journal.is_done(self.d.id, item.first)? {
+                    let why = "another name of this file could not be staged";
+                    return Err(Error::new(Kind::Io, why).at_path(source.at(name)));
+                }
                 let folder = self.target(&first, false)?;
                 commit::hard(item, &target, &temporary, (&folder, first.name()))?;
             }
-            touched.note(&target);
-            if is_move && meta.mtime == item.mtime {
-                source.remove_file(name)?;
-                touched.note(&source);
+            touched.borrow_mut().note(&target)
+        };
+        let settle = |done: &[&Item]| {
+            self.settle(&touched)?;
+            let mut failed = Vec::new();
+            for item in done.iter().filter(|_| is_move) {
+                if let Err(e) = self.leave_link(item, &touched) {
+                    failed.push((item.n, e));
+                }
             }
-            Ok(())
-        })?;
-        if self.is_durable() { touched.sync() } else { Ok(()) }
+            self.settle(&touched)?;
+            Ok(failed)
+        };
+        self.each(&[Task::Link, Task::Hard], false, true, make, settle)
+    }
+
+    /// Removes the source of a link, or of one more name, that the target has durably.
+    fn leave_link(&self, item: &Item, touched: &RefCell<Touched>) -> Result<()> {
+        let source = match self.source(item) {
+            Err(e) if e.kind() == Kind::NotFound => return Ok(()),
+            source => source?,
+        };
+        let name = item.source.file_name().unwrap_or_default();
+        match source.meta(name)? {
+            Some(meta) if meta.mtime == item.mtime => {
+                source.remove_file(name)?;
+                touched.borrow_mut().note(&source)
+            }
+            Some(_) => Err(Error::new(Kind::Changed, "this changed after it was planned")
+                .at_path(source.at(name))
+                .with_hint("both are there; stage it again")),
+            None => Ok(()),
+        }
     }
 
     /// What folders get in the end, those within others first.
     fn endings(&self) -> Result<()> {
-        self.each(&[Task::Folder], true, true, |item| {
+        let none = |_: &[&Item]| Ok(Vec::new());
+        let give = |item: &Item| {
             let target = self.target(item, true)?.enter(item.name())?;
             match self.source(item).and_then(|s| match item.source.file_name() {
                 Some(name) => s.enter(name),
@@ -629,20 +734,18 @@ impl Way<'_> {
                 Err(e) if self.d.resumed && e.kind() == Kind::NotFound => Ok(()),
                 Err(e) => Err(e),
             }
-        })?;
-        self.each(&[Task::LeaveFolder], true, true, |item| {
-            match self.source(item) {
-                Ok(folder) => {
-                    match folder.remove_folder(item.source.file_name().unwrap_or_default()) {
-                        // Something that was not to be moved, or that came meanwhile.
-                        Err(e) if e.kind() == Kind::Usage => Ok(()),
-                        done => done.map(|_| ()),
-                    }
-                }
-                Err(e) if e.kind() == Kind::NotFound => Ok(()),
-                Err(e) => Err(e),
-            }
-        })
+        };
+        self.each(&[Task::Folder], true, true, give, none)?;
+        let leave = |item: &Item| match self.source(item) {
+            Ok(folder) => match folder.remove_folder(item.source.file_name().unwrap_or_default()) {
+                // Something that was not to be moved, or that came meanwhile.
+                Err(e) if e.kind() == Kind::Usage => Ok(()),
+                done => done.map(|_| ()),
+            },
+            Err(e) if e.kind() == Kind::NotFound => Ok(()),
+            Err(e) => Err(e),
+        };
+        self.each(&[Task::LeaveFolder], true, true, leave, none)
     }
 
     /// Tells who watches how far it is.
@@ -656,9 +759,10 @@ impl Way<'_> {
             return;
         }
         let amount = Amount::new(files, bytes);
-        let (moved, passed) = (amount.less(rates.then), now - rates.at);
-        rates.seen.note(moved, passed);
-        (rates.at, rates.then) = (now, amount);
+        let moved = Amount::new(files, bytes.saturating_sub(self.kept.load(Ordering::Relaxed)));
+        let (new, passed) = (moved.less(rates.then), now - rates.at);
+        rates.seen.note(new, passed);
+        (rates.at, rates.then) = (now, moved);
         let left = rates.seen.takes(Amount::new(totals.files, totals.bytes).less(amount));
         drop(rates);
         if let Some(watcher) = self.d.watcher {
@@ -677,9 +781,15 @@ impl Way<'_> {
 
     /// Notes what was seen of this pair of tiers, for those who come later.
     fn remember(&self) {
-        let Some(pair) = &self.pair else { return };
+        // What somebody has limited is no speed of a device.
+        let Some(pair) =
+            self.pair.as_ref().filter(|_| self.d.known.request.options.limit.is_none())
+        else {
+            return;
+        };
+        let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let now =
-            Amount::new(self.files.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
+            Amount::new(load(&self.files), load(&self.bytes).saturating_sub(load(&self.kept)));
         let start = Amount::new(self.d.known.done.files, self.d.known.done.bytes);
         // A hint, of which nobody is told that it could not be written.
         if let Ok(mut seen) = self.d.journal.seen(pair) {
@@ -702,5 +812,7 @@ fn replacing(item: &Item) -> Item {
 
 /// An error after which nothing else is tried.
 fn stops_all(e: &Error) -> bool {
-    matches!(e.kind(), Kind::NoSpace | Kind::Cancelled | Kind::Internal)
+    // A file that is too large for a file system is no matter of the others.
+    let too_large = e.os_code() == Some(rustix::io::Errno::FBIG.raw_os_error());
+    matches!(e.kind(), Kind::NoSpace | Kind::Cancelled | Kind::Internal) && !too_large
 }

@@ -13,8 +13,8 @@ use stead_store::{Folder, Root, What};
 /// How to find a folder again that paths of a journal begin at.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Base {
-    /// The root of a dataspace.
-    Space(String),
+    /// The root of a dataspace, and the folder that it was.
+    Space(String, String),
     /// A folder of the system.
     Path(String),
 }
@@ -26,7 +26,17 @@ impl Base {
     /// Those of [`Root::open`] and [`Folder::open`].
     pub(crate) fn open(&self, spaces: &Spaces) -> Result<Folder> {
         match self {
-            Base::Space(name) => Ok(Root::open(spaces, name)?.folder()),
+            Base::Space(name, was) => {
+                // The same name may mean another folder by now, such as one of another job.
+                let is = spaces.folder(name)?;
+                if is != was {
+                    return Err(Error::usage(format!(
+                        "dataspace '{name}' was '{was}' when this transfer began, and is '{is}'"
+                    ))
+                    .with_hint(format!("give it as it was: --dataspace {name}={was}")));
+                }
+                Ok(Root::open(spaces, name)?.folder())
+            }
             Base::Path(path) => Folder::open(Path::new(path)),
         }
     }
@@ -81,12 +91,7 @@ fn by_path(path: &Path) -> Result<Base> {
 /// `NotFound`; those of opening.
 pub(crate) fn source(spaces: &Spaces, location: &Location, follow: bool) -> Result<End> {
     if let Some(space) = &location.space {
-        let folder = Root::open(spaces, space)?.folder();
-        return Ok(End {
-            base: Base::Space(space.clone()),
-            folder,
-            path: PathBuf::from(&location.path),
-        });
+        return of_space(spaces, space, location);
     }
     let path = absolute(&location.path)?;
     let whole = |path: &Path| {
@@ -115,6 +120,14 @@ pub(crate) fn source(spaces: &Spaces, location: &Location, follow: bool) -> Resu
     Ok(end)
 }
 
+fn of_space(spaces: &Spaces, space: &str, location: &Location) -> Result<End> {
+    Ok(End {
+        base: Base::Space(space.to_owned(), spaces.folder(space)?.to_owned()),
+        folder: Root::open(spaces, space)?.folder(),
+        path: PathBuf::from(&location.path),
+    })
+}
+
 fn canonical(path: &Path) -> Result<PathBuf> {
     std::fs::canonicalize(path).map_err(|e| Error::io("find", path, e))
 }
@@ -125,18 +138,18 @@ fn canonical(path: &Path) -> Result<PathBuf> {
 /// Those of opening; `Usage` where a file is in the way.
 pub(crate) fn target(spaces: &Spaces, location: &Location) -> Result<End> {
     if let Some(space) = &location.space {
-        let folder = Root::open(spaces, space)?.folder();
-        return Ok(End {
-            base: Base::Space(space.clone()),
-            folder,
-            path: PathBuf::from(&location.path),
-        });
+        return of_space(spaces, space, location);
     }
     let path = absolute(&location.path)?;
-    // With `..` in it, the path has no sense of its own before all of it is there.
-    let path = match path.components().any(|c| c.as_os_str() == "..") {
-        true => canonical(&path)?,
-        false => path,
+    // Up to the last `..` it has no sense of its own before all of it is there.
+    let steps: Vec<_> = path.components().collect();
+    let path = match steps.iter().rposition(|c| c.as_os_str() == "..") {
+        Some(last) => {
+            let (up, rest) = steps.split_at(last + 1);
+            let up: PathBuf = up.iter().collect();
+            rest.iter().fold(canonical(&up)?, |path, step| path.join(step))
+        }
+        None => path,
     };
     let mut here = path.as_path();
     loop {
@@ -189,6 +202,7 @@ mod tests {
         assert_eq!(to("a"), pair("a", ""));
         assert_eq!(to("a/f"), pair("a", "f"));
         assert_eq!(to("new/b/c"), pair("", "new/b/c"));
+        assert_eq!(to("a/../new"), pair("", "new"));
         let bad = location(&format!("{}/a/f/g", dir.display()));
         assert_eq!(target(&spaces, &bad).unwrap_err().kind(), Kind::Usage);
     }
@@ -199,8 +213,13 @@ mod tests {
         let mut spaces = Spaces::default();
         spaces.give(&format!("s={}", dir.path().display()), &|_| None).unwrap();
         let end = source(&spaces, &location("s://a/b"), true).unwrap();
-        assert_eq!((&end.base, end.path), (&Base::Space("s".into()), PathBuf::from("a/b")));
+        let base = Base::Space("s".into(), dir.path().display().to_string());
+        assert_eq!((&end.base, end.path), (&base, PathBuf::from("a/b")));
         end.base.open(&spaces).unwrap();
+        // Another folder of the same name is another place.
+        let mut others = Spaces::default();
+        others.give("s=/tmp", &|_| None).unwrap();
+        assert_eq!(end.base.open(&others).unwrap_err().kind(), Kind::Usage);
         assert_eq!(target(&spaces, &location("t://a")).unwrap_err().kind(), Kind::Usage);
     }
 }

@@ -324,11 +324,37 @@ impl Journal {
         reverse: bool,
         most: usize,
     ) -> Result<Vec<Item>> {
+        self.not_done(id, tasks, from, reverse, most, "done = 0")
+    }
+
+    /// As [`Journal::left`], in order, with those that have failed.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn not_whole(
+        &self,
+        id: i64,
+        tasks: &[Task],
+        from: i64,
+        most: usize,
+    ) -> Result<Vec<Item>> {
+        self.not_done(id, tasks, from, false, most, "done <> 1")
+    }
+
+    fn not_done(
+        &self,
+        id: i64,
+        tasks: &[Task],
+        from: i64,
+        reverse: bool,
+        most: usize,
+        which: &str,
+    ) -> Result<Vec<Item>> {
         let codes: Vec<String> = tasks.iter().map(|t| t.code().to_string()).collect();
         let (beyond, order) = if reverse { ("<", "DESC") } else { (">=", "ASC") };
         let sql = format!(
             "SELECT n, task, origin, source, target, size, mtime, nanos, first, replaces FROM item
-             WHERE transfer = ?1 AND n {beyond} ?2 AND done = 0 AND task IN ({}) ORDER BY n {order} LIMIT ?3",
+             WHERE transfer = ?1 AND n {beyond} ?2 AND {which} AND task IN ({}) ORDER BY n {order} LIMIT ?3",
             codes.join(",")
         );
         self.with("read", |c| {
@@ -382,6 +408,31 @@ impl Journal {
                 .execute(params![id, number(done.len() as u64), number(bytes), number(failed.len() as u64)])?;
             write.commit()
         })
+    }
+
+    /// True if a name is done.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn is_done(&self, id: i64, n: i64) -> Result<bool> {
+        let done: Option<i64> = self.with("read", |c| {
+            c.prepare_cached("SELECT done FROM item WHERE transfer = ?1 AND n = ?2")?
+                .query_row([id, n], |row| row.get(0))
+                .optional()
+        })?;
+        Ok(done == Some(1))
+    }
+
+    /// A name is there now, and it is ours: it may be replaced.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn set_replaces(&self, id: i64, n: i64) -> Result<()> {
+        self.with("write to", |c| {
+            c.prepare_cached("UPDATE item SET replaces = 1 WHERE transfer = ?1 AND n = ?2")?
+                .execute([id, n])
+        })
+        .map(|_| ())
     }
 
     /// A file has another size than was planned.
@@ -488,11 +539,20 @@ impl Journal {
                      WHERE id = ?1",
                 )?
                 .execute(params![id, state.as_str(), error.map(told), ended, now])?;
-            if matches!(state, State::Finished | State::Cancelled) {
-                write.prepare_cached("DELETE FROM item WHERE transfer = ?1")?.execute([id])?;
-            }
             write.commit()
-        })
+        })?;
+        if matches!(state, State::Finished | State::Cancelled) {
+            // A part at a time, so that others get their turn.
+            while self.with("write to", |c| {
+                c.prepare_cached(
+                    "DELETE FROM item WHERE transfer = ?1 AND n IN
+                       (SELECT n FROM item WHERE transfer = ?1 LIMIT 20000)",
+                )?
+                .execute([id])
+            })? > 0
+            {}
+        }
+        Ok(())
     }
 
     /// How far a transfer is.

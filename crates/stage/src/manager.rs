@@ -15,10 +15,13 @@ use std::path::{Path, PathBuf};
 use stead_core::layout::Spaces;
 use stead_core::{Cancel, Error, Kind, Result, limits};
 use stead_model::transfer::Amount;
-use stead_store::{Folder, space};
+use stead_store::{Folder, space, tier};
 
 /// Names of a list that are written down together.
 const TOGETHER: usize = 4096;
+
+/// How often somebody tries to have the turn of a transfer, 10 ms apart.
+const LOOKS: usize = 20;
 
 /// What transfers are done with.
 #[derive(Debug, Clone, Default)]
@@ -152,6 +155,13 @@ impl Stager {
 
     /// Has the turn of a transfer, or an error of kind `Usage` if another process does it.
     fn turn(&self, id: i64) -> Result<Turn> {
+        // Who only looks has it for a moment.
+        for _ in 0..LOOKS {
+            if let Some(turn) = self.try_turn(id)? {
+                return Ok(turn);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
         self.try_turn(id)?.ok_or_else(|| {
             Error::usage(format!("transfer {id} is under way in another process"))
                 .with_hint("stop it there, or wait until it has ended")
@@ -207,7 +217,10 @@ impl Stager {
                 )))
             }
             Err(e) => {
-                self.journal.set_state(id, State::Failed, Some(&e), now)?;
+                // A device that is full stops what can go on once it is not.
+                let goes_on = e.kind() == Kind::NoSpace && self.journal.known(id)?.ends.is_some();
+                let state = if goes_on { State::Interrupted } else { State::Failed };
+                self.journal.set_state(id, state, Some(&e), now)?;
                 Err(e)
             }
         }
@@ -301,11 +314,15 @@ impl Stager {
         let Some(base) = known.ends.as_ref().and_then(|ends| ends.target.as_ref()) else {
             return Ok(());
         };
-        let base = base.open(&self.means.spaces)?;
+        let base = match base.open(&self.means.spaces) {
+            // It is gone with all that lay in it.
+            Err(e) if e.kind() == Kind::NotFound => return Ok(()),
+            base => base?,
+        };
         let mut from = 0;
         loop {
-            let tasks = [Task::File, Task::Link, Task::Hard];
-            let items = self.journal.left(id, &tasks, from, false, TOGETHER)?;
+            let tasks = [Task::File, Task::Link, Task::Hard, Task::Folder];
+            let items = self.journal.not_whole(id, &tasks, from, TOGETHER)?;
             let Some(last) = items.last() else { return Ok(()) };
             from = last.n + 1;
             let mut here: Option<(PathBuf, Option<Folder>)> = None;
@@ -313,8 +330,15 @@ impl Stager {
                 if here.as_ref().is_none_or(|(path, _)| path != item.folder()) {
                     here = Some((item.folder().to_owned(), base.below(item.folder()).ok()));
                 }
-                if let Some((_, Some(folder))) = &here {
+                let Some((_, Some(folder))) = &here else { continue };
+                if item.task != Task::Folder {
                     folder.remove_file(&item.temporary(known.tag))?;
+                } else if let Ok(made) = folder.enter(item.name())
+                    && made.own_meta()?.mode == 0o700
+                {
+                    // As if it had been made by hand: it was to get its rights in the end.
+                    let rights = rustix::fs::Mode::from_raw_mode(0o777 & !mask());
+                    let _ = rustix::fs::fchmod(&made, rights);
                 }
             }
         }
@@ -375,9 +399,10 @@ impl Stager {
     }
 
     /// A transfer that would do the same, has not come to its end, and that nobody does: to go on with it in place of beginning anew.
+    /// A sync, and what patterns stand for, is planned anew: one that was interrupted is given up here.
     ///
     /// # Errors
-    /// Those of the journal.
+    /// Those of the journal, and of giving one up.
     pub fn same(&self, request: &Request) -> Result<Option<i64>> {
         if request.action == Action::Remove {
             return Ok(None);
@@ -387,8 +412,21 @@ impl Stager {
             target: request.target.as_ref().map(ends::fixed).transpose()?,
             ..request.clone()
         };
+        let anew = request.action == Action::Sync
+            || request.sources.iter().any(stead_core::Location::is_pattern);
         for id in self.waiting()? {
-            if self.journal.known(id)?.request == fixed {
+            let known = self.journal.known(id)?;
+            let open = |base: &ends::Base| base.open(&self.means.spaces).is_ok();
+            let here = known
+                .ends
+                .as_ref()
+                .is_none_or(|ends| ends.sources.iter().chain(&ends.target).all(open));
+            if known.request != fixed || !here {
+                continue;
+            }
+            if anew {
+                self.cancel(id)?;
+            } else {
                 return Ok(Some(id));
             }
         }
@@ -407,7 +445,14 @@ fn free(folder: &Folder) -> Result<u64> {
 fn enough(planned: &Planned) -> Result<()> {
     let Some(target) = &planned.target else { return Ok(()) };
     let (needed, free) = (planned.sums.room, free(target)?);
-    if needed <= free {
+    let stat = |folder: &Folder| rustix::fs::fstatvfs(folder).map(|s| s.f_blocks).unwrap_or(0);
+    // Some file systems do not say what they have; some share blocks; and what is removed gives room.
+    let shares = || {
+        let of = |folder: &Folder| tier::name_of(folder).unwrap_or_default();
+        let (from, to) = (of(&planned.source), of(target));
+        from == to && ["btrfs-", "xfs-", "bcachefs-", "zfs-"].iter().any(|fs| to.starts_with(fs))
+    };
+    if needed <= free || stat(target) == 0 || planned.sums.removed > 0 || shares() {
         return Ok(());
     }
     let size = stead_core::units::format_size;
@@ -417,6 +462,14 @@ fn enough(planned: &Planned) -> Result<()> {
     )
     .at_path(target.shown())
     .with_hint("nothing was begun; free some space, or name another target"))
+}
+
+/// What new files and folders of this process do not get.
+fn mask() -> u32 {
+    // As the system tells it: to ask by setting it would change it for other threads.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    umask.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022)
 }
 
 /// A number that no other transfer has.

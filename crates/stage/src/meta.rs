@@ -34,12 +34,11 @@ pub(crate) fn give(from: impl AsFd, meta: &Meta, to: impl AsFd, shown: &Path) ->
         }
     }
     match rustix::fs::fchmod(&to, Mode::from_raw_mode(mode)) {
-        // File systems without rights.
         Ok(()) | Err(Errno::NOTSUP) => {}
-        // The bit of a group that we are not in.
-        Err(Errno::PERM) if mode & 0o6000 != 0 => {
-            rustix::fs::fchmod(&to, Mode::from_raw_mode(mode & 0o1777))
-                .map_err(|e| failed("set the permissions of", e))?;
+        // The bit of a group that we are not in, or a file system without rights.
+        Err(Errno::PERM) => {
+            // Without rights of its own it stays its owner's alone.
+            let _ = rustix::fs::fchmod(&to, Mode::from_raw_mode(mode & 0o1777));
         }
         Err(e) => return Err(failed("set the permissions of", e)),
     }

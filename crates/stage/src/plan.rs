@@ -2,6 +2,7 @@
 //!
 //! Nothing is changed while it is planned. Folders come before what lies in them.
 
+use crate::commit::same_time;
 use crate::ends::{self, Base, End, split};
 use crate::job::{Item, TARGET, Task};
 use crate::journal::{Ends, Totals};
@@ -9,6 +10,7 @@ use crate::pattern;
 use crate::request::{Action, Exists, Request};
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use stead_core::layout::Spaces;
 use stead_core::{Cancel, Error, Kind, Location, Result, limits};
@@ -69,6 +71,10 @@ pub(crate) struct Progressing {
     several: HashMap<(u64, u64), i64>,
     /// The target, or the last folder on the way to it that is there.
     own: Option<(u64, u64)>,
+    /// Sources, and the folders that they lie in: what a sync never removes.
+    kept: HashSet<(u64, u64)>,
+    /// Names of the target that files get, if contents of several folders come into one.
+    given: Option<HashSet<PathBuf>>,
 }
 
 /// A folder still to be walked through.
@@ -118,16 +124,33 @@ impl Planner<'_> {
         let into = wants_folder || (is_folder && request.action != Action::Sync);
         let mut first = None;
         let mut taken = HashSet::new();
+        let mut all = Vec::new();
         for location in &request.sources {
-            for (end, contents) in self.sources(location)? {
-                self.cancel.check()?;
-                first.get_or_insert_with(|| end.folder.clone());
-                match &target {
-                    Some(target) => self.bring(&end, contents, target, into, there, &mut taken)?,
-                    None => self.remove(&end, contents)?,
-                }
+            all.append(&mut self.sources(location)?);
+        }
+        let equal = |contents: bool| {
+            contents || (!into && target.as_ref().is_some_and(|t| t.path.as_os_str().is_empty()))
+        };
+        if all.len() > 1 && all.iter().any(|(_, contents)| equal(*contents)) {
+            if request.options.delete {
+                return Err(Error::usage("one folder cannot be made equal to several")
+                    .with_hint("sync them one by one, or into folders of their own"));
+            }
+            self.state.given = Some(HashSet::new());
+        }
+        for (end, _) in all.iter().filter(|_| request.options.delete) {
+            self.keep(end)?;
+        }
+        for (end, contents) in all {
+            self.cancel.check()?;
+            first.get_or_insert_with(|| end.folder.clone());
+            match &target {
+                Some(target) => self.bring(&end, contents, target, into, there, &mut taken)?,
+                None => self.remove(&end, contents)?,
             }
         }
+        // Of a pattern all may have been moved already.
+        let first = first.or_else(|| target.as_ref().map(|end| end.folder.clone()));
         let Some(source) = first else { return Err(Error::usage("nothing to stage")) };
         let Progressing { ends, sums, .. } = self.state;
         Ok(Planned { ends, sums, target: target.map(|end| end.folder), source })
@@ -148,8 +171,31 @@ impl Planner<'_> {
             None => literal(location)?,
         };
         let end = ends::source(self.spaces, &Location { inside: true, ..base }, true)?;
-        let found = pattern::expand(&end.folder, &rest, limits::MAX_SOURCES, self.cancel)?;
+        let found = match pattern::expand(&end.folder, &rest, limits::MAX_SOURCES, self.cancel) {
+            Err(e) if e.kind() == Kind::NotFound && self.is_second() => Vec::new(),
+            found => found?,
+        };
         Ok(found.into_iter().map(|path| (End { path, ..end.clone() }, location.inside)).collect())
+    }
+
+    /// True if it was planned before, as renames, some of which are done.
+    fn is_second(&self) -> bool {
+        self.request.action == Action::Move && !self.renames
+    }
+
+    /// Notes a source and the folders that it lies in.
+    fn keep(&mut self, end: &End) -> Result<()> {
+        if let Some(meta) = self.at(end)? {
+            self.state.kept.insert((meta.dev, meta.ino));
+        }
+        let Ok(base) = std::fs::canonicalize(end.folder.shown()) else { return Ok(()) };
+        for path in base.join(&end.path).ancestors().skip(1) {
+            // One that cannot be looked at cannot be walked through, either.
+            if let Ok(meta) = std::fs::symlink_metadata(path) {
+                self.state.kept.insert((meta.dev(), meta.ino()));
+            }
+        }
+        Ok(())
     }
 
     fn at(&self, end: &End) -> Result<Option<Meta>> {
@@ -202,6 +248,16 @@ impl Planner<'_> {
     ) -> Result<()> {
         let from = self.base(&end.base);
         let Some(meta) = self.at(end)? else {
+            let moved = match end.path.file_name().filter(|_| self.is_second()) {
+                Some(name) if into => Some(target.path.join(name)),
+                Some(_) => Some(target.path.clone()),
+                None => None,
+            };
+            if let Some(path) = moved
+                && self.at(&End { path, ..target.clone() })?.is_some()
+            {
+                return Ok(());
+            }
             let path = end.folder.at(end.path.as_os_str());
             return Err(Error::new(Kind::NotFound, "no such file or folder").at_path(path));
         };
@@ -231,9 +287,7 @@ impl Planner<'_> {
         let (dir, name) = split(&end.path);
         let path = if into { target.path.join(name) } else { target.path.clone() };
         if !taken.insert(path.clone()) {
-            return Err(Error::usage("two sources would get this name")
-                .at_path(target.folder.at(path.as_os_str()))
-                .with_hint("stage them one by one, or into different folders"));
+            return Err(twice(&target.folder.at(path.as_os_str())));
         }
         let folder = end.folder.below(dir)?;
         let (to, _) = split(&path);
@@ -336,6 +390,7 @@ impl Planner<'_> {
                     target: step.target.clone(),
                     near: None,
                 };
+                self.state.sums.others += 1;
                 self.item(Task::LeaveFolder, &found, false)?;
             }
         }
@@ -357,6 +412,11 @@ impl Planner<'_> {
         let same_kind = there.is_some_and(|t| t.what == found.meta.what);
         if let (Some(there), Some(to)) = (&there, to) {
             if (there.dev, there.ino) == (found.meta.dev, found.meta.ino) {
+                // Trees may have files in common.
+                if self.request.action == Action::Sync && there.what == What::File {
+                    self.state.sums.skipped += 1;
+                    return Ok(None);
+                }
                 return Err(Error::usage("source and target are the same").at_path(to.at(name)));
             }
             if !same_kind && (there.what == What::Folder || found.meta.what == What::Folder) {
@@ -395,6 +455,11 @@ impl Planner<'_> {
                     self.state.sums.skipped += 1;
                     return Ok(None);
                 }
+                if let Some(given) = &mut self.state.given
+                    && !given.insert(found.target.clone())
+                {
+                    return Err(twice(&found.folder.at(found.name)));
+                }
                 let replace = there.is_some();
                 let key = (found.meta.dev, found.meta.ino);
                 if found.meta.links > 1 && found.meta.what == What::File {
@@ -430,7 +495,7 @@ impl Planner<'_> {
             }
             return Ok(match found.meta.what {
                 What::Link => to.read_link(name)? == found.folder.read_link(found.name)?,
-                _ => there.size == found.meta.size && there.mtime == found.meta.mtime,
+                _ => there.size == found.meta.size && same_time(found.meta.mtime, there.mtime),
             });
         }
         match self.request.options.exists {
@@ -484,7 +549,7 @@ impl Planner<'_> {
     /// Plans to remove one source.
     fn remove(&mut self, end: &End, contents: bool) -> Result<()> {
         let from = self.base(&end.base);
-        if contents && end.path.as_os_str().is_empty() && matches!(end.base, Base::Space(_)) {
+        if contents && end.path.as_os_str().is_empty() && matches!(end.base, Base::Space(..)) {
             let message = "this is a dataspace as a whole, which is not removed";
             return Err(Error::usage(message)
                 .at_path(end.folder.shown())
@@ -514,6 +579,11 @@ impl Planner<'_> {
         while let Some((folder, name, path)) = left.pop() {
             self.cancel.check()?;
             let Some(meta) = folder.meta(&name)? else { continue };
+            if from == TARGET && self.state.kept.contains(&(meta.dev, meta.ino)) {
+                return Err(Error::usage("the source lies in what would be removed")
+                    .at_path(folder.at(&name))
+                    .with_hint("sync without --delete, or into a folder beside it"));
+            }
             let task = if meta.what == What::Folder { Task::RemoveFolder } else { Task::Remove };
             self.state.sums.removed += 1;
             let (source, target) = match from {
@@ -568,6 +638,12 @@ fn unfinished(name: &OsStr) -> bool {
     let Some(rest) = bytes.strip_prefix(b".stead-") else { return false };
     let hex = |b: &u8| b.is_ascii_hexdigit();
     rest.len() > 17 && rest[..16].iter().all(hex) && rest[16] == b'-' && rest[17..].iter().all(hex)
+}
+
+fn twice(path: &Path) -> Error {
+    Error::usage("two sources would get this name")
+        .at_path(path)
+        .with_hint("stage them one by one, or into different folders")
 }
 
 fn itself(path: &Path) -> Error {

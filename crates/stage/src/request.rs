@@ -119,6 +119,17 @@ impl Request {
             }
             _ => {}
         }
+        let cleared = match (self.action, &self.target) {
+            (Action::Remove, _) => self.sources.iter().find(|s| is_system(s)),
+            (_, Some(target)) if self.options.delete => Some(target).filter(|t| is_system(t)),
+            _ => None,
+        };
+        if let Some(cleared) = cleared {
+            return Err(Error::usage(format!(
+                "'{cleared}' would be cleared, and has no name of its own"
+            ))
+            .with_hint("name the folder that is meant"));
+        }
         if self.options.delete && self.action != Action::Sync {
             return Err(Error::usage("only a sync removes what the source has not"));
         }
@@ -127,6 +138,11 @@ impl Request {
         }
         Ok(())
     }
+}
+
+/// True of `/`, `.` and `..`, which nobody means to clear: a variable was empty.
+fn is_system(location: &Location) -> bool {
+    location.space.is_none() && location.name().is_none()
 }
 
 #[cfg(test)]
@@ -159,6 +175,13 @@ mod tests {
         let mut bad = request(Action::Copy, &["a"], Some("b"));
         bad.options.delete = true;
         assert!(bad.check().is_err());
+        for all in ["/", ".", "..", "a/.."] {
+            assert!(request(Action::Remove, &[all], None).check().is_err(), "{all}");
+            let mut sync = request(Action::Sync, &["a"], Some(all));
+            sync.check().unwrap();
+            sync.options.delete = true;
+            assert!(sync.check().is_err(), "{all}");
+        }
         bad.options = Options { limit: Some(0), ..Options::default() };
         assert!(bad.check().is_err());
     }

@@ -151,10 +151,15 @@ impl Folder {
     pub fn open(path: &Path) -> Result<Folder> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         match rustix::fs::open(path, FOLDER, Mode::empty()) {
-            Ok(fd) => Ok(Folder { fd: Arc::new(fd), shown: path.to_owned() }),
-            Err(Errno::NOTDIR) => Err(Error::usage("this is no folder").at_path(path)),
-            Err(e) => Err(Error::io("open", path, e.into())),
+            // One that may be passed through and not listed, as folders of users often are.
+            Err(Errno::ACCESS) => rustix::fs::open(path, FOLDER | OFlags::PATH, Mode::empty()),
+            opened => opened,
         }
+        .map(|fd| Folder { fd: Arc::new(fd), shown: path.to_owned() })
+        .map_err(|e| match e {
+            Errno::NOTDIR => Error::usage("this is no folder").at_path(path),
+            e => Error::io("open", path, e.into()),
+        })
     }
 
     /// Where it was found, for people.
@@ -419,7 +424,11 @@ impl Folder {
     /// # Errors
     /// System errors.
     pub fn sync(&self) -> Result<()> {
-        sync_folder(&self.fd).map_err(|e| Error::io("sync", &self.shown, e.into()))
+        match sync_folder(&self.fd) {
+            // Nobody may who may not read it.
+            Err(Errno::BADF) => Ok(()),
+            done => done.map_err(|e| Error::io("sync", &self.shown, e.into())),
+        }
     }
 
     /// The names in it, but `.` and `..`, `most` at a time, in the order of their numbers on the device, which is that in
