@@ -4,10 +4,12 @@
 //! one is touched; from then on, what was done is written down after it was done. So whoever comes later finds at most more
 //! done than is written.
 
+mod told;
+
 use crate::ends::Base;
 use crate::job::{Item, Mark, Task};
 use crate::request::Request;
-use crate::status::{Failure, State, Status};
+use crate::status::State;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
@@ -27,8 +29,6 @@ const APPLICATION: i64 = 0x5374_6561;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Transfers that are over and are remembered.
 const MOST_OVER: i64 = 10_000;
-/// Errors of single names that are kept.
-const MOST_FAILURES: u64 = 100;
 
 const SCHEMA: &str = "
 CREATE TABLE transfer (
@@ -555,110 +555,6 @@ impl Journal {
         Ok(())
     }
 
-    /// How far a transfer is.
-    ///
-    /// # Errors
-    /// `Usage` if there is none of this number; those of the database.
-    pub fn status(&self, id: i64) -> Result<Status> {
-        self.list("id = ?1", params![id], 1)?.pop().ok_or_else(|| no_transfer(id))
-    }
-
-    /// Transfers of a user, or of all, the latest first; those that are over only if `all`.
-    ///
-    /// # Errors
-    /// Those of the database.
-    pub fn statuses(&self, user: Option<u32>, all: bool, most: usize) -> Result<Vec<Status>> {
-        self.list(
-            "(?1 IS NULL OR user = ?1) AND (?2 OR state IN ('pending', 'running', 'interrupted'))",
-            params![user, all],
-            most,
-        )
-    }
-
-    fn list(
-        &self,
-        which: &str,
-        given: &[&dyn rusqlite::ToSql],
-        most: usize,
-    ) -> Result<Vec<Status>> {
-        let sql = format!(
-            "SELECT id, request, state, submitted, started, ended, files, files_done, bytes, bytes_done,
-               skipped, failed, error FROM transfer WHERE {which} ORDER BY id DESC LIMIT {most}"
-        );
-        type Text = (String, String);
-        let rows: Vec<(Status2, Text)> = self.with("read", |c| {
-            c.prepare_cached(&sql)?
-                .query_map(given, |row| {
-                    let texts = (row.get(1)?, row.get(2)?);
-                    let numbers = [6, 7, 8, 9, 10, 11].map(|i| row.get::<_, i64>(i).map(whole));
-                    let [files, files_done, bytes, bytes_done, skipped, failed] = numbers;
-                    let rest = Status2 {
-                        id: row.get(0)?,
-                        times: (row.get(3)?, row.get(4)?, row.get(5)?),
-                        files: (files?, files_done?),
-                        bytes: (bytes?, bytes_done?),
-                        others: (skipped?, failed?),
-                        error: row.get(12)?,
-                    };
-                    Ok((rest, texts))
-                })?
-                .collect()
-        })?;
-        rows.into_iter()
-            .map(|(row, (request, state))| {
-                Ok(Status {
-                    id: row.id,
-                    request: self.of_text(&request)?,
-                    state: self.state(&state)?,
-                    submitted: row.times.0,
-                    started: row.times.1,
-                    ended: row.times.2,
-                    files: row.files.0,
-                    files_done: row.files.1,
-                    bytes: row.bytes.0,
-                    bytes_done: row.bytes.1,
-                    skipped: row.others.0,
-                    failed: row.others.1,
-                    failures: match row.others.1 {
-                        0 => Vec::new(),
-                        _ => self.failures(row.id)?,
-                    },
-                    error: row.error,
-                })
-            })
-            .collect()
-    }
-
-    fn failures(&self, id: i64) -> Result<Vec<Failure>> {
-        self.with("read", |c| {
-            c.prepare_cached(
-                "SELECT source, error FROM item WHERE transfer = ?1 AND done = 2 ORDER BY n LIMIT ?2",
-            )?
-            .query_map(params![id, number(MOST_FAILURES)], |row| {
-                let path: Vec<u8> = row.get(0)?;
-                Ok(Failure {
-                    path: String::from_utf8_lossy(&path).into_owned(),
-                    error: row.get::<_, Option<String>>(1)?.unwrap_or_default(),
-                })
-            })?
-            .collect()
-        })
-    }
-
-    /// The transfers that say that they are in this state, by their turn.
-    ///
-    /// # Errors
-    /// Those of the database.
-    pub(crate) fn in_state(&self, state: State, most: usize) -> Result<Vec<i64>> {
-        self.with("read", |c| {
-            c.prepare_cached(
-                "SELECT id FROM transfer WHERE state = ?1 ORDER BY priority DESC, id LIMIT ?2",
-            )?
-            .query_map(params![state.as_str(), number(most as u64)], |row| row.get(0))?
-            .collect()
-        })
-    }
-
     /// Forgets the oldest of those that are over, if there are many.
     ///
     /// # Errors
@@ -714,16 +610,6 @@ impl Journal {
         })
         .map(|_| ())
     }
-}
-
-/// A row of the list, before its texts are read.
-struct Status2 {
-    id: i64,
-    times: (f64, Option<f64>, Option<f64>),
-    files: (u64, u64),
-    bytes: (u64, u64),
-    others: (u64, u64),
-    error: Option<String>,
 }
 
 enum Setup {

@@ -1,0 +1,197 @@
+//! The phases of a transfer that change names alone: what goes, folders, renames, links.
+
+use super::{Stopped, Way};
+use crate::commit::{self, Touched};
+use crate::job::{Item, TARGET, Task};
+use crate::meta;
+use crate::request::Action;
+use std::cell::{Cell, RefCell};
+use stead_core::{Error, Kind, Result};
+use stead_store::What;
+
+impl Way<'_> {
+    /// Makes durable what happened in these folders, if that is wanted.
+    fn settle(&self, touched: &RefCell<Touched>) -> Result<Vec<(i64, Error)>> {
+        if self.is_durable() {
+            touched.borrow_mut().sync()?;
+        }
+        Ok(Vec::new())
+    }
+
+    pub(super) fn removals(&self) -> Result<()> {
+        let touched = RefCell::new(Touched::default());
+        let remove = |item: &Item, folders: bool| {
+            let folder = match item.from {
+                TARGET => self.target(item, false),
+                _ => self.source(item),
+            };
+            let path = if item.from == TARGET { &item.target } else { &item.source };
+            let name = path.file_name().unwrap_or_default();
+            let folder = match folder {
+                Err(e) if e.kind() == Kind::NotFound => return Ok(()),
+                folder => folder?,
+            };
+            if folders {
+                folder.remove_folder(name)?;
+            } else if let Some(meta) = folder.meta(name)? {
+                // Whoever resumes it may come long after it was planned.
+                if meta.what == What::Folder || meta.mtime != item.mtime {
+                    return Err(Error::new(
+                        Kind::Changed,
+                        "this changed after it was to be removed",
+                    )
+                    .at_path(folder.at(name))
+                    .with_hint("it is left; remove it anew if that is meant"));
+                }
+                folder.remove_file(name)?;
+            }
+            touched.borrow_mut().note(&folder)
+        };
+        let settle = |_: &[&Item]| self.settle(&touched);
+        self.each(&[Task::Remove], false, true, |item| remove(item, false), settle)?;
+        self.each(&[Task::RemoveFolder], true, true, |item| remove(item, true), settle)
+    }
+
+    pub(super) fn folders(&self) -> Result<()> {
+        let touched = RefCell::new(Touched::default());
+        let make = |item: &Item| {
+            let parent = self.target(item, true)?;
+            match parent.make(item.name(), true)?.1 {
+                true => touched.borrow_mut().note(&parent),
+                false => Ok(()),
+            }
+        };
+        // Files are durable when their folders are.
+        self.each(&[Task::Folder], false, false, make, |_| self.settle(&touched))
+    }
+
+    pub(super) fn renames(&self) -> std::result::Result<(), Stopped> {
+        let crosses = Cell::new(false);
+        let touched = RefCell::new(Touched::default());
+        let rename = |item: &Item| {
+            let target = self.target(item, true)?;
+            let name = item.source.file_name().unwrap_or_default();
+            let source = match self.source(item) {
+                Err(e) if self.d.resumed && e.kind() == Kind::NotFound => None,
+                source => Some(source?),
+            };
+            let gone = match &source {
+                Some(source) => source.meta(name)?.is_none(),
+                None => true,
+            };
+            if self.d.resumed && gone && target.meta(item.name())?.is_some() {
+                return Ok(());
+            }
+            let source = source.ok_or_else(|| {
+                Error::new(Kind::NotFound, "no such file or folder").at_path(&item.source)
+            })?;
+            if source.rename_if_near(name, &target, item.name(), false)? {
+                touched.borrow_mut().note(&source)?;
+                return touched.borrow_mut().note(&target);
+            }
+            crosses.set(true);
+            // It ends this phase, after those before it are written down.
+            Err(Error::internal("moved to another file system"))
+        };
+        let ended = self.each(&[Task::Rename], false, true, rename, |_| self.settle(&touched));
+        if crosses.get() { Err(Stopped::CannotRename) } else { Ok(ended?) }
+    }
+
+    pub(super) fn links(&self) -> Result<()> {
+        let is_move = self.d.known.request.action == Action::Move;
+        let touched = RefCell::new(Touched::default());
+        let make = |item: &Item| {
+            let target = self.target(item, true)?;
+            let name = item.source.file_name().unwrap_or_default();
+            let source = match self.source(item) {
+                Err(e) if self.d.resumed && is_move && e.kind() == Kind::NotFound => None,
+                source => Some(source?),
+            };
+            let meta = match &source {
+                Some(source) => source.meta(name)?,
+                None => None,
+            };
+            let (Some(source), Some(meta)) = (source, meta) else {
+                if self.d.resumed && is_move && target.meta(item.name())?.is_some() {
+                    return Ok(());
+                }
+                return Err(Error::new(Kind::NotFound, "no such file").at_path(&item.source));
+            };
+            let temporary = self.temporary(item);
+            if item.task == Task::Link {
+                commit::link(item, &source, &target, &temporary, &meta)?;
+            } else {
+                let first = self.d.journal.item(self.d.id, item.first)?;
+                if !self.d.journal.is_done(self.d.id, item.first)? {
+                    let why = "another name of this file could not be staged";
+                    return Err(Error::new(Kind::Io, why).at_path(source.at(name)));
+                }
+                let folder = self.target(&first, false)?;
+                commit::hard(item, &target, &temporary, (&folder, first.name()))?;
+            }
+            touched.borrow_mut().note(&target)
+        };
+        let settle = |done: &[&Item]| {
+            self.settle(&touched)?;
+            let mut failed = Vec::new();
+            for item in done.iter().filter(|_| is_move) {
+                if let Err(e) = self.leave_link(item, &touched) {
+                    failed.push((item.n, e));
+                }
+            }
+            self.settle(&touched)?;
+            Ok(failed)
+        };
+        self.each(&[Task::Link, Task::Hard], false, true, make, settle)
+    }
+
+    /// Removes the source of a link, or of one more name, that the target has durably.
+    fn leave_link(&self, item: &Item, touched: &RefCell<Touched>) -> Result<()> {
+        let source = match self.source(item) {
+            Err(e) if e.kind() == Kind::NotFound => return Ok(()),
+            source => source?,
+        };
+        let name = item.source.file_name().unwrap_or_default();
+        match source.meta(name)? {
+            Some(meta) if meta.mtime == item.mtime => {
+                source.remove_file(name)?;
+                touched.borrow_mut().note(&source)
+            }
+            Some(_) => Err(Error::new(Kind::Changed, "this changed after it was planned")
+                .at_path(source.at(name))
+                .with_hint("both are there; stage it again")),
+            None => Ok(()),
+        }
+    }
+
+    /// What folders get in the end, those within others first.
+    pub(super) fn endings(&self) -> Result<()> {
+        let none = |_: &[&Item]| Ok(Vec::new());
+        let give = |item: &Item| {
+            let target = self.target(item, true)?.enter(item.name())?;
+            match self.source(item).and_then(|s| match item.source.file_name() {
+                Some(name) => s.enter(name),
+                None => Ok(s),
+            }) {
+                Ok(source) => {
+                    // Its own has changed where what lay in it was moved away.
+                    let meta = stead_store::Meta { mtime: item.mtime, ..source.own_meta()? };
+                    meta::give(&source, &meta, &target, target.shown())
+                }
+                Err(e) if self.d.resumed && e.kind() == Kind::NotFound => Ok(()),
+                Err(e) => Err(e),
+            }
+        };
+        self.each(&[Task::Folder], true, true, give, none)?;
+        let leave = |item: &Item| match self.source(item) {
+            Ok(folder) => match folder.remove_folder(item.source.file_name().unwrap_or_default()) {
+                // Something that was not to be moved, or that came meanwhile.
+                Err(e) if e.kind() == Kind::Usage => Ok(()),
+                done => done.map(|_| ()),
+            },
+            Err(e) if e.kind() == Kind::NotFound => Ok(()),
+            Err(e) => Err(e),
+        };
+        self.each(&[Task::LeaveFolder], true, true, leave, none)
+    }
+}
