@@ -87,7 +87,7 @@ def part_of_rust(block: Block, tmp_path: Path) -> None:
 
 def part_of_python(block: Block) -> None:
     """What cannot be run without hosts: each call is one that the package has, with these arguments."""
-    of = {"stead": stead, "ds": stead.Dataset, "site": stead.Site}
+    of = {"stead": stead, "ds": stead.Dataset, "site": stead.Site, "t": stead.Transfer}
     bound = 0
     for call in ast.walk(ast.parse(block.text)):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name):

@@ -162,7 +162,7 @@ def test_a_target_that_becomes_full(stead, tmp_path):
 def test_few_files_may_be_open(stead, tmp_path):
     folders = {f"d{i}/f": b"x" for i in range(700)}
     write(tmp_path / "from", folders)
-    command = 'ulimit -n 128; exec "$0" stage "$@"'
+    command = 'ulimit -n 512; exec "$0" stage "$@"'
 
     def limited(*words) -> dict:
         env = os.environ | {"STEAD_STATE": str(tmp_path / "state")}
