@@ -178,6 +178,10 @@ def test_few_files_may_be_open(stead, tmp_path):
         assert limited("--sync", other, tmp_path / "back")["failed"] == 0
         assert named(tmp_path / "back") == folders
         assert limited("--remove", other)["state"] == "finished" and not other.exists()
+        # Each named, as a shell does.
+        write(tmp_path / "flat", {f"f{i}": b"y" for i in range(700)})
+        assert limited(*sorted((tmp_path / "flat").iterdir()), tmp_path / "named")["failed"] == 0
+        assert named(tmp_path / "named") == named(tmp_path / "flat")
     finally:
         shutil.rmtree(other, ignore_errors=True)
 

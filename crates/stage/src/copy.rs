@@ -353,7 +353,7 @@ impl Copy {
         let cannot = |e: Errno| self.cannot_write(e.into());
         if pair.sparse {
             rustix::fs::ftruncate(&pair.to, size).map_err(cannot)?;
-        } else if !begun {
+        } else if !begun && !tier::is_memory(&pair.to) {
             // A device without room says so now.
             match rustix::fs::fallocate(&pair.to, FallocateFlags::empty(), 0, size) {
                 Ok(()) | Err(Errno::NOTSUP | Errno::NOSYS | Errno::INVAL) => {}
@@ -389,7 +389,8 @@ impl Copy {
             }
             at = data.start;
             while at < data.end {
-                let most = if pair.from_direct.load(Ordering::Relaxed) { DIRECT } else { CACHED };
+                let past = pair.padded || pair.from_direct.load(Ordering::Relaxed);
+                let most = if past { DIRECT } else { CACHED };
                 let len = usize::try_from(data.end - at).unwrap_or(most).min(most);
                 means.limiter.take(len, means.cancel)?;
                 self.read(pair, at, len, room)?;

@@ -125,8 +125,13 @@ impl Planner<'_> {
         let mut first = None;
         let mut taken = HashSet::new();
         let mut all = Vec::new();
+        // Many sources lie in few folders, each of which is open once.
+        let mut open: HashMap<Base, Folder> = HashMap::new();
         for location in &request.sources {
-            all.append(&mut self.sources(location)?);
+            for (end, contents) in self.sources(location)? {
+                let folder = open.entry(end.base.clone()).or_insert(end.folder).clone();
+                all.push((End { folder, ..end }, contents));
+            }
         }
         let equal = |contents: bool| {
             contents || (!into && target.as_ref().is_some_and(|t| t.path.as_os_str().is_empty()))

@@ -35,7 +35,8 @@ impl Way<'_> {
                 folder.remove_folder(name)?;
             } else if let Some(meta) = folder.meta(name)? {
                 // Whoever resumes it may come long after it was planned.
-                if meta.what == What::Folder || meta.mtime != item.mtime {
+                let other = self.d.resumed && meta.mtime != item.mtime;
+                if meta.what == What::Folder || other {
                     return Err(Error::new(
                         Kind::Changed,
                         "this changed after it was to be removed",
