@@ -546,12 +546,15 @@ impl Copy {
             _ => return Ok(None),
         };
         let (there, sum) = {
-            let sums = lock(&self.sums);
+            let mut sums = lock(&self.sums);
             let there = sums.there();
             if there >= sums.pieces.len() || there <= sums.marked {
                 return Ok(None);
             }
-            (there, sums.of(there, self.item.size))
+            // What is joined once is not joined again.
+            let sum = sums.of(there, self.item.size);
+            sums.begun = (there, sum);
+            (there, sum)
         };
         pair.to.sync_data().map_err(|e| self.cannot_write(e))?;
         lock(&self.sums).marked = there;

@@ -5,17 +5,21 @@ use crc_fast::{CrcAlgorithm, Digest};
 
 const ALGORITHM: CrcAlgorithm = CrcAlgorithm::Crc64Nvme;
 
+/// Holes of so many bytes are summed up as bytes: that takes less than to join sums.
+const LEAST_JOINED: u64 = 4 << 20;
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
 /// The checksum of bytes and holes that come in order.
 pub(crate) struct Sum {
-    /// Of what came before those that `digest` has.
-    before: u64,
+    /// Of what came before those that `digest` has; none if that is nothing.
+    before: Option<u64>,
     digest: Digest,
     in_digest: u64,
 }
 
 impl Sum {
     pub(crate) fn new() -> Sum {
-        Sum { before: 0, digest: Digest::new(ALGORITHM), in_digest: 0 }
+        Sum { before: None, digest: Digest::new(ALGORITHM), in_digest: 0 }
     }
 
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
@@ -25,12 +29,25 @@ impl Sum {
 
     /// So many zeros, which nobody has read.
     pub(crate) fn hole(&mut self, len: u64) {
-        self.before = joined(self.finish(), zeros(len), len);
+        if len <= LEAST_JOINED {
+            let mut left = len;
+            while left > 0 {
+                let zeros = &ZEROS[..usize::try_from(left).unwrap_or(ZEROS.len()).min(ZEROS.len())];
+                self.bytes(zeros);
+                left -= zeros.len() as u64;
+            }
+            return;
+        }
+        self.before = Some(joined(self.finish(), zeros(len), len));
         (self.digest, self.in_digest) = (Digest::new(ALGORITHM), 0);
     }
 
     pub(crate) fn finish(&self) -> u64 {
-        joined(self.before, self.digest.finalize(), self.in_digest)
+        match self.before {
+            Some(before) => joined(before, self.digest.finalize(), self.in_digest),
+            // To join two sums takes a tenth of a millisecond: a small file has one.
+            None => self.digest.finalize(),
+        }
     }
 }
 
@@ -91,7 +108,7 @@ mod tests {
         #[test]
         fn pieces_make_the_whole(
             bytes in proptest::collection::vec(any::<u8>(), 0..500),
-            cuts in proptest::collection::vec((0usize..500, 0u64..10_000), 0..6),
+            cuts in proptest::collection::vec((0usize..500, prop_oneof![0u64..10_000, 4_190_000u64..4_200_000]), 0..4),
         ) {
             let mut cuts = cuts;
             cuts.sort_unstable();
