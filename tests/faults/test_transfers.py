@@ -60,7 +60,10 @@ def test_killed_at_any_time(stead, tmp_path, action, place):
     target = tmp_path / "to" if place == "same disk" else other / "to"
     kills = 0
     try:
-        for seed in range(max(1, KILLS // 6)):
+        typical = 0.1
+        for seed in range(KILLS + 100):
+            if seed >= KILLS // 6 and kills > 0:
+                break
             rng = random.Random(f"{seed} {action} {place}")
             for folder in (tmp_path / "from", tmp_path / "state", target):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -79,7 +82,12 @@ def test_killed_at_any_time(stead, tmp_path, action, place):
             at = target / "from" if action == "--move" and place == "same disk" else target
             while True:
                 under_way = stead(*words)
-                time.sleep(rng.random() ** 2 * 0.25)
+                begun = time.monotonic()
+                if seed == 0:
+                    # The first one says how long they take.
+                    under_way.wait(timeout=60)
+                    typical = time.monotonic() - begun
+                time.sleep(0 if seed == 0 else rng.random() ** 2 * 1.5 * typical)
                 done = under_way.poll() is not None
                 under_way.send_signal(signal.SIGKILL)
                 out, err = under_way.communicate(timeout=60)
