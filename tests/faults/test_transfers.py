@@ -80,6 +80,7 @@ def test_killed_at_any_time(stead, tmp_path, action, place):
                 (target / "from").mkdir(parents=True)
                 target.joinpath("from/own").write_bytes(b"own")
             at = target / "from" if action == "--move" and place == "same disk" else target
+            tries = 0
             while True:
                 under_way = stead(*words)
                 begun = time.monotonic()
@@ -87,7 +88,9 @@ def test_killed_at_any_time(stead, tmp_path, action, place):
                     # The first one says how long they take.
                     under_way.wait(timeout=60)
                     typical = time.monotonic() - begun
-                time.sleep(0 if seed == 0 else rng.random() ** 2 * 1.5 * typical)
+                # Longer each time: a batch that is not done is begun anew.
+                tries += 1
+                time.sleep(0 if seed == 0 else rng.random() ** 2 * typical * (1 + tries / 4))
                 done = under_way.poll() is not None
                 under_way.send_signal(signal.SIGKILL)
                 out, err = under_way.communicate(timeout=60)
