@@ -113,12 +113,17 @@ mod tests {
 
     #[test]
     fn who_computes_has_processors() {
-        let (before, _) = had_and_waited();
-        let watch = Watch::start();
-        while before > 0.0 && watch.cpu_seconds() < 0.02 {
-            std::hint::black_box(&watch);
-        }
-        let (after, waited) = had_and_waited();
-        assert!(waited >= 0.0 && (before == 0.0 || after > before));
+        let more = |_| {
+            let (before, _) = had_and_waited();
+            let begun = thread_seconds();
+            while before > 0.0 && thread_seconds() - begun < 0.02 {
+                std::hint::spin_loop();
+            }
+            let (after, waited) = had_and_waited();
+            assert!(after >= 0.0 && waited >= 0.0);
+            before == 0.0 || after > before
+        };
+        // A thread of another test that ends meanwhile takes with it what it has had.
+        assert!((0..500).any(more));
     }
 }
