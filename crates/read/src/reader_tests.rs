@@ -201,7 +201,7 @@ fn a_pinned_depth_is_in_flight_of_huge_pages_too() {
     assert!(blocks.iter().map(|b| b.0).eq([0, 1, 2]), "{blocks:?}");
     reader.begin(blocks, gone);
     // They come while it waits for none of them.
-    let patience = crate::clock::after(Duration::from_secs(10));
+    let patience = crate::clock::after(Duration::from_secs(60));
     while ![0, 1, 2].iter().all(|block| shared.is_cached(*block)) {
         assert!(crate::clock::now() < patience, "nothing is in flight");
         std::thread::sleep(Duration::from_millis(1));

@@ -151,7 +151,7 @@ fn memory() -> u64 {
 }
 
 fn wait_until(done: impl Fn() -> bool) {
-    for _ in 0..2000 {
+    for _ in 0..12_000 {
         if done() {
             return;
         }
