@@ -209,7 +209,8 @@ static void is_done_in_part(stead_stager *s) {
     char *json = NULL;
     int64_t id;
     OK(stead_stage_request_source(r, "tree/4", &e));
-    OK(stead_stage_request_set(r, "limit", "600KiB", &e));
+    /* Seconds, so that it is stopped before its end however late that is. */
+    OK(stead_stage_request_set(r, "limit", "200KiB", &e));
     OK(stead_stage_request_set(r, "retries", "0", &e));
     OK(stead_stage_submit(s, r, &t, &e));
     id = stead_stage_id(t);

@@ -151,11 +151,13 @@ def test_a_target_that_becomes_full(stead, tmp_path):
         assert under_way.returncode == 1 and "are needed, and" in err and "nothing was begun" in err
         assert list(small.iterdir()) == []
         # It fills up while the transfer waits its turn.
-        slow = stead(source, small / "to", "--limit", "6MiB", "--threads", 1)
+        slow = stead(source, small / "to", "--limit", "4MiB", "--threads", 1)
         while not (small / "to").exists():
             assert slow.poll() is None
             time.sleep(0.01)
-        write(small, {"other": b"y" * (9 << 20)})
+        # All but the room of two files, however many are there by now.
+        room = os.statvfs(small)
+        write(small, {"other": b"y" * (room.f_bavail * room.f_frsize - (2 << 20))})
         _, err = slow.communicate(timeout=60)
         assert slow.returncode == 1 and "no space" in err.lower() and "resume" in err, err
         assert all(len(data) == 1 << 20 for data in named(small / "to").values())
@@ -200,7 +202,7 @@ def test_few_files_may_be_open(stead, tmp_path):
 def test_a_file_that_changes_all_the_time_is_told(stead, tmp_path):
     path = tmp_path / "busy"
     path.write_bytes(b"x" * (8 << 20))
-    under_way = stead(path, tmp_path / "to", "--limit", "40MiB")
+    under_way = stead(path, tmp_path / "to", "--limit", "16MiB")
     with path.open("r+b") as busy:
         while under_way.poll() is None:
             busy.seek(0)
