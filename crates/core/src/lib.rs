@@ -3,6 +3,7 @@
 //! Nothing in here does I/O, reads a clock or starts a thread.
 
 pub mod block;
+pub mod bucket;
 pub mod cancel;
 pub mod dtype;
 pub mod error;
@@ -18,6 +19,7 @@ pub mod value;
 pub mod view;
 
 pub use block::{Block, Brick, Columns, Matrix, Needs, Selection, Span, TextColumn};
+pub use bucket::BucketUrl;
 pub use cancel::{Cancel, Stops};
 pub use dtype::{ByteOrder, DType};
 pub use error::{Error, Kind, Place, Result};

@@ -1,10 +1,10 @@
 //! From copies to files: durable, then named, then written down.
 
-use crate::copy::Copy;
 use crate::job::Item;
 use crate::meta;
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use stead_core::{Cancel, Error, Kind, Result};
@@ -77,13 +77,26 @@ pub(crate) fn sync_all(folders: &[Folder]) -> Result<()> {
     Ok(())
 }
 
+/// Makes a temporary file, in place of one of a try before this one.
+///
+/// # Errors
+/// System errors.
+pub(crate) fn create(folder: &Folder, temporary: &OsStr) -> Result<File> {
+    match folder.create_file(temporary) {
+        Err(e) if e.kind() == Kind::Usage => {
+            folder.remove_file(temporary)?;
+            folder.create_file(temporary)
+        }
+        made => made,
+    }
+}
+
 /// Gives a copy its name.
 ///
 /// # Errors
 /// `Usage` if something has the name that was not to be replaced; system errors.
-pub(crate) fn name(copy: &Copy) -> Result<()> {
-    let (folder, item) = (copy.target(), &copy.item);
-    folder.rename(copy.temporary(), folder, item.name(), item.replace)
+pub(crate) fn name(folder: &Folder, temporary: &OsStr, item: &Item) -> Result<()> {
+    folder.rename(temporary, folder, item.name(), item.replace)
 }
 
 /// True if the target has the file already, as whoever began the transfer before may have left it: with the bytes of its source.
@@ -166,13 +179,12 @@ pub(crate) fn settle_file(target: &Folder, name: &OsStr) -> Result<()> {
 ///
 /// # Errors
 /// `Changed` if it is not; system errors.
-pub(crate) fn leave(copy: &Copy) -> Result<()> {
-    let Some(seen) = copy.seen() else { return Ok(()) };
-    let name = copy.item.source.file_name().unwrap_or_default();
-    match copy.source().meta(name)? {
-        Some(now) if now.same(&seen) => copy.source().remove_file(name).map(|_| ()),
+pub(crate) fn leave(source: &Folder, item: &Item, seen: &Meta) -> Result<()> {
+    let name = item.source.file_name().unwrap_or_default();
+    match source.meta(name)? {
+        Some(now) if now.same(seen) => source.remove_file(name).map(|_| ()),
         Some(_) => Err(Error::new(Kind::Changed, "the file changed after it was copied")
-            .at_path(copy.source().at(name))
+            .at_path(source.at(name))
             .with_hint("both are there; stage it again when nobody writes to it")),
         None => Ok(()),
     }

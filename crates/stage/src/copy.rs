@@ -1,9 +1,11 @@
 //! One file from here to there: its bytes, by pieces that threads take, and what belongs to it.
 
+use crate::commit;
 use crate::job::{Item, Mark};
 use crate::limiter::Limiter;
 use crate::meta;
-use crate::sum::{Sum, joined};
+use crate::sum::{PIECE, Sum, Sums};
+use crate::work::{Carry, Track};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -15,8 +17,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stead_core::{Cancel, Error, Kind, Result};
 use stead_store::{Aligned, Folder, Meta, resident_share, tier};
 
-/// Bytes of a file that one thread copies at a time.
-pub(crate) const PIECE: u64 = 8 << 20;
 /// Bytes of a read past the page cache: enough for the device to be busy.
 const DIRECT: usize = 2 << 20;
 /// Bytes of a read through it: they stay in the second-level cache between read, checksum and write.
@@ -58,45 +58,15 @@ impl Room {
 
 /// A file that is being copied.
 pub(crate) struct Copy {
-    pub(crate) item: Item,
+    track: Track,
     source: Folder,
     target: Folder,
     temporary: OsString,
     mark: Option<Mark>,
     opened: Mutex<Opened>,
     sums: Mutex<Sums>,
-    /// Pieces that nobody has done yet.
-    left: AtomicU64,
-    failed: Mutex<Option<Error>>,
     /// The source when its last byte was read.
     seen: Mutex<Option<Meta>>,
-    /// Bytes of it that were counted.
-    counted: AtomicU64,
-}
-
-/// Checksums of what is there.
-struct Sums {
-    /// So many pieces at the beginning were there before, with this sum together.
-    begun: (usize, u64),
-    pieces: Vec<Option<u64>>,
-    /// So many are known to be durable.
-    marked: usize,
-}
-
-impl Sums {
-    /// Pieces from the beginning on that are there.
-    fn there(&self) -> usize {
-        let of = self.pieces.get(self.begun.0..).unwrap_or_default();
-        self.begun.0 + of.iter().take_while(|sum| sum.is_some()).count()
-    }
-
-    /// The sum of the first pieces of a file of this size.
-    fn of(&self, pieces: usize, size: u64) -> u64 {
-        let of = self.pieces.get(self.begun.0..pieces).unwrap_or_default();
-        (self.begun.0 as u64..).zip(of).fold(self.begun.1, |all, (i, sum)| {
-            joined(all, sum.unwrap_or(0), (size - i * PIECE).min(PIECE))
-        })
-    }
 }
 
 enum Opened {
@@ -120,7 +90,7 @@ struct Pair {
     from_direct: AtomicBool,
 }
 
-fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -136,7 +106,8 @@ pub(crate) fn may_pass(e: &Error) -> bool {
         Errno::MFILE,
         Errno::BUSY,
     ];
-    e.kind() == Kind::Changed
+    // Of a store that has not answered, or not well.
+    matches!(e.kind(), Kind::Changed | Kind::Timeout)
         || e.os_code().is_some_and(|code| PASSING.iter().any(|p| p.raw_os_error() == code))
 }
 
@@ -150,117 +121,27 @@ impl Copy {
     ) -> Copy {
         let pieces = item.size.div_ceil(PIECE).max(1);
         Copy {
-            item,
+            track: Track::new(item, pieces),
             source,
             target,
             temporary,
             mark,
             opened: Mutex::new(Opened::Not),
-            sums: Mutex::new(Sums {
-                begun: (0, 0),
-                pieces: vec![None; usize::try_from(pieces).unwrap_or(0)],
-                marked: 0,
-            }),
-            left: AtomicU64::new(pieces),
-            failed: Mutex::new(None),
+            sums: Mutex::new(Sums::new(pieces)),
             seen: Mutex::new(None),
-            counted: AtomicU64::new(0),
         }
     }
 
-    pub(crate) fn pieces(&self) -> u64 {
-        self.item.size.div_ceil(PIECE).max(1)
-    }
-
-    pub(crate) fn target(&self) -> &Folder {
-        &self.target
-    }
-
-    pub(crate) fn source(&self) -> &Folder {
-        &self.source
-    }
-
-    pub(crate) fn temporary(&self) -> &OsString {
-        &self.temporary
+    fn item(&self) -> &Item {
+        self.track.item()
     }
 
     fn source_path(&self) -> PathBuf {
-        self.source.at(self.item.source.file_name().unwrap_or_default())
+        self.source.at(self.item().source.file_name().unwrap_or_default())
     }
 
     fn target_path(&self) -> PathBuf {
-        self.target.at(self.item.name())
-    }
-
-    fn count(&self, bytes: u64, kept: bool, means: &Means<'_>) {
-        self.counted.fetch_add(bytes, Ordering::Relaxed);
-        means.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if kept {
-            means.kept.fetch_add(bytes, Ordering::Relaxed);
-        }
-    }
-
-    /// Bytes of it that were counted as there.
-    pub(crate) fn counted(&self) -> u64 {
-        self.counted.load(Ordering::Relaxed)
-    }
-
-    /// It is not whole, for this reason if there is none yet.
-    pub(crate) fn fail(&self, error: Error) {
-        lock(&self.failed).get_or_insert(error);
-    }
-
-    /// What went wrong, once all pieces are done.
-    pub(crate) fn take_error(&self) -> Option<Error> {
-        lock(&self.failed).take()
-    }
-
-    /// The source as it was when it was read to its end.
-    pub(crate) fn seen(&self) -> Option<Meta> {
-        *lock(&self.seen)
-    }
-
-    /// Copies one piece; the last one makes the file whole. What goes wrong is kept, and the other pieces are left out then.
-    pub(crate) fn piece(&self, number: u64, room: &mut Room, means: &Means<'_>) {
-        if lock(&self.failed).is_none()
-            && let Err(e) = self.try_piece(number, room, means)
-        {
-            lock(&self.failed).get_or_insert(e);
-        }
-        if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
-            return;
-        }
-        if lock(&self.failed).is_none()
-            && let Err(e) = self.finish(room, means)
-        {
-            lock(&self.failed).get_or_insert(e);
-        }
-        // A large file that is not whole is marked before it is closed.
-        if lock(&self.failed).is_none() || self.item.size < LEAST_MARKED {
-            *lock(&self.opened) = Opened::Never;
-        }
-    }
-
-    fn try_piece(&self, number: u64, room: &mut Room, means: &Means<'_>) -> Result<()> {
-        means.cancel.check()?;
-        let Some(pair) = self.pair(means)? else { return Ok(()) };
-        let from = number * PIECE;
-        let end = (from + PIECE).min(self.item.size);
-        let at = usize::try_from(number).unwrap_or(usize::MAX);
-        if at < lock(&self.sums).begun.0 {
-            return Ok(());
-        }
-        let sum = match pair.cloned {
-            true => {
-                self.count(end - from, true, means);
-                0
-            }
-            false => self.bytes(&pair, from, end, room, means)?,
-        };
-        if let Some(slot) = lock(&self.sums).pieces.get_mut(at) {
-            *slot = Some(sum);
-        }
-        Ok(())
+        self.target.at(self.item().name())
     }
 
     /// Both files, which the first one to ask opens; `None` if that has failed for somebody else.
@@ -277,11 +158,11 @@ impl Copy {
     }
 
     fn open(&self, means: &Means<'_>) -> Result<Pair> {
-        let name = self.item.source.file_name().unwrap_or_default();
+        let name = self.item().source.file_name().unwrap_or_default();
         let from = self.source.open_file(name)?;
         let look = |e| Error::io("look at", self.source_path(), e);
         let meta = Meta::of_file(&from).map_err(look)?;
-        if meta.what != stead_store::What::File || meta.size != self.item.size {
+        if meta.what != stead_store::What::File || meta.size != self.item().size {
             return Err(self.changed());
         }
         if means.careful {
@@ -316,7 +197,7 @@ impl Copy {
             let mut sums = lock(&self.sums);
             (sums.begun, sums.marked) = ((done, mark.sum), done);
             drop(sums);
-            self.count(mark.prefix, true, means);
+            self.track.count(mark.prefix, true, means);
         }
         if big {
             self.prepare(&mut pair, begun.is_some())?;
@@ -337,14 +218,7 @@ impl Copy {
         {
             return Ok((to, Some(mark)));
         }
-        match self.target.create_file(&self.temporary) {
-            // Of a try before this one.
-            Err(e) if e.kind() == Kind::Usage => {
-                self.target.remove_file(&self.temporary)?;
-                Ok((self.target.create_file(&self.temporary)?, None))
-            }
-            made => Ok((made?, None)),
-        }
+        Ok((commit::create(&self.target, &self.temporary)?, None))
     }
 
     /// Takes room, and chooses how to read and write.
@@ -385,7 +259,7 @@ impl Copy {
             let data = if pair.sparse { self.next_data(pair, at, end)? } else { at..end };
             if data.start > at {
                 sum.hole(data.start - at);
-                self.count(data.start - at, true, means);
+                self.track.count(data.start - at, true, means);
             }
             at = data.start;
             while at < data.end {
@@ -404,7 +278,7 @@ impl Copy {
                 };
                 self.write(pair, at, &room.0[..written])?;
                 at += len as u64;
-                self.count(len as u64, false, means);
+                self.track.count(len as u64, false, means);
             }
         }
         Ok(sum.finish())
@@ -475,29 +349,6 @@ impl Copy {
         .map_err(|e| self.cannot_write(e).at_offset(at))
     }
 
-    /// Makes of the bytes a file: its length, attributes, and, if wanted, durable and read again.
-    fn finish(&self, room: &mut Room, means: &Means<'_>) -> Result<()> {
-        let Some(pair) = self.pair(means)? else { return Ok(()) };
-        let after =
-            Meta::of_file(&pair.from).map_err(|e| Error::io("look at", self.source_path(), e))?;
-        if !after.same(&pair.meta) {
-            return Err(self.changed());
-        }
-        if pair.padded || pair.sparse {
-            pair.to.set_len(pair.meta.size).map_err(|e| self.cannot_write(e))?;
-        }
-        meta::give(&pair.from, &pair.meta, &pair.to, &self.target_path())?;
-        if means.sync_each || means.verify {
-            pair.to.sync_all().map_err(|e| self.cannot_write(e))?;
-        }
-        if means.verify {
-            self.verify(&pair, room, means)?;
-        }
-        *lock(&self.seen) = Some(pair.meta);
-        means.files.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
-
     /// Reads the target back from its device.
     fn verify(&self, pair: &Pair, room: &mut Room, means: &Means<'_>) -> Result<()> {
         stead_store::evict(&pair.to);
@@ -533,39 +384,7 @@ impl Copy {
     /// The checksum of all pieces.
     fn sum(&self) -> u64 {
         let sums = lock(&self.sums);
-        sums.of(sums.pieces.len(), self.item.size)
-    }
-
-    /// How far it is from its beginning without a gap, if that is further than it was known to be; durable when this returns.
-    ///
-    /// # Errors
-    /// System errors.
-    pub(crate) fn mark(&self) -> Result<Option<Mark>> {
-        let pair = match &*lock(&self.opened) {
-            Opened::Is(pair) if !pair.cloned => pair.clone(),
-            _ => return Ok(None),
-        };
-        let (there, sum) = {
-            let mut sums = lock(&self.sums);
-            let there = sums.there();
-            if there >= sums.pieces.len() || there <= sums.marked {
-                return Ok(None);
-            }
-            // What is joined once is not joined again.
-            let sum = sums.of(there, self.item.size);
-            sums.begun = (there, sum);
-            (there, sum)
-        };
-        pair.to.sync_data().map_err(|e| self.cannot_write(e))?;
-        lock(&self.sums).marked = there;
-        let Meta { dev, ino, size, mtime, ctime, .. } = pair.meta;
-        Ok(Some(Mark { dev, ino, size, mtime, ctime, prefix: there as u64 * PIECE, sum }))
-    }
-
-    /// Removes what is there of it.
-    pub(crate) fn abandon(&self) {
-        // What cannot be removed now is found by its name later.
-        let _ = self.target.remove_file(&self.temporary);
+        sums.of(sums.pieces.len(), self.item().size)
     }
 
     fn changed(&self) -> Error {
@@ -589,8 +408,99 @@ impl Copy {
     }
 }
 
+impl Carry for Copy {
+    fn track(&self) -> &Track {
+        &self.track
+    }
+
+    fn try_piece(&self, number: u64, room: &mut Room, means: &Means<'_>) -> Result<()> {
+        means.cancel.check()?;
+        let Some(pair) = self.pair(means)? else { return Ok(()) };
+        let from = number * PIECE;
+        let end = (from + PIECE).min(self.item().size);
+        let at = usize::try_from(number).unwrap_or(usize::MAX);
+        if at < lock(&self.sums).begun.0 {
+            return Ok(());
+        }
+        let sum = match pair.cloned {
+            true => {
+                self.track.count(end - from, true, means);
+                0
+            }
+            false => self.bytes(&pair, from, end, room, means)?,
+        };
+        if let Some(slot) = lock(&self.sums).pieces.get_mut(at) {
+            *slot = Some(sum);
+        }
+        Ok(())
+    }
+
+    fn finish(&self, room: &mut Room, means: &Means<'_>) -> Result<()> {
+        let Some(pair) = self.pair(means)? else { return Ok(()) };
+        let after =
+            Meta::of_file(&pair.from).map_err(|e| Error::io("look at", self.source_path(), e))?;
+        if !after.same(&pair.meta) {
+            return Err(self.changed());
+        }
+        if pair.padded || pair.sparse {
+            pair.to.set_len(pair.meta.size).map_err(|e| self.cannot_write(e))?;
+        }
+        meta::give(&pair.from, &pair.meta, &pair.to, &self.target_path())?;
+        if means.sync_each || means.verify {
+            pair.to.sync_all().map_err(|e| self.cannot_write(e))?;
+        }
+        if means.verify {
+            self.verify(&pair, room, means)?;
+        }
+        *lock(&self.seen) = Some(pair.meta);
+        means.files.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn close(&self, whole: bool) {
+        // A large file that is not whole is marked before it is closed.
+        if whole || !self.is_marked() {
+            *lock(&self.opened) = Opened::Never;
+        }
+    }
+
+    fn is_marked(&self) -> bool {
+        self.item().size >= LEAST_MARKED
+    }
+
+    fn mark(&self) -> Result<Option<String>> {
+        let pair = match &*lock(&self.opened) {
+            Opened::Is(pair) if !pair.cloned => pair.clone(),
+            _ => return Ok(None),
+        };
+        let Some((there, sum)) = lock(&self.sums).join(self.item().size) else { return Ok(None) };
+        pair.to.sync_data().map_err(|e| self.cannot_write(e))?;
+        lock(&self.sums).marked = there;
+        let Meta { dev, ino, size, mtime, ctime, .. } = pair.meta;
+        let prefix = there as u64 * PIECE;
+        Ok(Some(Mark { dev, ino, size, mtime, ctime, prefix, sum }.text()))
+    }
+
+    fn folder(&self) -> Option<&Folder> {
+        Some(&self.target)
+    }
+
+    fn name(&self) -> Result<()> {
+        commit::name(&self.target, &self.temporary, self.item())
+    }
+
+    fn leave(&self) -> Result<()> {
+        let seen = *lock(&self.seen);
+        seen.map_or(Ok(()), |seen| commit::leave(&self.source, self.item(), &seen))
+    }
+
+    fn abandon(&self) -> Result<()> {
+        self.target.remove_file(&self.temporary).map(drop)
+    }
+}
+
 /// Waits until a later change of a file would give it another time: file systems know seconds, or ticks of a clock.
-fn settled(file: &File, meta: &Meta, cancel: &Cancel) -> Result<()> {
+pub(crate) fn settled(file: &File, meta: &Meta, cancel: &Cancel) -> Result<()> {
     let name = tier::name_of(file).unwrap_or_default();
     let fine = ["ext4-", "xfs-", "btrfs-", "tmpfs-", "f2fs-", "zfs-", "bcachefs-"];
     let grain = if fine.iter().any(|of| name.starts_with(of)) { 0.02 } else { 2.0 };

@@ -3,18 +3,21 @@
 //! Each phase does what the journal says is left of it, and may be done again: what is removed, folders, renames, files, links,
 //! and in the end what folders get when nothing comes into them any more.
 
+mod files;
 mod names;
 
 use crate::clock::Watch;
-use crate::commit::{self, SYNC_EACH, Touched};
-use crate::copy::{self, Copy, LEAST_MARKED, Means};
+use crate::commit::{SYNC_EACH, Touched};
+use crate::copy::{self, Means};
 use crate::ends::split;
 use crate::job::{Item, Task};
 use crate::journal::{Journal, Known};
 use crate::limiter::Limiter;
+use crate::place::Place;
 use crate::request::Action;
 use crate::status::{Progress, Watcher};
-use crate::work;
+use crate::up;
+use crate::work::{self, Carry, stops_all};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -23,7 +26,7 @@ use std::time::Duration;
 use stead_core::layout::Spaces;
 use stead_core::{Cancel, Error, Kind, Result};
 use stead_model::transfer::{Amount, Seen};
-use stead_store::{Folder, What, tier};
+use stead_store::What;
 
 /// Files that are made durable together.
 const BATCH_FILES: usize = 2048;
@@ -56,18 +59,23 @@ impl From<Error> for Stopped {
     }
 }
 
+/// Files that are on their way to a store or from it at once: each waits for answers.
+pub(crate) const OBJECTS_AT_ONCE: usize = 16;
+/// Bytes of parts that are in memory.
+const MOST_IN_PARTS: u64 = 512 << 20;
+
 /// The folder of one side, and the one below it that was asked for last.
 struct Side {
-    base: Folder,
-    last: Mutex<Option<(PathBuf, Folder)>>,
+    base: Place,
+    last: Mutex<Option<(PathBuf, Place)>>,
 }
 
 impl Side {
-    fn new(base: Folder) -> Side {
+    fn new(base: Place) -> Side {
         Side { base, last: Mutex::new(None) }
     }
 
-    fn folder(&self, path: &Path, make: bool) -> Result<Folder> {
+    fn folder(&self, path: &Path, make: bool) -> Result<Place> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((of, folder)) = &*last
             && of == path
@@ -87,6 +95,8 @@ pub(crate) struct Drive<'a> {
     pub(crate) known: &'a Known,
     pub(crate) spaces: &'a Spaces,
     pub(crate) threads: usize,
+    /// As many where a side is in a bucket.
+    pub(crate) at_once: usize,
     pub(crate) cancel: &'a Cancel,
     pub(crate) watcher: Option<&'a dyn Watcher>,
     /// It was planned by somebody who has come to an end before it did.
@@ -127,7 +137,7 @@ impl Drive<'_> {
         let Some(ends) = &self.known.ends else {
             return Err(Error::internal("a transfer that was not planned").into());
         };
-        let open = |base: &crate::ends::Base| base.open(self.spaces).map(Side::new);
+        let open = |base: &crate::ends::Base| base.open(self.spaces, self.cancel).map(Side::new);
         let sources = ends.sources.iter().map(open).collect::<Result<Vec<Side>>>()?;
         let target = ends.target.as_ref().map(open).transpose()?;
         let pair = pair(sources.first().map(|s| &s.base), target.as_ref().map(|t| &t.base));
@@ -157,8 +167,8 @@ impl Drive<'_> {
 }
 
 /// What a pair of tiers is called, between which bytes move.
-pub(crate) fn pair(from: Option<&Folder>, to: Option<&Folder>) -> Option<String> {
-    let name = |folder: Option<&Folder>| folder.and_then(|f| tier::name_of(f).ok());
+pub(crate) fn pair(from: Option<&Place>, to: Option<&Place>) -> Option<String> {
+    let name = |place: Option<&Place>| place.and_then(Place::tier);
     Some(format!("{}>{}", name(from)?, name(to)?))
 }
 
@@ -173,15 +183,20 @@ impl Way<'_> {
         Ok(())
     }
 
-    fn source(&self, item: &Item) -> Result<Folder> {
+    fn source(&self, item: &Item) -> Result<Place> {
         let side = usize::try_from(item.from).ok().and_then(|i| self.sources.get(i));
         let side = side.ok_or_else(|| Error::internal("a name of no source"))?;
         side.folder(split(&item.source).0, false)
     }
 
-    fn target(&self, item: &Item, make: bool) -> Result<Folder> {
+    fn target(&self, item: &Item, make: bool) -> Result<Place> {
         let side = self.target.as_ref().ok_or_else(|| Error::internal("no target"))?;
         side.folder(item.folder(), make)
+    }
+
+    /// True if a side is in a bucket.
+    fn is_remote(&self) -> bool {
+        self.sources.iter().chain(&self.target).any(|side| side.base.bucket().is_some())
     }
 
     fn temporary(&self, item: &Item) -> std::ffi::OsString {
@@ -361,7 +376,7 @@ impl Way<'_> {
                     Err(e) => break Err(e),
                 };
                 if let Err(e) = join(&mut committing) {
-                    copies.iter().for_each(Copy::abandon);
+                    copies.iter().for_each(|copy| self.abandon(&**copy));
                     break Err(e);
                 }
                 committing = Some(scope.spawn(move || self.commit(&copies, sync_each, again)));
@@ -378,36 +393,14 @@ impl Way<'_> {
         &self,
         items: Vec<Item>,
         again: &Mutex<Vec<(Item, Error)>>,
-    ) -> Result<(Vec<Copy>, bool, Option<Error>)> {
-        let (journal, id) = (self.d.journal, self.d.id);
+    ) -> Result<(Vec<Box<dyn Carry>>, bool, Option<Error>)> {
         let options = &self.d.known.request.options;
         let is_move = self.d.known.request.action == Action::Move;
         let (mut copies, mut there) = (Vec::with_capacity(items.len()), Vec::new());
         for item in items {
             self.d.cancel.check()?;
-            let open = || {
-                let target = self.target(&item, true)?;
-                if self.d.resumed {
-                    let from = match self.source(&item) {
-                        Err(e) if is_move && e.kind() == Kind::NotFound => None,
-                        source => Some(source?),
-                    };
-                    let cancel = self.d.cancel;
-                    if commit::is_there(&item, from.as_ref(), &target, is_move, cancel)? {
-                        return Ok(None);
-                    }
-                }
-                let mark = match item.size >= LEAST_MARKED {
-                    true => journal.mark(id, item.n)?,
-                    false => None,
-                };
-                Ok(Some((self.source(&item)?, target, mark)))
-            };
-            match open() {
-                Ok(Some((source, target, mark))) => {
-                    let temporary = self.temporary(&item);
-                    copies.push(Copy::new(item, source, target, temporary, mark));
-                }
+            match self.carry(&item) {
+                Ok(Some(copy)) => copies.push(copy),
                 Ok(None) => there.push(item),
                 Err(e) if stops_all(&e) => return Err(e),
                 Err(e) => self.put_off(&item, e, again)?,
@@ -434,11 +427,16 @@ impl Way<'_> {
         };
         let mut marked_at = self.watch.seconds();
         let mut marked = Ok(());
-        work::copy(&copies, self.d.threads, options.gentle, &means, &mut || {
+        let part = copies.iter().map(|copy| up::part_of(copy.track().item().size)).max();
+        let threads = match self.is_remote() {
+            true => (MOST_IN_PARTS / part.unwrap_or(1)).clamp(1, self.d.at_once as u64) as usize,
+            false => self.d.threads,
+        };
+        work::copy(&copies, threads, options.gentle, &means, &mut || {
             self.show();
             if self.watch.seconds() - marked_at > MARK_EVERY_S {
-                for copy in copies.iter().filter(|c| c.item.size >= LEAST_MARKED) {
-                    marked = std::mem::replace(&mut marked, Ok(())).and(self.mark(copy));
+                for copy in copies.iter().filter(|c| c.is_marked()) {
+                    marked = std::mem::replace(&mut marked, Ok(())).and(self.mark(&**copy));
                 }
                 marked_at = self.watch.seconds();
             }
@@ -447,31 +445,19 @@ impl Way<'_> {
         Ok((copies, sync_each, stopped))
     }
 
-    fn mark(&self, copy: &Copy) -> Result<()> {
+    fn mark(&self, copy: &dyn Carry) -> Result<()> {
         match copy.mark()? {
-            Some(mark) => self.d.journal.set_mark(self.d.id, copy.item.n, &mark),
+            Some(mark) => self.d.journal.set_mark(self.d.id, copy.track().item().n, Some(&mark)),
             None => Ok(()),
         }
     }
 
-    /// A file that whoever began the transfer had named, and not written down.
-    fn ended_before(&self, item: &Item) -> Result<()> {
-        let target = self.target(item, true)?;
-        // A try of it that was not the one.
-        target.remove_file(&self.temporary(item))?;
-        if self.is_durable() {
-            commit::settle_file(&target, item.name())?;
+    /// Removes what there is of a copy.
+    fn abandon(&self, copy: &dyn Carry) {
+        // What cannot be removed now is found by its name, or its mark, later.
+        if copy.abandon().is_ok() && copy.is_marked() {
+            let _ = self.d.journal.set_mark(self.d.id, copy.track().item().n, None);
         }
-        if self.d.known.request.action == Action::Move
-            && let Ok(source) = self.source(item)
-        {
-            // It was compared just now.
-            source.remove_file(item.source.file_name().unwrap_or_default())?;
-        }
-        self.bytes.fetch_add(item.size, Ordering::Relaxed);
-        self.kept.fetch_add(item.size, Ordering::Relaxed);
-        self.files.fetch_add(1, Ordering::Relaxed);
-        self.d.journal.done(self.d.id, &[item], &[])
     }
 
     /// What failed is tried again later, or has failed for good.
@@ -486,57 +472,68 @@ impl Way<'_> {
     /// Makes files of copies: all are durable before the first one gets its name.
     fn commit(
         &self,
-        copies: &[Copy],
+        copies: &[Box<dyn Carry>],
         synced: bool,
         again: &Mutex<Vec<(Item, Error)>>,
     ) -> Result<()> {
         let mut whole = Vec::with_capacity(copies.len());
         let mut stopped = None;
         for copy in copies {
-            let Some(e) = copy.take_error() else {
-                whole.push(copy);
+            let Some(e) = copy.track().take_error() else {
+                whole.push(&**copy);
                 continue;
             };
-            self.bytes.fetch_sub(copy.counted(), Ordering::Relaxed);
+            self.bytes.fetch_sub(copy.track().counted(), Ordering::Relaxed);
             // A large file goes on where it is when the transfer does, unless there is something wrong with it.
-            let large = copy.item.size >= LEAST_MARKED;
-            if !(large && stops_all(&e) && self.mark(copy).is_ok()) {
-                copy.abandon();
+            if !(copy.keeps(&e) && self.mark(&**copy).is_ok()) {
+                self.abandon(&**copy);
             }
             if stops_all(&e) {
                 stopped.get_or_insert(e);
             } else {
-                self.put_off(&copy.item, e, again)?;
+                self.put_off(copy.track().item(), e, again)?;
             }
         }
         let named = self.name(&whole, synced, again);
         if named.is_err() {
             // Those that have their names have no other one any more.
-            whole.iter().for_each(|copy| copy.abandon());
+            whole.iter().for_each(|copy| self.abandon(*copy));
         }
         named.and(stopped.map_or(Ok(()), Err))
     }
 
-    fn name(&self, whole: &[&Copy], synced: bool, again: &Mutex<Vec<(Item, Error)>>) -> Result<()> {
+    fn name(
+        &self,
+        whole: &[&dyn Carry],
+        synced: bool,
+        again: &Mutex<Vec<(Item, Error)>>,
+    ) -> Result<()> {
         let durable = self.is_durable();
         if durable && !synced && !whole.is_empty() {
             let mut folders = Touched::default();
-            whole.iter().try_for_each(|copy| folders.note(copy.target()))?;
+            whole.iter().filter_map(|copy| copy.folder()).try_for_each(|f| folders.note(f))?;
             folders.sync_files()?;
         }
         let mut touched = Touched::default();
+        let mut stopped = None;
         let mut done = Vec::with_capacity(whole.len());
         for copy in whole {
-            match commit::name(copy) {
+            match copy.name() {
                 Ok(()) => {
-                    touched.note(copy.target())?;
+                    copy.folder().map_or(Ok(()), |folder| touched.note(folder))?;
                     done.push(*copy);
                 }
                 Err(e) => {
-                    copy.abandon();
-                    self.bytes.fetch_sub(copy.counted(), Ordering::Relaxed);
+                    if !copy.keeps(&e) {
+                        self.abandon(*copy);
+                    }
+                    self.bytes.fetch_sub(copy.track().counted(), Ordering::Relaxed);
                     self.files.fetch_sub(1, Ordering::Relaxed);
-                    self.put_off(&copy.item, e, again)?;
+                    if stops_all(&e) {
+                        stopped.get_or_insert(e);
+                    } else {
+                        self.put_off(copy.track().item(), e, again)?;
+                    }
                 }
             }
         }
@@ -546,21 +543,23 @@ impl Way<'_> {
         let mut left = Vec::new();
         if self.d.known.request.action == Action::Move {
             for copy in &done {
-                match commit::leave(copy) {
+                match copy.leave() {
                     Ok(()) => left.push(*copy),
                     Err(e) => {
-                        self.d.journal.set_replaces(self.d.id, copy.item.n)?;
-                        self.bytes.fetch_sub(copy.counted(), Ordering::Relaxed);
+                        let item = copy.track().item();
+                        self.d.journal.set_replaces(self.d.id, item.n)?;
+                        self.bytes.fetch_sub(copy.track().counted(), Ordering::Relaxed);
                         self.files.fetch_sub(1, Ordering::Relaxed);
-                        self.put_off(&replacing(&copy.item), e, again)?;
+                        self.put_off(&replacing(item), e, again)?;
                     }
                 }
             }
         } else {
             left = done;
         }
-        let items: Vec<&Item> = left.iter().map(|copy| &copy.item).collect();
-        self.d.journal.done(self.d.id, &items, &[])
+        let items: Vec<&Item> = left.iter().map(|copy| copy.track().item()).collect();
+        self.d.journal.done(self.d.id, &items, &[])?;
+        stopped.map_or(Ok(()), Err)
     }
 
     /// Tells who watches how far it is.
@@ -623,11 +622,4 @@ fn join(committing: &mut Option<ScopedJoinHandle<'_, Result<()>>>) -> Result<()>
 /// The same, of which there is something that it replaces: itself.
 fn replacing(item: &Item) -> Item {
     Item { replace: true, ..item.clone() }
-}
-
-/// An error after which nothing else is tried.
-fn stops_all(e: &Error) -> bool {
-    // A file that is too large for a file system is no matter of the others.
-    let too_large = e.os_code() == Some(rustix::io::Errno::FBIG.raw_os_error());
-    matches!(e.kind(), Kind::NoSpace | Kind::Cancelled | Kind::Internal) && !too_large
 }

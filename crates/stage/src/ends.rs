@@ -1,43 +1,51 @@
 //! From names to open folders: where a transfer begins and where it ends.
 //!
 //! An [`End`] is a folder that is open and what lies below it. Of a dataspace it is the root, so that nothing leads out; of a
-//! path it is the folder that the named thing lies in, found as anybody finds it, links included.
+//! path it is the folder that the named thing lies in, found as anybody finds it, links included; of a URL it is the bucket.
 
+use crate::place::{Place, Prefix};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use stead_core::layout::Spaces;
-use stead_core::{Error, Kind, Location, Result};
+use stead_core::{BucketUrl, Cancel, Error, Kind, Location, Result};
 use stead_store::{Folder, Root, What};
 
 /// How to find a folder again that paths of a journal begin at.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Base {
-    /// The root of a dataspace, and the folder that it was.
+    /// The root of a dataspace, and the folder or the bucket that it was.
     Space(String, String),
     /// A folder of the system.
     Path(String),
+    /// A bucket, by its URL.
+    Bucket(String),
 }
 
 impl Base {
     /// Opens it.
     ///
     /// # Errors
-    /// Those of [`Root::open`] and [`Folder::open`].
-    pub(crate) fn open(&self, spaces: &Spaces) -> Result<Folder> {
+    /// Those of [`Root::open`], [`Folder::open`] and [`Prefix::open`].
+    pub(crate) fn open(&self, spaces: &Spaces, cancel: &Cancel) -> Result<Place> {
+        let bucket = |url: &str| Prefix::open(&BucketUrl::parse(url)?, cancel).map(Place::Bucket);
         match self {
             Base::Space(name, was) => {
                 // The same name may mean another folder by now, such as one of another job.
-                let is = spaces.folder(name)?;
+                let is = spaces.place(name)?;
                 if is != was {
                     return Err(Error::usage(format!(
                         "dataspace '{name}' was '{was}' when this transfer began, and is '{is}'"
                     ))
                     .with_hint(format!("give it as it was: --dataspace {name}={was}")));
                 }
-                Ok(Root::open(spaces, name)?.folder())
+                if BucketUrl::is_meant(is) {
+                    return bucket(is);
+                }
+                Ok(Place::Folder(Root::open(spaces, name)?.folder()))
             }
-            Base::Path(path) => Folder::open(Path::new(path)),
+            Base::Path(path) => Folder::open(Path::new(path)).map(Place::Folder),
+            Base::Bucket(url) => bucket(url),
         }
     }
 }
@@ -46,7 +54,7 @@ impl Base {
 #[derive(Debug, Clone)]
 pub(crate) struct End {
     pub(crate) base: Base,
-    pub(crate) folder: Folder,
+    pub(crate) folder: Place,
     /// Relative; empty for the folder itself.
     pub(crate) path: PathBuf,
 }
@@ -89,14 +97,23 @@ fn by_path(path: &Path) -> Result<Base> {
 ///
 /// # Errors
 /// `NotFound`; those of opening.
-pub(crate) fn source(spaces: &Spaces, location: &Location, follow: bool) -> Result<End> {
+pub(crate) fn source(
+    spaces: &Spaces,
+    location: &Location,
+    follow: bool,
+    cancel: &Cancel,
+) -> Result<End> {
     if let Some(space) = &location.space {
-        return of_space(spaces, space, location);
+        return of_space(spaces, space, location, cancel);
     }
     let path = absolute(&location.path)?;
     let whole = |path: &Path| {
-        let folder = Folder::open(path)?;
+        let folder = Place::Folder(Folder::open(path)?);
         Ok(End { base: by_path(path)?, folder, path: PathBuf::new() })
+    };
+    let in_folder = |dir: &Path, name: &OsStr| {
+        let folder = Place::Folder(Folder::open(dir)?);
+        Ok(End { base: by_path(dir)?, folder, path: PathBuf::from(name) })
     };
     // `..` and its like: where it leads, and not what it is called.
     let Some(name) = path.file_name().filter(|_| location.name().is_some()) else {
@@ -106,26 +123,35 @@ pub(crate) fn source(spaces: &Spaces, location: &Location, follow: bool) -> Resu
         return whole(&path);
     }
     let dir = path.parent().unwrap_or(Path::new("/"));
-    let end = End { base: by_path(dir)?, folder: Folder::open(dir)?, path: PathBuf::from(name) };
+    let end = in_folder(dir, name)?;
     let link = || Ok::<_, Error>(end.folder.meta(name)?.is_some_and(|m| m.what == What::Link));
     if follow && link()? {
         let real = canonical(&path)?;
         let (dir, name) = split(&real);
-        return Ok(End {
-            base: by_path(dir)?,
-            folder: Folder::open(dir)?,
-            path: PathBuf::from(name),
-        });
+        return in_folder(dir, name);
     }
     Ok(end)
 }
 
-fn of_space(spaces: &Spaces, space: &str, location: &Location) -> Result<End> {
-    Ok(End {
-        base: Base::Space(space.to_owned(), spaces.folder(space)?.to_owned()),
-        folder: Root::open(spaces, space)?.folder(),
-        path: PathBuf::from(&location.path),
-    })
+fn of_space(spaces: &Spaces, space: &str, location: &Location, cancel: &Cancel) -> Result<End> {
+    let (base, path) = match bucket_of(spaces, location) {
+        Some((bucket, key)) => {
+            let url = BucketUrl::parse(&format!("{space}://{bucket}"))?;
+            (Base::Bucket(url.to_string()), key)
+        }
+        None => {
+            let place = spaces.place(space)?.to_owned();
+            (Base::Space(space.to_owned(), place), &*location.path)
+        }
+    };
+    Ok(End { folder: base.open(spaces, cancel)?, base, path: PathBuf::from(path) })
+}
+
+/// The bucket and the key of a location that is a URL. A dataspace may have the name of a protocol, and goes first.
+pub(crate) fn bucket_of<'l>(spaces: &Spaces, location: &'l Location) -> Option<(&'l str, &'l str)> {
+    let space = location.space.as_deref()?;
+    let url = BucketUrl::is_scheme(space) && !spaces.has(space);
+    url.then(|| location.path.split_once('/').unwrap_or((&location.path, "")))
 }
 
 fn canonical(path: &Path) -> Result<PathBuf> {
@@ -136,9 +162,9 @@ fn canonical(path: &Path) -> Result<PathBuf> {
 ///
 /// # Errors
 /// Those of opening; `Usage` where a file is in the way.
-pub(crate) fn target(spaces: &Spaces, location: &Location) -> Result<End> {
+pub(crate) fn target(spaces: &Spaces, location: &Location, cancel: &Cancel) -> Result<End> {
     if let Some(space) = &location.space {
-        return of_space(spaces, space, location);
+        return of_space(spaces, space, location, cancel);
     }
     let path = absolute(&location.path)?;
     // Up to the last `..` it has no sense of its own before all of it is there.
@@ -156,6 +182,7 @@ pub(crate) fn target(spaces: &Spaces, location: &Location) -> Result<End> {
         match Folder::open(here) {
             Ok(folder) => {
                 let rest = path.strip_prefix(here).unwrap_or(Path::new("")).to_owned();
+                let folder = Place::Folder(folder);
                 return Ok(End { base: by_path(here)?, folder, path: rest });
             }
             Err(e) if here == path && matches!(e.kind(), Kind::Usage | Kind::NotFound) => {}
@@ -184,8 +211,13 @@ mod tests {
         std::os::unix::fs::symlink("a", dir.join("d")).unwrap();
         let spaces = Spaces::default();
         let of = |text: &str, follow| {
-            let end =
-                source(&spaces, &location(&format!("{}/{text}", dir.display())), follow).unwrap();
+            let end = source(
+                &spaces,
+                &location(&format!("{}/{text}", dir.display())),
+                follow,
+                &Cancel::new(),
+            )
+            .unwrap();
             (end.folder.shown().strip_prefix(&dir).unwrap().to_owned(), end.path)
         };
         let pair = |a: &str, b: &str| (PathBuf::from(a), PathBuf::from(b));
@@ -196,7 +228,9 @@ mod tests {
         assert_eq!(of("a/", true), pair("a", ""));
         assert_eq!(of("a/..", true), pair("", ""));
         let to = |text: &str| {
-            let end = target(&spaces, &location(&format!("{}/{text}", dir.display()))).unwrap();
+            let end =
+                target(&spaces, &location(&format!("{}/{text}", dir.display())), &Cancel::new())
+                    .unwrap();
             (end.folder.shown().strip_prefix(&dir).unwrap().to_owned(), end.path)
         };
         assert_eq!(to("a"), pair("a", ""));
@@ -204,7 +238,7 @@ mod tests {
         assert_eq!(to("new/b/c"), pair("", "new/b/c"));
         assert_eq!(to("a/../new"), pair("", "new"));
         let bad = location(&format!("{}/a/f/g", dir.display()));
-        assert_eq!(target(&spaces, &bad).unwrap_err().kind(), Kind::Usage);
+        assert_eq!(target(&spaces, &bad, &Cancel::new()).unwrap_err().kind(), Kind::Usage);
     }
 
     #[test]
@@ -212,14 +246,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut spaces = Spaces::default();
         spaces.give(&format!("s={}", dir.path().display()), &|_| None).unwrap();
-        let end = source(&spaces, &location("s://a/b"), true).unwrap();
+        let end = source(&spaces, &location("s://a/b"), true, &Cancel::new()).unwrap();
         let base = Base::Space("s".into(), dir.path().display().to_string());
         assert_eq!((&end.base, end.path), (&base, PathBuf::from("a/b")));
-        end.base.open(&spaces).unwrap();
+        end.base.open(&spaces, &Cancel::new()).unwrap();
         // Another folder of the same name is another place.
         let mut others = Spaces::default();
         others.give("s=/tmp", &|_| None).unwrap();
-        assert_eq!(end.base.open(&others).unwrap_err().kind(), Kind::Usage);
-        assert_eq!(target(&spaces, &location("t://a")).unwrap_err().kind(), Kind::Usage);
+        assert_eq!(end.base.open(&others, &Cancel::new()).unwrap_err().kind(), Kind::Usage);
+        assert_eq!(
+            target(&spaces, &location("t://a"), &Cancel::new()).unwrap_err().kind(),
+            Kind::Usage
+        );
     }
 }

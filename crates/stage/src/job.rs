@@ -99,6 +99,41 @@ pub(crate) struct Mark {
     pub(crate) sum: u64,
 }
 
+impl Mark {
+    /// As the journal keeps it.
+    pub(crate) fn text(&self) -> String {
+        let of = |n: u64| n.cast_signed();
+        let numbers: [i64; 9] = [
+            of(self.dev),
+            of(self.ino),
+            of(self.size),
+            self.mtime.seconds,
+            i64::from(self.mtime.nanos),
+            self.ctime.seconds,
+            i64::from(self.ctime.nanos),
+            of(self.prefix),
+            of(self.sum),
+        ];
+        format!("{numbers:?}")
+    }
+
+    /// The mark of such a text; none of another one.
+    pub(crate) fn of_text(text: &str) -> Option<Mark> {
+        let numbers: [i64; 9] = serde_json::from_str(text).ok()?;
+        let [dev, ino, size, mtime, mnanos, ctime, cnanos, prefix, sum] = numbers;
+        let time = |seconds, nanos| FileTime { seconds, nanos: u32::try_from(nanos).unwrap_or(0) };
+        Some(Mark {
+            dev: dev.cast_unsigned(),
+            ino: ino.cast_unsigned(),
+            size: size.cast_unsigned(),
+            mtime: time(mtime, mnanos),
+            ctime: time(ctime, cnanos),
+            prefix: prefix.cast_unsigned(),
+            sum: sum.cast_unsigned(),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

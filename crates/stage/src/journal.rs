@@ -7,7 +7,7 @@
 mod told;
 
 use crate::ends::Base;
-use crate::job::{Item, Mark, Task};
+use crate::job::{Item, Task};
 use crate::request::Request;
 use crate::status::State;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -447,33 +447,21 @@ impl Journal {
             )?
             .execute(params![id, n, number(size)])?;
             c.prepare_cached(
-                "UPDATE item SET size = ?3, mtime = ?4, nanos = ?5, mark = NULL WHERE transfer = ?1 AND n = ?2",
+                "UPDATE item SET size = ?3, mtime = ?4, nanos = ?5 WHERE transfer = ?1 AND n = ?2",
             )?
             .execute(params![id, n, number(size), mtime.seconds, mtime.nanos])
         })
         .map(|_| ())
     }
 
-    /// A large file is durable so far.
+    /// A file is there so far; with nothing, it is begun anew.
     ///
     /// # Errors
     /// Those of the database.
-    pub(crate) fn set_mark(&self, id: i64, n: i64, mark: &Mark) -> Result<()> {
-        let m = mark;
-        let text = to_text(&[
-            m.dev.cast_signed(),
-            m.ino.cast_signed(),
-            m.size.cast_signed(),
-            m.mtime.seconds,
-            i64::from(m.mtime.nanos),
-            m.ctime.seconds,
-            i64::from(m.ctime.nanos),
-            m.prefix.cast_signed(),
-            m.sum.cast_signed(),
-        ])?;
+    pub(crate) fn set_mark(&self, id: i64, n: i64, mark: Option<&str>) -> Result<()> {
         self.with("write to", |c| {
             c.prepare_cached("UPDATE item SET mark = ?3 WHERE transfer = ?1 AND n = ?2")?
-                .execute(params![id, n, text])
+                .execute(params![id, n, mark])
         })
         .map(|_| ())
     }
@@ -481,26 +469,14 @@ impl Journal {
     /// The mark of a file, if it has one.
     ///
     /// # Errors
-    /// Those of the database; `Format` for one that is damaged.
-    pub(crate) fn mark(&self, id: i64, n: i64) -> Result<Option<Mark>> {
+    /// Those of the database.
+    pub(crate) fn mark(&self, id: i64, n: i64) -> Result<Option<String>> {
         let text: Option<Option<String>> = self.with("read", |c| {
             c.prepare_cached("SELECT mark FROM item WHERE transfer = ?1 AND n = ?2")?
                 .query_row([id, n], |row| row.get(0))
                 .optional()
         })?;
-        let Some(text) = text.flatten() else { return Ok(None) };
-        let [dev, ino, size, mtime, mnanos, ctime, cnanos, prefix, sum] =
-            self.of_text::<[i64; 9]>(&text)?;
-        let time = |seconds, nanos| FileTime { seconds, nanos: u32::try_from(nanos).unwrap_or(0) };
-        Ok(Some(Mark {
-            dev: dev.cast_unsigned(),
-            ino: ino.cast_unsigned(),
-            size: size.cast_unsigned(),
-            mtime: time(mtime, mnanos),
-            ctime: time(ctime, cnanos),
-            prefix: prefix.cast_unsigned(),
-            sum: sum.cast_unsigned(),
-        }))
+        Ok(text.flatten())
     }
 
     /// What failed is to be tried again.

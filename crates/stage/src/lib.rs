@@ -6,6 +6,7 @@
 mod clock;
 mod commit;
 mod copy;
+mod down;
 mod drive;
 mod ends;
 mod gentle;
@@ -16,10 +17,12 @@ mod manager;
 mod meta;
 mod moving;
 mod pattern;
+mod place;
 mod plan;
 mod request;
 mod status;
 mod sum;
+mod up;
 mod usage;
 mod work;
 

@@ -1,13 +1,16 @@
 //! Transfers of one node, or of one user there: taken, run, resumed, stopped for good.
 
 use crate::clock;
-use crate::drive::{Drive, Stopped, pair};
+use crate::drive::{Drive, OBJECTS_AT_ONCE, Stopped, pair};
 use crate::ends;
 use crate::job::{Item, Task};
 use crate::journal::{Journal, Known};
+use crate::meta;
+use crate::place::{Place, Prefix};
 use crate::plan::{Planned, Planner, Progressing};
 use crate::request::{Action, Request};
 use crate::status::{Preview, State, Status, Watcher};
+use crate::up::Upload;
 use rustix::fs::FlockOperation;
 use std::fs::File;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -15,7 +18,7 @@ use std::path::{Path, PathBuf};
 use stead_core::layout::Spaces;
 use stead_core::{Cancel, Error, Kind, Result, limits};
 use stead_model::transfer::Amount;
-use stead_store::{Folder, space, tier};
+use stead_store::{Folder, space};
 
 /// Names of a list that are written down together.
 const TOGETHER: usize = 4096;
@@ -131,7 +134,7 @@ impl Stager {
             files: sums.files,
             bytes: sums.bytes,
             room: sums.room,
-            free: planned.target.as_ref().map(free).transpose()?,
+            free: planned.target.as_ref().map(free).transpose()?.flatten(),
             others: sums.others,
             removed: sums.removed,
             skipped: sums.skipped,
@@ -286,6 +289,10 @@ impl Stager {
             known: &known,
             spaces: &self.means.spaces,
             threads: self.threads(),
+            at_once: match self.means.threads {
+                0 => OBJECTS_AT_ONCE,
+                n => n.min(limits::MAX_THREADS),
+            },
             cancel,
             watcher,
             resumed,
@@ -314,7 +321,7 @@ impl Stager {
         let Some(base) = known.ends.as_ref().and_then(|ends| ends.target.as_ref()) else {
             return Ok(());
         };
-        let base = match base.open(&self.means.spaces) {
+        let base = match base.open(&self.means.spaces, &Cancel::new()) {
             // It is gone with all that lay in it.
             Err(e) if e.kind() == Kind::NotFound => return Ok(()),
             base => base?,
@@ -325,6 +332,11 @@ impl Stager {
             let items = self.journal.not_whole(id, &tasks, from, TOGETHER)?;
             let Some(last) = items.last() else { return Ok(()) };
             from = last.n + 1;
+            if let Place::Bucket(to) = &base {
+                self.forget_uploads(id, to, &items)?;
+                continue;
+            }
+            let base = base.folder()?;
             let mut here: Option<(PathBuf, Option<Folder>)> = None;
             for item in &items {
                 if here.as_ref().is_none_or(|(path, _)| path != item.folder()) {
@@ -337,11 +349,22 @@ impl Stager {
                     && made.own_meta()?.mode == 0o700
                 {
                     // As if it had been made by hand: it was to get its rights in the end.
-                    let rights = rustix::fs::Mode::from_raw_mode(0o777 & !mask());
-                    let _ = rustix::fs::fchmod(&made, rights);
+                    meta::give_new_folder(&made);
                 }
             }
         }
+    }
+
+    /// Has the store forget the parts of files that are not whole.
+    fn forget_uploads(&self, id: i64, to: &Prefix, items: &[Item]) -> Result<()> {
+        for item in items.iter().filter(|item| item.task == Task::File) {
+            let mark = self.journal.mark(id, item.n)?;
+            if let Some(begun) = mark.as_deref().and_then(Upload::of_text) {
+                to.bucket().abort(&to.key(&item.target)?, &begun.upload)?;
+                self.journal.set_mark(id, item.n, None)?;
+            }
+        }
+        Ok(())
     }
 
     /// How far a transfer is.
@@ -416,7 +439,7 @@ impl Stager {
             || request.sources.iter().any(stead_core::Location::is_pattern);
         for id in self.waiting()? {
             let known = self.journal.known(id)?;
-            let open = |base: &ends::Base| base.open(&self.means.spaces).is_ok();
+            let open = |base: &ends::Base| base.open(&self.means.spaces, &Cancel::new()).is_ok();
             let here = known
                 .ends
                 .as_ref()
@@ -435,21 +458,23 @@ impl Stager {
 }
 
 /// Bytes that a user may still write.
-fn free(folder: &Folder) -> Result<u64> {
+fn free(place: &Place) -> Result<Option<u64>> {
+    // Buckets have no end.
+    let Place::Folder(folder) = place else { return Ok(None) };
     let stat = rustix::fs::fstatvfs(folder)
         .map_err(|e| Error::io("look at the room of", folder.shown(), e.into()))?;
-    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize)))
 }
 
 /// Refuses a plan for which the target has no room.
 fn enough(planned: &Planned) -> Result<()> {
-    let Some(target) = &planned.target else { return Ok(()) };
-    let (needed, free) = (planned.sums.room, free(target)?);
+    let Some(place @ Place::Folder(target)) = &planned.target else { return Ok(()) };
+    let (needed, free) = (planned.sums.room, free(place)?.unwrap_or(u64::MAX));
     let stat = |folder: &Folder| rustix::fs::fstatvfs(folder).map(|s| s.f_blocks).unwrap_or(0);
     // Some file systems do not say what they have; some share blocks; and what is removed gives room.
     let shares = || {
-        let of = |folder: &Folder| tier::name_of(folder).unwrap_or_default();
-        let (from, to) = (of(&planned.source), of(target));
+        let of = |place: &Place| place.tier().unwrap_or_default();
+        let (from, to) = (of(&planned.source), of(place));
         from == to && ["btrfs-", "xfs-", "bcachefs-", "zfs-"].iter().any(|fs| to.starts_with(fs))
     };
     if needed <= free || stat(target) == 0 || planned.sums.removed > 0 || shares() {
@@ -462,14 +487,6 @@ fn enough(planned: &Planned) -> Result<()> {
     )
     .at_path(target.shown())
     .with_hint("nothing was begun; free some space, or name another target"))
-}
-
-/// What new files and folders of this process do not get.
-fn mask() -> u32 {
-    // As the system tells it: to ask by setting it would change it for other threads.
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    umask.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022)
 }
 
 /// A number that no other transfer has.

@@ -45,6 +45,32 @@ pub(crate) fn give(from: impl AsFd, meta: &Meta, to: impl AsFd, shown: &Path) ->
     rustix::fs::futimens(&to, &times(meta.mtime)).map_err(|e| failed("set the times of", e))
 }
 
+/// What new files and folders of this process do not get.
+pub(crate) fn mask() -> u32 {
+    // As the system tells it: to ask by setting it would change it for other threads.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    umask.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022)
+}
+
+/// Gives a file that is open what a new one has, and a time.
+///
+/// # Errors
+/// System errors, with this path.
+pub(crate) fn give_new(to: impl AsFd, mtime: FileTime, shown: &Path) -> Result<()> {
+    let failed = |doing: &str, e: Errno| Error::io(doing, shown, e.into());
+    match rustix::fs::fchmod(&to, Mode::from_raw_mode(0o666 & !mask())) {
+        Ok(()) | Err(Errno::NOTSUP | Errno::PERM) => {}
+        Err(e) => return Err(failed("set the permissions of", e)),
+    }
+    rustix::fs::futimens(&to, &times(mtime)).map_err(|e| failed("set the times of", e))
+}
+
+/// Gives a folder that is open the rights of a new one.
+pub(crate) fn give_new_folder(to: impl AsFd) {
+    let _ = rustix::fs::fchmod(&to, Mode::from_raw_mode(0o777 & !mask()));
+}
+
 fn times(mtime: FileTime) -> Timestamps {
     #[allow(clippy::unnecessary_cast)] // The types of these fields are other ones on other systems.
     let mtime = Timespec { tv_sec: mtime.seconds as _, tv_nsec: mtime.nanos as _ };

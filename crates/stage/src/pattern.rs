@@ -1,10 +1,11 @@
 //! Names that match a pattern, below a folder that is open.
 
+use crate::place::Place;
 use glob::{MatchOptions, Pattern};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use stead_core::{Cancel, Error, Kind, Location, Result};
-use stead_store::{Folder, What};
+use stead_store::What;
 
 /// As in a shell: `*` matches no `/`, and no dot at the beginning of a name.
 const HOW: MatchOptions = MatchOptions {
@@ -19,7 +20,7 @@ const HOW: MatchOptions = MatchOptions {
 /// # Errors
 /// `NotFound` if there is none; `Usage` for patterns that are none; `Limit` for more than `most`; system errors.
 pub(crate) fn expand(
-    folder: &Folder,
+    folder: &Place,
     pattern: &str,
     most: usize,
     cancel: &Cancel,
@@ -61,7 +62,7 @@ struct Search<'s> {
     found: &'s mut Vec<PathBuf>,
 }
 
-fn exists(folder: &Folder, path: &Path) -> Result<bool> {
+fn exists(folder: &Place, path: &Path) -> Result<bool> {
     let (dir, name) = crate::ends::split(path);
     match folder.below(dir) {
         Ok(dir) => Ok(dir.meta(name)?.is_some()),
@@ -71,7 +72,7 @@ fn exists(folder: &Folder, path: &Path) -> Result<bool> {
 }
 
 impl Search<'_> {
-    fn go(&mut self, here: &Folder, path: &Path, steps: &[Step<'_>]) -> Result<()> {
+    fn go(&mut self, here: &Place, path: &Path, steps: &[Step<'_>]) -> Result<()> {
         self.cancel.check()?;
         let Some((step, rest)) = steps.split_first() else { return Ok(()) };
         match step {
@@ -100,7 +101,7 @@ impl Search<'_> {
 
     fn each(
         &mut self,
-        here: &Folder,
+        here: &Place,
         mut f: impl FnMut(&mut Self, &OsStr) -> Result<()>,
     ) -> Result<()> {
         for names in here.names(1 << 16)? {
@@ -111,7 +112,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn take(&mut self, here: &Folder, path: &Path, name: &OsStr, rest: &[Step<'_>]) -> Result<()> {
+    fn take(&mut self, here: &Place, path: &Path, name: &OsStr, rest: &[Step<'_>]) -> Result<()> {
         let Some(meta) = here.meta(name)? else { return Ok(()) };
         let path = path.join(name);
         if rest.is_empty() {
@@ -146,7 +147,7 @@ mod tests {
             std::fs::write(path, b"").unwrap();
         }
         std::os::unix::fs::symlink("a", dir.path().join("link")).unwrap();
-        let folder = Folder::open(dir.path()).unwrap();
+        let folder = Place::Folder(stead_store::Folder::open(dir.path()).unwrap());
         let of = |pattern: &str| {
             let found = expand(&folder, pattern, 100, &Cancel::new()).unwrap();
             found.iter().map(|p| p.to_str().unwrap().to_owned()).collect::<Vec<_>>()

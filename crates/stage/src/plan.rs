@@ -7,14 +7,14 @@ use crate::ends::{self, Base, End, split};
 use crate::job::{Item, TARGET, Task};
 use crate::journal::{Ends, Totals};
 use crate::pattern;
+use crate::place::{Place, key_of, no_key};
 use crate::request::{Action, Exists, Request};
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use stead_core::layout::Spaces;
 use stead_core::{Cancel, Error, Kind, Location, Result, limits};
-use stead_store::{Folder, Meta, What};
+use stead_store::{Meta, What};
 
 /// Names of a folder that are looked at together.
 const AT_ONCE: usize = 1 << 16;
@@ -44,9 +44,9 @@ pub(crate) struct Planned {
     pub(crate) ends: Ends,
     pub(crate) sums: Sums,
     /// The folder in which, or below which, the target is.
-    pub(crate) target: Option<Folder>,
+    pub(crate) target: Option<Place>,
     /// Where the first source is.
-    pub(crate) source: Folder,
+    pub(crate) source: Place,
 }
 
 /// One that is being made. Names go to `sink`.
@@ -73,6 +73,8 @@ pub(crate) struct Progressing {
     own: Option<(u64, u64)>,
     /// Sources, and the folders that they lie in: what a sync never removes.
     kept: HashSet<(u64, u64)>,
+    /// The target is in a bucket.
+    bucket: bool,
     /// Names of the target that files get, if contents of several folders come into one.
     given: Option<HashSet<PathBuf>>,
 }
@@ -89,7 +91,7 @@ struct Step {
 struct Found<'f> {
     from: i64,
     /// The folder that it lies in.
-    folder: &'f Folder,
+    folder: &'f Place,
     name: &'f OsStr,
     path: PathBuf,
     meta: Meta,
@@ -106,7 +108,12 @@ impl Planner<'_> {
     /// two sources of one name; those of listing.
     pub(crate) fn plan(mut self) -> Result<Planned> {
         let request = self.request;
-        let target = request.target.as_ref().map(|t| ends::target(self.spaces, t)).transpose()?;
+        let target = request
+            .target
+            .as_ref()
+            .map(|t| ends::target(self.spaces, t, self.cancel))
+            .transpose()?;
+        self.state.bucket = target.as_ref().is_some_and(|end| end.folder.bucket().is_some());
         self.state.ends.target = target.as_ref().map(|end| end.base.clone());
         let there = match &target {
             Some(end) => self.at(end)?,
@@ -126,7 +133,7 @@ impl Planner<'_> {
         let mut taken = HashSet::new();
         let mut all = Vec::new();
         // Many sources lie in few folders, each of which is open once.
-        let mut open: HashMap<Base, Folder> = HashMap::new();
+        let mut open: HashMap<Base, Place> = HashMap::new();
         for location in &request.sources {
             for (end, contents) in self.sources(location)? {
                 let folder = open.entry(end.base.clone()).or_insert(end.folder).clone();
@@ -165,17 +172,19 @@ impl Planner<'_> {
     fn sources(&self, location: &Location) -> Result<Vec<(End, bool)>> {
         let follow = matches!(self.request.action, Action::Copy | Action::Sync);
         if !location.is_pattern() {
-            let end = ends::source(self.spaces, location, follow)?;
+            let end = ends::source(self.spaces, location, follow, self.cancel)?;
             let contents = location.inside || end.path.as_os_str().is_empty();
             return Ok(vec![(end, contents)]);
         }
         let (base, rest) = match &location.space {
             Some(_) => {
-                (Location { path: String::new(), ..location.clone() }, location.path.clone())
+                let url = ends::bucket_of(self.spaces, location);
+                let (root, rest) = url.unwrap_or(("", &location.path));
+                (Location { path: root.to_owned(), ..location.clone() }, rest.to_owned())
             }
             None => literal(location)?,
         };
-        let end = ends::source(self.spaces, &Location { inside: true, ..base }, true)?;
+        let end = ends::source(self.spaces, &Location { inside: true, ..base }, true, self.cancel)?;
         let found = match pattern::expand(&end.folder, &rest, limits::MAX_SOURCES, self.cancel) {
             Err(e) if e.kind() == Kind::NotFound && self.is_second() => Vec::new(),
             found => found?,
@@ -193,13 +202,7 @@ impl Planner<'_> {
         if let Some(meta) = self.at(end)? {
             self.state.kept.insert((meta.dev, meta.ino));
         }
-        let Ok(base) = std::fs::canonicalize(end.folder.shown()) else { return Ok(()) };
-        for path in base.join(&end.path).ancestors().skip(1) {
-            // One that cannot be looked at cannot be walked through, either.
-            if let Ok(meta) = std::fs::symlink_metadata(path) {
-                self.state.kept.insert((meta.dev(), meta.ino()));
-            }
-        }
+        self.state.kept.extend(end.folder.ancestors(&end.path));
         Ok(())
     }
 
@@ -285,7 +288,7 @@ impl Planner<'_> {
             if !there {
                 self.folder(from, &end.path, target.path.clone(), &meta)?;
             }
-            self.refuse_own(&meta, folder.shown())?;
+            self.refuse_own(&meta, &folder.shown())?;
             let step = Step { source: end.path.clone(), target: target.path.clone(), there };
             return self.walk(from, &end.folder, target, step);
         }
@@ -304,7 +307,8 @@ impl Planner<'_> {
         let near = self.near(&folder, parent.as_ref().unwrap_or(&target.folder))?;
         let found =
             Found { from, folder: &folder, name, path: end.path.clone(), meta, target: path, near };
-        if near.is_some() {
+        // Into a bucket it would be a copy of all that is there now, which nobody means, either.
+        if near.is_some() || self.state.bucket {
             self.refuse_below(&found, target)?;
         }
         if let Some(step) = self.name(&found, parent.as_ref())? {
@@ -314,8 +318,9 @@ impl Planner<'_> {
     }
 
     /// The device of both folders, if what is in one may be renamed to the other.
-    fn near(&self, from: &Folder, to: &Folder) -> Result<Option<u64>> {
-        if self.request.action != Action::Move || !self.renames {
+    fn near(&self, from: &Place, to: &Place) -> Result<Option<u64>> {
+        let bucket = from.bucket().or(to.bucket()).is_some();
+        if self.request.action != Action::Move || !self.renames || bucket {
             return Ok(None);
         }
         let (from, to) = (from.own_meta()?.dev, to.own_meta()?.dev);
@@ -340,7 +345,7 @@ impl Planner<'_> {
         }
     }
 
-    fn walk(&mut self, from: i64, base: &Folder, target: &End, first: Step) -> Result<()> {
+    fn walk(&mut self, from: i64, base: &Place, target: &End, first: Step) -> Result<()> {
         let mut steps = vec![first];
         while let Some(step) = steps.pop() {
             self.cancel.check()?;
@@ -354,11 +359,16 @@ impl Planner<'_> {
                 Some(to) => self.near(&folder, to)?,
                 None => None,
             };
+            if let Some(to) = &to {
+                to.know()?;
+            }
             let mut names: HashSet<OsString> = HashSet::new();
+            let mut empty = true;
             for list in folder.names(AT_ONCE)? {
                 for name in list? {
                     // Gone meanwhile.
                     let Some(meta) = folder.meta(&name)? else { continue };
+                    empty = false;
                     if unfinished(&name) {
                         continue;
                     }
@@ -383,7 +393,12 @@ impl Planner<'_> {
                     }
                 }
             }
-            if self.request.action == Action::Move && !step.source.as_os_str().is_empty() {
+            // A folder of a bucket is what lies in it.
+            if empty && self.state.bucket {
+                self.state.sums.skipped += 1;
+            }
+            let named = !step.source.as_os_str().is_empty() && folder.bucket().is_none();
+            if self.request.action == Action::Move && named {
                 let meta = folder.own_meta()?;
                 let name = step.source.file_name().unwrap_or_default().to_owned();
                 let found = Found {
@@ -403,7 +418,7 @@ impl Planner<'_> {
     }
 
     /// Plans for one name, `to` being the folder of the target, if it is there. Gives a folder that is to be walked through.
-    fn name(&mut self, found: &Found<'_>, to: Option<&Folder>) -> Result<Option<Step>> {
+    fn name(&mut self, found: &Found<'_>, to: Option<&Place>) -> Result<Option<Step>> {
         let name = found.target.file_name().unwrap_or_default();
         let there = match to {
             Some(to) => to.meta(name)?,
@@ -436,7 +451,9 @@ impl Planner<'_> {
         match found.meta.what {
             What::Folder => {
                 self.refuse_own(&found.meta, &found.folder.at(found.name))?;
-                if there.is_none() || self.request.action == Action::Sync {
+                // Of a bucket there is nothing that a folder could get.
+                let gets = self.request.action == Action::Sync && found.folder.bucket().is_none();
+                if there.is_none() || gets {
                     self.folder(found.from, &found.path, found.target.clone(), &found.meta)?;
                 }
                 Ok(Some(Step {
@@ -455,6 +472,10 @@ impl Planner<'_> {
                     .at_path(found.folder.at(found.name))
                     .with_hint("leave such ones out with --skip-special"))
             }
+            What::Link if self.state.bucket => {
+                self.state.sums.skipped += 1;
+                Ok(None)
+            }
             What::File | What::Link => {
                 if self.stays(found, there.as_ref(), to)? {
                     self.state.sums.skipped += 1;
@@ -465,9 +486,12 @@ impl Planner<'_> {
                 {
                     return Err(twice(&found.folder.at(found.name)));
                 }
+                if self.state.bucket && key_of(&found.target).is_none() {
+                    return Err(no_key(found.folder.at(found.name)));
+                }
                 let replace = there.is_some();
                 let key = (found.meta.dev, found.meta.ino);
-                if found.meta.links > 1 && found.meta.what == What::File {
+                if found.meta.links > 1 && found.meta.what == What::File && !self.state.bucket {
                     if let Some(first) = self.state.several.get(&key).copied() {
                         self.state.sums.others += 1;
                         let item = self.made(Task::Hard, found, replace);
@@ -491,7 +515,7 @@ impl Planner<'_> {
     }
 
     /// True if the target keeps what it has.
-    fn stays(&self, found: &Found<'_>, there: Option<&Meta>, to: Option<&Folder>) -> Result<bool> {
+    fn stays(&self, found: &Found<'_>, there: Option<&Meta>, to: Option<&Place>) -> Result<bool> {
         let (Some(there), Some(to)) = (there, to) else { return Ok(false) };
         let name = found.target.file_name().unwrap_or_default();
         if self.request.action == Action::Sync {
@@ -499,8 +523,20 @@ impl Planner<'_> {
                 return Ok(false);
             }
             return Ok(match found.meta.what {
-                What::Link => to.read_link(name)? == found.folder.read_link(found.name)?,
-                _ => there.size == found.meta.size && same_time(found.meta.mtime, there.mtime),
+                What::Link => {
+                    let (from, to) = (found.folder.folder()?, to.folder()?);
+                    to.read_link(name)? == from.read_link(found.name)?
+                }
+                _ if there.size != found.meta.size => false,
+                _ => {
+                    let changed = found.folder.changed(found.name, &found.meta)?;
+                    let changed = changed.unwrap_or(found.meta.mtime);
+                    match to.changed(name, there)? {
+                        Some(time) => same_time(changed, time),
+                        // Nobody has said of which time it is: not of a later one than that at which it was put there.
+                        None => changed <= there.mtime,
+                    }
+                }
             });
         }
         match self.request.options.exists {
@@ -509,13 +545,17 @@ impl Planner<'_> {
                 .with_hint("say what becomes of it: --exists replace, skip or newer")),
             Exists::Replace => Ok(false),
             Exists::Skip => Ok(true),
-            Exists::Newer => Ok(found.meta.mtime <= there.mtime),
+            Exists::Newer => {
+                let from = found.folder.changed(found.name, &found.meta)?;
+                let to = to.changed(name, there)?;
+                Ok(from.unwrap_or(found.meta.mtime) <= to.unwrap_or(there.mtime))
+            }
         }
     }
 
     fn folder(&mut self, from: i64, source: &Path, target: PathBuf, meta: &Meta) -> Result<()> {
-        // The root of a target is there, or has been made by somebody else.
-        if target.as_os_str().is_empty() {
+        // The root of a target is there, or has been made by somebody else; a bucket has no folders.
+        if target.as_os_str().is_empty() || self.state.bucket {
             return Ok(());
         }
         self.state.sums.others += 1;
@@ -554,8 +594,11 @@ impl Planner<'_> {
     /// Plans to remove one source.
     fn remove(&mut self, end: &End, contents: bool) -> Result<()> {
         let from = self.base(&end.base);
-        if contents && end.path.as_os_str().is_empty() && matches!(end.base, Base::Space(..)) {
-            let message = "this is a dataspace as a whole, which is not removed";
+        if contents
+            && end.path.as_os_str().is_empty()
+            && matches!(end.base, Base::Space(..) | Base::Bucket(_))
+        {
+            let message = "this is a dataspace or a bucket as a whole, which is not removed";
             return Err(Error::usage(message)
                 .at_path(end.folder.shown())
                 .with_hint("name what lies in it: NAME://*"));
@@ -579,7 +622,7 @@ impl Planner<'_> {
     }
 
     /// Plans to remove a name and what lies below it: files in order, folders to be removed in reverse.
-    fn clear(&mut self, from: i64, folder: &Folder, name: &OsStr, path: &Path) -> Result<()> {
+    fn clear(&mut self, from: i64, folder: &Place, name: &OsStr, path: &Path) -> Result<()> {
         let mut left = vec![(folder.clone(), name.to_owned(), path.to_owned())];
         while let Some((folder, name, path)) = left.pop() {
             self.cancel.check()?;
@@ -590,22 +633,26 @@ impl Planner<'_> {
                     .with_hint("sync without --delete, or into a folder beside it"));
             }
             let task = if meta.what == What::Folder { Task::RemoveFolder } else { Task::Remove };
-            self.state.sums.removed += 1;
+            let gone = task == Task::RemoveFolder && folder.bucket().is_some();
+            self.state.sums.removed += u64::from(!gone);
             let (source, target) = match from {
                 TARGET => (PathBuf::new(), path.clone()),
                 _ => (path.clone(), PathBuf::new()),
             };
-            self.put(Item {
-                n: 0,
-                task,
-                from,
-                source,
-                target,
-                size: 0,
-                mtime: meta.mtime,
-                first: -1,
-                replace: false,
-            })?;
+            // A folder of a bucket goes with what lies in it.
+            if !gone {
+                self.put(Item {
+                    n: 0,
+                    task,
+                    from,
+                    source,
+                    target,
+                    size: 0,
+                    mtime: meta.mtime,
+                    first: -1,
+                    replace: false,
+                })?;
+            }
             if meta.what == What::Folder {
                 let inner = folder.enter(&name)?;
                 for list in inner.names(AT_ONCE)? {

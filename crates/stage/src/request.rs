@@ -1,7 +1,7 @@
 //! What is asked for.
 
 use serde::{Deserialize, Serialize};
-use stead_core::{Error, Location, Result};
+use stead_core::{BucketUrl, Error, Location, Result};
 
 /// What is done with the sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -104,6 +104,14 @@ impl Request {
             return Err(
                 Error::limit(message).with_hint("name their folder, or a pattern in quotes")
             );
+        }
+        // What is taken is written down.
+        for location in self.sources.iter().chain(&self.target) {
+            let space = location.space.as_deref().filter(|space| BucketUrl::is_scheme(space));
+            let host = location.path.split('/').next().unwrap_or_default();
+            if let Some(scheme) = space.filter(|_| host.contains('@')) {
+                BucketUrl::parse(&format!("{scheme}://{host}"))?;
+            }
         }
         match (self.action, &self.target) {
             (Action::Remove, Some(_)) => {

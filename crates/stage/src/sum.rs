@@ -9,6 +9,50 @@ const ALGORITHM: CrcAlgorithm = CrcAlgorithm::Crc64Nvme;
 const LEAST_JOINED: u64 = 4 << 20;
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
+/// Bytes of a file that one thread copies at a time.
+pub(crate) const PIECE: u64 = 8 << 20;
+
+/// Checksums of what is there.
+pub(crate) struct Sums {
+    /// So many pieces at the beginning were there before, with this sum together.
+    pub(crate) begun: (usize, u64),
+    pub(crate) pieces: Vec<Option<u64>>,
+    /// So many are known to be durable.
+    pub(crate) marked: usize,
+}
+
+impl Sums {
+    pub(crate) fn new(pieces: u64) -> Sums {
+        let pieces = vec![None; usize::try_from(pieces).unwrap_or(0)];
+        Sums { begun: (0, 0), pieces, marked: 0 }
+    }
+
+    /// Pieces from the beginning on that are there.
+    fn there(&self) -> usize {
+        let of = self.pieces.get(self.begun.0..).unwrap_or_default();
+        self.begun.0 + of.iter().take_while(|sum| sum.is_some()).count()
+    }
+
+    /// What is there from the beginning on, with its sum, if that is neither all nor what was there before. What is joined once
+    /// is not joined again.
+    pub(crate) fn join(&mut self, size: u64) -> Option<(usize, u64)> {
+        let there = self.there();
+        if there >= self.pieces.len() || there <= self.marked {
+            return None;
+        }
+        self.begun = (there, self.of(there, size));
+        Some(self.begun)
+    }
+
+    /// The sum of the first pieces of a file of this size.
+    pub(crate) fn of(&self, pieces: usize, size: u64) -> u64 {
+        let of = self.pieces.get(self.begun.0..pieces).unwrap_or_default();
+        (self.begun.0 as u64..).zip(of).fold(self.begun.1, |all, (i, sum)| {
+            joined(all, sum.unwrap_or(0), (size - i * PIECE).min(PIECE))
+        })
+    }
+}
+
 /// The checksum of bytes and holes that come in order.
 pub(crate) struct Sum {
     /// Of what came before those that `digest` has; none if that is nothing.

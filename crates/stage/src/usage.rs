@@ -1,21 +1,22 @@
 //! What dataspaces have and hold.
 
+use crate::ends::Base;
 use crate::manager::Stager;
+use crate::place::Place;
 use serde::Serialize;
 use stead_core::layout::Spaces;
-use stead_core::{Error, Result};
-use stead_store::{Root, tier};
+use stead_core::{Cancel, Error, Result};
 
 /// A dataspace in numbers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Usage {
     /// Its name.
     pub name: String,
-    /// Its folder; none if it is not to be had, for the reason in `error`.
+    /// Its folder, or the URL of its bucket; none if it is not to be had, for the reason in `error`.
     pub path: Option<String>,
-    /// The file system and its device, as `ext4-254:0`.
+    /// The file system and its device, as `ext4-254:0`; the bucket, as `s3://bucket`.
     pub tier: Option<String>,
-    /// Bytes of the file system.
+    /// Bytes of the file system; of a bucket none, as of the next two.
     pub size: Option<u64>,
     /// Of these, in use.
     pub used: Option<u64>,
@@ -41,7 +42,7 @@ pub fn usage(spaces: &Spaces, stager: &Stager) -> Result<Vec<Usage>> {
 fn one(spaces: &Spaces, name: &str, rates: &[(String, f64)]) -> Usage {
     let mut usage = Usage {
         name: name.to_owned(),
-        path: spaces.folder(name).ok().map(str::to_owned),
+        path: spaces.place(name).ok().map(str::to_owned),
         tier: None,
         size: None,
         used: None,
@@ -51,18 +52,26 @@ fn one(spaces: &Spaces, name: &str, rates: &[(String, f64)]) -> Usage {
         error: None,
     };
     let look = || {
-        let folder = Root::open(spaces, name)?.folder();
-        let failed = |e: std::io::Error| Error::io("look at", folder.shown(), e);
-        let stat = rustix::fs::fstatvfs(&folder).map_err(|e| failed(e.into()))?;
-        Ok((tier::name_of(&folder).map_err(failed)?, stat))
+        let base = Base::Space(name.to_owned(), spaces.place(name)?.to_owned());
+        let place = base.open(spaces, &Cancel::new())?;
+        let stat = match &place {
+            Place::Bucket(_) => None,
+            Place::Folder(folder) => {
+                let failed = |e: std::io::Error| Error::io("look at", folder.shown(), e);
+                Some(rustix::fs::fstatvfs(folder).map_err(|e| failed(e.into()))?)
+            }
+        };
+        Ok((place.tier().unwrap_or_default(), stat))
     };
     let found: Result<_> = look();
     match found {
         Ok((tier, stat)) => {
-            let bytes = |blocks: u64| Some(blocks.saturating_mul(stat.f_frsize));
-            usage.size = bytes(stat.f_blocks);
-            usage.used = bytes(stat.f_blocks.saturating_sub(stat.f_bfree));
-            usage.free = bytes(stat.f_bavail);
+            if let Some(stat) = stat {
+                let bytes = |blocks: u64| Some(blocks.saturating_mul(stat.f_frsize));
+                usage.size = bytes(stat.f_blocks);
+                usage.used = bytes(stat.f_blocks.saturating_sub(stat.f_bfree));
+                usage.free = bytes(stat.f_bavail);
+            }
             for (pair, rate) in rates {
                 let (from, to) = pair.split_once('>').unwrap_or_default();
                 if from == tier {

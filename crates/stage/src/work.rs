@@ -1,18 +1,159 @@
 //! Threads that copy the files of a batch.
 
-use crate::copy::{Copy, Means, Room};
+use crate::copy::{Means, Room, lock};
 use crate::gentle;
+use crate::job::Item;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
-use stead_core::Error;
+use stead_core::{Error, Kind, Result};
+use stead_store::Folder;
 
 /// So often those who wait look around.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
+/// What is known of a file on its way, by all threads that have pieces of it.
+pub(crate) struct Track {
+    item: Item,
+    pieces: u64,
+    /// Pieces that nobody has done yet.
+    left: AtomicU64,
+    failed: Mutex<Option<Error>>,
+    /// Bytes of it that were counted.
+    counted: AtomicU64,
+}
+
+impl Track {
+    pub(crate) fn new(item: Item, pieces: u64) -> Track {
+        let left = AtomicU64::new(pieces);
+        Track { item, pieces, left, failed: Mutex::new(None), counted: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn item(&self) -> &Item {
+        &self.item
+    }
+
+    pub(crate) fn pieces(&self) -> u64 {
+        self.pieces
+    }
+
+    /// So many bytes are there; `kept` if nobody has moved them.
+    pub(crate) fn count(&self, bytes: u64, kept: bool, means: &Means<'_>) {
+        self.counted.fetch_add(bytes, Ordering::Relaxed);
+        means.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if kept {
+            means.kept.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes of it that were counted as there.
+    pub(crate) fn counted(&self) -> u64 {
+        self.counted.load(Ordering::Relaxed)
+    }
+
+    /// It is not whole, for this reason if there is none yet.
+    pub(crate) fn fail(&self, error: Error) {
+        lock(&self.failed).get_or_insert(error);
+    }
+
+    /// What went wrong, once all pieces are done.
+    pub(crate) fn take_error(&self) -> Option<Error> {
+        lock(&self.failed).take()
+    }
+
+    fn is_well(&self) -> bool {
+        lock(&self.failed).is_none()
+    }
+}
+
+/// A file that is brought from one place to another, piece by piece, and gets its name when all of it is there.
+pub(crate) trait Carry: Send + Sync {
+    fn track(&self) -> &Track;
+
+    /// Brings one piece.
+    ///
+    /// # Errors
+    /// The file is not brought, then.
+    fn try_piece(&self, number: u64, room: &mut Room, means: &Means<'_>) -> Result<()>;
+
+    /// Makes of the pieces a file: its length, attributes, and, if wanted, durable and read again.
+    ///
+    /// # Errors
+    /// As [`Carry::try_piece`].
+    fn finish(&self, room: &mut Room, means: &Means<'_>) -> Result<()>;
+
+    /// No piece of it is left.
+    fn close(&self, _whole: bool) {}
+
+    /// True if whoever comes later can go on with it in the middle, by its mark.
+    fn is_marked(&self) -> bool {
+        false
+    }
+
+    /// True if what is there of it is to stay after this error.
+    fn keeps(&self, e: &Error) -> bool {
+        self.is_marked() && stops_all(e)
+    }
+
+    /// For the journal, how far it is, if that is further than it was known to be; durable when this returns.
+    ///
+    /// # Errors
+    /// System errors.
+    fn mark(&self) -> Result<Option<String>> {
+        Ok(None)
+    }
+
+    /// The folder in which it gets its name, if it is one.
+    fn folder(&self) -> Option<&Folder>;
+
+    /// Gives it its name.
+    ///
+    /// # Errors
+    /// `Usage` if something has the name that was not to be replaced; those of the target.
+    fn name(&self) -> Result<()>;
+
+    /// Removes the source, if it is still what was brought.
+    ///
+    /// # Errors
+    /// `Changed` if it is not; those of the source.
+    fn leave(&self) -> Result<()>;
+
+    /// Removes what is there of it, if it has no name yet.
+    ///
+    /// # Errors
+    /// Those of the target; what cannot be removed now is found again later.
+    fn abandon(&self) -> Result<()>;
+}
+
+/// An error after which nothing else is tried.
+pub(crate) fn stops_all(e: &Error) -> bool {
+    // A file that is too large for a file system is no matter of the others.
+    let too_large = e.os_code() == Some(rustix::io::Errno::FBIG.raw_os_error());
+    matches!(e.kind(), Kind::NoSpace | Kind::Cancelled | Kind::Internal) && !too_large
+}
+
+/// Does one piece; the last one makes the file whole. What goes wrong is kept, and the other pieces are left out then.
+fn piece(carry: &dyn Carry, number: u64, room: &mut Room, means: &Means<'_>) {
+    let track = carry.track();
+    if track.is_well()
+        && let Err(e) = carry.try_piece(number, room, means)
+    {
+        track.fail(e);
+    }
+    if track.left.fetch_sub(1, Ordering::AcqRel) > 1 {
+        return;
+    }
+    if track.is_well()
+        && let Err(e) = carry.finish(room, means)
+    {
+        track.fail(e);
+    }
+    carry.close(track.is_well());
+}
+
 /// Copies all of these by so many threads, while `look` is called now and then. What goes wrong is kept by the copies.
 pub(crate) fn copy(
-    copies: &[Copy],
+    copies: &[Box<dyn Carry>],
     threads: usize,
     gently: bool,
     means: &Means<'_>,
@@ -21,7 +162,7 @@ pub(crate) fn copy(
     let mut ends = Vec::with_capacity(copies.len());
     let mut pieces = 0u64;
     for copy in copies {
-        pieces += copy.pieces();
+        pieces += copy.track().pieces();
         ends.push(pieces);
     }
     let next = AtomicU64::new(0);
@@ -34,13 +175,13 @@ pub(crate) fn copy(
         }
         let mut room = Room::new();
         loop {
-            let piece = next.fetch_add(1, Ordering::Relaxed);
-            if piece >= pieces {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= pieces {
                 break;
             }
-            let at = ends.partition_point(|end| *end <= piece);
+            let at = ends.partition_point(|end| *end <= number);
             let first = if at == 0 { 0 } else { ends[at - 1] };
-            copies[at].piece(piece - first, &mut room, means);
+            piece(&*copies[at], number - first, &mut room, means);
         }
     };
     std::thread::scope(|scope| {
@@ -59,7 +200,8 @@ pub(crate) fn copy(
         let panicked = workers.into_iter().filter_map(|w| w.join().err()).count() > 0;
         if panicked {
             // Whose piece it was nobody knows: none of them is whole for sure.
-            copies.iter().for_each(|c| c.fail(Error::internal("a thread that copies panicked")));
+            let panicked = || Error::internal("a thread that copies panicked");
+            copies.iter().for_each(|c| c.track().fail(panicked()));
         }
     });
 }

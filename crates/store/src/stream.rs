@@ -96,13 +96,13 @@ mod tests {
     fn views_out_of_order_enter_nothing_and_late_ones_end_no_stream() {
         let stream = Stream::default();
         let places = (0..5000).map(|i| i * 7919 % 1000 * PIECE + i % 3 * 1000);
-        assert_eq!(entered(&stream, 4096, places), []);
+        assert_eq!(entered(&stream, 4096, places), [0usize; 0]);
         let places = (0..2000usize).map(|i| (i ^ 5) * (32 << 10));
         let pieces = entered(&stream, 32 << 10, places);
         assert!(pieces.windows(2).all(|w| w[0] + 1 == w[1]) && pieces.len() > 25, "{pieces:?}");
         // Views that no piece is ahead of.
-        assert_eq!(entered(&stream, PIECE, (0..100).map(|i| i * PIECE)), []);
-        assert_eq!(entered(&stream, 0, (0..100).map(|i| i * 100)), []);
+        assert_eq!(entered(&stream, PIECE, (0..100).map(|i| i * PIECE)), [0usize; 0]);
+        assert_eq!(entered(&stream, 0, (0..100).map(|i| i * 100)), [0usize; 0]);
         assert_eq!(stream.next(usize::MAX - 8, 8), Step::Strays);
     }
 

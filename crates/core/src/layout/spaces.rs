@@ -10,7 +10,7 @@
 
 use super::space::{check_path, check_space};
 use super::text::{at_line, line, not_toml};
-use crate::{Error, Result, limits};
+use crate::{BucketUrl, Error, Result, limits};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -36,10 +36,10 @@ pub type Variable<'v> = &'v dyn Fn(&str) -> Option<String>;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spaces(BTreeMap<String, Folder>);
 
-/// The folder of a dataspace.
+/// The folder of a dataspace, or its bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Folder {
-    /// An absolute path.
+    /// An absolute path, or a URL.
     Is(String),
     /// With the variables as they are it is none.
     None { why: String, hint: Option<String>, line: u64, file: Option<PathBuf> },
@@ -128,9 +128,29 @@ impl Spaces {
     /// The folder of a dataspace: an absolute path.
     ///
     /// # Errors
+    /// Those of [`Spaces::place`]; `Usage` for a dataspace that is a bucket.
+    pub fn folder(&self, name: &str) -> Result<&str> {
+        match self.place(name)? {
+            url if BucketUrl::is_meant(url) => {
+                let message = format!("dataspace '{name}' is a bucket, and a folder is needed");
+                Err(Error::usage(message)
+                    .with_hint("stage what lies in it to a folder: stead stage"))
+            }
+            path => Ok(path),
+        }
+    }
+
+    /// True if there is a dataspace of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Where a dataspace is: an absolute path, or the URL of a bucket.
+    ///
+    /// # Errors
     /// `Usage` if there is none of this name; `Format`, with file and line, if a variable in its path is not set, or what it
     /// is set to makes no path.
-    pub fn folder(&self, name: &str) -> Result<&str> {
+    pub fn place(&self, name: &str) -> Result<&str> {
         match self.0.get(name) {
             Some(Folder::Is(path)) => Ok(path),
             Some(Folder::None { why, hint, line, file }) => {
@@ -154,6 +174,9 @@ impl Spaces {
 /// The root of a dataspace, with variables put in.
 fn root(text: &str, variable: Variable<'_>) -> Result<String> {
     let path = put_in(text, variable)?;
+    if BucketUrl::is_meant(&path) {
+        return Ok(BucketUrl::parse(&path)?.to_string());
+    }
     if path == "/" {
         return Err(Error::usage("the folder of a dataspace is a folder of its own, and not '/'")
             .with_hint("name a folder below it: parts would lie between those of the system"));
@@ -214,6 +237,18 @@ mod tests {
             "UP" => Some("../root".into()),
             _ => None,
         }
+    }
+
+    #[test]
+    fn buckets_are_dataspaces_and_no_folders() {
+        let text = "[dataspace.archive]\npath = \"s3://old-${USER}/runs/\"\n";
+        let mut spaces = Spaces::parse(text, &variable).unwrap();
+        assert_eq!(spaces.place("archive").unwrap(), "s3://old-ada/runs");
+        assert_eq!(spaces.folder("archive").unwrap_err().kind(), Kind::Usage);
+        spaces.give("b=gs://x", &variable).unwrap();
+        assert_eq!(spaces.place("b").unwrap(), "gs://x");
+        assert!(spaces.has("b") && !spaces.has("c"));
+        assert!(spaces.give("b=s3://me:secret@x", &variable).is_err());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::{Stopped, Way};
 use crate::commit::{self, Touched};
 use crate::job::{Item, TARGET, Task};
 use crate::meta;
+use crate::place::Place;
 use crate::request::Action;
 use std::cell::{Cell, RefCell};
 use stead_core::{Error, Kind, Result};
@@ -31,34 +32,70 @@ impl Way<'_> {
                 Err(e) if e.kind() == Kind::NotFound => return Ok(()),
                 folder => folder?,
             };
+            let changed = || {
+                Error::new(Kind::Changed, "this changed after it was to be removed")
+                    .at_path(folder.at(name))
+                    .with_hint("it is left; remove it anew if that is meant")
+            };
+            let folder = match &folder {
+                Place::Folder(folder) => folder,
+                // Those of a bucket go together, below.
+                Place::Bucket(_) if !self.d.resumed => return Ok(()),
+                Place::Bucket(_) => {
+                    let meta = folder.meta(name)?;
+                    let other = meta.is_some_and(|m| m.what == What::File && m.mtime != item.mtime);
+                    return if other { Err(changed()) } else { Ok(()) };
+                }
+            };
             if folders {
                 folder.remove_folder(name)?;
             } else if let Some(meta) = folder.meta(name)? {
                 // Whoever resumes it may come long after it was planned.
                 let other = self.d.resumed && meta.mtime != item.mtime;
                 if meta.what == What::Folder || other {
-                    return Err(Error::new(
-                        Kind::Changed,
-                        "this changed after it was to be removed",
-                    )
-                    .at_path(folder.at(name))
-                    .with_hint("it is left; remove it anew if that is meant"));
+                    return Err(changed());
                 }
                 folder.remove_file(name)?;
             }
-            touched.borrow_mut().note(&folder)
+            touched.borrow_mut().note(folder)
         };
-        let settle = |_: &[&Item]| self.settle(&touched);
+        let settle = |done: &[&Item]| {
+            let mut failed = self.settle(&touched)?;
+            failed.extend(self.remove_objects(done)?);
+            Ok(failed)
+        };
         self.each(&[Task::Remove], false, true, |item| remove(item, false), settle)?;
         self.each(&[Task::RemoveFolder], true, true, |item| remove(item, true), settle)
+    }
+
+    /// Removes those of these names that are objects, many at a time, and gives those that failed.
+    fn remove_objects(&self, items: &[&Item]) -> Result<Vec<(i64, Error)>> {
+        let mut failed = Vec::new();
+        let sides = (0..self.sources.len()).map(|at| (at as i64, self.sources.get(at)));
+        for (from, side) in sides.chain([(TARGET, self.target.as_ref())]) {
+            let Some(prefix) = side.and_then(|side| side.base.bucket()) else { continue };
+            let of: Vec<&&Item> = items.iter().filter(|item| item.from == from).collect();
+            if of.is_empty() {
+                continue;
+            }
+            let path = |item: &Item| match from {
+                TARGET => prefix.key(&item.target),
+                _ => prefix.key(&item.source),
+            };
+            let keys = of.iter().map(|item| path(item)).collect::<Result<Vec<String>>>()?;
+            let left = prefix.bucket().delete(&keys)?;
+            failed.extend(left.into_iter().filter_map(|(at, e)| Some((of.get(at)?.n, e))));
+        }
+        Ok(failed)
     }
 
     pub(super) fn folders(&self) -> Result<()> {
         let touched = RefCell::new(Touched::default());
         let make = |item: &Item| {
             let parent = self.target(item, true)?;
+            let parent = parent.folder()?;
             match parent.make(item.name(), true)?.1 {
-                true => touched.borrow_mut().note(&parent),
+                true => touched.borrow_mut().note(parent),
                 false => Ok(()),
             }
         };
@@ -71,6 +108,7 @@ impl Way<'_> {
         let touched = RefCell::new(Touched::default());
         let rename = |item: &Item| {
             let target = self.target(item, true)?;
+            let target = target.folder()?;
             let name = item.source.file_name().unwrap_or_default();
             let source = match self.source(item) {
                 Err(e) if self.d.resumed && e.kind() == Kind::NotFound => None,
@@ -86,9 +124,10 @@ impl Way<'_> {
             let source = source.ok_or_else(|| {
                 Error::new(Kind::NotFound, "no such file or folder").at_path(&item.source)
             })?;
-            if source.rename_if_near(name, &target, item.name(), false)? {
-                touched.borrow_mut().note(&source)?;
-                return touched.borrow_mut().note(&target);
+            let source = source.folder()?;
+            if source.rename_if_near(name, target, item.name(), false)? {
+                touched.borrow_mut().note(source)?;
+                return touched.borrow_mut().note(target);
             }
             crosses.set(true);
             // It ends this phase, after those before it are written down.
@@ -103,6 +142,7 @@ impl Way<'_> {
         let touched = RefCell::new(Touched::default());
         let make = |item: &Item| {
             let target = self.target(item, true)?;
+            let target = target.folder()?;
             let name = item.source.file_name().unwrap_or_default();
             let source = match self.source(item) {
                 Err(e) if self.d.resumed && is_move && e.kind() == Kind::NotFound => None,
@@ -118,9 +158,9 @@ impl Way<'_> {
                 }
                 return Err(Error::new(Kind::NotFound, "no such file").at_path(&item.source));
             };
-            let temporary = self.temporary(item);
+            let (source, temporary) = (source.folder()?, self.temporary(item));
             if item.task == Task::Link {
-                commit::link(item, &source, &target, &temporary, &meta)?;
+                commit::link(item, source, target, &temporary, &meta)?;
             } else {
                 let first = self.d.journal.item(self.d.id, item.first)?;
                 if !self.d.journal.is_done(self.d.id, item.first)? {
@@ -128,9 +168,9 @@ impl Way<'_> {
                     return Err(Error::new(Kind::Io, why).at_path(source.at(name)));
                 }
                 let folder = self.target(&first, false)?;
-                commit::hard(item, &target, &temporary, (&folder, first.name()))?;
+                commit::hard(item, target, &temporary, (folder.folder()?, first.name()))?;
             }
-            touched.borrow_mut().note(&target)
+            touched.borrow_mut().note(target)
         };
         let settle = |done: &[&Item]| {
             self.settle(&touched)?;
@@ -155,8 +195,9 @@ impl Way<'_> {
         let name = item.source.file_name().unwrap_or_default();
         match source.meta(name)? {
             Some(meta) if meta.mtime == item.mtime => {
+                let source = source.folder()?;
                 source.remove_file(name)?;
-                touched.borrow_mut().note(&source)
+                touched.borrow_mut().note(source)
             }
             Some(_) => Err(Error::new(Kind::Changed, "this changed after it was planned")
                 .at_path(source.at(name))
@@ -170,14 +211,20 @@ impl Way<'_> {
         let none = |_: &[&Item]| Ok(Vec::new());
         let give = |item: &Item| {
             let target = self.target(item, true)?.enter(item.name())?;
+            let target = target.folder()?;
             match self.source(item).and_then(|s| match item.source.file_name() {
                 Some(name) => s.enter(name),
                 None => Ok(s),
             }) {
-                Ok(source) => {
+                // A new one, since there was none.
+                Ok(Place::Bucket(_)) => {
+                    meta::give_new_folder(target);
+                    Ok(())
+                }
+                Ok(Place::Folder(source)) => {
                     // Its own has changed where what lay in it was moved away.
                     let meta = stead_store::Meta { mtime: item.mtime, ..source.own_meta()? };
-                    meta::give(&source, &meta, &target, target.shown())
+                    meta::give(&source, &meta, target, target.shown())
                 }
                 Err(e) if self.d.resumed && e.kind() == Kind::NotFound => Ok(()),
                 Err(e) => Err(e),
@@ -185,11 +232,13 @@ impl Way<'_> {
         };
         self.each(&[Task::Folder], true, true, give, none)?;
         let leave = |item: &Item| match self.source(item) {
-            Ok(folder) => match folder.remove_folder(item.source.file_name().unwrap_or_default()) {
-                // Something that was not to be moved, or that came meanwhile.
-                Err(e) if e.kind() == Kind::Usage => Ok(()),
-                done => done.map(|_| ()),
-            },
+            Ok(folder) => {
+                match folder.folder()?.remove_folder(item.source.file_name().unwrap_or_default()) {
+                    // Something that was not to be moved, or that came meanwhile.
+                    Err(e) if e.kind() == Kind::Usage => Ok(()),
+                    done => done.map(|_| ()),
+                }
+            }
             Err(e) if e.kind() == Kind::NotFound => Ok(()),
             Err(e) => Err(e),
         };

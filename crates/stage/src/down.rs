@@ -1,0 +1,240 @@
+//! An object into a file: by ranges into the temporary file, which gets its name as any other does.
+
+use crate::commit;
+use crate::copy::{LEAST_MARKED, Means, Room, lock};
+use crate::job::{Item, Mark};
+use crate::meta;
+use crate::place::{Prefix, number};
+use crate::sum::{PIECE, Sum, Sums};
+use crate::up;
+use crate::work::{Carry, Track};
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use stead_core::{Error, Kind, Result};
+use stead_store::{Bucket, FileTime, Folder, Meta, Object};
+
+/// Bytes that are read back at a time.
+const READ_BACK: usize = 1 << 20;
+
+/// The object, as it was when it was first asked for, and the file.
+struct Pair {
+    object: Object,
+    to: File,
+}
+
+/// An object that becomes a file.
+pub(crate) struct Down {
+    track: Track,
+    bucket: Bucket,
+    key: String,
+    target: Folder,
+    temporary: OsString,
+    begun: Option<Mark>,
+    opened: Mutex<Option<Arc<Pair>>>,
+    sums: Mutex<Sums>,
+}
+
+impl Down {
+    pub(crate) fn new(
+        item: Item,
+        source: &Prefix,
+        target: Folder,
+        temporary: OsString,
+        begun: Option<Mark>,
+    ) -> Result<Down> {
+        let key = source.key(Path::new(item.source.file_name().unwrap_or_default()))?;
+        let pieces = item.size.div_ceil(PIECE).max(1);
+        Ok(Down {
+            track: Track::new(item, pieces),
+            bucket: source.bucket().clone(),
+            key,
+            target,
+            temporary,
+            begun,
+            opened: Mutex::new(None),
+            sums: Mutex::new(Sums::new(pieces)),
+        })
+    }
+
+    fn item(&self) -> &Item {
+        self.track.item()
+    }
+
+    fn target_path(&self) -> PathBuf {
+        self.target.at(self.item().name())
+    }
+
+    fn changed(&self) -> Error {
+        Error::new(Kind::Changed, "the object changed while it was copied")
+            .at_path(self.bucket.shown(&self.key))
+            .with_hint("stage it again when nobody writes to it")
+    }
+
+    fn cannot_write(&self, e: std::io::Error) -> Error {
+        let e = Error::io("write", self.target_path(), e);
+        match e.kind() {
+            Kind::NoSpace => e.with_hint("free some space, then resume the transfer"),
+            _ => e,
+        }
+    }
+
+    /// The object and the file, which the first one to ask opens.
+    fn pair(&self, means: &Means<'_>) -> Result<Arc<Pair>> {
+        let mut opened = lock(&self.opened);
+        if let Some(pair) = &*opened {
+            return Ok(pair.clone());
+        }
+        let gone =
+            || Error::new(Kind::NotFound, "no such object").at_path(self.bucket.shown(&self.key));
+        let object = self.bucket.head(&self.key)?.ok_or_else(gone)?;
+        let pair = self.open(object, means)?;
+        *opened = Some(pair.clone());
+        Ok(pair)
+    }
+
+    fn open(&self, object: Object, means: &Means<'_>) -> Result<Arc<Pair>> {
+        if object.size != self.item().size {
+            return Err(self.changed());
+        }
+        let of = self.mark_of(&object, 0, 0);
+        let goes_on = |mark: &Mark| {
+            let same = Mark { prefix: mark.prefix, sum: mark.sum, ..of } == *mark;
+            same && mark.prefix.is_multiple_of(PIECE) && mark.prefix <= object.size
+        };
+        if let Some(mark) = self.begun.filter(goes_on)
+            && let Ok(to) = self.target.reopen_file(&self.temporary)
+            && Meta::of_file(&to).is_ok_and(|there| there.size >= mark.prefix && there.links == 1)
+        {
+            let done = usize::try_from(mark.prefix / PIECE).unwrap_or(0);
+            let mut sums = lock(&self.sums);
+            (sums.begun, sums.marked) = ((done, mark.sum), done);
+            drop(sums);
+            self.track.count(mark.prefix, true, means);
+            return Ok(Arc::new(Pair { object, to }));
+        }
+        let to = commit::create(&self.target, &self.temporary)?;
+        Ok(Arc::new(Pair { object, to }))
+    }
+
+    fn mark_of(&self, object: &Object, prefix: u64, sum: u64) -> Mark {
+        Mark {
+            dev: number(object.tag.as_deref().unwrap_or_default()),
+            ino: number(&self.key),
+            size: object.size,
+            mtime: object.modified,
+            ctime: FileTime::default(),
+            prefix,
+            sum,
+        }
+    }
+
+    fn write(&self, pair: &Pair, number: u64, bytes: &[u8], means: &Means<'_>) -> Result<()> {
+        let mut sum = Sum::new();
+        sum.bytes(bytes);
+        let at = number * PIECE;
+        pair.to.write_all_at(bytes, at).map_err(|e| self.cannot_write(e).at_offset(at))?;
+        let at = usize::try_from(number).unwrap_or(usize::MAX);
+        if let Some(slot) = lock(&self.sums).pieces.get_mut(at) {
+            *slot = Some(sum.finish());
+        }
+        self.track.count(bytes.len() as u64, false, means);
+        Ok(())
+    }
+
+    /// Reads the file back from its device.
+    fn read_back(&self, pair: &Pair, means: &Means<'_>) -> Result<()> {
+        stead_store::evict(&pair.to);
+        let (mut sum, mut at, size) = (Sum::new(), 0, pair.object.size);
+        let mut room = vec![0; READ_BACK];
+        while at < size {
+            means.cancel.check()?;
+            let len = usize::try_from(size - at).unwrap_or(READ_BACK).min(READ_BACK);
+            let failed = |e| Error::io("read back", self.target_path(), e).at_offset(at);
+            pair.to.read_exact_at(&mut room[..len], at).map_err(failed)?;
+            sum.bytes(&room[..len]);
+            at += len as u64;
+        }
+        let sums = lock(&self.sums);
+        if sum.finish() == sums.of(sums.pieces.len(), size) {
+            return Ok(());
+        }
+        Err(Error::new(Kind::Io, "what was written is not what is read back")
+            .at_path(self.target_path())
+            .with_hint("the device or the memory of this node may be failing; the file was not given its name"))
+    }
+}
+
+impl Carry for Down {
+    fn track(&self) -> &Track {
+        &self.track
+    }
+
+    fn try_piece(&self, number: u64, _: &mut Room, means: &Means<'_>) -> Result<()> {
+        let (from, size) = (number * PIECE, self.item().size);
+        let end = (from + PIECE).min(size);
+        if self.track.pieces() == 1 {
+            means.limiter.take(usize::try_from(size).unwrap_or(0), means.cancel)?;
+            // One question is enough for a small one.
+            let (bytes, object) = self.bucket.get(&self.key, 0..size, None)?;
+            let pair = self.open(object, means)?;
+            *lock(&self.opened) = Some(pair.clone());
+            return self.write(&pair, 0, &bytes, means);
+        }
+        let pair = self.pair(means)?;
+        if usize::try_from(number).is_ok_and(|number| number < lock(&self.sums).begun.0) {
+            return Ok(());
+        }
+        means.limiter.take(usize::try_from(end - from).unwrap_or(0), means.cancel)?;
+        let (bytes, _) = self.bucket.get(&self.key, from..end, Some(&pair.object))?;
+        self.write(&pair, number, &bytes, means)
+    }
+
+    fn finish(&self, _: &mut Room, means: &Means<'_>) -> Result<()> {
+        let pair = self.pair(means)?;
+        pair.to.set_len(pair.object.size).map_err(|e| self.cannot_write(e))?;
+        meta::give_new(&pair.to, pair.object.changed(), &self.target_path())?;
+        if means.sync_each || means.verify {
+            pair.to.sync_all().map_err(|e| self.cannot_write(e))?;
+        }
+        if means.verify {
+            self.read_back(&pair, means)?;
+        }
+        means.files.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn is_marked(&self) -> bool {
+        self.item().size >= LEAST_MARKED
+    }
+
+    fn mark(&self) -> Result<Option<String>> {
+        let Some(pair) = lock(&self.opened).clone() else { return Ok(None) };
+        let Some((there, sum)) = lock(&self.sums).join(self.item().size) else { return Ok(None) };
+        pair.to.sync_data().map_err(|e| self.cannot_write(e))?;
+        lock(&self.sums).marked = there;
+        Ok(Some(self.mark_of(&pair.object, there as u64 * PIECE, sum).text()))
+    }
+
+    fn folder(&self) -> Option<&Folder> {
+        Some(&self.target)
+    }
+
+    fn name(&self) -> Result<()> {
+        commit::name(&self.target, &self.temporary, self.item())
+    }
+
+    fn leave(&self) -> Result<()> {
+        match &*lock(&self.opened) {
+            Some(pair) => up::leave(&self.bucket, &self.key, &pair.object),
+            None => Ok(()),
+        }
+    }
+
+    fn abandon(&self) -> Result<()> {
+        self.target.remove_file(&self.temporary).map(drop)
+    }
+}

@@ -1,0 +1,153 @@
+//! What brings a file, by the kinds of its ends; and files that were brought before.
+
+use super::Way;
+use crate::commit;
+use crate::copy::{Copy, LEAST_MARKED};
+use crate::down::Down;
+use crate::job::{Item, Mark};
+use crate::place::{Place, Prefix};
+use crate::request::Action;
+use crate::up::{Up, mark_of};
+use crate::work::Carry;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use stead_core::{Error, Kind, Result};
+use stead_store::{Folder, Object, What};
+
+impl Way<'_> {
+    fn is_move(&self) -> bool {
+        self.d.known.request.action == Action::Move
+    }
+
+    /// What brings a file; none if whoever began the transfer has brought it.
+    pub(super) fn carry(&self, item: &Item) -> Result<Option<Box<dyn Carry>>> {
+        let target = self.target(item, true)?;
+        if self.d.resumed {
+            let from = match self.source(item) {
+                Err(e) if self.is_move() && e.kind() == Kind::NotFound => None,
+                source => Some(source?),
+            };
+            if self.is_there(item, from.as_ref(), &target)? {
+                return Ok(None);
+            }
+        }
+        let (source, temporary) = (self.source(item)?, self.temporary(item));
+        let marked = || self.d.journal.mark(self.d.id, item.n);
+        let begun = || match item.size >= LEAST_MARKED {
+            true => Ok(marked()?.and_then(|text| Mark::of_text(&text))),
+            false => Ok::<_, Error>(None),
+        };
+        Ok(Some(match (source, target) {
+            (Place::Folder(source), Place::Folder(target)) => {
+                Box::new(Copy::new(item.clone(), source, target, temporary, begun()?))
+            }
+            (Place::Bucket(source), Place::Folder(target)) => {
+                Box::new(Down::new(item.clone(), &source, target, temporary, begun()?)?)
+            }
+            (source, Place::Bucket(target)) => {
+                let (tag, verify) = (self.d.known.tag, self.d.known.request.options.verify);
+                let up = Up::new(item.clone(), source, &target, tag, verify, self.is_move())?;
+                // What the store is asked to keep is known before it is sent.
+                if let Some(text) = up.begin(marked()?.as_deref(), self.d.cancel)?
+                    && let Err(e) = self.d.journal.set_mark(self.d.id, item.n, Some(&text))
+                {
+                    let _ = up.abandon();
+                    return Err(e);
+                }
+                Box::new(up)
+            }
+        }))
+    }
+
+    /// True if the target has the file already, as whoever began the transfer before may have left it.
+    fn is_there(&self, item: &Item, source: Option<&Place>, target: &Place) -> Result<bool> {
+        let name = Path::new(item.source.file_name().unwrap_or_default());
+        let object = |prefix: &Prefix| prefix.bucket().head(&prefix.key(name)?);
+        match (source, target) {
+            (_, Place::Bucket(to)) => {
+                let Some(there) = to.bucket().head(&to.key(Path::new(item.name()))?)? else {
+                    return Ok(false);
+                };
+                let mark = mark_of(self.d.known.tag, item);
+                if there.mark == Some(mark) && there.size == item.size {
+                    return Ok(true);
+                }
+                // A copy that the store has made has what its source has.
+                let from = match source.and_then(Place::bucket) {
+                    Some(from) if from.bucket().is(to.bucket()) => object(from)?,
+                    _ => None,
+                };
+                let tag = |object: &Object| object.tag.clone();
+                Ok(from.is_some_and(|from| {
+                    from.size == there.size && from.tag.is_some() && tag(&from) == tag(&there)
+                }))
+            }
+            (Some(Place::Bucket(from)), Place::Folder(to)) => {
+                let Some(there) = to.meta(item.name())? else { return Ok(false) };
+                if there.what != What::File || there.size != item.size {
+                    return Ok(false);
+                }
+                Ok(match object(from)? {
+                    Some(from) => commit::same_time(from.changed(), there.mtime),
+                    None => self.is_move(),
+                })
+            }
+            (source, Place::Folder(target)) => {
+                let source = source.map(Place::folder).transpose()?;
+                commit::is_there(item, source, target, self.is_move(), self.d.cancel)
+            }
+        }
+    }
+
+    /// A file that whoever began the transfer had named, and not written down.
+    pub(super) fn ended_before(&self, item: &Item) -> Result<()> {
+        if let Place::Folder(target) = self.target(item, true)? {
+            self.settled_before(item, &target)?;
+        }
+        if self.is_move()
+            && let Ok(source) = self.source(item)
+        {
+            let name = item.source.file_name().unwrap_or_default();
+            match source {
+                // It was compared just now.
+                Place::Folder(source) if self.is_to_folder() => drop(source.remove_file(name)?),
+                source => self.leave_before(item, &source)?,
+            }
+        }
+        self.bytes.fetch_add(item.size, Ordering::Relaxed);
+        self.kept.fetch_add(item.size, Ordering::Relaxed);
+        self.files.fetch_add(1, Ordering::Relaxed);
+        self.d.journal.done(self.d.id, &[item], &[])
+    }
+
+    fn is_to_folder(&self) -> bool {
+        self.target.as_ref().is_some_and(|side| side.base.bucket().is_none())
+    }
+
+    fn settled_before(&self, item: &Item, target: &Folder) -> Result<()> {
+        // A try of it that was not the one.
+        target.remove_file(&self.temporary(item))?;
+        match self.is_durable() {
+            true => commit::settle_file(target, item.name()),
+            false => Ok(()),
+        }
+    }
+
+    /// Removes a source that has been moved, if it is what was planned.
+    fn leave_before(&self, item: &Item, source: &Place) -> Result<()> {
+        let name = item.source.file_name().unwrap_or_default();
+        let Some(now) = source.meta(name)? else { return Ok(()) };
+        if (now.size, now.mtime) != (item.size, item.mtime) {
+            return Err(Error::new(Kind::Changed, "the file changed after it was copied")
+                .at_path(source.at(name))
+                .with_hint("both are there; stage it again when nobody writes to it"));
+        }
+        match source {
+            Place::Folder(source) => source.remove_file(name).map(drop),
+            Place::Bucket(from) => {
+                let failed = from.bucket().delete(&[from.key(Path::new(name))?])?.pop();
+                failed.map_or(Ok(()), |(_, e)| Err(e))
+            }
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! A folder, or what is taken for one in a bucket: names and what they lead to, for those who plan.
+//!
+//! In a bucket a folder is what keys have in common up to a `/`: it is there as long as something lies in it. What a list has
+//! told of its names is kept, so that no name is asked for by itself where many are.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use stead_core::{BucketUrl, Cancel, Error, Kind, Result};
+use stead_store::{Bucket, FileTime, Folder, Meta, Object, What, tier};
+
+/// Names that are asked for at a time.
+const PAGE: usize = 1000;
+/// Names of a target that are kept: with more of them, each is asked for.
+const MOST_KNOWN: usize = 1 << 20;
+
+/// Where names are.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    /// A folder that is open.
+    Folder(Folder),
+    /// What lies below a prefix.
+    Bucket(Prefix),
+}
+
+/// What lies below a prefix of a bucket.
+#[derive(Debug, Clone)]
+pub(crate) struct Prefix {
+    bucket: Bucket,
+    /// The number that stands for the bucket.
+    dev: u64,
+    /// Without `/` at either end; empty for the bucket as a whole.
+    path: String,
+    known: Arc<Mutex<Known>>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// There are no others.
+    all: bool,
+    names: HashMap<String, Meta>,
+}
+
+/// A number for a text, as far from those of devices and files as can be.
+pub(crate) fn number(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish() | 1 << 63
+}
+
+/// What a relative path is as a key.
+pub(crate) fn key_of(path: &Path) -> Option<&str> {
+    let plain = |c: Component<'_>| matches!(c, Component::Normal(_));
+    let text = path.to_str().filter(|text| !text.contains(|c: char| c.is_control()));
+    text.filter(|_| path.components().all(plain))
+}
+
+pub(crate) fn no_key(path: PathBuf) -> Error {
+    Error::usage("object stores have no such names: they are UTF-8 text without control characters")
+        .at_path(path)
+        .with_hint("give it another name, or leave it out")
+}
+
+impl Prefix {
+    pub(crate) fn open(url: &BucketUrl, cancel: &Cancel) -> Result<Prefix> {
+        let bucket = Bucket::open(url)?.stopped_by(cancel);
+        let dev = number(&bucket.name().replacen("s3a://", "s3://", 1));
+        Ok(Prefix { bucket, dev, path: url.prefix.clone(), known: Arc::default() })
+    }
+
+    pub(crate) fn bucket(&self) -> &Bucket {
+        &self.bucket
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The key of a relative path.
+    pub(crate) fn key(&self, path: &Path) -> Result<String> {
+        let text = key_of(path).ok_or_else(|| no_key(self.bucket.shown(&self.path).join(path)))?;
+        Ok(match (&*self.path, text) {
+            (path, "") => path.to_owned(),
+            ("", text) => text.to_owned(),
+            (path, text) => format!("{path}/{text}"),
+        })
+    }
+
+    fn below(&self, path: &Path) -> Result<Prefix> {
+        if path.as_os_str().is_empty() {
+            return Ok(self.clone());
+        }
+        Ok(Prefix { path: self.key(path)?, known: Arc::default(), ..self.clone() })
+    }
+
+    fn file(&self, key: &str, object: &Object) -> Meta {
+        Meta {
+            what: What::File,
+            size: object.size,
+            room: object.size,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            dev: self.dev,
+            ino: number(key),
+            links: 1,
+            mtime: object.modified,
+            ctime: object.modified,
+        }
+    }
+
+    fn folder(&self, key: &str) -> Meta {
+        let none =
+            Object { size: 0, modified: FileTime::default(), mtime: None, mark: None, tag: None };
+        Meta { what: What::Folder, mode: 0o755, ..self.file(key, &none) }
+    }
+
+    fn meta(&self, name: &OsStr) -> Result<Option<Meta>> {
+        let key = self.key(Path::new(name))?;
+        {
+            let known = self.known();
+            let found = name.to_str().and_then(|name| known.names.get(name));
+            if found.is_some() || known.all {
+                return Ok(found.copied());
+            }
+        }
+        if let Some(object) = self.bucket.head(&key)? {
+            return Ok(Some(self.file(&key, &object)));
+        }
+        let some = match self.bucket.page(&key, None, 1) {
+            Ok(page) => !page.entries.is_empty() || page.next.is_some(),
+            // Most servers of files have no lists.
+            Err(e) if self.bucket.name().starts_with("http") && e.kind() != Kind::Cancelled => {
+                false
+            }
+            Err(e) => return Err(e),
+        };
+        Ok(some.then(|| self.folder(&key)))
+    }
+
+    /// Asks for all names at once, if there are not too many, as all will be looked for.
+    fn know(&self) -> Result<()> {
+        let (mut names, mut next) = (HashMap::new(), None);
+        loop {
+            let (page, then) = self.page(next)?;
+            names.extend(page);
+            next = then;
+            if names.len() > MOST_KNOWN {
+                return Ok(());
+            }
+            if next.is_none() {
+                *self.known() = Known { all: true, names };
+                return Ok(());
+            }
+        }
+    }
+
+    fn page(&self, from: Option<String>) -> Result<(HashMap<String, Meta>, Option<String>)> {
+        let first = from.is_none();
+        let page = self.bucket.page(&self.path, from, PAGE)?;
+        let mut names: HashMap<String, Meta> = HashMap::with_capacity(page.entries.len());
+        let whole = first && page.next.is_none();
+        for entry in page.entries {
+            let key = self.key(Path::new(&entry.name))?;
+            let meta = match &entry.object {
+                Some(object) => self.file(&key, object),
+                None => self.folder(&key),
+            };
+            // Of many pages, both may be on different ones.
+            let folder = meta.what == What::Folder;
+            if names.contains_key(&entry.name)
+                || folder && !whole && self.bucket.head(&key)?.is_some()
+            {
+                return Err(Error::usage("this is an object, and others lie below it")
+                    .at_path(self.bucket.shown(&key))
+                    .with_hint("no folder can have that: stage both by themselves, the second with a '/' at its end"));
+            }
+            names.insert(entry.name, meta);
+        }
+        Ok((names, page.next))
+    }
+}
+
+/// Names of a place, some at a time.
+pub(crate) enum Names {
+    Folder(stead_store::folder::Names),
+    Bucket { of: Prefix, next: Option<String>, ended: bool },
+}
+
+impl Iterator for Names {
+    type Item = Result<Vec<OsString>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (of, next, ended) = match self {
+            Names::Folder(names) => return names.next(),
+            Names::Bucket { of, next, ended } => (of, next, ended),
+        };
+        if *ended {
+            return None;
+        }
+        let sorted = |names: &HashMap<String, Meta>| {
+            let mut names: Vec<OsString> = names.keys().map(OsString::from).collect();
+            names.sort_unstable();
+            names
+        };
+        let first = next.is_none();
+        if first && of.known().all {
+            *ended = true;
+            return Some(Ok(sorted(&of.known().names)));
+        }
+        match of.page(next.take()) {
+            Ok((names, then)) => {
+                (*ended, *next) = (then.is_none(), then);
+                let list = sorted(&names);
+                *of.known() = Known { all: first && *ended, names };
+                Some(Ok(list))
+            }
+            Err(e) => {
+                *ended = true;
+                Some(Err(e))
+            }
+        }
+    }
+}
+
+impl Place {
+    /// The folder that it is.
+    ///
+    /// # Errors
+    /// `Internal` of a bucket: nothing that takes a folder is planned for one.
+    pub(crate) fn folder(&self) -> Result<&Folder> {
+        match self {
+            Place::Folder(folder) => Ok(folder),
+            Place::Bucket(_) => Err(Error::internal("a bucket where a folder is needed")),
+        }
+    }
+
+    pub(crate) fn bucket(&self) -> Option<&Prefix> {
+        match self {
+            Place::Folder(_) => None,
+            Place::Bucket(prefix) => Some(prefix),
+        }
+    }
+
+    pub(crate) fn shown(&self) -> PathBuf {
+        match self {
+            Place::Folder(folder) => folder.shown().to_owned(),
+            Place::Bucket(p) => p.bucket.shown(&p.path),
+        }
+    }
+
+    /// The path of a name in it, for people.
+    pub(crate) fn at(&self, name: &OsStr) -> PathBuf {
+        match self {
+            Place::Folder(folder) => folder.at(name),
+            Place::Bucket(_) => self.shown().join(name),
+        }
+    }
+
+    /// What lies at a relative path. In a bucket that is never an error: there may be nothing.
+    ///
+    /// # Errors
+    /// Those of [`Folder::below`]; `Usage` for names that no object has.
+    pub(crate) fn below(&self, path: &Path) -> Result<Place> {
+        match self {
+            Place::Folder(folder) => folder.below(path).map(Place::Folder),
+            Place::Bucket(p) => p.below(path).map(Place::Bucket),
+        }
+    }
+
+    /// As [`Place::below`], made if it is not there.
+    ///
+    /// # Errors
+    /// Those of [`Folder::make_below`].
+    pub(crate) fn make_below(&self, path: &Path) -> Result<Place> {
+        match self {
+            Place::Folder(folder) => folder.make_below(path).map(Place::Folder),
+            Place::Bucket(_) => self.below(path),
+        }
+    }
+
+    pub(crate) fn enter(&self, name: &OsStr) -> Result<Place> {
+        match self {
+            Place::Folder(folder) => folder.enter(name).map(Place::Folder),
+            Place::Bucket(_) => self.below(Path::new(name)),
+        }
+    }
+
+    pub(crate) fn own_meta(&self) -> Result<Meta> {
+        match self {
+            Place::Folder(folder) => folder.own_meta(),
+            Place::Bucket(p) => Ok(p.folder(&p.path)),
+        }
+    }
+
+    /// What a name leads to. Times of objects are those at which they were put there: see [`Place::changed`].
+    ///
+    /// # Errors
+    /// System errors; those of the store.
+    pub(crate) fn meta(&self, name: &OsStr) -> Result<Option<Meta>> {
+        match self {
+            Place::Folder(folder) => folder.meta(name),
+            Place::Bucket(p) => p.meta(name),
+        }
+    }
+
+    /// When the file was changed that this is, or is a copy of; `None` for an object of which nobody has said so.
+    ///
+    /// # Errors
+    /// Those of the store, which is asked for each object.
+    pub(crate) fn changed(&self, name: &OsStr, meta: &Meta) -> Result<Option<FileTime>> {
+        match self {
+            Place::Folder(_) => Ok(Some(meta.mtime)),
+            Place::Bucket(p) => {
+                let object = p.bucket.head(&p.key(Path::new(name))?)?;
+                Ok(object.and_then(|object| object.mtime))
+            }
+        }
+    }
+
+    /// See [`Folder::names`].
+    ///
+    /// # Errors
+    /// System errors; those of the store come with the names.
+    pub(crate) fn names(&self, most: usize) -> Result<Names> {
+        Ok(match self {
+            Place::Folder(folder) => Names::Folder(folder.names(most)?),
+            Place::Bucket(p) => Names::Bucket { of: p.clone(), next: None, ended: false },
+        })
+    }
+
+    /// Many of its names will be looked for.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn know(&self) -> Result<()> {
+        match self {
+            Place::Folder(_) => Ok(()),
+            Place::Bucket(p) => p.know(),
+        }
+    }
+
+    /// What the times of transfers are kept by.
+    pub(crate) fn tier(&self) -> Option<String> {
+        match self {
+            Place::Folder(folder) => tier::name_of(folder).ok(),
+            Place::Bucket(p) => Some(p.bucket.name().to_owned()),
+        }
+    }
+
+    /// Device and number of it and of all folders that it lies in.
+    pub(crate) fn ancestors(&self, path: &Path) -> Vec<(u64, u64)> {
+        use std::os::unix::fs::MetadataExt;
+        match self {
+            Place::Folder(folder) => {
+                let Ok(base) = std::fs::canonicalize(folder.shown()) else { return Vec::new() };
+                let whole = base.join(path);
+                // One that cannot be looked at cannot be walked through, either.
+                let of =
+                    |path: &Path| std::fs::symlink_metadata(path).map(|m| (m.dev(), m.ino())).ok();
+                whole.ancestors().skip(1).filter_map(of).collect()
+            }
+            Place::Bucket(p) => {
+                let whole = Path::new(&p.path).join(path);
+                let key = |path: &Path| {
+                    (p.dev, number(&String::from_utf8_lossy(path.as_os_str().as_bytes())))
+                };
+                whole.ancestors().skip(1).map(key).collect()
+            }
+        }
+    }
+}
