@@ -2598,7 +2598,7 @@ stead_status stead_stage_request_new(const char *action,
                                      struct stead_error **error);
 
 /**
- * Adds a source: a path, or a name in a dataspace such as "nvme0://run1/", that may be a pattern of a shell ("?", "*", "**").
+ * Adds a source: a path, a name in a dataspace such as "nvme0://run1/" or the URL of a bucket, that may be a pattern of a shell ("?", "*", "**").
  * With a "/" at its end, what lies in the folder is meant. It is looked at when the request is submitted.
  *
  * Errors: STEAD_USAGE for NULL, for text that names no file, and variables that are not set.
@@ -2608,7 +2608,7 @@ stead_status stead_stage_request_source(struct stead_stage_request *request,
                                         struct stead_error **error);
 
 /**
- * Where to: a path, or a name in a dataspace, a folder if it ends with "/". NULL takes it back: what is removed has no target.
+ * Where to: a path, a name in a dataspace or the URL of a bucket, a folder if it ends with "/". NULL takes it back: what is removed has no target.
  *
  * Errors: STEAD_USAGE for text that names no file, and variables that are not set.
  */
@@ -2638,7 +2638,7 @@ void stead_stage_request_free(struct stead_stage_request *request);
 
 /**
  * Opens the journal of transfers in the folder `state`, which is made if it is not there; NULL is that of this user on this host,
- * which `stead stage` has, too. `dataspaces` are folders such as "nvme0=/mnt/nvme/me", before those that are configured; each
+ * which `stead stage` has, too. `dataspaces` are folders such as "nvme0=/mnt/nvme/me", or buckets such as "old=s3://bucket", before those that are configured; each
  * transfer copies with so many threads, 0 being as many as devices and processors here are likely to want.
  *
  * Errors: STEAD_USAGE for dataspaces that are none; STEAD_FORMAT for a file that is no journal; STEAD_PERMISSION, STEAD_IO.

@@ -72,6 +72,25 @@ def shelf(tmp_path_factory, flights) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def bucket():
+    """A store that speaks S3, with the bucket of the documents: the variables by which it is reached."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0)
+    server.start()
+    host, port = server.get_host_and_port()
+    url, keys = f"http://{host}:{port}", ("testing", "testing")
+    s3 = boto3.client("s3", "us-east-1", endpoint_url=url, aws_access_key_id=keys[0], aws_secret_access_key=keys[1])
+    s3.create_bucket(Bucket="bucket")
+    yield {
+        "AWS_ENDPOINT_URL": url, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": keys[0],
+        "AWS_SECRET_ACCESS_KEY": keys[1],
+    }  # fmt: skip
+    server.stop()
+
+
 def furnish(page: str, shelf: Path, here: Path) -> None:
     """Puts into a folder what its page needs."""
     for name in ("flights.csv", "sim.csv", "snapshot.bin", "FILE"):
@@ -82,8 +101,9 @@ def furnish(page: str, shelf: Path, here: Path) -> None:
     (here / "lustre" / "run1").mkdir(parents=True)
     shutil.copy(shelf / "sim.csv", here / "lustre" / "run1" / "1.csv")
     shutil.copy(shelf / "snapshot.bin", here / "lustre" / "run1" / "1.h5")
-    (here / "run1").mkdir()
-    for name in ("results.h5", "run1/2.h5"):
+    for name in ("run1", "results"):
+        (here / name).mkdir()
+    for name in ("results.h5", "run1/2.h5", "results/3.h5"):
         shutil.copy(shelf / "snapshot.bin", here / name)
     (here / "local").mkdir()
     # A file for each rank: of one host all four, and of two one each, which see them in the same place.
@@ -133,7 +153,7 @@ def lines(block: Block, hosts: str | None) -> tuple[list[str], int]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_what_is_typed_works(page, hosts, shelf, flights, tmp_path):
+def test_what_is_typed_works(request, page, hosts, shelf, flights, tmp_path):
     here, bin = tmp_path / "here", tmp_path / "bin"
     for folder in (here, bin, tmp_path / "home"):
         folder.mkdir()
@@ -182,6 +202,8 @@ def test_what_is_typed_works(page, hosts, shelf, flights, tmp_path):
         "DOCS_PACKAGES": str(Path(np.__file__).parent.parent),
         "DOCS_CARGO": shutil.which("cargo") or "cargo",
     }
+    if "s3://" in text:
+        env |= request.getfixturevalue("bucket")
     done = subprocess.run(
         ["timeout", "--kill-after=10", "120", "bash", "-e", "-x", "-c", text], cwd=here, env=env, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

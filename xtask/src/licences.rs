@@ -20,14 +20,21 @@ const ALLOWED: &[&str] = &[
     "Zlib",
 ];
 
-/// Tools that no artifact contains, with their licence, and why they are here all the same: (package, licence, why).
-const TOOLS: &[(&str, &str, &str)] = &[(
-    "cbindgen",
-    "MPL-2.0",
-    "generates the C header in xtask; nothing of it is in what is built or installed",
-)];
+/// Tools, and packages of other systems, that no artifact contains, with their licence, and why they are here all the same: (package, licence, why).
+const TOOLS: &[(&str, &str, &str)] = &[
+    (
+        "cbindgen",
+        "MPL-2.0",
+        "generates the C header in xtask; nothing of it is in what is built or installed",
+    ),
+    (
+        "webpki-root-certs",
+        "CDLA-Permissive-2.0",
+        "root certificates for TLS on Android, which the lock file names; Linux has its own",
+    ),
+];
 
-/// True if a package is one of the tools, under the licence that is known of it.
+/// True if a package is one of these, under the licence that is known of it.
 fn tool(package: &str, licence: &str) -> bool {
     let name = package.split(' ').next();
     TOOLS.iter().any(|(n, l, _)| Some(*n) == name && *l == licence)

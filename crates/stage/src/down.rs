@@ -35,6 +35,8 @@ pub(crate) struct Down {
     temporary: OsString,
     begun: Option<Mark>,
     opened: Mutex<Option<Arc<Pair>>>,
+    /// The object when all of it had been read.
+    seen: Mutex<Option<Object>>,
     sums: Mutex<Sums>,
 }
 
@@ -56,6 +58,7 @@ impl Down {
             temporary,
             begun,
             opened: Mutex::new(None),
+            seen: Mutex::new(None),
             sums: Mutex::new(Sums::new(pieces)),
         })
     }
@@ -203,8 +206,16 @@ impl Carry for Down {
         if means.verify {
             self.read_back(&pair, means)?;
         }
+        *lock(&self.seen) = Some(pair.object.clone());
         means.files.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn close(&self, whole: bool) {
+        // A large file that is not whole is marked before it is closed.
+        if whole || !self.is_marked() {
+            *lock(&self.opened) = None;
+        }
     }
 
     fn is_marked(&self) -> bool {
@@ -228,10 +239,8 @@ impl Carry for Down {
     }
 
     fn leave(&self) -> Result<()> {
-        match &*lock(&self.opened) {
-            Some(pair) => up::leave(&self.bucket, &self.key, &pair.object),
-            None => Ok(()),
-        }
+        let seen = lock(&self.seen).clone();
+        seen.map_or(Ok(()), |seen| up::leave(&self.bucket, &self.key, &seen))
     }
 
     fn abandon(&self) -> Result<()> {

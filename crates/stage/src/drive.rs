@@ -17,7 +17,7 @@ use crate::place::Place;
 use crate::request::Action;
 use crate::status::{Progress, Watcher};
 use crate::up;
-use crate::work::{self, Carry, stops_all};
+use crate::work::{self, Carries, Carry, stops_all};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -393,7 +393,7 @@ impl Way<'_> {
         &self,
         items: Vec<Item>,
         again: &Mutex<Vec<(Item, Error)>>,
-    ) -> Result<(Vec<Box<dyn Carry>>, bool, Option<Error>)> {
+    ) -> Result<(Carries, bool, Option<Error>)> {
         let options = &self.d.known.request.options;
         let is_move = self.d.known.request.action == Action::Move;
         let (mut copies, mut there) = (Vec::with_capacity(items.len()), Vec::new());
@@ -472,7 +472,7 @@ impl Way<'_> {
     /// Makes files of copies: all are durable before the first one gets its name.
     fn commit(
         &self,
-        copies: &[Box<dyn Carry>],
+        copies: &Carries,
         synced: bool,
         again: &Mutex<Vec<(Item, Error)>>,
     ) -> Result<()> {

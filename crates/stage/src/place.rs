@@ -8,12 +8,15 @@ use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stead_core::{BucketUrl, Cancel, Error, Kind, Result};
 use stead_store::{Bucket, FileTime, Folder, Meta, Object, What, tier};
 
 /// Names that are asked for at a time.
 const PAGE: usize = 1000;
+/// Objects that are asked for their times at once: each is a question of its own.
+const TIMES_AT_ONCE: usize = 16;
 /// Names of a target that are kept: with more of them, each is asked for.
 const MOST_KNOWN: usize = 1 << 20;
 
@@ -42,6 +45,8 @@ struct Known {
     /// There are no others.
     all: bool,
     names: HashMap<String, Meta>,
+    /// What some of them have as times of change, where those were asked for.
+    times: HashMap<String, Option<FileTime>>,
 }
 
 /// A number for a text, as far from those of devices and files as can be.
@@ -141,6 +146,38 @@ impl Prefix {
         Ok(some.then(|| self.folder(&key)))
     }
 
+    fn changed(&self, name: &OsStr) -> Result<Option<FileTime>> {
+        let known = name.to_str().and_then(|name| self.known().times.get(name).copied());
+        match known {
+            Some(time) => Ok(time),
+            None => Ok(self.bucket.head(&self.key(Path::new(name))?)?.and_then(|o| o.mtime)),
+        }
+    }
+
+    /// Asks for the times of many names at once, as each will be looked for.
+    fn know_times(&self, names: &[&OsStr]) -> Result<()> {
+        let next = AtomicUsize::new(0);
+        let ask = || {
+            let mut found = Vec::new();
+            while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Some(text) = name.to_str() {
+                    found.push((text.to_owned(), self.changed(name)?));
+                }
+            }
+            Ok(found)
+        };
+        let threads = names.len().min(TIMES_AT_ONCE);
+        let found: Vec<Result<Vec<_>>> = std::thread::scope(|scope| {
+            let asking: Vec<_> = (0..threads).map(|_| scope.spawn(ask)).collect();
+            let panicked = |_| Err(Error::internal("a thread that asks for times panicked"));
+            asking.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+        });
+        for found in found {
+            self.known().times.extend(found?);
+        }
+        Ok(())
+    }
+
     /// Asks for all names at once, if there are not too many, as all will be looked for.
     fn know(&self) -> Result<()> {
         let (mut names, mut next) = (HashMap::new(), None);
@@ -152,7 +189,7 @@ impl Prefix {
                 return Ok(());
             }
             if next.is_none() {
-                *self.known() = Known { all: true, names };
+                *self.known() = Known { all: true, names, ..Known::default() };
                 return Ok(());
             }
         }
@@ -215,7 +252,8 @@ impl Iterator for Names {
             Ok((names, then)) => {
                 (*ended, *next) = (then.is_none(), then);
                 let list = sorted(&names);
-                *of.known() = Known { all: first && *ended, names };
+                let all = first && *ended;
+                *of.known() = Known { all, names, ..Known::default() };
                 Some(Ok(list))
             }
             Err(e) => {
@@ -310,14 +348,11 @@ impl Place {
     /// When the file was changed that this is, or is a copy of; `None` for an object of which nobody has said so.
     ///
     /// # Errors
-    /// Those of the store, which is asked for each object.
+    /// Those of the store, which is asked for each object that [`Place::know_times`] was not told of.
     pub(crate) fn changed(&self, name: &OsStr, meta: &Meta) -> Result<Option<FileTime>> {
         match self {
             Place::Folder(_) => Ok(Some(meta.mtime)),
-            Place::Bucket(p) => {
-                let object = p.bucket.head(&p.key(Path::new(name))?)?;
-                Ok(object.and_then(|object| object.mtime))
-            }
+            Place::Bucket(p) => p.changed(name),
         }
     }
 
@@ -340,6 +375,17 @@ impl Place {
         match self {
             Place::Folder(_) => Ok(()),
             Place::Bucket(p) => p.know(),
+        }
+    }
+
+    /// The times of change of these of its names will be looked for.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn know_times(&self, names: &[&OsStr]) -> Result<()> {
+        match self {
+            Place::Folder(_) => Ok(()),
+            Place::Bucket(p) => p.know_times(names),
         }
     }
 

@@ -365,7 +365,11 @@ impl Planner<'_> {
             let mut names: HashSet<OsString> = HashSet::new();
             let mut empty = true;
             for list in folder.names(AT_ONCE)? {
-                for name in list? {
+                let list = list?;
+                if let Some(to) = &to {
+                    self.know_times(&folder, to, &list)?;
+                }
+                for name in list {
                     // Gone meanwhile.
                     let Some(meta) = folder.meta(&name)? else { continue };
                     empty = false;
@@ -415,6 +419,26 @@ impl Planner<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Has stores asked for the times of those of these names for which they will matter.
+    fn know_times(&self, from: &Place, to: &Place, names: &[OsString]) -> Result<()> {
+        let sync = self.request.action == Action::Sync;
+        let newer = !sync && self.request.options.exists == Exists::Newer;
+        if !(sync || newer) || from.bucket().or(to.bucket()).is_none() {
+            return Ok(());
+        }
+        let mut asked: Vec<&OsStr> = Vec::new();
+        for name in names {
+            if let (Some(a), Some(b)) = (from.meta(name)?, to.meta(name)?)
+                && (a.what, b.what) == (What::File, What::File)
+                && (newer || a.size == b.size)
+            {
+                asked.push(name);
+            }
+        }
+        from.know_times(&asked)?;
+        to.know_times(&asked)
     }
 
     /// Plans for one name, `to` being the folder of the target, if it is there. Gives a folder that is to be walked through.

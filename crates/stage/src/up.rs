@@ -35,6 +35,12 @@ enum Source {
     Object(Bucket, String, Object),
 }
 
+/// A source as it was, without the open file, of which a process may have few.
+enum Seen {
+    File(Folder, Meta),
+    Object(Bucket, String, Object),
+}
+
 /// What the journal has of an upload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Upload {
@@ -75,6 +81,8 @@ pub(crate) struct Up {
     /// The store copies it by itself, from this key.
     within: Option<String>,
     source: Mutex<Option<Arc<Source>>>,
+    /// What it was when all of it had been read.
+    seen: Mutex<Option<Seen>>,
     upload: Mutex<Option<Upload>>,
     /// So many parts are in the journal.
     marked: Mutex<usize>,
@@ -115,6 +123,7 @@ impl Up {
             careful,
             within,
             source: Mutex::new(None),
+            seen: Mutex::new(None),
             upload: Mutex::new(None),
             marked: Mutex::new(0),
         })
@@ -250,6 +259,12 @@ impl Up {
         }
     }
 
+    /// True if the object that is there is the one that this transfer was to put there.
+    fn is_ours(&self) -> Result<bool> {
+        let there = self.bucket.head(&self.key)?;
+        Ok(there.is_some_and(|there| there.mark.as_ref() == Some(&self.mark)))
+    }
+
     /// An upload of which the store knows nothing any more is begun anew.
     fn lost(&self, e: Error) -> Error {
         match e.kind() {
@@ -292,7 +307,8 @@ impl Up {
                 let (label, replace) = (self.label(&source), self.item().replace);
                 match self.bucket.put(&self.key, bytes, &label, replace) {
                     // A try of it of which no answer came may have been the one.
-                    Err(e) if e.kind() == Kind::Usage => self.free().map_err(|_| e)?,
+                    Err(e) if e.kind() == Kind::Usage && !self.is_ours()? => return Err(e),
+                    Err(e) if e.kind() == Kind::Usage => {}
                     done => done?,
                 }
                 self.track.count(size, false, means);
@@ -356,8 +372,18 @@ impl Carry for Up {
         if self.verify && self.within.is_none() && !self.is_marked() {
             self.read_back(&source, means.cancel)?;
         }
+        *lock(&self.seen) = Some(match &*source {
+            Source::File(folder, _, meta) => Seen::File(folder.clone(), *meta),
+            Source::Object(bucket, key, object) => {
+                Seen::Object(bucket.clone(), key.clone(), object.clone())
+            }
+        });
         means.files.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn close(&self, _: bool) {
+        *lock(&self.source) = None;
     }
 
     fn is_marked(&self) -> bool {
@@ -391,8 +417,7 @@ impl Carry for Up {
         let parts = parts.ok_or_else(|| Error::internal("an upload without all of its parts"))?;
         if let Err(e) = self.bucket.complete(&self.key, &upload.upload, parts) {
             // It may have been done, and the answer lost.
-            let there = self.bucket.head(&self.key)?;
-            if there.is_none_or(|there| there.mark.as_ref() != Some(&self.mark)) {
+            if !self.is_ours()? {
                 return Err(self.lost(e));
             }
         }
@@ -405,9 +430,10 @@ impl Carry for Up {
     }
 
     fn leave(&self) -> Result<()> {
-        match &**lock(&self.source).as_ref().ok_or_else(|| Error::internal("no source"))? {
-            Source::File(folder, _, meta) => commit::leave(folder, self.item(), meta),
-            Source::Object(bucket, key, object) => leave(bucket, key, object),
+        match &*lock(&self.seen) {
+            Some(Seen::File(folder, meta)) => commit::leave(folder, self.item(), meta),
+            Some(Seen::Object(bucket, key, object)) => leave(bucket, key, object),
+            None => Ok(()),
         }
     }
 

@@ -125,6 +125,9 @@ pub(crate) trait Carry: Send + Sync {
     fn abandon(&self) -> Result<()>;
 }
 
+/// Files that are brought together.
+pub(crate) type Carries = Vec<Box<dyn Carry>>;
+
 /// An error after which nothing else is tried.
 pub(crate) fn stops_all(e: &Error) -> bool {
     // A file that is too large for a file system is no matter of the others.
@@ -153,7 +156,7 @@ fn piece(carry: &dyn Carry, number: u64, room: &mut Room, means: &Means<'_>) {
 
 /// Copies all of these by so many threads, while `look` is called now and then. What goes wrong is kept by the copies.
 pub(crate) fn copy(
-    copies: &[Box<dyn Carry>],
+    copies: &Carries,
     threads: usize,
     gently: bool,
     means: &Means<'_>,

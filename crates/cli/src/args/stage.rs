@@ -9,16 +9,18 @@ const STAGE_EXAMPLES: &str = "Examples:
   stead stage --sync --delete nvme0://run1/ lustre://run1/
   stead stage --move nvme0://run1 lustre://done/ --verify
   stead stage --remove 'nvme0://run1/*.tmp'
+  stead stage results/ s3://bucket/run7/
   stead stage --sync nvme0://run1/ lustre://run1/ --dry-run
   stead stage --list
   stead stage --resume
+Credentials of buckets come from the environment (AWS_..., GOOGLE_..., AZURE_...) or from the machine.
 A '/' behind a source means what lies in it; behind a target, that sources go into it.
 Exit status: 0 done, 1 something could not be done, 2 bad request, 130 interrupted.";
 
 #[derive(Debug, Args)]
 #[command(after_help = STAGE_EXAMPLES)]
 pub struct StageArgs {
-    /// Files, folders and patterns, and at the end where to: paths, or names in dataspaces such as nvme0://run1/
+    /// Files, folders and patterns, and at the end where to: paths, names in dataspaces such as nvme0://run1/, or URLs of buckets such as s3://bucket/run1/
     #[arg(value_name = "SOURCE... TARGET")]
     pub names: Vec<String>,
 
@@ -74,7 +76,7 @@ pub struct StageArgs {
     #[arg(long, value_name = "ID", group = "action", conflicts_with = "names")]
     pub cancel: Option<i64>,
 
-    /// Folder of a dataspace of this node, before the configured one; give it once for each
+    /// Folder of a dataspace of this node, or URL of its bucket, before the configured one; give it once for each
     #[arg(long, value_name = "NAME=/PATH", value_parser = dataspace)]
     pub dataspace: Vec<String>,
 
@@ -116,7 +118,7 @@ pub enum ExistsArg {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  stead df --dataspace nvme0=/mnt/nvme/me")]
 pub struct DfArgs {
-    /// Folder of a dataspace of this node, before the configured one; give it once for each
+    /// Folder of a dataspace of this node, or URL of its bucket, before the configured one; give it once for each
     #[arg(long, value_name = "NAME=/PATH", value_parser = dataspace)]
     pub dataspace: Vec<String>,
 

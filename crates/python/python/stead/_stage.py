@@ -208,7 +208,7 @@ def stage(
     A transfer that would do the same and has not come to its end is gone on with.
 
     Args:
-        source: A file, a folder or a pattern, in a dataspace or by its path, or several of them. A `/` at its end means what lies in it.
+        source: A file, a folder or a pattern, in a dataspace, by its path or by the URL of a bucket (`s3://bucket/run7/`), or several of them. A `/` at its end means what lies in it.
         target: Where to; None to remove. A `/` at its end says that sources go into it.
         action: `copy`, `move`, `sync` (makes the target equal) or `remove`.
         exists: What becomes of names that the target has: `refuse`, `replace`, `skip` or `newer`.
@@ -219,7 +219,7 @@ def stage(
         gentle: Give way to everybody else on this machine.
         limit: Bytes a second at most.
         retries: How often a file is tried again that fails for a reason that may pass.
-        dataspaces: Folders of dataspaces, before those that are configured in `stead.toml`.
+        dataspaces: Folders of dataspaces, or URLs of buckets, before those that are configured in `stead.toml`.
         threads: Threads that copy; 0 is as many as are of use.
         state: The folder of the journal, in place of that of the user.
 

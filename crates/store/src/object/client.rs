@@ -334,9 +334,11 @@ impl Bucket {
         of: Option<&Object>,
     ) -> Result<(Vec<u8>, Object)> {
         let path = self.path(key)?;
+        // Servers have no words for a range without bytes, and plain ones of files none for ranges.
+        let plain = self.inner.parts.is_none() && range.start == 0 && of.is_none();
+        let asks = !range.is_empty() && !plain;
         let options = GetOptions {
-            // Servers have no words for a range without bytes.
-            range: (!range.is_empty()).then(|| GetRange::Bounded(range.clone())),
+            range: asks.then(|| GetRange::Bounded(range.clone())),
             if_match: of.and_then(|of| of.tag.clone()),
             ..GetOptions::default()
         };
@@ -345,7 +347,8 @@ impl Bucket {
             let got: GetResult = inner.store.get_opts(&path, options).await?;
             let object = known(&got.meta, &got.attributes);
             // Of an object that has become long since, no byte is wanted.
-            let bytes = match wanted.is_empty() {
+            let other = plain && object.size != wanted.end;
+            let bytes = match wanted.is_empty() || other {
                 true => Vec::new(),
                 false => Vec::from(got.bytes().await?),
             };
@@ -357,6 +360,9 @@ impl Bucket {
                 .with_hint("stage it again when nobody writes to it")
         };
         if of.is_some_and(|of| !of.same(&object)) {
+            return Err(changed());
+        }
+        if of.is_none() && plain && object.size != range.end {
             return Err(changed());
         }
         if bytes.len() as u64 != range.end - range.start {

@@ -12,7 +12,7 @@ pub(super) fn told(doing: &str, at: PathBuf, e: &Answer) -> Error {
     let why = reason(e);
     let status = |codes: &[&str]| codes.iter().any(|code| why.starts_with(code));
     let (kind, message, hint) = match e {
-        Answer::NotFound { .. } => {
+        _ if matches!(e, Answer::NotFound { .. }) || status(&["404"]) => {
             let message = match why.contains("NoSuchBucket") {
                 true => "there is no such bucket",
                 false => "no such object",

@@ -1,0 +1,259 @@
+"""Transfers with an object store: byte for byte, over answers that fail, and killed at each of their requests."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import threading
+import time
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("moto")
+from stores import Store  # noqa: E402
+
+STEAD = os.path.abspath(os.environ.get("STEAD", "target/debug/stead"))
+MIB = 1 << 20
+FAULTS = ["unavailable", "short", "slow", "lost", "refused"]
+
+
+@pytest.fixture(scope="module")
+def a_store():
+    store = Store()
+    yield store
+    store.end()
+
+
+@pytest.fixture
+def store(a_store):
+    a_store.anew("bkt")
+    return a_store
+
+
+@pytest.fixture
+def begin(store, tmp_path):
+    begun = []
+
+    def begin(*args) -> subprocess.Popen:
+        env = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
+        env |= store.env | {"STEAD_STATE": str(tmp_path / "state")}
+        command = [STEAD, "stage", *map(str, args), "--format", "json"]
+        # Few files may be open.
+        command = ["bash", "-c", 'ulimit -n 128; exec "$0" "$@"', *command]
+        begun.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        if one.poll() is None:
+            one.kill()
+            one.wait(60)
+
+
+@pytest.fixture
+def stage(begin):
+    def stage(*args, code: int = 0) -> dict | str:
+        done = begin(*args)
+        out, err = done.communicate(timeout=120)
+        assert done.returncode == code and "panicked" not in err, f"{done.returncode} {err}"
+        # Nobody is told who we are.
+        assert "kept-to-itself" not in out + err
+        return json.loads(out) if code == 0 else err
+
+    return stage
+
+
+def tree(at: Path, large: int = 20 * MIB + 1) -> dict[str, bytes]:
+    rng = random.Random(large)
+    files = {f"d{i % 3}/f {i}+%é": rng.randbytes(size) for i, size in enumerate([0, 1, 100, 70_000, 3 * MIB])}
+    files["large"] = rng.randbytes(large)
+    write(at, files)
+    return files
+
+
+def write(at: Path, files: dict[str, bytes]) -> None:
+    for name, data in files.items():
+        path = at / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def named(at: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(at)): path.read_bytes() for path in at.rglob("*") if path.is_file()}
+
+
+def test_both_ways_byte_for_byte(store, stage, tmp_path):
+    files = tree(tmp_path / "from")
+    done = stage(f"{tmp_path}/from/", "s3://bkt/run 7/", "--verify")
+    assert done["files_done"] == done["files"] == len(files)
+    assert store.objects("bkt", "run 7/") == files and store.uploads("bkt") == []
+    assert store.seen.count("part") == 3
+    stage("archive://run 7", tmp_path / "back", "--dataspace", "archive=s3://bkt", "--verify")
+    assert named(tmp_path / "back") == files
+    for name in files:
+        assert (tmp_path / "back" / name).stat().st_mtime_ns == (tmp_path / "from" / name).stat().st_mtime_ns
+    # Within the store nothing comes by here.
+    store.seen.clear()
+    stage("s3://bkt/run 7/", "s3://bkt/other/")
+    assert store.objects("bkt", "other/") == files and not {"get", "part"} & set(store.seen)
+    stage("--move", "s3://bkt/other", tmp_path / "moved")
+    assert named(tmp_path / "moved") == files and store.objects("bkt", "other/") == {}
+    # A pattern, and what it leaves.
+    stage("--remove", "s3://bkt/run 7/d*/*[01]+*")
+    left = {name: data for name, data in files.items() if "0+" not in name and "1+" not in name}
+    assert store.objects("bkt", "run 7/") == left
+    stage("s3://bkt/**/*2+*", tmp_path / "one")
+    assert [Path(name).name for name in named(tmp_path / "one")] == ["f 2+%é"]
+    assert stage("--remove", "s3://bkt/run 7")["files_done"] == len(left)
+    assert store.objects("bkt") == {}
+
+
+def test_syncs_and_many_small_ones(store, stage, tmp_path):
+    files = {f"d{i % 4}/f{i}": b"%d" % i for i in range(300)}
+    write(tmp_path / "from", files)
+    sync = ["--sync", "--delete", tmp_path / "from", "s3://bkt/all"]
+    assert stage(*sync)["files_done"] == len(files)
+    assert store.objects("bkt", "all/") == files
+    assert stage(*sync)["files_done"] == 0
+    write(tmp_path / "from", {"d1/f1": b"changed", "new/f": b"new"})
+    (tmp_path / "from/d2/f2").unlink()
+    assert stage(*sync)["files_done"] == 3
+    assert store.objects("bkt", "all/") == named(tmp_path / "from")
+    # What others have put there is of the time when it came.
+    store.s3.put_object(Bucket="bkt", Key="all/theirs", Body=b"theirs")
+    back = ["--sync", "s3://bkt/all", tmp_path / "back"]
+    stage(*back)
+    assert named(tmp_path / "back") == store.objects("bkt", "all/")
+    assert stage(*back)["files_done"] == 0
+    assert stage("--sync", tmp_path / "back", "s3://bkt/all")["files_done"] == 0
+    # All of them go together.
+    store.seen.clear()
+    stage("--remove", "s3://bkt/all")
+    assert store.objects("bkt") == {} and store.seen.count("delete") < 5
+
+
+def test_refusals_say_what_is_wrong(store, stage, tmp_path):
+    write(tmp_path, {"f": b"f"})
+    stage(tmp_path / "f", "s3://bkt/f")
+    assert "something of this name already" in stage(tmp_path / "f", "s3://bkt/f", code=2)
+    assert "no such bucket" in stage(tmp_path / "f", "s3://none/f", code=1)
+    assert "no such" in stage("s3://bkt/none", tmp_path / "g", code=1)
+    assert "with a user or a password" in stage(tmp_path / "f", "s3://me:kept@bkt/f", code=2)
+    assert "a bucket as a whole" in stage("--remove", "s3://bkt/", code=2)
+    state = b"".join(path.read_bytes() for path in (tmp_path / "state").glob("transfers.db*"))
+    assert b"kept-to-itself" not in state and b"me:kept" not in state
+
+
+def test_files_of_a_plain_server(stage, tmp_path):
+    files = {"data/f 1": os.urandom(3 * MIB), "data/empty": b""}
+    write(tmp_path / "served", files)
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *args) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=tmp_path / "served")) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        stage(f"{url}/data/f 1", f"{url}/data/empty", f"{tmp_path}/got/")
+        assert named(tmp_path / "got") == {"f 1": files["data/f 1"], "empty": b""}
+        assert "no such" in stage(f"{url}/data/none", f"{tmp_path}/got/", code=1)
+        stage(tmp_path / "served/data/f 1", f"{url}/data/new", code=1)
+        server.shutdown()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_answers_that_fail_now_and_then(store, stage, tmp_path, seed):
+    files = tree(tmp_path / "from", 40 * MIB)
+    rng = random.Random(seed)
+    store.rule = lambda number, kind: rng.choice(FAULTS) if rng.random() < 0.25 else None
+    stage(f"{tmp_path}/from/", "s3://bkt/run/", "--verify")
+    stage("s3://bkt/run/", f"{tmp_path}/back/")
+    store.rule = lambda number, kind: None
+    assert store.objects("bkt", "run/") == files == named(tmp_path / "back")
+    assert store.uploads("bkt") == []
+
+
+def marked(tmp_path: Path) -> int:
+    """Parts that the journal says are there."""
+    with sqlite3.connect(tmp_path / "state/transfers.db", timeout=30) as journal:
+        marks = [mark for (mark,) in journal.execute("SELECT mark FROM item WHERE mark IS NOT NULL")]
+    return sum(part is not None for mark in marks for part in json.loads(mark)["parts"])
+
+
+@pytest.mark.parametrize("then", ["resumed", "given up"])
+def test_a_large_upload_that_is_killed(store, begin, stage, tmp_path, then):
+    files = {"large": random.Random(3).randbytes(48 * MIB)}
+    write(tmp_path, files)
+    go_on = threading.Event()
+
+    def hold(number: int, kind: str) -> str | None:
+        if kind == "part" and store.seen.count("part") > 3:
+            go_on.wait(60)
+            return "refused"
+        return None
+
+    store.rule = hold
+    under_way = begin(tmp_path / "large", "s3://bkt/large", "--threads", 1)
+    deadline = time.monotonic() + 60
+    while store.seen.count("part") <= 3 or marked(tmp_path) < 3:
+        assert under_way.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    under_way.send_signal(signal.SIGKILL)
+    under_way.communicate(timeout=60)
+    go_on.set()
+    assert store.uploads("bkt") == ["large"] and store.objects("bkt") == {}
+    store.rule, store.seen = (lambda number, kind: None), []
+    if then == "resumed":
+        assert stage("--resume")["state"] == "finished"
+        # Three of six are there.
+        assert store.seen.count("part") == 3 and store.seen.count("create") == 0
+        assert store.objects("bkt") == files
+    else:
+        [latest] = json.loads(begin("--list").communicate(timeout=60)[0])
+        assert stage("--cancel", latest["id"])["state"] == "cancelled"
+        assert store.objects("bkt") == {}
+    assert store.uploads("bkt") == []
+
+
+@pytest.mark.parametrize("action", ["copy", "--move"])
+def test_killed_at_each_request(store, begin, stage, tmp_path, action):
+    words = [] if action == "copy" else [action]
+    number, done = 0, False
+    while not done:
+        store.anew("bkt")
+        files = tree(tmp_path / "from", 17 * MIB)
+        under_way = begin(*words, f"{tmp_path}/from/", "s3://bkt/run/")
+        killed = []
+
+        def kill(at: int, kind: str, number=number, under_way=under_way, killed=killed) -> str | None:
+            if at < number:
+                return None
+            under_way.send_signal(signal.SIGKILL)
+            killed.append(kind)
+            # Half of the time it is done, and nobody hears of it.
+            return "refused" if number % 2 else "lost"
+
+        store.rule = kill
+        under_way.communicate(timeout=120)
+        done = not killed
+        store.rule = lambda number, kind: None
+        there, left = store.objects("bkt", "run/"), named(tmp_path / "from")
+        for name, data in there.items():
+            assert data == files[name]
+        assert all(data in (there.get(name), left.get(name)) for name, data in files.items())
+        if not done:
+            stage(*words, f"{tmp_path}/from/", "s3://bkt/run/")
+        assert store.objects("bkt", "run/") == files
+        assert named(tmp_path / "from") == ({} if words else files)
+        # Of an upload whose number nobody has heard, nobody can tell the store.
+        assert len(store.uploads("bkt")) <= killed[:1].count("create")
+        number += 1
+    assert number > 8
