@@ -142,6 +142,12 @@ typedef struct stead_builder stead_builder;
 typedef struct stead_cancel stead_cancel;
 
 /**
+ * Connections to the daemon of the node. Made by stead_daemon_connect, freed with stead_daemon_free. Several threads may ask; one
+ * that waits keeps nobody waiting. A process that was forked connects anew.
+ */
+typedef struct stead_daemon stead_daemon;
+
+/**
  * Files, or memory, that are read as one. Made by stead_open and its like, freed with stead_dataset_free.
  * Immutable: several threads may use it, and run over it, at the same time.
  */
@@ -2784,6 +2790,132 @@ stead_status stead_stage_preview(const struct stead_stager *stager,
 stead_status stead_df(const struct stead_stager *stager,
                       char **json,
                       struct stead_error **error);
+
+/**
+ * Connects to the daemon that listens on the socket `path`; NULL is the user's own one (`$STEAD_SOCKET`, or
+ * `$XDG_RUNTIME_DIR/stead/steadd.sock`), or that of the system.
+ *
+ * Errors: STEAD_NOT_FOUND if there is none; STEAD_PERMISSION if another user listens there; STEAD_FORMAT if it is of another version;
+ * STEAD_TIMEOUT if it does not answer.
+ */
+stead_status stead_daemon_connect(const char *path,
+                                  struct stead_daemon **daemon,
+                                  struct stead_error **error);
+
+/**
+ * Ends the connections. What the daemon was given goes on. NULL is nothing to do; a handle that is no daemon any more is left alone.
+ */
+void stead_daemon_free(struct stead_daemon *daemon);
+
+/**
+ * Gives the daemon a transfer, to be done once the `after_count` transfers of `after` are finished; if one of them is not, it is
+ * cancelled. It is in the journal of the daemon when this returns, and is done whether or not the program waits. `id` is its number.
+ * Paths are those of this process; dataspaces are those that the daemon finds configured for this user.
+ *
+ * Errors: STEAD_USAGE for a request that makes no sense, and if one of `after` is not there or will never be finished; STEAD_LIMIT
+ * if too many wait already; STEAD_PEER if the daemon has ended, which may have taken it.
+ */
+stead_status stead_daemon_submit(struct stead_daemon *daemon,
+                                 const struct stead_stage_request *request,
+                                 const int64_t *after,
+                                 size_t after_count,
+                                 int64_t *id,
+                                 struct stead_error **error);
+
+/**
+ * Waits until a transfer has ended, for `timeout_ms` milliseconds: not at all if that is 0, without an end if it is negative; also
+ * over the end of a daemon that is started again within 20 seconds. STEAD_OK if all of it was done. Every call says the same once it
+ * has ended.
+ *
+ * Errors: STEAD_TIMEOUT if it has not ended by then: it goes on. STEAD_CANCELLED if it was given up, or one before it was not
+ * finished; STEAD_IO if it has failed, with why, or was interrupted, or if some names could not be done, which stead_daemon_status
+ * tells; STEAD_USAGE if there is none of this number; STEAD_PEER if the daemon has ended.
+ */
+stead_status stead_daemon_wait(const struct stead_daemon *daemon,
+                               int64_t id,
+                               int64_t timeout_ms,
+                               struct stead_error **error);
+
+/**
+ * Copies how far a transfer is to `progress`, which has `size` bytes, as stead_stage_eta does. Of one that waits for its turn, what
+ * is left counts those before it.
+ *
+ * Errors: STEAD_USAGE if there is none of this number, and for a size that no version has; STEAD_PEER if the daemon has ended.
+ */
+stead_status stead_daemon_eta(const struct stead_daemon *daemon,
+                              int64_t id,
+                              struct stead_stage_progress *progress,
+                              size_t size,
+                              struct stead_error **error);
+
+/**
+ * Stops a transfer and gives it up, and what waits for it: what is whole stays, everything else of it is removed.
+ *
+ * Errors: STEAD_USAGE if there is none of this number, or it is over; STEAD_TIMEOUT if it does not stop within a minute, as its
+ * device hangs; STEAD_PEER if the daemon has ended.
+ */
+stead_status stead_daemon_cancel(struct stead_daemon *daemon,
+                                 int64_t id,
+                                 struct stead_error **error);
+
+/**
+ * Has a transfer done again that was interrupted or has failed.
+ *
+ * Errors: STEAD_USAGE if there is none of this number, or it is finished or cancelled; STEAD_PEER if the daemon has ended.
+ */
+stead_status stead_daemon_resume(struct stead_daemon *daemon,
+                                 int64_t id,
+                                 struct stead_error **error);
+
+/**
+ * What the daemon knows of a transfer, as JSON: "status" is the document of stead_stage_status, "progress" how far it is while it
+ * is under way, or null. The text is the caller's, to be freed with stead_text_free.
+ *
+ * Errors: STEAD_USAGE if there is none of this number; STEAD_PEER if the daemon has ended.
+ */
+stead_status stead_daemon_status(const struct stead_daemon *daemon,
+                                 int64_t id,
+                                 char **json,
+                                 struct stead_error **error);
+
+/**
+ * The transfers of this user, the latest first, as a JSON list of what stead_daemon_status says, with the first sources of each:
+ * those that are over only if `all`; 10000 at most. The text is the caller's, to be freed with stead_text_free.
+ *
+ * Errors: STEAD_PEER if the daemon has ended; those of its journal.
+ */
+stead_status stead_daemon_list(const struct stead_daemon *daemon,
+                               bool all,
+                               char **json,
+                               struct stead_error **error);
+
+/**
+ * What a request would do and how long it would take, as stead_stage_preview says it. The text is the caller's, to be freed with
+ * stead_text_free.
+ *
+ * Errors: those with which the request would fail before it starts; STEAD_TIMEOUT for what takes long to look through; STEAD_PEER
+ * if the daemon has ended.
+ */
+stead_status stead_daemon_preview(const struct stead_daemon *daemon,
+                                  const struct stead_stage_request *request,
+                                  char **json,
+                                  struct stead_error **error);
+
+/**
+ * The dataspaces of the daemon, as stead_df says them. The text is the caller's, to be freed with stead_text_free.
+ *
+ * Errors: STEAD_PEER if the daemon has ended; those of its journal.
+ */
+stead_status stead_daemon_spaces(const struct stead_daemon *daemon, char **json, struct stead_error **error);
+
+/**
+ * Numbers about this user's transfers in the text form of Prometheus. The text is the caller's, to be freed with stead_text_free.
+ *
+ * Errors: STEAD_PEER if the daemon has ended; those of its journal.
+ */
+stead_status stead_daemon_metrics(const struct stead_daemon *daemon,
+                                  char **text,
+                                  struct stead_error **error);
 
 #ifdef __cplusplus
 }  // extern "C"

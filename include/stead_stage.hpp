@@ -165,6 +165,71 @@ private:
     std::unique_ptr<stead_stager, closing> handle_;
 };
 
+/// The daemon of the node, which does transfers for programs that need not wait for them. What it was given goes on when this goes.
+class daemon {
+public:
+    /// Connects to the user's own one, or that of the system. Throws STEAD_NOT_FOUND if there is none.
+    daemon() : handle_(connect(nullptr)) {}
+    /// Connects to the one that listens on a socket.
+    explicit daemon(const std::string &path) : handle_(connect(path.c_str())) {}
+
+    /// Gives it a transfer, to be done once those of `after` are finished; its number.
+    std::int64_t submit(const stage_request &r, const std::vector<std::int64_t> &after = {}) const {
+        std::int64_t id = 0;
+        detail::call(stead_daemon_submit, get(), r.get(), after.data(), after.size(), &id);
+        return id;
+    }
+    /// Waits until a transfer has ended. Throws what it ended with.
+    void wait(std::int64_t id) const { detail::call(stead_daemon_wait, get(), id, std::int64_t{-1}); }
+    /// Waits until a transfer has ended, no longer than that; true if it has. Throws what it ended with.
+    template <class R, class P> bool wait_for(std::int64_t id, std::chrono::duration<R, P> time) const {
+        const auto ms = std::chrono::ceil<std::chrono::milliseconds>(time).count();
+        stead_error *e = nullptr;
+        const stead_status status = stead_daemon_wait(get(), id, ms < 0 ? 0 : static_cast<std::int64_t>(ms), &e);
+        if (status == STEAD_OK) return true;
+        const error failed(status, e);
+        // Whoever does not answer has not said that it has ended.
+        if (status == STEAD_TIMEOUT) return false;
+        throw failed;
+    }
+    /// How far a transfer is, and how long it still takes, those before it counted.
+    stead_stage_progress eta(std::int64_t id) const {
+        stead_stage_progress p{};
+        detail::call(stead_daemon_eta, get(), id, &p, sizeof p);
+        return p;
+    }
+    /// Stops a transfer and gives it up.
+    void cancel(std::int64_t id) const { detail::call(stead_daemon_cancel, get(), id); }
+    /// Has one done again that was interrupted or has failed.
+    void resume(std::int64_t id) const { detail::call(stead_daemon_resume, get(), id); }
+    /// What it knows of a transfer, as JSON.
+    std::string status(std::int64_t id) const { return text(stead_daemon_status, id); }
+    /// The transfers of this user, the latest first, as JSON: those that are over only if `all`.
+    std::string list(bool all = false) const { return text(stead_daemon_list, all); }
+    /// What a request would do and how long it would take, as JSON.
+    std::string preview(const stage_request &r) const { return text(stead_daemon_preview, r.get()); }
+    /// Its dataspaces, their room and their speed, as JSON.
+    std::string spaces() const { return text(stead_daemon_spaces); }
+    /// Numbers about this user's transfers in the text form of Prometheus.
+    std::string metrics() const { return text(stead_daemon_metrics); }
+
+    stead_daemon *get() const noexcept { return handle_.get(); }
+
+private:
+    static stead_daemon *connect(const char *path) {
+        stead_daemon *d = nullptr;
+        detail::call(stead_daemon_connect, path, &d);
+        return d;
+    }
+    template <class F, class... A> std::string text(F function, A... arguments) const {
+        char *json = nullptr;
+        detail::call(function, get(), arguments..., &json);
+        return detail::taken(json);
+    }
+
+    detail::handle<stead_daemon, &stead_daemon_free> handle_;
+};
+
 } // namespace stead
 
 #endif

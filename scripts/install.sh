@@ -64,6 +64,9 @@ fill() {
 
 say "installing stead $version into $DESTDIR$PREFIX"
 put 755 "$stead" "$PREFIX/bin/stead"
+# The daemon is the same program under another name.
+ln -sf stead "$DESTDIR$PREFIX/bin/steadd"
+fill scripts/package/steadd.service.in "$PREFIX/lib/systemd/system/steadd.service"
 # shared FILE NAME: with the names by which programs and compilers look for it
 shared() {
   put 755 "$1" "$LIBDIR/$2.so.$version"

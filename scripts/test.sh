@@ -9,6 +9,8 @@ export STEAD=$TARGET/debug/stead
 # What tests measure of their odd options is nothing for programs to go by.
 export STEAD_CACHE=$BUILD/cache
 export STEAD_STATE=$BUILD/state
+# A daemon of this machine has nothing to do with them; those that want one begin their own.
+export STEAD_SOCKET=none
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 logs=$BUILD/logs
 mkdir -p "$logs"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from support import DATA, ROOT, Stead, command
+
+# What a test hands to a daemon it hands to its own one.
+os.environ["STEAD_SOCKET"] = "none"
 
 
 @pytest.fixture

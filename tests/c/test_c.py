@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 from building import HERE, SANITIZERS, WARNINGS, run
+from node import node
 from support import ROOT
 
 PROGRAMS = ["data", "run", "kernels", "read", "answers", "tipsy", "calibrate", "offload", "stage"]
@@ -47,6 +48,13 @@ def test_under_valgrind(installed, tmp_path, source):
     program = installed.compile(HERE / source, tmp_path, *few, standard="c++20" if source.endswith(".cpp") else None)
     valgrind = ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"]
     assert " 0 failed" in installed.run(*valgrind, "--show-leak-kinds=definite", program, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("source", ["test_daemon.c", "daemon.cpp"])
+def test_a_daemon(installed, tmp_path, source):
+    program = installed.compile(HERE / source, tmp_path, *SANITIZERS)
+    with node() as one:
+        assert " 0 failed" in installed.run(program, one.path, one.at / "big", cwd=tmp_path)
 
 
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])

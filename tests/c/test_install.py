@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -18,6 +19,8 @@ def test_what_is_installed(installed):
     there = {str(p.relative_to(installed.prefix)) for p in installed.prefix.rglob("*") if not p.is_dir()}
     wanted = {
         "bin/stead",
+        "bin/steadd",
+        "lib/systemd/system/steadd.service",
         "include/stead.h",
         "include/stead.hpp",
         "include/stead_kernel.hpp",
@@ -41,6 +44,15 @@ def test_what_is_installed(installed):
     }
     assert wanted <= there
     assert installed.run(installed.prefix / "bin" / "stead", "--version").split() == ["stead", VERSION]
+
+
+def test_the_daemon_has_a_name_and_a_unit(installed):
+    assert "Usage: steadd" in installed.run(installed.prefix / "bin" / "steadd", "--help")
+    unit = installed.prefix / "lib/systemd/system/steadd.service"
+    assert f"ExecStart={installed.prefix}/bin/steadd\n" in unit.read_text()
+    if shutil.which("systemd-analyze"):
+        done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and unit.name not in done.stderr, done.stderr
 
 
 def test_the_shared_library_has_its_name_and_nothing_but_its_functions(installed):

@@ -26,6 +26,10 @@ PICTURES = {
     ("docs/computing-near-the-data.md", "plan"): "what hosts print that the tests do not have; its shape is tested in tests/mpi/test_place.py",
     ("docs/json.md", "{"): "an outline; the tables below it are compared with reports",
     ("docs/limits.md", "stead: FILE:LINE: column 'NAME': what is wrong"): "the shape of a message; tests/oracle/test_errors.py has messages",
+    ("docs/protocol.md", '{"protocol": 1, "version": "0.1.0", "node": "node7", "user": 1000}'): "tests/faults/test_daemon.py has this page",
+    ("docs/protocol.md", '{"failed": {"kind": "usage", "message": "there is no transfer 9", "hint": "stead stage --list shows them"}}'): "the same",
+    ("docs/protocol.md", '{"action": "copy", "sources": ["/data/a.h5", "nvme0://run1/"], "target": "lustre://run1/",'): "the same",
+    ("docs/steadd.md", "systemctl enable --now steadd"): "the tests have no systemd; systemd-analyze looks at the unit in tests/c/test_install.py",
     ("docs/layouts.md", "[dataspace.nvme]"): "the configuration that test_shell.py gives to the jobs of this page",
 }
 
@@ -87,7 +91,7 @@ def part_of_rust(block: Block, tmp_path: Path) -> None:
 
 def part_of_python(block: Block) -> None:
     """What cannot be run without hosts: each call is one that the package has, with these arguments."""
-    of = {"stead": stead, "ds": stead.Dataset, "site": stead.Site, "t": stead.Transfer}
+    of = {"stead": stead, "ds": stead.Dataset, "site": stead.Site, "t": stead.Transfer, "d": stead.Daemon, "clear": stead.Handed}
     bound = 0
     for call in ast.walk(ast.parse(block.text)):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name):

@@ -33,6 +33,7 @@ const FILES: &[&str] = &[
     "offload",
     "stage_request",
     "stage",
+    "daemon",
 ];
 
 const PREAMBLE: &str = "/*

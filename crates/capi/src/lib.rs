@@ -16,6 +16,7 @@ mod block;
 mod builder;
 mod calibrate;
 mod cancel;
+mod daemon;
 mod dataset;
 mod error;
 mod guard;

@@ -12,7 +12,9 @@ use std::ffi::c_char;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use stead::stage::{Means, Moving, Spaces, Stager, State, Status, dataspaces, state_folder, usage};
+use stead::stage::{
+    Means, Moving, Progress, Remaining, Spaces, Stager, Status, dataspaces, state_folder, usage,
+};
 use stead::{Cancel, Error, Kind, Result};
 
 /// A journal of transfers, and what they are done with. Made by stead_stager_open, ended with stead_stager_close. Several threads
@@ -170,15 +172,10 @@ fn free_of(here: &[i64], id: i64) -> Result<()> {
         .with_hint("stop it with stead_stage_cancel, and wait for its end"))
 }
 
-/// What came of a transfer that has ended.
-fn whole(status: &Status) -> Result<()> {
-    if status.state == State::Finished {
-        return Ok(());
-    }
-    let first = status.failures.first().map(|f| format!(": {}", f.error)).unwrap_or_default();
-    let message = format!("{} name(s) of transfer {} failed{first}", status.failed, status.id);
-    Err(Error::new(Kind::Io, message)
-        .with_hint("stead_stage_status tells which; mend what is wrong, and resume it"))
+/// What came of a transfer that has ended. `tells` names the function that says which names failed.
+pub(crate) fn whole(status: &Status, tells: &str) -> Result<()> {
+    let hint = || format!("{tells} tells which; mend what is wrong, and resume it");
+    status.outcome().map_err(|e| if status.failed > 0 { e.with_hint(hint()) } else { e })
 }
 
 /// A number of seconds for C.
@@ -186,29 +183,45 @@ fn finite(seconds: f64) -> f64 {
     if seconds.is_finite() { seconds.max(0.0) } else { 0.0 }
 }
 
-fn progress(moving: &Moving) -> stead_stage_progress {
-    let now = moving.progress();
+/// How far a transfer is, by what it says of itself, and by what is known of it once it has ended.
+pub(crate) fn progress_of(now: Option<Progress>, ended: Option<&Status>) -> stead_stage_progress {
     let mut to = stead_stage_progress {
         bytes_done: now.map_or(0, |p| p.bytes_done),
         bytes: now.map_or(0, |p| p.bytes),
         files_done: now.map_or(0, |p| p.files_done),
         files: now.map_or(0, |p| p.files),
         seconds: now.map_or(0.0, |p| finite(p.seconds)),
-        left: now.map_or(0.0, |p| finite(p.left.seconds)),
-        left_low: now.map_or(0.0, |p| finite(p.left.low)),
-        left_high: now.map_or(0.0, |p| finite(p.left.high)),
+        left: 0.0,
+        left_low: 0.0,
+        left_high: 0.0,
         planned: now.is_some_and(|p| p.planned),
-        ended: moving.has_ended(),
+        ended: ended.is_some(),
     };
-    if to.ended
-        && let Ok(Some(status)) = moving.wait(Some(Duration::ZERO))
-    {
+    if let Some(now) = now {
+        to.take_left(&now.left);
+    }
+    if let Some(status) = ended {
         (to.bytes_done, to.bytes) = (status.bytes_done, status.bytes);
         (to.files_done, to.files) = (status.files_done, status.files);
-        (to.left, to.left_low, to.left_high) = (0.0, 0.0, 0.0);
+        to.take_left(&Remaining::default());
         to.planned = true;
     }
     to
+}
+
+impl stead_stage_progress {
+    /// With these seconds left.
+    pub(crate) fn take_left(&mut self, left: &Remaining) {
+        self.left = finite(left.seconds);
+        self.left_low = finite(left.low);
+        self.left_high = finite(left.high);
+    }
+}
+
+fn progress(moving: &Moving) -> stead_stage_progress {
+    let ended = moving.has_ended();
+    let status = if ended { moving.wait(Some(Duration::ZERO)).ok().flatten() } else { None };
+    stead_stage_progress { ended, ..progress_of(moving.progress(), status.as_ref()) }
 }
 
 fn give(moving: Arc<Moving>) -> *mut stead_transfer {
@@ -356,7 +369,7 @@ pub unsafe extern "C" fn stead_stage_wait(
     call!(error, |_c| {
         let moving = self::transfer(transfer)?;
         match moving.wait(time(timeout_ms))? {
-            Some(status) => whole(&status),
+            Some(status) => whole(&status, "stead_stage_status"),
             None => {
                 let message =
                     format!("transfer {} has not ended within {timeout_ms} ms", moving.id());

@@ -3,7 +3,7 @@
 
 mod stage;
 
-pub use stage::{DfArgs, ExistsArg, StageArgs};
+pub use stage::{DaemonArgs, DfArgs, ExistsArg, StageArgs, TopArgs};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -45,6 +45,12 @@ pub enum Verb {
     Stage(Box<StageArgs>),
     /// Show dataspaces: their folder, their room, and how fast transfers to them were
     Df(DfArgs),
+    /// Be the daemon of this node, which does transfers for all who ask it
+    Daemon(Box<DaemonArgs>),
+    /// Watch transfers and tiers of the daemon
+    Top(TopArgs),
+    /// Print numbers about the daemon's transfers, as Prometheus reads them
+    Metrics,
     /// Measure the machines, for those who choose where to compute
     Calibrate(Box<CalibrateArgs>),
     /// List the kernels, or explain one

@@ -5,7 +5,9 @@ mod args;
 mod calibrate;
 mod chart;
 mod copy;
+mod daemon;
 mod describe;
+mod handed;
 mod kernels;
 mod output;
 mod place;
@@ -26,7 +28,7 @@ use stead::{Description, Error, Kind, Report, Result};
 /// Runs the command with these arguments, the first of which is its own name, on the standard streams. Returns
 /// the exit code. Ctrl-C and SIGTERM stop the work; the second one ends the process.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
-    let cli = match Cli::try_parse_from(args) {
+    let cli = match Cli::try_parse_from(named(args)) {
         Ok(cli) => cli,
         // Help and the version too; a stream that takes no text is nothing to complain about.
         Err(e) => {
@@ -43,6 +45,17 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
             exit_code(&e)
         }
     }
+}
+
+/// The arguments of `steadd`, which is `stead daemon` under the name that a service has.
+fn named(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    let name = args.first().map(std::path::Path::new).and_then(|path| path.file_name());
+    // Its workers are started with all of it.
+    if name.is_some_and(|n| n == "steadd") && args.get(1).is_none_or(|verb| verb != "daemon") {
+        args.insert(1, OsString::from("daemon"));
+    }
+    args
 }
 
 /// The results as tables and charts, as the command prints them.
@@ -69,6 +82,9 @@ fn dispatch(cli: Cli) -> Result<()> {
         Verb::Get(a) => copy::get(&a),
         Verb::Stage(a) => stage::stage(&a),
         Verb::Df(a) => stage::df(&a),
+        Verb::Daemon(a) => daemon::daemon(&a),
+        Verb::Top(a) => daemon::top(&a),
+        Verb::Metrics => daemon::metrics(),
         Verb::Calibrate(a) => calibrate::calibrate(&a),
         Verb::Kernels(a) => kernels::kernels(&a),
         Verb::Completions { shell } => {

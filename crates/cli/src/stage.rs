@@ -1,17 +1,18 @@
 //! `stead stage` and `stead df`.
 
 use crate::args::{Described, DfArgs, ExistsArg, StageArgs, When};
-use crate::{output, signals, table};
+use crate::{handed, output, signals, table};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
+use stead::daemon::Clients;
 use stead::stage::{
-    Action, Exists, Means, Options, Preview, Progress, Remaining, Request, Spaces, Stager, State,
-    Status, Usage, Watcher, dataspaces, location, state_folder, usage,
+    Action, BucketUrl, Exists, Means, Options, Preview, Progress, Remaining, Request, Spaces,
+    Stager, State, Status, Usage, Watcher, dataspaces, location, state_folder, usage,
 };
 use stead::{Cancel, Error, Kind, Result, units};
 
 /// Transfers that are listed.
-const MOST_LISTED: usize = 1000;
+pub const MOST_LISTED: usize = 1000;
 /// Transfers shorter than this show nothing.
 const PATIENCE_S: f64 = 0.5;
 
@@ -25,6 +26,24 @@ fn stager(given: &[String], threads: usize) -> Result<(Stager, Spaces)> {
 }
 
 pub fn stage(a: &StageArgs) -> Result<()> {
+    // A daemon knows nothing of what this command alone is told,
+    // nor of credentials in its environment.
+    let bucket = a.names.iter().any(|name| BucketUrl::is_meant(name)) && !a.background;
+    let own = a.here || bucket || !a.dataspace.is_empty() || a.threads > 0;
+    let daemon = if own { None } else { Clients::open(None)? };
+    if let Some(daemon) = daemon {
+        return handed::stage(a, &daemon);
+    }
+    if a.background || a.wait.is_some() || !a.after.is_empty() {
+        return Err(handed::none().with_hint(match own {
+            true => "--dataspace and --threads are for transfers that this command does itself",
+            false => "start one: stead daemon, or leave out --background, --wait and --after",
+        }));
+    }
+    here(a)
+}
+
+fn here(a: &StageArgs) -> Result<()> {
     let (stager, _) = stager(&a.dataspace, a.threads)?;
     if a.list {
         let list = stager.statuses(a.all, MOST_LISTED)?;
@@ -64,7 +83,7 @@ pub fn stage(a: &StageArgs) -> Result<()> {
         let bar = Bar::new(a.progress);
         let ended = stager.run(id, &cancel, bar.as_ref().map(|b| b as &dyn Watcher));
         if let Some(bar) = &bar {
-            bar.0.finish_and_clear();
+            bar.end();
         }
         let status = match ended {
             Ok(status) => status,
@@ -89,7 +108,7 @@ pub fn stage(a: &StageArgs) -> Result<()> {
     }
 }
 
-fn request(a: &StageArgs) -> Result<Request> {
+pub fn request(a: &StageArgs) -> Result<Request> {
     let action = match (a.moves, a.sync, a.remove) {
         (true, ..) => Action::Move,
         (_, true, _) => Action::Sync,
@@ -122,19 +141,20 @@ fn request(a: &StageArgs) -> Result<Request> {
             durable: !a.no_sync,
             gentle: a.gentle,
             limit: a.limit,
+            priority: a.priority,
             ..Options::default()
         },
     })
 }
 
-fn show(a: &StageArgs, status: &Status) -> Result<()> {
+pub fn show(a: &StageArgs, status: &Status) -> Result<()> {
     match a.format {
         Described::Json => output::json(status),
         Described::Table => output::text(&page(status)),
     }
 }
 
-fn names(request: &Request) -> String {
+pub fn names(request: &Request) -> String {
     let first = request.sources.first().map(ToString::to_string).unwrap_or_default();
     let more = match request.sources.len() {
         0 | 1 => String::new(),
@@ -146,7 +166,7 @@ fn names(request: &Request) -> String {
     }
 }
 
-fn action(request: &Request) -> &'static str {
+pub fn action(request: &Request) -> &'static str {
     match request.action {
         Action::Copy => "copy",
         Action::Move => "move",
@@ -196,12 +216,12 @@ fn page(s: &Status) -> String {
     rows.iter().map(|(key, value)| format!("{key:6}  {value}\n")).collect()
 }
 
-fn range(takes: &Remaining) -> String {
+pub fn range(takes: &Remaining) -> String {
     let time = units::format_seconds;
     format!("{} ({} to {})", time(takes.seconds), time(takes.low), time(takes.high))
 }
 
-fn previewed(p: &Preview) -> String {
+pub fn previewed(p: &Preview) -> String {
     let size = units::format_size;
     let mut rows = vec![("files", format!("{}, {}", p.files, size(p.bytes)))];
     let mut count = |what: &'static str, n: u64| {
@@ -220,7 +240,7 @@ fn previewed(p: &Preview) -> String {
     rows.iter().map(|(key, value)| format!("{key:6}  {value}\n")).collect()
 }
 
-fn listed(list: &[Status]) -> String {
+pub fn listed(list: &[Status]) -> String {
     if list.is_empty() {
         return "no transfers\n".to_owned();
     }
@@ -248,6 +268,11 @@ pub fn df(a: &DfArgs) -> Result<()> {
             "no dataspaces: write them into stead.toml, or name one with --dataspace NAME=/PATH\n",
         );
     }
+    output::text(&used(&list))
+}
+
+/// Dataspaces as a table.
+pub fn used(list: &[Usage]) -> String {
     let size = |bytes: Option<u64>| bytes.map_or("-".to_owned(), units::format_size);
     let rate = |rate: f64| match rate {
         r if r > 0.0 => format!("{}/s", units::format_size(r as u64)),
@@ -266,14 +291,14 @@ pub fn df(a: &DfArgs) -> Result<()> {
         ]
     };
     let heads = ["dataspace", "folder", "tier", "size", "used", "free", "reads", "writes"];
-    output::text(&table::plain(&heads, list.iter().map(row).collect()))
+    table::plain(&heads, list.iter().map(row).collect())
 }
 
 /// A bar with rate and remaining time.
-struct Bar(ProgressBar);
+pub struct Bar(ProgressBar);
 
 impl Bar {
-    fn new(when: When) -> Option<Bar> {
+    pub fn new(when: When) -> Option<Bar> {
         let terminal = std::io::stderr().is_terminal();
         let wanted = match when {
             When::Always => true,
@@ -294,6 +319,12 @@ impl Bar {
             }
             Bar(bar)
         })
+    }
+}
+
+impl Bar {
+    pub fn end(&self) {
+        self.0.finish_and_clear();
     }
 }
 

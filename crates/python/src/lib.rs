@@ -8,6 +8,7 @@
 mod bell;
 mod bytes;
 mod calibrate;
+mod daemon;
 mod dataset;
 mod errors;
 mod fork;
@@ -77,6 +78,7 @@ fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<report::Report>()?;
     m.add_class::<run::Cancel>()?;
     m.add_class::<offload::Site>()?;
+    m.add_class::<daemon::Daemon>()?;
     m.add_class::<stage::Stager>()?;
     m.add_class::<stage::Transfer>()?;
     m.add_class::<tipsy::Tipsy>()?;

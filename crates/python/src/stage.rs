@@ -29,14 +29,14 @@ pub struct Transfer {
     born: u32,
 }
 
-fn json(value: &impl serde::Serialize) -> Result<String> {
+pub(crate) fn json(value: &impl serde::Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|e| Error::internal(format!("cannot write JSON: {e}")))
 }
 
 /// What is asked for: the action, sources, the target, and options as JSON.
-type Asked = (String, Vec<String>, Option<String>, String);
+pub(crate) type Asked = (String, Vec<String>, Option<String>, String);
 
-fn request((action, sources, target, options): Asked) -> Result<Request> {
+pub(crate) fn request((action, sources, target, options): Asked) -> Result<Request> {
     let said = |e: serde_json::Error| {
         // Where it was in a text that nobody has seen is no matter.
         Error::usage(e.to_string().split(" at line ").next().unwrap_or_default().to_owned())

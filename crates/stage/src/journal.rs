@@ -4,6 +4,7 @@
 //! one is touched; from then on, what was done is written down after it was done. So whoever comes later finds at most more
 //! done than is written.
 
+mod queued;
 mod told;
 
 use crate::ends::Base;
@@ -37,6 +38,7 @@ CREATE TABLE transfer (
   user INTEGER NOT NULL,
   request TEXT NOT NULL,
   priority INTEGER NOT NULL,
+  queued INTEGER NOT NULL DEFAULT 0, held INTEGER NOT NULL DEFAULT 0,
   state TEXT NOT NULL,
   submitted REAL NOT NULL, started REAL, ended REAL,
   ends TEXT,
@@ -53,6 +55,11 @@ CREATE TABLE item (
   first INTEGER NOT NULL, replaces INTEGER NOT NULL, mark TEXT, error TEXT,
   PRIMARY KEY (transfer, n)
 ) WITHOUT ROWID;
+CREATE TABLE needs (
+  transfer INTEGER NOT NULL, other INTEGER NOT NULL, PRIMARY KEY (transfer, other)
+) WITHOUT ROWID;
+CREATE INDEX needed ON needs (other);
+CREATE INDEX ready ON transfer (priority DESC, id) WHERE state = 'pending' AND queued = 1 AND held = 0;
 CREATE TABLE pair (name TEXT PRIMARY KEY, seen TEXT NOT NULL) WITHOUT ROWID;
 ";
 
@@ -515,6 +522,11 @@ impl Journal {
                      WHERE id = ?1",
                 )?
                 .execute(params![id, state.as_str(), error.map(told), ended, now])?;
+            match state {
+                State::Finished => queued::is_finished(&write, id)?,
+                State::Failed | State::Cancelled => queued::is_in_vain(&write, id, now)?,
+                _ => {}
+            }
             write.commit()
         })?;
         if matches!(state, State::Finished | State::Cancelled) {

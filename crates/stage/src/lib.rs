@@ -19,6 +19,7 @@ mod moving;
 mod pattern;
 mod place;
 mod plan;
+mod queue;
 mod request;
 mod status;
 mod sum;
@@ -27,8 +28,9 @@ mod usage;
 mod work;
 
 pub use journal::Journal;
-pub use manager::{Means, Stager, state_folder};
+pub use manager::{Means, Stager, fixed, state_folder};
 pub use moving::Moving;
+pub use queue::{Load, Queue, Standing, Totals};
 pub use request::{Action, Exists, Options, Request};
 pub use status::{Failure, Preview, Progress, State, Status, Watcher};
 pub use usage::{Usage, usage};

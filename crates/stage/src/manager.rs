@@ -65,6 +65,21 @@ pub fn state_folder() -> Result<PathBuf> {
     }
 }
 
+/// The oldest ones are forgotten once for so many that are taken.
+const TIDY_EVERY: i64 = 256;
+
+/// A request that means the same wherever it is read: paths from the root on.
+///
+/// # Errors
+/// `Usage` where the working directory is not text; system errors.
+pub fn fixed(request: &Request) -> Result<Request> {
+    Ok(Request {
+        sources: request.sources.iter().map(ends::fixed).collect::<Result<_>>()?,
+        target: request.target.as_ref().map(ends::fixed).transpose()?,
+        ..request.clone()
+    })
+}
+
 /// Who has this does a transfer, and nobody else does.
 struct Turn {
     file: File,
@@ -108,16 +123,32 @@ impl Stager {
     /// # Errors
     /// Those of [`Request::check`], and of the journal.
     pub fn submit(&self, request: &Request) -> Result<i64> {
+        self.take(request, None)
+    }
+
+    /// Takes a request, for the queue of this journal if there are transfers, or none, that it is to come after.
+    pub(crate) fn take(&self, request: &Request, after: Option<&[i64]>) -> Result<i64> {
         request.check()?;
-        let request = Request {
-            sources: request.sources.iter().map(ends::fixed).collect::<Result<_>>()?,
-            target: request.target.as_ref().map(ends::fixed).transpose()?,
-            ..request.clone()
-        };
+        let request = fixed(request)?;
+        let (tag, now) = (random()?, clock::unix());
         let user = rustix::process::getuid().as_raw();
-        let id = self.journal.submit(&request, random()?, user, clock::unix())?;
-        self.journal.tidy()?;
+        let id = match after {
+            None => self.journal.submit(&request, tag, user, now)?,
+            Some(after) => self.journal.enqueue(&request, (tag, user, now), after)?,
+        };
+        if id % TIDY_EVERY == 0 {
+            self.journal.tidy()?;
+        }
         Ok(id)
+    }
+
+    /// The dataspaces that locations name.
+    pub fn spaces(&self) -> &Spaces {
+        &self.means.spaces
+    }
+
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.journal
     }
 
     /// What a request would do, without doing it or taking it.
@@ -169,6 +200,10 @@ impl Stager {
             Error::usage(format!("transfer {id} is under way in another process"))
                 .with_hint("stop it there, or wait until it has ended")
         })
+    }
+
+    pub(crate) fn is_free(&self, id: i64) -> Result<bool> {
+        Ok(self.try_turn(id)?.is_some())
     }
 
     fn try_turn(&self, id: i64) -> Result<Option<Turn>> {
@@ -430,11 +465,7 @@ impl Stager {
         if request.action == Action::Remove {
             return Ok(None);
         }
-        let fixed = Request {
-            sources: request.sources.iter().map(ends::fixed).collect::<Result<_>>()?,
-            target: request.target.as_ref().map(ends::fixed).transpose()?,
-            ..request.clone()
-        };
+        let fixed = fixed(request)?;
         let anew = request.action == Action::Sync
             || request.sources.iter().any(stead_core::Location::is_pattern);
         for id in self.waiting()? {

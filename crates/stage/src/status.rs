@@ -2,7 +2,7 @@
 
 use crate::request::{Action, Request};
 use serde::{Deserialize, Serialize};
-use stead_core::Error;
+use stead_core::{Error, Kind, Result};
 use stead_model::transfer::Remaining;
 
 /// Where a transfer is on its way.
@@ -27,6 +27,11 @@ impl State {
     /// True if nothing changes any more unless somebody asks.
     pub fn is_over(self) -> bool {
         matches!(self, State::Finished | State::Failed | State::Cancelled)
+    }
+
+    /// True if nothing happens with it unless somebody asks: it is over, or interrupted.
+    pub fn rests(self) -> bool {
+        self.is_over() || self == State::Interrupted
     }
 
     /// As it is written.
@@ -96,10 +101,35 @@ impl Status {
         let started = self.started.unwrap_or(self.submitted);
         (self.ended.unwrap_or(now) - started).max(0.0)
     }
+
+    /// What came of it.
+    ///
+    /// # Errors
+    /// `Cancelled` if somebody has stopped it; `Io` for what else it was not finished for.
+    pub fn outcome(&self) -> Result<()> {
+        let id = self.id;
+        match (self.state, &self.error) {
+            (State::Pending | State::Running | State::Finished, _) => Ok(()),
+            (State::Cancelled, None) => {
+                Err(Error::new(Kind::Cancelled, format!("transfer {id} was cancelled")))
+            }
+            (State::Cancelled, Some(error)) => Err(Error::new(Kind::Cancelled, error.clone())),
+            (_, Some(error)) => Err(Error::new(Kind::Io, error.clone())),
+            (State::Interrupted, None) => {
+                Err(Error::new(Kind::Io, format!("transfer {id} was interrupted")))
+            }
+            (State::Failed, None) => {
+                let first = self.failures.first().map(|f| format!(": {}", f.error));
+                let first = first.unwrap_or_default();
+                let message = format!("{} name(s) of transfer {id} failed{first}", self.failed);
+                Err(Error::new(Kind::Io, message))
+            }
+        }
+    }
 }
 
 /// How far a transfer that is under way is.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Of what kind.
     pub action: Action,
@@ -129,7 +159,7 @@ pub trait Watcher: Sync {
 }
 
 /// What a transfer would do.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Preview {
     /// Files to move.
     pub files: u64,

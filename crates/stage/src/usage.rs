@@ -3,12 +3,12 @@
 use crate::ends::Base;
 use crate::manager::Stager;
 use crate::place::Place;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use stead_core::layout::Spaces;
 use stead_core::{Cancel, Error, Result};
 
 /// A dataspace in numbers.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// Its name.
     pub name: String,

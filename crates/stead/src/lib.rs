@@ -97,12 +97,12 @@ pub mod layout {
 /// # }
 /// ```
 pub mod stage {
-    pub use stead_core::Location;
     pub use stead_core::layout::Spaces;
+    pub use stead_core::{BucketUrl, Location};
     pub use stead_model::transfer::Remaining;
     pub use stead_stage::{
-        Action, Exists, Failure, Means, Moving, Options, Preview, Progress, Request, Stager, State,
-        Status, Usage, Watcher, state_folder, usage,
+        Action, Exists, Failure, Load, Means, Moving, Options, Preview, Progress, Queue, Request,
+        Stager, Standing, State, Status, Totals, Usage, Watcher, state_folder, usage,
     };
     pub use stead_store::space::of_user as dataspaces;
 
@@ -113,6 +113,31 @@ pub mod stage {
     pub fn location(text: &str) -> crate::Result<Location> {
         Location::parse(text, &|name| stead_store::space::variable(name))
     }
+}
+
+/// The daemon of a node, which does transfers for programs that do not wait for them: how to ask it, and how to be it.
+///
+/// ```
+/// use stead::daemon::Client;
+/// use stead::stage::{Action, Options, Request, location};
+/// # fn main() -> stead::Result<()> {
+/// let request = Request {
+///     action: Action::Copy,
+///     sources: vec![location("results/*.h5")?],
+///     target: Some(location("lustre://run7/")?),
+///     options: Options::default(),
+/// };
+/// # unsafe { std::env::set_var("STEAD_SOCKET", "none") };
+/// if let Some(mut daemon) = Client::connect()? {
+///     let id = daemon.submit(&request, &[])?;
+///     println!("transfer {id}, about {:.0} s", daemon.eta(id)?.seconds);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub mod daemon {
+    pub use stead_daemon::protocol::Hello;
+    pub use stead_daemon::{Client, Clients, Settings, serve, serves_all, socket_path, work};
 }
 
 /// Where to compute: what was measured of the machines, and how it is measured.

@@ -31,19 +31,27 @@ pub fn of_system(variable: &dyn Fn(&str) -> Option<String>) -> Result<Spaces> {
 /// # Errors
 /// As [`of_system`]; `NotFound` if there is no file that `STEAD_CONFIG` names.
 pub fn of_user() -> Result<Spaces> {
-    let mut spaces = of_system(&variable)?;
-    if has_rights_of_others() {
-        return Ok(spaces);
+    match has_rights_of_others() {
+        true => of_system(&variable),
+        false => of(&variable),
     }
+}
+
+/// The dataspaces of a user whose environment has these variables.
+///
+/// # Errors
+/// Those of [`of_user`].
+pub fn of(variable: &dyn Fn(&str) -> Option<String>) -> Result<Spaces> {
+    let mut spaces = of_system(variable)?;
     let home = |name: &str| variable(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let folder = home("XDG_CONFIG_HOME").or_else(|| home("HOME").map(|p| p.join(".config")));
     if let Some(folder) = folder
-        && let Some(own) = configuration(&folder.join("stead/stead.toml"), &variable)?
+        && let Some(own) = configuration(&folder.join("stead/stead.toml"), variable)?
     {
         spaces.extend(own);
     }
     if let Some(path) = variable("STEAD_CONFIG").map(PathBuf::from) {
-        let given = configuration(&path, &variable)?;
+        let given = configuration(&path, variable)?;
         let missing = || {
             Error::new(Kind::NotFound, "there is no such file")
                 .at_path(&path)

@@ -2,6 +2,7 @@
 
 use super::{Described, When, dataspace, size};
 use clap::{Args, ValueEnum};
+use std::path::PathBuf;
 
 const STAGE_EXAMPLES: &str = "Examples:
   stead stage results.h5 /scratch/me/
@@ -13,6 +14,9 @@ const STAGE_EXAMPLES: &str = "Examples:
   stead stage --sync nvme0://run1/ lustre://run1/ --dry-run
   stead stage --list
   stead stage --resume
+  stead stage --background lustre://input/ nvme0://input/
+  stead stage --wait 7
+If a daemon runs on this node, it does the transfer, also if this command is ended; --here does without it.
 Credentials of buckets come from the environment (AWS_..., GOOGLE_..., AZURE_...) or from the machine.
 A '/' behind a source means what lies in it; behind a target, that sources go into it.
 Exit status: 0 done, 1 something could not be done, 2 bad request, 130 interrupted.";
@@ -76,7 +80,12 @@ pub struct StageArgs {
     #[arg(long, value_name = "ID", group = "action", conflicts_with = "names")]
     pub cancel: Option<i64>,
 
-    /// Folder of a dataspace of this node, or URL of its bucket, before the configured one; give it once for each
+    /// Wait for a transfer of the daemon
+    #[arg(long, value_name = "ID", group = "action", conflicts_with = "names")]
+    pub wait: Option<i64>,
+
+    /// Folder of a dataspace of this node, or URL of its bucket, before the configured one; give it once for each. The transfer
+    /// is done here
     #[arg(long, value_name = "NAME=/PATH", value_parser = dataspace)]
     pub dataspace: Vec<String>,
 
@@ -92,9 +101,31 @@ pub struct StageArgs {
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Means")]
     pub limit: Option<u64>,
 
-    /// Threads that copy; 0 is as many as are of use
+    /// Threads that copy; 0 is as many as are of use. The transfer is done here
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Means")]
     pub threads: usize,
+
+    /// Do it in this process, and not in the daemon
+    #[arg(long, help_heading = "Means", conflicts_with_all = ["background", "wait", "after"])]
+    pub here: bool,
+
+    /// Give it to the daemon, print its number, and do not wait
+    #[arg(long, help_heading = "Means")]
+    pub background: bool,
+
+    /// Begin when these transfers of the daemon are finished
+    #[arg(long, value_name = "ID", value_delimiter = ',', help_heading = "Means")]
+    pub after: Vec<i64>,
+
+    /// Of what waits in the daemon, larger ones go first
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        allow_negative_numbers = true,
+        help_heading = "Means"
+    )]
+    pub priority: i32,
 
     /// Show progress on the error stream
     #[arg(long, value_enum, default_value_t, help_heading = "Means")]
@@ -123,6 +154,51 @@ pub struct DfArgs {
     pub dataspace: Vec<String>,
 
     /// How to print them
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Described,
+}
+
+const DAEMON_EXAMPLES: &str = "Examples:
+  stead daemon
+  stead daemon --socket /tmp/me/steadd.sock --state /tmp/me/state --transfers 2
+As root, or with CAP_SETUID and CAP_SETGID, it serves all users, each with the rights of that user; otherwise the one who starts it.
+It runs until SIGINT or SIGTERM; what is under way then goes on when it is started again. `steadd` is another name for it.
+Exit status: 0 ended as it was told, 1 it could not go on, 2 another one is there.";
+
+#[derive(Debug, Args)]
+#[command(after_help = DAEMON_EXAMPLES)]
+pub struct DaemonArgs {
+    /// Where it listens [default: /run/stead/steadd.sock for all users, else $XDG_RUNTIME_DIR/stead/steadd.sock]
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+
+    /// Folder of its journals [default: $STATE_DIRECTORY or /var/lib/stead for all users, else that of `stead stage`]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+
+    /// Transfers at a time, of all users together
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub transfers: u16,
+
+    /// Threads of a transfer; 0 is as many as are of use
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub threads: usize,
+
+    /// Be the process that does the transfers of a user: the daemon starts it
+    #[arg(long, hide = true)]
+    pub worker: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  stead top\n  stead top --once --format json\nIt ends at Ctrl-C."
+)]
+pub struct TopArgs {
+    /// Print it once and end; so it is if the output is no terminal
+    #[arg(long)]
+    pub once: bool,
+
+    /// How to print it; JSON is printed once
     #[arg(long, value_enum, default_value_t)]
     pub format: Described,
 }

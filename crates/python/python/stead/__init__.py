@@ -10,12 +10,14 @@ all cores, in bounded memory, with the same bits however the work was split.
 
 `open` says what can be opened, `Dataset.run` what can be asked, `kernels` lists what can be computed. `read_session`
 has many tasks read a file in parallel. `put` lays a file over the nodes of a job, `get` brings it back. With `offload`
-ranks that are where the data are work for the others. `stage` moves files and trees between tiers of storage.
+ranks that are where the data are work for the others. `stage` moves files and trees between tiers of storage;
+`daemon` is who does that for programs that do not wait.
 """
 
 from __future__ import annotations
 
 from . import _kernels
+from ._daemon import Daemon, Handed, daemon
 from ._dataset import Dataset, Description, open, run
 from ._errors import (
     CancelledError,
@@ -75,12 +77,14 @@ __all__ = [
     "CancelledError",
     "ChangedError",
     "Copied",
+    "Daemon",
     "DataError",
     "Dataset",
     "Description",
     "Error",
     "FileView",
     "FormatError",
+    "Handed",
     "InternalError",
     "IoError",
     "LimitError",
@@ -104,6 +108,7 @@ __all__ = [
     "__version__",
     "calibrate",
     "cancel_transfer",
+    "daemon",
     "dataspaces",
     "describe_layout",
     "get",

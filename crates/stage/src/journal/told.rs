@@ -109,14 +109,14 @@ impl Journal {
         })
     }
 
-    /// The transfers that say that they are in this state, by their turn.
+    /// The transfers that say that they are in this state, by their turn; none of those that a queue does.
     ///
     /// # Errors
     /// Those of the database.
     pub(crate) fn in_state(&self, state: State, most: usize) -> Result<Vec<i64>> {
         self.with("read", |c| {
             c.prepare_cached(
-                "SELECT id FROM transfer WHERE state = ?1 ORDER BY priority DESC, id LIMIT ?2",
+                "SELECT id FROM transfer WHERE state = ?1 AND queued = 0 ORDER BY priority DESC, id LIMIT ?2",
             )?
             .query_map(params![state.as_str(), number(most as u64)], |row| row.get(0))?
             .collect()

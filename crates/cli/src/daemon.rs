@@ -1,0 +1,166 @@
+//! `stead daemon`, `stead top` and `stead metrics`.
+
+use crate::args::{DaemonArgs, Described, TopArgs};
+use crate::stage::{action, names};
+use crate::{handed, output, signals, table};
+use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use stead::daemon::{Client, Hello, Settings, serve, serves_all, socket_path, work};
+use stead::stage::{Standing, State, Usage, state_folder};
+use stead::{Cancel, Error, Result, units};
+
+/// How often `stead top` looks.
+const EVERY: Duration = Duration::from_secs(1);
+/// Transfers that it shows.
+const MOST_SHOWN: usize = 30;
+/// And those that are not over, of which it counts no more.
+const MOST_COUNTED: usize = 1000;
+
+pub fn daemon(a: &DaemonArgs) -> Result<()> {
+    if a.worker {
+        return work();
+    }
+    let all = serves_all();
+    let socket = match &a.socket {
+        Some(path) => absolute(path)?,
+        None => socket_path(all)?,
+    };
+    let state = match (&a.state, all) {
+        (Some(path), _) => absolute(path)?,
+        (None, false) => state_folder()?,
+        // As systemd gives it.
+        (None, true) => std::env::var_os("STATE_DIRECTORY")
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+            .unwrap_or_else(|| PathBuf::from("/var/lib/stead")),
+    };
+    let worker = worker(all)?;
+    let transfers = usize::from(a.transfers);
+    serve(Settings { socket, state, transfers, threads: a.threads, worker }, || {})
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|e| Error::io("find", path, e))
+}
+
+/// What a worker is started with: this very program, even if another one has taken its place by then.
+fn worker(all: bool) -> Result<Vec<OsString>> {
+    const SELF: &str = "/proc/self/exe";
+    let is = std::fs::read_link(SELF).map_err(|e| Error::io("look at", SELF, e))?;
+    let name = is.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let words = match name.starts_with("python") {
+        true if all => {
+            return Err(Error::usage("a daemon for all users is none of Python").with_hint(
+                "an interpreter reads files of users; install the command: make install",
+            ));
+        }
+        // The command of the Python package says by which name it was found, so that it finds its packages.
+        true => {
+            let program = std::env::var_os("STEAD_PYTHON")
+                .filter(|path| Path::new(path).is_absolute())
+                .ok_or_else(|| Error::usage("the interpreter of this daemon is not known"))?;
+            vec![program, "-m".into(), "stead._cli".into()]
+        }
+        false => vec![OsString::from(SELF)],
+    };
+    Ok(words.into_iter().chain(["daemon".into(), "--worker".into()]).collect())
+}
+
+fn connect() -> Result<Client> {
+    Client::connect()?.ok_or_else(|| handed::none().with_hint("start one: stead daemon"))
+}
+
+pub fn metrics() -> Result<()> {
+    output::text(&connect()?.metrics()?)
+}
+
+pub fn top(a: &TopArgs) -> Result<()> {
+    let mut daemon = connect()?;
+    if a.format == Described::Json {
+        return output::json(&daemon.list(false, MOST_SHOWN)?);
+    }
+    let cancel = Cancel::new();
+    let done = signals::watch(&cancel, false)?;
+    let once = a.once || !std::io::stdout().is_terminal();
+    loop {
+        let list = shown(&mut daemon)?;
+        let spaces = daemon.spaces()?;
+        let page = page(daemon.hello(), &list, &spaces);
+        if once {
+            done.cancel();
+            return output::text(&page);
+        }
+        // To the upper left, and what was there is wiped out.
+        output::text(&format!("\x1b[H\x1b[2J{page}"))?;
+        let mut waited = Duration::ZERO;
+        while waited < EVERY {
+            if cancel.is_cancelled() {
+                done.cancel();
+                return Ok(());
+            }
+            std::thread::sleep(EVERY / 10);
+            waited += EVERY / 10;
+        }
+    }
+}
+
+/// What is not over, and the latest ones that are.
+fn shown(daemon: &mut Client) -> Result<Vec<Standing>> {
+    let mut list = daemon.list(false, MOST_COUNTED)?;
+    if list.len() < MOST_SHOWN {
+        let over = daemon.list(true, MOST_SHOWN)?.into_iter().filter(|s| s.status.state.is_over());
+        list.extend(over);
+    }
+    Ok(list)
+}
+
+/// What `stead top` shows.
+fn page(hello: &Hello, list: &[Standing], spaces: &[Usage]) -> String {
+    let count = |state| list.iter().filter(|s| s.status.state == state).count();
+    let mut text = format!(
+        "steadd {} on {}, user {}: {} running, {} waiting\n",
+        hello.version,
+        hello.node,
+        hello.user,
+        count(State::Running),
+        count(State::Pending)
+    );
+    let mut rows: Vec<&Standing> = list.iter().collect();
+    // What is under way first, then what waits, by its turn.
+    rows.sort_by_key(|s| match s.status.state {
+        State::Running => (0, -s.status.id),
+        State::Pending => (1, s.status.id),
+        State::Interrupted => (2, -s.status.id),
+        _ => (3, -s.status.id),
+    });
+    let size = units::format_size;
+    let row = |s: &&Standing| {
+        let (bytes, of) = match &s.progress {
+            Some(p) => (p.bytes_done, p.bytes),
+            None => (s.status.bytes_done, s.status.bytes),
+        };
+        let rate =
+            s.progress.as_ref().filter(|p| p.seconds > 0.0).map(|p| bytes as f64 / p.seconds);
+        vec![
+            s.status.id.to_string(),
+            s.status.state.as_str().to_owned(),
+            action(&s.status.request).to_owned(),
+            names(&s.status.request),
+            format!("{} of {}", size(bytes), size(of)),
+            rate.map_or(String::new(), |rate| format!("{}/s", size(rate as u64))),
+            handed::left(s),
+        ]
+    };
+    if !rows.is_empty() {
+        text.push('\n');
+        let heads = ["id", "state", "action", "what", "bytes", "rate", "left"];
+        text += &table::plain(&heads, rows.iter().take(MOST_SHOWN).map(row).collect());
+    }
+    if !spaces.is_empty() {
+        text.push('\n');
+        text += &crate::stage::used(spaces);
+    }
+    text
+}

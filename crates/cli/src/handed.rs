@@ -1,0 +1,107 @@
+//! `stead stage` where a daemon does the transfers.
+
+use crate::args::{Described, StageArgs};
+use crate::stage::{Bar, MOST_LISTED, listed, previewed, range, request, show};
+use crate::{output, signals};
+use std::time::Duration;
+use stead::daemon::Clients;
+use stead::stage::{Standing, State, Status, Watcher};
+use stead::{Cancel, Error, Kind, Result};
+
+/// There is no daemon.
+pub fn none() -> Error {
+    Error::new(Kind::NotFound, "no daemon runs on this node")
+}
+
+pub fn stage(a: &StageArgs, daemon: &Clients) -> Result<()> {
+    if a.list {
+        let list: Vec<Status> =
+            daemon.ask(|d| d.list(a.all, MOST_LISTED))?.into_iter().map(|s| s.status).collect();
+        return match a.format {
+            Described::Json => output::json(&list),
+            Described::Table => output::text(&listed(&list)),
+        };
+    }
+    if let Some(id) = a.cancel {
+        return show(a, &daemon.ask(|d| d.cancel(id))?);
+    }
+    let ids = match (a.resume, a.wait) {
+        (Some(id), _) => daemon.ask(|d| d.resume(id))?,
+        (_, Some(id)) => vec![id],
+        _ => {
+            let request = request(a)?;
+            if a.dry_run {
+                let preview = daemon.ask(|d| d.preview(&request))?;
+                return match a.format {
+                    Described::Json => output::json(&preview),
+                    Described::Table => output::text(&previewed(&preview)),
+                };
+            }
+            vec![daemon.ask(|d| d.submit(&request, &a.after))?]
+        }
+    };
+    if a.background {
+        return taken(a, daemon, &ids);
+    }
+    let cancel = Cancel::new();
+    let done = signals::watch(&cancel, false)?;
+    let mut bad = None;
+    for id in ids {
+        let status = until_over(a, daemon, id, &cancel)?;
+        show(a, &status)?;
+        if let Err(e) = status.outcome() {
+            bad.get_or_insert(ended(&status, e));
+        }
+    }
+    done.cancel();
+    bad.map_or(Ok(()), Err)
+}
+
+/// What was not finished, as an error of the command: that somebody has stopped it is none of its own.
+fn ended(status: &Status, e: Error) -> Error {
+    let ended = Error::new(Kind::Io, e.to_string());
+    match status.state {
+        State::Cancelled => ended,
+        _ => {
+            ended.with_hint(format!("mend what is wrong, then: stead stage --resume {}", status.id))
+        }
+    }
+}
+
+fn taken(a: &StageArgs, daemon: &Clients, ids: &[i64]) -> Result<()> {
+    for id in ids {
+        match a.format {
+            Described::Json => output::json(&daemon.ask(|d| d.wait(*id, Duration::ZERO))?.status)?,
+            Described::Table => output::text(&format!("{id}\n"))?,
+        }
+    }
+    Ok(())
+}
+
+/// Waits for one, over the end of a daemon that comes back.
+fn until_over(a: &StageArgs, daemon: &Clients, id: i64, cancel: &Cancel) -> Result<Status> {
+    let bar = Bar::new(a.progress);
+    let ended = daemon.wait(id, None, &mut |standing| {
+        if cancel.is_cancelled() {
+            return Err(Error::cancelled().with_hint(format!(
+                "the daemon goes on with it: stead stage --wait {id}; or give it up: stead stage --cancel {id}"
+            )));
+        }
+        if let (Some(bar), Some(progress)) = (&bar, standing.and_then(|s| s.progress.as_ref())) {
+            bar.progress(progress);
+        }
+        Ok(())
+    });
+    if let Some(bar) = &bar {
+        bar.end();
+    }
+    Ok(ended?.status)
+}
+
+/// How long it will be, for people.
+pub fn left(s: &Standing) -> String {
+    match &s.progress {
+        Some(progress) => range(&progress.left),
+        None => String::new(),
+    }
+}

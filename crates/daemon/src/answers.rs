@@ -1,0 +1,194 @@
+//! One connection of a program: questions, one after the other, and their answers.
+
+use crate::clock;
+use crate::frame;
+use crate::metrics;
+use crate::protocol::{Answer, Ask, Failed, Hello, PROTOCOL};
+use crate::socket::{is_gone, is_readable};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use stead_core::{Cancel, Error, Kind, Result};
+use stead_stage::{Queue, Request, Standing, State, usage};
+
+/// What has begun to come is to be there soon.
+const FRAME_WITHIN: Duration = Duration::from_secs(10);
+/// Who waits is looked at so often whether it is still there.
+const LOOK: Duration = Duration::from_secs(1);
+/// No wait is longer.
+const LONGEST_S: f64 = 3600.0;
+/// Frames of more bytes are large.
+const LARGE: usize = 64 << 10;
+/// Transfers that are listed at most.
+const MOST_LISTED: usize = 1000;
+/// Sources of each that is listed.
+const MOST_NAMES: usize = 16;
+/// A list is no longer than this.
+const MOST_LIST_BYTES: usize = frame::MOST / 2;
+/// They are counted once for so many that are taken, and each time when there are too many.
+const COUNT_EVERY: usize = 64;
+/// Transfers that a user may have waiting.
+pub(crate) const MOST_WAITING: u64 = 1_000_000;
+
+/// What all connections of a user have together.
+pub(crate) struct Office {
+    pub(crate) queue: Queue,
+    pub(crate) connections: AtomicUsize,
+    /// Transfers taken since they were counted.
+    pub(crate) taken: AtomicUsize,
+    /// Held while a large frame is read and answered.
+    pub(crate) large: Mutex<()>,
+    pub(crate) ending: Cancel,
+}
+
+/// Says who is there, and answers until the program has gone.
+///
+/// # Errors
+/// Those of the connection, and of frames that are not understood: after these it is closed.
+pub(crate) fn serve(mut stream: UnixStream, office: &Office) -> Result<()> {
+    let failed = |e: std::io::Error| Error::io("set up", "a connection", e);
+    // What is accepted by one that does not wait does not wait, either.
+    stream.set_nonblocking(false).map_err(failed)?;
+    stream.set_read_timeout(Some(FRAME_WITHIN)).map_err(failed)?;
+    stream.set_write_timeout(Some(FRAME_WITHIN)).map_err(failed)?;
+    frame::write(&mut stream, &hello())?;
+    loop {
+        while !is_readable(&stream, Some(LOOK))? {
+            if office.ending.is_cancelled() {
+                return Ok(());
+            }
+        }
+        if office.ending.is_cancelled() {
+            return Ok(());
+        }
+        // What is large takes much memory once it is understood: one such frame of a user at a time.
+        let room = |len| {
+            (len > LARGE).then(|| office.large.lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        let (ask, _room) = match frame::read_by::<Ask, _>(&mut stream, room) {
+            Ok(Some(ask)) => ask,
+            Ok(None) => return Ok(()),
+            Err(e) => {
+                // What comes behind it cannot be told from it.
+                let _ = frame::write(&mut stream, &Answer::Failed(Failed::from(&e)));
+                return Err(e);
+            }
+        };
+        let answer = answer(ask, office, &stream);
+        let answer = answer.unwrap_or_else(|e| Answer::Failed(Failed::from(&e)));
+        match frame::write(&mut stream, &answer) {
+            Err(e) if e.kind() == Kind::Limit => {
+                frame::write(&mut stream, &Answer::Failed(Failed::from(&e)))?;
+            }
+            written => written?,
+        }
+    }
+}
+
+fn hello() -> Hello {
+    Hello {
+        protocol: PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        node: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        user: rustix::process::geteuid().as_raw(),
+    }
+}
+
+fn answer(ask: Ask, office: &Office, stream: &UnixStream) -> Result<Answer> {
+    let queue = &office.queue;
+    Ok(match ask {
+        Ask::Submit { request, after } => {
+            check(&request)?;
+            // To count them takes long where there are many.
+            let taken = office.taken.fetch_add(1, Ordering::Relaxed);
+            if taken.is_multiple_of(COUNT_EVERY) && queue.waiting()? >= MOST_WAITING {
+                office.taken.store(0, Ordering::Relaxed);
+                let message = format!("{MOST_WAITING} transfers wait already");
+                return Err(Error::limit(message).with_hint("wait until some have ended"));
+            }
+            Answer::Taken(queue.submit(&request, &after)?)
+        }
+        Ask::Preview { request } => {
+            check(&request)?;
+            Answer::Preview(queue.stager().preview(&request, &office.ending)?)
+        }
+        Ask::Wait { transfer, seconds } => {
+            Answer::Standing(Box::new(brief(wait(transfer, seconds, office, stream)?)))
+        }
+        Ask::Eta { transfer } => Answer::Eta(queue.left(transfer)?),
+        Ask::Cancel { transfer } => {
+            let status = queue.cancel(transfer)?;
+            Answer::Standing(Box::new(brief(Standing { status, progress: None })))
+        }
+        Ask::Resume { transfer: Some(transfer) } => {
+            queue.resume(transfer)?;
+            Answer::Resumed(vec![transfer])
+        }
+        Ask::Resume { transfer: None } => {
+            let list = queue.statuses(false, MOST_LISTED)?;
+            let stopped = list.iter().filter(|s| s.status.state == State::Interrupted);
+            let ids: Vec<i64> = stopped.map(|s| s.status.id).collect();
+            // One that somebody else has resumed or given up meanwhile is none any more.
+            Answer::Resumed(ids.into_iter().filter(|id| queue.resume(*id).is_ok()).collect())
+        }
+        Ask::List { all, most } => Answer::List(list(all, most, queue)?),
+        Ask::Spaces {} => Answer::Spaces(usage(queue.stager().spaces(), queue.stager())?),
+        Ask::Metrics {} => {
+            Answer::Metrics(metrics::text(queue, office.connections.load(Ordering::Relaxed))?)
+        }
+    })
+}
+
+/// Refuses paths that mean something else here than there.
+fn check(request: &Request) -> Result<()> {
+    for location in request.sources.iter().chain(&request.target) {
+        if location.space.is_none() && !location.path.starts_with('/') {
+            return Err(Error::usage(format!("'{location}' is not a path from the root on"))
+                .with_hint("the daemon does not know where its clients are"));
+        }
+    }
+    request.check()
+}
+
+fn wait(transfer: i64, seconds: f64, office: &Office, stream: &UnixStream) -> Result<Standing> {
+    if !(0.0..=LONGEST_S).contains(&seconds) {
+        return Err(Error::usage(format!(
+            "a wait of {seconds} seconds; 0 to {LONGEST_S} are possible"
+        )));
+    }
+    let until = clock::now() + Duration::from_secs_f64(seconds);
+    loop {
+        let left = until.saturating_duration_since(clock::now());
+        let standing = office.queue.wait(transfer, left.min(LOOK))?;
+        if office.ending.is_cancelled() {
+            // What is stopped now goes on soon: that is not its end.
+            return Err(Error::new(Kind::Peer, "the daemon ends"));
+        }
+        if standing.status.state.rests() || left <= LOOK {
+            return Ok(standing);
+        }
+        if is_gone(stream) {
+            return Err(Error::cancelled());
+        }
+    }
+}
+
+/// Without most of its sources, of which there may be many.
+fn brief(mut standing: Standing) -> Standing {
+    standing.status.request.sources.truncate(MOST_NAMES);
+    standing
+}
+
+fn list(all: bool, most: Option<usize>, queue: &Queue) -> Result<Vec<Standing>> {
+    let most = most.unwrap_or(MOST_LISTED).min(MOST_LISTED);
+    let mut list: Vec<Standing> = queue.statuses(all, most)?.into_iter().map(brief).collect();
+    let mut bytes = 0;
+    let fits = list.iter().take_while(|s| {
+        bytes += serde_json::to_vec(s).map_or(0, |text| text.len());
+        bytes <= MOST_LIST_BYTES
+    });
+    let fits = fits.count();
+    list.truncate(fits);
+    Ok(list)
+}

@@ -1,0 +1,516 @@
+//! The broker: takes connections, hands each to the worker of its user, starts and ends workers.
+
+use crate::clock;
+use crate::control::{self, Order, Owner, Report};
+use crate::rights;
+use crate::share::{Wish, shares};
+use crate::socket::{listen, until};
+use crate::worker::refuse;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, lchown};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use stead_core::{Error, Kind, Result};
+
+/// Users that are served at a time.
+const MOST_WORKERS: usize = 1024;
+/// Connections that a user may begin at once, and so many more each second.
+const BURST: f64 = 512.0;
+const PER_SECOND: f64 = 256.0;
+/// How long workers have to end when the daemon does.
+const ENDS_WITHIN: Duration = Duration::from_secs(20);
+/// A worker that ends otherwise than it should is started again after this, which doubles each time.
+const AGAIN: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+/// Workers that are started by themselves, at a time.
+const MOST_LOOKING: usize = 16;
+/// How often it is looked after children that are gone.
+const LOOK: Duration = Duration::from_secs(1);
+/// Packets of one worker that are read before others have their turn.
+const AT_ONCE: usize = 64;
+
+/// How a daemon is run.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where it listens.
+    pub socket: PathBuf,
+    /// Where journals are: that of its user, or a folder for each user.
+    pub state: PathBuf,
+    /// Transfers at a time, of all users together.
+    pub transfers: usize,
+    /// Threads of a transfer; 0 is as many as are of use.
+    pub threads: usize,
+    /// What a worker is started with: a program and its arguments, which calls [`crate::work`].
+    pub worker: Vec<OsString>,
+}
+
+struct Worker {
+    child: Child,
+    control: OwnedFd,
+    running: usize,
+    ready: usize,
+    slots: usize,
+    /// When it was given one more transfer, as a number that grows.
+    turn: u64,
+    /// Connections that it was handed.
+    handed: u64,
+    /// It has told how much there is to do.
+    told: bool,
+    /// It was told to end, as it has nothing to do.
+    released: bool,
+    /// It gets no more connections: it was told to end, or has.
+    gone: bool,
+}
+
+/// When a worker is started again that ended, or could not be started.
+struct Again {
+    at: Instant,
+    /// After which it is tried once more.
+    pause: Duration,
+}
+
+impl Again {
+    fn now() -> Again {
+        Again { at: clock::now(), pause: AGAIN }
+    }
+}
+
+/// What a user may begin, in connections.
+struct Purse {
+    left: f64,
+    at: Instant,
+}
+
+struct Broker {
+    settings: Settings,
+    /// All users are served; otherwise the one who has started it.
+    all: bool,
+    workers: BTreeMap<u32, Worker>,
+    /// Those that end: nobody waits for them, as a device that does not answer may keep them.
+    ending: Vec<(u32, Child)>,
+    purses: BTreeMap<u32, Purse>,
+    /// Users whose workers ended although there was something to do, and when these are started again.
+    again: BTreeMap<u32, Again>,
+    turns: u64,
+}
+
+/// A line for the log of the service.
+pub(crate) fn log(line: &str) {
+    // Where nobody reads there is nobody to be told.
+    let _ = writeln!(std::io::stderr(), "steadd: {line}");
+}
+
+/// True if a daemon of this process would serve all users.
+pub fn serves_all() -> bool {
+    rights::may_take()
+}
+
+/// Serves until it is told to end by SIGINT or SIGTERM. `ready` is called once programs can connect.
+///
+/// # Errors
+/// `Usage` if another daemon has the socket or the state; system errors of setting up.
+pub fn serve(settings: Settings, ready: impl FnOnce()) -> Result<()> {
+    let all = serves_all();
+    let state = &settings.state;
+    let mode = if all { 0o755 } else { 0o700 };
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(state)
+        .map_err(|e| Error::io("make the folder", state, e))?;
+    let path = state.join("steadd.lock");
+    let lock = File::create(&path).map_err(|e| Error::io("lock", &path, e))?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        Error::usage("another daemon has this state").at_path(state).with_hint("end it first")
+    })?;
+    let (mut told, tells) = UnixStream::pair().map_err(|e| Error::io("make", "a pipe", e))?;
+    for signal in [SIGINT, SIGTERM] {
+        let tells = tells.try_clone().map_err(|e| Error::io("make", "a pipe", e))?;
+        signal_hook::low_level::pipe::register(signal, tells)
+            .map_err(|e| Error::io("watch signals", "this process", e))?;
+    }
+    told.set_nonblocking(true).map_err(|e| Error::io("set up", "a pipe", e))?;
+    let listener = listen(&settings.socket, all)?;
+    log(&format!(
+        "listens on {} for {}",
+        settings.socket.display(),
+        if all { "all users" } else { "its user" }
+    ));
+    ready();
+    let socket = settings.socket.clone();
+    let mut broker = Broker {
+        settings,
+        all,
+        workers: BTreeMap::new(),
+        ending: Vec::new(),
+        purses: BTreeMap::new(),
+        again: BTreeMap::new(),
+        turns: 0,
+    };
+    broker.go_on();
+    let done = broker.run(&listener, &mut told);
+    // Nobody is to knock where nobody is.
+    let _ = std::fs::remove_file(&socket);
+    drop(listener);
+    broker.end();
+    log("has ended");
+    done
+}
+
+impl Broker {
+    fn run(&mut self, listener: &UnixListener, told: &mut UnixStream) -> Result<()> {
+        loop {
+            let (new, stop, reports) = {
+                let mut fds =
+                    vec![PollFd::new(&*told, PollFlags::IN), PollFd::new(listener, PollFlags::IN)];
+                let users: Vec<u32> = self.workers.keys().copied().collect();
+                fds.extend(self.workers.values().map(|w| PollFd::new(&w.control, PollFlags::IN)));
+                match poll(&mut fds, Some(&until(LOOK))) {
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Err(e) => return Err(Error::io("wait for", "connections", e.into())),
+                }
+                let ready = |i: usize| fds.get(i).is_some_and(|fd| !fd.revents().is_empty());
+                let some = users.iter().enumerate().filter(|(i, _)| ready(i + 2));
+                (ready(1), ready(0), some.map(|(_, user)| *user).collect::<Vec<u32>>())
+            };
+            if stop && told.read(&mut [0u8; 16]).is_ok() {
+                return Ok(());
+            }
+            for user in reports {
+                self.hear(user);
+            }
+            if new {
+                self.accept(listener);
+            }
+            self.bury();
+            self.begin_again();
+            self.divide();
+        }
+    }
+
+    /// Starts the workers of all who have a journal: those with nothing to go on with end at once.
+    fn go_on(&mut self) {
+        if !self.all {
+            self.again.insert(geteuid().as_raw(), Again::now());
+            return;
+        }
+        let Ok(list) = std::fs::read_dir(self.settings.state.join("users")) else { return };
+        for entry in list.flatten() {
+            if let Some(Ok(user)) = entry.file_name().to_str().map(str::parse::<u32>) {
+                self.again.insert(user, Again::now());
+            }
+        }
+    }
+
+    fn begin_again(&mut self) {
+        let now = clock::now();
+        // A few at a time: each is a process until it has looked.
+        let looking = self.workers.values().filter(|worker| !worker.told).count();
+        let due = self.again.iter().filter(|(_, again)| again.at <= now).map(|(user, _)| *user);
+        let due: Vec<u32> = due.take(MOST_LOOKING.saturating_sub(looking)).collect();
+        for user in due {
+            // Until it has told what there is to do.
+            if let Some(again) = self.again.get_mut(&user) {
+                again.at = now + again.pause;
+                again.pause = (again.pause * 2).min(LONGEST_PAUSE);
+            }
+            if let Err(e) = self.worker(user, rustix::process::getegid().as_raw()) {
+                log(&format!("no worker for user {user}: {e}"));
+            }
+        }
+    }
+
+    fn accept(&mut self, listener: &UnixListener) {
+        // Others are looked after between so many.
+        for _ in 0..AT_ONCE {
+            match listener.accept() {
+                Ok((stream, _)) => self.hand(&stream),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == ErrorKind::ConnectionAborted => {}
+                Err(e) => {
+                    log(&format!("cannot take a connection: {e}"));
+                    // Too many open files, mostly: not for long, and not without a pause.
+                    clock::pause(Duration::from_millis(50));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Hands a connection to the worker of its user.
+    fn hand(&mut self, stream: &UnixStream) {
+        let Ok(peer) = socket_peercred(stream) else { return };
+        let (user, group) = (peer.uid.as_raw(), peer.gid.as_raw());
+        if !self.all && peer.uid != geteuid() {
+            let message = format!("this daemon serves user {} only", geteuid().as_raw());
+            return refuse(stream, &Error::new(Kind::Permission, message));
+        }
+        if !self.may_begin(user) {
+            let message = "too many connections of this user in a short time";
+            return refuse(
+                stream,
+                &Error::limit(message).with_hint("keep one open for several questions"),
+            );
+        }
+        for _ in 0..2 {
+            let worker = match self.worker(user, group) {
+                Ok(worker) => worker,
+                Err(e) => {
+                    log(&format!("no worker for user {user}: {e}"));
+                    return refuse(stream, &e);
+                }
+            };
+            match control::send(&worker.control, &Order::Serve, Some(stream.as_fd()), false) {
+                Ok(true) => {
+                    worker.handed += 1;
+                    return;
+                }
+                Ok(false) => {
+                    let e = Error::new(Kind::Timeout, "the worker of this user has too much to do");
+                    return refuse(stream, &e.with_hint("try again in a moment"));
+                }
+                // It has just ended; another one is started.
+                Err(_) => {
+                    worker.gone = true;
+                    self.bury();
+                }
+            }
+        }
+        let e = Error::new(Kind::Peer, "the worker of this user ends when it begins");
+        refuse(stream, &e.with_hint("the log of the daemon says why"));
+    }
+
+    fn may_begin(&mut self, user: u32) -> bool {
+        let now = clock::now();
+        // Who has not come for a while has a full one.
+        if self.purses.len() > MOST_WORKERS {
+            self.purses.retain(|_, purse| now - purse.at < Duration::from_secs(10));
+        }
+        let purse = self.purses.entry(user).or_insert(Purse { left: BURST, at: now });
+        let more = (now - purse.at).as_secs_f64() * PER_SECOND;
+        (purse.left, purse.at) = ((purse.left + more).min(BURST), now);
+        purse.left -= 1.0;
+        if purse.left < 0.0 {
+            purse.left = 0.0;
+            return false;
+        }
+        true
+    }
+
+    /// The worker of a user, which is started if there is none.
+    fn worker(&mut self, user: u32, group: u32) -> Result<&mut Worker> {
+        if !self.workers.contains_key(&user) {
+            if self.workers.len() + self.ending.len() >= MOST_WORKERS {
+                return Err(Error::limit(format!("{MOST_WORKERS} users are served already"))
+                    .with_hint("try again in a minute"));
+            }
+            let worker = self.start(user, group)?;
+            self.workers.insert(user, worker);
+        }
+        let none = || Error::internal("a worker that was started is not there");
+        self.workers.get_mut(&user).ok_or_else(none)
+    }
+
+    fn start(&self, user: u32, group: u32) -> Result<Worker> {
+        let owner = match self.all {
+            true => {
+                let rights::Known { name, home, group } = rights::known(user)?;
+                Some(Owner { user, group, name, home })
+            }
+            false => None,
+        };
+        let group = owner.as_ref().map_or(group, |owner| owner.group);
+        let state = self.state_of(user, group)?;
+        let text = state.to_str().ok_or_else(|| {
+            Error::usage("the folder of the state has a name that is no text").at_path(&state)
+        })?;
+        let (control, theirs) = control::pair()?;
+        let none = || Error::usage("the daemon has no program for its workers");
+        let (program, words) = self.settings.worker.split_first().ok_or_else(none)?;
+        let mut command = Command::new(program);
+        command.args(words).current_dir("/").process_group(0);
+        command.stdin(Stdio::from(theirs)).stdout(Stdio::null());
+        if self.all {
+            // Nothing of a user is looked at, such as a home, before the rights of that user are taken.
+            command.env_clear().env("PATH", "/usr/bin:/bin");
+        }
+        let child = command.spawn().map_err(|e| Error::io("start a worker", program, e))?;
+        let mut worker = Worker {
+            child,
+            control,
+            running: 0,
+            ready: 0,
+            slots: 0,
+            turn: 0,
+            handed: 0,
+            told: false,
+            released: false,
+            gone: false,
+        };
+        let begin =
+            Order::Begin { state: text.to_owned(), threads: self.settings.threads, rights: owner };
+        if let Err(e) = control::send(&worker.control, &begin, None, false) {
+            // It is not to stay behind.
+            let _ = worker.child.kill();
+            let _ = worker.child.wait();
+            return Err(e);
+        }
+        Ok(worker)
+    }
+
+    /// The folder of a user's journal: of the user's own, whom nobody else lets in.
+    fn state_of(&self, user: u32, group: u32) -> Result<PathBuf> {
+        if !self.all {
+            return Ok(self.settings.state.clone());
+        }
+        let users = self.settings.state.join("users");
+        let make = |path: &Path, mode: u32| match std::fs::DirBuilder::new().mode(mode).create(path)
+        {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(false),
+            Err(e) => Err(Error::io("make the folder", path, e)),
+        };
+        make(&users, 0o711)?;
+        // Nothing within a folder of a user is looked at here, nor the folder itself: it may be one that does not answer. It is there
+        // with its owner, or not at all.
+        let (own, new) = (users.join(user.to_string()), users.join(format!("{user}.new")));
+        make(&new, 0o700)?;
+        lchown(&new, Some(user), Some(group)).map_err(|e| Error::io("give its user", &new, e))?;
+        match renameat_with(CWD, &new, CWD, &own, RenameFlags::NOREPLACE) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::EXIST) => {
+                std::fs::remove_dir(&new).map_err(|e| Error::io("remove", &new, e))?;
+            }
+            Err(e) => return Err(Error::io("make the folder", &own, e.into())),
+        }
+        Ok(own)
+    }
+
+    /// Takes what a worker says.
+    fn hear(&mut self, user: u32) {
+        let Some(worker) = self.workers.get_mut(&user) else { return };
+        for _ in 0..AT_ONCE {
+            let waits = crate::socket::is_readable(&worker.control, Some(Duration::ZERO));
+            if !waits.unwrap_or(true) {
+                return;
+            }
+            match control::receive::<Report>(&worker.control) {
+                Ok(Some((Report::Load { running, ready }, _))) => {
+                    worker.told = true;
+                    self.again.remove(&user);
+                    (worker.running, worker.ready) = (running.min(1 << 20), ready.min(1 << 20));
+                }
+                Ok(Some((Report::Idle { served }, _))) => {
+                    // What cannot be told now is told when it says so again. Who comes from now on gets another one.
+                    if served == worker.handed
+                        && control::send(&worker.control, &Order::End, None, false).unwrap_or(true)
+                    {
+                        (worker.gone, worker.released) = (true, true);
+                        return;
+                    }
+                }
+                Ok(None) => {
+                    worker.gone = true;
+                    return;
+                }
+                Err(e) => {
+                    log(&format!("the worker of user {user} is ended: {e}"));
+                    let _ = worker.child.kill();
+                    worker.gone = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes leave of workers that have ended, or do so.
+    fn bury(&mut self) {
+        let now = clock::now();
+        let gone: Vec<u32> = (self.workers.iter_mut())
+            .filter_map(|(user, worker)| {
+                let ended = worker.gone || worker.child.try_wait().is_ok_and(|s| s.is_some());
+                ended.then_some(*user)
+            })
+            .collect();
+        for user in gone {
+            let Some(worker) = self.workers.remove(&user) else { continue };
+            // It may have taken something that it has not told of.
+            if !worker.released {
+                let soon = Again { at: now + AGAIN, pause: AGAIN * 2 };
+                self.again.entry(user).or_insert(soon);
+            }
+            self.ending.push((user, worker.child));
+        }
+        self.ending.retain_mut(|(user, child)| match child.try_wait() {
+            Ok(None) => true,
+            Ok(Some(status)) if status.success() => false,
+            Ok(Some(status)) => {
+                log(&format!("the worker of user {user} has ended: {status}"));
+                false
+            }
+            Err(_) => false,
+        });
+    }
+
+    /// Says how many transfers each user may have under way.
+    fn divide(&mut self) {
+        let wish = |w: &Worker| {
+            // What was given and not yet told of is as good as under way.
+            let running = w.running.max(w.slots.min(w.running + w.ready));
+            Wish { running, ready: (w.running + w.ready).saturating_sub(running), turn: w.turn }
+        };
+        let wishes: Vec<Wish> = self.workers.values().map(wish).collect();
+        let all = shares(self.settings.transfers, &wishes);
+        for (worker, slots) in self.workers.values_mut().zip(all) {
+            if worker.slots == slots {
+                continue;
+            }
+            if control::send(&worker.control, &Order::Slots(slots), None, false).unwrap_or(false) {
+                if slots > worker.slots {
+                    self.turns += 1;
+                    worker.turn = self.turns;
+                }
+                worker.slots = slots;
+            }
+        }
+    }
+
+    /// Ends all workers: what is under way is stopped such that it goes on later.
+    fn end(&mut self) {
+        for worker in self.workers.values() {
+            // Who does not hear it hears that nobody is there any more.
+            let _ = control::send(&worker.control, &Order::End, None, false);
+        }
+        let workers = std::mem::take(&mut self.workers);
+        // Their ends of the sockets are closed: who has not heard it sees it.
+        self.ending.extend(workers.into_iter().map(|(user, worker)| (user, worker.child)));
+        let until = clock::now() + ENDS_WITHIN;
+        loop {
+            self.bury();
+            if self.ending.is_empty() {
+                return;
+            }
+            if clock::now() >= until {
+                break;
+            }
+            clock::pause(Duration::from_millis(10));
+        }
+        for (user, child) in &mut self.ending {
+            log(&format!("the worker of user {user} does not end; it is killed"));
+            // The system takes care of what is left of it.
+            let _ = child.kill();
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A daemon as programs with several threads have it: as many connections as questions are asked at a time.
+
+use crate::client::{Client, ended};
+use crate::clock;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use stead_core::{Kind, Result};
+use stead_stage::{Standing, State};
+
+/// How often it is asked how far a transfer is, as long as somebody waits for it.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long it is waited for a daemon that was ended, and started again.
+const COMES_BACK: Duration = Duration::from_secs(20);
+/// What a daemon that was started again has not yet taken up is said to be interrupted for no longer than this.
+const TAKES_UP: Duration = Duration::from_secs(3);
+/// Connections that are kept for the next question.
+const MOST_IDLE: usize = 8;
+
+/// Connections to one daemon. Several threads may ask; one that waits keeps nobody waiting.
+pub struct Clients {
+    path: PathBuf,
+    idle: Mutex<Vec<Client>>,
+}
+
+impl Clients {
+    /// Connects to the daemon that listens on this socket, or else to that of this node ([`Client::connect`]). None if there is none.
+    ///
+    /// # Errors
+    /// Those of [`Client::connect`].
+    pub fn open(path: Option<&Path>) -> Result<Option<Clients>> {
+        let client = match path {
+            Some(path) => Client::connect_to(path)?,
+            None => Client::connect()?,
+        };
+        Ok(client.map(|client| Clients {
+            path: client.path().to_owned(),
+            idle: Mutex::new(vec![client]),
+        }))
+    }
+
+    /// The socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Client>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the daemon.
+    ///
+    /// # Errors
+    /// Those of `question`; `Peer` if there is no daemon any more.
+    pub fn ask<T>(&self, question: impl FnOnce(&mut Client) -> Result<T>) -> Result<T> {
+        // A daemon that was replaced has ended those of before.
+        let kept = std::iter::from_fn(|| self.idle().pop()).find(|client| !client.is_gone());
+        let mut client = match kept {
+            Some(client) => client,
+            None => Client::connect_to(&self.path)?.ok_or_else(|| ended(&self.path))?,
+        };
+        let answer = question(&mut client);
+        let mut idle = self.idle();
+        if idle.len() < MOST_IDLE {
+            idle.push(client);
+        }
+        answer
+    }
+
+    /// Waits until nothing more happens with a transfer, or so long if that is said, over the end of a daemon that is started again,
+    /// and says how far it is. `look` is told so about ten times a second, or nothing while there is no daemon; its error ends the
+    /// wait.
+    ///
+    /// # Errors
+    /// `Usage` if there is none of this number; `Peer` if the daemon has ended; `Timeout`; that of `look`.
+    pub fn wait(
+        &self,
+        transfer: i64,
+        most: Option<Duration>,
+        look: &mut dyn FnMut(Option<&Standing>) -> Result<()>,
+    ) -> Result<Standing> {
+        let until = most.and_then(|most| clock::now().checked_add(most));
+        let left = || until.map_or(LOOK, |at| at.saturating_duration_since(clock::now()).min(LOOK));
+        let (mut gone, mut stopped) = (None::<Instant>, None::<Instant>);
+        let lasts = |since: &mut Option<Instant>, most| {
+            since.get_or_insert_with(clock::now).elapsed() < most
+        };
+        loop {
+            match self.ask(|client| client.wait(transfer, left())) {
+                Ok(standing) => {
+                    gone = None;
+                    let state = standing.status.state;
+                    let taken_up = state == State::Interrupted && lasts(&mut stopped, TAKES_UP);
+                    if (state.rests() && !taken_up) || left().is_zero() {
+                        return Ok(standing);
+                    }
+                    look(Some(&standing))?;
+                    match taken_up {
+                        true => clock::pause(left()),
+                        false => stopped = None,
+                    }
+                }
+                Err(e) if e.kind() == Kind::Peer => {
+                    if left().is_zero() || !lasts(&mut gone, COMES_BACK) {
+                        return Err(e);
+                    }
+                    look(None)?;
+                    clock::pause(left());
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What the broker and a worker say to each other: whole packets, some with a connection.
+//!
+//! A worker has the rights of a user: the broker believes nothing of what it says but how much it has to do.
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use stead_core::{Error, Kind, Result};
+
+/// Bytes of a packet.
+const MOST: usize = 8192;
+
+/// From the broker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// The first one: where the journal is, threads of a transfer, and whose rights are taken, if any.
+    Begin { state: String, threads: usize, rights: Option<Owner> },
+    /// With a connection.
+    Serve,
+    /// So many transfers at a time.
+    Slots(usize),
+    /// Nobody is sent any more: end.
+    End,
+}
+
+/// Whose rights a worker takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Owner {
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+    pub(crate) name: String,
+    pub(crate) home: String,
+}
+
+/// From a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// How much there is to do.
+    Load { running: usize, ready: usize },
+    /// There has been nothing to do for a while, after so many connections.
+    Idle { served: u64 },
+}
+
+/// Both ends, for the broker and for a worker.
+///
+/// # Errors
+/// System errors.
+pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd)> {
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+        .map_err(|e| failed("make", e))
+}
+
+/// Sends a packet. False if there is no room for it and it was not to `wait`.
+///
+/// # Errors
+/// System errors; those of the other end being gone.
+pub(crate) fn send(
+    to: &OwnedFd,
+    value: &impl Serialize,
+    with: Option<BorrowedFd<'_>>,
+    wait: bool,
+) -> Result<bool> {
+    let bytes = serde_json::to_vec(value)
+        .map_err(|e| Error::internal(format!("no text of a packet: {e}")))?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut more = SendAncillaryBuffer::new(&mut space);
+    let fds = with.map(|fd| [fd]);
+    if let Some(fds) = &fds {
+        more.push(SendAncillaryMessage::ScmRights(fds));
+    }
+    let flags = if wait { SendFlags::NOSIGNAL } else { SendFlags::NOSIGNAL | SendFlags::DONTWAIT };
+    loop {
+        match sendmsg(to, &[IoSlice::new(&bytes)], &mut more, flags) {
+            Ok(_) => return Ok(true),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(false),
+            Err(e) => return Err(failed("write to", e)),
+        }
+    }
+}
+
+/// Takes a packet, with what came with it; none if the other end is gone. Waits for it.
+///
+/// # Errors
+/// `Format` for what is not understood; system errors.
+pub(crate) fn receive<T: DeserializeOwned>(
+    from: &impl AsFd,
+) -> Result<Option<(T, Option<OwnedFd>)>> {
+    let mut bytes = [0u8; MOST];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut more = RecvAncillaryBuffer::new(&mut space);
+    let got = loop {
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        match recvmsg(from, &mut [IoSliceMut::new(&mut bytes)], &mut more, flags) {
+            Ok(got) => break got,
+            Err(Errno::INTR) => {}
+            Err(Errno::CONNRESET) => return Ok(None),
+            Err(e) => return Err(failed("read from", e)),
+        }
+    };
+    let mut fd = None;
+    for message in more.drain() {
+        if let RecvAncillaryMessage::ScmRights(fds) = message {
+            // More than one nobody has asked for; they are closed.
+            fds.for_each(|one| fd = Some(one));
+        }
+    }
+    if got.bytes == 0 {
+        return Ok(None);
+    }
+    let bad = |e: serde_json::Error| {
+        Error::new(
+            Kind::Format,
+            format!("a packet between daemon and worker is not understood: {e}"),
+        )
+    };
+    let bytes = bytes.get(..got.bytes).unwrap_or_default();
+    serde_json::from_slice(bytes).map(|value| Some((value, fd))).map_err(bad)
+}
+
+fn failed(doing: &str, e: Errno) -> Error {
+    Error::io(doing, "the socket between daemon and worker", e.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn packets_carry_connections() {
+        let (a, b) = pair().unwrap();
+        let (mut near, far) = UnixStream::pair().unwrap();
+        assert!(send(&a, &Order::Serve, Some(far.as_fd()), false).unwrap());
+        assert!(send(&a, &Order::Slots(3), None, true).unwrap());
+        drop(far);
+        let (order, fd) = receive::<Order>(&b).unwrap().unwrap();
+        assert_eq!(order, Order::Serve);
+        UnixStream::from(fd.unwrap()).write_all(b"x").unwrap();
+        let mut all = Vec::new();
+        near.read_to_end(&mut all).unwrap();
+        assert_eq!(all, b"x");
+        let (order, fd) = receive::<Order>(&b).unwrap().unwrap();
+        assert!(order == Order::Slots(3) && fd.is_none());
+        // What a worker says that is none of this is an error.
+        assert!(send(&b, &"nonsense", None, true).unwrap());
+        assert_eq!(receive::<Report>(&a).unwrap_err().kind(), Kind::Format);
+        drop(a);
+        assert!(receive::<Order>(&b).unwrap().is_none());
+        assert!(send(&b, &Report::Idle { served: 1 }, None, true).is_err());
+    }
+
+    #[test]
+    fn who_does_not_listen_is_not_waited_for() {
+        let (a, _b) = pair().unwrap();
+        let sent = (0..100_000).take_while(|_| send(&a, &Order::Slots(1), None, false).unwrap());
+        assert!(sent.count() < 100_000);
+    }
+}

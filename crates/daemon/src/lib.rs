@@ -1,0 +1,27 @@
+//! The daemon of a node: it takes transfers of all users, does them with the rights of each, and tells how far they are.
+//!
+//! The broker (`broker`) owns the socket. It reads nothing that users send: it looks whose a connection is and hands it to the
+//! worker of that user, a process that has the rights of that user and no others (`rights`). The worker (`worker`) has the
+//! user's journal and queue, and answers (`protocol`). How many transfers each user has under way at a time the broker
+//! says (`share`).
+
+mod answers;
+mod broker;
+mod client;
+mod clients;
+mod clock;
+mod control;
+mod frame;
+mod metrics;
+pub mod protocol;
+mod rights;
+mod share;
+mod socket;
+mod worker;
+
+pub use broker::{Settings, serve, serves_all};
+pub use client::Client;
+pub use clients::Clients;
+pub use frame::{MOST as MOST_FRAME, read as read_frame, write as write_frame};
+pub use socket::socket_path;
+pub use worker::work;

@@ -1,0 +1,175 @@
+//! What is said over the socket: `docs/protocol.md` describes it.
+
+use serde::{Deserialize, Serialize};
+use stead_core::{Error, Kind};
+use stead_model::transfer::Remaining;
+use stead_stage::{Preview, Request, Standing};
+
+/// The protocol that is spoken here. Fields may be added to answers within one; whoever reads does not mind them.
+pub const PROTOCOL: u32 = 1;
+
+/// The first frame, from the daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The protocol: [`PROTOCOL`].
+    pub protocol: u32,
+    /// The version of the daemon.
+    pub version: String,
+    /// The name of its node.
+    pub node: String,
+    /// The number of the user whose transfers it does for this connection.
+    pub user: u32,
+}
+
+/// What a program asks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Ask {
+    /// Take a transfer.
+    Submit {
+        /// What is wanted; paths from the root on.
+        request: Request,
+        /// Transfers that are to be finished before it begins.
+        #[serde(default)]
+        after: Vec<i64>,
+    },
+    /// What would it do?
+    Preview {
+        /// What is wanted.
+        request: Request,
+    },
+    /// Wait until nothing more happens with a transfer, or the time is over.
+    Wait {
+        /// Its number.
+        transfer: i64,
+        /// At most so long; 0 only looks. No longer than an hour.
+        seconds: f64,
+    },
+    /// How long until it has ended?
+    Eta {
+        /// Its number.
+        transfer: i64,
+    },
+    /// Stop it and give it up.
+    Cancel {
+        /// Its number.
+        transfer: i64,
+    },
+    /// Do again what was interrupted or has failed.
+    Resume {
+        /// Its number; none stands for all that were interrupted.
+        transfer: Option<i64>,
+    },
+    /// Which transfers are there?
+    List {
+        /// Those that are over, too.
+        #[serde(default)]
+        all: bool,
+        /// The latest ones, so many.
+        #[serde(default)]
+        most: Option<usize>,
+    },
+    /// What is there of dataspaces?
+    Spaces {},
+    /// Numbers about all of it, as Prometheus reads them.
+    Metrics {},
+}
+
+/// What the daemon answers: one answer for each question, in order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    /// It is in the journal; its number.
+    Taken(i64),
+    /// What it would do.
+    Preview(Preview),
+    /// How far it is.
+    Standing(Box<Standing>),
+    /// Seconds until it has ended.
+    Eta(Remaining),
+    /// Their numbers: they are in the queue again.
+    Resumed(Vec<i64>),
+    /// The latest first; of each request the first names only.
+    List(Vec<Standing>),
+    /// Dataspaces, as `stead df --format json` prints them.
+    Spaces(Vec<stead_stage::Usage>),
+    /// Lines of text.
+    Metrics(String),
+    /// It could not be done.
+    Failed(Failed),
+}
+
+/// An error, on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// Its kind.
+    pub kind: String,
+    /// What failed, on what, why.
+    pub message: String,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+const KINDS: [(Kind, &str); 13] = [
+    (Kind::Usage, "usage"),
+    (Kind::NotFound, "not-found"),
+    (Kind::Permission, "permission"),
+    (Kind::Format, "format"),
+    (Kind::Data, "data"),
+    (Kind::Changed, "changed"),
+    (Kind::Limit, "limit"),
+    (Kind::NoSpace, "no-space"),
+    (Kind::Io, "io"),
+    (Kind::Cancelled, "cancelled"),
+    (Kind::Peer, "peer"),
+    (Kind::Timeout, "timeout"),
+    (Kind::Internal, "internal"),
+];
+
+impl From<&Error> for Failed {
+    fn from(e: &Error) -> Failed {
+        let kind = KINDS.iter().find(|(kind, _)| *kind == e.kind()).map_or("internal", |k| k.1);
+        Failed { kind: kind.to_owned(), message: e.to_string(), hint: e.hint().map(str::to_owned) }
+    }
+}
+
+impl From<Failed> for Error {
+    fn from(f: Failed) -> Error {
+        let kind = KINDS.iter().find(|(_, name)| *name == f.kind).map_or(Kind::Internal, |k| k.0);
+        let e = Error::new(kind, f.message);
+        match f.hint {
+            Some(hint) => e.with_hint(hint),
+            None => e,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_arrive_as_they_were() {
+        for (kind, _) in KINDS {
+            let e = Error::new(kind, "it does not work").at_path("/x").with_hint("do it");
+            let there = Error::from(Failed::from(&e));
+            assert_eq!(
+                (there.kind(), there.to_string(), there.hint()),
+                (kind, e.to_string(), e.hint())
+            );
+        }
+        let odd = Failed { kind: "new".into(), message: "m".into(), hint: None };
+        assert_eq!(Error::from(odd).kind(), Kind::Internal);
+    }
+
+    #[test]
+    fn questions_are_as_they_are_described() {
+        let ask: Ask =
+            serde_json::from_str(r#"{"wait": {"transfer": 3, "seconds": 0.5}}"#).unwrap();
+        assert_eq!(ask, Ask::Wait { transfer: 3, seconds: 0.5 });
+        let ask: Ask = serde_json::from_str(r#"{"list": {}}"#).unwrap();
+        assert_eq!(ask, Ask::List { all: false, most: None });
+        assert!(serde_json::from_str::<Ask>(r#"{"list": {"al": true}}"#).is_err());
+        assert!(serde_json::from_str::<Ask>(r#"{"reboot": {}}"#).is_err());
+    }
+}

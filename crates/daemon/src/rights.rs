@@ -1,0 +1,104 @@
+//! The rights of a user: a worker takes them before it reads anything, and cannot get others again.
+
+use nix::unistd::{Uid as NixUid, User, getgrouplist};
+use rustix::process::{Gid, Uid, geteuid, getuid};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, set_capabilities,
+    set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid, set_thread_uid,
+};
+use std::ffi::CString;
+use stead_core::{Error, Kind, Result};
+
+/// True if this process may take the rights of other users: it is root, or was given that.
+pub(crate) fn may_take() -> bool {
+    let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
+}
+
+/// What the system knows of a user.
+pub(crate) struct Known {
+    pub(crate) name: String,
+    pub(crate) home: String,
+    pub(crate) group: u32,
+}
+
+/// What the system knows of this user.
+///
+/// # Errors
+/// `Permission` if there is no such one: ids that a user may give to processes at will (`newuidmap`) are not users. System errors.
+pub(crate) fn known(user: u32) -> Result<Known> {
+    let found = User::from_uid(NixUid::from_raw(user))
+        .map_err(|e| Error::io("look up", format!("user {user}"), e.into()))?;
+    let none = || {
+        Error::new(Kind::Permission, format!("this node knows no user {user}")).with_hint(
+            "in a container with ids of its own a daemon of its own can run: stead daemon",
+        )
+    };
+    let user = found.ok_or_else(none)?;
+    let home = user.dir.to_str().unwrap_or("/").to_owned();
+    Ok(Known { name: user.name, home, group: user.gid.as_raw() })
+}
+
+/// The groups of a user, and its own one.
+fn groups(user: u32, group: u32) -> Vec<Gid> {
+    let listed = known(user).ok().and_then(|known| {
+        let name = CString::new(known.name).ok()?;
+        getgrouplist(&name, nix::unistd::Gid::from_raw(group)).ok()
+    });
+    match listed {
+        Some(list) => list.iter().map(|gid| Gid::from_raw(gid.as_raw())).collect(),
+        None => vec![Gid::from_raw(group)],
+    }
+}
+
+/// Takes the rights of a user for good. There is one thread, the one that calls this.
+///
+/// # Errors
+/// `Permission` if this process may not; `Internal` if there are more threads, which would keep the rights that there were.
+pub(crate) fn take(user: u32, group: u32) -> Result<()> {
+    let failed = |doing: &str, e: rustix::io::Errno| {
+        Error::new(Kind::Permission, format!("cannot {doing} of user {user}: {e}"))
+            .with_hint("a daemon for all users runs as root, or with CAP_SETUID and CAP_SETGID")
+    };
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let threads = status.lines().find_map(|line| line.strip_prefix("Threads:"));
+    if threads.is_none_or(|n| n.trim() != "1") {
+        return Err(Error::internal("rights are taken by a process with several threads"));
+    }
+    let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(group));
+    set_thread_groups(&groups(user, group)).map_err(|e| failed("take the groups", e))?;
+    set_thread_res_gid(gid, gid, gid).map_err(|e| failed("take the group", e))?;
+    set_thread_res_uid(uid, uid, uid).map_err(|e| failed("take the rights", e))?;
+    if !uid.is_root() {
+        // A daemon that is not root keeps what it was given, unless it is told to drop it.
+        let none = CapabilitySet::empty();
+        let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+        clear_ambient_capability_set().map_err(|e| failed("keep to the rights", e))?;
+        set_capabilities(None, sets).map_err(|e| failed("keep to the rights", e))?;
+        let back = set_thread_uid(Uid::ROOT);
+        if back.is_ok() || getuid() != uid || geteuid() != uid {
+            return Err(Error::internal("the rights that were given up are still there"));
+        }
+    }
+    set_no_new_privs(true).map_err(|e| failed("keep to the rights", e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_known_by_number() {
+        let root = known(0).unwrap();
+        assert_eq!((root.name.as_str(), root.group), ("root", 0));
+        assert!(groups(0, 0).contains(&Gid::ROOT));
+        assert_eq!(known(4_000_000_001).err().unwrap().kind(), Kind::Permission);
+        assert_eq!(groups(4_000_000_001, 7), [Gid::from_raw(7)]);
+    }
+
+    #[test]
+    fn rights_are_taken_by_one_thread_only() {
+        // Tests have several.
+        assert_eq!(take(1, 1).unwrap_err().kind(), Kind::Internal);
+    }
+}

@@ -1,0 +1,165 @@
+//! The socket of a node: where it is, who is at its other end.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
+use std::fs::Permissions;
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use stead_core::{Error, Kind, Result};
+use stead_store::space;
+
+/// The socket of the daemon that serves all users.
+pub(crate) const SYSTEM: &str = "/run/stead/steadd.sock";
+
+/// That of a user's own daemon: `$STEAD_SOCKET`, or `steadd.sock` in the folder `stead` of `$XDG_RUNTIME_DIR`.
+pub(crate) fn own() -> Option<PathBuf> {
+    let absolute =
+        |name: &str| space::variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("STEAD_SOCKET")
+        .or_else(|| absolute("XDG_RUNTIME_DIR").map(|dir| dir.join("stead/steadd.sock")))
+}
+
+/// Where a daemon of this process listens unless it is told otherwise: that of the system if `all` users are served, else the
+/// user's own one.
+///
+/// # Errors
+/// `Usage` if there is no folder for it.
+pub fn socket_path(all: bool) -> Result<PathBuf> {
+    let none = || {
+        Error::usage("there is no folder for the socket: XDG_RUNTIME_DIR is not set")
+            .with_hint("name the socket: --socket PATH here, STEAD_SOCKET=PATH for programs")
+    };
+    match (space::variable("STEAD_SOCKET"), all) {
+        (None, true) => Ok(PathBuf::from(SYSTEM)),
+        _ => own().ok_or_else(none),
+    }
+}
+
+/// Listens there: for all users, or for the own one.
+///
+/// # Errors
+/// `Usage` if somebody listens there already, or something else has the name; system errors.
+pub(crate) fn listen(path: &Path, all: bool) -> Result<UnixListener> {
+    let failed = |e: std::io::Error| Error::io("listen on", path, e);
+    if let Some(folder) = path.parent() {
+        let mode = if all { 0o755 } else { 0o700 };
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(mode)
+            .create(folder)
+            .map_err(|e| Error::io("make the folder", folder, e))?;
+    }
+    match std::fs::symlink_metadata(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        Err(e) => return Err(failed(e)),
+        Ok(meta) if !meta.file_type().is_socket() => {
+            return Err(Error::usage("something that is no socket has this name").at_path(path));
+        }
+        Ok(_) => {
+            if UnixStream::connect(path).is_ok() {
+                return Err(Error::usage("another daemon listens there").at_path(path).with_hint(
+                    "end it first, or name another socket and another folder for the state",
+                ));
+            }
+            // Left by one that was killed.
+            std::fs::remove_file(path).map_err(failed)?;
+        }
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    let mode = if all { 0o666 } else { 0o600 };
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}
+
+/// Connects to a socket, if somebody listens there.
+///
+/// # Errors
+/// `Permission` if it belongs to a user who is neither this one nor root; system errors.
+pub(crate) fn connect(path: &Path) -> Result<Option<UnixStream>> {
+    let stream = match UnixStream::connect(path) {
+        Ok(stream) => stream,
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+            return Ok(None);
+        }
+        Err(e) => return Err(Error::io("connect to", path, e)),
+    };
+    let peer =
+        socket_peercred(&stream).map_err(|e| Error::io("ask who listens on", path, e.into()))?;
+    // A service may have a user of its own: it is known by the folder, which root has given it.
+    let owner = path
+        .parent()
+        .and_then(|folder| std::fs::symlink_metadata(folder).ok())
+        .filter(|meta| path == Path::new(SYSTEM) && meta.mode() & 0o022 == 0)
+        .map(|meta| meta.uid());
+    let known = peer.uid.is_root() || peer.uid == geteuid() || owner == Some(peer.uid.as_raw());
+    if !known {
+        let message = format!("user {} listens there, who may be anybody", peer.uid.as_raw());
+        return Err(Error::new(Kind::Permission, message)
+            .at_path(path)
+            .with_hint("name another socket by STEAD_SOCKET"));
+    }
+    Ok(Some(stream))
+}
+
+/// What waits for something to happen.
+pub(crate) fn until(left: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(left.subsec_nanos()),
+    }
+}
+
+/// True if there is something to read, or the other end is gone; false if the time was over first.
+pub(crate) fn is_readable(fd: &impl AsFd, most: Option<Duration>) -> Result<bool> {
+    let mut fds = [PollFd::new(fd, PollFlags::IN)];
+    match poll(&mut fds, most.map(until).as_ref()) {
+        Ok(n) => Ok(n > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(e) => Err(Error::io("wait for", "a connection", e.into())),
+    }
+}
+
+/// True once nobody is at the other end any more.
+pub(crate) fn is_gone(fd: &impl AsFd) -> bool {
+    let mut fds = [PollFd::new(fd, PollFlags::RDHUP)];
+    let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    poll(&mut fds, Some(&until(Duration::ZERO))).is_ok_and(|_| fds[0].revents().intersects(gone))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_daemon_listens() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/er/s");
+        assert!(connect(&path).unwrap().is_none());
+        let first = listen(&path, false).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(connect(&path).unwrap().is_some());
+        assert_eq!(listen(&path, false).unwrap_err().kind(), Kind::Usage);
+        drop(first);
+        // What a daemon has left that was killed is nobody's.
+        assert!(connect(&path).unwrap().is_none());
+        listen(&path, true).unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "x").unwrap();
+        assert_eq!(listen(&file, true).unwrap_err().kind(), Kind::Usage);
+        assert_eq!(std::fs::read(&file).unwrap(), b"x");
+    }
+
+    #[test]
+    fn it_is_seen_who_is_gone() {
+        let (a, b) = UnixStream::pair().unwrap();
+        assert!(!is_gone(&a) && !is_readable(&a, Some(Duration::ZERO)).unwrap());
+        drop(b);
+        assert!(is_gone(&a) && is_readable(&a, None).unwrap());
+    }
+}

@@ -1,0 +1,215 @@
+//! The worker of a user: a process with the rights of that user, which has the user's journal and does the transfers.
+
+use crate::answers::{Office, serve};
+use crate::clock;
+use crate::control::{self, Order, Owner, Report};
+use crate::frame;
+use crate::protocol::{Answer, Failed};
+use crate::rights;
+use crate::socket::is_readable;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+use stead_core::{Cancel, Error, Kind, Result};
+use stead_stage::{Means, Queue, Stager};
+use stead_store::space;
+
+/// Connections of a user at a time.
+const MOST_CONNECTIONS: usize = 256;
+/// Who has had nothing to do for so long ends.
+const IDLE: Duration = Duration::from_secs(60);
+/// How often it is looked whether there is something to do.
+const LOOK: Duration = Duration::from_secs(5);
+/// Between two reports to the broker.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Transfers that are counted as ready: more nobody does at a time.
+const MOST_READY: usize = 1024;
+/// How long a worker that cannot work tells its users why.
+const TELLS: Duration = Duration::from_secs(5);
+
+/// Says when somebody is to look.
+#[derive(Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    heard: Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.heard.notify_one();
+    }
+
+    fn wait(&self) {
+        let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.heard.wait_timeout_while(rung, LOOK, |rung| !*rung);
+        *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
+    }
+}
+
+/// Does what the broker at the other end of the standard input says, until it has nothing more to say.
+///
+/// # Errors
+/// Those of the connection to the broker, of taking rights, of the journal.
+pub fn work() -> Result<()> {
+    let control = std::io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(|e| Error::io("use", "the standard input", e))?;
+    let begin = control::receive::<Order>(&control)
+        .map_err(|e| e.with_hint("a worker is started by the daemon, not by hand: stead daemon"))?;
+    let Some((Order::Begin { state, threads, rights }, None)) = begin else {
+        return Err(Error::usage("the daemon has not said whose worker this is"));
+    };
+    if let Some(owner) = &rights {
+        rights::take(owner.user, owner.group)?;
+    }
+    match open(Path::new(&state), threads, rights.as_ref()) {
+        Ok((office, bell)) => run(control, office, &bell),
+        Err(e) => {
+            tell(&control, &e);
+            Err(e)
+        }
+    }
+}
+
+fn open(state: &Path, threads: usize, owner: Option<&Owner>) -> Result<(Arc<Office>, Arc<Bell>)> {
+    let spaces = match owner {
+        None => space::of_user()?,
+        // As after a login.
+        Some(owner) => space::of(&|name| match name {
+            "HOME" => Some(owner.home.clone()),
+            "USER" | "LOGNAME" => Some(owner.name.clone()),
+            _ => None,
+        })?,
+    };
+    let stager = Arc::new(Stager::open(state, Means { spaces, threads })?);
+    let bell = Arc::new(Bell::default());
+    let rings = bell.clone();
+    let queue = Queue::open(stager, move || rings.ring())?;
+    let office = Office {
+        queue,
+        connections: AtomicUsize::new(0),
+        taken: AtomicUsize::new(0),
+        large: Mutex::default(),
+        ending: Cancel::new(),
+    };
+    Ok((Arc::new(office), bell))
+}
+
+/// Tells whoever comes why nothing is done.
+fn tell(control: &OwnedFd, e: &Error) {
+    let until = clock::now() + TELLS;
+    while let left = until.saturating_duration_since(clock::now())
+        && !left.is_zero()
+        && is_readable(control, Some(left)).unwrap_or(false)
+    {
+        let Ok(Some((order, connection))) = control::receive::<Order>(control) else { return };
+        if let (Order::Serve, Some(connection)) = (order, connection) {
+            refuse(&UnixStream::from(connection), e);
+        }
+    }
+}
+
+/// Ends a connection with an error. Who does not read it is not waited for.
+pub(crate) fn refuse(mut stream: &UnixStream, e: &Error) {
+    if stream.set_nonblocking(true).is_ok() {
+        let _ = frame::write(&mut stream, &Answer::Failed(Failed::from(e)));
+    }
+}
+
+fn run(control: OwnedFd, office: Arc<Office>, bell: &Arc<Bell>) -> Result<()> {
+    let control = Arc::new(control);
+    let reporter = {
+        let (control, office, bell) = (control.clone(), office.clone(), bell.clone());
+        std::thread::Builder::new()
+            .name("stead-report".into())
+            .spawn(move || report(&control, &office, &bell))
+            .map_err(|e| Error::io("start a thread", "this process", e))?
+    };
+    let done = obey(&control, &office);
+    office.ending.cancel();
+    bell.ring();
+    // Connections that are open still have it.
+    office.queue.end();
+    // It sends nothing that nobody takes: the other end is read, or gone.
+    let _ = reporter.join();
+    done
+}
+
+/// Tells the broker how much there is to do, when that changes.
+fn report(control: &OwnedFd, office: &Office, bell: &Bell) {
+    let mut last = None;
+    while !office.ending.is_cancelled() {
+        let load = office.queue.load(MOST_READY);
+        if let Ok(load) = load
+            && last.replace(load) != Some(load)
+        {
+            let (running, ready) = (load.running, load.ready);
+            if control::send(control, &Report::Load { running, ready }, None, true).is_err() {
+                return;
+            }
+        }
+        // Many changes in a row are told as one.
+        clock::pause(PAUSE);
+        bell.wait();
+    }
+}
+
+fn obey(control: &OwnedFd, office: &Arc<Office>) -> Result<()> {
+    let (mut served, mut since) = (0u64, clock::now());
+    loop {
+        let load = office.queue.load(1)?;
+        if office.connections.load(Ordering::Relaxed) > 0 || load.running + load.ready > 0 {
+            since = clock::now();
+        } else if served == 0 || since.elapsed() > IDLE {
+            // One that nobody has asked for was to look whether there is something to go on with.
+            since = clock::now();
+            control::send(control, &Report::Idle { served }, None, true)?;
+        }
+        if !is_readable(control, Some(LOOK))? {
+            continue;
+        }
+        match control::receive::<Order>(control)? {
+            None | Some((Order::End, _)) => return Ok(()),
+            Some((Order::Slots(slots), _)) => office.queue.set_slots(slots),
+            Some((Order::Serve, Some(connection))) => {
+                served += 1;
+                since = clock::now();
+                connect(UnixStream::from(connection), office);
+            }
+            Some(_) => return Err(Error::internal("an order that a worker does not know")),
+        }
+    }
+}
+
+/// Counts a connection as long as it is there.
+struct Connected(Arc<Office>);
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn connect(stream: UnixStream, office: &Arc<Office>) {
+    let connected = Connected(office.clone());
+    if office.connections.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
+        let message = format!("this user has {MOST_CONNECTIONS} connections already");
+        let e = Error::limit(message).with_hint("close some, or ask for several transfers by one");
+        return refuse(&stream, &e);
+    }
+    let thread = std::thread::Builder::new().name("stead-answers".into()).stack_size(512 << 10);
+    let begun = thread.spawn(move || {
+        // The program was told, or is gone.
+        let _ = serve(stream, &connected.0);
+    });
+    // Without a thread the connection is closed.
+    if let Err(e) = begun {
+        let e = Error::new(Kind::Limit, format!("no thread for a connection: {e}"));
+        crate::broker::log(&e.to_string());
+    }
+}

@@ -1,0 +1,143 @@
+//! The daemon of the node: `stead.daemon` and what is asked of it.
+
+use crate::errors::raise;
+use crate::fork;
+use crate::stage::{Asked, json, request};
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use stead::daemon::{Client, Clients};
+use stead::stage::{Standing, State};
+use stead::{Error, Result};
+
+/// Connections to a daemon.
+#[pyclass(frozen, module = "stead._stead")]
+pub struct Daemon {
+    inner: Arc<Clients>,
+    born: u32,
+}
+
+impl Daemon {
+    fn checked(&self) -> PyResult<&Arc<Clients>> {
+        fork::refuse(self.born, "the daemon was connected to", "connect in each process")?;
+        Ok(&self.inner)
+    }
+
+    fn ask<T: Send>(
+        &self,
+        py: Python<'_>,
+        question: impl FnOnce(&mut Client) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        let inner = self.checked()?;
+        py.detach(|| inner.ask(question)).map_err(raise)
+    }
+}
+
+/// Calls `told` with files done, files, bytes done, bytes and seconds so far. Looks for signals, too.
+fn tell(told: Option<&Py<PyAny>>, standing: Option<&Standing>) -> PyResult<()> {
+    Python::attach(|py| {
+        py.check_signals()?;
+        if let (Some(told), Some(p)) = (told, standing.and_then(|s| s.progress)) {
+            told.call1(py, (p.files_done, p.files, p.bytes_done, p.bytes, p.seconds))?;
+        }
+        Ok(())
+    })
+}
+
+#[pymethods]
+impl Daemon {
+    /// Connects to the daemon of this socket, or of this node; none if there is none.
+    #[staticmethod]
+    fn connect(py: Python<'_>, path: Option<PathBuf>) -> PyResult<Option<Daemon>> {
+        let clients = py.detach(|| Clients::open(path.as_deref())).map_err(raise)?;
+        Ok(clients.map(|clients| Daemon { inner: Arc::new(clients), born: fork::generation() }))
+    }
+
+    /// Its socket.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.inner.path().to_owned()
+    }
+
+    /// Gives it a transfer, to be done after those; says its number.
+    fn submit(&self, py: Python<'_>, asked: Asked, after: Vec<i64>) -> PyResult<i64> {
+        self.ask(py, |d| d.submit(&request(asked)?, &after))
+    }
+
+    /// What a request would do, as JSON.
+    fn preview(&self, py: Python<'_>, asked: Asked) -> PyResult<String> {
+        self.ask(py, |d| json(&d.preview(&request(asked)?)?))
+    }
+
+    /// How far a transfer is, as JSON.
+    fn status(&self, py: Python<'_>, id: i64) -> PyResult<String> {
+        self.ask(py, |d| json(&d.wait(id, Duration::ZERO)?))
+    }
+
+    /// What came of a transfer, as JSON; none if it goes on after so many seconds. `told` is called with how far it is. Raises why it
+    /// was not finished; names that failed are for the status to tell.
+    fn wait(
+        &self,
+        py: Python<'_>,
+        id: i64,
+        timeout: Option<f64>,
+        told: Option<Py<PyAny>>,
+    ) -> PyResult<Option<String>> {
+        let inner = self.checked()?;
+        let most =
+            timeout.map(|s| Duration::try_from_secs_f64(s.max(0.0)).unwrap_or(Duration::MAX));
+        let mut stopped = None;
+        let standing = py.detach(|| {
+            inner.wait(id, most, &mut |standing| {
+                tell(told.as_ref(), standing).map_err(|e| {
+                    stopped = Some(e);
+                    Error::cancelled()
+                })
+            })
+        });
+        if let Some(e) = stopped {
+            return Err(e);
+        }
+        let standing = standing.map_err(raise)?;
+        let status = &standing.status;
+        if !status.state.rests() {
+            return Ok(None);
+        }
+        if status.state != State::Failed || status.error.is_some() {
+            status.outcome().map_err(raise)?;
+        }
+        json(&standing).map(Some).map_err(raise)
+    }
+
+    /// Seconds that a transfer still needs, those before it counted: the likeliest, low and high.
+    fn eta(&self, py: Python<'_>, id: i64) -> PyResult<(f64, f64, f64)> {
+        let left = self.ask(py, |d| d.eta(id))?;
+        Ok((left.seconds, left.low, left.high))
+    }
+
+    /// Gives one up; says as JSON what came of it.
+    fn cancel(&self, py: Python<'_>, id: i64) -> PyResult<String> {
+        self.ask(py, |d| json(&d.cancel(id)?))
+    }
+
+    /// Has one done again, or all that were interrupted; says which.
+    fn resume(&self, py: Python<'_>, id: Option<i64>) -> PyResult<Vec<i64>> {
+        self.ask(py, |d| d.resume(id))
+    }
+
+    /// Transfers, as JSON.
+    fn statuses(&self, py: Python<'_>, all: bool, most: usize) -> PyResult<String> {
+        self.ask(py, |d| json(&d.list(all, most)?))
+    }
+
+    /// Dataspaces, as JSON.
+    fn usage(&self, py: Python<'_>) -> PyResult<String> {
+        self.ask(py, |d| json(&d.spaces()?))
+    }
+
+    /// Numbers for Prometheus.
+    fn metrics(&self, py: Python<'_>) -> PyResult<String> {
+        self.ask(py, Client::metrics)
+    }
+}

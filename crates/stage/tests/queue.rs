@@ -1,0 +1,160 @@
+//! The queue of a journal: turns, what comes before what, and who goes on.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use stead_core::{Kind, Location};
+use stead_stage::{Action, Means, Options, Queue, Request, Stager, State};
+use tempfile::TempDir;
+
+const LONG: Duration = Duration::from_secs(60);
+
+struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("f"), b"bytes").unwrap();
+        Place { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn queue(&self) -> Queue {
+        let stager = Stager::open(&self.path("state"), Means::default()).unwrap();
+        Queue::open(Arc::new(stager), || {}).unwrap()
+    }
+
+    fn copy(&self, target: &str, priority: i32) -> Request {
+        let location =
+            |name| Location::parse(self.path(name).to_str().unwrap(), &|_| None).unwrap();
+        Request {
+            action: Action::Copy,
+            sources: vec![location("f")],
+            target: Some(location(target)),
+            options: Options { priority, ..Options::default() },
+        }
+    }
+}
+
+/// The order in which they began.
+fn began(queue: &Queue, ids: &[i64]) -> Vec<i64> {
+    let mut all: Vec<(f64, i64)> = (ids.iter())
+        .map(|id| {
+            let standing = queue.wait(*id, LONG).unwrap();
+            assert_eq!(standing.status.state, State::Finished, "{:?}", standing.status);
+            (standing.status.started.unwrap(), *id)
+        })
+        .collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    all.into_iter().map(|(_, id)| id).collect()
+}
+
+#[test]
+fn who_is_more_urgent_goes_first_and_nobody_before_what_comes_before() {
+    let p = Place::new();
+    let queue = p.queue();
+    let low = queue.submit(&p.copy("low", -3), &[]).unwrap();
+    let held = queue.submit(&p.copy("held", 100), &[low]).unwrap();
+    let first = queue.submit(&p.copy("first", 0), &[]).unwrap();
+    let second = queue.submit(&p.copy("second", 0), &[]).unwrap();
+    let high = queue.submit(&p.copy("high", 7), &[]).unwrap();
+    assert_eq!(queue.load(100).unwrap().ready, 4);
+    assert_eq!((queue.waiting().unwrap(), queue.load(2).unwrap().ready), (5, 2));
+    assert_eq!(queue.standing(high).unwrap().status.state, State::Pending);
+    for id in [low, held, high] {
+        let left = queue.left(id).unwrap();
+        assert!(left.low <= left.seconds && left.seconds <= left.high && left.high.is_finite());
+    }
+    queue.set_slots(1);
+    assert_eq!(began(&queue, &[low, held, first, second, high]), [high, first, second, low, held]);
+    assert_eq!(queue.left(high).unwrap().high, 0.0);
+    let totals = queue.totals().unwrap();
+    assert_eq!((totals.len(), totals[0].state, totals[0].transfers), (1, State::Finished, 5));
+    assert_eq!(totals[0].bytes_done, 25);
+}
+
+#[test]
+fn what_comes_after_something_that_fails_is_cancelled() {
+    let p = Place::new();
+    let queue = p.queue();
+    let mut bad = p.copy("to", 0);
+    bad.sources = vec![Location::parse("/no/such/file", &|_| None).unwrap()];
+    let bad = queue.submit(&bad, &[]).unwrap();
+    let next = queue.submit(&p.copy("a", 0), &[bad]).unwrap();
+    let last = queue.submit(&p.copy("b", 0), &[next, bad]).unwrap();
+    let other = queue.submit(&p.copy("c", 0), &[]).unwrap();
+    queue.set_slots(2);
+    assert_eq!(queue.wait(bad, LONG).unwrap().status.state, State::Failed);
+    for id in [next, last] {
+        let status = queue.wait(id, LONG).unwrap().status;
+        assert_eq!(status.state, State::Cancelled);
+        assert!(status.error.unwrap().contains("was not finished"));
+    }
+    assert_eq!(queue.wait(other, LONG).unwrap().status.state, State::Finished);
+    let e = queue.submit(&p.copy("d", 0), &[bad]).unwrap_err();
+    assert!(
+        e.kind() == Kind::Usage && e.to_string().contains("never") || e.hint().is_some(),
+        "{e}"
+    );
+    assert_eq!(queue.submit(&p.copy("d", 0), &[999]).unwrap_err().kind(), Kind::Usage);
+    // What could not be taken is not done.
+    assert_eq!(queue.waiting().unwrap(), 0);
+    // It is finished already: nothing is waited for.
+    let after = queue.submit(&p.copy("d", 0), &[other]).unwrap();
+    assert_eq!(queue.wait(after, LONG).unwrap().status.state, State::Finished);
+    assert!(!p.path("a").exists() && !p.path("b").exists() && p.path("d").exists());
+}
+
+#[test]
+fn what_waits_is_cancelled_and_what_failed_is_done_again() {
+    let p = Place::new();
+    let queue = p.queue();
+    let one = queue.submit(&p.copy("one", 0), &[]).unwrap();
+    let two = queue.submit(&p.copy("two", 0), &[]).unwrap();
+    assert_eq!(queue.cancel(one).unwrap().state, State::Cancelled);
+    assert_eq!(queue.cancel(one).unwrap_err().kind(), Kind::Usage);
+    assert_eq!(queue.resume(one).unwrap_err().kind(), Kind::Usage);
+    fs::remove_file(p.path("f")).unwrap();
+    queue.set_slots(1);
+    assert_eq!(queue.wait(two, LONG).unwrap().status.state, State::Failed);
+    fs::write(p.path("f"), b"again").unwrap();
+    queue.resume(two).unwrap();
+    // It waits, is under way or has ended by now: not as before in any case.
+    let mut state = queue.wait(two, LONG).unwrap().status.state;
+    while state == State::Interrupted {
+        state = queue.wait(two, LONG).unwrap().status.state;
+    }
+    assert_eq!((state, fs::read(p.path("two")).unwrap()), (State::Finished, b"again".to_vec()));
+    assert_eq!(queue.standing(999).unwrap_err().kind(), Kind::Usage);
+    assert!(!p.path("one").exists());
+}
+
+#[test]
+fn whoever_opens_the_journal_goes_on() {
+    let p = Place::new();
+    let ids: Vec<i64> = {
+        let queue = p.queue();
+        // A few are done, and one is under way or not when it ends.
+        let ids = (0..200).map(|i| queue.submit(&p.copy(&format!("t{i}"), 0), &[]).unwrap());
+        let ids: Vec<i64> = ids.collect();
+        queue.set_slots(3);
+        queue.wait(ids[4], LONG).unwrap();
+        ids
+    };
+    let queue = p.queue();
+    queue.set_slots(8);
+    let done: BTreeSet<i64> = began(&queue, &ids).into_iter().collect();
+    assert_eq!(done.len(), 200);
+    let there = fs::read_dir(p.dir.path()).unwrap().flatten();
+    let names = there.map(|e| e.file_name().into_string().unwrap());
+    assert_eq!(names.filter(|n| n.starts_with('t') || n.starts_with('.')).count(), 200);
+}

@@ -1,0 +1,402 @@
+"""The daemon: rights of users, ends of processes at any time, order, and programs that mean no good."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import random
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+STEAD = os.path.abspath(os.environ.get("STEAD", "target/debug/stead"))
+ROOT = os.geteuid() == 0
+SOMEBODY, ANOTHER = pwd.getpwnam("nobody").pw_uid, pwd.getpwnam("daemon").pw_uid
+needs_root = pytest.mark.skipif(not ROOT, reason="several users are there for root only")
+LARGE, SLOW = 48 << 20, ("--limit", "16MiB")
+
+
+class Program:
+    """A connection, by hand."""
+
+    def __init__(self, path: Path, tries: int = 5):
+        while True:
+            self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.settimeout(60)
+            self.socket.connect(str(path))
+            try:
+                self.hello = self.read()
+                return
+            except (EOFError, ConnectionError):
+                # Handed to a worker that was about to end.
+                if tries == 0:
+                    raise
+            tries -= 1
+            time.sleep(0.1)
+
+    def exactly(self, n: int) -> bytes:
+        got = b""
+        while len(got) < n:
+            more = self.socket.recv(n - len(got))
+            if not more:
+                raise EOFError
+            got += more
+        return got
+
+    def read(self):
+        return json.loads(self.exactly(struct.unpack("<I", self.exactly(4))[0]))
+
+    def ask(self, what):
+        text = json.dumps(what).encode()
+        self.socket.sendall(struct.pack("<I", len(text)) + text)
+        return self.read()
+
+
+class Daemon:
+    def __init__(self, at: Path):
+        self.at, self.path = at, at / "run" / "s"
+        self.env = {key: value for key, value in os.environ.items() if not key.startswith(("STEAD_", "XDG_"))}
+        self.env |= {"STEAD_SOCKET": str(self.path), "HOME": str(at)}
+        self.process = None
+
+    def begin(self, *options) -> None:
+        words = [STEAD, "daemon", "--socket", self.path, "--state", self.at / "state", *options]
+        with open(self.at / "log", "a") as log:
+            self.process = subprocess.Popen(list(map(str, words)), env=self.env, stderr=log)
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            try:
+                return Program(self.path).socket.close()
+            except (FileNotFoundError, ConnectionRefusedError, EOFError):
+                assert self.process.poll() is None, (self.at / "log").read_text()
+                time.sleep(0.01)
+        raise AssertionError("the daemon does not begin")
+
+    def end(self, how=signal.SIGTERM) -> None:
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(how)
+            self.process.wait(60)
+
+    def workers(self) -> list[int]:
+        found = []
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = path.read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == self.process.pid:
+                found.append(int(path.parent.name))
+        return found
+
+    def stage(self, *args, user=None, **kwargs) -> subprocess.CompletedProcess:
+        return subprocess.run(self.words(args, user), env=self.env, text=True, capture_output=True, timeout=120, **kwargs)
+
+    def words(self, args, user=None) -> list[str]:
+        words = [STEAD, "stage", *map(str, args), "--format", "json"]
+        return [*(["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []), *words]
+
+    def taken(self, *args, user=None) -> int:
+        done = self.stage("--background", *args, user=user)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["id"]
+
+    def status(self, transfer: int, seconds=60) -> dict:
+        program = Program(self.path)
+        answer = program.ask({"wait": {"transfer": transfer, "seconds": seconds}})
+        program.socket.close()
+        return answer["standing"]["status"]
+
+
+@pytest.fixture
+def daemon():
+    # Other users cannot look into the folders of tests.
+    at = Path(tempfile.mkdtemp(prefix="stead-daemon-", dir="/tmp"))
+    at.chmod(0o755)
+    one = Daemon(at)
+    yield one
+    one.end()
+    shutil.rmtree(at, ignore_errors=True)
+
+
+def folder(daemon: Daemon, name: str, user: int | None = None) -> Path:
+    path = daemon.at / name
+    path.mkdir()
+    if user:
+        os.chown(path, user, user)
+    return path
+
+
+def large(path: Path) -> bytes:
+    data = random.Random(str(path)).randbytes(1 << 20) * (LARGE >> 20)
+    path.write_bytes(data)
+    return data
+
+
+def under_way(daemon: Daemon, transfer: int) -> None:
+    """Waits until some of it is there."""
+    program, until = Program(daemon.path), time.monotonic() + 60
+    while time.monotonic() < until:
+        answer = program.ask({"wait": {"transfer": transfer, "seconds": 0}})
+        time.sleep(0.01)
+        if "failed" in answer:
+            # Nobody has asked for it yet.
+            continue
+        standing = answer["standing"]
+        if (standing["progress"] or {}).get("bytes_done", 0) > 0:
+            return
+        assert standing["status"]["state"] in ("pending", "running"), standing
+    raise AssertionError("it does not begin")
+
+
+@needs_root
+def test_users_have_their_own_rights(daemon):
+    daemon.begin()
+    mine, theirs, secret = folder(daemon, "mine", SOMEBODY), folder(daemon, "theirs", ANOTHER), folder(daemon, "secret")
+    theirs.chmod(0o700)
+    secret.chmod(0o700)
+    (secret / "f").write_bytes(b"secret")
+    (daemon.at / "open").write_bytes(b"open")
+    copy = daemon.stage(daemon.at / "open", mine / "copy", user=SOMEBODY)
+    assert copy.returncode == 0, copy.stderr
+    meta = (mine / "copy").stat()
+    assert (meta.st_uid, meta.st_gid, (mine / "copy").read_bytes()) == (SOMEBODY, SOMEBODY, b"open")
+    # What they cannot read or write themselves they cannot by the daemon: by its name, by a link, by a pattern.
+    (mine / "link").symlink_to(secret)
+    for source, target in [
+        (secret / "f", mine / "x"),
+        (mine / "link/f", mine / "x"),
+        (f"{secret}/*", mine / "x/"),
+        (mine / "copy", secret / "x"),
+        (mine / "copy", theirs / "x"),
+        (mine / "copy", daemon.at / "x"),
+    ]:
+        done = daemon.stage(source, target, user=SOMEBODY)
+        assert done.returncode == 1 and "permission denied" in done.stdout + done.stderr, (source, target, done)
+    moved = daemon.stage("--move", daemon.at / "open", mine / "moved", user=SOMEBODY)
+    assert moved.returncode == 1 and (daemon.at / "open").exists()
+    removed = daemon.stage("--remove", daemon.at / "open", user=SOMEBODY)
+    assert removed.returncode == 1 and (daemon.at / "open").exists()
+    assert not (mine / "x").exists() and sorted(p.name for p in secret.iterdir()) == ["f"]
+    # Nobody sees or stops what others have.
+    assert daemon.stage("--list", "--all", user=ANOTHER).stdout.strip() == "[]"
+    stopped = daemon.stage("--cancel", "1", user=ANOTHER)
+    assert stopped.returncode == 2 and "there is no transfer 1" in stopped.stderr
+    for worker in daemon.workers():
+        status = dict(line.split(":\t", 1) for line in Path(f"/proc/{worker}/status").read_text().splitlines() if ":\t" in line)
+        user = status["Uid"].split()[0]
+        assert status["Uid"].split() == [user] * 4 and status["NoNewPrivs"] == "1"
+        if user != "0":
+            assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == int(status["CapAmb"], 16) == 0
+            assert status["Gid"].split() == [user] * 4 and set(status["Groups"].split()) <= {user}
+    # Ids of nobody are those that users give to processes of their own.
+    unknown = daemon.stage("--list", user=64_999)
+    assert unknown.returncode == 1 and "knows no user 64999" in unknown.stderr, unknown
+    # Journals tell others nothing.
+    for path in (daemon.at / "state/users").iterdir():
+        assert path.stat().st_mode & 0o077 == 0 and path.stat().st_uid == int(path.name)
+
+
+@needs_root
+def test_a_daemon_of_a_user_serves_nobody_else(daemon):
+    for name in ("run", "state"):
+        folder(daemon, name, SOMEBODY)
+    words = [STEAD, "daemon", "--socket", daemon.path, "--state", daemon.at / "state"]
+    own = ["setpriv", f"--reuid={SOMEBODY}", f"--regid={SOMEBODY}", "--clear-groups", *map(str, words)]
+    with open(daemon.at / "log", "w") as log:
+        daemon.process = subprocess.Popen(own, env=daemon.env, stderr=log)
+    until = time.monotonic() + 60
+    while not daemon.path.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    answer = Program(daemon.path).hello
+    assert answer["failed"]["kind"] == "permission", answer
+    # The commands of others do not trust it, either.
+    done = daemon.stage("--list", user=ANOTHER)
+    assert done.returncode == 1, done
+    mine = folder(daemon, "mine", SOMEBODY)
+    (daemon.at / "f").write_bytes(b"x")
+    done = daemon.stage(daemon.at / "f", mine, user=SOMEBODY)
+    assert done.returncode == 0 and (mine / "f").read_bytes() == b"x", done.stderr
+
+
+@pytest.mark.parametrize("who", ["daemon", "worker", "both"])
+def test_what_is_under_way_goes_on_after_a_kill(daemon, who):
+    daemon.begin()
+    source, target = folder(daemon, "from"), daemon.at / "to"
+    data = large(source / "f")
+    (source / "g").write_bytes(b"g")
+    transfer = daemon.taken(source, target, *SLOW)
+    under_way(daemon, transfer)
+    (worker,) = daemon.workers()
+    if who != "daemon":
+        os.kill(worker, signal.SIGKILL)
+    if who != "worker":
+        daemon.end(signal.SIGKILL)
+        daemon.begin()
+    until = time.monotonic() + 60
+    while (status := daemon.status(transfer))["state"] != "finished":
+        # It says so as long as nobody has begun it again.
+        assert status["state"] in ("pending", "running", "interrupted") and time.monotonic() < until, status
+        time.sleep(0.1)
+    assert (target / "f").read_bytes() == data and sorted(p.name for p in target.iterdir()) == ["f", "g"]
+
+
+def test_a_command_outlives_a_daemon_that_is_replaced(daemon):
+    daemon.begin()
+    data = large(daemon.at / "f")
+    target = daemon.at / "to"
+    command = subprocess.Popen(
+        daemon.words([daemon.at / "f", target, *SLOW]), env=daemon.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    under_way(daemon, 1)
+    daemon.end()
+    assert not daemon.path.exists() and not target.exists()
+    daemon.begin()
+    out, err = command.communicate(timeout=100)
+    assert command.returncode == 0 and json.loads(out)["state"] == "finished", err
+    assert target.read_bytes() == data
+
+
+def test_cancelled_is_cancelled(daemon):
+    daemon.begin("--transfers", "1")
+    large(daemon.at / "f")
+    target = folder(daemon, "to")
+    first = daemon.taken(daemon.at / "f", target / "f", *SLOW)
+    waits = daemon.taken(daemon.at / "f", target / "g")
+    later = daemon.taken(daemon.at / "f", target / "h", "--after", str(first))
+    latest = daemon.taken(daemon.at / "f", target / "i", "--after", f"{later},{waits}")
+    under_way(daemon, first)
+    done = daemon.stage("--cancel", first)
+    assert done.returncode == 0 and json.loads(done.stdout)["state"] == "cancelled", done.stderr
+    for transfer in (later, latest):
+        status = daemon.status(transfer)
+        assert status["state"] == "cancelled" and "was not finished" in status["error"], status
+    assert daemon.status(waits)["state"] == "finished"
+    assert sorted(p.name for p in target.iterdir()) == ["g"]
+    again = daemon.stage("--cancel", first)
+    assert again.returncode == 2 and "is cancelled already" in again.stderr
+    refused = daemon.stage("--background", daemon.at / "f", target / "k", "--after", str(first))
+    assert refused.returncode == 2 and "never be finished" in refused.stderr, refused.stderr
+    waited = daemon.stage("--wait", str(first))
+    assert waited.returncode == 1 and "was cancelled" in waited.stderr
+
+
+def test_turns_are_by_priority_and_what_comes_before(daemon):
+    daemon.begin("--transfers", "1")
+    large(daemon.at / "f")
+    target = folder(daemon, "to")
+    first = daemon.taken(daemon.at / "f", target / "first", "--limit", "8MiB")
+    under_way(daemon, first)
+    (daemon.at / "s").write_bytes(b"s")
+    low = daemon.taken(daemon.at / "s", target / "low", "--priority", "-5")
+    held = daemon.taken(daemon.at / "s", target / "held", "--priority", "9", "--after", str(low))
+    plain = daemon.taken(daemon.at / "s", target / "plain")
+    high = daemon.taken(daemon.at / "s", target / "high", "--priority", "5")
+    program = Program(daemon.path)
+    for transfer in (first, low, held):
+        left = program.ask({"eta": {"transfer": transfer}})["eta"]
+        assert 0 <= left["low"] <= left["seconds"] <= left["high"] < 1e6, left
+    began = {transfer: daemon.status(transfer)["started"] for transfer in (first, high, plain, low, held)}
+    assert sorted(began, key=began.get) == [first, high, plain, low, held]
+
+
+def test_programs_that_mean_no_good(daemon):
+    daemon.begin()
+    (daemon.at / "f").write_bytes(b"f")
+    rng = random.Random(5)
+    good = Program(daemon.path)
+    texts = [b"{}", b"[]", b'{"submit": 1}', b'{"wait": {"transfer": 1, "seconds": -1}}', b"[" * 100_000, b'"' + b"x" * 100_000, b"\xff" * 9]
+    texts += [rng.randbytes(rng.randrange(1, 500)) for _ in range(50)]
+    texts.append(b'{"wait": {"transfer": 1, "seconds": 1e999}}')
+    for text in texts:
+        bad = Program(daemon.path)
+        bad.socket.sendall(struct.pack("<I", len(text)) + text)
+        assert "failed" in bad.read()
+        bad.socket.close()
+    for raw in (b"\xff\xff\xff\xff", b"\x01", b"\x10\x00\x00\x00{"):
+        bad = Program(daemon.path)
+        bad.socket.sendall(raw)
+        bad.socket.shutdown(socket.SHUT_WR)
+        assert bad.read()["failed"]["kind"] == "format"
+    relative = good.ask({"submit": {"request": {"action": "copy", "sources": ["f"], "target": "/tmp/x"}}})
+    assert "root on" in relative["failed"]["message"], relative
+    # Many connections of one user are refused, and those that there are go on.
+    refused, held = 0, []
+    for _ in range(700):
+        try:
+            held.append(Program(daemon.path, tries=0))
+            refused += "failed" in held[-1].hello
+        except (EOFError, ConnectionError, BlockingIOError):
+            refused += 1
+    assert refused >= 400
+    assert good.ask({"list": {}}) == {"list": []}
+    for one in held:
+        one.socket.close()
+    done = good.ask({"submit": {"request": {"action": "copy", "sources": [str(daemon.at / "f")], "target": str(daemon.at / "g")}}})
+    assert good.ask({"wait": {"transfer": done["taken"], "seconds": 60}})["standing"]["status"]["state"] == "finished"
+    assert daemon.process.poll() is None
+
+
+@needs_root
+def test_who_floods_it_is_in_nobody_elses_way(daemon):
+    daemon.begin()
+    mine = folder(daemon, "mine", SOMEBODY)
+    (daemon.at / "f").write_bytes(b"f")
+    held = []
+    for _ in range(700):
+        try:
+            held.append(Program(daemon.path, tries=0))
+        except (EOFError, ConnectionError, BlockingIOError):
+            pass
+    done = daemon.stage(daemon.at / "f", mine, user=SOMEBODY)
+    assert done.returncode == 0 and (mine / "f").exists(), done.stderr
+    for one in held:
+        one.socket.close()
+
+
+def test_one_daemon_has_a_state_and_a_socket(daemon):
+    daemon.begin()
+    again = subprocess.run(
+        [STEAD, "daemon", "--socket", daemon.path, "--state", daemon.at / "other"], env=daemon.env, capture_output=True, text=True, timeout=60
+    )
+    assert again.returncode == 2 and "another daemon listens there" in again.stderr
+    again = subprocess.run(
+        [STEAD, "daemon", "--socket", daemon.at / "s2", "--state", daemon.at / "state"], env=daemon.env, capture_output=True, text=True, timeout=60
+    )
+    assert again.returncode == 2 and "another daemon has this state" in again.stderr
+
+
+def test_the_protocol_is_as_it_is_described(daemon):
+    page = (Path(__file__).parents[2] / "docs/protocol.md").read_text()
+    daemon.begin()
+    (daemon.at / "f").write_bytes(b"f")
+    program = Program(daemon.path)
+    blocks = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", page, re.S)]
+    hello, failed, request = blocks
+    assert {name: type(value) for name, value in program.hello.items()} == {name: type(value) for name, value in hello.items()}
+    here = {"action": "copy", "sources": [str(daemon.at / "f")], "target": str(daemon.at / "to/")}
+    taken = [program.ask({"submit": {"request": here | {"target": f"{daemon.at}/{i}"}}})["taken"] for i in range(5)]
+    status = program.ask({"wait": {"transfer": taken[-1], "seconds": 60}})["standing"]["status"]
+    assert set(status["request"]) == set(request) and set(status["request"]["options"]) == set(request["options"])
+    rows = re.findall(r"^\| (`\{.*`) \| `\{\"(\w+)\"", page, re.M)
+    assert len(rows) == 9
+    for questions, answer in rows:
+        for question in re.findall(r"`([^`]*)`", questions):
+            question = json.loads(question.replace('"request": R', '"request": ' + json.dumps(here)))
+            got = program.ask(question)
+            if answer in got:
+                continue
+            # What it is about has ended, or is there already.
+            assert got["failed"]["kind"] == "usage" and "already" in got["failed"]["message"], (question, got)
+            assert set(got["failed"]) == set(failed["failed"])
+    kinds = re.search(r"with a kind of (.*?)\.$", page, re.M)[1]
+    assert program.ask({"wait": {"transfer": 99, "seconds": 0}})["failed"]["kind"] in re.findall(r"`([\w-]+)`", kinds)
+    assert program.ask({"wait": {"transfer": 1, "seconds": 0}})["standing"]["progress"] is None

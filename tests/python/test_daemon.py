@@ -1,0 +1,157 @@
+"""The daemon of a node, from Python."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import stead
+from node import node
+
+SLOW = {"limit": "16MiB"}
+
+
+@pytest.fixture(name="node")
+def _node():
+    with node() as one:
+        yield one
+
+
+def under_way(t: stead.Handed) -> stead.Staged:
+    until = time.monotonic() + 60
+    while (status := t.status()).bytes_done == 0:
+        assert time.monotonic() < until, status
+        time.sleep(0.01)
+    return status
+
+
+def test_without_a_daemon_there_is_none(tmp_path, monkeypatch):
+    assert stead.daemon(tmp_path / "s") is None
+    monkeypatch.setenv("STEAD_SOCKET", "none")
+    assert stead.daemon() is None
+    monkeypatch.setenv("STEAD_SOCKET", str(tmp_path / "s"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    if not Path("/run/stead/steadd.sock").exists():
+        assert stead.daemon() is None
+
+
+def test_transfers_are_handed_over(node, monkeypatch):
+    monkeypatch.setenv("STEAD_SOCKET", str(node.path))
+    monkeypatch.chdir(node.at)
+    with stead.daemon() as d:
+        assert d.path == str(node.path) and repr(d) == f"Daemon({str(node.path)!r})"
+        # Paths are those of this process.
+        said = d.preview("from", "to")
+        assert said["files"] == 3 and said["bytes"] == 4101 and not (node.at / "to").exists() and d.transfers(all=True) == []
+        t = d.submit("from", Path("to"))
+        done = t.wait()
+        assert (done.state, done.action, done.bytes_done, done.error) == ("finished", "copy", 4101, None)
+        assert (node.at / "to/deep/f2").read_bytes() == b"\2" * 4096
+        assert t.done and t.eta == 0.0 and t.eta_range == (0, 0, 0) and t.status().id == t.id and d.transfer(t.id).wait(0).id == t.id
+        again = d.submit(["from/"], "to", action="sync", priority=3)
+        assert again.wait().skipped == 3 and again.id != t.id
+        assert d.transfers() == [] and [s.id for s in d.transfers(True)] == [again.id, t.id] and len(d.transfers(True, most=1)) == 1
+        assert 'stead_transfers{state="finished"} 2' in d.metrics() and isinstance(d.spaces(), list)
+        taken = d.submit("to/deep/f0", "to/deep/f1")
+        with pytest.raises(stead.IoError, match="already"):
+            taken.wait()
+        with pytest.raises(stead.UsageError, match="no transfer 99"):
+            d.transfer(99)
+        with pytest.raises(stead.UsageError, match="unknown variant"):
+            d.submit("from", "x", exists="burn")
+        with pytest.raises(stead.UsageError, match="finished already"):
+            d.resume(t.id)
+        assert d.resume(taken.id).id == taken.id and d.resume_all() == []
+    with pytest.raises(stead.UsageError, match="closed"):
+        t.status()
+    assert repr(d) == "Daemon(closed)"
+
+
+def test_turns_progress_and_the_end_of_them(node):
+    d = stead.daemon(node.path)
+    first = d.submit(node.at / "big", node.at / "one", **SLOW)
+    after = d.submit(node.at / "from", node.at / "two", after=[first])
+    last = d.submit(node.at / "two", action="remove", after=[first.id, after])
+    status = under_way(first)
+    assert status.state == "running" and 0 < status.bytes_done < status.bytes == 24 << 20
+    low, high = first.eta_range[1:]
+    assert low <= first.eta <= high < 1000 and after.status().state == "pending" and not after.done and after.eta > 0
+    with pytest.raises(stead.TimedOutError):
+        after.wait(0.05)
+    # One that waits keeps nobody waiting: they have connections of their own.
+    waits = [threading.Thread(target=last.wait) for _ in range(4)]
+    for thread in waits:
+        thread.start()
+    assert last.wait().state == "finished" and not (node.at / "two").exists()
+    for thread in waits:
+        thread.join()
+    assert (node.at / "one").read_bytes() == (node.at / "big").read_bytes()
+
+
+def test_cancelled_is_raised(node):
+    d = stead.daemon(node.path)
+    t = d.submit(node.at / "big", node.at / "one", limit="1MiB")
+    after = d.submit(node.at / "from", node.at / "two", after=[t])
+    under_way(t)
+    assert t.cancel().state == "cancelled" and not (node.at / "one").exists()
+    with pytest.raises(stead.CancelledError, match="was cancelled"):
+        t.wait()
+    with pytest.raises(stead.CancelledError, match="was not finished"):
+        after.wait()
+    with pytest.raises(stead.UsageError, match="cancelled already"):
+        t.cancel()
+
+
+def test_they_are_awaited_and_a_daemon_may_be_replaced(node):
+    d = stead.daemon(node.path)
+
+    async def all_of_them():
+        slow = d.submit(node.at / "big", node.at / "slow", limit="12MiB")
+        small = [d.submit(node.at / "from" / "deep" / f"f{i}", f"{node.at}/to{i}") for i in range(3)]
+        done = await asyncio.gather(*small)
+        assert [s.state for s in done] == ["finished"] * 3 and [s.bytes for s in done] == [0, 5, 4096]
+        await asyncio.to_thread(under_way, slow)
+        later = asyncio.ensure_future(asyncio.to_thread(slow.wait))
+        await asyncio.to_thread(node.end)
+        await asyncio.to_thread(node.begin)
+        return await asyncio.gather(slow, later)
+
+    assert [s.state for s in asyncio.run(all_of_them())] == ["finished"] * 2
+    assert (node.at / "slow").read_bytes() == (node.at / "big").read_bytes()
+    assert d.submit(node.at / "from", node.at / "more").wait().state == "finished"
+
+
+def test_ctrl_c_ends_a_wait_and_not_the_transfer(node):
+    script = f"""
+        import stead
+        t = stead.daemon({str(node.path)!r}).submit({str(node.at / "big")!r}, {str(node.at / "to")!r}, limit="12MiB")
+        print(t.id, flush=True)
+        t.wait()
+    """
+    child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    t = stead.daemon(node.path).transfer(int(child.stdout.readline()))
+    under_way(t)
+    child.send_signal(signal.SIGINT)
+    assert b"KeyboardInterrupt" in child.communicate(timeout=30)[1] and not t.done
+    assert t.wait(60).state == "finished" and (node.at / "to").read_bytes() == (node.at / "big").read_bytes()
+
+
+def test_a_child_that_was_forked_connects_anew(node):
+    d = stead.daemon(node.path)
+    child = os.fork()
+    if child == 0:
+        try:
+            d.transfers()
+        except stead.UsageError:
+            os._exit(7 if stead.daemon(node.path).transfers() == [] else 1)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert d.transfers() == []
