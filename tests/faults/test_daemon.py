@@ -289,6 +289,31 @@ def test_cancelled_is_cancelled(daemon):
     assert waited.returncode == 1 and "was cancelled" in waited.stderr
 
 
+@needs_root
+def test_a_full_device_interrupts_and_does_not_keep_it_busy(daemon):
+    small = folder(daemon, "small")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", small], check=True)
+    try:
+        daemon.begin()
+        data = large(daemon.at / "f")
+        # The source grows beyond what was seen when the room was looked at.
+        (daemon.at / "g").write_bytes(data[: 20 << 20])
+        room = small / "room"
+        room.write_bytes(bytes(1 << 20))
+        transfer = daemon.taken(daemon.at / "g", small / "g", "--limit", "8MiB")
+        under_way(daemon, transfer)
+        room.write_bytes(bytes(20 << 20)[: 23 << 20])
+        status = daemon.status(transfer)
+        assert status["state"] == "interrupted" and "space" in status["error"], status
+        # It stays so until somebody asks.
+        assert daemon.status(transfer, 0) == status
+        room.unlink()
+        done = daemon.stage("--resume", transfer)
+        assert done.returncode == 0 and (small / "g").read_bytes() == data[: 20 << 20], done.stderr
+    finally:
+        subprocess.run(["umount", "-l", small], check=False)
+
+
 def test_turns_are_by_priority_and_what_comes_before(daemon):
     daemon.begin("--transfers", "1")
     large(daemon.at / "f")

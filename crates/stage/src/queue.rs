@@ -171,11 +171,16 @@ impl Shared {
         failed
     }
 
-    /// Looks for those that are said to be under way, and are not here.
-    fn look_for_strays(&self) -> Result<()> {
-        let begun = self.stager.journal().queued_begun()?;
+    /// Looks for those that are said to be under way, and are not here; at first also for those that were interrupted. Later it is
+    /// a full device that interrupts, or somebody who wants it.
+    fn look_for_strays(&self, first: bool) -> Result<()> {
+        let begun = self.stager.journal().queued_begun(first)?;
         let mut now = self.now();
-        let strays = begun.into_iter().filter(|id| !now.running.contains_key(id)).collect();
+        let here = |id: &i64| now.running.contains_key(id) || now.beginning == Some(*id);
+        let mut strays: Vec<i64> = begun.into_iter().filter(|id| !here(id)).collect();
+        strays.extend(&now.strays);
+        strays.sort_unstable();
+        strays.dedup();
         now.strays = strays;
         Ok(())
     }
@@ -186,7 +191,13 @@ impl Shared {
             let (ended, seen) = {
                 let mut now = self.now();
                 let ids = std::mem::take(&mut now.ended);
-                let ended: Vec<_> = ids.iter().filter_map(|id| now.running.remove(id)).collect();
+                let mut ended = Vec::new();
+                for id in ids {
+                    // It may have been begun once more meanwhile.
+                    if now.running.get(&id).is_some_and(|moving| moving.has_ended()) {
+                        ended.extend(now.running.remove(&id));
+                    }
+                }
                 (ended, now.changes)
             };
             // Their threads have told that they end: nothing is waited for.
@@ -195,7 +206,7 @@ impl Shared {
             let mut looked = Ok(());
             if some || watch.seconds() > LOOKS_EVERY.as_secs_f64() {
                 // What ended without a word in the journal, and what other processes have left meanwhile.
-                looked = self.look_for_strays();
+                looked = self.look_for_strays(false);
                 watch = clock::Watch::start();
             }
             let begun = looked.and_then(|()| self.gather()).and_then(|()| self.begin());
@@ -228,7 +239,7 @@ impl Queue {
         let (now, changed) = (Mutex::default(), Condvar::new());
         let (looking, told) = (Arc::default(), Box::new(told));
         let shared = Arc::new(Shared { stager, now, changed, looking, told });
-        shared.look_for_strays()?;
+        shared.look_for_strays(true)?;
         // What cannot be taken over now is later.
         let _ = shared.gather();
         let its = shared.clone();

@@ -218,16 +218,17 @@ impl Journal {
             .collect()
     }
 
-    /// Those of the queue that are said to be under way, or were interrupted.
+    /// Those of the queue that are said to be under way, and if `interrupted` those that were interrupted.
     ///
     /// # Errors
     /// Those of the database.
-    pub(crate) fn queued_begun(&self) -> Result<Vec<i64>> {
+    pub(crate) fn queued_begun(&self, interrupted: bool) -> Result<Vec<i64>> {
         self.with("read", |c| {
             c.prepare_cached(
-                "SELECT id FROM transfer WHERE state IN ('running', 'interrupted') AND queued = 1",
+                "SELECT id FROM transfer WHERE queued = 1
+                   AND (state = 'running' OR (state = 'interrupted' AND ?1))",
             )?
-            .query_map([], |row| row.get(0))?
+            .query_map([interrupted], |row| row.get(0))?
             .collect()
         })
     }
