@@ -170,10 +170,11 @@ fn slow(node: &Node, row: &Row) -> Val {
             "min" | "max" => Val::Number(number(&a[0]).zip(number(&a[1])).map(|(a, b)| {
                 if a.is_nan() || b.is_nan() {
                     f64::NAN
-                } else if (a < b) == (name == "min") {
-                    a
-                } else {
+                } else if if name == "min" { b < a } else { b > a } {
                     b
+                } else {
+                    // Of 0 and -0 the left one.
+                    a
                 }
             })),
             "len" => {
