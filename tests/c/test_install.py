@@ -59,6 +59,8 @@ def test_the_shared_library_has_its_name_and_nothing_but_its_functions(installed
     library = installed.prefix / "lib" / "libstead.so"
     assert f"[libstead.so.{SERIES}]" in run("readelf", "-d", library)
     symbols = [line.split()[-1] for line in run("nm", "-D", "--defined-only", library).splitlines()]
+    # The checksums of object stores come with C functions of their own, which Rust has every shared library export.
+    symbols = [symbol for symbol in symbols if not symbol.startswith("crc_fast_")]
     assert [s for s in symbols if not s.startswith("stead_")] == []
     header = (ROOT / "include" / "stead.h").read_text()
     assert set(symbols) == set(re.findall(r"^[a-z].*?\b(stead_[a-z_0-9]+)\(", header, re.MULTILINE))
