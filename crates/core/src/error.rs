@@ -40,6 +40,34 @@ pub enum Kind {
     Internal,
 }
 
+const NAMES: [(Kind, &str); 13] = [
+    (Kind::Usage, "usage"),
+    (Kind::NotFound, "not-found"),
+    (Kind::Permission, "permission"),
+    (Kind::Format, "format"),
+    (Kind::Data, "data"),
+    (Kind::Changed, "changed"),
+    (Kind::Limit, "limit"),
+    (Kind::NoSpace, "no-space"),
+    (Kind::Io, "io"),
+    (Kind::Cancelled, "cancelled"),
+    (Kind::Peer, "peer"),
+    (Kind::Timeout, "timeout"),
+    (Kind::Internal, "internal"),
+];
+
+impl Kind {
+    /// As it is written where programs read it.
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(kind, _)| *kind == self).map_or("internal", |(_, name)| name)
+    }
+
+    /// The kind of this name; one of a later version is none that is known here.
+    pub fn parse(name: &str) -> Option<Kind> {
+        NAMES.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind)
+    }
+}
+
 /// Where it happened. All fields are optional; what is known is printed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {

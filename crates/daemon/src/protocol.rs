@@ -110,33 +110,15 @@ pub struct Failed {
     pub hint: Option<String>,
 }
 
-const KINDS: [(Kind, &str); 13] = [
-    (Kind::Usage, "usage"),
-    (Kind::NotFound, "not-found"),
-    (Kind::Permission, "permission"),
-    (Kind::Format, "format"),
-    (Kind::Data, "data"),
-    (Kind::Changed, "changed"),
-    (Kind::Limit, "limit"),
-    (Kind::NoSpace, "no-space"),
-    (Kind::Io, "io"),
-    (Kind::Cancelled, "cancelled"),
-    (Kind::Peer, "peer"),
-    (Kind::Timeout, "timeout"),
-    (Kind::Internal, "internal"),
-];
-
 impl From<&Error> for Failed {
     fn from(e: &Error) -> Failed {
-        let kind = KINDS.iter().find(|(kind, _)| *kind == e.kind()).map_or("internal", |k| k.1);
-        Failed { kind: kind.to_owned(), message: e.to_string(), hint: e.hint().map(str::to_owned) }
+        Failed { kind: e.kind().name().to_owned(), message: e.to_string(), hint: e.hint().map(str::to_owned) }
     }
 }
 
 impl From<Failed> for Error {
     fn from(f: Failed) -> Error {
-        let kind = KINDS.iter().find(|(_, name)| *name == f.kind).map_or(Kind::Internal, |k| k.0);
-        let e = Error::new(kind, f.message);
+        let e = Error::new(Kind::parse(&f.kind).unwrap_or(Kind::Internal), f.message);
         match f.hint {
             Some(hint) => e.with_hint(hint),
             None => e,
@@ -150,7 +132,7 @@ mod tests {
 
     #[test]
     fn errors_arrive_as_they_were() {
-        for (kind, _) in KINDS {
+        for kind in [Kind::Usage, Kind::NoSpace, Kind::NotFound, Kind::Peer, Kind::Internal] {
             let e = Error::new(kind, "it does not work").at_path("/x").with_hint("do it");
             let there = Error::from(Failed::from(&e));
             assert_eq!(

@@ -45,7 +45,7 @@ CREATE TABLE transfer (
   files INTEGER NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0,
   files_done INTEGER NOT NULL DEFAULT 0, bytes_done INTEGER NOT NULL DEFAULT 0,
   skipped INTEGER NOT NULL DEFAULT 0, failed INTEGER NOT NULL DEFAULT 0,
-  error TEXT
+  error TEXT, kind TEXT
 );
 CREATE INDEX by_state ON transfer (state, priority DESC, id);
 CREATE TABLE item (
@@ -60,6 +60,20 @@ CREATE TABLE needs (
 ) WITHOUT ROWID;
 CREATE INDEX needed ON needs (other);
 CREATE INDEX ready ON transfer (priority DESC, id) WHERE state = 'pending' AND queued = 1 AND held = 0;
+CREATE TABLE total (
+  state TEXT PRIMARY KEY, transfers INTEGER NOT NULL, files INTEGER NOT NULL, bytes INTEGER NOT NULL
+) WITHOUT ROWID;
+INSERT INTO total VALUES ('pending', 0, 0, 0), ('running', 0, 0, 0), ('interrupted', 0, 0, 0),
+  ('finished', 0, 0, 0), ('failed', 0, 0, 0), ('cancelled', 0, 0, 0);
+CREATE TRIGGER comes AFTER INSERT ON transfer BEGIN
+  UPDATE total SET transfers = transfers + 1 WHERE state = NEW.state;
+END;
+CREATE TRIGGER goes_on AFTER UPDATE OF state, files_done, bytes_done ON transfer BEGIN
+  UPDATE total SET transfers = transfers - 1, files = files - OLD.files_done, bytes = bytes - OLD.bytes_done
+    WHERE state = OLD.state;
+  UPDATE total SET transfers = transfers + 1, files = files + NEW.files_done, bytes = bytes + NEW.bytes_done
+    WHERE state = NEW.state;
+END;
 CREATE TABLE pair (name TEXT PRIMARY KEY, seen TEXT NOT NULL) WITHOUT ROWID;
 ";
 
@@ -517,11 +531,18 @@ impl Journal {
             let ended = (state.is_over() || state == State::Interrupted).then_some(now);
             write
                 .prepare_cached(
-                    "UPDATE transfer SET state = ?2, error = ?3, ended = ?4,
+                    "UPDATE transfer SET state = ?2, error = ?3, kind = ?6, ended = ?4,
                        started = CASE WHEN ?2 = 'running' AND started IS NULL THEN ?5 ELSE started END
                      WHERE id = ?1",
                 )?
-                .execute(params![id, state.as_str(), error.map(told), ended, now])?;
+                .execute(params![
+                    id,
+                    state.as_str(),
+                    error.map(told),
+                    ended,
+                    now,
+                    error.map(|e| e.kind().name())
+                ])?;
             match state {
                 State::Finished => queued::is_finished(&write, id)?,
                 State::Failed | State::Cancelled => queued::is_in_vain(&write, id, now)?,

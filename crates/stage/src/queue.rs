@@ -22,6 +22,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 const STOPS_WITHIN: Duration = Duration::from_secs(60);
 /// How long the sources of a transfer that waits are looked at to say how long it will take.
 const LOOKS_FOR: Duration = Duration::from_secs(2);
+/// Of what is to come before a transfer, so many are counted.
+const MOST_BEFORE: usize = 1000;
 /// So many of these look at a time.
 const MOST_LOOKING: usize = 4;
 /// How often it is looked for what nobody does.
@@ -389,34 +391,45 @@ impl Queue {
         if status.state.is_over() {
             return Ok(Remaining::default());
         }
-        let (slots, running) = {
-            let now = self.shared.now();
-            (now.slots.max(1), now.running.values().cloned().collect::<Vec<_>>())
-        };
-        let mut under_way = Remaining::default();
-        for left in running.iter().filter_map(|m| m.progress()).map(|p| p.left) {
-            under_way = sum(under_way, left);
-        }
         let journal = self.shared.stager.journal();
-        // What waits is of sizes that nobody has looked at: taken to be as those before.
-        let (ahead, mean) = (journal.ahead_of(id)? as f64, journal.mean_seconds()?);
-        let waits = match mean {
-            Some(mean) => Remaining {
-                seconds: ahead * mean,
-                low: ahead * mean / 4.0,
-                high: ahead * mean * 4.0,
-            },
-            None => Remaining { seconds: ahead, low: 0.0, high: ahead * 60.0 },
-        };
-        let before = sum(under_way, waits);
-        let by = slots as f64;
-        let before = match running.len() < slots && ahead == 0.0 {
-            true => Remaining::default(),
-            false => {
-                Remaining { seconds: before.seconds / by, low: before.low / by, high: before.high }
+        let mean = journal.mean_seconds()?;
+        let needs = journal.before(id, MOST_BEFORE)?;
+        let before = match needs.first() {
+            None => self.turn_of(id, mean)?,
+            // One after the other: what is to come first has its turn, too.
+            Some(_) => {
+                let first = needs.last().copied().unwrap_or(id);
+                let mut before = self.turn_of(first, mean)?;
+                for other in &needs {
+                    let moving = self.shared.now().running.get(other).cloned();
+                    let left = moving.and_then(|m| m.progress()).map(|p| p.left);
+                    before = sum(before, left.unwrap_or_else(|| guess(1.0, mean)));
+                }
+                before
             }
         };
         Ok(sum(before, self.itself(&status, mean)))
+    }
+
+    /// Seconds until it is the turn of one that waits for nothing else.
+    fn turn_of(&self, id: i64, mean: Option<f64>) -> Result<Remaining> {
+        let (slots, running) = {
+            let now = self.shared.now();
+            (now.slots.max(1), now.running.clone())
+        };
+        if running.contains_key(&id) {
+            return Ok(Remaining::default());
+        }
+        let mut before = Remaining::default();
+        for left in running.values().filter_map(|m| m.progress()).map(|p| p.left) {
+            before = sum(before, left);
+        }
+        let ahead = self.shared.stager.journal().ahead_of(id)? as f64;
+        if running.len() < slots && ahead == 0.0 {
+            return Ok(Remaining::default());
+        }
+        let (before, by) = (sum(before, guess(ahead, mean)), slots as f64);
+        Ok(Remaining { seconds: before.seconds / by, low: before.low / by, high: before.high })
     }
 
     /// What a transfer that waits will take, from a look at its sources that is no longer than some seconds.
@@ -504,6 +517,18 @@ impl Queue {
         running.iter().for_each(|moving| moving.stop());
         // How they ended is in the journal.
         running.iter().for_each(|moving| drop(moving.wait(Some(STOPS_WITHIN))));
+    }
+}
+
+/// So many that nobody has looked at: taken to be as those before.
+fn guess(transfers: f64, mean: Option<f64>) -> Remaining {
+    match mean {
+        Some(mean) => Remaining {
+            seconds: transfers * mean,
+            low: transfers * mean / 4.0,
+            high: transfers * mean * 4.0,
+        },
+        None => Remaining { seconds: transfers, low: 0.0, high: transfers * 60.0 },
     }
 }
 

@@ -93,6 +93,9 @@ pub struct Status {
     pub failures: Vec<Failure>,
     /// Why all of it could not be done.
     pub error: Option<String>,
+    /// Of what kind that is, as `no-space`.
+    #[serde(default)]
+    pub kind: Option<String>,
 }
 
 impl Status {
@@ -105,16 +108,17 @@ impl Status {
     /// What came of it.
     ///
     /// # Errors
-    /// `Cancelled` if somebody has stopped it; `Io` for what else it was not finished for.
+    /// `Cancelled` if somebody has stopped it; otherwise what it was not finished for, and `Io` where single names were not done.
     pub fn outcome(&self) -> Result<()> {
         let id = self.id;
+        let kind = self.kind.as_deref().and_then(Kind::parse).unwrap_or(Kind::Io);
         match (self.state, &self.error) {
             (State::Pending | State::Running | State::Finished, _) => Ok(()),
             (State::Cancelled, None) => {
                 Err(Error::new(Kind::Cancelled, format!("transfer {id} was cancelled")))
             }
             (State::Cancelled, Some(error)) => Err(Error::new(Kind::Cancelled, error.clone())),
-            (_, Some(error)) => Err(Error::new(Kind::Io, error.clone())),
+            (_, Some(error)) => Err(Error::new(kind, error.clone())),
             (State::Interrupted, None) => {
                 Err(Error::new(Kind::Io, format!("transfer {id} was interrupted")))
             }

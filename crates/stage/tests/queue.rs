@@ -74,6 +74,9 @@ fn who_is_more_urgent_goes_first_and_nobody_before_what_comes_before() {
         let left = queue.left(id).unwrap();
         assert!(left.low <= left.seconds && left.seconds <= left.high && left.high.is_finite());
     }
+    // Of what it waits for nobody has seen one: a second each, and its own turn behind three others.
+    assert!(queue.left(held).unwrap().seconds >= 4.0, "{:?}", queue.left(held).unwrap());
+    assert!(queue.left(high).unwrap().seconds < 1.0);
     queue.set_slots(1);
     assert_eq!(began(&queue, &[low, held, first, second, high]), [high, first, second, low, held]);
     assert_eq!(queue.left(high).unwrap().high, 0.0);

@@ -168,6 +168,22 @@ impl Journal {
         Ok(whole(n))
     }
 
+    /// What is to come before this one, and what before that, as far as it is not over: the latest first, no more than `most`.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn before(&self, id: i64, most: usize) -> Result<Vec<i64>> {
+        self.with("read", |c| {
+            c.prepare_cached(
+                "WITH RECURSIVE earlier(id) AS (SELECT other FROM needs WHERE transfer = ?1
+                   UNION SELECT n.other FROM needs n JOIN earlier e ON n.transfer = e.id)
+                 SELECT id FROM earlier ORDER BY id DESC LIMIT ?2",
+            )?
+            .query_map(params![id, number(most as u64)], |row| row.get(0))?
+            .collect()
+        })
+    }
+
     /// Seconds that the last ones took, on average; none before one has ended.
     ///
     /// # Errors
@@ -188,20 +204,20 @@ impl Journal {
     /// Those of the database.
     pub(crate) fn count_queued(&self) -> Result<u64> {
         let n: i64 = self.with("read", |c| {
-            c.prepare_cached("SELECT count(*) FROM transfer WHERE state = 'pending'")?
+            c.prepare_cached("SELECT transfers FROM total WHERE state = 'pending'")?
                 .query_row([], |row| row.get(0))
         })?;
         Ok(whole(n))
     }
 
-    /// Sums over the transfers of each state.
+    /// Sums over the transfers of each state; those that were forgotten since are still counted.
     ///
     /// # Errors
     /// Those of the database.
     pub(crate) fn totals(&self) -> Result<Vec<Totals>> {
         let rows: Vec<(String, [i64; 3])> = self.with("read", |c| {
             c.prepare_cached(
-                "SELECT state, count(*), sum(files_done), sum(bytes_done) FROM transfer GROUP BY state",
+                "SELECT state, transfers, files, bytes FROM total ORDER BY state",
             )?
             .query_map([], |row| Ok((row.get(0)?, [row.get(1)?, row.get(2)?, row.get(3)?])))?
             .collect()

@@ -15,7 +15,7 @@ struct Status2 {
     files: (u64, u64),
     bytes: (u64, u64),
     others: (u64, u64),
-    error: Option<String>,
+    error: (Option<String>, Option<String>),
 }
 
 impl Journal {
@@ -47,7 +47,7 @@ impl Journal {
     ) -> Result<Vec<Status>> {
         let sql = format!(
             "SELECT id, request, state, submitted, started, ended, files, files_done, bytes, bytes_done,
-               skipped, failed, error FROM transfer WHERE {which} ORDER BY id DESC LIMIT {most}"
+               skipped, failed, error, kind FROM transfer WHERE {which} ORDER BY id DESC LIMIT {most}"
         );
         type Text = (String, String);
         let rows: Vec<(Status2, Text)> = self.with("read", |c| {
@@ -62,7 +62,7 @@ impl Journal {
                         files: (files?, files_done?),
                         bytes: (bytes?, bytes_done?),
                         others: (skipped?, failed?),
-                        error: row.get(12)?,
+                        error: (row.get(12)?, row.get(13)?),
                     };
                     Ok((rest, texts))
                 })?
@@ -87,7 +87,8 @@ impl Journal {
                         0 => Vec::new(),
                         _ => self.failures(row.id)?,
                     },
-                    error: row.error,
+                    error: row.error.0,
+                    kind: row.error.1,
                 })
             })
             .collect()
