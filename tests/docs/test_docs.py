@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -77,7 +78,8 @@ SNIPPETS = list(dict.fromkeys(b.path for b in BLOCKS if b.kind == "python"))
 @pytest.mark.parametrize("path", SNIPPETS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_snippets_do_what_the_document_says(path, playground):
     script = ROOT / "tests" / "docs" / "snippets.py"
-    done = subprocess.run([sys.executable, script, path], cwd=playground, capture_output=True, text=True, timeout=120)
+    environment = os.environ | {"STEAD_STATE": str(playground / "state")}
+    done = subprocess.run([sys.executable, script, path], cwd=playground, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

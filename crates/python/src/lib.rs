@@ -25,6 +25,7 @@ mod session;
 mod stage;
 mod state;
 mod tipsy;
+mod tree;
 mod value;
 
 use pyo3::prelude::*;
@@ -81,6 +82,9 @@ fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<daemon::Daemon>()?;
     m.add_class::<stage::Stager>()?;
     m.add_class::<stage::Transfer>()?;
+    m.add_class::<tree::Tree>()?;
+    m.add_class::<tree::Opened>()?;
+    m.add_class::<tree::Writing>()?;
     m.add_class::<tipsy::Tipsy>()?;
     m.add_class::<tipsy::Elements>()?;
     m.add_class::<session::Session>()?;

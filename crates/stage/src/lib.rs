@@ -23,6 +23,7 @@ mod queue;
 mod request;
 mod status;
 mod sum;
+pub mod tree;
 mod up;
 mod usage;
 mod work;

@@ -709,7 +709,7 @@ fn literal(location: &Location) -> Result<(Location, String)> {
 }
 
 /// True of the temporary names of transfers, which belong to them alone.
-fn unfinished(name: &OsStr) -> bool {
+pub(crate) fn unfinished(name: &OsStr) -> bool {
     let bytes = name.as_encoded_bytes();
     let Some(rest) = bytes.strip_prefix(b".stead-") else { return false };
     let hex = |b: &u8| b.is_ascii_hexdigit();

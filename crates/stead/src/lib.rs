@@ -100,11 +100,13 @@ pub mod stage {
     pub use stead_core::layout::Spaces;
     pub use stead_core::{BucketUrl, Location};
     pub use stead_model::transfer::Remaining;
+    pub use stead_stage::tree;
     pub use stead_stage::{
         Action, Exists, Failure, Load, Means, Moving, Options, Preview, Progress, Queue, Request,
         Stager, Standing, State, Status, Totals, Usage, Watcher, state_folder, usage,
     };
     pub use stead_store::space::of_user as dataspaces;
+    pub use stead_store::{FileTime, Meta, What};
 
     /// Reads the name of a file, a folder or a pattern, with variables of this process's environment.
     ///

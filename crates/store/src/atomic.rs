@@ -1,7 +1,7 @@
 //! Files that appear whole or not at all.
 
 use crate::JointFile;
-use rustix::fs::{Advice, AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{Advice, AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, Permissions};
@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use stead_core::{Error, Result};
+use stead_core::{Error, Kind, Result};
 
 /// Temporary files of this process that were neither committed nor removed yet.
 static PENDING: Mutex<Vec<Name>> = Mutex::new(Vec::new());
@@ -116,6 +116,41 @@ impl AtomicFile {
         }
         let target = Name { folder: Some(folder.clone()), path: PathBuf::from(name) };
         Ok(Self::beside(shown, target, None, &dir)?.only_new())
+    }
+
+    /// As [`AtomicFile::create_in`], in place of a file of this name, if there is one. No link is followed.
+    ///
+    /// # Errors
+    /// `Permission` if the name is a link; `Usage` if it is neither free nor a file's; system errors otherwise.
+    pub fn replace_in(folder: &Arc<OwnedFd>, name: &OsStr, shown: PathBuf) -> Result<Self> {
+        let dir = shown.parent().unwrap_or(Path::new(".")).to_owned();
+        let old = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(there) => match FileType::from_raw_mode(there.st_mode) {
+                FileType::RegularFile => Some(Permissions::from_mode(there.st_mode & RIGHTS)),
+                FileType::Symlink => {
+                    return Err(Error::new(
+                        Kind::Permission,
+                        "this is a link, which is not followed",
+                    )
+                    .at_path(shown)
+                    .with_hint("remove the link, or name where it leads"));
+                }
+                _ => {
+                    return Err(Error::usage("cannot write: this is no regular file")
+                        .at_path(shown)
+                        .with_hint("name a file to be created or replaced"));
+                }
+            },
+            Err(Errno::NOENT) => None,
+            Err(e) => return Err(Error::io("look at", shown, e.into())),
+        };
+        let target = Name { folder: Some(folder.clone()), path: PathBuf::from(name) };
+        Self::beside(shown, target, old, &dir)
+    }
+
+    /// The file as it is written, for those who write by themselves.
+    pub fn file(&self) -> &File {
+        &self.file
     }
 
     fn beside(path: PathBuf, target: Name, old: Option<Permissions>, dir: &Path) -> Result<Self> {
@@ -517,6 +552,20 @@ fn resolve(path: &Path) -> Result<(PathBuf, Option<Metadata>)> {
     }
 }
 
+/// True of the name of a file that is being written, or was when its process ended.
+pub fn is_temporary(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    let Some(rest) = name.strip_prefix(b".").and_then(|name| name.strip_suffix(b".tmp")) else {
+        return false;
+    };
+    let mark = b".stead-";
+    // A long name has made room for it: the mark is all there is.
+    let at = rest.windows(mark.len()).rposition(|part| part == mark);
+    let numbers = at.map(|at| &rest[at + mark.len()..]);
+    let digits = |b: &u8| b.is_ascii_digit() || *b == b'-';
+    numbers.is_some_and(|numbers| !numbers.is_empty() && numbers.iter().all(digits))
+}
+
 fn temporary_name(name: &std::ffi::OsStr, n: u64) -> OsString {
     let tail = format!(".stead-{}-{n}.tmp", std::process::id());
     let room = NAME_MAX.saturating_sub(tail.len() + 1);
@@ -532,7 +581,6 @@ fn temporary_name(name: &std::ffi::OsStr, n: u64) -> OsString {
 mod tests {
     use super::*;
     use std::fs::OpenOptions;
-    use stead_core::Kind;
 
     fn listing(dir: &Path) -> Vec<String> {
         let mut v: Vec<_> = std::fs::read_dir(dir)

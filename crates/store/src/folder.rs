@@ -2,7 +2,7 @@
 //!
 //! Nothing here follows a link. Names are bytes, as the system has them; paths in errors are for people.
 
-use crate::atomic::sync_folder;
+use crate::atomic::{AtomicFile, sync_folder};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -321,6 +321,17 @@ impl Folder {
         rustix::fs::openat(&self.fd, name, flags, Mode::empty())
             .map(File::from)
             .map_err(|e| self.failed("open", name, e))
+    }
+
+    /// A new file, which appears as a whole or not at all: in place of one that has the name, or where none has it if `new`.
+    ///
+    /// # Errors
+    /// Those of [`AtomicFile::create_in`] and [`AtomicFile::replace_in`].
+    pub fn write_file(&self, name: &OsStr, new: bool) -> Result<AtomicFile> {
+        match new {
+            true => AtomicFile::create_in(&self.fd, name, self.at(name)),
+            false => AtomicFile::replace_in(&self.fd, name, self.at(name)),
+        }
     }
 
     /// The text of a link.

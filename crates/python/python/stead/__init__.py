@@ -11,7 +11,8 @@ all cores, in bounded memory, with the same bits however the work was split.
 `open` says what can be opened, `Dataset.run` what can be asked, `kernels` lists what can be computed. `read_session`
 has many tasks read a file in parallel. `put` lays a file over the nodes of a job, `get` brings it back. With `offload`
 ranks that are where the data are work for the others. `stage` moves files and trees between tiers of storage;
-`daemon` is who does that for programs that do not wait.
+`daemon` is who does that for programs that do not wait. With fsspec what is staged opens by its name
+(`stead://nvme0/run1/a.csv`, `FileSystem`).
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ._fsspec import FileSystem as FileSystem
+
 
 def is_missing(values: Any) -> Any:
     """Which values are missing, as an array of bool of the same shape (a bool for one value).
@@ -69,6 +72,15 @@ def where_help() -> str:
     from ._stead import filter_help
 
     return filter_help()
+
+
+def __getattr__(name: str) -> Any:
+    # Only who names it needs fsspec.
+    if name == "FileSystem":
+        from ._fsspec import FileSystem
+
+        return FileSystem
+    raise AttributeError(f"module 'stead' has no attribute '{name}'")
 
 
 __all__ = [
