@@ -112,7 +112,11 @@ pub struct Failed {
 
 impl From<&Error> for Failed {
     fn from(e: &Error) -> Failed {
-        Failed { kind: e.kind().name().to_owned(), message: e.to_string(), hint: e.hint().map(str::to_owned) }
+        Failed {
+            kind: e.kind().name().to_owned(),
+            message: e.to_string(),
+            hint: e.hint().map(str::to_owned),
+        }
     }
 }
 

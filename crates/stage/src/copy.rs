@@ -4,6 +4,7 @@ use crate::commit;
 use crate::job::{Item, Mark};
 use crate::limiter::Limiter;
 use crate::meta;
+use crate::pace::Pace;
 use crate::sum::{PIECE, Sum, Sums};
 use crate::work::{Carry, Track};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
@@ -31,6 +32,8 @@ const ALIGN: u64 = 4096;
 /// What all copies of a transfer share.
 pub(crate) struct Means<'a> {
     pub(crate) limiter: &'a Limiter,
+    /// Where it gives way to others.
+    pub(crate) pace: Option<&'a Pace>,
     pub(crate) cancel: &'a Cancel,
     /// Each file is durable before it is whole.
     pub(crate) sync_each: bool,
@@ -88,6 +91,8 @@ struct Pair {
     /// Writes go past the page cache.
     padded: bool,
     from_direct: AtomicBool,
+    /// What is read of the source comes from its device.
+    cold: bool,
 }
 
 pub(crate) fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -176,6 +181,7 @@ impl Copy {
             cloned: false,
             padded: false,
             from_direct: AtomicBool::new(false),
+            cold: true,
             from,
             to,
             meta,
@@ -238,6 +244,7 @@ impl Copy {
             pair.padded = true;
         }
         let cold = !tier::is_memory(&pair.from) && resident_share(&pair.from, size, 16) < 0.5;
+        pair.cold = cold;
         if cold && direct(&pair.from, true) {
             pair.from_direct.store(true, Ordering::Relaxed);
         }
@@ -267,6 +274,7 @@ impl Copy {
                 let most = if past { DIRECT } else { CACHED };
                 let len = usize::try_from(data.end - at).unwrap_or(most).min(most);
                 means.limiter.take(len, means.cancel)?;
+                let turn = means.pace.map(|pace| pace.begin(means.cancel)).transpose()?;
                 self.read(pair, at, len, room)?;
                 sum.bytes(&room.0[..len]);
                 let written = if pair.padded {
@@ -277,6 +285,9 @@ impl Copy {
                     len
                 };
                 self.write(pair, at, &room.0[..written])?;
+                if let Some(turn) = turn {
+                    turn.moved(len as u64, pair.cold);
+                }
                 at += len as u64;
                 self.track.count(len as u64, false, means);
             }

@@ -13,6 +13,7 @@ use crate::ends::split;
 use crate::job::{Item, Task};
 use crate::journal::{Journal, Known};
 use crate::limiter::Limiter;
+use crate::pace::Pace;
 use crate::place::Place;
 use crate::request::Action;
 use crate::status::{Progress, Watcher};
@@ -27,6 +28,7 @@ use stead_core::layout::Spaces;
 use stead_core::{Cancel, Error, Kind, Result};
 use stead_model::transfer::{Amount, Seen};
 use stead_store::What;
+use stead_store::device::Device;
 
 /// Files that are made durable together.
 const BATCH_FILES: usize = 2048;
@@ -109,6 +111,8 @@ struct Way<'a> {
     sources: Vec<Side>,
     target: Option<Side>,
     limiter: Limiter,
+    /// Where it gives way to others.
+    pace: Option<Pace>,
     bytes: AtomicU64,
     /// Of these, those that nobody has moved.
     kept: AtomicU64,
@@ -142,11 +146,18 @@ impl Drive<'_> {
         let target = ends.target.as_ref().map(open).transpose()?;
         let pair = pair(sources.first().map(|s| &s.base), target.as_ref().map(|t| &t.base));
         let seen = pair.as_ref().map_or(Ok(Seen::default()), |pair| self.journal.seen(pair))?;
+        let gentle = self.known.request.options.gentle;
+        let device = |side: Option<&Side>| {
+            side.and_then(|side| side.base.folder().ok()).and_then(Device::of)
+        };
+        let pace = gentle
+            .then(|| Pace::new(device(sources.first()), device(target.as_ref()), self.threads));
         let way = Way {
             d: self,
             sources,
             target,
             limiter: Limiter::new(self.known.request.options.limit),
+            pace,
             bytes: AtomicU64::new(self.known.done.bytes),
             kept: AtomicU64::new(0),
             files: AtomicU64::new(self.known.done.files),
@@ -416,6 +427,7 @@ impl Way<'_> {
         let sync_each = self.is_durable() && copies.len() <= SYNC_EACH;
         let means = Means {
             limiter: &self.limiter,
+            pace: self.pace.as_ref(),
             cancel: self.d.cancel,
             sync_each,
             verify: options.verify,

@@ -16,6 +16,7 @@ mod limiter;
 mod manager;
 mod meta;
 mod moving;
+mod pace;
 mod pattern;
 mod place;
 mod plan;

@@ -10,6 +10,7 @@ pub mod commons;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod copied;
+pub mod device;
 pub mod expand;
 #[cfg(any(test, feature = "faults"))]
 pub mod faulty;
