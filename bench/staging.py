@@ -6,8 +6,10 @@
   writes at the same time, past the page cache. All but dd and cp compare or take checksums.
 - small: 20,000 files of 4 KiB in 200 folders, to memory and to the disk, page cache cold. On the disk with the same durability: `stead stage`
   as it is beside the others and a `sync` of the file system, and with --no-sync beside the others as they are.
-- beside: a computation on all processors, bound by memory or by the processor, alone and while 4 GB are staged from the disk to the disk
-  with --gentle; and what is staged meanwhile, of what is staged alone.
+- beside: a computation on all processors, bound by memory or by the processor, or one that reads the disk, alone and while 4 GB are staged
+  from the disk to the disk with --gentle; and what is staged meanwhile, of what is staged alone.
+- served: the daemon: how soon it takes a transfer, what 100,000 that wait need of memory, how right it is about the time that is left.
+- tiers: a producer and a consumer of data through a slow shared store, and through memory with transfers behind them; needs root.
 
 Figures are medians. Writes OUT_DIR/DATE-HOST-staging.json with the raw numbers and .md with tables; --check writes nothing.
 """
@@ -23,6 +25,7 @@ import time
 from pathlib import Path
 
 from run import children, command, commit, evict, machine, warm
+from served import report, served_section, tiers_section
 
 BIG = 4 << 30
 SMALL, EACH, FOLDERS = 20_000, 4096, 200
@@ -149,6 +152,9 @@ COMPUTE = {
               "print(time.perf_counter() - begin)",
     "processor": "import sys, time\nbegin = time.perf_counter()\nx = 0\n"
                  "for i in range(int(sys.argv[1]) * 200_000): x = (x * 31 + i) & 0xffffffff\nprint(time.perf_counter() - begin)",
+    "disk": "import mmap, os, random, sys, time\nfd = os.open(sys.argv[2], os.O_RDONLY | os.O_DIRECT); size = os.fstat(fd).st_size\n"
+            "room = mmap.mmap(-1, 1 << 16); pick = random.Random(1)\nbegin = time.perf_counter()\n"
+            "for _ in range(int(sys.argv[1]) * 100): os.preadv(fd, [room], pick.randrange(size >> 16) << 16)\nprint(time.perf_counter() - begin)",
 }
 
 
@@ -157,7 +163,7 @@ def beside_section(a):
     found = {}
 
     def compute(kind, rounds):
-        jobs = [subprocess.Popen([sys.executable, "-c", COMPUTE[kind], str(rounds)], stdout=subprocess.PIPE, text=True) for _ in range(CORES)]
+        jobs = [subprocess.Popen([sys.executable, "-c", COMPUTE[kind], str(rounds), str(a.big)], stdout=subprocess.PIPE, text=True) for _ in range(CORES)]
         return max(float(job.communicate()[0]) for job in jobs)
 
     def staging():
@@ -229,10 +235,10 @@ def page(found):
                          f"{rate / free:.2f}" if staged else "not done meanwhile"])
         text += ["## Beside a computation on all processors, --gentle\n",
                  table(["bound by", "alone, s", "both, s", "slower", "staged, MB/s", "staged alone, MB/s", "of it"], rows)]
-    return "\n".join(text)
+    return "\n".join(text + report(found, table))
 
 
-SECTIONS = {"big": big_section, "small": small_section, "beside": beside_section}
+SECTIONS = {"big": big_section, "small": small_section, "beside": beside_section, "served": served_section, "tiers": tiers_section}
 
 
 def versions(a):
@@ -272,7 +278,8 @@ def main():
             begin = time.perf_counter()
             found[name] = SECTIONS[name](a)
             found["took"][name] = time.perf_counter() - begin
-            print(f"staging, {name}: {found['took'][name]:.0f} s", file=sys.stderr, flush=True)
+            if found[name]:
+                print(f"staging, {name}: {found['took'][name]:.0f} s", file=sys.stderr, flush=True)
     finally:
         shutil.rmtree(a.memory, ignore_errors=True)
     text = page(found)
