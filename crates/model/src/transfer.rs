@@ -110,8 +110,17 @@ impl Seen {
         self
     }
 
-    /// Seconds for a file and for a byte, by least squares with neither below 0.
+    /// Seconds for a file and for a byte, such that all that was seen together takes as long as it took: where things come in bursts, least
+    /// squares alone would have them take less.
     fn fitted(&self) -> Option<(f64, f64)> {
+        let (file, byte) = self.squares()?;
+        let by = self.tt / (file * self.ft + byte * self.bt);
+        let (file, byte) = if by.is_finite() { (file * by, byte * by) } else { (file, byte) };
+        (file.is_finite() && byte.is_finite()).then_some((file, byte))
+    }
+
+    /// By least squares, with neither below 0.
+    fn squares(&self) -> Option<(f64, f64)> {
         if self.seconds <= 0.0 || self.tt <= 0.0 {
             return None;
         }
@@ -211,6 +220,20 @@ mod tests {
             small.note(Amount::new(20_000, 20_000 * size), 2.0);
             assert!((small.takes(Amount::new(10_000, 10_000 * size)).seconds - 1.0).abs() < 1e-9);
         }
+    }
+
+    #[test]
+    fn bursts_take_as_long_as_they_took() {
+        let mut seen = Seen::default();
+        // Nothing for a while, then 20 MB at once: 5 MB/s.
+        for _ in 0..50 {
+            for bytes in [0, 0, 0, 20_000_000] {
+                seen.note(Amount::new(0, bytes), 1.0);
+            }
+        }
+        let takes = seen.takes(Amount::new(1, 50_000_000));
+        assert!((takes.seconds - 10.0).abs() < 0.5, "{takes:?}");
+        assert!((seen.rate() / 5e6 - 1.0).abs() < 0.05, "{}", seen.rate());
     }
 
     #[test]

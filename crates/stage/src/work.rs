@@ -3,12 +3,18 @@
 use crate::copy::{Means, Room, lock};
 use crate::gentle;
 use crate::job::Item;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use stead_core::{Error, Kind, Result};
 use stead_store::Folder;
 
+/// Small files of a folder that a thread takes together, at most.
+const MOST_TOGETHER: usize = 32;
+/// So many turns a thread has at least.
+const TURNS: usize = 4;
 /// So often those who wait look around.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
@@ -154,6 +160,42 @@ fn piece(carry: &dyn Carry, number: u64, room: &mut Room, means: &Means<'_>) {
     carry.close(track.is_well());
 }
 
+/// Pieces that a thread does one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Run {
+    /// Files, of which each has one piece; or one file,
+    files: Range<usize>,
+    /// and its piece.
+    piece: u64,
+}
+
+/// Small files go by folders, since a folder takes in one name at a time, and whoever else wants it waits: a thread has some of one,
+/// and the next thread some of another. `most` files are together. Pieces of a large file stay in order.
+fn runs<'f>(pieces: &[u64], folder: impl Fn(usize) -> &'f Path, most: usize) -> Vec<Run> {
+    let mut runs: Vec<(usize, Run)> = Vec::new();
+    // How many runs the folder has had.
+    let (mut turn, mut last): (usize, Option<&Path>) = (0, None);
+    for (i, pieces) in pieces.iter().enumerate() {
+        if *pieces > 1 {
+            runs.extend((0..*pieces).map(|piece| (0, Run { files: i..i + 1, piece })));
+            last = None;
+            continue;
+        }
+        let here = folder(i);
+        let same = last.replace(here) == Some(here);
+        turn = if same { turn } else { 0 };
+        match runs.last_mut() {
+            Some((_, run)) if same && run.files.len() < most => run.files.end = i + 1,
+            _ => {
+                runs.push((turn, Run { files: i..i + 1, piece: 0 }));
+                turn += 1;
+            }
+        }
+    }
+    runs.sort_by_key(|(turn, _)| *turn);
+    runs.into_iter().map(|(_, run)| run).collect()
+}
+
 /// Copies all of these by so many threads, while `look` is called now and then. What goes wrong is kept by the copies.
 pub(crate) fn copy(
     copies: &Carries,
@@ -162,14 +204,14 @@ pub(crate) fn copy(
     means: &Means<'_>,
     look: &mut dyn FnMut(),
 ) {
-    let mut ends = Vec::with_capacity(copies.len());
-    let mut pieces = 0u64;
-    for copy in copies {
-        pieces += copy.track().pieces();
-        ends.push(pieces);
-    }
-    let next = AtomicU64::new(0);
-    let threads = threads.clamp(1, usize::try_from(pieces.max(1)).unwrap_or(usize::MAX));
+    let pieces: Vec<u64> = copies.iter().map(|copy| copy.track().pieces()).collect();
+    let all: u64 = pieces.iter().sum();
+    let threads = threads.clamp(1, usize::try_from(all.max(1)).unwrap_or(usize::MAX));
+    // Each thread has several turns, so that they end together.
+    let most = (pieces.len() / (threads * TURNS)).clamp(1, MOST_TOGETHER);
+    let runs =
+        runs(&pieces, |i| copies.get(i).map_or(Path::new(""), |c| c.track().item().folder()), most);
+    let next = AtomicUsize::new(0);
     let (running, ended) = (Mutex::new(threads), Condvar::new());
     let one = || {
         let _leaving = Leaving(&running, &ended);
@@ -177,14 +219,10 @@ pub(crate) fn copy(
             gentle::give_way();
         }
         let mut room = Room::new();
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= pieces {
-                break;
+        while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            for copy in copies.get(run.files.clone()).unwrap_or_default() {
+                piece(&**copy, run.piece, &mut room, means);
             }
-            let at = ends.partition_point(|end| *end <= number);
-            let first = if at == 0 { 0 } else { ends[at - 1] };
-            piece(&*copies[at], number - first, &mut room, means);
         }
     };
     std::thread::scope(|scope| {
@@ -216,5 +254,45 @@ impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         self.1.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(run: &Run) -> (Range<usize>, u64) {
+        (run.files.clone(), run.piece)
+    }
+
+    #[test]
+    fn threads_begin_in_different_folders() {
+        let folders = ["a", "a", "a", "a", "b", "b", "b", "c"];
+        let made = runs(&[1; 8], |i| Path::new(folders[i]), 2);
+        let made: Vec<_> = made.iter().map(of).collect();
+        assert_eq!(made, [(0..2, 0), (4..6, 0), (7..8, 0), (2..4, 0), (6..7, 0)]);
+        let made = runs(&[1, 3, 1], |_| Path::new("a"), 8);
+        let made: Vec<_> = made.iter().map(of).collect();
+        assert_eq!(made, [(0..1, 0), (1..2, 0), (1..2, 1), (1..2, 2), (2..3, 0)]);
+    }
+
+    proptest! {
+        #[test]
+        fn each_piece_is_done_once(
+            files in proptest::collection::vec((1u64..4, 0usize..4), 0..60), most in 1usize..10,
+        ) {
+            const NAMES: [&str; 4] = ["a", "b", "c/d", ""];
+            let pieces: Vec<u64> = files.iter().map(|f| f.0).collect();
+            let made = runs(&pieces, |i| Path::new(NAMES[files[i].1]), most);
+            let mut done = std::collections::BTreeSet::new();
+            for run in &made {
+                prop_assert!(run.files.len() <= most);
+                for file in run.files.clone() {
+                    prop_assert!(done.insert((file, run.piece)) && run.piece < pieces[file]);
+                }
+            }
+            prop_assert_eq!(done.len() as u64, pieces.iter().sum::<u64>());
+        }
     }
 }
