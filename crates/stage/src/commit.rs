@@ -81,11 +81,11 @@ pub(crate) fn sync_all(folders: &[Folder]) -> Result<()> {
 ///
 /// # Errors
 /// System errors.
-pub(crate) fn create(folder: &Folder, temporary: &OsStr) -> Result<File> {
-    match folder.create_file(temporary) {
+pub(crate) fn create(folder: &Folder, temporary: &OsStr, mode: u32) -> Result<File> {
+    match folder.create_file(temporary, mode) {
         Err(e) if e.kind() == Kind::Usage => {
             folder.remove_file(temporary)?;
-            folder.create_file(temporary)
+            folder.create_file(temporary, mode)
         }
         made => made,
     }

@@ -224,7 +224,7 @@ impl Copy {
         {
             return Ok((to, Some(mark)));
         }
-        Ok((commit::create(&self.target, &self.temporary)?, None))
+        Ok((commit::create(&self.target, &self.temporary, meta::begins_as(meta))?, None))
     }
 
     /// Takes room, and chooses how to read and write.

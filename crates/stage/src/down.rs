@@ -119,7 +119,7 @@ impl Down {
             self.track.count(mark.prefix, true, means);
             return Ok(Arc::new(Pair { object, to }));
         }
-        let to = commit::create(&self.target, &self.temporary)?;
+        let to = commit::create(&self.target, &self.temporary, 0o600)?;
         Ok(Arc::new(Pair { object, to }))
     }
 

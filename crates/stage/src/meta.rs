@@ -33,7 +33,11 @@ pub(crate) fn give(from: impl AsFd, meta: &Meta, to: impl AsFd, shown: &Path) ->
             Err(e) => return Err(failed("give an owner to", e)),
         }
     }
-    match rustix::fs::fchmod(&to, Mode::from_raw_mode(mode)) {
+    let given = match own.mode == mode && own.uid == meta.uid && own.gid == meta.gid {
+        true => Ok(()),
+        false => rustix::fs::fchmod(&to, Mode::from_raw_mode(mode)),
+    };
+    match given {
         Ok(()) | Err(Errno::NOTSUP) => {}
         // The bit of a group that we are not in, or a file system without rights.
         Err(Errno::PERM) => {
@@ -43,6 +47,17 @@ pub(crate) fn give(from: impl AsFd, meta: &Meta, to: impl AsFd, shown: &Path) ->
         Err(e) => return Err(failed("set the permissions of", e)),
     }
     rustix::fs::futimens(&to, &times(meta.mtime)).map_err(|e| failed("set the times of", e))
+}
+
+/// The mode that a copy is made with: that of its source, unless others get it who may not read it before.
+pub(crate) fn begins_as(meta: &Meta) -> u32 {
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    // Its owner may have to open it again to go on with it.
+    let opens = meta.mode & 0o600 == 0o600;
+    match opens && (meta.uid, meta.gid) == (user.as_raw(), group.as_raw()) {
+        true => meta.mode & 0o777,
+        false => 0o600,
+    }
 }
 
 /// What new files and folders of this process do not get.

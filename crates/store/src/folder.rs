@@ -301,13 +301,13 @@ impl Folder {
         .map_err(|e| self.failed("open", name, e))
     }
 
-    /// Makes a new file, to be read and written by its owner alone.
+    /// Makes a new file with this mode, of which the mask of the process may take some.
     ///
     /// # Errors
     /// `Usage` if the name is taken; system errors otherwise.
-    pub fn create_file(&self, name: &OsStr) -> Result<File> {
+    pub fn create_file(&self, name: &OsStr, mode: u32) -> Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(0o600))
+        rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(mode))
             .map(File::from)
             .map_err(|e| self.failed("create", name, e))
     }
@@ -516,8 +516,8 @@ mod tests {
         assert!(made && !root.make(name("a"), true).unwrap().1);
         assert_eq!(root.meta(name("a")).unwrap().unwrap().mode, 0o700);
         let odd = OsStr::from_bytes(b"no\xfftext\n");
-        a.create_file(odd).unwrap().write_all(b"hello").unwrap();
-        assert_eq!(a.create_file(odd).unwrap_err().kind(), Kind::Usage);
+        a.create_file(odd, 0o600).unwrap().write_all(b"hello").unwrap();
+        assert_eq!(a.create_file(odd, 0o600).unwrap_err().kind(), Kind::Usage);
         let meta = a.meta(odd).unwrap().unwrap();
         assert_eq!((meta.what, meta.size, meta.links), (What::File, 5, 1));
         a.link(&a, odd, name("second")).unwrap();
