@@ -50,7 +50,7 @@ def test_under_valgrind(installed, tmp_path, source):
     assert " 0 failed" in installed.run(*valgrind, "--show-leak-kinds=definite", program, cwd=tmp_path)
 
 
-@pytest.mark.parametrize("source", ["test_daemon.c", "daemon.cpp"])
+@pytest.mark.parametrize("source", ["test_daemon.c", "test_admin.c", "daemon.cpp"])
 def test_a_daemon(installed, tmp_path, source):
     program = installed.compile(HERE / source, tmp_path, *SANITIZERS)
     with node() as one:
@@ -75,13 +75,13 @@ def test_a_reader_with_another_standard_library(installed, tmp_path):
 )
 def test_the_header_stands_alone(tmp_path, compiler, standard):
     source = tmp_path / ("a.c" if compiler == "gcc" else "a.cpp")
-    source.write_text('#include "stead.h"\n#include "stead.h"\n')
+    source.write_text('#include "stead_admin.h"\n#include "stead.h"\n#include "stead_admin.h"\n')
     flags = [*WARNINGS, "-Wconversion", "-Wundef", f"-I{ROOT / 'include'}", f"-std={standard}"]
     run(compiler, *flags, "-c", source, "-o", tmp_path / "a.o")
 
 
 def test_every_function_is_documented_and_tested():
-    header = (ROOT / "include" / "stead.h").read_text()
+    header = "".join((ROOT / "include" / name).read_text() for name in ("stead.h", "stead_admin.h"))
     tests = "".join(p.read_text() for p in [*HERE.glob("*.c"), *HERE.glob("*.cpp"), *ROOT.glob("include/*.hpp")])
     functions = re.findall(r"^[a-z].*?\b(stead_[a-z_0-9]+)\(", header, re.MULTILINE)
     assert len(functions) > 80

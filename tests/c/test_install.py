@@ -22,6 +22,7 @@ def test_what_is_installed(installed):
         "bin/steadd",
         "lib/systemd/system/steadd.service",
         "include/stead.h",
+        "include/stead_admin.h",
         "include/stead.hpp",
         "include/stead_kernel.hpp",
         "include/stead_read.hpp",
@@ -62,7 +63,7 @@ def test_the_shared_library_has_its_name_and_nothing_but_its_functions(installed
     # The checksums of object stores come with C functions of their own, which Rust has every shared library export.
     symbols = [symbol for symbol in symbols if not symbol.startswith("crc_fast_")]
     assert [s for s in symbols if not s.startswith("stead_")] == []
-    header = (ROOT / "include" / "stead.h").read_text()
+    header = "".join((ROOT / "include" / name).read_text() for name in ("stead.h", "stead_admin.h"))
     assert set(symbols) == set(re.findall(r"^[a-z].*?\b(stead_[a-z_0-9]+)\(", header, re.MULTILINE))
 
 

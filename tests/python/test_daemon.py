@@ -155,3 +155,34 @@ def test_a_child_that_was_forked_connects_anew(node):
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert d.transfers() == []
+
+
+def test_administrators(node, tmp_path):
+    d = stead.daemon(node.path)
+    admin, path = d.admin, tmp_path / "space"
+    path.mkdir()
+    admin.add_dataspace("py", path, quota="1MB", jobs=True)
+    assert admin.dataspaces()["py"] == {"path": str(path), "quota": "1MB", "jobs": "yes"}
+    with pytest.raises(stead.UsageError, match="already"):
+        admin.add_dataspace("py", path)
+    (tmp_path / "f").write_bytes(b"f")
+    with pytest.raises(stead.PermissionDeniedError, match="processes of jobs"):
+        d.preview(tmp_path / "f", "py://f")
+    admin.add_job(7, os.geteuid(), ["py"])
+    admin.add_process(7, os.getpid())
+    assert admin.jobs() == [{"job": "7", "user": os.geteuid(), "dataspaces": ["py"], "processes": [os.getpid()]}]
+    # A connection is of the job that its process was of when it was made.
+    with stead.daemon(node.path) as of_job:
+        assert of_job.submit(tmp_path / "f", "py://f").wait(60).state == "finished"
+    admin.update_dataspace("py", jobs=None, quota=1)
+    with pytest.raises(stead.NoSpaceError, match="quota|dataspace 'py'"):
+        d.preview(tmp_path / "f", "py://g")
+    admin.remove_process(os.getpid())
+    admin.remove_job(7)
+    admin.drain()
+    assert admin.stats()["drained"]
+    with pytest.raises(stead.LimitError, match="drained"):
+        d.submit(tmp_path / "f", tmp_path / "g")
+    admin.open()
+    admin.remove_dataspace("py")
+    assert admin.dataspaces() == {}

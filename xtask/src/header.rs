@@ -1,10 +1,11 @@
-//! `cargo xtask header`: writes `include/stead.h` from the crate `stead-capi`, or says that it is stale.
+//! `cargo xtask header`: writes `include/stead.h` and `include/stead_admin.h` from the crate `stead-capi`, or says that it is stale.
 
 use crate::Problem;
 use cbindgen::{Config, DocumentationStyle, Language, SortKey, Style};
 use std::path::Path;
 
 const HEADER: &str = "include/stead.h";
+const ADMIN: &str = "include/stead_admin.h";
 
 /// The files of the crate in the order in which a reader meets their functions.
 const FILES: &[&str] = &[
@@ -36,6 +37,19 @@ const FILES: &[&str] = &[
     "daemon",
 ];
 
+/// Those whose functions are for administrators.
+const ADMIN_FILES: &[&str] = &["admin"];
+
+const ADMIN_PREAMBLE: &str = "/*
+ * stead for administrators: what root, members of the group `stead`, and who has a daemon of its own say to the daemon of
+ * a node (docs/steadd.md).
+ *
+ * Generated from crates/capi by `cargo xtask header`; changes belong there. All that stands in stead.h about calls,
+ * handles, texts and threads holds here.
+ */
+
+#include \"stead.h\"";
+
 const PREAMBLE: &str = "/*
  * stead: keep the data home; send the work.
  *
@@ -62,8 +76,46 @@ const PREAMBLE: &str = "/*
  * No function throws, prints, exits or installs signal handlers.
  */";
 
-/// What the header must be.
-fn generate(root: &Path) -> Result<String, String> {
+/// What the headers must be.
+fn generate(root: &Path) -> Result<[(&'static str, String); 2], String> {
+    Ok([(HEADER, main(root)?), (ADMIN, admin(root)?)])
+}
+
+fn config(preamble: &str, guard: &str) -> Config {
+    let mut config = Config {
+        language: Language::C,
+        header: Some(preamble.into()),
+        include_guard: Some(guard.into()),
+        no_includes: true,
+        cpp_compat: true,
+        documentation_style: DocumentationStyle::Doxy,
+        style: Style::Both,
+        usize_is_size_t: true,
+        line_length: 120,
+        tab_width: 4,
+        ..Config::default()
+    };
+    config.function.sort_by = Some(SortKey::None);
+    config.constant.sort_by = Some(SortKey::None);
+    config
+}
+
+fn written(header: &str, builder: cbindgen::Builder) -> Result<String, String> {
+    let bindings = builder.generate().map_err(|e| format!("cannot generate {header}: {e}"))?;
+    let mut text = Vec::new();
+    bindings.write(&mut text);
+    String::from_utf8(text).map_err(|_| format!("{header} would not be UTF-8"))
+}
+
+fn admin(root: &Path) -> Result<String, String> {
+    let mut builder = cbindgen::Builder::new().with_config(config(ADMIN_PREAMBLE, "STEAD_ADMIN_H"));
+    for file in ADMIN_FILES {
+        builder = builder.with_src(root.join(format!("crates/capi/src/{file}.rs")));
+    }
+    written(ADMIN, builder)
+}
+
+fn main(root: &Path) -> Result<String, String> {
     let version = env!("CARGO_PKG_VERSION");
     let mut parts = version.split('.');
     let mut part = || parts.next().unwrap_or("0");
@@ -75,55 +127,43 @@ fn generate(root: &Path) -> Result<String, String> {
          #define STEAD_VERSION_MINOR {minor}\n\
          #define STEAD_VERSION_PATCH {patch}\n"
     );
-    let mut config = Config {
-        language: Language::C,
-        header: Some(PREAMBLE.into()),
-        include_guard: Some("STEAD_H".into()),
+    let config = Config {
         after_includes: Some(macros),
-        no_includes: true,
         sys_includes: ["stdbool.h", "stddef.h", "stdint.h"].map(String::from).to_vec(),
-        cpp_compat: true,
-        documentation_style: DocumentationStyle::Doxy,
-        style: Style::Both,
-        usize_is_size_t: true,
-        line_length: 120,
-        tab_width: 4,
-        ..Config::default()
+        ..config(PREAMBLE, "STEAD_H")
     };
-    config.function.sort_by = Some(SortKey::None);
-    config.constant.sort_by = Some(SortKey::None);
     let mut builder = cbindgen::Builder::new().with_config(config);
     // The record of a fabric, for what `ranks` declares.
     builder = builder.with_src(root.join("crates/fabric/src/functions.rs"));
     for file in FILES {
         builder = builder.with_src(root.join(format!("crates/capi/src/{file}.rs")));
     }
-    let bindings = builder.generate().map_err(|e| format!("cannot generate {HEADER}: {e}"))?;
-    let mut text = Vec::new();
-    bindings.write(&mut text);
-    String::from_utf8(text).map_err(|_| format!("{HEADER} would not be UTF-8"))
+    written(HEADER, builder)
 }
 
-/// Writes the header.
+/// Writes the headers.
 pub fn write(root: &Path) -> Result<Vec<Problem>, String> {
-    let text = generate(root)?;
-    std::fs::write(root.join(HEADER), text).map_err(|e| format!("cannot write {HEADER}: {e}"))?;
+    for (header, text) in generate(root)? {
+        std::fs::write(root.join(header), text)
+            .map_err(|e| format!("cannot write {header}: {e}"))?;
+    }
     Ok(Vec::new())
 }
 
-/// A problem if the header is not what it must be.
+/// A problem for each header that is not what it must be.
 pub fn check(root: &Path) -> Result<Vec<Problem>, String> {
-    let found = std::fs::read_to_string(root.join(HEADER)).unwrap_or_default();
-    Ok(compare(&generate(root)?, &found))
+    let found = |header| std::fs::read_to_string(root.join(header)).unwrap_or_default();
+    let all = generate(root)?;
+    Ok(all.iter().flat_map(|(header, text)| compare(header, text, &found(header))).collect())
 }
 
-fn compare(wanted: &str, found: &str) -> Vec<Problem> {
+fn compare(header: &str, wanted: &str, found: &str) -> Vec<Problem> {
     if wanted == found {
         return Vec::new();
     }
     let same = wanted.lines().zip(found.lines()).take_while(|(a, b)| a == b).count();
     vec![Problem::new(
-        format!("{HEADER}:{}", same + 1),
+        format!("{header}:{}", same + 1),
         "is not what crates/capi says: run `cargo xtask header`",
     )]
 }
@@ -134,15 +174,15 @@ mod tests {
 
     #[test]
     fn a_stale_header_is_found() {
-        assert_eq!(compare("a\nb\n", "a\nb\n"), []);
-        assert_eq!(compare("a\nb\n", "a\nc\n")[0].place, "include/stead.h:2");
-        assert_eq!(compare("a\n", "").len(), 1);
+        assert_eq!(compare(HEADER, "a\nb\n", "a\nb\n"), []);
+        assert_eq!(compare(HEADER, "a\nb\n", "a\nc\n")[0].place, "include/stead.h:2");
+        assert_eq!(compare(HEADER, "a\n", "").len(), 1);
     }
 
     #[test]
     fn every_file_of_the_crate_with_functions_is_in_the_header() {
         let root = crate::root();
-        let text = generate(&root).expect("header");
+        let text = generate(&root).expect("headers").map(|(_, text)| text).concat();
         let mut functions = 0;
         for entry in std::fs::read_dir(root.join("crates/capi/src")).expect("sources") {
             let source = std::fs::read_to_string(entry.expect("entry").path()).expect("text");

@@ -41,7 +41,7 @@ impl Problem {
 const USAGE: &str = "usage: cargo xtask COMMAND
 
   tidy   layer table, file length, banned calls, stray files, docs, licences, the C header
-  header [--check]  write include/stead.h from crates/capi, or say whether it is stale
+  header [--check]  write the headers in include from crates/capi, or say whether they are stale
   deps   the default build of stead-cli links no MPI, HDF5 or NetCDF";
 
 fn main() -> ExitCode {

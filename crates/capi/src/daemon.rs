@@ -30,7 +30,7 @@ impl Object for DaemonFace {
 /// Transfers of a list.
 const MOST_LISTED: usize = 10_000;
 
-fn ask<T>(
+pub(crate) fn ask<T>(
     daemon: *const stead_daemon,
     question: impl FnOnce(&mut Client) -> Result<T>,
 ) -> Result<T> {

@@ -12,6 +12,7 @@
 // Names of C.
 #![allow(non_camel_case_types)]
 
+mod admin;
 mod block;
 mod builder;
 mod calibrate;

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use stead::stage::{
-    Means, Moving, Progress, Remaining, Spaces, Stager, Status, dataspaces, state_folder, usage,
+    Means, Moving, Progress, Remaining, Stager, Status, dataspaces, state_folder, usage,
 };
 use stead::{Cancel, Error, Kind, Result};
 
@@ -67,7 +67,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What the table has of a stager.
 struct StagerFace {
     stager: Arc<Stager>,
-    spaces: Spaces,
     /// Transfers that were begun. `None` once it was closed.
     begun: Mutex<Option<Vec<Weak<Moving>>>>,
 }
@@ -269,9 +268,9 @@ pub unsafe extern "C" fn stead_stager_open(
             Some(state) => PathBuf::from(state),
             None => state_folder()?,
         };
-        let opened = Stager::open(&state, Means { spaces: spaces.clone(), threads })?;
+        let opened = Stager::open(&state, Means { spaces, threads, ..Means::default() })?;
         let begun = Mutex::new(Some(Vec::new()));
-        out.put(table::insert(StagerFace { stager: Arc::new(opened), spaces, begun }));
+        out.put(table::insert(StagerFace { stager: Arc::new(opened), begun }));
         Ok(())
     })
 }
@@ -507,5 +506,5 @@ pub unsafe extern "C" fn stead_df(
     json: *mut *mut c_char,
     error: *mut *mut stead_error,
 ) -> stead_status {
-    call!(error, |c| tell(c, json, stager, |face| usage(&face.spaces, &face.stager)))
+    call!(error, |c| tell(c, json, stager, |face| usage(&face.stager)))
 }

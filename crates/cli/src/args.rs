@@ -1,8 +1,10 @@
 //! Arguments as they are written. What they mean is decided in [`crate::args::Source::open`] and
 //! [`crate::run`].
 
+mod admin;
 mod stage;
 
+pub use admin::{AdminArgs, AdminVerb, JobVerb, ProcessVerb, SpaceVerb};
 pub use stage::{DaemonArgs, DfArgs, ExistsArg, StageArgs, TopArgs};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -47,6 +49,8 @@ pub enum Verb {
     Df(DfArgs),
     /// Be the daemon of this node, which does transfers for all who ask it
     Daemon(Box<DaemonArgs>),
+    /// Administrate the daemon: dataspaces and quotas, jobs, drain, statistics
+    Admin(AdminArgs),
     /// Watch transfers and tiers of the daemon
     Top(TopArgs),
     /// Print numbers about the daemon's transfers, as Prometheus reads them

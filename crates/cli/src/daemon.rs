@@ -68,7 +68,7 @@ fn worker(all: bool) -> Result<Vec<OsString>> {
     Ok(words.into_iter().chain(["daemon".into(), "--worker".into()]).collect())
 }
 
-fn connect() -> Result<Client> {
+pub fn connect() -> Result<Client> {
     Client::connect()?.ok_or_else(|| handed::none().with_hint("start one: stead daemon"))
 }
 
@@ -86,6 +86,8 @@ pub fn top(a: &TopArgs) -> Result<()> {
     let once = a.once || !std::io::stdout().is_terminal();
     loop {
         let list = shown(&mut daemon)?;
+        // Whether it is drained is said at the beginning of a connection.
+        daemon = connect()?;
         let spaces = daemon.spaces()?;
         let page = page(daemon.hello(), &list, &spaces);
         if once {
@@ -120,12 +122,13 @@ fn shown(daemon: &mut Client) -> Result<Vec<Standing>> {
 fn page(hello: &Hello, list: &[Standing], spaces: &[Usage]) -> String {
     let count = |state| list.iter().filter(|s| s.status.state == state).count();
     let mut text = format!(
-        "steadd {} on {}, user {}: {} running, {} waiting\n",
+        "steadd {} on {}, user {}: {} running, {} waiting{}\n",
         hello.version,
         hello.node,
         hello.user,
         count(State::Running),
-        count(State::Pending)
+        count(State::Pending),
+        if hello.drained { "; drained: it takes no transfers" } else { "" }
     );
     let mut rows: Vec<&Standing> = list.iter().collect();
     // What is under way first, then what waits, by its turn.

@@ -1,6 +1,7 @@
 //! The `stead` command as a function, so that every package that ships it (the binary, the Python wheel) runs
 //! the same one, and the text that it shows for people.
 
+mod admin;
 mod args;
 mod calibrate;
 mod chart;
@@ -83,6 +84,7 @@ fn dispatch(cli: Cli) -> Result<()> {
         Verb::Stage(a) => stage::stage(&a),
         Verb::Df(a) => stage::df(&a),
         Verb::Daemon(a) => daemon::daemon(&a),
+        Verb::Admin(a) => admin::admin(&a),
         Verb::Top(a) => daemon::top(&a),
         Verb::Metrics => daemon::metrics(),
         Verb::Calibrate(a) => calibrate::calibrate(&a),

@@ -6,8 +6,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use stead::daemon::Clients;
 use stead::stage::{
-    Action, BucketUrl, Exists, Means, Options, Preview, Progress, Remaining, Request, Spaces,
-    Stager, State, Status, Usage, Watcher, dataspaces, location, state_folder, usage,
+    Action, BucketUrl, Exists, Means, Options, Preview, Progress, Remaining, Request, Stager,
+    State, Status, Usage, Watcher, dataspaces, location, state_folder, usage,
 };
 use stead::{Cancel, Error, Kind, Result, units};
 
@@ -16,13 +16,12 @@ pub const MOST_LISTED: usize = 1000;
 /// Transfers shorter than this show nothing.
 const PATIENCE_S: f64 = 0.5;
 
-fn stager(given: &[String], threads: usize) -> Result<(Stager, Spaces)> {
+fn stager(given: &[String], threads: usize) -> Result<Stager> {
     let mut spaces = dataspaces()?;
     for one in given {
         spaces.give(one, &|name| std::env::var(name).ok())?;
     }
-    let means = Means { spaces: spaces.clone(), threads };
-    Ok((Stager::open(&state_folder()?, means)?, spaces))
+    Stager::open(&state_folder()?, Means { spaces, threads, ..Means::default() })
 }
 
 pub fn stage(a: &StageArgs) -> Result<()> {
@@ -44,7 +43,7 @@ pub fn stage(a: &StageArgs) -> Result<()> {
 }
 
 fn here(a: &StageArgs) -> Result<()> {
-    let (stager, _) = stager(&a.dataspace, a.threads)?;
+    let stager = stager(&a.dataspace, a.threads)?;
     if a.list {
         let list = stager.statuses(a.all, MOST_LISTED)?;
         return match a.format {
@@ -258,8 +257,7 @@ pub fn listed(list: &[Status]) -> String {
 }
 
 pub fn df(a: &DfArgs) -> Result<()> {
-    let (stager, spaces) = stager(&a.dataspace, 0)?;
-    let list = usage(&spaces, &stager)?;
+    let list = usage(&stager(&a.dataspace, 0)?)?;
     if a.format == Described::Json {
         return output::json(&list);
     }
@@ -278,19 +276,43 @@ pub fn used(list: &[Usage]) -> String {
         r if r > 0.0 => format!("{}/s", units::format_size(r as u64)),
         _ => "-".to_owned(),
     };
+    // Those that leave less to this user.
+    let quota = |u: &Usage| {
+        let both = [u.quota.zip(u.quota_used), u.user_quota.zip(u.user_quota_used)];
+        let least =
+            both.into_iter().flatten().min_by_key(|(quota, used)| quota.saturating_sub(*used));
+        least.map_or("-".to_owned(), |(quota, used)| {
+            format!("{} of {}", units::format_size(used), units::format_size(quota))
+        })
+    };
     let row = |u: &Usage| {
         vec![
             u.name.clone(),
             u.error.clone().or_else(|| u.path.clone()).unwrap_or_default(),
+            u.kind.clone(),
             u.tier.clone().unwrap_or_else(|| "-".to_owned()),
             size(u.size),
             size(u.used),
             size(u.free),
+            quota(u),
+            u.running.to_string(),
             rate(u.read_rate),
             rate(u.write_rate),
         ]
     };
-    let heads = ["dataspace", "folder", "tier", "size", "used", "free", "reads", "writes"];
+    let heads = [
+        "dataspace",
+        "folder",
+        "kind",
+        "tier",
+        "size",
+        "used",
+        "free",
+        "quota",
+        "running",
+        "reads",
+        "writes",
+    ];
     table::plain(&heads, list.iter().map(row).collect())
 }
 

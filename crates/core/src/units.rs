@@ -37,6 +37,29 @@ pub fn parse_size(s: &str) -> Result<u64> {
     Ok(v as u64)
 }
 
+/// Reads a time such as `90s`, `30min`, `12h`, `7d` or `2w`, in seconds, up to a hundred years.
+///
+/// # Errors
+/// `Usage`.
+pub fn parse_time(s: &str) -> Result<u64> {
+    let t = s.trim();
+    let split = t.find(|c: char| !c.is_ascii_digit()).unwrap_or(t.len());
+    let (num, unit) = t.split_at(split);
+    let scale = match unit.trim() {
+        "s" => Some(1),
+        "min" => Some(60),
+        "h" => Some(3600),
+        "d" => Some(86_400),
+        "w" => Some(7 * 86_400),
+        _ => None,
+    };
+    let seconds = num.parse::<u64>().ok().zip(scale).and_then(|(n, scale)| n.checked_mul(scale));
+    seconds.filter(|s| (1..=100 * 366 * 86_400).contains(s)).ok_or_else(|| {
+        Error::usage(format!("'{}' is no time", s.escape_debug()))
+            .with_hint("write for example 90s, 30min, 12h, 7d or 2w")
+    })
+}
+
 /// `1536` becomes `1.5 KiB`.
 pub fn format_size(n: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -106,6 +129,16 @@ mod tests {
             "18446744073709551616",
         ] {
             assert!(parse_size(s).is_err(), "{s}");
+        }
+    }
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        for (text, seconds) in [("90s", 90), ("2 min", 120), ("7d", 604_800), ("1w", 604_800)] {
+            assert_eq!(parse_time(text).unwrap(), seconds);
+        }
+        for bad in ["", "7", "d", "-1d", "1.5h", "0s", "99999999999999999999d", "9999999w"] {
+            assert!(parse_time(bad).is_err(), "{bad}");
         }
     }
 

@@ -1,12 +1,15 @@
 //! One connection of a program: questions, one after the other, and their answers.
 
+use crate::administer::Desk;
 use crate::clock;
 use crate::frame;
+use crate::job;
 use crate::metrics;
 use crate::protocol::{Answer, Ask, Failed, Hello, PROTOCOL};
 use crate::socket::{is_gone, is_readable};
+use rustix::net::sockopt::socket_peercred;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use stead_core::{Cancel, Error, Kind, Result};
@@ -40,6 +43,9 @@ pub(crate) struct Office {
     /// Held while a large frame is read and answered.
     pub(crate) large: Mutex<()>,
     pub(crate) ending: Cancel,
+    pub(crate) desk: Desk,
+    /// It was cleared up since the worker began.
+    pub(crate) tidy: AtomicBool,
 }
 
 /// Says who is there, and answers until the program has gone.
@@ -52,7 +58,8 @@ pub(crate) fn serve(mut stream: UnixStream, office: &Office) -> Result<()> {
     stream.set_nonblocking(false).map_err(failed)?;
     stream.set_read_timeout(Some(FRAME_WITHIN)).map_err(failed)?;
     stream.set_write_timeout(Some(FRAME_WITHIN)).map_err(failed)?;
-    frame::write(&mut stream, &hello())?;
+    let job = job_of(&stream, office);
+    frame::write(&mut stream, &hello(office, job.clone()))?;
     loop {
         while !is_readable(&stream, Some(LOOK))? {
             if office.ending.is_cancelled() {
@@ -75,7 +82,7 @@ pub(crate) fn serve(mut stream: UnixStream, office: &Office) -> Result<()> {
                 return Err(e);
             }
         };
-        let answer = answer(ask, office, &stream);
+        let answer = answer(ask, office, &stream, job.as_deref());
         let answer = answer.unwrap_or_else(|e| Answer::Failed(Failed::from(&e)));
         match frame::write(&mut stream, &answer) {
             Err(e) if e.kind() == Kind::Limit => {
@@ -86,20 +93,30 @@ pub(crate) fn serve(mut stream: UnixStream, office: &Office) -> Result<()> {
     }
 }
 
-fn hello() -> Hello {
+/// The job of the process that has connected.
+fn job_of(stream: &UnixStream, office: &Office) -> Option<String> {
+    let pid = socket_peercred(stream).ok()?.pid.as_raw_pid();
+    let user = rustix::process::geteuid().as_raw();
+    job::of_process(&office.desk.kept(), u32::try_from(pid).ok()?, user)
+}
+
+fn hello(office: &Office, job: Option<String>) -> Hello {
     Hello {
         protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         node: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         user: rustix::process::geteuid().as_raw(),
+        drained: office.desk.kept().drained,
+        job,
     }
 }
 
-fn answer(ask: Ask, office: &Office, stream: &UnixStream) -> Result<Answer> {
+fn answer(ask: Ask, office: &Office, stream: &UnixStream, job: Option<&str>) -> Result<Answer> {
     let queue = &office.queue;
     Ok(match ask {
         Ask::Submit { request, after } => {
             check(&request)?;
+            office.desk.is_open()?;
             // To count them takes long where there are many.
             let taken = office.taken.fetch_add(1, Ordering::Relaxed);
             if taken.is_multiple_of(COUNT_EVERY) && queue.waiting()? >= MOST_WAITING {
@@ -107,11 +124,11 @@ fn answer(ask: Ask, office: &Office, stream: &UnixStream) -> Result<Answer> {
                 let message = format!("{MOST_WAITING} transfers wait already");
                 return Err(Error::limit(message).with_hint("wait until some have ended"));
             }
-            Answer::Taken(queue.submit(&request, &after)?)
+            Answer::Taken(queue.submit_of(&request, &after, job)?)
         }
         Ask::Preview { request } => {
             check(&request)?;
-            Answer::Preview(queue.stager().preview(&request, &office.ending)?)
+            Answer::Preview(queue.stager().preview_of(&request, job, &office.ending)?)
         }
         Ask::Wait { transfer, seconds } => {
             Answer::Standing(Box::new(brief(wait(transfer, seconds, office, stream)?)))
@@ -133,10 +150,12 @@ fn answer(ask: Ask, office: &Office, stream: &UnixStream) -> Result<Answer> {
             Answer::Resumed(ids.into_iter().filter(|id| queue.resume(*id).is_ok()).collect())
         }
         Ask::List { all, most } => Answer::List(list(all, most, queue)?),
-        Ask::Spaces {} => Answer::Spaces(usage(queue.stager().spaces(), queue.stager())?),
+        Ask::Spaces {} => Answer::Spaces(usage(queue.stager())?),
         Ask::Metrics {} => {
-            Answer::Metrics(metrics::text(queue, office.connections.load(Ordering::Relaxed))?)
+            let connections = office.connections.load(Ordering::Relaxed);
+            Answer::Metrics(metrics::text(queue, connections, office.desk.kept().drained)?)
         }
+        Ask::Admin(ask) => Answer::Admin(office.desk.answer(ask)?),
     })
 }
 

@@ -1,7 +1,9 @@
 //! The broker: takes connections, hands each to the worker of its user, starts and ends workers.
 
+use crate::admin::{self, Change, Kept, Numbers};
 use crate::clock;
 use crate::control::{self, Order, Owner, Report};
+use crate::protocol::Failed;
 use crate::rights;
 use crate::share::{Wish, shares};
 use crate::socket::{listen, until};
@@ -11,7 +13,7 @@ use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -38,8 +40,15 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 const MOST_LOOKING: usize = 16;
 /// How often it is looked after children that are gone.
 const LOOK: Duration = Duration::from_secs(1);
+/// Users whose numbers fit into a packet.
+const MOST_NUMBERS: usize = 16;
+/// How often workers of all users look for what has expired.
+const EXPIRES_EVERY: Duration = Duration::from_secs(3600);
 /// Packets of one worker that are read before others have their turn.
 const AT_ONCE: usize = 64;
+
+/// Where that is kept which administrators say, below the state.
+const KEPT: &str = "admin.json";
 
 /// How a daemon is run.
 #[derive(Debug, Clone)]
@@ -72,6 +81,10 @@ struct Worker {
     released: bool,
     /// It gets no more connections: it was told to end, or has.
     gone: bool,
+    /// The user is an administrator.
+    admin: bool,
+    /// It has not heard what administrators have said.
+    stale: bool,
 }
 
 /// When a worker is started again that ended, or could not be started.
@@ -104,6 +117,12 @@ struct Broker {
     /// Users whose workers ended although there was something to do, and when these are started again.
     again: BTreeMap<u32, Again>,
     turns: u64,
+    /// What administrators have said.
+    kept: Kept,
+    /// What workers have told of their work, also of those that have ended.
+    numbers: BTreeMap<u32, Numbers>,
+    /// When all workers have looked for what has expired.
+    cleared: Instant,
 }
 
 /// A line for the log of the service.
@@ -142,6 +161,7 @@ pub fn serve(settings: Settings, ready: impl FnOnce()) -> Result<()> {
             .map_err(|e| Error::io("watch signals", "this process", e))?;
     }
     told.set_nonblocking(true).map_err(|e| Error::io("set up", "a pipe", e))?;
+    let kept = Kept::read(&state.join(KEPT))?;
     let listener = listen(&settings.socket, all)?;
     log(&format!(
         "listens on {} for {}",
@@ -158,6 +178,9 @@ pub fn serve(settings: Settings, ready: impl FnOnce()) -> Result<()> {
         purses: BTreeMap::new(),
         again: BTreeMap::new(),
         turns: 0,
+        kept,
+        numbers: BTreeMap::new(),
+        cleared: clock::now(),
     };
     broker.go_on();
     let done = broker.run(&listener, &mut told);
@@ -195,7 +218,12 @@ impl Broker {
                 self.accept(listener);
             }
             self.bury();
+            if self.cleared.elapsed() > EXPIRES_EVERY {
+                self.cleared = clock::now();
+                self.go_on();
+            }
             self.begin_again();
+            self.tell_all();
             self.divide();
         }
     }
@@ -205,6 +233,10 @@ impl Broker {
         if !self.all {
             self.again.insert(geteuid().as_raw(), Again::now());
             return;
+        }
+        // Root makes the folders that are to be made.
+        if self.kept.has_spaces() || Path::new(stead_store::space::SYSTEM).exists() {
+            self.again.insert(0, Again::now());
         }
         let Ok(list) = std::fs::read_dir(self.settings.state.join("users")) else { return };
         for entry in list.flatten() {
@@ -220,6 +252,10 @@ impl Broker {
         let looking = self.workers.values().filter(|worker| !worker.told).count();
         let due = self.again.iter().filter(|(_, again)| again.at <= now).map(|(user, _)| *user);
         let due: Vec<u32> = due.take(MOST_LOOKING.saturating_sub(looking)).collect();
+        // Who is there looks by itself.
+        self.again.retain(|user, _| {
+            !due.contains(user) || !self.workers.get(user).is_some_and(|w| w.told)
+        });
         for user in due {
             // Until it has told what there is to do.
             if let Some(again) = self.again.get_mut(&user) {
@@ -336,6 +372,10 @@ impl Broker {
         let text = state.to_str().ok_or_else(|| {
             Error::usage("the folder of the state has a name that is no text").at_path(&state)
         })?;
+        // A user's own daemon does what its user says.
+        let admin = !self.all || rights::is_admin(user, group);
+        let kept = self.settings.state.join(KEPT);
+        let kept = kept.to_str().map(str::to_owned).unwrap_or_default();
         let (control, theirs) = control::pair()?;
         let none = || Error::usage("the daemon has no program for its workers");
         let (program, words) = self.settings.worker.split_first().ok_or_else(none)?;
@@ -358,9 +398,16 @@ impl Broker {
             told: false,
             released: false,
             gone: false,
+            admin,
+            stale: false,
         };
-        let begin =
-            Order::Begin { state: text.to_owned(), threads: self.settings.threads, rights: owner };
+        let begin = Order::Begin {
+            state: text.to_owned(),
+            threads: self.settings.threads,
+            rights: owner,
+            kept,
+            admin,
+        };
         if let Err(e) = control::send(&worker.control, &begin, None, false) {
             // It is not to stay behind.
             let _ = worker.child.kill();
@@ -398,8 +445,88 @@ impl Broker {
         Ok(own)
     }
 
-    /// Takes what a worker says.
+    /// Takes what a worker says, and does what it asks if its user may.
     fn hear(&mut self, user: u32) {
+        let mut asked = Vec::new();
+        self.listen(user, &mut asked);
+        for (ticket, change) in asked {
+            let (failed, users) = match self.change(user, change) {
+                Ok(users) => (None, users),
+                Err(e) => (Some(Failed::from(&e)), Vec::new()),
+            };
+            self.tell_all();
+            if let Some(worker) = self.workers.get(&user) {
+                // Who does not hear it asks again.
+                let told = Order::Told { ticket, failed, users };
+                let _ = control::send(&worker.control, &told, None, false);
+            }
+        }
+    }
+
+    /// Does what the worker of a user says that an administrator wants. Nothing of it is believed.
+    fn change(&mut self, user: u32, change: Change) -> Result<Vec<Numbers>> {
+        if !self.workers.get(&user).is_some_and(|worker| worker.admin) {
+            return Err(admin::refused());
+        }
+        if let Change::Numbers { from } = change {
+            let of = |(user, numbers): (&u32, &Numbers)| {
+                let running = self.workers.get(user).map_or(0, |worker| worker.running as u64);
+                Numbers { user: *user, running, ..*numbers }
+            };
+            return Ok(self.numbers.range(from..).take(MOST_NUMBERS).map(of).collect());
+        }
+        let mut kept = self.kept.clone();
+        kept.apply(change.clone())?;
+        kept.write(&self.settings.state.join(KEPT))?;
+        log(&format!("user {user} has set {change:?}"));
+        match &change {
+            // Whose jobs these were clears up; root makes folders.
+            Change::Unjob { .. } => {
+                let users = kept.left.keys().copied();
+                self.again.extend(users.map(|user| (user, Again::now())));
+            }
+            Change::Put { .. } if self.all => {
+                self.again.insert(0, Again::now());
+            }
+            _ => {}
+        }
+        self.kept = kept;
+        self.workers.values_mut().for_each(|worker| worker.stale = true);
+        Ok(Vec::new())
+    }
+
+    /// Tells all workers that administrators have said something, as soon as they can hear it.
+    fn tell_all(&mut self) {
+        for worker in self.workers.values_mut().filter(|worker| worker.stale) {
+            let told = control::send(&worker.control, &Order::Renew, None, false);
+            worker.stale = !told.unwrap_or(true);
+        }
+    }
+
+    /// A user has nothing left in these dataspaces of jobs.
+    fn cleared(&mut self, user: u32, dataspaces: &BTreeSet<String>) {
+        let Some(left) = self.kept.left.get_mut(&user) else { return };
+        left.retain(|name| !dataspaces.contains(name));
+        self.kept.left.retain(|_, left| !left.is_empty());
+        if let Err(e) = self.kept.write(&self.settings.state.join(KEPT)) {
+            log(&e.to_string());
+        }
+    }
+
+    fn listen(&mut self, user: u32, asked: &mut Vec<(u64, Change)>) {
+        let mut cleared = None;
+        self.read(user, asked, &mut cleared);
+        if let Some(dataspaces) = cleared {
+            self.cleared(user, &dataspaces);
+        }
+    }
+
+    fn read(
+        &mut self,
+        user: u32,
+        asked: &mut Vec<(u64, Change)>,
+        cleared: &mut Option<BTreeSet<String>>,
+    ) {
         let Some(worker) = self.workers.get_mut(&user) else { return };
         for _ in 0..AT_ONCE {
             let waits = crate::socket::is_readable(&worker.control, Some(Duration::ZERO));
@@ -411,6 +538,13 @@ impl Broker {
                     worker.told = true;
                     self.again.remove(&user);
                     (worker.running, worker.ready) = (running.min(1 << 20), ready.min(1 << 20));
+                }
+                Ok(Some((Report::Numbers(numbers), _))) => {
+                    self.numbers.insert(user, Numbers { user, ..numbers });
+                }
+                Ok(Some((Report::Admin { ticket, change }, _))) => asked.push((ticket, change)),
+                Ok(Some((Report::Cleared { dataspaces }, _))) => {
+                    cleared.get_or_insert_default().extend(dataspaces);
                 }
                 Ok(Some((Report::Idle { served }, _))) => {
                     // What cannot be told now is told when it says so again. Who comes from now on gets another one.
@@ -446,6 +580,9 @@ impl Broker {
             .collect();
         for user in gone {
             let Some(worker) = self.workers.remove(&user) else { continue };
+            if let Some(numbers) = self.numbers.get_mut(&user) {
+                (numbers.connections, numbers.running, numbers.rate) = (0, 0, 0.0);
+            }
             // It may have taken something that it has not told of.
             if !worker.released {
                 let soon = Again { at: now + AGAIN, pause: AGAIN * 2 };
@@ -472,7 +609,8 @@ impl Broker {
             Wish { running, ready: (w.running + w.ready).saturating_sub(running), turn: w.turn }
         };
         let wishes: Vec<Wish> = self.workers.values().map(wish).collect();
-        let all = shares(self.settings.transfers, &wishes);
+        let transfers = if self.kept.drained { 0 } else { self.settings.transfers };
+        let all = shares(transfers, &wishes);
         for (worker, slots) in self.workers.values_mut().zip(all) {
             if worker.slots == slots {
                 continue;

@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::frame;
-use crate::protocol::{Answer, Ask, Hello, PROTOCOL};
+use crate::protocol::{AdminAnswer, AdminAsk, Answer, Ask, Hello, PROTOCOL};
 use crate::socket;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -206,6 +206,17 @@ impl Client {
     pub fn spaces(&mut self) -> Result<Vec<Usage>> {
         match self.ask(&Ask::Spaces {})? {
             Answer::Spaces(list) => Ok(list),
+            _ => self.odd(),
+        }
+    }
+
+    /// Asks as an administrator.
+    ///
+    /// # Errors
+    /// `Permission` if this user is none; those of what is asked; `Timeout`.
+    pub fn admin(&mut self, ask: AdminAsk) -> Result<AdminAnswer> {
+        match self.ask(&Ask::Admin(ask))? {
+            Answer::Admin(answer) => Ok(answer),
             _ => self.odd(),
         }
     }

@@ -8,6 +8,12 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
+/// Seconds since 1970.
+pub(crate) fn unix() -> f64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    t.tv_sec as f64 + t.tv_nsec as f64 * 1e-9
+}
+
 /// Lets time pass where nothing tells when it is over.
 pub(crate) fn pause(time: Duration) {
     std::thread::sleep(time);

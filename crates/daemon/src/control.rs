@@ -1,7 +1,10 @@
 //! What the broker and a worker say to each other: whole packets, some with a connection.
 //!
-//! A worker has the rights of a user: the broker believes nothing of what it says but how much it has to do.
+//! A worker has the rights of a user: the broker believes nothing of what it says but how much it has to do, and what one of an
+//! administrator says only after it has checked it.
 
+use crate::admin::{Change, Numbers};
+use crate::protocol::Failed;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -9,6 +12,7 @@ use rustix::net::{
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,14 +22,26 @@ use stead_core::{Error, Kind, Result};
 const MOST: usize = 8192;
 
 /// From the broker.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// The first one: where the journal is, threads of a transfer, and whose rights are taken, if any.
-    Begin { state: String, threads: usize, rights: Option<Owner> },
+    Begin {
+        state: String,
+        threads: usize,
+        rights: Option<Owner>,
+        /// Where that is kept which administrators say.
+        kept: String,
+        /// The user is one of them.
+        admin: bool,
+    },
     /// With a connection.
     Serve,
     /// So many transfers at a time.
     Slots(usize),
+    /// Administrators have said something.
+    Renew,
+    /// What came of what was asked under this number.
+    Told { ticket: u64, failed: Option<Failed>, users: Vec<Numbers> },
     /// Nobody is sent any more: end.
     End,
 }
@@ -39,13 +55,31 @@ pub(crate) struct Owner {
     pub(crate) home: String,
 }
 
+impl Owner {
+    /// A variable of the environment, as after a login.
+    pub(crate) fn variable(&self, name: &str) -> Option<String> {
+        match name {
+            "HOME" => Some(self.home.clone()),
+            "USER" | "LOGNAME" => Some(self.name.clone()),
+            _ => None,
+        }
+    }
+}
+
 /// From a worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) enum Report {
     /// How much there is to do.
     Load { running: usize, ready: usize },
     /// There has been nothing to do for a while, after so many connections.
     Idle { served: u64 },
+    /// How much was done, for administrators.
+    Numbers(Numbers),
+    /// An administrator says something.
+    Admin { ticket: u64, change: Change },
+    /// What jobs that are over have left was removed.
+    Cleared { dataspaces: BTreeSet<String> },
 }
 
 /// Both ends, for the broker and for a worker.

@@ -5,6 +5,8 @@
 //! user's journal and queue, and answers (`protocol`). How many transfers each user has under way at a time the broker
 //! says (`share`).
 
+mod admin;
+mod administer;
 mod answers;
 mod broker;
 mod client;
@@ -12,13 +14,16 @@ mod clients;
 mod clock;
 mod control;
 mod frame;
+mod job;
 mod metrics;
 pub mod protocol;
 mod rights;
 mod share;
 mod socket;
+mod tidy;
 mod worker;
 
+pub use admin::Numbers;
 pub use broker::{Settings, serve, serves_all};
 pub use client::Client;
 pub use clients::Clients;

@@ -26,7 +26,7 @@ fn label(name: &str, value: &str) -> String {
 ///
 /// # Errors
 /// Those of the journal.
-pub(crate) fn text(queue: &Queue, connections: usize) -> Result<String> {
+pub(crate) fn text(queue: &Queue, connections: usize, drained: bool) -> Result<String> {
     let mut text = String::new();
     let totals = queue.totals()?;
     let of = |what: &dyn Fn(&stead_stage::Totals) -> u64| -> Vec<(String, f64)> {
@@ -50,6 +50,8 @@ pub(crate) fn text(queue: &Queue, connections: usize) -> Result<String> {
     let slots = [(String::new(), queue.slots() as f64)];
     metric(&mut text, "transfer_slots", "Transfers that may be under way at a time.", &slots);
     let connections = [(String::new(), connections as f64)];
+    let drained = [(String::new(), f64::from(u8::from(drained)))];
+    metric(&mut text, "drained", "1 if no transfers are taken and begun.", &drained);
     metric(&mut text, "connections", "Open connections of programs.", &connections);
     Ok(text)
 }

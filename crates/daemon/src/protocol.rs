@@ -1,6 +1,8 @@
 //! What is said over the socket: `docs/protocol.md` describes it.
 
+pub use crate::admin::Numbers;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use stead_core::{Error, Kind};
 use stead_model::transfer::Remaining;
 use stead_stage::{Preview, Request, Standing};
@@ -19,6 +21,12 @@ pub struct Hello {
     pub node: String,
     /// The number of the user whose transfers it does for this connection.
     pub user: u32,
+    /// It takes and begins no transfers at the moment.
+    #[serde(default)]
+    pub drained: bool,
+    /// The job that the program is of, if any.
+    #[serde(default)]
+    pub job: Option<String>,
 }
 
 /// What a program asks.
@@ -73,6 +81,8 @@ pub enum Ask {
     Spaces {},
     /// Numbers about all of it, as Prometheus reads them.
     Metrics {},
+    /// What administrators ask.
+    Admin(AdminAsk),
 }
 
 /// What the daemon answers: one answer for each question, in order.
@@ -95,8 +105,117 @@ pub enum Answer {
     Spaces(Vec<stead_stage::Usage>),
     /// Lines of text.
     Metrics(String),
+    /// What an administrator has asked for.
+    Admin(AdminAnswer),
     /// It could not be done.
     Failed(Failed),
+}
+
+/// What administrators ask: root, members of the group `stead`, and who has a daemon of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum AdminAsk {
+    /// A new dataspace.
+    Add {
+        /// Its name.
+        name: String,
+        /// Keys of `stead.toml` and their values.
+        set: BTreeMap<String, String>,
+    },
+    /// Something else is agreed about one.
+    Update {
+        /// Its name.
+        name: String,
+        /// Keys that change; those with an empty value go.
+        set: BTreeMap<String, String>,
+    },
+    /// There is none of this name any more. What lies in it stays.
+    Remove {
+        /// Its name.
+        name: String,
+    },
+    /// Which are there, for all users?
+    Dataspaces {},
+    /// A job of a user, or other dataspaces for it.
+    Job {
+        /// Its name.
+        job: String,
+        /// Whose it is: a name or a number.
+        user: String,
+        /// What its processes may use.
+        #[serde(default)]
+        dataspaces: Vec<String>,
+    },
+    /// It is over: its transfers are cancelled, and what it has left in dataspaces of jobs is removed.
+    Unjob {
+        /// Its name.
+        job: String,
+    },
+    /// Which are there?
+    Jobs {},
+    /// This process and those that it begins are of a job.
+    Process {
+        /// The job.
+        job: String,
+        /// Its number.
+        pid: u32,
+    },
+    /// It is of none.
+    Unprocess {
+        /// Its number.
+        pid: u32,
+    },
+    /// Take and begin no transfers.
+    Drain {},
+    /// Take them again.
+    Open {},
+    /// What does each user do?
+    Stats {},
+}
+
+/// What administrators are answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AdminAnswer {
+    /// It is so, and stays so when the daemon is started again.
+    Done {},
+    /// Dataspaces of all users.
+    Dataspaces(Vec<AdminSpace>),
+    /// Jobs.
+    Jobs(Vec<JobIs>),
+    /// What each user does.
+    Stats(Stats),
+}
+
+/// A dataspace as it is configured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdminSpace {
+    /// Its name.
+    pub name: String,
+    /// Keys of `stead.toml` and their values.
+    pub set: BTreeMap<String, String>,
+}
+
+/// A job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobIs {
+    /// Its name.
+    pub job: String,
+    /// The number of its user.
+    pub user: u32,
+    /// What its processes may use.
+    pub dataspaces: Vec<String>,
+    /// The processes that were named.
+    pub processes: Vec<u32>,
+}
+
+/// What the daemon does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stats {
+    /// No transfers are taken and begun.
+    pub drained: bool,
+    /// Users, by their numbers, as far as they were there since the daemon was started.
+    pub users: Vec<Numbers>,
 }
 
 /// An error, on its way.

@@ -1,6 +1,6 @@
 //! The rights of a user: a worker takes them before it reads anything, and cannot get others again.
 
-use nix::unistd::{Uid as NixUid, User, getgrouplist};
+use nix::unistd::{Group, Uid as NixUid, User, getgrouplist};
 use rustix::process::{Gid, Uid, geteuid, getuid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, set_capabilities,
@@ -8,6 +8,9 @@ use rustix::thread::{
 };
 use std::ffi::CString;
 use stead_core::{Error, Kind, Result};
+
+/// Who is in this group may administrate a node.
+const ADMINS: &str = "stead";
 
 /// True if this process may take the rights of other users: it is root, or was given that.
 pub(crate) fn may_take() -> bool {
@@ -37,6 +40,38 @@ pub(crate) fn known(user: u32) -> Result<Known> {
     let user = found.ok_or_else(none)?;
     let home = user.dir.to_str().unwrap_or("/").to_owned();
     Ok(Known { name: user.name, home, group: user.gid.as_raw() })
+}
+
+/// The number of a user, by name or number.
+///
+/// # Errors
+/// `Usage` if there is none; system errors.
+pub(crate) fn user(name: &str) -> Result<u32> {
+    if let Ok(number) = name.parse() {
+        return known(number).map(|_| number);
+    }
+    let found = User::from_name(name).map_err(|e| Error::io("look up user", name, e.into()))?;
+    let none = || Error::usage(format!("this node knows no user '{}'", name.escape_debug()));
+    found.map(|user| user.uid.as_raw()).ok_or_else(none)
+}
+
+/// The number of a group, by name or number.
+///
+/// # Errors
+/// As [`user`].
+pub(crate) fn group(name: &str) -> Result<u32> {
+    if let Ok(number) = name.parse() {
+        return Ok(number);
+    }
+    let found = Group::from_name(name).map_err(|e| Error::io("look up group", name, e.into()))?;
+    let none = || Error::usage(format!("this node knows no group '{}'", name.escape_debug()));
+    found.map(|group| group.gid.as_raw()).ok_or_else(none)
+}
+
+/// True of root and of those whom the system has in the group of administrators.
+pub(crate) fn is_admin(user: u32, group: u32) -> bool {
+    let admins = || Group::from_name(ADMINS).ok().flatten().map(|found| found.gid.as_raw());
+    user == 0 || admins().is_some_and(|gid| groups(user, group).contains(&Gid::from_raw(gid)))
 }
 
 /// The groups of a user, and its own one.
@@ -94,6 +129,11 @@ mod tests {
         assert!(groups(0, 0).contains(&Gid::ROOT));
         assert_eq!(known(4_000_000_001).err().unwrap().kind(), Kind::Permission);
         assert_eq!(groups(4_000_000_001, 7), [Gid::from_raw(7)]);
+        assert!(
+            user("root").unwrap() == 0 && group("root").unwrap() == 0 && user("0").unwrap() == 0
+        );
+        assert!(user("no such user").is_err() && group("no such group").is_err());
+        assert!(is_admin(0, 0) && !is_admin(4_000_000_001, 7));
     }
 
     #[test]

@@ -1,21 +1,23 @@
 //! The worker of a user: a process with the rights of that user, which has the user's journal and does the transfers.
 
+use crate::admin::Numbers;
+use crate::administer::{Desk, Told};
 use crate::answers::{Office, serve};
 use crate::clock;
-use crate::control::{self, Order, Owner, Report};
+use crate::control::{self, Order, Report};
 use crate::frame;
 use crate::protocol::{Answer, Failed};
 use crate::rights;
 use crate::socket::is_readable;
+use crate::tidy;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use stead_core::{Cancel, Error, Kind, Result};
-use stead_stage::{Means, Queue, Stager};
-use stead_store::space;
+use stead_stage::{Queue, Stager, State};
 
 /// Connections of a user at a time.
 const MOST_CONNECTIONS: usize = 256;
@@ -25,6 +27,8 @@ const IDLE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_secs(5);
 /// Between two reports to the broker.
 const PAUSE: Duration = Duration::from_millis(10);
+/// Between two reports of how much was done.
+const COUNTS_EVERY: Duration = Duration::from_secs(1);
 /// Transfers that are counted as ready: more nobody does at a time.
 const MOST_READY: usize = 1024;
 /// How long a worker that cannot work tells its users why.
@@ -32,7 +36,7 @@ const TELLS: Duration = Duration::from_secs(5);
 
 /// Says when somebody is to look.
 #[derive(Default)]
-struct Bell {
+pub(crate) struct Bell {
     rung: Mutex<bool>,
     heard: Condvar,
 }
@@ -43,10 +47,11 @@ impl Bell {
         self.heard.notify_one();
     }
 
-    fn wait(&self) {
+    /// Waits until it is rung, for a few seconds; true if it was.
+    pub(crate) fn wait(&self) -> bool {
         let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.heard.wait_timeout_while(rung, LOOK, |rung| !*rung);
-        *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
+        std::mem::take(&mut *waited.unwrap_or_else(PoisonError::into_inner).0)
     }
 }
 
@@ -61,14 +66,16 @@ pub fn work() -> Result<()> {
         .map_err(|e| Error::io("use", "the standard input", e))?;
     let begin = control::receive::<Order>(&control)
         .map_err(|e| e.with_hint("a worker is started by the daemon, not by hand: stead daemon"))?;
-    let Some((Order::Begin { state, threads, rights }, None)) = begin else {
+    let Some((Order::Begin { state, threads, rights, kept, admin }, None)) = begin else {
         return Err(Error::usage("the daemon has not said whose worker this is"));
     };
     if let Some(owner) = &rights {
         rights::take(owner.user, owner.group)?;
     }
-    match open(Path::new(&state), threads, rights.as_ref()) {
-        Ok((office, bell)) => run(control, office, &bell),
+    let control = Arc::new(control);
+    let desk = Desk::open(Some(kept.into()), rights, threads, admin, control.clone());
+    match desk.and_then(|desk| open(Path::new(&state), desk)) {
+        Ok((office, bell)) => run(&control, office, &bell),
         Err(e) => {
             tell(&control, &e);
             Err(e)
@@ -76,17 +83,8 @@ pub fn work() -> Result<()> {
     }
 }
 
-fn open(state: &Path, threads: usize, owner: Option<&Owner>) -> Result<(Arc<Office>, Arc<Bell>)> {
-    let spaces = match owner {
-        None => space::of_user()?,
-        // As after a login.
-        Some(owner) => space::of(&|name| match name {
-            "HOME" => Some(owner.home.clone()),
-            "USER" | "LOGNAME" => Some(owner.name.clone()),
-            _ => None,
-        })?,
-    };
-    let stager = Arc::new(Stager::open(state, Means { spaces, threads })?);
+fn open(state: &Path, desk: Desk) -> Result<(Arc<Office>, Arc<Bell>)> {
+    let stager = Arc::new(Stager::open(state, desk.means()?)?);
     let bell = Arc::new(Bell::default());
     let rings = bell.clone();
     let queue = Queue::open(stager, move || rings.ring())?;
@@ -96,6 +94,8 @@ fn open(state: &Path, threads: usize, owner: Option<&Owner>) -> Result<(Arc<Offi
         taken: AtomicUsize::new(0),
         large: Mutex::default(),
         ending: Cancel::new(),
+        desk,
+        tidy: AtomicBool::new(false),
     };
     Ok((Arc::new(office), bell))
 }
@@ -121,8 +121,7 @@ pub(crate) fn refuse(mut stream: &UnixStream, e: &Error) {
     }
 }
 
-fn run(control: OwnedFd, office: Arc<Office>, bell: &Arc<Bell>) -> Result<()> {
-    let control = Arc::new(control);
+fn run(control: &Arc<OwnedFd>, office: Arc<Office>, bell: &Arc<Bell>) -> Result<()> {
     let reporter = {
         let (control, office, bell) = (control.clone(), office.clone(), bell.clone());
         std::thread::Builder::new()
@@ -130,9 +129,22 @@ fn run(control: OwnedFd, office: Arc<Office>, bell: &Arc<Bell>) -> Result<()> {
             .spawn(move || report(&control, &office, &bell))
             .map_err(|e| Error::io("start a thread", "this process", e))?
     };
-    let done = obey(&control, &office);
+    // The first look is at once.
+    let tidies = Arc::new(Bell::default());
+    tidies.ring();
+    let tidier = {
+        let (control, office, bell) = (control.clone(), office.clone(), tidies.clone());
+        std::thread::Builder::new()
+            .name("stead-tidy".into())
+            .spawn(move || tidy::watch(&office, &control, &bell))
+            .map_err(|e| Error::io("start a thread", "this process", e))?
+    };
+    let done = obey(control, &office, &tidies);
     office.ending.cancel();
     bell.ring();
+    tidies.ring();
+    // It stops within a file.
+    let _ = tidier.join();
     // Connections that are open still have it.
     office.queue.end();
     // It sends nothing that nobody takes: the other end is read, or gone.
@@ -142,7 +154,7 @@ fn run(control: OwnedFd, office: Arc<Office>, bell: &Arc<Bell>) -> Result<()> {
 
 /// Tells the broker how much there is to do, when that changes.
 fn report(control: &OwnedFd, office: &Office, bell: &Bell) {
-    let mut last = None;
+    let (mut last, mut numbers, mut told) = (None, Numbers::default(), clock::now());
     while !office.ending.is_cancelled() {
         let load = office.queue.load(MOST_READY);
         if let Ok(load) = load
@@ -153,17 +165,51 @@ fn report(control: &OwnedFd, office: &Office, bell: &Bell) {
                 return;
             }
         }
+        // To count takes longer than to look.
+        if (numbers == Numbers::default() || told.elapsed() > COUNTS_EVERY)
+            && let Ok(now) = count(office)
+            && now != numbers
+        {
+            (numbers, told) = (now, clock::now());
+            if control::send(control, &Report::Numbers(now), None, true).is_err() {
+                return;
+            }
+        }
         // Many changes in a row are told as one.
         clock::pause(PAUSE);
         bell.wait();
     }
 }
 
-fn obey(control: &OwnedFd, office: &Arc<Office>) -> Result<()> {
+/// How much was done.
+fn count(office: &Office) -> Result<Numbers> {
+    let mut numbers = Numbers {
+        user: rustix::process::geteuid().as_raw(),
+        connections: office.connections.load(Ordering::Relaxed) as u64,
+        rate: office.queue.rate(),
+        ..Numbers::default()
+    };
+    for of in office.queue.totals()? {
+        match of.state {
+            State::Running => numbers.running += of.transfers,
+            State::Pending | State::Interrupted => numbers.waiting += of.transfers,
+            State::Finished => numbers.finished += of.transfers,
+            State::Failed => numbers.failed += of.transfers,
+            State::Cancelled => {}
+        }
+        numbers.bytes += of.bytes_done;
+    }
+    Ok(numbers)
+}
+
+fn obey(control: &OwnedFd, office: &Arc<Office>, tidies: &Bell) -> Result<()> {
     let (mut served, mut since) = (0u64, clock::now());
     loop {
         let load = office.queue.load(1)?;
-        if office.connections.load(Ordering::Relaxed) > 0 || load.running + load.ready > 0 {
+        let busy = office.connections.load(Ordering::Relaxed) > 0
+            || load.running + load.ready > 0
+            || !office.tidy.load(Ordering::Acquire);
+        if busy {
             since = clock::now();
         } else if served == 0 || since.elapsed() > IDLE {
             // One that nobody has asked for was to look whether there is something to go on with.
@@ -176,6 +222,14 @@ fn obey(control: &OwnedFd, office: &Arc<Office>) -> Result<()> {
         match control::receive::<Order>(control)? {
             None | Some((Order::End, _)) => return Ok(()),
             Some((Order::Slots(slots), _)) => office.queue.set_slots(slots),
+            Some((Order::Renew, _)) => {
+                office.desk.renew(office.queue.stager());
+                office.tidy.store(false, Ordering::Release);
+                tidies.ring();
+            }
+            Some((Order::Told { ticket, failed, users }, _)) => {
+                office.desk.hear(ticket, Told { failed, users });
+            }
             Some((Order::Serve, Some(connection))) => {
                 served += 1;
                 since = clock::now();

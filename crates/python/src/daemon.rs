@@ -136,6 +136,13 @@ impl Daemon {
         self.ask(py, |d| json(&d.spaces()?))
     }
 
+    /// What an administrator asks, and the answer, as JSON.
+    fn admin(&self, py: Python<'_>, asked: &str) -> PyResult<String> {
+        let asked = serde_json::from_str(asked)
+            .map_err(|e| raise(Error::usage(format!("nothing that is asked: {e}"))))?;
+        self.ask(py, |d| json(&d.admin(asked)?))
+    }
+
     /// Numbers for Prometheus.
     fn metrics(&self, py: Python<'_>) -> PyResult<String> {
         self.ask(py, Client::metrics)

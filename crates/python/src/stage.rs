@@ -18,7 +18,6 @@ const LOOK: Duration = Duration::from_millis(100);
 #[pyclass(frozen, module = "stead._stead")]
 pub struct Stager {
     inner: Arc<Inner>,
-    spaces: stead::stage::Spaces,
     born: u32,
 }
 
@@ -71,8 +70,8 @@ impl Stager {
                 spaces.give(one, &|name| std::env::var(name).ok())?;
             }
             let state = state.map_or_else(state_folder, Ok)?;
-            let inner = Inner::open(&state, Means { spaces: spaces.clone(), threads })?;
-            Ok(Stager { inner: Arc::new(inner), spaces, born: fork::generation() })
+            let inner = Inner::open(&state, Means { spaces, threads, ..Means::default() })?;
+            Ok(Stager { inner: Arc::new(inner), born: fork::generation() })
         };
         py.detach(open).map_err(raise)
     }
@@ -127,7 +126,7 @@ impl Stager {
     /// Dataspaces, as JSON.
     fn usage(&self, py: Python<'_>) -> PyResult<String> {
         let inner = self.checked()?;
-        py.detach(|| json(&usage(&self.spaces, inner)?)).map_err(raise)
+        py.detach(|| json(&usage(inner)?)).map_err(raise)
     }
 }
 

@@ -16,6 +16,7 @@ use crate::limiter::Limiter;
 use crate::pace::Pace;
 use crate::place::Place;
 use crate::request::Action;
+use crate::rules;
 use crate::status::{Progress, Watcher};
 use crate::up;
 use crate::work::{self, Carries, Carry, stops_all};
@@ -152,11 +153,14 @@ impl Drive<'_> {
         };
         let pace = gentle
             .then(|| Pace::new(device(sources.first()), device(target.as_ref()), self.threads));
+        let bases = ends.sources.iter().zip(&sources).chain(ends.target.iter().zip(&target));
+        let places = bases.map(|(base, side)| (base, &side.base));
+        let limit = rules::limit(self.spaces, self.known.request.options.limit, places);
         let way = Way {
             d: self,
             sources,
             target,
-            limiter: Limiter::new(self.known.request.options.limit),
+            limiter: Limiter::new(limit),
             pace,
             bytes: AtomicU64::new(self.known.done.bytes),
             kept: AtomicU64::new(0),
@@ -608,9 +612,7 @@ impl Way<'_> {
     /// Notes what was seen of this pair of tiers, for those who come later.
     fn remember(&self) {
         // What somebody has limited is no speed of a device.
-        let Some(pair) =
-            self.pair.as_ref().filter(|_| self.d.known.request.options.limit.is_none())
-        else {
+        let Some(pair) = self.pair.as_ref().filter(|_| !self.limiter.is_bound()) else {
             return;
         };
         let load = |n: &AtomicU64| n.load(Ordering::Relaxed);

@@ -4,6 +4,7 @@
 //! one is touched; from then on, what was done is written down after it was done. So whoever comes later finds at most more
 //! done than is written.
 
+mod kept;
 mod queued;
 mod told;
 
@@ -77,6 +78,15 @@ END;
 CREATE TABLE pair (name TEXT PRIMARY KEY, seen TEXT NOT NULL) WITHOUT ROWID;
 ";
 
+/// What came to the form later: one that has not got it gets it.
+const MORE: &str = "
+CREATE TABLE IF NOT EXISTS job (transfer INTEGER PRIMARY KEY, name TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS kept (path TEXT PRIMARY KEY, location TEXT NOT NULL, until REAL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS shared (
+  path TEXT NOT NULL, user INTEGER NOT NULL, location TEXT NOT NULL, PRIMARY KEY (path, user)
+) WITHOUT ROWID;
+";
+
 /// Where paths of a transfer begin.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ends {
@@ -109,6 +119,16 @@ pub(crate) struct Known {
     pub(crate) ends: Option<Ends>,
     pub(crate) totals: Totals,
     pub(crate) done: Totals,
+}
+
+/// A transfer that has begun and not ended.
+pub(crate) struct UnderWay {
+    pub(crate) id: i64,
+    pub(crate) ends: Ends,
+    /// Somebody does it now, as far as it says.
+    pub(crate) running: bool,
+    /// Bytes of it that are still to come.
+    pub(crate) left: u64,
 }
 
 fn whole(n: i64) -> u64 {
@@ -168,6 +188,7 @@ impl Journal {
             (APPLICATION, form) => return Err(Setup::Form(Some(form))),
             _ => return Err(Setup::Form(None)),
         }
+        write.execute_batch(MORE)?;
         Ok(write.commit()?)
     }
 
@@ -201,6 +222,18 @@ impl Journal {
                 request.options.priority,
                 now
             ])
+        })
+    }
+
+    /// The job that a transfer is of, if any.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn job(&self, id: i64) -> Result<Option<String>> {
+        self.with("read", |c| {
+            c.prepare_cached("SELECT name FROM job WHERE transfer = ?1")?
+                .query_row([id], |row| row.get(0))
+                .optional()
         })
     }
 
@@ -574,6 +607,7 @@ impl Journal {
             let old = "SELECT id FROM transfer WHERE state IN ('finished', 'failed', 'cancelled')
                        ORDER BY id DESC LIMIT -1 OFFSET ?1";
             write.execute(&format!("DELETE FROM item WHERE transfer IN ({old})"), [MOST_OVER])?;
+            write.execute(&format!("DELETE FROM job WHERE transfer IN ({old})"), [MOST_OVER])?;
             write.execute(&format!("DELETE FROM transfer WHERE id IN ({old})"), [MOST_OVER])?;
             write.commit()
         })

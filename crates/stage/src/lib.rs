@@ -3,6 +3,7 @@
 //! A [`Request`] says what is wanted. It is planned into a list of names, which a journal keeps; threads copy the files in batches
 //! under temporary names, and each gets its own when its bytes are durable. Whoever starts again goes on where the journal says.
 
+mod clear;
 mod clock;
 mod commit;
 mod copy;
@@ -12,6 +13,7 @@ mod ends;
 mod gentle;
 mod job;
 mod journal;
+mod keep;
 mod limiter;
 mod manager;
 mod meta;
@@ -22,6 +24,7 @@ mod place;
 mod plan;
 mod queue;
 mod request;
+mod rules;
 mod status;
 mod sum;
 pub mod tree;
@@ -29,10 +32,13 @@ mod up;
 mod usage;
 mod work;
 
+pub use clear::Cleared;
 pub use journal::Journal;
+pub use keep::Persisted;
 pub use manager::{Means, Stager, fixed, state_folder};
 pub use moving::Moving;
 pub use queue::{Load, Queue, Standing, Totals};
 pub use request::{Action, Exists, Options, Request};
+pub use rules::Jobs;
 pub use status::{Failure, Preview, Progress, State, Status, Watcher};
 pub use usage::{Usage, usage};

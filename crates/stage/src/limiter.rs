@@ -28,6 +28,11 @@ impl Limiter {
         }
     }
 
+    /// True if there is a limit.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.per_second.is_some()
+    }
+
     /// Waits until so many bytes may go.
     ///
     /// # Errors

@@ -9,12 +9,14 @@ use crate::meta;
 use crate::place::{Place, Prefix};
 use crate::plan::{Planned, Planner, Progressing};
 use crate::request::{Action, Request};
+use crate::rules::{self, Jobs};
 use crate::status::{Preview, State, Status, Watcher};
 use crate::up::Upload;
 use rustix::fs::FlockOperation;
 use std::fs::File;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use stead_core::layout::Spaces;
 use stead_core::{Cancel, Error, Kind, Result, limits};
 use stead_model::transfer::Amount;
@@ -33,13 +35,17 @@ pub struct Means {
     pub spaces: Spaces,
     /// Threads that copy; 0 is as many as devices and processors here are likely to want.
     pub threads: usize,
+    /// The jobs of this user, for dataspaces that are of jobs.
+    pub jobs: Jobs,
 }
 
 /// Takes transfers and does them, in this process.
 pub struct Stager {
     journal: Journal,
     locks: PathBuf,
-    means: Means,
+    means: RwLock<Arc<Means>>,
+    /// Held between a look at what quotas leave and the note in the journal of what is taken of it.
+    counting: Mutex<()>,
 }
 
 /// Where the journal of this user lies on this host: `$STEAD_STATE`, or `$XDG_STATE_HOME/stead/HOST`, or
@@ -106,12 +112,23 @@ impl Stager {
             Error::io("make the folder", &locks, e).with_hint("name another one by STEAD_STATE")
         })?;
         let journal = Journal::open(&state.join("transfers.db"))?;
-        Ok(Stager { journal, locks, means })
+        let means = RwLock::new(Arc::new(means));
+        Ok(Stager { journal, locks, means, counting: Mutex::default() })
+    }
+
+    /// What transfers are done with now.
+    pub fn means(&self) -> Arc<Means> {
+        self.means.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on other dataspaces and jobs. What is under way goes on as it began.
+    pub fn set_means(&self, means: Means) {
+        *self.means.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(means);
     }
 
     fn threads(&self) -> usize {
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
-        match self.means.threads {
+        match self.means().threads {
             // Devices want several reads at once, however few the processors are.
             0 => cores.clamp(4, 16),
             n => n.min(limits::MAX_THREADS),
@@ -123,28 +140,28 @@ impl Stager {
     /// # Errors
     /// Those of [`Request::check`], and of the journal.
     pub fn submit(&self, request: &Request) -> Result<i64> {
-        self.take(request, None)
+        self.take(request, None, None)
     }
 
     /// Takes a request, for the queue of this journal if there are transfers, or none, that it is to come after.
-    pub(crate) fn take(&self, request: &Request, after: Option<&[i64]>) -> Result<i64> {
+    pub(crate) fn take(
+        &self,
+        request: &Request,
+        after: Option<&[i64]>,
+        job: Option<&str>,
+    ) -> Result<i64> {
         request.check()?;
         let request = fixed(request)?;
         let (tag, now) = (random()?, clock::unix());
         let user = rustix::process::getuid().as_raw();
         let id = match after {
             None => self.journal.submit(&request, tag, user, now)?,
-            Some(after) => self.journal.enqueue(&request, (tag, user, now), after)?,
+            Some(after) => self.journal.enqueue(&request, (tag, user, now), after, job)?,
         };
         if id % TIDY_EVERY == 0 {
             self.journal.tidy()?;
         }
         Ok(id)
-    }
-
-    /// The dataspaces that locations name.
-    pub fn spaces(&self) -> &Spaces {
-        &self.means.spaces
     }
 
     pub(crate) fn journal(&self) -> &Journal {
@@ -156,8 +173,21 @@ impl Stager {
     /// # Errors
     /// Those that it would fail with before it starts.
     pub fn preview(&self, request: &Request, cancel: &Cancel) -> Result<Preview> {
+        self.preview_of(request, None, cancel)
+    }
+
+    /// As [`Stager::preview`], for a process of a job.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn preview_of(
+        &self,
+        request: &Request,
+        job: Option<&str>,
+        cancel: &Cancel,
+    ) -> Result<Preview> {
         request.check()?;
-        let planned = self.plan(request, true, cancel, &mut |_| Ok(()))?;
+        let planned = self.plan(request, job, true, cancel, &mut |_| Ok(()))?;
         let sums = &planned.sums;
         let pair = pair(Some(&planned.source), planned.target.as_ref());
         let seen = pair.map_or(Ok(Default::default()), |pair| self.journal.seen(&pair))?;
@@ -173,18 +203,21 @@ impl Stager {
             takes: seen.takes(Amount::new(sums.totals().files, sums.bytes)),
         };
         enough(&planned)?;
+        rules::within_quota(&planned, &self.journal, None, cancel)?;
         Ok(preview)
     }
 
     fn plan(
         &self,
         request: &Request,
+        job: Option<&str>,
         renames: bool,
         cancel: &Cancel,
         sink: &mut dyn FnMut(Item) -> Result<()>,
     ) -> Result<Planned> {
-        let (spaces, state) = (&self.means.spaces, Progressing::default());
-        Planner { spaces, request, cancel, renames, sink, state }.plan()
+        let (means, state) = (self.means(), Progressing::default());
+        let (spaces, jobs) = (&means.spaces, &means.jobs);
+        Planner { spaces, request, job, jobs, cancel, renames, sink, state }.plan()
     }
 
     /// Has the turn of a transfer, or an error of kind `Usage` if another process does it.
@@ -295,9 +328,10 @@ impl Stager {
 
     /// Plans a transfer into the journal, if the target has room for it.
     fn planned(&self, id: i64, request: &Request, renames: bool, cancel: &Cancel) -> Result<()> {
+        let job = self.journal.job(id)?;
         self.journal.plan_begin(id)?;
         let mut items = Vec::new();
-        let planned = self.plan(request, renames, cancel, &mut |item| {
+        let planned = self.plan(request, job.as_deref(), renames, cancel, &mut |item| {
             items.push(item);
             if items.len() >= TOGETHER {
                 self.journal.plan_add(id, &items)?;
@@ -305,8 +339,14 @@ impl Stager {
             }
             Ok(())
         })?;
+        if rules::counts_renames(&planned) {
+            // As a copy it is known how much it is.
+            return self.planned(id, request, false, cancel);
+        }
         self.journal.plan_add(id, &items)?;
         enough(&planned)?;
+        let _counting = self.counting.lock().unwrap_or_else(PoisonError::into_inner);
+        rules::within_quota(&planned, &self.journal, Some(id), cancel)?;
         self.journal.plan_end(id, &planned.ends, &planned.sums.totals())
     }
 
@@ -317,14 +357,14 @@ impl Stager {
         cancel: &Cancel,
         watcher: Option<&dyn Watcher>,
     ) -> std::result::Result<(), Stopped> {
-        let known = self.journal.known(id)?;
+        let (known, means) = (self.journal.known(id)?, self.means());
         let drive = Drive {
             journal: &self.journal,
             id,
             known: &known,
-            spaces: &self.means.spaces,
+            spaces: &means.spaces,
             threads: self.threads(),
-            at_once: match self.means.threads {
+            at_once: match means.threads {
                 0 => OBJECTS_AT_ONCE,
                 n => n.min(limits::MAX_THREADS),
             },
@@ -356,7 +396,7 @@ impl Stager {
         let Some(base) = known.ends.as_ref().and_then(|ends| ends.target.as_ref()) else {
             return Ok(());
         };
-        let base = match base.open(&self.means.spaces, &Cancel::new()) {
+        let base = match base.open(&self.means().spaces, &Cancel::new()) {
             // It is gone with all that lay in it.
             Err(e) if e.kind() == Kind::NotFound => return Ok(()),
             base => base?,
@@ -448,6 +488,14 @@ impl Stager {
         Ok(found)
     }
 
+    /// Transfers of jobs that are not over, with their jobs.
+    ///
+    /// # Errors
+    /// Those of the journal.
+    pub fn of_jobs(&self) -> Result<Vec<(i64, String)>> {
+        self.journal.of_jobs()
+    }
+
     /// Bytes a second of large files between pairs of tiers, as `ext4-254:0>tmpfs-0:30`, that transfers were seen to have.
     ///
     /// # Errors
@@ -465,12 +513,12 @@ impl Stager {
         if request.action == Action::Remove {
             return Ok(None);
         }
-        let fixed = fixed(request)?;
+        let (fixed, means) = (fixed(request)?, self.means());
         let anew = request.action == Action::Sync
             || request.sources.iter().any(stead_core::Location::is_pattern);
         for id in self.waiting()? {
             let known = self.journal.known(id)?;
-            let open = |base: &ends::Base| base.open(&self.means.spaces, &Cancel::new()).is_ok();
+            let open = |base: &ends::Base| base.open(&means.spaces, &Cancel::new()).is_ok();
             let here = known
                 .ends
                 .as_ref()

@@ -9,6 +9,7 @@ use crate::journal::{Ends, Totals};
 use crate::pattern;
 use crate::place::{Place, key_of, no_key};
 use crate::request::{Action, Exists, Request};
+use crate::rules::{self, Jobs, Rule};
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -47,12 +48,19 @@ pub(crate) struct Planned {
     pub(crate) target: Option<Place>,
     /// Where the first source is.
     pub(crate) source: Place,
+    /// Dataspaces with terms that sources lie in.
+    pub(crate) from: Vec<Rule>,
+    /// Those that the target lies in.
+    pub(crate) to: Vec<Rule>,
 }
 
 /// One that is being made. Names go to `sink`.
 pub(crate) struct Planner<'a> {
     pub(crate) spaces: &'a Spaces,
     pub(crate) request: &'a Request,
+    /// The job that it is of, if any, and those of this user.
+    pub(crate) job: Option<&'a str>,
+    pub(crate) jobs: &'a Jobs,
     pub(crate) cancel: &'a Cancel,
     /// Moves may be renames.
     pub(crate) renames: bool,
@@ -134,12 +142,22 @@ impl Planner<'_> {
         let mut all = Vec::new();
         // Many sources lie in few folders, each of which is open once.
         let mut open: HashMap<Base, Place> = HashMap::new();
+        let of = |end: &End| rules::of(self.spaces, &end.base, &end.folder, &end.path);
+        let to = target.as_ref().map(of).unwrap_or_default();
+        let mut from: Vec<Rule> = Vec::new();
         for location in &request.sources {
             for (end, contents) in self.sources(location)? {
+                for rule in of(&end) {
+                    if !from.iter().any(|known| known.name == rule.name) {
+                        from.push(rule);
+                    }
+                }
                 let folder = open.entry(end.base.clone()).or_insert(end.folder).clone();
                 all.push((End { folder, ..end }, contents));
             }
         }
+        // Before anything of it is looked at.
+        rules::may_touch(from.iter().chain(&to), self.job, self.jobs)?;
         let equal = |contents: bool| {
             contents || (!into && target.as_ref().is_some_and(|t| t.path.as_os_str().is_empty()))
         };
@@ -165,7 +183,7 @@ impl Planner<'_> {
         let first = first.or_else(|| target.as_ref().map(|end| end.folder.clone()));
         let Some(source) = first else { return Err(Error::usage("nothing to stage")) };
         let Progressing { ends, sums, .. } = self.state;
-        Ok(Planned { ends, sums, target: target.map(|end| end.folder), source })
+        Ok(Planned { ends, sums, target: target.map(|end| end.folder), source, from, to })
     }
 
     /// What a location stands for, and whether its contents are meant.

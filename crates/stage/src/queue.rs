@@ -262,7 +262,15 @@ impl Queue {
     /// # Errors
     /// Those of [`Stager::submit`]; `Usage` if one of `after` is not there or will never be finished.
     pub fn submit(&self, request: &Request, after: &[i64]) -> Result<i64> {
-        let id = self.shared.stager.take(request, Some(after))?;
+        self.submit_of(request, after, None)
+    }
+
+    /// As [`Queue::submit`], for a process of a job.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn submit_of(&self, request: &Request, after: &[i64], job: Option<&str>) -> Result<i64> {
+        let id = self.shared.stager.take(request, Some(after), job)?;
         self.shared.change(|_| {});
         Ok(id)
     }
@@ -498,6 +506,14 @@ impl Queue {
     /// Those of the journal.
     pub fn totals(&self) -> Result<Vec<Totals>> {
         self.shared.stager.journal().totals()
+    }
+
+    /// Bytes a second of all that is under way.
+    pub fn rate(&self) -> f64 {
+        let running: Vec<_> = self.shared.now().running.values().cloned().collect();
+        let rate =
+            |p: Progress| if p.seconds > 0.0 { p.bytes_done as f64 / p.seconds } else { 0.0 };
+        running.iter().filter_map(|moving| moving.progress()).map(rate).sum()
     }
 
     /// So many transfers at a time.

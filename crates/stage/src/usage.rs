@@ -1,14 +1,17 @@
 //! What dataspaces have and hold.
 
 use crate::ends::Base;
+use crate::journal::UnderWay;
 use crate::manager::Stager;
 use crate::place::Place;
+use crate::rules;
 use serde::{Deserialize, Serialize};
-use stead_core::layout::Spaces;
-use stead_core::{Cancel, Error, Result};
+use stead_core::layout::{Spaces, Terms};
+use stead_core::{BucketUrl, Cancel, Error, Result};
 
 /// A dataspace in numbers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Usage {
     /// Its name.
     pub name: String,
@@ -26,64 +29,105 @@ pub struct Usage {
     pub read_rate: f64,
     /// As `read_rate`, written.
     pub write_rate: f64,
+    /// `node` for a folder of this node, `shared` for one of all nodes, `memory`, `bucket`.
+    pub kind: String,
+    /// The number of the user whose the folder is.
+    pub owner: Option<u32>,
+    /// That of its group.
+    pub group: Option<u32>,
+    /// Its rights in octal.
+    pub mode: Option<String>,
+    /// Bytes that all users together may have there, if that is agreed.
+    pub quota: Option<u64>,
+    /// Of these, in use, as far as this user sees it.
+    pub quota_used: Option<u64>,
+    /// Bytes that each user may have there, if that is agreed.
+    pub user_quota: Option<u64>,
+    /// Of these, in use by this user.
+    pub user_quota_used: Option<u64>,
+    /// Bytes that transfers of this user under way still have to write there.
+    pub coming: u64,
+    /// Transfers of this user under way that read or write there.
+    pub running: u64,
+    /// Bytes a second of each transfer, if that is agreed.
+    pub limit: Option<u64>,
+    /// Seconds after its last change when something there is removed, if that is agreed.
+    pub expires: Option<u64>,
+    /// Only processes of jobs may use it.
+    pub jobs: bool,
     /// Why it is not to be had.
     pub error: Option<String>,
 }
 
-/// All dataspaces, with what the journal of this user knows of their speed.
+/// All dataspaces, with what the journal of this user knows of their speed. Where there are quotas, what lies there is walked through.
 ///
 /// # Errors
 /// Those of the journal. That a dataspace is not to be had is said with it.
-pub fn usage(spaces: &Spaces, stager: &Stager) -> Result<Vec<Usage>> {
-    let rates = stager.rates()?;
-    Ok(spaces.names().map(|name| one(spaces, name, &rates)).collect())
+pub fn usage(stager: &Stager) -> Result<Vec<Usage>> {
+    let (rates, under_way) = (stager.rates()?, stager.journal().under_way()?);
+    let means = stager.means();
+    let spaces = &means.spaces;
+    Ok(spaces.names().map(|name| one(spaces, name, &rates, &under_way)).collect())
 }
 
-fn one(spaces: &Spaces, name: &str, rates: &[(String, f64)]) -> Usage {
-    let mut usage = Usage {
-        name: name.to_owned(),
-        path: spaces.place(name).ok().map(str::to_owned),
-        tier: None,
-        size: None,
-        used: None,
-        free: None,
-        read_rate: 0.0,
-        write_rate: 0.0,
-        error: None,
-    };
-    let look = || {
-        let base = Base::Space(name.to_owned(), spaces.place(name)?.to_owned());
-        let place = base.open(spaces, &Cancel::new())?;
-        let stat = match &place {
-            Place::Bucket(_) => None,
-            Place::Folder(folder) => {
-                let failed = |e: std::io::Error| Error::io("look at", folder.shown(), e);
-                Some(rustix::fs::fstatvfs(folder).map_err(|e| failed(e.into()))?)
-            }
-        };
-        Ok((place.tier().unwrap_or_default(), stat))
-    };
-    let found: Result<_> = look();
-    match found {
-        Ok((tier, stat)) => {
-            if let Some(stat) = stat {
-                let bytes = |blocks: u64| Some(blocks.saturating_mul(stat.f_frsize));
-                usage.size = bytes(stat.f_blocks);
-                usage.used = bytes(stat.f_blocks.saturating_sub(stat.f_bfree));
-                usage.free = bytes(stat.f_bavail);
-            }
-            for (pair, rate) in rates {
-                let (from, to) = pair.split_once('>').unwrap_or_default();
-                if from == tier {
-                    usage.read_rate = usage.read_rate.max(*rate);
-                }
-                if to == tier {
-                    usage.write_rate = usage.write_rate.max(*rate);
-                }
-            }
-            usage.tier = Some(tier);
+fn one(spaces: &Spaces, name: &str, rates: &[(String, f64)], under_way: &[UnderWay]) -> Usage {
+    let mut usage = Usage { name: name.to_owned(), ..Usage::default() };
+    let terms = spaces.terms(name).cloned().unwrap_or_default();
+    usage.path = spaces.place(name).ok().map(str::to_owned);
+    usage.kind = match &usage.path {
+        Some(path) if BucketUrl::is_meant(path) => "bucket",
+        _ if terms.memory => "memory",
+        _ if terms.shared => "shared",
+        _ => "node",
+    }
+    .to_owned();
+    (usage.quota, usage.user_quota) = (terms.quota, terms.user_quota);
+    (usage.limit, usage.expires, usage.jobs) = (terms.limit, terms.expires, terms.jobs);
+    for transfer in under_way {
+        let here =
+            |base: &Base| usage.path.as_ref().is_some_and(|place| rules::is_of(base, name, place));
+        let to = transfer.ends.target.as_ref().is_some_and(here);
+        if to {
+            usage.coming = usage.coming.saturating_add(transfer.left);
         }
-        Err(e) => usage.error = Some(e.to_string()),
+        if transfer.running && (to || transfer.ends.sources.iter().any(here)) {
+            usage.running += 1;
+        }
+    }
+    if let Err(e) = look(&mut usage, spaces, &terms, rates) {
+        usage.error = Some(e.to_string());
     }
     usage
+}
+
+fn look(usage: &mut Usage, spaces: &Spaces, terms: &Terms, rates: &[(String, f64)]) -> Result<()> {
+    let place = spaces.place(&usage.name)?;
+    let open = Base::Space(usage.name.clone(), place.to_owned()).open(spaces, &Cancel::new())?;
+    let tier = open.tier().unwrap_or_default();
+    for (pair, rate) in rates {
+        let (from, to) = pair.split_once('>').unwrap_or_default();
+        if from == tier {
+            usage.read_rate = usage.read_rate.max(*rate);
+        }
+        if to == tier {
+            usage.write_rate = usage.write_rate.max(*rate);
+        }
+    }
+    usage.tier = Some(tier);
+    let Place::Folder(folder) = &open else { return Ok(()) };
+    let stat =
+        rustix::fs::fstatvfs(folder).map_err(|e| Error::io("look at", folder.shown(), e.into()))?;
+    let bytes = |blocks: u64| Some(blocks.saturating_mul(stat.f_frsize));
+    usage.size = bytes(stat.f_blocks);
+    usage.used = bytes(stat.f_blocks.saturating_sub(stat.f_bfree));
+    usage.free = bytes(stat.f_bavail);
+    let meta = folder.own_meta()?;
+    (usage.owner, usage.group) = (Some(meta.uid), Some(meta.gid));
+    usage.mode = Some(format!("{:04o}", meta.mode));
+    let used = rules::used(place, terms, &Cancel::new())?;
+    (usage.quota_used, usage.user_quota_used) = (used.all, used.own);
+    if terms.memory && !stead_store::tier::is_memory(folder) {
+        return Err(Error::usage("this folder does not lie in memory").at_path(folder.shown()));
+    }
+    Ok(())
 }

@@ -25,7 +25,9 @@ fn lab(name: &str) -> Lab {
     let dir = tempfile::tempdir().unwrap();
     let mut spaces = Spaces::default();
     spaces.give(&format!("archive=memory://{name}/old"), &|_| None).unwrap();
-    let stager = Stager::open(&dir.path().join("state"), Means { spaces, threads: 3 }).unwrap();
+    let stager =
+        Stager::open(&dir.path().join("state"), Means { spaces, threads: 3, ..Means::default() })
+            .unwrap();
     Lab { dir, name: name.to_owned(), stager }
 }
 

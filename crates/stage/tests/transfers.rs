@@ -39,7 +39,7 @@ fn place_in(dir: TempDir) -> Place {
     let mut spaces = Spaces::default();
     fs::create_dir(dir.path().join("space")).unwrap();
     spaces.give(&format!("s={}/space", dir.path().display()), &|_| None).unwrap();
-    let means = Means { spaces, threads: 3 };
+    let means = Means { spaces, threads: 3, ..Means::default() };
     let stager = Stager::open(&dir.path().join("state"), means).unwrap();
     Place { dir, stager }
 }
@@ -620,7 +620,8 @@ fn a_dataspace_that_is_another_folder_by_now_is_another_place() {
     fs::create_dir(p.path("other")).unwrap();
     let mut spaces = Spaces::default();
     spaces.give(&format!("s={}/other", p.dir.path().display()), &|_| None).unwrap();
-    let other = Stager::open(&p.path("state"), Means { spaces, threads: 2 }).unwrap();
+    let other =
+        Stager::open(&p.path("state"), Means { spaces, threads: 2, ..Means::default() }).unwrap();
     assert_eq!(other.same(&request).unwrap(), None);
     let e = other.run(id, &Cancel::new(), None).unwrap_err();
     assert!(e.message().contains("when this transfer began"), "{e}");
@@ -670,4 +671,55 @@ fn a_journal_of_something_else_is_left_alone() {
     let e = Stager::open(dir.path(), Means::default()).err().unwrap();
     assert!(e.kind() == Kind::Format && e.hint().unwrap().contains("STEAD_STATE"), "{e}");
     assert_eq!(fs::read(dir.path().join("transfers.db")).unwrap(), vec![b'x'; 5000]);
+}
+
+#[test]
+fn quotas_refuse_before_anything_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().canonicalize().unwrap();
+    fs::create_dir(at.join("space")).unwrap();
+    fs::create_dir(at.join("other")).unwrap();
+    fs::create_dir(at.join("jobs")).unwrap();
+    fs::write(at.join("f"), vec![7; 200_000]).unwrap();
+    let text = format!(
+        "[dataspace.s]\npath = \"{0}/space\"\nuser_quota = 500000\n\
+         [dataspace.j]\npath = \"{0}/jobs\"\njobs = true\n",
+        at.display()
+    );
+    let mut spaces = Spaces::parse(&text, &|_| None).unwrap();
+    // Another folder by the same name changes nothing for the one before.
+    spaces.give(&format!("s={}/other", at.display()), &|_| None).unwrap();
+    let means = Means { spaces, threads: 2, ..Means::default() };
+    let stager = Stager::open(&at.join("state"), means).unwrap();
+    let p = Place { dir, stager };
+    let run = |action, source: &str, target: &str| {
+        let id = p.stager.submit(&p.request(action, &[source], Some(target))).unwrap();
+        p.stager.run(id, &Cancel::new(), None)
+    };
+    run(Action::Copy, "f", "space/a").unwrap();
+    run(Action::Copy, "f", "space/b").unwrap();
+    let e = run(Action::Copy, "f", "space/c").unwrap_err();
+    assert_eq!(e.kind(), Kind::NoSpace, "{e}");
+    assert!(e.message().contains("dataspace 's'") && e.message().contains("each user"), "{e}");
+    let preview = p.request(Action::Copy, &["f"], Some("space/deep/c"));
+    assert_eq!(p.stager.preview(&preview, &Cancel::new()).unwrap_err().kind(), Kind::NoSpace);
+    // A rename brings bytes, too; within the dataspace it brings none.
+    assert_eq!(run(Action::Move, "f", "space/c").unwrap_err().kind(), Kind::NoSpace);
+    run(Action::Move, "space/b", "space/d").unwrap();
+    run(Action::Copy, "f", "s://c").unwrap();
+    let mut names: Vec<_> =
+        fs::read_dir(p.path("space")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["a", "d"]);
+    assert!(p.path("f").exists() && p.path("other/c").exists());
+    // Dataspaces of jobs, by name and by path, as sources and as targets.
+    fs::write(p.path("jobs/x"), b"x").unwrap();
+    for (source, target) in [("f", "j://f"), ("f", "jobs/f"), ("jobs/x", "x"), ("j://x", "x")] {
+        let e = run(Action::Copy, source, target).unwrap_err();
+        assert!(e.kind() == Kind::Permission && e.message().contains("'j'"), "{source}: {e}");
+    }
+    let usage = stead_stage::usage(&p.stager).unwrap();
+    let found: Vec<_> =
+        usage.iter().map(|u| (&*u.name, &*u.kind, u.jobs, u.error.is_some())).collect();
+    assert_eq!(found, [("j", "node", true, false), ("s", "node", false, false)]);
 }

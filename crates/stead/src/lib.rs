@@ -138,7 +138,9 @@ pub mod stage {
 /// # }
 /// ```
 pub mod daemon {
-    pub use stead_daemon::protocol::Hello;
+    pub use stead_daemon::protocol::{
+        AdminAnswer, AdminAsk, AdminSpace, Hello, JobIs, Numbers, Stats,
+    };
     pub use stead_daemon::{Client, Clients, Settings, serve, serves_all, socket_path, work};
 }
 

@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use stead_core::layout::{Layout, Part, Spaces, check_relative};
+use stead_core::layout::{Layout, Part, Spaces, check_relative, spaces::Variable};
 use stead_core::{Error, Kind, Result, limits};
 
 /// The configuration of the system.
@@ -31,9 +31,24 @@ pub fn of_system(variable: &dyn Fn(&str) -> Option<String>) -> Result<Spaces> {
 /// # Errors
 /// As [`of_system`]; `NotFound` if there is no file that `STEAD_CONFIG` names.
 pub fn of_user() -> Result<Spaces> {
+    of_user_changed(&|_, _| Ok(()))
+}
+
+/// What somebody makes of the dataspaces of the system, before users have theirs.
+pub type Change<'c> = &'c dyn Fn(&mut Spaces, Variable<'_>) -> Result<()>;
+
+/// As [`of_user`], with those of the system changed.
+///
+/// # Errors
+/// As [`of_user`]; those of `change`.
+pub fn of_user_changed(change: Change<'_>) -> Result<Spaces> {
     match has_rights_of_others() {
-        true => of_system(&variable),
-        false => of(&variable),
+        true => {
+            let mut spaces = of_system(&variable)?;
+            change(&mut spaces, &variable)?;
+            Ok(spaces)
+        }
+        false => of_changed(&variable, change),
     }
 }
 
@@ -42,7 +57,16 @@ pub fn of_user() -> Result<Spaces> {
 /// # Errors
 /// Those of [`of_user`].
 pub fn of(variable: &dyn Fn(&str) -> Option<String>) -> Result<Spaces> {
+    of_changed(variable, &|_, _| Ok(()))
+}
+
+/// As [`of`], with those of the system changed.
+///
+/// # Errors
+/// As [`of_user`]; those of `change`.
+pub fn of_changed(variable: Variable<'_>, change: Change<'_>) -> Result<Spaces> {
     let mut spaces = of_system(variable)?;
+    change(&mut spaces, variable)?;
     let home = |name: &str| variable(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let folder = home("XDG_CONFIG_HOME").or_else(|| home("HOME").map(|p| p.join(".config")));
     if let Some(folder) = folder

@@ -31,6 +31,7 @@ pub mod nodes;
 mod per_process;
 mod space;
 pub mod spaces;
+mod terms;
 mod text;
 
 #[cfg(test)]
@@ -43,6 +44,7 @@ pub use per_process::PerProcess;
 pub(crate) use space::check_space;
 pub use space::{Dataspace, check_relative};
 pub use spaces::Spaces;
+pub use terms::{SpaceConfig, Terms};
 
 use crate::{Error, Kind, Result, limits};
 use std::ops::Range;

@@ -3,12 +3,14 @@
 //! ```toml
 //! [dataspace.nvme]
 //! path = "/mnt/nvme/${USER}"
+//! quota = "1TB"
 //! ```
 //!
 //! Read strictly, as layouts are. Variables are told to it: this room asks no environment. What they make of a path is looked at
 //! when its dataspace is used, so that who uses another one needs none of them.
 
 use super::space::{check_path, check_space};
+use super::terms::{SpaceConfig, Terms};
 use super::text::{at_line, line, not_toml};
 use crate::{BucketUrl, Error, Result, limits};
 use serde::Deserialize;
@@ -20,13 +22,16 @@ use toml::Spanned;
 #[serde(deny_unknown_fields)]
 struct Raw {
     #[serde(default)]
-    dataspace: BTreeMap<String, RawSpace>,
+    dataspace: BTreeMap<String, Spanned<BTreeMap<String, Spanned<Value>>>>,
 }
 
+/// Numbers and truth values are what they are as text.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawSpace {
-    path: Spanned<String>,
+#[serde(untagged)]
+enum Value {
+    Text(String),
+    Truth(bool),
+    Number(u64),
 }
 
 /// The value of a variable of the environment.
@@ -34,7 +39,28 @@ pub type Variable<'v> = &'v dyn Fn(&str) -> Option<String>;
 
 /// The folders that dataspaces are on this node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Spaces(BTreeMap<String, Folder>);
+pub struct Spaces {
+    named: BTreeMap<String, Space>,
+    /// Those of earlier configurations whose names mean others now. What is agreed about their folders still is.
+    others: Vec<(String, Space)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Space {
+    folder: Folder,
+    config: SpaceConfig,
+}
+
+/// A dataspace with terms that transfers keep to.
+#[derive(Debug, Clone, Copy)]
+pub struct Bound<'s> {
+    /// Its name.
+    pub name: &'s str,
+    /// Its folder or bucket.
+    pub place: &'s str,
+    /// What is agreed.
+    pub terms: &'s Terms,
+}
 
 /// The folder of a dataspace, or its bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,37 +90,86 @@ impl Spaces {
             let hint = "docs/layouts.md describes the keys of stead.toml";
             not_toml("a configuration", hint, &e, text)
         })?;
-        let mut spaces = BTreeMap::new();
+        let mut spaces = Spaces::default();
         for (name, space) in raw.dataspace {
-            let (at, path) = (space.path.span().start, space.path.get_ref());
+            let whole = space.span().start;
+            let keys = space.into_inner();
+            // What is wrong with one key alone is told with its line.
+            let mut all = BTreeMap::from([("path".to_owned(), "/x".to_owned())]);
+            for memory in [true, false] {
+                for (key, value) in keys.iter().filter(|(key, _)| (*key == "memory") == memory) {
+                    let wrong = |e: Error| at_line(&e, text, value.span().start);
+                    let value = match value.get_ref() {
+                        Value::Number(n) if key == "mode" => {
+                            return Err(wrong(Error::usage(format!("{n} are rights in quotes"))));
+                        }
+                        Value::Text(text) => text.clone(),
+                        Value::Truth(truth) => truth.to_string(),
+                        Value::Number(n) => n.to_string(),
+                    };
+                    all.insert(key.clone(), value);
+                    SpaceConfig::try_from(all.clone()).map_err(wrong)?;
+                }
+            }
+            let Some(path) = keys.get("path") else {
+                let e = Error::usage("a dataspace has a path");
+                return Err(at_line(&e, text, whole));
+            };
+            let at = path.span().start;
             let wrong = |e: Error| at_line(&e, text, at);
             check_space(&name).map_err(wrong)?;
-            let folder = match root(path, variable) {
-                Ok(path) => Folder::Is(path),
-                // It is wrong whatever they are.
-                Err(e)
-                    if root(path, &|_| Some("/x".into())).is_err()
-                        && root(path, &|_| Some("x".into())).is_err() =>
-                {
-                    return Err(wrong(e));
-                }
-                Err(e) => Folder::None {
-                    why: e.message().to_owned(),
-                    hint: e.hint().map(str::to_owned),
-                    line: line(text, at),
-                    file: None,
-                },
-            };
-            spaces.insert(name, folder);
+            let config = SpaceConfig::try_from(all).map_err(wrong)?;
+            let mut space = Space::new(config, variable).map_err(wrong)?;
+            if let Folder::None { line: its, .. } = &mut space.folder {
+                *its = line(text, at);
+            }
+            spaces.named.insert(name, space);
         }
-        Ok(Spaces(spaces))
+        Ok(spaces)
+    }
+
+    /// Puts one in, in place of one of the same name.
+    ///
+    /// # Errors
+    /// `Usage` for a path that is none, whatever the variables are.
+    pub fn put(&mut self, name: &str, config: SpaceConfig, variable: Variable<'_>) -> Result<()> {
+        check_space(name)?;
+        self.named.insert(name.to_owned(), Space::new(config, variable)?);
+        Ok(())
+    }
+
+    /// Takes one away.
+    pub fn remove(&mut self, name: &str) {
+        self.named.remove(name);
+    }
+
+    /// What is agreed about a dataspace; none if there is none of this name.
+    pub fn terms(&self, name: &str) -> Option<&Terms> {
+        self.config(name).map(SpaceConfig::terms)
+    }
+
+    /// A dataspace as it is configured.
+    pub fn config(&self, name: &str) -> Option<&SpaceConfig> {
+        self.named.get(name).map(|space| &space.config)
+    }
+
+    /// Those with terms that transfers keep to, also where a later configuration has given the name to another folder.
+    pub fn bound(&self) -> impl Iterator<Item = Bound<'_>> {
+        let named = self.named.iter().map(|(name, space)| (name.as_str(), space));
+        let all = named.chain(self.others.iter().map(|(name, space)| (name.as_str(), space)));
+        all.filter(|(_, space)| space.config.terms().binds()).filter_map(|(name, space)| {
+            match &space.folder {
+                Folder::Is(place) => Some(Bound { name, place, terms: space.config.terms() }),
+                Folder::None { .. } => None,
+            }
+        })
     }
 
     /// Says that all of them were read from this file, for errors about them.
     #[must_use]
     pub fn read_from(mut self, path: &Path) -> Spaces {
-        for folder in self.0.values_mut() {
-            if let Folder::None { file, .. } = folder {
+        for space in self.named.values_mut() {
+            if let Folder::None { file, .. } = &mut space.folder {
                 *file = Some(path.to_owned());
             }
         }
@@ -111,18 +186,31 @@ impl Spaces {
                 .with_hint("write its name and its folder: nvme=/mnt/nvme/me"));
         };
         check_space(name)?;
-        self.0.insert(name.to_owned(), Folder::Is(root(path, variable)?));
+        let folder = Folder::Is(root(path, variable)?);
+        let config = SpaceConfig::plain(path);
+        self.insert(name.to_owned(), Space { folder, config });
         Ok(())
     }
 
-    /// Takes those of a configuration that goes before this one.
+    /// Takes those of a configuration that goes before this one. What is agreed about a folder still is if its name is given to another.
     pub fn extend(&mut self, later: Spaces) {
-        self.0.extend(later.0);
+        self.others.extend(later.others);
+        for (name, space) in later.named {
+            self.insert(name, space);
+        }
+    }
+
+    fn insert(&mut self, name: String, space: Space) {
+        if let Some(before) = self.named.insert(name.clone(), space)
+            && before.config.terms().binds()
+        {
+            self.others.push((name, before));
+        }
     }
 
     /// The names of all of them, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.named.keys().map(String::as_str)
     }
 
     /// The folder of a dataspace: an absolute path.
@@ -142,7 +230,7 @@ impl Spaces {
 
     /// True if there is a dataspace of this name.
     pub fn has(&self, name: &str) -> bool {
-        self.0.contains_key(name)
+        self.named.contains_key(name)
     }
 
     /// Where a dataspace is: an absolute path, or the URL of a bucket.
@@ -151,10 +239,13 @@ impl Spaces {
     /// `Usage` if there is none of this name; `Format`, with file and line, if a variable in its path is not set, or what it
     /// is set to makes no path.
     pub fn place(&self, name: &str) -> Result<&str> {
-        match self.0.get(name) {
+        match self.named.get(name).map(|space| &space.folder) {
             Some(Folder::Is(path)) => Ok(path),
             Some(Folder::None { why, hint, line, file }) => {
-                let mut e = Error::format(format!("dataspace '{name}': {why}")).at_line(*line);
+                let mut e = Error::format(format!("dataspace '{name}': {why}"));
+                if *line > 0 {
+                    e = e.at_line(*line);
+                }
                 if let Some(file) = file {
                     e = e.at_path(file);
                 }
@@ -168,6 +259,29 @@ impl Spaces {
                      [dataspace.{name}] with a path"
                 ))),
         }
+    }
+}
+
+impl Space {
+    fn new(config: SpaceConfig, variable: Variable<'_>) -> Result<Space> {
+        let path = config.path();
+        let folder = match root(path, variable) {
+            Ok(path) => Folder::Is(path),
+            // It is wrong whatever they are.
+            Err(e)
+                if root(path, &|_| Some("/x".into())).is_err()
+                    && root(path, &|_| Some("x".into())).is_err() =>
+            {
+                return Err(e);
+            }
+            Err(e) => Folder::None {
+                why: e.message().to_owned(),
+                hint: e.hint().map(str::to_owned),
+                line: 0,
+                file: None,
+            },
+        };
+        Ok(Space { folder, config })
     }
 }
 
@@ -268,6 +382,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_agreed_stays_whatever_a_name_means_later() {
+        let text = "[dataspace.nvme]\npath = \"/mnt/${USER}\"\nquota = \"1kB\"\njobs = true\n\
+            [dataspace.m]\nsize = 10\nmemory = true\npath = \"/dev/shm/m\"\nmode = \"1777\"\n";
+        let mut spaces = Spaces::parse(text, &variable).unwrap();
+        assert_eq!(spaces.terms("nvme").unwrap().quota, Some(1000));
+        assert_eq!(spaces.terms("m").unwrap().mode, Some(0o1777));
+        spaces.give("nvme=/other", &variable).unwrap();
+        assert_eq!(spaces.terms("nvme"), Some(&Terms::default()));
+        let bound: Vec<_> = spaces.bound().map(|b| (b.name, b.place, b.terms.quota)).collect();
+        assert_eq!(bound, [("m", "/dev/shm/m", Some(10)), ("nvme", "/mnt/ada", Some(1000))]);
+        spaces.remove("m");
+        assert!(!spaces.has("m") && spaces.terms("m").is_none());
+        let config = spaces.config("nvme").unwrap().clone();
+        spaces.put("again", config, &variable).unwrap();
+        assert_eq!(spaces.folder("again").unwrap(), "/other");
+    }
+
+    #[test]
     fn what_is_none_is_an_error_with_its_line() {
         for (bad, says) in [
             ("path = \"relative\"", "not absolute"),
@@ -275,15 +407,21 @@ mod tests {
             ("path = \"/a/$USER\"", "'$'"),
             ("path = \"relative/${NOT}\"", "'NOT' is not set"),
             ("path = \"/\"", "a folder of its own"),
-            ("path = 7", "not a configuration"),
-            ("folder = \"/a\"", "not a configuration"),
+            ("path = 7", "not absolute"),
+            ("folder = \"/a\"", "no 'folder'"),
+            ("path = [7]", "not a configuration"),
+            ("path = \"/a\"\nquota = \"much\"", "'much' is not a size"),
+            ("path = \"/a\"\nsize = 5", "only a dataspace in memory"),
+            ("path = \"/a\"\nmode = 770", "in quotes"),
+            ("", "has a path"),
         ] {
             let e =
                 Spaces::parse(&format!("# one\n[dataspace.x]\n{bad}\n"), &variable).unwrap_err();
             assert!(e.message().contains(says), "{bad}: {e}");
             assert_eq!(e.kind(), Kind::Format, "{bad}");
             let line = e.place().line.unwrap();
-            assert!(line == 3 || (line == 2 && says == "not a configuration"), "{bad}: {e}");
+            let second = bad.contains('\n');
+            assert!(line == if second { 4 } else { 3 } || line == 2, "{bad}: {e}");
         }
         for bad in
             ["[dataspaces.x]\npath = \"/a\"", "x = 1", "[dataspace.\"a b\"]\npath = \"/a\"", "["]

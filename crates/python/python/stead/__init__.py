@@ -18,6 +18,7 @@ ranks that are where the data are work for the others. `stage` moves files and t
 from __future__ import annotations
 
 from . import _kernels
+from ._admin import Admin
 from ._daemon import Daemon, Handed, daemon
 from ._dataset import Dataset, Description, open, run
 from ._errors import (
@@ -85,6 +86,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "MISSING",
+    "Admin",
     "Cancel",
     "CancelledError",
     "ChangedError",

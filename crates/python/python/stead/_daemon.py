@@ -7,6 +7,7 @@ import os
 import sys
 
 from . import _progress, _stead
+from ._admin import Admin
 from ._errors import PeerError, make
 from ._stage import Staged, asked
 
@@ -257,6 +258,11 @@ class Daemon:
         """Dataspaces of the daemon, as `dataspaces` says them."""
         found: list[dict[str, Any]] = json.loads(self._open.usage())
         return found
+
+    @property
+    def admin(self) -> Admin:
+        """What administrators say to it."""
+        return Admin(self)
 
     def metrics(self) -> str:
         """Numbers about this user's transfers, in the text form of Prometheus."""

@@ -307,7 +307,8 @@ def transfers(all: bool = False, *, most: int = 1000, state: str | os.PathLike[s
 
 def dataspaces(given: Spaces = None, *, state: str | os.PathLike[str] | None = None) -> list[dict[str, Any]]:
     """Dataspaces of this node: `name`, `path`, `tier`, `size`, `used` and `free` in bytes, `read_rate` and `write_rate` as transfers
-    had them in bytes a second (0 if there were none), and `error` for one that is not to be had.
+    had them in bytes a second (0 if there were none), `kind`, `quota`, `quota_used`, `user_quota`, `user_quota_used` and what else
+    `stead df --format json` prints, and `error` for one that is not to be had.
 
     Args:
         given: Folders of dataspaces, before those that are configured in `stead.toml`.

@@ -20,6 +20,7 @@ impl Journal {
         request: &Request,
         (tag, user, now): (u64, u32, f64),
         after: &[i64],
+        job: Option<&str>,
     ) -> Result<i64> {
         let text = to_text(request)?;
         let taken = self.with("write to", |c| {
@@ -53,6 +54,11 @@ impl Journal {
                     now,
                     number(needs.len() as u64)
                 ])?;
+            if let Some(job) = job {
+                write
+                    .prepare_cached("INSERT INTO job (transfer, name) VALUES (?1, ?2)")?
+                    .execute(params![id, job])?;
+            }
             for other in needs {
                 write
                     .prepare_cached("INSERT INTO needs (transfer, other) VALUES (?1, ?2)")?

@@ -1,6 +1,6 @@
 //! What the journal tells of transfers.
 
-use super::{Journal, no_transfer, number, whole};
+use super::{Journal, UnderWay, no_transfer, number, whole};
 use crate::status::{Failure, State, Status};
 use rusqlite::params;
 use stead_core::Result;
@@ -108,6 +108,26 @@ impl Journal {
             })?
             .collect()
         })
+    }
+
+    /// Transfers that have been planned and are not over.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn under_way(&self) -> Result<Vec<UnderWay>> {
+        let rows: Vec<(i64, String, bool, i64)> = self.with("read", |c| {
+            c.prepare_cached(
+                "SELECT id, ends, state = 'running', max(bytes - bytes_done, 0) FROM transfer
+                 WHERE state IN ('running', 'interrupted') AND ends IS NOT NULL",
+            )?
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
+            .collect()
+        })?;
+        rows.into_iter()
+            .map(|(id, ends, running, left)| {
+                Ok(UnderWay { id, ends: self.of_text(&ends)?, running, left: whole(left) })
+            })
+            .collect()
     }
 
     /// The transfers that say that they are in this state, by their turn; none of those that a queue does.

@@ -1,0 +1,132 @@
+//! Arguments of `stead admin`.
+
+use super::Described;
+use clap::{Args, Subcommand};
+
+const EXAMPLES: &str = "Examples:
+  stead admin dataspace add nvme0 path=/mnt/nvme quota=6TB user_quota=1TB
+  stead admin dataspace add mem0 path=/dev/shm/stead memory=yes size=64GiB mode=1777
+  stead admin dataspace update nvme0 user_quota=2TB limit=
+  stead admin dataspace list
+  stead admin job add 4711 --user ada --dataspaces nvme0
+  stead admin process add 4711 $PID
+  stead admin job remove 4711
+  stead admin drain --wait
+  stead admin open
+  stead admin stats
+For root and the group 'stead'; in a daemon of one's own, for oneself. What is set stays when the daemon is started again.
+Exit status: 0 done, 1 it could not be done, 2 bad request, 130 interrupted.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct AdminArgs {
+    #[command(subcommand)]
+    pub what: AdminVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AdminVerb {
+    /// Dataspaces of all users, before those of /etc/stead/stead.toml
+    #[command(subcommand)]
+    Dataspace(SpaceVerb),
+    /// Jobs, whose processes may use dataspaces that are of jobs
+    #[command(subcommand)]
+    Job(JobVerb),
+    /// Processes of jobs: those that they begin are of the job, too
+    #[command(subcommand)]
+    Process(ProcessVerb),
+    /// Take no transfers and begin none; what is under way ends
+    Drain {
+        /// Wait until nothing is under way
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Take transfers again, and go on with those that wait
+    Open,
+    /// Show what the daemon does for each user
+    Stats {
+        /// How to print it
+        #[arg(long, value_enum, default_value_t)]
+        format: Described,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SpaceVerb {
+    /// Add one
+    Add {
+        /// Its name
+        name: String,
+        /// Keys of stead.toml and their values; one is its path
+        #[arg(value_name = "KEY=VALUE", required = true, value_parser = pair)]
+        set: Vec<(String, String)>,
+    },
+    /// Change one, also one of /etc/stead/stead.toml
+    Update {
+        /// Its name
+        name: String,
+        /// Keys of stead.toml and their values; without a value the key is taken away
+        #[arg(value_name = "KEY=VALUE", required = true, value_parser = pair)]
+        set: Vec<(String, String)>,
+    },
+    /// Take one away, also one of /etc/stead/stead.toml. What lies in it stays
+    Remove {
+        /// Its name
+        name: String,
+    },
+    /// List them as they are configured
+    List {
+        /// How to print them
+        #[arg(long, value_enum, default_value_t)]
+        format: Described,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum JobVerb {
+    /// Add one, or give it other dataspaces
+    Add {
+        /// Its name, such as the number that the scheduler gave it
+        job: String,
+        /// Whose it is, by name or number
+        #[arg(long)]
+        user: String,
+        /// What its processes may use
+        #[arg(long, value_name = "NAME", value_delimiter = ',')]
+        dataspaces: Vec<String>,
+    },
+    /// It is over: cancel its transfers, and remove what its user has left in its dataspaces of jobs
+    Remove {
+        /// Its name
+        job: String,
+    },
+    /// List them
+    List {
+        /// How to print them
+        #[arg(long, value_enum, default_value_t)]
+        format: Described,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ProcessVerb {
+    /// Say that a process, and those that it begins from now on, are of a job
+    Add {
+        /// The job
+        job: String,
+        /// The number of the process
+        pid: u32,
+    },
+    /// It is of none
+    Remove {
+        /// The number of the process
+        pid: u32,
+    },
+}
+
+fn pair(s: &str) -> Result<(String, String), String> {
+    match s.split_once('=') {
+        Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
+        None => Err("write KEY=VALUE, such as quota=1TB".to_owned()),
+    }
+}

@@ -1,0 +1,304 @@
+//! What administrators have said of a node: it is checked and kept by the broker, and read by all workers.
+
+use crate::job::{self, Job, Process};
+use rustix::process::geteuid;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use stead_core::layout::{SpaceConfig, Spaces, spaces::Variable};
+use stead_core::{Error, Kind, Result};
+use stead_stage::Jobs;
+use stead_store::{AtomicFile, space};
+
+/// Dataspaces that administrators may have given a node.
+const MOST_SPACES: usize = 1000;
+/// Bytes of the file.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// What a worker of an administrator asks the broker. Whatever is in there is checked again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub(crate) enum Change {
+    /// There is a dataspace of this name; `new` if there was none before.
+    Put { name: String, keys: BTreeMap<String, String>, new: bool },
+    /// There is none.
+    Remove { name: String },
+    /// A job of a user may use dataspaces.
+    Job { job: String, user: u32, dataspaces: BTreeSet<String> },
+    /// It is over.
+    Unjob { job: String },
+    /// A process, which began then, is of a job, and so are those that it begins.
+    Process { job: String, pid: u32, start: u64 },
+    /// It is of none.
+    Unprocess { pid: u32 },
+    /// No transfers are taken and begun any more, or they are again.
+    Drained(bool),
+    /// Nothing is changed: numbers of the users from this one on.
+    Numbers { from: u32 },
+}
+
+/// The work of a user's worker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Numbers {
+    /// The number of the user.
+    pub user: u32,
+    /// Open connections of programs.
+    pub connections: u64,
+    /// Transfers under way.
+    pub running: u64,
+    /// Those that wait for their turn, for others, or to be gone on with.
+    pub waiting: u64,
+    /// Those that are finished, of which the journal knows.
+    pub finished: u64,
+    /// Those that have failed.
+    pub failed: u64,
+    /// Bytes that all of them have moved.
+    pub bytes: u64,
+    /// Bytes a second, of those under way.
+    pub rate: f64,
+}
+
+/// What administrators have said.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Kept {
+    /// No transfers are taken.
+    pub(crate) drained: bool,
+    /// Dataspaces, before those of the system.
+    dataspaces: BTreeMap<String, SpaceConfig>,
+    /// Those of the system that are taken away.
+    removed: BTreeSet<String>,
+    pub(crate) jobs: BTreeMap<String, Job>,
+    pub(crate) processes: BTreeMap<u32, Process>,
+    /// Dataspaces of jobs that are over, in which things of these users may have stayed.
+    pub(crate) left: BTreeMap<u32, BTreeSet<String>>,
+    /// Which start of the machine the processes are of.
+    boot: String,
+}
+
+impl Kept {
+    /// Reads the file; without one nothing was said.
+    ///
+    /// # Errors
+    /// `Format`, `Limit`; system errors.
+    pub(crate) fn read(path: &Path) -> Result<Kept> {
+        match std::fs::metadata(path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Kept::default()),
+            Err(e) => return Err(Error::io("read", path, e)),
+            Ok(meta) if meta.len() > MOST_BYTES => {
+                return Err(
+                    Error::limit("a file of this length is none of the daemon's").at_path(path)
+                );
+            }
+            Ok(_) => {}
+        }
+        let text = std::fs::read(path).map_err(|e| Error::io("read", path, e))?;
+        let mut kept: Kept = serde_json::from_slice(&text).map_err(|e| {
+            Error::format(format!("what administrators have set cannot be read: {e}"))
+                .at_path(path)
+                .with_hint("move the file away, and set it again: stead admin")
+        })?;
+        let boot = job::boot();
+        if kept.boot != boot {
+            // Numbers of processes mean others now.
+            (kept.processes, kept.boot) = (BTreeMap::new(), boot);
+        }
+        Ok(kept)
+    }
+
+    /// Writes the file; it is on the device when this returns.
+    ///
+    /// # Errors
+    /// System errors.
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
+        let text = serde_json::to_vec(self)
+            .map_err(|e| Error::internal(format!("no text of what is kept: {e}")))?;
+        let mut file = AtomicFile::create(path)?;
+        file.write_all(&text)?;
+        file.commit()?;
+        use std::os::unix::fs::PermissionsExt;
+        // Workers of all users read it.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644))
+            .map_err(|e| Error::io("set the rights of", path, e))
+    }
+
+    /// Does what an administrator says.
+    ///
+    /// # Errors
+    /// `Usage` for what makes no sense, `Limit`.
+    pub(crate) fn apply(&mut self, change: Change) -> Result<()> {
+        match change {
+            Change::Put { name, keys, new } => {
+                let config = SpaceConfig::default().with(&name, &keys)?;
+                if new && self.dataspaces.contains_key(&name) {
+                    return Err(Error::usage(format!("there is a dataspace '{name}' already")));
+                }
+                if self.dataspaces.len() >= MOST_SPACES && !self.dataspaces.contains_key(&name) {
+                    return Err(Error::limit(format!(
+                        "there are {MOST_SPACES} dataspaces already"
+                    )));
+                }
+                self.removed.remove(&name);
+                self.dataspaces.insert(name, config);
+            }
+            Change::Remove { name } => {
+                SpaceConfig::default()
+                    .with(&name, &BTreeMap::from([("path".into(), "/x".into())]))?;
+                self.dataspaces.remove(&name);
+                if self.removed.len() >= MOST_SPACES {
+                    return Err(Error::limit("too many dataspaces were taken away"));
+                }
+                self.removed.insert(name);
+            }
+            Change::Drained(drained) => self.drained = drained,
+            Change::Numbers { .. } => {}
+            change => job::apply(self, change)?,
+        }
+        self.boot = job::boot();
+        Ok(())
+    }
+
+    /// What dataspaces of the system become.
+    pub(crate) fn overlay(&self, spaces: &mut Spaces, variable: Variable<'_>) -> Result<()> {
+        for name in &self.removed {
+            spaces.remove(name);
+        }
+        for (name, config) in &self.dataspaces {
+            spaces.put(name, config.clone(), variable)?;
+        }
+        Ok(())
+    }
+
+    /// True if administrators have set dataspaces.
+    pub(crate) fn has_spaces(&self) -> bool {
+        !self.dataspaces.is_empty()
+    }
+
+    /// The jobs of a user.
+    pub(crate) fn jobs_of(&self, user: u32) -> Jobs {
+        let own = self.jobs.iter().filter(|(_, job)| job.user == user);
+        own.map(|(name, job)| (name.clone(), job.dataspaces.clone())).collect()
+    }
+}
+
+/// The dataspaces of the node: those of the system, and what administrators have made of them.
+///
+/// # Errors
+/// Those of reading the configuration of the system.
+pub(crate) fn of_system(kept: &Kept, variable: Variable<'_>) -> Result<Spaces> {
+    let mut spaces = space::of_system(variable)?;
+    kept.overlay(&mut spaces, variable)?;
+    Ok(spaces)
+}
+
+/// Makes the folders of dataspaces that are to be made and are not there, with the rights of this process. What it may not is left.
+pub(crate) fn make_folders(spaces: &Spaces) {
+    for name in spaces.names() {
+        let (Some(config), Ok(path)) = (spaces.config(name), spaces.folder(name)) else { continue };
+        if config.terms().is_made()
+            && !config.path().contains('$')
+            && let Err(e) = make(config, Path::new(path))
+        {
+            crate::broker::log(&format!("dataspace '{name}': {e}"));
+        }
+    }
+}
+
+fn make(config: &SpaceConfig, path: &Path) -> Result<()> {
+    use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+    if std::fs::symlink_metadata(path).is_ok() {
+        return Ok(());
+    }
+    let terms = config.terms();
+    let root = geteuid().is_root();
+    // Nobody comes in before it is whose it is to be.
+    let new = PathBuf::from(format!("{}.new", path.display()));
+    let made = std::fs::DirBuilder::new().mode(0o700).create(&new);
+    match made {
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+        made => made.map_err(|e| Error::io("make the folder", &new, e))?,
+    }
+    let user = terms.owner.as_deref().map(crate::rights::user).transpose()?;
+    let group = terms.group.as_deref().map(crate::rights::group).transpose()?;
+    chown(&new, user, group).map_err(|e| Error::io("give its owner", &new, e))?;
+    let mode = terms.mode.unwrap_or(if root && terms.owner.is_none() { 0o1777 } else { 0o700 });
+    std::fs::set_permissions(&new, std::fs::Permissions::from_mode(mode))
+        .map_err(|e| Error::io("set the rights of", &new, e))?;
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    match renameat_with(CWD, &new, CWD, path, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::EXIST) => {
+            std::fs::remove_dir(&new).map_err(|e| Error::io("remove", &new, e))
+        }
+        Err(e) => Err(Error::io("make the folder", path, e.into())),
+    }
+}
+
+/// Says that somebody is no administrator.
+pub(crate) fn refused() -> Error {
+    Error::new(Kind::Permission, "only root and the group 'stead' administrate this node")
+        .with_hint("who is in the group is known when the daemon is asked for the first time")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(name: &str, path: &str, new: bool) -> Change {
+        let keys = BTreeMap::from([("path".to_owned(), path.to_owned())]);
+        Change::Put { name: name.into(), keys, new }
+    }
+
+    #[test]
+    fn what_is_said_is_kept_and_goes_over_the_system() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("admin.json");
+        let mut kept = Kept::read(&path).unwrap();
+        kept.apply(put("a", "/a", true)).unwrap();
+        assert!(kept.apply(put("a", "/b", true)).is_err());
+        kept.apply(put("a", "/b", false)).unwrap();
+        kept.apply(Change::Remove { name: "s".into() }).unwrap();
+        kept.apply(Change::Drained(true)).unwrap();
+        kept.write(&path).unwrap();
+        let again = Kept::read(&path).unwrap();
+        assert_eq!(again, kept);
+        let mut spaces =
+            Spaces::parse("[dataspace.s]\npath = \"/s\"\n[dataspace.a]\npath = \"/x\"\n", &|_| {
+                None
+            })
+            .unwrap();
+        again.overlay(&mut spaces, &|_| None).unwrap();
+        assert_eq!(spaces.names().collect::<Vec<_>>(), ["a"]);
+        assert_eq!(spaces.folder("a").unwrap(), "/b");
+        std::fs::write(&path, b"{\"drained\": 7}").unwrap();
+        assert_eq!(Kept::read(&path).unwrap_err().kind(), Kind::Format);
+    }
+
+    #[test]
+    fn a_worker_that_means_no_good_changes_nothing() {
+        let mut kept = Kept::default();
+        for bad in [
+            put("a b", "/a", true),
+            put("../x", "/a", true),
+            put("a", "relative\n", true),
+            put("a", &"/x".repeat(5000), true),
+            Change::Remove { name: "a/b".into() },
+            Change::Job { job: "a b".into(), user: 1, dataspaces: BTreeSet::new() },
+            Change::Job { job: "1".into(), user: 1, dataspaces: ["a b".to_owned()].into() },
+            Change::Unjob { job: "none".into() },
+            Change::Process { job: "none".into(), pid: 1, start: 1 },
+            Change::Unprocess { pid: 9 },
+        ] {
+            assert!(kept.apply(bad.clone()).is_err(), "{bad:?}");
+        }
+        assert_eq!(kept, Kept::default());
+        for text in [
+            r#"{"put": {"name": "a", "keys": {"path": "/a"}, "new": true, "more": 1}}"#,
+            r#"{"reboot": {}}"#,
+            r#"{"process": {"job": "1", "pid": -1, "start": 0}}"#,
+        ] {
+            assert!(serde_json::from_str::<Change>(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! What a worker does for administrators: it understands what they ask, has the broker do it, and keeps to what was said.
+
+use crate::admin::{self, Change, Kept, Numbers};
+use crate::clock;
+use crate::control::{self, Owner, Report};
+use crate::job;
+use crate::protocol::{AdminAnswer, AdminAsk, AdminSpace, Failed, JobIs, Stats};
+use crate::rights;
+use rustix::process::geteuid;
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+use stead_core::layout::{SpaceConfig, Spaces};
+use stead_core::{Error, Kind, Result};
+use stead_stage::{Means, Stager};
+use stead_store::space;
+
+/// How long the broker has for an answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
+/// Users that a daemon tells of at most.
+const MOST_TOLD: usize = 100_000;
+
+/// What the broker answers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) failed: Option<Failed>,
+    pub(crate) users: Vec<Numbers>,
+}
+
+/// What a worker knows of what administrators have said, and how it asks the broker.
+pub(crate) struct Desk {
+    path: Option<PathBuf>,
+    owner: Option<Owner>,
+    threads: usize,
+    admin: bool,
+    control: Arc<OwnedFd>,
+    kept: RwLock<Arc<Kept>>,
+    answers: Mutex<Answers>,
+    answered: Condvar,
+}
+
+#[derive(Default)]
+struct Answers {
+    last: u64,
+    /// None as long as there is no answer.
+    open: BTreeMap<u64, Option<Told>>,
+}
+
+impl Desk {
+    /// `path` is the file of the broker; `admin` if the broker obeys this user.
+    ///
+    /// # Errors
+    /// Those of reading what was said.
+    pub(crate) fn open(
+        path: Option<PathBuf>,
+        owner: Option<Owner>,
+        threads: usize,
+        admin: bool,
+        control: Arc<OwnedFd>,
+    ) -> Result<Desk> {
+        let (kept, answers, answered) = Default::default();
+        let desk = Desk { path, owner, threads, admin, control, kept, answers, answered };
+        desk.read()?;
+        Ok(desk)
+    }
+
+    fn read(&self) -> Result<()> {
+        if let Some(path) = &self.path {
+            let kept = Arc::new(Kept::read(path)?);
+            *self.kept.write().unwrap_or_else(PoisonError::into_inner) = kept;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn kept(&self) -> Arc<Kept> {
+        self.kept.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn answers(&self) -> MutexGuard<'_, Answers> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The dataspaces and the jobs of the user, as they are now; folders that are to be made are made.
+    ///
+    /// # Errors
+    /// Those of reading the configurations.
+    pub(crate) fn means(&self) -> Result<Means> {
+        let kept = self.kept();
+        let user = geteuid();
+        let spaces = match &self.owner {
+            None => space::of_user_changed(&|spaces, variable| kept.overlay(spaces, variable))?,
+            Some(owner) => {
+                let change: space::Change<'_> = &|spaces, variable| kept.overlay(spaces, variable);
+                space::of_changed(&|name| owner.variable(name), change)?
+            }
+        };
+        if self.owner.is_none() || user.is_root() {
+            admin::make_folders(&self.system()?);
+        }
+        Ok(Means { spaces, threads: self.threads, jobs: kept.jobs_of(user.as_raw()) })
+    }
+
+    /// Administrators have said something: transfers that are begun from now on keep to it.
+    pub(crate) fn renew(&self, stager: &Stager) {
+        let means = self.read().and_then(|()| self.means());
+        match means {
+            Ok(means) => stager.set_means(means),
+            Err(e) => crate::broker::log(&format!("goes on with what was set before: {e}")),
+        }
+    }
+
+    /// Refuses to take transfers while the node is drained.
+    ///
+    /// # Errors
+    /// `Limit`.
+    pub(crate) fn is_open(&self) -> Result<()> {
+        match self.kept().drained {
+            false => Ok(()),
+            true => Err(Error::limit("this node is drained: it takes no transfers")
+                .with_hint("stead stage --here does without the daemon; an administrator opens it: stead admin open")),
+        }
+    }
+
+    /// An answer of the broker has come.
+    pub(crate) fn hear(&self, ticket: u64, told: Told) {
+        if let Some(open) = self.answers().open.get_mut(&ticket) {
+            *open = Some(told);
+        }
+        self.answered.notify_all();
+    }
+
+    /// Has the broker do something.
+    ///
+    /// # Errors
+    /// What it refuses it with; `Timeout`.
+    fn ask(&self, change: Change) -> Result<Told> {
+        let ticket = {
+            let mut answers = self.answers();
+            answers.last += 1;
+            let ticket = answers.last;
+            answers.open.insert(ticket, None);
+            ticket
+        };
+        let sent = control::send(&self.control, &Report::Admin { ticket, change }, None, true);
+        let mut answers = self.answers();
+        if sent.is_ok() {
+            let still = |answers: &mut Answers| matches!(answers.open.get(&ticket), Some(None));
+            let waited = self.answered.wait_timeout_while(answers, ANSWERS_WITHIN, still);
+            answers = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let told = answers.open.remove(&ticket).flatten();
+        sent?;
+        let late = || Error::new(Kind::Timeout, "the daemon does not answer its worker");
+        let told = told.ok_or_else(late)?;
+        match told.failed {
+            Some(failed) => Err(failed.into()),
+            None => Ok(told),
+        }
+    }
+
+    /// Does what somebody asks who says that it is an administrator.
+    ///
+    /// # Errors
+    /// `Permission` if it is none; those of what is asked.
+    pub(crate) fn answer(&self, ask: AdminAsk) -> Result<AdminAnswer> {
+        if !self.admin {
+            return Err(admin::refused());
+        }
+        let change = match ask {
+            AdminAsk::Dataspaces {} => return self.dataspaces(),
+            AdminAsk::Jobs {} => return Ok(self.jobs()),
+            AdminAsk::Stats {} => return self.stats(),
+            AdminAsk::Add { name, set } => {
+                if self.system()?.has(&name) {
+                    return Err(Error::usage(format!("there is a dataspace '{name}' already"))
+                        .with_hint("change it: stead admin dataspace update"));
+                }
+                let config = SpaceConfig::default().with(&name, &set)?;
+                Change::Put { name, keys: config.into(), new: true }
+            }
+            AdminAsk::Update { name, set } => {
+                let spaces = self.system()?;
+                let config = spaces.config(&name).ok_or_else(|| none(&name))?.with(&name, &set)?;
+                Change::Put { name, keys: config.into(), new: false }
+            }
+            AdminAsk::Remove { name } => {
+                self.system()?.config(&name).ok_or_else(|| none(&name))?;
+                Change::Remove { name }
+            }
+            AdminAsk::Job { job, user, dataspaces } => {
+                let spaces = self.system()?;
+                if let Some(name) = dataspaces.iter().find(|name| !spaces.has(name)) {
+                    return Err(none(name));
+                }
+                let user = rights::user(&user)?;
+                if self.owner.is_none() && user != geteuid().as_raw() {
+                    return Err(Error::usage("this daemon serves one user, who has all jobs"));
+                }
+                Change::Job { job, user, dataspaces: dataspaces.into_iter().collect() }
+            }
+            AdminAsk::Unjob { job } => Change::Unjob { job },
+            AdminAsk::Process { job, pid } => Change::Process { job, pid, start: job::start(pid)? },
+            AdminAsk::Unprocess { pid } => Change::Unprocess { pid },
+            AdminAsk::Drain {} => Change::Drained(true),
+            AdminAsk::Open {} => Change::Drained(false),
+        };
+        self.ask(change)?;
+        Ok(AdminAnswer::Done {})
+    }
+
+    /// The dataspaces of the node as administrators have them, with the variables of this user.
+    ///
+    /// # Errors
+    /// Those of reading the configuration of the system.
+    pub(crate) fn system(&self) -> Result<Spaces> {
+        match &self.owner {
+            None => admin::of_system(&self.kept(), &space::variable),
+            Some(owner) => admin::of_system(&self.kept(), &|name| owner.variable(name)),
+        }
+    }
+
+    fn dataspaces(&self) -> Result<AdminAnswer> {
+        let spaces = self.system()?;
+        let configs = spaces.names().filter_map(|name| Some((name, spaces.config(name)?)));
+        let space = |(name, config): (&str, &SpaceConfig)| AdminSpace {
+            name: name.to_owned(),
+            set: config.keys().clone(),
+        };
+        Ok(AdminAnswer::Dataspaces(configs.map(space).collect()))
+    }
+
+    fn jobs(&self) -> AdminAnswer {
+        let kept = self.kept();
+        let processes = |name: &String| {
+            let its = kept.processes.iter().filter(|(_, process)| process.job == *name);
+            its.map(|(pid, _)| *pid).collect()
+        };
+        let job = |(name, job): (&String, &job::Job)| JobIs {
+            job: name.clone(),
+            user: job.user,
+            dataspaces: job.dataspaces.iter().cloned().collect(),
+            processes: processes(name),
+        };
+        AdminAnswer::Jobs(kept.jobs.iter().map(job).collect())
+    }
+
+    fn stats(&self) -> Result<AdminAnswer> {
+        let mut users: Vec<Numbers> = Vec::new();
+        let until = clock::now() + ANSWERS_WITHIN;
+        while users.len() < MOST_TOLD && clock::now() < until {
+            let from = match users.last().map(|last| last.user.checked_add(1)) {
+                None => 0,
+                Some(Some(next)) => next,
+                Some(None) => break,
+            };
+            let more = self.ask(Change::Numbers { from })?.users;
+            // They come in order, so that there is an end.
+            if more.first().is_none_or(|first| first.user < from) {
+                break;
+            }
+            users.extend(more);
+        }
+        Ok(AdminAnswer::Stats(Stats { drained: self.kept().drained, users }))
+    }
+}
+
+fn none(name: &str) -> Error {
+    Error::usage(format!("the node has no dataspace '{}'", name.escape_debug()))
+        .with_hint("stead admin dataspace list shows those that there are")
+}

@@ -1,0 +1,302 @@
+//! What is agreed about dataspaces, as far as transfers keep to it: quotas, jobs, rates.
+
+use crate::ends::Base;
+use crate::journal::{Ends, Journal};
+use crate::place::Place;
+use crate::plan::Planned;
+use rustix::process::geteuid;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use stead_core::layout::spaces::Bound;
+use stead_core::layout::{Spaces, Terms};
+use stead_core::{BucketUrl, Cancel, Error, Kind, Result, units};
+use stead_store::{Folder, What};
+
+/// Names of a folder that are looked at together.
+const AT_ONCE: usize = 1 << 12;
+/// Folders within each other that are looked into.
+const DEEPEST: usize = 256;
+
+/// The jobs of a user on this node: the dataspaces that the processes of each may use.
+pub type Jobs = BTreeMap<String, BTreeSet<String>>;
+
+/// A dataspace that a transfer touches, and what is agreed about it.
+#[derive(Debug, Clone)]
+pub(crate) struct Rule {
+    pub(crate) name: String,
+    place: String,
+    terms: Terms,
+}
+
+/// Those that a name below an open folder lies in.
+pub(crate) fn of(spaces: &Spaces, base: &Base, folder: &Place, path: &Path) -> Vec<Rule> {
+    // Asked of the system once, and only where somebody has agreed on something.
+    let mut above: Option<HashSet<(u64, u64)>> = None;
+    let mut lies_in = |bound: &Bound<'_>| {
+        if is_of(base, bound.name, bound.place) {
+            return true;
+        }
+        if BucketUrl::is_meant(bound.place) {
+            return false;
+        }
+        let Ok(root) = std::fs::metadata(bound.place) else { return false };
+        let ids = || folder.ancestors(&path.join("x")).into_iter().collect();
+        folder.bucket().is_none()
+            && above.get_or_insert_with(ids).contains(&(root.dev(), root.ino()))
+    };
+    let found = spaces.bound().filter(|bound| lies_in(bound));
+    let rule = |b: Bound<'_>| Rule {
+        name: b.name.to_owned(),
+        place: b.place.to_owned(),
+        terms: b.terms.clone(),
+    };
+    found.map(rule).collect()
+}
+
+/// True if that is said to be in a dataspace, by its name or by a path or a URL below it.
+pub(crate) fn is_of(base: &Base, name: &str, place: &str) -> bool {
+    let below = |path: &str| {
+        path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    match base {
+        Base::Space(space, was) => (space == name && was == place) || below(was),
+        Base::Path(path) => below(path),
+        Base::Bucket(url) => below(url),
+    }
+}
+
+/// Refuses what a transfer of this job, or of none, may not touch.
+///
+/// # Errors
+/// `Permission`, with the job that it takes.
+pub(crate) fn may_touch<'r>(
+    rules: impl Iterator<Item = &'r Rule>,
+    job: Option<&str>,
+    jobs: &Jobs,
+) -> Result<()> {
+    for rule in rules.filter(|rule| rule.terms.jobs) {
+        let name = &rule.name;
+        if job.and_then(|job| jobs.get(job)).is_some_and(|spaces| spaces.contains(name)) {
+            continue;
+        }
+        let that = jobs.iter().find(|(_, spaces)| spaces.contains(name)).map(|(job, _)| job);
+        let message = match job {
+            Some(job) => format!("dataspace '{name}' is none of job {job}"),
+            None => format!("dataspace '{name}' is for processes of jobs"),
+        };
+        let hint = match that {
+            Some(that) => format!("processes of your job {that} may use it"),
+            None => "no job of yours has it: an administrator gives it to one with \
+                     stead admin job add"
+                .to_owned(),
+        };
+        return Err(Error::new(Kind::Permission, message).with_hint(hint));
+    }
+    Ok(())
+}
+
+/// Bytes a second at most, of what somebody wants and what is agreed about both ends.
+pub(crate) fn limit<'p>(
+    spaces: &Spaces,
+    wanted: Option<u64>,
+    ends: impl Iterator<Item = (&'p Base, &'p Place)>,
+) -> Option<u64> {
+    let of = |(base, place)| of(spaces, base, place, Path::new(""));
+    let agreed = ends.flat_map(of).filter_map(|rule| rule.terms.limit);
+    agreed.chain(wanted).min()
+}
+
+/// What lies in a dataspace, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Used {
+    /// Of all users, as far as this one sees it; none if nobody wants to know.
+    pub(crate) all: Option<u64>,
+    /// Of this user.
+    pub(crate) own: Option<u64>,
+}
+
+/// Looks what lies in a dataspace, if there is a quota. Where it is a file system of its own, that is asked; otherwise all of it is walked through.
+///
+/// # Errors
+/// `Cancelled`; those of opening it.
+pub(crate) fn used(place: &str, terms: &Terms, cancel: &Cancel) -> Result<Used> {
+    let mut used = Used::default();
+    if terms.quota.or(terms.user_quota).is_none() || BucketUrl::is_meant(place) {
+        return Ok(used);
+    }
+    let root = Folder::open(Path::new(place))?;
+    let above = Path::new(place).parent().and_then(|path| std::fs::metadata(path).ok());
+    let whole = above.is_some_and(|above| root.own_meta().is_ok_and(|m| m.dev != above.dev()));
+    if whole && terms.quota.is_some() {
+        let stat = rustix::fs::fstatvfs(&root)
+            .map_err(|e| Error::io("look at the room of", root.shown(), e.into()))?;
+        let blocks = stat.f_blocks.saturating_sub(stat.f_bfree);
+        used.all = Some(blocks.saturating_mul(stat.f_frsize));
+    }
+    if terms.user_quota.is_some() || used.all.is_none() {
+        let mut walk = Walk { user: geteuid().as_raw(), several: HashSet::new(), all: 0, own: 0 };
+        walk.folder(&root, root.own_meta()?.dev, DEEPEST, cancel)?;
+        used.all = terms.quota.and(used.all.or(Some(walk.all)));
+        used.own = terms.user_quota.map(|_| walk.own);
+    }
+    Ok(used)
+}
+
+struct Walk {
+    user: u32,
+    /// Files with several names that were counted.
+    several: HashSet<(u64, u64)>,
+    all: u64,
+    own: u64,
+}
+
+impl Walk {
+    fn folder(&mut self, folder: &Folder, dev: u64, deep: usize, cancel: &Cancel) -> Result<()> {
+        // What cannot be looked at is not counted; what goes meanwhile does not, either.
+        let Ok(lists) = folder.names(AT_ONCE) else { return Ok(()) };
+        for list in lists {
+            cancel.check()?;
+            for name in list.unwrap_or_default() {
+                let Ok(Some(meta)) = folder.meta(&name) else { continue };
+                // What is on its way is counted as a whole, by the journal.
+                let on_its_way = meta.uid == self.user && is_temporary(&name);
+                let again = meta.what != What::Folder
+                    && meta.links > 1
+                    && !self.several.insert((meta.dev, meta.ino));
+                if meta.dev != dev || on_its_way || again {
+                    continue;
+                }
+                self.all = self.all.saturating_add(meta.room);
+                if meta.uid == self.user {
+                    self.own = self.own.saturating_add(meta.room);
+                }
+                if meta.what == What::Folder
+                    && deep > 0
+                    && let Ok(inner) = folder.enter(&name)
+                {
+                    self.folder(&inner, dev, deep - 1, cancel)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_temporary(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(b".stead-")
+}
+
+/// Bytes that transfers under way still have to write to a dataspace, but for this one.
+pub(crate) fn coming(journal: &Journal, name: &str, place: &str, but: Option<i64>) -> Result<u64> {
+    let there = |ends: &Ends| ends.target.as_ref().is_some_and(|base| is_of(base, name, place));
+    let all = journal.under_way()?;
+    let those = all.iter().filter(|t| Some(t.id) != but && there(&t.ends));
+    Ok(those.map(|t| t.left).fold(0, u64::saturating_add))
+}
+
+/// Refuses a plan for which a quota of its target leaves no room.
+///
+/// # Errors
+/// `NoSpace`, with the quota, what is in use and what is needed; those of looking.
+pub(crate) fn within_quota(
+    planned: &Planned,
+    journal: &Journal,
+    id: Option<i64>,
+    cancel: &Cancel,
+) -> Result<()> {
+    let needed = planned.sums.room;
+    if needed == 0 {
+        return Ok(());
+    }
+    for Rule { name, place, terms } in &planned.to {
+        let used = used(place, terms, cancel)?;
+        let coming = match terms.quota.or(terms.user_quota) {
+            Some(_) => coming(journal, name, place, id)?,
+            None => 0,
+        };
+        for (quota, used, whose) in [
+            (terms.quota, used.all, "all users together"),
+            (terms.user_quota, used.own, "each user"),
+        ] {
+            let (Some(quota), Some(used)) = (quota, used) else { continue };
+            if used.saturating_add(coming).saturating_add(needed) <= quota {
+                continue;
+            }
+            let size = units::format_size;
+            let coming = match coming {
+                0 => String::new(),
+                n => format!(", {} are on their way", size(n)),
+            };
+            let message = format!(
+                "{} are needed in dataspace '{name}', which has {} for {whose}: {} are in use{coming}",
+                size(needed),
+                size(quota),
+                size(used),
+            );
+            return Err(Error::new(Kind::NoSpace, message)
+                .with_hint("nothing was begun; remove something there, or name another target"));
+        }
+    }
+    Ok(())
+}
+
+/// True if a rename would bring something into a dataspace that nobody has counted.
+pub(crate) fn counts_renames(planned: &Planned) -> bool {
+    let counted = |rule: &&Rule| rule.terms.quota.or(rule.terms.user_quota).is_some();
+    let from = |name: &str| planned.from.iter().any(|rule| rule.name == name);
+    planned.sums.renamed > 0 && planned.to.iter().filter(counted).any(|rule| !from(&rule.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_below_is_counted_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_str().unwrap();
+        let terms = Terms { user_quota: Some(1), quota: Some(1), ..Terms::default() };
+        let count = || used(path, &terms, &Cancel::new()).unwrap().own.unwrap();
+        let empty = count();
+        std::fs::create_dir(dir.path().join("a")).unwrap();
+        std::fs::write(dir.path().join("a/f"), vec![1; 100_000]).unwrap();
+        let one = count();
+        assert!((100_000..200_000).contains(&(one - empty)), "{one} {empty}");
+        std::fs::hard_link(dir.path().join("a/f"), dir.path().join("g")).unwrap();
+        std::os::unix::fs::symlink("/", dir.path().join("out")).unwrap();
+        std::fs::write(dir.path().join(".stead-x"), vec![1; 100_000]).unwrap();
+        assert!(count() - one < 50_000, "{} {one}", count());
+        assert_eq!(used(path, &Terms::default(), &Cancel::new()).unwrap(), Used::default());
+        let stopped = Cancel::new();
+        stopped.cancel();
+        assert_eq!(used(path, &terms, &stopped).unwrap_err().kind(), Kind::Cancelled);
+    }
+
+    #[test]
+    fn names_and_paths_lie_in_dataspaces() {
+        let space = Base::Space("s".into(), "/a/b".into());
+        let (path, bucket) = (Base::Path("/a/b/c".into()), Base::Bucket("s3://x/y".into()));
+        assert!(
+            is_of(&space, "s", "/a/b") && is_of(&space, "t", "/a") && is_of(&path, "s", "/a/b")
+        );
+        assert!(!is_of(&space, "s", "/a/bc") && !is_of(&path, "s", "/a/b/cd"));
+        assert!(is_of(&bucket, "s", "s3://x") && !is_of(&bucket, "s", "s3://xy"));
+    }
+
+    #[test]
+    fn jobs_may_touch_what_they_name() {
+        let terms = Terms { jobs: true, ..Terms::default() };
+        let rules = [Rule { name: "s".into(), place: "/s".into(), terms }];
+        let jobs =
+            Jobs::from([("7".into(), BTreeSet::from(["s".into()])), ("8".into(), BTreeSet::new())]);
+        may_touch(rules.iter(), Some("7"), &jobs).unwrap();
+        for job in [None, Some("8"), Some("9")] {
+            let e = may_touch(rules.iter(), job, &jobs).unwrap_err();
+            assert!(e.kind() == Kind::Permission && e.hint().unwrap().contains("job 7"), "{e}");
+        }
+        may_touch([].iter(), None, &Jobs::new()).unwrap();
+    }
+}

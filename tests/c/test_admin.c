@@ -1,0 +1,82 @@
+/* What administrators say to the daemon of a node. The first argument is its socket. */
+
+#include "check.h"
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <stead_admin.h>
+
+static stead_error *e = NULL;
+
+static void says(stead_status (*ask)(const stead_daemon *, char **, stead_error **), const stead_daemon *d, const char *what) {
+    char *json = NULL;
+    OK(ask(d, &json, &e));
+    SAYS(json, what);
+    stead_text_free(json);
+}
+
+static void dataspaces(stead_daemon *d) {
+    char here[4096], path[5000], *json = NULL;
+    const char *set[] = {path, "quota=100"}, *less[] = {"quota="}, *odd[] = {"quota"};
+    CHECK(getcwd(here, sizeof here) != NULL && mkdir("space", 0755) == 0);
+    snprintf(path, sizeof path, "path=%s/space", here);
+    OK(stead_admin_dataspace_add(d, "c", set, 2, &e));
+    says(stead_admin_dataspaces, d, "\"quota\": \"100\"");
+    FAILS(STEAD_USAGE, "already", stead_admin_dataspace_add(d, "c", set, 2, &e));
+    FAILS(STEAD_USAGE, "no setting", stead_admin_dataspace_update(d, "c", odd, 1, &e));
+    FAILS(STEAD_USAGE, "'none'", stead_admin_dataspace_update(d, "none", less, 1, &e));
+    OK(stead_daemon_spaces(d, &json, &e));
+    SAYS(json, "\"quota\": 100");
+    stead_text_free(json);
+    OK(stead_admin_dataspace_update(d, "c", less, 1, &e));
+    OK(stead_daemon_spaces(d, &json, &e));
+    SAYS(json, "\"quota\": null");
+    stead_text_free(json);
+}
+
+static void jobs(stead_daemon *d) {
+    const char *spaces[] = {"c"}, *none[] = {"none"};
+    char user[32];
+    snprintf(user, sizeof user, "%u", (unsigned)getuid());
+    FAILS(STEAD_USAGE, "'none'", stead_admin_job_add(d, "7", user, none, 1, &e));
+    OK(stead_admin_job_add(d, "7", user, spaces, 1, &e));
+    FAILS(STEAD_USAGE, "no job 8", stead_admin_process_add(d, "8", (uint32_t)getpid(), &e));
+    OK(stead_admin_process_add(d, "7", (uint32_t)getpid(), &e));
+    says(stead_admin_jobs, d, "\"7\"");
+    OK(stead_admin_process_remove(d, (uint32_t)getpid(), &e));
+    FAILS(STEAD_USAGE, "not named", stead_admin_process_remove(d, (uint32_t)getpid(), &e));
+    OK(stead_admin_job_remove(d, "7", &e));
+    says(stead_admin_jobs, d, "[]");
+    OK(stead_admin_dataspace_remove(d, "c", &e));
+    says(stead_admin_dataspaces, d, "[]");
+}
+
+static void drained(stead_daemon *d) {
+    stead_stage_request *r = NULL;
+    int64_t id = 0;
+    OK(stead_stage_request_new("remove", &r, &e));
+    OK(stead_stage_request_source(r, "space", &e));
+    OK(stead_admin_drain(d, &e));
+    says(stead_admin_stats, d, "\"drained\": true");
+    FAILS(STEAD_LIMIT, "drained", stead_daemon_submit(d, r, NULL, 0, &id, &e));
+    OK(stead_admin_open(d, &e));
+    says(stead_admin_stats, d, "\"drained\": false");
+    OK(stead_daemon_submit(d, r, NULL, 0, &id, &e));
+    OK(stead_daemon_wait(d, id, -1, &e));
+    stead_stage_request_free(r);
+}
+
+int main(int argc, char **argv) {
+    stead_daemon *d = NULL;
+    if (argc < 2) return 2;
+    OK(stead_daemon_connect(argv[1], &d, &e));
+    dataspaces(d);
+    jobs(d);
+    drained(d);
+    stead_daemon_free(d);
+    FAILS(STEAD_USAGE, "NULL", stead_admin_drain(NULL, &e));
+    return ended("admin");
+}

@@ -1,0 +1,179 @@
+"""The daemon's administrators: who may, dataspaces and quotas while it runs, jobs, drain."""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import pwd
+import subprocess
+import time
+
+import pytest
+from test_daemon import ANOTHER, LARGE, SLOW, SOMEBODY, STEAD, Daemon, daemon, folder, large, needs_root, under_way  # noqa: F401
+
+
+def admin(d: Daemon, *args, user=None, code=0, json_=False):
+    words = [STEAD, "admin", *map(str, args), *(["--format", "json"] if json_ else [])]
+    if user:
+        words = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *words]
+    done = subprocess.run(words, env=d.env, text=True, capture_output=True, timeout=60)
+    assert done.returncode == code, done
+    return json.loads(done.stdout) if json_ else done.stderr
+
+
+def until(what):
+    end = time.monotonic() + 30
+    while not (found := what()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return found
+
+
+def df(d: Daemon, user=None):
+    words = [STEAD, "metrics"] if user is None else []
+    del words
+    from test_daemon import Program
+
+    program = Program(d.path)
+    try:
+        return {space["name"]: space for space in program.ask({"spaces": {}})["spaces"]}
+    finally:
+        program.socket.close()
+
+
+@needs_root
+def test_only_administrators_administrate(daemon):
+    daemon.begin()
+    for words in (("drain",), ("stats",), ("dataspace", "add", "x", "path=/x"), ("job", "list"), ("process", "remove", "1")):
+        assert "only root and the group 'stead'" in admin(daemon, *words, user=SOMEBODY, code=1)
+    assert admin(daemon, "stats", json_=True)["drained"] is False
+    assert admin(daemon, "dataspace", "list", json_=True) == []
+
+
+@needs_root
+def test_members_of_the_group_administrate(daemon):
+    """The group and its member are made for this test, and go with it."""
+    try:
+        grp.getgrnam("stead")
+        pytest.skip("there is a group 'stead' on this machine")
+    except KeyError:
+        pass
+    name = pwd.getpwuid(SOMEBODY).pw_name
+    group = "/etc/group"
+    before = open(group).read()
+    try:
+        with open(group, "a") as f:
+            f.write(f"stead:x:64321:{name}\n")
+        daemon.begin()
+        admin(daemon, "drain", user=SOMEBODY)
+        assert "only root" in admin(daemon, "open", user=ANOTHER, code=1)
+        admin(daemon, "open", user=SOMEBODY)
+    finally:
+        with open(group, "w") as f:
+            f.write(before)
+
+
+def test_dataspaces_and_quotas_are_set_while_it_runs(daemon):
+    daemon.begin()
+    (daemon.at / "f").write_bytes(b"x" * 300_000)
+    assert df(daemon) == {}
+    path = daemon.at / "space"
+    admin(daemon, "dataspace", "add", "fast", f"path={path}", "mode=2770", "user_quota=500000")
+    made = until(lambda: path.exists() and path.stat())
+    assert made.st_mode & 0o7777 == 0o2770
+    space = until(lambda: df(daemon).get("fast"))
+    assert (space["kind"], space["user_quota"], space["mode"], space["error"]) == ("node", 500_000, "2770", None)
+    assert daemon.stage(daemon.at / "f", "fast://a").returncode == 0
+    refused = daemon.stage(daemon.at / "f", "fast://b")
+    assert refused.returncode == 1 and "dataspace 'fast'" in refused.stderr and "in use" in refused.stderr, refused.stderr
+    # By its path it is the same folder.
+    assert daemon.stage(daemon.at / "f", path / "b").returncode == 1
+    assert sorted(p.name for p in path.iterdir()) == ["a"]
+    assert "already" in admin(daemon, "dataspace", "add", "fast", "path=/x", code=2)
+    assert "no 'quotas'" in admin(daemon, "dataspace", "update", "fast", "quotas=1", code=2)
+    admin(daemon, "dataspace", "update", "fast", "user_quota=1MB")
+    assert daemon.stage(daemon.at / "f", "fast://b").returncode == 0
+    # What was set stays.
+    daemon.end()
+    daemon.begin()
+    assert admin(daemon, "dataspace", "list", json_=True)[0]["set"]["user_quota"] == "1MB"
+    assert df(daemon)["fast"]["user_quota_used"] >= 600_000
+    admin(daemon, "dataspace", "remove", "fast")
+    assert until(lambda: df(daemon) == {})
+    assert (path / "b").exists()
+
+
+def test_a_node_is_drained(daemon):
+    daemon.begin("--transfers", "1")
+    large(daemon.at / "f")
+    first = daemon.taken(daemon.at / "f", daemon.at / "first", "--limit", "64MiB")
+    waits = daemon.taken(daemon.at / "f", daemon.at / "waits")
+    under_way(daemon, first)
+    admin(daemon, "drain", "--wait")
+    assert daemon.status(first, 0)["state"] == "finished"
+    assert daemon.status(waits, 0)["state"] == "pending"
+    refused = daemon.stage("--background", daemon.at / "f", daemon.at / "late")
+    assert refused.returncode == 1 and "drained" in refused.stderr
+    top = subprocess.run([STEAD, "top", "--once"], env=daemon.env, text=True, capture_output=True, timeout=60).stdout
+    assert "drained" in top, top
+    # It stays so.
+    daemon.end()
+    daemon.begin()
+    assert daemon.status(waits, 0)["state"] == "pending"
+    admin(daemon, "open")
+    assert daemon.status(waits)["state"] == "finished"
+    user = os.geteuid()
+    stats = until(lambda: [u for u in admin(daemon, "stats", json_=True)["users"] if u["user"] == user and u["finished"] == 2])
+    assert stats[0]["bytes"] == 2 * LARGE and stats[0]["failed"] == 0, stats
+
+
+def test_jobs_have_their_dataspaces(daemon):
+    daemon.begin()
+    user = SOMEBODY if os.geteuid() == 0 else None
+    me = user or os.geteuid()
+    path, mine = folder(daemon, "burst", user), folder(daemon, "mine", user)
+    (path / "others").write_bytes(b"of another")
+    large(daemon.at / "f")
+    (daemon.at / "s").write_bytes(b"s")
+    admin(daemon, "dataspace", "add", "burst", f"path={path}", "jobs=yes")
+    refused = until(lambda: (r := daemon.stage(daemon.at / "s", "burst://a", user=user)).returncode == 1 and r)
+    assert "for processes of jobs" in refused.stderr and "stead admin job add" in refused.stderr, refused.stderr
+    admin(daemon, "job", "add", "12", "--user", me, "--dataspaces", "burst")
+    assert "job 12" in until(lambda: (r := daemon.stage(daemon.at / "s", path / "a", user=user)).returncode == 1 and r).stderr
+    # A shell of the job, which begins the command once it is told to.
+    words = [*daemon.words(["--background", daemon.at / "s", "burst://a"], user)]
+    slow = [*daemon.words(["--background", daemon.at / "f", "burst://slow", *SLOW], user)]
+    lines = "read _; " + "; ".join(" ".join(map(str, w)) for w in (words, slow))
+    shell = subprocess.Popen(["sh", "-c", lines], env=daemon.env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    admin(daemon, "process", "add", "12", shell.pid)
+    assert admin(daemon, "job", "list", json_=True) == [{"job": "12", "user": me, "dataspaces": ["burst"], "processes": [shell.pid]}]
+    out, err = shell.communicate("\n", timeout=60)
+    assert shell.returncode == 0, err
+    until(lambda: (path / "a").exists())
+    until(lambda: any(p.name.startswith(".stead-") for p in path.iterdir()))
+    admin(daemon, "job", "remove", "12")
+    # Its transfers are given up; what its user has left goes, and nothing of others.
+    left = {"others"} if user else set()
+    until(lambda: {p.name for p in path.iterdir()} == left)
+    states = {s["state"] for s in json.loads(daemon.stage("--list", "--all", user=user).stdout)}
+    assert "cancelled" in states and "running" not in states, states
+    assert mine.exists() and "no job 12" in admin(daemon, "process", "add", "12", os.getpid(), code=2)
+
+
+def test_what_has_expired_goes(daemon):
+    user = os.geteuid()
+    path = folder(daemon, "scratch")
+    (path / "deep").mkdir()
+    (path / "deep" / "old").write_bytes(b"old")
+    (daemon.at / "f").write_bytes(b"f")
+    daemon.begin()
+    time.sleep(1.1)
+    admin(daemon, "dataspace", "add", "scratch", f"path={path}", "expires=1s")
+    until(lambda: list(path.iterdir()) == [])
+    admin(daemon, "dataspace", "update", "scratch", "expires=1d")
+    # A copy has the time of its source, and counts from when it came.
+    os.utime(daemon.at / "f", (1, 1))
+    assert daemon.stage(daemon.at / "f", "scratch://f").returncode == 0
+    admin(daemon, "dataspace", "update", "scratch", "limit=1GB/s")
+    assert (path / "f").stat().st_mtime == 1 and path.stat().st_uid == user
