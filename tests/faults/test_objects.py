@@ -21,6 +21,7 @@ from stores import Store  # noqa: E402
 
 STEAD = os.path.abspath(os.environ.get("STEAD", "target/debug/stead"))
 MIB = 1 << 20
+KILLS = int(os.environ.get("STEAD_CRASHES", "40"))
 FAULTS = ["unavailable", "short", "slow", "lost", "refused"]
 
 
@@ -257,3 +258,40 @@ def test_killed_at_each_request(store, begin, stage, tmp_path, action):
         assert len(store.uploads("bkt")) <= killed[:1].count("create")
         number += 1
     assert number > 8
+
+
+def test_killed_at_any_time(store, begin, stage, tmp_path):
+    typical, kills = 1.0, 0
+    for seed in range(max(KILLS // 10, 4)):
+        rng = random.Random(seed)
+        store.anew("bkt")
+        words = rng.choice([[], ["--move"], ["--sync"]]) if seed else []
+        files = tree(tmp_path / "from", 17 * MIB)
+        tries = 0
+        while True:
+            under_way = begin(*words, f"{tmp_path}/from/", "s3://bkt/run/")
+            begun = time.monotonic()
+            if seed == 0:
+                under_way.wait(60)
+                typical = time.monotonic() - begun
+            # Longer each time: a part that is not there is sent anew.
+            tries += 1
+            time.sleep(0 if seed == 0 else rng.random() * typical * (0.5 + tries / 4))
+            done = under_way.poll() is not None
+            under_way.send_signal(signal.SIGKILL)
+            _, err = under_way.communicate(timeout=60)
+            kills += not done
+            there, left = store.objects("bkt", "run/"), named(tmp_path / "from")
+            for name, data in there.items():
+                assert data == files[name]
+            assert all(data in (there.get(name), left.get(name)) for name, data in files.items())
+            if done:
+                assert under_way.returncode == 0, err
+                break
+            latest = json.loads(begin("--list", "--all").communicate(timeout=60)[0])
+            if latest and latest[0]["state"] == "finished":
+                break
+        assert there == files and left == ({} if "--move" in words else files)
+        # Those that were begun and told to nobody: no more than one for each kill.
+        assert len(store.uploads("bkt")) <= tries - 1
+    assert kills > 0
