@@ -38,7 +38,7 @@ impl Client {
         if stead_store::space::variable("STEAD_SOCKET").is_some_and(|path| path == "none") {
             return Ok(None);
         }
-        if let Some(own) = socket::own()
+        if let Some(own) = socket::own()?
             && let Some(client) = Client::connect_to(&own)?
         {
             return Ok(Some(client));

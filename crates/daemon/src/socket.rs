@@ -17,11 +17,21 @@ use stead_store::space;
 pub(crate) const SYSTEM: &str = "/run/stead/steadd.sock";
 
 /// That of a user's own daemon: `$STEAD_SOCKET`, or `steadd.sock` in the folder `stead` of `$XDG_RUNTIME_DIR`.
-pub(crate) fn own() -> Option<PathBuf> {
-    let absolute =
-        |name: &str| space::variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    absolute("STEAD_SOCKET")
-        .or_else(|| absolute("XDG_RUNTIME_DIR").map(|dir| dir.join("stead/steadd.sock")))
+///
+/// # Errors
+/// `Usage` for a `STEAD_SOCKET` that is no path from the root on: it would be another one in each folder.
+pub(crate) fn own() -> Result<Option<PathBuf>> {
+    let path = |name: &str| space::variable(name).map(PathBuf::from);
+    if let Some(given) = path("STEAD_SOCKET") {
+        if given.is_absolute() {
+            return Ok(Some(given));
+        }
+        let message = format!("STEAD_SOCKET is '{}'", given.display());
+        return Err(Error::usage(message)
+            .with_hint("name the socket from the root on, or say 'none' for no daemon"));
+    }
+    let folder = path("XDG_RUNTIME_DIR").filter(|folder| folder.is_absolute());
+    Ok(folder.map(|folder| folder.join("stead/steadd.sock")))
 }
 
 /// Where a daemon of this process listens unless it is told otherwise: that of the system if `all` users are served, else the
@@ -36,7 +46,7 @@ pub fn socket_path(all: bool) -> Result<PathBuf> {
     };
     match (space::variable("STEAD_SOCKET"), all) {
         (None, true) => Ok(PathBuf::from(SYSTEM)),
-        _ => own().ok_or_else(none),
+        _ => own()?.ok_or_else(none),
     }
 }
 
@@ -70,10 +80,18 @@ pub(crate) fn listen(path: &Path, all: bool) -> Result<UnixListener> {
             std::fs::remove_file(path).map_err(failed)?;
         }
     }
-    let listener = UnixListener::bind(path).map_err(failed)?;
+    // Whoever sees the name can connect. The one before is short: names of sockets have 107 bytes at most.
+    let early = path.with_file_name(format!(".s{}", std::process::id()));
+    let _ = std::fs::remove_file(&early);
+    let listener = UnixListener::bind(&early).map_err(failed)?;
     let mode = if all { 0o666 } else { 0o600 };
-    std::fs::set_permissions(path, Permissions::from_mode(mode)).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
+    let named = std::fs::set_permissions(&early, Permissions::from_mode(mode))
+        .and_then(|()| listener.set_nonblocking(true))
+        .and_then(|()| std::fs::rename(&early, path));
+    if let Err(e) = named {
+        let _ = std::fs::remove_file(&early);
+        return Err(failed(e));
+    }
     Ok(listener)
 }
 
@@ -145,6 +163,7 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(connect(&path).unwrap().is_some());
         assert_eq!(listen(&path, false).unwrap_err().kind(), Kind::Usage);
+        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
         drop(first);
         // What a daemon has left that was killed is nobody's.
         assert!(connect(&path).unwrap().is_none());
