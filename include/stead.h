@@ -190,6 +190,12 @@ typedef struct stead_pending stead_pending;
 typedef struct stead_queue stead_queue;
 
 /**
+ * Memory with a name, which transfers know as "memory://NAME". Made by stead_region_create and stead_region_open, freed with
+ * stead_region_close. Several threads may use it.
+ */
+typedef struct stead_region stead_region;
+
+/**
  * Results, what was done, and what it took. Made by stead_run, freed with stead_report_free. Immutable: several
  * threads may read it at the same time.
  */
@@ -2592,6 +2598,65 @@ stead_status stead_offload_run(const struct stead_offload *offload,
  * is nothing to do; a handle that is none any more is left alone.
  */
 void stead_offload_free(struct stead_offload *offload);
+
+/**
+ * Makes a region of `size` bytes, all zero: a file in memory, which is mapped. It has all its memory from the beginning on, and stays
+ * when the program has ended, until it is removed. `name` is a path in the dataspace "memory".
+ *
+ * Errors: STEAD_USAGE if there is one of the name, without bytes, for names that are none; STEAD_NO_SPACE if there is not as much
+ * memory; STEAD_PERMISSION if the folder of regions is not private to this user.
+ */
+stead_status stead_region_create(const char *name,
+                                 uint64_t size,
+                                 struct stead_region **region,
+                                 struct stead_error **error);
+
+/**
+ * Maps a region that is there: one that was made, or a file that a transfer brought to "memory://NAME".
+ *
+ * Errors: STEAD_NOT_FOUND; STEAD_USAGE for what is no file; STEAD_NO_SPACE if it has holes that there is no memory for.
+ */
+stead_status stead_region_open(const char *name, struct stead_region **region, struct stead_error **error);
+
+/**
+ * Where its bytes are, to be read and written until it is closed; NULL if it has none, or is no region. They begin with a page.
+ */
+void *stead_region_data(const struct stead_region *region);
+
+/**
+ * Its bytes; 0 if it is no region.
+ */
+uint64_t stead_region_size(const struct stead_region *region);
+
+/**
+ * Says that its bytes were changed, which the system does not notice: a transfer "sync" goes by the time of change. Closing it says so,
+ * too.
+ *
+ * Errors: STEAD_IO.
+ */
+stead_status stead_region_touch(const struct stead_region *region,
+                                struct stead_error **error);
+
+/**
+ * Lets go of a region, which stays. Its address is of no use any more. NULL is nothing to do; a handle that is no region any more
+ * is left alone.
+ */
+void stead_region_close(struct stead_region *region);
+
+/**
+ * Removes the region `name`. Its memory goes when nobody has it mapped any more.
+ *
+ * Errors: STEAD_NOT_FOUND if there is none; STEAD_USAGE for names that are none.
+ */
+stead_status stead_region_remove(const char *name, struct stead_error **error);
+
+/**
+ * All regions of this user as JSON: a list of objects with `name` and `size`, in bytes. To be freed with stead_text_free.
+ *
+ * Errors: STEAD_PERMISSION if the folder of regions is not private to this user.
+ */
+stead_status stead_region_list(char **json,
+                               struct stead_error **error);
 
 /**
  * Makes a request that names no files yet. `action` is "copy", "move" (the sources go once the target has them), "sync" (the

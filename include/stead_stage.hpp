@@ -165,6 +165,52 @@ private:
     std::unique_ptr<stead_stager, closing> handle_;
 };
 
+/// Memory with a name, which transfers know as "memory://NAME". When it goes, it is closed, and stays until it is removed.
+class region {
+public:
+    /// Opens a region that is there.
+    explicit region(const std::string &name) : name_(name) {
+        stead_region *r = nullptr;
+        detail::call(stead_region_open, name.c_str(), &r);
+        handle_.reset(r);
+    }
+    /// Makes a region of so many bytes, all zero.
+    region(const std::string &name, std::uint64_t size) : name_(name) {
+        stead_region *r = nullptr;
+        detail::call(stead_region_create, name.c_str(), size, &r);
+        handle_.reset(r);
+    }
+
+    /// What transfers call it.
+    std::string location() const {
+        std::string said = "memory://";
+        for (const char c : name_) said += c == '$' ? std::string("$$") : std::string(1, c);
+        return said;
+    }
+    /// Where its bytes are, from a page on.
+    void *data() const noexcept { return stead_region_data(get()); }
+    /// The same as elements of a type.
+    template <class T> T *as() const noexcept { return static_cast<T *>(data()); }
+    /// Its bytes.
+    std::uint64_t size() const noexcept { return stead_region_size(get()); }
+    /// Says that its bytes were changed; closing it says so, too.
+    void touch() const { detail::call(stead_region_touch, get()); }
+    /// Removes a region.
+    static void remove(const std::string &name) { detail::call(stead_region_remove, name.c_str()); }
+    /// All regions of this user, as JSON.
+    static std::string list() {
+        char *json = nullptr;
+        detail::call(stead_region_list, &json);
+        return detail::taken(json);
+    }
+
+    stead_region *get() const noexcept { return handle_.get(); }
+
+private:
+    std::string name_;
+    detail::handle<stead_region, &stead_region_close> handle_;
+};
+
 /// The daemon of the node, which does transfers for programs that need not wait for them. What it was given goes on when this goes.
 class daemon {
 public:

@@ -2,10 +2,12 @@
 
 #include "check.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <unistd.h>
 
 namespace fs = std::filesystem;
 
@@ -66,12 +68,30 @@ static void stops() {
     CHECK(fails(stead::kind::usage, "no option 'speed'", [&] { slow.set("speed", "1"); }));
 }
 
+static void shares_memory() {
+    const std::string name = "test-" + std::to_string(getpid()) + "/cpp$";
+    stead::stager tiers("state", {});
+    {
+        const stead::region made(name, 300000);
+        CHECK(made.size() == 300000 && made.as<char>()[299999] == 0);
+        std::copy(text.begin(), text.end(), made.as<char>());
+        tiers.submit(stead::stage_request("copy").source(made.location()).target("from-memory")).wait();
+    }
+    CHECK(contents("from-memory") == text + std::string(100000, '\0'));
+    CHECK(stead::region(name).as<char>()[0] == 'x' && stead::region::list().find(name) != std::string::npos);
+    CHECK(fails(stead::kind::usage, "already", [&] { stead::region(name, 1); }));
+    CHECK(fails(stead::kind::no_space, "are free", [&] { stead::region(name + "2", std::uint64_t{1} << 60); }));
+    stead::region::remove(name);
+    CHECK(fails(stead::kind::not_found, "", [&] { stead::region{name}; }));
+}
+
 int main() {
     fs::create_directories("tree");
     fs::create_directories("fast");
     for (int i = 0; i < 3; i++) std::ofstream("tree/" + std::to_string(i) + ".bin", std::ios::binary) << text;
     moves();
     stops();
+    shares_memory();
     CHECK(stead_handles_alive() == 0);
     std::cout << "stage: " << checks << " checks, " << failures << " failed\n";
     return failures != 0;

@@ -288,6 +288,52 @@ static void errors(stead_stager *s) {
     stead_stage_request_free(NULL);
 }
 
+static void shares_memory(stead_stager *s) {
+    stead_region *region = NULL, *again = NULL;
+    stead_transfer *t = NULL;
+    stead_stage_request *r;
+    char name[64], location[80], *json = NULL;
+    unsigned char *bytes, back[SIZE];
+    FILE *from;
+    int i;
+    snprintf(name, sizeof name, "test-%ld/c", (long)getpid());
+    snprintf(location, sizeof location, "memory://%s", name);
+    OK(stead_region_create(name, SIZE, &region, &e));
+    bytes = stead_region_data(region);
+    CHECK(bytes != NULL && stead_region_size(region) == SIZE && bytes[SIZE - 1] == 0);
+    if (bytes == NULL) return;
+    for (i = 0; i < SIZE; i++) bytes[i] = byte_of(1, i);
+    OK(stead_region_touch(region, &e));
+    r = ask("copy", location, "from-memory");
+    OK(stead_stage_submit(s, r, &t, &e));
+    OK(stead_stage_wait(t, 60000, &e));
+    stead_stage_free(t);
+    stead_stage_request_free(r);
+    from = fopen("from-memory", "rb");
+    CHECK(from != NULL && fread(back, 1, SIZE, from) == SIZE && memcmp(back, bytes, SIZE) == 0);
+    if (from != NULL) fclose(from);
+    OK(stead_region_open(name, &again, &e));
+    ((unsigned char *)stead_region_data(again))[3] = 200;
+    CHECK(bytes[3] == 200);
+    stead_region_close(again);
+    FAILS(STEAD_USAGE, "freed", stead_region_touch(again, &e));
+    CHECK(stead_region_data(again) == NULL && stead_region_size(again) == 0);
+    OK(stead_region_list(&json, &e));
+    SAYS(json, name);
+    stead_text_free(json);
+    FAILS(STEAD_USAGE, "already", stead_region_create(name, 1, &again, &e));
+    FAILS(STEAD_USAGE, "at least one byte", stead_region_create("none", 0, &again, &e));
+    FAILS(STEAD_NO_SPACE, "are free", stead_region_create("none", (uint64_t)1 << 60, &again, &e));
+    FAILS(STEAD_USAGE, "..", stead_region_open("../x", &again, &e));
+    FAILS(STEAD_USAGE, "NULL", stead_region_open(NULL, &again, &e));
+    OK(stead_region_remove(name, &e));
+    FAILS(STEAD_NOT_FOUND, name, stead_region_remove(name, &e));
+    FAILS(STEAD_NOT_FOUND, name, stead_region_open(name, &again, &e));
+    CHECK(bytes[3] == 200);
+    stead_region_close(region);
+    stead_region_close(NULL);
+}
+
 int main(void) {
     stead_stager *s = NULL;
     stead_transfer *t = NULL;
@@ -306,6 +352,7 @@ int main(void) {
     is_given_up(s);
     is_done_in_part(s);
     errors(s);
+    shares_memory(s);
     /* Closing stops what is under way. */
     r = slow("closed");
     OK(stead_stage_submit(s, r, &t, &e));

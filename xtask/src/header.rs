@@ -32,6 +32,7 @@ const FILES: &[&str] = &[
     "tipsy",
     "calibrate",
     "offload",
+    "region",
     "stage_request",
     "stage",
     "daemon",

@@ -177,6 +177,7 @@ const UNSAFE: &[&str] = &[
     "crates/capi/src/pending.rs",
     "crates/capi/src/queue.rs",
     "crates/capi/src/ranks.rs",
+    "crates/capi/src/region.rs",
     "crates/capi/src/report.rs",
     "crates/capi/src/request.rs",
     "crates/capi/src/run.rs",

@@ -29,6 +29,7 @@ mod own;
 mod pending;
 mod queue;
 mod ranks;
+mod region;
 mod report;
 mod request;
 mod run;

@@ -18,6 +18,7 @@ mod offload;
 mod options;
 mod own;
 mod ranks;
+mod region;
 mod report;
 mod request;
 mod run;
@@ -82,6 +83,7 @@ fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<daemon::Daemon>()?;
     m.add_class::<stage::Stager>()?;
     m.add_class::<stage::Transfer>()?;
+    m.add_class::<region::Region>()?;
     m.add_class::<tree::Tree>()?;
     m.add_class::<tree::Opened>()?;
     m.add_class::<tree::Writing>()?;
@@ -106,6 +108,8 @@ fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(offload::offload, m)?)?;
     m.add_function(wrap_pyfunction!(ranks::refuse_ranks, m)?)?;
     m.add_function(wrap_pyfunction!(run::refuse_run, m)?)?;
+    m.add_function(wrap_pyfunction!(region::list_regions, m)?)?;
+    m.add_function(wrap_pyfunction!(region::remove_region, m)?)?;
     m.add_function(wrap_pyfunction!(bytes::check_view, m)?)?;
     m.add_function(wrap_pyfunction!(bell::end_callbacks, m)?)?;
     m.add_function(wrap_pyfunction!(fork::forked, m)?)?;

@@ -101,6 +101,11 @@ impl Tree {
         self.inner.is_bucket(space).map_err(raise)
     }
 
+    /// The folder that a dataspace is on this node.
+    fn folder(&self, space: &str) -> PyResult<String> {
+        self.inner.spaces().folder(space).map(str::to_owned).map_err(raise)
+    }
+
     /// What a name leads to.
     fn info(&self, py: Python<'_>, space: &str, path: PathBuf) -> PyResult<Told> {
         self.ask(py, space, |tree| tree.info(space, &path)).map(told)

@@ -43,7 +43,7 @@ pub use stead_run::{
     Alternative, LeftOut, Metrics, Observer, Placing, Plan, PlannedKernel, RankMetrics, Report,
     Request, Snapshot, Took, run, run_on,
 };
-pub use stead_store::{Engine, IoOptions, atomic::remove_unfinished};
+pub use stead_store::{Engine, IoOptions, Region, atomic::remove_unfinished};
 
 /// Files over nodes: what a layout says, and how a file is put over the nodes and brought back.
 ///

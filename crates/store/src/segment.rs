@@ -88,6 +88,18 @@ impl Map {
     pub(crate) fn start(&self) -> *mut u8 {
         self.start
     }
+
+    /// Its bytes, which others who map the same may change, as those of a mapped file.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: the whole mapping, which lives as long; memory of a descriptor is always initialised.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+
+    /// The same of one that was mapped to be written.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above; the borrow is exclusive in this process.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
 }
 
 impl Drop for Map {

@@ -3,7 +3,7 @@
 //! What a `stead.toml` says is in [`Spaces`]; here are the places where such files are, and what lies in the folders.
 
 use crate::atomic::sync_folder;
-use crate::{AtomicFile, FileSource, Folder, Source};
+use crate::{AtomicFile, FileSource, Folder, Source, region};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -83,6 +83,7 @@ pub fn of_changed(variable: Variable<'_>, change: Change<'_>) -> Result<Spaces> 
         };
         spaces.extend(given.ok_or_else(missing)?);
     }
+    spaces.imply(region::SPACE, &region::folder());
     Ok(spaces)
 }
 
@@ -209,7 +210,12 @@ impl Root {
     /// # Errors
     /// `Usage` if `spaces` has no such name; `NotFound` without the folder; system errors otherwise.
     pub fn open(spaces: &Spaces, name: &str) -> Result<Root> {
-        Root::at(Some(name), Path::new(spaces.folder(name)?))
+        let path = Path::new(spaces.folder(name)?);
+        if spaces.implied(name).is_some() {
+            let folder = Arc::new(region::private(path)?);
+            return Ok(Root { name: Some(name.to_owned()), path: path.to_owned(), folder });
+        }
+        Root::at(Some(name), path)
     }
 
     /// Opens a folder as the dataspace `name`, or as one without a name.

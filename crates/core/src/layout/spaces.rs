@@ -43,6 +43,8 @@ pub struct Spaces {
     named: BTreeMap<String, Space>,
     /// Those of earlier configurations whose names mean others now. What is agreed about their folders still is.
     others: Vec<(String, Space)>,
+    /// Those that there are unless one of the name is configured: see [`Spaces::imply`].
+    implied: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -195,6 +197,7 @@ impl Spaces {
     /// Takes those of a configuration that goes before this one. What is agreed about a folder still is if its name is given to another.
     pub fn extend(&mut self, later: Spaces) {
         self.others.extend(later.others);
+        self.implied.extend(later.implied);
         for (name, space) in later.named {
             self.insert(name, space);
         }
@@ -208,7 +211,18 @@ impl Spaces {
         }
     }
 
-    /// The names of all of them, in order.
+    /// One that everybody has, in a private folder that is made when it is needed, unless one of this name is configured.
+    pub fn imply(&mut self, name: &str, path: &str) {
+        self.implied.insert(name.to_owned(), path.to_owned());
+    }
+
+    /// The folder of a dataspace that is implied, and not configured.
+    pub fn implied(&self, name: &str) -> Option<&str> {
+        let implied = self.implied.get(name).filter(|_| !self.named.contains_key(name));
+        implied.map(String::as_str)
+    }
+
+    /// The names of all that are configured, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.named.keys().map(String::as_str)
     }
@@ -230,7 +244,7 @@ impl Spaces {
 
     /// True if there is a dataspace of this name.
     pub fn has(&self, name: &str) -> bool {
-        self.named.contains_key(name)
+        self.named.contains_key(name) || self.implied.contains_key(name)
     }
 
     /// Where a dataspace is: an absolute path, or the URL of a bucket.
@@ -239,6 +253,9 @@ impl Spaces {
     /// `Usage` if there is none of this name; `Format`, with file and line, if a variable in its path is not set, or what it
     /// is set to makes no path.
     pub fn place(&self, name: &str) -> Result<&str> {
+        if let Some(path) = self.implied(name) {
+            return Ok(path);
+        }
         match self.named.get(name).map(|space| &space.folder) {
             Some(Folder::Is(path)) => Ok(path),
             Some(Folder::None { why, hint, line, file }) => {

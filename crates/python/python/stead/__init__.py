@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from . import _kernels
 from ._admin import Admin
+from ._buffer import buffer
 from ._daemon import Daemon, Handed, daemon
 from ._dataset import Dataset, Description, open, run
 from ._errors import (
@@ -44,6 +45,7 @@ from ._own import kernel
 from ._plan import calibrate
 from ._progress import Snapshot
 from ._read import Reader, Reads, Session, View, open_reader, read_session
+from ._region import Region, region, regions
 from ._report import Report
 from ._stage import Staged, Transfer, cancel_transfer, dataspaces, preview_stage, resume_transfer, stage, transfers
 from ._stead import MISSING, Cancel, Read, __version__
@@ -109,6 +111,7 @@ __all__ = [
     "Read",
     "Reader",
     "Reads",
+    "Region",
     "Report",
     "Session",
     "Site",
@@ -120,6 +123,7 @@ __all__ = [
     "UsageError",
     "View",
     "__version__",
+    "buffer",
     "calibrate",
     "cancel_transfer",
     "daemon",
@@ -134,6 +138,8 @@ __all__ = [
     "preview_stage",
     "put",
     "read_session",
+    "region",
+    "regions",
     "resume_transfer",
     "run",
     "stage",

@@ -80,7 +80,7 @@ class FileSystem(AbstractFileSystem):  # type: ignore[misc]
         super().__init__(**options)
         self.durable, self._state = durable, state
         self._spaces = {name: os.fspath(path) for name, path in (dataspaces or {}).items()}
-        self._tree = _stead.Tree([f"{name}={path}" for name, path in self._spaces.items()])
+        self._tree = _stead.Tree(_stage.given(self._spaces))
 
     @property
     def fsid(self) -> str:

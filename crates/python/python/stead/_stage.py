@@ -318,9 +318,13 @@ def dataspaces(given: Spaces = None, *, state: str | os.PathLike[str] | None = N
     return found
 
 
-def opened(given: Spaces, threads: int, state: str | os.PathLike[str] | None) -> _stead.Stager:
-    spaces = [f"{name}={os.fspath(path)}" for name, path in (given or {}).items()]
-    return _stead.Stager(spaces, threads, None if state is None else os.fspath(state))
+def given(spaces: Spaces) -> list[str]:
+    """Dataspaces as they are given on a command line."""
+    return [f"{name}={os.fspath(path)}" for name, path in (spaces or {}).items()]
+
+
+def opened(spaces: Spaces, threads: int, state: str | os.PathLike[str] | None) -> _stead.Stager:
+    return _stead.Stager(given(spaces), threads, None if state is None else os.fspath(state))
 
 
 def options(said: dict[str, Any]) -> dict[str, Any]:
