@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -26,11 +28,12 @@ PICTURES = {
     ("docs/computing-near-the-data.md", "plan"): "what hosts print that the tests do not have; its shape is tested in tests/mpi/test_place.py",
     ("docs/json.md", "{"): "an outline; the tables below it are compared with reports",
     ("docs/limits.md", "stead: FILE:LINE: column 'NAME': what is wrong"): "the shape of a message; tests/oracle/test_errors.py has messages",
-    ("docs/protocol.md", '{"protocol": 1, "version": "0.1.0", "node": "node7", "user": 1000}'): "tests/faults/test_daemon.py has this page",
+    ("docs/protocol.md", '{"protocol": 1, "version": "0.1.0", "node": "node7", "user": 1000, "drained": false, "job": null}'): "tests/faults/test_daemon.py has this page",
     ("docs/protocol.md", '{"failed": {"kind": "usage", "message": "there is no transfer 9", "hint": "stead stage --list shows them"}}'): "the same",
     ("docs/protocol.md", '{"action": "copy", "sources": ["/data/a.h5", "nvme0://run1/"], "target": "lustre://run1/",'): "the same",
+    ("docs/steadd.md", "stead admin dataspace add nvme0 path=/mnt/nvme quota=6TB user_quota=1TB expires=14d"): "tests/faults/test_admin.py gives such",
+    ("docs/steadd.md", "#!/bin/sh"): "the tests have no jobs of Slurm with root's scripts; tests/faults/test_admin.py gives these commands",
     ("docs/steadd.md", "systemctl enable --now steadd"): "the tests have no systemd; systemd-analyze looks at the unit in tests/c/test_install.py",
-    ("docs/layouts.md", "[dataspace.nvme]"): "the configuration that test_shell.py gives to the jobs of this page",
 }
 
 #: What stands before a part of a program in C, by what is in it.
@@ -121,6 +124,17 @@ def part_of_toml(block: Block) -> None:
         assert {"sites", "tiers", "links"} <= set(said)
 
 
+def part_of_configuration(block: Block, tmp_path: Path) -> None:
+    """What a `stead.toml` may say: the command reads it."""
+    path = tmp_path / "stead.toml"
+    path.write_text(block.text)
+    env = os.environ | {"STEAD_CONFIG": str(path), "STEAD_STATE": str(tmp_path), "STEAD_SOCKET": "none", "USER": "ada"}
+    done = subprocess.run([command(), "df", "--format", "json"], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    said = tomllib.loads(block.text)["dataspace"]
+    assert set(said) <= {space["name"] for space in json.loads(done.stdout)}
+
+
 def generated(block: Block) -> None:
     """The page of kernels is compared with the command; what it shows is how they are written."""
     shown = block.text.splitlines()
@@ -146,6 +160,8 @@ def test_blocks(block, tmp_path):
         part_of_python(block)
     elif block.kind == "toml":
         part_of_toml(block)
+    elif block.kind == "text" and block.first.startswith("[dataspace."):
+        part_of_configuration(block, tmp_path)
     elif block.kind == "indented" and block.page == "docs/kernels.md":
         generated(block)
     else:
