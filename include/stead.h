@@ -2868,6 +2868,19 @@ stead_status stead_daemon_connect(const char *path,
                                   struct stead_error **error);
 
 /**
+ * Connects to the daemon of another node of the pool, by way of the one of this node that listens on the socket `path`, or that
+ * stead_daemon_connect finds if that is NULL. A transfer is asked of the node where its target is; names without a node are those
+ * of this one.
+ *
+ * Errors: as stead_daemon_connect; STEAD_NOT_FOUND if the pool has no such node; STEAD_USAGE if the daemon here is in no pool;
+ * STEAD_PEER if the one there is gone; STEAD_PERMISSION if it does not serve this user.
+ */
+stead_status stead_daemon_connect_on(const char *path,
+                                     const char *node,
+                                     struct stead_daemon **daemon,
+                                     struct stead_error **error);
+
+/**
  * Ends the connections. What the daemon was given goes on. NULL is nothing to do; a handle that is no daemon any more is left alone.
  */
 void stead_daemon_free(struct stead_daemon *daemon);
@@ -2972,6 +2985,16 @@ stead_status stead_daemon_preview(const struct stead_daemon *daemon,
  * Errors: STEAD_PEER if the daemon has ended; those of its journal.
  */
 stead_status stead_daemon_spaces(const struct stead_daemon *daemon, char **json, struct stead_error **error);
+
+/**
+ * The names of the nodes of the pool that the daemon belongs to, as a JSON list; of its own one if there is no pool. The text is the
+ * caller's, to be freed with stead_text_free.
+ *
+ * Errors: STEAD_PEER if the daemon has ended.
+ */
+stead_status stead_daemon_nodes(const struct stead_daemon *daemon,
+                                char **json,
+                                struct stead_error **error);
 
 /**
  * Numbers about this user's transfers in the text form of Prometheus. The text is the caller's, to be freed with stead_text_free.

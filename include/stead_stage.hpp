@@ -218,6 +218,12 @@ public:
     daemon() : handle_(connect(nullptr)) {}
     /// Connects to the one that listens on a socket.
     explicit daemon(const std::string &path) : handle_(connect(path.c_str())) {}
+    /// Connects to that of another node of the pool, by way of the one of this node that listens on `path`, or that is found.
+    static daemon on(const std::string &node, const std::string &path = {}) {
+        stead_daemon *d = nullptr;
+        detail::call(stead_daemon_connect_on, path.empty() ? nullptr : path.c_str(), node.c_str(), &d);
+        return daemon(d);
+    }
 
     /// Gives it a transfer, to be done once those of `after` are finished; its number.
     std::int64_t submit(const stage_request &r, const std::vector<std::int64_t> &after = {}) const {
@@ -256,12 +262,15 @@ public:
     std::string preview(const stage_request &r) const { return text(stead_daemon_preview, r.get()); }
     /// Its dataspaces, their room and their speed, as JSON.
     std::string spaces() const { return text(stead_daemon_spaces); }
+    /// The names of the nodes of the pool, as JSON.
+    std::string nodes() const { return text(stead_daemon_nodes); }
     /// Numbers about this user's transfers in the text form of Prometheus.
     std::string metrics() const { return text(stead_daemon_metrics); }
 
     stead_daemon *get() const noexcept { return handle_.get(); }
 
 private:
+    explicit daemon(stead_daemon *d) : handle_(d) {}
     static stead_daemon *connect(const char *path) {
         stead_daemon *d = nullptr;
         detail::call(stead_daemon_connect, path, &d);

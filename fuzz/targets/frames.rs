@@ -1,8 +1,9 @@
-//! Frames of the daemon: hostile ones are refused, and what is understood is what was written.
+//! Frames of the daemon, and words of daemons of a pool: hostile ones are refused, and what is understood is what was written.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use stead_daemon::protocol::{Answer, Ask, Hello};
+use stead_daemon::pool::word;
 use stead_daemon::{read_frame, write_frame};
 
 fuzz_target!(|bytes: &[u8]| {
@@ -17,4 +18,8 @@ fuzz_target!(|bytes: &[u8]| {
     // What a program reads of somebody who is no daemon.
     let _ = read_frame::<Answer>(&mut &*bytes);
     let _ = read_frame::<Hello>(&mut &*bytes);
+    // Of another node.
+    if let Ok((mine, number, said)) = word::read(bytes) {
+        assert_eq!(word::write(mine, number, &said), bytes);
+    }
 });

@@ -52,6 +52,9 @@ static void is_done(stead_daemon *d) {
     OK(stead_daemon_spaces(d, &json, &e));
     SAYS(json, "[");
     stead_text_free(json);
+    OK(stead_daemon_nodes(d, &json, &e));
+    SAYS(json, "[\"");
+    stead_text_free(json);
     OK(stead_daemon_metrics(d, &json, &e));
     SAYS(json, "stead_transfers{state=\"finished\"} 2");
     stead_text_free(json);
@@ -120,6 +123,7 @@ int main(int argc, char **argv) {
     CHECK(mkdir("tree", 0755) == 0);
     f = fopen("tree/f", "wb");
     CHECK(f != NULL && fwrite("bytes", 1, 5, f) == 5 && fclose(f) == 0);
+    FAILS(STEAD_USAGE, "in no pool", stead_daemon_connect_on(argv[1], "elsewhere", &d, &e));
     OK(stead_daemon_connect(argv[1], &d, &e));
     is_done(d);
     is_given_up(d, argv[2]);

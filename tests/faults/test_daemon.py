@@ -387,6 +387,22 @@ def test_who_floods_it_is_in_nobody_elses_way(daemon):
         one.socket.close()
 
 
+def test_a_pool_needs_mpi_and_a_node_of_one_is_none_of_a_daemon_alone(daemon):
+    done = subprocess.run([STEAD, "daemon", "--pool"], env=daemon.env, text=True, capture_output=True, timeout=60)
+    assert done.returncode == 2 and "built without MPI" in done.stderr and "MPI=1" in done.stderr
+    daemon.begin()
+    folder(daemon, "from")
+    for words in ([f"n2:{daemon.at}/from", daemon.at / "to"], [daemon.at / "from", f"n2:{daemon.at}/to"], ["--list", "--on", "n2"]):
+        done = daemon.stage(*words)
+        assert done.returncode == 2 and "--pool" in done.stderr, done.stderr
+    # A file of such a name, and the node itself.
+    (daemon.at / "n2:").mkdir()
+    (daemon.at / "n2:" / "x").write_bytes(b"x")
+    assert daemon.stage("./n2:/x", "to", cwd=daemon.at).returncode == 0 and (daemon.at / "to").read_bytes() == b"x"
+    node = os.uname().nodename
+    assert daemon.stage(f"{node}:{daemon.at}/to", f"{node}:{daemon.at}/again").returncode == 0
+
+
 def test_one_daemon_has_a_state_and_a_socket(daemon):
     daemon.begin()
     again = subprocess.run(

@@ -43,6 +43,15 @@ def test_without_a_daemon_there_is_none(tmp_path, monkeypatch):
         assert stead.daemon() is None
 
 
+def test_without_a_pool_a_node_is_its_own_one(node):
+    with stead.daemon(node.path) as d:
+        (own,) = d.nodes
+    with stead.daemon(node.path, node=own) as d:
+        assert d.transfers(all=True) == [] and d.nodes == [own]
+    with pytest.raises(stead.UsageError, match="in no pool"):
+        stead.daemon(node.path, node="elsewhere")
+
+
 def test_transfers_are_handed_over(node, monkeypatch):
     monkeypatch.setenv("STEAD_SOCKET", str(node.path))
     monkeypatch.chdir(node.at)

@@ -63,17 +63,43 @@ pub unsafe extern "C" fn stead_daemon_connect(
     call!(error, |c| {
         let out = c.out_handle(daemon, "place for the daemon")?;
         let path = c.optional_text(path, "socket")?.map(Path::new);
-        let clients = Clients::open(path)?.ok_or_else(|| {
-            let none = Error::new(Kind::NotFound, "no daemon runs on this node");
-            match path {
-                Some(path) => none.at_path(path),
-                None => none,
-            }
-            .with_hint("start one: stead daemon")
-        })?;
-        out.put(table::insert(DaemonFace(clients)));
+        out.put(table::insert(open(path, None)?));
         Ok(())
     })
+}
+
+/// Connects to the daemon of another node of the pool, by way of the one of this node that listens on the socket `path`, or that
+/// stead_daemon_connect finds if that is NULL. A transfer is asked of the node where its target is; names without a node are those
+/// of this one.
+///
+/// Errors: as stead_daemon_connect; STEAD_NOT_FOUND if the pool has no such node; STEAD_USAGE if the daemon here is in no pool;
+/// STEAD_PEER if the one there is gone; STEAD_PERMISSION if it does not serve this user.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_daemon_connect_on(
+    path: *const c_char,
+    node: *const c_char,
+    daemon: *mut *mut stead_daemon,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(daemon, "place for the daemon")?;
+        let path = c.optional_text(path, "socket")?.map(Path::new);
+        let node = c.text(node, "node")?;
+        out.put(table::insert(open(path, Some(node))?));
+        Ok(())
+    })
+}
+
+fn open(path: Option<&Path>, node: Option<&str>) -> Result<DaemonFace> {
+    let clients = Clients::open_on(path, node)?.ok_or_else(|| {
+        let none = Error::new(Kind::NotFound, "no daemon runs on this node");
+        match path {
+            Some(path) => none.at_path(path),
+            None => none,
+        }
+        .with_hint("start one: stead daemon")
+    })?;
+    Ok(DaemonFace(clients))
 }
 
 /// Ends the connections. What the daemon was given goes on. NULL is nothing to do; a handle that is no daemon any more is left alone.
@@ -241,6 +267,19 @@ pub unsafe extern "C" fn stead_daemon_spaces(
     error: *mut *mut stead_error,
 ) -> stead_status {
     call!(error, |c| tell(c, json, daemon, Client::spaces))
+}
+
+/// The names of the nodes of the pool that the daemon belongs to, as a JSON list; of its own one if there is no pool. The text is the
+/// caller's, to be freed with stead_text_free.
+///
+/// Errors: STEAD_PEER if the daemon has ended.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_daemon_nodes(
+    daemon: *const stead_daemon,
+    json: *mut *mut c_char,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| tell(c, json, daemon, Client::nodes))
 }
 
 /// Numbers about this user's transfers in the text form of Prometheus. The text is the caller's, to be freed with stead_text_free.

@@ -11,7 +11,7 @@ use stead::{Cancel, Error, Result, units};
 const LOOK: Duration = Duration::from_millis(200);
 
 pub fn admin(a: &AdminArgs) -> Result<()> {
-    let mut daemon = connect()?;
+    let mut daemon = connect(None)?;
     let ask = match &a.what {
         AdminVerb::Dataspace(verb) => match verb {
             SpaceVerb::Add { name, set } => {

@@ -5,7 +5,7 @@ mod admin;
 mod stage;
 
 pub use admin::{AdminArgs, AdminVerb, JobVerb, ProcessVerb, SpaceVerb};
-pub use stage::{DaemonArgs, DfArgs, ExistsArg, StageArgs, TopArgs};
+pub use stage::{DaemonArgs, DfArgs, ExistsArg, MetricsArgs, StageArgs, TopArgs};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ pub enum Verb {
     /// Watch transfers and tiers of the daemon
     Top(TopArgs),
     /// Print numbers about the daemon's transfers, as Prometheus reads them
-    Metrics,
+    Metrics(MetricsArgs),
     /// Measure the machines, for those who choose where to compute
     Calibrate(Box<CalibrateArgs>),
     /// List the kernels, or explain one

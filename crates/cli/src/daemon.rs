@@ -1,12 +1,14 @@
 //! `stead daemon`, `stead top` and `stead metrics`.
 
-use crate::args::{DaemonArgs, Described, TopArgs};
+use crate::args::{DaemonArgs, Described, MetricsArgs, TopArgs};
 use crate::stage::{action, names};
 use crate::{handed, output, signals, table};
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+#[cfg(feature = "mpi")]
+use stead::daemon::serve_in_pool;
 use stead::daemon::{Client, Hello, Settings, serve, serves_all, socket_path, work};
 use stead::stage::{Standing, State, Usage, state_folder};
 use stead::{Cancel, Error, Result, units};
@@ -15,6 +17,8 @@ use stead::{Cancel, Error, Result, units};
 const EVERY: Duration = Duration::from_secs(1);
 /// Transfers that it shows.
 const MOST_SHOWN: usize = 30;
+/// Nodes that it names.
+const MOST_NODES: usize = 16;
 /// And those that are not over, of which it counts no more.
 const MOST_COUNTED: usize = 1000;
 
@@ -22,13 +26,48 @@ pub fn daemon(a: &DaemonArgs) -> Result<()> {
     if a.worker {
         return work();
     }
+    if a.nodes {
+        return output::text(&(connect(None)?.nodes()?.join("\n") + "\n"));
+    }
+    if a.pool {
+        return pool(a);
+    }
+    serve(settings(a, None)?, || {})
+}
+
+#[cfg(feature = "mpi")]
+fn pool(a: &DaemonArgs) -> Result<()> {
+    crate::ranks::beside(|fabric| match fabric {
+        Some(fabric) => serve_in_pool(settings(a, Some(fabric.rank()))?, fabric.clone(), || {}),
+        // Of one node: others may come when it is started again.
+        None => serve(settings(a, Some(0))?, || {}),
+    })
+}
+
+#[cfg(not(feature = "mpi"))]
+fn pool(_: &DaemonArgs) -> Result<()> {
+    Err(Error::usage("this stead was built without MPI, over which a pool talks").with_hint(
+        "'make install MPI=1' installs one with it; without --pool the daemon is that of one node",
+    ))
+}
+
+/// How it is run, as this rank of a pool.
+fn settings(a: &DaemonArgs, rank: Option<usize>) -> Result<Settings> {
+    let of_rank = |text: &str| match rank {
+        Some(rank) => text.replace("%r", &rank.to_string()),
+        None => text.to_owned(),
+    };
+    let of_path = |path: &Path| match path.to_str() {
+        Some(text) => absolute(Path::new(&of_rank(text))),
+        None => absolute(path),
+    };
     let all = serves_all();
     let socket = match &a.socket {
-        Some(path) => absolute(path)?,
+        Some(path) => of_path(path)?,
         None => socket_path(all)?,
     };
     let state = match (&a.state, all) {
-        (Some(path), _) => absolute(path)?,
+        (Some(path), _) => of_path(path)?,
         (None, false) => state_folder()?,
         // As systemd gives it.
         (None, true) => std::env::var_os("STATE_DIRECTORY")
@@ -38,7 +77,8 @@ pub fn daemon(a: &DaemonArgs) -> Result<()> {
     };
     let worker = worker(all)?;
     let transfers = usize::from(a.transfers);
-    serve(Settings { socket, state, transfers, threads: a.threads, worker }, || {})
+    let node = a.name.as_deref().map(of_rank);
+    Ok(Settings { socket, state, transfers, threads: a.threads, worker, node })
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {
@@ -68,28 +108,33 @@ fn worker(all: bool) -> Result<Vec<OsString>> {
     Ok(words.into_iter().chain(["daemon".into(), "--worker".into()]).collect())
 }
 
-pub fn connect() -> Result<Client> {
-    Client::connect()?.ok_or_else(|| handed::none().with_hint("start one: stead daemon"))
+pub fn connect(on: Option<&str>) -> Result<Client> {
+    let found = match on {
+        Some(node) => Client::connect_on(None, node)?,
+        None => Client::connect()?,
+    };
+    found.ok_or_else(|| handed::none().with_hint("start one: stead daemon"))
 }
 
-pub fn metrics() -> Result<()> {
-    output::text(&connect()?.metrics()?)
+pub fn metrics(a: &MetricsArgs) -> Result<()> {
+    output::text(&connect(a.on.as_deref())?.metrics()?)
 }
 
 pub fn top(a: &TopArgs) -> Result<()> {
-    let mut daemon = connect()?;
+    let mut daemon = connect(a.on.as_deref())?;
     if a.format == Described::Json {
         return output::json(&daemon.list(false, MOST_SHOWN)?);
     }
     let cancel = Cancel::new();
     let done = signals::watch(&cancel, false)?;
+    let nodes = daemon.nodes()?;
     let once = a.once || !std::io::stdout().is_terminal();
     loop {
         let list = shown(&mut daemon)?;
         // Whether it is drained is said at the beginning of a connection.
-        daemon = connect()?;
+        daemon = connect(a.on.as_deref())?;
         let spaces = daemon.spaces()?;
-        let page = page(daemon.hello(), &list, &spaces);
+        let page = page(daemon.hello(), &list, &spaces, &nodes);
         if once {
             done.cancel();
             return output::text(&page);
@@ -119,7 +164,7 @@ fn shown(daemon: &mut Client) -> Result<Vec<Standing>> {
 }
 
 /// What `stead top` shows.
-fn page(hello: &Hello, list: &[Standing], spaces: &[Usage]) -> String {
+fn page(hello: &Hello, list: &[Standing], spaces: &[Usage], nodes: &[String]) -> String {
     let count = |state| list.iter().filter(|s| s.status.state == state).count();
     let mut text = format!(
         "steadd {} on {}, user {}: {} running, {} waiting{}\n",
@@ -130,6 +175,14 @@ fn page(hello: &Hello, list: &[Standing], spaces: &[Usage]) -> String {
         count(State::Pending),
         if hello.drained { "; drained: it takes no transfers" } else { "" }
     );
+    if nodes.len() > 1 {
+        let some: Vec<&str> = nodes.iter().take(MOST_NODES).map(String::as_str).collect();
+        let more = match nodes.len() - some.len() {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        text += &format!("a pool of {} nodes: {}{more}\n", nodes.len(), some.join(", "));
+    }
     let mut rows: Vec<&Standing> = list.iter().collect();
     // What is under way first, then what waits, by its turn.
     rows.sort_by_key(|s| match s.status.state {

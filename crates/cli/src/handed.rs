@@ -23,7 +23,7 @@ pub fn stage(a: &StageArgs, daemon: &Clients) -> Result<()> {
         };
     }
     if let Some(id) = a.cancel {
-        return show(a, &daemon.ask(|d| d.cancel(id))?);
+        return show(a, &daemon.ask(|d| d.cancel(id))?, daemon.node());
     }
     let ids = match (a.resume, a.wait) {
         (Some(id), _) => daemon.ask(|d| d.resume(id))?,
@@ -48,9 +48,9 @@ pub fn stage(a: &StageArgs, daemon: &Clients) -> Result<()> {
     let mut bad = None;
     for id in ids {
         let status = until_over(a, daemon, id, &cancel)?;
-        show(a, &status)?;
+        show(a, &status, daemon.node())?;
         if let Err(e) = status.outcome() {
-            bad.get_or_insert(ended(&status, e));
+            bad.get_or_insert(ended(&status, e, &on(daemon)));
         }
     }
     done.cancel();
@@ -58,13 +58,12 @@ pub fn stage(a: &StageArgs, daemon: &Clients) -> Result<()> {
 }
 
 /// What was not finished, as an error of the command: that somebody has stopped it is none of its own.
-fn ended(status: &Status, e: Error) -> Error {
+fn ended(status: &Status, e: Error, on: &str) -> Error {
     let ended = Error::new(Kind::Io, e.to_string());
     match status.state {
         State::Cancelled => ended,
-        _ => {
-            ended.with_hint(format!("mend what is wrong, then: stead stage --resume {}", status.id))
-        }
+        _ => ended
+            .with_hint(format!("mend what is wrong, then: stead stage --resume {}{on}", status.id)),
     }
 }
 
@@ -78,13 +77,19 @@ fn taken(a: &StageArgs, daemon: &Clients, ids: &[i64]) -> Result<()> {
     Ok(())
 }
 
+/// What a command for this daemon has at its end.
+fn on(daemon: &Clients) -> String {
+    daemon.node().map_or(String::new(), |node| format!(" --on {node}"))
+}
+
 /// Waits for one, over the end of a daemon that comes back.
 fn until_over(a: &StageArgs, daemon: &Clients, id: i64, cancel: &Cancel) -> Result<Status> {
     let bar = Bar::new(a.progress);
+    let on = on(daemon);
     let ended = daemon.wait(id, None, &mut |standing| {
         if cancel.is_cancelled() {
             return Err(Error::cancelled().with_hint(format!(
-                "the daemon goes on with it: stead stage --wait {id}; or give it up: stead stage --cancel {id}"
+                "the daemon goes on with it: stead stage --wait {id}{on}; or give it up: stead stage --cancel {id}{on}"
             )));
         }
         if let (Some(bar), Some(progress)) = (&bar, standing.and_then(|s| s.progress.as_ref())) {

@@ -86,7 +86,7 @@ fn dispatch(cli: Cli) -> Result<()> {
         Verb::Daemon(a) => daemon::daemon(&a),
         Verb::Admin(a) => admin::admin(&a),
         Verb::Top(a) => daemon::top(&a),
-        Verb::Metrics => daemon::metrics(),
+        Verb::Metrics(a) => daemon::metrics(&a),
         Verb::Calibrate(a) => calibrate::calibrate(&a),
         Verb::Kernels(a) => kernels::kernels(&a),
         Verb::Completions { shell } => {

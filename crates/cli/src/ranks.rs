@@ -138,6 +138,20 @@ pub fn with<T>(work: impl FnOnce(Option<&std::sync::Arc<dyn Fabric>>) -> Result<
     work(None)
 }
 
+/// Does something that ranks do side by side, each with an error of its own: who has one tells it and ends, without the others.
+#[cfg(feature = "mpi")]
+pub fn beside<T>(work: impl FnOnce(Option<&std::sync::Arc<dyn Fabric>>) -> Result<T>) -> Result<T> {
+    let Some(job) = join()? else { return work(None) };
+    work(Some(&job.fabric)).map_err(|e| {
+        crate::complain(&e);
+        // MPI would wait for the others, which a launcher ends when one has ended so.
+        let (_sender, never) = std::sync::mpsc::channel::<()>();
+        let _ = never.recv_timeout(WAY);
+        std::mem::forget(job);
+        told(e)
+    })
+}
+
 /// An error that was told already, or that another rank tells.
 #[cfg(feature = "mpi")]
 pub fn told(error: Error) -> Error {

@@ -3,6 +3,7 @@
 use crate::args::{Described, DfArgs, ExistsArg, StageArgs, When};
 use crate::{handed, output, signals, table};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use stead::daemon::Clients;
 use stead::stage::{
@@ -28,8 +29,13 @@ pub fn stage(a: &StageArgs) -> Result<()> {
     // A daemon knows nothing of what this command alone is told,
     // nor of credentials in its environment.
     let bucket = a.names.iter().any(|name| BucketUrl::is_meant(name)) && !a.background;
+    let node = match &a.on {
+        Some(node) => Some(node.clone()),
+        None => node_of(a)?,
+    };
+    let bucket = bucket && node.is_none();
     let own = a.here || bucket || !a.dataspace.is_empty() || a.threads > 0;
-    let daemon = if own { None } else { Clients::open(None)? };
+    let daemon = if own { None } else { Clients::open_on(None, node.as_deref())? };
     if let Some(daemon) = daemon {
         return handed::stage(a, &daemon);
     }
@@ -39,7 +45,28 @@ pub fn stage(a: &StageArgs) -> Result<()> {
             false => "start one: stead daemon, or leave out --background, --wait and --after",
         }));
     }
+    if node.is_some() && !own {
+        return Err(handed::none().with_hint(
+            "daemons that are a pool reach other nodes: mpirun stead daemon --pool; a file of such a name here is ./NAME",
+        ));
+    }
     here(a)
+}
+
+/// The node that is to do it, if that is said: a transfer is done where its target is, and what is removed where it lies.
+fn node_of(a: &StageArgs) -> Result<Option<String>> {
+    if a.names.is_empty() {
+        return Ok(None);
+    }
+    let request = request(a)?;
+    if let Some(target) = request.target {
+        return Ok(target.node);
+    }
+    let nodes: BTreeSet<_> = request.sources.into_iter().map(|source| source.node).collect();
+    match nodes.len() {
+        1 => Ok(nodes.into_iter().next().flatten()),
+        _ => Err(Error::usage("these lie on several nodes").with_hint("remove them node by node")),
+    }
 }
 
 fn here(a: &StageArgs) -> Result<()> {
@@ -52,7 +79,7 @@ fn here(a: &StageArgs) -> Result<()> {
         };
     }
     if let Some(id) = a.cancel {
-        return show(a, &stager.cancel(id)?);
+        return show(a, &stager.cancel(id)?, None);
     }
     let cancel = Cancel::new();
     let done = signals::watch(&cancel, false)?;
@@ -94,7 +121,7 @@ fn here(a: &StageArgs) -> Result<()> {
             }
             Err(e) => return Err(e),
         };
-        show(a, &status)?;
+        show(a, &status, None)?;
         if status.state == State::Failed {
             failed.get_or_insert(id);
         }
@@ -146,10 +173,11 @@ pub fn request(a: &StageArgs) -> Result<Request> {
     })
 }
 
-pub fn show(a: &StageArgs, status: &Status) -> Result<()> {
+/// `node` is that of the daemon, if it was named.
+pub fn show(a: &StageArgs, status: &Status, node: Option<&str>) -> Result<()> {
     match a.format {
         Described::Json => output::json(status),
-        Described::Table => output::text(&page(status)),
+        Described::Table => output::text(&page(status, node)),
     }
 }
 
@@ -174,11 +202,17 @@ pub fn action(request: &Request) -> &'static str {
     }
 }
 
-fn page(s: &Status) -> String {
+fn page(s: &Status, node: Option<&str>) -> String {
     let seconds = s.seconds(s.ended.unwrap_or(s.submitted));
     let mut rows = vec![
         (action(&s.request), names(&s.request)),
-        ("state", format!("{}, transfer {}", s.state.as_str(), s.id)),
+        (
+            "state",
+            match node {
+                Some(node) => format!("{}, transfer {} of node {node}", s.state.as_str(), s.id),
+                None => format!("{}, transfer {}", s.state.as_str(), s.id),
+            },
+        ),
         (
             "done",
             format!(

@@ -24,7 +24,7 @@ pub use cancel::{Cancel, Stops};
 pub use dtype::{ByteOrder, DType};
 pub use error::{Error, Kind, Place, Result};
 pub use extent::Extent;
-pub use location::Location;
+pub use location::{Location, is_node};
 pub use missing::{MISSING, is_missing};
 pub use schema::{ColumnInfo, ColumnKind, RecordKind, Schema};
 pub use shape::{Order, Shape};

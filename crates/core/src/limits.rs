@@ -56,6 +56,8 @@ pub const MAX_CUTS: usize = 1 << 18;
 pub const MAX_PARTS: usize = 1 << 16;
 /// Nodes that one list names.
 pub const MAX_NODES: usize = 1 << 16;
+/// Bytes of the name of a node.
+pub const MAX_NODE_BYTES: usize = 253;
 /// Runs of one repetition of a view of a file.
 pub const MAX_VIEW_RUNS: usize = 1 << 20;
 /// Bytes of data that one of several storage ranks runs over alone.

@@ -2,21 +2,26 @@
 
 use crate::administer::Desk;
 use crate::clock;
+use crate::control::{self, Report};
 use crate::frame;
 use crate::job;
 use crate::metrics;
 use crate::protocol::{Answer, Ask, Failed, Hello, PROTOCOL};
 use crate::socket::{is_gone, is_readable};
 use rustix::net::sockopt::socket_peercred;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use stead_core::{Cancel, Error, Kind, Result};
+use stead_core::{Cancel, Error, Kind, Result, is_node};
+use stead_stage::remote::{Answering, Question};
 use stead_stage::{Queue, Request, Standing, State, usage};
 
 /// What has begun to come is to be there soon.
 const FRAME_WITHIN: Duration = Duration::from_secs(10);
+/// Bytes of files are taken within this.
+const BYTES_WITHIN: Duration = Duration::from_secs(120);
 /// Who waits is looked at so often whether it is still there.
 const LOOK: Duration = Duration::from_secs(1);
 /// No wait is longer.
@@ -46,6 +51,17 @@ pub(crate) struct Office {
     pub(crate) desk: Desk,
     /// It was cleared up since the worker began.
     pub(crate) tidy: AtomicBool,
+    pub(crate) here: Here,
+}
+
+/// Where a worker is.
+pub(crate) struct Here {
+    /// The name of its node.
+    pub(crate) node: String,
+    /// Those of all nodes of the pool.
+    pub(crate) nodes: Vec<String>,
+    /// Its connection to the broker.
+    pub(crate) control: Arc<OwnedFd>,
 }
 
 /// Says who is there, and answers until the program has gone.
@@ -60,6 +76,7 @@ pub(crate) fn serve(mut stream: UnixStream, office: &Office) -> Result<()> {
     stream.set_write_timeout(Some(FRAME_WITHIN)).map_err(failed)?;
     let job = job_of(&stream, office);
     frame::write(&mut stream, &hello(office, job.clone()))?;
+    let mut sources = Answering::default();
     loop {
         while !is_readable(&stream, Some(LOOK))? {
             if office.ending.is_cancelled() {
@@ -82,7 +99,12 @@ pub(crate) fn serve(mut stream: UnixStream, office: &Office) -> Result<()> {
                 return Err(e);
             }
         };
-        let answer = answer(ask, office, &stream, job.as_deref());
+        let answer = match ask {
+            // What comes from now on is for the worker there.
+            Ask::Reach { node } => return reach(&office.here, node, &stream),
+            Ask::Source(question) => source(&question, office, &mut sources, &stream)?,
+            ask => answer(ask, office, &stream, job.as_deref()),
+        };
         let answer = answer.unwrap_or_else(|e| Answer::Failed(Failed::from(&e)));
         match frame::write(&mut stream, &answer) {
             Err(e) if e.kind() == Kind::Limit => {
@@ -104,7 +126,7 @@ fn hello(office: &Office, job: Option<String>) -> Hello {
     Hello {
         protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        node: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        node: office.here.node.clone(),
         user: rustix::process::geteuid().as_raw(),
         drained: office.desk.kept().drained,
         job,
@@ -115,7 +137,7 @@ fn answer(ask: Ask, office: &Office, stream: &UnixStream, job: Option<&str>) -> 
     let queue = &office.queue;
     Ok(match ask {
         Ask::Submit { request, after } => {
-            check(&request)?;
+            let request = checked(request, &office.here.node)?;
             office.desk.is_open()?;
             // To count them takes long where there are many.
             let taken = office.taken.fetch_add(1, Ordering::Relaxed);
@@ -127,7 +149,7 @@ fn answer(ask: Ask, office: &Office, stream: &UnixStream, job: Option<&str>) -> 
             Answer::Taken(queue.submit_of(&request, &after, job)?)
         }
         Ask::Preview { request } => {
-            check(&request)?;
+            let request = checked(request, &office.here.node)?;
             Answer::Preview(queue.stager().preview_of(&request, job, &office.ending)?)
         }
         Ask::Wait { transfer, seconds } => {
@@ -151,23 +173,85 @@ fn answer(ask: Ask, office: &Office, stream: &UnixStream, job: Option<&str>) -> 
         }
         Ask::List { all, most } => Answer::List(list(all, most, queue)?),
         Ask::Spaces {} => Answer::Spaces(usage(queue.stager())?),
+        Ask::Nodes {} => Answer::Nodes(office.here.nodes.clone()),
+        Ask::Reach { .. } | Ask::Source(_) => {
+            return Err(Error::internal("a question that is answered elsewhere"));
+        }
         Ask::Metrics {} => {
             let connections = office.connections.load(Ordering::Relaxed);
-            Answer::Metrics(metrics::text(queue, connections, office.desk.kept().drained)?)
+            let drained = office.desk.kept().drained;
+            let nodes = office.here.nodes.len();
+            Answer::Metrics(metrics::text(queue, connections, drained, nodes)?)
         }
         Ask::Admin(ask) => Answer::Admin(office.desk.answer(ask)?),
     })
 }
 
-/// Refuses paths that mean something else here than there.
-fn check(request: &Request) -> Result<()> {
-    for location in request.sources.iter().chain(&request.target) {
+/// The request as this node has it. Refuses paths that mean something else here than there.
+fn checked(mut request: Request, node: &str) -> Result<Request> {
+    for location in request.sources.iter_mut().chain(&mut request.target) {
+        location.node.take_if(|of| of == node);
         if location.space.is_none() && !location.path.starts_with('/') {
             return Err(Error::usage(format!("'{location}' is not a path from the root on"))
                 .with_hint("the daemon does not know where its clients are"));
         }
     }
-    request.check()
+    request.check()?;
+    Ok(request)
+}
+
+/// Has the broker make a connection to another node of this one.
+fn reach(here: &Here, node: String, stream: &UnixStream) -> Result<()> {
+    let refused = match here.nodes.len() {
+        0 | 1 => Some(no_pool()),
+        _ if !is_node(&node) => Some(Error::usage("this is no name of a node")),
+        _ => None,
+    };
+    match refused {
+        Some(e) => {
+            crate::worker::refuse(stream, &e);
+            Ok(())
+        }
+        None => control::send(&here.control, &Report::Reach { node }, Some(stream.as_fd()), true)
+            .map(drop),
+    }
+}
+
+/// This daemon is alone.
+pub(crate) fn no_pool() -> Error {
+    Error::usage("the daemon of this node is in no pool, and reaches no other node")
+        .with_hint("a launcher starts one daemon a node: mpirun stead daemon --pool")
+}
+
+/// Answers about files; bytes of them go before the answer.
+///
+/// # Errors
+/// Those of the connection.
+fn source(
+    question: &Question,
+    office: &Office,
+    sources: &mut Answering,
+    stream: &UnixStream,
+) -> Result<Result<Answer>> {
+    let mut broken = None;
+    let waits = |time| {
+        stream.set_write_timeout(Some(time)).map_err(|e| Error::io("set up", "a connection", e))
+    };
+    // Whoever gets them may have to wait for its device.
+    waits(BYTES_WITHIN)?;
+    let means = office.queue.stager().means();
+    let reply = sources.answer(question, &means.spaces, &office.ending, &mut |part| {
+        frame::write_part(&mut &*stream, part)
+            .inspect_err(|e| broken = Some(Error::new(e.kind(), e.message())))
+    });
+    if let Some(e) = broken {
+        return Err(e);
+    }
+    if matches!(question, Question::Read { .. }) {
+        frame::end_parts(&mut &*stream)?;
+    }
+    waits(FRAME_WITHIN)?;
+    Ok(reply.map(Answer::Source))
 }
 
 fn wait(transfer: i64, seconds: f64, office: &Office, stream: &UnixStream) -> Result<Standing> {

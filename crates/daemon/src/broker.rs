@@ -3,13 +3,14 @@
 use crate::admin::{self, Change, Kept, Numbers};
 use crate::clock;
 use crate::control::{self, Order, Owner, Report};
+use crate::pool::{Asked, Pool};
 use crate::protocol::Failed;
 use crate::rights;
 use crate::share::{Wish, shares};
 use crate::socket::{listen, until};
 use crate::worker::refuse;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use rustix::fs::{CWD, FlockOperation, MemfdFlags, RenameFlags, flock, renameat_with};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -23,8 +24,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stead_core::{Error, Kind, Result};
+use stead_fabric::Fabric;
 
 /// Users that are served at a time.
 const MOST_WORKERS: usize = 1024;
@@ -46,6 +49,8 @@ const MOST_NUMBERS: usize = 16;
 const EXPIRES_EVERY: Duration = Duration::from_secs(3600);
 /// Packets of one worker that are read before others have their turn.
 const AT_ONCE: usize = 64;
+/// Where programs look for their libraries.
+const LIBRARIES: &str = "LD_LIBRARY_PATH";
 
 /// Where that is kept which administrators say, below the state.
 const KEPT: &str = "admin.json";
@@ -63,6 +68,8 @@ pub struct Settings {
     pub threads: usize,
     /// What a worker is started with: a program and its arguments, which calls [`crate::work`].
     pub worker: Vec<OsString>,
+    /// The name of this node; none is the one that the system has.
+    pub node: Option<String>,
 }
 
 struct Worker {
@@ -85,6 +92,8 @@ struct Worker {
     admin: bool,
     /// It has not heard what administrators have said.
     stale: bool,
+    /// The name of its user; empty if the system has none.
+    name: String,
 }
 
 /// When a worker is started again that ended, or could not be started.
@@ -123,6 +132,8 @@ struct Broker {
     numbers: BTreeMap<u32, Numbers>,
     /// When all workers have looked for what has expired.
     cleared: Instant,
+    node: String,
+    pool: Option<Pool>,
 }
 
 /// A line for the log of the service.
@@ -141,6 +152,25 @@ pub fn serves_all() -> bool {
 /// # Errors
 /// `Usage` if another daemon has the socket or the state; system errors of setting up.
 pub fn serve(settings: Settings, ready: impl FnOnce()) -> Result<()> {
+    start(settings, None, ready)
+}
+
+/// The same, as one of the daemons that are the ranks of this fabric: programs may ask for transfers from and on the others' nodes.
+/// All ranks call this.
+///
+/// # Errors
+/// As [`serve`]; `Usage` if two nodes have one name; `Peer` if a daemon does not come.
+pub fn serve_in_pool(
+    settings: Settings,
+    fabric: Arc<dyn Fabric>,
+    ready: impl FnOnce(),
+) -> Result<()> {
+    start(settings, Some(fabric), ready)
+}
+
+fn start(settings: Settings, fabric: Option<Arc<dyn Fabric>>, ready: impl FnOnce()) -> Result<()> {
+    let named = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let node = settings.node.clone().unwrap_or_else(named);
     let all = serves_all();
     let state = &settings.state;
     let mode = if all { 0o755 } else { 0o700 };
@@ -162,7 +192,11 @@ pub fn serve(settings: Settings, ready: impl FnOnce()) -> Result<()> {
     }
     told.set_nonblocking(true).map_err(|e| Error::io("set up", "a pipe", e))?;
     let kept = Kept::read(&state.join(KEPT))?;
+    let pool = fabric.map(|fabric| Pool::begin(fabric, &node)).transpose()?;
     let listener = listen(&settings.socket, all)?;
+    if let Some(pool) = &pool {
+        log(&format!("is node '{node}' of a pool of {}", pool.nodes().len()));
+    }
     log(&format!(
         "listens on {} for {}",
         settings.socket.display(),
@@ -181,6 +215,8 @@ pub fn serve(settings: Settings, ready: impl FnOnce()) -> Result<()> {
         kept,
         numbers: BTreeMap::new(),
         cleared: clock::now(),
+        node,
+        pool,
     };
     broker.go_on();
     let done = broker.run(&listener, &mut told);
@@ -195,18 +231,20 @@ pub fn serve(settings: Settings, ready: impl FnOnce()) -> Result<()> {
 impl Broker {
     fn run(&mut self, listener: &UnixListener, told: &mut UnixStream) -> Result<()> {
         loop {
-            let (new, stop, reports) = {
+            let (new, stop, reports, rung) = {
                 let mut fds =
                     vec![PollFd::new(&*told, PollFlags::IN), PollFd::new(listener, PollFlags::IN)];
                 let users: Vec<u32> = self.workers.keys().copied().collect();
                 fds.extend(self.workers.values().map(|w| PollFd::new(&w.control, PollFlags::IN)));
+                fds.extend(self.pool.iter().map(|p| PollFd::new(p.bell(), PollFlags::IN)));
                 match poll(&mut fds, Some(&until(LOOK))) {
                     Ok(_) | Err(rustix::io::Errno::INTR) => {}
                     Err(e) => return Err(Error::io("wait for", "connections", e.into())),
                 }
                 let ready = |i: usize| fds.get(i).is_some_and(|fd| !fd.revents().is_empty());
                 let some = users.iter().enumerate().filter(|(i, _)| ready(i + 2));
-                (ready(1), ready(0), some.map(|(_, user)| *user).collect::<Vec<u32>>())
+                let some = some.map(|(_, user)| *user).collect::<Vec<u32>>();
+                (ready(1), ready(0), some, ready(users.len() + 2))
             };
             if stop && told.read(&mut [0u8; 16]).is_ok() {
                 return Ok(());
@@ -216,6 +254,10 @@ impl Broker {
             }
             if new {
                 self.accept(listener);
+            }
+            if rung {
+                let asked = self.pool.as_ref().map(Pool::asked);
+                asked.into_iter().flatten().for_each(|asked| self.let_in(&asked));
             }
             self.bury();
             if self.cleared.elapsed() > EXPIRES_EVERY {
@@ -300,6 +342,41 @@ impl Broker {
                 &Error::limit(message).with_hint("keep one open for several questions"),
             );
         }
+        self.give(user, group, stream);
+    }
+
+    /// Hands the connection of a user of another node to the worker that this user has here.
+    fn let_in(&mut self, asked: &Asked) {
+        let Asked { user, name, node, stream } = asked;
+        if !self.all && *user != geteuid().as_raw() {
+            let here = geteuid().as_raw();
+            let message =
+                format!("the daemon of node '{}' serves user {here} only, not {user}", self.node);
+            return refuse(stream, &Error::new(Kind::Permission, message));
+        }
+        if !self.may_begin(*user) {
+            let message = "too many connections of this user in a short time";
+            return refuse(stream, &Error::limit(message).with_hint("try again in a moment"));
+        }
+        let group = rustix::process::getegid().as_raw();
+        match self.worker(*user, group).map(|worker| worker.name.clone()) {
+            Ok(here) if here == *name => self.give(*user, group, stream),
+            Ok(here) => {
+                let message = format!(
+                    "user {user} is '{name}' on node '{node}' and '{here}' on node '{}'",
+                    self.node
+                );
+                let hint = "nodes of a pool have the same users";
+                refuse(stream, &Error::new(Kind::Permission, message).with_hint(hint));
+            }
+            Err(e) => {
+                log(&format!("no worker for user {user}: {e}"));
+                refuse(stream, &e.and(&format!(", on node '{}'", self.node)));
+            }
+        }
+    }
+
+    fn give(&mut self, user: u32, group: u32, stream: &UnixStream) {
         for _ in 0..2 {
             let worker = match self.worker(user, group) {
                 Ok(worker) => worker,
@@ -367,6 +444,10 @@ impl Broker {
             }
             false => None,
         };
+        let name = match &owner {
+            Some(owner) => owner.name.clone(),
+            None => rights::known(user).map(|known| known.name).unwrap_or_default(),
+        };
         let group = owner.as_ref().map_or(group, |owner| owner.group);
         let state = self.state_of(user, group)?;
         let text = state.to_str().ok_or_else(|| {
@@ -385,6 +466,10 @@ impl Broker {
         if self.all {
             // Nothing of a user is looked at, such as a home, before the rights of that user are taken.
             command.env_clear().env("PATH", "/usr/bin:/bin");
+            // A command with MPI may find its libraries by it.
+            if let (Some(path), true) = (std::env::var_os(LIBRARIES), self.pool.is_some()) {
+                command.env(LIBRARIES, path);
+            }
         }
         let child = command.spawn().map_err(|e| Error::io("start a worker", program, e))?;
         let mut worker = Worker {
@@ -400,6 +485,7 @@ impl Broker {
             gone: false,
             admin,
             stale: false,
+            name,
         };
         let begin = Order::Begin {
             state: text.to_owned(),
@@ -407,14 +493,30 @@ impl Broker {
             rights: owner,
             kept,
             admin,
+            node: self.node.clone(),
         };
-        if let Err(e) = control::send(&worker.control, &begin, None, false) {
+        let sent = self.names().and_then(|names| {
+            control::send(&worker.control, &begin, names.as_ref().map(AsFd::as_fd), false)
+        });
+        if let Err(e) = sent {
             // It is not to stay behind.
             let _ = worker.child.kill();
             let _ = worker.child.wait();
             return Err(e);
         }
         Ok(worker)
+    }
+
+    /// The names of the nodes of the pool, in a file that has no name: there may be many.
+    fn names(&self) -> Result<Option<File>> {
+        let Some(pool) = &self.pool else { return Ok(None) };
+        let failed = |e| Error::io("write", "the names of nodes", e);
+        let file = rustix::fs::memfd_create("stead-nodes", MemfdFlags::CLOEXEC);
+        let mut file = File::from(file.map_err(|e| failed(e.into()))?);
+        let text = serde_json::to_vec(pool.nodes())
+            .map_err(|e| Error::internal(format!("no text of nodes: {e}")))?;
+        file.write_all(&text).map_err(failed)?;
+        Ok(Some(file))
     }
 
     /// The folder of a user's journal: of the user's own, whom nobody else lets in.
@@ -555,6 +657,11 @@ impl Broker {
                         return;
                     }
                 }
+                Ok(Some((Report::Reach { node }, Some(connection)))) => match &self.pool {
+                    Some(pool) => pool.reach(user, &worker.name, &node, connection),
+                    None => refuse(&UnixStream::from(connection), &crate::answers::no_pool()),
+                },
+                Ok(Some((Report::Reach { .. }, None))) => {}
                 Ok(None) => {
                     worker.gone = true;
                     return;
@@ -627,6 +734,8 @@ impl Broker {
 
     /// Ends all workers: what is under way is stopped such that it goes on later.
     fn end(&mut self) {
+        // Nobody comes any more from other nodes.
+        self.pool = None;
         for worker in self.workers.values() {
             // Who does not hear it hears that nobody is there any more.
             let _ = control::send(&worker.control, &Order::End, None, false);

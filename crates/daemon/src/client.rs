@@ -1,4 +1,4 @@
-//! A program's connection to the daemon of its node.
+//! A program's connection to the daemon of its node, or by way of it to that of another one.
 
 use crate::clock;
 use crate::frame;
@@ -7,8 +7,9 @@ use crate::socket;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use stead_core::{Error, Kind, Result};
+use stead_core::{BucketUrl, Error, Kind, Result};
 use stead_model::transfer::Remaining;
+use stead_stage::remote::{Part, Question, Reply};
 use stead_stage::{Preview, Request, Standing, Status, Usage, fixed};
 
 /// How long the daemon may think about an answer.
@@ -24,6 +25,10 @@ pub struct Client {
     stream: UnixStream,
     path: PathBuf,
     hello: Hello,
+    /// The node of this process, where the daemon is one of another node.
+    here: Option<String>,
+    /// That other node, for errors.
+    far: Option<String>,
     /// A question was asked whose answer has not come.
     open: bool,
 }
@@ -51,9 +56,29 @@ impl Client {
     /// # Errors
     /// As [`Client::connect`].
     pub fn connect_to(path: &Path) -> Result<Option<Client>> {
+        Client::patiently(|| Client::once(path))
+    }
+
+    /// Connects to the daemon of another node of the pool, by way of the one of this node that listens on this socket, or else as
+    /// [`Client::connect`] finds it; none if there is none here. Of this node it is the one that is here.
+    ///
+    /// # Errors
+    /// As [`Client::connect`]; `NotFound` if the pool has no such node, `Usage` if this daemon is in no pool, `Peer` if the one there
+    /// is gone, `Permission` if it does not serve this user.
+    pub fn connect_on(path: Option<&Path>, node: &str) -> Result<Option<Client>> {
+        Client::patiently(|| {
+            let client = match path {
+                Some(path) => Client::connect_to(path)?,
+                None => Client::connect()?,
+            };
+            client.map(|client| client.on(node)).transpose()
+        })
+    }
+
+    fn patiently(connect: impl Fn() -> Result<Option<Client>>) -> Result<Option<Client>> {
         let mut tries = 0;
         loop {
-            match Client::once(path) {
+            match connect() {
                 // The worker that it was handed to was about to end; nothing was asked yet.
                 Err(e) if e.kind() == Kind::Peer && tries < TRIES => {
                     tries += 1;
@@ -65,11 +90,27 @@ impl Client {
     }
 
     fn once(path: &Path) -> Result<Option<Client>> {
-        let Some(mut stream) = socket::connect(path)? else { return Ok(None) };
+        let Some(stream) = socket::connect(path)? else { return Ok(None) };
+        Client::over(stream, path, None).map(Some)
+    }
+
+    /// Turns it into a connection to another node.
+    fn on(mut self, node: &str) -> Result<Client> {
+        if node == self.hello.node {
+            return Ok(self);
+        }
+        frame::write(&mut self.stream, &Ask::Reach { node: node.to_owned() })?;
+        let here = self.hello.node.clone();
+        let far = Client::over(self.stream, &self.path, Some(node.to_owned()))?;
+        Ok(Client { here: Some(here), ..far })
+    }
+
+    /// One whose other end speaks next.
+    pub(crate) fn over(mut stream: UnixStream, path: &Path, far: Option<String>) -> Result<Client> {
         let failed = |e: std::io::Error| Error::io("set up the connection to", path, e);
         stream.set_read_timeout(Some(ANSWERS_WITHIN)).map_err(failed)?;
         stream.set_write_timeout(Some(ANSWERS_WITHIN)).map_err(failed)?;
-        let first: serde_json::Value = read(&mut stream, path)?;
+        let first: serde_json::Value = read(&mut stream, path, far.as_deref())?;
         if let Some(failed) = first.get("failed") {
             let failed = serde_json::from_value::<crate::protocol::Failed>(failed.clone());
             return Err(failed.map_or_else(|_| odd(path, "an error"), Error::from));
@@ -83,7 +124,7 @@ impl Client {
             .at_path(path)
             .with_hint("both should be of one version; STEAD_SOCKET=none does without it"));
         }
-        Ok(Some(Client { stream, path: path.to_owned(), hello, open: false }))
+        Ok(Client { stream, path: path.to_owned(), hello, here: None, far, open: false })
     }
 
     /// What the daemon says of itself.
@@ -105,7 +146,11 @@ impl Client {
     fn ask(&mut self, ask: &Ask) -> Result<Answer> {
         self.open = true;
         frame::write(&mut self.stream, ask)?;
-        let answer = read(&mut self.stream, &self.path)?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Result<Answer> {
+        let answer = read(&mut self.stream, &self.path, self.far.as_deref())?;
         self.open = false;
         match answer {
             Answer::Failed(failed) => Err(failed.into()),
@@ -117,12 +162,25 @@ impl Client {
         Err(odd(&self.path, "something else than it was asked for"))
     }
 
+    /// A request as the daemon has to have it: paths from the root on, and names that are of no node are of that of this process.
+    fn meant(&self, request: &Request) -> Result<Request> {
+        let mut request = fixed(request)?;
+        for location in request.sources.iter_mut().chain(&mut request.target) {
+            let bucket = location.space.as_deref().is_some_and(BucketUrl::is_scheme);
+            if location.node.is_none() && !bucket {
+                location.node.clone_from(&self.here);
+            }
+            location.node.take_if(|node| *node == self.hello.node);
+        }
+        Ok(request)
+    }
+
     /// Gives the daemon a transfer, to be done once those of `after` are finished. It is in its journal when this returns.
     ///
     /// # Errors
     /// What the daemon refuses it with; `Timeout`.
     pub fn submit(&mut self, request: &Request, after: &[i64]) -> Result<i64> {
-        match self.ask(&Ask::Submit { request: fixed(request)?, after: after.to_vec() })? {
+        match self.ask(&Ask::Submit { request: self.meant(request)?, after: after.to_vec() })? {
             Answer::Taken(id) => Ok(id),
             _ => self.odd(),
         }
@@ -133,7 +191,7 @@ impl Client {
     /// # Errors
     /// Those that it would fail with before it starts; `Timeout` for what takes long to look through.
     pub fn preview(&mut self, request: &Request) -> Result<Preview> {
-        match self.ask(&Ask::Preview { request: fixed(request)? })? {
+        match self.ask(&Ask::Preview { request: self.meant(request)? })? {
             Answer::Preview(preview) => Ok(preview),
             _ => self.odd(),
         }
@@ -221,6 +279,40 @@ impl Client {
         }
     }
 
+    /// The names of all nodes of the pool; without one that of this node.
+    ///
+    /// # Errors
+    /// `Timeout`; `Peer` if the daemon has ended.
+    pub fn nodes(&mut self) -> Result<Vec<String>> {
+        match self.ask(&Ask::Nodes {})? {
+            Answer::Nodes(list) => Ok(list),
+            _ => self.odd(),
+        }
+    }
+
+    pub(crate) fn source(&mut self, question: &Question) -> Result<Reply> {
+        match self.ask(&Ask::Source(question.clone()))? {
+            Answer::Source(reply) => Ok(reply),
+            _ => self.odd(),
+        }
+    }
+
+    /// The same, with bytes before the answer.
+    pub(crate) fn source_parts(
+        &mut self,
+        question: &Question,
+        room: &mut Vec<u8>,
+        each: &mut dyn FnMut(Part<'_>) -> Result<()>,
+    ) -> Result<Reply> {
+        self.open = true;
+        frame::write(&mut self.stream, &Ask::Source(question.clone()))?;
+        frame::read_parts(&mut self.stream, room, each)?;
+        match self.answer()? {
+            Answer::Source(reply) => Ok(reply),
+            _ => self.odd(),
+        }
+    }
+
     /// Numbers about this user's transfers in the text form of Prometheus.
     ///
     /// # Errors
@@ -233,15 +325,24 @@ impl Client {
     }
 }
 
-fn read<T: serde::de::DeserializeOwned>(stream: &mut UnixStream, path: &Path) -> Result<T> {
+fn read<T: serde::de::DeserializeOwned>(
+    stream: &mut UnixStream,
+    path: &Path,
+    far: Option<&str>,
+) -> Result<T> {
     let hint = "look whether it is well: systemctl status steadd";
     match frame::read(stream) {
         Ok(Some(value)) => Ok(value),
-        Ok(None) => Err(ended(path)),
+        Ok(None) => Err(match far {
+            Some(node) => ended_on(node),
+            None => ended(path),
+        }),
         Err(e) if e.kind() == Kind::Timeout => {
-            Err(Error::new(Kind::Timeout, "the daemon does not answer")
-                .at_path(path)
-                .with_hint(hint))
+            let message = match far {
+                Some(node) => format!("the daemon of node '{node}' does not answer"),
+                None => "the daemon does not answer".to_owned(),
+            };
+            Err(Error::new(Kind::Timeout, message).at_path(path).with_hint(hint))
         }
         Err(e) => Err(e),
     }
@@ -251,6 +352,11 @@ pub(crate) fn ended(path: &Path) -> Error {
     Error::new(Kind::Peer, "the daemon has ended the connection").at_path(path).with_hint(
         "it may have been ended; what it has taken it goes on with when it is there again",
     )
+}
+
+fn ended_on(node: &str) -> Error {
+    Error::new(Kind::Peer, format!("the daemon of node '{node}' has ended the connection"))
+        .with_hint("what it has taken it goes on with when it is there again")
 }
 
 fn odd(path: &Path, what: &str) -> Error {

@@ -20,6 +20,8 @@ const MOST_IDLE: usize = 8;
 /// Connections to one daemon. Several threads may ask; one that waits keeps nobody waiting.
 pub struct Clients {
     path: PathBuf,
+    /// Of another node than this one.
+    node: Option<String>,
     idle: Mutex<Vec<Client>>,
 }
 
@@ -29,12 +31,22 @@ impl Clients {
     /// # Errors
     /// Those of [`Client::connect`].
     pub fn open(path: Option<&Path>) -> Result<Option<Clients>> {
-        let client = match path {
-            Some(path) => Client::connect_to(path)?,
-            None => Client::connect()?,
+        Clients::open_on(path, None)
+    }
+
+    /// The same, to the daemon of another node of the pool.
+    ///
+    /// # Errors
+    /// Those of [`Client::connect_on`].
+    pub fn open_on(path: Option<&Path>, node: Option<&str>) -> Result<Option<Clients>> {
+        let client = match (path, node) {
+            (path, Some(node)) => Client::connect_on(path, node)?,
+            (Some(path), None) => Client::connect_to(path)?,
+            (None, None) => Client::connect()?,
         };
         Ok(client.map(|client| Clients {
             path: client.path().to_owned(),
+            node: node.map(str::to_owned),
             idle: Mutex::new(vec![client]),
         }))
     }
@@ -42,6 +54,11 @@ impl Clients {
     /// The socket.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The node that it is of, if that was named.
+    pub fn node(&self) -> Option<&str> {
+        self.node.as_deref()
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Client>> {
@@ -57,7 +74,11 @@ impl Clients {
         let kept = std::iter::from_fn(|| self.idle().pop()).find(|client| !client.is_gone());
         let mut client = match kept {
             Some(client) => client,
-            None => Client::connect_to(&self.path)?.ok_or_else(|| ended(&self.path))?,
+            None => match &self.node {
+                Some(node) => Client::connect_on(Some(&self.path), node)?,
+                None => Client::connect_to(&self.path)?,
+            }
+            .ok_or_else(|| ended(&self.path))?,
         };
         let answer = question(&mut client);
         let mut idle = self.idle();

@@ -25,6 +25,7 @@ const MOST: usize = 8192;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// The first one: where the journal is, threads of a transfer, and whose rights are taken, if any.
+    /// In a pool with a file that has the names of all nodes, as a list in JSON.
     Begin {
         state: String,
         threads: usize,
@@ -33,6 +34,8 @@ pub(crate) enum Order {
         kept: String,
         /// The user is one of them.
         admin: bool,
+        /// The name of the node.
+        node: String,
     },
     /// With a connection.
     Serve,
@@ -80,6 +83,8 @@ pub(crate) enum Report {
     Admin { ticket: u64, change: Change },
     /// What jobs that are over have left was removed.
     Cleared { dataspaces: BTreeSet<String> },
+    /// With a connection, which is to lead to the worker of this user on another node.
+    Reach { node: String },
 }
 
 /// Both ends, for the broker and for a worker.

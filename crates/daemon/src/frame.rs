@@ -4,11 +4,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{ErrorKind, Read, Write};
 use stead_core::{Error, Kind, Result};
+use stead_stage::remote::Part;
 
 /// Bytes of a frame, at most.
 pub const MOST: usize = 4 << 20;
 /// Memory is taken for so many bytes at a time, as they come: a length alone takes none.
 const AT_ONCE: usize = 64 << 10;
+/// Bytes of a file that are handed on at a time.
+const PART: usize = 1 << 20;
 
 /// Reads one frame; none at the end, between two.
 ///
@@ -76,6 +79,88 @@ pub fn write(to: &mut impl Write, value: &impl Serialize) -> Result<()> {
     to.write_all(&bytes).and_then(|()| to.flush()).map_err(|e| failed("write to", e))
 }
 
+/// What comes before the end of bytes that come in parts, and before a hole.
+const ENDED: u32 = 0;
+const HOLE: u32 = u32::MAX;
+
+/// Writes bytes of a file, or how long a hole of it is: what comes before an answer that has such.
+///
+/// # Errors
+/// As [`write`].
+pub(crate) fn write_part(to: &mut impl Write, part: Part<'_>) -> Result<()> {
+    let failed = |e| failed("write to", e);
+    match part {
+        Part::Bytes([]) => Ok(()),
+        Part::Bytes(bytes) => {
+            let len = u32::try_from(bytes.len()).ok().filter(|_| bytes.len() <= MOST);
+            let len = len.ok_or_else(|| Error::internal("too many bytes in one part"))?;
+            to.write_all(&len.to_le_bytes()).and_then(|()| to.write_all(bytes)).map_err(failed)
+        }
+        Part::Hole(len) => {
+            let mut head = [0; 12];
+            let (mark, of) = head.split_at_mut(4);
+            mark.copy_from_slice(&HOLE.to_le_bytes());
+            of.copy_from_slice(&len.to_le_bytes());
+            to.write_all(&head).map_err(failed)
+        }
+    }
+}
+
+/// Writes that no more parts come.
+///
+/// # Errors
+/// As [`write`].
+pub(crate) fn end_parts(to: &mut impl Write) -> Result<()> {
+    to.write_all(&ENDED.to_le_bytes()).map_err(|e| failed("write to", e))
+}
+
+/// Reads parts up to their end, by way of this memory.
+///
+/// # Errors
+/// Those of `each`; as [`read`].
+pub(crate) fn read_parts(
+    from: &mut impl Read,
+    room: &mut Vec<u8>,
+    each: &mut dyn FnMut(Part<'_>) -> Result<()>,
+) -> Result<()> {
+    let exact = |from: &mut dyn Read, bytes: &mut [u8]| {
+        from.read_exact(bytes).map_err(|e| match e.kind() {
+            ErrorKind::UnexpectedEof => {
+                Error::new(Kind::Peer, "the connection ended within a file")
+            }
+            _ => failed("read from", e),
+        })
+    };
+    loop {
+        let mut head = [0; 4];
+        exact(from, &mut head)?;
+        match u32::from_le_bytes(head) {
+            ENDED => return Ok(()),
+            HOLE => {
+                let mut len = [0; 8];
+                exact(from, &mut len)?;
+                each(Part::Hole(u64::from_le_bytes(len)))?;
+            }
+            len if len as usize <= MOST => {
+                let mut left = len as usize;
+                room.resize(room.len().max(left.min(PART)), 0);
+                while left > 0 {
+                    let some = left.min(PART).min(room.len());
+                    let bytes = room.get_mut(..some).unwrap_or_default();
+                    exact(from, bytes)?;
+                    each(Part::Bytes(bytes))?;
+                    left -= some;
+                }
+            }
+            len => {
+                return Err(Error::format(format!(
+                    "a part of {len} bytes; at most {MOST} are read"
+                )));
+            }
+        }
+    }
+}
+
 fn cut_off() -> Error {
     Error::format("the connection ended within a frame")
 }
@@ -115,6 +200,39 @@ mod tests {
         #[test]
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             let _ = read::<serde_json::Value>(&mut bytes.as_slice());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parts_are_read_as_they_were_written(
+            parts in proptest::collection::vec(prop_oneof![
+                (1u64..1 << 40).prop_map(Err),
+                proptest::collection::vec(any::<u8>(), 1..100).prop_map(Ok),
+            ], 0..6),
+            cut in 0usize..20,
+        ) {
+            let mut bytes = Vec::new();
+            for part in &parts {
+                let part = match part {
+                    Ok(bytes) => Part::Bytes(bytes),
+                    Err(len) => Part::Hole(*len),
+                };
+                write_part(&mut bytes, part).unwrap();
+            }
+            end_parts(&mut bytes).unwrap();
+            let mut got = Vec::new();
+            let mut each = |part: Part<'_>| {
+                got.push(match part {
+                    Part::Bytes(bytes) => Ok(bytes.to_vec()),
+                    Part::Hole(len) => Err(len),
+                });
+                Ok(())
+            };
+            read_parts(&mut bytes.as_slice(), &mut Vec::new(), &mut each).unwrap();
+            prop_assert_eq!(got, parts);
+            let cut = bytes.len().saturating_sub(cut + 1);
+            prop_assert!(read_parts(&mut &bytes[..cut], &mut Vec::new(), &mut |_| Ok(())).is_err());
         }
     }
 

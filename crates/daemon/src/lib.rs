@@ -3,7 +3,7 @@
 //! The broker (`broker`) owns the socket. It reads nothing that users send: it looks whose a connection is and hands it to the
 //! worker of that user, a process that has the rights of that user and no others (`rights`). The worker (`worker`) has the
 //! user's journal and queue, and answers (`protocol`). How many transfers each user has under way at a time the broker
-//! says (`share`).
+//! says (`share`). Daemons of several nodes may be a pool (`pool`): a connection to another node goes through both (`reach`).
 
 mod admin;
 mod administer;
@@ -16,7 +16,9 @@ mod control;
 mod frame;
 mod job;
 mod metrics;
+pub mod pool;
 pub mod protocol;
+mod reach;
 mod rights;
 mod share;
 mod socket;
@@ -24,7 +26,7 @@ mod tidy;
 mod worker;
 
 pub use admin::Numbers;
-pub use broker::{Settings, serve, serves_all};
+pub use broker::{Settings, serve, serve_in_pool, serves_all};
 pub use client::Client;
 pub use clients::Clients;
 pub use frame::{MOST as MOST_FRAME, read as read_frame, write as write_frame};

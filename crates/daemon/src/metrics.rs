@@ -26,7 +26,12 @@ fn label(name: &str, value: &str) -> String {
 ///
 /// # Errors
 /// Those of the journal.
-pub(crate) fn text(queue: &Queue, connections: usize, drained: bool) -> Result<String> {
+pub(crate) fn text(
+    queue: &Queue,
+    connections: usize,
+    drained: bool,
+    nodes: usize,
+) -> Result<String> {
     let mut text = String::new();
     let totals = queue.totals()?;
     let of = |what: &dyn Fn(&stead_stage::Totals) -> u64| -> Vec<(String, f64)> {
@@ -53,6 +58,8 @@ pub(crate) fn text(queue: &Queue, connections: usize, drained: bool) -> Result<S
     let drained = [(String::new(), f64::from(u8::from(drained)))];
     metric(&mut text, "drained", "1 if no transfers are taken and begun.", &drained);
     metric(&mut text, "connections", "Open connections of programs.", &connections);
+    let nodes = [(String::new(), nodes as f64)];
+    metric(&mut text, "pool_nodes", "Nodes of the pool that the daemon belongs to.", &nodes);
     Ok(text)
 }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use stead_core::{Error, Kind};
 use stead_model::transfer::Remaining;
+use stead_stage::remote::{Question, Reply};
 use stead_stage::{Preview, Request, Standing};
 
 /// The protocol that is spoken here. Fields may be added to answers within one; whoever reads does not mind them.
@@ -83,6 +84,15 @@ pub enum Ask {
     Metrics {},
     /// What administrators ask.
     Admin(AdminAsk),
+    /// Which nodes does the pool have?
+    Nodes {},
+    /// Be a connection to the daemon of another node from now on: what comes next is its hello, or an error.
+    Reach {
+        /// Its name.
+        node: String,
+    },
+    /// Something about files that are sources of a transfer on another node.
+    Source(Question),
 }
 
 /// What the daemon answers: one answer for each question, in order.
@@ -107,6 +117,10 @@ pub enum Answer {
     Metrics(String),
     /// What an administrator has asked for.
     Admin(AdminAnswer),
+    /// Their names; without a pool that of this one.
+    Nodes(Vec<String>),
+    /// Of files.
+    Source(Reply),
     /// It could not be done.
     Failed(Failed),
 }

@@ -2,11 +2,12 @@
 
 use crate::admin::Numbers;
 use crate::administer::{Desk, Told};
-use crate::answers::{Office, serve};
+use crate::answers::{Here, Office, serve};
 use crate::clock;
 use crate::control::{self, Order, Report};
 use crate::frame;
 use crate::protocol::{Answer, Failed};
+use crate::reach::ByBroker;
 use crate::rights;
 use crate::socket::is_readable;
 use crate::tidy;
@@ -19,6 +20,8 @@ use std::time::Duration;
 use stead_core::{Cancel, Error, Kind, Result};
 use stead_stage::{Queue, Stager, State};
 
+/// Bytes of the names of all nodes.
+const MOST_NAMES_BYTES: usize = 32 << 20;
 /// Connections of a user at a time.
 const MOST_CONNECTIONS: usize = 256;
 /// Who has had nothing to do for so long ends.
@@ -66,15 +69,17 @@ pub fn work() -> Result<()> {
         .map_err(|e| Error::io("use", "the standard input", e))?;
     let begin = control::receive::<Order>(&control)
         .map_err(|e| e.with_hint("a worker is started by the daemon, not by hand: stead daemon"))?;
-    let Some((Order::Begin { state, threads, rights, kept, admin }, None)) = begin else {
+    let Some((Order::Begin { state, threads, rights, kept, admin, node }, names)) = begin else {
         return Err(Error::usage("the daemon has not said whose worker this is"));
     };
     if let Some(owner) = &rights {
         rights::take(owner.user, owner.group)?;
     }
     let control = Arc::new(control);
+    let nodes = names.map(nodes).transpose()?.unwrap_or_else(|| vec![node.clone()]);
+    let here = Here { node, nodes, control: control.clone() };
     let desk = Desk::open(Some(kept.into()), rights, threads, admin, control.clone());
-    match desk.and_then(|desk| open(Path::new(&state), desk)) {
+    match desk.and_then(|desk| open(Path::new(&state), desk, here)) {
         Ok((office, bell)) => run(&control, office, &bell),
         Err(e) => {
             tell(&control, &e);
@@ -83,8 +88,23 @@ pub fn work() -> Result<()> {
     }
 }
 
-fn open(state: &Path, desk: Desk) -> Result<(Arc<Office>, Arc<Bell>)> {
-    let stager = Arc::new(Stager::open(state, desk.means()?)?);
+/// The names of nodes that a file has.
+fn nodes(names: OwnedFd) -> Result<Vec<String>> {
+    let failed = |e| Error::io("read", "the names of nodes", e);
+    let (file, mut text) = (std::fs::File::from(names), Vec::new());
+    let size = usize::try_from(file.metadata().map_err(failed)?.len()).unwrap_or(0);
+    text.resize(size.min(MOST_NAMES_BYTES), 0);
+    std::os::unix::fs::FileExt::read_exact_at(&file, &mut text, 0).map_err(failed)?;
+    serde_json::from_slice(&text)
+        .map_err(|e| Error::format(format!("the names of nodes are not understood: {e}")))
+}
+
+fn open(state: &Path, desk: Desk, here: Here) -> Result<(Arc<Office>, Arc<Bell>)> {
+    let mut stager = Stager::open(state, desk.means()?)?;
+    if here.nodes.len() > 1 {
+        stager = stager.reaching(Arc::new(ByBroker::new(here.control.clone())));
+    }
+    let stager = Arc::new(stager);
     let bell = Arc::new(Bell::default());
     let rings = bell.clone();
     let queue = Queue::open(stager, move || rings.ring())?;
@@ -96,6 +116,7 @@ fn open(state: &Path, desk: Desk) -> Result<(Arc<Office>, Arc<Bell>)> {
         ending: Cancel::new(),
         desk,
         tidy: AtomicBool::new(false),
+        here,
     };
     Ok((Arc::new(office), bell))
 }

@@ -47,10 +47,15 @@ fn tell(told: Option<&Py<PyAny>>, standing: Option<&Standing>) -> PyResult<()> {
 
 #[pymethods]
 impl Daemon {
-    /// Connects to the daemon of this socket, or of this node; none if there is none.
+    /// Connects to the daemon of this socket, or of this node, or by way of it to that of another node; none if there is none here.
     #[staticmethod]
-    fn connect(py: Python<'_>, path: Option<PathBuf>) -> PyResult<Option<Daemon>> {
-        let clients = py.detach(|| Clients::open(path.as_deref())).map_err(raise)?;
+    fn connect(
+        py: Python<'_>,
+        path: Option<PathBuf>,
+        node: Option<String>,
+    ) -> PyResult<Option<Daemon>> {
+        let clients = py.detach(|| Clients::open_on(path.as_deref(), node.as_deref()));
+        let clients = clients.map_err(raise)?;
         Ok(clients.map(|clients| Daemon { inner: Arc::new(clients), born: fork::generation() }))
     }
 
@@ -141,6 +146,11 @@ impl Daemon {
         let asked = serde_json::from_str(asked)
             .map_err(|e| raise(Error::usage(format!("nothing that is asked: {e}"))))?;
         self.ask(py, |d| json(&d.admin(asked)?))
+    }
+
+    /// The nodes of the pool.
+    fn nodes(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.ask(py, Client::nodes)
     }
 
     /// Numbers for Prometheus.

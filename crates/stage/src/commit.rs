@@ -190,20 +190,19 @@ pub(crate) fn leave(source: &Folder, item: &Item, seen: &Meta) -> Result<()> {
     }
 }
 
-/// Makes a link like another one.
+/// Makes a link like another one, with its text.
 ///
 /// # Errors
 /// `Usage` if something has the name that was not to be replaced; system errors.
 pub(crate) fn link(
     item: &Item,
-    source: &Folder,
+    text: &OsStr,
     target: &Folder,
     temporary: &OsStr,
     meta: &Meta,
 ) -> Result<()> {
-    let text = source.read_link(item.source.file_name().unwrap_or_default())?;
     target.remove_file(temporary)?;
-    target.make_link(&text, temporary)?;
+    target.make_link(text, temporary)?;
     meta::give_link(meta, target, temporary);
     let named = target.rename(temporary, target, item.name(), item.replace);
     settle(named, target, temporary, || {

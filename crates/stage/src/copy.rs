@@ -111,8 +111,8 @@ pub(crate) fn may_pass(e: &Error) -> bool {
         Errno::MFILE,
         Errno::BUSY,
     ];
-    // Of a store that has not answered, or not well.
-    matches!(e.kind(), Kind::Changed | Kind::Timeout)
+    // Of a store, or another node, that has not answered, or not well.
+    matches!(e.kind(), Kind::Changed | Kind::Timeout | Kind::Peer)
         || e.os_code().is_some_and(|code| PASSING.iter().any(|p| p.raw_os_error() == code))
 }
 

@@ -147,28 +147,36 @@ impl Down {
         self.track.count(bytes.len() as u64, false, means);
         Ok(())
     }
+}
 
-    /// Reads the file back from its device.
-    fn read_back(&self, pair: &Pair, means: &Means<'_>) -> Result<()> {
-        stead_store::evict(&pair.to);
-        let (mut sum, mut at, size) = (Sum::new(), 0, pair.object.size);
-        let mut room = vec![0; READ_BACK];
-        while at < size {
-            means.cancel.check()?;
-            let len = usize::try_from(size - at).unwrap_or(READ_BACK).min(READ_BACK);
-            let failed = |e| Error::io("read back", self.target_path(), e).at_offset(at);
-            pair.to.read_exact_at(&mut room[..len], at).map_err(failed)?;
-            sum.bytes(&room[..len]);
-            at += len as u64;
-        }
-        let sums = lock(&self.sums);
-        if sum.finish() == sums.of(sums.pieces.len(), size) {
-            return Ok(());
-        }
-        Err(Error::new(Kind::Io, "what was written is not what is read back")
-            .at_path(self.target_path())
-            .with_hint("the device or the memory of this node may be failing; the file was not given its name"))
+/// Reads a file back from its device, and compares it with the sum that it is to have.
+///
+/// # Errors
+/// `Io` if it is another one; system errors.
+pub(crate) fn read_back(
+    file: &File,
+    size: u64,
+    meant: u64,
+    path: &Path,
+    means: &Means<'_>,
+) -> Result<()> {
+    stead_store::evict(file);
+    let (mut sum, mut at) = (Sum::new(), 0);
+    let mut room = vec![0; READ_BACK];
+    while at < size {
+        means.cancel.check()?;
+        let len = usize::try_from(size - at).unwrap_or(READ_BACK).min(READ_BACK);
+        let failed = |e| Error::io("read back", path, e).at_offset(at);
+        file.read_exact_at(&mut room[..len], at).map_err(failed)?;
+        sum.bytes(&room[..len]);
+        at += len as u64;
     }
+    if sum.finish() == meant {
+        return Ok(());
+    }
+    Err(Error::new(Kind::Io, "what was written is not what is read back").at_path(path).with_hint(
+        "the device or the memory of this node may be failing; the file was not given its name",
+    ))
 }
 
 impl Carry for Down {
@@ -204,7 +212,10 @@ impl Carry for Down {
             pair.to.sync_all().map_err(|e| self.cannot_write(e))?;
         }
         if means.verify {
-            self.read_back(&pair, means)?;
+            let sums = lock(&self.sums);
+            let sum = sums.of(sums.pieces.len(), pair.object.size);
+            drop(sums);
+            read_back(&pair.to, pair.object.size, sum, &self.target_path(), means)?;
         }
         *lock(&self.seen) = Some(pair.object.clone());
         means.files.fetch_add(1, Ordering::Relaxed);

@@ -15,6 +15,7 @@ use crate::journal::{Journal, Known};
 use crate::limiter::Limiter;
 use crate::pace::Pace;
 use crate::place::Place;
+use crate::remote::Nodes;
 use crate::request::Action;
 use crate::rules;
 use crate::status::{Progress, Watcher};
@@ -97,6 +98,7 @@ pub(crate) struct Drive<'a> {
     pub(crate) id: i64,
     pub(crate) known: &'a Known,
     pub(crate) spaces: &'a Spaces,
+    pub(crate) nodes: Option<&'a Nodes>,
     pub(crate) threads: usize,
     /// As many where a side is in a bucket.
     pub(crate) at_once: usize,
@@ -142,7 +144,9 @@ impl Drive<'_> {
         let Some(ends) = &self.known.ends else {
             return Err(Error::internal("a transfer that was not planned").into());
         };
-        let open = |base: &crate::ends::Base| base.open(self.spaces, self.cancel).map(Side::new);
+        let open = |base: &crate::ends::Base| {
+            base.open(self.spaces, self.nodes, self.cancel).map(Side::new)
+        };
         let sources = ends.sources.iter().map(open).collect::<Result<Vec<Side>>>()?;
         let target = ends.target.as_ref().map(open).transpose()?;
         let pair = pair(sources.first().map(|s| &s.base), target.as_ref().map(|t| &t.base));
@@ -209,9 +213,10 @@ impl Way<'_> {
         side.folder(item.folder(), make)
     }
 
-    /// True if a side is in a bucket.
+    /// True if a side is in a bucket, or on another node.
     fn is_remote(&self) -> bool {
-        self.sources.iter().chain(&self.target).any(|side| side.base.bucket().is_some())
+        let is = |place: &Place| place.bucket().is_some() || place.far().is_some();
+        self.sources.iter().chain(&self.target).any(|side| is(&side.base))
     }
 
     fn temporary(&self, item: &Item) -> std::ffi::OsString {
@@ -248,7 +253,8 @@ impl Way<'_> {
                             self.files.fetch_add(1, Ordering::Relaxed);
                         }
                     }
-                    Err(e) if stops_all(&e) => {
+                    // A node that is gone is gone for all.
+                    Err(e) if stops_all(&e) || e.kind() == Kind::Peer => {
                         stopped = Err(e);
                         break;
                     }
@@ -312,6 +318,9 @@ impl Way<'_> {
             for (item, error) in list {
                 match self.renewed(&item) {
                     Ok(item) => items.push(item),
+                    Err(e) if e.kind() == Kind::Peer => {
+                        again.lock().unwrap_or_else(PoisonError::into_inner).push((item, e));
+                    }
                     Err(_) => self.d.journal.done(self.d.id, &[], &[(&item, &error)])?,
                 }
             }
@@ -334,8 +343,12 @@ impl Way<'_> {
             )?;
         }
         let list = again.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (gone, list): (Vec<_>, Vec<_>) =
+            list.into_iter().partition(|(_, e)| e.kind() == Kind::Peer);
         let failed: Vec<_> = list.iter().map(|(item, e)| (item, e)).collect();
-        self.d.journal.done(self.d.id, &[], &failed)
+        self.d.journal.done(self.d.id, &[], &failed)?;
+        // What lies on a node that is gone can go on once it is back.
+        gone.into_iter().next().map_or(Ok(()), |(_, e)| Err(e))
     }
 
     /// A file that failed, as it is now.

@@ -4,6 +4,7 @@
 //! path it is the folder that the named thing lies in, found as anybody finds it, links included; of a URL it is the bucket.
 
 use crate::place::{Place, Prefix};
+use crate::remote::{Far, Nodes};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -13,21 +14,28 @@ use stead_store::{Folder, Root, What};
 
 /// How to find a folder again that paths of a journal begin at.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum Base {
+pub enum Base {
     /// The root of a dataspace, and the folder or the bucket that it was.
     Space(String, String),
     /// A folder of the system.
     Path(String),
     /// A bucket, by its URL.
     Bucket(String),
+    /// One of these of another node.
+    Far(String, Box<Base>),
 }
 
 impl Base {
     /// Opens it.
     ///
     /// # Errors
-    /// Those of [`Root::open`], [`Folder::open`] and [`Prefix::open`].
-    pub(crate) fn open(&self, spaces: &Spaces, cancel: &Cancel) -> Result<Place> {
+    /// Those of [`Root::open`], [`Folder::open`], [`Prefix::open`] and [`Far::open`].
+    pub(crate) fn open(
+        &self,
+        spaces: &Spaces,
+        nodes: Option<&Nodes>,
+        cancel: &Cancel,
+    ) -> Result<Place> {
         let bucket = |url: &str| Prefix::open(&BucketUrl::parse(url)?, cancel).map(Place::Bucket);
         match self {
             Base::Space(name, was) => {
@@ -46,6 +54,7 @@ impl Base {
             }
             Base::Path(path) => Folder::open(Path::new(path)).map(Place::Folder),
             Base::Bucket(url) => bucket(url),
+            Base::Far(node, base) => Far::open(nodes, node, base).map(Place::Far),
         }
     }
 }
@@ -83,9 +92,9 @@ fn text(path: &Path) -> Result<String> {
 /// # Errors
 /// `Usage` where the working directory is not text; system errors.
 pub(crate) fn fixed(location: &Location) -> Result<Location> {
-    match location.space {
-        Some(_) => Ok(location.clone()),
-        None => Ok(Location { path: text(&absolute(&location.path)?)?, ..location.clone() }),
+    match location.space.is_some() || location.node.is_some() {
+        true => Ok(location.clone()),
+        false => Ok(Location { path: text(&absolute(&location.path)?)?, ..location.clone() }),
     }
 }
 
@@ -144,7 +153,7 @@ fn of_space(spaces: &Spaces, space: &str, location: &Location, cancel: &Cancel) 
             (Base::Space(space.to_owned(), place), &*location.path)
         }
     };
-    Ok(End { folder: base.open(spaces, cancel)?, base, path: PathBuf::from(path) })
+    Ok(End { folder: base.open(spaces, None, cancel)?, base, path: PathBuf::from(path) })
 }
 
 /// The bucket and the key of a location that is a URL. A dataspace may have the name of a protocol, and goes first.
@@ -249,11 +258,11 @@ mod tests {
         let end = source(&spaces, &location("s://a/b"), true, &Cancel::new()).unwrap();
         let base = Base::Space("s".into(), dir.path().display().to_string());
         assert_eq!((&end.base, end.path), (&base, PathBuf::from("a/b")));
-        end.base.open(&spaces, &Cancel::new()).unwrap();
+        end.base.open(&spaces, None, &Cancel::new()).unwrap();
         // Another folder of the same name is another place.
         let mut others = Spaces::default();
         others.give("s=/tmp", &|_| None).unwrap();
-        assert_eq!(end.base.open(&others, &Cancel::new()).unwrap_err().kind(), Kind::Usage);
+        assert_eq!(end.base.open(&others, None, &Cancel::new()).unwrap_err().kind(), Kind::Usage);
         assert_eq!(
             target(&spaces, &location("t://a"), &Cancel::new()).unwrap_err().kind(),
             Kind::Usage

@@ -8,6 +8,7 @@ use crate::journal::{Journal, Known};
 use crate::meta;
 use crate::place::{Place, Prefix};
 use crate::plan::{Planned, Planner, Progressing};
+use crate::remote::{self, Nodes, Reach};
 use crate::request::{Action, Request};
 use crate::rules::{self, Jobs};
 use crate::status::{Preview, State, Status, Watcher};
@@ -46,6 +47,7 @@ pub struct Stager {
     means: RwLock<Arc<Means>>,
     /// Held between a look at what quotas leave and the note in the journal of what is taken of it.
     counting: Mutex<()>,
+    nodes: Option<Nodes>,
 }
 
 /// Where the journal of this user lies on this host: `$STEAD_STATE`, or `$XDG_STATE_HOME/stead/HOST`, or
@@ -113,7 +115,13 @@ impl Stager {
         })?;
         let journal = Journal::open(&state.join("transfers.db"))?;
         let means = RwLock::new(Arc::new(means));
-        Ok(Stager { journal, locks, means, counting: Mutex::default() })
+        Ok(Stager { journal, locks, means, counting: Mutex::default(), nodes: None })
+    }
+
+    /// With a way to other nodes, whose files may be sources then.
+    #[must_use]
+    pub fn reaching(self, reach: Arc<dyn Reach>) -> Stager {
+        Stager { nodes: Some(Nodes::new(reach)), ..self }
     }
 
     /// What transfers are done with now.
@@ -151,6 +159,7 @@ impl Stager {
         job: Option<&str>,
     ) -> Result<i64> {
         request.check()?;
+        remote::check(request, self.nodes.is_some())?;
         let request = fixed(request)?;
         let (tag, now) = (random()?, clock::unix());
         let user = rustix::process::getuid().as_raw();
@@ -187,6 +196,7 @@ impl Stager {
         cancel: &Cancel,
     ) -> Result<Preview> {
         request.check()?;
+        remote::check(request, self.nodes.is_some())?;
         let planned = self.plan(request, job, true, cancel, &mut |_| Ok(()))?;
         let sums = &planned.sums;
         let pair = pair(Some(&planned.source), planned.target.as_ref());
@@ -217,7 +227,8 @@ impl Stager {
     ) -> Result<Planned> {
         let (means, state) = (self.means(), Progressing::default());
         let (spaces, jobs) = (&means.spaces, &means.jobs);
-        Planner { spaces, request, job, jobs, cancel, renames, sink, state }.plan()
+        let nodes = self.nodes.as_ref();
+        Planner { spaces, nodes, request, job, jobs, cancel, renames, sink, state }.plan()
     }
 
     /// Has the turn of a transfer, or an error of kind `Usage` if another process does it.
@@ -289,7 +300,13 @@ impl Stager {
             }
             Err(e) => {
                 // A device that is full stops what can go on once it is not.
-                let goes_on = e.kind() == Kind::NoSpace && self.journal.known(id)?.ends.is_some();
+                // So it is with a node that is gone.
+                let full = || {
+                    Ok::<_, Error>(
+                        e.kind() == Kind::NoSpace && self.journal.known(id)?.ends.is_some(),
+                    )
+                };
+                let goes_on = e.kind() == Kind::Peer || full()?;
                 let state = if goes_on { State::Interrupted } else { State::Failed };
                 self.journal.set_state(id, state, Some(&e), now)?;
                 Err(e)
@@ -363,6 +380,7 @@ impl Stager {
             id,
             known: &known,
             spaces: &means.spaces,
+            nodes: self.nodes.as_ref(),
             threads: self.threads(),
             at_once: match means.threads {
                 0 => OBJECTS_AT_ONCE,
@@ -396,7 +414,7 @@ impl Stager {
         let Some(base) = known.ends.as_ref().and_then(|ends| ends.target.as_ref()) else {
             return Ok(());
         };
-        let base = match base.open(&self.means().spaces, &Cancel::new()) {
+        let base = match base.open(&self.means().spaces, None, &Cancel::new()) {
             // It is gone with all that lay in it.
             Err(e) if e.kind() == Kind::NotFound => return Ok(()),
             base => base?,
@@ -518,7 +536,8 @@ impl Stager {
             || request.sources.iter().any(stead_core::Location::is_pattern);
         for id in self.waiting()? {
             let known = self.journal.known(id)?;
-            let open = |base: &ends::Base| base.open(&means.spaces, &Cancel::new()).is_ok();
+            let nodes = self.nodes.as_ref();
+            let open = |base: &ends::Base| base.open(&means.spaces, nodes, &Cancel::new()).is_ok();
             let here = known
                 .ends
                 .as_ref()

@@ -1,8 +1,9 @@
 //! What a copy has of its source besides bytes: rights, owner, times, extended attributes.
 
+use crate::remote::Attributes;
 use rustix::fs::{Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
-use std::ffi::{CStr, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::AsFd;
 use std::path::Path;
 use stead_core::{Error, Result};
@@ -17,8 +18,34 @@ use stead_store::{FileTime, Folder, Meta};
 /// # Errors
 /// System errors, with this path.
 pub(crate) fn give(from: impl AsFd, meta: &Meta, to: impl AsFd, shown: &Path) -> Result<()> {
+    let failed = |e: Errno| Error::io("copy the attributes of", shown, e.into());
+    for (name, value) in attributes_of(from).map_err(failed)? {
+        set(&to, &name, &value).map_err(failed)?;
+    }
+    give_all_else(meta, to, shown)
+}
+
+/// The same, of a file of another node, with the attributes that this has told.
+///
+/// # Errors
+/// As [`give`].
+pub(crate) fn give_told(
+    attributes: &Attributes,
+    meta: &Meta,
+    to: impl AsFd,
+    shown: &Path,
+) -> Result<()> {
+    for (name, value) in attributes {
+        let name = CString::new(name.clone().os().into_encoded_bytes());
+        let name = name.map_err(|_| Error::format("an attribute with a zero in its name"))?;
+        set(&to, &name, &value.0)
+            .map_err(|e| Error::io("copy the attributes of", shown, e.into()))?;
+    }
+    give_all_else(meta, to, shown)
+}
+
+fn give_all_else(meta: &Meta, to: impl AsFd, shown: &Path) -> Result<()> {
     let failed = |doing: &str, e: Errno| Error::io(doing, shown, e.into());
-    attributes(from, &to).map_err(|e| failed("copy the attributes of", e))?;
     let mut mode = meta.mode;
     let own = Meta::of_file(&to).map_err(|e| Error::io("look at", shown, e))?;
     if (own.uid, own.gid) != (meta.uid, meta.gid) {
@@ -107,10 +134,16 @@ pub(crate) fn give_link(meta: &Meta, to: &Folder, name: &OsStr) {
 /// The names of all attributes of a file have no more bytes, and no value has: a bound of Linux.
 const MOST: usize = 64 << 10;
 
-fn attributes(from: impl AsFd, to: impl AsFd) -> std::result::Result<(), Errno> {
+/// All attributes that may be read.
+///
+/// # Errors
+/// System errors.
+pub(crate) fn attributes_of(
+    from: impl AsFd,
+) -> std::result::Result<Vec<(CString, Vec<u8>)>, Errno> {
     // Most files have none.
     let len = match rustix::fs::flistxattr_query(&from) {
-        Ok(0) | Err(Errno::NOTSUP | Errno::NOSYS) => return Ok(()),
+        Ok(0) | Err(Errno::NOTSUP | Errno::NOSYS) => return Ok(Vec::new()),
         Ok(len) => len.min(MOST),
         Err(e) => return Err(e),
     };
@@ -118,11 +151,11 @@ fn attributes(from: impl AsFd, to: impl AsFd) -> std::result::Result<(), Errno> 
     let len = match rustix::fs::flistxattr(&from, &mut names[..]) {
         Ok(len) => len,
         // More came meanwhile: the copy is of a file that changed, which is seen elsewhere.
-        Err(Errno::RANGE) => return Ok(()),
+        Err(Errno::RANGE) => return Ok(Vec::new()),
         Err(e) => return Err(e),
     };
     names.truncate(len);
-    let mut value = Vec::new();
+    let (mut value, mut all) = (Vec::new(), Vec::new());
     for name in names.split_inclusive(|b| *b == 0) {
         let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
         if value.is_empty() {
@@ -133,14 +166,17 @@ fn attributes(from: impl AsFd, to: impl AsFd) -> std::result::Result<(), Errno> 
             // Gone meanwhile, or not for us to read.
             Err(_) => continue,
         };
-        match rustix::fs::fsetxattr(&to, name, &value[..len], XattrFlags::empty()) {
-            Ok(()) => {}
-            // Those of the device's room are about the data; all else is that the target has no such attributes.
-            Err(e @ (Errno::NOSPC | Errno::DQUOT | Errno::IO)) => return Err(e),
-            Err(_) => {}
-        }
+        all.push((name.to_owned(), value.get(..len).unwrap_or_default().to_vec()));
     }
-    Ok(())
+    Ok(all)
+}
+
+fn set(to: impl AsFd, name: &CStr, value: &[u8]) -> std::result::Result<(), Errno> {
+    match rustix::fs::fsetxattr(&to, name, value, XattrFlags::empty()) {
+        // Those of the device's room are about the data; all else is that the target has no such attributes.
+        Err(e @ (Errno::NOSPC | Errno::DQUOT | Errno::IO)) => Err(e),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

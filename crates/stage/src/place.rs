@@ -1,8 +1,9 @@
-//! A folder, or what is taken for one in a bucket: names and what they lead to, for those who plan.
+//! A folder, here or on another node, or what is taken for one in a bucket: names and what they lead to, for those who plan.
 //!
 //! In a bucket a folder is what keys have in common up to a `/`: it is there as long as something lies in it. What a list has
 //! told of its names is kept, so that no name is asked for by itself where many are.
 
+use crate::remote::{Far, FarNames};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -27,6 +28,8 @@ pub(crate) enum Place {
     Folder(Folder),
     /// What lies below a prefix.
     Bucket(Prefix),
+    /// A folder of another node: a source.
+    Far(Far),
 }
 
 /// What lies below a prefix of a bucket.
@@ -225,6 +228,7 @@ impl Prefix {
 pub(crate) enum Names {
     Folder(stead_store::folder::Names),
     Bucket { of: Prefix, next: Option<String>, ended: bool },
+    Far(FarNames),
 }
 
 impl Iterator for Names {
@@ -233,6 +237,7 @@ impl Iterator for Names {
     fn next(&mut self) -> Option<Self::Item> {
         let (of, next, ended) = match self {
             Names::Folder(names) => return names.next(),
+            Names::Far(names) => return names.next(),
             Names::Bucket { of, next, ended } => (of, next, ended),
         };
         if *ended {
@@ -268,18 +273,38 @@ impl Place {
     /// The folder that it is.
     ///
     /// # Errors
-    /// `Internal` of a bucket: nothing that takes a folder is planned for one.
+    /// `Internal` of a bucket, or of another node: nothing that takes a folder is planned for one.
     pub(crate) fn folder(&self) -> Result<&Folder> {
         match self {
             Place::Folder(folder) => Ok(folder),
-            Place::Bucket(_) => Err(Error::internal("a bucket where a folder is needed")),
+            Place::Bucket(_) | Place::Far(_) => {
+                Err(Error::internal("something else where a folder is needed"))
+            }
         }
     }
 
     pub(crate) fn bucket(&self) -> Option<&Prefix> {
         match self {
-            Place::Folder(_) => None,
+            Place::Folder(_) | Place::Far(_) => None,
             Place::Bucket(prefix) => Some(prefix),
+        }
+    }
+
+    pub(crate) fn far(&self) -> Option<&Far> {
+        match self {
+            Place::Far(far) => Some(far),
+            Place::Folder(_) | Place::Bucket(_) => None,
+        }
+    }
+
+    /// The text of a link.
+    ///
+    /// # Errors
+    /// System errors.
+    pub(crate) fn read_link(&self, name: &OsStr) -> Result<OsString> {
+        match self {
+            Place::Far(far) => far.read_link(name),
+            place => place.folder()?.read_link(name),
         }
     }
 
@@ -287,6 +312,7 @@ impl Place {
         match self {
             Place::Folder(folder) => folder.shown().to_owned(),
             Place::Bucket(p) => p.bucket.shown(&p.path),
+            Place::Far(far) => far.shown(),
         }
     }
 
@@ -294,11 +320,11 @@ impl Place {
     pub(crate) fn at(&self, name: &OsStr) -> PathBuf {
         match self {
             Place::Folder(folder) => folder.at(name),
-            Place::Bucket(_) => self.shown().join(name),
+            Place::Bucket(_) | Place::Far(_) => self.shown().join(name),
         }
     }
 
-    /// What lies at a relative path. In a bucket that is never an error: there may be nothing.
+    /// What lies at a relative path. In a bucket, and on another node, that is never an error: there may be nothing.
     ///
     /// # Errors
     /// Those of [`Folder::below`]; `Usage` for names that no object has.
@@ -306,6 +332,7 @@ impl Place {
         match self {
             Place::Folder(folder) => folder.below(path).map(Place::Folder),
             Place::Bucket(p) => p.below(path).map(Place::Bucket),
+            Place::Far(far) => Ok(Place::Far(far.below(path))),
         }
     }
 
@@ -316,14 +343,14 @@ impl Place {
     pub(crate) fn make_below(&self, path: &Path) -> Result<Place> {
         match self {
             Place::Folder(folder) => folder.make_below(path).map(Place::Folder),
-            Place::Bucket(_) => self.below(path),
+            Place::Bucket(_) | Place::Far(_) => self.below(path),
         }
     }
 
     pub(crate) fn enter(&self, name: &OsStr) -> Result<Place> {
         match self {
             Place::Folder(folder) => folder.enter(name).map(Place::Folder),
-            Place::Bucket(_) => self.below(Path::new(name)),
+            Place::Bucket(_) | Place::Far(_) => self.below(Path::new(name)),
         }
     }
 
@@ -331,6 +358,7 @@ impl Place {
         match self {
             Place::Folder(folder) => folder.own_meta(),
             Place::Bucket(p) => Ok(p.folder(&p.path)),
+            Place::Far(far) => far.own_meta(),
         }
     }
 
@@ -342,6 +370,7 @@ impl Place {
         match self {
             Place::Folder(folder) => folder.meta(name),
             Place::Bucket(p) => p.meta(name),
+            Place::Far(far) => far.meta(name),
         }
     }
 
@@ -351,7 +380,7 @@ impl Place {
     /// Those of the store, which is asked for each object that [`Place::know_times`] was not told of.
     pub(crate) fn changed(&self, name: &OsStr, meta: &Meta) -> Result<Option<FileTime>> {
         match self {
-            Place::Folder(_) => Ok(Some(meta.mtime)),
+            Place::Folder(_) | Place::Far(_) => Ok(Some(meta.mtime)),
             Place::Bucket(p) => p.changed(name),
         }
     }
@@ -364,6 +393,7 @@ impl Place {
         Ok(match self {
             Place::Folder(folder) => Names::Folder(folder.names(most)?),
             Place::Bucket(p) => Names::Bucket { of: p.clone(), next: None, ended: false },
+            Place::Far(far) => Names::Far(far.names()?),
         })
     }
 
@@ -373,7 +403,7 @@ impl Place {
     /// Those of the store.
     pub(crate) fn know(&self) -> Result<()> {
         match self {
-            Place::Folder(_) => Ok(()),
+            Place::Folder(_) | Place::Far(_) => Ok(()),
             Place::Bucket(p) => p.know(),
         }
     }
@@ -384,7 +414,7 @@ impl Place {
     /// Those of the store.
     pub(crate) fn know_times(&self, names: &[&OsStr]) -> Result<()> {
         match self {
-            Place::Folder(_) => Ok(()),
+            Place::Folder(_) | Place::Far(_) => Ok(()),
             Place::Bucket(p) => p.know_times(names),
         }
     }
@@ -394,6 +424,7 @@ impl Place {
         match self {
             Place::Folder(folder) => tier::name_of(folder).ok(),
             Place::Bucket(p) => Some(p.bucket.name().to_owned()),
+            Place::Far(far) => far.tier(),
         }
     }
 
@@ -401,6 +432,8 @@ impl Place {
     pub(crate) fn ancestors(&self, path: &Path) -> Vec<(u64, u64)> {
         use std::os::unix::fs::MetadataExt;
         match self {
+            // Who clears something walks down to what is kept.
+            Place::Far(_) => Vec::new(),
             Place::Folder(folder) => {
                 let Ok(base) = std::fs::canonicalize(folder.shown()) else { return Vec::new() };
                 let whole = base.join(path);

@@ -8,6 +8,7 @@ use crate::job::{Item, TARGET, Task};
 use crate::journal::{Ends, Totals};
 use crate::pattern;
 use crate::place::{Place, key_of, no_key};
+use crate::remote::{Far, Nodes};
 use crate::request::{Action, Exists, Request};
 use crate::rules::{self, Jobs, Rule};
 use std::collections::{HashMap, HashSet};
@@ -15,7 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use stead_core::layout::Spaces;
 use stead_core::{Cancel, Error, Kind, Location, Result, limits};
-use stead_store::{Meta, What};
+use stead_store::{FileTime, Meta, What};
 
 /// Names of a folder that are looked at together.
 const AT_ONCE: usize = 1 << 16;
@@ -57,6 +58,7 @@ pub(crate) struct Planned {
 /// One that is being made. Names go to `sink`.
 pub(crate) struct Planner<'a> {
     pub(crate) spaces: &'a Spaces,
+    pub(crate) nodes: Option<&'a Nodes>,
     pub(crate) request: &'a Request,
     /// The job that it is of, if any, and those of this user.
     pub(crate) job: Option<&'a str>,
@@ -78,9 +80,11 @@ pub(crate) struct Progressing {
     /// Files with several names, by device and number: the first one that came.
     several: HashMap<(u64, u64), i64>,
     /// The target, or the last folder on the way to it that is there.
-    own: Option<(u64, u64)>,
+    own: Option<Meta>,
     /// Sources, and the folders that they lie in: what a sync never removes.
     kept: HashSet<(u64, u64)>,
+    /// Those of other nodes, of which a file system that both nodes have tells the number and the time of change.
+    kept_far: HashSet<(u64, FileTime)>,
     /// The target is in a bucket.
     bucket: bool,
     /// Names of the target that files get, if contents of several folders come into one.
@@ -158,6 +162,13 @@ impl Planner<'_> {
         }
         // Before anything of it is looked at.
         rules::may_touch(from.iter().chain(&to), self.job, self.jobs)?;
+        if let Some((end, _)) = all.iter().find(|(end, _)| end.folder.far().is_some())
+            && self.state.bucket
+        {
+            return Err(Error::usage("this is on another node, and the target in a bucket")
+                .at_path(end.folder.at(end.path.as_os_str()))
+                .with_hint("ask the daemon of that node, for which it is no other one"));
+        }
         let equal = |contents: bool| {
             contents || (!into && target.as_ref().is_some_and(|t| t.path.as_os_str().is_empty()))
         };
@@ -190,7 +201,7 @@ impl Planner<'_> {
     fn sources(&self, location: &Location) -> Result<Vec<(End, bool)>> {
         let follow = matches!(self.request.action, Action::Copy | Action::Sync);
         if !location.is_pattern() {
-            let end = ends::source(self.spaces, location, follow, self.cancel)?;
+            let end = self.end(location, follow)?;
             let contents = location.inside || end.path.as_os_str().is_empty();
             return Ok(vec![(end, contents)]);
         }
@@ -202,12 +213,20 @@ impl Planner<'_> {
             }
             None => literal(location)?,
         };
-        let end = ends::source(self.spaces, &Location { inside: true, ..base }, true, self.cancel)?;
+        let end = self.end(&Location { inside: true, ..base }, true)?;
         let found = match pattern::expand(&end.folder, &rest, limits::MAX_SOURCES, self.cancel) {
             Err(e) if e.kind() == Kind::NotFound && self.is_second() => Vec::new(),
             found => found?,
         };
         Ok(found.into_iter().map(|path| (End { path, ..end.clone() }, location.inside)).collect())
+    }
+
+    /// A source that is there, here or on another node.
+    fn end(&self, location: &Location, follow: bool) -> Result<End> {
+        match &location.node {
+            Some(node) => Far::find(self.nodes, node, location, follow),
+            None => ends::source(self.spaces, location, follow, self.cancel),
+        }
     }
 
     /// True if it was planned before, as renames, some of which are done.
@@ -218,7 +237,10 @@ impl Planner<'_> {
     /// Notes a source and the folders that it lies in.
     fn keep(&mut self, end: &End) -> Result<()> {
         if let Some(meta) = self.at(end)? {
-            self.state.kept.insert((meta.dev, meta.ino));
+            match end.folder.far() {
+                Some(_) => drop(self.state.kept_far.insert((meta.ino, meta.ctime))),
+                None => drop(self.state.kept.insert((meta.dev, meta.ino))),
+            }
         }
         self.state.kept.extend(end.folder.ancestors(&end.path));
         Ok(())
@@ -236,12 +258,12 @@ impl Planner<'_> {
         }
     }
 
-    /// Device and number of the last folder on the way to a target that is there.
-    fn last(&self, end: &End) -> Result<(u64, u64)> {
+    /// The last folder on the way to a target that is there.
+    fn last(&self, end: &End) -> Result<Meta> {
         let mut path = end.path.as_path();
         loop {
             match end.folder.below(path) {
-                Ok(folder) => return folder.own_meta().map(|m| (m.dev, m.ino)),
+                Ok(folder) => return folder.own_meta(),
                 Err(e) if path.as_os_str().is_empty() => return Err(e),
                 Err(_) => path = split(path).0,
             }
@@ -337,7 +359,7 @@ impl Planner<'_> {
 
     /// The device of both folders, if what is in one may be renamed to the other.
     fn near(&self, from: &Place, to: &Place) -> Result<Option<u64>> {
-        let bucket = from.bucket().or(to.bucket()).is_some();
+        let bucket = from.bucket().or(to.bucket()).is_some() || from.far().is_some();
         if self.request.action != Action::Move || !self.renames || bucket {
             return Ok(None);
         }
@@ -357,8 +379,8 @@ impl Planner<'_> {
 
     /// Refuses a folder that is the target itself.
     fn refuse_own(&self, meta: &Meta, path: &Path) -> Result<()> {
-        match self.state.own {
-            Some(own) if own == (meta.dev, meta.ino) => Err(itself(path)),
+        match &self.state.own {
+            Some(own) if is_one(own, meta) => Err(itself(path)),
             _ => Ok(()),
         }
     }
@@ -473,7 +495,7 @@ impl Planner<'_> {
         }
         let same_kind = there.is_some_and(|t| t.what == found.meta.what);
         if let (Some(there), Some(to)) = (&there, to) {
-            if (there.dev, there.ino) == (found.meta.dev, found.meta.ino) {
+            if is_one(there, &found.meta) {
                 // Trees may have files in common.
                 if self.request.action == Action::Sync && there.what == What::File {
                     self.state.sums.skipped += 1;
@@ -565,10 +587,7 @@ impl Planner<'_> {
                 return Ok(false);
             }
             return Ok(match found.meta.what {
-                What::Link => {
-                    let (from, to) = (found.folder.folder()?, to.folder()?);
-                    to.read_link(name)? == from.read_link(found.name)?
-                }
+                What::Link => to.read_link(name)? == found.folder.read_link(found.name)?,
                 _ if there.size != found.meta.size => false,
                 _ => {
                     let changed = found.folder.changed(found.name, &found.meta)?;
@@ -669,7 +688,9 @@ impl Planner<'_> {
         while let Some((folder, name, path)) = left.pop() {
             self.cancel.check()?;
             let Some(meta) = folder.meta(&name)? else { continue };
-            if from == TARGET && self.state.kept.contains(&(meta.dev, meta.ino)) {
+            let kept = self.state.kept.contains(&(meta.dev, meta.ino))
+                || self.state.kept_far.contains(&(meta.ino, meta.ctime));
+            if from == TARGET && kept {
                 return Err(Error::usage("the source lies in what would be removed")
                     .at_path(folder.at(&name))
                     .with_hint("sync without --delete, or into a folder beside it"));
@@ -724,6 +745,16 @@ fn literal(location: &Location) -> Result<(Location, String)> {
     }
     let rest: Vec<&str> = rest.iter().copied().filter(|step| !matches!(*step, "" | ".")).collect();
     Ok((Location { path: dir, ..location.clone() }, rest.join("/")))
+}
+
+/// True if both are the same file or folder. Of other nodes it is one of a file system that both have if nothing tells them apart.
+fn is_one(here: &Meta, there: &Meta) -> bool {
+    let far = there.dev >> 63 == 1 && here.dev >> 63 == 0;
+    let of = |m: &Meta| (m.ino, m.size, m.mtime, m.ctime);
+    match far {
+        true => of(here) == of(there),
+        false => (here.dev, here.ino) == (there.dev, there.ino),
+    }
 }
 
 /// True of the temporary names of transfers, which belong to them alone.

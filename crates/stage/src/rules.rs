@@ -65,6 +65,8 @@ pub(crate) fn is_of(base: &Base, name: &str, place: &str) -> bool {
         Base::Space(space, was) => (space == name && was == place) || below(was),
         Base::Path(path) => below(path),
         Base::Bucket(url) => below(url),
+        // What is agreed there the other node knows.
+        Base::Far(..) => false,
     }
 }
 

@@ -130,7 +130,7 @@ impl Tree {
                 Error::new(Kind::NotFound, e.message().to_owned()).with_hint(hint)
             }
         })?;
-        Base::Space(space.to_owned(), place.to_owned()).open(&self.spaces, &self.cancel)
+        Base::Space(space.to_owned(), place.to_owned()).open(&self.spaces, None, &self.cancel)
     }
 
     /// The root, a path below it that leads nowhere else, and its folder and its last step.

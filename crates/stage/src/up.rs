@@ -184,6 +184,9 @@ impl Up {
         }
         let name = self.item().source.file_name().unwrap_or_default();
         let opened = match &self.place {
+            Place::Far(_) => {
+                return Err(Error::internal("a bucket that is filled by another node"));
+            }
             Place::Folder(folder) => {
                 let file = folder.open_file(name)?;
                 let look = |e| Error::io("look at", folder.at(name), e);

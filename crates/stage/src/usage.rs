@@ -102,7 +102,8 @@ fn one(spaces: &Spaces, name: &str, rates: &[(String, f64)], under_way: &[UnderW
 
 fn look(usage: &mut Usage, spaces: &Spaces, terms: &Terms, rates: &[(String, f64)]) -> Result<()> {
     let place = spaces.place(&usage.name)?;
-    let open = Base::Space(usage.name.clone(), place.to_owned()).open(spaces, &Cancel::new())?;
+    let open =
+        Base::Space(usage.name.clone(), place.to_owned()).open(spaces, None, &Cancel::new())?;
     let tier = open.tier().unwrap_or_default();
     for (pair, rate) in rates {
         let (from, to) = pair.split_once('>').unwrap_or_default();

@@ -98,7 +98,7 @@ pub mod layout {
 /// ```
 pub mod stage {
     pub use stead_core::layout::Spaces;
-    pub use stead_core::{BucketUrl, Location};
+    pub use stead_core::{BucketUrl, Location, is_node};
     pub use stead_model::transfer::Remaining;
     pub use stead_stage::tree;
     pub use stead_stage::{
@@ -141,7 +141,9 @@ pub mod daemon {
     pub use stead_daemon::protocol::{
         AdminAnswer, AdminAsk, AdminSpace, Hello, JobIs, Numbers, Stats,
     };
-    pub use stead_daemon::{Client, Clients, Settings, serve, serves_all, socket_path, work};
+    pub use stead_daemon::{
+        Client, Clients, Settings, serve, serve_in_pool, serves_all, socket_path, work,
+    };
 }
 
 /// Where to compute: what was measured of the machines, and how it is measured.

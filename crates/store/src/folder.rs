@@ -27,7 +27,7 @@ pub enum What {
 }
 
 /// A time of the file system, to the nanosecond. Times before 1970 are negative seconds with positive nanoseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileTime {
     /// Seconds since 1970.
     pub seconds: i64,

@@ -16,6 +16,9 @@ const STAGE_EXAMPLES: &str = "Examples:
   stead stage --resume
   stead stage --background lustre://input/ nvme0://input/
   stead stage --wait 7
+  stead stage node7:/scratch/run1/ nvme0://run1/
+  stead stage --wait 7 --on node7
+NODE:/path and NODE:nvme0://path are on another node of the pool that the daemons are; a transfer is done where its target is.
 If a daemon runs on this node, it does the transfer, also if this command is ended; --here does without it.
 Credentials of buckets come from the environment (AWS_..., GOOGLE_..., AZURE_...) or from the machine.
 A '/' behind a source means what lies in it; behind a target, that sources go into it.
@@ -105,6 +108,10 @@ pub struct StageArgs {
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Means")]
     pub threads: usize,
 
+    /// Ask the daemon of another node of the pool; names without a node are those of this one
+    #[arg(long, value_name = "NODE", help_heading = "Means", conflicts_with_all = ["here", "dataspace", "threads"])]
+    pub on: Option<String>,
+
     /// Do it in this process, and not in the daemon
     #[arg(long, help_heading = "Means", conflicts_with_all = ["background", "wait", "after"])]
     pub here: bool,
@@ -161,6 +168,8 @@ pub struct DfArgs {
 const DAEMON_EXAMPLES: &str = "Examples:
   stead daemon
   stead daemon --socket /tmp/me/steadd.sock --state /tmp/me/state --transfers 2
+  srun --ntasks-per-node=1 stead daemon --pool
+  stead daemon --nodes
 As root, or with CAP_SETUID and CAP_SETGID, it serves all users, each with the rights of that user; otherwise the one who starts it.
 It runs until SIGINT or SIGTERM; what is under way then goes on when it is started again. `steadd` is another name for it.
 Exit status: 0 ended as it was told, 1 it could not go on, 2 another one is there.";
@@ -175,6 +184,19 @@ pub struct DaemonArgs {
     /// Folder of its journals [default: $STATE_DIRECTORY or /var/lib/stead for all users, else that of `stead stage`]
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
+
+    /// Be a pool with the daemons that the launcher (mpirun, srun) has started on other nodes: transfers go from node to node, over
+    /// MPI. %r in --socket, --state and --name is the rank
+    #[arg(long)]
+    pub pool: bool,
+
+    /// What this node is called [default: the name of the host]
+    #[arg(long, value_name = "NODE", value_parser = node)]
+    pub name: Option<String>,
+
+    /// Print the nodes of the pool whose daemon runs here, and end
+    #[arg(long, conflicts_with_all = ["pool", "name", "socket", "state"])]
+    pub nodes: bool,
 
     /// Transfers at a time, of all users together
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -191,9 +213,13 @@ pub struct DaemonArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  stead top\n  stead top --once --format json\nIt ends at Ctrl-C."
+    after_help = "Examples:\n  stead top\n  stead top --once --format json\n  stead top --on node7\nIt ends at Ctrl-C."
 )]
 pub struct TopArgs {
+    /// That of another node of the pool
+    #[arg(long, value_name = "NODE")]
+    pub on: Option<String>,
+
     /// Print it once and end; so it is if the output is no terminal
     #[arg(long)]
     pub once: bool,
@@ -201,4 +227,20 @@ pub struct TopArgs {
     /// How to print it; JSON is printed once
     #[arg(long, value_enum, default_value_t)]
     pub format: Described,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  stead metrics\n  stead metrics --on node7")]
+pub struct MetricsArgs {
+    /// That of another node of the pool
+    #[arg(long, value_name = "NODE")]
+    pub on: Option<String>,
+}
+
+/// The name of a node, in which %r stands for the rank.
+fn node(text: &str) -> Result<String, String> {
+    match stead::stage::is_node(&text.replace("%r", "0")) {
+        true => Ok(text.to_owned()),
+        false => Err("names of nodes have letters, digits, '.', '-' and '_'".to_owned()),
+    }
 }

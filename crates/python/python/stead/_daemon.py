@@ -140,6 +140,11 @@ class Daemon:
         """Its socket."""
         return os.fspath(self._open.path)
 
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes of the pool that it belongs to; its own one if there is no pool."""
+        return self._open.nodes()
+
     def submit(
         self,
         source: Paths,
@@ -282,20 +287,24 @@ class Daemon:
         return "Daemon(closed)" if self._daemon is None else f"Daemon({self.path!r})"
 
 
-def daemon(path: str | os.PathLike[str] | None = None) -> Daemon | None:
+def daemon(path: str | os.PathLike[str] | None = None, *, node: str | None = None) -> Daemon | None:
     """Connects to the daemon of this node, which does transfers for programs that need not wait for them; None if there is none.
 
     It is the user's own one, or that of the system; `docs/steadd.md` says how one is begun.
 
     Args:
         path: Its socket; None is that of `$STEAD_SOCKET`, or where daemons listen unless they are told otherwise.
+        node: Another node of the pool, whose daemon is reached by way of the one of this node. A transfer is asked of the node where
+            its target is; names without a node are those of this one.
 
     Raises:
-        PermissionDeniedError: Somebody else listens there.
+        PermissionDeniedError: Somebody else listens there, or the daemon of that node does not serve this user.
+        NotFoundError: The pool has no such node.
+        PeerError: The daemon of that node is gone.
         TimedOutError: It does not answer.
         FormatError: It is of another version.
     """
-    found = _stead.Daemon.connect(None if path is None else os.fspath(path))
+    found = _stead.Daemon.connect(None if path is None else os.fspath(path), node)
     return None if found is None else Daemon(found)
 
 

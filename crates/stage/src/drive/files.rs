@@ -6,6 +6,8 @@ use crate::copy::{Copy, LEAST_MARKED};
 use crate::down::Down;
 use crate::job::{Item, Mark};
 use crate::place::{Place, Prefix};
+use crate::pull::Pull;
+use crate::remote::Question;
 use crate::request::Action;
 use crate::up::{Up, mark_of};
 use crate::work::Carry;
@@ -44,6 +46,10 @@ impl Way<'_> {
             (Place::Bucket(source), Place::Folder(target)) => {
                 Box::new(Down::new(item.clone(), &source, target, temporary, begun()?)?)
             }
+            (Place::Far(source), Place::Folder(target)) => {
+                Box::new(Pull::new(item.clone(), source, target, temporary, begun()?))
+            }
+            (_, Place::Far(_)) => return Err(Error::internal("a target on another node")),
             (source, Place::Bucket(target)) => {
                 let (tag, verify) = (self.d.known.tag, self.d.known.request.options.verify);
                 let up = Up::new(item.clone(), source, &target, tag, verify, self.is_move())?;
@@ -92,6 +98,18 @@ impl Way<'_> {
                     None => self.is_move(),
                 })
             }
+            (Some(Place::Far(from)), Place::Folder(to)) => {
+                let Some(there) = to.meta(item.name())? else { return Ok(false) };
+                let is = there.what == What::File
+                    && there.size == item.size
+                    && commit::same_time(item.mtime, there.mtime);
+                Ok(match from.meta(name.as_os_str())? {
+                    // What was to be replaced may be like it.
+                    Some(_) => is && !item.replace,
+                    None => is && self.is_move(),
+                })
+            }
+            (_, Place::Far(_)) => Ok(false),
             (source, Place::Folder(target)) => {
                 let source = source.map(Place::folder).transpose()?;
                 commit::is_there(item, source, target, self.is_move(), self.d.cancel)
@@ -144,6 +162,13 @@ impl Way<'_> {
         }
         match source {
             Place::Folder(source) => source.remove_file(name).map(drop),
+            Place::Far(from) => from.remove(name, |base, path| Question::Remove {
+                base,
+                path,
+                folder: false,
+                seen: None,
+                mtime: Some((item.mtime.seconds, item.mtime.nanos)),
+            }),
             Place::Bucket(from) => {
                 let failed = from.bucket().delete(&[from.key(Path::new(name))?])?.pop();
                 failed.map_or(Ok(()), |(_, e)| Err(e))

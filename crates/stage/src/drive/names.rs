@@ -5,8 +5,10 @@ use crate::commit::{self, Touched};
 use crate::job::{Item, TARGET, Task};
 use crate::meta;
 use crate::place::Place;
+use crate::remote::Question;
 use crate::request::Action;
 use std::cell::{Cell, RefCell};
+use std::ffi::OsStr;
 use stead_core::{Error, Kind, Result};
 use stead_store::What;
 
@@ -39,6 +41,7 @@ impl Way<'_> {
             };
             let folder = match &folder {
                 Place::Folder(folder) => folder,
+                Place::Far(_) => return Err(Error::internal("a removal on another node")),
                 // Those of a bucket go together, below.
                 Place::Bucket(_) if !self.d.resumed => return Ok(()),
                 Place::Bucket(_) => {
@@ -158,9 +161,10 @@ impl Way<'_> {
                 }
                 return Err(Error::new(Kind::NotFound, "no such file").at_path(&item.source));
             };
-            let (source, temporary) = (source.folder()?, self.temporary(item));
+            let temporary = self.temporary(item);
             if item.task == Task::Link {
-                commit::link(item, source, target, &temporary, &meta)?;
+                let text = source.read_link(name)?;
+                commit::link(item, &text, target, &temporary, &meta)?;
             } else {
                 let first = self.d.journal.item(self.d.id, item.first)?;
                 if !self.d.journal.is_done(self.d.id, item.first)? {
@@ -195,6 +199,15 @@ impl Way<'_> {
         let name = item.source.file_name().unwrap_or_default();
         match source.meta(name)? {
             Some(meta) if meta.mtime == item.mtime => {
+                if let Place::Far(far) = &source {
+                    return far.remove(name, |base, path| Question::Remove {
+                        base,
+                        path,
+                        folder: false,
+                        seen: None,
+                        mtime: Some((item.mtime.seconds, item.mtime.nanos)),
+                    });
+                }
                 let source = source.folder()?;
                 source.remove_file(name)?;
                 touched.borrow_mut().note(source)
@@ -221,6 +234,14 @@ impl Way<'_> {
                     meta::give_new_folder(target);
                     Ok(())
                 }
+                Ok(Place::Far(source)) => match source.attributes(OsStr::new("")) {
+                    Ok((meta, attributes)) => {
+                        let meta = stead_store::Meta { mtime: item.mtime, ..meta };
+                        meta::give_told(&attributes, &meta, target, target.shown())
+                    }
+                    Err(e) if self.d.resumed && e.kind() == Kind::NotFound => Ok(()),
+                    Err(e) => Err(e),
+                },
                 Ok(Place::Folder(source)) => {
                     // Its own has changed where what lay in it was moved away.
                     let meta = stead_store::Meta { mtime: item.mtime, ..source.own_meta()? };
@@ -232,6 +253,16 @@ impl Way<'_> {
         };
         self.each(&[Task::Folder], true, true, give, none)?;
         let leave = |item: &Item| match self.source(item) {
+            Ok(Place::Far(far)) => {
+                let name = item.source.file_name().unwrap_or_default();
+                far.remove(name, |base, path| Question::Remove {
+                    base,
+                    path,
+                    folder: true,
+                    seen: None,
+                    mtime: None,
+                })
+            }
             Ok(folder) => {
                 match folder.folder()?.remove_folder(item.source.file_name().unwrap_or_default()) {
                     // Something that was not to be moved, or that came meanwhile.

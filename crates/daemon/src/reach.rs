@@ -1,0 +1,61 @@
+//! The workers of one user on other nodes, as a worker asks them.
+
+use crate::client::Client;
+use crate::control::{self, Report};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use stead_core::{Error, Kind, Result};
+use stead_stage::remote::{Line, Part, Question, Reach, Reply};
+
+/// Connections that the broker makes.
+#[derive(Debug)]
+pub(crate) struct ByBroker {
+    control: Arc<OwnedFd>,
+}
+
+impl ByBroker {
+    pub(crate) fn new(control: Arc<OwnedFd>) -> ByBroker {
+        ByBroker { control }
+    }
+}
+
+impl Reach for ByBroker {
+    fn line(&self, node: &str) -> Result<Box<dyn Line>> {
+        let (ours, theirs) =
+            UnixStream::pair().map_err(|e| Error::io("make", "a connection", e))?;
+        let report = Report::Reach { node: node.to_owned() };
+        control::send(&self.control, &report, Some(theirs.as_fd()), true)?;
+        drop(theirs);
+        let client = Client::over(ours, Path::new(node), Some(node.to_owned()))?;
+        Ok(Box::new(Far { client, room: Vec::new() }))
+    }
+}
+
+/// A connection to the worker of another node.
+struct Far {
+    client: Client,
+    /// What bytes come by.
+    room: Vec<u8>,
+}
+
+impl Line for Far {
+    fn ask(&mut self, question: &Question) -> Result<Reply> {
+        self.client.source(question)
+    }
+
+    fn read(
+        &mut self,
+        question: &Question,
+        each: &mut dyn FnMut(Part<'_>) -> Result<()>,
+    ) -> Result<Reply> {
+        self.client.source_parts(question, &mut self.room, each).map_err(|e| match e.kind() {
+            // Cut off in the middle: the other end is gone.
+            Kind::Format if self.client.is_gone() => {
+                Error::new(Kind::Peer, e.message()).with_hint("it is tried again")
+            }
+            _ => e,
+        })
+    }
+}

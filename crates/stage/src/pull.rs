@@ -1,0 +1,286 @@
+//! A file of another node into one of this: by ranges into the temporary file, which gets its name as any other does.
+
+use crate::commit;
+use crate::copy::{LEAST_MARKED, Means, Room, lock};
+use crate::down::read_back;
+use crate::job::{Item, Mark};
+use crate::meta;
+use crate::remote::{Attributes, Far, Part, Question, Told};
+use crate::sum::{PIECE, Sum, Sums};
+use crate::work::{Carry, Track};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use stead_core::{Error, Kind, Result};
+use stead_store::{Folder, Meta, What};
+
+/// A file of another node that becomes one here.
+pub(crate) struct Pull {
+    track: Track,
+    source: Far,
+    target: Folder,
+    temporary: OsString,
+    begun: Option<Mark>,
+    opened: Mutex<Option<Arc<Pair>>>,
+    sums: Mutex<Sums>,
+    /// What the other node has told with the first piece.
+    attributes: Mutex<Option<Attributes>>,
+    /// The source when all of it had been read.
+    seen: Mutex<Option<Told>>,
+}
+
+/// The source, as it was when it was first asked for, and the file.
+struct Pair {
+    /// As the other node has told it; none for a file of one piece that has not come.
+    told: Option<Told>,
+    to: File,
+}
+
+impl Pull {
+    pub(crate) fn new(
+        item: Item,
+        source: Far,
+        target: Folder,
+        temporary: OsString,
+        begun: Option<Mark>,
+    ) -> Pull {
+        let pieces = item.size.div_ceil(PIECE).max(1);
+        Pull {
+            track: Track::new(item, pieces),
+            source,
+            target,
+            temporary,
+            begun,
+            opened: Mutex::new(None),
+            sums: Mutex::new(Sums::new(pieces)),
+            attributes: Mutex::new(None),
+            seen: Mutex::new(None),
+        }
+    }
+
+    fn item(&self) -> &Item {
+        self.track.item()
+    }
+
+    fn source_name(&self) -> &OsStr {
+        self.item().source.file_name().unwrap_or_default()
+    }
+
+    fn source_path(&self) -> PathBuf {
+        self.source.shown().join(self.source_name())
+    }
+
+    fn target_path(&self) -> PathBuf {
+        self.target.at(self.item().name())
+    }
+
+    fn changed(&self) -> Error {
+        Error::new(Kind::Changed, "the file changed while it was copied")
+            .at_path(self.source_path())
+            .with_hint("stage it again when nobody writes to it")
+    }
+
+    fn cannot_write(&self, e: std::io::Error) -> Error {
+        let e = Error::io("write", self.target_path(), e);
+        match e.kind() {
+            Kind::NoSpace => e.with_hint("free some space, then resume the transfer"),
+            _ => e,
+        }
+    }
+
+    fn meta_of(&self, told: &Told) -> Result<Meta> {
+        let meta = self.source.meta_of(told);
+        let odd = || Error::format("the other node tells of no file").at_path(self.source_path());
+        let meta = meta.ok_or_else(odd)?;
+        match meta.what == What::File && meta.size == self.item().size {
+            true => Ok(meta),
+            false => Err(self.changed()),
+        }
+    }
+
+    /// The source and the file, which the first one to ask opens.
+    fn pair(&self, means: &Means<'_>) -> Result<Arc<Pair>> {
+        let mut opened = lock(&self.opened);
+        if let Some(pair) = &*opened {
+            return Ok(pair.clone());
+        }
+        let pair = Arc::new(match self.track.pieces() {
+            // One question is enough for a small one.
+            1 => Pair { told: None, to: commit::create(&self.target, &self.temporary, 0o600)? },
+            _ => {
+                let (_, told) = self.source.looked_at(self.source_name())?;
+                self.open(told, means)?
+            }
+        });
+        *opened = Some(pair.clone());
+        Ok(pair)
+    }
+
+    fn open(&self, told: Told, means: &Means<'_>) -> Result<Pair> {
+        let meta = self.meta_of(&told)?;
+        let of = mark_of(&meta, 0, 0);
+        let goes_on = |mark: &Mark| {
+            let same = Mark { prefix: mark.prefix, sum: mark.sum, ..of } == *mark;
+            same && mark.prefix.is_multiple_of(PIECE) && mark.prefix <= meta.size
+        };
+        if let Some(mark) = self.begun.filter(goes_on)
+            && let Ok(to) = self.target.reopen_file(&self.temporary)
+            && Meta::of_file(&to).is_ok_and(|there| there.size >= mark.prefix && there.links == 1)
+        {
+            let done = usize::try_from(mark.prefix / PIECE).unwrap_or(0);
+            let mut sums = lock(&self.sums);
+            (sums.begun, sums.marked) = ((done, mark.sum), done);
+            drop(sums);
+            self.track.count(mark.prefix, true, means);
+            return Ok(Pair { told: Some(told), to });
+        }
+        let to = commit::create(&self.target, &self.temporary, 0o600)?;
+        Ok(Pair { told: Some(told), to })
+    }
+}
+
+fn mark_of(meta: &Meta, prefix: u64, sum: u64) -> Mark {
+    let Meta { dev, ino, size, mtime, ctime, .. } = *meta;
+    Mark { dev, ino, size, mtime, ctime, prefix, sum }
+}
+
+impl Carry for Pull {
+    fn track(&self) -> &Track {
+        &self.track
+    }
+
+    fn try_piece(&self, number: u64, _: &mut Room, means: &Means<'_>) -> Result<()> {
+        let (from, size) = (number * PIECE, self.item().size);
+        let end = (from + PIECE).min(size);
+        let pair = self.pair(means)?;
+        if usize::try_from(number).is_ok_and(|number| number < lock(&self.sums).begun.0) {
+            return Ok(());
+        }
+        // Before it is asked: the other node is not kept waiting.
+        means.limiter.take(usize::try_from(end - from).unwrap_or(0), means.cancel)?;
+        let (base, path) = self.source.place_of(self.source_name());
+        let question = Question::Read {
+            base,
+            path,
+            at: from,
+            len: end - from,
+            seen: pair.told.clone(),
+            careful: means.careful,
+            attributes: number == 0,
+        };
+        let (mut sum, mut at) = (Sum::new(), from);
+        let mut told = self.source.lines().read(&question, &mut |part| {
+            means.cancel.check()?;
+            let len = match part {
+                Part::Bytes(bytes) => bytes.len() as u64,
+                Part::Hole(len) => len,
+            };
+            if len > end - at {
+                return Err(Error::format("the other node sends more than it was asked for")
+                    .at_path(self.source_path()));
+            }
+            match part {
+                Part::Bytes(bytes) => {
+                    let wrote = pair.to.write_all_at(bytes, at);
+                    wrote.map_err(|e| self.cannot_write(e).at_offset(at))?;
+                    sum.bytes(bytes);
+                }
+                Part::Hole(len) => sum.hole(len),
+            }
+            self.track.count(len, matches!(part, Part::Hole(_)), means);
+            at += len;
+            Ok(())
+        })?;
+        if at < end {
+            return Err(self.changed());
+        }
+        self.meta_of(&told)?;
+        if let Some(attributes) = told.attributes.take() {
+            *lock(&self.attributes) = Some(attributes);
+        }
+        *lock(&self.seen) = Some(told);
+        let at = usize::try_from(number).unwrap_or(usize::MAX);
+        if let Some(slot) = lock(&self.sums).pieces.get_mut(at) {
+            *slot = Some(sum.finish());
+        }
+        Ok(())
+    }
+
+    fn finish(&self, _: &mut Room, means: &Means<'_>) -> Result<()> {
+        let pair = self.pair(means)?;
+        let seen = lock(&self.seen).clone().or_else(|| pair.told.clone());
+        let meta = self.meta_of(&seen.ok_or_else(|| self.changed())?)?;
+        let attributes = lock(&self.attributes).take();
+        let attributes = match attributes {
+            Some(attributes) => attributes,
+            // The first piece was there before.
+            None => {
+                let (now, attributes) = self.source.attributes(self.source_name())?;
+                if !now.same(&meta) {
+                    return Err(self.changed());
+                }
+                attributes
+            }
+        };
+        // A hole at the end, and one of a file that was begun before.
+        pair.to.set_len(meta.size).map_err(|e| self.cannot_write(e))?;
+        meta::give_told(&attributes, &meta, &pair.to, &self.target_path())?;
+        if means.sync_each || means.verify {
+            pair.to.sync_all().map_err(|e| self.cannot_write(e))?;
+        }
+        if means.verify {
+            let sums = lock(&self.sums);
+            let sum = sums.of(sums.pieces.len(), meta.size);
+            drop(sums);
+            read_back(&pair.to, meta.size, sum, &self.target_path(), means)?;
+        }
+        means.files.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn close(&self, whole: bool) {
+        // A large file that is not whole is marked before it is closed.
+        if whole || !self.is_marked() {
+            *lock(&self.opened) = None;
+        }
+    }
+
+    fn is_marked(&self) -> bool {
+        self.item().size >= LEAST_MARKED
+    }
+
+    fn mark(&self) -> Result<Option<String>> {
+        let Some(pair) = lock(&self.opened).clone() else { return Ok(None) };
+        let Some(told) = &pair.told else { return Ok(None) };
+        let Some((there, sum)) = lock(&self.sums).join(self.item().size) else { return Ok(None) };
+        pair.to.sync_data().map_err(|e| self.cannot_write(e))?;
+        lock(&self.sums).marked = there;
+        Ok(Some(mark_of(&self.meta_of(told)?, there as u64 * PIECE, sum).text()))
+    }
+
+    fn folder(&self) -> Option<&Folder> {
+        Some(&self.target)
+    }
+
+    fn name(&self) -> Result<()> {
+        commit::name(&self.target, &self.temporary, self.item())
+    }
+
+    fn leave(&self) -> Result<()> {
+        let Some(seen) = lock(&self.seen).clone() else { return Ok(()) };
+        self.source.remove(self.source_name(), |base, path| Question::Remove {
+            base,
+            path,
+            folder: false,
+            seen: Some(seen),
+            mtime: None,
+        })
+    }
+
+    fn abandon(&self) -> Result<()> {
+        self.target.remove_file(&self.temporary).map(drop)
+    }
+}

@@ -1,0 +1,298 @@
+//! Another node that is a folder of this one, asked as one is.
+
+use super::{Answering, Line, Part, Question, Reach, Reply};
+use crate::manager::{Means, Stager};
+use crate::request::{Action, Exists, Options, Request};
+use crate::status::State;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use stead_core::layout::Spaces;
+use stead_core::{Cancel, Error, Kind, Location, Result};
+
+/// A node of which lines end after so many answers.
+#[derive(Debug)]
+struct There {
+    spaces: Spaces,
+    left: Arc<AtomicUsize>,
+    per_line: usize,
+}
+
+struct Wire {
+    spaces: Spaces,
+    answering: Answering,
+    all: Arc<AtomicUsize>,
+    left: usize,
+}
+
+impl Reach for There {
+    fn line(&self, node: &str) -> Result<Box<dyn Line>> {
+        if node != "far" {
+            return Err(Error::new(Kind::NotFound, "no such node"));
+        }
+        Ok(Box::new(Wire {
+            spaces: self.spaces.clone(),
+            answering: Answering::default(),
+            all: self.left.clone(),
+            left: self.per_line,
+        }))
+    }
+}
+
+impl Line for Wire {
+    fn ask(&mut self, question: &Question) -> Result<Reply> {
+        self.read(question, &mut |_| Err(Error::internal("bytes that nobody asked for")))
+    }
+
+    fn read(
+        &mut self,
+        question: &Question,
+        each: &mut dyn FnMut(Part<'_>) -> Result<()>,
+    ) -> Result<Reply> {
+        let gone = || Error::new(Kind::Peer, "the line has ended");
+        self.left = self.left.checked_sub(1).ok_or_else(gone)?;
+        let one_less = |n: usize| n.checked_sub(1);
+        self.all
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
+            .map_err(|_| gone())?;
+        // As they travel.
+        let text = serde_json::to_string(question).unwrap();
+        let question: Question = serde_json::from_str(&text).unwrap();
+        let told = self.answering.answer(&question, &self.spaces, &Cancel::new(), each);
+        // Errors come without their places.
+        let told = told.map_err(|e| Error::new(e.kind(), e.to_string()))?;
+        Ok(serde_json::from_str(&serde_json::to_string(&told).unwrap()).unwrap())
+    }
+}
+
+struct Pair {
+    dir: tempfile::TempDir,
+    stager: Stager,
+    left: Arc<AtomicUsize>,
+}
+
+fn pair(per_line: usize) -> Pair {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["far", "near"] {
+        std::fs::create_dir(dir.path().join(name)).unwrap();
+    }
+    let mut spaces = Spaces::default();
+    spaces.give(&format!("s={}/far", dir.path().display()), &|_| None).unwrap();
+    let left = Arc::new(AtomicUsize::new(usize::MAX));
+    let reach = Arc::new(There { spaces, left: left.clone(), per_line });
+    let means = Means { threads: 3, ..Means::default() };
+    let stager = Stager::open(&dir.path().join("state"), means).unwrap().reaching(reach);
+    Pair { dir, stager, left }
+}
+
+impl Pair {
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn request(&self, action: Action, source: &str, target: &str) -> Request {
+        let at = |name: &str| format!("{}/{name}", self.dir.path().display());
+        let of = |text: String| Location::parse(&text, &|_| None).unwrap();
+        let source = match source.split_once("://") {
+            Some(_) => format!("far:{source}"),
+            None => format!("far:{}", at(source)),
+        };
+        Request {
+            action,
+            sources: vec![of(source)],
+            target: Some(of(at(target))),
+            options: Options { durable: false, ..Options::default() },
+        }
+    }
+
+    fn run(&self, request: &Request) -> Result<crate::status::Status> {
+        let id = self.stager.submit(request)?;
+        self.stager.run(id, &Cancel::new(), None)
+    }
+}
+
+/// What a tree has: paths, kinds, rights, times, bytes, links, attributes.
+fn tree(root: &Path) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut left = vec![root.to_owned()];
+    while let Some(dir) = left.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = std::fs::symlink_metadata(&path).unwrap();
+            let name = path.strip_prefix(root).unwrap();
+            let what = if meta.is_symlink() {
+                format!("{:?}", std::fs::read_link(&path).unwrap())
+            } else if meta.is_dir() {
+                left.push(path.clone());
+                String::new()
+            } else {
+                let sum = crc_fast::checksum(
+                    crc_fast::CrcAlgorithm::Crc64Nvme,
+                    &std::fs::read(&path).unwrap(),
+                );
+                let mut note = [0; 64];
+                let len = rustix::fs::getxattr(&path, "user.note", &mut note[..]).unwrap_or(0);
+                format!("{sum:x} {} {:?}", meta.len(), &note[..len])
+            };
+            let links = if meta.is_dir() { 0 } else { meta.nlink() };
+            let time = (meta.mtime(), meta.mtime_nsec());
+            all.push(format!("{name:?} {:o} {time:?} {links} {what}", meta.mode()));
+        }
+    }
+    all.sort();
+    all
+}
+
+fn plant(root: &Path) {
+    std::fs::create_dir_all(root.join("a/deep/empty")).unwrap();
+    std::fs::write(root.join("a/small"), b"hello").unwrap();
+    std::fs::write(root.join("a/none"), b"").unwrap();
+    let large: Vec<u8> =
+        (0..20_000_003u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    std::fs::write(root.join("a/deep/large"), large).unwrap();
+    let sparse = std::fs::File::create(root.join("a/sparse")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"end", 30_000_000).unwrap();
+    sparse.set_len(40_000_000).unwrap();
+    symlink("../nowhere", root.join("a/link")).unwrap();
+    std::fs::hard_link(root.join("a/small"), root.join("a/deep/second")).unwrap();
+    let mode = |name: &str, mode| {
+        std::fs::set_permissions(root.join(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode("a/small", 0o640);
+    mode("a/deep", 0o751);
+    let odd = std::os::unix::ffi::OsStrExt::from_bytes(b"no\xfftext");
+    std::fs::write(root.join("a").join::<&std::ffi::OsStr>(odd), b"odd").unwrap();
+    let _ = rustix::fs::setxattr(
+        root.join("a/small"),
+        "user.note",
+        b"a\0b",
+        rustix::fs::XattrFlags::empty(),
+    );
+    for name in ["a/small", "a/deep/large", "a/deep", "a"] {
+        let time = std::time::UNIX_EPOCH + std::time::Duration::new(1_500_000_000, 123_456_789);
+        std::fs::File::open(root.join(name)).unwrap().set_modified(time).unwrap();
+    }
+}
+
+#[test]
+fn a_tree_of_another_node_comes_whole() {
+    let p = pair(usize::MAX);
+    plant(&p.path("far"));
+    let mut request = p.request(Action::Copy, "far/a", "near/b");
+    request.options.verify = true;
+    let status = p.run(&request).unwrap();
+    assert_eq!((status.state, status.failed), (State::Finished, 0), "{:?}", status.failures);
+    assert_eq!(tree(&p.path("near/b")), tree(&p.path("far/a")));
+    let room = |name: &str| std::fs::metadata(p.path(name)).unwrap().blocks();
+    assert!(room("near/b/sparse") <= room("far/a/sparse") + 64, "holes are kept");
+    // A sync finds nothing to do, then what differs, and what is too much.
+    let mut sync = p.request(Action::Sync, "far/a/", "near/b");
+    sync.options.delete = true;
+    assert_eq!(p.run(&sync).unwrap().bytes_done, 0);
+    std::fs::write(p.path("far/a/small"), b"other").unwrap();
+    std::fs::write(p.path("near/b/more"), b"").unwrap();
+    p.run(&sync).unwrap();
+    assert_eq!(tree(&p.path("near/b")), tree(&p.path("far/a")));
+    // By a pattern, from a dataspace.
+    std::fs::create_dir(p.path("near/c")).unwrap();
+    p.run(&p.request(Action::Copy, "s://a/*/l*", "near/c/")).unwrap();
+    assert_eq!(std::fs::metadata(p.path("near/c/large")).unwrap().len(), 20_000_003);
+}
+
+#[test]
+fn a_move_leaves_nothing_but_what_was_changed() {
+    let p = pair(usize::MAX);
+    plant(&p.path("far"));
+    let before = tree(&p.path("far/a"));
+    let status = p.run(&p.request(Action::Move, "far/a", "near/b")).unwrap();
+    assert_eq!(status.state, State::Finished, "{:?}", status.failures);
+    assert_eq!(tree(&p.path("near/b")), before);
+    assert!(!p.path("far/a").exists());
+}
+
+#[test]
+fn lines_that_end_are_made_anew_and_a_node_that_is_gone_interrupts() {
+    let p = pair(3);
+    plant(&p.path("far"));
+    let mut request = p.request(Action::Copy, "far/a", "near/b");
+    let status = p.run(&request).unwrap();
+    assert_eq!(status.state, State::Finished, "{:?}", status.failures);
+    assert_eq!(tree(&p.path("near/b")), tree(&p.path("far/a")));
+    // It ends in the middle of all; what is left is done when it is back.
+    request.target = p.request(Action::Copy, "x", "near/c").target;
+    request.options.retries = 0;
+    for n in [0, 5, 12] {
+        p.left.store(n, Ordering::Relaxed);
+        let id = p.stager.submit(&request).unwrap();
+        let e = p.stager.run(id, &Cancel::new(), None).unwrap_err();
+        assert_eq!(e.kind(), Kind::Peer, "{n}: {e}");
+        assert!(e.to_string().contains("far"), "{e}");
+        assert_eq!(p.stager.status(id).unwrap().state, State::Interrupted);
+        p.left.store(usize::MAX, Ordering::Relaxed);
+        assert_eq!(p.stager.run(id, &Cancel::new(), None).unwrap().state, State::Finished);
+        assert_eq!(tree(&p.path("near/c")), tree(&p.path("far/a")));
+        std::fs::remove_dir_all(p.path("near/c")).unwrap();
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let p = pair(usize::MAX);
+    plant(&p.path("far"));
+    let mut away = p.request(Action::Copy, "far/a", "near/b");
+    away.target = away.sources.first().cloned();
+    assert_eq!(p.stager.submit(&away).unwrap_err().kind(), Kind::Usage);
+    let mut remove = p.request(Action::Remove, "far/a", "near/b");
+    remove.target = None;
+    assert_eq!(p.stager.submit(&remove).unwrap_err().kind(), Kind::Usage);
+    let none = p.run(&p.request(Action::Copy, "far/none", "near/b")).unwrap_err();
+    assert_eq!(none.kind(), Kind::NotFound, "{none}");
+    // Into a folder that both nodes have: the folder itself, and what would clear it.
+    let own = p.run(&p.request(Action::Copy, "far/a", "far/a/deep")).unwrap_err();
+    assert!(own.kind() == Kind::Usage && own.to_string().contains("into itself"), "{own}");
+    let mut request = p.request(Action::Copy, "far/a/small", "far/a/small");
+    request.options.exists = Exists::Replace;
+    let same = p.run(&request).unwrap_err();
+    assert!(same.to_string().contains("are the same"), "{same}");
+    let mut sync = p.request(Action::Sync, "far/a/deep/", "far/a");
+    sync.options.delete = true;
+    let cleared = p.run(&sync).unwrap_err();
+    assert!(cleared.to_string().contains("would be removed"), "{cleared}");
+    // Where there is no way to others.
+    let means = Means { threads: 1, ..Means::default() };
+    let alone = Stager::open(&p.path("other"), means).unwrap();
+    let e = alone.submit(&p.request(Action::Copy, "far/a", "near/b")).unwrap_err();
+    assert!(e.kind() == Kind::Usage && e.hint().is_some_and(|h| h.contains("--pool")), "{e}");
+}
+
+#[test]
+fn nobody_leads_a_node_out_of_its_folders() {
+    let p = pair(usize::MAX);
+    plant(&p.path("far"));
+    symlink("/etc", p.path("far/out")).unwrap();
+    let mut spaces = Spaces::default();
+    spaces.give(&format!("s={}/far", p.dir.path().display()), &|_| None).unwrap();
+    let mut answering = Answering::default();
+    let mut ask = |text: &str| {
+        let question: Question = serde_json::from_str(text).unwrap();
+        answering.answer(&question, &spaces, &Cancel::new(), &mut |_| Ok(()))
+    };
+    let base = format!(r#""base": {{"Space": ["s", "{}/far"]}}"#, p.dir.path().display());
+    for path in [r#""../near""#, r#""a/../..""#, r#""/etc""#, r#""a\u0000b""#] {
+        for what in ["meta", "list", "link", "attributes"] {
+            let e = ask(&format!(r#"{{"{what}": {{{base}, "path": {path}}}}}"#)).unwrap_err();
+            assert_eq!(e.kind(), Kind::Format, "{what} {path}: {e}");
+        }
+    }
+    let e = ask(&format!(r#"{{"meta": {{{base}, "path": "out/passwd"}}}}"#)).unwrap_err();
+    assert_eq!(e.kind(), Kind::Permission, "{e}");
+    let e = ask(r#"{"more": {}}"#).unwrap_err();
+    assert_eq!(e.kind(), Kind::Format, "{e}");
+    let far = r#"{"open": {"base": {"Far": ["x", {"Path": "/"}]}}}"#;
+    assert_eq!(ask(far).unwrap_err().kind(), Kind::Format);
+    let many = format!(
+        r#"{{"read": {{{base}, "path": "a/small", "at": 0, "len": 99999999999, "seen": null, "careful": false, "attributes": false}}}}"#
+    );
+    assert_eq!(ask(&many).unwrap_err().kind(), Kind::Format);
+}

@@ -1,0 +1,292 @@
+"""A pool of daemons under mpirun: transfers from node to node, by whoever asks for them, over ends of processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from jobs import BUILT, launch
+
+STEAD = BUILT / "openmpi" / "stead"
+WITHIN = 60
+pytestmark = pytest.mark.skipif(not STEAD.exists(), reason="there is no command with MPI")
+
+
+class Pool:
+    """Daemons `n0`, `n1`, ... of this machine. Each has a folder of its own, as a node has."""
+
+    def __init__(self, at: Path, size: int, everybody: bool = False):
+        self.at, self.size, self.process = at, size, None
+        # That of its user, also where this is root.
+        self.own = [] if everybody or os.geteuid() else ["setpriv", "--bounding-set=-setuid,-setgid"]
+        for rank in range(size):
+            (at / f"n{rank}" / "config").mkdir(parents=True)
+        # Dataspaces are those of a user, who is the same on all nodes of this machine.
+        (at / "config" / "stead").mkdir(parents=True)
+        (at / "config" / "stead" / "stead.toml").write_text(f'[dataspace.fast]\npath = "{at}/fast"\n')
+        (at / "fast").mkdir()
+        env = {key: value for key, value in os.environ.items() if not key.startswith(("STEAD_", "XDG_"))}
+        self.env = env | {"STEAD_PEER_SILENCE_S": "3", "HOME": str(at), "XDG_CONFIG_HOME": str(at / "config")}
+
+    def begin(self) -> None:
+        words = ["daemon", "--pool", "--name", "n%r", "--socket", f"{self.at}/n%r/s", "--state", f"{self.at}/n%r/state", "--threads", "4"]
+        with open(self.at / "log", "a") as log:
+            job = [*launch("openmpi", self.size), *self.own, str(STEAD), *words]
+            self.process = subprocess.Popen(job, env=self.env, stderr=log, stdout=log, stdin=subprocess.DEVNULL, start_new_session=True)
+        until = time.monotonic() + WITHIN
+        for rank in range(self.size):
+            while not self.listens(rank):
+                assert self.process.poll() is None and time.monotonic() < until, self.log()
+                time.sleep(0.02)
+
+    def listens(self, rank: int) -> bool:
+        one = socket.socket(socket.AF_UNIX)
+        try:
+            one.settimeout(WITHIN)
+            one.connect(f"{self.at}/n{rank}/s")
+            head = one.recv(4, socket.MSG_WAITALL)
+            return len(head) == 4 and len(one.recv(struct.unpack("<I", head)[0], socket.MSG_WAITALL)) > 0
+        except OSError:
+            return False
+        finally:
+            one.close()
+
+    def log(self) -> str:
+        return (self.at / "log").read_text()
+
+    def end(self, how=signal.SIGTERM) -> None:
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(how)
+            try:
+                self.process.wait(WITHIN)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                raise
+
+    def processes(self, rank: int, worker: bool) -> list[int]:
+        """The daemon of a rank, or its workers, which have no arguments that tell: their parent does."""
+        def words(pid: str) -> list[str]:
+            try:
+                return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+            except OSError:
+                return []
+
+        def parent(pid: str) -> str:
+            try:
+                return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+            except OSError:
+                return ""
+
+        def of_rank(pid: str) -> bool:
+            try:
+                found = Path(f"/proc/{pid}/environ").read_text().split("\0")
+            except OSError:
+                return False
+            return f"OMPI_COMM_WORLD_RANK={rank}" in found
+
+        all = [path.name for path in Path("/proc").glob("[0-9]*")]
+        daemons = [pid for pid in all if f"{self.at}/n%r/s" in words(pid) and "mpirun" not in words(pid)[0] and of_rank(pid)]
+        if not worker:
+            return [int(pid) for pid in daemons]
+        return [int(pid) for pid in all if "--worker" in words(pid) and parent(pid) in daemons]
+
+    def run(self, rank: int, *args, expect: int | None = 0, verb="stage", user=None) -> subprocess.CompletedProcess:
+        env = self.env | {"STEAD_SOCKET": f"{self.at}/n{rank}/s"}
+        who = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
+        done = subprocess.run([*who, STEAD, verb, *map(str, args)], env=env, text=True, capture_output=True, timeout=WITHIN)
+        assert expect is None or done.returncode == expect, f"{done.stdout}\n{done.stderr}\n{self.log()}"
+        return done
+
+    def taken(self, rank: int, *args) -> int:
+        return int(self.run(rank, "--background", *args).stdout)
+
+    def status(self, rank: int, transfer: int, *args) -> dict:
+        listed = json.loads(self.run(rank, "--list", "--all", "--format", "json", *args).stdout)
+        return next(one for one in listed if one["id"] == transfer)
+
+    def until(self, rank: int, transfer: int, ready, *args) -> dict:
+        until = time.monotonic() + WITHIN
+        while not ready(status := self.status(rank, transfer, *args)):
+            assert time.monotonic() < until, f"{status}\n{self.log()}"
+            time.sleep(0.05)
+        return status
+
+
+@pytest.fixture(scope="module")
+def pool():
+    at = Path(tempfile.mkdtemp(prefix="stead-pool-", dir="/tmp"))
+    one = Pool(at, 3)
+    one.begin()
+    yield one
+    one.end()
+    shutil.rmtree(at, ignore_errors=True)
+
+
+def plant(root: Path, large: int = 20_000_003) -> None:
+    (root / "deep" / "empty").mkdir(parents=True)
+    (root / "small").write_bytes(b"hello")
+    (root / "deep" / "large").write_bytes(os.urandom(large))
+    (root / "deep" / "second").hardlink_to(root / "small")
+    (root / "link").symlink_to("../nowhere")
+    with open(root / "sparse", "wb") as file:
+        file.seek(30_000_000)
+        file.write(b"end")
+    os.close(os.open(os.fsencode(root) + b"/no\xfftext", os.O_CREAT | os.O_WRONLY))
+    for i in range(300):
+        (root / f"f{i}").write_bytes(os.urandom(i * 7))
+    (root / "small").chmod(0o640)
+    (root / "deep").chmod(0o751)
+    try:
+        os.setxattr(root / "small", "user.note", b"a\0b")
+    except OSError:
+        pass
+    for name in ("deep/large", "small", "deep", "."):
+        os.utime(root / name, ns=(1, 1_500_000_000_123_456_789))
+
+
+def tree(root: Path) -> dict:
+    found = {}
+    for path in [root, *root.rglob("*")]:
+        meta = path.lstat()
+        link = path.is_symlink()
+        what = os.readlink(path) if link else None if path.is_dir() else path.read_bytes()
+        notes = {} if link else {n: os.getxattr(path, n) for n in os.listxattr(path) if n.startswith("user.")}
+        names = 0 if path.is_dir() else meta.st_nlink
+        found[path.relative_to(root)] = (meta.st_mode, meta.st_mtime_ns, names, what, notes)
+    return found
+
+
+def test_trees_go_from_node_to_node(pool):
+    source = pool.at / "n0" / "a"
+    plant(source)
+    before = tree(source)
+    # Asked for where the target is, where the source is, and elsewhere.
+    pool.run(1, "n0:" + str(source), pool.at / "n1" / "b", "--verify")
+    assert tree(pool.at / "n1" / "b") == before
+    done = pool.run(0, source, f"n2:{pool.at}/n2/b")
+    assert "of node n2" in done.stdout and tree(pool.at / "n2" / "b") == before
+    done = pool.run(2, f"n0:{source}/", f"n1:{pool.at}/n1/c", "--sync", "--format", "json")
+    assert tree(pool.at / "n1" / "c") == before and json.loads(done.stdout)["files"] > 300
+    again = json.loads(pool.run(1, "--sync", f"n0:{source}/", pool.at / "n1" / "c", "--format", "json").stdout)
+    assert again["bytes_done"] == 0
+    # By patterns, to dataspaces, and from both at once.
+    pool.run(1, f"n0:{source}/f1?", f"n2:{pool.at}/n2/b/small", "fast://some/")
+    assert sorted(os.listdir(pool.at / "fast" / "some")) == sorted(["small", *(f"f{i}" for i in range(10, 20))])
+    pool.run(0, "--remove", f"n1:{pool.at}/n1/c")
+    assert not (pool.at / "n1" / "c").exists()
+    # A move leaves nothing.
+    pool.run(2, "--move", f"n1:{pool.at}/n1/b", pool.at / "n2" / "moved")
+    assert tree(pool.at / "n2" / "moved") == before and not (pool.at / "n1" / "b").exists()
+
+
+def test_daemons_of_other_nodes_are_asked(pool):
+    assert pool.run(1, "--nodes", verb="daemon").stdout.split() == ["n0", "n1", "n2"]
+    (pool.at / "n0" / "x").write_bytes(b"x" * 100)
+    transfer = pool.taken(0, pool.at / "n0" / "x", f"n2:{pool.at}/n2/x")
+    assert "finished" in pool.run(1, "--wait", transfer, "--on", "n2").stdout
+    assert pool.status(0, transfer, "--on", "n2")["request"]["sources"] == [f"n0:{pool.at}/n0/x"]
+    top = pool.run(0, "--once", "--on", "n2", verb="top").stdout
+    assert " on n2, " in top and "a pool of 3 nodes: n0, n1, n2" in top
+    assert "stead_pool_nodes 3" in pool.run(0, "--on", "n1", verb="metrics").stdout
+    done = pool.run(0, f"n9:{pool.at}/x", pool.at / "n0" / "y", expect=1)
+    assert "'n9'" in done.stderr and "n0, n1, n2" in done.stderr
+    done = pool.run(0, "--list", "--on", "n9", expect=None)
+    assert done.returncode != 0 and "'n9'" in done.stderr
+    # Asked of one node, with a target on another.
+    done = pool.run(0, "--on", "n1", pool.at / "n0" / "x", pool.at / "n0" / "y", expect=2)
+    assert "'n0'" in done.stderr + (done.stdout or "")
+
+
+def test_what_may_not_be_read_there_may_not_be_staged(pool):
+    done = pool.run(1, f"n0:{pool.at}/n0/none", pool.at / "n1" / "none", expect=None)
+    assert done.returncode == 1 and f"{pool.at}/n0/none" in done.stderr
+    (pool.at / "fast" / "out").symlink_to(pool.at / "n0")
+    done = pool.run(1, "n0:fast://out/x", pool.at / "n1" / "out", expect=None)
+    assert done.returncode == 1 and "link" in done.stderr
+
+
+def test_workers_that_are_killed_lose_nothing(pool):
+    size, slow = 280 << 20, ("--limit", "80MiB")
+    source = pool.at / "n0" / "big"
+    with open(source, "wb") as file:
+        for _ in range(size >> 20):
+            file.write(os.urandom(1 << 20))
+    target = pool.at / "n1" / "big"
+    transfer = pool.taken(1, f"n0:{source}", target, *slow)
+    pool.until(1, transfer, lambda s: s["bytes_done"] > 64 << 20 or any((pool.at / "n1").glob(".stead-*")))
+    time.sleep(2.5)
+    # That of the source, then that of the target: it goes on where it was.
+    for rank in (0, 1):
+        workers = pool.processes(rank, worker=True)
+        assert workers
+        for worker in workers:
+            os.kill(worker, signal.SIGKILL)
+        time.sleep(0.3)
+    status = pool.until(1, transfer, lambda s: s["state"] in ("finished", "failed", "interrupted"))
+    if status["state"] == "interrupted":
+        pool.run(1, "--resume", transfer)
+    assert pool.status(1, transfer)["state"] == "finished"
+    assert subprocess.run(["cmp", source, target]).returncode == 0
+    target.unlink()
+    transfer = pool.taken(1, f"n0:{source}", target, "--limit", "10MiB")
+    pool.until(1, transfer, lambda s: s["state"] == "running")
+    pool.run(0, "--cancel", transfer, "--on", "n1")
+    assert not target.exists() and not list((pool.at / "n1").glob(".stead-*"))
+    # The pool as a whole: one that dies takes all along, and what was under way goes on.
+    transfer = pool.taken(1, f"n0:{source}", target, *slow)
+    pool.until(1, transfer, lambda s: s["state"] == "running")
+    for daemon in pool.processes(0, worker=False):
+        os.kill(daemon, signal.SIGKILL)
+    pool.process.wait(WITHIN)
+    pool.begin()
+    pool.until(1, transfer, lambda s: s["state"] == "finished")
+    assert subprocess.run(["cmp", source, target]).returncode == 0
+    source.unlink(), target.unlink()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="several users are there for root only")
+def test_another_node_reads_with_the_rights_of_the_same_user():
+    at = Path(tempfile.mkdtemp(prefix="stead-pool-", dir="/tmp"))
+    at.chmod(0o755)
+    pool = Pool(at, 2, everybody=True)
+    user = pwd.getpwnam("nobody").pw_uid
+    try:
+        pool.begin()
+        for name, owner, mode in [("own", user, 0o600), ("of-root", 0, 0o600), ("open", 0, 0o644)]:
+            (at / "n0" / name).write_bytes(name.encode())
+            os.chown(at / "n0" / name, owner, owner)
+            (at / "n0" / name).chmod(mode)
+        (at / "n1" / "in").mkdir()
+        os.chown(at / "n1" / "in", user, user)
+        for name in ("own", "open"):
+            pool.run(1, f"n0:{at}/n0/{name}", at / "n1" / "in", user=user)
+            assert (at / "n1" / "in" / name).stat().st_uid == user
+        done = pool.run(1, f"n0:{at}/n0/of-root", at / "n1" / "in", user=user, expect=None)
+        assert done.returncode == 1 and "permission denied" in done.stderr.lower() + done.stdout.lower()
+        done = pool.run(0, at / "n0" / "open", f"n1:{at}/n1/", user=user, expect=None)
+        assert done.returncode == 1 and not (at / "n1" / "open").exists()
+        # Transfers of others are nobody's business, on another node, too.
+        pool.run(0, at / "n0" / "open", f"n1:{at}/n1/")
+        assert json.loads(pool.run(0, "--list", "--all", "--on", "n1", "--format", "json").stdout)
+        listed = json.loads(pool.run(0, "--list", "--all", "--on", "n1", "--format", "json", user=user).stdout)
+        assert len(listed) == 4
+    finally:
+        pool.end()
+        shutil.rmtree(at, ignore_errors=True)
+
+
+def test_one_name_is_of_one_node(tmp_path):
+    words = ["daemon", "--pool", "--name", "same", "--socket", f"{tmp_path}/%r", "--state", f"{tmp_path}/state%r"]
+    job = ["timeout", str(WITHIN), *launch("openmpi", 2), str(STEAD), *words]
+    done = subprocess.run(job, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode != 0 and "'same' is the name of two daemons" in done.stderr
