@@ -104,9 +104,9 @@ static void errors(stead_daemon *d) {
     FAILS(STEAD_NOT_FOUND, "no-such-file", stead_daemon_preview(d, r, &json, &e));
     CHECK(id == 0 && json == NULL);
     OK(stead_daemon_submit(d, r, NULL, 0, &id, &e));
-    FAILS(STEAD_IO, "no-such-file", stead_daemon_wait(d, id, -1, &e));
+    FAILS(STEAD_NOT_FOUND, "no-such-file", stead_daemon_wait(d, id, -1, &e));
     OK(stead_daemon_resume(d, id, &e));
-    FAILS(STEAD_IO, "no-such-file", stead_daemon_wait(d, id, -1, &e));
+    FAILS(STEAD_NOT_FOUND, "no-such-file", stead_daemon_wait(d, id, -1, &e));
     FAILS(STEAD_USAGE, "12345", stead_daemon_wait(d, none, 0, &e));
     FAILS(STEAD_USAGE, "12345", stead_daemon_status(d, none, &json, &e));
     FAILS(STEAD_USAGE, "no size of", stead_daemon_eta(d, id, &p, 1, &e));

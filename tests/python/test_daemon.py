@@ -70,7 +70,7 @@ def test_transfers_are_handed_over(node, monkeypatch):
         assert d.transfers() == [] and [s.id for s in d.transfers(True)] == [again.id, t.id] and len(d.transfers(True, most=1)) == 1
         assert 'stead_transfers{state="finished"} 2' in d.metrics() and isinstance(d.spaces(), list)
         taken = d.submit("to/deep/f0", "to/deep/f1")
-        with pytest.raises(stead.IoError, match="already"):
+        with pytest.raises(stead.UsageError, match="already"):
             taken.wait()
         with pytest.raises(stead.UsageError, match="no transfer 99"):
             d.transfer(99)

@@ -138,7 +138,7 @@ pub unsafe extern "C" fn stead_daemon_submit(
 /// has ended.
 ///
 /// Errors: STEAD_TIMEOUT if it has not ended by then: it goes on. STEAD_CANCELLED if it was given up, or one before it was not
-/// finished; STEAD_IO if it has failed, with why, or was interrupted, or if some names could not be done, which stead_daemon_status
+/// finished; what it has failed with; STEAD_IO if it was interrupted, or if some names could not be done, which stead_daemon_status
 /// tells; STEAD_USAGE if there is none of this number; STEAD_PEER if the daemon has ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_daemon_wait(

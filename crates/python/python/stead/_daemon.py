@@ -67,7 +67,7 @@ class Handed:
             TimedOutError: It goes on. Wait again, or `cancel` it.
             CancelledError: It was cancelled, or one that was to come before it was not finished.
             PeerError: The daemon has ended. It goes on with the transfer when it is there again.
-            IoError: It has failed, and the message says why; or it was interrupted, and can be resumed.
+            Error: What it has failed with; an `IoError` also if it was interrupted, and can be resumed.
         """
         bar = _progress.Bar(sys.stderr) if (_progress.wanted() if progress is None else progress) else None
 
