@@ -3005,6 +3005,50 @@ stead_status stead_daemon_metrics(const struct stead_daemon *daemon,
                                   char **text,
                                   struct stead_error **error);
 
+/**
+ * Keeps a file or a folder of this node with all that lies in it, for `seconds` from now on or, if that is negative, for ever: neither
+ * the end of a job nor that of its time removes it. `location` is a path, or a name in a dataspace. This and its kin are done by the
+ * daemon of the node, or by this process if there is none.
+ *
+ * Errors: STEAD_NOT_FOUND; STEAD_USAGE for what lies in a bucket; STEAD_LIMIT if too much is kept; STEAD_PEER, STEAD_TIMEOUT.
+ */
+stead_status stead_persist_store(const char *location,
+                                 int64_t seconds,
+                                 struct stead_error **error);
+
+/**
+ * Keeps something no longer: it stays until its time or that of its job is over.
+ *
+ * Errors: STEAD_USAGE if it is not kept; STEAD_PEER, STEAD_TIMEOUT.
+ */
+stead_status stead_persist_delete(const char *location, struct stead_error **error);
+
+/**
+ * Lets another user, by name or number, read something with all that lies in it and will, by access lists of the file system.
+ *
+ * Errors: STEAD_NOT_FOUND; STEAD_PERMISSION if it is another user's; STEAD_USAGE for users that there are not and file systems without
+ * access lists; STEAD_PEER, STEAD_TIMEOUT.
+ */
+stead_status stead_persist_share(const char *location,
+                                 const char *user,
+                                 struct stead_error **error);
+
+/**
+ * Lets that user read it no longer.
+ *
+ * Errors: STEAD_USAGE if it is not shared with that user; otherwise as stead_persist_share.
+ */
+stead_status stead_persist_unshare(const char *location, const char *user, struct stead_error **error);
+
+/**
+ * What is kept and shared, as a JSON list: `location`, `path`, `kept`, `until` (seconds since 1970, or null), `left` (seconds, or null), `shared` (numbers of users). The text
+ * is the caller's, to be freed with stead_text_free.
+ *
+ * Errors: STEAD_PEER, STEAD_TIMEOUT.
+ */
+stead_status stead_persist_list(char **json,
+                                struct stead_error **error);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus

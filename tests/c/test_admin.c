@@ -1,5 +1,6 @@
 /* What administrators say to the daemon of a node. The first argument is its socket. */
 
+#define _POSIX_C_SOURCE 200809L
 #include "check.h"
 #include <stdint.h>
 #include <stdio.h>
@@ -69,13 +70,33 @@ static void drained(stead_daemon *d) {
     stead_stage_request_free(r);
 }
 
+/* With the daemon that STEAD_SOCKET names. */
+static void kept(void) {
+    char *json = NULL;
+    FILE *f = fopen("keep", "wb");
+    CHECK(f != NULL && fclose(f) == 0);
+    OK(stead_persist_store("keep", 3600, &e));
+    OK(stead_persist_store("keep", -1, &e));
+    OK(stead_persist_list(&json, &e));
+    SAYS(json, "\"kept\": true");
+    SAYS(json, "\"until\": null");
+    stead_text_free(json);
+    OK(stead_persist_delete("keep", &e));
+    FAILS(STEAD_USAGE, "not kept", stead_persist_delete("keep", &e));
+    FAILS(STEAD_NOT_FOUND, "no such file", stead_persist_store("no-such-file", -1, &e));
+    FAILS(STEAD_USAGE, "no such user", stead_persist_share("keep", "no such user", &e));
+    FAILS(STEAD_USAGE, "not shared", stead_persist_unshare("keep", "0", &e));
+}
+
 int main(int argc, char **argv) {
     stead_daemon *d = NULL;
     if (argc < 2) return 2;
+    CHECK(setenv("STEAD_SOCKET", argv[1], 1) == 0);
     OK(stead_daemon_connect(argv[1], &d, &e));
     dataspaces(d);
     jobs(d);
     drained(d);
+    kept();
     stead_daemon_free(d);
     FAILS(STEAD_USAGE, "NULL", stead_admin_drain(NULL, &e));
     return ended("admin");

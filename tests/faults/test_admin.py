@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import pytest
-from test_daemon import ANOTHER, LARGE, SLOW, SOMEBODY, STEAD, Daemon, daemon, folder, large, needs_root, under_way  # noqa: F401
+from test_daemon import ANOTHER, LARGE, SLOW, SOMEBODY, STEAD, Daemon, Program, daemon, folder, large, needs_root, under_way  # noqa: F401
 
 
 def admin(d: Daemon, *args, user=None, code=0, json_=False):
@@ -22,6 +22,20 @@ def admin(d: Daemon, *args, user=None, code=0, json_=False):
     return json.loads(done.stdout) if json_ else done.stderr
 
 
+def persist(d: Daemon, *args, user=None, code=0):
+    words = [STEAD, "persist", *map(str, args)]
+    if user:
+        words = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *words]
+    done = subprocess.run(words, env=d.env, text=True, capture_output=True, timeout=60)
+    assert done.returncode == code, done
+    return json.loads(done.stdout) if "json" in args else done.stderr
+
+
+def reads(path, user) -> bool:
+    words = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "cat", path]
+    return subprocess.run(words, capture_output=True).returncode == 0
+
+
 def until(what):
     end = time.monotonic() + 30
     while not (found := what()):
@@ -30,11 +44,7 @@ def until(what):
     return found
 
 
-def df(d: Daemon, user=None):
-    words = [STEAD, "metrics"] if user is None else []
-    del words
-    from test_daemon import Program
-
+def df(d: Daemon):
     program = Program(d.path)
     try:
         return {space["name"]: space for space in program.ask({"spaces": {}})["spaces"]}
@@ -177,3 +187,72 @@ def test_what_has_expired_goes(daemon):
     assert daemon.stage(daemon.at / "f", "scratch://f").returncode == 0
     admin(daemon, "dataspace", "update", "scratch", "limit=1GB/s")
     assert (path / "f").stat().st_mtime == 1 and path.stat().st_uid == user
+
+
+def test_what_is_kept_outlives_jobs_and_time(daemon):
+    user = SOMEBODY if os.geteuid() == 0 else None
+    me = user or os.geteuid()
+    daemon.begin()
+    path = folder(daemon, "burst", user)
+    for name in ("kept/deep", "gone"):
+        (path / name).mkdir(parents=True)
+        (path / name / "f").write_bytes(b"f")
+    if user:
+        for found in path.rglob("*"):
+            os.chown(found, user, user)
+    admin(daemon, "dataspace", "add", "burst", f"path={path}", "jobs=yes")
+    until(lambda: "burst" in df(daemon))
+    admin(daemon, "job", "add", "5", "--user", me, "--dataspaces", "burst")
+    persist(daemon, "store", path / "kept", "--expires", "30d", user=user)
+    (one,) = persist(daemon, "list", "--format", "json", user=user)
+    assert one["kept"] and 29 * 86400 < one["left"] <= 30 * 86400 and one["path"] == str(path / "kept")
+    admin(daemon, "job", "remove", "5")
+    until(lambda: not (path / "gone").exists())
+    assert (path / "kept/deep/f").read_bytes() == b"f"
+    persist(daemon, "delete", path / "kept", user=user)
+    assert "is not kept" in persist(daemon, "delete", path / "kept", user=user, code=2)
+    time.sleep(1.1)
+    admin(daemon, "dataspace", "update", "burst", "expires=1s")
+    # What looks again is the worker of whose it is.
+    persist(daemon, "list", user=user)
+    until(lambda: list(path.iterdir()) == [])
+
+
+@needs_root
+@pytest.mark.parametrize("how", ["daemon", "alone"])
+def test_what_is_shared_others_read(daemon, how):
+    mine = folder(daemon, "mine", SOMEBODY)
+    (mine / "run" / "deep").mkdir(parents=True)
+    for name in ("run/f", "run/deep/g", "other"):
+        (mine / name).write_bytes(b"x")
+        (mine / name).chmod(0o600)
+    for found in (mine, *mine.rglob("*")):
+        os.chown(found, SOMEBODY, SOMEBODY)
+        if found.is_dir():
+            found.chmod(0o700)
+    (mine / "run" / "roots").write_bytes(b"x")
+    (mine / "run" / "roots").chmod(0o600)
+    os.symlink("/etc/shadow", mine / "run" / "link")
+    if how == "daemon":
+        daemon.begin()
+    else:
+        daemon.env |= {"STEAD_SOCKET": "none", "STEAD_STATE": str(folder(daemon, "alone", SOMEBODY))}
+    modes = {found: found.lstat().st_mode for found in (mine, *mine.rglob("*"))}
+    all_ = [mine / "run/f", mine / "run/deep/g"]
+    name = pwd.getpwuid(ANOTHER).pw_name
+    assert not any(reads(path, ANOTHER) for path in all_)
+    refused = persist(daemon, "share", daemon.at, name, user=SOMEBODY, code=1)
+    assert "access list" in refused, refused
+    persist(daemon, "share", mine / "run", name, user=SOMEBODY)
+    assert all(reads(path, ANOTHER) for path in all_)
+    # Nothing beside it, nothing of others, and what comes later.
+    assert not reads(mine / "other", ANOTHER) and not reads(mine / "run/roots", ANOTHER)
+    made = ["setpriv", f"--reuid={SOMEBODY}", f"--regid={SOMEBODY}", "--clear-groups", "cp", mine / "run/f", mine / "run/new"]
+    subprocess.run(made, check=True)
+    (one,) = persist(daemon, "list", "--format", "json", user=SOMEBODY)
+    assert one["shared"] == [ANOTHER] and not one["kept"]
+    persist(daemon, "unshare", mine / "run", name, user=SOMEBODY)
+    assert not any(reads(path, ANOTHER) for path in [*all_, mine / "run/new"])
+    assert {found: found.lstat().st_mode for found in modes} == modes
+    assert not any("posix_acl" in key for found in modes for key in os.listxattr(found, follow_symlinks=False))
+    assert "is not shared" in persist(daemon, "unshare", mine / "run", name, user=SOMEBODY, code=2)

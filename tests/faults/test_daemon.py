@@ -429,7 +429,7 @@ def test_the_protocol_is_as_it_is_described(daemon):
     assert set(status["request"]) == set(request) and set(status["request"]["options"]) == set(request["options"])
     rows = re.findall(r"^\| (`\{.*`) \| `\{\"(\w+)\"", page, re.M)
     (daemon.at / "nvme").mkdir()
-    assert len(rows) == 18
+    assert len(rows) == 28
     for questions, answer in rows:
         for question in re.findall(r"`([^`]*)`", questions):
             question = json.loads(question.replace('"request": R', '"request": ' + json.dumps(here)))

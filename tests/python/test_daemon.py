@@ -195,3 +195,22 @@ def test_administrators(node, tmp_path):
     admin.open()
     admin.remove_dataspace("py")
     assert admin.dataspaces() == {}
+
+
+def test_things_are_kept(node, tmp_path, monkeypatch):
+    monkeypatch.setenv("STEAD_SOCKET", str(node.path))
+    (tmp_path / "f").write_bytes(b"f")
+    stead.persist.store(tmp_path / "f", expires=86400)
+    (one,) = stead.persist.stored()
+    assert one["kept"] and one["path"] == str(tmp_path / "f") and 86000 < one["left"] <= 86400
+    stead.persist.delete(tmp_path / "f")
+    with pytest.raises(stead.UsageError, match="not kept"):
+        stead.persist.delete(tmp_path / "f")
+    # Without a daemon it is another journal.
+    monkeypatch.setenv("STEAD_SOCKET", "none")
+    monkeypatch.setenv("STEAD_STATE", str(tmp_path / "state"))
+    assert stead.persist.stored() == []
+    with pytest.raises(stead.UsageError, match="no user"):
+        stead.persist.share(tmp_path / "f", "no such user")
+    with pytest.raises(stead.UsageError, match="not shared"):
+        stead.persist.unshare(tmp_path / "f", 0)

@@ -36,6 +36,7 @@ const FILES: &[&str] = &[
     "stage_request",
     "stage",
     "daemon",
+    "persist",
 ];
 
 /// Those whose functions are for administrators.

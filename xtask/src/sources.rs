@@ -175,6 +175,7 @@ const UNSAFE: &[&str] = &[
     "crates/capi/src/options.rs",
     "crates/capi/src/own.rs",
     "crates/capi/src/pending.rs",
+    "crates/capi/src/persist.rs",
     "crates/capi/src/queue.rs",
     "crates/capi/src/ranks.rs",
     "crates/capi/src/region.rs",

@@ -27,6 +27,7 @@ mod offload;
 mod options;
 mod own;
 mod pending;
+mod persist;
 mod queue;
 mod ranks;
 mod region;

@@ -4,7 +4,7 @@
 mod admin;
 mod stage;
 
-pub use admin::{AdminArgs, AdminVerb, JobVerb, ProcessVerb, SpaceVerb};
+pub use admin::{AdminArgs, AdminVerb, JobVerb, PersistArgs, PersistVerb, ProcessVerb, SpaceVerb};
 pub use stage::{DaemonArgs, DfArgs, ExistsArg, MetricsArgs, StageArgs, TopArgs};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -49,6 +49,8 @@ pub enum Verb {
     Df(DfArgs),
     /// Be the daemon of this node, which does transfers for all who ask it
     Daemon(Box<DaemonArgs>),
+    /// Keep data on this node for later, and share them with other users
+    Persist(PersistArgs),
     /// Administrate the daemon: dataspaces and quotas, jobs, drain, statistics
     Admin(AdminArgs),
     /// Watch transfers and tiers of the daemon

@@ -11,6 +11,7 @@ mod describe;
 mod handed;
 mod kernels;
 mod output;
+mod persist;
 mod place;
 mod progress;
 mod ranks;
@@ -84,6 +85,7 @@ fn dispatch(cli: Cli) -> Result<()> {
         Verb::Stage(a) => stage::stage(&a),
         Verb::Df(a) => stage::df(&a),
         Verb::Daemon(a) => daemon::daemon(&a),
+        Verb::Persist(a) => persist::persist(&a),
         Verb::Admin(a) => admin::admin(&a),
         Verb::Top(a) => daemon::top(&a),
         Verb::Metrics(a) => daemon::metrics(&a),

@@ -1,7 +1,11 @@
 //! What administrators have said of a node: it is checked and kept by the broker, and read by all workers.
 
 use crate::job::{self, Job, Process};
-use rustix::process::geteuid;
+use rustix::fs::{
+    CWD, Mode, OFlags, RenameFlags, fchmod, fchown, fstat, mkdir, open, renameat_with,
+};
+use rustix::io::Errno;
+use rustix::process::{Gid, Uid, geteuid};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -206,31 +210,32 @@ pub(crate) fn make_folders(spaces: &Spaces) {
 }
 
 fn make(config: &SpaceConfig, path: &Path) -> Result<()> {
-    use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
     if std::fs::symlink_metadata(path).is_ok() {
         return Ok(());
     }
     let terms = config.terms();
-    let root = geteuid().is_root();
-    // Nobody comes in before it is whose it is to be.
-    let new = PathBuf::from(format!("{}.new", path.display()));
-    let made = std::fs::DirBuilder::new().mode(0o700).create(&new);
-    match made {
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-        made => made.map_err(|e| Error::io("make the folder", &new, e))?,
-    }
     let user = terms.owner.as_deref().map(crate::rights::user).transpose()?;
     let group = terms.group.as_deref().map(crate::rights::group).transpose()?;
-    chown(&new, user, group).map_err(|e| Error::io("give its owner", &new, e))?;
-    let mode = terms.mode.unwrap_or(if root && terms.owner.is_none() { 0o1777 } else { 0o700 });
-    std::fs::set_permissions(&new, std::fs::Permissions::from_mode(mode))
-        .map_err(|e| Error::io("set the rights of", &new, e))?;
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    let everybody = geteuid().is_root() && terms.owner.is_none();
+    let mode = terms.mode.unwrap_or(if everybody { 0o1777 } else { 0o700 });
+    // Nobody comes in before it is whose it is to be. The folder above may be open to all: one that was left goes, and whatever else
+    // has the name is left alone.
+    let new = PathBuf::from(format!("{}.new", path.display()));
+    let _ = std::fs::remove_dir(&new);
+    let failed = |doing: &str, e: Errno| Error::io(doing, &new, e.into());
+    mkdir(&new, Mode::RWXU).map_err(|e| failed("make the folder", e))?;
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = open(&new, flags, Mode::empty()).map_err(|e| failed("open", e))?;
+    let stat = fstat(&folder).map_err(|e| failed("look at", e))?;
+    if stat.st_uid != geteuid().as_raw() {
+        return Err(Error::new(Kind::Changed, "somebody else has made it").at_path(&new));
+    }
+    fchown(&folder, user.map(Uid::from_raw), group.map(Gid::from_raw))
+        .map_err(|e| failed("give its owner", e))?;
+    fchmod(&folder, Mode::from_raw_mode(mode)).map_err(|e| failed("set the rights of", e))?;
     match renameat_with(CWD, &new, CWD, path, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(()),
-        Err(rustix::io::Errno::EXIST) => {
-            std::fs::remove_dir(&new).map_err(|e| Error::io("remove", &new, e))
-        }
+        Err(Errno::EXIST) => std::fs::remove_dir(&new).map_err(|e| Error::io("remove", &new, e)),
         Err(e) => Err(Error::io("make the folder", path, e.into())),
     }
 }
@@ -273,6 +278,26 @@ mod tests {
         assert_eq!(spaces.folder("a").unwrap(), "/b");
         std::fs::write(&path, b"{\"drained\": 7}").unwrap();
         assert_eq!(Kept::read(&path).unwrap_err().kind(), Kind::Format);
+    }
+
+    #[test]
+    fn folders_are_made_and_links_are_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let text = format!(
+            "[dataspace.a]\npath = \"{0}/a\"\nmode = \"2750\"\n[dataspace.b]\npath = \"{0}/b\"\nmemory = true\n\
+             [dataspace.c]\npath = \"{0}/c\"\n",
+            dir.path().display()
+        );
+        std::fs::create_dir(at("secret")).unwrap();
+        std::os::unix::fs::symlink(at("secret"), at("b.new")).unwrap();
+        std::fs::create_dir(at("a.new")).unwrap();
+        make_folders(&Spaces::parse(&text, &|_| None).unwrap());
+        use std::os::unix::fs::PermissionsExt;
+        let mode = |name: &str| at(name).metadata().unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode("a"), 0o2750);
+        assert!(mode("secret") != 0o1777 && !at("b").exists() && !at("c").exists());
+        assert!(!at("a.new").exists());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::control::{self, Report};
 use crate::frame;
 use crate::job;
 use crate::metrics;
+use crate::persist;
 use crate::protocol::{Answer, Ask, Failed, Hello, PROTOCOL};
 use crate::socket::{is_gone, is_readable};
 use rustix::net::sockopt::socket_peercred;
@@ -14,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use stead_core::{Cancel, Error, Kind, Result, is_node};
+use stead_core::{Cancel, Error, Kind, Location, Result, is_node};
 use stead_stage::remote::{Answering, Question};
 use stead_stage::{Queue, Request, Standing, State, usage};
 
@@ -183,6 +184,12 @@ fn answer(ask: Ask, office: &Office, stream: &UnixStream, job: Option<&str>) -> 
             let nodes = office.here.nodes.len();
             Answer::Metrics(metrics::text(queue, connections, drained, nodes)?)
         }
+        Ask::Persist(ask) => {
+            if let Some(location) = ask.location() {
+                from_root(location)?;
+            }
+            Answer::Persisted(persist::by(queue.stager(), ask)?)
+        }
         Ask::Admin(ask) => Answer::Admin(office.desk.answer(ask)?),
     })
 }
@@ -191,10 +198,7 @@ fn answer(ask: Ask, office: &Office, stream: &UnixStream, job: Option<&str>) -> 
 fn checked(mut request: Request, node: &str) -> Result<Request> {
     for location in request.sources.iter_mut().chain(&mut request.target) {
         location.node.take_if(|of| of == node);
-        if location.space.is_none() && !location.path.starts_with('/') {
-            return Err(Error::usage(format!("'{location}' is not a path from the root on"))
-                .with_hint("the daemon does not know where its clients are"));
-        }
+        from_root(location)?;
     }
     request.check()?;
     Ok(request)
@@ -252,6 +256,14 @@ fn source(
     }
     waits(FRAME_WITHIN)?;
     Ok(reply.map(Answer::Source))
+}
+
+fn from_root(location: &Location) -> Result<()> {
+    if location.space.is_none() && !location.path.starts_with('/') {
+        return Err(Error::usage(format!("'{location}' is not a path from the root on"))
+            .with_hint("the daemon does not know where its clients are"));
+    }
+    Ok(())
 }
 
 fn wait(transfer: i64, seconds: f64, office: &Office, stream: &UnixStream) -> Result<Standing> {

@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::frame;
-use crate::protocol::{AdminAnswer, AdminAsk, Answer, Ask, Hello, PROTOCOL};
+use crate::protocol::{AdminAnswer, AdminAsk, Answer, Ask, Hello, PROTOCOL, PersistAsk};
 use crate::socket;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use stead_core::{BucketUrl, Error, Kind, Result};
 use stead_model::transfer::Remaining;
 use stead_stage::remote::{Part, Question, Reply};
-use stead_stage::{Preview, Request, Standing, Status, Usage, fixed};
+use stead_stage::{Persisted, Preview, Request, Standing, Status, Usage, fixed};
 
 /// How long the daemon may think about an answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(90);
@@ -264,6 +264,17 @@ impl Client {
     pub fn spaces(&mut self) -> Result<Vec<Usage>> {
         match self.ask(&Ask::Spaces {})? {
             Answer::Spaces(list) => Ok(list),
+            _ => self.odd(),
+        }
+    }
+
+    /// Keeps something, shares it, or says what is, which is what this gives.
+    ///
+    /// # Errors
+    /// As [`crate::persist`]; `Timeout`.
+    pub fn persist(&mut self, ask: PersistAsk) -> Result<Vec<Persisted>> {
+        match self.ask(&Ask::Persist(ask.fixed()?))? {
+            Answer::Persisted(list) => Ok(list),
             _ => self.odd(),
         }
     }

@@ -108,6 +108,13 @@ pub(crate) fn send(
 ) -> Result<bool> {
     let bytes = serde_json::to_vec(value)
         .map_err(|e| Error::internal(format!("no text of a packet: {e}")))?;
+    if bytes.len() > MOST {
+        // The other end would take a part of it.
+        return Err(Error::limit(format!(
+            "{} bytes are too much for a packet of {MOST}",
+            bytes.len()
+        )));
+    }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut more = SendAncillaryBuffer::new(&mut space);
     let fds = with.map(|fd| [fd]);
@@ -195,6 +202,17 @@ mod tests {
         drop(a);
         assert!(receive::<Order>(&b).unwrap().is_none());
         assert!(send(&b, &Report::Idle { served: 1 }, None, true).is_err());
+    }
+
+    #[test]
+    fn what_is_too_long_is_not_sent() {
+        let (a, b) = pair().unwrap();
+        let dataspaces = (0..100).map(|i| format!("{i}{}", "x".repeat(200))).collect();
+        let change = Change::Job { job: "1".into(), user: 1, dataspaces };
+        let report = Report::Admin { ticket: 1, change };
+        assert_eq!(send(&b, &report, None, true).unwrap_err().kind(), Kind::Limit);
+        assert!(send(&b, &Report::Idle { served: 2 }, None, true).unwrap());
+        assert_eq!(receive::<Report>(&a).unwrap().unwrap().0, Report::Idle { served: 2 });
     }
 
     #[test]

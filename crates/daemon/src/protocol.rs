@@ -1,12 +1,13 @@
 //! What is said over the socket: `docs/protocol.md` describes it.
 
 pub use crate::admin::Numbers;
+pub use crate::persist::PersistAsk;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use stead_core::{Error, Kind};
 use stead_model::transfer::Remaining;
 use stead_stage::remote::{Question, Reply};
-use stead_stage::{Preview, Request, Standing};
+use stead_stage::{Persisted, Preview, Request, Standing};
 
 /// The protocol that is spoken here. Fields may be added to answers within one; whoever reads does not mind them.
 pub const PROTOCOL: u32 = 1;
@@ -82,6 +83,8 @@ pub enum Ask {
     Spaces {},
     /// Numbers about all of it, as Prometheus reads them.
     Metrics {},
+    /// Keep something, share it, or tell what is.
+    Persist(PersistAsk),
     /// What administrators ask.
     Admin(AdminAsk),
     /// Which nodes does the pool have?
@@ -115,6 +118,8 @@ pub enum Answer {
     Spaces(Vec<stead_stage::Usage>),
     /// Lines of text.
     Metrics(String),
+    /// What is kept and shared, if that was asked.
+    Persisted(Vec<Persisted>),
     /// What an administrator has asked for.
     Admin(AdminAnswer),
     /// Their names; without a pool that of this one.

@@ -7,8 +7,8 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use stead::daemon::{Client, Clients};
-use stead::stage::{Standing, State};
+use stead::daemon::{Client, Clients, PersistAsk};
+use stead::stage::{Standing, State, location};
 use stead::{Error, Result};
 
 /// Connections to a daemon.
@@ -43,6 +43,30 @@ fn tell(told: Option<&Py<PyAny>>, standing: Option<&Standing>) -> PyResult<()> {
         }
         Ok(())
     })
+}
+
+/// Keeps and shares, by the daemon of the node or without one; what is asked, and the answer, as JSON, the location as it is named.
+#[pyfunction]
+pub fn persist(
+    py: Python<'_>,
+    what: &str,
+    at: Option<String>,
+    user: Option<String>,
+    seconds: Option<u64>,
+) -> PyResult<String> {
+    let asked = || {
+        let at = || location(at.as_deref().unwrap_or_default());
+        let user = user.clone().unwrap_or_default();
+        Ok(match what {
+            "store" => PersistAsk::Store { location: at()?, seconds },
+            "delete" => PersistAsk::Delete { location: at()? },
+            "share" => PersistAsk::Share { location: at()?, user },
+            "unshare" => PersistAsk::Unshare { location: at()?, user },
+            _ => PersistAsk::List {},
+        })
+    };
+    py.detach(|| asked().and_then(stead::daemon::persist).and_then(|list| json(&list)))
+        .map_err(raise)
 }
 
 #[pymethods]

@@ -95,6 +95,7 @@ fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("Bytes", bytes::base_type(m.py())?)?;
     m.add_function(wrap_pyfunction!(main, m)?)?;
     m.add_function(wrap_pyfunction!(kernel_list, m)?)?;
+    m.add_function(wrap_pyfunction!(daemon::persist, m)?)?;
     m.add_function(wrap_pyfunction!(filter_help, m)?)?;
     m.add_function(wrap_pyfunction!(parse_size, m)?)?;
     m.add_function(wrap_pyfunction!(dataset::open_files, m)?)?;

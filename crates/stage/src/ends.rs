@@ -91,7 +91,7 @@ fn text(path: &Path) -> Result<String> {
 ///
 /// # Errors
 /// `Usage` where the working directory is not text; system errors.
-pub(crate) fn fixed(location: &Location) -> Result<Location> {
+pub fn fixed(location: &Location) -> Result<Location> {
     match location.space.is_some() || location.node.is_some() {
         true => Ok(location.clone()),
         false => Ok(Location { path: text(&absolute(&location.path)?)?, ..location.clone() }),

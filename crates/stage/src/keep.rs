@@ -1,11 +1,17 @@
 //! What users keep: it stays when others' time is over.
 
+use crate::acl::{self, List};
 use crate::clock;
 use crate::ends;
 use crate::manager::Stager;
+use rustix::fs::{Mode, OFlags};
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use stead_core::{Cancel, Error, Kind, Location, Result};
+use stead_store::{Folder, Meta, What};
 
 /// Things that a user may keep.
 const MOST: usize = 10_000;
@@ -21,6 +27,8 @@ pub struct Persisted {
     pub kept: bool,
     /// In seconds since 1970: until when it is kept; none is for ever.
     pub until: Option<f64>,
+    /// Seconds that are left of that; 0 once it is over.
+    pub left: Option<f64>,
     /// Users who may read it, by number.
     pub shared: Vec<u32>,
 }
@@ -30,6 +38,10 @@ impl Stager {
     pub(crate) fn real(&self, location: &Location) -> Result<(ends::End, String)> {
         if location.is_pattern() {
             return Err(Error::usage(format!("'{location}' is a pattern, and one name is needed")));
+        }
+        if let Some(node) = &location.node {
+            return Err(Error::usage(format!("'{location}' lies on another node"))
+                .with_hint(format!("say it there, or without '{node}' if that is this one")));
         }
         let means = self.means();
         let end = ends::source(&means.spaces, location, true, &Cancel::new())?;
@@ -79,12 +91,53 @@ impl Stager {
         }
     }
 
+    /// Lets another user read something, with all that lies in it and will: an entry in the access list of each file and folder, and one to
+    /// pass through in those folders of this user above it that others cannot. What is another user's in there stays as it is.
+    ///
+    /// # Errors
+    /// `Permission` if it is another user's; `NotFound`; `Usage` for buckets and file systems without access lists.
+    pub fn share(&self, location: &Location, user: u32) -> Result<()> {
+        let (end, path) = self.real(location)?;
+        self.journal().share(&path, &location.to_string(), user, true)?;
+        let shared = Sharing { user, own: geteuid().as_raw(), may: true };
+        let done = shared.end(&end).and_then(|()| shared.above(&path, &[]));
+        if done.is_err() {
+            // As if nobody had asked, as far as that can be.
+            let _ = self.unshare(location, user);
+        }
+        done
+    }
+
+    /// Takes that back. Entries of that user go, by whomever they were made.
+    ///
+    /// # Errors
+    /// `Usage` if it is not shared with that user; as [`Stager::share`].
+    pub fn unshare(&self, location: &Location, user: u32) -> Result<()> {
+        let (end, path) = self.real(location)?;
+        if !self.journal().share(&path, &location.to_string(), user, false)? {
+            return Err(Error::usage(format!("'{location}' is not shared with user {user}"))
+                .with_hint("stead persist list shows what is"));
+        }
+        // What lies above something else that is shared with that user stays open to pass through.
+        let others = self.journal().persisted()?;
+        let others: Vec<PathBuf> = others
+            .into_iter()
+            .filter(|one| one.shared.contains(&user))
+            .map(|one| PathBuf::from(one.path))
+            .collect();
+        let shared = Sharing { user, own: geteuid().as_raw(), may: false };
+        shared.end(&end).and_then(|()| shared.above(&path, &others))
+    }
+
     /// What is kept and shared.
     ///
     /// # Errors
     /// Those of the journal.
     pub fn persisted(&self) -> Result<Vec<Persisted>> {
-        self.journal().persisted()
+        let mut list = self.journal().persisted()?;
+        let now = clock::unix();
+        list.iter_mut().for_each(|one| one.left = one.until.map(|until| (until - now).max(0.0)));
+        Ok(list)
     }
 
     /// What is kept now below a folder, relative to it.
@@ -96,5 +149,111 @@ impl Stager {
         Ok(lasts
             .filter_map(|one| Path::new(&one.path).strip_prefix(&root).ok().map(Path::to_owned))
             .collect())
+    }
+}
+
+/// Names of a folder that are looked at together.
+const AT_ONCE: usize = 1 << 12;
+/// Folders within each other that are looked into.
+const DEEPEST: usize = 256;
+
+/// A user is let in, or no longer.
+struct Sharing {
+    user: u32,
+    own: u32,
+    may: bool,
+}
+
+impl Sharing {
+    fn end(&self, end: &ends::End) -> Result<()> {
+        let folder = end.folder.folder()?;
+        if end.path.as_os_str().is_empty() {
+            self.of(folder, &folder.own_meta()?, folder.shown())?;
+            return self.tree(folder, DEEPEST);
+        }
+        let (dir, name) = ends::split(&end.path);
+        self.name(&folder.below(dir)?, name, DEEPEST, true)
+    }
+
+    fn name(&self, folder: &Folder, name: &OsStr, deep: usize, first: bool) -> Result<()> {
+        let Some(meta) = folder.meta(name)? else { return Ok(()) };
+        if !matches!(meta.what, What::File | What::Folder) || (meta.uid != self.own && !first) {
+            return Ok(());
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let shown = folder.at(name);
+        let file = match rustix::fs::openat(folder, name, flags, Mode::empty()) {
+            Err(rustix::io::Errno::NOENT) if !first => return Ok(()),
+            file => file.map_err(|e| Error::io("open", &shown, e.into()))?,
+        };
+        // What it is now: it may have become something else.
+        let meta = Meta::of_file(&file).map_err(|e| Error::io("look at", &shown, e))?;
+        if !matches!(meta.what, What::File | What::Folder) {
+            return Ok(());
+        }
+        self.of(&file, &meta, &shown)?;
+        match meta.what {
+            What::Folder if deep > 0 => self.tree(&folder.enter(name)?, deep - 1),
+            _ => Ok(()),
+        }
+    }
+
+    fn tree(&self, folder: &Folder, deep: usize) -> Result<()> {
+        for list in folder.names(AT_ONCE)? {
+            for name in list? {
+                self.name(folder, &name, deep, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the user read a file, or a folder and what will be made in it.
+    fn of(&self, file: &impl AsFd, meta: &Meta, shown: &Path) -> Result<()> {
+        let folder = meta.what == What::Folder;
+        let lists: &[List] = if folder { &[List::Access, List::Default] } else { &[List::Access] };
+        let enter = if folder || meta.mode & 0o111 != 0 { acl::ENTER } else { 0 };
+        for list in lists {
+            let done = match self.may {
+                true => {
+                    acl::grant(file, *list, meta.mode, self.user, acl::READ | enter).map(|_| ())
+                }
+                false => acl::revoke(file, *list, self.user, None),
+            };
+            done.map_err(|e| failed(shown, e))?;
+        }
+        Ok(())
+    }
+
+    /// Lets the user through folders above something, or no longer, but where one of these lies below.
+    fn above(&self, path: &str, others: &[PathBuf]) -> Result<()> {
+        for above in Path::new(path).ancestors().skip(1) {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let Ok(folder) = rustix::fs::open(above, flags, Mode::empty()) else { return Ok(()) };
+            let meta = Meta::of_file(&folder).map_err(|e| Error::io("look at", above, e))?;
+            if meta.uid != self.own || above == Path::new("/") {
+                return Ok(());
+            }
+            let done = match self.may {
+                true if meta.mode & 0o001 != 0 => Ok(()),
+                true => {
+                    acl::grant(&folder, List::Access, meta.mode, self.user, acl::ENTER).map(|_| ())
+                }
+                false if others.iter().any(|other| other.starts_with(above)) => Ok(()),
+                false => acl::revoke(&folder, List::Access, self.user, Some(acl::ENTER)),
+            };
+            done.map_err(|e| failed(above, e))?;
+        }
+        Ok(())
+    }
+}
+
+fn failed(path: &Path, e: std::io::Error) -> Error {
+    match e.kind() {
+        std::io::ErrorKind::Unsupported => {
+            Error::usage("this file system has no access lists, by which files are shared")
+                .at_path(path)
+                .with_hint("share it by its group, or mount the file system with lists")
+        }
+        _ => Error::io("set the access list of", path, e),
     }
 }

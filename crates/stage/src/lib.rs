@@ -3,6 +3,7 @@
 //! A [`Request`] says what is wanted. It is planned into a list of names, which a journal keeps; threads copy the files in batches
 //! under temporary names, and each gets its own when its bytes are durable. Whoever starts again goes on where the journal says.
 
+mod acl;
 mod clear;
 mod clock;
 mod commit;
@@ -35,6 +36,7 @@ mod usage;
 mod work;
 
 pub use clear::Cleared;
+pub use ends::fixed as fixed_location;
 pub use journal::Journal;
 pub use keep::Persisted;
 pub use manager::{Means, Stager, fixed, state_folder};

@@ -142,8 +142,10 @@ pub mod daemon {
         AdminAnswer, AdminAsk, AdminSpace, Hello, JobIs, Numbers, Stats,
     };
     pub use stead_daemon::{
-        Client, Clients, Settings, serve, serve_in_pool, serves_all, socket_path, work,
+        Client, Clients, PersistAsk, Settings, persist, serve, serve_in_pool, serves_all,
+        socket_path, work,
     };
+    pub use stead_stage::Persisted;
 }
 
 /// Where to compute: what was measured of the machines, and how it is measured.

@@ -124,6 +124,63 @@ pub enum ProcessVerb {
     },
 }
 
+const PERSIST_EXAMPLES: &str = "Examples:
+  stead persist store nvme0://run1 --expires 30d
+  stead persist share nvme0://run1 ada
+  stead persist list
+  stead persist unshare nvme0://run1 ada
+  stead persist delete nvme0://run1
+The daemon of the node does it, or this command if there is none.
+Exit status: 0 done, 1 it could not be done, 2 bad request.";
+
+#[derive(Debug, Args)]
+#[command(after_help = PERSIST_EXAMPLES)]
+pub struct PersistArgs {
+    #[command(subcommand)]
+    pub what: PersistVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PersistVerb {
+    /// Keep a file or a folder: neither the end of a job nor that of its time removes it
+    Store {
+        /// A path, or a name in a dataspace such as nvme0://run1
+        location: String,
+        /// For so long from now on, such as 30d; for ever if it is not said
+        #[arg(long, value_name = "TIME", value_parser = time)]
+        expires: Option<u64>,
+    },
+    /// Keep it no longer: it stays until its time or that of its job is over
+    Delete {
+        /// What was kept
+        location: String,
+    },
+    /// Let another user read it, with all that lies in it
+    Share {
+        /// A path, or a name in a dataspace
+        location: String,
+        /// Whom, by name or number
+        user: String,
+    },
+    /// Let that user read it no longer
+    Unshare {
+        /// A path, or a name in a dataspace
+        location: String,
+        /// Whom, by name or number
+        user: String,
+    },
+    /// List what is kept and shared
+    List {
+        /// How to print it
+        #[arg(long, value_enum, default_value_t)]
+        format: Described,
+    },
+}
+
+fn time(s: &str) -> Result<u64, String> {
+    stead::units::parse_time(s).map_err(super::told)
+}
+
 fn pair(s: &str) -> Result<(String, String), String> {
     match s.split_once('=') {
         Some((key, value)) => Ok((key.to_owned(), value.to_owned())),

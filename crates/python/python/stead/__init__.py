@@ -17,7 +17,7 @@ ranks that are where the data are work for the others. `stage` moves files and t
 
 from __future__ import annotations
 
-from . import _kernels
+from . import _kernels, persist
 from ._admin import Admin
 from ._buffer import buffer
 from ._daemon import Daemon, Handed, daemon
@@ -135,6 +135,7 @@ __all__ = [
     "offload",
     "open",
     "open_reader",
+    "persist",
     "preview_stage",
     "put",
     "read_session",

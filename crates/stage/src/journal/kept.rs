@@ -34,6 +34,24 @@ impl Journal {
         Ok(gone > 0)
     }
 
+    /// Notes that a user may read something, or may no longer; false if that was so.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn share(&self, path: &str, location: &str, user: u32, may: bool) -> Result<bool> {
+        let changed = self.with("write to", |c| match may {
+            true => c
+                .prepare_cached(
+                    "INSERT OR IGNORE INTO shared (path, user, location) VALUES (?1, ?2, ?3)",
+                )?
+                .execute(params![path, user, location]),
+            false => c
+                .prepare_cached("DELETE FROM shared WHERE path = ?1 AND user = ?2")?
+                .execute(params![path, user]),
+        })?;
+        Ok(changed > 0)
+    }
+
     /// All that is kept or shared, by its path.
     ///
     /// # Errors
@@ -55,6 +73,7 @@ impl Journal {
             path: path.to_owned(),
             kept: false,
             until: None,
+            left: None,
             shared: Vec::new(),
         };
         let mut all = BTreeMap::new();
