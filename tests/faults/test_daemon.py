@@ -427,9 +427,11 @@ def test_the_protocol_is_as_it_is_described(daemon):
     taken = [program.ask({"submit": {"request": here | {"target": f"{daemon.at}/{i}"}}})["taken"] for i in range(5)]
     status = program.ask({"wait": {"transfer": taken[-1], "seconds": 60}})["standing"]["status"]
     assert set(status["request"]) == set(request) and set(status["request"]["options"]) == set(request["options"])
-    rows = re.findall(r"^\| (`\{.*`) \| `\{\"(\w+)\"", page, re.M)
+    # What nodes ask each other is tested where there are several.
+    here_only = page.split("## Sources on other nodes")[0].replace('| `{"source": Q}`', "")
+    rows = re.findall(r"^\| (`\{.*`) \| `\{\"(\w+)\"", here_only, re.M)
     (daemon.at / "nvme").mkdir()
-    assert len(rows) == 28
+    assert len(rows) == 20
     for questions, answer in rows:
         for question in re.findall(r"`([^`]*)`", questions):
             question = json.loads(question.replace('"request": R', '"request": ' + json.dumps(here)))
