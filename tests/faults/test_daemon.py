@@ -427,9 +427,8 @@ def test_the_protocol_is_as_it_is_described(daemon):
     taken = [program.ask({"submit": {"request": here | {"target": f"{daemon.at}/{i}"}}})["taken"] for i in range(5)]
     status = program.ask({"wait": {"transfer": taken[-1], "seconds": 60}})["standing"]["status"]
     assert set(status["request"]) == set(request) and set(status["request"]["options"]) == set(request["options"])
-    # What nodes ask each other is tested where there are several.
-    here_only = page.split("## Sources on other nodes")[0].replace('| `{"source": Q}`', "")
-    rows = re.findall(r"^\| (`\{.*`) \| `\{\"(\w+)\"", here_only, re.M)
+    asked, _, sources = page.partition("## Sources on other nodes")
+    rows = re.findall(r"^\| (`\{.*`) \| `\{\"(\w+)\"", asked, re.M)
     (daemon.at / "nvme").mkdir()
     assert len(rows) == 20
     for questions, answer in rows:
@@ -441,6 +440,19 @@ def test_the_protocol_is_as_it_is_described(daemon):
             # What it is about has ended, or is there already.
             assert got["failed"]["kind"] == "usage" and "already" in got["failed"]["message"], (question, got)
             assert set(got["failed"]) == set(failed["failed"])
+    found = program.ask({"source": {"find": {"location": f"{daemon.at}/f", "follow": True}}})["source"]["found"]
+    seen = program.ask({"source": {"meta": {"base": found["base"], "path": "f"}}})["source"]["meta"]
+    (daemon.at / "l").symlink_to("f")
+    rows = re.findall(r"^\| (`\{.*`) \| `\{\"(\w+)\"", sources, re.M)
+    assert len(rows) == 7
+    for questions, answer in rows:
+        for question in re.findall(r"`([^`]*)`", questions):
+            path = "" if '"list"' in question else "l" if '"link"' in question else "f"
+            for name, value in [("B", found["base"]), ("P", path), ("M", seen)]:
+                question = question.replace(f'": {name}', f'": {json.dumps(value)}')
+            got = program.ask({"source": json.loads(question.replace("nvme0://run1/a.h5", f"{daemon.at}/f"))})
+            # A list that was short has no more names.
+            assert answer in got.get("source", {}) or '"more"' in question and got["failed"]["kind"] == "format", (question, got)
     kinds = re.search(r"with a kind of (.*?)\.$", page, re.M)[1]
     assert program.ask({"wait": {"transfer": 99, "seconds": 0}})["failed"]["kind"] in re.findall(r"`([\w-]+)`", kinds)
     assert program.ask({"wait": {"transfer": 1, "seconds": 0}})["standing"]["progress"] is None
