@@ -23,7 +23,7 @@ int main(int argc, char **argv) {
     CHECK(fails(stead::kind::cancelled, "was cancelled", [&] { d.wait_for(slow, std::chrono::seconds(1)); }));
     CHECK(fails(stead::kind::usage, "cancelled already", [&] { d.resume(slow); }));
     CHECK(fails(stead::kind::usage, "in no pool", [&] { stead::daemon::on("elsewhere", argv[1]); }));
-    CHECK(d.nodes().find('"') == 1);
+    CHECK(d.nodes().find('"') != std::string::npos);
     CHECK(fails(stead::kind::not_found, "no daemon", [] { stead::daemon("no-such-socket"); }));
     CHECK(d.metrics().find("stead_transfers") != std::string::npos && !d.spaces().empty());
     std::printf("daemon: %d checks, %d failed\n", checks.load(), failures.load());

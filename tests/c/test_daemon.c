@@ -53,7 +53,7 @@ static void is_done(stead_daemon *d) {
     SAYS(json, "[");
     stead_text_free(json);
     OK(stead_daemon_nodes(d, &json, &e));
-    SAYS(json, "[\"");
+    SAYS(json, "\"");
     stead_text_free(json);
     OK(stead_daemon_metrics(d, &json, &e));
     SAYS(json, "stead_transfers{state=\"finished\"} 2");

@@ -447,7 +447,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("stead.toml");
         assert_eq!(configuration(&path, &|_| None).unwrap(), None);
-        std::fs::write(&path, "[dataspace.a]\npath = \"/a\"\nquota = 5\n").unwrap();
+        std::fs::write(&path, "[dataspace.a]\npath = \"/a\"\ncolour = 5\n").unwrap();
         let e = configuration(&path, &|_| None).unwrap_err();
         assert!(e.to_string().starts_with(&format!("{}:", path.display())), "{e}");
         std::fs::write(&path, b"[dataspace.a]\npath = \"/\xff\"\n").unwrap();
