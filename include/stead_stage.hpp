@@ -1,4 +1,5 @@
-// Staging in C++: files and trees are copied, moved, made equal or removed, by threads of the program. Included by stead.hpp.
+// Staging in C++: files and trees are copied, moved, made equal or removed, by threads of the program or by the daemon, and kept.
+// Included by stead.hpp.
 //
 //     stead::stager tiers;
 //     stead::transfer t = tiers.submit(stead::stage_request("copy").source("run1/*.h5").target("nvme0://run1/"));
@@ -284,6 +285,39 @@ private:
 
     detail::handle<stead_daemon, &stead_daemon_free> handle_;
 };
+
+/// What stays on the node for later, and who else may read it: by the daemon of the node, or by this process if there is none.
+/// Locations are paths, or names in dataspaces.
+namespace persist {
+
+/// Keeps a file, or a folder with all that lies in it, for ever: neither the end of a job nor that of its time removes it.
+inline void store(const std::string &location) {
+    detail::call(stead_persist_store, location.c_str(), std::int64_t{-1});
+}
+/// Keeps it for so long from now on.
+template <class R, class P> void store(const std::string &location, std::chrono::duration<R, P> time) {
+    const auto s = std::chrono::ceil<std::chrono::seconds>(time).count();
+    detail::call(stead_persist_store, location.c_str(), s < 0 ? 0 : static_cast<std::int64_t>(s));
+}
+/// Keeps it no longer: it stays until its time or that of its job is over. This is `stead persist delete`; C++ has that word for
+/// itself.
+inline void release(const std::string &location) { detail::call(stead_persist_delete, location.c_str()); }
+/// Lets another user, by name or number, read it with all that lies in it and will.
+inline void share(const std::string &location, const std::string &user) {
+    detail::call(stead_persist_share, location.c_str(), user.c_str());
+}
+/// Lets that user read it no longer.
+inline void unshare(const std::string &location, const std::string &user) {
+    detail::call(stead_persist_unshare, location.c_str(), user.c_str());
+}
+/// What is kept and shared, as JSON.
+inline std::string list() {
+    char *json = nullptr;
+    detail::call(stead_persist_list, &json);
+    return detail::taken(json);
+}
+
+} // namespace persist
 
 } // namespace stead
 

@@ -11,6 +11,8 @@ from building import HERE, SANITIZERS, WARNINGS, run
 from node import node
 from support import ROOT
 
+VALGRIND = ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"]
+
 PROGRAMS = ["data", "run", "kernels", "read", "answers", "tipsy", "calibrate", "offload", "stage"]
 
 # For every kernel something that runs on the flights; `render` is for volumes.
@@ -46,15 +48,21 @@ def test_under_valgrind(installed, tmp_path, source):
     """Looks into the library, too, which the compiler's sanitizers do not."""
     few = ["-DTEST_ROWS=10000"] if source == "test_kernels.c" else []
     program = installed.compile(HERE / source, tmp_path, *few, standard="c++20" if source.endswith(".cpp") else None)
-    valgrind = ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"]
-    assert " 0 failed" in installed.run(*valgrind, "--show-leak-kinds=definite", program, cwd=tmp_path)
+    assert " 0 failed" in installed.run(*VALGRIND, program, cwd=tmp_path)
 
 
-@pytest.mark.parametrize("source", ["test_daemon.c", "test_admin.c", "daemon.cpp"])
+@pytest.mark.parametrize("source", ["test_daemon.c", "test_admin.c", "daemon.cpp", "admin.cpp"])
 def test_a_daemon(installed, tmp_path, source):
     program = installed.compile(HERE / source, tmp_path, *SANITIZERS)
     with node() as one:
         assert " 0 failed" in installed.run(program, one.path, one.at / "big", cwd=tmp_path)
+
+
+@pytest.mark.parametrize("source", ["daemon.cpp", "admin.cpp"])
+def test_a_daemon_under_valgrind(installed, tmp_path, source):
+    program = installed.compile(HERE / source, tmp_path, standard="c++20")
+    with node() as one:
+        assert " 0 failed" in installed.run(*VALGRIND, program, one.path, one.at / "big", cwd=tmp_path)
 
 
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])

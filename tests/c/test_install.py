@@ -29,6 +29,7 @@ def test_what_is_installed(installed):
         "include/stead_reader.hpp",
         "include/stead_layout.hpp",
         "include/stead_stage.hpp",
+        "include/stead_admin.hpp",
         "include/stead_tipsy.hpp",
         "lib/libstead.a",
         "lib/libstead.so",
