@@ -8,7 +8,6 @@ import io
 import json
 import os
 import pickle
-import sys
 import tempfile
 import zipfile
 from datetime import datetime, timedelta, timezone
@@ -19,7 +18,6 @@ import pandas as pd
 import pytest
 import stead
 from fsspec.tests import abstract
-from support import ROOT
 
 MIB = 1 << 20
 
@@ -43,7 +41,6 @@ def fs(root):
 @pytest.fixture(scope="module")
 def store():
     pytest.importorskip("moto")
-    sys.path.append(str(ROOT / "tests" / "faults"))
     from stores import Store
 
     one = Store()

@@ -204,6 +204,15 @@ class FileSystem(AbstractFileSystem):  # type: ignore[misc]
         """Bytes of a file, from `start` to `end`, which count from its end if they are negative: of an object one request."""
         return part(self._opened(path), start, end)
 
+    def cat(self, path: Any, recursive: bool = False, on_error: str = "raise", **options: Any) -> Any:
+        """Bytes of a file; of a list, a pattern or a tree those of all files by their names, objects 16 at once. What goes wrong is raised, or
+        left out (`omit`), or in place of the bytes (`return`)."""
+        paths = self.expand_path(path, recursive=recursive, **options)
+        if len(paths) == 1 and not isinstance(path, list) and paths[0] == self._strip_protocol(path):
+            return self.cat_file(paths[0])
+        found = self.cat_ranges(paths, None, None, on_error="raise" if on_error == "raise" else "return")
+        return {name: one for name, one in zip(paths, found, strict=True) if on_error != "omit" or not isinstance(one, Exception)}
+
     def cat_ranges(
         self, paths: Any, starts: Any, ends: Any, max_gap: int | None = None, on_error: str = "return", **options: Any
     ) -> list[Any]:
@@ -220,15 +229,17 @@ class FileSystem(AbstractFileSystem):  # type: ignore[misc]
             groups.setdefault(self._strip_protocol(path), []).append(i)
         found: dict[int, Any] = {}
         with ThreadPoolExecutor(AT_ONCE) as pool:
+            # Of objects nothing is open meanwhile; files are open one after the other.
+            far = {space: attempt(self._tree.is_bucket, space) is True for space in {self._split(path)[0] for path in groups}}
+            asked = {path: pool.submit(attempt, self._opened, path) for path in groups if far[self._split(path)[0]]}
             for path, places in groups.items():
-                try:
-                    opened = self._opened(path)
-                except Exception as e:
-                    found.update(dict.fromkeys(places, e))
-                    continue
+                opened = asked[path].result() if path in asked else attempt(self._opened, path)
                 for i in places:
-                    asked = (opened, starts[i], ends[i])
-                    found[i] = pool.submit(part, *asked) if opened.is_object else attempt(part, *asked)
+                    if isinstance(opened, Exception):
+                        found[i] = opened
+                    else:
+                        ends_at = (opened, starts[i], ends[i])
+                        found[i] = pool.submit(part, *ends_at) if opened.is_object else attempt(part, *ends_at)
             found = {i: attempt(one.result) if isinstance(one, Future) else one for i, one in found.items()}
         bad = [found[i] for i in range(len(paths)) if isinstance(found[i], Exception)]
         if bad and on_error == "raise":
