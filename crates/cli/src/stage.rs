@@ -33,7 +33,9 @@ pub fn stage(a: &StageArgs) -> Result<()> {
         Some(node) => Some(node.clone()),
         None => node_of(a)?,
     };
-    let bucket = bucket && node.is_none();
+    // What lies on another node only daemons bring.
+    let is_far = |name: &String| location(name).is_ok_and(|at| at.node.is_some());
+    let bucket = bucket && node.is_none() && !a.names.iter().any(is_far);
     let own = a.here || bucket || !a.dataspace.is_empty() || a.threads > 0;
     let daemon = if own { None } else { Clients::open_on(None, node.as_deref())? };
     if let Some(daemon) = daemon {

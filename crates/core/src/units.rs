@@ -103,9 +103,40 @@ pub fn format_count(n: u64) -> String {
     out
 }
 
+/// Seconds since 1970 as a date and a time of day in UTC: `2026-11-23 08:30:00Z`.
+pub fn format_date(seconds: i64) -> String {
+    let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Years that begin in March end with the day that some have more; 400 of them have the same days, always.
+    let days = days + 719_468;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = year + era * 400 + next;
+    let (h, m, s) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02} {h:02}:{m:02}:{s:02}Z")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, date) in [
+            (0, "1970-01-01 00:00:00Z"),
+            (-1, "1969-12-31 23:59:59Z"),
+            (951_782_400, "2000-02-29 00:00:00Z"),
+            (1_709_251_199, "2024-02-29 23:59:59Z"),
+            (1_709_251_200, "2024-03-01 00:00:00Z"),
+            (4_107_542_400, "2100-03-01 00:00:00Z"),
+            (-2_203_891_200, "1900-03-01 00:00:00Z"),
+        ] {
+            assert_eq!(format_date(seconds), date);
+        }
+    }
 
     #[test]
     fn sizes_are_read_as_people_write_them() {

@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use stead_core::layout::Spaces;
 use stead_core::{BucketUrl, Cancel, Error, Kind, Location, Result};
-use stead_store::{Folder, Root, What};
+use stead_store::{Folder, Meta, Root, What};
 
 /// How to find a folder again that paths of a journal begin at.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -66,6 +66,24 @@ pub(crate) struct End {
     pub(crate) folder: Place,
     /// Relative; empty for the folder itself.
     pub(crate) path: PathBuf,
+}
+
+impl End {
+    /// What is there.
+    ///
+    /// # Errors
+    /// System errors; those of the store, and of the other node.
+    pub(crate) fn meta(&self) -> Result<Option<Meta>> {
+        if self.path.as_os_str().is_empty() {
+            return self.folder.own_meta().map(Some);
+        }
+        let (dir, name) = split(&self.path);
+        match self.folder.below(dir) {
+            Ok(dir) => dir.meta(name),
+            Err(e) if e.kind() == Kind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
 }
 
 /// The folder of a relative path, and its last step.
@@ -140,6 +158,56 @@ pub(crate) fn source(
         return in_folder(dir, name);
     }
     Ok(end)
+}
+
+/// As [`source`], here or on another node.
+///
+/// # Errors
+/// Those of [`source`] and of [`Far::find`].
+pub(crate) fn anywhere(
+    spaces: &Spaces,
+    nodes: Option<&Nodes>,
+    location: &Location,
+    follow: bool,
+    cancel: &Cancel,
+) -> Result<End> {
+    match &location.node {
+        Some(node) => Far::find(nodes, node, location, follow),
+        None => source(spaces, location, follow, cancel),
+    }
+}
+
+/// The folder that all names which match a pattern lie below, and the pattern from there on.
+///
+/// # Errors
+/// `Usage` for a `..` behind a wildcard.
+pub(crate) fn pattern_of(spaces: &Spaces, location: &Location) -> Result<(Location, String)> {
+    let (base, rest) = match &location.space {
+        Some(_) => {
+            let url = bucket_of(spaces, location);
+            let (root, rest) = url.unwrap_or(("", &location.path));
+            (Location { path: root.to_owned(), ..location.clone() }, rest.to_owned())
+        }
+        None => literal(location)?,
+    };
+    Ok((Location { inside: true, ..base }, rest))
+}
+
+/// The folders of a pattern before the first step with a wildcard, and the rest.
+fn literal(location: &Location) -> Result<(Location, String)> {
+    let steps: Vec<&str> = location.path.split('/').collect();
+    let wild = steps.iter().position(|step| Location::is_wild(step)).unwrap_or(0);
+    let (dir, rest) = steps.split_at(wild);
+    let dir = match dir {
+        [] => ".".to_owned(),
+        [""] => "/".to_owned(),
+        dir => dir.join("/"),
+    };
+    if rest.contains(&"..") {
+        return Err(Error::usage(format!("'{location}' has a '..' behind a wildcard")));
+    }
+    let rest: Vec<&str> = rest.iter().copied().filter(|step| !matches!(*step, "" | ".")).collect();
+    Ok((Location { path: dir, ..location.clone() }, rest.join("/")))
 }
 
 fn of_space(spaces: &Spaces, space: &str, location: &Location, cancel: &Cancel) -> Result<End> {

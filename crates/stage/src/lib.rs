@@ -45,4 +45,4 @@ pub use queue::{Load, Queue, Standing, Totals};
 pub use request::{Action, Exists, Options, Request};
 pub use rules::Jobs;
 pub use status::{Failure, Preview, Progress, State, Status, Watcher};
-pub use usage::{Usage, usage};
+pub use usage::{Usage, configured, usage};

@@ -5,7 +5,7 @@ use crate::copy::{LEAST_MARKED, Means, Room, lock};
 use crate::down::read_back;
 use crate::job::{Item, Mark};
 use crate::meta;
-use crate::remote::{Attributes, Far, Part, Question, Told};
+use crate::remote::{Attributes, Far, Part, Question, Told, Wanted};
 use crate::sum::{PIECE, Sum, Sums};
 use crate::work::{Carry, Track};
 use std::ffi::{OsStr, OsString};
@@ -78,9 +78,7 @@ impl Pull {
     }
 
     fn changed(&self) -> Error {
-        Error::new(Kind::Changed, "the file changed while it was copied")
-            .at_path(self.source_path())
-            .with_hint("stage it again when nobody writes to it")
+        self.source.changed(self.source_name())
     }
 
     fn cannot_write(&self, e: std::io::Error) -> Error {
@@ -161,42 +159,30 @@ impl Carry for Pull {
         }
         // Before it is asked: the other node is not kept waiting.
         means.limiter.take(usize::try_from(end - from).unwrap_or(0), means.cancel)?;
-        let (base, path) = self.source.place_of(self.source_name());
-        let question = Question::Read {
-            base,
-            path,
-            at: from,
-            len: end - from,
-            seen: pair.told.clone(),
+        let wanted = Wanted {
+            range: from..end,
+            seen: pair.told.as_ref(),
             careful: means.careful,
             attributes: number == 0,
         };
-        let (mut sum, mut at) = (Sum::new(), from);
-        let mut told = self.source.lines().read(&question, &mut |part| {
+        let mut sum = Sum::new();
+        let mut told = self.source.read(self.source_name(), wanted, &mut |at, part| {
             means.cancel.check()?;
             let len = match part {
-                Part::Bytes(bytes) => bytes.len() as u64,
-                Part::Hole(len) => len,
-            };
-            if len > end - at {
-                return Err(Error::format("the other node sends more than it was asked for")
-                    .at_path(self.source_path()));
-            }
-            match part {
                 Part::Bytes(bytes) => {
                     let wrote = pair.to.write_all_at(bytes, at);
                     wrote.map_err(|e| self.cannot_write(e).at_offset(at))?;
                     sum.bytes(bytes);
+                    bytes.len() as u64
                 }
-                Part::Hole(len) => sum.hole(len),
-            }
+                Part::Hole(len) => {
+                    sum.hole(len);
+                    len
+                }
+            };
             self.track.count(len, matches!(part, Part::Hole(_)), means);
-            at += len;
             Ok(())
         })?;
-        if at < end {
-            return Err(self.changed());
-        }
         self.meta_of(&told)?;
         if let Some(attributes) = told.attributes.take() {
             *lock(&self.attributes) = Some(attributes);

@@ -15,6 +15,7 @@ use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use stead_core::{Error, Kind, Location, Result};
@@ -168,7 +169,7 @@ impl Lines {
     }
 
     /// Asks for bytes. Whoever writes them down may fail in the middle: that is no matter of the other node.
-    pub(crate) fn read(
+    fn read(
         &self,
         question: &Question,
         each: &mut dyn FnMut(Part<'_>) -> Result<()>,
@@ -221,6 +222,17 @@ impl Lines {
 
 fn odd(node: &str) -> Error {
     Error::format(format!("node '{node}' answers something else than it was asked for"))
+}
+
+/// Bytes of a file that are asked for.
+pub(crate) struct Wanted<'a> {
+    pub(crate) range: Range<u64>,
+    /// The file as it was told of: it is an error if it is another one by now.
+    pub(crate) seen: Option<&'a Told>,
+    /// Wait until a later change would show.
+    pub(crate) careful: bool,
+    /// With extended attributes in what is told.
+    pub(crate) attributes: bool,
 }
 
 /// A folder of another node.
@@ -293,10 +305,6 @@ impl Far {
         self.tier.as_ref().map(|tier| format!("{}:{tier}", self.lines.node))
     }
 
-    pub(crate) fn lines(&self) -> &Lines {
-        &self.lines
-    }
-
     /// As the other node has it, and the path of a name below it.
     pub(crate) fn place_of(&self, name: &OsStr) -> (Base, Raw) {
         (self.base.clone(), Raw::of(self.path.join(name).as_os_str()))
@@ -343,6 +351,50 @@ impl Far {
             return Ok(Some(*meta));
         }
         Ok(self.look(&self.path.join(name))?.map(|(meta, _)| meta))
+    }
+
+    /// Bytes of a file, in order, each with its place: all of these, no others and none of another file, or an error.
+    pub(crate) fn read(
+        &self,
+        name: &OsStr,
+        of: Wanted<'_>,
+        each: &mut dyn FnMut(u64, Part<'_>) -> Result<()>,
+    ) -> Result<Told> {
+        let (base, path) = self.place_of(name);
+        let question = Question::Read {
+            base,
+            path,
+            at: of.range.start,
+            len: of.range.end - of.range.start,
+            seen: of.seen.cloned(),
+            careful: of.careful,
+            attributes: of.attributes,
+        };
+        let mut at = of.range.start;
+        let told = self.lines.read(&question, &mut |part| {
+            let len = match part {
+                Part::Bytes(bytes) => bytes.len() as u64,
+                Part::Hole(len) => len,
+            };
+            if len > of.range.end - at {
+                return Err(Error::format("the other node sends more than it was asked for")
+                    .at_path(self.shown().join(name)));
+            }
+            each(at, part)?;
+            at += len;
+            Ok(())
+        })?;
+        match at < of.range.end {
+            true => Err(self.changed(name)),
+            false => Ok(told),
+        }
+    }
+
+    /// What is said of a file that is not what it was.
+    pub(crate) fn changed(&self, name: &OsStr) -> Error {
+        Error::new(Kind::Changed, "the file changed while it was copied")
+            .at_path(self.shown().join(name))
+            .with_hint("stage it again when nobody writes to it")
     }
 
     pub(crate) fn read_link(&self, name: &OsStr) -> Result<OsString> {

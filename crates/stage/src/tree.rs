@@ -1,20 +1,28 @@
 //! What lies in dataspaces, looked at, read and written where it lies, without a transfer.
 //!
 //! A name is a dataspace and a path below it. No path leads out: folders are entered from the root on, and links are not
-//! followed. What is written appears as a whole, when it is [committed](Writing::commit), or not at all.
+//! followed. What is written appears as a whole, when it is [committed](Writing::commit), or not at all. A [`Location`] of any kind is
+//! [looked at](Tree::look), also one of another node.
+//!
+//! [`Location`]: stead_core::Location
 
+mod looking;
+
+pub use looking::Depth;
+
+use self::looking::Level;
 use crate::clock;
 use crate::ends::{Base, split};
 use crate::place::Place;
-use crate::plan::unfinished;
+use crate::remote::{Nodes, Reach};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use stead_core::layout::Spaces;
 use stead_core::{Cancel, Error, Kind, Result};
-use stead_store::atomic::is_temporary;
 use stead_store::{AtomicFile, Bucket, FileTime, Folder, Label, Meta, Object, What};
 
 /// Bytes that go to a bucket at a time. All parts of an object but the last have as many.
@@ -95,12 +103,19 @@ pub struct ObjectWriting {
 pub struct Tree {
     spaces: Spaces,
     cancel: Cancel,
+    nodes: Option<Arc<Nodes>>,
 }
 
 impl Tree {
     /// Of these dataspaces.
     pub fn new(spaces: Spaces) -> Tree {
-        Tree { spaces, cancel: Cancel::new() }
+        Tree { spaces, cancel: Cancel::new(), nodes: None }
+    }
+
+    /// The same, which [looks](Tree::look) at other nodes, too.
+    #[must_use]
+    pub fn reaching(self, reach: Arc<dyn Reach>) -> Tree {
+        Tree { nodes: Some(Arc::new(Nodes::new(reach))), ..self }
     }
 
     /// The same, whose calls to object stores stop when this does.
@@ -188,17 +203,9 @@ impl Tree {
             Err(_) => return self.info(space, path).map(Listed::Other),
         };
         let mut all = Vec::new();
-        for names in folder.names(PAGE)? {
-            for name in names? {
-                self.cancel.check()?;
-                if unfinished(&name) || is_temporary(&name) {
-                    continue;
-                }
-                // It may have gone meanwhile.
-                if let Some(meta) = folder.meta(&name)? {
-                    all.push(Entry { name, meta });
-                }
-            }
+        let mut names = Level::of(folder.clone(), PathBuf::new(), usize::MAX);
+        while let Some((name, meta)) = names.next(&folder, &self.cancel)? {
+            all.push(Entry { name, meta });
         }
         // In a bucket a folder is there if something lies in it, and any name may be looked into.
         if all.is_empty() && root.bucket().is_some() && !path.as_os_str().is_empty() {
@@ -207,6 +214,7 @@ impl Tree {
                 return Ok(Listed::Other(entry));
             }
         }
+        // Pages of a bucket have an order of their own.
         all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(Listed::Folder(all))
     }
@@ -281,6 +289,33 @@ impl Tree {
         let (_, made) = folder.make(name, false)?;
         folder.sync()?;
         Ok(made)
+    }
+
+    /// Removes a file, a link or an object, which stays gone if the machine fails, if `durable`. False if it was not there, as far as
+    /// the store tells.
+    ///
+    /// # Errors
+    /// `Usage` for a folder; as [`Tree::info`].
+    pub fn remove_file(&self, space: &str, path: &Path, durable: bool) -> Result<bool> {
+        let (root, dir, name) = self.named(space, path)?;
+        if let Place::Bucket(prefix) = &root {
+            let failed = prefix.bucket().delete(&[prefix.key(path)?])?.pop();
+            return failed.map_or(Ok(true), |(_, e)| Err(e));
+        }
+        let place = root.below(dir)?;
+        let folder = place.folder()?;
+        match folder.meta(name)?.map(|meta| meta.what) {
+            None => return Ok(false),
+            Some(What::Folder) => {
+                return Err(Error::usage("this is a folder").at_path(folder.at(name)));
+            }
+            Some(_) => {}
+        }
+        let gone = folder.remove_file(name)?;
+        if durable {
+            folder.sync()?;
+        }
+        Ok(gone)
     }
 
     /// Removes an empty folder. False if it was not there; in a bucket it never is, if it is empty.
@@ -514,6 +549,8 @@ mod tests {
         write(tree, "large", &large, How::New).unwrap();
         assert!(read(tree, "large") == large);
         assert_eq!(write(tree, "large", &large, How::New).unwrap_err().kind(), Kind::Usage);
+        assert!(tree.remove_file("s", Path::new("large"), true).unwrap());
+        assert_eq!(names(tree, "").len(), 2);
         assert_eq!(tree.remove_folder("s", Path::new("a/b")).unwrap_err().kind(), Kind::Usage);
         assert!(!tree.remove_folder("s", Path::new("none")).unwrap());
     }
@@ -531,6 +568,8 @@ mod tests {
             (b"three and four".to_vec(), b"x".to_vec())
         );
         let path = Path::new;
+        assert!(!tree.remove_file("s", path("none"), false).unwrap());
+        assert_eq!(tree.remove_file("s", path("a/b"), false).unwrap_err().kind(), Kind::Usage);
         assert!(tree.make_folder("s", path("d"), false).unwrap());
         assert!(!tree.make_folder("s", path("d"), false).unwrap());
         let none = tree.make_folder("s", path("n/n"), false).unwrap_err();

@@ -1,23 +1,26 @@
-//! A file, or an object of another place, into a bucket: at once, in parts, or by the store itself.
+//! A file of this node or of another one, or an object of another place, into a bucket: at once, in parts, or by the store itself.
 //!
 //! An object is there as a whole or not at all, so there is no temporary name. What is larger than a part goes up in parts, which
 //! the store keeps under the number of the upload; the journal has that number before the first part goes, and which parts are
-//! there, so that who resumes a transfer goes on with them, and who gives it up has the store forget them.
+//! there, so that who resumes a transfer goes on with them, and who gives it up has the store forget them. Of a file of another node
+//! each part is asked for when it is its turn, and is of the file that was looked at first, or an error.
 
 use crate::commit;
 use crate::copy::{Means, Room, lock, settled};
 use crate::job::Item;
 use crate::place::{Place, Prefix};
+use crate::remote::{Far, Part, Question, Told, Wanted};
 use crate::sum::PIECE;
 use crate::work::{Carry, Track};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use stead_core::{Cancel, Error, Kind, Result};
-use stead_store::{Bucket, Folder, Label, Meta, Object};
+use stead_store::{Bucket, Folder, Label, Meta, Object, What};
 
 /// Parts that stores take of an object.
 const MOST_PARTS: u64 = 10_000;
@@ -33,12 +36,15 @@ pub(crate) fn part_of(size: u64) -> u64 {
 enum Source {
     File(Folder, File, Meta),
     Object(Bucket, String, Object),
+    /// As the other node has told it.
+    Far(Far, Told, Meta),
 }
 
 /// A source as it was, without the open file, of which a process may have few.
 enum Seen {
     File(Folder, Meta),
     Object(Bucket, String, Object),
+    Far(Far, Told),
 }
 
 /// What the journal has of an upload.
@@ -133,6 +139,10 @@ impl Up {
         self.track.item()
     }
 
+    fn source_name(&self) -> &OsStr {
+        self.item().source.file_name().unwrap_or_default()
+    }
+
     fn shown(&self) -> PathBuf {
         self.bucket.shown(&self.key)
     }
@@ -170,7 +180,7 @@ impl Up {
 
     fn label(&self, source: &Source) -> Label {
         let mtime = match source {
-            Source::File(_, _, meta) => meta.mtime,
+            Source::File(_, _, meta) | Source::Far(_, _, meta) => meta.mtime,
             Source::Object(_, _, object) => object.changed(),
         };
         Label { mtime, mark: self.mark.clone() }
@@ -182,16 +192,20 @@ impl Up {
         if let Some(source) = &*source {
             return Ok(source.clone());
         }
-        let name = self.item().source.file_name().unwrap_or_default();
+        let name = self.source_name();
         let opened = match &self.place {
-            Place::Far(_) => {
-                return Err(Error::internal("a bucket that is filled by another node"));
+            Place::Far(far) => {
+                let (meta, told) = far.looked_at(name)?;
+                if meta.what != What::File || meta.size != self.item().size {
+                    return Err(self.changed());
+                }
+                Source::Far(far.clone(), told, meta)
             }
             Place::Folder(folder) => {
                 let file = folder.open_file(name)?;
                 let look = |e| Error::io("look at", folder.at(name), e);
                 let meta = Meta::of_file(&file).map_err(look)?;
-                if meta.what != stead_store::What::File || meta.size != self.item().size {
+                if meta.what != What::File || meta.size != self.item().size {
                     return Err(self.changed());
                 }
                 if self.careful {
@@ -215,37 +229,59 @@ impl Up {
         Ok(opened)
     }
 
-    fn read(&self, source: &Source, from: u64, end: u64) -> Result<Vec<u8>> {
+    fn read(&self, source: &Source, from: u64, end: u64, cancel: &Cancel) -> Result<Vec<u8>> {
         match source {
             Source::File(_, file, _) => {
                 let mut bytes = vec![0; usize::try_from(end - from).unwrap_or(0)];
                 file.read_exact_at(&mut bytes, from).map_err(|e| match e.kind() {
                     std::io::ErrorKind::UnexpectedEof => self.changed(),
-                    _ => {
-                        let name = self.item().source.file_name().unwrap_or_default();
-                        Error::io("read", self.place.at(name), e).at_offset(from)
-                    }
+                    _ => Error::io("read", self.place.at(self.source_name()), e).at_offset(from),
                 })?;
                 Ok(bytes)
             }
             Source::Object(bucket, key, object) => {
                 bucket.get(key, from..end, Some(object)).map(|(bytes, _)| bytes)
             }
+            Source::Far(far, told, _) => self.ask(far, told, from, end, cancel),
         }
     }
 
+    /// Bytes of a file of another node: a part may be of more than one answer has. An empty one is asked about, too.
+    fn ask(&self, far: &Far, told: &Told, from: u64, end: u64, cancel: &Cancel) -> Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(usize::try_from(end - from).unwrap_or(0));
+        let mut at = from;
+        loop {
+            let to = (at + PIECE).min(end);
+            let (seen, careful) = (Some(told), self.careful);
+            let wanted = Wanted { range: at..to, seen, careful, attributes: false };
+            far.read(self.source_name(), wanted, &mut |_, part| {
+                cancel.check()?;
+                match part {
+                    Part::Bytes(part) => bytes.extend_from_slice(part),
+                    Part::Hole(len) => {
+                        bytes.resize(bytes.len() + usize::try_from(len).unwrap_or(0), 0);
+                    }
+                }
+                Ok(())
+            })?;
+            at = to;
+            if at >= end {
+                return Ok(bytes);
+            }
+        }
+    }
+
+    /// An error if a file of this node changed; of what others have each answer is of what was looked at.
     fn unchanged(&self, source: &Source) -> Result<()> {
         let Source::File(_, file, meta) = source else { return Ok(()) };
-        let name = self.item().source.file_name().unwrap_or_default();
-        let after =
-            Meta::of_file(file).map_err(|e| Error::io("look at", self.place.at(name), e))?;
+        let look = |e| Error::io("look at", self.place.at(self.source_name()), e);
+        let after = Meta::of_file(file).map_err(look)?;
         if after.same(meta) { Ok(()) } else { Err(self.changed()) }
     }
 
     fn changed(&self) -> Error {
-        let name = self.item().source.file_name().unwrap_or_default();
         Error::new(Kind::Changed, "the file changed while it was copied")
-            .at_path(self.place.at(name))
+            .at_path(self.place.at(self.source_name()))
             .with_hint("stage it again when nobody writes to it")
     }
 
@@ -284,7 +320,8 @@ impl Up {
         while at < size {
             cancel.check()?;
             let end = (at + PIECE).min(size);
-            if self.bucket.get(&self.key, at..end, None)?.0 != self.read(source, at, end)? {
+            let there = self.bucket.get(&self.key, at..end, None)?.0;
+            if there != self.read(source, at, end, cancel)? {
                 return Err(Error::new(Kind::Io, "what was written is not what is read back")
                     .at_path(self.shown())
                     .at_offset(at)
@@ -305,7 +342,7 @@ impl Up {
                 self.track.count(size, true, means);
             }
             None => {
-                let bytes = self.read(&source, 0, size)?;
+                let bytes = self.read(&source, 0, size, means.cancel)?;
                 self.unchanged(&source)?;
                 let (label, replace) = (self.label(&source), self.item().replace);
                 match self.bucket.put(&self.key, bytes, &label, replace) {
@@ -325,7 +362,7 @@ impl Source {
     /// What tells it from all others, and from itself after a change.
     fn number(&self) -> String {
         match self {
-            Source::File(_, _, m) => {
+            Source::File(_, _, m) | Source::Far(_, _, m) => {
                 let time = |t: stead_store::FileTime| format!("{}.{:09}", t.seconds, t.nanos);
                 let times = format!("{} {}", time(m.mtime), time(m.ctime));
                 format!("{} {} {} {times}", m.dev, m.ino, m.size)
@@ -360,7 +397,7 @@ impl Carry for Up {
         }
         let Some(upload) = upload else { return self.at_once(means) };
         let source = self.source(means.cancel)?;
-        let bytes = self.read(&source, from, end)?;
+        let bytes = self.read(&source, from, end, means.cancel)?;
         let part = self.bucket.part(&self.key, &upload, at, bytes).map_err(|e| self.lost(e))?;
         if let Some(slot) = lock(&self.upload).as_mut().and_then(|u| u.parts.get_mut(at)) {
             *slot = Some(part);
@@ -380,6 +417,7 @@ impl Carry for Up {
             Source::Object(bucket, key, object) => {
                 Seen::Object(bucket.clone(), key.clone(), object.clone())
             }
+            Source::Far(far, told, _) => Seen::Far(far.clone(), told.clone()),
         });
         means.files.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -394,7 +432,8 @@ impl Carry for Up {
     }
 
     fn keeps(&self, e: &Error) -> bool {
-        let kinds = [Kind::NoSpace, Kind::Cancelled, Kind::Internal, Kind::Timeout];
+        // The parts of a file whose node is gone stay until it is back.
+        let kinds = [Kind::NoSpace, Kind::Cancelled, Kind::Internal, Kind::Timeout, Kind::Peer];
         self.is_marked() && kinds.contains(&e.kind())
     }
 
@@ -436,6 +475,16 @@ impl Carry for Up {
         match &*lock(&self.seen) {
             Some(Seen::File(folder, meta)) => commit::leave(folder, self.item(), meta),
             Some(Seen::Object(bucket, key, object)) => leave(bucket, key, object),
+            Some(Seen::Far(far, told)) => {
+                let seen = Some(told.clone());
+                far.remove(self.source_name(), |base, path| Question::Remove {
+                    base,
+                    path,
+                    folder: false,
+                    seen,
+                    mtime: None,
+                })
+            }
             None => Ok(()),
         }
     }

@@ -70,10 +70,21 @@ pub fn usage(stager: &Stager) -> Result<Vec<Usage>> {
     Ok(spaces.names().map(|name| one(spaces, name, &rates, &under_way)).collect())
 }
 
-fn one(spaces: &Spaces, name: &str, rates: &[(String, f64)], under_way: &[UnderWay]) -> Usage {
+/// All dataspaces, as far as their configuration tells: nothing is asked of what lies there.
+pub fn configured(spaces: &Spaces) -> Vec<Usage> {
+    spaces.names().map(|name| said(spaces, name, &terms_of(spaces, name))).collect()
+}
+
+fn terms_of(spaces: &Spaces, name: &str) -> Terms {
+    spaces.terms(name).cloned().unwrap_or_default()
+}
+
+fn said(spaces: &Spaces, name: &str, terms: &Terms) -> Usage {
     let mut usage = Usage { name: name.to_owned(), ..Usage::default() };
-    let terms = spaces.terms(name).cloned().unwrap_or_default();
-    usage.path = spaces.place(name).ok().map(str::to_owned);
+    match spaces.place(name) {
+        Ok(path) => usage.path = Some(path.to_owned()),
+        Err(e) => usage.error = Some(e.to_string()),
+    }
     usage.kind = match &usage.path {
         Some(path) if BucketUrl::is_meant(path) => "bucket",
         _ if terms.memory => "memory",
@@ -83,6 +94,12 @@ fn one(spaces: &Spaces, name: &str, rates: &[(String, f64)], under_way: &[UnderW
     .to_owned();
     (usage.quota, usage.user_quota) = (terms.quota, terms.user_quota);
     (usage.limit, usage.expires, usage.jobs) = (terms.limit, terms.expires, terms.jobs);
+    usage
+}
+
+fn one(spaces: &Spaces, name: &str, rates: &[(String, f64)], under_way: &[UnderWay]) -> Usage {
+    let terms = terms_of(spaces, name);
+    let mut usage = said(spaces, name, &terms);
     for transfer in under_way {
         let here =
             |base: &Base| usage.path.as_ref().is_some_and(|place| rules::is_of(base, name, place));

@@ -81,7 +81,11 @@ fn pair(per_line: usize) -> Pair {
     spaces.give(&format!("s={}/far", dir.path().display()), &|_| None).unwrap();
     let left = Arc::new(AtomicUsize::new(usize::MAX));
     let reach = Arc::new(There { spaces, left: left.clone(), per_line });
-    let means = Means { threads: 3, ..Means::default() };
+    let mut own = Spaces::default();
+    // A bucket of its own: its name is that of the folder.
+    let name = dir.path().file_name().unwrap().to_str().unwrap().replace('.', "");
+    own.give(&format!("b=memory://{name}/below"), &|_| None).unwrap();
+    let means = Means { spaces: own, threads: 3, ..Means::default() };
     let stager = Stager::open(&dir.path().join("state"), means).unwrap().reaching(reach);
     Pair { dir, stager, left }
 }
@@ -95,13 +99,16 @@ impl Pair {
         let at = |name: &str| format!("{}/{name}", self.dir.path().display());
         let of = |text: String| Location::parse(&text, &|_| None).unwrap();
         let source = match source.split_once("://") {
+            // The bucket is no other node's.
+            Some(("b", _)) => source.to_owned(),
             Some(_) => format!("far:{source}"),
             None => format!("far:{}", at(source)),
         };
+        let target = if target.contains("://") { target.to_owned() } else { at(target) };
         Request {
             action,
             sources: vec![of(source)],
-            target: Some(of(at(target))),
+            target: Some(of(target)),
             options: Options { durable: false, ..Options::default() },
         }
     }
@@ -198,6 +205,94 @@ fn a_tree_of_another_node_comes_whole() {
     std::fs::create_dir(p.path("near/c")).unwrap();
     p.run(&p.request(Action::Copy, "s://a/*/l*", "near/c/")).unwrap();
     assert_eq!(std::fs::metadata(p.path("near/c/large")).unwrap().len(), 20_000_003);
+}
+
+/// Names, times and bytes of the files of a tree: what objects have of them.
+fn files(root: &Path) -> Vec<String> {
+    let is_file = |line: &&String| line.split(' ').nth(1).is_some_and(|m| m.starts_with("100"));
+    let known = |line: &String| {
+        let words: Vec<&str> = line.split(' ').collect();
+        // Without rights, numbers of names and attributes.
+        format!("{} {} {} {} {}", words[0], words[2], words[3], words[5], words[6])
+    };
+    tree(root).iter().filter(is_file).map(known).collect()
+}
+
+#[test]
+fn a_tree_of_another_node_goes_into_a_bucket() {
+    let p = pair(usize::MAX);
+    plant(&p.path("far"));
+    let mut copy = p.request(Action::Copy, "far/a", "b://run");
+    copy.options.verify = true;
+    // A name that no object has.
+    let odd = p.run(&copy).unwrap_err();
+    assert!(odd.kind() == Kind::Usage && odd.to_string().contains("far:"), "{odd}");
+    let name: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"no\xfftext");
+    std::fs::remove_file(p.path("far/a").join(name)).unwrap();
+    let status = p.run(&copy).unwrap();
+    assert_eq!((status.state, status.failed), (State::Finished, 0), "{:?}", status.failures);
+    // The link and the empty folder are left out.
+    assert_eq!(status.skipped, 2);
+    assert_eq!(p.run(&p.request(Action::Sync, "far/a/", "b://run")).unwrap().bytes_done, 0);
+    p.run(&p.request(Action::Copy, "b://run", "near/back")).unwrap();
+    assert_eq!(files(&p.path("near/back")), files(&p.path("far/a")));
+    // What differs, and what is too much.
+    std::fs::write(p.path("far/a/small"), b"other").unwrap();
+    std::fs::remove_file(p.path("far/a/sparse")).unwrap();
+    let mut sync = p.request(Action::Sync, "far/a/", "b://run");
+    sync.options.delete = true;
+    assert_eq!(p.run(&sync).unwrap().bytes_done, 10, "a file of two names is two objects");
+    std::fs::remove_dir_all(p.path("near/back")).unwrap();
+    p.run(&p.request(Action::Copy, "b://run", "near/back")).unwrap();
+    assert_eq!(files(&p.path("near/back")), files(&p.path("far/a")));
+    // A move leaves what has no copy.
+    let moved = p.run(&p.request(Action::Move, "far/a", "b://moved")).unwrap();
+    assert_eq!(moved.state, State::Finished, "{:?}", moved.failures);
+    assert_eq!(files(&p.path("far/a")), [""; 0]);
+    assert!(p.path("far/a/link").is_symlink());
+}
+
+#[test]
+fn a_node_that_is_gone_interrupts_an_upload_that_goes_on_when_it_is_back() {
+    let p = pair(usize::MAX);
+    plant(&p.path("far"));
+    let mut request = p.request(Action::Copy, "far/a/deep/large", "b://large");
+    request.options.retries = 0;
+    for n in 1..9 {
+        p.left.store(n, Ordering::Relaxed);
+        let id = p.stager.submit(&request).unwrap();
+        let ended = p.stager.run(id, &Cancel::new(), None);
+        p.left.store(usize::MAX, Ordering::Relaxed);
+        match ended {
+            // So many questions are enough: looked at when it is planned and when it begins, and three parts.
+            Ok(status) => {
+                assert!(status.state == State::Finished && n > 4, "{n}: {status:?}");
+                p.run(&p.request(Action::Copy, "b://large", "near/back")).unwrap();
+                let same = std::fs::read(p.path("near/back")).unwrap();
+                assert!(same == std::fs::read(p.path("far/a/deep/large")).unwrap());
+                return;
+            }
+            Err(e) => assert!(e.kind() == Kind::Peer && e.to_string().contains("far"), "{n}: {e}"),
+        }
+    }
+    panic!("it never ended");
+}
+
+#[test]
+fn a_source_that_changes_on_its_way_into_a_bucket_is_told() {
+    let p = pair(usize::MAX);
+    plant(&p.path("far"));
+    let mut request = p.request(Action::Copy, "far/a/deep/large", "b://large");
+    request.options.retries = 0;
+    let id = p.stager.submit(&request).unwrap();
+    // In the middle of it: the next question is answered by another file.
+    p.left.store(5, Ordering::Relaxed);
+    assert_eq!(p.stager.run(id, &Cancel::new(), None).unwrap_err().kind(), Kind::Peer);
+    std::fs::write(p.path("far/a/deep/large"), vec![9; 20_000_003]).unwrap();
+    p.left.store(usize::MAX, Ordering::Relaxed);
+    assert_eq!(p.stager.run(id, &Cancel::new(), None).unwrap().state, State::Finished);
+    p.run(&p.request(Action::Copy, "b://large", "near/back")).unwrap();
+    assert!(std::fs::read(p.path("near/back")).unwrap() == vec![9; 20_000_003]);
 }
 
 #[test]

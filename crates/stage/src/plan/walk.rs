@@ -1,0 +1,439 @@
+//! Trees, name by name: what the source has and what the target has decide what is to be done.
+
+use super::{Planner, twice};
+use crate::commit::same_time;
+use crate::ends::End;
+use crate::job::{Item, TARGET, Task};
+use crate::place::{Place, key_of, no_key};
+use crate::request::{Action, Exists};
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use stead_core::{Error, Result};
+use stead_store::{Meta, What};
+
+/// Names of a folder that are looked at together.
+pub(super) const AT_ONCE: usize = 1 << 16;
+
+/// A folder still to be walked through.
+pub(super) struct Step {
+    pub(super) source: PathBuf,
+    pub(super) target: PathBuf,
+    /// The target has it already.
+    pub(super) there: bool,
+}
+
+/// A name with what it is.
+pub(super) struct Found<'f> {
+    pub(super) from: i64,
+    /// The folder that it lies in.
+    pub(super) folder: &'f Place,
+    pub(super) name: &'f OsStr,
+    pub(super) path: PathBuf,
+    pub(super) meta: Meta,
+    pub(super) target: PathBuf,
+    /// The device on which it may be renamed to its target.
+    pub(super) near: Option<u64>,
+}
+
+impl Planner<'_> {
+    fn put(&mut self, item: Item) -> Result<()> {
+        let n = self.state.next;
+        self.state.next += 1;
+        (self.sink)(Item { n, ..item })
+    }
+
+    /// The device of both folders, if what is in one may be renamed to the other.
+    pub(super) fn near(&self, from: &Place, to: &Place) -> Result<Option<u64>> {
+        let bucket = from.bucket().or(to.bucket()).is_some() || from.far().is_some();
+        if self.request.action != Action::Move || !self.renames || bucket {
+            return Ok(None);
+        }
+        let (from, to) = (from.own_meta()?.dev, to.own_meta()?.dev);
+        Ok((from == to).then_some(from))
+    }
+
+    /// Refuses to move a folder into itself, which the system would do with an error that nobody understands.
+    pub(super) fn refuse_below(&self, found: &Found<'_>, target: &End) -> Result<()> {
+        let source = found.folder.at(found.name);
+        let to = target.folder.at(found.target.as_os_str());
+        if found.meta.what == What::Folder && to.starts_with(&source) {
+            return Err(itself(&source));
+        }
+        Ok(())
+    }
+
+    /// Refuses a folder that is the target itself.
+    pub(super) fn refuse_own(&self, meta: &Meta, path: &Path) -> Result<()> {
+        match &self.state.own {
+            Some(own) if is_one(own, meta) => Err(itself(path)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn walk(
+        &mut self,
+        from: i64,
+        base: &Place,
+        target: &End,
+        first: Step,
+    ) -> Result<()> {
+        let mut steps = vec![first];
+        while let Some(step) = steps.pop() {
+            self.cancel.check()?;
+            let folder = base.below(&step.source)?;
+            let to = match step.there {
+                true => Some(target.folder.below(&step.target)?),
+                false => None,
+            };
+            let delete = self.request.options.delete && to.is_some();
+            let near = match &to {
+                Some(to) => self.near(&folder, to)?,
+                None => None,
+            };
+            if let Some(to) = &to {
+                to.know()?;
+            }
+            let mut names: HashSet<OsString> = HashSet::new();
+            let mut empty = true;
+            for list in folder.names(AT_ONCE)? {
+                let list = list?;
+                if let Some(to) = &to {
+                    self.know_times(&folder, to, &list)?;
+                }
+                for name in list {
+                    // Gone meanwhile.
+                    let Some(meta) = folder.meta(&name)? else { continue };
+                    empty = false;
+                    if unfinished(&name) {
+                        continue;
+                    }
+                    let (path, to_path) = (step.source.join(&name), step.target.join(&name));
+                    let target = to_path;
+                    let found =
+                        Found { from, folder: &folder, name: &name, path, meta, target, near };
+                    if let Some(step) = self.name(&found, to.as_ref())? {
+                        steps.push(step);
+                    }
+                    if delete {
+                        names.insert(name);
+                    }
+                }
+            }
+            if let (true, Some(to)) = (delete, &to) {
+                for list in to.names(AT_ONCE)? {
+                    for name in list? {
+                        if !names.contains(&name) && !unfinished(&name) {
+                            self.clear(TARGET, to, &name, &step.target.join(&name))?;
+                        }
+                    }
+                }
+            }
+            // A folder of a bucket is what lies in it.
+            if empty && self.state.bucket {
+                self.state.sums.skipped += 1;
+            }
+            let named = !step.source.as_os_str().is_empty() && folder.bucket().is_none();
+            if self.request.action == Action::Move && named {
+                let meta = folder.own_meta()?;
+                let name = step.source.file_name().unwrap_or_default().to_owned();
+                let found = Found {
+                    from,
+                    folder: &folder,
+                    name: &name,
+                    path: step.source.clone(),
+                    meta,
+                    target: step.target.clone(),
+                    near: None,
+                };
+                self.state.sums.others += 1;
+                self.item(Task::LeaveFolder, &found, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has stores asked for the times of those of these names for which they will matter.
+    fn know_times(&self, from: &Place, to: &Place, names: &[OsString]) -> Result<()> {
+        let sync = self.request.action == Action::Sync;
+        let newer = !sync && self.request.options.exists == Exists::Newer;
+        if !(sync || newer) || from.bucket().or(to.bucket()).is_none() {
+            return Ok(());
+        }
+        let mut asked: Vec<&OsStr> = Vec::new();
+        for name in names {
+            if let (Some(a), Some(b)) = (from.meta(name)?, to.meta(name)?)
+                && (a.what, b.what) == (What::File, What::File)
+                && (newer || a.size == b.size)
+            {
+                asked.push(name);
+            }
+        }
+        from.know_times(&asked)?;
+        to.know_times(&asked)
+    }
+
+    /// Plans for one name, `to` being the folder of the target, if it is there. Gives a folder that is to be walked through.
+    pub(super) fn name(&mut self, found: &Found<'_>, to: Option<&Place>) -> Result<Option<Step>> {
+        let name = found.target.file_name().unwrap_or_default();
+        let there = match to {
+            Some(to) => to.meta(name)?,
+            None => None,
+        };
+        // A mount point is on another device than its name.
+        if there.is_none() && found.near == Some(found.meta.dev) {
+            self.state.sums.renamed += 1;
+            return self.item(Task::Rename, found, false).map(|()| None);
+        }
+        let same_kind = there.is_some_and(|t| t.what == found.meta.what);
+        if let (Some(there), Some(to)) = (&there, to) {
+            if is_one(there, &found.meta) {
+                // Trees may have files in common.
+                if self.request.action == Action::Sync && there.what == What::File {
+                    self.state.sums.skipped += 1;
+                    return Ok(None);
+                }
+                return Err(Error::usage("source and target are the same").at_path(to.at(name)));
+            }
+            if !same_kind && (there.what == What::Folder || found.meta.what == What::Folder) {
+                if self.request.action == Action::Sync && self.request.options.delete {
+                    self.clear(TARGET, to, name, &found.target)?;
+                } else {
+                    return Err(in_the_way(&to.at(name), there.what));
+                }
+            }
+        }
+        let there = there.filter(|t| same_kind || t.what != What::Folder);
+        match found.meta.what {
+            What::Folder => {
+                self.refuse_own(&found.meta, &found.folder.at(found.name))?;
+                // Of a bucket there is nothing that a folder could get.
+                let gets = self.request.action == Action::Sync && found.folder.bucket().is_none();
+                if there.is_none() || gets {
+                    self.folder(found.from, &found.path, found.target.clone(), &found.meta)?;
+                }
+                Ok(Some(Step {
+                    source: found.path.clone(),
+                    target: found.target.clone(),
+                    there: there.is_some_and(|t| t.what == What::Folder),
+                }))
+            }
+            What::Special if self.request.options.skip_special => {
+                self.state.sums.skipped += 1;
+                Ok(None)
+            }
+            What::Special => {
+                let what = "this is a pipe, a socket or a device, of which there is no copy";
+                Err(Error::usage(what)
+                    .at_path(found.folder.at(found.name))
+                    .with_hint("leave such ones out with --skip-special"))
+            }
+            What::Link if self.state.bucket => {
+                self.state.sums.skipped += 1;
+                Ok(None)
+            }
+            What::File | What::Link => {
+                if self.stays(found, there.as_ref(), to)? {
+                    self.state.sums.skipped += 1;
+                    return Ok(None);
+                }
+                if let Some(given) = &mut self.state.given
+                    && !given.insert(found.target.clone())
+                {
+                    return Err(twice(&found.folder.at(found.name)));
+                }
+                if self.state.bucket && key_of(&found.target).is_none() {
+                    return Err(no_key(found.folder.at(found.name)));
+                }
+                let replace = there.is_some();
+                let key = (found.meta.dev, found.meta.ino);
+                if found.meta.links > 1 && found.meta.what == What::File && !self.state.bucket {
+                    if let Some(first) = self.state.several.get(&key).copied() {
+                        self.state.sums.others += 1;
+                        let item = self.made(Task::Hard, found, replace);
+                        return self.put(Item { first, size: 0, ..item }).map(|()| None);
+                    }
+                    self.state.several.insert(key, self.state.next);
+                }
+                if found.meta.what == What::Link {
+                    self.state.sums.others += 1;
+                    self.item(Task::Link, found, replace)?;
+                } else {
+                    self.state.sums.files += 1;
+                    self.state.sums.bytes += found.meta.size;
+                    self.state.sums.room +=
+                        found.meta.room.min(found.meta.size.next_multiple_of(4096));
+                    self.item(Task::File, found, replace)?;
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// True if the target keeps what it has.
+    fn stays(&self, found: &Found<'_>, there: Option<&Meta>, to: Option<&Place>) -> Result<bool> {
+        let (Some(there), Some(to)) = (there, to) else { return Ok(false) };
+        let name = found.target.file_name().unwrap_or_default();
+        if self.request.action == Action::Sync {
+            if there.what != found.meta.what {
+                return Ok(false);
+            }
+            return Ok(match found.meta.what {
+                What::Link => to.read_link(name)? == found.folder.read_link(found.name)?,
+                _ if there.size != found.meta.size => false,
+                _ => {
+                    let changed = found.folder.changed(found.name, &found.meta)?;
+                    let changed = changed.unwrap_or(found.meta.mtime);
+                    match to.changed(name, there)? {
+                        Some(time) => same_time(changed, time),
+                        // Nobody has said of which time it is: not of a later one than that at which it was put there.
+                        None => changed <= there.mtime,
+                    }
+                }
+            });
+        }
+        match self.request.options.exists {
+            Exists::Refuse => Err(Error::usage("there is something of this name already")
+                .at_path(to.at(name))
+                .with_hint("say what becomes of it: --exists replace, skip or newer")),
+            Exists::Replace => Ok(false),
+            Exists::Skip => Ok(true),
+            Exists::Newer => {
+                let from = found.folder.changed(found.name, &found.meta)?;
+                let to = to.changed(name, there)?;
+                Ok(from.unwrap_or(found.meta.mtime) <= to.unwrap_or(there.mtime))
+            }
+        }
+    }
+
+    pub(super) fn folder(
+        &mut self,
+        from: i64,
+        source: &Path,
+        target: PathBuf,
+        meta: &Meta,
+    ) -> Result<()> {
+        // The root of a target is there, or has been made by somebody else; a bucket has no folders.
+        if target.as_os_str().is_empty() || self.state.bucket {
+            return Ok(());
+        }
+        self.state.sums.others += 1;
+        self.put(Item {
+            n: 0,
+            task: Task::Folder,
+            from,
+            source: source.to_owned(),
+            target,
+            size: 0,
+            mtime: meta.mtime,
+            first: -1,
+            replace: false,
+        })
+    }
+
+    fn made(&self, task: Task, found: &Found<'_>, replace: bool) -> Item {
+        Item {
+            n: 0,
+            task,
+            from: found.from,
+            source: found.path.clone(),
+            target: found.target.clone(),
+            size: if task == Task::File { found.meta.size } else { 0 },
+            mtime: found.meta.mtime,
+            first: -1,
+            replace,
+        }
+    }
+
+    fn item(&mut self, task: Task, found: &Found<'_>, replace: bool) -> Result<()> {
+        let item = self.made(task, found, replace);
+        self.put(item)
+    }
+
+    /// Plans to remove a name and what lies below it: files in order, folders to be removed in reverse.
+    pub(super) fn clear(
+        &mut self,
+        from: i64,
+        folder: &Place,
+        name: &OsStr,
+        path: &Path,
+    ) -> Result<()> {
+        let mut left = vec![(folder.clone(), name.to_owned(), path.to_owned())];
+        while let Some((folder, name, path)) = left.pop() {
+            self.cancel.check()?;
+            let Some(meta) = folder.meta(&name)? else { continue };
+            let kept = self.state.kept.contains(&(meta.dev, meta.ino))
+                || self.state.kept_far.contains(&(meta.ino, meta.ctime));
+            if from == TARGET && kept {
+                return Err(Error::usage("the source lies in what would be removed")
+                    .at_path(folder.at(&name))
+                    .with_hint("sync without --delete, or into a folder beside it"));
+            }
+            let task = if meta.what == What::Folder { Task::RemoveFolder } else { Task::Remove };
+            let gone = task == Task::RemoveFolder && folder.bucket().is_some();
+            self.state.sums.removed += u64::from(!gone);
+            let (source, target) = match from {
+                TARGET => (PathBuf::new(), path.clone()),
+                _ => (path.clone(), PathBuf::new()),
+            };
+            // A folder of a bucket goes with what lies in it.
+            if !gone {
+                self.put(Item {
+                    n: 0,
+                    task,
+                    from,
+                    source,
+                    target,
+                    size: 0,
+                    mtime: meta.mtime,
+                    first: -1,
+                    replace: false,
+                })?;
+            }
+            if meta.what == What::Folder {
+                let inner = folder.enter(&name)?;
+                for list in inner.names(AT_ONCE)? {
+                    left.extend(list?.into_iter().map(|name| {
+                        let path = path.join(&name);
+                        (inner.clone(), name, path)
+                    }));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True if both are the same file or folder. Of other nodes it is one of a file system that both have if nothing tells them apart.
+fn is_one(here: &Meta, there: &Meta) -> bool {
+    let far = there.dev >> 63 == 1 && here.dev >> 63 == 0;
+    let of = |m: &Meta| (m.ino, m.size, m.mtime, m.ctime);
+    match far {
+        true => of(here) == of(there),
+        false => (here.dev, here.ino) == (there.dev, there.ino),
+    }
+}
+
+/// True of the temporary names of transfers, which belong to them alone.
+pub(crate) fn unfinished(name: &OsStr) -> bool {
+    let bytes = name.as_encoded_bytes();
+    let Some(rest) = bytes.strip_prefix(b".stead-") else { return false };
+    let hex = |b: &u8| b.is_ascii_hexdigit();
+    rest.len() > 17 && rest[..16].iter().all(hex) && rest[16] == b'-' && rest[17..].iter().all(hex)
+}
+
+fn itself(path: &Path) -> Error {
+    Error::usage("a folder cannot go into itself")
+        .at_path(path)
+        .with_hint("name a target outside of it")
+}
+
+pub(super) fn in_the_way(path: &Path, what: What) -> Error {
+    let (is, hint) = match what {
+        What::Folder => ("a folder", "move it away, or sync with --delete"),
+        _ => ("no folder", "move it away, or sync with --delete"),
+    };
+    Error::usage(format!("this is {is} on the target, and something else on the source"))
+        .at_path(path)
+        .with_hint(hint)
+}
