@@ -2,12 +2,12 @@
 
     python bench/staging.py STEAD DATA_DIR OUT_DIR [--memory DIR] [--scale F] [--runs N] [--only SECTION,...] [--check]
 
-- big: one file of 4 GB, from the disk to memory (tmpfs) and to the disk, page cache cold and warm, beside what fio reads, and reads and
-  writes at the same time, past the page cache. All but dd and cp compare or take checksums.
+- big: one file of 4 GB, from the disk to memory (tmpfs) and to the disk, page cache cold and warm, beside what fio reads past the page
+  cache, and reads there and writes at the same time. All but dd and cp compare or take checksums.
 - small: 20,000 files of 4 KiB in 200 folders, to memory and to the disk, page cache cold. On the disk with the same durability: `stead stage`
   as it is beside the others and a `sync` of the file system, and with --no-sync beside the others as they are.
-- beside: a computation on all processors, bound by memory or by the processor, or one that reads the disk, alone and while 4 GB are staged
-  from the disk to the disk with --gentle; and what is staged meanwhile, of what is staged alone.
+- beside: a computation on all processors, bound by memory or by the processor, or one that reads the disk, alone and while a big file is
+  staged from the disk to the disk with --gentle or copied by cp; and what is copied meanwhile, of what is copied alone.
 - served: the daemon: how soon it takes a transfer, what 100,000 that wait need of memory, how right it is about the time that is left.
 - tiers: a producer and a consumer of data through a slow shared store, and through memory with transfers behind them; needs root.
 
@@ -25,6 +25,7 @@ import sys
 import time
 from pathlib import Path
 
+from beside import beside_report, beside_section
 from run import children, command, commit, evict, machine, warm
 from served import report, served_section, tiers_section
 
@@ -68,7 +69,9 @@ def stage(a, *words):
 
 def fio(a, *jobs):
     words = ["fio", "--output-format=json", "--direct=1", "--ioengine=libaio", "--iodepth=16", "--bs=2m", *jobs]
-    return {j["jobname"]: j for j in json.loads(command([str(w) for w in words]))["jobs"]}
+    said = command([str(w) for w in words])
+    # Notes may come first.
+    return {j["jobname"]: j for j in json.loads(said[said.index("{"):])["jobs"]}
 
 
 def medians(rows):
@@ -84,9 +87,10 @@ def same(a, b):
     return bool(files) and all((a / f).read_bytes() == (b / f).read_bytes() for f in files)
 
 
-def turns(a, ways, before, aside=None):
-    """Runs all ways in turn, as often as is wanted. What was written is removed before the next, or laid `aside` until the end: ext4 looks
-    at each inode that was removed within the last minute when it wants a new one."""
+def turns(a, ways, before, aside=None, seldom=()):
+    """Runs all ways in turn, as often as is wanted, and those that are slow every second time. A way is what runs it, what it writes, what
+    is to be synced after it and what it copies, or something that tells how long it took. What was written is removed before the next, or
+    laid `aside` until the end: ext4 looks at each inode that was removed within the last minute when it wants a new one."""
     rows, remove = {}, gone
     if aside:
         shutil.rmtree(aside, ignore_errors=True)
@@ -98,32 +102,45 @@ def turns(a, ways, before, aside=None):
     for turn in range(a.runs):
         names = list(ways)
         for name in names[turn % len(names):] + names[: turn % len(names)]:
-            target = ways[name][1]
+            if turn % 2 and name in seldom:
+                continue
+            if callable(ways[name]):
+                before()
+                rows.setdefault(name, []).append({"seconds": ways[name](), "cpu_seconds": 0.0})
+                continue
+            words, target, sync, source = ways[name]
             remove(target)
             before()
-            rows.setdefault(name, []).append(timed(ways[name][0](), ways[name][2]))
+            rows.setdefault(name, []).append(timed(words(), sync))
             if turn == 0:
-                assert same(ways[name][3], target), f"{name}: other bytes"
+                assert same(source, target), f"{name}: other bytes"
             remove(target)
     if aside:
         shutil.rmtree(aside)
     return medians(rows)
 
 
+def limit(a, target):
+    """Seconds that it takes to read it past the page cache and, if there is a target, to write as much there at the same time: to a disk
+    past the page cache, to memory by as many threads as there are processors."""
+    size = os.path.getsize(a.big)
+    jobs = ["--name=read", f"--filename={a.big}", "--rw=read", f"--size={size}"]
+    if target == a.memory:
+        part = size // CORES
+        for i in range(CORES):
+            jobs += [f"--name=write{i}", f"--filename={target / 'fio.bin'}", "--rw=write", f"--offset={i * part}", f"--size={part}",
+                     "--direct=0", "--ioengine=psync", "--iodepth=1", "--fallocate=none"]
+    elif target:
+        jobs += ["--name=write", f"--filename={target / 'fio.bin'}", "--rw=write", "--end_fsync=1", f"--size={size}"]
+    found = fio(a, *jobs)
+    if target:
+        gone(target / "fio.bin")
+    return max(max(j["read"]["runtime"], j["write"]["runtime"]) for j in found.values()) / 1000
+
+
 def big_section(a):
     found = {"bytes": os.path.getsize(a.big)}
-    out = a.data / "staged.bin"
-    for place, target in [("memory", a.memory / "staged.bin"), ("disk", out)]:
-        if shutil.which("fio"):
-            size = f"--size={found['bytes']}"
-            read = ["--name=read", f"--filename={a.big}", "--rw=read", size]
-            write = ["--name=write", f"--filename={a.data / 'fio.bin'}", "--rw=write", "--end_fsync=1", size]
-            limits = []
-            for _ in range(a.runs):
-                jobs = fio(a, *read) if place == "memory" else fio(a, *read, *write)
-                limits.append(max(max(j["read"]["runtime"], j["write"]["runtime"]) for j in jobs.values()) / 1000)
-            gone(a.data / "fio.bin")
-            found[f"limit, {place}"] = {"seconds": statistics.median(limits), "all": limits}
+    for place, target in [("memory", a.memory / "staged.bin"), ("disk", a.data / "staged.bin")]:
         fsync = None if place == "memory" else a.data
         ways = {"stead stage": (lambda t=target: stage(a, a.big, t), target, None, a.big),
                 "cp": (lambda t=target: ["cp", a.big, t], target, fsync, a.big),
@@ -131,8 +148,9 @@ def big_section(a):
                        + (["iflag=direct"] if place == "memory" else ["iflag=direct", "oflag=direct"]), target, fsync, a.big)}
         if shutil.which("rclone"):
             ways["rclone"] = (lambda t=target: ["rclone", "copyto", a.big, t], target, fsync, a.big)
-        found[f"{place}, cold"] = turns(a, ways, lambda: cold(a.big))
-        found[f"{place}, warm"] = turns(a, ways, lambda: warm(a.big))
+        limits = {"fio, read": lambda: limit(a, None), "fio, read and write": lambda t=target.parent: limit(a, t)} if shutil.which("fio") else {}
+        found[f"{place}, cold"] = turns(a, limits | ways, lambda: cold(a.big), seldom=("rclone",))
+        found[f"{place}, warm"] = turns(a, ways, lambda: warm(a.big), seldom=("rclone",))
     return found
 
 
@@ -161,69 +179,20 @@ def small_section(a):
     return found
 
 
-COMPUTE = {
-    "memory": "import numpy as np, sys, time\na = np.ones(16_000_000); b = np.ones_like(a)\nbegin = time.perf_counter()\n"
-              "for _ in range(int(sys.argv[1])): np.multiply(a, 1.000001, out=b); np.add(a, b, out=a); a *= 0.4\n"
-              "print(time.perf_counter() - begin)",
-    "processor": "import sys, time\nbegin = time.perf_counter()\nx = 0\n"
-                 "for i in range(int(sys.argv[1]) * 200_000): x = (x * 31 + i) & 0xffffffff\nprint(time.perf_counter() - begin)",
-    "disk": "import mmap, os, random, sys, time\nfd = os.open(sys.argv[2], os.O_RDONLY | os.O_DIRECT); size = os.fstat(fd).st_size\n"
-            "room = mmap.mmap(-1, 1 << 16); pick = random.Random(1)\nbegin = time.perf_counter()\n"
-            "for _ in range(int(sys.argv[1]) * 100): os.preadv(fd, [room], pick.randrange(size >> 16) << 16)\nprint(time.perf_counter() - begin)",
-}
-
-
-def beside_section(a):
-    target = a.data / "staged.bin"
-    found = {}
-
-    def compute(kind, rounds):
-        jobs = [subprocess.Popen([sys.executable, "-c", COMPUTE[kind], str(rounds), str(a.big)], stdout=subprocess.PIPE, text=True) for _ in range(CORES)]
-        return max(float(job.communicate()[0]) for job in jobs)
-
-    def staging():
-        gone(target)
-        cold(a.big)
-        return subprocess.Popen([str(w) for w in stage(a, a.big, target, "--gentle", "--format", "json")], stdout=subprocess.PIPE, text=True)
-
-    for kind in COMPUTE:
-        rounds = max(2, int(4 * a.scale))
-        while (once := compute(kind, rounds)) < 15 * min(a.scale, 1.0):
-            rounds = int(rounds * max(1.3, 15 * min(a.scale, 1.0) / once))
-        rows = {"alone": [], "both": [], "staged": [], "staged alone": []}
-        for _ in range(a.runs):
-            rows["alone"].append(compute(kind, rounds))
-            begin = time.perf_counter()
-            under_way = staging()
-            rows["both"].append(compute(kind, rounds))
-            status = json.loads(command([a.stead, "stage", "--list", "--all", "--format", "json"]))[0]
-            took = min(time.perf_counter() - begin, (status["ended"] or time.time()) - status["submitted"])
-            under_way.wait()
-            rows["staged"].append(os.path.getsize(target) / max(took, 1e-9) if status["ended"] else None)
-            begin = time.perf_counter()
-            staging().wait()
-            rows["staged alone"].append(os.path.getsize(target) / (time.perf_counter() - begin))
-        gone(target)
-        found[kind] = rows
-    return found
-
-
 def table(head, rows):
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     return "\n".join(lines + [f"| {' | '.join(row)} |" for row in rows]) + "\n"
 
 
-def ways_table(found, keys, limit):
+def ways_table(found, keys):
     ways = list(dict.fromkeys(w for k in keys for w in found[k]))
     rows = []
     for way in ways:
         cells = [way]
         for k in keys:
             r = found[k].get(way)
-            cells += ["", ""] if r is None else [f"{r['seconds']:.2f}", f"{r['cpu']:.2f}"]
+            cells += ["", ""] if r is None else [f"{r['seconds']:.2f}", f"{r['cpu']:.2f}" if r["cpu"] else ""]
         rows.append(cells)
-    if limit:
-        rows.insert(0, ["fio, O_DIRECT", *(c for k in keys for c in (f"{limit(k)['seconds']:.2f}" if limit(k) else "", ""))])
     head = [""] + [c for k in keys for c in (f"{k}, s", "core-s")]
     return table(head, rows)
 
@@ -236,20 +205,12 @@ def page(found):
     if big := found.get("big"):
         keys = [k for k in big if k.endswith(("cold", "warm"))]
         text += [f"## One file of {big['bytes'] / 1e9:.2f} GB\n", "To the disk all wait until the device has it.\n",
-                 ways_table(big, keys, lambda k: big.get(f"limit, {k.split(',')[0]}") if k.endswith("cold") else None)]
+                 ways_table(big, keys)]
     if small := found.get("small"):
         keys = [k for k in small if "durable" in k]
-        text += [f"## {small['files']} files of {EACH} bytes, page cache cold\n", ways_table(small, keys, None)]
+        text += [f"## {small['files']} files of {EACH} bytes, page cache cold\n", ways_table(small, keys)]
     if beside := found.get("beside"):
-        rows = []
-        for kind, r in beside.items():
-            alone, both = statistics.median(r["alone"]), statistics.median(r["both"])
-            staged = [s for s in r["staged"] if s]
-            rate, free = statistics.median(staged) if staged else 0.0, statistics.median(r["staged alone"])
-            rows.append([kind, f"{alone:.2f}", f"{both:.2f}", f"{100 * (both / alone - 1):.1f} %", f"{rate / 1e6:.0f}", f"{free / 1e6:.0f}",
-                         f"{rate / free:.2f}" if staged else "not done meanwhile"])
-        text += ["## Beside a computation on all processors, --gentle\n",
-                 table(["bound by", "alone, s", "both, s", "slower", "staged, MB/s", "staged alone, MB/s", "of it"], rows)]
+        text += beside_report(beside, table)
     return "\n".join(text + report(found, table))
 
 

@@ -1,6 +1,8 @@
 //! Time: the only place of this crate that asks for it.
 
-use std::time::Instant;
+use rustix::time::ClockId;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// A running stop watch. It does not jump when somebody sets the clock.
 #[derive(Debug, Clone, Copy)]
@@ -17,8 +19,28 @@ impl Watch {
     }
 }
 
+/// Seconds since this process asked first.
+pub(crate) fn uptime() -> f64 {
+    static BEGAN: OnceLock<Watch> = OnceLock::new();
+    BEGAN.get_or_init(Watch::start).seconds()
+}
+
+/// What this thread has run.
+pub(crate) fn thread() -> Duration {
+    spent(ClockId::ThreadCPUTime)
+}
+
+/// Seconds that all threads of this process have run.
+pub(crate) fn process() -> f64 {
+    spent(ClockId::ProcessCPUTime).as_secs_f64()
+}
+
+fn spent(clock: ClockId) -> Duration {
+    Duration::try_from(rustix::time::clock_gettime(clock)).unwrap_or_default()
+}
+
 /// Seconds since 1970, for people: never to measure with.
 pub(crate) fn unix() -> f64 {
-    let t = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    let t = rustix::time::clock_gettime(ClockId::Realtime);
     t.tv_sec as f64 + t.tv_nsec as f64 * 1e-9
 }

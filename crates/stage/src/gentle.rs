@@ -1,38 +1,148 @@
 //! Threads that give way: to whoever else wants the processors or the devices.
 
-/// From now on this thread runs when nobody else wants to, and its reads and writes go when the device has nothing else to do.
-/// Only hints: where the system does not take them, it runs as any other.
-pub(crate) fn give_way() {
-    // Threads are what Linux takes for processes here: others of this process are left alone.
-    let _ = rustix::process::setpriority_process(None, 19);
-    idle();
+use crate::clock;
+use rustix::thread::CpuSet;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// What a thread that gives way knows of itself.
+#[derive(Debug, Default)]
+struct Own {
+    /// The processors it may run on; none if it does not give way.
+    processors: Vec<usize>,
+    /// The one of them that it is held to.
+    held: Option<usize>,
+    /// So many times it was sent on.
+    turns: usize,
+    /// What it had run when it was asked for last.
+    told: Option<Duration>,
 }
 
-/// The idle class of the scheduler and of devices.
-fn idle() {
+thread_local! {
+    static OWN: RefCell<Own> = RefCell::default();
+}
+
+/// Where a thread is to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Where {
+    Anywhere,
+    /// On each of the processors it may run on in turn.
+    InTurn,
+}
+
+/// It stays on one for so many turns: to go to another takes it a while.
+const STAYS: usize = 8;
+/// Threads begin on different ones.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// From now on the reads and writes of this thread go when the device has nothing else to do, and it can be told where to run. Only hints:
+/// what the system does not take is left out.
+pub(crate) fn give_way() {
+    idle_device();
+    OWN.with_borrow_mut(|own| {
+        own.processors = processors().into_iter().collect();
+        own.turns = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(STAYS);
+    });
+}
+
+/// The processors that this thread may run on.
+pub(crate) fn processors() -> BTreeSet<usize> {
+    let all = rustix::thread::sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+    (0..CpuSet::MAX_CPU).filter(|i| all.is_set(*i)).collect()
+}
+
+/// Has a thread that gives way run there from now on; others are left alone.
+pub(crate) fn run(place: Where) {
+    OWN.with_borrow_mut(|own| {
+        let set = |processors: &[usize]| {
+            let mut set = CpuSet::new();
+            processors.iter().for_each(|i| set.set(*i));
+            rustix::thread::sched_setaffinity(None, &set).is_ok()
+        };
+        match place {
+            Where::Anywhere if own.held.is_some() => {
+                own.held = own.held.filter(|_| !set(&own.processors));
+            }
+            Where::InTurn if own.processors.len() > 1 => {
+                own.turns = own.turns.wrapping_add(1);
+                let one = own.processors[own.turns / STAYS % own.processors.len()];
+                if own.held != Some(one) && set(&[one]) {
+                    own.held = Some(one);
+                }
+            }
+            _ => {}
+        }
+    });
+}
+
+/// What this thread has run since this was asked last, or nothing the first time.
+pub(crate) fn used() -> Duration {
+    let now = clock::thread();
+    let before = OWN.with_borrow_mut(|own| own.told.replace(now)).unwrap_or(now);
+    now.saturating_sub(before)
+}
+
+/// Seconds that this thread has waited for a processor so far (`Documentation/scheduler/sched-stats.rst` of Linux).
+pub(crate) fn queued() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let waited = text.split_ascii_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok());
+    waited.unwrap_or(0) as f64 * 1e-9
+}
+
+/// The idle class of devices.
+fn idle_device() {
     const WHO_PROCESS: libc::c_long = 1;
     const CLASS_IDLE: libc::c_long = 3 << 13;
     // SAFETY: a system call of three numbers, about the calling thread.
     unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, CLASS_IDLE) };
-    // SAFETY: the structure may be all zeros, and is as the C library has it.
-    let param: libc::sched_param = unsafe { std::mem::zeroed() };
-    // SAFETY: about the calling thread; the pointer is read during the call alone.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param) };
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    fn may_run_on() -> usize {
+        processors().len()
+    }
+
     #[test]
-    fn a_thread_gives_way_and_others_do_not() {
+    fn a_thread_that_gives_way_is_sent_around_and_others_are_not() {
+        let all = may_run_on();
+        run(Where::InTurn);
+        assert_eq!(may_run_on(), all);
         let class = || {
-            // SAFETY: a system call of one number.
-            unsafe { libc::sched_getscheduler(0) }
+            // SAFETY: a system call of numbers.
+            unsafe { libc::syscall(libc::SYS_ioprio_get, 1, 0) >> 13 }
         };
         let before = class();
         let inside = std::thread::spawn(move || {
-            super::give_way();
-            class()
+            give_way();
+            let before = may_run_on();
+            let mut seen = BTreeSet::new();
+            for _ in 0..before * STAYS {
+                run(Where::InTurn);
+                assert_eq!(may_run_on(), 1);
+                seen.extend(processors());
+            }
+            run(Where::Anywhere);
+            (before, seen.len(), may_run_on(), class())
         });
-        assert_eq!((inside.join().unwrap(), class()), (libc::SCHED_IDLE, before));
+        assert_eq!(inside.join().unwrap(), (all, all, all, 3));
+        assert_eq!((may_run_on(), class()), (all, before));
+    }
+
+    #[test]
+    fn a_thread_is_told_what_it_ran_since() {
+        std::thread::spawn(|| {
+            assert_eq!(used(), Duration::ZERO);
+            let sum = (0..5_000_000u64).fold(0, |a, b| std::hint::black_box(a ^ b));
+            std::hint::black_box(sum);
+            let ran = used();
+            assert!(ran > Duration::ZERO && clock::thread() >= ran);
+        })
+        .join()
+        .unwrap();
     }
 }

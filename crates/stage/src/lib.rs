@@ -4,6 +4,7 @@
 //! under temporary names, and each gets its own when its bytes are durable. Whoever starts again goes on where the journal says.
 
 mod acl;
+mod budget;
 mod clear;
 mod clock;
 mod commit;

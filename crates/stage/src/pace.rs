@@ -1,11 +1,12 @@
 //! How much at a time a transfer does that gives way: as much as devices take while nobody else wants them, little where somebody does.
 //!
 //! Of others there are two signs. A device counts what it moves: what this process has not moved, others have. And a read or a write
-//! takes longer than the shortest ones did with as many under way; of that, waiting for a processor is left out, as the scheduler sees
-//! to that. At a sign, half as much is done at a time, down to a small part of one thread; without one, a little more each time: additive
+//! takes longer than the shortest ones did with as many under way; of that, waiting for a processor is left out, which is a matter of
+//! `budget.rs`. At a sign, half as much is done at a time, down to a small part of one thread; without one, a little more each time: additive
 //! increase and multiplicative decrease (Chiu and Jain 1989), on delays as in LEDBAT (RFC 6817).
 
-use crate::clock::Watch;
+use crate::clock::{self, Watch};
+use crate::{budget, gentle};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -210,7 +211,8 @@ impl Pace {
         let mut now = self.now();
         loop {
             cancel.check()?;
-            let rests = now.rests_until - self.watch.seconds();
+            let shared = budget::with(|budget| budget.rests(clock::uptime()));
+            let rests = (now.rests_until - self.watch.seconds()).max(shared);
             if rests <= 0.0 && now.under_way < now.rule.level() as usize {
                 now.under_way += 1;
                 break;
@@ -219,12 +221,15 @@ impl Pace {
             now = self.free.wait_timeout(now, most).unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(now);
-        Ok(Turn { pace: self, begun: self.watch.seconds(), queued: queued(), bytes: None })
+        gentle::run(budget::with(|budget| budget.place()));
+        Ok(Turn { pace: self, begun: self.watch.seconds(), queued: gentle::queued(), bytes: None })
     }
 
     fn end(&self, turn: &Turn<'_>) {
         let at = self.watch.seconds();
         let took = at - turn.begun;
+        let used = gentle::used();
+        budget::with(|budget| budget.used(clock::uptime(), used));
         let mut now = self.now();
         now.under_way -= 1;
         let allowed = now.rule.allowed;
@@ -235,7 +240,8 @@ impl Pace {
             now.ops += 1;
             now.ours += bytes;
             if bytes as f64 >= UNIT / 8.0 {
-                now.waited += (took - (queued() - turn.queued)).max(0.0) * UNIT / bytes as f64;
+                now.waited +=
+                    (took - (gentle::queued() - turn.queued)).max(0.0) * UNIT / bytes as f64;
                 now.measured += 1;
             }
         }
@@ -278,13 +284,6 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.pace.end(self);
     }
-}
-
-/// Seconds that this thread has waited for a processor so far (`Documentation/scheduler/sched-stats.rst` of Linux).
-fn queued() -> f64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let waited = text.split_ascii_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok());
-    waited.unwrap_or(0) as f64 * 1e-9
 }
 
 #[cfg(test)]

@@ -58,6 +58,8 @@ struct Now {
     ended: Vec<i64>,
     /// Counts whatever changes.
     changes: u64,
+    /// All slots are taken, and that more waits is known.
+    full: bool,
     stopped: bool,
     /// Said to be under way, and not here: in a process that may be about to end.
     strays: Vec<i64>,
@@ -106,6 +108,20 @@ impl Shared {
             let mut now = self.now();
             what(&mut now);
             now.changes += 1;
+            now.full = false;
+        }
+        self.changed.notify_all();
+    }
+
+    /// One more waits. Nobody is woken for it who could not begin it: who submits many is not to wait for that each time.
+    fn more(&self) {
+        {
+            let mut now = self.now();
+            now.changes += 1;
+            if now.full {
+                return;
+            }
+            now.full = now.running.len() >= now.slots;
         }
         self.changed.notify_all();
     }
@@ -271,7 +287,7 @@ impl Queue {
     /// As there.
     pub fn submit_of(&self, request: &Request, after: &[i64], job: Option<&str>) -> Result<i64> {
         let id = self.shared.stager.take(request, Some(after), job)?;
-        self.shared.change(|_| {});
+        self.shared.more();
         Ok(id)
     }
 

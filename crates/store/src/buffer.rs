@@ -5,7 +5,7 @@ use crate::commons::Berth;
 use crate::copied::Copied;
 use crate::mapped::Mapping;
 use crate::segment::Slot;
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::sync::Arc;
 use stead_core::{Error, Kind, Result};
 
@@ -83,32 +83,6 @@ impl Pages {
             Pages::Shared(slot) => slot.as_mut_slice(),
             Pages::Common(berth) => berth.as_mut_slice(),
         }
-    }
-}
-
-/// Memory that reads and writes past the page cache can use: aligned, cleared, a multiple of 4 KiB.
-pub struct Aligned(Pages);
-
-impl Aligned {
-    /// For at least `len` bytes.
-    pub fn new(len: usize) -> Aligned {
-        let mut pages = Pages::default();
-        pages.grow(len);
-        Aligned(pages)
-    }
-}
-
-impl Deref for Aligned {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.0.as_slice()
-    }
-}
-
-impl DerefMut for Aligned {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.0.as_mut_slice()
     }
 }
 

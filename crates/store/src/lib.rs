@@ -2,6 +2,7 @@
 //!
 //! Nothing in here knows a format.
 
+mod aligned;
 pub mod atomic;
 mod beside;
 mod buffer;
@@ -36,8 +37,9 @@ pub mod tier;
 mod uring;
 mod viewed;
 
+pub use aligned::Aligned;
 pub use atomic::{AtomicFile, remove_durably};
-pub use buffer::{Aligned, Buffer};
+pub use buffer::Buffer;
 pub use cache::{evict, resident_share};
 pub use commons::Commons;
 pub use expand::expand;

@@ -1,0 +1,174 @@
+"""Computations beside transfers: what each takes from the other. Part of bench/staging.py.
+
+Machines are seldom as fast in one minute as in the next. So computations do not end here: they run on and count their rounds, and there are
+short windows in turn, of the computation alone, of a transfer alone (the computation is stopped), and of both. What is compared is a window
+with the one before it and the one after it; the medians of all of these are told.
+"""
+
+import contextlib
+import mmap
+import os
+import shutil
+import signal
+import statistics
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+WINDOW_S = 4.0
+# The first part of a window is nobody's: files are opened, processes come up to speed.
+LEAD_S = 0.5
+
+# Each counts its rounds where the bench looks; argv: file of the counter, its place there, a big file.
+HEAD = """
+import mmap, os, random, struct, sys
+with open(sys.argv[1], "r+b") as file:
+    counter = mmap.mmap(file.fileno(), 0)
+at = 8 * int(sys.argv[2])
+def rounds():
+    n = 0
+    while True:
+        yield n
+        n += 1
+        struct.pack_into("q", counter, at, n)
+"""
+COMPUTE = {
+    # As the kernels of HPCG: streams through arrays that no cache holds.
+    "memory": HEAD + """
+import numpy as np
+a = np.ones(4_000_000); b = np.ones_like(a)
+for _ in rounds(): np.multiply(a, 1.000001, out=b); np.add(a, b, out=a); a *= 0.4
+""",
+    "processor": HEAD + """
+x = 0
+for _ in rounds():
+    for i in range(20_000): x = (x * 31 + i) & 0xffffffff
+""",
+    "disk": HEAD + """
+fd = os.open(sys.argv[3], os.O_RDONLY | os.O_DIRECT); size = os.fstat(fd).st_size
+room = mmap.mmap(-1, 1 << 16); pick = random.Random(1)
+for _ in rounds(): os.preadv(fd, [room], pick.randrange(size >> 16) << 16)
+""",
+}
+
+
+class Computation:
+    """One process on each processor, which run until the end; they are stopped while others are alone."""
+
+    def __init__(self, kind, a):
+        self.counts = a.data / "rounds.bin"
+        self.n = os.cpu_count()
+        self.counts.write_bytes(bytes(8 * self.n))
+        with open(self.counts, "r+b") as file:
+            self.map = mmap.mmap(file.fileno(), 0)
+        self.jobs = [subprocess.Popen([sys.executable, "-c", COMPUTE[kind], str(self.counts), str(i), str(a.big)]) for i in range(self.n)]
+        deadline = time.monotonic() + 60
+        while min(self.rounds()) < 3:
+            assert time.monotonic() < deadline and all(j.poll() is None for j in self.jobs), f"{kind}: nothing is computed"
+            time.sleep(0.05)
+
+    def rounds(self):
+        return struct.unpack(f"{self.n}q", self.map[:])
+
+    def tell(self, what):
+        for job in self.jobs:
+            job.send_signal(what)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for job in self.jobs:
+            job.kill()
+            job.wait()
+        self.counts.unlink()
+
+
+class Transfer:
+    """A copy that is begun, and stopped when its window ends."""
+
+    def __init__(self, a, words, folder):
+        self.folder = folder
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(a.data / "state", ignore_errors=True)
+        folder.mkdir()
+        with open(a.big, "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        self.job = subprocess.Popen([str(w) for w in words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.written = 0
+
+    def bytes(self):
+        """What was written, as the system counts it; to memory first, where it goes through the page cache."""
+        if self.job.poll() is None:
+            with contextlib.suppress(OSError):
+                counts = dict(line.split(": ") for line in Path(f"/proc/{self.job.pid}/io").read_text().splitlines())
+                self.written = max(self.written, int(counts["write_bytes"]))
+        return self.written
+
+    def stop(self):
+        self.job.send_signal(signal.SIGINT)
+        self.job.wait(60)
+        shutil.rmtree(self.folder)
+
+
+def window(seconds, computation, transfer):
+    """Rounds a second of all processes, and bytes a second; none if the transfer has ended before there was anything to see."""
+    time.sleep(min(LEAD_S, seconds / 8))
+    began, rounds = time.perf_counter(), computation.rounds()
+    bytes_then = transfer.bytes() if transfer else 0
+    at = time.perf_counter()
+    moved = None
+    while time.perf_counter() - began < seconds and (transfer is None or transfer.job.poll() is None):
+        time.sleep(0.05)
+        moved = (transfer.bytes() - bytes_then) / (time.perf_counter() - at) if transfer else None
+    took = time.perf_counter() - began
+    return (sum(computation.rounds()) - sum(rounds)) / took, moved
+
+
+def beside_section(a):
+    folder = a.data / "beside"
+    target = folder / "copy.bin"
+    seconds = max(WINDOW_S * min(a.scale, 1.0), 0.3)
+    ways = {"stead stage --gentle": [a.stead, "stage", a.big, target, "--gentle"], "cp": ["cp", a.big, target]}
+    if shutil.which("ionice"):
+        ways["nice ionice cp"] = ["nice", "-n", "19", "ionice", "-c", "3", "cp", a.big, target]
+    found = {}
+    for kind in COMPUTE:
+        with Computation(kind, a) as computation:
+            rows = {way: {"slower": [], "rate": [], "alone": []} for way in ways}
+            for turn in range(max(2 * a.runs, 2)):
+                # Of the others every second time is enough.
+                names = list(ways)[: None if turn % 2 == 0 else 1]
+                before, _ = window(seconds, computation, None)
+                for way in names:
+                    transfer = Transfer(a, ways[way], folder)
+                    both, rate = window(seconds, computation, transfer)
+                    transfer.stop()
+                    computation.tell(signal.SIGSTOP)
+                    transfer = Transfer(a, ways[way], folder)
+                    _, alone = window(seconds, computation, transfer)
+                    transfer.stop()
+                    os.sync()
+                    computation.tell(signal.SIGCONT)
+                    after, _ = window(seconds, computation, None)
+                    rows[way]["slower"].append((before + after) / 2 / both - 1 if both else float("inf"))
+                    rows[way]["rate"].append(rate)
+                    rows[way]["alone"].append(alone)
+                    before = after
+        found[kind] = rows
+    return found
+
+
+def beside_report(found, table):
+    rows = []
+    for kind, ways in found.items():
+        for way, r in ways.items():
+            slower, low, high = statistics.median(r["slower"]), min(r["slower"]), max(r["slower"])
+            rate, alone = (statistics.median([x for x in r[k] if x is not None] or [0]) for k in ("rate", "alone"))
+            rows.append([kind, way, f"{100 * slower:.1f} %", f"{100 * low:.0f} to {100 * high:.0f} %", f"{rate / 1e6:.0f}", f"{alone / 1e6:.0f}",
+                         f"{rate / alone:.2f}" if alone else ""])
+    return ["## Beside a computation on all processors\n",
+            "Medians of windows: what is computed with the transfer, and without it just before and after. What cp has written is in memory, not on the device.\n",
+            table(["bound by", "transfer", "slower by", "in windows", "MB/s", "MB/s alone", "of it"], rows)]
