@@ -1028,6 +1028,34 @@ typedef struct stead_stage_progress {
 } stead_stage_progress;
 
 /**
+ * Something that lies at a location, as stead_ls tells of it. Good during the call. Members may be added at its end.
+ */
+typedef struct stead_entry {
+    /**
+     * Its name below the folder that was asked for, as the system has it, which may be no UTF-8; of a file or a pattern one that
+     * leads there from where the location does.
+     */
+    const char *name;
+    /**
+     * "file", "folder", "link" or "special".
+     */
+    const char *kind;
+    /**
+     * Its bytes; 0 of a folder.
+     */
+    uint64_t size;
+    /**
+     * When its bytes were changed, in seconds since 1970; NaN where nobody knows it, as of folders of buckets.
+     */
+    double modified;
+} stead_entry;
+
+/**
+ * Is told of what lies at a location: see stead_ls. Returns 0 to go on and anything else to stop. It must not throw or jump out.
+ */
+typedef int (*stead_entry_fn)(const struct stead_entry *entry, void *user);
+
+/**
  * Done.
  */
 #define STEAD_OK 0
@@ -2854,6 +2882,23 @@ stead_status stead_stage_preview(const struct stead_stager *stager,
  */
 stead_status stead_df(const struct stead_stager *stager,
                       char **json,
+                      struct stead_error **error);
+
+/**
+ * Tells `each` of what lies at `at`, a location as stead_stage_request_source has it: in a folder, a dataspace or a bucket, and with `all` of what lies below it, too; else of the
+ * file itself, or of all that a pattern stands for. Names of a folder come in order, and few are in memory; those of a bucket in the order
+ * of the store. Names of another node of the pool, NODE:/path, are asked for by way of the daemon. `stager` has the dataspaces. `cancel`
+ * may be NULL; else it stops it, too.
+ *
+ * Errors: STEAD_NOT_FOUND; STEAD_USAGE for locations that make no sense and nodes that are not reached; STEAD_PERMISSION; STEAD_CANCELLED if
+ * `each` stopped it; STEAD_IO, STEAD_PEER and STEAD_TIMEOUT for what is met on the way.
+ */
+stead_status stead_ls(const struct stead_stager *stager,
+                      const char *at,
+                      bool all,
+                      stead_entry_fn each,
+                      void *user,
+                      struct stead_cancel *cancel,
                       struct stead_error **error);
 
 /**

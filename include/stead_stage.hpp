@@ -141,6 +141,37 @@ public:
         detail::call(stead_df, get(), &json);
         return detail::taken(json);
     }
+    /// Tells `each` of what lies at a location, and if `all` of what lies below it, too: see stead_ls. It is given a
+    /// `const stead_entry &`; what it throws ends it and comes out here, and so it stops if it returns false.
+    template <class F> void ls(const std::string &location, F each, bool all = false) const {
+        struct told {
+            F &each;
+            std::exception_ptr thrown;
+            bool stopped = false;
+        } to{each, nullptr};
+        const stead_entry_fn call = [](const stead_entry *entry, void *user) -> int {
+            auto &t = *static_cast<told *>(user);
+            try {
+                if constexpr (std::is_same_v<decltype(t.each(*entry)), bool>) t.stopped = !t.each(*entry);
+                else t.each(*entry);
+            } catch (...) {
+                t.thrown = std::current_exception();
+            }
+            return t.stopped || t.thrown;
+        };
+        stead_error *e = nullptr;
+        const stead_status status = stead_ls(get(), location.c_str(), all, call, &to, nullptr, &e);
+        if (status == STEAD_OK) return;
+        const error failed(status, e);
+        if (to.thrown) std::rethrow_exception(to.thrown);
+        if (!to.stopped) throw failed;
+    }
+    /// The names of what lies at a location.
+    std::vector<std::string> ls(const std::string &location) const {
+        std::vector<std::string> names;
+        ls(location, [&](const stead_entry &entry) { names.push_back(entry.name); });
+        return names;
+    }
     /// Stops what is under way and ends it. Throws if a transfer does not stop.
     void close() { detail::call(stead_stager_close, handle_.release()); }
 

@@ -68,6 +68,33 @@ static void stops() {
     CHECK(fails(stead::kind::usage, "no option 'speed'", [&] { slow.set("speed", "1"); }));
 }
 
+static void lists() {
+    stead::stager tiers("state", {"tree=" + (fs::current_path() / "tree").string()});
+    CHECK((tiers.ls("tree") == std::vector<std::string>{"0.bin", "1.bin", "2.bin"}));
+    CHECK((tiers.ls("tree://[12]*") == std::vector<std::string>{"tree://1.bin", "tree://2.bin"}));
+    std::uint64_t bytes = 0;
+    int folders = 0;
+    tiers.ls(
+        fs::current_path().string(),
+        [&](const stead_entry &entry) {
+            const std::string name = entry.name;
+            folders += entry.kind == std::string("folder");
+            if (name.rfind("tree/", 0) == 0) bytes += entry.size;
+        },
+        true);
+    CHECK(bytes == 3 * text.size() && folders >= 2);
+    int seen = 0;
+    tiers.ls("tree", [&](const stead_entry &) { return ++seen < 2; });
+    CHECK(seen == 2);
+    try {
+        tiers.ls("tree", [](const stead_entry &) { throw 7; });
+        CHECK(false);
+    } catch (int thrown) {
+        CHECK(thrown == 7);
+    }
+    CHECK(fails(stead::kind::not_found, "none", [&] { tiers.ls("tree/none"); }));
+}
+
 static void shares_memory() {
     const std::string name = "test-" + std::to_string(getpid()) + "/cpp$";
     stead::stager tiers("state", {});
@@ -91,6 +118,7 @@ int main() {
     for (int i = 0; i < 3; i++) std::ofstream("tree/" + std::to_string(i) + ".bin", std::ios::binary) << text;
     moves();
     stops();
+    lists();
     shares_memory();
     CHECK(stead_handles_alive() == 0);
     std::cout << "stage: " << checks << " checks, " << failures << " failed\n";

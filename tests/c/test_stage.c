@@ -334,6 +334,49 @@ static void shares_memory(stead_stager *s) {
     stead_region_close(NULL);
 }
 
+typedef struct {
+    char names[256];
+    uint64_t bytes;
+    int folders, left;
+} listed;
+
+static int note(const stead_entry *entry, void *user) {
+    listed *to = user;
+    CHECK(strlen(to->names) + strlen(entry->name) + 2 < sizeof to->names);
+    strcat(strcat(to->names, entry->name), " ");
+    CHECK(entry->modified > 1e9);
+    to->folders += strcmp(entry->kind, "folder") == 0;
+    to->bytes += entry->size;
+    return --to->left == 0;
+}
+
+/* Of the tree, from which nothing was taken. */
+static void lists(stead_stager *s) {
+    listed all = {"", 0, 0, 100};
+    stead_cancel *stop = NULL;
+    OK(stead_ls(s, "tree", true, note, &all, NULL, &e));
+    CHECK(strcmp(all.names, "0 2 4 sub sub/1 sub/3 sub/5 ") == 0);
+    CHECK(all.folders == 1 && all.bytes == (uint64_t)FILES * SIZE);
+    memset(&all, 0, sizeof all);
+    OK(stead_ls(s, "tree/[2-9s]*", false, note, &all, NULL, &e));
+    CHECK(strcmp(all.names, "tree/2 tree/4 tree/sub ") == 0);
+    memset(&all, 0, sizeof all);
+    OK(stead_ls(s, "fast://", false, note, &all, NULL, &e));
+    CHECK(all.names[0] == 0);
+    memset(&all, 0, sizeof all);
+    all.left = 2;
+    FAILS(STEAD_CANCELLED, "", stead_ls(s, "tree", true, note, &all, NULL, &e));
+    CHECK(strcmp(all.names, "0 2 ") == 0);
+    OK(stead_cancel_new(&stop, &e));
+    stead_cancel_request(stop);
+    FAILS(STEAD_CANCELLED, "", stead_ls(s, "tree", true, note, &all, stop, &e));
+    stead_cancel_free(stop);
+    FAILS(STEAD_NOT_FOUND, "tree/none", stead_ls(s, "tree/none", false, note, &all, NULL, &e));
+    FAILS(STEAD_USAGE, "'none'", stead_ls(s, "none://", false, note, &all, NULL, &e));
+    FAILS(STEAD_USAGE, "NULL", stead_ls(s, "tree", false, NULL, NULL, NULL, &e));
+    FAILS(STEAD_USAGE, "NULL", stead_ls(NULL, "tree", false, note, &all, NULL, &e));
+}
+
 int main(void) {
     stead_stager *s = NULL;
     stead_transfer *t = NULL;
@@ -347,6 +390,7 @@ int main(void) {
     CHECK(mkdir("fast", 0755) == 0);
     make_tree("tree");
     OK(stead_stager_open("state", spaces, 1, 2, &s, &e));
+    lists(s);
     copies(s);
     stops(s);
     is_given_up(s);

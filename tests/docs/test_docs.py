@@ -107,7 +107,7 @@ def test_the_page_of_kernels_is_current():
 
 
 def test_every_option_is_documented_in_help_with_an_example(playground):
-    for verb in ["run", "describe", "read", "put", "get", "calibrate", "kernels", "completions", "man"]:
+    for verb in ["run", "describe", "read", "put", "get", "stage", "df", "ls", "calibrate", "kernels", "completions", "man"]:
         text = subprocess.run([command(), verb, "--help"], capture_output=True, text=True, check=True).stdout
         assert "Example" in text, verb
 
@@ -120,7 +120,7 @@ def test_completions_and_manual_pages(tmp_path):
     assert check.returncode == 0
     subprocess.run([command(), "man", tmp_path / "man"], check=True)
     pages = sorted(p.name for p in (tmp_path / "man").iterdir())
-    assert {"stead.1", "stead-run.1", "stead-read.1", "stead-put.1"} <= set(pages), pages
+    assert {"stead.1", "stead-run.1", "stead-read.1", "stead-put.1", "stead-ls.1"} <= set(pages), pages
 
 
 def test_the_readme_opens_with_two_commands():

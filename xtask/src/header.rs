@@ -35,6 +35,7 @@ const FILES: &[&str] = &[
     "region",
     "stage_request",
     "stage",
+    "listing",
     "daemon",
     "persist",
 ];

@@ -170,6 +170,7 @@ const UNSAFE: &[&str] = &[
     "crates/capi/src/error.rs",
     "crates/capi/src/guard.rs",
     "crates/capi/src/layout.rs",
+    "crates/capi/src/listing.rs",
     "crates/capi/src/memory.rs",
     "crates/capi/src/offload.rs",
     "crates/capi/src/options.rs",

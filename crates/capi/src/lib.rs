@@ -22,6 +22,7 @@ mod dataset;
 mod error;
 mod guard;
 mod layout;
+mod listing;
 mod memory;
 mod offload;
 mod options;

@@ -152,6 +152,11 @@ impl Stopping for Moving {
     }
 }
 
+/// The stager of a handle.
+pub(crate) fn of(stager: *const stead_stager) -> Result<Arc<Stager>> {
+    Ok(table::get::<StagerFace>(stager)?.stager.clone())
+}
+
 fn closed() -> Error {
     Error::usage("the stager was closed")
 }

@@ -5,7 +5,7 @@ mod admin;
 mod stage;
 
 pub use admin::{AdminArgs, AdminVerb, JobVerb, PersistArgs, PersistVerb, ProcessVerb, SpaceVerb};
-pub use stage::{DaemonArgs, DfArgs, ExistsArg, MetricsArgs, StageArgs, TopArgs};
+pub use stage::{DaemonArgs, DfArgs, ExistsArg, LsArgs, MetricsArgs, StageArgs, TopArgs};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -47,6 +47,8 @@ pub enum Verb {
     Stage(Box<StageArgs>),
     /// Show dataspaces: their folder, their room, and how fast transfers to them were
     Df(DfArgs),
+    /// List what lies at a place: a folder, a dataspace, a bucket, another node; or the dataspaces
+    Ls(LsArgs),
     /// Be the daemon of this node, which does transfers for all who ask it
     Daemon(Box<DaemonArgs>),
     /// Keep data on this node for later, and share them with other users

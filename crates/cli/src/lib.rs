@@ -10,6 +10,7 @@ mod daemon;
 mod describe;
 mod handed;
 mod kernels;
+mod ls;
 mod output;
 mod persist;
 mod place;
@@ -84,6 +85,7 @@ fn dispatch(cli: Cli) -> Result<()> {
         Verb::Get(a) => copy::get(&a),
         Verb::Stage(a) => stage::stage(&a),
         Verb::Df(a) => stage::df(&a),
+        Verb::Ls(a) => ls::ls(&a),
         Verb::Daemon(a) => daemon::daemon(&a),
         Verb::Persist(a) => persist::persist(&a),
         Verb::Admin(a) => admin::admin(&a),

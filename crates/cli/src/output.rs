@@ -1,6 +1,6 @@
 //! To standard output. A reader that goes away (as `head` does) ends the command in silence.
 
-use std::io::{ErrorKind, Write};
+use std::io::{BufWriter, ErrorKind, StdoutLock, Write};
 use stead::{Error, Result};
 
 pub fn text(s: &str) -> Result<()> {
@@ -20,4 +20,43 @@ pub fn json(v: &impl serde::Serialize) -> Result<()> {
         .map_err(|e| Error::internal(format!("cannot write JSON: {e}")))?;
     s.push('\n');
     text(&s)
+}
+
+/// Text that comes bit by bit, of which nobody knows how much it will be.
+pub struct Stream {
+    out: BufWriter<StdoutLock<'static>>,
+    gone: bool,
+}
+
+impl Stream {
+    pub fn new() -> Stream {
+        Stream { out: BufWriter::with_capacity(1 << 16, std::io::stdout().lock()), gone: false }
+    }
+
+    /// Writes more. It is an error if whoever reads it has gone, too, so that nothing else is done for nobody.
+    pub fn text(&mut self, text: &str) -> Result<()> {
+        let wrote = self.out.write_all(text.as_bytes());
+        self.known(wrote)
+    }
+
+    /// Writes what is left.
+    pub fn end(mut self) -> Result<()> {
+        let wrote = self.out.flush();
+        match self.known(wrote) {
+            Err(_) if self.gone => Ok(()),
+            done => done,
+        }
+    }
+
+    /// True once whoever read it has gone.
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    fn known(&mut self, wrote: std::io::Result<()>) -> Result<()> {
+        wrote.map_err(|e| {
+            self.gone |= e.kind() == ErrorKind::BrokenPipe;
+            Error::io("write the results", "standard output", e)
+        })
+    }
 }

@@ -32,5 +32,6 @@ pub use client::Client;
 pub use clients::Clients;
 pub use frame::{MOST as MOST_FRAME, read as read_frame, write as write_frame};
 pub use persist::{PersistAsk, persist};
+pub use reach::ByDaemon;
 pub use socket::socket_path;
 pub use worker::work;

@@ -1,10 +1,10 @@
-//! The workers of one user on other nodes, as a worker asks them.
+//! The workers of one user on other nodes, as a worker asks them, and as a program does.
 
 use crate::client::Client;
 use crate::control::{self, Report};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stead_core::{Error, Kind, Result};
 use stead_stage::remote::{Line, Part, Question, Reach, Reply};
@@ -29,6 +29,31 @@ impl Reach for ByBroker {
         control::send(&self.control, &report, Some(theirs.as_fd()), true)?;
         drop(theirs);
         let client = Client::over(ours, Path::new(node), Some(node.to_owned()))?;
+        Ok(Box::new(Far { client, room: Vec::new() }))
+    }
+}
+
+/// Connections that a program makes, by way of the daemon of its own node.
+#[derive(Debug, Default)]
+pub struct ByDaemon {
+    path: Option<PathBuf>,
+}
+
+impl ByDaemon {
+    /// By the daemon that listens on this socket, or else as [`Client::connect`] finds it.
+    pub fn new(path: Option<&Path>) -> ByDaemon {
+        ByDaemon { path: path.map(Path::to_owned) }
+    }
+}
+
+impl Reach for ByDaemon {
+    fn line(&self, node: &str) -> Result<Box<dyn Line>> {
+        let none = || {
+            Error::usage(format!("node '{node}' is not reached: no daemon runs here")).with_hint(
+                "daemons that are a pool reach each other: mpirun stead daemon --pool; a file of such a name here is ./NAME",
+            )
+        };
+        let client = Client::connect_on(self.path.as_deref(), node)?.ok_or_else(none)?;
         Ok(Box::new(Far { client, room: Vec::new() }))
     }
 }

@@ -103,7 +103,7 @@ pub mod stage {
     pub use stead_stage::tree;
     pub use stead_stage::{
         Action, Exists, Failure, Load, Means, Moving, Options, Preview, Progress, Queue, Request,
-        Stager, Standing, State, Status, Totals, Usage, Watcher, state_folder, usage,
+        Stager, Standing, State, Status, Totals, Usage, Watcher, configured, state_folder, usage,
     };
     pub use stead_store::space::of_user as dataspaces;
     pub use stead_store::{FileTime, Meta, What};
@@ -142,7 +142,7 @@ pub mod daemon {
         AdminAnswer, AdminAsk, AdminSpace, Hello, JobIs, Numbers, Stats,
     };
     pub use stead_daemon::{
-        Client, Clients, PersistAsk, Settings, persist, serve, serve_in_pool, serves_all,
+        ByDaemon, Client, Clients, PersistAsk, Settings, persist, serve, serve_in_pool, serves_all,
         socket_path, work,
     };
     pub use stead_stage::Persisted;

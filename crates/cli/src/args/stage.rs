@@ -1,4 +1,4 @@
-//! Arguments of `stead stage` and `stead df`.
+//! Arguments of `stead stage`, `stead df`, `stead ls` and of the daemon.
 
 use super::{Described, When, dataspace, size};
 use clap::{Args, ValueEnum};
@@ -161,6 +161,42 @@ pub struct DfArgs {
     pub dataspace: Vec<String>,
 
     /// How to print them
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Described,
+}
+
+const LS_EXAMPLES: &str = "Examples:
+  stead ls
+  stead ls nvme0://run1
+  stead ls --long --recursive results/
+  stead ls 'nvme0://run1/*.h5'
+  stead ls s3://bucket/run7/ --format json
+  stead ls node7:/scratch/run1/
+Without a location it lists the dataspaces. Names come in order, however many there are; a '/' behind one says that it is a folder.
+NODE:/path and NODE:nvme0://path are on another node of the pool that the daemons are.
+Credentials of buckets come from the environment (AWS_..., GOOGLE_..., AZURE_...) or from the machine.
+Exit status: 0 done, 1 it could not be read, 2 bad request, 130 interrupted.";
+
+#[derive(Debug, Args)]
+#[command(after_help = LS_EXAMPLES)]
+pub struct LsArgs {
+    /// A folder, a file or a pattern: a path, a name in a dataspace such as nvme0://run1, or the URL of a bucket such as s3://bucket/run1
+    #[arg(value_name = "LOCATION")]
+    pub location: Option<String>,
+
+    /// With what each is, its size and when it was changed (UTC)
+    #[arg(long, short)]
+    pub long: bool,
+
+    /// With all that lies below; links are not followed
+    #[arg(long, short = 'R', requires = "location")]
+    pub recursive: bool,
+
+    /// Folder of a dataspace of this node, or URL of its bucket, before the configured one; give it once for each
+    #[arg(long, value_name = "NAME=/PATH", value_parser = dataspace)]
+    pub dataspace: Vec<String>,
+
+    /// How to print them; JSON has all that --long shows
     #[arg(long, value_enum, default_value_t)]
     pub format: Described,
 }

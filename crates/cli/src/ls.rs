@@ -1,0 +1,174 @@
+//! `stead ls`.
+
+use crate::args::{Described, LsArgs};
+use crate::{output, signals, table};
+use serde::Serialize;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use stead::daemon::{ByDaemon, Client};
+use stead::stage::tree::{Depth, Entry, Tree};
+use stead::stage::{BucketUrl, FileTime, Location, Usage, What, configured, dataspaces, location};
+use stead::{Cancel, Error, Result, units};
+
+/// A name, as JSON has it.
+#[derive(Serialize)]
+struct Row<'a> {
+    name: Name<'a>,
+    kind: &'static str,
+    /// None of folders.
+    size: Option<u64>,
+    /// Seconds since 1970; none where nobody knows it.
+    modified: Option<f64>,
+}
+
+/// Text, or the bytes of a name that is none.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Name<'a> {
+    Text(&'a str),
+    Bytes(&'a [u8]),
+}
+
+pub fn ls(a: &LsArgs) -> Result<()> {
+    let mut spaces = dataspaces()?;
+    for one in &a.dataspace {
+        spaces.give(one, &|name| std::env::var(name).ok())?;
+    }
+    let Some(at) = &a.location else { return all(a, &configured(&spaces)) };
+    let cancel = Cancel::new();
+    let done = signals::watch(&cancel, false)?;
+    let tree = Tree::new(spaces).stopped_by(&cancel).reaching(Arc::new(ByDaemon::default()));
+    let at = of_daemon(location(at)?, &tree)?;
+    let depth = if a.recursive { Depth::All } else { Depth::One };
+    let mut out = output::Stream::new();
+    let mut first = true;
+    let looked = tree.look(&at, depth, &mut |entry| {
+        let text = match a.format {
+            Described::Json => json(&entry, std::mem::take(&mut first))?,
+            Described::Table if a.long => long(&entry),
+            Described::Table => shown(&entry) + "\n",
+        };
+        out.text(&text)
+    });
+    done.cancel();
+    match looked {
+        // Whoever read it has had enough.
+        Err(_) if out.is_gone() => return Ok(()),
+        looked => looked?,
+    }
+    if a.format == Described::Json {
+        out.text(if first { "[]\n" } else { "\n]\n" })?;
+    }
+    out.end()
+}
+
+/// The location; by the daemon of this node if it is in a dataspace that only that one knows.
+fn of_daemon(at: Location, tree: &Tree) -> Result<Location> {
+    let known = |space: &String| tree.spaces().has(space) || BucketUrl::is_scheme(space);
+    if at.node.is_some() || at.space.as_ref().is_none_or(known) {
+        return Ok(at);
+    }
+    Ok(match Client::connect()? {
+        Some(daemon) => Location { node: Some(daemon.hello().node.clone()), ..at },
+        None => at,
+    })
+}
+
+/// The dataspaces.
+fn all(a: &LsArgs, list: &[Usage]) -> Result<()> {
+    #[derive(Serialize)]
+    struct Space {
+        name: String,
+        kind: String,
+        path: Option<String>,
+    }
+    if a.format == Described::Json {
+        let row =
+            |u: &Usage| Space { name: u.name.clone(), kind: u.kind.clone(), path: u.path.clone() };
+        return output::json(&list.iter().map(row).collect::<Vec<_>>());
+    }
+    if list.is_empty() {
+        return output::text(
+            "no dataspaces: write them into stead.toml, or name one with --dataspace NAME=/PATH\n",
+        );
+    }
+    if !a.long {
+        let lines: String = list.iter().map(|u| format!("{}://\n", u.name)).collect();
+        return output::text(&lines);
+    }
+    let row = |u: &Usage| {
+        let folder = u.path.clone().or_else(|| u.error.clone()).unwrap_or_default();
+        vec![format!("{}://", u.name), u.kind.clone(), folder]
+    };
+    output::text(&table::plain(&["dataspace", "kind", "folder"], list.iter().map(row).collect()))
+}
+
+fn kind(what: What) -> &'static str {
+    match what {
+        What::File => "file",
+        What::Folder => "folder",
+        What::Link => "link",
+        What::Special => "special",
+    }
+}
+
+fn size(entry: &Entry) -> Option<u64> {
+    (entry.meta.what != What::Folder).then_some(entry.meta.size)
+}
+
+/// When it was changed; a folder of a bucket has no time.
+fn modified(entry: &Entry) -> Option<FileTime> {
+    Some(entry.meta.mtime).filter(|time| *time != FileTime::default())
+}
+
+fn json(entry: &Entry, first: bool) -> Result<String> {
+    let row = Row {
+        name: entry.name.to_str().map_or(Name::Bytes(entry.name.as_bytes()), Name::Text),
+        kind: kind(entry.meta.what),
+        size: size(entry),
+        modified: modified(entry).map(|t| t.seconds as f64 + f64::from(t.nanos) * 1e-9),
+    };
+    let text = serde_json::to_string(&row)
+        .map_err(|e| Error::internal(format!("cannot write JSON: {e}")))?;
+    Ok(format!("{}  {text}", if first { "[\n" } else { ",\n" }))
+}
+
+fn long(entry: &Entry) -> String {
+    let size = size(entry).map_or("-".to_owned(), units::format_size);
+    let time = modified(entry).map_or("-".to_owned(), |time| units::format_date(time.seconds));
+    format!("{:7}  {size:>10}  {time:20}  {}\n", kind(entry.meta.what), shown(entry))
+}
+
+/// Its name in one line, with a `/` behind that of a folder.
+fn shown(entry: &Entry) -> String {
+    let end = if entry.meta.what == What::Folder { "/" } else { "" };
+    plain(&entry.name) + end
+}
+
+/// A name without what would end a line or change a terminal.
+fn plain(name: &OsStr) -> String {
+    let mut text = String::with_capacity(name.len());
+    for chunk in name.as_bytes().utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c.is_control() {
+                true => text.extend(c.escape_default()),
+                false => text.push(c),
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| text += &format!("\\x{byte:02x}"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_of_one_line() {
+        let of = |bytes: &[u8]| plain(OsStr::from_bytes(bytes));
+        assert_eq!(of("straße 1/a.h5".as_bytes()), "straße 1/a.h5");
+        assert_eq!(of(b"two\nlines\x1b[0m no\xfftext"), "two\\nlines\\u{1b}[0m no\\xfftext");
+    }
+}
