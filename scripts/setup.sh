@@ -109,3 +109,22 @@ if [ "$what" = test ]; then
     printf '%s\n' "$wanted" >"$VENV/.requirements"
   fi
 fi
+
+# --- Azure's blobs ----------------------------------------------------------------------------------
+# A server that speaks as Azure does, for the tests of buckets: on machines that have Node.js, which it takes.
+azurite=3.35.0
+if [ "$what" = test ]; then
+  if ! command -v npm >/dev/null || ! command -v node >/dev/null; then
+    say "no node and npm here: the tests with a server of Azure are skipped"
+  elif [ "$(cat "$BUILD/azurite/.version" 2>/dev/null)" != $azurite ]; then
+    say "installing Azurite"
+    rm -rf "$BUILD/azurite" && mkdir -p "$BUILD/azurite"
+    echo '{"private": true}' >"$BUILD/azurite/package.json"
+    if npm install --prefix "$BUILD/azurite" --no-audit --no-fund --omit=optional --ignore-scripts --silent "azurite@$azurite"; then
+      echo $azurite >"$BUILD/azurite/.version"
+    else
+      say "could not install Azurite: the tests with a server of Azure are skipped"
+      rm -rf "$BUILD/azurite"
+    fi
+  fi
+fi

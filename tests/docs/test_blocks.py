@@ -32,6 +32,7 @@ PICTURES = {
     ("docs/protocol.md", '{"failed": {"kind": "usage", "message": "there is no transfer 9", "hint": "stead stage --list shows them"}}'): "the same",
     ("docs/protocol.md", '{"action": "copy", "sources": ["/data/a.h5", "nvme0://run1/"], "target": "lustre://run1/",'): "the same",
     ("docs/staging.md", "stead persist store nvme0://run1 --expires 30d"): "tests/faults/test_admin.py gives such, to another user",
+    ("docs/staging.md", """aws s3api put-bucket-lifecycle-configuration --bucket BUCKET --lifecycle-configuration '{"Rules": [{"ID": "unfinished","""): "a tool of others",
     ("docs/staging.md", "stead stage node7:/scratch/run1/ nvme0://run1/"): "the tests of pages have no pool; tests/mpi/test_pool.py gives such",
     ("docs/steadd.md", "srun --ntasks-per-node=1 stead daemon --pool"): "the same",
     ("docs/steadd.md", "stead stage node2:/scratch/run1/ nvme0://run1/         from node2 to this node"): "the same",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -75,3 +77,59 @@ def disk(whole_disk) -> Disk:
     whole_disk.rule()
     yield whole_disk
     whole_disk.rule(bad=[], held=[], short=1 << 20)
+
+
+class Stages:
+    """Transfers with a store."""
+
+    def __init__(self, state: Path):
+        self.state, self.begun = state, []
+
+    def begin(self, store, *args, **more: str) -> subprocess.Popen:
+        stead = os.path.abspath(os.environ.get("STEAD", "target/debug/stead"))
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "GOOGLE_", "SSL_"))}
+        env |= store.env | {"STEAD_STATE": str(self.state)} | more
+        command = [stead, "stage", *map(str, args), "--format", "json"]
+        # Few files may be open.
+        command = ["bash", "-c", 'ulimit -n 128; exec "$0" "$@"', *command]
+        self.begun.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return self.begun[-1]
+
+    def stage(self, store, *args, code: int = 0, **more: str) -> dict | str:
+        """What it says, or the error that it ends with by `code`."""
+        done = self.begin(store, *args, **more)
+        out, err = done.communicate(timeout=120)
+        assert done.returncode == code and "panicked" not in err, f"{done.returncode} {err}"
+        # Nobody is told who we are.
+        assert "kept-to-itself" not in out + err
+        return json.loads(out) if code == 0 else err + out
+
+    def end(self) -> None:
+        for one in self.begun:
+            if one.poll() is None:
+                one.kill()
+                one.wait(60)
+
+
+@pytest.fixture
+def stages(tmp_path):
+    stages = Stages(tmp_path / "state")
+    yield stages
+    stages.end()
+
+
+@pytest.fixture
+def stage_with(stages):
+    return stages.stage
+
+
+@pytest.fixture
+def begin(store, stages):
+    """A function that begins a transfer with the store that a module has; it is ended after the test."""
+    return partial(stages.begin, store)
+
+
+@pytest.fixture
+def stage(store, stages):
+    """The same, which waits for its end."""
+    return partial(stages.stage, store)

@@ -1,5 +1,6 @@
 //! One file from here to there: its bytes, by pieces that threads take, and what belongs to it.
 
+use crate::bytes::{Fault, Room, Source, Target, is_big, sum_of};
 use crate::commit;
 use crate::job::{Item, Mark};
 use crate::limiter::Limiter;
@@ -7,27 +8,17 @@ use crate::meta;
 use crate::pace::Pace;
 use crate::sum::{PIECE, Sum, Sums};
 use crate::work::{Carry, Track};
-use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stead_core::{Cancel, Error, Kind, Result};
-use stead_store::{Aligned, Folder, Meta, resident_share, tier};
+use stead_store::{Folder, Meta, tier};
 
-/// Bytes of a read past the page cache: enough for the device to be busy.
-const DIRECT: usize = 2 << 20;
-/// Bytes of a read through it: they stay in the second-level cache between read, checksum and write.
-const CACHED: usize = 256 << 10;
-/// Files of fewer bytes go through the page cache.
-const LEAST_DIRECT: u64 = 1 << 20;
 /// A file of so many bytes is begun where it was left.
 pub(crate) const LEAST_MARKED: u64 = 256 << 20;
-/// What reads and writes past the page cache want to be multiples of.
-const ALIGN: u64 = 4096;
 
 /// What all copies of a transfer share.
 pub(crate) struct Means<'a> {
@@ -48,15 +39,6 @@ pub(crate) struct Means<'a> {
     pub(crate) files: &'a AtomicU64,
     /// False once the file systems have said that they share no blocks.
     pub(crate) clones: &'a AtomicBool,
-}
-
-/// The memory of a thread that copies.
-pub(crate) struct Room(Aligned);
-
-impl Room {
-    pub(crate) fn new() -> Room {
-        Room(Aligned::new(DIRECT))
-    }
 }
 
 /// A file that is being copied.
@@ -81,18 +63,11 @@ enum Opened {
 
 /// Both files, open.
 struct Pair {
-    from: File,
-    to: File,
+    from: Source,
+    to: Target,
     meta: Meta,
-    /// The source has holes.
-    sparse: bool,
     /// Both have the same blocks: there is nothing to copy.
     cloned: bool,
-    /// Writes go past the page cache.
-    padded: bool,
-    from_direct: AtomicBool,
-    /// What is read of the source comes from its device.
-    cold: bool,
 }
 
 pub(crate) fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -175,19 +150,11 @@ impl Copy {
         }
         let (to, begun) = self.open_target(&meta)?;
         let write = |e: Errno| self.cannot_write(e.into());
-        let big = meta.size >= LEAST_DIRECT;
-        let mut pair = Pair {
-            sparse: meta.room < meta.size,
-            cloned: false,
-            padded: false,
-            from_direct: AtomicBool::new(false),
-            cold: true,
-            from,
-            to,
-            meta,
-        };
+        let big = is_big(meta.size);
+        let (from, to) = (Source::new(from, &meta), Target::new(to));
+        let mut pair = Pair { from, to, meta, cloned: false };
         if begun.is_none() && big && means.clones.load(Ordering::Relaxed) {
-            match rustix::fs::ioctl_ficlone(&pair.to, &pair.from) {
+            match rustix::fs::ioctl_ficlone(pair.to.file(), pair.from.file()) {
                 Ok(()) => pair.cloned = true,
                 // Only of this file: its length, or its attributes.
                 Err(Errno::INVAL | Errno::TXTBSY | Errno::PERM) => {}
@@ -205,9 +172,10 @@ impl Copy {
             drop(sums);
             self.track.count(mark.prefix, true, means);
         }
-        if big {
-            self.prepare(&mut pair, begun.is_some())?;
-        }
+        let sparse = pair.from.is_sparse();
+        let prepared = pair.to.prepare(meta.size, sparse, begun.is_some());
+        prepared.map_err(|e| self.cannot_write(e))?;
+        pair.from.choose();
         Ok(pair)
     }
 
@@ -227,30 +195,6 @@ impl Copy {
         Ok((commit::create(&self.target, &self.temporary, meta::begins_as(meta))?, None))
     }
 
-    /// Takes room, and chooses how to read and write.
-    fn prepare(&self, pair: &mut Pair, begun: bool) -> Result<()> {
-        let size = pair.meta.size;
-        let cannot = |e: Errno| self.cannot_write(e.into());
-        if pair.sparse {
-            rustix::fs::ftruncate(&pair.to, size).map_err(cannot)?;
-        } else if !begun && !tier::is_memory(&pair.to) {
-            // A device without room says so now.
-            match rustix::fs::fallocate(&pair.to, FallocateFlags::empty(), 0, size) {
-                Ok(()) | Err(Errno::NOTSUP | Errno::NOSYS | Errno::INVAL) => {}
-                Err(e) => return Err(cannot(e)),
-            }
-        }
-        if !tier::is_memory(&pair.to) && direct(&pair.to, true) {
-            pair.padded = true;
-        }
-        let cold = !tier::is_memory(&pair.from) && resident_share(&pair.from, size, 16) < 0.5;
-        pair.cold = cold;
-        if cold && direct(&pair.from, true) {
-            pair.from_direct.store(true, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
     /// Copies what is between two places, and gives its checksum.
     fn bytes(
         &self,
@@ -263,30 +207,23 @@ impl Copy {
         let mut sum = Sum::new();
         let mut at = from;
         while at < end {
-            let data = if pair.sparse { self.next_data(pair, at, end)? } else { at..end };
+            let data = pair.from.next(at, end).map_err(|fault| self.cannot_read(fault))?;
             if data.start > at {
                 sum.hole(data.start - at);
                 self.track.count(data.start - at, true, means);
             }
             at = data.start;
             while at < data.end {
-                let past = pair.padded || pair.from_direct.load(Ordering::Relaxed);
-                let most = if past { DIRECT } else { CACHED };
+                let most = pair.from.at_once(pair.to.is_padded());
                 let len = usize::try_from(data.end - at).unwrap_or(most).min(most);
                 means.limiter.take(len, means.cancel)?;
                 let turn = means.pace.map(|pace| pace.begin(means.cancel)).transpose()?;
-                self.read(pair, at, len, room)?;
-                sum.bytes(&room.0[..len]);
-                let written = if pair.padded {
-                    let whole = len.next_multiple_of(ALIGN as usize);
-                    room.0[len..whole].fill(0);
-                    whole
-                } else {
-                    len
-                };
-                self.write(pair, at, &room.0[..written])?;
+                pair.from.read(at, len, room).map_err(|fault| self.cannot_read(fault))?;
+                sum.bytes(room.first(len));
+                let written = pair.to.write_room(at, len, room);
+                written.map_err(|e| self.cannot_write(e).at_offset(at))?;
                 if let Some(turn) = turn {
-                    turn.moved(len as u64, pair.cold);
+                    turn.moved(len as u64, pair.from.is_cold());
                 }
                 at += len as u64;
                 self.track.count(len as u64, false, means);
@@ -295,100 +232,19 @@ impl Copy {
         Ok(sum.finish())
     }
 
-    /// The next bytes that the source has, from `at` on; nothing at `end` if there are none.
-    fn next_data(&self, pair: &Pair, at: u64, end: u64) -> Result<std::ops::Range<u64>> {
-        let failed = |e: Errno| Error::io("read", self.source_path(), e.into()).at_offset(at);
-        let start = match rustix::fs::seek(&pair.from, SeekFrom::Data(at)) {
-            Ok(start) => (start - start % ALIGN).max(at),
-            Err(Errno::NXIO) => return Ok(end..end),
-            Err(Errno::INVAL) => return Ok(at..end),
-            Err(e) => return Err(failed(e)),
-        };
-        if start >= end {
-            return Ok(end..end);
-        }
-        let stop = match rustix::fs::seek(&pair.from, SeekFrom::Hole(start)) {
-            Ok(stop) => stop.next_multiple_of(ALIGN).min(end),
-            Err(Errno::INVAL) => end,
-            // It became shorter, which the read finds out.
-            Err(Errno::NXIO) => end,
-            Err(e) => return Err(failed(e)),
-        };
-        Ok(start..stop.max(start + 1).min(end))
-    }
-
-    fn read(&self, pair: &Pair, at: u64, len: usize, room: &mut Room) -> Result<()> {
-        let mut done = 0;
-        while done < len {
-            let past = pair.from_direct.load(Ordering::Relaxed);
-            let asked = if past { len.next_multiple_of(ALIGN as usize) } else { len };
-            let through = || {
-                pair.from_direct.store(false, Ordering::Relaxed);
-                direct(&pair.from, false);
-            };
-            match pair.from.read_at(&mut room.0[done..asked], at + done as u64) {
-                Ok(0) => return Err(self.changed()),
-                Ok(n) => done += n,
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                // Blocks larger than ours, or a file system that changed its mind.
-                Err(e) if past && e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
-                    through()
-                }
-                Err(e) => {
-                    let at = at + done as u64;
-                    return Err(Error::io("read", self.source_path(), e).at_offset(at));
-                }
-            }
-            // It ended within a block: at the end of a file that became shorter, as the page cache will tell.
-            if past && done < len && !done.is_multiple_of(ALIGN as usize) {
-                done -= done % ALIGN as usize;
-                through();
-            }
-        }
-        Ok(())
-    }
-
-    fn write(&self, pair: &Pair, at: u64, bytes: &[u8]) -> Result<()> {
-        match pair.to.write_all_at(bytes, at) {
-            Err(e) if pair.padded && e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
-                // For good, and for all threads: what they write padded is cut in the end.
-                direct(&pair.to, false);
-                pair.to.write_all_at(bytes, at)
-            }
-            done => done,
-        }
-        .map_err(|e| self.cannot_write(e).at_offset(at))
+    fn cannot_read(&self, fault: Fault) -> Error {
+        fault.told("read", self.source_path(), || self.changed())
     }
 
     /// Reads the target back from its device.
     fn verify(&self, pair: &Pair, room: &mut Room, means: &Means<'_>) -> Result<()> {
-        stead_store::evict(&pair.to);
-        let mut both = [&pair.to, &pair.from].into_iter().take(if pair.cloned { 2 } else { 1 });
-        let mut sum_of = |file: &File| {
-            let (mut sum, mut at) = (Sum::new(), 0);
-            while at < pair.meta.size {
-                means.cancel.check()?;
-                let len = usize::try_from(pair.meta.size - at).unwrap_or(DIRECT).min(DIRECT);
-                let asked = len.next_multiple_of(ALIGN as usize);
-                let path = || self.target_path();
-                match file.read_at(&mut room.0[..asked], at) {
-                    Ok(0) => return Err(self.differs()),
-                    Ok(n) => {
-                        let n = n.min(len);
-                        sum.bytes(&room.0[..n]);
-                        at += n as u64;
-                    }
-                    Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                    Err(e) => return Err(Error::io("read back", path(), e).at_offset(at)),
-                }
-            }
-            Ok(sum.finish())
+        stead_store::evict(pair.to.file());
+        let mut sum = |file: &File| {
+            sum_of(file, pair.meta.size, room, means.cancel)
+                .map_err(|fault| fault.told("read back", self.target_path(), || self.differs()))
         };
-        let there = both.next().map_or(Ok(0), &mut sum_of)?;
-        let meant = match both.next() {
-            Some(from) => sum_of(from)?,
-            None => self.sum(),
-        };
+        let there = sum(pair.to.file())?;
+        let meant = if pair.cloned { sum(pair.from.file())? } else { self.sum() };
         if there == meant { Ok(()) } else { Err(self.differs()) }
     }
 
@@ -448,17 +304,17 @@ impl Carry for Copy {
 
     fn finish(&self, room: &mut Room, means: &Means<'_>) -> Result<()> {
         let Some(pair) = self.pair(means)? else { return Ok(()) };
-        let after =
-            Meta::of_file(&pair.from).map_err(|e| Error::io("look at", self.source_path(), e))?;
+        let after = Meta::of_file(pair.from.file())
+            .map_err(|e| Error::io("look at", self.source_path(), e))?;
         if !after.same(&pair.meta) {
             return Err(self.changed());
         }
-        if pair.padded || pair.sparse {
-            pair.to.set_len(pair.meta.size).map_err(|e| self.cannot_write(e))?;
+        if pair.to.is_padded() || pair.from.is_sparse() {
+            pair.to.file().set_len(pair.meta.size).map_err(|e| self.cannot_write(e))?;
         }
-        meta::give(&pair.from, &pair.meta, &pair.to, &self.target_path())?;
+        meta::give(pair.from.file(), &pair.meta, pair.to.file(), &self.target_path())?;
         if means.sync_each || means.verify {
-            pair.to.sync_all().map_err(|e| self.cannot_write(e))?;
+            pair.to.file().sync_all().map_err(|e| self.cannot_write(e))?;
         }
         if means.verify {
             self.verify(&pair, room, means)?;
@@ -485,7 +341,7 @@ impl Carry for Copy {
             _ => return Ok(None),
         };
         let Some((there, sum)) = lock(&self.sums).join(self.item().size) else { return Ok(None) };
-        pair.to.sync_data().map_err(|e| self.cannot_write(e))?;
+        pair.to.file().sync_data().map_err(|e| self.cannot_write(e))?;
         lock(&self.sums).marked = there;
         let Meta { dev, ino, size, mtime, ctime, .. } = pair.meta;
         let prefix = there as u64 * PIECE;
@@ -525,11 +381,4 @@ pub(crate) fn settled(file: &File, meta: &Meta, cancel: &Cancel) -> Result<()> {
         left -= turn;
     }
     Ok(())
-}
-
-/// Reads and writes of a file go past the page cache from now on, or through it. False if that cannot be.
-fn direct(file: &File, on: bool) -> bool {
-    let Ok(flags) = rustix::fs::fcntl_getfl(file) else { return false };
-    let flags = if on { flags | OFlags::DIRECT } else { flags - OFlags::DIRECT };
-    rustix::fs::fcntl_setfl(file, flags).is_ok()
 }

@@ -1,7 +1,8 @@
 //! An object into a file: by ranges into the temporary file, which gets its name as any other does.
 
+use crate::bytes::{Room, Target, sum_of};
 use crate::commit;
-use crate::copy::{LEAST_MARKED, Means, Room, lock};
+use crate::copy::{LEAST_MARKED, Means, lock};
 use crate::job::{Item, Mark};
 use crate::meta;
 use crate::place::{Prefix, number};
@@ -9,21 +10,16 @@ use crate::sum::{PIECE, Sum, Sums};
 use crate::up;
 use crate::work::{Carry, Track};
 use std::ffi::OsString;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use stead_core::{Error, Kind, Result};
 use stead_store::{Bucket, FileTime, Folder, Meta, Object};
 
-/// Bytes that are read back at a time.
-const READ_BACK: usize = 1 << 20;
-
 /// The object, as it was when it was first asked for, and the file.
 struct Pair {
     object: Object,
-    to: File,
+    to: Target,
 }
 
 /// An object that becomes a file.
@@ -117,9 +113,14 @@ impl Down {
             (sums.begun, sums.marked) = ((done, mark.sum), done);
             drop(sums);
             self.track.count(mark.prefix, true, means);
-            return Ok(Arc::new(Pair { object, to }));
+            return self.prepared(object, Target::new(to), true);
         }
         let to = commit::create(&self.target, &self.temporary, 0o600)?;
+        self.prepared(object, Target::new(to), false)
+    }
+
+    fn prepared(&self, object: Object, mut to: Target, begun: bool) -> Result<Arc<Pair>> {
+        to.prepare(object.size, false, begun).map_err(|e| self.cannot_write(e))?;
         Ok(Arc::new(Pair { object, to }))
     }
 
@@ -135,11 +136,18 @@ impl Down {
         }
     }
 
-    fn write(&self, pair: &Pair, number: u64, bytes: &[u8], means: &Means<'_>) -> Result<()> {
+    fn write(
+        &self,
+        pair: &Pair,
+        number: u64,
+        bytes: &[u8],
+        room: &mut Room,
+        means: &Means<'_>,
+    ) -> Result<()> {
         let mut sum = Sum::new();
         sum.bytes(bytes);
         let at = number * PIECE;
-        pair.to.write_all_at(bytes, at).map_err(|e| self.cannot_write(e).at_offset(at))?;
+        pair.to.write(at, bytes, room).map_err(|e| self.cannot_write(e).at_offset(at))?;
         let at = usize::try_from(number).unwrap_or(usize::MAX);
         if let Some(slot) = lock(&self.sums).pieces.get_mut(at) {
             *slot = Some(sum.finish());
@@ -154,29 +162,22 @@ impl Down {
 /// # Errors
 /// `Io` if it is another one; system errors.
 pub(crate) fn read_back(
-    file: &File,
+    to: &Target,
     size: u64,
     meant: u64,
     path: &Path,
+    room: &mut Room,
     means: &Means<'_>,
 ) -> Result<()> {
-    stead_store::evict(file);
-    let (mut sum, mut at) = (Sum::new(), 0);
-    let mut room = vec![0; READ_BACK];
-    while at < size {
-        means.cancel.check()?;
-        let len = usize::try_from(size - at).unwrap_or(READ_BACK).min(READ_BACK);
-        let failed = |e| Error::io("read back", path, e).at_offset(at);
-        file.read_exact_at(&mut room[..len], at).map_err(failed)?;
-        sum.bytes(&room[..len]);
-        at += len as u64;
-    }
-    if sum.finish() == meant {
-        return Ok(());
-    }
-    Err(Error::new(Kind::Io, "what was written is not what is read back").at_path(path).with_hint(
-        "the device or the memory of this node may be failing; the file was not given its name",
-    ))
+    let differs = || {
+        Error::new(Kind::Io, "what was written is not what is read back").at_path(path).with_hint(
+            "the device or the memory of this node may be failing; the file was not given its name",
+        )
+    };
+    stead_store::evict(to.file());
+    let there = sum_of(to.file(), size, room, means.cancel);
+    let there = there.map_err(|fault| fault.told("read back", path.to_owned(), differs))?;
+    if there == meant { Ok(()) } else { Err(differs()) }
 }
 
 impl Carry for Down {
@@ -184,7 +185,7 @@ impl Carry for Down {
         &self.track
     }
 
-    fn try_piece(&self, number: u64, _: &mut Room, means: &Means<'_>) -> Result<()> {
+    fn try_piece(&self, number: u64, room: &mut Room, means: &Means<'_>) -> Result<()> {
         let (from, size) = (number * PIECE, self.item().size);
         let end = (from + PIECE).min(size);
         if self.track.pieces() == 1 {
@@ -193,7 +194,7 @@ impl Carry for Down {
             let (bytes, object) = self.bucket.get(&self.key, 0..size, None)?;
             let pair = self.open(object, means)?;
             *lock(&self.opened) = Some(pair.clone());
-            return self.write(&pair, 0, &bytes, means);
+            return self.write(&pair, 0, &bytes, room, means);
         }
         let pair = self.pair(means)?;
         if usize::try_from(number).is_ok_and(|number| number < lock(&self.sums).begun.0) {
@@ -201,21 +202,21 @@ impl Carry for Down {
         }
         means.limiter.take(usize::try_from(end - from).unwrap_or(0), means.cancel)?;
         let (bytes, _) = self.bucket.get(&self.key, from..end, Some(&pair.object))?;
-        self.write(&pair, number, &bytes, means)
+        self.write(&pair, number, &bytes, room, means)
     }
 
-    fn finish(&self, _: &mut Room, means: &Means<'_>) -> Result<()> {
+    fn finish(&self, room: &mut Room, means: &Means<'_>) -> Result<()> {
         let pair = self.pair(means)?;
-        pair.to.set_len(pair.object.size).map_err(|e| self.cannot_write(e))?;
-        meta::give_new(&pair.to, pair.object.changed(), &self.target_path())?;
+        pair.to.file().set_len(pair.object.size).map_err(|e| self.cannot_write(e))?;
+        meta::give_new(pair.to.file(), pair.object.changed(), &self.target_path())?;
         if means.sync_each || means.verify {
-            pair.to.sync_all().map_err(|e| self.cannot_write(e))?;
+            pair.to.file().sync_all().map_err(|e| self.cannot_write(e))?;
         }
         if means.verify {
             let sums = lock(&self.sums);
             let sum = sums.of(sums.pieces.len(), pair.object.size);
             drop(sums);
-            read_back(&pair.to, pair.object.size, sum, &self.target_path(), means)?;
+            read_back(&pair.to, pair.object.size, sum, &self.target_path(), room, means)?;
         }
         *lock(&self.seen) = Some(pair.object.clone());
         means.files.fetch_add(1, Ordering::Relaxed);
@@ -236,7 +237,7 @@ impl Carry for Down {
     fn mark(&self) -> Result<Option<String>> {
         let Some(pair) = lock(&self.opened).clone() else { return Ok(None) };
         let Some((there, sum)) = lock(&self.sums).join(self.item().size) else { return Ok(None) };
-        pair.to.sync_data().map_err(|e| self.cannot_write(e))?;
+        pair.to.file().sync_data().map_err(|e| self.cannot_write(e))?;
         lock(&self.sums).marked = there;
         Ok(Some(self.mark_of(&pair.object, there as u64 * PIECE, sum).text()))
     }

@@ -19,6 +19,7 @@ use crate::remote::Nodes;
 use crate::request::Action;
 use crate::rules;
 use crate::status::{Progress, Watcher};
+use crate::strays;
 use crate::up;
 use crate::work::{self, Carries, Carry, stops_all};
 use std::path::{Path, PathBuf};
@@ -149,6 +150,9 @@ impl Drive<'_> {
         };
         let sources = ends.sources.iter().map(open).collect::<Result<Vec<Side>>>()?;
         let target = ends.target.as_ref().map(open).transpose()?;
+        if target.as_ref().is_some_and(|side| side.base.bucket().is_some()) {
+            strays::sweep(self.journal, self.cancel);
+        }
         let pair = pair(sources.first().map(|s| &s.base), target.as_ref().map(|t| &t.base));
         let seen = pair.as_ref().map_or(Ok(Seen::default()), |pair| self.journal.seen(pair))?;
         let gentle = self.known.request.options.gentle;

@@ -6,7 +6,10 @@
 
 mod kept;
 mod queued;
+mod strays;
 mod told;
+
+pub(crate) use strays::Stray;
 
 use crate::ends::Base;
 use crate::job::{Item, Task};
@@ -85,6 +88,7 @@ CREATE TABLE IF NOT EXISTS kept (path TEXT PRIMARY KEY, location TEXT NOT NULL, 
 CREATE TABLE IF NOT EXISTS shared (
   path TEXT NOT NULL, user INTEGER NOT NULL, location TEXT NOT NULL, PRIMARY KEY (path, user)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS stray (n INTEGER PRIMARY KEY AUTOINCREMENT, url TEXT NOT NULL, key TEXT NOT NULL, asked REAL NOT NULL);
 ";
 
 /// Where paths of a transfer begin.

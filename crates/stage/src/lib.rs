@@ -5,6 +5,7 @@
 
 mod acl;
 mod budget;
+mod bytes;
 mod clear;
 mod clock;
 mod commit;
@@ -30,6 +31,7 @@ pub mod remote;
 mod request;
 mod rules;
 mod status;
+mod strays;
 mod sum;
 pub mod tree;
 mod up;

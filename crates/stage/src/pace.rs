@@ -6,6 +6,7 @@
 //! increase and multiplicative decrease (Chiu and Jain 1989), on delays as in LEDBAT (RFC 6817).
 
 use crate::clock::{self, Watch};
+use crate::drive::OBJECTS_AT_ONCE;
 use crate::{budget, gentle};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -180,6 +181,21 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
+    /// For all that is read from a device for transfers of other nodes which give way: they do so together.
+    pub(crate) fn of_source(device: Option<Device>) -> Arc<Pace> {
+        type Known = Vec<(Option<Device>, Weak<Pace>)>;
+        static ALL: Mutex<Known> = Mutex::new(Vec::new());
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(_, pace)| pace.strong_count() > 0);
+        let known = all.iter().find(|(of, _)| *of == device);
+        if let Some(pace) = known.and_then(|(_, pace)| pace.upgrade()) {
+            return pace;
+        }
+        let pace = Arc::new(Pace::new(device.clone(), None, OBJECTS_AT_ONCE));
+        all.push((device, Arc::downgrade(&pace)));
+        pace
+    }
+
     /// Between these devices, where they are known, with so many threads.
     pub(crate) fn new(from: Option<Device>, to: Option<Device>, threads: usize) -> Pace {
         let (from, to) = (from.map(own), to.map(own));

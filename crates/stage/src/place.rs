@@ -183,15 +183,15 @@ impl Prefix {
 
     /// Asks for all names at once, if there are not too many, as all will be looked for.
     fn know(&self) -> Result<()> {
-        let (mut names, mut next) = (HashMap::new(), None);
+        let (mut names, mut pages) = (HashMap::new(), Pages::default());
         loop {
-            let (page, then) = self.page(next)?;
+            let (page, then) = self.page(pages.next.take())?;
+            pages.turn(then, page.len(), self)?;
             names.extend(page);
-            next = then;
             if names.len() > MOST_KNOWN {
                 return Ok(());
             }
-            if next.is_none() {
+            if pages.next.is_none() {
                 *self.known() = Known { all: true, names, ..Known::default() };
                 return Ok(());
             }
@@ -224,10 +224,50 @@ impl Prefix {
     }
 }
 
+/// How far a list of a store is. One that comes back to where it was, or has nothing but promises, would never end.
+#[derive(Debug, Default)]
+pub(crate) struct Pages {
+    /// What to ask for the next one with; none at the beginning, and none after the last one.
+    next: Option<String>,
+    /// A token of before, and so many pages since then: another one is kept whenever these are twice as many (Brent 1980).
+    kept: Option<String>,
+    since: u64,
+    until: u64,
+    /// Pages without a name, one after the other.
+    empty: u32,
+}
+
+/// Pages without a name that may follow each other.
+const MOST_EMPTY: u32 = 1000;
+
+impl Pages {
+    /// After a page with so many names.
+    fn turn(&mut self, next: Option<String>, names: usize, of: &Prefix) -> Result<()> {
+        self.empty = if names == 0 { self.empty + 1 } else { 0 };
+        let again = next.is_some() && next == self.kept;
+        self.next = next;
+        if self.next.is_some() && (again || self.empty > MOST_EMPTY) {
+            let message = match again {
+                true => "the store lists the same names again and again",
+                false => "the store lists no names, and says that more come, again and again",
+            };
+            return Err(Error::format(message)
+                .at_path(of.bucket.shown(&of.path))
+                .with_hint("nothing was copied of it; ask those who run the store"));
+        }
+        self.since += 1;
+        if self.since >= self.until {
+            (self.since, self.until) = (0, self.until.max(1) * 2);
+            self.kept.clone_from(&self.next);
+        }
+        Ok(())
+    }
+}
+
 /// Names of a place, some at a time.
 pub(crate) enum Names {
     Folder(stead_store::folder::Names),
-    Bucket { of: Prefix, next: Option<String>, ended: bool },
+    Bucket { of: Prefix, pages: Pages, ended: bool },
     Far(FarNames),
 }
 
@@ -235,10 +275,10 @@ impl Iterator for Names {
     type Item = Result<Vec<OsString>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (of, next, ended) = match self {
+        let (of, pages, ended) = match self {
             Names::Folder(names) => return names.next(),
             Names::Far(names) => return names.next(),
-            Names::Bucket { of, next, ended } => (of, next, ended),
+            Names::Bucket { of, pages, ended } => (of, pages, ended),
         };
         if *ended {
             return None;
@@ -248,14 +288,18 @@ impl Iterator for Names {
             names.sort_unstable();
             names
         };
-        let first = next.is_none();
+        let first = pages.next.is_none();
         if first && of.known().all {
             *ended = true;
             return Some(Ok(sorted(&of.known().names)));
         }
-        match of.page(next.take()) {
-            Ok((names, then)) => {
-                (*ended, *next) = (then.is_none(), then);
+        let page = of.page(pages.next.take()).and_then(|(names, then)| {
+            pages.turn(then, names.len(), of)?;
+            Ok(names)
+        });
+        match page {
+            Ok(names) => {
+                *ended = pages.next.is_none();
                 let list = sorted(&names);
                 let all = first && *ended;
                 *of.known() = Known { all, names, ..Known::default() };
@@ -392,7 +436,9 @@ impl Place {
     pub(crate) fn names(&self, most: usize) -> Result<Names> {
         Ok(match self {
             Place::Folder(folder) => Names::Folder(folder.names(most)?),
-            Place::Bucket(p) => Names::Bucket { of: p.clone(), next: None, ended: false },
+            Place::Bucket(p) => {
+                Names::Bucket { of: p.clone(), pages: Pages::default(), ended: false }
+            }
             Place::Far(far) => Names::Far(far.names()?),
         })
     }
@@ -450,5 +496,29 @@ impl Place {
                 whole.ancestors().skip(1).map(key).collect()
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_that_never_end_are_noticed() {
+        let url = BucketUrl::parse("memory://lists").unwrap();
+        let of = Prefix::open(&url, &Cancel::new()).unwrap();
+        let ends = |token: &dyn Fn(usize) -> String, names: usize| {
+            let mut pages = Pages::default();
+            (0..100_000).find(|n| pages.turn(Some(token(*n)), names, &of).is_err())
+        };
+        // The same token, a round of some, one after many others that were right.
+        assert!(ends(&|_| "t".into(), 5).unwrap() < 5);
+        assert!(ends(&|n| (n % 7).to_string(), 5).unwrap() < 40);
+        assert!(ends(&|n| n.min(1000).to_string(), 5).unwrap() < 4000);
+        // New ones for ever, and never a name.
+        assert_eq!(ends(&|n| n.to_string(), 0), Some(MOST_EMPTY as usize));
+        // A long list is none of that, and the end is one.
+        assert_eq!(ends(&|n| n.to_string(), 1), None);
+        Pages::default().turn(None, 0, &of).unwrap();
     }
 }

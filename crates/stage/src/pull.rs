@@ -1,7 +1,8 @@
 //! A file of another node into one of this: by ranges into the temporary file, which gets its name as any other does.
 
+use crate::bytes::{Room, Target};
 use crate::commit;
-use crate::copy::{LEAST_MARKED, Means, Room, lock};
+use crate::copy::{LEAST_MARKED, Means, lock};
 use crate::down::read_back;
 use crate::job::{Item, Mark};
 use crate::meta;
@@ -10,7 +11,6 @@ use crate::sum::{PIECE, Sum, Sums};
 use crate::work::{Carry, Track};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -36,7 +36,7 @@ pub(crate) struct Pull {
 struct Pair {
     /// As the other node has told it; none for a file of one piece that has not come.
     told: Option<Told>,
-    to: File,
+    to: Target,
 }
 
 impl Pull {
@@ -107,7 +107,11 @@ impl Pull {
         }
         let pair = Arc::new(match self.track.pieces() {
             // One question is enough for a small one.
-            1 => Pair { told: None, to: commit::create(&self.target, &self.temporary, 0o600)? },
+            1 => {
+                let to = commit::create(&self.target, &self.temporary, 0o600)?;
+                // Whether it has holes nobody has told.
+                self.prepared(None, to, true, false)?
+            }
             _ => {
                 let (_, told) = self.source.looked_at(self.source_name())?;
                 self.open(told, means)?
@@ -133,10 +137,16 @@ impl Pull {
             (sums.begun, sums.marked) = ((done, mark.sum), done);
             drop(sums);
             self.track.count(mark.prefix, true, means);
-            return Ok(Pair { told: Some(told), to });
+            return self.prepared(Some(told), to, meta.room < meta.size, true);
         }
         let to = commit::create(&self.target, &self.temporary, 0o600)?;
-        Ok(Pair { told: Some(told), to })
+        self.prepared(Some(told), to, meta.room < meta.size, false)
+    }
+
+    fn prepared(&self, told: Option<Told>, to: File, sparse: bool, begun: bool) -> Result<Pair> {
+        let mut to = Target::new(to);
+        to.prepare(self.item().size, sparse, begun).map_err(|e| self.cannot_write(e))?;
+        Ok(Pair { told, to })
     }
 }
 
@@ -150,7 +160,7 @@ impl Carry for Pull {
         &self.track
     }
 
-    fn try_piece(&self, number: u64, _: &mut Room, means: &Means<'_>) -> Result<()> {
+    fn try_piece(&self, number: u64, room: &mut Room, means: &Means<'_>) -> Result<()> {
         let (from, size) = (number * PIECE, self.item().size);
         let end = (from + PIECE).min(size);
         let pair = self.pair(means)?;
@@ -164,13 +174,15 @@ impl Carry for Pull {
             seen: pair.told.as_ref(),
             careful: means.careful,
             attributes: number == 0,
+            gentle: means.pace.is_some(),
         };
+        let turn = means.pace.map(|pace| pace.begin(means.cancel)).transpose()?;
         let mut sum = Sum::new();
         let mut told = self.source.read(self.source_name(), wanted, &mut |at, part| {
             means.cancel.check()?;
             let len = match part {
                 Part::Bytes(bytes) => {
-                    let wrote = pair.to.write_all_at(bytes, at);
+                    let wrote = pair.to.write(at, bytes, room);
                     wrote.map_err(|e| self.cannot_write(e).at_offset(at))?;
                     sum.bytes(bytes);
                     bytes.len() as u64
@@ -183,6 +195,10 @@ impl Carry for Pull {
             self.track.count(len, matches!(part, Part::Hole(_)), means);
             Ok(())
         })?;
+        if let Some(turn) = turn {
+            // What is read is of a device of the other node, which looks after that itself.
+            turn.moved(end - from, false);
+        }
         self.meta_of(&told)?;
         if let Some(attributes) = told.attributes.take() {
             *lock(&self.attributes) = Some(attributes);
@@ -195,7 +211,7 @@ impl Carry for Pull {
         Ok(())
     }
 
-    fn finish(&self, _: &mut Room, means: &Means<'_>) -> Result<()> {
+    fn finish(&self, room: &mut Room, means: &Means<'_>) -> Result<()> {
         let pair = self.pair(means)?;
         let seen = lock(&self.seen).clone().or_else(|| pair.told.clone());
         let meta = self.meta_of(&seen.ok_or_else(|| self.changed())?)?;
@@ -212,16 +228,16 @@ impl Carry for Pull {
             }
         };
         // A hole at the end, and one of a file that was begun before.
-        pair.to.set_len(meta.size).map_err(|e| self.cannot_write(e))?;
-        meta::give_told(&attributes, &meta, &pair.to, &self.target_path())?;
+        pair.to.file().set_len(meta.size).map_err(|e| self.cannot_write(e))?;
+        meta::give_told(&attributes, &meta, pair.to.file(), &self.target_path())?;
         if means.sync_each || means.verify {
-            pair.to.sync_all().map_err(|e| self.cannot_write(e))?;
+            pair.to.file().sync_all().map_err(|e| self.cannot_write(e))?;
         }
         if means.verify {
             let sums = lock(&self.sums);
             let sum = sums.of(sums.pieces.len(), meta.size);
             drop(sums);
-            read_back(&pair.to, meta.size, sum, &self.target_path(), means)?;
+            read_back(&pair.to, meta.size, sum, &self.target_path(), room, means)?;
         }
         means.files.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -242,7 +258,7 @@ impl Carry for Pull {
         let Some(pair) = lock(&self.opened).clone() else { return Ok(None) };
         let Some(told) = &pair.told else { return Ok(None) };
         let Some((there, sum)) = lock(&self.sums).join(self.item().size) else { return Ok(None) };
-        pair.to.sync_data().map_err(|e| self.cannot_write(e))?;
+        pair.to.file().sync_data().map_err(|e| self.cannot_write(e))?;
         lock(&self.sums).marked = there;
         Ok(Some(mark_of(&self.meta_of(told)?, there as u64 * PIECE, sum).text()))
     }

@@ -11,6 +11,7 @@ pub use words::{Attributes, Part, Question, Raw, Reply, Told};
 use crate::ends::{Base, End};
 use crate::place::number;
 use crate::request::{Action, Request};
+use crate::sum::Sum;
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -68,6 +69,8 @@ pub(crate) struct Lines {
     reach: Arc<dyn Reach>,
     node: String,
     idle: Mutex<Vec<Box<dyn Line>>>,
+    /// Those at whose other end somebody gives way to others, and does so for good.
+    gentle: Mutex<Vec<Box<dyn Line>>>,
 }
 
 impl fmt::Debug for Lines {
@@ -88,7 +91,8 @@ impl Nodes {
         }
         by_name.retain(|_, lines| lines.strong_count() > 0);
         let (reach, node) = (self.reach.clone(), node.to_owned());
-        let lines = Arc::new(Lines { reach, node: node.clone(), idle: Mutex::default() });
+        let (idle, gentle) = (Mutex::default(), Mutex::default());
+        let lines = Arc::new(Lines { reach, node: node.clone(), idle, gentle });
         by_name.insert(node, Arc::downgrade(&lines));
         lines
     }
@@ -151,7 +155,11 @@ impl Lines {
     }
 
     fn keep(&self, line: Box<dyn Line>) {
-        let mut idle = locked(&self.idle);
+        Lines::keep_in(&self.idle, line);
+    }
+
+    fn keep_in(idle: &Mutex<Vec<Box<dyn Line>>>, line: Box<dyn Line>) {
+        let mut idle = locked(idle);
         if idle.len() < MOST_IDLE {
             idle.push(line);
         }
@@ -174,7 +182,11 @@ impl Lines {
         question: &Question,
         each: &mut dyn FnMut(Part<'_>) -> Result<()>,
     ) -> Result<Told> {
-        let kept = locked(&self.idle).pop();
+        let idle = match question {
+            Question::Read { gentle: true, .. } => &self.gentle,
+            _ => &self.idle,
+        };
+        let kept = locked(idle).pop();
         let fresh = kept.is_none();
         let new = || self.reach.line(&self.node).map_err(|e| self.named(e));
         let mut line = kept.map_or_else(new, Ok)?;
@@ -188,7 +200,7 @@ impl Lines {
         if let (Err(e), false) = (&done, fresh)
             && e.kind() == Kind::Peer
         {
-            locked(&self.idle).clear();
+            locked(idle).clear();
             if !begun.get() {
                 line = new()?;
                 done = line.read(question, &mut each);
@@ -196,7 +208,7 @@ impl Lines {
         }
         match done {
             Ok(Reply::Whole(told)) => {
-                self.keep(line);
+                Lines::keep_in(idle, line);
                 Ok(*told)
             }
             Ok(_) => Err(odd(&self.node)),
@@ -233,6 +245,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) careful: bool,
     /// With extended attributes in what is told.
     pub(crate) attributes: bool,
+    /// The transfer gives way to others.
+    pub(crate) gentle: bool,
 }
 
 /// A folder of another node.
@@ -244,6 +258,7 @@ pub(crate) struct Far {
     /// What the base is called there.
     shown: PathBuf,
     tier: Option<String>,
+    limit: Option<u64>,
     /// Below the base.
     path: PathBuf,
     known: Arc<Mutex<HashMap<OsString, Meta>>>,
@@ -257,7 +272,9 @@ impl Far {
     pub(crate) fn open(nodes: Option<&Nodes>, node: &str, base: &Base) -> Result<Far> {
         let lines = nodes.ok_or_else(|| no_way(node))?.lines(node);
         match lines.ask(&Question::Open { base: base.clone() })? {
-            Reply::Opened { shown, tier } => Ok(Far::of(lines, base.clone(), &shown, tier)),
+            Reply::Opened { shown, tier, limit } => {
+                Ok(Far::of(lines, base.clone(), &shown, tier, limit))
+            }
             _ => Err(odd(node)),
         }
     }
@@ -275,8 +292,8 @@ impl Far {
         let lines = nodes.ok_or_else(|| no_way(node))?.lines(node);
         let location = Location { node: None, ..location.clone() };
         match lines.ask(&Question::Find { location, follow })? {
-            Reply::Found { base, path, shown, tier } => {
-                let far = Far::of(lines, base.clone(), &shown, tier);
+            Reply::Found { base, path, shown, tier, limit } => {
+                let far = Far::of(lines, base.clone(), &shown, tier, limit);
                 Ok(End {
                     base: Base::Far(node.to_owned(), Box::new(base)),
                     folder: crate::place::Place::Far(far),
@@ -287,11 +304,17 @@ impl Far {
         }
     }
 
-    fn of(lines: Arc<Lines>, base: Base, shown: &Raw, tier: Option<String>) -> Far {
+    fn of(
+        lines: Arc<Lines>,
+        base: Base,
+        shown: &Raw,
+        tier: Option<String>,
+        limit: Option<u64>,
+    ) -> Far {
         let mut name = OsString::from(format!("{}:", lines.node));
         name.push(shown.path());
         let shown = PathBuf::from(name);
-        Far { lines, base, shown, tier, path: PathBuf::new(), known: Arc::default() }
+        Far { lines, base, shown, tier, limit, path: PathBuf::new(), known: Arc::default() }
     }
 
     pub(crate) fn shown(&self) -> PathBuf {
@@ -303,6 +326,11 @@ impl Far {
 
     pub(crate) fn tier(&self) -> Option<String> {
         self.tier.as_ref().map(|tier| format!("{}:{tier}", self.lines.node))
+    }
+
+    /// Bytes a second that are agreed there.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        self.limit
     }
 
     /// As the other node has it, and the path of a name below it.
@@ -369,9 +397,10 @@ impl Far {
             seen: of.seen.cloned(),
             careful: of.careful,
             attributes: of.attributes,
+            gentle: of.gentle,
         };
-        let mut at = of.range.start;
-        let told = self.lines.read(&question, &mut |part| {
+        let (mut sum, mut at) = (Sum::new(), of.range.start);
+        let mut told = self.lines.read(&question, &mut |part| {
             let len = match part {
                 Part::Bytes(bytes) => bytes.len() as u64,
                 Part::Hole(len) => len,
@@ -380,14 +409,24 @@ impl Far {
                 return Err(Error::format("the other node sends more than it was asked for")
                     .at_path(self.shown().join(name)));
             }
+            match part {
+                Part::Bytes(bytes) => sum.bytes(bytes),
+                Part::Hole(len) => sum.hole(len),
+            }
             each(at, part)?;
             at += len;
             Ok(())
         })?;
-        match at < of.range.end {
-            true => Err(self.changed(name)),
-            false => Ok(told),
+        if at < of.range.end {
+            return Err(self.changed(name));
         }
+        if told.sum.take().is_none_or(|read| read != sum.finish()) {
+            return Err(Error::new(Kind::Io, "what has come is not what the other node has read")
+                .at_path(self.shown().join(name))
+                .at_offset(of.range.start)
+                .with_hint("the memory of a node or the way between both may be failing; the file was not given its name"));
+        }
+        Ok(told)
     }
 
     /// What is said of a file that is not what it was.

@@ -4,6 +4,7 @@ use crate::ends::Base;
 use crate::journal::{Ends, Journal};
 use crate::place::Place;
 use crate::plan::Planned;
+use crate::remote::Far;
 use rustix::process::geteuid;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
@@ -29,6 +30,13 @@ pub(crate) struct Rule {
     pub(crate) name: String,
     place: String,
     terms: Terms,
+}
+
+impl Rule {
+    /// Bytes a second.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        self.terms.limit
+    }
 }
 
 /// Those that a name below an open folder lies in.
@@ -106,9 +114,12 @@ pub(crate) fn limit<'p>(
     wanted: Option<u64>,
     ends: impl Iterator<Item = (&'p Base, &'p Place)>,
 ) -> Option<u64> {
-    let of = |(base, place)| of(spaces, base, place, Path::new(""));
-    let agreed = ends.flat_map(of).filter_map(|rule| rule.terms.limit);
-    agreed.chain(wanted).min()
+    let agreed = |(base, place): (&Base, &Place)| {
+        let here = of(spaces, base, place, Path::new("")).iter().filter_map(Rule::limit).min();
+        // Of what is on another node that node has told.
+        here.into_iter().chain(place.far().and_then(Far::limit)).min()
+    };
+    ends.filter_map(agreed).chain(wanted).min()
 }
 
 /// What lies in a dataspace, in bytes.

@@ -5,17 +5,18 @@
 //! there, so that who resumes a transfer goes on with them, and who gives it up has the store forget them. Of a file of another node
 //! each part is asked for when it is its turn, and is of the file that was looked at first, or an error.
 
+use crate::bytes::{self, Room};
+use crate::clock;
 use crate::commit;
-use crate::copy::{Means, Room, lock, settled};
+use crate::copy::{Means, lock, settled};
 use crate::job::Item;
+use crate::journal::Journal;
 use crate::place::{Place, Prefix};
 use crate::remote::{Far, Part, Question, Told, Wanted};
 use crate::sum::PIECE;
 use crate::work::{Carry, Track};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -34,10 +35,10 @@ pub(crate) fn part_of(size: u64) -> u64 {
 
 /// Where bytes come from, as it was when it was opened.
 enum Source {
-    File(Folder, File, Meta),
+    File(Folder, bytes::Source, Meta),
     Object(Bucket, String, Object),
     /// As the other node has told it.
-    Far(Far, Told, Meta),
+    Far(Far, Box<Told>, Meta),
 }
 
 /// A source as it was, without the open file, of which a process may have few.
@@ -84,6 +85,8 @@ pub(crate) struct Up {
     part: u64,
     verify: bool,
     careful: bool,
+    /// The transfer gives way to others.
+    pub(crate) gentle: bool,
     /// The store copies it by itself, from this key.
     within: Option<String>,
     source: Mutex<Option<Arc<Source>>>,
@@ -127,6 +130,7 @@ impl Up {
             part,
             verify,
             careful,
+            gentle: false,
             within,
             source: Mutex::new(None),
             seen: Mutex::new(None),
@@ -148,8 +152,13 @@ impl Up {
     }
 
     /// Begins an upload in parts, if it is to have any, or goes on with the one that was begun, if it is of the same source. What
-    /// is given is for the journal, before the first part goes.
-    pub(crate) fn begin(&self, begun: Option<&str>, cancel: &Cancel) -> Result<Option<String>> {
+    /// is given is for the journal, before the first part goes, with the number of the note that one was asked for.
+    pub(crate) fn begin(
+        &self,
+        begun: Option<&str>,
+        journal: &Journal,
+        cancel: &Cancel,
+    ) -> Result<Option<(String, i64)>> {
         let begun = begun.and_then(Upload::of_text);
         let parted = self.within.is_none() && self.track.pieces() > 1;
         let source = match parted || begun.is_some() {
@@ -170,12 +179,20 @@ impl Up {
         if !parted {
             return Ok(None);
         }
-        let upload = self.bucket.begin(&self.key, &self.label(&source))?;
+        let note = journal.note_stray(self.bucket.name(), &self.key, clock::unix())?;
+        let upload = self.bucket.begin(&self.key, &self.label(&source));
+        if let Err(e) = &upload
+            && !matches!(e.kind(), Kind::Timeout | Kind::Cancelled)
+        {
+            // The store has answered: there is none.
+            journal.forget_stray(note)?;
+        }
+        let upload = upload?;
         let parts = vec![None; parts];
         let upload = Upload { upload, source: source.number(), part: self.part, parts };
         let text = upload.text()?;
         *lock(&self.upload) = Some(upload);
-        Ok(Some(text))
+        Ok(Some((text, note)))
     }
 
     fn label(&self, source: &Source) -> Label {
@@ -199,7 +216,7 @@ impl Up {
                 if meta.what != What::File || meta.size != self.item().size {
                     return Err(self.changed());
                 }
-                Source::Far(far.clone(), told, meta)
+                Source::Far(far.clone(), Box::new(told), meta)
             }
             Place::Folder(folder) => {
                 let file = folder.open_file(name)?;
@@ -211,6 +228,8 @@ impl Up {
                 if self.careful {
                     settled(&file, &meta, cancel)?;
                 }
+                let mut file = bytes::Source::new(file, &meta);
+                file.choose();
                 Source::File(folder.clone(), file, meta)
             }
             Place::Bucket(prefix) => {
@@ -229,14 +248,28 @@ impl Up {
         Ok(opened)
     }
 
-    fn read(&self, source: &Source, from: u64, end: u64, cancel: &Cancel) -> Result<Vec<u8>> {
+    fn read(
+        &self,
+        source: &Source,
+        from: u64,
+        end: u64,
+        room: &mut Room,
+        cancel: &Cancel,
+    ) -> Result<Vec<u8>> {
         match source {
             Source::File(_, file, _) => {
-                let mut bytes = vec![0; usize::try_from(end - from).unwrap_or(0)];
-                file.read_exact_at(&mut bytes, from).map_err(|e| match e.kind() {
-                    std::io::ErrorKind::UnexpectedEof => self.changed(),
-                    _ => Error::io("read", self.place.at(self.source_name()), e).at_offset(from),
-                })?;
+                let mut bytes = Vec::with_capacity(usize::try_from(end - from).unwrap_or(0));
+                let mut at = from;
+                while at < end {
+                    let most = file.at_once(false);
+                    let len = usize::try_from(end - at).unwrap_or(most).min(most);
+                    let name = self.source_name();
+                    file.read(at, len, room).map_err(|fault| {
+                        fault.told("read", self.place.at(name), || self.changed())
+                    })?;
+                    bytes.extend_from_slice(room.first(len));
+                    at += len as u64;
+                }
                 Ok(bytes)
             }
             Source::Object(bucket, key, object) => {
@@ -253,7 +286,8 @@ impl Up {
         loop {
             let to = (at + PIECE).min(end);
             let (seen, careful) = (Some(told), self.careful);
-            let wanted = Wanted { range: at..to, seen, careful, attributes: false };
+            let gentle = self.gentle;
+            let wanted = Wanted { range: at..to, seen, careful, attributes: false, gentle };
             far.read(self.source_name(), wanted, &mut |_, part| {
                 cancel.check()?;
                 match part {
@@ -275,7 +309,7 @@ impl Up {
     fn unchanged(&self, source: &Source) -> Result<()> {
         let Source::File(_, file, meta) = source else { return Ok(()) };
         let look = |e| Error::io("look at", self.place.at(self.source_name()), e);
-        let after = Meta::of_file(file).map_err(look)?;
+        let after = Meta::of_file(file.file()).map_err(look)?;
         if after.same(meta) { Ok(()) } else { Err(self.changed()) }
     }
 
@@ -307,21 +341,24 @@ impl Up {
     /// An upload of which the store knows nothing any more is begun anew.
     fn lost(&self, e: Error) -> Error {
         match e.kind() {
-            Kind::NotFound => Error::new(Kind::Changed, "the store has given up this upload")
-                .at_path(self.shown())
-                .with_hint("it is begun anew; see the rules of the bucket for unfinished uploads"),
+            Kind::NotFound => Error::new(
+                Kind::Changed,
+                "the store does not have this upload, or not all parts of it as they were sent",
+            )
+            .at_path(self.shown())
+            .with_hint("it is begun anew; see the rules of the bucket for unfinished uploads"),
             _ => e,
         }
     }
 
     /// Reads the object back, and the source again.
-    fn read_back(&self, source: &Source, cancel: &Cancel) -> Result<()> {
+    fn read_back(&self, source: &Source, room: &mut Room, cancel: &Cancel) -> Result<()> {
         let (size, mut at) = (self.item().size, 0);
         while at < size {
             cancel.check()?;
             let end = (at + PIECE).min(size);
             let there = self.bucket.get(&self.key, at..end, None)?.0;
-            if there != self.read(source, at, end, cancel)? {
+            if there != self.read(source, at, end, room, cancel)? {
                 return Err(Error::new(Kind::Io, "what was written is not what is read back")
                     .at_path(self.shown())
                     .at_offset(at)
@@ -332,7 +369,7 @@ impl Up {
         Ok(())
     }
 
-    fn at_once(&self, means: &Means<'_>) -> Result<()> {
+    fn at_once(&self, room: &mut Room, means: &Means<'_>) -> Result<()> {
         let source = self.source(means.cancel)?;
         let size = self.item().size;
         match &self.within {
@@ -342,7 +379,7 @@ impl Up {
                 self.track.count(size, true, means);
             }
             None => {
-                let bytes = self.read(&source, 0, size, means.cancel)?;
+                let bytes = self.read(&source, 0, size, room, means.cancel)?;
                 self.unchanged(&source)?;
                 let (label, replace) = (self.label(&source), self.item().replace);
                 match self.bucket.put(&self.key, bytes, &label, replace) {
@@ -380,7 +417,7 @@ impl Carry for Up {
         &self.track
     }
 
-    fn try_piece(&self, number: u64, _: &mut Room, means: &Means<'_>) -> Result<()> {
+    fn try_piece(&self, number: u64, room: &mut Room, means: &Means<'_>) -> Result<()> {
         means.cancel.check()?;
         let (from, size) = (number * self.part, self.item().size);
         let end = if self.within.is_some() { size } else { (from + self.part).min(size) };
@@ -395,9 +432,9 @@ impl Carry for Up {
         if self.within.is_none() {
             means.limiter.take(usize::try_from(end - from).unwrap_or(0), means.cancel)?;
         }
-        let Some(upload) = upload else { return self.at_once(means) };
+        let Some(upload) = upload else { return self.at_once(room, means) };
         let source = self.source(means.cancel)?;
-        let bytes = self.read(&source, from, end, means.cancel)?;
+        let bytes = self.read(&source, from, end, room, means.cancel)?;
         let part = self.bucket.part(&self.key, &upload, at, bytes).map_err(|e| self.lost(e))?;
         if let Some(slot) = lock(&self.upload).as_mut().and_then(|u| u.parts.get_mut(at)) {
             *slot = Some(part);
@@ -406,18 +443,18 @@ impl Carry for Up {
         Ok(())
     }
 
-    fn finish(&self, _: &mut Room, means: &Means<'_>) -> Result<()> {
+    fn finish(&self, room: &mut Room, means: &Means<'_>) -> Result<()> {
         let source = self.source(means.cancel)?;
         self.unchanged(&source)?;
         if self.verify && self.within.is_none() && !self.is_marked() {
-            self.read_back(&source, means.cancel)?;
+            self.read_back(&source, room, means.cancel)?;
         }
         *lock(&self.seen) = Some(match &*source {
             Source::File(folder, _, meta) => Seen::File(folder.clone(), *meta),
             Source::Object(bucket, key, object) => {
                 Seen::Object(bucket.clone(), key.clone(), object.clone())
             }
-            Source::Far(far, told, _) => Seen::Far(far.clone(), told.clone()),
+            Source::Far(far, told, _) => Seen::Far(far.clone(), Told::clone(told)),
         });
         means.files.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -466,7 +503,7 @@ impl Carry for Up {
         if self.verify {
             // Ctrl-C is heard by the bucket.
             let cancel = Cancel::new();
-            self.read_back(&*self.source(&cancel)?, &cancel)?;
+            self.read_back(&*self.source(&cancel)?, &mut Room::new(), &cancel)?;
         }
         Ok(())
     }

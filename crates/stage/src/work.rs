@@ -1,6 +1,7 @@
 //! Threads that copy the files of a batch.
 
-use crate::copy::{Means, Room, lock};
+use crate::bytes::Room;
+use crate::copy::{Means, lock};
 use crate::gentle;
 use crate::job::Item;
 use std::ops::Range;

@@ -50,7 +50,7 @@ pub use layout::Stripe;
 pub use lend::Lender;
 pub use mapped::MOST_PASSED;
 pub use memory::MemorySource;
-pub use object::{Bucket, Entry, Label, Object, Page};
+pub use object::{Begun, Bucket, Entry, Label, Object, Page};
 pub use queue::{Completed, ReadQueue};
 pub use region::Region;
 pub use segment::{Announcement, Neighbour, Segment};

@@ -10,6 +10,8 @@ mod client;
 #[path = "object/none.rs"]
 mod client;
 #[cfg(feature = "object")]
+mod http;
+#[cfg(feature = "object")]
 mod told;
 
 pub use client::Bucket;
@@ -71,6 +73,15 @@ pub struct Page {
     pub entries: Vec<Entry>,
     /// What to ask for more with; none if there are no more.
     pub next: Option<String>,
+}
+
+/// An upload that somebody has begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Begun {
+    /// What the store calls it.
+    pub id: String,
+    /// So many seconds before the store was asked, by its own clock.
+    pub ago: i64,
 }
 
 /// A time as it is kept with objects: seconds since 1970 with a fraction, as rclone writes it.

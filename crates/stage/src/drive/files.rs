@@ -52,10 +52,13 @@ impl Way<'_> {
             (_, Place::Far(_)) => return Err(Error::internal("a target on another node")),
             (source, Place::Bucket(target)) => {
                 let (tag, verify) = (self.d.known.tag, self.d.known.request.options.verify);
-                let up = Up::new(item.clone(), source, &target, tag, verify, self.is_move())?;
+                let mut up = Up::new(item.clone(), source, &target, tag, verify, self.is_move())?;
+                up.gentle = self.d.known.request.options.gentle;
                 // What the store is asked to keep is known before it is sent.
-                if let Some(text) = up.begin(marked()?.as_deref(), self.d.cancel)?
-                    && let Err(e) = self.d.journal.set_mark(self.d.id, item.n, Some(&text))
+                let (id, journal) = (self.d.id, self.d.journal);
+                if let Some((text, note)) =
+                    up.begin(marked()?.as_deref(), journal, self.d.cancel)?
+                    && let Err(e) = journal.set_upload(id, item.n, &text, note)
                 {
                     let _ = up.abandon();
                     return Err(e);

@@ -2,26 +2,26 @@
 
 use super::Queue;
 use super::words::{Attributes, Part, Question, Raw, Reply, Told, Value};
+use crate::bytes::{Fault, Room, Source};
 use crate::copy::settled;
 use crate::ends::{self, Base, split};
+use crate::gentle;
 use crate::meta;
+use crate::pace::Pace;
 use crate::place::Place;
 use crate::rules::{self, Jobs, Rule};
-use rustix::fs::SeekFrom;
-use rustix::io::Errno;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use crate::sum::Sum;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use stead_core::layout::Spaces;
 use stead_core::{Cancel, Error, Kind, Result};
+use stead_store::device::Device;
 use stead_store::{Folder, Meta, What, tier};
 
 /// Names of one answer.
 const PAGE: usize = 2048;
 /// Bytes of the names of one answer, about.
 const PAGE_BYTES: usize = 1 << 20;
-/// Bytes that are read at a time.
-const AT_ONCE: usize = 1 << 20;
 /// Bytes that one question may ask for.
 const MOST_READ: u64 = 64 << 20;
 /// Bytes of all attributes of a file.
@@ -32,10 +32,12 @@ const MOST_PATH: usize = 64 << 10;
 /// One connection, as it is answered.
 #[derive(Default)]
 pub struct Answering {
-    /// The base that was asked about last.
-    opened: Option<(Base, Folder)>,
+    /// The base that was asked about last, with the bytes a second that are agreed for it.
+    opened: Option<(Base, Folder, Option<u64>)>,
     listing: Option<Listing>,
-    room: Vec<u8>,
+    room: Option<Room>,
+    /// Once something was asked for that gives way to others: so does the thread that answers here, for good.
+    pace: Option<Arc<Pace>>,
 }
 
 struct Listing {
@@ -80,18 +82,21 @@ impl Answering {
                 }
                 let end = ends::source(spaces, location, *follow, cancel)?;
                 let folder = folder_of(&end.folder)?;
-                agreed(&rules::of(spaces, &end.base, &end.folder, &end.path))?;
+                let limit = agreed(&rules::of(spaces, &end.base, &end.folder, &end.path))?;
                 Ok(Reply::Found {
                     base: end.base,
                     path: Raw::of(end.path.as_os_str()),
                     shown: Raw::of(folder.shown().as_os_str()),
                     tier: tier::name_of(folder).ok(),
+                    limit,
                 })
             }
             Question::Open { base } => {
                 let folder = self.base(base, spaces, cancel)?;
                 let shown = Raw::of(folder.shown().as_os_str());
-                Ok(Reply::Opened { shown, tier: tier::name_of(folder).ok() })
+                let tier = tier::name_of(folder).ok();
+                let limit = self.opened.as_ref().and_then(|(_, _, limit)| *limit);
+                Ok(Reply::Opened { shown, tier, limit })
             }
             Question::Meta { base, path } => {
                 let path = relative(path)?;
@@ -131,14 +136,14 @@ impl Answering {
                 });
                 whole(told)
             }
-            Question::Read { base, path, at, len, seen, careful, attributes: with } => {
+            Question::Read { base, path, at, len, seen, careful, attributes: with, gentle } => {
                 let (folder, path) = self.in_folder(base, path, spaces, cancel)?;
                 if *len > MOST_READ {
                     return Err(odd("too many bytes"));
                 }
                 let name = split(&path).1;
                 let file = folder.open_file(name)?;
-                let look = |file: &File| {
+                let look = |file: &std::fs::File| {
                     Meta::of_file(file).map_err(|e| Error::io("look at", folder.at(name), e))
                 };
                 let meta = look(&file)?;
@@ -154,16 +159,22 @@ impl Answering {
                 if *careful {
                     settled(&file, &meta, cancel)?;
                 }
+                if *gentle && self.pace.is_none() {
+                    gentle::give_way();
+                    self.pace = Some(Pace::of_source(Device::of(&file)));
+                }
+                let mut file = Source::new(file, &meta);
+                file.choose();
                 let end = at.saturating_add(*len).min(meta.size);
-                let sparse = meta.room < meta.size;
-                let failed = |e, at| Error::io("read", folder.at(name), e).at_offset(at);
-                self.bytes(&file, *at..end, sparse, cancel, bytes, &failed, &changed)?;
-                if !look(&file)?.same(&meta) {
+                let failed = |fault: Fault| fault.told("read", folder.at(name), changed);
+                let sum = self.bytes(&file, *at..end, *gentle, cancel, bytes, &failed)?;
+                if !look(file.file())?.same(&meta) {
                     return Err(changed());
                 }
                 let mut told = Told::of(&meta);
+                told.sum = Some(sum);
                 if *with {
-                    told.attributes = Some(attributes(&file, &path)?);
+                    told.attributes = Some(attributes(file.file(), &path)?);
                 }
                 whole(told)
             }
@@ -194,16 +205,16 @@ impl Answering {
     }
 
     fn base(&mut self, base: &Base, spaces: &Spaces, cancel: &Cancel) -> Result<&Folder> {
-        if self.opened.as_ref().is_none_or(|(of, _)| of != base) {
+        if self.opened.as_ref().is_none_or(|(of, _, _)| of != base) {
             if matches!(base, Base::Far(..) | Base::Bucket(_)) {
                 return Err(odd("a place that is not of this node"));
             }
             let place = base.open(spaces, None, cancel)?;
-            agreed(&rules::of(spaces, base, &place, Path::new("")))?;
-            self.opened = Some((base.clone(), folder_of(&place)?.clone()));
+            let limit = agreed(&rules::of(spaces, base, &place, Path::new("")))?;
+            self.opened = Some((base.clone(), folder_of(&place)?.clone(), limit));
         }
         let none = || Error::internal("a folder that was opened is not there");
-        self.opened.as_ref().map(|(_, folder)| folder).ok_or_else(none)
+        self.opened.as_ref().map(|(_, folder, _)| folder).ok_or_else(none)
     }
 
     /// The folder that a path lies in, which has a name.
@@ -247,51 +258,49 @@ impl Answering {
         Ok(Reply::Names { names, more: !ended })
     }
 
-    #[allow(clippy::too_many_arguments)]
+    /// Gives what lies between two places, and its checksum.
     fn bytes(
         &mut self,
-        file: &File,
+        file: &Source,
         of: std::ops::Range<u64>,
-        sparse: bool,
+        gentle: bool,
         cancel: &Cancel,
         to: &mut dyn FnMut(Part<'_>) -> Result<()>,
-        failed: &dyn Fn(std::io::Error, u64) -> Error,
-        changed: &dyn Fn() -> Error,
-    ) -> Result<()> {
-        self.room.resize(AT_ONCE, 0);
-        let mut at = of.start;
+        failed: &dyn Fn(Fault) -> Error,
+    ) -> Result<u64> {
+        let room = self.room.get_or_insert_with(Room::new);
+        let pace = self.pace.as_ref().filter(|_| gentle);
+        let (mut sum, mut at) = (Sum::new(), of.start);
         while at < of.end {
             cancel.check()?;
-            let data = match sparse {
-                true => next_data(file, at, of.end).map_err(|e| failed(e.into(), at))?,
-                false => at..of.end,
-            };
+            let data = file.next(at, of.end).map_err(failed)?;
             if data.start > at {
+                sum.hole(data.start - at);
                 to(Part::Hole(data.start - at))?;
             }
             at = data.start;
             while at < data.end {
                 cancel.check()?;
-                let most = usize::try_from(data.end - at).unwrap_or(AT_ONCE).min(AT_ONCE);
-                let room = self.room.get_mut(..most).unwrap_or_default();
-                match file.read_at(room, at) {
-                    Ok(0) => return Err(changed()),
-                    Ok(n) => {
-                        to(Part::Bytes(room.get(..n).unwrap_or_default()))?;
-                        at += n as u64;
-                    }
-                    Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                    Err(e) => return Err(failed(e, at)),
+                let most = file.at_once(false);
+                let len = usize::try_from(data.end - at).unwrap_or(most).min(most);
+                let turn = pace.map(|pace| pace.begin(cancel)).transpose()?;
+                file.read(at, len, room).map_err(failed)?;
+                if let Some(turn) = turn {
+                    turn.moved(len as u64, file.is_cold());
                 }
+                sum.bytes(room.first(len));
+                to(Part::Bytes(room.first(len)))?;
+                at += len as u64;
             }
         }
-        Ok(())
+        Ok(sum.finish())
     }
 }
 
-/// Who asks from another node is a process of no job of this one.
-fn agreed(rules: &[Rule]) -> Result<()> {
-    rules::may_touch(rules.iter(), None, &Jobs::new())
+/// The bytes a second that are agreed. Who asks from another node is a process of no job of this one.
+fn agreed(rules: &[Rule]) -> Result<Option<u64>> {
+    rules::may_touch(rules.iter(), None, &Jobs::new())?;
+    Ok(rules.iter().filter_map(Rule::limit).min())
 }
 
 fn folder_of(place: &Place) -> Result<&Folder> {
@@ -323,23 +332,4 @@ fn attributes(of: impl std::os::fd::AsFd, path: &Path) -> Result<Attributes> {
         (Raw::of(std::ffi::OsStr::from_bytes(name.as_bytes())), Value(value))
     };
     Ok(list.into_iter().map(told).collect())
-}
-
-/// The next bytes that a file has, from `at` on; nothing at `end` if there are none.
-fn next_data(file: &File, at: u64, end: u64) -> std::result::Result<std::ops::Range<u64>, Errno> {
-    let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
-        Ok(start) => start,
-        Err(Errno::NXIO) => return Ok(end..end),
-        Err(Errno::INVAL) => return Ok(at..end),
-        Err(e) => return Err(e),
-    };
-    if start >= end {
-        return Ok(end..end);
-    }
-    match rustix::fs::seek(file, SeekFrom::Hole(start)) {
-        Ok(stop) => Ok(start..stop.clamp(start + 1, end)),
-        // It became shorter, which the read finds out.
-        Err(Errno::INVAL | Errno::NXIO) => Ok(start..end),
-        Err(e) => Err(e),
-    }
 }

@@ -7,7 +7,7 @@ use crate::status::State;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use stead_core::layout::Spaces;
 use stead_core::{Cancel, Error, Kind, Location, Result};
 
@@ -17,9 +17,11 @@ struct There {
     spaces: Spaces,
     left: Arc<AtomicUsize>,
     per_line: usize,
+    spoils: Arc<AtomicBool>,
 }
 
 struct Wire {
+    spoils: Arc<AtomicBool>,
     spaces: Spaces,
     answering: Answering,
     all: Arc<AtomicUsize>,
@@ -36,6 +38,7 @@ impl Reach for There {
             answering: Answering::default(),
             all: self.left.clone(),
             left: self.per_line,
+            spoils: self.spoils.clone(),
         }))
     }
 }
@@ -59,7 +62,17 @@ impl Line for Wire {
         // As they travel.
         let text = serde_json::to_string(question).unwrap();
         let question: Question = serde_json::from_str(&text).unwrap();
-        let told = self.answering.answer(&question, &self.spaces, &Cancel::new(), each);
+        let mut each = |part: Part<'_>| match part {
+            Part::Bytes(bytes) if self.spoils.swap(false, Ordering::Relaxed) => {
+                let mut bytes = bytes.to_vec();
+                if let Some(last) = bytes.last_mut() {
+                    *last ^= 1;
+                }
+                each(Part::Bytes(&bytes))
+            }
+            part => each(part),
+        };
+        let told = self.answering.answer(&question, &self.spaces, &Cancel::new(), &mut each);
         // Errors come without their places.
         let told = told.map_err(|e| Error::new(e.kind(), e.to_string()))?;
         Ok(serde_json::from_str(&serde_json::to_string(&told).unwrap()).unwrap())
@@ -70,24 +83,32 @@ struct Pair {
     dir: tempfile::TempDir,
     stager: Stager,
     left: Arc<AtomicUsize>,
+    /// A bit of the next bytes that come is another one.
+    spoils: Arc<AtomicBool>,
 }
 
 fn pair(per_line: usize) -> Pair {
+    pair_with(per_line, "")
+}
+
+/// With what the other node says of its dataspace.
+fn pair_with(per_line: usize, terms: &str) -> Pair {
     let dir = tempfile::tempdir().unwrap();
     for name in ["far", "near"] {
         std::fs::create_dir(dir.path().join(name)).unwrap();
     }
-    let mut spaces = Spaces::default();
-    spaces.give(&format!("s={}/far", dir.path().display()), &|_| None).unwrap();
-    let left = Arc::new(AtomicUsize::new(usize::MAX));
-    let reach = Arc::new(There { spaces, left: left.clone(), per_line });
+    let config = format!("[dataspace.s]\npath = '{}/far'\n{terms}\n", dir.path().display());
+    let spaces = Spaces::parse(&config, &|_| None).unwrap();
+    let (left, spoils) = (Arc::new(AtomicUsize::new(usize::MAX)), Arc::default());
+    let reach = There { spaces, left: left.clone(), per_line, spoils: Arc::clone(&spoils) };
+    let reach = Arc::new(reach);
     let mut own = Spaces::default();
     // A bucket of its own: its name is that of the folder.
     let name = dir.path().file_name().unwrap().to_str().unwrap().replace('.', "");
     own.give(&format!("b=memory://{name}/below"), &|_| None).unwrap();
     let means = Means { spaces: own, threads: 3, ..Means::default() };
     let stager = Stager::open(&dir.path().join("state"), means).unwrap().reaching(reach);
-    Pair { dir, stager, left }
+    Pair { dir, stager, left, spoils }
 }
 
 impl Pair {
@@ -390,4 +411,62 @@ fn nobody_leads_a_node_out_of_its_folders() {
         r#"{{"read": {{{base}, "path": "a/small", "at": 0, "len": 99999999999, "seen": null, "careful": false, "attributes": false}}}}"#
     );
     assert_eq!(ask(&many).unwrap_err().kind(), Kind::Format);
+}
+
+#[test]
+fn neither_node_has_the_bytes_in_memory_after() {
+    let p = pair(usize::MAX);
+    plant(&p.path("far"));
+    let large = std::fs::File::open(p.path("far/a/deep/large")).unwrap();
+    let there = |name: &str| {
+        let file = std::fs::File::open(p.path(name)).unwrap();
+        stead_store::resident_share(&file, 20_000_003, 64)
+    };
+    large.sync_all().unwrap();
+    if stead_store::tier::is_memory(&large) || there("far/a/deep/large") == 0.0 {
+        // A file system of memory, or a system that does not tell.
+        return;
+    }
+    stead_store::evict(&large);
+    for (name, gentle, verify) in
+        [("near/b", false, false), ("near/c", true, false), ("near/d", false, true)]
+    {
+        let mut request = p.request(Action::Copy, "far/a", name);
+        (request.options.gentle, request.options.verify) = (gentle, verify);
+        assert_eq!(p.run(&request).unwrap().failed, 0);
+        let to = there(&format!("{name}/deep/large"));
+        assert!(there("far/a/deep/large") < 0.1, "{name}: {}", there("far/a/deep/large"));
+        assert!(to < 0.1, "{name}: {to}");
+        assert_eq!(tree(&p.path(name)), tree(&p.path("far/a")));
+        stead_store::evict(&large);
+    }
+}
+
+#[test]
+fn limits_of_the_other_node_are_kept_to() {
+    // What somebody limits is no speed of a pair of tiers, and is not remembered as one.
+    for (terms, limited) in [("", false), ("limit = '2GiB'", true)] {
+        let p = pair_with(usize::MAX, terms);
+        plant(&p.path("far"));
+        p.run(&p.request(Action::Copy, "s://a", "near/b")).unwrap();
+        let journal = crate::Journal::open(&p.path("state/transfers.db")).unwrap();
+        assert_eq!(journal.all_seen().unwrap().is_empty(), limited, "{terms}");
+        // By a path into it, too.
+        p.run(&p.request(Action::Copy, "far/a", "near/c")).unwrap();
+        assert_eq!(journal.all_seen().unwrap().is_empty(), limited, "{terms}");
+    }
+}
+
+#[test]
+fn what_changes_on_its_way_is_noticed() {
+    let p = pair(usize::MAX);
+    plant(&p.path("far"));
+    p.spoils.store(true, Ordering::Relaxed);
+    let id = p.stager.submit(&p.request(Action::Copy, "far/a/deep/large", "near/large")).unwrap();
+    let status = p.stager.run(id, &Cancel::new(), None).unwrap();
+    assert!(!p.spoils.load(Ordering::Relaxed) && !p.path("near/large").exists());
+    assert_eq!((status.state, status.failed), (State::Failed, 1));
+    let why = format!("{:?}", status.failures);
+    assert!(why.contains("not what the other node has read"), "{why}");
+    assert_eq!(std::fs::read_dir(p.path("near")).unwrap().count(), 0);
 }

@@ -86,6 +86,9 @@ pub struct Told {
     /// If they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) attributes: Option<Attributes>,
+    /// Of bytes that were asked for: their checksum, as they were read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sum: Option<u64>,
 }
 
 const KINDS: [(What, &str); 4] = [
@@ -109,6 +112,7 @@ impl Told {
             mtime: time(meta.mtime),
             ctime: time(meta.ctime),
             attributes: None,
+            sum: None,
         }
     }
 
@@ -193,6 +197,9 @@ pub enum Question {
         careful: bool,
         /// With extended attributes in the answer.
         attributes: bool,
+        /// For a transfer that gives way to others.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        gentle: bool,
     },
     /// Remove a name, of what was moved.
     Remove {
@@ -223,6 +230,9 @@ pub enum Reply {
         shown: Raw,
         /// The tier that it is on, if that is known.
         tier: Option<String>,
+        /// Bytes a second that are agreed for it, if any are.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<u64>,
     },
     /// To `open`.
     Opened {
@@ -230,6 +240,9 @@ pub enum Reply {
         shown: Raw,
         /// As in `found`.
         tier: Option<String>,
+        /// As in `found`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<u64>,
     },
     /// To `meta`; none if nothing is there.
     Meta(Option<Told>),

@@ -1,25 +1,26 @@
-//! The client: the only place that knows a runtime.
+//! The client: the only place that knows a runtime. How its connections are made `http.rs` says.
 //!
 //! Two threads of it move what all calls of this process ask for; a call waits for its answer outside of it, so that who calls
 //! may be a thread of any other runtime.
 
+mod made;
+mod uploads;
+
+use super::http::{BESIDES, Besides};
 use super::told::told;
 use super::{Entry, Label, Object, Page, time_of, time_text};
-use crate::{FileTime, space};
+use crate::FileTime;
 use futures_util::{StreamExt, stream};
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, Checksum};
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
-use object_store::http::HttpBuilder;
+use object_store::azure::MicrosoftAzure;
+use object_store::client::HttpClient;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
+use object_store::signer::{HeaderName, HeaderValue, Signer};
 use object_store::{
-    Attribute, Attributes, BackoffConfig, ClientConfigKey, ClientOptions, CopyOptions, GetOptions,
-    GetRange, GetResult, ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions,
-    RetryConfig,
+    Attribute, Attributes, CopyOptions, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore,
+    PutMode, PutMultipartOptions, PutOptions,
 };
-use reqwest as _;
 use std::future::Future;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -31,10 +32,6 @@ use tokio::runtime::Runtime;
 
 /// So often a call looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(100);
-/// A request that takes longer has failed: a part, over a slow line.
-const REQUEST: &str = "120 seconds";
-/// What fails is tried again for so long.
-const RETRIES: Duration = Duration::from_secs(60);
 const THREADS: usize = 2;
 
 type Outcome<T> = std::result::Result<T, object_store::Error>;
@@ -46,6 +43,10 @@ struct Inner {
     parts: Option<Arc<dyn MultipartStore>>,
     /// Lists page by page.
     pages: Option<Arc<dyn PaginatedListStore>>,
+    /// A store that is told of an object when its parts are completed, and not when they are begun.
+    azure: Option<Arc<MicrosoftAzure>>,
+    /// What signs requests that the library does not know, and who sends them.
+    signer: Option<(Arc<dyn Signer>, HttpClient)>,
 }
 
 /// A bucket of an object store. Keys have no `/` at either end.
@@ -109,83 +110,9 @@ fn shared(url: &BucketUrl) -> Result<Arc<Inner>> {
     if let Some(inner) = open.iter().find(|(n, _)| *n == name).and_then(|(_, i)| i.upgrade()) {
         return Ok(inner);
     }
-    let inner = Arc::new(made(url, &name)?);
+    let inner = Arc::new(made::made(url, &name)?);
     open.push((name, Arc::downgrade(&inner)));
     Ok(inner)
-}
-
-fn made(url: &BucketUrl, name: &str) -> Result<Inner> {
-    if space::has_rights_of_others() {
-        return Err(Error::new(Kind::Permission, "this process has rights that its user has not")
-            .at_path(name)
-            .with_hint("the environment, which says who may use a bucket, is not believed then"));
-    }
-    let wrong = |e: object_store::Error| told("open", name.into(), &e);
-    let retry = RetryConfig {
-        backoff: BackoffConfig {
-            init_backoff: Duration::from_millis(100),
-            max_backoff: Duration::from_secs(10),
-            base: 2.,
-        },
-        max_retries: 8,
-        retry_timeout: RETRIES,
-    };
-    let timeout = ClientConfigKey::Timeout;
-    // The client is made where there is a runtime.
-    let _entered = runtime()?.enter();
-    let url_of = || name.to_owned();
-    let all = |store, parts, pages| Inner { url: url_of(), store, parts: Some(parts), pages };
-    Ok(match &*url.scheme {
-        "s3" | "s3a" => {
-            let mut builder = AmazonS3Builder::from_env().with_url(name).with_retry(retry);
-            builder = builder.with_config(AmazonS3ConfigKey::Client(timeout), REQUEST);
-            let given = |key| builder.get_config_value(&key).is_some();
-            // Others than Amazon's may not know it, and say so by AWS_CHECKSUM_ALGORITHM if they do.
-            if !given(AmazonS3ConfigKey::Endpoint) && !given(AmazonS3ConfigKey::Checksum) {
-                builder = builder.with_checksum_algorithm(Checksum::CRC64NVME);
-            }
-            let store = Arc::new(builder.build().map_err(wrong)?);
-            all(store.clone(), store.clone(), Some(store))
-        }
-        "gs" => {
-            let key = object_store::gcp::GoogleConfigKey::Client(timeout);
-            let builder = GoogleCloudStorageBuilder::from_env().with_url(name).with_retry(retry);
-            let store = Arc::new(builder.with_config(key, REQUEST).build().map_err(wrong)?);
-            all(store.clone(), store.clone(), Some(store))
-        }
-        "az" | "abfs" | "abfss" => {
-            let key = object_store::azure::AzureConfigKey::Client(timeout);
-            let builder = MicrosoftAzureBuilder::from_env().with_url(name).with_retry(retry);
-            let store = Arc::new(builder.with_config(key, REQUEST).build().map_err(wrong)?);
-            all(store.clone(), store.clone(), Some(store))
-        }
-        "http" | "https" => {
-            let options = ClientOptions::new().with_allow_http(url.scheme == "http");
-            let builder = HttpBuilder::new().with_url(name).with_client_options(options);
-            let builder = builder.with_retry(retry).with_config(timeout, REQUEST);
-            let store = Arc::new(builder.build().map_err(wrong)?);
-            Inner { url: url_of(), store, parts: None, pages: None }
-        }
-        #[cfg(any(test, feature = "faults"))]
-        "memory" => {
-            let store = memory(&url.bucket);
-            all(store.clone(), store, None)
-        }
-        scheme => {
-            return Err(Error::usage(format!("there is no object store of {scheme}"))
-                .with_hint("s3, gs, az, abfss, https"));
-        }
-    })
-}
-
-/// A store of this process, by its name.
-#[cfg(any(test, feature = "faults"))]
-fn memory(name: &str) -> Arc<object_store::memory::InMemory> {
-    use std::collections::HashMap;
-    static ALL: Mutex<Option<HashMap<String, Arc<object_store::memory::InMemory>>>> =
-        Mutex::new(None);
-    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-    all.get_or_insert_default().entry(name.to_owned()).or_default().clone()
 }
 
 fn time(t: &ObjectMeta) -> FileTime {
@@ -196,6 +123,25 @@ fn time(t: &ObjectMeta) -> FileTime {
 fn listed(meta: &ObjectMeta) -> Object {
     let (size, modified, tag) = (meta.size, time(meta), meta.e_tag.clone());
     Object { size, modified, mtime: None, mark: None, tag }
+}
+
+/// The bytes of an answer, of which there are to be so many.
+async fn bytes_of(got: GetResult, wanted: u64) -> Outcome<Vec<u8>> {
+    let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+    let mut stream = got.into_stream();
+    let mut bytes = Vec::new();
+    while let Some(some) = stream.next().await {
+        let some = some?;
+        if some.len() > wanted - bytes.len() {
+            let source = format!("more than the {wanted} bytes came that were asked for").into();
+            return Err(object_store::Error::Generic { store: "HTTP", source });
+        }
+        if bytes.is_empty() {
+            bytes.reserve_exact(wanted);
+        }
+        bytes.extend_from_slice(&some);
+    }
+    Ok(bytes)
 }
 
 const MTIME: &str = "mtime";
@@ -215,6 +161,19 @@ fn attributes(label: &Label) -> Attributes {
     all.insert(Attribute::Metadata(MTIME.into()), time_text(label.mtime).into());
     all.insert(Attribute::Metadata(MARK.into()), label.mark.clone().into());
     all
+}
+
+/// What a store is told of an object in the end.
+async fn besides(azure: &MicrosoftAzure, upload: &str) -> Outcome<Besides> {
+    let (mtime, mark) = upload.split_once(' ').unwrap_or_default();
+    let mut headers = Vec::new();
+    for (name, value) in [("x-ms-meta-mtime", mtime), ("x-ms-meta-stead", mark)] {
+        let value = HeaderValue::from_str(value);
+        let value =
+            value.map_err(|e| object_store::Error::Generic { store: "Azure", source: e.into() })?;
+        headers.push((HeaderName::from_static(name), value));
+    }
+    Ok(Besides { headers, credential: azure.credentials().get_credential().await? })
 }
 
 impl Bucket {
@@ -294,7 +253,7 @@ impl Bucket {
             path => format!("{path}/"),
         };
         let (result, next) = self.ask("list", prefix, |inner| {
-            let below = below.clone();
+            let (below, path) = (below.clone(), path.clone());
             async move {
                 let Some(pages) = &inner.pages else {
                     let all = inner.store.list_with_delimiter(Some(&path)).await?;
@@ -311,6 +270,19 @@ impl Bucket {
                 Ok((page.result, page.page_token))
             }
         })?;
+        let odd = |what: &str| {
+            Error::usage(format!("{what}: no file can have such a name"))
+                .at_path(self.shown(prefix))
+                .with_hint("stage what lies below other prefixes; such objects take the tools of the store")
+        };
+        // The library leaves out what begins and ends a key: what it names then is something else.
+        if below.is_empty() && result.common_prefixes.iter().any(|path| path.as_ref().is_empty()) {
+            return Err(odd("there are keys here that begin with '/'"));
+        }
+        let marks = |meta: &&ObjectMeta| meta.location == path;
+        if !below.is_empty() && result.objects.iter().filter(marks).any(|meta| meta.size > 0) {
+            return Err(odd("there is an object whose key ends with '/', and it is not empty"));
+        }
         let name = |path: &Path| path.as_ref().strip_prefix(&*below).map(str::to_owned);
         let plain = |name: &String| !name.is_empty() && !name.contains('/');
         let folders = result.common_prefixes.iter().filter_map(name).filter(plain);
@@ -350,7 +322,7 @@ impl Bucket {
             let other = plain && object.size != wanted.end;
             let bytes = match wanted.is_empty() || other {
                 true => Vec::new(),
-                false => Vec::from(got.bytes().await?),
+                false => bytes_of(got, wanted.end - wanted.start).await?,
             };
             Ok((bytes, object))
         })?;
@@ -401,6 +373,10 @@ impl Bucket {
     /// Those of the store.
     pub fn begin(&self, key: &str, label: &Label) -> Result<String> {
         let path = self.path(key)?;
+        if self.inner.azure.is_some() {
+            // Its uploads have no number, and are told what they are of in the end: that is kept in place of it.
+            return Ok(format!("{} {}", time_text(label.mtime), label.mark));
+        }
         let options = PutMultipartOptions { attributes: attributes(label), ..Default::default() };
         self.ask("write", key, |inner| async move {
             Self::parts(&inner)?.create_multipart_opts(&path, options).await
@@ -427,7 +403,12 @@ impl Bucket {
         let (path, id) = (self.path(key)?, upload.to_owned());
         let parts = parts.into_iter().map(|content_id| PartId { content_id }).collect();
         self.ask("write", key, |inner| async move {
-            Self::parts(&inner)?.complete_multipart(&path, &id, parts).await.map(|_| ())
+            let done = Self::parts(&inner)?.complete_multipart(&path, &id, parts);
+            match &inner.azure {
+                Some(azure) => BESIDES.scope(besides(azure, &id).await?, done).await,
+                None => done.await,
+            }
+            .map(|_| ())
         })
     }
 

@@ -1,5 +1,6 @@
 //! What a store answers as an error of ours: what people need of it, and nothing that was secret.
 
+use super::http::{ELSEWHERE, refused};
 use object_store::Error as Answer;
 use std::path::PathBuf;
 use stead_core::{Error, Kind};
@@ -10,6 +11,11 @@ const MOST: usize = 200;
 /// What was tried on what, and why it failed.
 pub(super) fn told(doing: &str, at: PathBuf, e: &Answer) -> Error {
     let why = reason(e);
+    if let Some(refused) = refused(e) {
+        return Error::new(Kind::Io, format!("cannot {doing}: {why}"))
+            .at_path(at)
+            .with_hint(refused.hint);
+    }
     let status = |codes: &[&str]| codes.iter().any(|code| why.starts_with(code));
     let (kind, message, hint) = match e {
         _ if matches!(e, Answer::NotFound { .. }) || status(&["404"]) => {
@@ -42,6 +48,15 @@ pub(super) fn told(doing: &str, at: PathBuf, e: &Answer) -> Error {
         }
         _ if why.contains("QuotaExceeded") || status(&["507"]) => {
             (Kind::NoSpace, format!("cannot {doing}: {why}"), None)
+        }
+        // Of parts that the store has let go, or that did not come as they were sent.
+        _ if ["InvalidBlockList", "InvalidPart"].iter().any(|code| why.contains(code)) => {
+            (Kind::NotFound, format!("cannot {doing}: {why}"), None)
+        }
+        // With what was to be written, which is not sent twice.
+        _ if status(&["301", "302", "303", "307", "308"]) => {
+            let message = format!("cannot {doing}: the server sends to another one: {why}");
+            (Kind::Io, message, Some(ELSEWHERE))
         }
         _ if status(&["400", "405", "501"]) => (Kind::Io, format!("cannot {doing}: {why}"), None),
         // It was tried again for a while: no answer, or none that was whole.

@@ -1,0 +1,175 @@
+"""Transfers with servers of each kind: S3 over TLS, Google's, Azure's."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("moto")
+from stores import MIB, Authority, Azure, Google, Store, Tls, named, tree, write  # noqa: E402
+
+
+class Safe(Store):
+    """Buckets of S3 behind TLS, with an authority of this site."""
+
+    def __init__(self, folder: Path):
+        super().__init__()
+        self.site, self.folder = Authority(folder, "site"), folder
+        self.tls = Tls(self, self.site.server("localhost"))
+        del self.env["AWS_ALLOW_HTTP"]
+        self.env |= {"AWS_ENDPOINT_URL": f"https://localhost:{self.tls.port}", "SSL_CERT_FILE": str(self.site.file)}
+
+    def end(self) -> None:
+        self.tls.end()
+        super().end()
+
+
+@pytest.fixture(scope="module")
+def safe(tmp_path_factory):
+    store = Safe(tmp_path_factory.mktemp("authorities"))
+    yield store
+    store.end()
+
+
+@pytest.fixture(scope="module", params=["s3", "gs", "az"])
+def a_store(request, tmp_path_factory):
+    if request.param == "az" and not Azure.program():
+        pytest.skip("no Azurite: install node and npm, and run scripts/setup.sh test")
+    folder = tmp_path_factory.mktemp("store")
+    store = {"s3": lambda: Safe(folder), "gs": Google, "az": lambda: Azure(folder)}[request.param]()
+    yield store
+    store.end()
+
+
+@pytest.fixture
+def store(a_store):
+    a_store.anew("bkt")
+    return a_store
+
+
+def test_both_ways_byte_for_byte(store, stage, tmp_path):
+    files, at = tree(tmp_path / "from"), store.url + "bkt"
+    done = stage(f"{tmp_path}/from/", f"{at}/run 7/", "--verify")
+    assert done["files_done"] == done["files"] == len(files)
+    assert store.objects("bkt", "run 7/") == files and store.uploads("bkt") == []
+    assert store.seen.count("part") == 3
+    stage("archive://run 7", tmp_path / "back", "--dataspace", f"archive={at}", "--verify")
+    assert named(tmp_path / "back") == files
+    for name in files:
+        # The large one, too, whose parts come before what it is.
+        assert (tmp_path / "back" / name).stat().st_mtime_ns == (tmp_path / "from" / name).stat().st_mtime_ns, name
+    # Within the store nothing comes by here.
+    store.seen.clear()
+    stage(f"{at}/run 7/", f"{at}/other/")
+    assert store.objects("bkt", "other/") == files and not {"get", "part"} & set(store.seen)
+    stage("--move", f"{at}/other", tmp_path / "moved")
+    assert named(tmp_path / "moved") == files and store.objects("bkt", "other/") == {}
+    # A pattern, and what it leaves.
+    stage("--remove", f"{at}/run 7/d*/*[01]+*")
+    left = {name: data for name, data in files.items() if "0+" not in name and "1+" not in name}
+    assert store.objects("bkt", "run 7/") == left
+    stage(f"{at}/**/*2+*", tmp_path / "one")
+    assert [Path(name).name for name in named(tmp_path / "one")] == ["f 2+%é"]
+    assert stage("--remove", f"{at}/run 7")["files_done"] == len(left)
+    assert store.objects("bkt") == {}
+
+
+def test_syncs(store, stage, tmp_path):
+    files = {f"d{i % 4}/f{i}": b"%d" % i for i in range(60)} | {"large": os.urandom(9 * MIB)}
+    write(tmp_path / "from", files)
+    at = f"{store.url}bkt/all"
+    sync = ["--sync", "--delete", tmp_path / "from", at]
+    assert stage(*sync)["files_done"] == len(files)
+    assert stage(*sync)["files_done"] == 0
+    write(tmp_path / "from", {"d1/f1": b"changed", "new/f": b"new"})
+    (tmp_path / "from/d2/f2").unlink()
+    assert stage(*sync)["files_done"] == 3
+    assert store.objects("bkt", "all/") == named(tmp_path / "from")
+    store.put("bkt", "all/theirs", b"theirs")
+    back = ["--sync", at, tmp_path / "back"]
+    stage(*back)
+    assert named(tmp_path / "back") == store.objects("bkt", "all/")
+    assert stage(*back)["files_done"] == 0
+    assert "something of this name already" in stage(tmp_path / "from/d1/f1", f"{at}/theirs", code=2)
+    assert "no such" in stage(f"{at}/none", tmp_path / "g", code=1)
+    assert "bucket" in stage(tmp_path / "from/d1/f1", f"{store.url}no-such-bucket/f", code=1)
+
+
+def marked(tmp_path: Path) -> int:
+    """Parts that the journal says are there."""
+    with sqlite3.connect(tmp_path / "state/transfers.db", timeout=30) as journal:
+        marks = [mark for (mark,) in journal.execute("SELECT mark FROM item WHERE mark IS NOT NULL")]
+    return sum(part is not None for mark in marks for part in json.loads(mark)["parts"])
+
+
+@pytest.mark.parametrize("then", ["resumed", "given up"])
+def test_a_large_upload_that_is_killed(store, begin, stage, tmp_path, then):
+    files = {"large": random.Random(3).randbytes(40 * MIB)}
+    write(tmp_path, files)
+    os.utime(tmp_path / "large", ns=(1_500_000_000_123_456_789,) * 2)
+    go_on = threading.Event()
+
+    def hold(number: int, kind: str) -> str | None:
+        if kind == "part" and store.seen.count("part") > 3:
+            go_on.wait(60)
+            return "refused"
+        return None
+
+    store.rule = hold
+    at = f"{store.url}bkt/large"
+    under_way = begin(tmp_path / "large", at, "--threads", 1)
+    deadline = time.monotonic() + 60
+    while store.seen.count("part") <= 3 or marked(tmp_path) < 3:
+        assert under_way.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    under_way.send_signal(signal.SIGKILL)
+    under_way.communicate(timeout=60)
+    go_on.set()
+    assert store.uploads("bkt") == ["large"] and store.objects("bkt") == {}
+    store.rule, store.seen = (lambda number, kind: None), []
+    if then == "resumed":
+        assert stage("--resume")["state"] == "finished"
+        # Three of five are there.
+        assert store.seen.count("part") == 2 and store.seen.count("create") == 0
+        assert store.objects("bkt") == files
+        stage(at, tmp_path / "back")
+        assert (tmp_path / "back").stat().st_mtime_ns == 1_500_000_000_123_456_789
+    else:
+        [latest] = json.loads(begin("--list").communicate(timeout=60)[0])
+        assert stage("--cancel", latest["id"])["state"] == "cancelled"
+        assert store.objects("bkt") == {}
+        if store.url == "az://":
+            # Blocks go by themselves.
+            return
+    assert store.uploads("bkt") == []
+
+
+def test_who_is_believed(safe, stage_with, tmp_path):
+    """Authorities are those of the file that is named; what is not believed is one error, at once."""
+    safe.anew("bkt")
+    write(tmp_path, {"f": b"f"})
+    go = [tmp_path / "f", "s3://bkt/f", "--exists", "replace"]
+    stage_with(safe, *go)
+    others = Authority(safe.folder, "others")
+    wrong_name = Tls(safe, safe.site.server("elsewhere.example"))
+    for text, server, authorities in [
+        ("authority that is not known", safe.tls, others),
+        ("for another name", wrong_name, safe.site),
+    ]:
+        before = server.tries
+        url = f"https://localhost:{server.port}"
+        said = stage_with(safe, *go, code=1, AWS_ENDPOINT_URL=url, SSL_CERT_FILE=str(authorities.file))
+        assert text in said and "localhost" in said and "SSL_CERT_FILE" in said, said
+        assert len(said.splitlines()) == 2, said
+        # Nobody tries for a minute what will never be.
+        assert server.tries - before <= 3, server.tries - before
+    wrong_name.end()
+    assert safe.objects("bkt") == {"f": b"f"}
