@@ -171,6 +171,47 @@ def test_jobs_have_their_dataspaces(daemon):
     assert mine.exists() and "no job 12" in admin(daemon, "process", "add", "12", os.getpid(), code=2)
 
 
+def test_the_next_job_keeps_what_it_writes(daemon):
+    """It begins while there is still much to be removed of the one before it."""
+    daemon.begin()
+    me = os.geteuid()
+    path = folder(daemon, "burst")
+    admin(daemon, "dataspace", "add", "burst", f"path={path}", "jobs=yes")
+    until(lambda: "burst" in df(daemon))
+    for i in range(64):
+        (path / f"old{i}").mkdir()
+        for j in range(500):
+            (path / f"old{i}" / str(j)).touch()
+    (path / "both").mkdir()
+    admin(daemon, "job", "add", "1", "--user", me, "--dataspaces", "burst")
+    admin(daemon, "job", "remove", "1")
+    admin(daemon, "job", "add", "2", "--user", me, "--dataspaces", "burst")
+    (path / "new").mkdir()
+    mine = [path / "new" / str(j) for j in range(500)] + [path / f"a{j}" for j in range(500)]
+    for one in mine:
+        one.write_bytes(b"of job 2")
+    # Another connection is answered, and the worker looks again.
+    admin(daemon, "job", "add", "2", "--user", me, "--dataspaces", "burst")
+    time.sleep(1)
+    assert all(one.exists() for one in mine)
+    admin(daemon, "job", "remove", "2")
+    until(lambda: list(path.iterdir()) == [])
+
+
+def test_a_dataspace_that_is_kept_as_a_whole_stays(daemon):
+    daemon.begin()
+    me = os.geteuid()
+    path = folder(daemon, "burst")
+    (path / "f").write_bytes(b"f")
+    admin(daemon, "dataspace", "add", "burst", f"path={path}", "jobs=yes")
+    until(lambda: "burst" in df(daemon))
+    admin(daemon, "job", "add", "1", "--user", me, "--dataspaces", "burst")
+    persist(daemon, "store", "burst://")
+    admin(daemon, "job", "remove", "1")
+    until(lambda: '"left":{}' in (daemon.at / "state" / "admin.json").read_text())
+    assert (path / "f").exists()
+
+
 def test_what_has_expired_goes(daemon):
     user = os.geteuid()
     path = folder(daemon, "scratch")
@@ -216,6 +257,46 @@ def test_what_is_kept_outlives_jobs_and_time(daemon):
     # What looks again is the worker of whose it is.
     persist(daemon, "list", user=user)
     until(lambda: list(path.iterdir()) == [])
+
+
+@needs_root
+def test_what_cannot_be_unshared_is_still_known(daemon):
+    mine = folder(daemon, "mine", SOMEBODY)
+    (mine / "run" / "deep").mkdir(parents=True)
+    for name in ("run/f", "run/deep/g"):
+        (mine / name).write_bytes(b"x")
+        (mine / name).chmod(0o600)
+    for found in (mine, *mine.rglob("*")):
+        os.chown(found, SOMEBODY, SOMEBODY)
+        if found.is_dir():
+            found.chmod(0o700)
+    daemon.begin()
+    name, deep = pwd.getpwuid(ANOTHER).pw_name, mine / "run/deep"
+
+    def shared():
+        return {one["path"] for one in persist(daemon, "list", "--format", "json", user=SOMEBODY) if one["shared"]}
+
+    persist(daemon, "share", mine / "run", name, user=SOMEBODY)
+    persist(daemon, "share", deep, name, user=SOMEBODY)
+    # With what it lies in it still is; and by itself once that is not.
+    persist(daemon, "unshare", deep, name, user=SOMEBODY)
+    assert reads(deep / "g", ANOTHER)
+    persist(daemon, "share", deep, name, user=SOMEBODY)
+    persist(daemon, "unshare", mine / "run", name, user=SOMEBODY)
+    assert reads(deep / "g", ANOTHER) and not reads(mine / "run/f", ANOTHER) and shared() == {str(deep)}
+    # A folder into which nobody can look keeps what lies in it shared: that is not forgotten.
+    (deep / "closed").mkdir()
+    os.chown(deep / "closed", SOMEBODY, SOMEBODY)
+    (deep / "closed").chmod(0)
+    assert "permission denied" in persist(daemon, "unshare", deep, name, user=SOMEBODY, code=1)
+    assert shared() == {str(deep)}
+    # Nor does a second try to share it take it away.
+    assert "permission denied" in persist(daemon, "share", deep, name, user=SOMEBODY, code=1)
+    assert shared() == {str(deep)}
+    (deep / "closed").chmod(0o700)
+    persist(daemon, "unshare", deep, name, user=SOMEBODY)
+    assert not reads(deep / "g", ANOTHER) and shared() == set()
+    assert not any("posix_acl" in key for found in (mine, *mine.rglob("*")) for key in os.listxattr(found, follow_symlinks=False))
 
 
 @needs_root

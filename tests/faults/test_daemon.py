@@ -7,6 +7,7 @@ import os
 import pwd
 import random
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -68,10 +69,10 @@ class Daemon:
         self.env |= {"STEAD_SOCKET": str(self.path), "HOME": str(at)}
         self.process = None
 
-    def begin(self, *options) -> None:
+    def begin(self, *options, **more) -> None:
         words = [STEAD, "daemon", "--socket", self.path, "--state", self.at / "state", *options]
         with open(self.at / "log", "a") as log:
-            self.process = subprocess.Popen(list(map(str, words)), env=self.env, stderr=log)
+            self.process = subprocess.Popen(list(map(str, words)), env=self.env, stderr=log, **more)
         until = time.monotonic() + 60
         while time.monotonic() < until:
             try:
@@ -385,6 +386,39 @@ def test_who_floods_it_is_in_nobody_elses_way(daemon):
     assert done.returncode == 0 and (mine / "f").exists(), done.stderr
     for one in held:
         one.socket.close()
+
+
+def test_a_worker_without_room_for_a_connection_goes_on(daemon):
+    daemon.begin()
+    large(daemon.at / "f")
+    first = daemon.taken(daemon.at / "f", daemon.at / "to", *SLOW)
+    under_way(daemon, first)
+    (worker,) = daemon.workers()
+    limits = resource.prlimit(worker, resource.RLIMIT_NOFILE)
+    resource.prlimit(worker, resource.RLIMIT_NOFILE, (1, limits[1]))
+    lost = socket.socket(socket.AF_UNIX)
+    lost.settimeout(60)
+    lost.connect(str(daemon.path))
+    try:
+        assert lost.recv(1) == b""
+    except ConnectionResetError:
+        pass
+    resource.prlimit(worker, resource.RLIMIT_NOFILE, limits)
+    assert daemon.status(first)["state"] == "finished" and daemon.workers() == [worker]
+
+
+@needs_root
+def test_workers_have_nothing_of_what_the_daemon_was_started_with(daemon):
+    with open(daemon.at / "socket-of-mpi", "w") as given:
+        daemon.begin(pass_fds=[given.fileno()])
+    program = Program(daemon.path)
+
+    def opened(pid):
+        return {os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir()}
+
+    assert given.name in opened(daemon.process.pid)
+    assert all(given.name not in opened(worker) for worker in daemon.workers())
+    program.socket.close()
 
 
 def test_a_pool_needs_mpi_and_a_node_of_one_is_none_of_a_daemon_alone(daemon):

@@ -62,6 +62,31 @@ def table() -> pd.DataFrame:
     return pd.DataFrame({"x": np.arange(1000), "y": np.linspace(0, 1, 1000), "name": [f"n{i}" for i in range(1000)]})
 
 
+@pytest.mark.parametrize("how", ["close", "drop"])
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_child_that_was_forked_leaves_a_file_to_its_parent(fs, root, how):
+    f = fs.open("fast/f", "wb")
+    f.write(b"of the parent")
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            if how == "close":
+                f.close()
+            else:
+                del f
+                gc.collect()
+                code = 0
+        except stead.UsageError as e:
+            code = 0 if "before a fork" in str(e) else 2
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    f.write(b", too")
+    f.close()
+    assert (root / "f").read_bytes() == b"of the parent, too" and [p.name for p in root.iterdir()] == ["f"]
+
+
 def test_it_is_found_by_its_name(root, tmp_path, monkeypatch):
     (tmp_path / "stead.toml").write_text(f'[dataspace.fast]\npath = "{root}"\n')
     monkeypatch.setenv("STEAD_CONFIG", str(tmp_path / "stead.toml"))

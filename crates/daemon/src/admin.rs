@@ -118,13 +118,20 @@ impl Kept {
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_vec(self)
             .map_err(|e| Error::internal(format!("no text of what is kept: {e}")))?;
-        let mut file = AtomicFile::create(path)?;
-        file.write_all(&text)?;
-        file.commit()?;
         use std::os::unix::fs::PermissionsExt;
-        // Workers of all users read it.
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644))
-            .map_err(|e| Error::io("set the rights of", path, e))
+        // Workers of all users read it, whenever this is ended: a new one has what the old one has.
+        let rights = || std::fs::Permissions::from_mode(0o644);
+        match std::fs::set_permissions(path, rights()) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::io("set the rights of", path, e));
+            }
+            _ => {}
+        }
+        let mut file = AtomicFile::create(path)?;
+        let set = file.file().set_permissions(rights());
+        set.map_err(|e| Error::io("set the rights of", path, e))?;
+        file.write_all(&text)?;
+        file.commit()
     }
 
     /// Does what an administrator says.
@@ -177,6 +184,16 @@ impl Kept {
     /// True if administrators have set dataspaces.
     pub(crate) fn has_spaces(&self) -> bool {
         !self.dataspaces.is_empty()
+    }
+
+    /// A user has nothing left in these dataspaces of jobs; false if that was known.
+    pub(crate) fn cleared(&mut self, user: u32, dataspaces: &BTreeSet<String>) -> bool {
+        let Some(left) = self.left.get_mut(&user) else { return false };
+        let before = left.len();
+        left.retain(|name| !dataspaces.contains(name));
+        let some = left.len() < before;
+        self.left.retain(|_, left| !left.is_empty());
+        some
     }
 
     /// The jobs of a user.

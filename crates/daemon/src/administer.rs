@@ -7,7 +7,7 @@ use crate::job;
 use crate::protocol::{AdminAnswer, AdminAsk, AdminSpace, Failed, JobIs, Stats};
 use crate::rights;
 use rustix::process::geteuid;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
@@ -76,6 +76,18 @@ impl Desk {
 
     pub(crate) fn kept(&self) -> Arc<Kept> {
         self.kept.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What a job that is over had left in these dataspaces is gone, by what was `seen` of them. False if administrators have said something since.
+    pub(crate) fn is_cleared(&self, seen: &Arc<Kept>, dataspaces: &BTreeSet<String>) -> bool {
+        let mut now = self.kept.write().unwrap_or_else(PoisonError::into_inner);
+        if !Arc::ptr_eq(&now, seen) {
+            return false;
+        }
+        let mut kept = Kept::clone(&now);
+        kept.cleared(geteuid().as_raw(), dataspaces);
+        *now = Arc::new(kept);
+        true
     }
 
     fn answers(&self) -> MutexGuard<'_, Answers> {

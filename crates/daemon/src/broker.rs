@@ -47,6 +47,12 @@ const LOOK: Duration = Duration::from_secs(1);
 const MOST_NUMBERS: usize = 16;
 /// How often workers of all users look for what has expired.
 const EXPIRES_EVERY: Duration = Duration::from_secs(3600);
+/// Who does not end within this is killed: all that it has is in its journal.
+const LINGERS: Duration = Duration::from_secs(120);
+/// Workers of one user that end, at a time: a device that does not answer may keep them.
+const MOST_ENDING: usize = 8;
+/// A worker that has not told within this how much there is to do keeps others no longer from being started.
+const TELLS_WITHIN: Duration = Duration::from_secs(60);
 /// Packets of one worker that are read before others have their turn.
 const AT_ONCE: usize = 64;
 /// Where programs look for their libraries.
@@ -84,6 +90,8 @@ struct Worker {
     handed: u64,
     /// It has told how much there is to do.
     told: bool,
+    /// When it was started.
+    since: Instant,
     /// It was told to end, as it has nothing to do.
     released: bool,
     /// It gets no more connections: it was told to end, or has.
@@ -94,6 +102,14 @@ struct Worker {
     stale: bool,
     /// The name of its user; empty if the system has none.
     name: String,
+}
+
+/// A worker that ends.
+struct Ending {
+    user: u32,
+    child: Child,
+    /// When it is killed; none if it was.
+    until: Option<Instant>,
 }
 
 /// When a worker is started again that ended, or could not be started.
@@ -121,7 +137,7 @@ struct Broker {
     all: bool,
     workers: BTreeMap<u32, Worker>,
     /// Those that end: nobody waits for them, as a device that does not answer may keep them.
-    ending: Vec<(u32, Child)>,
+    ending: Vec<Ending>,
     purses: BTreeMap<u32, Purse>,
     /// Users whose workers ended although there was something to do, and when these are started again.
     again: BTreeMap<u32, Again>,
@@ -291,7 +307,8 @@ impl Broker {
     fn begin_again(&mut self) {
         let now = clock::now();
         // A few at a time: each is a process until it has looked.
-        let looking = self.workers.values().filter(|worker| !worker.told).count();
+        let looks = |w: &&Worker| !w.told && w.since.elapsed() < TELLS_WITHIN;
+        let looking = self.workers.values().filter(looks).count();
         let due = self.again.iter().filter(|(_, again)| again.at <= now).map(|(user, _)| *user);
         let due: Vec<u32> = due.take(MOST_LOOKING.saturating_sub(looking)).collect();
         // Who is there looks by itself.
@@ -429,6 +446,11 @@ impl Broker {
                 return Err(Error::limit(format!("{MOST_WORKERS} users are served already"))
                     .with_hint("try again in a minute"));
             }
+            if self.ending.iter().filter(|one| one.user == user).count() >= MOST_ENDING {
+                let message = format!("{MOST_ENDING} workers of this user do not end");
+                return Err(Error::limit(message)
+                    .with_hint("a device may not answer; try again once that does"));
+            }
             let worker = self.start(user, group)?;
             self.workers.insert(user, worker);
         }
@@ -481,6 +503,7 @@ impl Broker {
             turn: 0,
             handed: 0,
             told: false,
+            since: clock::now(),
             released: false,
             gone: false,
             admin,
@@ -607,10 +630,9 @@ impl Broker {
 
     /// A user has nothing left in these dataspaces of jobs.
     fn cleared(&mut self, user: u32, dataspaces: &BTreeSet<String>) {
-        let Some(left) = self.kept.left.get_mut(&user) else { return };
-        left.retain(|name| !dataspaces.contains(name));
-        self.kept.left.retain(|_, left| !left.is_empty());
-        if let Err(e) = self.kept.write(&self.settings.state.join(KEPT)) {
+        if self.kept.cleared(user, dataspaces)
+            && let Err(e) = self.kept.write(&self.settings.state.join(KEPT))
+        {
             log(&e.to_string());
         }
     }
@@ -635,7 +657,7 @@ impl Broker {
             if !waits.unwrap_or(true) {
                 return;
             }
-            match control::receive::<Report>(&worker.control) {
+            match control::report(&worker.control) {
                 Ok(Some((Report::Load { running, ready }, _))) => {
                     worker.told = true;
                     self.again.remove(&user);
@@ -659,7 +681,7 @@ impl Broker {
                 }
                 Ok(Some((Report::Reach { node }, Some(connection)))) => match &self.pool {
                     Some(pool) => pool.reach(user, &worker.name, &node, connection),
-                    None => refuse(&UnixStream::from(connection), &crate::answers::no_pool()),
+                    None => refuse(&connection, &crate::answers::no_pool()),
                 },
                 Ok(Some((Report::Reach { .. }, None))) => {}
                 Ok(None) => {
@@ -695,10 +717,16 @@ impl Broker {
                 let soon = Again { at: now + AGAIN, pause: AGAIN * 2 };
                 self.again.entry(user).or_insert(soon);
             }
-            self.ending.push((user, worker.child));
+            self.ending.push(Ending { user, child: worker.child, until: Some(now + LINGERS) });
         }
-        self.ending.retain_mut(|(user, child)| match child.try_wait() {
-            Ok(None) => true,
+        self.ending.retain_mut(|Ending { user, child, until }| match child.try_wait() {
+            Ok(None) => {
+                if until.take_if(|until| *until <= now).is_some() {
+                    log(&format!("the worker of user {user} does not end; it is killed"));
+                    let _ = child.kill();
+                }
+                true
+            }
             Ok(Some(status)) if status.success() => false,
             Ok(Some(status)) => {
                 log(&format!("the worker of user {user} has ended: {status}"));
@@ -742,7 +770,9 @@ impl Broker {
         }
         let workers = std::mem::take(&mut self.workers);
         // Their ends of the sockets are closed: who has not heard it sees it.
-        self.ending.extend(workers.into_iter().map(|(user, worker)| (user, worker.child)));
+        let ends =
+            |(user, worker): (u32, Worker)| Ending { user, child: worker.child, until: None };
+        self.ending.extend(workers.into_iter().map(ends));
         let until = clock::now() + ENDS_WITHIN;
         loop {
             self.bury();
@@ -754,7 +784,7 @@ impl Broker {
             }
             clock::pause(Duration::from_millis(10));
         }
-        for (user, child) in &mut self.ending {
+        for Ending { user, child, .. } in &mut self.ending {
             log(&format!("the worker of user {user} does not end; it is killed"));
             // The system takes care of what is left of it.
             let _ = child.kill();

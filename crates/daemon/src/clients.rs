@@ -22,7 +22,8 @@ pub struct Clients {
     path: PathBuf,
     /// Of another node than this one.
     node: Option<String>,
-    idle: Mutex<Vec<Client>>,
+    /// And the process that has connected: one that was forked connects anew, as both would read each other's answers.
+    idle: Mutex<(u32, Vec<Client>)>,
 }
 
 impl Clients {
@@ -47,7 +48,7 @@ impl Clients {
         Ok(client.map(|client| Clients {
             path: client.path().to_owned(),
             node: node.map(str::to_owned),
-            idle: Mutex::new(vec![client]),
+            idle: Mutex::new((std::process::id(), vec![client])),
         }))
     }
 
@@ -61,8 +62,13 @@ impl Clients {
         self.node.as_deref()
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Client>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    fn idle(&self) -> MutexGuard<'_, (u32, Vec<Client>)> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = std::process::id();
+        if idle.0 != process {
+            *idle = (process, Vec::new());
+        }
+        idle
     }
 
     /// Asks the daemon.
@@ -71,7 +77,7 @@ impl Clients {
     /// Those of `question`; `Peer` if there is no daemon any more.
     pub fn ask<T>(&self, question: impl FnOnce(&mut Client) -> Result<T>) -> Result<T> {
         // A daemon that was replaced has ended those of before.
-        let kept = std::iter::from_fn(|| self.idle().pop()).find(|client| !client.is_gone());
+        let kept = std::iter::from_fn(|| self.idle().1.pop()).find(|client| !client.is_gone());
         let mut client = match kept {
             Some(client) => client,
             None => match &self.node {
@@ -82,8 +88,8 @@ impl Clients {
         };
         let answer = question(&mut client);
         let mut idle = self.idle();
-        if idle.len() < MOST_IDLE {
-            idle.push(client);
+        if idle.1.len() < MOST_IDLE {
+            idle.1.push(client);
         }
         answer
     }

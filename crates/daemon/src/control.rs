@@ -6,6 +6,7 @@
 use crate::admin::{Change, Numbers};
 use crate::protocol::Failed;
 use rustix::io::Errno;
+use rustix::net::sockopt::{socket_domain, socket_type};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -14,8 +15,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use stead_core::{Error, Kind, Result};
 
 /// Bytes of a packet.
@@ -132,13 +135,75 @@ pub(crate) fn send(
     }
 }
 
+/// A descriptor that came with a packet. A worker may have sent anything, and to close a file takes as long as those like who have
+/// its file system: what is no socket of this system a thread closes.
+#[derive(Debug)]
+pub(crate) struct Handed(Option<OwnedFd>);
+
+/// Descriptors that are being closed at a time. Others are left open.
+const MOST_CLOSING: usize = 64;
+static CLOSING: AtomicUsize = AtomicUsize::new(0);
+
+impl Handed {
+    /// A connection, if it is one.
+    pub(crate) fn stream(mut self) -> Option<UnixStream> {
+        let fd = self.0.take_if(|fd| {
+            socket_domain(&*fd).is_ok_and(|domain| domain == AddressFamily::UNIX)
+                && socket_type(&*fd).is_ok_and(|kind| kind == SocketType::STREAM)
+        });
+        fd.map(UnixStream::from)
+    }
+
+    /// Whatever it is, of somebody who is believed.
+    pub(crate) fn any(mut self) -> Option<OwnedFd> {
+        self.0.take()
+    }
+}
+
+impl Drop for Handed {
+    fn drop(&mut self) {
+        let Some(fd) = self.0.take() else { return };
+        if socket_domain(&fd).is_ok_and(|domain| domain == AddressFamily::UNIX) {
+            return;
+        }
+        // Where there is no thread for it, it stays open.
+        let fd = ManuallyDrop::new(fd);
+        if CLOSING.fetch_add(1, Ordering::Relaxed) < MOST_CLOSING {
+            let thread = std::thread::Builder::new().name("stead-close".into());
+            let begun = thread.stack_size(64 << 10).spawn(move || {
+                drop(ManuallyDrop::into_inner(fd));
+                CLOSING.fetch_sub(1, Ordering::Relaxed);
+            });
+            if begun.is_ok() {
+                return;
+            }
+        }
+        CLOSING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Takes a packet of a worker, and the connection that came with it if it is to have one.
+///
+/// # Errors
+/// `Format` for what no worker sends; system errors.
+pub(crate) fn report(from: &impl AsFd) -> Result<Option<(Report, Option<UnixStream>)>> {
+    let Some((report, handed)) = receive::<Report>(from)? else { return Ok(None) };
+    let odd = || Error::format("a worker sends something else than a connection");
+    let stream = match (&report, handed) {
+        (_, None) => None,
+        (Report::Reach { .. }, Some(handed)) => Some(handed.stream().ok_or_else(odd)?),
+        (_, Some(_)) => return Err(odd()),
+    };
+    Ok(Some((report, stream)))
+}
+
 /// Takes a packet, with what came with it; none if the other end is gone. Waits for it.
 ///
 /// # Errors
 /// `Format` for what is not understood; system errors.
 pub(crate) fn receive<T: DeserializeOwned>(
     from: &impl AsFd,
-) -> Result<Option<(T, Option<OwnedFd>)>> {
+) -> Result<Option<(T, Option<Handed>)>> {
     let mut bytes = [0u8; MOST];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut more = RecvAncillaryBuffer::new(&mut space);
@@ -155,7 +220,7 @@ pub(crate) fn receive<T: DeserializeOwned>(
     for message in more.drain() {
         if let RecvAncillaryMessage::ScmRights(fds) = message {
             // More than one nobody has asked for; they are closed.
-            fds.for_each(|one| fd = Some(one));
+            fds.for_each(|one| fd = Some(Handed(Some(one))));
         }
     }
     if got.bytes == 0 {
@@ -179,7 +244,6 @@ fn failed(doing: &str, e: Errno) -> Error {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
-    use std::os::unix::net::UnixStream;
 
     #[test]
     fn packets_carry_connections() {
@@ -190,7 +254,7 @@ mod tests {
         drop(far);
         let (order, fd) = receive::<Order>(&b).unwrap().unwrap();
         assert_eq!(order, Order::Serve);
-        UnixStream::from(fd.unwrap()).write_all(b"x").unwrap();
+        fd.unwrap().stream().unwrap().write_all(b"x").unwrap();
         let mut all = Vec::new();
         near.read_to_end(&mut all).unwrap();
         assert_eq!(all, b"x");
@@ -202,6 +266,33 @@ mod tests {
         drop(a);
         assert!(receive::<Order>(&b).unwrap().is_none());
         assert!(send(&b, &Report::Idle { served: 1 }, None, true).is_err());
+    }
+
+    #[test]
+    fn workers_hand_over_connections_and_nothing_else() {
+        let (a, b) = pair().unwrap();
+        let (near, far) = UnixStream::pair().unwrap();
+        let reach = Report::Reach { node: "n".into() };
+        assert!(send(&b, &reach, Some(far.as_fd()), true).unwrap());
+        assert!(report(&a).unwrap().unwrap().1.is_some());
+        assert!(send(&b, &reach, None, true).unwrap());
+        assert!(report(&a).unwrap().unwrap().1.is_none());
+        // What blocks whoever reads it, writes to it or closes it.
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        let (packet, _other) = pair().unwrap();
+        for odd in [read.as_fd(), packet.as_fd()] {
+            assert!(send(&b, &reach, Some(odd), true).unwrap());
+            assert_eq!(report(&a).unwrap_err().kind(), Kind::Format);
+        }
+        assert!(send(&b, &Report::Idle { served: 1 }, Some(near.as_fd()), true).unwrap());
+        assert_eq!(report(&a).unwrap_err().kind(), Kind::Format);
+        // Nobody keeps it.
+        drop(read);
+        let until = crate::clock::now() + std::time::Duration::from_secs(30);
+        while rustix::io::write(&write, b"x").is_ok() {
+            assert!(crate::clock::now() < until, "it is still open");
+            crate::clock::pause(std::time::Duration::from_millis(5));
+        }
     }
 
     #[test]

@@ -8,12 +8,9 @@ pub mod word;
 
 use crate::clock;
 use crate::worker::refuse;
-use rustix::net::sockopt::{socket_domain, socket_type};
-use rustix::net::{AddressFamily, SocketType};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -125,13 +122,7 @@ impl Pool {
     }
 
     /// Passes what comes from a connection of a user on to the worker of this user on another node, and back.
-    pub(crate) fn reach(&self, user: u32, name: &str, node: &str, connection: OwnedFd) {
-        // A worker may have sent anything.
-        let unix = socket_domain(&connection).is_ok_and(|domain| domain == AddressFamily::UNIX);
-        if !unix || !socket_type(&connection).is_ok_and(|kind| kind == SocketType::STREAM) {
-            return;
-        }
-        let stream = UnixStream::from(connection);
+    pub(crate) fn reach(&self, user: u32, name: &str, node: &str, stream: UnixStream) {
         if let Err((e, stream)) = self.shared.open(user, name, node, stream) {
             refuse(&stream, &e);
         }

@@ -7,6 +7,7 @@ use rustix::thread::{
     set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid, set_thread_uid,
 };
 use std::ffi::CString;
+use std::os::fd::RawFd;
 use stead_core::{Error, Kind, Result};
 
 /// Who is in this group may administrate a node.
@@ -84,6 +85,25 @@ fn groups(user: u32, group: u32) -> Vec<Gid> {
         Some(list) => list.iter().map(|gid| Gid::from_raw(gid.as_raw())).collect(),
         None => vec![Gid::from_raw(group)],
     }
+}
+
+/// Closes all that this process was started with, but for input, output and these. Nothing else of it is open.
+///
+/// # Errors
+/// System errors.
+pub(crate) fn close_others(keep: &[RawFd]) -> Result<()> {
+    const OPEN: &str = "/proc/self/fd";
+    let failed = |e| Error::io("look at", OPEN, e);
+    let mut list = Vec::new();
+    for entry in std::fs::read_dir(OPEN).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        list.extend(name.to_str().and_then(|name| name.parse::<RawFd>().ok()));
+    }
+    for fd in list.into_iter().filter(|fd| *fd > 2 && !keep.contains(fd)) {
+        // The list itself is closed by now.
+        let _ = nix::unistd::close(fd);
+    }
+    Ok(())
 }
 
 /// Takes the rights of a user for good. There is one thread, the one that calls this.

@@ -6,7 +6,12 @@ use crate::control::{self, Report};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use stead_core::Result;
+use stead_core::{Error, Result};
+
+/// The times of files are behind the clock by so much at most.
+const TICK_S: f64 = 0.05;
+/// What was changed a moment ago is looked at again so often.
+const TRIES: usize = 3;
 
 /// Clears up once. What cannot be done now is done the next time.
 pub(crate) fn once(office: &Office, control: &OwnedFd) {
@@ -44,21 +49,51 @@ fn give_up(office: &Office) -> Result<()> {
 fn clear_jobs(office: &Office, control: &OwnedFd) -> Result<()> {
     let desk = &office.desk;
     let user = rustix::process::geteuid().as_raw();
-    let Some(left) = desk.kept().left.get(&user).cloned() else { return Ok(()) };
+    let seen = desk.kept();
+    let Some(left) = seen.left.get(&user) else { return Ok(()) };
     // By what administrators say: a user's own file may give their names to other folders.
     let spaces = desk.system()?;
     let mut cleared = BTreeSet::new();
     for name in left {
-        let of_jobs = spaces.terms(&name).is_some_and(|terms| terms.jobs);
-        let again = desk.kept().jobs_of(user).values().any(|job| job.contains(&name));
-        if let (true, false, Ok(path)) = (of_jobs, again, spaces.folder(&name))
-            && Path::new(path).is_dir()
-        {
-            office.queue.stager().clear(Path::new(path), None, &office.ending)?;
+        let of_jobs = spaces.terms(name).is_some_and(|terms| terms.jobs);
+        let gone = match spaces.folder(name) {
+            Ok(path) if of_jobs && Path::new(path).is_dir() => {
+                clear_job(office, user, name, Path::new(path))?
+            }
+            _ => true,
+        };
+        if gone {
+            cleared.insert(name.clone());
         }
-        cleared.insert(name);
+    }
+    // Whoever has said something meanwhile has it looked at once more.
+    if cleared.is_empty() || !desk.is_cleared(&seen, &cleared) {
+        return Ok(());
     }
     control::send(control, &Report::Cleared { dataspaces: cleared }, None, true).map(|_| ())
+}
+
+/// Removes what a user has in a dataspace of jobs. False if something has stayed: that of the next job, which may begin at any time
+/// and goes with that, or what was changed this very moment.
+fn clear_job(office: &Office, user: u32, name: &str, path: &Path) -> Result<bool> {
+    let named = || office.desk.kept().jobs_of(user).values().any(|job| job.contains(name));
+    let goes_on = || {
+        office.ending.check()?;
+        if named() { Err(Error::cancelled()) } else { Ok(()) }
+    };
+    for _ in 0..TRIES {
+        if named() {
+            return Ok(false);
+        }
+        let before = clock::unix() - TICK_S;
+        match office.queue.stager().clear(path, before, &goes_on) {
+            Ok(done) if done.young == 0 => return Ok(true),
+            Ok(_) => clock::pause(std::time::Duration::from_secs_f64(2.0 * TICK_S)),
+            Err(_) if named() => return Ok(false),
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(false)
 }
 
 /// Removes what has expired.
@@ -77,8 +112,8 @@ fn expire(office: &Office) -> Result<()> {
     let now = clock::unix();
     for (path, seconds) in all {
         if Path::new(path).is_dir() {
-            let before = Some(now - seconds as f64);
-            office.queue.stager().clear(Path::new(path), before, &office.ending)?;
+            let (before, goes_on) = (now - seconds as f64, || office.ending.check());
+            office.queue.stager().clear(Path::new(path), before, &goes_on)?;
         }
     }
     Ok(())

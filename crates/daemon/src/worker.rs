@@ -4,14 +4,14 @@ use crate::admin::Numbers;
 use crate::administer::{Desk, Told};
 use crate::answers::{Here, Office, serve};
 use crate::clock;
-use crate::control::{self, Order, Report};
+use crate::control::{self, Handed, Order, Report};
 use crate::frame;
 use crate::protocol::{Answer, Failed};
 use crate::reach::ByBroker;
 use crate::rights;
 use crate::socket::is_readable;
 use crate::tidy;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -72,7 +72,11 @@ pub fn work() -> Result<()> {
     let Some((Order::Begin { state, threads, rights, kept, admin, node }, names)) = begin else {
         return Err(Error::usage("the daemon has not said whose worker this is"));
     };
+    let names = names.and_then(Handed::any);
     if let Some(owner) = &rights {
+        // What the daemon was started with, such as sockets of MPI, is none of its users'.
+        let keep = [control.as_raw_fd(), names.as_ref().map_or(-1, AsRawFd::as_raw_fd)];
+        rights::close_others(&keep)?;
         rights::take(owner.user, owner.group)?;
     }
     let control = Arc::new(control);
@@ -129,8 +133,8 @@ fn tell(control: &OwnedFd, e: &Error) {
         && is_readable(control, Some(left)).unwrap_or(false)
     {
         let Ok(Some((order, connection))) = control::receive::<Order>(control) else { return };
-        if let (Order::Serve, Some(connection)) = (order, connection) {
-            refuse(&UnixStream::from(connection), e);
+        if let (Order::Serve, Some(stream)) = (order, connection.and_then(Handed::stream)) {
+            refuse(&stream, e);
         }
     }
 }
@@ -251,10 +255,14 @@ fn obey(control: &OwnedFd, office: &Arc<Office>, tidies: &Bell) -> Result<()> {
             Some((Order::Told { ticket, failed, users }, _)) => {
                 office.desk.hear(ticket, Told { failed, users });
             }
-            Some((Order::Serve, Some(connection))) => {
+            Some((Order::Serve, connection)) => {
                 served += 1;
                 since = clock::now();
-                connect(UnixStream::from(connection), office);
+                match connection.and_then(Handed::stream) {
+                    Some(stream) => connect(stream, office),
+                    // The program sees that it is closed, and comes again.
+                    None => crate::broker::log("a connection was lost: too many open files"),
+                }
             }
             Some(_) => return Err(Error::internal("an order that a worker does not know")),
         }

@@ -164,6 +164,30 @@ fn over() -> PyErr {
     raise(Error::usage("this file is closed"))
 }
 
+/// Lets go of something, without the interpreter's lock; in a child that was forked it is left alone: there is no thread of the store.
+fn end<T: Send>(born: u32, what: T) {
+    match born == fork::generation() {
+        true => fork::end(what),
+        false => std::mem::forget(what),
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if self.is_object {
+            end(self.born, lock(&self.inner).take());
+        }
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        if self.is_object {
+            end(self.born, lock(&self.inner).take());
+        }
+    }
+}
+
 #[pymethods]
 impl Opened {
     /// Bytes.
@@ -235,11 +259,14 @@ impl Writing {
         }
     }
 
+    /// Raises in a child that was forked since: it is the file of the parent.
+    fn check(&self) -> PyResult<()> {
+        fork::refuse(self.born, "this file was opened", "open one in each process")
+    }
+
     /// Writes behind what was written.
     fn write(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<()> {
-        if self.is_object {
-            refuse(self.born)?;
-        }
+        self.check()?;
         let write = || match &mut *lock(&self.inner) {
             Some(file) => file.write_all(bytes),
             None => Err(Error::usage("this file is closed")),
@@ -249,16 +276,19 @@ impl Writing {
 
     /// Gives it its name.
     fn commit(&self, py: Python<'_>, durable: bool) -> PyResult<()> {
-        if self.is_object {
-            refuse(self.born)?;
-        }
+        self.check()?;
         let file = lock(&self.inner).take().ok_or_else(over)?;
         py.detach(|| file.commit(durable)).map_err(raise)
     }
 
     /// Leaves nothing of it, unless it was committed.
     fn discard(&self, py: Python<'_>) {
-        let file = lock(&self.inner).take();
-        py.detach(|| drop(file));
+        // Another thread may be writing to it.
+        py.detach(|| match lock(&self.inner).take() {
+            Some(file @ File::Object(_)) if self.born != fork::generation() => {
+                std::mem::forget(file);
+            }
+            file => drop(file),
+        });
     }
 }

@@ -58,8 +58,21 @@ impl Acl {
 
     /// Without those who are named.
     fn base(mut self) -> Acl {
+        self.settle();
         self.0.retain(|e| matches!(e.tag, OWNER | GROUP | OTHER));
         self
+    }
+
+    /// What the mask lets through.
+    fn mask(&self) -> u16 {
+        self.0.iter().find(|e| e.tag == MASK).map_or(7, |e| e.may)
+    }
+
+    /// Everybody has what the mask leaves of it: with a wider mask or none, nobody has more than before.
+    fn settle(&mut self) {
+        let mask = self.mask();
+        let masked = self.0.iter_mut().filter(|e| Acl::named(e) || e.tag == GROUP);
+        masked.for_each(|e| e.may &= mask);
     }
 
     fn parse(bytes: &[u8]) -> Option<Acl> {
@@ -103,13 +116,13 @@ impl Acl {
 
     /// A user may do this, too.
     fn grant(&mut self, user: u32, may: u16) {
+        self.settle();
         match self.0.iter_mut().find(|e| e.tag == USER && e.id == user) {
             Some(entry) => entry.may |= may,
             None => self.0.push(Entry { tag: USER, id: user, may }),
         }
         let most = self.most();
         match self.0.iter_mut().find(|e| e.tag == MASK) {
-            // What it has kept from others it still does, as far as that can be.
             Some(mask) => mask.may |= may,
             None => self.0.push(Entry { tag: MASK, id: NOBODY, may: most }),
         }
@@ -172,14 +185,14 @@ pub(crate) fn grant(
 ) -> std::io::Result<bool> {
     let mut acl = match read(file, list)? {
         Some(acl) => acl,
-        // Beside a list the mode does not say what the group may.
+        // Beside a list the mode says what the mask is, and not what the group may.
         None => match list {
             List::Default => read(file, List::Access)?.map(Acl::base),
             List::Access => None,
         }
         .unwrap_or_else(|| Acl::of_mode(mode)),
     };
-    if acl.of(user).is_some_and(|has| has & may == may) {
+    if acl.of(user).is_some_and(|has| has & acl.mask() & may == may) {
         return Ok(false);
     }
     acl.grant(user, may);
@@ -265,6 +278,47 @@ mod tests {
         assert_eq!(mask.may, READ);
         acl.revoke(9);
         assert_eq!(acl, Acl::of_mode(0o640));
+    }
+
+    #[test]
+    fn what_was_masked_stays_so() {
+        // As `chmod 600` leaves a file that others could read, and its group.
+        let mut acl = Acl::of_mode(0o640);
+        acl.grant(9, READ | ENTER);
+        acl.0.iter_mut().filter(|e| e.tag == MASK).for_each(|mask| mask.may = 0);
+        let effective = |acl: &Acl, user| acl.of(user).map(|may| may & acl.mask());
+        let group = |acl: &Acl| acl.0.iter().find(|e| e.tag == GROUP).map(|e| e.may & acl.mask());
+        assert_eq!((effective(&acl, 9), group(&acl)), (Some(0), Some(0)));
+        let mut folder = acl.clone();
+        acl.grant(7, READ);
+        assert_eq!(
+            (effective(&acl, 7), effective(&acl, 9), group(&acl)),
+            (Some(READ), Some(0), Some(0))
+        );
+        // Nor does what is made in a folder get it.
+        folder = folder.base();
+        assert_eq!(group(&folder), Some(0));
+        // Who has an entry that is masked is not let in by it.
+        acl.0.iter_mut().filter(|e| e.tag == MASK).for_each(|mask| mask.may = 0);
+        acl.grant(7, READ);
+        assert_eq!(effective(&acl, 7), Some(READ));
+    }
+
+    #[test]
+    fn who_was_masked_is_let_in_once_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        std::fs::write(&path, b"x").unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        let mode =
+            |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        if grant(&file, List::Access, 0o600, 4711, READ).is_err() {
+            return;
+        }
+        mode(0o600);
+        assert!(grant(&file, List::Access, 0o600, 4711, READ).unwrap());
+        let acl = read(&file, List::Access).unwrap().unwrap();
+        assert_eq!(acl.of(4711).unwrap() & acl.mask(), READ);
     }
 
     proptest! {

@@ -36,9 +36,6 @@ pub struct Persisted {
 impl Stager {
     /// Where something lies, from the root on, links on the way to it resolved.
     pub(crate) fn real(&self, location: &Location) -> Result<(ends::End, String)> {
-        if location.is_pattern() {
-            return Err(Error::usage(format!("'{location}' is a pattern, and one name is needed")));
-        }
         if let Some(node) = &location.node {
             return Err(Error::usage(format!("'{location}' lies on another node"))
                 .with_hint(format!("say it there, or without '{node}' if that is this one")));
@@ -56,6 +53,11 @@ impl Stager {
         let odd = || Error::usage("the path of this is not UTF-8 text").at_path(&path);
         let text = path.to_str().ok_or_else(odd)?.to_owned();
         if std::fs::symlink_metadata(&path).is_err() {
+            // One that is there is a name, whatever is in it.
+            if location.is_pattern() {
+                let message = format!("'{location}' is a pattern, and one name is needed");
+                return Err(Error::usage(message));
+            }
             return Err(Error::new(Kind::NotFound, "no such file or folder").at_path(&path));
         }
         Ok((end, text))
@@ -68,11 +70,20 @@ impl Stager {
     /// `NotFound`; `Usage` for patterns and buckets; `Limit`; those of the journal.
     pub fn persist(&self, location: &Location, seconds: Option<u64>) -> Result<()> {
         let (_, path) = self.real(location)?;
-        if self.journal().persisted()?.len() >= MOST {
-            return Err(Error::limit(format!("{MOST} things are kept already")));
-        }
+        self.room(|one| one.kept && one.path == path)?;
         let until = seconds.map(|s| clock::unix() + s as f64);
         self.journal().keep(&path, &location.to_string(), until)
+    }
+
+    /// Refuses more than there may be, but for what is there.
+    fn room(&self, is_there: impl Fn(&Persisted) -> bool) -> Result<()> {
+        let all = self.journal().persisted()?;
+        let entries = |one: &Persisted| usize::from(one.kept) + one.shared.len();
+        if all.iter().map(entries).sum::<usize>() < MOST || all.iter().any(is_there) {
+            return Ok(());
+        }
+        Err(Error::limit(format!("{MOST} things are kept or shared already"))
+            .with_hint("stead persist list shows them: let go of some"))
     }
 
     /// Keeps something no longer. It stays where it is until its time or that of its job is over.
@@ -98,35 +109,58 @@ impl Stager {
     /// `Permission` if it is another user's; `NotFound`; `Usage` for buckets and file systems without access lists.
     pub fn share(&self, location: &Location, user: u32) -> Result<()> {
         let (end, path) = self.real(location)?;
-        self.journal().share(&path, &location.to_string(), user, true)?;
+        self.room(|one| one.shared.contains(&user) && one.path == path)?;
+        // Noted first: whatever is let in is known of, whenever this ends.
+        let new = self.journal().share(&path, &location.to_string(), user, true)?;
         let shared = Sharing { user, own: geteuid().as_raw(), may: true };
-        let done = shared.end(&end).and_then(|()| shared.above(&path, &[]));
-        if done.is_err() {
+        let done = shared.end(&end).and_then(|()| shared.above(Path::new(&path), &[]));
+        if done.is_err() && new {
             // As if nobody had asked, as far as that can be.
             let _ = self.unshare(location, user);
         }
         done
     }
 
-    /// Takes that back. Entries of that user go, by whomever they were made.
+    /// Takes that back. Entries of that user go, by whomever they were made, but where something else is shared with that user. What is
+    /// gone meanwhile is named as it was then.
     ///
     /// # Errors
     /// `Usage` if it is not shared with that user; as [`Stager::share`].
     pub fn unshare(&self, location: &Location, user: u32) -> Result<()> {
-        let (end, path) = self.real(location)?;
-        if !self.journal().share(&path, &location.to_string(), user, false)? {
+        let said = location.to_string();
+        let mut all = self.journal().persisted()?;
+        all.retain(|one| one.shared.contains(&user));
+        let found = match self.real(location) {
+            Ok(found) => Some(found),
+            Err(e) if e.kind() == Kind::NotFound => None,
+            Err(e) => return Err(e),
+        };
+        let is = |one: &Persisted| match &found {
+            Some((_, path)) => one.path == *path,
+            None => one.location == said,
+        };
+        let Some(at) = all.iter().position(is) else {
             return Err(Error::usage(format!("'{location}' is not shared with user {user}"))
                 .with_hint("stead persist list shows what is"));
+        };
+        let path = all.swap_remove(at).path;
+        let others: Vec<PathBuf> = all.into_iter().map(|one| PathBuf::from(one.path)).collect();
+        let own = geteuid().as_raw();
+        let shared = Sharing { user, own, may: false };
+        // With what it lies in it still is.
+        let within = others.iter().any(|other| Path::new(&path).starts_with(other));
+        if let (Some((end, _)), false) = (&found, within) {
+            shared.end(end)?;
+            let again = Sharing { user, own, may: true };
+            for other in others.iter().filter(|other| other.starts_with(&path)) {
+                again.path(other)?;
+                again.above(other, &[])?;
+            }
         }
         // What lies above something else that is shared with that user stays open to pass through.
-        let others = self.journal().persisted()?;
-        let others: Vec<PathBuf> = others
-            .into_iter()
-            .filter(|one| one.shared.contains(&user))
-            .map(|one| PathBuf::from(one.path))
-            .collect();
-        let shared = Sharing { user, own: geteuid().as_raw(), may: false };
-        shared.end(&end).and_then(|()| shared.above(&path, &others))
+        shared.above(Path::new(&path), &others)?;
+        // At last: what is not done now is known of.
+        self.journal().share(&path, &said, user, false).map(drop)
     }
 
     /// What is kept and shared.
@@ -140,15 +174,18 @@ impl Stager {
         Ok(list)
     }
 
-    /// What is kept now below a folder, relative to it.
-    pub(crate) fn kept_below(&self, root: &Path) -> Result<Vec<PathBuf>> {
+    /// What is kept now below a folder, relative to it; none if the folder itself is, or one that it lies in.
+    pub(crate) fn kept_below(&self, root: &Path) -> Result<Option<Vec<PathBuf>>> {
         let root = std::fs::canonicalize(root).map_err(|e| Error::io("find", root, e))?;
         let now = clock::unix();
         let kept = self.journal().persisted()?.into_iter().filter(|one| one.kept);
         let lasts = kept.filter(|one| one.until.is_none_or(|until| until > now));
-        Ok(lasts
-            .filter_map(|one| Path::new(&one.path).strip_prefix(&root).ok().map(Path::to_owned))
-            .collect())
+        let lasts: Vec<PathBuf> = lasts.map(|one| PathBuf::from(one.path)).collect();
+        if lasts.iter().any(|path| root.starts_with(path)) {
+            return Ok(None);
+        }
+        let below = |path: &PathBuf| path.strip_prefix(&root).ok().map(Path::to_owned);
+        Ok(Some(lasts.iter().filter_map(below).collect()))
     }
 }
 
@@ -175,6 +212,16 @@ impl Sharing {
         self.name(&folder.below(dir)?, name, DEEPEST, true)
     }
 
+    /// What is found by this path, links not followed; nothing if it is gone.
+    fn path(&self, path: &Path) -> Result<()> {
+        let (dir, name) = ends::split(path);
+        match Folder::open(dir) {
+            Ok(folder) => self.name(&folder, name, DEEPEST, false),
+            Err(e) if e.kind() == Kind::NotFound => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
     fn name(&self, folder: &Folder, name: &OsStr, deep: usize, first: bool) -> Result<()> {
         let Some(meta) = folder.meta(name)? else { return Ok(()) };
         if !matches!(meta.what, What::File | What::Folder) || (meta.uid != self.own && !first) {
@@ -188,7 +235,7 @@ impl Sharing {
         };
         // What it is now: it may have become something else.
         let meta = Meta::of_file(&file).map_err(|e| Error::io("look at", &shown, e))?;
-        if !matches!(meta.what, What::File | What::Folder) {
+        if !matches!(meta.what, What::File | What::Folder) || (meta.uid != self.own && !first) {
             return Ok(());
         }
         self.of(&file, &meta, &shown)?;
@@ -225,10 +272,15 @@ impl Sharing {
     }
 
     /// Lets the user through folders above something, or no longer, but where one of these lies below.
-    fn above(&self, path: &str, others: &[PathBuf]) -> Result<()> {
-        for above in Path::new(path).ancestors().skip(1) {
+    fn above(&self, path: &Path, others: &[PathBuf]) -> Result<()> {
+        for above in path.ancestors().skip(1) {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let Ok(folder) = rustix::fs::open(above, flags, Mode::empty()) else { return Ok(()) };
+            let folder = match rustix::fs::open(above, flags, Mode::empty()) {
+                Ok(folder) => folder,
+                // It is gone with what lay in it.
+                Err(rustix::io::Errno::NOENT) => continue,
+                Err(_) => return Ok(()),
+            };
             let meta = Meta::of_file(&folder).map_err(|e| Error::io("look at", above, e))?;
             if meta.uid != self.own || above == Path::new("/") {
                 return Ok(());
@@ -255,5 +307,100 @@ fn failed(path: &Path, e: std::io::Error) -> Error {
                 .with_hint("share it by its group, or mount the file system with lists")
         }
         _ => Error::io("set the access list of", path, e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Cleared;
+    use crate::manager::Means;
+    use stead_core::layout::Spaces;
+
+    struct Kept {
+        dir: tempfile::TempDir,
+        stager: Stager,
+    }
+
+    /// The dataspace `s` with two files in the folder `d`.
+    fn some() -> Kept {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("s/d")).unwrap();
+        for name in ["s/d/a", "s/d/b"] {
+            std::fs::write(dir.path().join(name), b"x").unwrap();
+        }
+        let mut spaces = Spaces::default();
+        spaces.give(&format!("s={}/s", dir.path().display()), &|_| None).unwrap();
+        let means = Means { spaces, ..Means::default() };
+        let stager = Stager::open(&dir.path().join("state"), means).unwrap();
+        Kept { dir, stager }
+    }
+
+    fn at(text: &str) -> Location {
+        Location::parse(text, &|_| None).unwrap()
+    }
+
+    impl Kept {
+        fn clear(&self, before: f64) -> Cleared {
+            self.stager.clear(&self.dir.path().join("s"), before, &|| Ok(())).unwrap()
+        }
+
+        fn there(&self) -> Vec<&str> {
+            let all = ["s", "s/d", "s/d/a", "s/d/b"];
+            all.into_iter().filter(|name| self.dir.path().join(name).exists()).collect()
+        }
+    }
+
+    #[test]
+    fn what_is_kept_as_a_whole_or_with_what_it_lies_in_stays() {
+        let later = clock::unix() + 10.0;
+        for whole in ["s://", "s://d", "above"] {
+            let kept = some();
+            let location = match whole {
+                "above" => at(kept.dir.path().to_str().unwrap()),
+                named => at(named),
+            };
+            kept.stager.persist(&location, None).unwrap();
+            assert_eq!(kept.clear(later), Cleared::default(), "{whole}");
+            assert_eq!(kept.there().len(), 4);
+            kept.stager.forget(&location).unwrap();
+            kept.clear(later);
+            assert_eq!(kept.there(), ["s"], "{whole}");
+        }
+        let kept = some();
+        kept.stager.persist(&at("s://d/a"), Some(0)).unwrap();
+        kept.clear(later);
+        assert_eq!(kept.there(), ["s"], "its time is over");
+    }
+
+    #[test]
+    fn what_came_since_stays_and_somebody_stops_it() {
+        let kept = some();
+        let done = kept.clear(clock::unix() - 10.0);
+        assert_eq!((done.names, done.young, kept.there().len()), (0, 3, 4));
+        let asked = std::cell::Cell::new(0);
+        let stops = || match asked.replace(asked.get() + 1) {
+            0 | 1 => Ok(()),
+            _ => Err(Error::cancelled()),
+        };
+        let path = kept.dir.path().join("s");
+        let e = kept.stager.clear(&path, clock::unix() + 10.0, &stops).unwrap_err();
+        assert_eq!((e.kind(), kept.there().len()), (Kind::Cancelled, 3));
+    }
+
+    #[test]
+    fn what_is_gone_is_shared_no_longer() {
+        let kept = some();
+        match kept.stager.share(&at("s://d/a"), 4711) {
+            // Not every file system has access lists.
+            Err(e) if e.kind() == Kind::Usage => return,
+            done => done.unwrap(),
+        }
+        let a = kept.dir.path().join("s/d/a");
+        std::fs::remove_file(&a).unwrap();
+        kept.stager.unshare(&at("s://d/a"), 4711).unwrap();
+        assert_eq!(kept.stager.persisted().unwrap(), []);
+        let e = kept.stager.unshare(&at("s://d/a"), 4711).unwrap_err();
+        assert!(e.kind() == Kind::Usage && e.to_string().contains("not shared"), "{e}");
     }
 }

@@ -200,7 +200,13 @@ impl Tree {
         let folder = match root.below(path) {
             Ok(folder) => folder,
             // It may be a file, or nothing.
-            Err(_) => return self.info(space, path).map(Listed::Other),
+            Err(e) => {
+                let entry = self.info(space, path)?;
+                return match entry.meta.what {
+                    What::Folder => Err(e),
+                    _ => Ok(Listed::Other(entry)),
+                };
+            }
         };
         let mut all = Vec::new();
         let mut names = Level::of(folder.clone(), PathBuf::new(), usize::MAX);
@@ -595,6 +601,29 @@ mod tests {
         file.write_all(b"odd").unwrap();
         file.commit(true).unwrap();
         assert_eq!(tree.info("s", odd).unwrap().meta.size, 3);
+    }
+
+    #[test]
+    fn a_folder_that_may_not_be_read_is_no_file() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let rights = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        std::fs::create_dir(dir.path().join("closed")).unwrap();
+        rights(dir.path(), 0o755);
+        rights(&dir.path().join("closed"), 0);
+        let tree = tree("s", dir.path().to_str().unwrap());
+        // A thread of nobody, whom the system keeps out, as it does not root.
+        let kind = std::thread::spawn(move || {
+            let nobody = rustix::process::Uid::from_raw(65534);
+            if rustix::process::geteuid().is_root() {
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            }
+            tree.list("s", Path::new("closed")).unwrap_err().kind()
+        });
+        assert_eq!(kind.join().unwrap(), Kind::Permission);
+        rights(&dir.path().join("closed"), 0o700);
     }
 
     #[test]

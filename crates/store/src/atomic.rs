@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stead_core::{Error, Kind, Result};
 
-/// Temporary files of this process that were neither committed nor removed yet.
-static PENDING: Mutex<Vec<Name>> = Mutex::new(Vec::new());
+/// Temporary files of this process that were neither committed nor removed yet, and which process that is: those of the process that
+/// it was forked from are not its own.
+static PENDING: Mutex<(u32, Vec<Name>)> = Mutex::new((0, Vec::new()));
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 /// The longest name that common file systems take, in bytes.
 const NAME_MAX: usize = 255;
@@ -66,7 +67,8 @@ const RIGHTS: u32 = 0o777;
 /// A file that is written under a hidden temporary name in its own directory and gets its real name, in
 /// place of whatever had it, when it is whole.
 ///
-/// Dropped without [`AtomicFile::commit`], it leaves nothing. The descriptor is closed on exec.
+/// Dropped without [`AtomicFile::commit`], it leaves nothing, but for the copy that a process has which was forked since: that is nothing
+/// of the file. The descriptor is closed on exec.
 #[derive(Debug)]
 pub struct AtomicFile {
     /// As the user named it.
@@ -171,7 +173,7 @@ impl AtomicFile {
                 Mode::from_raw_mode(0o666),
             ) {
                 Ok(file) => {
-                    pending().push(temporary.clone());
+                    pending().1.push(temporary.clone());
                     let this = AtomicFile {
                         path,
                         target,
@@ -333,7 +335,8 @@ impl AtomicFile {
     /// Makes the bytes durable, then the name.
     ///
     /// # Errors
-    /// `Usage` if the name is taken and must not be ([`AtomicFile::only_new`]); `Cancelled` after [`remove_unfinished`]. On any
+    /// `Usage` if the name is taken and must not be ([`AtomicFile::only_new`]); `Cancelled` after [`remove_unfinished`], and in a process
+    /// that was forked since. On any
     /// error the old file, if there was one, is as it was, and the temporary one is gone.
     pub fn commit(self) -> Result<()> {
         Self::commit_all(vec![self])
@@ -444,7 +447,7 @@ impl Drop for AtomicFile {
 /// that end without running destructors, such as on a second Ctrl-C. Files that are just getting their names get them.
 /// Not for signal handlers (it locks).
 pub fn remove_unfinished() {
-    for name in pending().drain(..) {
+    for name in pending().1.drain(..) {
         name.remove();
     }
 }
@@ -463,13 +466,19 @@ pub fn remove_durably(path: &Path) -> Result<()> {
     folder.map_or(Ok(()), sync_folder).map_err(|e| failed(e.into()))
 }
 
-fn pending() -> MutexGuard<'static, Vec<Name>> {
-    PENDING.lock().unwrap_or_else(PoisonError::into_inner)
+fn pending() -> MutexGuard<'static, (u32, Vec<Name>)> {
+    let mut pending = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = std::process::id();
+    if pending.0 != process {
+        *pending = (process, Vec::new());
+    }
+    pending
 }
 
 /// True if `name` was still pending.
 fn forget(name: &Name) -> bool {
-    let mut list = pending();
+    let mut pending = pending();
+    let list = &mut pending.1;
     let found = list.iter().position(|n| n.is(name));
     if let Some(i) = found {
         list.swap_remove(i);
@@ -479,7 +488,8 @@ fn forget(name: &Name) -> bool {
 
 /// True if all of them were still pending; else they are as they were.
 fn forget_all(files: &[AtomicFile]) -> bool {
-    let mut list = pending();
+    let mut pending = pending();
+    let list = &mut pending.1;
     let mine = |name: &Name| files.iter().any(|f| f.temporary.is(name));
     if list.iter().filter(|name| mine(name)).count() < files.len() {
         return false;

@@ -7,10 +7,14 @@
 //! A region has its pages from the beginning on, so that writing to it never fails: there is an error before, or none. The system does
 //! not notice when mapped memory is written, so [`Region::touch`], or letting it go, says that it was.
 
+use crate::atomic::is_temporary;
 use crate::segment::Map;
 use crate::space::Root;
 use crate::{Folder, Meta, What};
-use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use rustix::fs::{
+    CWD, FallocateFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
+    flock,
+};
 use rustix::io::Errno;
 use rustix::mm::ProtFlags;
 use std::fs::File;
@@ -19,6 +23,9 @@ use std::path::{Path, PathBuf};
 use stead_core::layout::{Spaces, check_relative};
 use stead_core::units::format_size;
 use stead_core::{Error, Kind, Result};
+
+/// What has no name for so many seconds, and is nobody's, was left.
+const LEFT_FOR_S: i64 = 60;
 
 /// The dataspace that regions lie in.
 pub const SPACE: &str = "memory";
@@ -92,6 +99,11 @@ impl Region {
             return Err(no_room(&path, len, free));
         }
         let new = root.create(name)?;
+        // Memory takes its time: whoever is killed meanwhile leaves it without a name, and this lock tells that it is not so.
+        let _ = flock(new.file(), FlockOperation::NonBlockingLockExclusive);
+        let now = Meta::of_file(new.file()).map_err(|e| Error::io("look at", &path, e))?;
+        let beside = Path::new(name).parent().unwrap_or(Path::new(""));
+        root.folder().below(beside).iter().for_each(|folder| sweep(folder, now.mtime.seconds));
         new.allocate(len)?;
         let file = new.file().try_clone().map_err(|e| Error::io("open", &path, e))?;
         new.commit_hint()?;
@@ -230,6 +242,24 @@ impl Drop for Region {
     }
 }
 
+/// Removes what those have left in a folder who were killed while they made a region: nobody else finds its memory.
+fn sweep(folder: &Folder, now: i64) {
+    let Ok(names) = folder.names(1 << 12) else { return };
+    for name in names.filter_map(Result::ok).flatten() {
+        if !is_temporary(&name) {
+            continue;
+        }
+        let Ok(file) = folder.open_file(&name) else { continue };
+        let old = Meta::of_file(&file).is_ok_and(|meta| {
+            meta.what == What::File && now.saturating_sub(meta.mtime.seconds) > LEFT_FOR_S
+        });
+        if old && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            // What is somebody else's stays.
+            let _ = folder.remove_file(&name);
+        }
+    }
+}
+
 fn no_room(path: &Path, len: u64, free: u64) -> Error {
     let (len, free) = (format_size(len), format_size(free));
     Error::new(Kind::NoSpace, format!("a region of {len}, and {free} of memory are free here"))
@@ -338,6 +368,28 @@ mod tests {
         File::options().write(true).open(&path).unwrap().set_modified(old).unwrap();
         drop(region);
         assert!(std::fs::metadata(&path).unwrap().modified().unwrap() > old);
+    }
+
+    #[test]
+    fn what_those_left_who_were_killed_goes() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let spaces = spaces(dir.path());
+        drop(Region::create(&spaces, "d/x", 1).unwrap());
+        let made = |name: &str| File::create(dir.path().join("own/d").join(name)).unwrap();
+        let old = |name: &str| {
+            let file = made(name);
+            file.set_modified(std::time::UNIX_EPOCH).unwrap();
+            file
+        };
+        let under_way = old(".y.stead-1-0.tmp");
+        flock(&under_way, FlockOperation::NonBlockingLockExclusive).unwrap();
+        drop((old(".y.stead-1-1.tmp"), made(".y.stead-1-2.tmp"), old(".other")));
+        drop(Region::create(&spaces, "d/z", 1).unwrap());
+        let mut names: Vec<String> = (std::fs::read_dir(dir.path().join("own/d")).unwrap())
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, [".other", ".y.stead-1-0.tmp", ".y.stead-1-2.tmp", "x", "z"]);
     }
 
     #[test]

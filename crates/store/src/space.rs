@@ -3,7 +3,7 @@
 //! What a `stead.toml` says is in [`Spaces`]; here are the places where such files are, and what lies in the folders.
 
 use crate::atomic::sync_folder;
-use crate::{AtomicFile, FileSource, Folder, Source, region};
+use crate::{AtomicFile, FileSource, Folder, Meta, Source, region};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -208,14 +208,44 @@ impl Root {
     /// Opens a dataspace. The folder must be there: where a file system is not mounted, files would come to lie on another one.
     ///
     /// # Errors
-    /// `Usage` if `spaces` has no such name; `NotFound` without the folder; system errors otherwise.
+    /// `Usage` if `spaces` has no such name; `NotFound` without the folder; `Permission` if it is to be made and somebody else has
+    /// done so; system errors otherwise.
     pub fn open(spaces: &Spaces, name: &str) -> Result<Root> {
         let path = Path::new(spaces.folder(name)?);
         if spaces.implied(name).is_some() {
             let folder = Arc::new(region::private(path)?);
             return Ok(Root { name: Some(name.to_owned()), path: path.to_owned(), folder });
         }
-        Root::at(Some(name), path)
+        let root = Root::at(Some(name), path)?;
+        match spaces.terms(name).filter(|terms| terms.is_made()) {
+            Some(terms) => root.check_owner(terms.owner.as_deref()).map(|()| root),
+            None => Ok(root),
+        }
+    }
+
+    /// A folder that is made when it is not there may have been made before by somebody who wants what others write there: where
+    /// anybody may make folders, it is to be root's, this user's or whose it is said to be.
+    fn check_owner(&self, owner: Option<&str>) -> Result<()> {
+        let look = |e| Error::io("look at", &self.path, e);
+        let user = Meta::of_file(&self.folder).map_err(look)?.uid;
+        let said = match owner {
+            None => None,
+            Some("root") => Some(0),
+            // Names of users the system knows, and this room does not.
+            Some(owner) => Some(owner.parse().unwrap_or(user)),
+        };
+        if [Some(0), Some(rustix::process::geteuid().as_raw()), said].contains(&Some(user)) {
+            return Ok(());
+        }
+        let above = self.path.parent().unwrap_or(Path::new("/"));
+        let above = rustix::fs::stat(above).map_err(|e| look(e.into()))?;
+        if Mode::from_raw_mode(above.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
+            let message = format!("user {user} has made this folder, who may be anybody");
+            return Err(Error::new(Kind::Permission, message)
+                .at_path(&self.path)
+                .with_hint("have root make it, or say whose it is: owner = \"USER\""));
+        }
+        Ok(())
     }
 
     /// Opens a folder as the dataspace `name`, or as one without a name.
@@ -431,6 +461,35 @@ mod tests {
         }
         assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
         assert_eq!(std::fs::read(outside.join("secret")).unwrap(), b"x");
+    }
+
+    #[test]
+    fn a_folder_that_anybody_has_made_is_none() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("m");
+        std::fs::create_dir(&path).unwrap();
+        let open = |more: &str| {
+            let text = format!("[dataspace.m]\npath = \"{}\"\n{more}\n", path.display());
+            let spaces = Spaces::parse(&text, &|_| None).unwrap();
+            Root::open(&spaces, "m").map(drop)
+        };
+        let above = |mode| std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(mode));
+        above(0o1777).unwrap();
+        open("memory = true").unwrap();
+        // Only root gives folders away.
+        if chown(&path, Some(4711), None).is_err() {
+            return;
+        }
+        for made in ["memory = true", "mode = \"1777\"", "owner = \"root\"", "owner = \"4712\""] {
+            let e = open(made).unwrap_err();
+            assert!(e.kind() == Kind::Permission && e.to_string().contains("4711"), "{made}: {e}");
+        }
+        for fine in ["", "owner = \"4711\"", "owner = \"somebody\""] {
+            open(fine).unwrap();
+        }
+        above(0o755).unwrap();
+        open("memory = true").unwrap();
     }
 
     #[test]

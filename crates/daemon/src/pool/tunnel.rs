@@ -117,7 +117,12 @@ impl Tunnel {
                 Ok(n) if n > 0 => {
                     let mut state = self.state();
                     state.credit = state.credit.saturating_sub(n);
+                    // What comes after the other end has closed it nobody takes.
+                    let taken = state.ends == Ends::Not;
                     drop(state);
+                    if !taken {
+                        continue;
+                    }
                     let said = self.say(fabric, &Word::Data(room.get(..n).unwrap_or_default()));
                     if said.is_err() {
                         break;
@@ -140,10 +145,10 @@ impl Tunnel {
         let waits = |state: &mut State| state.ends == Ends::Not && state.credit == 0;
         let state = self.changed.wait_while(self.state(), waits);
         let state = state.unwrap_or_else(PoisonError::into_inner);
-        // What comes after the other end has closed it nobody takes: the end of the socket is waited for.
         match state.ends {
             Ends::Now => None,
-            Ends::Soon => Some(1),
+            // The end of the socket is waited for.
+            Ends::Soon => Some(CHUNK),
             Ends::Not => Some(state.credit),
         }
     }

@@ -86,6 +86,11 @@ class Writing(io.BufferedWriter):
         if in_vain(since):
             self.discard()
             return
+        try:
+            self._writing.check()
+        except BaseException:
+            self.discard()
+            raise
         if self._broken:
             self.discard()
             raise make("io", "nothing was written: an earlier write has failed", path=self.path)
@@ -105,9 +110,9 @@ class Writing(io.BufferedWriter):
         """Leaves nothing of it."""
         self._writing.discard()
         try:
-            super().close()
+            # What was not written is not wanted: in a child that was forked it would come into the file of the parent.
+            self.raw.close()
         except OSError:
-            # What was not written is not wanted.
             pass
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
@@ -200,8 +205,9 @@ class Compressed(io.BufferedIOBase):
 
     def discard(self) -> None:
         """Leaves nothing of it."""
-        attempt(self._compressor.close)
         self._file.discard()
+        # What it still has goes nowhere.
+        attempt(self._compressor.close)
         super().close()
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 
 from . import _stead
+from ._errors import make
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+#: Seconds: longer than whatever it is asked of lasts.
+_LONGEST = 1e12
 
 __all__ = ["delete", "share", "store", "stored", "unshare"]
 
@@ -23,9 +28,11 @@ def store(location: str | os.PathLike[str], expires: float | None = None) -> Non
 
     Raises:
         NotFoundError: It is not there.
-        UsageError: It lies in a bucket.
+        UsageError: It lies in a bucket; or for a time that is none.
     """
-    _stead.persist("store", os.fspath(location), None, None if expires is None else max(int(expires), 0))
+    if expires is not None and not 0 < expires < _LONGEST:
+        raise make("usage", f"nothing is kept for {expires} seconds", hint="None keeps it for ever")
+    _stead.persist("store", os.fspath(location), None, None if expires is None else math.ceil(expires))
 
 
 def delete(location: str | os.PathLike[str]) -> None:
