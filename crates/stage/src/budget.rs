@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// What is taken of each processor that others want.
-const SHARE: f64 = 0.025;
+const SHARE: f64 = 0.02;
 /// Processors are left over where they are idle for so much of the time.
 const IDLE: f64 = 0.1;
 /// Others want them who have so much of the time.
