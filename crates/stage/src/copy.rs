@@ -6,7 +6,7 @@ use crate::job::{Item, Mark};
 use crate::limiter::Limiter;
 use crate::meta;
 use crate::pace::Pace;
-use crate::sum::{PIECE, Sum, Sums};
+use crate::sum::{PIECE, Sum, Sums, pieces_of};
 use crate::work::{Carry, Track};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -99,7 +99,7 @@ impl Copy {
         temporary: OsString,
         mark: Option<Mark>,
     ) -> Copy {
-        let pieces = item.size.div_ceil(PIECE).max(1);
+        let (pieces, sums) = (pieces_of(item.size), Sums::new(item.size));
         Copy {
             track: Track::new(item, pieces),
             source,
@@ -107,7 +107,7 @@ impl Copy {
             temporary,
             mark,
             opened: Mutex::new(Opened::Not),
-            sums: Mutex::new(Sums::new(pieces)),
+            sums: Mutex::new(sums),
             seen: Mutex::new(None),
         }
     }
@@ -166,10 +166,7 @@ impl Copy {
             return Ok(pair);
         }
         if let Some(mark) = begun {
-            let done = usize::try_from(mark.prefix / PIECE).unwrap_or(0);
-            let mut sums = lock(&self.sums);
-            (sums.begun, sums.marked) = ((done, mark.sum), done);
-            drop(sums);
+            lock(&self.sums).begin(mark.prefix / PIECE, mark.sum);
             self.track.count(mark.prefix, true, means);
         }
         let sparse = pair.from.is_sparse();
@@ -250,8 +247,7 @@ impl Copy {
 
     /// The checksum of all pieces.
     fn sum(&self) -> u64 {
-        let sums = lock(&self.sums);
-        sums.of(sums.pieces.len(), self.item().size)
+        lock(&self.sums).whole()
     }
 
     fn changed(&self) -> Error {
@@ -285,20 +281,15 @@ impl Carry for Copy {
         let Some(pair) = self.pair(means)? else { return Ok(()) };
         let from = number * PIECE;
         let end = (from + PIECE).min(self.item().size);
-        let at = usize::try_from(number).unwrap_or(usize::MAX);
-        if at < lock(&self.sums).begun.0 {
+        if lock(&self.sums).has(number) {
             return Ok(());
         }
-        let sum = match pair.cloned {
-            true => {
-                self.track.count(end - from, true, means);
-                0
-            }
-            false => self.bytes(&pair, from, end, room, means)?,
-        };
-        if let Some(slot) = lock(&self.sums).pieces.get_mut(at) {
-            *slot = Some(sum);
+        if pair.cloned {
+            self.track.count(end - from, true, means);
+            return Ok(());
         }
+        let sum = self.bytes(&pair, from, end, room, means)?;
+        lock(&self.sums).put(number, sum);
         Ok(())
     }
 
@@ -340,11 +331,11 @@ impl Carry for Copy {
             Opened::Is(pair) if !pair.cloned => pair.clone(),
             _ => return Ok(None),
         };
-        let Some((there, sum)) = lock(&self.sums).join(self.item().size) else { return Ok(None) };
+        let Some((there, sum)) = lock(&self.sums).durable() else { return Ok(None) };
         pair.to.file().sync_data().map_err(|e| self.cannot_write(e))?;
-        lock(&self.sums).marked = there;
+        lock(&self.sums).mark(there);
         let Meta { dev, ino, size, mtime, ctime, .. } = pair.meta;
-        let prefix = there as u64 * PIECE;
+        let prefix = there * PIECE;
         Ok(Some(Mark { dev, ino, size, mtime, ctime, prefix, sum }.text()))
     }
 

@@ -6,7 +6,7 @@ use crate::copy::{LEAST_MARKED, Means, lock};
 use crate::job::{Item, Mark};
 use crate::meta;
 use crate::place::{Prefix, number};
-use crate::sum::{PIECE, Sum, Sums};
+use crate::sum::{PIECE, Sum, Sums, pieces_of};
 use crate::up;
 use crate::work::{Carry, Track};
 use std::ffi::OsString;
@@ -45,7 +45,7 @@ impl Down {
         begun: Option<Mark>,
     ) -> Result<Down> {
         let key = source.key(Path::new(item.source.file_name().unwrap_or_default()))?;
-        let pieces = item.size.div_ceil(PIECE).max(1);
+        let (pieces, sums) = (pieces_of(item.size), Sums::new(item.size));
         Ok(Down {
             track: Track::new(item, pieces),
             bucket: source.bucket().clone(),
@@ -55,7 +55,7 @@ impl Down {
             begun,
             opened: Mutex::new(None),
             seen: Mutex::new(None),
-            sums: Mutex::new(Sums::new(pieces)),
+            sums: Mutex::new(sums),
         })
     }
 
@@ -108,10 +108,7 @@ impl Down {
             && let Ok(to) = self.target.reopen_file(&self.temporary)
             && Meta::of_file(&to).is_ok_and(|there| there.size >= mark.prefix && there.links == 1)
         {
-            let done = usize::try_from(mark.prefix / PIECE).unwrap_or(0);
-            let mut sums = lock(&self.sums);
-            (sums.begun, sums.marked) = ((done, mark.sum), done);
-            drop(sums);
+            lock(&self.sums).begin(mark.prefix / PIECE, mark.sum);
             self.track.count(mark.prefix, true, means);
             return self.prepared(object, Target::new(to), true);
         }
@@ -148,10 +145,7 @@ impl Down {
         sum.bytes(bytes);
         let at = number * PIECE;
         pair.to.write(at, bytes, room).map_err(|e| self.cannot_write(e).at_offset(at))?;
-        let at = usize::try_from(number).unwrap_or(usize::MAX);
-        if let Some(slot) = lock(&self.sums).pieces.get_mut(at) {
-            *slot = Some(sum.finish());
-        }
+        lock(&self.sums).put(number, sum.finish());
         self.track.count(bytes.len() as u64, false, means);
         Ok(())
     }
@@ -197,7 +191,7 @@ impl Carry for Down {
             return self.write(&pair, 0, &bytes, room, means);
         }
         let pair = self.pair(means)?;
-        if usize::try_from(number).is_ok_and(|number| number < lock(&self.sums).begun.0) {
+        if lock(&self.sums).has(number) {
             return Ok(());
         }
         means.limiter.take(usize::try_from(end - from).unwrap_or(0), means.cancel)?;
@@ -213,9 +207,7 @@ impl Carry for Down {
             pair.to.file().sync_all().map_err(|e| self.cannot_write(e))?;
         }
         if means.verify {
-            let sums = lock(&self.sums);
-            let sum = sums.of(sums.pieces.len(), pair.object.size);
-            drop(sums);
+            let sum = lock(&self.sums).whole();
             read_back(&pair.to, pair.object.size, sum, &self.target_path(), room, means)?;
         }
         *lock(&self.seen) = Some(pair.object.clone());
@@ -236,10 +228,10 @@ impl Carry for Down {
 
     fn mark(&self) -> Result<Option<String>> {
         let Some(pair) = lock(&self.opened).clone() else { return Ok(None) };
-        let Some((there, sum)) = lock(&self.sums).join(self.item().size) else { return Ok(None) };
+        let Some((there, sum)) = lock(&self.sums).durable() else { return Ok(None) };
         pair.to.file().sync_data().map_err(|e| self.cannot_write(e))?;
-        lock(&self.sums).marked = there;
-        Ok(Some(self.mark_of(&pair.object, there as u64 * PIECE, sum).text()))
+        lock(&self.sums).mark(there);
+        Ok(Some(self.mark_of(&pair.object, there * PIECE, sum).text()))
     }
 
     fn folder(&self) -> Option<&Folder> {

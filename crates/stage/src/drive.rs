@@ -335,10 +335,10 @@ impl Way<'_> {
                     let mut batch: Vec<Item> = Vec::new();
                     let mut bytes = 0;
                     while let Some(item) = left.peek()
-                        && (batch.is_empty() || bytes + item.size <= BATCH_BYTES)
+                        && (batch.is_empty() || item.size.saturating_add(bytes) <= BATCH_BYTES)
                         && batch.len() < BATCH_FOLDERS
                     {
-                        bytes += item.size;
+                        bytes = item.size.saturating_add(bytes);
                         batch.extend(left.next());
                     }
                     Ok(batch)
@@ -371,7 +371,7 @@ impl Way<'_> {
         let mut items = self.d.journal.left(self.d.id, &[Task::File], from, false, BATCH_FILES)?;
         let mut bytes = 0;
         let fits = items.iter().take_while(|item| {
-            bytes += item.size;
+            bytes = item.size.saturating_add(bytes);
             bytes <= BATCH_BYTES
         });
         let count = fits.count().max(1);

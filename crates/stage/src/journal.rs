@@ -445,7 +445,7 @@ impl Journal {
     pub(crate) fn done(&self, id: i64, done: &[&Item], failed: &[(&Item, &Error)]) -> Result<()> {
         self.with("write to", |c| {
             let write = c.transaction()?;
-            let bytes: u64 = done.iter().map(|item| item.size).sum();
+            let bytes = done.iter().fold(0u64, |bytes, item| bytes.saturating_add(item.size));
             {
                 let mut update = write
                     .prepare_cached("UPDATE item SET done = 1, mark = NULL WHERE transfer = ?1 AND n = ?2")?;
@@ -460,7 +460,7 @@ impl Journal {
             }
             write
                 .prepare_cached(
-                    "UPDATE transfer SET files_done = files_done + ?2, bytes_done = bytes_done + ?3,
+                    "UPDATE transfer SET files_done = files_done + ?2, bytes_done = CAST(bytes_done + ?3 AS INTEGER),
                        failed = failed + ?4 WHERE id = ?1",
                 )?
                 .execute(params![id, number(done.len() as u64), number(bytes), number(failed.len() as u64)])?;
@@ -500,7 +500,7 @@ impl Journal {
     pub(crate) fn resize(&self, id: i64, n: i64, size: u64, mtime: FileTime) -> Result<()> {
         self.with("write to", |c| {
             c.prepare_cached(
-                "UPDATE transfer SET bytes = bytes + ?3 - (SELECT size FROM item WHERE transfer = ?1 AND n = ?2)
+                "UPDATE transfer SET bytes = CAST(bytes - (SELECT size FROM item WHERE transfer = ?1 AND n = ?2) + ?3 AS INTEGER)
                  WHERE id = ?1",
             )?
             .execute(params![id, n, number(size)])?;

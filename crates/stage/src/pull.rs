@@ -7,7 +7,7 @@ use crate::down::read_back;
 use crate::job::{Item, Mark};
 use crate::meta;
 use crate::remote::{Attributes, Far, Part, Question, Told, Wanted};
-use crate::sum::{PIECE, Sum, Sums};
+use crate::sum::{PIECE, Sum, Sums, pieces_of};
 use crate::work::{Carry, Track};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -47,7 +47,7 @@ impl Pull {
         temporary: OsString,
         begun: Option<Mark>,
     ) -> Pull {
-        let pieces = item.size.div_ceil(PIECE).max(1);
+        let (pieces, sums) = (pieces_of(item.size), Sums::new(item.size));
         Pull {
             track: Track::new(item, pieces),
             source,
@@ -55,7 +55,7 @@ impl Pull {
             temporary,
             begun,
             opened: Mutex::new(None),
-            sums: Mutex::new(Sums::new(pieces)),
+            sums: Mutex::new(sums),
             attributes: Mutex::new(None),
             seen: Mutex::new(None),
         }
@@ -132,10 +132,7 @@ impl Pull {
             && let Ok(to) = self.target.reopen_file(&self.temporary)
             && Meta::of_file(&to).is_ok_and(|there| there.size >= mark.prefix && there.links == 1)
         {
-            let done = usize::try_from(mark.prefix / PIECE).unwrap_or(0);
-            let mut sums = lock(&self.sums);
-            (sums.begun, sums.marked) = ((done, mark.sum), done);
-            drop(sums);
+            lock(&self.sums).begin(mark.prefix / PIECE, mark.sum);
             self.track.count(mark.prefix, true, means);
             return self.prepared(Some(told), to, meta.room < meta.size, true);
         }
@@ -164,7 +161,7 @@ impl Carry for Pull {
         let (from, size) = (number * PIECE, self.item().size);
         let end = (from + PIECE).min(size);
         let pair = self.pair(means)?;
-        if usize::try_from(number).is_ok_and(|number| number < lock(&self.sums).begun.0) {
+        if lock(&self.sums).has(number) {
             return Ok(());
         }
         // Before it is asked: the other node is not kept waiting.
@@ -204,10 +201,7 @@ impl Carry for Pull {
             *lock(&self.attributes) = Some(attributes);
         }
         *lock(&self.seen) = Some(told);
-        let at = usize::try_from(number).unwrap_or(usize::MAX);
-        if let Some(slot) = lock(&self.sums).pieces.get_mut(at) {
-            *slot = Some(sum.finish());
-        }
+        lock(&self.sums).put(number, sum.finish());
         Ok(())
     }
 
@@ -234,9 +228,7 @@ impl Carry for Pull {
             pair.to.file().sync_all().map_err(|e| self.cannot_write(e))?;
         }
         if means.verify {
-            let sums = lock(&self.sums);
-            let sum = sums.of(sums.pieces.len(), meta.size);
-            drop(sums);
+            let sum = lock(&self.sums).whole();
             read_back(&pair.to, meta.size, sum, &self.target_path(), room, means)?;
         }
         means.files.fetch_add(1, Ordering::Relaxed);
@@ -257,10 +249,10 @@ impl Carry for Pull {
     fn mark(&self) -> Result<Option<String>> {
         let Some(pair) = lock(&self.opened).clone() else { return Ok(None) };
         let Some(told) = &pair.told else { return Ok(None) };
-        let Some((there, sum)) = lock(&self.sums).join(self.item().size) else { return Ok(None) };
+        let Some((there, sum)) = lock(&self.sums).durable() else { return Ok(None) };
         pair.to.file().sync_data().map_err(|e| self.cannot_write(e))?;
-        lock(&self.sums).marked = there;
-        Ok(Some(mark_of(&self.meta_of(told)?, there as u64 * PIECE, sum).text()))
+        lock(&self.sums).mark(there);
+        Ok(Some(mark_of(&self.meta_of(told)?, there * PIECE, sum).text()))
     }
 
     fn folder(&self) -> Option<&Folder> {

@@ -8,6 +8,7 @@ mod words;
 pub use answering::Answering;
 pub use words::{Attributes, Part, Question, Raw, Reply, Told};
 
+use crate::clock::Watch;
 use crate::ends::{Base, End};
 use crate::place::number;
 use crate::request::{Action, Request};
@@ -18,12 +19,16 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 use stead_core::{Error, Kind, Location, Result};
 use stead_store::Meta;
 
 /// Connections that are kept for the next question, of one node.
 const MOST_IDLE: usize = 32;
+/// Where there are as many as there may be, it is waited so long for one, and looked so often whether there may be one more.
+const FREE_WITHIN_S: f64 = 10.0;
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// Ways to other nodes, as a daemon of a pool has them.
 pub trait Reach: Send + Sync + fmt::Debug {
@@ -64,13 +69,27 @@ pub(crate) struct Nodes {
     by_name: Mutex<HashMap<String, Weak<Lines>>>,
 }
 
-/// Connections to a node, as many as are asked by at a time.
+/// Connections to a node, as many as are asked by at a time, or as there may be.
 pub(crate) struct Lines {
     reach: Arc<dyn Reach>,
     node: String,
-    idle: Mutex<Vec<Box<dyn Line>>>,
+    idle: Mutex<Idle>,
+    /// A connection is idle.
+    free: Condvar,
+}
+
+/// Connections that nobody asks by now.
+#[derive(Default)]
+struct Idle {
+    plain: Vec<Box<dyn Line>>,
     /// Those at whose other end somebody gives way to others, and does so for good.
-    gentle: Mutex<Vec<Box<dyn Line>>>,
+    gentle: Vec<Box<dyn Line>>,
+}
+
+impl Idle {
+    fn of(&mut self, gentle: bool) -> &mut Vec<Box<dyn Line>> {
+        if gentle { &mut self.gentle } else { &mut self.plain }
+    }
 }
 
 impl fmt::Debug for Lines {
@@ -91,8 +110,8 @@ impl Nodes {
         }
         by_name.retain(|_, lines| lines.strong_count() > 0);
         let (reach, node) = (self.reach.clone(), node.to_owned());
-        let (idle, gentle) = (Mutex::default(), Mutex::default());
-        let lines = Arc::new(Lines { reach, node: node.clone(), idle, gentle });
+        let (idle, free) = (Mutex::default(), Condvar::new());
+        let lines = Arc::new(Lines { reach, node: node.clone(), idle, free });
         by_name.insert(node, Arc::downgrade(&lines));
         lines
     }
@@ -125,18 +144,44 @@ pub(crate) fn check(request: &Request, reaches: bool) -> Result<()> {
 }
 
 impl Lines {
+    /// A connection, and whether it is a new one, as it has to be if `new`. Where there may be no more, it is waited for one that is idle.
+    ///
+    /// # Errors
+    /// Those of [`Reach::line`]; `Timeout` if there are too many for long: that passes.
+    fn line(&self, gentle: bool, new: bool) -> Result<(Box<dyn Line>, bool)> {
+        let watch = Watch::start();
+        loop {
+            if let Some(line) = locked(&self.idle).of(gentle).pop_if(|_| !new) {
+                return Ok((line, false));
+            }
+            let e = match self.reach.line(&self.node) {
+                Ok(line) => return Ok((line, true)),
+                Err(e) if e.kind() == Kind::Limit => e,
+                Err(e) => return Err(e),
+            };
+            if watch.seconds() > FREE_WITHIN_S {
+                let hint = "other transfers have them; it is tried again";
+                return Err(Error::new(Kind::Timeout, e.to_string()).with_hint(hint));
+            }
+            // In place of one that nobody needs, and that is of no use here, there may be another.
+            let spare = {
+                let mut idle = locked(&self.idle);
+                idle.of(!gentle).pop().or_else(|| idle.of(gentle).pop_if(|_| new))
+            };
+            // Closed without the lock; the other end takes a moment.
+            drop(spare);
+            let none = |idle: &mut Idle| new || idle.of(gentle).is_empty();
+            drop(self.free.wait_timeout_while(locked(&self.idle), AGAIN, none));
+        }
+    }
+
     fn with<T>(&self, mut work: impl FnMut(&mut dyn Line) -> Result<T>) -> Result<T> {
-        let kept = locked(&self.idle).pop();
-        let fresh = kept.is_none();
-        let mut line = match kept {
-            Some(line) => line,
-            None => self.reach.line(&self.node)?,
-        };
+        let (mut line, fresh) = self.line(false, false)?;
         match work(&mut *line) {
             // One that was kept may have ended since.
             Err(e) if e.kind() == Kind::Peer && !fresh => {
-                locked(&self.idle).clear();
-                let mut line = self.reach.line(&self.node)?;
+                locked(&self.idle).plain.clear();
+                let mut line = self.line(false, true)?.0;
                 let done = work(&mut *line)?;
                 self.keep(line);
                 Ok(done)
@@ -155,13 +200,17 @@ impl Lines {
     }
 
     fn keep(&self, line: Box<dyn Line>) {
-        Lines::keep_in(&self.idle, line);
+        self.keep_as(false, line);
     }
 
-    fn keep_in(idle: &Mutex<Vec<Box<dyn Line>>>, line: Box<dyn Line>) {
-        let mut idle = locked(idle);
-        if idle.len() < MOST_IDLE {
-            idle.push(line);
+    fn keep_as(&self, gentle: bool, line: Box<dyn Line>) {
+        let mut idle = locked(&self.idle);
+        let kept = idle.of(gentle);
+        if kept.len() < MOST_IDLE {
+            kept.push(line);
+            drop(idle);
+            // All look: some may want one of the other sort.
+            self.free.notify_all();
         }
     }
 
@@ -182,14 +231,9 @@ impl Lines {
         question: &Question,
         each: &mut dyn FnMut(Part<'_>) -> Result<()>,
     ) -> Result<Told> {
-        let idle = match question {
-            Question::Read { gentle: true, .. } => &self.gentle,
-            _ => &self.idle,
-        };
-        let kept = locked(idle).pop();
-        let fresh = kept.is_none();
-        let new = || self.reach.line(&self.node).map_err(|e| self.named(e));
-        let mut line = kept.map_or_else(new, Ok)?;
+        let gentle = matches!(question, Question::Read { gentle: true, .. });
+        let one = |new| self.line(gentle, new).map_err(|e| self.named(e));
+        let (mut line, fresh) = one(false)?;
         let (own, begun) = (Cell::new(false), Cell::new(false));
         let mut each = |part: Part<'_>| {
             begun.set(true);
@@ -200,15 +244,15 @@ impl Lines {
         if let (Err(e), false) = (&done, fresh)
             && e.kind() == Kind::Peer
         {
-            locked(idle).clear();
+            locked(&self.idle).of(gentle).clear();
             if !begun.get() {
-                line = new()?;
+                line = one(true)?.0;
                 done = line.read(question, &mut each);
             }
         }
         match done {
             Ok(Reply::Whole(told)) => {
-                Lines::keep_in(idle, line);
+                self.keep_as(gentle, line);
                 Ok(*told)
             }
             Ok(_) => Err(odd(&self.node)),
@@ -473,7 +517,7 @@ impl Far {
     }
 
     pub(crate) fn names(&self) -> Result<FarNames> {
-        let line = self.lines.reach.line(&self.lines.node).map_err(|e| self.lines.named(e))?;
+        let line = self.lines.line(false, true).map_err(|e| self.lines.named(e))?.0;
         Ok(FarNames { of: self.clone(), line: Some(line), begun: false })
     }
 }

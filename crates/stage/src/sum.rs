@@ -2,6 +2,7 @@
 //! and can be put together from those of pieces, so that threads take a file apart.
 
 use crc_fast::{CrcAlgorithm, Digest};
+use std::collections::VecDeque;
 
 const ALGORITHM: CrcAlgorithm = CrcAlgorithm::Crc64Nvme;
 
@@ -12,44 +13,91 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// Bytes of a file that one thread copies at a time.
 pub(crate) const PIECE: u64 = 8 << 20;
 
-/// Checksums of what is there.
+/// Sums of pieces that are kept before they are joined: a file may have any number of them, such as one that is a hole of exabytes.
+const TOGETHER: usize = 4096;
+
+/// So many pieces a file has.
+pub(crate) fn pieces_of(size: u64) -> u64 {
+    size.div_ceil(PIECE).max(1)
+}
+
+/// Checksums of what is there of a file.
 pub(crate) struct Sums {
-    /// So many pieces at the beginning were there before, with this sum together.
-    pub(crate) begun: (usize, u64),
-    pub(crate) pieces: Vec<Option<u64>>,
+    size: u64,
+    /// So many pieces are there from the beginning on, with this sum together.
+    begun: (u64, u64),
+    /// Of those behind them, as far as somebody has come.
+    pieces: VecDeque<Option<u64>>,
     /// So many are known to be durable.
-    pub(crate) marked: usize,
+    marked: u64,
 }
 
 impl Sums {
-    pub(crate) fn new(pieces: u64) -> Sums {
-        let pieces = vec![None; usize::try_from(pieces).unwrap_or(0)];
-        Sums { begun: (0, 0), pieces, marked: 0 }
+    /// Of a file of so many bytes.
+    pub(crate) fn new(size: u64) -> Sums {
+        Sums { size, begun: (0, 0), pieces: VecDeque::new(), marked: 0 }
     }
 
-    /// Pieces from the beginning on that are there.
-    fn there(&self) -> usize {
-        let of = self.pieces.get(self.begun.0..).unwrap_or_default();
-        self.begun.0 + of.iter().take_while(|sum| sum.is_some()).count()
+    /// So many pieces were there before, durable, with this sum together.
+    pub(crate) fn begin(&mut self, pieces: u64, sum: u64) {
+        (self.begun, self.marked) = ((pieces, sum), pieces);
     }
 
-    /// What is there from the beginning on, with its sum, if that is neither all nor what was there before. What is joined once
-    /// is not joined again.
-    pub(crate) fn join(&mut self, size: u64) -> Option<(usize, u64)> {
-        let there = self.there();
-        if there >= self.pieces.len() || there <= self.marked {
+    /// True if nothing is to be done for this piece any more.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        number < self.begun.0
+    }
+
+    /// A piece is there.
+    pub(crate) fn put(&mut self, number: u64, sum: u64) {
+        let Some(at) = number.checked_sub(self.begun.0).and_then(|at| usize::try_from(at).ok())
+        else {
+            return;
+        };
+        if at >= self.pieces.len() {
+            self.pieces.resize(at + 1, None);
+        }
+        if let Some(slot) = self.pieces.get_mut(at) {
+            *slot = Some(sum);
+        }
+        if self.pieces.len() >= TOGETHER {
+            self.join();
+        }
+    }
+
+    /// Joins what is there from the beginning on.
+    fn join(&mut self) {
+        while let Some(sum) = self.pieces.front().copied().flatten() {
+            self.pieces.pop_front();
+            let (before, all) = self.begun;
+            self.begun = (before + 1, joined(all, sum, self.bytes(before)));
+        }
+    }
+
+    fn bytes(&self, number: u64) -> u64 {
+        self.size.saturating_sub(number * PIECE).min(PIECE)
+    }
+
+    /// How many pieces are there from the beginning on, and their sum, if that is neither all nor what was known to be durable.
+    pub(crate) fn durable(&mut self) -> Option<(u64, u64)> {
+        let run = self.pieces.iter().take_while(|sum| sum.is_some()).count() as u64;
+        let there = self.begun.0 + run;
+        if there >= pieces_of(self.size) || there <= self.marked {
             return None;
         }
-        self.begun = (there, self.of(there, size));
+        self.join();
         Some(self.begun)
     }
 
-    /// The sum of the first pieces of a file of this size.
-    pub(crate) fn of(&self, pieces: usize, size: u64) -> u64 {
-        let of = self.pieces.get(self.begun.0..pieces).unwrap_or_default();
-        (self.begun.0 as u64..).zip(of).fold(self.begun.1, |all, (i, sum)| {
-            joined(all, sum.unwrap_or(0), (size - i * PIECE).min(PIECE))
-        })
+    /// So many are durable.
+    pub(crate) fn mark(&mut self, pieces: u64) {
+        self.marked = pieces;
+    }
+
+    /// The sum of the whole file, once all of it is there.
+    pub(crate) fn whole(&mut self) -> u64 {
+        self.join();
+        self.begun.1
     }
 }
 
@@ -146,6 +194,48 @@ mod tests {
         }
         // Of an exabyte, at once.
         assert_ne!(zeros(1 << 60), 0);
+    }
+
+    #[test]
+    fn a_file_of_exabytes_takes_little_memory() {
+        let mut sums = Sums::new(i64::MAX as u64);
+        assert_eq!(pieces_of(i64::MAX as u64), 1 << 40);
+        let of = Sum::new().finish();
+        (0..100_000).for_each(|number| sums.put(number, of));
+        assert!(sums.pieces.len() <= TOGETHER && sums.has(90_000) && !sums.has(100_000));
+        assert_eq!(sums.durable().map(|(pieces, _)| pieces), Some(100_000));
+    }
+
+    #[test]
+    fn pieces_come_in_any_order() {
+        let size = 2 * PIECE + 5;
+        let (mut whole, mut sums) = (Sum::new(), Sums::new(size));
+        let piece = |byte: u8, len: u64| {
+            let mut sum = Sum::new();
+            sum.bytes(&vec![byte; len as usize]);
+            sum.finish()
+        };
+        for (byte, len) in [(1, PIECE), (2, PIECE), (3, 5)] {
+            whole.bytes(&vec![byte; len as usize]);
+        }
+        assert_eq!(sums.durable(), None);
+        sums.put(2, piece(3, 5));
+        assert_eq!(sums.durable(), None);
+        sums.put(0, piece(1, PIECE));
+        assert_eq!(sums.durable(), Some((1, piece(1, PIECE))));
+        sums.mark(1);
+        assert!(sums.has(0) && !sums.has(1) && sums.durable().is_none());
+        sums.put(1, piece(2, PIECE));
+        // All of it needs no mark.
+        assert_eq!((sums.durable(), sums.whole()), (None, whole.finish()));
+        // Gone on with.
+        let mut again = Sums::new(size);
+        again.begin(1, piece(1, PIECE));
+        assert!(again.has(0) && !again.has(1));
+        again.put(1, piece(2, PIECE));
+        again.put(2, piece(3, 5));
+        assert_eq!(again.whole(), whole.finish());
+        assert_eq!((pieces_of(0), Sums::new(0).whole()), (1, 0));
     }
 
     proptest! {

@@ -20,11 +20,13 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use stead_core::{Cancel, Error, Kind, Result};
+use stead_core::{Cancel, Error, Kind, Result, units};
 use stead_store::{Bucket, Folder, Label, Meta, Object, What};
 
 /// Parts that stores take of an object.
 const MOST_PARTS: u64 = 10_000;
+/// Bytes of a part at most: all of it is in memory while it is sent.
+const MOST_PART: u64 = 1 << 30;
 /// Bytes that stores copy by themselves at once.
 const MOST_COPIED: u64 = 5 << 30;
 
@@ -120,6 +122,17 @@ impl Up {
             _ => None,
         };
         let part = part_of(item.size);
+        if within.is_none() && part > MOST_PART {
+            let size = units::format_size;
+            let message = format!(
+                "a file of {}, and an object that is sent in parts has {} at most",
+                size(item.size),
+                size(MOST_PARTS * MOST_PART)
+            );
+            return Err(Error::limit(message)
+                .at_path(place.at(item.source.file_name().unwrap_or_default()))
+                .with_hint("pack it in several files, and stage these"));
+        }
         let pieces = if within.is_some() { 1 } else { item.size.div_ceil(part).max(1) };
         Ok(Up {
             track: Track::new(item, pieces),

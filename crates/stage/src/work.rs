@@ -6,7 +6,7 @@ use crate::gentle;
 use crate::job::Item;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use stead_core::{Error, Kind, Result};
@@ -16,6 +16,8 @@ use stead_store::Folder;
 const MOST_TOGETHER: usize = 32;
 /// So many turns a thread has at least.
 const TURNS: usize = 4;
+/// A file of more pieces is large: nothing is closed before all of it is over.
+const MANY: u64 = 1 << 14;
 /// So often those who wait look around.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
@@ -161,13 +163,39 @@ fn piece(carry: &dyn Carry, number: u64, room: &mut Room, means: &Means<'_>) {
     carry.close(track.is_well());
 }
 
-/// Pieces that a thread does one after the other.
+/// Files of one piece each, which a thread does one after the other; or one file, of whose pieces each is a turn of some thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Run {
-    /// Files, of which each has one piece; or one file,
     files: Range<usize>,
-    /// and its piece.
-    piece: u64,
+    /// So many turns.
+    turns: u64,
+}
+
+/// Turns that threads take, in order: however many pieces a file has, it is one entry.
+struct Turns {
+    /// With the number of the first turn of each.
+    runs: Vec<(u64, Run)>,
+    all: u64,
+}
+
+impl Turns {
+    fn new(runs: Vec<Run>) -> Turns {
+        let mut all = 0u64;
+        let mut first = |run: Run| {
+            let at = all;
+            all = all.saturating_add(run.turns);
+            (at, run)
+        };
+        let runs = runs.into_iter().map(&mut first).collect();
+        Turns { runs, all }
+    }
+
+    /// Files of a turn, the piece of each, and the first turn of other files.
+    fn get(&self, turn: u64) -> Option<(Range<usize>, u64, u64)> {
+        let at = self.runs.partition_point(|(first, _)| *first <= turn).checked_sub(1)?;
+        let (first, run) = self.runs.get(at).filter(|_| turn < self.all)?;
+        Some((run.files.clone(), turn - first, first.saturating_add(run.turns)))
+    }
 }
 
 /// Small files go by folders, since a folder takes in one name at a time, and whoever else wants it waits: a thread has some of one,
@@ -178,7 +206,7 @@ fn runs<'f>(pieces: &[u64], folder: impl Fn(usize) -> &'f Path, most: usize) -> 
     let (mut turn, mut last): (usize, Option<&Path>) = (0, None);
     for (i, pieces) in pieces.iter().enumerate() {
         if *pieces > 1 {
-            runs.extend((0..*pieces).map(|piece| (0, Run { files: i..i + 1, piece })));
+            runs.push((0, Run { files: i..i + 1, turns: *pieces }));
             last = None;
             continue;
         }
@@ -188,7 +216,7 @@ fn runs<'f>(pieces: &[u64], folder: impl Fn(usize) -> &'f Path, most: usize) -> 
         match runs.last_mut() {
             Some((_, run)) if same && run.files.len() < most => run.files.end = i + 1,
             _ => {
-                runs.push((turn, Run { files: i..i + 1, piece: 0 }));
+                runs.push((turn, Run { files: i..i + 1, turns: 1 }));
                 turn += 1;
             }
         }
@@ -206,13 +234,13 @@ pub(crate) fn copy(
     look: &mut dyn FnMut(),
 ) {
     let pieces: Vec<u64> = copies.iter().map(|copy| copy.track().pieces()).collect();
-    let all: u64 = pieces.iter().sum();
+    let all = pieces.iter().fold(0u64, |all, pieces| all.saturating_add(*pieces));
     let threads = threads.clamp(1, usize::try_from(all.max(1)).unwrap_or(usize::MAX));
     // Each thread has several turns, so that they end together.
     let most = (pieces.len() / (threads * TURNS)).clamp(1, MOST_TOGETHER);
     let runs =
         runs(&pieces, |i| copies.get(i).map_or(Path::new(""), |c| c.track().item().folder()), most);
-    let next = AtomicUsize::new(0);
+    let (turns, next) = (Turns::new(runs), AtomicU64::new(0));
     let (running, ended) = (Mutex::new(threads), Condvar::new());
     let one = || {
         let _leaving = Leaving(&running, &ended);
@@ -220,9 +248,13 @@ pub(crate) fn copy(
             gentle::give_way();
         }
         let mut room = Room::new();
-        while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            for copy in copies.get(run.files.clone()).unwrap_or_default() {
-                piece(&**copy, run.piece, &mut room, means);
+        while let Some((files, number, then)) = turns.get(next.fetch_add(1, Ordering::Relaxed)) {
+            for copy in copies.get(files).unwrap_or_default() {
+                piece(&**copy, number, &mut room, means);
+                // Of one that has failed, the other pieces would be left out one by one.
+                if copy.track().pieces() > MANY && !copy.track().is_well() {
+                    next.fetch_max(then, Ordering::Relaxed);
+                }
             }
         }
     };
@@ -263,19 +295,24 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn of(run: &Run) -> (Range<usize>, u64) {
-        (run.files.clone(), run.piece)
+    fn of(runs: Vec<Run>) -> Vec<(Range<usize>, u64)> {
+        let turns = Turns::new(runs);
+        (0..).map_while(|turn| turns.get(turn)).map(|(files, piece, _)| (files, piece)).collect()
     }
 
     #[test]
     fn threads_begin_in_different_folders() {
         let folders = ["a", "a", "a", "a", "b", "b", "b", "c"];
-        let made = runs(&[1; 8], |i| Path::new(folders[i]), 2);
-        let made: Vec<_> = made.iter().map(of).collect();
+        let made = of(runs(&[1; 8], |i| Path::new(folders[i]), 2));
         assert_eq!(made, [(0..2, 0), (4..6, 0), (7..8, 0), (2..4, 0), (6..7, 0)]);
-        let made = runs(&[1, 3, 1], |_| Path::new("a"), 8);
-        let made: Vec<_> = made.iter().map(of).collect();
+        let made = of(runs(&[1, 3, 1], |_| Path::new("a"), 8));
         assert_eq!(made, [(0..1, 0), (1..2, 0), (1..2, 1), (1..2, 2), (2..3, 0)]);
+        // One of exabytes is no more than one of two pieces.
+        let made = Turns::new(runs(&[1, 1 << 40, 1], |_| Path::new("a"), 8));
+        assert_eq!((made.runs.len(), made.all), (3, (1 << 40) + 2));
+        assert_eq!(made.get((1 << 40) - 5), Some((1..2, (1 << 40) - 6, (1 << 40) + 1)));
+        assert_eq!((made.get(made.all - 1), made.get(made.all)), (Some((2..3, 0, made.all)), None));
+        assert_eq!(Turns::new(Vec::new()).get(0), None);
     }
 
     proptest! {
@@ -285,12 +322,11 @@ mod tests {
         ) {
             const NAMES: [&str; 4] = ["a", "b", "c/d", ""];
             let pieces: Vec<u64> = files.iter().map(|f| f.0).collect();
-            let made = runs(&pieces, |i| Path::new(NAMES[files[i].1]), most);
             let mut done = std::collections::BTreeSet::new();
-            for run in &made {
-                prop_assert!(run.files.len() <= most);
-                for file in run.files.clone() {
-                    prop_assert!(done.insert((file, run.piece)) && run.piece < pieces[file]);
+            for (files, piece) in of(runs(&pieces, |i| Path::new(NAMES[files[i].1]), most)) {
+                prop_assert!(files.len() <= most);
+                for file in files {
+                    prop_assert!(done.insert((file, piece)) && piece < pieces[file]);
                 }
             }
             prop_assert_eq!(done.len() as u64, pieces.iter().sum::<u64>());

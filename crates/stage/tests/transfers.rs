@@ -723,3 +723,33 @@ fn quotas_refuse_before_anything_is_written() {
         usage.iter().map(|u| (&*u.name, &*u.kind, u.jobs, u.error.is_some())).collect();
     assert_eq!(found, [("j", "node", true, false), ("s", "node", false, false)]);
 }
+
+#[test]
+fn a_file_of_exabytes_without_bytes_is_begun_and_stopped() {
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
+    let p = place_in(dir);
+    // As large as a file of the system can be: nothing has room for as much as a note about each of its pieces.
+    fs::File::create(p.path("hole")).unwrap().set_len(i64::MAX as u64).unwrap();
+    fs::write(p.path("small"), b"x").unwrap();
+    let both = p.request(Action::Copy, &["hole", "hole", "small"], Some("space/"));
+    assert_eq!(p.run(&both).unwrap_err().kind(), Kind::Usage, "twice the same name");
+    fs::hard_link(p.path("hole"), p.path("second")).unwrap();
+    fs::File::create(p.path("other")).unwrap().set_len(i64::MAX as u64).unwrap();
+    fs::File::create(p.path("third")).unwrap().set_len(i64::MAX as u64).unwrap();
+    let all = ["hole", "second", "other", "third", "small"];
+    let id = p.stager.submit(&p.request(Action::Copy, &all, Some("space/"))).unwrap();
+    let cancel = Cancel::new();
+    struct Stops<'c>(&'c Cancel);
+    impl Watcher for Stops<'_> {
+        fn progress(&self, progress: &Progress) {
+            if progress.bytes_done > 1 << 30 {
+                self.0.cancel();
+            }
+        }
+    }
+    let e = p.stager.run(id, &cancel, Some(&Stops(&cancel))).unwrap_err();
+    assert_eq!(e.kind(), Kind::Cancelled, "{e}");
+    let status = p.stager.cancel(id).unwrap();
+    assert_eq!((status.state, status.bytes), (State::Cancelled, i64::MAX as u64));
+    assert_eq!(fs::read_dir(p.path("space")).unwrap().count(), 0);
+}

@@ -222,9 +222,11 @@ impl Journal {
     /// Those of the database.
     pub(crate) fn totals(&self) -> Result<Vec<Totals>> {
         let rows: Vec<(String, [i64; 3])> = self.with("read", |c| {
-            c.prepare_cached("SELECT state, transfers, files, bytes FROM total ORDER BY state")?
-                .query_map([], |row| Ok((row.get(0)?, [row.get(1)?, row.get(2)?, row.get(3)?])))?
-                .collect()
+            c.prepare_cached(
+                "SELECT state, transfers, files, CAST(bytes AS INTEGER) FROM total ORDER BY state",
+            )?
+            .query_map([], |row| Ok((row.get(0)?, [row.get(1)?, row.get(2)?, row.get(3)?])))?
+            .collect()
         })?;
         rows.into_iter()
             .map(|(state, [transfers, files, bytes])| {

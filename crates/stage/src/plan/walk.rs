@@ -260,9 +260,10 @@ impl Planner<'_> {
                     self.item(Task::Link, found, replace)?;
                 } else {
                     self.state.sums.files += 1;
-                    self.state.sums.bytes += found.meta.size;
-                    self.state.sums.room +=
-                        found.meta.room.min(found.meta.size.next_multiple_of(4096));
+                    let (bytes, sums) = (found.meta.size, &mut self.state.sums);
+                    sums.bytes = sums.bytes.saturating_add(bytes);
+                    let room = found.meta.room.min(bytes.saturating_add(4095) & !4095);
+                    sums.room = sums.room.saturating_add(room);
                     self.item(Task::File, found, replace)?;
                 }
                 Ok(None)

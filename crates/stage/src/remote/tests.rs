@@ -18,6 +18,8 @@ struct There {
     left: Arc<AtomicUsize>,
     per_line: usize,
     spoils: Arc<AtomicBool>,
+    /// Lines that there may be at a time, in place of those that there are.
+    lines: Arc<AtomicUsize>,
 }
 
 struct Wire {
@@ -26,6 +28,17 @@ struct Wire {
     answering: Answering,
     all: Arc<AtomicUsize>,
     left: usize,
+    lines: Arc<AtomicUsize>,
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.lines.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn one_less(n: usize) -> Option<usize> {
+    n.checked_sub(1)
 }
 
 impl Reach for There {
@@ -33,12 +46,15 @@ impl Reach for There {
         if node != "far" {
             return Err(Error::new(Kind::NotFound, "no such node"));
         }
+        let many = |_| Error::limit("so many lines are there already");
+        self.lines.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).map_err(many)?;
         Ok(Box::new(Wire {
             spaces: self.spaces.clone(),
             answering: Answering::default(),
             all: self.left.clone(),
             left: self.per_line,
             spoils: self.spoils.clone(),
+            lines: self.lines.clone(),
         }))
     }
 }
@@ -55,7 +71,6 @@ impl Line for Wire {
     ) -> Result<Reply> {
         let gone = || Error::new(Kind::Peer, "the line has ended");
         self.left = self.left.checked_sub(1).ok_or_else(gone)?;
-        let one_less = |n: usize| n.checked_sub(1);
         self.all
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
             .map_err(|_| gone())?;
@@ -85,6 +100,7 @@ struct Pair {
     left: Arc<AtomicUsize>,
     /// A bit of the next bytes that come is another one.
     spoils: Arc<AtomicBool>,
+    lines: Arc<AtomicUsize>,
 }
 
 fn pair(per_line: usize) -> Pair {
@@ -99,8 +115,15 @@ fn pair_with(per_line: usize, terms: &str) -> Pair {
     }
     let config = format!("[dataspace.s]\npath = '{}/far'\n{terms}\n", dir.path().display());
     let spaces = Spaces::parse(&config, &|_| None).unwrap();
-    let (left, spoils) = (Arc::new(AtomicUsize::new(usize::MAX)), Arc::default());
-    let reach = There { spaces, left: left.clone(), per_line, spoils: Arc::clone(&spoils) };
+    let (left, spoils) = (Arc::new(AtomicUsize::new(usize::MAX)), Arc::<AtomicBool>::default());
+    let lines = Arc::new(AtomicUsize::new(1 << 20));
+    let reach = There {
+        spaces,
+        left: left.clone(),
+        per_line,
+        spoils: spoils.clone(),
+        lines: lines.clone(),
+    };
     let reach = Arc::new(reach);
     let mut own = Spaces::default();
     // A bucket of its own: its name is that of the folder.
@@ -108,7 +131,7 @@ fn pair_with(per_line: usize, terms: &str) -> Pair {
     own.give(&format!("b=memory://{name}/below"), &|_| None).unwrap();
     let means = Means { spaces: own, threads: 3, ..Means::default() };
     let stager = Stager::open(&dir.path().join("state"), means).unwrap().reaching(reach);
-    Pair { dir, stager, left, spoils }
+    Pair { dir, stager, left, spoils, lines }
 }
 
 impl Pair {
@@ -350,6 +373,34 @@ fn lines_that_end_are_made_anew_and_a_node_that_is_gone_interrupts() {
         assert_eq!(tree(&p.path("near/c")), tree(&p.path("far/a")));
         std::fs::remove_dir_all(p.path("near/c")).unwrap();
     }
+}
+
+#[test]
+fn where_there_may_be_few_lines_they_are_waited_for() {
+    let p = pair(usize::MAX);
+    plant(&p.path("far"));
+    p.lines.store(2, Ordering::Relaxed);
+    // Those at whose other end somebody gives way are of a sort of their own.
+    for (gentle, to) in [(false, "near/b"), (true, "near/c"), (false, "near/d")] {
+        let mut request = p.request(Action::Copy, "far/a", to);
+        (request.options.retries, request.options.gentle) = (0, gentle);
+        let status = p.run(&request).unwrap();
+        assert_eq!((status.state, status.failed), (State::Finished, 0), "{:?}", status.failures);
+        assert_eq!(tree(&p.path(to)), tree(&p.path("far/a")));
+    }
+}
+
+#[test]
+fn what_no_system_tells_is_no_file() {
+    let told = |size: u64, nanos: u32| {
+        let text = format!(
+            r#"{{"what": "file", "size": {size}, "room": 0, "mode": 420, "owner": [0, 0], "id": [1, 2, 1],
+               "mtime": [5, {nanos}], "ctime": [5, 6]}}"#
+        );
+        serde_json::from_str::<super::Told>(&text).unwrap().meta().is_some()
+    };
+    assert!(told(i64::MAX as u64, 999_999_999));
+    assert!(!told(1 << 63, 0) && !told(1, 1_000_000_000));
 }
 
 #[test]

@@ -116,9 +116,13 @@ impl Told {
         }
     }
 
-    /// None of what is no kind of file.
+    /// None of what is no kind of file, or that no system tells.
     pub(crate) fn meta(&self) -> Option<Meta> {
         let time = |(seconds, nanos)| FileTime { seconds, nanos };
+        let nanos = self.mtime.1.max(self.ctime.1);
+        if i64::try_from(self.size).is_err() || nanos > 999_999_999 {
+            return None;
+        }
         Some(Meta {
             what: KINDS.iter().find(|(_, name)| *name == self.what)?.0,
             size: self.size,

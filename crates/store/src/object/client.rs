@@ -121,7 +121,9 @@ fn time(t: &ObjectMeta) -> FileTime {
 }
 
 fn listed(meta: &ObjectMeta) -> Object {
-    let (size, modified, tag) = (meta.size, time(meta), meta.e_tag.clone());
+    // A store may say anything: no file is larger than this, and what is computed with it goes on to be right.
+    let size = meta.size.min(i64::MAX as u64);
+    let (modified, tag) = (time(meta), meta.e_tag.clone());
     Object { size, modified, mtime: None, mark: None, tag }
 }
 
