@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not STEAD.exists(), reason="there is no command 
 class Pool:
     """Daemons `n0`, `n1`, ... of this machine. Each has a folder of its own, as a node has."""
 
-    def __init__(self, at: Path, size: int, everybody: bool = False):
+    def __init__(self, at: Path, size: int, everybody: bool = False, more: dict[str, str] | None = None):
         self.at, self.size, self.process = at, size, None
         # That of its user, also where this is root.
         self.own = [] if everybody or os.geteuid() else ["setpriv", "--bounding-set=-setuid,-setgid"]
@@ -36,7 +36,7 @@ class Pool:
         (at / "config" / "stead" / "stead.toml").write_text(f'[dataspace.fast]\npath = "{at}/fast"\n')
         (at / "fast").mkdir()
         env = {key: value for key, value in os.environ.items() if not key.startswith(("STEAD_", "XDG_"))}
-        self.env = env | {"STEAD_PEER_SILENCE_S": "3", "HOME": str(at), "XDG_CONFIG_HOME": str(at / "config")}
+        self.env = env | {"STEAD_PEER_SILENCE_S": "3", "HOME": str(at), "XDG_CONFIG_HOME": str(at / "config")} | (more or {})
 
     def begin(self) -> None:
         words = ["daemon", "--pool", "--name", "n%r", "--socket", f"{self.at}/n%r/s", "--state", f"{self.at}/n%r/state", "--threads", "4"]
@@ -207,6 +207,23 @@ def test_daemons_of_other_nodes_are_asked(pool):
     assert "'n0'" in done.stderr + (done.stdout or "")
 
 
+def test_other_nodes_are_listed(pool):
+    source = pool.at / "n0" / "listed"
+    plant(source, 1000)
+    plain = lambda p: os.fsencode(p.relative_to(source)).replace(b"\xff", b"\\xff").decode() + ("/" if p.is_dir() and not p.is_symlink() else "")  # noqa: E731
+    every = [plain(p) for p in sorted(source.rglob("*"), key=lambda p: [os.fsencode(step) for step in p.parts])]
+    assert pool.run(1, f"n0:{source}", "-R", verb="ls").stdout.splitlines() == every and len(every) > 300
+    assert pool.run(0, f"n0:{source}", "-R", verb="ls").stdout.splitlines() == every
+    assert pool.run(2, f"n0:{source}/f1?", verb="ls").stdout.split() == [f"n0:{source}/f{i}" for i in range(10, 20)]
+    (pool.at / "fast" / "here").write_bytes(b"x")
+    assert "here" in pool.run(1, "n2:fast://", verb="ls").stdout.split()
+    rows = json.loads(pool.run(1, f"n0:{source}/small", "--format", "json", verb="ls").stdout)
+    assert rows == [{"name": f"n0:{source}/small", "kind": "file", "size": 5, "modified": pytest.approx(1_500_000_000.123457, abs=1e-6)}]
+    for at, says in [(f"n0:{source}/none", "no such file"), (f"n9:{source}", "'n9'"), ("n0:nowhere://", "nowhere")]:
+        done = pool.run(1, at, verb="ls", expect=None)
+        assert done.returncode and says in done.stderr, done.stderr
+
+
 def test_what_may_not_be_read_there_may_not_be_staged(pool):
     done = pool.run(1, f"n0:{pool.at}/n0/none", pool.at / "n1" / "none", expect=None)
     assert done.returncode == 1 and f"{pool.at}/n0/none" in done.stderr
@@ -283,6 +300,71 @@ def test_another_node_reads_with_the_rights_of_the_same_user():
     finally:
         pool.end()
         shutil.rmtree(at, ignore_errors=True)
+
+
+@pytest.fixture
+def beside_a_store():
+    """Two daemons, and a store that speaks S3, whose credentials they have from their environment."""
+    pytest.importorskip("moto")
+    from stores import Store
+
+    at, store = Path(tempfile.mkdtemp(prefix="stead-pool-", dir="/tmp")), Store()
+    store.anew("bkt")
+    one = Pool(at, 2, more=store.env)
+    with open(at / "config" / "stead" / "stead.toml", "a") as file:
+        file.write('[dataspace.old]\npath = "s3://bkt/below"\n')
+    one.begin()
+    yield one, store
+    one.end()
+    store.end()
+    shutil.rmtree(at, ignore_errors=True)
+
+
+def test_what_lies_on_another_node_goes_into_a_bucket(beside_a_store):
+    pool, store = beside_a_store
+    source = pool.at / "n0" / "a"
+    plant(source)
+    done = pool.run(1, f"n0:{source}", "s3://bkt/run", expect=None)
+    assert done.returncode == 2 and "n0:" in done.stderr and "UTF-8" in done.stderr
+    os.remove(os.fsencode(source) + b"/no\xfftext")
+    files = {str(p.relative_to(source)): p.read_bytes() for p in source.rglob("*") if p.is_file() and not p.is_symlink()}
+    # By its URL, which the command would do by itself if all of it were here, and by a dataspace.
+    pool.run(1, f"n0:{source}", "s3://bkt/run", "--verify")
+    assert store.objects("bkt", "run/") == files
+    pool.run(1, "--sync", f"n0:{source}/", "old://run")
+    assert store.objects("bkt", "below/run/") == files
+    again = json.loads(pool.run(1, "--sync", f"n0:{source}/", "old://run", "--format", "json").stdout)
+    assert again["bytes_done"] == 0
+    pool.run(1, "--move", f"n0:{source}/deep/large", "old://moved")
+    assert store.objects("bkt", "below/")["moved"] == files["deep/large"] and not (source / "deep" / "large").exists()
+    assert store.uploads("bkt") == []
+
+
+def test_an_upload_from_another_node_goes_on_with_its_parts(beside_a_store):
+    pool, store = beside_a_store
+    source, size = pool.at / "n0" / "big", 96 << 20
+    source.write_bytes(os.urandom(1 << 20) * 95 + os.urandom(1 << 20))
+    transfer = pool.taken(1, f"n0:{source}", "s3://bkt/big", "--limit", "16MiB")
+    pool.until(1, transfer, lambda s: s["bytes_done"] >= size // 4)
+    # The journal is told of the parts each two seconds.
+    time.sleep(2.5)
+    for rank in (0, 1):
+        for worker in pool.processes(rank, worker=True):
+            os.kill(worker, signal.SIGKILL)
+        time.sleep(0.3)
+    status = pool.until(1, transfer, lambda s: s["state"] in ("finished", "failed", "interrupted"))
+    if status["state"] == "interrupted":
+        pool.run(1, "--resume", transfer)
+    assert pool.status(1, transfer)["state"] == "finished"
+    # It is the upload that was begun first, of which not all parts went again.
+    assert store.seen.count("create") == 1 and store.seen.count("complete") == 1
+    assert store.seen.count("part") < 2 * (size >> 23)
+    assert store.objects("bkt")["big"] == source.read_bytes()
+    # Given up, nothing of it is left.
+    transfer = pool.taken(1, f"n0:{source}", "s3://bkt/other", "--limit", "8MiB")
+    pool.until(1, transfer, lambda s: s["bytes_done"] > 0)
+    pool.run(0, "--cancel", transfer, "--on", "n1")
+    assert store.uploads("bkt") == [] and list(store.objects("bkt")) == ["big"]
 
 
 def test_one_name_is_of_one_node(tmp_path):

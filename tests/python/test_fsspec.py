@@ -297,6 +297,16 @@ def test_trees_are_transfers(fs, root, tmp_path):
     assert ran == ["move", "move", "copy", "copy", "copy", "copy"]
     fs.rm(["fast/moved", "fast/moved/d1", "fast/back/*"], recursive=True)
     assert fs.find("fast/moved") == fs.find("fast/back") == [] and len(stead.transfers(all=True)) == 7
+    # Of one there is nothing to go on with.
+    (root / "run/link").symlink_to("d1/f1")
+    for one in ("fast/run/link", "fast/run/d1/f3"):
+        fs.rm(one)
+        assert not fs.lexists(one)
+        with pytest.raises(FileNotFoundError):
+            fs.rm(one)
+    assert (root / "run/d1/f1").stat().st_size == 1000 and len(stead.transfers(all=True)) == 7
+    fs.rm(["fast/run/d1/f5", "fast/run/d0/f2"])
+    assert [t.action for t in stead.transfers(all=True)][:1] == ["remove"] and len(stead.transfers(all=True)) == 8
     # A name that would be a pattern is a name.
     fs.pipe_file("fast/odd[1]*", b"odd")
     fs.cp_file("fast/odd[1]*", "fast/o?d")

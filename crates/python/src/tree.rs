@@ -143,6 +143,17 @@ impl Tree {
         Ok(Writing { inner: Mutex::new(Some(inner)), is_object, born: fork::generation() })
     }
 
+    /// Removes a file; false if it was not there.
+    fn remove_file(
+        &self,
+        py: Python<'_>,
+        space: &str,
+        path: PathBuf,
+        durable: bool,
+    ) -> PyResult<bool> {
+        self.ask(py, space, |tree| tree.remove_file(space, &path, durable))
+    }
+
     /// Makes a folder; false if it was there.
     fn make_folder(
         &self,

@@ -415,7 +415,7 @@ class FileSystem(AbstractFileSystem):  # type: ignore[misc]
         self._stage(self._name(source), None, "remove")
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
-        """Removes files and, if `recursive`, trees, by one transfer. Links are removed, and not followed."""
+        """Removes files and, if `recursive`, trees: several, and trees, by one transfer. Links are removed, and not followed."""
         if maxdepth is not None:
             super().rm(path, recursive=recursive, maxdepth=maxdepth)
             return
@@ -423,13 +423,19 @@ class FileSystem(AbstractFileSystem):  # type: ignore[misc]
         for one in [path] if isinstance(path, (str, os.PathLike)) else path:
             one = self._strip_protocol(one)
             names += self.glob(one) if WILD & set(one) and not self.exists(one) else [one]
+        kinds: dict[str, str] = {}
         for name in names:
-            if self.info(name)["type"] == "directory" and not recursive:
+            kinds[name] = self.info(name)["type"]
+            if kinds[name] == "directory" and not recursive:
                 raise IsADirectoryError(errno.EISDIR, "this is a folder: recursive=True removes it", name)
             self._below(name)
         # What lies in a folder goes with it.
         within = {name for name in names if any(name.startswith(other + "/") for other in names)}
-        if left := [name for name in dict.fromkeys(names) if name not in within]:
+        left = [name for name in dict.fromkeys(names) if name not in within]
+        if len(left) == 1 and kinds[left[0]] != "directory":
+            # Of one there is nothing to go on with. It may have gone meanwhile, as names that a transfer is to remove may.
+            self._tree.remove_file(*self._below(left[0]), self.durable)
+        elif left:
             self._stage([self._name(name) for name in left], None, "remove")
 
     def rm_file(self, path: Any) -> None:
