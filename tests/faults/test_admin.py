@@ -79,6 +79,11 @@ def test_members_of_the_group_administrate(daemon):
         admin(daemon, "drain", user=SOMEBODY)
         assert "only root" in admin(daemon, "open", user=ANOTHER, code=1)
         admin(daemon, "open", user=SOMEBODY)
+        # Whoever is taken out is none any more, though the worker that knew of the group goes on.
+        with open(group, "w") as f:
+            f.write(before)
+        assert "only root" in admin(daemon, "drain", user=SOMEBODY, code=1)
+        assert admin(daemon, "stats", json_=True)["drained"] is False
     finally:
         with open(group, "w") as f:
             f.write(before)

@@ -511,5 +511,5 @@ pub unsafe extern "C" fn stead_df(
     json: *mut *mut c_char,
     error: *mut *mut stead_error,
 ) -> stead_status {
-    call!(error, |c| tell(c, json, stager, |face| usage(&face.stager)))
+    call!(error, |c| tell(c, json, stager, |face| usage(&face.stager, &Cancel::new())))
 }

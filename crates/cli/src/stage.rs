@@ -293,7 +293,7 @@ pub fn listed(list: &[Status]) -> String {
 }
 
 pub fn df(a: &DfArgs) -> Result<()> {
-    let list = usage(&stager(&a.dataspace, 0)?)?;
+    let list = usage(&stager(&a.dataspace, 0)?, &Cancel::new())?;
     if a.format == Described::Json {
         return output::json(&list);
     }

@@ -13,7 +13,7 @@ use rustix::net::sockopt::socket_peercred;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use stead_core::{Cancel, Error, Kind, Location, Result, is_node};
 use stead_stage::remote::{Answering, Question};
@@ -151,7 +151,8 @@ fn answer(ask: Ask, office: &Office, stream: &UnixStream, job: Option<&str>) -> 
         }
         Ask::Preview { request } => {
             let request = checked(request, &office.here.node)?;
-            Answer::Preview(queue.stager().preview_of(&request, job, &office.ending)?)
+            let preview = |cancel: &Cancel| queue.stager().preview_of(&request, job, cancel);
+            Answer::Preview(as_long_as(stream, &office.ending, preview)?)
         }
         Ask::Wait { transfer, seconds } => {
             Answer::Standing(Box::new(brief(wait(transfer, seconds, office, stream)?)))
@@ -173,7 +174,10 @@ fn answer(ask: Ask, office: &Office, stream: &UnixStream, job: Option<&str>) -> 
             Answer::Resumed(ids.into_iter().filter(|id| queue.resume(*id).is_ok()).collect())
         }
         Ask::List { all, most } => Answer::List(list(all, most, queue)?),
-        Ask::Spaces {} => Answer::Spaces(usage(queue.stager())?),
+        Ask::Spaces {} => {
+            let usage = |cancel: &Cancel| usage(queue.stager(), cancel);
+            Answer::Spaces(as_long_as(stream, &office.ending, usage)?)
+        }
         Ask::Nodes {} => Answer::Nodes(office.here.nodes.clone()),
         Ask::Reach { .. } | Ask::Source(_) => {
             return Err(Error::internal("a question that is answered elsewhere"));
@@ -192,6 +196,43 @@ fn answer(ask: Ask, office: &Office, stream: &UnixStream, job: Option<&str>) -> 
         }
         Ask::Admin(ask) => Answer::Admin(office.desk.answer(ask)?),
     })
+}
+
+/// Does what may take long, as long as somebody waits for it: it is cancelled once the program has gone, or the worker ends.
+fn as_long_as<T>(
+    stream: &UnixStream,
+    ending: &Cancel,
+    work: impl FnOnce(&Cancel) -> Result<T>,
+) -> Result<T> {
+    let (cancel, done, ended) = (Cancel::new(), Mutex::new(false), Condvar::new());
+    let watch = || {
+        let mut over = done.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*over {
+            if ending.is_cancelled() || is_gone(stream) {
+                return cancel.cancel();
+            }
+            over = ended.wait_timeout(over, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("stead-looks".into()).stack_size(256 << 10);
+        thread
+            .spawn_scoped(scope, watch)
+            .map_err(|e| Error::new(Kind::Limit, format!("no thread for a question: {e}")))?;
+        // Also if it panics: nobody would wake the other one.
+        let _over = Over(&done, &ended);
+        work(&cancel)
+    })
+}
+
+/// Says that it is over when it is dropped.
+struct Over<'a>(&'a Mutex<bool>, &'a Condvar);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.1.notify_all();
+    }
 }
 
 /// The request as this node has it. Refuses paths that mean something else here than there.
@@ -306,4 +347,35 @@ fn list(all: bool, most: Option<usize>, queue: &Queue) -> Result<Vec<Standing>> 
     let fits = fits.count();
     list.truncate(fits);
     Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Works until it is stopped, which is to be soon.
+    fn works(cancel: &Cancel) -> Result<()> {
+        let until = clock::now() + Duration::from_secs(60);
+        while clock::now() < until {
+            cancel.check()?;
+            clock::pause(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_is_done_for_who_has_gone() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let ending = Cancel::new();
+        assert_eq!(as_long_as(&near, &ending, |_| Ok(7)).unwrap(), 7);
+        let e = as_long_as(&near, &ending, |_| Err::<(), _>(Error::usage("no"))).unwrap_err();
+        assert_eq!(e.kind(), Kind::Usage);
+        let goes = std::thread::spawn(move || drop(far));
+        let e = as_long_as(&near, &ending, works).unwrap_err();
+        assert_eq!((e.kind(), ending.is_cancelled()), (Kind::Cancelled, false));
+        goes.join().unwrap();
+        let (near, _far) = UnixStream::pair().unwrap();
+        ending.cancel();
+        assert_eq!(as_long_as(&near, &ending, works).unwrap_err().kind(), Kind::Cancelled);
+    }
 }

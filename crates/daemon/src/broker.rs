@@ -590,7 +590,13 @@ impl Broker {
 
     /// Does what the worker of a user says that an administrator wants. Nothing of it is believed.
     fn change(&mut self, user: u32, change: Change) -> Result<Vec<Numbers>> {
-        if !self.workers.get(&user).is_some_and(|worker| worker.admin) {
+        let Some(worker) = self.workers.get_mut(&user).filter(|worker| worker.admin) else {
+            return Err(admin::refused());
+        };
+        // Whoever has been taken out of the group since is none any more.
+        let known = |user| rights::known(user).is_ok_and(|of| rights::is_admin(user, of.group));
+        worker.admin = !self.all || known(user);
+        if !worker.admin {
             return Err(admin::refused());
         }
         if let Change::Numbers { from } = change {

@@ -31,6 +31,8 @@ pub struct Client {
     far: Option<String>,
     /// A question was asked whose answer has not come.
     open: bool,
+    /// The process that has connected: one that was forked from it has the same connection, and would get its answers.
+    process: u32,
 }
 
 impl Client {
@@ -99,7 +101,7 @@ impl Client {
         if node == self.hello.node {
             return Ok(self);
         }
-        frame::write(&mut self.stream, &Ask::Reach { node: node.to_owned() })?;
+        self.say(&Ask::Reach { node: node.to_owned() })?;
         let here = self.hello.node.clone();
         let far = Client::over(self.stream, &self.path, Some(node.to_owned()))?;
         Ok(Client { here: Some(here), ..far })
@@ -124,7 +126,8 @@ impl Client {
             .at_path(path)
             .with_hint("both should be of one version; STEAD_SOCKET=none does without it"));
         }
-        Ok(Client { stream, path: path.to_owned(), hello, here: None, far, open: false })
+        let (path, process) = (path.to_owned(), std::process::id());
+        Ok(Client { stream, path, hello, here: None, far, open: false, process })
     }
 
     /// What the daemon says of itself.
@@ -140,13 +143,22 @@ impl Client {
     /// True once it is of no use: the daemon has ended it, or an answer may still come that would be taken for that to another
     /// question.
     pub(crate) fn is_gone(&self) -> bool {
-        self.open || socket::is_gone(&self.stream)
+        self.open || self.process != std::process::id() || socket::is_gone(&self.stream)
     }
 
     fn ask(&mut self, ask: &Ask) -> Result<Answer> {
-        self.open = true;
-        frame::write(&mut self.stream, ask)?;
+        self.say(ask)?;
         self.answer()
+    }
+
+    fn say(&mut self, ask: &Ask) -> Result<()> {
+        if self.process != std::process::id() {
+            let message =
+                "this connection to the daemon is of the process that this one was forked from";
+            return Err(Error::usage(message).with_hint("connect in each process"));
+        }
+        self.open = true;
+        frame::write(&mut self.stream, ask)
     }
 
     fn answer(&mut self) -> Result<Answer> {
@@ -315,8 +327,7 @@ impl Client {
         room: &mut Vec<u8>,
         each: &mut dyn FnMut(Part<'_>) -> Result<()>,
     ) -> Result<Reply> {
-        self.open = true;
-        frame::write(&mut self.stream, &Ask::Source(question.clone()))?;
+        self.say(&Ask::Source(question.clone()))?;
         frame::read_parts(&mut self.stream, room, each)?;
         match self.answer()? {
             Answer::Source(reply) => Ok(reply),
@@ -372,4 +383,27 @@ fn ended_on(node: &str) -> Error {
 
 fn odd(path: &Path, what: &str) -> Error {
     Error::format(format!("the daemon says {what} in a way that is not understood")).at_path(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_was_forked_does_not_ask() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let hello = serde_json::json!({
+            "protocol": PROTOCOL, "version": "0", "node": "n", "user": 0, "drained": false, "job": null
+        });
+        frame::write(&mut far, &hello).unwrap();
+        let mut client = Client::over(near, Path::new("/s"), None).unwrap();
+        assert!(!client.is_gone());
+        // As it is after a fork: another process.
+        client.process = client.process.wrapping_add(1);
+        let e = client.nodes().unwrap_err();
+        assert!(e.kind() == Kind::Usage && e.to_string().contains("forked"), "{e}");
+        assert!(client.is_gone());
+        // Nothing was said: what comes would be taken for an answer by the process that has asked.
+        assert!(!socket::is_readable(&far, Some(Duration::ZERO)).unwrap());
+    }
 }

@@ -126,7 +126,7 @@ impl Stager {
     /// Dataspaces, as JSON.
     fn usage(&self, py: Python<'_>) -> PyResult<String> {
         let inner = self.checked()?;
-        py.detach(|| json(&usage(inner)?)).map_err(raise)
+        py.detach(|| json(&usage(inner, &Cancel::new())?)).map_err(raise)
     }
 }
 

@@ -13,8 +13,11 @@ use std::path::{Path, PathBuf};
 use stead_core::{Cancel, Error, Kind, Location, Result};
 use stead_store::{Folder, Meta, What};
 
-/// Things that a user may keep.
+/// Things that a user may keep or share, and bytes of the text that says what they are: a daemon tells it in one frame.
 const MOST: usize = 10_000;
+const MOST_BYTES: usize = 3 << 20;
+/// Of the times in each.
+const TIMES: usize = 48;
 
 /// Something that is kept, or that others may read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -79,11 +82,19 @@ impl Stager {
     fn room(&self, is_there: impl Fn(&Persisted) -> bool) -> Result<()> {
         let all = self.journal().persisted()?;
         let entries = |one: &Persisted| usize::from(one.kept) + one.shared.len();
-        if all.iter().map(entries).sum::<usize>() < MOST || all.iter().any(is_there) {
+        let text = |one: &Persisted| serde_json::to_vec(one).map_or(0, |text| text.len() + TIMES);
+        let (many, long) = (
+            all.iter().map(entries).sum::<usize>() >= MOST,
+            all.iter().map(text).sum::<usize>() >= MOST_BYTES,
+        );
+        if !(many || long) || all.iter().any(is_there) {
             return Ok(());
         }
-        Err(Error::limit(format!("{MOST} things are kept or shared already"))
-            .with_hint("stead persist list shows them: let go of some"))
+        let message = match many {
+            true => format!("{MOST} things are kept or shared already"),
+            false => "the names of what is kept or shared are too long together".to_owned(),
+        };
+        Err(Error::limit(message).with_hint("stead persist list shows them: let go of some"))
     }
 
     /// Keeps something no longer. It stays where it is until its time or that of its job is over.

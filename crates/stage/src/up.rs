@@ -579,6 +579,31 @@ mod tests {
     }
 
     #[test]
+    fn what_no_store_takes_is_refused_before_memory_is_taken() {
+        use crate::manager::{Means, Stager};
+        use crate::request::{Action, Options, Request};
+        let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
+        let file = std::fs::File::create(dir.path().join("hole")).unwrap();
+        file.set_len(i64::MAX as u64).unwrap();
+        std::fs::write(dir.path().join("small"), b"x").unwrap();
+        let mut spaces = stead_core::layout::Spaces::default();
+        let name = dir.path().file_name().unwrap().to_str().unwrap().replace('.', "");
+        spaces.give(&format!("b=memory://{name}/below"), &|_| None).unwrap();
+        let means = Means { spaces, ..Means::default() };
+        let stager = Stager::open(&dir.path().join("state"), means).unwrap();
+        let at = |text: &str| stead_core::Location::parse(text, &|_| None).unwrap();
+        let sources = ["hole", "small"].map(|name| at(dir.path().join(name).to_str().unwrap()));
+        let options = Options::default();
+        let target = Some(at("b://into/"));
+        let request = Request { action: Action::Copy, sources: sources.to_vec(), target, options };
+        let id = stager.submit(&request).unwrap();
+        let status = stager.run(id, &Cancel::new(), None).unwrap();
+        assert_eq!((status.files_done, status.failed), (1, 1), "{:?}", status.failures);
+        let why = &status.failures[0].error;
+        assert!(why.contains("sent in parts") && why.contains("hole"), "{why}");
+    }
+
+    #[test]
     fn marks_of_uploads_are_text_and_back() {
         let upload = Upload {
             upload: "id".into(),

@@ -62,12 +62,16 @@ pub struct Usage {
 /// All dataspaces, with what the journal of this user knows of their speed. Where there are quotas, what lies there is walked through.
 ///
 /// # Errors
-/// Those of the journal. That a dataspace is not to be had is said with it.
-pub fn usage(stager: &Stager) -> Result<Vec<Usage>> {
+/// `Cancelled`; those of the journal. That a dataspace is not to be had is said with it.
+pub fn usage(stager: &Stager, cancel: &Cancel) -> Result<Vec<Usage>> {
     let (rates, under_way) = (stager.rates()?, stager.journal().under_way()?);
     let means = stager.means();
     let spaces = &means.spaces;
-    Ok(spaces.names().map(|name| one(spaces, name, &rates, &under_way)).collect())
+    let told = |name| {
+        let usage = one(spaces, name, &rates, &under_way, cancel);
+        cancel.check().map(|()| usage)
+    };
+    spaces.names().map(told).collect()
 }
 
 /// All dataspaces, as far as their configuration tells: nothing is asked of what lies there.
@@ -97,7 +101,13 @@ fn said(spaces: &Spaces, name: &str, terms: &Terms) -> Usage {
     usage
 }
 
-fn one(spaces: &Spaces, name: &str, rates: &[(String, f64)], under_way: &[UnderWay]) -> Usage {
+fn one(
+    spaces: &Spaces,
+    name: &str,
+    rates: &[(String, f64)],
+    under_way: &[UnderWay],
+    cancel: &Cancel,
+) -> Usage {
     let terms = terms_of(spaces, name);
     let mut usage = said(spaces, name, &terms);
     for transfer in under_way {
@@ -111,16 +121,21 @@ fn one(spaces: &Spaces, name: &str, rates: &[(String, f64)], under_way: &[UnderW
             usage.running += 1;
         }
     }
-    if let Err(e) = look(&mut usage, spaces, &terms, rates) {
+    if let Err(e) = look(&mut usage, spaces, &terms, rates, cancel) {
         usage.error = Some(e.to_string());
     }
     usage
 }
 
-fn look(usage: &mut Usage, spaces: &Spaces, terms: &Terms, rates: &[(String, f64)]) -> Result<()> {
+fn look(
+    usage: &mut Usage,
+    spaces: &Spaces,
+    terms: &Terms,
+    rates: &[(String, f64)],
+    cancel: &Cancel,
+) -> Result<()> {
     let place = spaces.place(&usage.name)?;
-    let open =
-        Base::Space(usage.name.clone(), place.to_owned()).open(spaces, None, &Cancel::new())?;
+    let open = Base::Space(usage.name.clone(), place.to_owned()).open(spaces, None, cancel)?;
     let tier = open.tier().unwrap_or_default();
     for (pair, rate) in rates {
         let (from, to) = pair.split_once('>').unwrap_or_default();
@@ -142,7 +157,7 @@ fn look(usage: &mut Usage, spaces: &Spaces, terms: &Terms, rates: &[(String, f64
     let meta = folder.own_meta()?;
     (usage.owner, usage.group) = (Some(meta.uid), Some(meta.gid));
     usage.mode = Some(format!("{:04o}", meta.mode));
-    let used = rules::used(place, terms, &Cancel::new())?;
+    let used = rules::used(place, terms, cancel)?;
     (usage.quota_used, usage.user_quota_used) = (used.all, used.own);
     if terms.memory && !stead_store::tier::is_memory(folder) {
         return Err(Error::usage("this folder does not lie in memory").at_path(folder.shown()));

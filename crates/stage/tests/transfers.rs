@@ -718,7 +718,7 @@ fn quotas_refuse_before_anything_is_written() {
         let e = run(Action::Copy, source, target).unwrap_err();
         assert!(e.kind() == Kind::Permission && e.message().contains("'j'"), "{source}: {e}");
     }
-    let usage = stead_stage::usage(&p.stager).unwrap();
+    let usage = stead_stage::usage(&p.stager, &Cancel::new()).unwrap();
     let found: Vec<_> =
         usage.iter().map(|u| (&*u.name, &*u.kind, u.jobs, u.error.is_some())).collect();
     assert_eq!(found, [("j", "node", true, false), ("s", "node", false, false)]);
