@@ -2,7 +2,8 @@
 //! and can be put together from those of pieces, so that threads take a file apart.
 
 use crc_fast::{CrcAlgorithm, Digest};
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 const ALGORITHM: CrcAlgorithm = CrcAlgorithm::Crc64Nvme;
 
@@ -13,21 +14,17 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// Bytes of a file that one thread copies at a time.
 pub(crate) const PIECE: u64 = 8 << 20;
 
-/// Sums of pieces that are kept before they are joined: a file may have any number of them, such as one that is a hole of exabytes.
-const TOGETHER: usize = 4096;
-
 /// So many pieces a file has.
 pub(crate) fn pieces_of(size: u64) -> u64 {
     size.div_ceil(PIECE).max(1)
 }
 
-/// Checksums of what is there of a file.
+/// Checksums of what is there of a file. A file may have any number of pieces, such as one that is a hole of exabytes: what lies side by
+/// side is one.
 pub(crate) struct Sums {
     size: u64,
-    /// So many pieces are there from the beginning on, with this sum together.
-    begun: (u64, u64),
-    /// Of those behind them, as far as somebody has come.
-    pieces: VecDeque<Option<u64>>,
+    /// Pieces that are there, by the first one: the one behind the last, and the sum of all. Between two are some that are not.
+    there: BTreeMap<u64, (u64, u64)>,
     /// So many are known to be durable.
     marked: u64,
 }
@@ -35,58 +32,48 @@ pub(crate) struct Sums {
 impl Sums {
     /// Of a file of so many bytes.
     pub(crate) fn new(size: u64) -> Sums {
-        Sums { size, begun: (0, 0), pieces: VecDeque::new(), marked: 0 }
+        Sums { size, there: BTreeMap::new(), marked: 0 }
     }
 
     /// So many pieces were there before, durable, with this sum together.
     pub(crate) fn begin(&mut self, pieces: u64, sum: u64) {
-        (self.begun, self.marked) = ((pieces, sum), pieces);
+        self.there = BTreeMap::from([(0, (pieces, sum))]);
+        self.marked = pieces;
     }
 
-    /// True if nothing is to be done for this piece any more.
+    /// How many pieces are there from the beginning on, and their sum.
+    fn first(&self) -> (u64, u64) {
+        self.there.get(&0).copied().unwrap_or_default()
+    }
+
+    /// True if nothing is to be done for this piece any more: it is there, and so are all before it.
     pub(crate) fn has(&self, number: u64) -> bool {
-        number < self.begun.0
+        number < self.first().0
     }
 
-    /// A piece is there.
+    /// A piece is there, which was not.
     pub(crate) fn put(&mut self, number: u64, sum: u64) {
-        let Some(at) = number.checked_sub(self.begun.0).and_then(|at| usize::try_from(at).ok())
-        else {
-            return;
-        };
-        if at >= self.pieces.len() {
-            self.pieces.resize(at + 1, None);
+        let (mut first, mut next, mut sum) = (number, number + 1, sum);
+        let before = self.there.range(..number).next_back().map(|(at, of)| (*at, *of));
+        if let Some((at, (_, before))) = before.filter(|(_, (next, _))| *next == number) {
+            self.there.remove(&at);
+            (first, sum) = (at, joined(before, sum, self.bytes(number..next)));
         }
-        if let Some(slot) = self.pieces.get_mut(at) {
-            *slot = Some(sum);
+        if let Some((end, after)) = self.there.remove(&next) {
+            sum = joined(sum, after, self.bytes(next..end));
+            next = end;
         }
-        if self.pieces.len() >= TOGETHER {
-            self.join();
-        }
+        self.there.insert(first, (next, sum));
     }
 
-    /// Joins what is there from the beginning on.
-    fn join(&mut self) {
-        while let Some(sum) = self.pieces.front().copied().flatten() {
-            self.pieces.pop_front();
-            let (before, all) = self.begun;
-            self.begun = (before + 1, joined(all, sum, self.bytes(before)));
-        }
-    }
-
-    fn bytes(&self, number: u64) -> u64 {
-        self.size.saturating_sub(number * PIECE).min(PIECE)
+    fn bytes(&self, pieces: Range<u64>) -> u64 {
+        let at = |piece: u64| piece.saturating_mul(PIECE).min(self.size);
+        at(pieces.end) - at(pieces.start)
     }
 
     /// How many pieces are there from the beginning on, and their sum, if that is neither all nor what was known to be durable.
-    pub(crate) fn durable(&mut self) -> Option<(u64, u64)> {
-        let run = self.pieces.iter().take_while(|sum| sum.is_some()).count() as u64;
-        let there = self.begun.0 + run;
-        if there >= pieces_of(self.size) || there <= self.marked {
-            return None;
-        }
-        self.join();
-        Some(self.begun)
+    pub(crate) fn durable(&self) -> Option<(u64, u64)> {
+        Some(self.first()).filter(|(to, _)| *to < pieces_of(self.size) && *to > self.marked)
     }
 
     /// So many are durable.
@@ -95,9 +82,8 @@ impl Sums {
     }
 
     /// The sum of the whole file, once all of it is there.
-    pub(crate) fn whole(&mut self) -> u64 {
-        self.join();
-        self.begun.1
+    pub(crate) fn whole(&self) -> u64 {
+        self.first().1
     }
 }
 
@@ -220,9 +206,15 @@ mod tests {
         let mut sums = Sums::new(i64::MAX as u64);
         assert_eq!(pieces_of(i64::MAX as u64), 1 << 40);
         let of = Sum::new().finish();
-        (0..100_000).for_each(|number| sums.put(number, of));
-        assert!(sums.pieces.len() <= TOGETHER && sums.has(90_000) && !sums.has(100_000));
+        // One thread hangs, and others go on.
+        (1..100_000).for_each(|number| sums.put(number, of));
+        assert!(sums.there.len() == 1 && !sums.has(0) && sums.durable().is_none());
+        sums.put(0, of);
+        assert!(sums.there.len() == 1 && sums.has(99_999) && !sums.has(100_000));
         assert_eq!(sums.durable().map(|(pieces, _)| pieces), Some(100_000));
+        let last = pieces_of(sums.size) - 1;
+        sums.put(last, of);
+        assert_eq!((sums.there.len(), sums.bytes(last..last + 1)), (2, PIECE - 1));
     }
 
     #[test]
