@@ -37,6 +37,7 @@ PICTURES = {
     ("docs/steadd.md", "srun --ntasks-per-node=1 stead daemon --pool"): "the same",
     ("docs/steadd.md", "stead stage node2:/scratch/run1/ nvme0://run1/         from node2 to this node"): "the same",
     ("docs/steadd.md", "stead admin dataspace add nvme0 path=/mnt/nvme quota=6TB user_quota=1TB expires=14d"): "tests/faults/test_admin.py gives such",
+    ("docs/steadd.md", "stead admin dataspace add burst path=/mnt/burst transfers=4 limit=2GB/s"): "tests/faults/test_tiers.py gives such",
     ("docs/steadd.md", "#!/bin/sh"): "the tests have no jobs of Slurm with root's scripts; tests/faults/test_admin.py gives these commands",
     ("docs/steadd.md", "systemctl enable --now steadd"): "the tests have no systemd; systemd-analyze looks at the unit in tests/c/test_install.py",
 }

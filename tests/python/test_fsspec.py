@@ -408,3 +408,39 @@ def test_dask_reads_and_writes_through_it(root):
     assert sorted(line.strip() for line in read) == ["a", "b", "c"]
 
 
+def test_quotas_are_kept(root, tmp_path, monkeypatch):
+    (tmp_path / "stead.toml").write_text(f'[dataspace.small]\npath = "{root}"\nuser_quota = "300kB"\n')
+    monkeypatch.setenv("STEAD_CONFIG", str(tmp_path / "stead.toml"))
+    fs = stead.FileSystem(durable=False, skip_instance_cache=True)
+    # What is known before makes not even a folder.
+    with pytest.raises(stead.NoSpaceError, match="dataspace 'small'"):
+        fs.pipe_file("small/new/f", b"x" * 400_000)
+    with pytest.raises(stead.NoSpaceError):
+        fs.open("small/new/f", "wb", size=400_000)
+    assert list(root.iterdir()) == []
+    fs.pipe_file("small/f", b"y" * 100_000)
+    with pytest.raises(FileExistsError):
+        fs.pipe_file("small/f", b"z", mode="create")
+    # What is not known before is refused meanwhile: large writes, small ones that wait for the end, and what goes by the descriptor.
+    with pytest.raises(stead.NoSpaceError, match="dataspace 'small'"), fs.open("small/f", "wb") as f:
+        for _ in range(10):
+            f.write(b"x" * 100_000)
+    with pytest.raises(stead.NoSpaceError), fs.open("small/f", "ab") as f:
+        for _ in range(300):
+            f.write(b"x" * 1000)
+    with pytest.raises(stead.NoSpaceError), fs.open("small/g", "wb") as f:
+        np.zeros(100_000).tofile(f)
+    with pytest.raises(stead.NoSpaceError):
+        pd.DataFrame({"x": np.arange(100_000)}).to_csv("stead://small/t.csv", index=False)
+    assert [p.name for p in root.iterdir()] == ["f"] and (root / "f").read_bytes() == b"y" * 100_000
+    # What was not written takes nothing of it, and what goes gives room.
+    fs.pipe_file("small/g", b"z" * 150_000)
+    with pytest.raises(stead.NoSpaceError):
+        fs.pipe_file("small/h", b"z" * 150_000)
+    fs.rm("small/g")
+    fs.pipe_file("small/h", b"z" * 150_000)
+    # One that goes back to what it has written.
+    with fs.open("small/z.zip", "wb") as f, zipfile.ZipFile(f, "w") as z:
+        z.writestr("one", b"1" * 20_000)
+    with fs.open("small/z.zip") as f:
+        assert zipfile.ZipFile(f).read("one") == b"1" * 20_000

@@ -42,8 +42,23 @@ def test_a_tree_is_staged(place):
     again = stead.stage(f"{place}/from/", "fast://from", action="sync", dataspaces=spaces).wait()
     assert again.bytes == 0 and again.skipped == 4
     used = stead.dataspaces(spaces)
-    assert [s["name"] for s in used] == ["fast"] and 0 < used[0]["free"] <= used[0]["size"] and used[0]["error"] is None
+    assert [s["name"] for s in used] == ["fast", "memory"] and 0 < used[0]["free"] <= used[0]["size"] and used[0]["error"] is None
     assert [s.state for s in stead.transfers(all=True)] == ["finished", "finished"] and stead.transfers() == []
+
+
+def test_a_dataspace_has_so_many_transfers_at_a_time(place, monkeypatch):
+    (place / "stead.toml").write_text(f'[dataspace.fast]\npath = "{place / "fast"}"\ntransfers = 2\n')
+    monkeypatch.setenv("STEAD_CONFIG", str(place / "stead.toml"))
+    source = place / "from" / "deep" / "f3"
+    # Some by its name, some by its folder, in threads of this process.
+    all_ = [stead.stage(source, f"fast://{i}" if i % 2 else place / "fast" / str(i), limit="6MB") for i in range(6)]
+    beside = stead.stage(source, place / "beside").wait()
+    seen = set()
+    while not all(t.done for t in all_):
+        seen.add(sum(p.name.startswith(".stead-") for p in (place / "fast").iterdir()))
+    assert beside.state == "finished" and max(seen) == 2, seen
+    assert [t.wait().state for t in all_] == ["finished"] * 6
+    assert stead.dataspaces()[0]["transfers"] == 2
 
 
 def test_what_it_would_do(place):

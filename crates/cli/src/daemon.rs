@@ -78,7 +78,8 @@ fn settings(a: &DaemonArgs, rank: Option<usize>) -> Result<Settings> {
     let worker = worker(all)?;
     let transfers = usize::from(a.transfers);
     let node = a.name.as_deref().map(of_rank);
-    Ok(Settings { socket, state, transfers, threads: a.threads, worker, node })
+    let (threads, journal) = (a.threads, a.journal);
+    Ok(Settings { socket, state, transfers, threads, journal, worker, node })
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {

@@ -92,8 +92,12 @@ fn until_over(a: &StageArgs, daemon: &Clients, id: i64, cancel: &Cancel) -> Resu
                 "the daemon goes on with it: stead stage --wait {id}{on}; or give it up: stead stage --cancel {id}{on}"
             )));
         }
-        if let (Some(bar), Some(progress)) = (&bar, standing.and_then(|s| s.progress.as_ref())) {
-            bar.progress(progress);
+        match (&bar, standing) {
+            (Some(bar), Some(Standing { progress: Some(progress), .. })) => bar.progress(progress),
+            (Some(bar), Some(Standing { status, .. })) => {
+                status.waits.iter().for_each(|why| bar.waits(why));
+            }
+            _ => {}
         }
         Ok(())
     });
@@ -103,10 +107,10 @@ fn until_over(a: &StageArgs, daemon: &Clients, id: i64, cancel: &Cancel) -> Resu
     Ok(ended?.status)
 }
 
-/// How long it will be, for people.
+/// How long it will be, or what it waits for, for people.
 pub fn left(s: &Standing) -> String {
     match &s.progress {
         Some(progress) => range(&progress.left),
-        None => String::new(),
+        None => s.status.waits.as_ref().map_or(String::new(), |why| format!("waits: {why}")),
     }
 }

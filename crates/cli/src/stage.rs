@@ -238,6 +238,9 @@ fn page(s: &Status, node: Option<&str>) -> String {
         };
         rows.push(("took", format!("{}{rate}", units::format_seconds(seconds))));
     }
+    if let Some(waits) = &s.waits {
+        rows.push(("waits", waits.clone()));
+    }
     for failure in &s.failures {
         rows.push(("failed", failure.error.clone()));
     }
@@ -287,9 +290,10 @@ pub fn listed(list: &[Status]) -> String {
             names(&s.request),
             format!("{}/{}", s.files_done, s.files),
             format!("{} of {}", units::format_size(s.bytes_done), units::format_size(s.bytes)),
+            s.waits.clone().unwrap_or_default(),
         ]
     });
-    table::plain(&["id", "state", "action", "what", "names", "bytes"], rows.collect())
+    table::plain(&["id", "state", "action", "what", "names", "bytes", "waits"], rows.collect())
 }
 
 pub fn df(a: &DfArgs) -> Result<()> {
@@ -331,7 +335,8 @@ pub fn used(list: &[Usage]) -> String {
             size(u.used),
             size(u.free),
             quota(u),
-            u.running.to_string(),
+            u.transfers.map_or(u.running.to_string(), |most| format!("{} of {most}", u.running)),
+            u.limit.map_or("-".to_owned(), |limit| format!("{}/s", units::format_size(limit))),
             rate(u.read_rate),
             rate(u.write_rate),
         ]
@@ -346,6 +351,7 @@ pub fn used(list: &[Usage]) -> String {
         "free",
         "quota",
         "running",
+        "limit",
         "reads",
         "writes",
     ];
@@ -394,6 +400,10 @@ impl Watcher for Bar {
         self.0.set_length(p.bytes);
         self.0.set_position(p.bytes_done);
         self.0.set_message(format!("{}/{} names, {} left", p.files_done, p.files, range(&p.left)));
+    }
+
+    fn waits(&self, why: &str) {
+        self.0.set_message(format!("waits: {why}"));
     }
 
     fn retry(&self, error: &Error) {

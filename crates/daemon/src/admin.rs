@@ -221,7 +221,7 @@ pub(crate) fn make_folders(spaces: &Spaces) {
             && !config.path().contains('$')
             && let Err(e) = make(config, Path::new(path))
         {
-            crate::broker::log(&format!("dataspace '{name}': {e}"));
+            crate::log::log(&format!("dataspace '{name}': {e}"));
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::admin::{self, Change, Kept, Numbers};
 use crate::clock;
 use crate::control::{self, Owner, Report};
 use crate::job;
+use crate::log::log;
 use crate::protocol::{AdminAnswer, AdminAsk, AdminSpace, Failed, JobIs, Stats};
 use crate::rights;
 use rustix::process::geteuid;
@@ -14,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 use stead_core::layout::{SpaceConfig, Spaces};
 use stead_core::{Error, Kind, Result};
-use stead_stage::{Means, Stager};
+use stead_stage::Means;
 use stead_store::space;
 
 /// How long the broker has for an answer.
@@ -111,16 +112,15 @@ impl Desk {
         if self.owner.is_none() || user.is_root() {
             admin::make_folders(&self.system()?);
         }
-        Ok(Means { spaces, threads: self.threads, jobs: kept.jobs_of(user.as_raw()) })
+        let (jobs, common) = (kept.jobs_of(user.as_raw()), Some(self.system()?));
+        Ok(Means { spaces, threads: self.threads, jobs, common })
     }
 
-    /// Administrators have said something: transfers that are begun from now on keep to it.
-    pub(crate) fn renew(&self, stager: &Stager) {
+    /// Administrators have said something: what transfers that are begun from now on keep to, if that can be read.
+    pub(crate) fn renew(&self) -> Option<Means> {
         let means = self.read().and_then(|()| self.means());
-        match means {
-            Ok(means) => stager.set_means(means),
-            Err(e) => crate::broker::log(&format!("goes on with what was set before: {e}")),
-        }
+        let failed = |e: &Error| log(&format!("goes on with what was set before: {e}"));
+        means.inspect_err(failed).ok()
     }
 
     /// Refuses to take transfers while the node is drained.

@@ -155,12 +155,14 @@ fn answer(ask: Ask, office: &Office, stream: &UnixStream, job: Option<&str>) -> 
             Answer::Preview(as_long_as(stream, &office.ending, preview)?)
         }
         Ask::Wait { transfer, seconds } => {
-            Answer::Standing(Box::new(brief(wait(transfer, seconds, office, stream)?)))
+            let standing = wait(transfer, seconds, office, stream)?;
+            Answer::Standing(Box::new(brief(standing, office)))
         }
         Ask::Eta { transfer } => Answer::Eta(queue.left(transfer)?),
         Ask::Cancel { transfer } => {
             let status = queue.cancel(transfer)?;
-            Answer::Standing(Box::new(brief(Standing { status, progress: None })))
+            let standing = Standing { status, progress: None };
+            Answer::Standing(Box::new(brief(standing, office)))
         }
         Ask::Resume { transfer: Some(transfer) } => {
             queue.resume(transfer)?;
@@ -173,7 +175,7 @@ fn answer(ask: Ask, office: &Office, stream: &UnixStream, job: Option<&str>) -> 
             // One that somebody else has resumed or given up meanwhile is none any more.
             Answer::Resumed(ids.into_iter().filter(|id| queue.resume(*id).is_ok()).collect())
         }
-        Ask::List { all, most } => Answer::List(list(all, most, queue)?),
+        Ask::List { all, most } => Answer::List(list(all, most, office)?),
         Ask::Spaces {} => {
             let usage = |cancel: &Cancel| usage(queue.stager(), cancel);
             Answer::Spaces(as_long_as(stream, &office.ending, usage)?)
@@ -254,7 +256,7 @@ fn reach(here: &Here, node: String, stream: &UnixStream) -> Result<()> {
     };
     match refused {
         Some(e) => {
-            crate::worker::refuse(stream, &e);
+            crate::refuse::refuse(stream, &e);
             Ok(())
         }
         None => control::send(&here.control, &Report::Reach { node }, Some(stream.as_fd()), true)
@@ -331,14 +333,20 @@ fn wait(transfer: i64, seconds: f64, office: &Office, stream: &UnixStream) -> Re
 }
 
 /// Without most of its sources, of which there may be many.
-fn brief(mut standing: Standing) -> Standing {
+fn brief(mut standing: Standing, office: &Office) -> Standing {
     standing.status.request.sources.truncate(MOST_NAMES);
+    if let Some(waits) = &mut standing.status.waits
+        && office.desk.kept().drained
+    {
+        *waits = "the node is drained: it begins no transfers".to_owned();
+    }
     standing
 }
 
-fn list(all: bool, most: Option<usize>, queue: &Queue) -> Result<Vec<Standing>> {
+fn list(all: bool, most: Option<usize>, office: &Office) -> Result<Vec<Standing>> {
     let most = most.unwrap_or(MOST_LISTED).min(MOST_LISTED);
-    let mut list: Vec<Standing> = queue.statuses(all, most)?.into_iter().map(brief).collect();
+    let all = office.queue.statuses(all, most)?.into_iter();
+    let mut list: Vec<Standing> = all.map(|standing| brief(standing, office)).collect();
     let mut bytes = 0;
     let fits = list.iter().take_while(|s| {
         bytes += serde_json::to_vec(s).map_or(0, |text| text.len());

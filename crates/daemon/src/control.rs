@@ -13,16 +13,17 @@ use rustix::net::{
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use stead_core::{Error, Kind, Result};
+use stead_core::{Error, Result};
+use stead_stage::Kind;
 
 /// Bytes of a packet.
-const MOST: usize = 8192;
+const MOST: usize = 32 << 10;
 
 /// From the broker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +33,8 @@ pub(crate) enum Order {
     Begin {
         state: String,
         threads: usize,
+        /// Bytes of the journal.
+        journal: u64,
         rights: Option<Owner>,
         /// Where that is kept which administrators say.
         kept: String,
@@ -42,8 +45,14 @@ pub(crate) enum Order {
     },
     /// With a connection.
     Serve,
-    /// So many transfers at a time.
-    Slots(usize),
+    /// What may be done from now on, under a number that grows: transfers at a time by the dataspaces that they touch, bytes a second in
+    /// these, and those of them in which no more transfers may begin.
+    Share {
+        number: u64,
+        kinds: Vec<(Vec<String>, usize)>,
+        rates: BTreeMap<String, Option<f64>>,
+        full: BTreeSet<String>,
+    },
     /// Administrators have said something.
     Renew,
     /// What came of what was asked under this number.
@@ -76,8 +85,8 @@ impl Owner {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) enum Report {
-    /// How much there is to do.
-    Load { running: usize, ready: usize },
+    /// How much there is to do, and the number of what was heard last: nothing is begun by anything older.
+    Load { seen: u64, kinds: Vec<Kind>, next: Vec<usize> },
     /// There has been nothing to do for a while, after so many connections.
     Idle { served: u64 },
     /// How much was done, for administrators.
@@ -227,10 +236,7 @@ pub(crate) fn receive<T: DeserializeOwned>(
         return Ok(None);
     }
     let bad = |e: serde_json::Error| {
-        Error::new(
-            Kind::Format,
-            format!("a packet between daemon and worker is not understood: {e}"),
-        )
+        Error::format(format!("a packet between daemon and worker is not understood: {e}"))
     };
     let bytes = bytes.get(..got.bytes).unwrap_or_default();
     serde_json::from_slice(bytes).map(|value| Some((value, fd))).map_err(bad)
@@ -244,13 +250,38 @@ fn failed(doing: &str, e: Errno) -> Error {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
+    use stead_core::Kind;
+
+    /// What may be done, of so many kinds.
+    fn share(n: usize) -> Order {
+        let kind =
+            |i: usize| -> Vec<String> { (0..8).map(|j| format!("{:0>64}", i * 8 + j)).collect() };
+        let kinds: Vec<(Vec<String>, usize)> = (0..n).map(|i| (kind(i), 65_535)).collect();
+        Order::Share { number: 1, kinds, rates: BTreeMap::new(), full: BTreeSet::new() }
+    }
+
+    #[test]
+    fn all_that_may_be_told_of_fits() {
+        let (a, b) = pair().unwrap();
+        assert!(send(&a, &share(32), None, false).unwrap());
+        assert_eq!(receive::<Order>(&b).unwrap().unwrap().0, share(32));
+        let Order::Share { kinds, .. } = share(32) else { panic!() };
+        let all = kinds.into_iter().map(|(touches, _)| stead_stage::Kind {
+            touches,
+            running: 1 << 20,
+            ready: 1 << 20,
+        });
+        let load = Report::Load { seen: u64::MAX, kinds: all.collect(), next: vec![31; 512] };
+        assert!(send(&b, &load, None, false).unwrap());
+        assert_eq!(receive::<Report>(&a).unwrap().unwrap().0, load);
+    }
 
     #[test]
     fn packets_carry_connections() {
         let (a, b) = pair().unwrap();
         let (mut near, far) = UnixStream::pair().unwrap();
         assert!(send(&a, &Order::Serve, Some(far.as_fd()), false).unwrap());
-        assert!(send(&a, &Order::Slots(3), None, true).unwrap());
+        assert!(send(&a, &share(3), None, true).unwrap());
         drop(far);
         let (order, fd) = receive::<Order>(&b).unwrap().unwrap();
         assert_eq!(order, Order::Serve);
@@ -259,7 +290,7 @@ mod tests {
         near.read_to_end(&mut all).unwrap();
         assert_eq!(all, b"x");
         let (order, fd) = receive::<Order>(&b).unwrap().unwrap();
-        assert!(order == Order::Slots(3) && fd.is_none());
+        assert!(order == share(3) && fd.is_none());
         // What a worker says that is none of this is an error.
         assert!(send(&b, &"nonsense", None, true).unwrap());
         assert_eq!(receive::<Report>(&a).unwrap_err().kind(), Kind::Format);
@@ -298,7 +329,7 @@ mod tests {
     #[test]
     fn what_is_too_long_is_not_sent() {
         let (a, b) = pair().unwrap();
-        let dataspaces = (0..100).map(|i| format!("{i}{}", "x".repeat(200))).collect();
+        let dataspaces = (0..200).map(|i| format!("{i}{}", "x".repeat(200))).collect();
         let change = Change::Job { job: "1".into(), user: 1, dataspaces };
         let report = Report::Admin { ticket: 1, change };
         assert_eq!(send(&b, &report, None, true).unwrap_err().kind(), Kind::Limit);
@@ -309,7 +340,7 @@ mod tests {
     #[test]
     fn who_does_not_listen_is_not_waited_for() {
         let (a, _b) = pair().unwrap();
-        let sent = (0..100_000).take_while(|_| send(&a, &Order::Slots(1), None, false).unwrap());
+        let sent = (0..100_000).take_while(|_| send(&a, &Order::Renew, None, false).unwrap());
         assert!(sent.count() < 100_000);
     }
 }

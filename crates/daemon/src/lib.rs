@@ -2,8 +2,8 @@
 //!
 //! The broker (`broker`) owns the socket. It reads nothing that users send: it looks whose a connection is and hands it to the
 //! worker of that user, a process that has the rights of that user and no others (`rights`). The worker (`worker`) has the
-//! user's journal and queue, and answers (`protocol`). How many transfers each user has under way at a time the broker
-//! says (`share`). Daemons of several nodes may be a pool (`pool`): a connection to another node goes through both (`reach`).
+//! user's journal and queue, and answers (`protocol`). How many transfers each user has under way at a time, and how many bytes a second
+//! in each dataspace, the broker says (`share`). Daemons of several nodes may be a pool (`pool`): a connection to another node goes through both (`reach`).
 
 mod admin;
 mod administer;
@@ -15,11 +15,13 @@ mod clock;
 mod control;
 mod frame;
 mod job;
+mod log;
 mod metrics;
 mod persist;
 pub mod pool;
 pub mod protocol;
 mod reach;
+mod refuse;
 mod rights;
 mod share;
 mod socket;

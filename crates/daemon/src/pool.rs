@@ -7,7 +7,7 @@ mod tunnel;
 pub mod word;
 
 use crate::clock;
-use crate::worker::refuse;
+use crate::refuse::refuse;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -281,7 +281,7 @@ impl Shared {
                 Ok(None) => {}
                 Err(e) => {
                     // Nobody can be reached any more.
-                    crate::broker::log(&format!("the pool has ended: {e}"));
+                    crate::log::log(&format!("the pool has ended: {e}"));
                     self.all()
                         .iter()
                         .for_each(|tunnel| tunnel.lose(&self.gone(tunnel.key.peer, &e)));
@@ -314,7 +314,7 @@ impl Shared {
     }
 
     fn take(self: &Arc<Self>, from: usize, bytes: Vec<u8>) {
-        let odd = |e: &Error| crate::broker::log(&format!("node '{}': {e}", self.node(from)));
+        let odd = |e: &Error| crate::log::log(&format!("node '{}': {e}", self.node(from)));
         let (mine, number, word) = match word::read(&bytes) {
             Ok(read) => read,
             Err(e) => return odd(&e),
@@ -356,7 +356,7 @@ impl Shared {
                 let _ = (&self.rings).write(&[1]);
             }
             Err(e) => {
-                crate::broker::log(&format!("node '{}': {e}", self.node(key.peer)));
+                crate::log::log(&format!("node '{}': {e}", self.node(key.peer)));
                 self.close(key);
             }
         }

@@ -20,6 +20,7 @@ pub(crate) fn may_take() -> bool {
 }
 
 /// What the system knows of a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) name: String,
     pub(crate) home: String,

@@ -15,7 +15,7 @@ const TRIES: usize = 3;
 
 /// Clears up once. What cannot be done now is done the next time.
 pub(crate) fn once(office: &Office, control: &OwnedFd) {
-    let log = |e: stead_core::Error| crate::broker::log(&format!("cannot clear up: {e}"));
+    let log = |e: stead_core::Error| crate::log::log(&format!("cannot clear up: {e}"));
     // A transfer that goes on would bring back what is removed.
     if let Err(e) = give_up(office) {
         return log(e);

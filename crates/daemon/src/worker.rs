@@ -5,9 +5,9 @@ use crate::administer::{Desk, Told};
 use crate::answers::{Here, Office, serve};
 use crate::clock;
 use crate::control::{self, Handed, Order, Report};
-use crate::frame;
-use crate::protocol::{Answer, Failed};
+use crate::log::log;
 use crate::reach::ByBroker;
+use crate::refuse::refuse;
 use crate::rights;
 use crate::socket::is_readable;
 use crate::tidy;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use stead_core::{Cancel, Error, Kind, Result};
-use stead_stage::{Queue, Stager, State};
+use stead_stage::{Load, Queue, Share, Stager, State};
 
 /// Bytes of the names of all nodes.
 const MOST_NAMES_BYTES: usize = 32 << 20;
@@ -69,7 +69,8 @@ pub fn work() -> Result<()> {
         .map_err(|e| Error::io("use", "the standard input", e))?;
     let begin = control::receive::<Order>(&control)
         .map_err(|e| e.with_hint("a worker is started by the daemon, not by hand: stead daemon"))?;
-    let Some((Order::Begin { state, threads, rights, kept, admin, node }, names)) = begin else {
+    let Some((Order::Begin { state, threads, journal, rights, kept, admin, node }, names)) = begin
+    else {
         return Err(Error::usage("the daemon has not said whose worker this is"));
     };
     let names = names.and_then(Handed::any);
@@ -83,7 +84,7 @@ pub fn work() -> Result<()> {
     let nodes = names.map(nodes).transpose()?.unwrap_or_else(|| vec![node.clone()]);
     let here = Here { node, nodes, control: control.clone() };
     let desk = Desk::open(Some(kept.into()), rights, threads, admin, control.clone());
-    match desk.and_then(|desk| open(Path::new(&state), desk, here)) {
+    match desk.and_then(|desk| open(Path::new(&state), journal, desk, here)) {
         Ok((office, bell)) => run(&control, office, &bell),
         Err(e) => {
             tell(&control, &e);
@@ -103,8 +104,8 @@ fn nodes(names: OwnedFd) -> Result<Vec<String>> {
         .map_err(|e| Error::format(format!("the names of nodes are not understood: {e}")))
 }
 
-fn open(state: &Path, desk: Desk, here: Here) -> Result<(Arc<Office>, Arc<Bell>)> {
-    let mut stager = Stager::open(state, desk.means()?)?;
+fn open(state: &Path, journal: u64, desk: Desk, here: Here) -> Result<(Arc<Office>, Arc<Bell>)> {
+    let mut stager = Stager::open(state, desk.means()?)?.bounded(journal);
     if here.nodes.len() > 1 {
         stager = stager.reaching(Arc::new(ByBroker::new(here.control.clone())));
     }
@@ -136,13 +137,6 @@ fn tell(control: &OwnedFd, e: &Error) {
         if let (Order::Serve, Some(stream)) = (order, connection.and_then(Handed::stream)) {
             refuse(&stream, e);
         }
-    }
-}
-
-/// Ends a connection with an error. Who does not read it is not waited for.
-pub(crate) fn refuse(mut stream: &UnixStream, e: &Error) {
-    if stream.set_nonblocking(true).is_ok() {
-        let _ = frame::write(&mut stream, &Answer::Failed(Failed::from(e)));
     }
 }
 
@@ -183,10 +177,11 @@ fn report(control: &OwnedFd, office: &Office, bell: &Bell) {
     while !office.ending.is_cancelled() {
         let load = office.queue.load(MOST_READY);
         if let Ok(load) = load
-            && last.replace(load) != Some(load)
+            && last.as_ref() != Some(&load)
         {
-            let (running, ready) = (load.running, load.ready);
-            if control::send(control, &Report::Load { running, ready }, None, true).is_err() {
+            last = Some(load.clone());
+            let Load { seen, kinds, next, .. } = load;
+            if control::send(control, &Report::Load { seen, kinds, next }, None, true).is_err() {
                 return;
             }
         }
@@ -246,9 +241,14 @@ fn obey(control: &OwnedFd, office: &Arc<Office>, tidies: &Bell) -> Result<()> {
         }
         match control::receive::<Order>(control)? {
             None | Some((Order::End, _)) => return Ok(()),
-            Some((Order::Slots(slots), _)) => office.queue.set_slots(slots),
+            Some((Order::Share { number, kinds, rates, full }, _)) => {
+                let kinds = kinds.into_iter().collect();
+                office.queue.set_share(Share { number, kinds, rates, full });
+            }
             Some((Order::Renew, _)) => {
-                office.desk.renew(office.queue.stager());
+                if let Some(means) = office.desk.renew() {
+                    office.queue.set_means(means);
+                }
                 office.tidy.store(false, Ordering::Release);
                 tidies.ring();
             }
@@ -261,7 +261,7 @@ fn obey(control: &OwnedFd, office: &Arc<Office>, tidies: &Bell) -> Result<()> {
                 match connection.and_then(Handed::stream) {
                     Some(stream) => connect(stream, office),
                     // The program sees that it is closed, and comes again.
-                    None => crate::broker::log("a connection was lost: too many open files"),
+                    None => crate::log::log("a connection was lost: too many open files"),
                 }
             }
             Some(_) => return Err(Error::internal("an order that a worker does not know")),
@@ -293,6 +293,6 @@ fn connect(stream: UnixStream, office: &Arc<Office>) {
     // Without a thread the connection is closed.
     if let Err(e) = begun {
         let e = Error::new(Kind::Limit, format!("no thread for a connection: {e}"));
-        crate::broker::log(&e.to_string());
+        log(&e.to_string());
     }
 }

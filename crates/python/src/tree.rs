@@ -34,6 +34,8 @@ pub struct Opened {
 pub struct Writing {
     inner: Mutex<Option<File>>,
     is_object: bool,
+    /// Its dataspace has a quota.
+    is_bound: bool,
     born: u32,
 }
 
@@ -130,17 +132,32 @@ impl Tree {
         Ok(Opened { inner, size, is_object, born: fork::generation() })
     }
 
-    /// Begins a file that replaces another one, is new, or begins with what there is: `replace`, `new`, `append`.
-    fn create(&self, py: Python<'_>, space: &str, path: PathBuf, how: &str) -> PyResult<Writing> {
+    /// Begins a file that replaces another one, is new, or begins with what there is: `replace`, `new`, `append`. It will have so many
+    /// bytes, if that is known.
+    #[pyo3(signature = (space, path, how, size = None))]
+    fn create(
+        &self,
+        py: Python<'_>,
+        space: &str,
+        path: PathBuf,
+        how: &str,
+        size: Option<u64>,
+    ) -> PyResult<Writing> {
         let how = match how {
             "replace" => How::Replace,
             "new" => How::New,
             "append" => How::Append,
             how => return Err(raise(Error::internal(format!("no way to write: {how}")))),
         };
-        let inner = self.ask(py, space, |tree| tree.create(space, &path, how))?;
+        let inner = self.ask(py, space, |tree| tree.create(space, &path, how, size))?;
         let is_object = matches!(inner, File::Object(_));
-        Ok(Writing { inner: Mutex::new(Some(inner)), is_object, born: fork::generation() })
+        let is_bound = matches!(&inner, File::File(file) if file.is_bound());
+        Ok(Writing {
+            inner: Mutex::new(Some(inner)),
+            is_object,
+            is_bound,
+            born: fork::generation(),
+        })
     }
 
     /// Removes a file; false if it was not there.
@@ -273,6 +290,22 @@ impl Writing {
     /// Raises in a child that was forked since: it is the file of the parent.
     fn check(&self) -> PyResult<()> {
         fork::refuse(self.born, "this file was opened", "open one in each process")
+    }
+
+    /// True if its dataspace has a quota: who writes by its descriptor says before how long it becomes.
+    #[getter]
+    fn is_bound(&self) -> bool {
+        self.is_bound
+    }
+
+    /// Somebody is about to make it so long.
+    fn grow_to(&self, py: Python<'_>, bytes: u64) -> PyResult<()> {
+        let grow = || match &mut *lock(&self.inner) {
+            Some(File::File(file)) => file.grow_to(bytes),
+            Some(File::Object(_)) => Ok(()),
+            None => Err(Error::usage("this file is closed")),
+        };
+        py.detach(grow).map_err(raise)
     }
 
     /// Writes behind what was written.

@@ -12,19 +12,20 @@ use crate::copy::{self, Means};
 use crate::ends::split;
 use crate::job::{Item, Task};
 use crate::journal::{Journal, Known};
-use crate::limiter::Limiter;
+use crate::limiter::{self, Flow, Limiter};
 use crate::pace::Pace;
 use crate::place::Place;
-use crate::remote::Nodes;
+use crate::remote::{Far, Nodes};
 use crate::request::Action;
 use crate::rules;
 use crate::status::{Progress, Watcher};
 use crate::strays;
+use crate::touch::{self, Bounds};
 use crate::up;
 use crate::work::{self, Carries, Carry, stops_all};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 use stead_core::layout::Spaces;
@@ -56,6 +57,8 @@ pub(crate) enum Stopped {
     Error(Error),
     /// What was planned as renames is to be copied.
     CannotRename,
+    /// It touches dataspaces for which it has not had its turn: these.
+    Elsewhere(touch::Touched),
 }
 
 impl From<Error> for Stopped {
@@ -99,6 +102,9 @@ pub(crate) struct Drive<'a> {
     pub(crate) id: i64,
     pub(crate) known: &'a Known,
     pub(crate) spaces: &'a Spaces,
+    pub(crate) bounds: &'a Bounds,
+    /// Those that it had its turn for.
+    pub(crate) held: &'a touch::Touched,
     pub(crate) nodes: Option<&'a Nodes>,
     pub(crate) threads: usize,
     /// As many where a side is in a bucket.
@@ -153,6 +159,11 @@ impl Drive<'_> {
         if target.as_ref().is_some_and(|side| side.base.bucket().is_some()) {
             strays::sweep(self.journal, self.cancel);
         }
+        let bases = ends.sources.iter().zip(&sources).chain(ends.target.iter().zip(&target));
+        let of = |(base, side): (&crate::ends::Base, &Side)| {
+            rules::of(self.spaces, base, &side.base, Path::new(""))
+        };
+        let rules: Vec<rules::Rule> = bases.flat_map(of).collect();
         let pair = pair(sources.first().map(|s| &s.base), target.as_ref().map(|t| &t.base));
         let seen = pair.as_ref().map_or(Ok(Seen::default()), |pair| self.journal.seen(pair))?;
         let gentle = self.known.request.options.gentle;
@@ -161,14 +172,15 @@ impl Drive<'_> {
         };
         let pace = gentle
             .then(|| Pace::new(device(sources.first()), device(target.as_ref()), self.threads));
-        let bases = ends.sources.iter().zip(&sources).chain(ends.target.iter().zip(&target));
-        let places = bases.map(|(base, side)| (base, &side.base));
-        let limit = rules::limit(self.spaces, self.known.request.options.limit, places);
+        let shared = self.shared(self.journal.touched(self.id)?.with(&rules))?;
+        // Of what is on other nodes these have told: each transfer keeps to it by itself.
+        let far = sources.iter().filter_map(|side| side.base.far().and_then(Far::limit));
+        let own = far.chain(self.known.request.options.limit).min();
         let way = Way {
             d: self,
             sources,
             target,
-            limiter: Limiter::new(limit),
+            limiter: Limiter::new(own, shared),
             pace,
             bytes: AtomicU64::new(self.known.done.bytes),
             kept: AtomicU64::new(0),
@@ -186,6 +198,16 @@ impl Drive<'_> {
         let ended = way.phases();
         way.remember();
         ended
+    }
+
+    /// What it shares with others in all that it touches, if it has had its turn there.
+    fn shared(&self, touched: touch::Touched) -> std::result::Result<Vec<Arc<Flow>>, Stopped> {
+        self.bounds.check(&touched)?;
+        if !self.bounds.covers(self.held, &touched) {
+            return Err(Stopped::Elsewhere(touched));
+        }
+        let limited = self.bounds.shared(&touched).filter_map(|(key, b)| Some((key, b, b.limit?)));
+        Ok(limited.map(|(key, b, limit)| limiter::flow(key, limit, b.is_common)).collect())
     }
 }
 

@@ -6,8 +6,11 @@
 
 mod kept;
 mod queued;
+mod room;
 mod strays;
 mod told;
+
+pub(crate) use queued::Head;
 
 pub(crate) use strays::Stray;
 
@@ -15,11 +18,13 @@ use crate::ends::Base;
 use crate::job::{Item, Task};
 use crate::request::Request;
 use crate::status::State;
+use crate::touch::Touched;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stead_core::{Error, Kind, Result};
@@ -32,8 +37,8 @@ const FORM: i64 = 1;
 const APPLICATION: i64 = 0x5374_6561;
 /// How long another process may have the file.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Transfers that are over and are remembered.
-const MOST_OVER: i64 = 10_000;
+/// Bytes of what is written before the file itself that stay when it is in there.
+const LOG_BYTES: i64 = 16 << 20;
 
 const SCHEMA: &str = "
 CREATE TABLE transfer (
@@ -81,8 +86,12 @@ END;
 CREATE TABLE pair (name TEXT PRIMARY KEY, seen TEXT NOT NULL) WITHOUT ROWID;
 ";
 
-/// What came to the form later: one that has not got it gets it.
+/// What came to the form later: one that has not got it gets it. Which dataspaces a transfer touches is in its row, so that an
+/// index has those that wait for their turn, by what they touch.
+const TOUCHES: &str = "ALTER TABLE transfer ADD COLUMN touches TEXT NOT NULL DEFAULT ''";
 const MORE: &str = "
+CREATE INDEX IF NOT EXISTS ready_by ON transfer (touches, priority DESC, id)
+  WHERE state = 'pending' AND queued = 1 AND held = 0;
 CREATE TABLE IF NOT EXISTS job (transfer INTEGER PRIMARY KEY, name TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS kept (path TEXT PRIMARY KEY, location TEXT NOT NULL, until REAL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS shared (
@@ -111,6 +120,17 @@ pub(crate) struct Totals {
 pub struct Journal {
     connection: Mutex<Connection>,
     path: PathBuf,
+    /// Bytes that it may have, about.
+    most: AtomicU64,
+}
+
+/// By whom and when a transfer is asked for, what it is called in names, and what it touches as far as its request says.
+pub(crate) struct By {
+    pub(crate) tag: u64,
+    pub(crate) user: u32,
+    /// Seconds since 1970.
+    pub(crate) now: f64,
+    pub(crate) touched: Touched,
 }
 
 /// What the journal has of a transfer to go on with.
@@ -153,7 +173,8 @@ impl Journal {
         let connection = Connection::open(path).map_err(failed)?;
         connection.busy_timeout(PATIENCE).map_err(failed)?;
         connection.set_prepared_statement_cache_capacity(64);
-        let journal = Journal { connection: Mutex::new(connection), path: path.to_owned() };
+        let (connection, most) = (Mutex::new(connection), AtomicU64::new(u64::MAX));
+        let journal = Journal { connection, path: path.to_owned(), most };
         journal.set_up().map_err(|e| match e {
             Setup::Database(e) => failed(e),
             Setup::Form(form) => {
@@ -174,6 +195,7 @@ impl Journal {
         let mut c = self.connection();
         c.pragma_update(None, "journal_mode", "WAL")?;
         c.pragma_update(None, "synchronous", "NORMAL")?;
+        c.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
         let write = c.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         let pragma = |name: &str| write.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
         let (form, application) = (pragma("user_version")?, pragma("application_id")?);
@@ -192,6 +214,10 @@ impl Journal {
             (APPLICATION, form) => return Err(Setup::Form(Some(form))),
             _ => return Err(Setup::Form(None)),
         }
+        let named = "SELECT count(*) FROM pragma_table_info('transfer') WHERE name = 'touches'";
+        if write.query_row(named, [], |row| row.get::<_, i64>(0))? == 0 {
+            write.execute_batch(TOUCHES)?;
+        }
         write.execute_batch(MORE)?;
         Ok(write.commit()?)
     }
@@ -208,25 +234,51 @@ impl Journal {
         work(&mut self.connection()).map_err(|e| failure(&self.path, doing, &e))
     }
 
-    /// Takes a request: it survives the end of this process from here on. `now` is in seconds since 1970.
+    /// Takes a request: it survives the end of this process from here on.
     ///
     /// # Errors
     /// Those of the database.
-    pub(crate) fn submit(&self, request: &Request, tag: u64, user: u32, now: f64) -> Result<i64> {
+    pub(crate) fn submit(&self, request: &Request, by: &By) -> Result<i64> {
         let text = to_text(request)?;
         self.with("write to", |c| {
             c.prepare_cached(
-                "INSERT INTO transfer (tag, user, request, priority, state, submitted)
-                 VALUES (?1, ?2, ?3, ?4, 'pending', ?5)",
+                "INSERT INTO transfer (tag, user, request, priority, state, submitted, touches)
+                 VALUES (?1, ?2, ?3, ?4, 'pending', ?5, ?6)",
             )?
             .insert(params![
-                tag.cast_signed(),
-                user,
+                by.tag.cast_signed(),
+                by.user,
                 text,
                 request.options.priority,
-                now
+                by.now,
+                by.touched.text()
             ])
         })
+    }
+
+    /// The dataspaces that a transfer touches, as far as that is known.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn touched(&self, id: i64) -> Result<Touched> {
+        let text: Option<String> = self.with("read", |c| {
+            c.prepare_cached("SELECT touches FROM transfer WHERE id = ?1")?
+                .query_row([id], |row| row.get(0))
+                .optional()
+        })?;
+        Ok(text.map(|text| Touched::of_text(&text)).unwrap_or_default())
+    }
+
+    /// It touches these.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn set_touched(&self, id: i64, touched: &Touched) -> Result<()> {
+        self.with("write to", |c| {
+            c.prepare_cached("UPDATE transfer SET touches = ?2 WHERE id = ?1 AND touches <> ?2")?
+                .execute(params![id, touched.text()])
+        })
+        .map(|_| ())
     }
 
     /// The job that a transfer is of, if any.
@@ -312,8 +364,9 @@ impl Journal {
     /// Adds to the list: a part at a time, so that others get their turn.
     ///
     /// # Errors
-    /// Those of the database.
+    /// `Limit` if it has no room for them; those of the database.
     pub(crate) fn plan_add(&self, id: i64, items: &[Item]) -> Result<()> {
+        self.make_room(room::Needs::Names)?;
         self.with("write to", |c| {
             let write = c.transaction()?;
             {
@@ -587,34 +640,10 @@ impl Journal {
             }
             write.commit()
         })?;
-        if matches!(state, State::Finished | State::Cancelled) {
-            // A part at a time, so that others get their turn.
-            while self.with("write to", |c| {
-                c.prepare_cached(
-                    "DELETE FROM item WHERE transfer = ?1 AND n IN
-                       (SELECT n FROM item WHERE transfer = ?1 LIMIT 20000)",
-                )?
-                .execute([id])
-            })? > 0
-            {}
+        match state {
+            State::Finished | State::Cancelled => self.forget_names(id),
+            _ => Ok(()),
         }
-        Ok(())
-    }
-
-    /// Forgets the oldest of those that are over, if there are many.
-    ///
-    /// # Errors
-    /// Those of the database.
-    pub(crate) fn tidy(&self) -> Result<()> {
-        self.with("write to", |c| {
-            let write = c.transaction()?;
-            let old = "SELECT id FROM transfer WHERE state IN ('finished', 'failed', 'cancelled')
-                       ORDER BY id DESC LIMIT -1 OFFSET ?1";
-            write.execute(&format!("DELETE FROM item WHERE transfer IN ({old})"), [MOST_OVER])?;
-            write.execute(&format!("DELETE FROM job WHERE transfer IN ({old})"), [MOST_OVER])?;
-            write.execute(&format!("DELETE FROM transfer WHERE id IN ({old})"), [MOST_OVER])?;
-            write.commit()
-        })
     }
 
     /// What was seen of transfers between two tiers.

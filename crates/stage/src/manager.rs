@@ -4,14 +4,17 @@ use crate::clock;
 use crate::drive::{Drive, OBJECTS_AT_ONCE, Stopped, pair};
 use crate::ends;
 use crate::job::{Item, Task};
-use crate::journal::{Journal, Known};
+use crate::journal::{By, Journal, Known};
+use crate::limiter;
 use crate::meta;
 use crate::place::{Place, Prefix};
 use crate::plan::{Planned, Planner, Progressing};
 use crate::remote::{self, Nodes, Reach};
 use crate::request::{Action, Request};
 use crate::rules::{self, Jobs};
+use crate::seats::Seats;
 use crate::status::{Preview, State, Status, Watcher};
+use crate::touch::{Bounds, Key, Touched};
 use crate::up::Upload;
 use rustix::fs::FlockOperation;
 use std::fs::File;
@@ -38,6 +41,16 @@ pub struct Means {
     pub threads: usize,
     /// The jobs of this user, for dataspaces that are of jobs.
     pub jobs: Jobs,
+    /// Those that all users of the node share, where a daemon says how much of it this process has. Without it this process has what
+    /// is agreed for itself.
+    pub common: Option<Spaces>,
+}
+
+/// What a transfer has had its turn for.
+struct Seated {
+    touched: Touched,
+    /// None if a queue has seated it.
+    seats: Option<Seats>,
 }
 
 /// Takes transfers and does them, in this process.
@@ -118,6 +131,13 @@ impl Stager {
         Ok(Stager { journal, locks, means, counting: Mutex::default(), nodes: None })
     }
 
+    /// With a journal of no more than about so many bytes: what is over is forgotten, the oldest first, and what does not fit is refused.
+    #[must_use]
+    pub fn bounded(self, bytes: u64) -> Stager {
+        self.journal.set_most(bytes);
+        self
+    }
+
     /// With a way to other nodes, whose files may be sources then.
     #[must_use]
     pub fn reaching(self, reach: Arc<dyn Reach>) -> Stager {
@@ -129,9 +149,14 @@ impl Stager {
         self.means.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From now on other dataspaces and jobs. What is under way goes on as it began.
+    /// From now on other dataspaces and jobs. What is under way goes on as it began, but for what transfers share.
     pub fn set_means(&self, means: Means) {
-        *self.means.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(means);
+        let bounds = Bounds::of(&means);
+        let before = {
+            let mut now = self.means.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *now, Arc::new(means))
+        };
+        limiter::renew(&Bounds::of(&before), &bounds);
     }
 
     fn threads(&self) -> usize {
@@ -148,29 +173,33 @@ impl Stager {
     /// # Errors
     /// Those of [`Request::check`], and of the journal.
     pub fn submit(&self, request: &Request) -> Result<i64> {
-        self.take(request, None, None)
+        self.take(request, None, None).map(|(id, _)| id)
     }
 
-    /// Takes a request, for the queue of this journal if there are transfers, or none, that it is to come after.
+    /// Takes a request, for the queue of this journal if there are transfers, or none, that it is to come after. Gives its number, and
+    /// what it touches as far as its names tell.
     pub(crate) fn take(
         &self,
         request: &Request,
         after: Option<&[i64]>,
         job: Option<&str>,
-    ) -> Result<i64> {
+    ) -> Result<(i64, Touched)> {
         request.check()?;
         remote::check(request, self.nodes.is_some())?;
         let request = fixed(request)?;
-        let (tag, now) = (random()?, clock::unix());
+        let means = self.means();
+        let touched = Touched::by_names(&means.spaces, &request);
+        Bounds::of(&means).check(&touched)?;
         let user = rustix::process::getuid().as_raw();
+        let by = By { tag: random()?, user, now: clock::unix(), touched: touched.clone() };
         let id = match after {
-            None => self.journal.submit(&request, tag, user, now)?,
-            Some(after) => self.journal.enqueue(&request, (tag, user, now), after, job)?,
+            None => self.journal.submit(&request, &by)?,
+            Some(after) => self.journal.enqueue(&request, &by, after, job)?,
         };
         if id % TIDY_EVERY == 0 {
             self.journal.tidy()?;
         }
-        Ok(id)
+        Ok((id, touched))
     }
 
     pub(crate) fn journal(&self) -> &Journal {
@@ -271,32 +300,67 @@ impl Stager {
         }
     }
 
-    /// Does a transfer, or what is left of it, until it ends. Gives what came of it: names that could not be done are in there.
+    /// Does a transfer, or what is left of it, until it ends. Gives what came of it: names that could not be done are in there. Where
+    /// a dataspace has a number of transfers at a time, it waits until it may be one of them.
     ///
     /// # Errors
     /// What it failed with as a whole. `Cancelled` if it was stopped, after which it can be resumed, as after `NoSpace`.
     pub fn run(&self, id: i64, cancel: &Cancel, watcher: Option<&dyn Watcher>) -> Result<Status> {
+        self.run_by(id, cancel, watcher, None)
+    }
+
+    /// As [`Stager::run`], for a queue in which it has had its turn for these dataspaces. If it touches others, it is put back.
+    pub(crate) fn run_held(
+        &self,
+        id: i64,
+        cancel: &Cancel,
+        watcher: Option<&dyn Watcher>,
+        held: &Touched,
+    ) -> Result<Status> {
+        self.run_by(id, cancel, watcher, Some(held))
+    }
+
+    fn run_by(
+        &self,
+        id: i64,
+        cancel: &Cancel,
+        watcher: Option<&dyn Watcher>,
+        held: Option<&Touched>,
+    ) -> Result<Status> {
         let _turn = self.turn(id)?;
         let known = self.journal.known(id)?;
         if matches!(known.state, State::Finished | State::Cancelled) {
             let state = known.state.as_str();
             return Err(Error::usage(format!("transfer {id} is {state} already")));
         }
+        let stopped = |e: Error| {
+            e.with_hint(format!(
+                "go on with it: stead stage --resume {id}; or give it up: stead stage --cancel {id}"
+            ))
+        };
+        let mut seated = match held {
+            Some(touched) => Seated { touched: touched.clone(), seats: None },
+            None => {
+                self.seat(&known, self.journal.touched(id)?, cancel, watcher).map_err(stopped)?
+            }
+        };
         self.journal.set_state(id, State::Running, None, clock::unix())?;
-        let ended = self.drive(id, known, cancel, watcher);
+        let ended = self.drive(id, known, cancel, watcher, &mut seated);
         let now = clock::unix();
         match ended {
-            Ok(()) => {
+            Ok(true) => {
                 let failed = self.journal.status(id)?.failed;
                 let state = if failed == 0 { State::Finished } else { State::Failed };
                 self.journal.set_state(id, state, None, now)?;
                 self.journal.status(id)
             }
+            Ok(false) => {
+                self.journal.put_off(id)?;
+                self.journal.status(id)
+            }
             Err(e) if e.kind() == Kind::Cancelled => {
                 self.journal.set_state(id, State::Interrupted, None, now)?;
-                Err(e.with_hint(format!(
-                    "go on with it: stead stage --resume {id}; or give it up: stead stage --cancel {id}"
-                )))
+                Err(stopped(e))
             }
             Err(e) => {
                 // A device that is full stops what can go on once it is not.
@@ -314,37 +378,71 @@ impl Stager {
         }
     }
 
+    /// Waits for seats in all that a transfer touches.
+    fn seat(
+        &self,
+        known: &Known,
+        touched: Touched,
+        cancel: &Cancel,
+        watcher: Option<&dyn Watcher>,
+    ) -> Result<Seated> {
+        let wanted = Bounds::of(&self.means()).seats(&touched);
+        let why = why(&wanted);
+        let waits = || watcher.into_iter().for_each(|watcher| watcher.waits(&why));
+        let seats = Seats::take(wanted, known.request.options.priority, cancel, &waits)?;
+        Ok(Seated { touched, seats: Some(seats) })
+    }
+
+    /// Drives a transfer. False if it is to wait in its queue for what it was found to touch.
     fn drive(
         &self,
         id: i64,
         known: Known,
         cancel: &Cancel,
         watcher: Option<&dyn Watcher>,
-    ) -> Result<()> {
-        let resumed = known.ends.is_some();
+        seated: &mut Seated,
+    ) -> Result<bool> {
+        let mut resumed = known.ends.is_some();
         if resumed {
             self.journal.try_failed_again(id)?;
         } else {
             self.planned(id, &known.request, true, cancel)?;
         }
-        match self.driven(id, resumed, cancel, watcher) {
-            Err(Stopped::CannotRename) => {
-                self.planned(id, &known.request, false, cancel)?;
-                match self.driven(id, false, cancel, watcher) {
-                    Err(Stopped::Error(e)) => Err(e),
-                    Err(Stopped::CannotRename) => {
-                        Err(Error::internal("a rename that was not planned"))
+        let mut renames = true;
+        loop {
+            match self.driven(id, resumed, cancel, watcher, &seated.touched) {
+                Ok(()) => return Ok(true),
+                Err(Stopped::Error(e)) => return Err(e),
+                Err(Stopped::CannotRename) if renames => {
+                    self.planned(id, &known.request, false, cancel)?;
+                    (renames, resumed) = (false, false);
+                }
+                Err(Stopped::CannotRename) => {
+                    return Err(Error::internal("a rename that was not planned"));
+                }
+                Err(Stopped::Elsewhere(touched)) => {
+                    self.journal.set_touched(id, &touched)?;
+                    // Whoever has one seat and waits for another may wait for ever.
+                    if seated.seats.take().is_none() {
+                        return Ok(false);
                     }
-                    Ok(()) => Ok(()),
+                    *seated = self.seat(&known, touched, cancel, watcher)?;
                 }
             }
-            Err(Stopped::Error(e)) => Err(e),
-            Ok(()) => Ok(()),
         }
     }
 
     /// Plans a transfer into the journal, if the target has room for it.
     fn planned(&self, id: i64, request: &Request, renames: bool, cancel: &Cancel) -> Result<()> {
+        let planned = self.plan_into(id, request, renames, cancel);
+        if planned.is_err() {
+            // Nobody goes on with half a list. What cannot be forgotten now is when it is planned anew.
+            let _ = self.journal.forget_names(id);
+        }
+        planned
+    }
+
+    fn plan_into(&self, id: i64, request: &Request, renames: bool, cancel: &Cancel) -> Result<()> {
         let job = self.journal.job(id)?;
         self.journal.plan_begin(id)?;
         let mut items = Vec::new();
@@ -364,6 +462,8 @@ impl Stager {
         enough(&planned)?;
         let _counting = self.counting.lock().unwrap_or_else(PoisonError::into_inner);
         rules::within_quota(&planned, &self.journal, Some(id), cancel)?;
+        let touched = self.journal.touched(id)?.with(planned.from.iter().chain(&planned.to));
+        self.journal.set_touched(id, &touched)?;
         self.journal.plan_end(id, &planned.ends, &planned.sums.totals())
     }
 
@@ -373,13 +473,17 @@ impl Stager {
         resumed: bool,
         cancel: &Cancel,
         watcher: Option<&dyn Watcher>,
+        held: &Touched,
     ) -> std::result::Result<(), Stopped> {
         let (known, means) = (self.journal.known(id)?, self.means());
+        let bounds = Bounds::of(&means);
         let drive = Drive {
             journal: &self.journal,
             id,
             known: &known,
             spaces: &means.spaces,
+            bounds: &bounds,
+            held,
             nodes: self.nodes.as_ref(),
             threads: self.threads(),
             at_once: match means.threads {
@@ -553,6 +657,15 @@ impl Stager {
         }
         Ok(None)
     }
+}
+
+/// Why a transfer waits that wants seats in these.
+pub(crate) fn why(wanted: &[(Key, usize)]) -> String {
+    let of = |((name, _), most): &(Key, usize)| match most {
+        1 => format!("dataspace '{name}' has one transfer at a time"),
+        n => format!("dataspace '{name}' has {n} transfers at a time"),
+    };
+    wanted.iter().map(of).collect::<Vec<_>>().join(", ")
 }
 
 /// Bytes that a user may still write.

@@ -2,6 +2,7 @@
 
 use crate::manager::Stager;
 use crate::status::{Progress, Status, Watcher};
+use crate::touch::Touched;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -92,6 +93,15 @@ impl Moving {
     /// # Errors
     /// System errors, of beginning a thread. Those of the transfer come with its end.
     pub fn begin(stager: &Arc<Stager>, id: i64) -> Result<Moving> {
+        Moving::of(stager, id, None)
+    }
+
+    /// The same, of one that has had its turn for these dataspaces.
+    pub(crate) fn begin_held(stager: &Arc<Stager>, id: i64, held: Arc<Touched>) -> Result<Moving> {
+        Moving::of(stager, id, Some(held))
+    }
+
+    fn of(stager: &Arc<Stager>, id: i64, held: Option<Arc<Touched>>) -> Result<Moving> {
         let (shared, stager) = (Arc::new(Shared::default()), stager.clone());
         let its = shared.clone();
         let thread = std::thread::Builder::new()
@@ -99,7 +109,11 @@ impl Moving {
             .spawn(move || {
                 let ending = Ending(its);
                 let shared = &ending.0;
-                let done = stager.run(id, &shared.cancel, Some(&**shared));
+                let (cancel, watcher) = (&shared.cancel, Some(&**shared as &dyn Watcher));
+                let done = match &held {
+                    Some(held) => stager.run_held(id, cancel, watcher, held),
+                    None => stager.run(id, cancel, watcher),
+                };
                 shared.end(done.map_err(|e| Failed::of(&e)));
             })
             .map_err(|e| Error::io("start a thread", "this process", e))?;

@@ -2,32 +2,36 @@
 //!
 //! What waits is in the journal, so that whoever opens it after the end of the process goes on with it.
 
+mod share;
+mod turn;
+
+pub use share::{Kind, Load, Share};
+
 use crate::clock;
-use crate::manager::Stager;
+use crate::journal::Head;
+use crate::limiter;
+use crate::manager::{Means, Stager};
 use crate::moving::Moving;
 use crate::request::Request;
 use crate::status::{Progress, State, Status};
+use crate::touch::{Bounds, Touched};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use share::Turns;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use stead_core::{Cancel, Error, Kind, Result};
-use stead_model::transfer::Remaining;
+use stead_core::{Error, Result};
 
 /// Whoever cannot look at the journal tries again after this.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How long a transfer that is cancelled has for what it is in the middle of.
 const STOPS_WITHIN: Duration = Duration::from_secs(60);
-/// How long the sources of a transfer that waits are looked at to say how long it will take.
-const LOOKS_FOR: Duration = Duration::from_secs(2);
-/// Of what is to come before a transfer, so many are counted.
-const MOST_BEFORE: usize = 1000;
-/// So many of these look at a time.
-const MOST_LOOKING: usize = 4;
 /// How often it is looked for what nobody does.
 const LOOKS_EVERY: Duration = Duration::from_secs(60);
+/// Sets of dataspaces of which it is remembered that more waits which touches them.
+const MOST_FULL: usize = 64;
 /// A transfer that begins while it is cancelled is stopped again, so often.
 const TRIES: u32 = 10;
 
@@ -49,22 +53,30 @@ struct Shared {
 
 #[derive(Default)]
 struct Now {
-    /// So many at a time.
-    slots: usize,
-    running: HashMap<i64, Arc<Moving>>,
+    /// What may be under way.
+    turns: Turns,
+    running: BTreeMap<i64, Running>,
     /// Said to be under way, and not yet begun.
-    beginning: Option<i64>,
+    beginning: Option<Head>,
     /// Ended, and not yet taken note of.
     ended: Vec<i64>,
     /// Counts whatever changes.
     changes: u64,
-    /// All slots are taken, and that more waits is known.
-    full: bool,
+    /// All slots are taken, and that more waits which touches these is known.
+    full: BTreeSet<Touched>,
     stopped: bool,
     /// Said to be under way, and not here: in a process that may be about to end.
     strays: Vec<i64>,
     /// Being stopped, to be given up.
     cancelling: Vec<i64>,
+}
+
+/// A transfer that is under way.
+#[derive(Clone)]
+struct Running {
+    moving: Arc<Moving>,
+    /// What it has had its turn for.
+    touched: Arc<Touched>,
 }
 
 /// How far a transfer is that waits or is under way.
@@ -74,15 +86,6 @@ pub struct Standing {
     pub status: Status,
     /// How far it is, if it is under way and has said so.
     pub progress: Option<Progress>,
-}
-
-/// How much there is to do.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Load {
-    /// Under way.
-    pub running: usize,
-    /// Could be begun now, counted up to a number.
-    pub ready: usize,
 }
 
 /// Transfers of one state, as sums.
@@ -108,20 +111,23 @@ impl Shared {
             let mut now = self.now();
             what(&mut now);
             now.changes += 1;
-            now.full = false;
+            now.full.clear();
         }
         self.changed.notify_all();
     }
 
-    /// One more waits. Nobody is woken for it who could not begin it: who submits many is not to wait for that each time.
-    fn more(&self) {
+    /// One more waits. Nobody is woken for it who could not begin it, nor be told anything new of it: who submits many is not to wait
+    /// for that each time.
+    fn more(&self, touched: Touched) {
         {
             let mut now = self.now();
             now.changes += 1;
-            if now.full {
+            if now.full.contains(&touched) {
                 return;
             }
-            now.full = now.running.len() >= now.slots;
+            if now.running.len() >= now.slots() && now.full.len() < MOST_FULL {
+                now.full.insert(touched);
+            }
         }
         self.changed.notify_all();
     }
@@ -130,16 +136,15 @@ impl Shared {
     fn begin(self: &Arc<Shared>) -> Result<()> {
         let journal = self.stager.journal();
         loop {
-            {
-                let now = self.now();
-                if now.stopped || now.running.len() >= now.slots {
-                    return Ok(());
-                }
+            if self.now().may_begin_nothing() {
+                return Ok(());
             }
-            let Some(id) = journal.next_queued()? else { return Ok(()) };
-            self.now().beginning = Some(id);
+            let (bounds, heads) = (Bounds::of(&self.stager.means()), journal.heads(1)?);
+            // Whoever is told of the load hears of it with the share by which it was chosen.
+            let Some(head) = self.now().choose(&bounds, heads) else { return Ok(()) };
+            let id = head.id;
             let begun = match journal.claim(id, clock::unix()) {
-                Ok(true) => Moving::begin(&self.stager, id).map(Some),
+                Ok(true) => Moving::begin_held(&self.stager, id, head.touched.clone()).map(Some),
                 // Somebody has cancelled it just now.
                 Ok(false) => Ok(None),
                 Err(e) => Err(e),
@@ -148,10 +153,11 @@ impl Shared {
             let shared = Arc::downgrade(self);
             match begun {
                 Ok(Some(moving)) => {
-                    let moving = Arc::new(moving);
+                    let (moving, touched) = (Arc::new(moving), head.touched);
+                    let running = Running { moving: moving.clone(), touched };
                     self.change(|now| {
                         now.beginning = None;
-                        before = now.running.insert(id, moving.clone());
+                        before = now.running.insert(id, running);
                     });
                     moving.then(move || {
                         if let Some(shared) = shared.upgrade() {
@@ -194,7 +200,7 @@ impl Shared {
     fn look_for_strays(&self, first: bool) -> Result<()> {
         let begun = self.stager.journal().queued_begun(first)?;
         let mut now = self.now();
-        let here = |id: &i64| now.running.contains_key(id) || now.beginning == Some(*id);
+        let here = |id: &i64| now.is_here(*id);
         let mut strays: Vec<i64> = begun.into_iter().filter(|id| !here(id)).collect();
         strays.extend(&now.strays);
         strays.sort_unstable();
@@ -212,7 +218,7 @@ impl Shared {
                 let mut ended = Vec::new();
                 for id in ids {
                     // It may have been begun once more meanwhile.
-                    if now.running.get(&id).is_some_and(|moving| moving.has_ended()) {
+                    if now.running.get(&id).is_some_and(|one| one.moving.has_ended()) {
                         ended.extend(now.running.remove(&id));
                     }
                 }
@@ -268,9 +274,21 @@ impl Queue {
         Ok(Queue { shared, thread: Some(thread) })
     }
 
-    /// So many transfers at a time from now on. Those that are under way go on.
+    /// So many transfers at a time from now on, whatever they touch. Those that are under way go on.
     pub fn set_slots(&self, slots: usize) {
-        self.shared.change(|now| now.slots = slots);
+        self.shared.change(|now| now.turns = Turns::All(slots));
+    }
+
+    /// From now on other dataspaces and jobs: what waits is looked at by these.
+    pub fn set_means(&self, means: Means) {
+        self.shared.stager.set_means(means);
+        self.shared.change(|_| {});
+    }
+
+    /// From now on what others have left to it. Those that are under way go on.
+    pub fn set_share(&self, share: Share) {
+        limiter::share(&Bounds::of(&self.shared.stager.means()), &share.rates);
+        self.shared.change(|now| now.turns = Turns::Shared(share));
     }
 
     /// Takes a request, to be done once these are finished. It is in the journal when this returns.
@@ -286,8 +304,8 @@ impl Queue {
     /// # Errors
     /// As there.
     pub fn submit_of(&self, request: &Request, after: &[i64], job: Option<&str>) -> Result<i64> {
-        let id = self.shared.stager.take(request, Some(after), job)?;
-        self.shared.more();
+        let (id, touched) = self.shared.stager.take(request, Some(after), job)?;
+        self.shared.more(touched);
         Ok(id)
     }
 
@@ -297,7 +315,7 @@ impl Queue {
     /// `Usage` if it is finished or cancelled; those of the journal.
     pub fn resume(&self, id: i64) -> Result<()> {
         let held = self.shared.now().running.get(&id).cloned();
-        if held.is_some_and(|moving| !moving.has_ended()) {
+        if held.is_some_and(|one| !one.moving.has_ended()) {
             return Ok(());
         }
         if !self.shared.stager.journal().requeue(id)? {
@@ -319,7 +337,7 @@ impl Queue {
         let mut tries = 0;
         let done = loop {
             let running = self.shared.now().running.get(&id).cloned();
-            if let Some(moving) = running {
+            if let Some(Running { moving, .. }) = running {
                 self.shared.now().cancelling.push(id);
                 moving.stop();
                 // How it ended is asked of the journal.
@@ -327,8 +345,11 @@ impl Queue {
                     // Nobody goes on with it once it has stopped.
                     self.shared.stager.journal().leave_queue(id)?;
                     self.shared.change(|now| now.cancelling.retain(|other| *other != id));
-                    return Err(Error::new(Kind::Timeout, format!("transfer {id} does not stop"))
-                        .with_hint("a device may not answer; cancel it again once that does"));
+                    return Err(Error::new(
+                        stead_core::Kind::Timeout,
+                        format!("transfer {id} does not stop"),
+                    )
+                    .with_hint("a device may not answer; cancel it again once that does"));
                 }
             }
             let done = self.shared.stager.cancel(id);
@@ -354,13 +375,17 @@ impl Queue {
     /// With what this queue knows of a transfer: whether it does it, and how far it is.
     fn own(&self, status: Status) -> Result<Standing> {
         let id = status.id;
+        if status.state == State::Pending {
+            let waits = self.waits(id)?;
+            return Ok(Standing { status: Status { waits, ..status }, progress: None });
+        }
         if !matches!(status.state, State::Running | State::Interrupted) {
             return Ok(Standing { status, progress: None });
         }
         let (own, soon, moving) = {
             let now = self.shared.now();
-            let moving = now.running.get(&id).cloned();
-            let own = moving.is_some() || now.beginning == Some(id);
+            let moving = now.running.get(&id).map(|one| one.moving.clone());
+            let own = now.is_here(id);
             (own, now.cancelling.contains(&id) || now.strays.contains(&id), moving)
         };
         if soon {
@@ -377,7 +402,10 @@ impl Queue {
         match own {
             true => Ok(Standing { status, progress }),
             // Another process does it, or has ended without a word; or it has ended just now.
-            false => Ok(Standing { status: self.shared.stager.status(status.id)?, progress: None }),
+            false => {
+                let status = self.shared.stager.status(status.id)?;
+                Ok(Standing { status, progress: None })
+            }
         }
     }
 
@@ -403,91 +431,6 @@ impl Queue {
         }
     }
 
-    /// Seconds until a transfer has ended: those before it, its turn, and itself.
-    ///
-    /// # Errors
-    /// Those of the journal.
-    pub fn left(&self, id: i64) -> Result<Remaining> {
-        let Standing { status, progress } = self.standing(id)?;
-        if let Some(progress) = progress {
-            return Ok(progress.left);
-        }
-        if status.state.is_over() {
-            return Ok(Remaining::default());
-        }
-        let journal = self.shared.stager.journal();
-        let mean = journal.mean_seconds()?;
-        let needs = journal.before(id, MOST_BEFORE)?;
-        let before = match needs.first() {
-            None => self.turn_of(id, mean)?,
-            // One after the other: what is to come first has its turn, too.
-            Some(_) => {
-                let first = needs.last().copied().unwrap_or(id);
-                let mut before = self.turn_of(first, mean)?;
-                for other in &needs {
-                    let moving = self.shared.now().running.get(other).cloned();
-                    let left = moving.and_then(|m| m.progress()).map(|p| p.left);
-                    before = sum(before, left.unwrap_or_else(|| guess(1.0, mean)));
-                }
-                before
-            }
-        };
-        Ok(sum(before, self.itself(&status, mean)))
-    }
-
-    /// Seconds until it is the turn of one that waits for nothing else.
-    fn turn_of(&self, id: i64, mean: Option<f64>) -> Result<Remaining> {
-        let (slots, running) = {
-            let now = self.shared.now();
-            (now.slots.max(1), now.running.clone())
-        };
-        if running.contains_key(&id) {
-            return Ok(Remaining::default());
-        }
-        let mut before = Remaining::default();
-        for left in running.values().filter_map(|m| m.progress()).map(|p| p.left) {
-            before = sum(before, left);
-        }
-        let ahead = self.shared.stager.journal().ahead_of(id)? as f64;
-        if running.len() < slots && ahead == 0.0 {
-            return Ok(Remaining::default());
-        }
-        let (before, by) = (sum(before, guess(ahead, mean)), slots as f64);
-        Ok(Remaining { seconds: before.seconds / by, low: before.low / by, high: before.high })
-    }
-
-    /// What a transfer that waits will take, from a look at its sources that is no longer than some seconds.
-    fn itself(&self, status: &Status, mean: Option<f64>) -> Remaining {
-        let (stager, cancel) = (self.shared.stager.clone(), Cancel::new());
-        let (request, token) = (status.request.clone(), cancel.clone());
-        let (send, receive) = std::sync::mpsc::sync_channel(1);
-        let looking = self.shared.looking.clone();
-        let thread = std::thread::Builder::new().name("stead-preview".into());
-        // A device that does not answer keeps them.
-        let looks = match looking.fetch_add(1, Ordering::Relaxed) < MOST_LOOKING {
-            true => thread.spawn(move || {
-                // Nobody may wait for it any more.
-                let _ = send.send(stager.preview(&request, &token));
-                looking.fetch_sub(1, Ordering::Relaxed);
-            }),
-            false => {
-                looking.fetch_sub(1, Ordering::Relaxed);
-                Err(std::io::ErrorKind::WouldBlock.into())
-            }
-        };
-        let preview = looks.ok().and_then(|_| receive.recv_timeout(LOOKS_FOR).ok());
-        cancel.cancel();
-        match preview {
-            Some(Ok(preview)) => preview.takes,
-            // More than can be looked at in so short a time, or something that it will fail with.
-            Some(Err(_)) => Remaining::default(),
-            None => {
-                let mean = mean.unwrap_or(60.0);
-                Remaining { seconds: mean, low: 0.0, high: mean * 10.0 }
-            }
-        }
-    }
-
     /// Transfers, the latest first; those that are over only if `all`.
     ///
     /// # Errors
@@ -495,17 +438,6 @@ impl Queue {
     pub fn statuses(&self, all: bool, most: usize) -> Result<Vec<Standing>> {
         let list = self.shared.stager.journal().statuses(None, all, most)?;
         list.into_iter().map(|status| self.own(status)).collect()
-    }
-
-    /// How much there is to do, of what waits no more than `most`.
-    ///
-    /// # Errors
-    /// Those of the journal.
-    pub fn load(&self, most: usize) -> Result<Load> {
-        let ready = self.shared.stager.journal().ready(most)?;
-        let now = self.shared.now();
-        // What others have left is about to be ready.
-        Ok(Load { running: now.running.len(), ready: ready + now.strays.len() })
     }
 
     /// How many wait for their turn or for others.
@@ -526,15 +458,14 @@ impl Queue {
 
     /// Bytes a second of all that is under way.
     pub fn rate(&self) -> f64 {
-        let running: Vec<_> = self.shared.now().running.values().cloned().collect();
+        let running = self.under_way();
         let rate =
             |p: Progress| if p.seconds > 0.0 { p.bytes_done as f64 / p.seconds } else { 0.0 };
         running.iter().filter_map(|moving| moving.progress()).map(rate).sum()
     }
 
-    /// So many transfers at a time.
-    pub fn slots(&self) -> usize {
-        self.shared.now().slots
+    fn under_way(&self) -> Vec<Arc<Moving>> {
+        self.shared.now().running.values().map(|one| one.moving.clone()).collect()
     }
 
     /// Whom it does the transfers by.
@@ -545,27 +476,11 @@ impl Queue {
     /// Stops what is under way, such that it goes on when the journal is opened again, and begins nothing any more.
     pub fn end(&self) {
         self.shared.change(|now| now.stopped = true);
-        let running: Vec<_> = self.shared.now().running.values().cloned().collect();
+        let running = self.under_way();
         running.iter().for_each(|moving| moving.stop());
         // How they ended is in the journal.
         running.iter().for_each(|moving| drop(moving.wait(Some(STOPS_WITHIN))));
     }
-}
-
-/// So many that nobody has looked at: taken to be as those before.
-fn guess(transfers: f64, mean: Option<f64>) -> Remaining {
-    match mean {
-        Some(mean) => Remaining {
-            seconds: transfers * mean,
-            low: transfers * mean / 4.0,
-            high: transfers * mean * 4.0,
-        },
-        None => Remaining { seconds: transfers, low: 0.0, high: transfers * 60.0 },
-    }
-}
-
-fn sum(a: Remaining, b: Remaining) -> Remaining {
-    Remaining { seconds: a.seconds + b.seconds, low: a.low + b.low, high: a.high + b.high }
 }
 
 impl Drop for Queue {

@@ -1,10 +1,9 @@
-//! What is agreed about dataspaces, as far as transfers keep to it: quotas, jobs, rates.
+//! What is agreed about dataspaces, as far as each transfer by itself keeps to it: quotas, jobs.
 
 use crate::ends::Base;
 use crate::journal::{Ends, Journal};
 use crate::place::Place;
 use crate::plan::Planned;
-use crate::remote::Far;
 use rustix::process::geteuid;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
@@ -28,11 +27,22 @@ pub type Jobs = BTreeMap<String, BTreeSet<String>>;
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
     pub(crate) name: String,
-    place: String,
-    terms: Terms,
+    pub(crate) place: String,
+    pub(crate) terms: Terms,
+}
+
+impl From<Bound<'_>> for Rule {
+    fn from(b: Bound<'_>) -> Rule {
+        Rule { name: b.name.to_owned(), place: b.place.to_owned(), terms: b.terms.clone() }
+    }
 }
 
 impl Rule {
+    /// True if somebody may have only so many bytes there.
+    pub(crate) fn has_quota(&self) -> bool {
+        self.terms.quota.or(self.terms.user_quota).is_some()
+    }
+
     /// Bytes a second.
     pub(crate) fn limit(&self) -> Option<u64> {
         self.terms.limit
@@ -56,12 +66,7 @@ pub(crate) fn of(spaces: &Spaces, base: &Base, folder: &Place, path: &Path) -> V
             && above.get_or_insert_with(ids).contains(&(root.dev(), root.ino()))
     };
     let found = spaces.bound().filter(|bound| lies_in(bound));
-    let rule = |b: Bound<'_>| Rule {
-        name: b.name.to_owned(),
-        place: b.place.to_owned(),
-        terms: b.terms.clone(),
-    };
-    found.map(rule).collect()
+    found.map(Rule::from).collect()
 }
 
 /// True if that is said to be in a dataspace, by its name or by a path or a URL below it.
@@ -108,20 +113,6 @@ pub(crate) fn may_touch<'r>(
     Ok(())
 }
 
-/// Bytes a second at most, of what somebody wants and what is agreed about both ends.
-pub(crate) fn limit<'p>(
-    spaces: &Spaces,
-    wanted: Option<u64>,
-    ends: impl Iterator<Item = (&'p Base, &'p Place)>,
-) -> Option<u64> {
-    let agreed = |(base, place): (&Base, &Place)| {
-        let here = of(spaces, base, place, Path::new("")).iter().filter_map(Rule::limit).min();
-        // Of what is on another node that node has told.
-        here.into_iter().chain(place.far().and_then(Far::limit)).min()
-    };
-    ends.filter_map(agreed).chain(wanted).min()
-}
-
 /// What lies in a dataspace, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Used {
@@ -129,6 +120,8 @@ pub(crate) struct Used {
     pub(crate) all: Option<u64>,
     /// Of this user.
     pub(crate) own: Option<u64>,
+    /// A file system was asked for what all users have: what has no name yet is in there.
+    pub(crate) whole: bool,
 }
 
 /// Looks what lies in a dataspace, if there is a quota. Where it is a file system of its own, that is asked; otherwise all of it is walked through.
@@ -148,6 +141,7 @@ pub(crate) fn used(place: &str, terms: &Terms, cancel: &Cancel) -> Result<Used> 
             .map_err(|e| Error::io("look at the room of", root.shown(), e.into()))?;
         let blocks = stat.f_blocks.saturating_sub(stat.f_bfree);
         used.all = Some(blocks.saturating_mul(stat.f_frsize));
+        used.whole = true;
     }
     if terms.user_quota.is_some() || used.all.is_none() {
         let mut walk = Walk { user: geteuid().as_raw(), several: HashSet::new(), all: 0, own: 0 };
@@ -224,43 +218,86 @@ pub(crate) fn within_quota(
     if needed == 0 {
         return Ok(());
     }
-    for Rule { name, place, terms } in &planned.to {
-        let used = used(place, terms, cancel)?;
-        let coming = match terms.quota.or(terms.user_quota) {
-            Some(_) => coming(journal, name, place, id)?,
-            None => 0,
-        };
-        for (quota, used, whose) in [
-            (terms.quota, used.all, "all users together"),
-            (terms.user_quota, used.own, "each user"),
-        ] {
-            let (Some(quota), Some(used)) = (quota, used) else { continue };
-            if used.saturating_add(coming).saturating_add(needed) <= quota {
-                continue;
-            }
-            let size = units::format_size;
-            let coming = match coming {
-                0 => String::new(),
-                n => format!(", {} are on their way", size(n)),
-            };
-            let message = format!(
-                "{} are needed in dataspace '{name}', which has {} for {whose}: {} are in use{coming}",
-                size(needed),
-                size(quota),
-                size(used),
-            );
-            return Err(Error::new(Kind::NoSpace, message)
-                .with_hint("nothing was begun; remove something there, or name another target"));
-        }
+    for rule in planned.to.iter().filter(|rule| rule.has_quota()) {
+        let coming = coming(journal, &rule.name, &rule.place, id)?;
+        left(rule, coming, cancel)?.iter().try_for_each(|left| left.refuse(rule, needed))?;
     }
     Ok(())
 }
 
+/// What a quota of a dataspace leaves.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Left {
+    quota: u64,
+    used: u64,
+    coming: u64,
+    whose: &'static str,
+    /// Files that have no name yet are in use, too.
+    whole: bool,
+}
+
+/// Looks what quotas of a dataspace leave, besides what is on its way there; nothing of those that cannot be looked after.
+///
+/// # Errors
+/// Those of [`used`].
+pub(crate) fn left(rule: &Rule, coming: u64, cancel: &Cancel) -> Result<Vec<Left>> {
+    let Rule { place, terms, .. } = rule;
+    let Used { all, own, whole } = used(place, terms, cancel)?;
+    let all = [
+        (terms.quota, all, "all users together", whole),
+        (terms.user_quota, own, "each user", false),
+    ];
+    let left = all.into_iter().filter_map(|(quota, used, whose, whole)| {
+        Some(Left { quota: quota?, used: used?, coming, whose, whole })
+    });
+    Ok(left.collect())
+}
+
+impl Left {
+    /// Besides files of so many bytes that are written and have no name yet.
+    pub(crate) fn with_open(self, bytes: u64) -> Left {
+        match self.whole {
+            true => self,
+            false => Left { coming: self.coming.saturating_add(bytes), ..self },
+        }
+    }
+
+    /// Bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.quota.saturating_sub(self.used).saturating_sub(self.coming)
+    }
+
+    /// Refuses what needs more.
+    ///
+    /// # Errors
+    /// `NoSpace`, with the quota, what is in use and what is needed.
+    pub(crate) fn refuse(&self, rule: &Rule, needed: u64) -> Result<()> {
+        if needed <= self.bytes() {
+            return Ok(());
+        }
+        let size = units::format_size;
+        let coming = match self.coming {
+            0 => String::new(),
+            n => format!(", {} are on their way", size(n)),
+        };
+        let message = format!(
+            "{} are needed in dataspace '{}', which has {} for {}: {} are in use{coming}",
+            size(needed),
+            rule.name,
+            size(self.quota),
+            self.whose,
+            size(self.used),
+        );
+        let hint = "nothing was begun; remove something there, or name another target";
+        Err(Error::new(Kind::NoSpace, message).with_hint(hint))
+    }
+}
+
 /// True if a rename would bring something into a dataspace that nobody has counted.
 pub(crate) fn counts_renames(planned: &Planned) -> bool {
-    let counted = |rule: &&Rule| rule.terms.quota.or(rule.terms.user_quota).is_some();
     let from = |name: &str| planned.from.iter().any(|rule| rule.name == name);
-    planned.sums.renamed > 0 && planned.to.iter().filter(counted).any(|rule| !from(&rule.name))
+    let counted = |rule: &Rule| rule.has_quota() && !from(&rule.name);
+    planned.sums.renamed > 0 && planned.to.iter().any(counted)
 }
 
 #[cfg(test)]

@@ -96,6 +96,9 @@ pub struct Status {
     /// Of what kind that is, as `no-space`.
     #[serde(default)]
     pub kind: Option<String>,
+    /// What it waits for, if it waits in a queue.
+    #[serde(default)]
+    pub waits: Option<String>,
 }
 
 impl Status {
@@ -160,6 +163,9 @@ pub trait Watcher: Sync {
 
     /// Something went wrong that is tried again.
     fn retry(&self, _error: &Error) {}
+
+    /// It waits for others, before it moves anything: why.
+    fn waits(&self, _why: &str) {}
 }
 
 /// What a transfer would do.

@@ -1,8 +1,8 @@
 //! What lies in dataspaces, looked at, read and written where it lies, without a transfer.
 //!
 //! A name is a dataspace and a path below it. No path leads out: folders are entered from the root on, and links are not
-//! followed. What is written appears as a whole, when it is [committed](Writing::commit), or not at all. A [`Location`] of any kind is
-//! [looked at](Tree::look), also one of another node.
+//! followed. What is written appears as a whole, when it is [committed](Writing::commit), or not at all; and not at all if a quota
+//! of its dataspace leaves no room for it. A [`Location`] of any kind is [looked at](Tree::look), also one of another node.
 //!
 //! [`Location`]: stead_core::Location
 
@@ -15,6 +15,8 @@ use crate::clock;
 use crate::ends::{Base, split};
 use crate::place::Place;
 use crate::remote::{Nodes, Reach};
+use crate::room::{Rooms, Taken};
+use crate::rules;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -82,9 +84,16 @@ pub struct ObjectReading {
 #[derive(Debug)]
 pub enum Writing {
     /// Into a folder.
-    File(AtomicFile),
+    File(FileWriting),
     /// Into a bucket.
     Object(ObjectWriting),
+}
+
+/// A file that is written, within the quotas of its dataspace.
+#[derive(Debug)]
+pub struct FileWriting {
+    file: AtomicFile,
+    taken: Taken,
 }
 
 /// An object that is written, in parts of 16 MiB, of which one is in memory.
@@ -102,6 +111,7 @@ pub struct ObjectWriting {
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
     spaces: Spaces,
+    rooms: Arc<Rooms>,
     cancel: Cancel,
     nodes: Option<Arc<Nodes>>,
 }
@@ -109,7 +119,7 @@ pub struct Tree {
 impl Tree {
     /// Of these dataspaces.
     pub fn new(spaces: Spaces) -> Tree {
-        Tree { spaces, cancel: Cancel::new(), nodes: None }
+        Tree { spaces, rooms: Arc::default(), cancel: Cancel::new(), nodes: None }
     }
 
     /// The same, which [looks](Tree::look) at other nodes, too.
@@ -248,12 +258,12 @@ impl Tree {
         }
     }
 
-    /// Begins a file, and makes the folders that it needs.
+    /// Begins a file, and makes the folders that it needs. `size` is what it will have, as far as that is known.
     ///
     /// # Errors
-    /// `Usage` if the name is taken by something that is not to be replaced, or cannot be, and for [`How::Append`] of a bucket,
+    /// `NoSpace` if a quota of the dataspace leaves less than `size`, before anything is made; `Usage` if the name is taken by something that is not to be replaced, or cannot be, and for [`How::Append`] of a bucket,
     /// whose objects cannot grow; `Permission` if it, or something on the way, is a link; system errors, those of the store.
-    pub fn create(&self, space: &str, path: &Path, how: How) -> Result<Writing> {
+    pub fn create(&self, space: &str, path: &Path, how: How, size: Option<u64>) -> Result<Writing> {
         let (root, dir, name) = self.named(space, path)?;
         if let Place::Bucket(prefix) = &root {
             let (bucket, key) = (prefix.bucket().clone(), prefix.key(path)?);
@@ -271,13 +281,17 @@ impl Tree {
                 upload: None,
             }));
         }
+        let base = Base::Space(space.to_owned(), self.spaces.place(space)?.to_owned());
+        let rules = rules::of(&self.spaces, &base, &root, path);
+        let mut taken = Taken::none(&self.rooms, rules, &self.cancel);
+        taken.grow_to(size.unwrap_or(0))?;
         let place = root.make_below(dir)?;
         let folder = place.folder()?;
         let mut file = folder.write_file(name, how == How::New)?;
         if how == How::Append {
-            begin_with(folder, name, &mut file)?;
+            begin_with(folder, name, &mut file, &mut taken)?;
         }
-        Ok(Writing::File(file))
+        Ok(Writing::File(FileWriting { file, taken }))
     }
 
     /// Makes a folder, durably, with those that it lies in if `parents`. False if it was there. In a bucket folders are there as
@@ -350,10 +364,14 @@ impl Tree {
 }
 
 /// Copies what has the name into the file that will have it; blocks are shared where the file system can.
-fn begin_with(folder: &Folder, name: &OsStr, file: &mut AtomicFile) -> Result<()> {
-    if folder.meta(name)?.is_none() {
-        return Ok(());
-    }
+fn begin_with(
+    folder: &Folder,
+    name: &OsStr,
+    file: &mut AtomicFile,
+    taken: &mut Taken,
+) -> Result<()> {
+    let Some(there) = folder.meta(name)? else { return Ok(()) };
+    taken.grow_to(there.size)?;
     let mut old = folder.open_file(name)?;
     let failed = |e| Error::io("copy", folder.at(name), e);
     let mut new = file.file();
@@ -404,10 +422,59 @@ impl Writing {
     /// `Usage` if the name was to be new and is taken by now; those of [`Writing::write_all`]. What had the name is as it was.
     pub fn commit(self, durable: bool) -> Result<()> {
         match self {
-            Writing::File(file) if durable => file.commit(),
-            Writing::File(file) => file.commit_hint(),
+            Writing::File(file) => file.commit(durable),
             Writing::Object(object) => object.commit(),
         }
+    }
+}
+
+impl FileWriting {
+    /// The file that is written, for those who write to it by themselves.
+    pub fn file(&self) -> &File {
+        self.file.file()
+    }
+
+    /// Its name, once it has it.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// True if there is a quota: who writes to it by himself says so before, by [`FileWriting::grow_to`].
+    pub fn is_bound(&self) -> bool {
+        self.taken.is_bound()
+    }
+
+    /// Somebody is about to make the file so long.
+    ///
+    /// # Errors
+    /// `NoSpace` if a quota of the dataspace leaves less.
+    pub fn grow_to(&mut self, bytes: u64) -> Result<()> {
+        self.taken.grow_to(bytes).map_err(|e| e.at_path(self.file.path()))
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.is_bound() {
+            let failed = |e| Error::io("look at", self.file.path(), e);
+            let mut file = self.file.file();
+            let at = file.stream_position().map_err(failed)?;
+            self.grow_to(at.saturating_add(bytes.len() as u64))?;
+        }
+        self.file.write_all(bytes)
+    }
+
+    fn commit(mut self, durable: bool) -> Result<()> {
+        if self.is_bound() {
+            // Some of it may have come by ways that nobody has told of.
+            let meta = self.file.file().metadata();
+            let meta = meta.map_err(|e| Error::io("look at", self.file.path(), e))?;
+            self.grow_to(meta.len())?;
+        }
+        match durable {
+            true => self.file.commit()?,
+            false => self.file.commit_hint()?,
+        }
+        self.taken.keep();
+        Ok(())
     }
 }
 
@@ -496,7 +563,7 @@ mod tests {
     }
 
     fn write(tree: &Tree, path: &str, bytes: &[u8], how: How) -> Result<()> {
-        let mut file = tree.create("s", Path::new(path), how)?;
+        let mut file = tree.create("s", Path::new(path), how, None)?;
         file.write_all(bytes)?;
         file.commit(false)
     }
@@ -539,14 +606,14 @@ mod tests {
             assert_eq!(tree.info("s", path).unwrap_err().kind(), Kind::Usage, "{out}");
             assert_eq!(tree.list("s", path).unwrap_err().kind(), Kind::Usage, "{out}");
             assert_eq!(tree.open("s", path).unwrap_err().kind(), Kind::Usage, "{out}");
-            assert!(tree.create("s", path, How::Replace).is_err(), "{out}");
+            assert!(tree.create("s", path, How::Replace, None).is_err(), "{out}");
             assert!(tree.make_folder("s", path, true).is_err(), "{out}");
             assert!(tree.remove_folder("s", path).is_err(), "{out}");
         }
         assert_eq!(tree.info("none", Path::new("")).unwrap_err().kind(), Kind::NotFound);
         assert_eq!(tree.open("s", Path::new("")).unwrap_err().kind(), Kind::Usage);
         // Nothing of what was not committed.
-        let mut left = tree.create("s", Path::new("left"), How::Replace).unwrap();
+        let mut left = tree.create("s", Path::new("left"), How::Replace, None).unwrap();
         left.write_all(&vec![7; PART + 1]).unwrap();
         assert_eq!(names(tree, "").len(), 2);
         drop(left);
@@ -588,7 +655,10 @@ mod tests {
         );
         assert_eq!(tree.remove_folder("s", path("top")).unwrap_err().kind(), Kind::Usage);
         assert_eq!(tree.open("s", path("a")).unwrap_err().kind(), Kind::Usage);
-        assert_eq!(tree.create("s", path("a"), How::Replace).unwrap_err().kind(), Kind::Usage);
+        assert_eq!(
+            tree.create("s", path("a"), How::Replace, None).unwrap_err().kind(),
+            Kind::Usage
+        );
         assert_eq!(tree.info("s", path("top/x")).unwrap_err().kind(), Kind::NotFound);
         // Rights stay; any bytes are a name.
         use std::os::unix::fs::PermissionsExt;
@@ -597,7 +667,7 @@ mod tests {
         write(&tree, "top", b"x", How::Replace).unwrap();
         assert_eq!(tree.info("s", path("top")).unwrap().meta.mode, 0o640);
         let odd = Path::new(OsStr::from_bytes(b"no\xfftext"));
-        let mut file = tree.create("s", odd, How::New).unwrap();
+        let mut file = tree.create("s", odd, How::New, None).unwrap();
         file.write_all(b"odd").unwrap();
         file.commit(true).unwrap();
         assert_eq!(tree.info("s", odd).unwrap().meta.size, 3);
@@ -627,11 +697,48 @@ mod tests {
     }
 
     #[test]
+    fn quotas_are_kept_and_nothing_is_half_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let text =
+            format!("[dataspace.s]\npath = \"{}\"\nuser_quota = \"300kB\"\n", dir.path().display());
+        let tree = Tree::new(Spaces::parse(&text, &|_| None).unwrap());
+        let full = |done: Result<()>| {
+            let e = done.unwrap_err();
+            assert!(e.kind() == Kind::NoSpace && e.to_string().contains("dataspace 's'"), "{e}");
+        };
+        let path = Path::new("new/f");
+        // What is known before makes not even a folder.
+        full(tree.create("s", path, How::New, Some(400_000)).map(drop));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        let mut file = tree.create("s", path, How::New, Some(100_000)).unwrap();
+        file.write_all(&vec![1; 100_000]).unwrap();
+        full(file.write_all(&vec![1; 300_000]));
+        drop(file);
+        assert_eq!(std::fs::read_dir(dir.path().join("new")).unwrap().count(), 0);
+        write(&tree, "new/f", &vec![1; 150_000], How::New).unwrap();
+        // What stays as it is in case of need is there twice for a while.
+        full(write(&tree, "new/f", &vec![2; 200_000], How::Replace));
+        full(write(&tree, "new/f", &vec![2; 100_000], How::Append));
+        assert_eq!(read(&tree, "new/f"), vec![1; 150_000]);
+        // By ways of its own somebody writes too much: it does not get its name.
+        let Writing::File(mut own) = tree.create("s", path, How::Replace, None).unwrap() else {
+            panic!()
+        };
+        assert!(own.is_bound());
+        own.grow_to(10).unwrap();
+        own.file().set_len(400_000).unwrap();
+        full(Writing::File(own).commit(false));
+        assert_eq!(read(&tree, "new/f"), vec![1; 150_000]);
+        write(&tree, "g", b"fits", How::New).unwrap();
+        assert_eq!(std::fs::read_dir(dir.path().join("new")).unwrap().count(), 1);
+    }
+
+    #[test]
     fn a_bucket_is_a_tree() {
         let tree = tree("s", "memory://a-tree/below");
         assert!(tree.is_bucket("s").unwrap());
         is_a_tree(&tree);
-        let append = tree.create("s", Path::new("top"), How::Append).unwrap_err();
+        let append = tree.create("s", Path::new("top"), How::Append, None).unwrap_err();
         assert_eq!(append.kind(), Kind::Usage);
         assert!(tree.make_folder("s", Path::new("any"), false).unwrap());
         let Reading::Object(object) = tree.open("s", Path::new("a/b/c")).unwrap() else { panic!() };
@@ -662,7 +769,7 @@ mod tests {
         for path in ["f", "d/secret"] {
             kind(tree.open("s", Path::new(path)).map(drop), path);
             for how in [How::Replace, How::New, How::Append] {
-                kind(tree.create("s", Path::new(path), how).map(drop), path);
+                kind(tree.create("s", Path::new(path), how, None).map(drop), path);
             }
         }
         kind(tree.make_folder("s", Path::new("d/x"), true).map(drop), "make");

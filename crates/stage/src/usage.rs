@@ -6,6 +6,7 @@ use crate::manager::Stager;
 use crate::place::Place;
 use crate::rules;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 use stead_core::layout::{Spaces, Terms};
 use stead_core::{BucketUrl, Cancel, Error, Result};
 
@@ -49,8 +50,10 @@ pub struct Usage {
     pub coming: u64,
     /// Transfers of this user under way that read or write there.
     pub running: u64,
-    /// Bytes a second of each transfer, if that is agreed.
+    /// Bytes a second of all transfers there together, if that is agreed.
     pub limit: Option<u64>,
+    /// Transfers at a time there, of all users, if that is agreed.
+    pub transfers: Option<u64>,
     /// Seconds after its last change when something there is removed, if that is agreed.
     pub expires: Option<u64>,
     /// Only processes of jobs may use it.
@@ -59,7 +62,8 @@ pub struct Usage {
     pub error: Option<String>,
 }
 
-/// All dataspaces, with what the journal of this user knows of their speed. Where there are quotas, what lies there is walked through.
+/// All dataspaces, the one of regions among them, with what the journal of this user knows of their speed. Where there are quotas, what
+/// lies there is walked through.
 ///
 /// # Errors
 /// `Cancelled`; those of the journal. That a dataspace is not to be had is said with it.
@@ -71,7 +75,7 @@ pub fn usage(stager: &Stager, cancel: &Cancel) -> Result<Vec<Usage>> {
         let usage = one(spaces, name, &rates, &under_way, cancel);
         cancel.check().map(|()| usage)
     };
-    spaces.names().map(told).collect()
+    spaces.names().chain(spaces.implied_names()).map(told).collect()
 }
 
 /// All dataspaces, as far as their configuration tells: nothing is asked of what lies there.
@@ -91,13 +95,14 @@ fn said(spaces: &Spaces, name: &str, terms: &Terms) -> Usage {
     }
     usage.kind = match &usage.path {
         Some(path) if BucketUrl::is_meant(path) => "bucket",
-        _ if terms.memory => "memory",
+        _ if terms.memory || spaces.implied(name).is_some() => "memory",
         _ if terms.shared => "shared",
         _ => "node",
     }
     .to_owned();
     (usage.quota, usage.user_quota) = (terms.quota, terms.user_quota);
     (usage.limit, usage.expires, usage.jobs) = (terms.limit, terms.expires, terms.jobs);
+    usage.transfers = terms.transfers;
     usage
 }
 
@@ -135,7 +140,12 @@ fn look(
     cancel: &Cancel,
 ) -> Result<()> {
     let place = spaces.place(&usage.name)?;
-    let open = Base::Space(usage.name.clone(), place.to_owned()).open(spaces, None, cancel)?;
+    let base = match spaces.implied(&usage.name) {
+        // To look does not make it: its room is that of the folder that it comes to lie in.
+        Some(path) if !Path::new(path).exists() => above(path),
+        _ => Base::Space(usage.name.clone(), place.to_owned()),
+    };
+    let open = base.open(spaces, None, cancel)?;
     let tier = open.tier().unwrap_or_default();
     for (pair, rate) in rates {
         let (from, to) = pair.split_once('>').unwrap_or_default();
@@ -154,13 +164,20 @@ fn look(
     usage.size = bytes(stat.f_blocks);
     usage.used = bytes(stat.f_blocks.saturating_sub(stat.f_bfree));
     usage.free = bytes(stat.f_bavail);
-    let meta = folder.own_meta()?;
-    (usage.owner, usage.group) = (Some(meta.uid), Some(meta.gid));
-    usage.mode = Some(format!("{:04o}", meta.mode));
+    if matches!(base, Base::Space(..)) {
+        let meta = folder.own_meta()?;
+        (usage.owner, usage.group) = (Some(meta.uid), Some(meta.gid));
+        usage.mode = Some(format!("{:04o}", meta.mode));
+    }
     let used = rules::used(place, terms, cancel)?;
     (usage.quota_used, usage.user_quota_used) = (used.all, used.own);
     if terms.memory && !stead_store::tier::is_memory(folder) {
         return Err(Error::usage("this folder does not lie in memory").at_path(folder.shown()));
     }
     Ok(())
+}
+
+fn above(path: &str) -> Base {
+    let above = path.rsplit_once('/').map(|(above, _)| above).filter(|above| !above.is_empty());
+    Base::Path(above.unwrap_or("/").to_owned())
 }

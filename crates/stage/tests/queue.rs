@@ -7,8 +7,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use stead_core::layout::Spaces;
 use stead_core::{Kind, Location};
-use stead_stage::{Action, Means, Options, Queue, Request, Stager, State};
+use stead_stage::{Action, Means, Options, Queue, Request, Share, Stager, State};
 use tempfile::TempDir;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -29,8 +30,20 @@ impl Place {
     }
 
     fn queue(&self) -> Queue {
-        let stager = Stager::open(&self.path("state"), Means::default()).unwrap();
+        self.queue_of(Means::default())
+    }
+
+    fn queue_of(&self, means: Means) -> Queue {
+        let stager = Stager::open(&self.path("state"), means).unwrap();
         Queue::open(Arc::new(stager), || {}).unwrap()
+    }
+
+    /// A dataspace with one transfer at a time.
+    fn tier(&self) -> Means {
+        fs::create_dir(self.path("tier")).unwrap();
+        let path = self.path("tier");
+        let text = format!("[dataspace.tier]\npath = \"{}\"\ntransfers = 1\n", path.display());
+        Means { spaces: Spaces::parse(&text, &|_| None).unwrap(), ..Means::default() }
     }
 
     fn copy(&self, target: &str, priority: i32) -> Request {
@@ -161,4 +174,122 @@ fn whoever_opens_the_journal_goes_on() {
     let there = fs::read_dir(p.dir.path()).unwrap().flatten();
     let names = there.map(|e| e.file_name().into_string().unwrap());
     assert_eq!(names.filter(|n| n.starts_with('t') || n.starts_with('.')).count(), 200);
+}
+
+/// Waits until one waits for something.
+fn waits(queue: &Queue, id: i64, what: &str) {
+    let does = || {
+        let status = queue.wait(id, Duration::from_millis(10)).unwrap().status;
+        status.state == State::Pending && status.waits.as_deref().unwrap().contains(what)
+    };
+    assert!((0..6000).any(|_| does()), "{:?}", queue.standing(id));
+}
+
+#[test]
+fn a_dataspace_without_a_seat_holds_up_only_those_who_touch_it() {
+    let p = Place::new();
+    fs::write(p.path("f"), vec![1; 4 << 20]).unwrap();
+    let queue = p.queue_of(p.tier());
+    std::os::unix::fs::symlink(p.path("tier"), p.path("link")).unwrap();
+    let mut slow = p.copy("tier/slow", 9);
+    slow.options.limit = Some(1000);
+    let slow = queue.submit(&slow, &[]).unwrap();
+    let urgent = queue.submit(&p.copy("tier/urgent", 8), &[]).unwrap();
+    let second = queue.submit(&p.copy("tier/second", 1), &[]).unwrap();
+    // What it touches is found when it is begun.
+    let linked = queue.submit(&p.copy("link/linked", 2), &[]).unwrap();
+    let beside = queue.submit(&p.copy("beside", 0), &[]).unwrap();
+    queue.set_slots(3);
+    assert_eq!(queue.wait(beside, LONG).unwrap().status.state, State::Finished);
+    for id in [urgent, second, linked] {
+        waits(&queue, id, "dataspace 'tier' has one transfer at a time");
+    }
+    assert_eq!(queue.standing(slow).unwrap().status.state, State::Running);
+    assert!(queue.left(second).unwrap().seconds >= queue.left(urgent).unwrap().seconds);
+    let after = queue.submit(&p.copy("after", 0), &[second]).unwrap();
+    waits(&queue, after, &format!("transfer {second} comes before it"));
+    queue.cancel(slow).unwrap();
+    assert_eq!(began(&queue, &[urgent, second, linked]), [urgent, linked, second]);
+    assert_eq!(queue.wait(after, LONG).unwrap().status.state, State::Finished);
+    assert!(p.path("tier/linked").exists() && !p.path("tier/slow").exists());
+}
+
+#[test]
+fn a_share_says_what_may_begin_and_is_told_of() {
+    let p = Place::new();
+    fs::write(p.path("f"), vec![1; 4 << 20]).unwrap();
+    let tier = p.tier();
+    let queue = p.queue_of(Means { common: Some(tier.spaces.clone()), ..tier });
+    let (kind, none) = (vec!["tier".to_owned()], Vec::new());
+    let mut slow = p.copy("tier/slow", 0);
+    slow.options.limit = Some(1000);
+    let slow = queue.submit(&slow, &[]).unwrap();
+    let second = queue.submit(&p.copy("tier/second", 0), &[]).unwrap();
+    let beside = queue.submit(&p.copy("beside", 5), &[]).unwrap();
+    let load = queue.load(10).unwrap();
+    let kinds: Vec<_> = load.kinds.iter().map(|k| (&k.touches, k.running, k.ready)).collect();
+    assert_eq!(kinds, [(&none, 0, 1), (&kind, 0, 2)]);
+    assert_eq!((load.seen, load.next), (0, vec![0, 1, 1]));
+    let share = |number, kinds: &[(&Vec<String>, usize)], full: &[&str]| Share {
+        number,
+        kinds: kinds.iter().map(|(kind, n)| ((*kind).clone(), *n)).collect(),
+        full: full.iter().map(|name| (*name).to_owned()).collect(),
+        ..Share::default()
+    };
+    // One of these, and none that touches nothing.
+    queue.set_share(share(7, &[(&kind, 1)], &["tier"]));
+    while queue.load(10).unwrap().running == 0 {
+        std::thread::yield_now();
+    }
+    let load = queue.load(10).unwrap();
+    assert_eq!((load.seen, load.running, load.ready), (7, 1, 2));
+    assert_eq!(load.kinds[0].touches, kind);
+    waits(&queue, second, "dataspace 'tier'");
+    waits(&queue, beside, "its turn");
+    // Nobody is stopped where less may be done.
+    queue.set_share(share(8, &[(&none, 1)], &["tier"]));
+    assert_eq!(queue.wait(beside, LONG).unwrap().status.state, State::Finished);
+    assert_eq!(queue.standing(slow).unwrap().status.state, State::Running);
+    queue.cancel(slow).unwrap();
+    waits(&queue, second, "dataspace 'tier'");
+    queue.set_share(share(9, &[(&kind, 1)], &[]));
+    assert_eq!(queue.wait(second, LONG).unwrap().status.state, State::Finished);
+}
+
+#[test]
+fn what_touches_something_else_is_told_of_while_all_slots_are_taken() {
+    let p = Place::new();
+    fs::write(p.path("f"), vec![1; 4 << 20]).unwrap();
+    let tier = p.tier();
+    let means = Means { common: Some(tier.spaces.clone()), ..tier };
+    let stager = Arc::new(Stager::open(&p.path("state"), means).unwrap());
+    let (tells, told) = std::sync::mpsc::channel();
+    let queue = Queue::open(stager, move || {
+        let _ = tells.send(());
+    })
+    .unwrap();
+    let mut slow = p.copy("tier/slow", 0);
+    slow.options.limit = Some(1000);
+    let slow = queue.submit(&slow, &[]).unwrap();
+    let kinds = [(vec!["tier".to_owned()], 1)].into_iter().collect();
+    queue.set_share(Share { number: 1, kinds, ..Share::default() });
+    while queue.load(10).unwrap().running == 0 {
+        std::thread::yield_now();
+    }
+    let quiet = || while told.recv_timeout(Duration::from_millis(500)).is_ok() {};
+    quiet();
+    // Much earlier than the queue looks by itself.
+    let soon = Duration::from_secs(30);
+    queue.submit(&p.copy("tier/second", 0), &[]).unwrap();
+    told.recv_timeout(soon).unwrap();
+    quiet();
+    // Another one of the same kind is nothing new; one that touches nothing is.
+    queue.submit(&p.copy("tier/third", 0), &[]).unwrap();
+    assert!(told.recv_timeout(Duration::from_millis(500)).is_err());
+    let beside = queue.submit(&p.copy("beside", 0), &[]).unwrap();
+    told.recv_timeout(soon).unwrap();
+    let kinds = [(Vec::new(), 1)].into_iter().collect();
+    queue.set_share(Share { number: 2, kinds, ..Share::default() });
+    assert_eq!(queue.wait(beside, LONG).unwrap().status.state, State::Finished);
+    queue.cancel(slow).unwrap();
 }

@@ -201,6 +201,9 @@ pub struct LsArgs {
     pub format: Described,
 }
 
+/// Bytes of the smallest journal of a daemon.
+const LEAST_JOURNAL: u64 = 1 << 20;
+
 const DAEMON_EXAMPLES: &str = "Examples:
   stead daemon
   stead daemon --socket /tmp/me/steadd.sock --state /tmp/me/state --transfers 2
@@ -242,6 +245,10 @@ pub struct DaemonArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
 
+    /// Bytes of each user's journal: what is over is forgotten, the oldest first, and what does not fit is refused
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = journal)]
+    pub journal: u64,
+
     /// Be the process that does the transfers of a user: the daemon starts it
     #[arg(long, hide = true)]
     pub worker: bool,
@@ -271,6 +278,14 @@ pub struct MetricsArgs {
     /// That of another node of the pool
     #[arg(long, value_name = "NODE")]
     pub on: Option<String>,
+}
+
+/// Bytes of a journal.
+fn journal(text: &str) -> Result<u64, String> {
+    match super::size(text)? {
+        n if n >= LEAST_JOURNAL => Ok(n),
+        _ => Err("a journal has at least 1 MiB".to_owned()),
+    }
 }
 
 /// The name of a node, in which %r stands for the rank.

@@ -227,6 +227,11 @@ impl Spaces {
         self.named.keys().map(String::as_str)
     }
 
+    /// The names of those that are implied, and not configured.
+    pub fn implied_names(&self) -> impl Iterator<Item = &str> {
+        self.implied.keys().map(String::as_str).filter(|name| !self.named.contains_key(*name))
+    }
+
     /// The folder of a dataspace: an absolute path.
     ///
     /// # Errors

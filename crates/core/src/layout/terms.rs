@@ -5,10 +5,12 @@ use crate::{Error, Result, limits, units};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Transfers at a time that a dataspace may be given.
+const MOST_TRANSFERS: u64 = 65_535;
 /// Bytes of a value; a path may have more.
 const MOST_BYTES: usize = 256;
 /// Keys that there are, with what they hold.
-const KEYS: [(&str, &str); 12] = [
+const KEYS: [(&str, &str); 13] = [
     ("path", "a folder, or the URL of a bucket"),
     ("memory", "yes or no"),
     ("size", "bytes"),
@@ -21,6 +23,7 @@ const KEYS: [(&str, &str); 12] = [
     ("expires", "a time such as 7d"),
     ("jobs", "yes or no"),
     ("limit", "bytes a second"),
+    ("transfers", "a number of transfers at a time"),
 ];
 
 /// What is agreed about a dataspace.
@@ -44,14 +47,21 @@ pub struct Terms {
     pub expires: Option<u64>,
     /// Only processes of jobs that name it may use it.
     pub jobs: bool,
-    /// Bytes a second of a transfer that reads or writes there.
+    /// Bytes a second of all transfers together that read or write there.
     pub limit: Option<u64>,
+    /// Transfers at a time that read or write there.
+    pub transfers: Option<u64>,
 }
 
 impl Terms {
     /// True if a transfer has to keep to something there.
     pub fn binds(&self) -> bool {
-        self.quota.or(self.user_quota).or(self.limit).is_some() || self.jobs
+        self.quota.or(self.user_quota).is_some() || self.is_shared() || self.jobs
+    }
+
+    /// True if transfers share something there: how many they are at a time, or bytes a second.
+    pub fn is_shared(&self) -> bool {
+        self.limit.or(self.transfers).is_some()
     }
 
     /// True if its folder is made where it is not there.
@@ -79,6 +89,14 @@ impl Terms {
                 let bytes = Some(units::parse_size(per_second)?).filter(|bytes| *bytes > 0);
                 let none = || Error::usage("a limit of 0 bytes a second would never end");
                 self.limit = Some(bytes.ok_or_else(none)?);
+            }
+            "transfers" => {
+                let n = value.parse().ok().filter(|n| (1..=MOST_TRANSFERS).contains(n));
+                let none = || {
+                    let shown = value.escape_debug();
+                    Error::usage(format!("'{shown}' is no number from 1 to {MOST_TRANSFERS}"))
+                };
+                self.transfers = Some(n.ok_or_else(none)?);
             }
             _ => return Err(unknown(key)),
         }
@@ -227,13 +245,14 @@ mod tests {
             ("expires", "7d"),
             ("jobs", "yes"),
             ("limit", "1GB/s"),
+            ("transfers", "3"),
         ]);
         assert_eq!(all.len(), KEYS.len());
         let config = SpaceConfig::try_from(all.clone()).unwrap();
         let terms = config.terms();
         assert_eq!((terms.quota, terms.user_quota), (Some(4 << 30), Some(1000)));
         assert_eq!((terms.mode, terms.expires), (Some(0o2770), Some(7 * 86_400)));
-        assert_eq!(terms.limit, Some(1_000_000_000));
+        assert_eq!((terms.limit, terms.transfers), (Some(1_000_000_000), Some(3)));
         assert!(terms.memory && terms.jobs && !terms.shared && terms.binds() && terms.is_made());
         assert_eq!(BTreeMap::from(config.clone()), all);
         let less = config.with("x", &map(&[("memory", ""), ("size", ""), ("jobs", "no")])).unwrap();
@@ -247,6 +266,9 @@ mod tests {
             ("mode", "rwx"),
             ("expires", "soon"),
             ("limit", "0"),
+            ("transfers", "0"),
+            ("transfers", "-1"),
+            ("transfers", "70000"),
             ("path", ""),
             ("paths", "/a"),
             ("path", "/a\nb"),
@@ -262,7 +284,7 @@ mod tests {
         #[test]
         fn what_was_taken_is_taken_again(
             keys in proptest::collection::btree_map(
-                proptest::sample::select(KEYS.map(|(key, _)| key.to_owned()).to_vec()), "[0-9a-z/]{0,6}|yes|[1-9]d|1k", 0..12),
+                proptest::sample::select(KEYS.map(|(key, _)| key.to_owned()).to_vec()), "[0-9a-z/]{0,6}|yes|[1-9]d|1k", 0..13),
         ) {
             if let Ok(config) = SpaceConfig::try_from(keys.clone()) {
                 let text = serde_json::to_string(&config).unwrap();

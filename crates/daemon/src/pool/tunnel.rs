@@ -5,7 +5,7 @@
 
 use super::TAG;
 use super::word::{self, CHUNK, HEAD, Word};
-use crate::worker::refuse;
+use crate::refuse::refuse;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;

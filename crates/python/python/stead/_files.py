@@ -62,11 +62,24 @@ class Reading(io.BufferedReader):
         self.path, self.size = path, size
 
 
+class Counted(io.FileIO):
+    """A file of a dataspace with a quota, which it does not outgrow."""
+
+    def __init__(self, descriptor: int, writing: _stead.Writing) -> None:
+        super().__init__(descriptor, "wb")
+        self._writing = writing
+
+    def write(self, data: Any) -> int:
+        """Writes bytes, if the quota leaves room for them."""
+        self._writing.grow_to(self.tell() + memoryview(data).nbytes)
+        return super().write(data)
+
+
 class Writing(io.BufferedWriter):
     """A file of a folder that appears when it is closed."""
 
     def __init__(self, path: str, writing: _stead.Writing, descriptor: int, autocommit: bool, durable: bool) -> None:
-        super().__init__(io.FileIO(descriptor, "wb"))
+        super().__init__(Counted(descriptor, writing) if writing.is_bound else io.FileIO(descriptor, "wb"))
         self.path, self.autocommit = path, autocommit
         self._writing, self._durable, self._since, self._broken = writing, durable, sys.exc_info()[1], False
 

@@ -161,7 +161,8 @@ class FileSystem(AbstractFileSystem):  # type: ignore[misc]
             block_size: Of an object, bytes that are read at a time.
             cache_options: Of an object, as fsspec has them.
             compression: As fsspec has it: `infer` goes by the name.
-            options: `encoding`, `errors` and `newline` of text; `cache_type` of an object.
+            options: `encoding`, `errors` and `newline` of text; `cache_type` of an object; `size`, bytes that a file will have if that is known, which a
+                quota of the dataspace may refuse.
         """
         if "b" not in mode:
             text = {name: options.pop(name) for name in ("encoding", "errors", "newline") if name in options}
@@ -180,7 +181,7 @@ class FileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def _open(
         self, path: str, mode: str = "rb", block_size: int | None = None, autocommit: bool = True, cache_options: Any = None,
-        cache_type: str | None = None, **options: Any,
+        cache_type: str | None = None, size: int | None = None, **options: Any,
     ) -> Any:  # fmt: skip
         more = {"block_size": block_size, "cache_options": cache_options, "cache_type": cache_type or "readahead"}
         if mode == "rb":
@@ -192,13 +193,19 @@ class FileSystem(AbstractFileSystem):  # type: ignore[misc]
         if mode not in HOW:
             raise ValueError(f"files are read (r), written (w, x) or appended to (a), as a whole: mode {mode!r} is none of these")
         try:
-            writing = self._tree.create(*self._below(path), HOW[mode])
+            writing = self._tree.create(*self._below(path), HOW[mode], size)
         except UsageError as e:
             raise self._instead(path, e, errno.EISDIR, errno.EEXIST if mode == "xb" else None) from None
         descriptor = writing.descriptor()
         if descriptor is None:
             return ObjectFile(self, path, mode, writing=writing, autocommit=autocommit, **more)
         return Writing(path, writing, descriptor, autocommit, self.durable)
+
+    def pipe_file(self, path: Any, value: Any, mode: str = "overwrite", **options: Any) -> None:
+        """Writes bytes to a file, of which it is known how many they are: a quota that leaves no room for them refuses it before anything
+        is made. With the mode `create` what has the name is an error."""
+        with self.open(path, "xb" if mode == "create" else "wb", size=memoryview(value).nbytes, **options) as file:
+            file.write(value)
 
     def cat_file(self, path: Any, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
         """Bytes of a file, from `start` to `end`, which count from its end if they are negative: of an object one request."""

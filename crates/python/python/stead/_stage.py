@@ -40,6 +40,7 @@ class Staged:
         "failed": "Names that could not be done.",
         "failures": "The first ones of these: pairs of a path and what went wrong.",
         "error": "Why all of it could not be done, or None.",
+        "waits": "What it waits for, if it waits in the queue of a daemon; otherwise None.",
         "seconds": "Wall time; None before it has ended.",
     }
     id: int
@@ -55,11 +56,12 @@ class Staged:
     failed: int
     failures: list[tuple[str, str]]
     error: str | None
+    waits: str | None
     seconds: float | None
 
     def __init__(self, said: dict[str, Any]) -> None:
         request = said["request"]
-        for name in ("id", "state", "files", "files_done", "bytes", "bytes_done", "skipped", "failed", "error"):
+        for name in ("id", "state", "files", "files_done", "bytes", "bytes_done", "skipped", "failed", "error", "waits"):
             setattr(self, name, said[name])
         self.action, self.sources, self.target = request["action"], request["sources"], request["target"]
         self.failures = [(f["path"], f["error"]) for f in said["failures"]]

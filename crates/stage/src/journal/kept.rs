@@ -1,6 +1,7 @@
 //! What users keep, and whom they let read it; and which transfers are of jobs.
 
 use super::Journal;
+use super::room::Needs;
 use crate::keep::Persisted;
 use rusqlite::params;
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ impl Journal {
     /// # Errors
     /// Those of the database.
     pub(crate) fn keep(&self, path: &str, location: &str, until: Option<f64>) -> Result<()> {
+        self.make_room(Needs::Note)?;
         self.with("write to", |c| {
             c.prepare_cached(
                 "INSERT INTO kept (path, location, until) VALUES (?1, ?2, ?3)
@@ -39,6 +41,9 @@ impl Journal {
     /// # Errors
     /// Those of the database.
     pub(crate) fn share(&self, path: &str, location: &str, user: u32, may: bool) -> Result<bool> {
+        if may {
+            self.make_room(Needs::Note)?;
+        }
         let changed = self.with("write to", |c| match may {
             true => c
                 .prepare_cached(

@@ -1,28 +1,42 @@
 //! Transfers that wait for their turn, and for each other.
 
-use super::{Journal, no_transfer, number, to_text, whole};
+use super::room::Needs;
+use super::{By, Journal, no_transfer, number, to_text, whole};
 use crate::queue::Totals;
 use crate::request::Request;
 use crate::status::State;
+use crate::touch::Touched;
 use rusqlite::{Connection, OptionalExtension, params};
+use std::sync::Arc;
 use stead_core::{Error, Result};
 
 /// Those that nothing keeps from being done. There is an index of them by their turn.
 const READY: &str = "FROM transfer WHERE state = 'pending' AND queued = 1 AND held = 0";
 
+/// Sets of dataspaces that transfers which wait touch, as far as they are looked at.
+const MOST_KINDS: usize = 1000;
+
+/// One that could be done.
+#[derive(Debug, Clone)]
+pub(crate) struct Head {
+    pub(crate) id: i64,
+    pub(crate) touched: Arc<Touched>,
+}
+
 impl Journal {
     /// Takes a request for the queue of this journal, behind these.
     ///
     /// # Errors
-    /// `Usage` if one of them is not there or will never be finished; those of the database.
+    /// `Usage` if one of them is not there or will never be finished; `Limit` if there is no room for it; those of the database.
     pub(crate) fn enqueue(
         &self,
         request: &Request,
-        (tag, user, now): (u64, u32, f64),
+        by: &By,
         after: &[i64],
         job: Option<&str>,
     ) -> Result<i64> {
         let text = to_text(request)?;
+        self.make_room(Needs::Transfer)?;
         let taken = self.with("write to", |c| {
             let write = c.transaction()?;
             let mut needs = Vec::new();
@@ -43,16 +57,17 @@ impl Journal {
             needs.dedup();
             let id = write
                 .prepare_cached(
-                    "INSERT INTO transfer (tag, user, request, priority, state, submitted, queued, held)
-                     VALUES (?1, ?2, ?3, ?4, 'pending', ?5, 1, ?6)",
+                    "INSERT INTO transfer (tag, user, request, priority, state, submitted, queued, held, touches)
+                     VALUES (?1, ?2, ?3, ?4, 'pending', ?5, 1, ?6, ?7)",
                 )?
                 .insert(params![
-                    tag.cast_signed(),
-                    user,
+                    by.tag.cast_signed(),
+                    by.user,
                     text,
                     request.options.priority,
-                    now,
-                    number(needs.len() as u64)
+                    by.now,
+                    number(needs.len() as u64),
+                    by.touched.text()
                 ])?;
             if let Some(job) = job {
                 write
@@ -76,16 +91,52 @@ impl Journal {
         })
     }
 
-    /// The next one to do.
+    /// The first ones of those that could be done, by their turn: up to `each` of those that touch the same dataspaces.
     ///
     /// # Errors
     /// Those of the database.
-    pub(crate) fn next_queued(&self) -> Result<Option<i64>> {
-        self.with("read", |c| {
-            c.prepare_cached(&format!("SELECT id {READY} ORDER BY priority DESC, id LIMIT 1"))?
-                .query_row([], |row| row.get(0))
-                .optional()
-        })
+    pub(crate) fn heads(&self, each: usize) -> Result<Vec<Head>> {
+        // What there is of each is asked for by itself: where many wait for one dataspace, others are found at once.
+        let kinds: Vec<String> = self.with("read", |c| {
+            c.prepare_cached(&format!(
+                "WITH RECURSIVE kind(text) AS (SELECT min(touches) {READY} UNION ALL
+                   SELECT (SELECT min(touches) {READY} AND touches > kind.text) FROM kind WHERE kind.text IS NOT NULL)
+                 SELECT kind.text FROM kind WHERE kind.text IS NOT NULL LIMIT {MOST_KINDS}"
+            ))?
+            .query_map([], |row| row.get(0))?
+            .collect()
+        })?;
+        let mut all: Vec<(i64, i64, Head)> = Vec::new();
+        for kind in &kinds {
+            let touched = Arc::new(Touched::of_text(kind));
+            let some: Vec<(i64, i64)> = self.with("read", |c| {
+                c.prepare_cached(&format!(
+                    "SELECT id, priority {READY} AND touches = ?1 ORDER BY priority DESC, id LIMIT ?2"
+                ))?
+                .query_map(params![kind, number(each as u64)], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect()
+            })?;
+            all.extend(
+                some.into_iter()
+                    .map(|(id, priority)| (-priority, id, Head { id, touched: touched.clone() })),
+            );
+        }
+        all.sort_by_key(|(priority, id, _)| (*priority, *id));
+        Ok(all.into_iter().map(|(_, _, head)| head).collect())
+    }
+
+    /// How many could be done now that touch these dataspaces, counted up to `most`.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn ready(&self, touched: &Touched, most: usize) -> Result<usize> {
+        let n: i64 = self.with("read", |c| {
+            c.prepare_cached(&format!(
+                "SELECT count(*) FROM (SELECT 1 {READY} AND touches = ?1 LIMIT ?2)"
+            ))?
+            .query_row(params![touched.text(), number(most as u64)], |row| row.get(0))
+        })?;
+        Ok(usize::try_from(n).unwrap_or(0))
     }
 
     /// Takes one that waits, to do it. False if it does not wait any more.
@@ -134,6 +185,34 @@ impl Journal {
         .map(|_| ())
     }
 
+    /// True if a queue does it.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn is_queued(&self, id: i64) -> Result<bool> {
+        let queued: Option<bool> = self.with("read", |c| {
+            c.prepare_cached("SELECT queued FROM transfer WHERE id = ?1")?
+                .query_row([id], |row| row.get(0))
+                .optional()
+        })?;
+        Ok(queued == Some(true))
+    }
+
+    /// Puts one back that is under way and has not begun to move anything: it waits as if it had never been begun.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn put_off(&self, id: i64) -> Result<()> {
+        self.with("write to", |c| {
+            c.prepare_cached(
+                "UPDATE transfer SET state = 'pending', started = NULL
+                 WHERE id = ?1 AND state = 'running' AND queued = 1",
+            )?
+            .execute([id])
+        })
+        .map(|_| ())
+    }
+
     /// Nobody goes on with this one by himself.
     ///
     /// # Errors
@@ -145,33 +224,23 @@ impl Journal {
         .map(|_| ())
     }
 
-    /// How many could be done now, counted up to `most`.
+    /// How many of those that could be done come before this one, by the dataspaces that they touch.
     ///
     /// # Errors
     /// Those of the database.
-    pub(crate) fn ready(&self, most: usize) -> Result<usize> {
-        let n: i64 = self.with("read", |c| {
-            c.prepare_cached(&format!("SELECT count(*) FROM (SELECT 1 {READY} LIMIT ?1)"))?
-                .query_row([number(most as u64)], |row| row.get(0))
-        })?;
-        Ok(usize::try_from(n).unwrap_or(0))
-    }
-
-    /// How many of those that could be done come before this one.
-    ///
-    /// # Errors
-    /// Those of the database.
-    pub(crate) fn ahead_of(&self, id: i64) -> Result<u64> {
-        let n: i64 = self.with("read", |c| {
+    pub(crate) fn ahead_of(&self, id: i64) -> Result<Vec<(Touched, u64)>> {
+        let rows: Vec<(String, i64)> = self.with("read", |c| {
             let mine: i32 = c
                 .prepare_cached("SELECT priority FROM transfer WHERE id = ?1")?
                 .query_row([id], |row| row.get(0))?;
             c.prepare_cached(&format!(
-                "SELECT count(*) {READY} AND (priority > ?2 OR (priority = ?2 AND id < ?1))"
+                "SELECT touches, count(*) {READY} AND (priority > ?2 OR (priority = ?2 AND id < ?1))
+                 GROUP BY touches LIMIT {MOST_KINDS}"
             ))?
-            .query_row(params![id, mine], |row| row.get(0))
+            .query_map(params![id, mine], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect()
         })?;
-        Ok(whole(n))
+        Ok(rows.into_iter().map(|(text, n)| (Touched::of_text(&text), whole(n))).collect())
     }
 
     /// What is to come before this one, and what before that, as far as it is not over: the latest first, no more than `most`.

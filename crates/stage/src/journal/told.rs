@@ -89,6 +89,7 @@ impl Journal {
                     },
                     error: row.error.0,
                     kind: row.error.1,
+                    waits: None,
                 })
             })
             .collect()

@@ -300,7 +300,7 @@ mod tests {
 
     fn plant(tree: &Tree) {
         for path in ["run1/b.h5", "run1/a.h5", "run1/deep/c.h5", "run1.txt", "run2/x"] {
-            let mut file = tree.create("s", Path::new(path), How::New).unwrap();
+            let mut file = tree.create("s", Path::new(path), How::New, None).unwrap();
             file.write_all(path.as_bytes()).unwrap();
             file.commit(false).unwrap();
         }
@@ -351,7 +351,7 @@ mod tests {
         // Of several pages.
         for i in 0..2500 {
             let path = format!("many/{i:04}");
-            let mut file = tree.create("s", Path::new(&path), How::New).unwrap();
+            let mut file = tree.create("s", Path::new(&path), How::New, None).unwrap();
             file.write_all(b"x").unwrap();
             file.commit(false).unwrap();
         }

@@ -1,0 +1,109 @@
+//! What administrators have said of the node, and what workers have told of their work.
+
+use super::sharing::Tiers;
+use crate::admin::{self, Change, Kept, Numbers};
+use crate::log::log;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use stead_core::Result;
+
+/// Where that is kept which administrators say, below the state.
+pub(super) const KEPT: &str = "admin.json";
+/// Users whose numbers fit into a packet.
+const MOST_NUMBERS: usize = 16;
+
+pub(super) struct Admins {
+    path: PathBuf,
+    kept: Kept,
+    /// Of the dataspaces of the node, what their users share.
+    tiers: Tiers,
+    /// What workers have told of their work, also of those that have ended.
+    numbers: BTreeMap<u32, Numbers>,
+}
+
+impl Admins {
+    /// # Errors
+    /// Those of reading what was said before.
+    pub(super) fn open(path: PathBuf) -> Result<Admins> {
+        let kept = Kept::read(&path)?;
+        let (tiers, numbers) = Default::default();
+        let mut admins = Admins { path, kept, tiers, numbers };
+        admins.look();
+        Ok(admins)
+    }
+
+    pub(super) fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    pub(super) fn tiers(&self) -> &Tiers {
+        &self.tiers
+    }
+
+    /// Looks what is agreed about the dataspaces of the node: the file of the system may be another one by now.
+    pub(super) fn look(&mut self) {
+        // Where they are is different for each user, and nothing that is looked at here.
+        match admin::of_system(&self.kept, &|_| None) {
+            Ok(spaces) => {
+                let all = spaces.names().filter_map(|name| Some((name, spaces.terms(name)?)));
+                let mut tiers = Tiers::default();
+                for (name, terms) in all {
+                    if let Some(n) = terms.transfers {
+                        let n = usize::try_from(n).unwrap_or(usize::MAX);
+                        tiers.transfers.insert(name.to_owned(), n);
+                    }
+                    if let Some(limit) = terms.limit {
+                        tiers.limits.insert(name.to_owned(), limit);
+                    }
+                }
+                self.tiers = tiers;
+            }
+            Err(e) => log(&format!("goes on with what was set before: {e}")),
+        }
+    }
+
+    /// Does what somebody says who was found to be an administrator. Nothing of it is believed.
+    ///
+    /// # Errors
+    /// Those of [`Kept::apply`], and of writing it down.
+    pub(super) fn change(&mut self, user: u32, change: &Change) -> Result<()> {
+        let mut kept = self.kept.clone();
+        kept.apply(change.clone())?;
+        kept.write(&self.path)?;
+        log(&format!("user {user} has set {change:?}"));
+        self.kept = kept;
+        self.look();
+        Ok(())
+    }
+
+    /// A user has nothing left in these dataspaces of jobs.
+    pub(super) fn cleared(&mut self, user: u32, dataspaces: &BTreeSet<String>) {
+        if self.kept.cleared(user, dataspaces)
+            && let Err(e) = self.kept.write(&self.path)
+        {
+            log(&e.to_string());
+        }
+    }
+
+    /// A worker has told of its work.
+    pub(super) fn note(&mut self, user: u32, numbers: Numbers) {
+        self.numbers.insert(user, Numbers { user, ..numbers });
+    }
+
+    /// A user's worker has ended.
+    pub(super) fn has_ended(&mut self, user: u32) {
+        if let Some(numbers) = self.numbers.get_mut(&user) {
+            (numbers.connections, numbers.running, numbers.rate) = (0, 0, 0.0);
+        }
+    }
+
+    /// Numbers of the users from this one on, as many as fit into a packet.
+    pub(super) fn numbers(&self, from: u32, running: impl Fn(u32) -> usize) -> Vec<Numbers> {
+        let of = |(user, numbers): (&u32, &Numbers)| Numbers {
+            user: *user,
+            running: running(*user) as u64,
+            ..*numbers
+        };
+        self.numbers.range(from..).take(MOST_NUMBERS).map(of).collect()
+    }
+}

@@ -1,0 +1,208 @@
+//! How many bytes a journal may have: what is over is forgotten, the oldest first, and what would go beyond that is refused.
+
+use super::Journal;
+use crate::status::State;
+use std::sync::atomic::Ordering;
+use stead_core::{Error, Result, units};
+
+/// Transfers that are over and are remembered.
+const MOST_OVER: i64 = 10_000;
+/// Transfers that are looked up to be forgotten, at a time.
+const TOGETHER: i64 = 256;
+/// Names that are forgotten at a time, so that others get their turn.
+const NAMES: i64 = 20_000;
+
+/// What needs room.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Needs {
+    /// A transfer that is asked for.
+    Transfer,
+    /// The list of names of one.
+    Names,
+    /// A note of what is kept or shared.
+    Note,
+}
+
+impl Journal {
+    /// From now on it has no more than about so many bytes.
+    pub(crate) fn set_most(&self, bytes: u64) {
+        self.most.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that are in use: what was forgotten is used again before the file grows.
+    fn in_use(&self) -> Result<u64> {
+        self.with("read", |c| {
+            let pragma = |name: &str| c.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+            let pages = pragma("page_count")? - pragma("freelist_count")?;
+            Ok(super::whole(pages.saturating_mul(pragma("page_size")?)))
+        })
+    }
+
+    /// Makes room, if there is none, by forgetting what is over.
+    ///
+    /// # Errors
+    /// `Limit` if there is none then; those of the database.
+    pub(super) fn make_room(&self, needs: Needs) -> Result<()> {
+        let most = self.most.load(Ordering::Relaxed);
+        if most == u64::MAX || self.in_use()? < most {
+            return Ok(());
+        }
+        // Somewhat more, so that it is not looked for each time.
+        while self.in_use()? >= most - most / 8 {
+            let oldest = self.over("ASC LIMIT ?1", TOGETHER)?;
+            if oldest.is_empty() {
+                break;
+            }
+            for id in oldest {
+                self.forget(id)?;
+                if self.in_use()? < most - most / 8 {
+                    break;
+                }
+            }
+        }
+        if self.in_use()? < most {
+            return Ok(());
+        }
+        let size = units::format_size(most);
+        let (message, hint) = match needs {
+            Needs::Transfer | Needs::Note => {
+                let waiting = self.count_queued()?;
+                let message = format!(
+                    "the journal of this user has {size}, and what is not over fills it: {waiting} transfer(s) wait"
+                );
+                (message, "wait until some have ended, or cancel some")
+            }
+            Needs::Names => (
+                format!("the names of this transfer do not fit into the journal, which has {size}"),
+                "stage parts of it, one after the other",
+            ),
+        };
+        let more = "an administrator gives more: stead daemon --journal SIZE";
+        Err(Error::limit(message).with_hint(format!("{hint}; {more}")))
+    }
+
+    /// Transfers that are over, in this order.
+    fn over(&self, order: &str, n: i64) -> Result<Vec<i64>> {
+        let [a, b, c] = [State::Finished, State::Failed, State::Cancelled].map(State::as_str);
+        self.with("read", |db| {
+            db.prepare_cached(&format!(
+                "SELECT id FROM transfer WHERE state IN ('{a}', '{b}', '{c}') ORDER BY id {order}"
+            ))?
+            .query_map([n], |row| row.get(0))?
+            .collect()
+        })
+    }
+
+    /// Forgets the oldest of those that are over, if there are many.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn tidy(&self) -> Result<()> {
+        self.over("DESC LIMIT -1 OFFSET ?1", MOST_OVER)?
+            .into_iter()
+            .try_for_each(|id| self.forget(id))
+    }
+
+    /// Forgets a transfer that is over.
+    fn forget(&self, id: i64) -> Result<()> {
+        self.forget_names(id)?;
+        self.with("write to", |c| {
+            let write = c.transaction()?;
+            write.execute("DELETE FROM job WHERE transfer = ?1", [id])?;
+            write.execute("DELETE FROM transfer WHERE id = ?1", [id])?;
+            write.commit()
+        })
+    }
+
+    /// Forgets the list of names of a transfer.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn forget_names(&self, id: i64) -> Result<()> {
+        while self.with("write to", |c| {
+            c.prepare_cached(
+                "DELETE FROM item WHERE transfer = ?1 AND n IN
+                   (SELECT n FROM item WHERE transfer = ?1 LIMIT ?2)",
+            )?
+            .execute([id, NAMES])
+        })? > 0
+        {}
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{Action, Options, Request};
+    use stead_core::{Kind, Location};
+
+    const MOST: u64 = 1 << 20;
+
+    fn journal(dir: &std::path::Path) -> Journal {
+        let journal = Journal::open(&dir.join("j.db")).unwrap();
+        journal.set_most(MOST);
+        journal
+    }
+
+    fn take(journal: &Journal) -> Result<i64> {
+        let location = |text: &str| Location::parse(text, &|_| None).unwrap();
+        let request = Request {
+            action: Action::Copy,
+            sources: (0..200).map(|i| location(&format!("/{i}/{}", "x".repeat(40)))).collect(),
+            target: Some(location("/to")),
+            options: Options::default(),
+        };
+        let by = super::super::By { tag: 1, user: 1, now: 1.0, touched: Default::default() };
+        journal.enqueue(&request, &by, &[], None)
+    }
+
+    #[test]
+    fn what_is_over_gives_way_and_what_waits_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = journal(dir.path());
+        let first = take(&journal).unwrap();
+        let second = take(&journal).unwrap();
+        for id in [first, second] {
+            journal.set_state(id, State::Finished, None, 2.0).unwrap();
+        }
+        let e = loop {
+            match take(&journal) {
+                Ok(_) => assert!(journal.in_use().unwrap() < 2 * MOST),
+                Err(e) => break e,
+            }
+        };
+        assert_eq!(e.kind(), Kind::Limit);
+        assert!(
+            e.to_string().contains("1.0 MiB") && e.hint().unwrap().contains("--journal"),
+            "{e}"
+        );
+        // Those that are over went first.
+        assert!(journal.known(first).is_err() && journal.known(second).is_err());
+        let waiting = journal.count_queued().unwrap();
+        assert!(waiting > 20, "{waiting}");
+        assert!(
+            journal.keep("/a", "/a", None).is_err() && journal.share("/a", "/a", 1, true).is_err()
+        );
+        // What was kept is still let go.
+        journal.share("/a", "/a", 1, false).unwrap();
+        // As some end, others are taken, and the oldest of those goes first.
+        let last = waiting as i64 + 2;
+        journal.set_state(last, State::Finished, None, 3.0).unwrap();
+        journal.set_state(last - 1, State::Cancelled, None, 3.0).unwrap();
+        take(&journal).unwrap();
+        assert!(journal.known(last - 1).is_err());
+    }
+
+    #[test]
+    fn many_that_are_over_are_forgotten_without_a_bound_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::open(&dir.path().join("j.db")).unwrap();
+        let id = take(&journal).unwrap();
+        journal.set_state(id, State::Finished, None, 2.0).unwrap();
+        journal.tidy().unwrap();
+        assert!(journal.known(id).is_ok());
+        journal.forget(id).unwrap();
+        assert!(journal.known(id).is_err() && journal.make_room(Needs::Note).is_ok());
+    }
+}

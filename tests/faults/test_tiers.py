@@ -1,0 +1,196 @@
+"""What users share on a node: transfers at a time and bytes a second in a dataspace, room for journals, and a slow name service."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from rigs import HERE
+from test_admin import admin, df, until
+from test_daemon import ANOTHER, ROOT, SOMEBODY, Daemon, daemon, folder, needs_root, under_way  # noqa: F401
+
+MIB = 1 << 20
+USERS = [SOMEBODY, ANOTHER] if ROOT else [None]
+
+
+def under_way_in(path: Path) -> int:
+    """Files that are not whole: each transfer of one file has one."""
+    return sum(name.startswith(".stead-") for name in os.listdir(path))
+
+
+def listed(d: Daemon, user, *more) -> dict[int, dict]:
+    return {s["id"]: s for s in json.loads(d.stage("--list", "--all", *more, user=user).stdout)}
+
+
+def space(d: Daemon, name: str, *keys) -> Path:
+    path = folder(d, name)
+    path.chmod(0o777)
+    admin(d, "dataspace", "add", name, f"path={path}", *keys)
+    until(lambda: name in df(d))
+    return path
+
+
+def test_a_dataspace_has_so_many_transfers_at_a_time(daemon):
+    daemon.begin("--transfers", "8")
+    tier, other = space(daemon, "tier", "transfers=2"), space(daemon, "other")
+    assert df(daemon)["tier"]["transfers"] == 2
+    (daemon.at / "f").write_bytes(os.urandom(4 * MIB))
+    taken = [(user, daemon.taken(daemon.at / "f", f"tier://{user}-{i}", "--limit", "4MiB", user=user)) for i in range(3) for user in USERS]
+    # By another name of the same folder, which nobody can tell before it is begun.
+    os.symlink(tier, other / "link")
+    taken += [(user, daemon.taken(daemon.at / "f", other / "link" / f"by-link-{user}", "--limit", "4MiB", user=user)) for user in USERS]
+    beside = [(user, daemon.taken(daemon.at / "f", other / f"beside-{user}", user=user)) for user in USERS]
+    seen, said = set(), set()
+    end = time.monotonic() + 120
+    while any(listed(daemon, user)[id]["state"] != "finished" for user, id in taken):
+        assert time.monotonic() < end, [listed(daemon, user)[id] for user, id in taken]
+        for _ in range(20):
+            seen.add(under_way_in(tier))
+            time.sleep(0.005)
+        for user in USERS:
+            states = listed(daemon, user)
+            said |= {s["waits"] for s in states.values() if s["waits"]}
+            if beside and all(states[id]["state"] == "finished" for who, id in beside if who == user):
+                # Those behind that touch others go before.
+                beside = [one for one in beside if one[0] != user]
+                assert any(states[id]["state"] != "finished" for who, id in taken if who == user)
+    assert max(seen) == 2 and not beside, seen
+    assert "dataspace 'tier' has 2 transfers at a time" in said, said
+    assert {p.name for p in tier.iterdir()} >= {f"by-link-{user}" for user in USERS}
+
+
+@needs_root
+def test_a_seat_goes_round_among_users(daemon):
+    daemon.begin("--transfers", "4")
+    tier = space(daemon, "tier", "transfers=1")
+    (daemon.at / "f").write_bytes(os.urandom(MIB))
+    first = [daemon.taken(daemon.at / "f", f"tier://a{i}", "--limit", "4MiB", user=SOMEBODY) for i in range(8)]
+    second = [daemon.taken(daemon.at / "f", f"tier://b{i}", "--limit", "4MiB", user=ANOTHER) for i in range(2)]
+
+    def over(user, ids):
+        states = listed(daemon, user)
+        assert under_way_in(tier) <= 1
+        return all(states[id]["state"] == "finished" for id in ids)
+
+    end = time.monotonic() + 60
+    while not over(ANOTHER, second):
+        assert time.monotonic() < end
+    # Who came later has its turn in between, and not when all others have had theirs.
+    assert not over(SOMEBODY, first)
+    while not over(SOMEBODY, first):
+        assert time.monotonic() < end
+
+
+def test_two_dataspaces_and_no_deadlock(daemon):
+    daemon.begin("--transfers", "8")
+    one, two = space(daemon, "one", "transfers=1"), space(daemon, "two", "transfers=1")
+    for path in (one, two):
+        (path / "f").write_bytes(os.urandom(MIB))
+        (path / "f").chmod(0o666)
+    both = [("one://f", "two://{}"), ("two://f", "one://{}"), ("one://f", "one://{}"), (two / "f", two / "{}")]
+    taken = []
+    for i in range(5):
+        for user in USERS:
+            for j, (source, target) in enumerate(both):
+                name = f"{user}-{i}-{j}"
+                taken.append((user, daemon.taken(source, str(target).format(name), user=user)))
+    for user, id in taken:
+        until(lambda user=user, id=id: listed(daemon, user)[id]["state"] == "finished")
+
+
+def test_a_limit_is_of_all_transfers_together(daemon):
+    daemon.begin("--transfers", "8")
+    space(daemon, "tier", "limit=16MiB/s")
+    (daemon.at / "f").write_bytes(os.urandom(8 * MIB))
+    began = time.monotonic()
+    taken = [(user, daemon.taken(daemon.at / "f", f"tier://{user}-{i}", user=user)) for i in range(6 // len(USERS)) for user in USERS]
+    for user, id in taken:
+        until(lambda user=user, id=id: listed(daemon, user)[id]["state"] == "finished")
+    # 48 MiB in no less time than the tier needs; each by itself would have half a second.
+    assert time.monotonic() - began > 2.4
+    # A limit that goes holds up nobody, one that changes holds at once.
+    admin(daemon, "dataspace", "update", "tier", "limit=1000")
+    user, slow = USERS[0], daemon.taken(daemon.at / "f", "tier://slow", user=USERS[0])
+    until(lambda: listed(daemon, user)[slow]["state"] == "running")
+    admin(daemon, "dataspace", "update", "tier", "limit=")
+    until(lambda: listed(daemon, user)[slow]["state"] == "finished")
+
+
+@needs_root
+def test_a_worker_that_is_stopped_holds_up_no_rate(daemon):
+    daemon.begin()
+    space(daemon, "tier", "limit=32MiB/s")
+    (daemon.at / "f").write_bytes(os.urandom(48 * MIB))
+    first = daemon.taken(daemon.at / "f", "tier://a", user=SOMEBODY)
+    until(lambda: listed(daemon, SOMEBODY)[first]["bytes_done"] or under_way_in(daemon.at / "tier"))
+    (worker,) = [pid for pid in daemon.workers() if os.stat(f"/proc/{pid}").st_uid == SOMEBODY]
+    os.kill(worker, 19)
+    try:
+        second = daemon.taken(daemon.at / "f", "tier://b", user=ANOTHER)
+        until(lambda: listed(daemon, ANOTHER)[second]["state"] == "finished")
+    finally:
+        os.kill(worker, 18)
+    until(lambda: listed(daemon, SOMEBODY)[first]["state"] == "finished")
+
+
+def test_a_journal_has_so_many_bytes(daemon):
+    daemon.begin("--transfers", "1", "--journal", "1MiB")
+    (daemon.at / "f").write_bytes(os.urandom(8 * MIB))
+    slow = daemon.taken(daemon.at / "f", daemon.at / "slow", "--limit", "64KiB")
+    under_way(daemon, slow)
+    names = [f"/none/{i}/{'x' * 200}" for i in range(200)]
+    waiting = []
+    while (done := daemon.stage("--background", *names, daemon.at / "to/")).returncode == 0:
+        waiting.append(json.loads(done.stdout)["id"])
+        assert len(waiting) < 100
+    assert done.returncode == 1 and "the journal of this user has 1.0 MiB" in done.stderr and "--journal" in done.stderr, done.stderr
+    assert len(waiting) > 5
+    state = daemon.at / "state"
+    journal = next(state.rglob("transfers.db"))
+    assert journal.stat().st_size < 3 * MIB
+    # What is over gives way to what comes.
+    for id in waiting[:10]:
+        daemon.stage("--cancel", id)
+    again = daemon.taken(*names, daemon.at / "to/")
+    known = listed(daemon, None)
+    assert {slow, again} <= set(known) and waiting[0] not in known and waiting[-1] in known
+    # A list of names that does not fit stops its transfer alone.
+    tree = folder(daemon, "tree")
+    for i in range(8000):
+        (tree / f"{i}-{'y' * 150}").touch()
+    for id in [*waiting[10:], again]:
+        daemon.stage("--cancel", id)
+    daemon.stage("--cancel", slow)
+    large = daemon.stage(tree, daemon.at / "copy")
+    assert large.returncode == 1 and "do not fit into the journal" in large.stdout + large.stderr, large
+    assert daemon.stage(daemon.at / "f", daemon.at / "fits").returncode == 0
+
+
+@needs_root
+def test_a_slow_name_service_keeps_nobody_from_others(daemon, tmp_path):
+    shim = tmp_path / "names.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", HERE / "names.c", "-o", shim, "-ldl"], check=True)
+    slow = daemon.at / "slow"
+    slow.touch()
+    mine = folder(daemon, "mine", SOMEBODY)
+    theirs = folder(daemon, "theirs", ANOTHER)
+    (daemon.at / "f").write_bytes(b"f")
+    daemon.env |= {"LD_PRELOAD": str(shim), "NAMES_SLOW": f"{ANOTHER}:{slow}"}
+    daemon.begin()
+    daemon.env = {key: value for key, value in daemon.env.items() if key not in ("LD_PRELOAD", "NAMES_SLOW")}
+    waits = subprocess.Popen(daemon.words([daemon.at / "f", theirs / "f"], ANOTHER), env=daemon.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        time.sleep(0.2)
+        assert daemon.stage(daemon.at / "f", mine / "f", user=SOMEBODY).returncode == 0
+        assert waits.poll() is None and not (theirs / "f").exists()
+        slow.unlink()
+        out, err = waits.communicate(timeout=60)
+        assert waits.returncode == 0 and (theirs / "f").read_bytes() == b"f", err
+    finally:
+        slow.unlink(missing_ok=True)
+        waits.kill()
+        waits.wait()
