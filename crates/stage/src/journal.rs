@@ -32,7 +32,7 @@ use stead_model::transfer::Seen;
 use stead_store::FileTime;
 
 /// The form of the file. One of another form is refused, and never changed.
-const FORM: i64 = 1;
+const FORM: i64 = 2;
 /// So says the head of the file whose it is.
 const APPLICATION: i64 = 0x5374_6561;
 /// How long another process may have the file.
@@ -40,9 +40,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of what is written before the file itself that stay when it is in there.
 const LOG_BYTES: i64 = 16 << 20;
 
+/// To take a transfer is to write two pages: that of its row, and that of the index of those that could be done (`ready_by`, by the
+/// dataspaces that they touch), or of those that are in no queue (`loose`). So no other index has those that wait, and nothing counts
+/// them: what was ever taken has the numbers from 1 on, as the last one is never forgotten.
 const SCHEMA: &str = "
 CREATE TABLE transfer (
-  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  id INTEGER PRIMARY KEY,
   tag INTEGER NOT NULL,
   user INTEGER NOT NULL,
   request TEXT NOT NULL,
@@ -54,9 +57,12 @@ CREATE TABLE transfer (
   files INTEGER NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0,
   files_done INTEGER NOT NULL DEFAULT 0, bytes_done INTEGER NOT NULL DEFAULT 0,
   skipped INTEGER NOT NULL DEFAULT 0, failed INTEGER NOT NULL DEFAULT 0,
-  error TEXT, kind TEXT
+  error TEXT, kind TEXT,
+  touches TEXT NOT NULL DEFAULT ''
 );
-CREATE INDEX by_state ON transfer (state, priority DESC, id);
+CREATE INDEX ready_by ON transfer (touches, priority DESC, id) WHERE state = 'pending' AND queued = 1 AND held = 0;
+CREATE INDEX loose ON transfer (priority DESC, id) WHERE state = 'pending' AND queued = 0;
+CREATE INDEX by_state ON transfer (state, id) WHERE state <> 'pending';
 CREATE TABLE item (
   transfer INTEGER NOT NULL, n INTEGER NOT NULL, task INTEGER NOT NULL, done INTEGER NOT NULL DEFAULT 0,
   origin INTEGER NOT NULL, source BLOB NOT NULL, target BLOB NOT NULL,
@@ -68,15 +74,11 @@ CREATE TABLE needs (
   transfer INTEGER NOT NULL, other INTEGER NOT NULL, PRIMARY KEY (transfer, other)
 ) WITHOUT ROWID;
 CREATE INDEX needed ON needs (other);
-CREATE INDEX ready ON transfer (priority DESC, id) WHERE state = 'pending' AND queued = 1 AND held = 0;
 CREATE TABLE total (
   state TEXT PRIMARY KEY, transfers INTEGER NOT NULL, files INTEGER NOT NULL, bytes INTEGER NOT NULL
 ) WITHOUT ROWID;
 INSERT INTO total VALUES ('pending', 0, 0, 0), ('running', 0, 0, 0), ('interrupted', 0, 0, 0),
   ('finished', 0, 0, 0), ('failed', 0, 0, 0), ('cancelled', 0, 0, 0);
-CREATE TRIGGER comes AFTER INSERT ON transfer BEGIN
-  UPDATE total SET transfers = transfers + 1 WHERE state = NEW.state;
-END;
 CREATE TRIGGER goes_on AFTER UPDATE OF state, files_done, bytes_done ON transfer BEGIN
   UPDATE total SET transfers = transfers - 1, files = files - OLD.files_done, bytes = bytes - OLD.bytes_done
     WHERE state = OLD.state;
@@ -84,20 +86,12 @@ CREATE TRIGGER goes_on AFTER UPDATE OF state, files_done, bytes_done ON transfer
     WHERE state = NEW.state;
 END;
 CREATE TABLE pair (name TEXT PRIMARY KEY, seen TEXT NOT NULL) WITHOUT ROWID;
-";
-
-/// What came to the form later: one that has not got it gets it. Which dataspaces a transfer touches is in its row, so that an
-/// index has those that wait for their turn, by what they touch.
-const TOUCHES: &str = "ALTER TABLE transfer ADD COLUMN touches TEXT NOT NULL DEFAULT ''";
-const MORE: &str = "
-CREATE INDEX IF NOT EXISTS ready_by ON transfer (touches, priority DESC, id)
-  WHERE state = 'pending' AND queued = 1 AND held = 0;
-CREATE TABLE IF NOT EXISTS job (transfer INTEGER PRIMARY KEY, name TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS kept (path TEXT PRIMARY KEY, location TEXT NOT NULL, until REAL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS shared (
+CREATE TABLE job (transfer INTEGER PRIMARY KEY, name TEXT NOT NULL);
+CREATE TABLE kept (path TEXT PRIMARY KEY, location TEXT NOT NULL, until REAL) WITHOUT ROWID;
+CREATE TABLE shared (
   path TEXT NOT NULL, user INTEGER NOT NULL, location TEXT NOT NULL, PRIMARY KEY (path, user)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS stray (n INTEGER PRIMARY KEY AUTOINCREMENT, url TEXT NOT NULL, key TEXT NOT NULL, asked REAL NOT NULL);
+CREATE TABLE stray (n INTEGER PRIMARY KEY AUTOINCREMENT, url TEXT NOT NULL, key TEXT NOT NULL, asked REAL NOT NULL);
 ";
 
 /// Where paths of a transfer begin.
@@ -214,11 +208,6 @@ impl Journal {
             (APPLICATION, form) => return Err(Setup::Form(Some(form))),
             _ => return Err(Setup::Form(None)),
         }
-        let named = "SELECT count(*) FROM pragma_table_info('transfer') WHERE name = 'touches'";
-        if write.query_row(named, [], |row| row.get::<_, i64>(0))? == 0 {
-            write.execute_batch(TOUCHES)?;
-        }
-        write.execute_batch(MORE)?;
         Ok(write.commit()?)
     }
 

@@ -13,6 +13,9 @@ use stead_core::{Error, Result};
 /// Those that nothing keeps from being done. There is an index of them by their turn.
 const READY: &str = "FROM transfer WHERE state = 'pending' AND queued = 1 AND held = 0";
 
+/// How many are in a state, in a row of `total`: those that wait are all that were ever taken, without those that went on.
+const TRANSFERS: &str = "transfers + CASE state WHEN 'pending' THEN (SELECT coalesce(max(id), 0) FROM transfer) ELSE 0 END";
+
 /// Sets of dataspaces that transfers which wait touch, as far as they are looked at.
 const MOST_KINDS: usize = 1000;
 
@@ -267,7 +270,7 @@ impl Journal {
         self.with("read", |c| {
             c.prepare_cached(
                 "SELECT avg(ended - started) FROM (SELECT ended, started FROM transfer
-                   WHERE state = 'finished' AND queued = 1 AND ended >= started ORDER BY id DESC LIMIT 20)",
+                   WHERE state <> 'pending' AND state = 'finished' AND queued = 1 AND ended >= started ORDER BY id DESC LIMIT 20)",
             )?
             .query_row([], |row| row.get(0))
         })
@@ -279,7 +282,7 @@ impl Journal {
     /// Those of the database.
     pub(crate) fn count_queued(&self) -> Result<u64> {
         let n: i64 = self.with("read", |c| {
-            c.prepare_cached("SELECT transfers FROM total WHERE state = 'pending'")?
+            c.prepare_cached(&format!("SELECT {TRANSFERS} FROM total WHERE state = 'pending'"))?
                 .query_row([], |row| row.get(0))
         })?;
         Ok(whole(n))
@@ -291,9 +294,9 @@ impl Journal {
     /// Those of the database.
     pub(crate) fn totals(&self) -> Result<Vec<Totals>> {
         let rows: Vec<(String, [i64; 3])> = self.with("read", |c| {
-            c.prepare_cached(
-                "SELECT state, transfers, files, CAST(bytes AS INTEGER) FROM total ORDER BY state",
-            )?
+            c.prepare_cached(&format!(
+                "SELECT state, {TRANSFERS}, files, CAST(bytes AS INTEGER) FROM total ORDER BY state"
+            ))?
             .query_map([], |row| Ok((row.get(0)?, [row.get(1)?, row.get(2)?, row.get(3)?])))?
             .collect()
         })?;
@@ -316,8 +319,8 @@ impl Journal {
     pub(crate) fn queued_begun(&self, interrupted: bool) -> Result<Vec<i64>> {
         self.with("read", |c| {
             c.prepare_cached(
-                "SELECT id FROM transfer WHERE queued = 1
-                   AND (state = 'running' OR (state = 'interrupted' AND ?1))",
+                "SELECT id FROM transfer WHERE state <> 'pending' AND state IN ('running', 'interrupted')
+                   AND queued = 1 AND (state = 'running' OR ?1)",
             )?
             .query_map([interrupted], |row| row.get(0))?
             .collect()

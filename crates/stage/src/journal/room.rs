@@ -81,12 +81,13 @@ impl Journal {
         Err(Error::limit(message).with_hint(format!("{hint}; {more}")))
     }
 
-    /// Transfers that are over, in this order.
+    /// Transfers that are over, in this order; not the last one of all, whose number would be given again.
     fn over(&self, order: &str, n: i64) -> Result<Vec<i64>> {
         let [a, b, c] = [State::Finished, State::Failed, State::Cancelled].map(State::as_str);
         self.with("read", |db| {
             db.prepare_cached(&format!(
-                "SELECT id FROM transfer WHERE state IN ('{a}', '{b}', '{c}') ORDER BY id {order}"
+                "SELECT id FROM transfer WHERE state <> 'pending' AND state IN ('{a}', '{b}', '{c}')
+                   AND id < (SELECT max(id) FROM transfer) ORDER BY id {order}"
             ))?
             .query_map([n], |row| row.get(0))?
             .collect()
@@ -190,19 +191,69 @@ mod tests {
         let last = waiting as i64 + 2;
         journal.set_state(last, State::Finished, None, 3.0).unwrap();
         journal.set_state(last - 1, State::Cancelled, None, 3.0).unwrap();
-        take(&journal).unwrap();
-        assert!(journal.known(last - 1).is_err());
+        journal.set_state(last - 2, State::Failed, None, 3.0).unwrap();
+        assert_eq!(take(&journal).unwrap(), last + 1);
+        assert!(journal.known(last - 2).is_err());
+        // The last one is there, whose number would be given again.
+        assert!(journal.known(last).is_ok());
     }
 
     #[test]
     fn many_that_are_over_are_forgotten_without_a_bound_too() {
         let dir = tempfile::tempdir().unwrap();
         let journal = Journal::open(&dir.path().join("j.db")).unwrap();
-        let id = take(&journal).unwrap();
-        journal.set_state(id, State::Finished, None, 2.0).unwrap();
+        let ids = [take(&journal).unwrap(), take(&journal).unwrap()];
+        for id in ids {
+            journal.set_state(id, State::Finished, None, 2.0).unwrap();
+        }
         journal.tidy().unwrap();
-        assert!(journal.known(id).is_ok());
-        journal.forget(id).unwrap();
-        assert!(journal.known(id).is_err() && journal.make_room(Needs::Note).is_ok());
+        assert!(ids.iter().all(|id| journal.known(*id).is_ok()));
+        // The last one is not among those that go.
+        assert_eq!(journal.over("ASC LIMIT ?1", TOGETHER).unwrap(), ids[..1]);
+        journal.forget(ids[0]).unwrap();
+        assert!(journal.known(ids[0]).is_err() && journal.make_room(Needs::Note).is_ok());
+        assert_eq!(take(&journal).unwrap(), ids[1] + 1);
+    }
+
+    #[test]
+    fn those_that_wait_are_counted_by_the_numbers_of_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::open(&dir.path().join("j.db")).unwrap();
+        let mut seed = 7u64;
+        for turn in 1..=400 {
+            // Numbers of a linear congruence (Knuth, MMIX).
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let id = (seed >> 33) as i64 % turn + 1;
+            match (seed >> 20) % 8 {
+                0..3 => drop(take(&journal).unwrap()),
+                3 => drop(journal.claim(id, 1.0)),
+                4 => drop(journal.put_back(id)),
+                5 | 6 => {
+                    let ends =
+                        [State::Finished, State::Failed, State::Interrupted, State::Cancelled];
+                    let _ = journal.set_state(id, ends[turn as usize % 4], None, 2.0);
+                }
+                _ => journal
+                    .over("ASC LIMIT ?1", 2)
+                    .unwrap()
+                    .into_iter()
+                    .for_each(|id| journal.forget(id).unwrap()),
+            }
+            let counted: i64 = journal
+                .with("read", |c| {
+                    c.query_row(
+                        "SELECT count(*) FROM transfer WHERE state = 'pending'",
+                        [],
+                        |row| row.get(0),
+                    )
+                })
+                .unwrap();
+            assert_eq!(journal.count_queued().unwrap(), counted as u64, "turn {turn}");
+        }
+        let totals = journal.totals().unwrap();
+        let last = take(&journal).unwrap();
+        assert_eq!(totals.iter().map(|t| t.transfers).sum::<u64>() as i64, last - 1);
     }
 }

@@ -119,7 +119,7 @@ impl Journal {
         let rows: Vec<(i64, String, bool, i64)> = self.with("read", |c| {
             c.prepare_cached(
                 "SELECT id, ends, state = 'running', max(bytes - bytes_done, 0) FROM transfer
-                 WHERE state IN ('running', 'interrupted') AND ends IS NOT NULL",
+                 WHERE state <> 'pending' AND state IN ('running', 'interrupted') AND ends IS NOT NULL",
             )?
             .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
             .collect()
@@ -136,10 +136,15 @@ impl Journal {
     /// # Errors
     /// Those of the database.
     pub(crate) fn in_state(&self, state: State, most: usize) -> Result<Vec<i64>> {
+        // Each way has its index.
+        let which = match state {
+            State::Pending => "state = 'pending' AND ?1 = 'pending'",
+            _ => "state <> 'pending' AND state = ?1",
+        };
         self.with("read", |c| {
-            c.prepare_cached(
-                "SELECT id FROM transfer WHERE state = ?1 AND queued = 0 ORDER BY priority DESC, id LIMIT ?2",
-            )?
+            c.prepare_cached(&format!(
+                "SELECT id FROM transfer WHERE {which} AND queued = 0 ORDER BY priority DESC, id LIMIT ?2"
+            ))?
             .query_map(params![state.as_str(), number(most as u64)], |row| row.get(0))?
             .collect()
         })
