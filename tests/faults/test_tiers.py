@@ -67,9 +67,11 @@ def test_a_dataspace_has_so_many_transfers_at_a_time(daemon):
 def test_a_seat_goes_round_among_users(daemon):
     daemon.begin("--transfers", "4")
     tier = space(daemon, "tier", "transfers=1")
-    (daemon.at / "f").write_bytes(os.urandom(MIB))
-    first = [daemon.taken(daemon.at / "f", f"tier://a{i}", "--limit", "4MiB", user=SOMEBODY) for i in range(8)]
-    second = [daemon.taken(daemon.at / "f", f"tier://b{i}", "--limit", "4MiB", user=ANOTHER) for i in range(2)]
+    (daemon.at / "f").write_bytes(os.urandom(8 * MIB))
+    # The first one has the seat until all others have come.
+    first = [daemon.taken(daemon.at / "f", f"tier://a{i}", "--limit", "16MiB" if i else "1MiB", user=SOMEBODY) for i in range(8)]
+    second = [daemon.taken(daemon.at / "f", f"tier://b{i}", "--limit", "16MiB", user=ANOTHER) for i in range(2)]
+    assert listed(daemon, SOMEBODY)[first[0]]["state"] == "running"
 
     def over(user, ids):
         states = listed(daemon, user)
