@@ -34,6 +34,13 @@ static double used(void) {
     return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
+/* How often a thread of this process has gone to sleep. */
+static long slept(void) {
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return u.ru_nvcsw;
+}
+
 /* Asks for the rows of the file as bytes, or of what a view of it shows. */
 static stead_status ask(const stead_file_view *view, double *rows) {
     stead_options *options = NULL;
@@ -137,8 +144,10 @@ static void idle(unsigned seconds) {
         return;
     }
     double before = used();
+    long sleeps = slept();
     CHECK(stead_offload_serve(site, NULL) == STEAD_OK);
-    printf("rank %d: %.2f %% of a core\n", rank, 100 * (used() - before) / seconds);
+    printf("rank %d: %.2f %% of a core, %.0f wake-ups a second\n", rank, 100 * (used() - before) / seconds,
+           (double)(slept() - sleeps) / seconds);
 }
 
 int main(int argc, char **argv) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -44,6 +45,15 @@ def run(command, env=None, expect: int | None = 0) -> str:
     if expect is not None:
         assert done.returncode == expect, said
     return done.stdout
+
+
+def asleep(out: str) -> list[str]:
+    """The ranks that say how they waited, all of which slept: how often they woke up does not depend on what else this
+    machine does, and what that takes of a core does, but for a thread that never sleeps."""
+    said = re.findall(r"(rank \d+): ([\d.]+) % of a core, (\d+) wake-ups a second", out)
+    for _, share, woken in said:
+        assert int(woken) < 300 and float(share) < 50, out
+    return [rank for rank, _, _ in said]
 
 
 def bound() -> list[str]:

@@ -63,6 +63,13 @@ static double used(void) {
            1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
+/* How often a thread of this process has gone to sleep. */
+static long slept(void) {
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return u.ru_nvcsw;
+}
+
 /* The byte of the test files at an offset: the tests write the same. */
 static unsigned char byte_at(uint64_t i) { return (unsigned char)((i * 0x9E3779B97F4A7C15u) >> 56); }
 
@@ -532,10 +539,13 @@ static void idle(const char *path, int seconds) {
     options.flags = flags();
     CHECK(stead_mpi_file_open(MPI_COMM_WORLD, path, &options, &file, NULL) == STEAD_OK);
     CHECK(stead_session_start(file, 0, STEAD_TO_END, &session, NULL) == STEAD_OK);
-    sleep(1);
+    /* What the beginning takes is over. */
+    sleep(3);
     double before = used();
+    long sleeps = slept();
     sleep((unsigned)seconds);
-    printf("rank %d: %.2f %% of a core\n", rank, 100 * (used() - before) / seconds);
+    printf("rank %d: %.2f %% of a core, %.0f wake-ups a second\n", rank, 100 * (used() - before) / seconds,
+           (double)(slept() - sleeps) / seconds);
 }
 
 /* The last rank gives arguments that make no sense: all hear of it. */

@@ -34,8 +34,9 @@ pub(crate) fn pause(idle: Duration, moving: bool, awaited: Awaited) -> Duration 
     let most = match (moving, awaited) {
         (true, _) if idle < STUCK => Duration::from_micros(200),
         (true, _) => Duration::from_millis(10),
-        (false, Awaited::Somebody) => Duration::from_millis(2),
-        (false, Awaited::Anybody) if idle < QUIET => Duration::from_millis(2),
+        (false, Awaited::Somebody | Awaited::Anybody) if idle < QUIET => Duration::from_millis(2),
+        // A hundredth, from then on.
+        (false, Awaited::Somebody) => Duration::from_millis(10),
         (false, Awaited::Anybody) if idle < ASLEEP => Duration::from_millis(10),
         (false, Awaited::Nobody) if idle < QUIET => Duration::from_millis(10),
         (false, Awaited::Anybody | Awaited::Nobody) => Duration::from_millis(50),
@@ -85,7 +86,8 @@ mod tests {
     #[test]
     fn waiting_costs_little_and_delays_little() {
         assert_eq!(pause(HOUR, false, Nobody), Duration::from_millis(50));
-        assert_eq!(pause(HOUR, false, Somebody), Duration::from_millis(2));
+        assert_eq!(pause(Duration::from_millis(400), false, Somebody), Duration::from_millis(2));
+        assert_eq!(pause(HOUR, false, Somebody), Duration::from_millis(10));
         assert_eq!(pause(Duration::from_millis(400), false, Nobody), Duration::from_millis(10));
         assert_eq!(pause(Duration::from_millis(2), false, Nobody), Duration::from_micros(500));
         assert_eq!(pause(Duration::ZERO, false, Somebody), Duration::from_micros(20));

@@ -292,10 +292,10 @@ impl Progress {
         }
     }
 
-    /// Takes note of what has gone. True if something has.
+    /// Takes note of what has gone. True if bytes of a message have: signs of life keep nobody awake.
     fn flush(&mut self) -> bool {
         let mut lost = Vec::new();
-        let before = self.going.len();
+        let mut moved = false;
         let post = &self.post;
         // Whoever asks for one moves all. Bodies go one after the other, so that those behind one that has not gone are not asked for.
         let mut stuck = Vec::new();
@@ -308,6 +308,7 @@ impl Progress {
                 Ok(false) if large => stuck.push(*to),
                 Ok(false) => {}
                 Ok(true) => {
+                    moved |= *bytes > 0;
                     post.sent(*bytes);
                     post.spares.keep(flight.bytes());
                     return false;
@@ -323,7 +324,7 @@ impl Progress {
         for (rank, error) in &lost {
             self.fails(*rank, error);
         }
-        self.going.len() < before
+        moved || !lost.is_empty()
     }
 
     /// Takes what has come. True if something has.
@@ -334,13 +335,13 @@ impl Progress {
         loop {
             match self.next_head() {
                 Ok(Some((from, bytes))) => {
-                    any = true;
                     let opened = match self.peers.get(from) {
                         Some(peer) if !peer.gone => self.open(from, &bytes),
-                        _ => Ok(()),
+                        _ => Ok(true),
                     };
-                    if let Err(error) = opened {
-                        self.fails(from, &error);
+                    match opened {
+                        Ok(says) => any |= says,
+                        Err(error) => self.fails(from, &error),
                     }
                 }
                 Ok(None) => break,
@@ -412,7 +413,8 @@ impl Progress {
     }
 
     /// Does what a head says.
-    fn open(&mut self, from: usize, bytes: &[u8]) -> Result<()> {
+    /// True if it says more than that its rank lives.
+    fn open(&mut self, from: usize, bytes: &[u8]) -> Result<bool> {
         let malformed = || Error::format("a message is malformed");
         let (sort, name, len, rest) = parse(bytes).ok_or_else(malformed)?;
         self.silence.heard(from, clock::now());
@@ -433,7 +435,7 @@ impl Progress {
             Sort::Bye => peer.bye = true,
             Sort::Fin => peer.fin = true,
         }
-        Ok(())
+        Ok(!matches!(sort, Sort::Ask | Sort::Answer))
     }
 
     /// Asks ranks that are waited for whether they answer, and gives up those that have not for too long.

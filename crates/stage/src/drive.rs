@@ -48,6 +48,8 @@ const BACK_OFF: Duration = Duration::from_millis(200);
 const MOST_WAITS: u64 = 20;
 /// Folders of the files of a batch, which are open all at once.
 const BATCH_FOLDERS: usize = 64;
+/// Files of so many bytes are small.
+const SMALL: u64 = 128 << 10;
 /// What was seen of other transfers counts for no more than so many seconds of this one.
 const PRIOR_S: f64 = 2.0;
 
@@ -107,6 +109,8 @@ pub(crate) struct Drive<'a> {
     pub(crate) held: &'a touch::Touched,
     pub(crate) nodes: Option<&'a Nodes>,
     pub(crate) threads: usize,
+    /// As many where files are small.
+    pub(crate) threads_of_small: usize,
     /// As many where a side is in a bucket.
     pub(crate) at_once: usize,
     pub(crate) cancel: &'a Cancel,
@@ -485,6 +489,9 @@ impl Way<'_> {
         let part = copies.iter().map(|copy| up::part_of(copy.track().item().size)).max();
         let threads = match self.is_remote() {
             true => (MOST_IN_PARTS / part.unwrap_or(1)).clamp(1, self.d.at_once as u64) as usize,
+            // Who gives way looks at how long each of a few takes.
+            false if options.gentle => self.d.threads,
+            false if are_small(&copies) => self.d.threads_of_small,
             false => self.d.threads,
         };
         work::copy(&copies, threads, options.gentle, &means, &mut || {
@@ -670,6 +677,12 @@ impl Way<'_> {
 fn join(committing: &mut Option<ScopedJoinHandle<'_, Result<()>>>) -> Result<()> {
     let panicked = |_| Err(Error::internal("a thread that names files panicked"));
     committing.take().map_or(Ok(()), |thread| thread.join().unwrap_or_else(panicked))
+}
+
+/// True if waiting for names and inodes takes longer than the bytes.
+fn are_small(copies: &Carries) -> bool {
+    let all = copies.iter().fold(0u64, |all, copy| all.saturating_add(copy.track().item().size));
+    all / (copies.len().max(1) as u64) <= SMALL
 }
 
 /// The same, of which there is something that it replaces: itself.

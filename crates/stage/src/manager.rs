@@ -31,6 +31,8 @@ const TOGETHER: usize = 4096;
 
 /// How often somebody tries to have the turn of a transfer, 10 ms apart.
 const LOOKS: usize = 20;
+/// Threads that copy, unless there are to be more.
+const MOST_THREADS: usize = 16;
 
 /// What transfers are done with.
 #[derive(Debug, Clone, Default)]
@@ -159,12 +161,14 @@ impl Stager {
         limiter::renew(&Bounds::of(&before), &bounds);
     }
 
-    fn threads(&self) -> usize {
+    /// So many copy, of files that are small so many.
+    fn threads(&self) -> (usize, usize) {
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
         match self.means().threads {
-            // Devices want several reads at once, however few the processors are.
-            0 => cores.clamp(4, 16),
-            n => n.min(limits::MAX_THREADS),
+            // Devices want several reads at once, however few the processors are. Of a small file each thread has one, and waits
+            // for its name, then for its bytes.
+            0 => (cores.clamp(4, MOST_THREADS), MOST_THREADS),
+            n => (n.min(limits::MAX_THREADS), n.min(limits::MAX_THREADS)),
         }
     }
 
@@ -477,6 +481,7 @@ impl Stager {
     ) -> std::result::Result<(), Stopped> {
         let (known, means) = (self.journal.known(id)?, self.means());
         let bounds = Bounds::of(&means);
+        let (threads, threads_of_small) = self.threads();
         let drive = Drive {
             journal: &self.journal,
             id,
@@ -485,7 +490,8 @@ impl Stager {
             bounds: &bounds,
             held,
             nodes: self.nodes.as_ref(),
-            threads: self.threads(),
+            threads,
+            threads_of_small,
             at_once: match means.threads {
                 0 => OBJECTS_AT_ONCE,
                 n => n.min(limits::MAX_THREADS),
