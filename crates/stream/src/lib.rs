@@ -1,0 +1,1 @@
+//! Streams: programs hand arrays to each other in memory, step by step.
