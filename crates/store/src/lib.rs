@@ -24,6 +24,7 @@ mod lend;
 mod mapped;
 pub mod memory;
 mod object;
+pub mod process;
 pub mod queue;
 pub mod region;
 pub mod segment;

@@ -20,8 +20,9 @@ mod seats;
 mod table;
 
 use crate::file::Identity;
+use crate::process::{self, is_alive};
 use memory::{Layout, Memory};
-use seats::{Seat, Seats, is_alive};
+use seats::{Seat, Seats};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -102,9 +103,9 @@ impl Commons {
         let layout = layout.ok_or("blocks are too large")?;
         let numbers = [file.mtime.0, file.mtime.1, file.ctime.0, file.ctime.1];
         let [m, mn, c, cn] = numbers.map(i64::cast_unsigned);
-        let space = seats::namespace()?;
+        let space = process::namespace().map_err(|e| e.to_string())?;
         let key = [file.dev, file.inode, file.len, m, mn, c, cn, block, memory, space];
-        let (process, start) = seats::me()?;
+        let (process, start) = process::me().map_err(|e| e.to_string())?;
         let seats = Seats::lock(&folder, &key)?;
         let mut there = seats.read();
         let begun = (u64::from(process), start);

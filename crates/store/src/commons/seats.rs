@@ -4,6 +4,7 @@
 //! is believed; what is found through it is looked at. A file whose processes have all ended is removed by whoever comes
 //! upon it.
 
+use crate::process::is_alive;
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -31,53 +32,6 @@ pub(super) struct Seats {
     folder: OwnedFd,
     name: String,
     file: OwnedFd,
-}
-
-/// This process: its number and when it began.
-pub(super) fn me() -> Result<(u32, u64), String> {
-    let number = std::process::id();
-    let link = rustix::fs::readlink("/proc/self", Vec::new());
-    if link.ok().and_then(|l| l.to_str().ok()?.parse().ok()) != Some(number) {
-        return Err("/proc does not tell of this process".to_owned());
-    }
-    let start = began(number).ok_or("/proc does not tell when this process began")?.0;
-    Ok((number, start))
-}
-
-/// The namespace of process numbers.
-pub(super) fn namespace() -> Result<u64, String> {
-    let link = rustix::fs::readlink("/proc/self/ns/pid", Vec::new()).ok();
-    let number = link.and_then(|l| {
-        l.to_str().ok().map(|l| l.chars().filter(char::is_ascii_digit).collect::<String>())
-    });
-    let number = number.and_then(|n| n.parse().ok());
-    number.ok_or_else(|| "/proc does not tell in which namespace this process is".to_owned())
-}
-
-/// When a process began, in ticks since the system did, and whether all its threads have ended.
-fn began(process: u32) -> Option<(u64, bool)> {
-    let stat = std::fs::read(format!("/proc/{process}/stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat);
-    // The name is in brackets and may be anything.
-    let (_, rest) = stat.rsplit_once(") ")?;
-    let fields: Vec<&str> = rest.split(' ').collect();
-    let threads: u64 = fields.get(17)?.parse().ok()?;
-    let start = fields.get(19)?.parse().ok()?;
-    // The first thread may end before the others.
-    Some((start, matches!(*fields.first()?, "Z" | "X") && threads <= 1))
-}
-
-/// True unless a process with this number that began then is known to have ended.
-pub(super) fn is_alive(process: u64, start: u64) -> bool {
-    let Some(process) = u32::try_from(process).ok() else { return false };
-    let Some(pid) = i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw) else {
-        return false;
-    };
-    if rustix::process::test_kill_process(pid) == Err(Errno::SRCH) {
-        return false;
-    }
-    // Where /proc tells nothing, it may live.
-    began(process).is_none_or(|(began, ended)| began == start && !ended)
 }
 
 /// The folder, made if there is none, of this user alone.

@@ -350,7 +350,7 @@ fn what_is_no_commons_is_refused() {
     let mut other = key;
     other[1] += 1;
     let other = Memory::new(layout, &other).unwrap();
-    let (process, start) = seats::me().unwrap();
+    let (process, start) = process::me().unwrap();
     let numbers = fakes.iter().map(|f| f.as_raw_fd().unsigned_abs());
     let numbers = numbers.chain([other.descriptor(), u32::MAX]);
     for descriptor in numbers {
@@ -391,7 +391,7 @@ fn folders_of_others_are_refused() {
     let folder = seats::folder_at(&path).unwrap();
     let seats = Seats::lock(&folder, &[1, 5]).unwrap();
     assert!(Seats::lock(&folder, &[1, 5]).is_err());
-    let (process, start) = seats::me().unwrap();
+    let (process, start) = process::me().unwrap();
     seats.write(&[Seat { process, start: start + 1, descriptor: 1 }]).unwrap();
     drop(seats);
     assert!(Seats::lock(&folder, &[1, 5]).unwrap().read().is_empty());

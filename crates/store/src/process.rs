@@ -1,0 +1,146 @@
+//! Processes of this machine: which one this is, and whether another one still lives.
+//!
+//! A number alone does not name a process, since the system gives it to others later: with it goes when the process began. All
+//! who compare such names are of one namespace of process numbers ([`namespace`]).
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+use stead_core::{Error, Kind, Result};
+
+/// What the system tells of a process is not longer: some fifty numbers and a short name.
+const STAT: usize = 2048;
+
+/// This process: its number and when it began, in ticks since the system did.
+///
+/// # Errors
+/// `Io` where `/proc` is not there, or is that of other processes.
+pub fn me() -> Result<(u32, u64)> {
+    let number = std::process::id();
+    let link = rustix::fs::readlink("/proc/self", Vec::new());
+    if link.ok().and_then(|l| l.to_str().ok()?.parse().ok()) != Some(number) {
+        return Err(silent("/proc does not tell of this process"));
+    }
+    let began = began(number).ok_or_else(|| silent("/proc does not tell when this process began"));
+    Ok((number, began?.0))
+}
+
+/// The namespace of process numbers.
+///
+/// # Errors
+/// `Io` where `/proc` does not tell.
+pub fn namespace() -> Result<u64> {
+    let link = rustix::fs::readlink("/proc/self/ns/pid", Vec::new()).ok();
+    let number = link.and_then(|l| {
+        l.to_str().ok().map(|l| l.chars().filter(char::is_ascii_digit).collect::<String>())
+    });
+    let number = number.and_then(|n| n.parse().ok());
+    number.ok_or_else(|| silent("/proc does not tell in which namespace this process is"))
+}
+
+fn silent(what: &str) -> Error {
+    Error::new(Kind::Io, what).with_hint("mount /proc for the namespace of this process")
+}
+
+/// True unless a process with this number that began then is known to have ended. One that nobody has waited for yet has ended,
+/// too. Costs one system call if it is gone, and a look at `/proc` if not.
+pub fn is_alive(number: u64, start: u64) -> bool {
+    let Some(number) = u32::try_from(number).ok() else { return false };
+    let Some(pid) = i32::try_from(number).ok().and_then(rustix::process::Pid::from_raw) else {
+        return false;
+    };
+    if rustix::process::test_kill_process(pid) == Err(Errno::SRCH) {
+        return false;
+    }
+    // Where /proc tells nothing, it may live.
+    began(number).is_none_or(|(began, ended)| began == start && !ended)
+}
+
+/// When a process began, and whether all its threads have ended.
+fn began(number: u32) -> Option<(u64, bool)> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let name = format!("/proc/{number}/stat");
+    let file = rustix::fs::openat(CWD, name, flags, Mode::empty()).ok()?;
+    let mut stat = [0; STAT];
+    let len = loop {
+        match rustix::io::read(&file, &mut stat) {
+            Err(Errno::INTR) => {}
+            read => break read.ok()?,
+        }
+    };
+    parse(stat.get(..len)?)
+}
+
+fn parse(stat: &[u8]) -> Option<(u64, bool)> {
+    // The name is in brackets and may be anything.
+    let name = stat.windows(2).rposition(|two| two == b") ")?;
+    let rest = std::str::from_utf8(stat.get(name + 2..)?).ok()?;
+    let mut fields = rest.split(' ');
+    let state = fields.next()?;
+    let threads: u64 = fields.nth(16)?.parse().ok()?;
+    let start = fields.nth(1)?.parse().ok()?;
+    // The first thread may end before the others.
+    Some((start, matches!(state, "Z" | "X") && threads <= 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_lives_and_one_that_began_earlier_does_not() {
+        let (number, start) = me().unwrap();
+        let number = u64::from(number);
+        assert!(is_alive(number, start));
+        assert!(!is_alive(number, start + 1) && !is_alive(number, start - 1));
+        // Numbers that no process has.
+        for none in [0, u64::from(i32::MAX.unsigned_abs()), 1 << 31, u64::MAX] {
+            assert!(!is_alive(none, start), "{none}");
+        }
+        assert_eq!(namespace().unwrap(), namespace().unwrap());
+    }
+
+    #[test]
+    fn a_process_is_known_to_have_ended_before_somebody_has_waited_for_it() {
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (number, start) = (child.id(), began(child.id()).unwrap().0);
+        assert!(is_alive(u64::from(number), start));
+        child.kill().unwrap();
+        // Its end of the pipe is closed when it has ended, or a little before.
+        let mut end = Vec::new();
+        std::io::Read::read_to_end(&mut child.stdout.take().unwrap(), &mut end).unwrap();
+        let looks = |_| {
+            let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+            let _ = rustix::event::poll(&mut [], Some(&time));
+            !is_alive(u64::from(number), start)
+        };
+        assert!((0..2000).any(looks));
+        assert!(began(number).unwrap().1, "it is there until it is waited for");
+        child.wait().unwrap();
+        assert!(!is_alive(u64::from(number), start));
+    }
+
+    #[test]
+    fn names_of_programs_may_be_anything() {
+        let rest = "1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 777 99 0";
+        for name in ["cat", "a) R 1", "(", "x y", "", ") Z 1"] {
+            // The first thread of three may have ended.
+            for state in ["S", "Z", "X", "R"] {
+                let stat = format!("12 ({name}) {state} {rest}");
+                assert_eq!(parse(stat.as_bytes()), Some((777, false)), "{stat}");
+            }
+            let last = format!("12 ({name}) Z {}", rest.replacen(" 3 0 777", " 1 0 777", 1));
+            assert_eq!(parse(last.as_bytes()), Some((777, true)));
+        }
+        assert_eq!(
+            parse(b"12 (\xff\xfe) S 1 1 1 0 -1 4 1 2 3 4 5 6 7 8 20 0 3 0 5 99"),
+            Some((5, false))
+        );
+        for odd in ["", "12 (cat)", "12 (cat) ", "12 (cat) S 1 2", "12 cat S"] {
+            assert_eq!(parse(odd.as_bytes()), None, "{odd}");
+        }
+    }
+}
