@@ -208,6 +208,7 @@ const UNSAFE: &[&str] = &[
     "crates/simd/src/avx512.rs",
     "crates/simd/src/neon.rs",
     "crates/stage/src/gentle.rs",
+    "crates/store/src/arena/piece.rs",
     "crates/store/src/buffer.rs",
     "crates/store/src/cache.rs",
     "crates/store/src/commons/fork.rs",
@@ -217,6 +218,7 @@ const UNSAFE: &[&str] = &[
     "crates/store/src/mapped.rs",
     "crates/store/src/queue_reads.rs",
     "crates/store/src/segment.rs",
+    "crates/store/src/shared.rs",
     "crates/store/src/sigbus.rs",
     "crates/store/src/uring.rs",
 ];

@@ -78,6 +78,12 @@ pub const MAX_LAYOUT_BYTES: usize = 16 << 20;
 pub const MAX_CONFIG_BYTES: usize = 1 << 20;
 /// Bytes of a path in a layout file.
 pub const MAX_PATH_BYTES: usize = 4096;
+/// Bytes of one file of the memory that arrays are handed to other programs in, unless one piece needs more.
+pub const ARENA_SEGMENT: u64 = 256 << 20;
+/// Bytes of such memory that keep their pages when nobody uses them, unless told otherwise.
+pub const ARENA_KEEP_FREE: u64 = 256 << 20;
+/// Files of such memory of others that stay mapped when nobody looks at them.
+pub const MAX_NEIGHBOUR_MAPS: usize = 256;
 
 const _: () = assert!(MIN_CHUNK <= DEFAULT_CHUNK && DEFAULT_CHUNK <= MAX_CHUNK);
 const _: () = assert!(MAX_CHUNK < u32::MAX as usize);

@@ -3,6 +3,7 @@
 //! Nothing in here knows a format.
 
 mod aligned;
+pub mod arena;
 pub mod atomic;
 mod beside;
 mod buffer;
@@ -28,6 +29,7 @@ pub mod process;
 pub mod queue;
 pub mod region;
 pub mod segment;
+mod shared;
 mod sigbus;
 pub mod source;
 pub mod space;
@@ -37,8 +39,10 @@ mod stripe;
 pub mod tier;
 mod uring;
 mod viewed;
+pub mod words;
 
 pub use aligned::Aligned;
+pub use arena::{Arena, Neighbours, Piece, View};
 pub use atomic::{AtomicFile, remove_durably};
 pub use buffer::Buffer;
 pub use cache::{evict, resident_share};
@@ -60,3 +64,4 @@ pub use space::Root;
 pub use stripe::Tally;
 pub use tier::Tier;
 pub use viewed::Viewed;
+pub use words::{Draft, Waited, Words};

@@ -84,6 +84,11 @@ impl Map {
         Ok(Map { start: start.cast(), len })
     }
 
+    /// Bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Where it begins, with a page.
     pub(crate) fn start(&self) -> *mut u8 {
         self.start
