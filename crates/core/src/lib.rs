@@ -3,6 +3,7 @@
 //! Nothing in here does I/O, reads a clock or starts a thread.
 
 pub mod block;
+pub mod bounds;
 pub mod bucket;
 pub mod cancel;
 pub mod dtype;
@@ -19,6 +20,7 @@ pub mod value;
 pub mod view;
 
 pub use block::{Block, Brick, Columns, Matrix, Needs, Selection, Span, TextColumn};
+pub use bounds::Bounds;
 pub use bucket::BucketUrl;
 pub use cancel::{Cancel, Stops};
 pub use dtype::{ByteOrder, DType};
