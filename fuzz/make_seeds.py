@@ -25,6 +25,27 @@ def npy(array) -> bytes:
     return out.getvalue()
 
 
+def variable(name: str, dtype: int, shape: list[int], dims: list[str], attributes: dict[str, bytes]) -> bytes:
+    """The definition of a variable of a stream; numbers are below 128."""
+
+    def text(t: str) -> bytes:
+        return bytes([len(t)]) + t.encode()
+
+    said = text(name) + bytes([dtype, len(shape), *shape, len(dims)]) + b"".join(map(text, dims))
+    return said + bytes([len(attributes)]) + b"".join(text(k) + v for k, v in sorted(attributes.items()))
+
+
+def block(number: int, start: list[int], count: list[int], size: int) -> bytes:
+    """A block of a variable, in segment 1 at byte 64."""
+    length = size * int(np.prod(count, dtype=int))
+    return struct.pack("<4Q", number, 1, 64, length) + struct.pack(f"<{2 * len(start)}Q", *start, *count)
+
+
+def step(definitions: list[bytes], blocks: list[bytes]) -> bytes:
+    said = b"\x01" + b"".join(definitions)
+    return struct.pack("<H", len(said)) + said + struct.pack("<BxxxI", 1, len(blocks)) + b"".join(blocks)
+
+
 def main() -> None:
     arrays = {
         "f8": np.arange(12, dtype="<f8").reshape(4, 3),
@@ -120,6 +141,14 @@ def main() -> None:
             lengths = bytes([40, 20, 3, 0, 9, 1, 200, 4, 201, 30])
             put("huge", f"{kind}-{how}", bytes([how, kind, 2, 200, 7, 3]) + lengths + b"head")
             put("huge", f"brick{kind}-{how}", bytes([how, kind + 0x80, 3, 9, 8, 2]) + lengths + b"head")
+    field = variable("T", 1, [8, 6], ["y", "x"], {"unit": b"\x00\x01K", "n": b"\x01\x07", "of": b"\x03\x02\x01a\x01b"})
+    scalar = variable("time", 0, [], [], {"at": b"\x02" + struct.pack("<d", 0.5), "all": b"\x05\x01" + bytes(8)})
+    rows = [block(0, [2 * i, 0], [2, 6], 8) for i in range(4)]
+    columns = [block(0, [0, i], [8, 2], 8) for i in range(5)]
+    put("step", "none", step([], []))
+    put("step", "rows", step([field, scalar], [*rows, block(1, [], [], 4)]))
+    put("step", "overlap", step([scalar, field], [block(0, [], [], 4)] + [b"\x01" + b[1:] for b in columns]))
+    put("step", "gap", step([field], [rows[0], *columns[2:]]))
 
 
 if __name__ == "__main__":

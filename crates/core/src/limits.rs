@@ -84,6 +84,16 @@ pub const ARENA_SEGMENT: u64 = 256 << 20;
 pub const ARENA_KEEP_FREE: u64 = 256 << 20;
 /// Files of such memory of others that stay mapped when nobody looks at them.
 pub const MAX_NEIGHBOUR_MAPS: usize = 256;
+/// Variables in one step of a stream.
+pub const MAX_VARIABLES: usize = 1_000_000;
+/// Blocks that one writer puts in one step.
+pub const MAX_BLOCKS: usize = 1 << 22;
+/// Bytes of the name of a variable, of a dimension or of an attribute.
+pub const MAX_VARIABLE_NAME: usize = 1024;
+/// Attributes of one variable.
+pub const MAX_ATTRIBUTES: usize = 1024;
+/// Bytes of what one writer says of the variables of a step beside their blocks.
+pub const MAX_DEFINITIONS_BYTES: usize = 128 << 20;
 
 const _: () = assert!(MIN_CHUNK <= DEFAULT_CHUNK && DEFAULT_CHUNK <= MAX_CHUNK);
 const _: () = assert!(MAX_CHUNK < u32::MAX as usize);

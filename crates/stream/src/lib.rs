@@ -3,6 +3,8 @@
 pub mod cover;
 pub mod finder;
 pub mod gather;
+pub mod index;
+pub mod merge;
 
 pub use cover::covered;
 pub use finder::Finder;

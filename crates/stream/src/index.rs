@@ -1,0 +1,472 @@
+//! What a writer says of a step: which variables there are, and where its blocks of them lie.
+//!
+//! Definitions are apart from blocks. They seldom change from one step to the next, so that they have a hash by which everybody
+//! knows that they are the same, and need not be read again. Blocks are said anew in every step, in a flat form that is written
+//! and read in some nanoseconds each: there may be 100,000 of them.
+//!
+//! Both come from other processes. What is decoded is believed in nothing: it is checked as a whole, before anybody uses a part.
+
+use crc_fast::{CrcAlgorithm, Digest};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use stead_core::{Bounds, DType, Error, Result, Shape, limits};
+
+pub use stead_store::arena::Place;
+
+/// The form of the bytes, which is their first one. It changes with the order of the variants of [`DType`], too.
+const VERSION: u8 = 1;
+/// Before the blocks: the version, three zeros, and how many there are.
+const HEADER: usize = 8;
+/// The bytes of a block without its bounds.
+const ENTRY: usize = 32;
+
+/// Something that is said of a variable beside its data: a unit, a long name, a time.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Attribute {
+    /// Text.
+    Text(String),
+    /// A whole number.
+    Int(i64),
+    /// A number.
+    Float(f64),
+    /// Several texts.
+    Texts(Vec<String>),
+    /// Several whole numbers.
+    Ints(Vec<i64>),
+    /// Several numbers.
+    Floats(Vec<f64>),
+}
+
+impl PartialEq for Attribute {
+    /// Numbers are the same if their bits are: one that is none is itself.
+    fn eq(&self, other: &Attribute) -> bool {
+        let same = |(a, b): (&f64, &f64)| a.to_bits() == b.to_bits();
+        match (self, other) {
+            (Attribute::Text(a), Attribute::Text(b)) => a == b,
+            (Attribute::Int(a), Attribute::Int(b)) => a == b,
+            (Attribute::Float(a), Attribute::Float(b)) => same((a, b)),
+            (Attribute::Texts(a), Attribute::Texts(b)) => a == b,
+            (Attribute::Ints(a), Attribute::Ints(b)) => a == b,
+            (Attribute::Floats(a), Attribute::Floats(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(same)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Attribute {}
+
+impl fmt::Display for Attribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Attribute::Text(a) => write!(f, "{a:?}"),
+            Attribute::Int(a) => write!(f, "{a}"),
+            Attribute::Float(a) => write!(f, "{a:?}"),
+            Attribute::Texts(a) => write!(f, "{a:?}"),
+            Attribute::Ints(a) => write!(f, "{a:?}"),
+            Attribute::Floats(a) => write!(f, "{a:?}"),
+        }
+    }
+}
+
+/// A variable: an array that all writers of a stream put blocks of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Definition {
+    /// By which readers ask for it.
+    pub name: String,
+    /// The type of its elements.
+    pub dtype: DType,
+    /// The lengths of the whole array, of which blocks are parts; none for a scalar.
+    pub shape: Vec<u64>,
+    /// The names of its dimensions, or none.
+    pub dims: Vec<String>,
+    /// What else is said of it.
+    pub attributes: BTreeMap<String, Attribute>,
+}
+
+/// As it stands in an error: a text that may be long, or not fit to be shown.
+pub(crate) fn shown(text: &str) -> String {
+    let few: String = text.chars().take(81).collect();
+    start(&few.chars().flat_map(char::escape_debug).collect::<String>())
+}
+
+/// Of a long text only the start.
+pub(crate) fn start(text: &str) -> String {
+    let dots = if text.chars().nth(80).is_some() { "..." } else { "" };
+    text.chars().take(80).chain(dots.chars()).collect()
+}
+
+/// Whether something can have this name.
+fn check_name(what: &str, name: &str) -> Result<()> {
+    let most = limits::MAX_VARIABLE_NAME;
+    let wrong = if name.is_empty() {
+        "is empty".to_string()
+    } else if name.len() > most {
+        format!("'{}' is longer than {most} bytes", shown(name))
+    } else if name.chars().any(char::is_control) {
+        format!("'{}' has a control character", shown(name))
+    } else {
+        return Ok(());
+    };
+    Err(Error::usage(format!("the name of {what} {wrong}")))
+}
+
+impl Definition {
+    /// Whether it can be one.
+    ///
+    /// # Errors
+    /// `Usage`.
+    pub fn check(&self) -> Result<()> {
+        check_name("a variable", &self.name)?;
+        let name = shown(&self.name);
+        let of = |e: Error| Error::usage(format!("variable '{name}': {}", e.message()));
+        let shape = Shape::new(self.shape.clone()).map_err(of)?;
+        if shape.elements().checked_mul(self.dtype.size() as u64).is_none() {
+            return Err(of(Error::usage(format!(
+                "{shape} elements have more bytes than 64 bits can count"
+            ))));
+        }
+        if !self.dims.is_empty() && self.dims.len() != self.shape.len() {
+            return Err(of(Error::usage(format!(
+                "{} names for {} dimensions",
+                self.dims.len(),
+                self.shape.len()
+            )))
+            .with_hint("name each dimension, or none"));
+        }
+        for (d, dim) in self.dims.iter().enumerate() {
+            check_name("a dimension", dim).map_err(of)?;
+            // No more than a few.
+            if self.dims.iter().take(d).any(|before| before == dim) {
+                let dim = shown(dim);
+                return Err(of(Error::usage(format!("two dimensions have the name '{dim}'"))));
+            }
+        }
+        if self.attributes.len() > limits::MAX_ATTRIBUTES {
+            return Err(of(Error::limit(format!(
+                "{} attributes; at most {} are supported",
+                self.attributes.len(),
+                limits::MAX_ATTRIBUTES
+            ))));
+        }
+        self.attributes.keys().try_for_each(|a| check_name("an attribute", a).map_err(of))
+    }
+
+    /// Bytes of so many elements.
+    fn bytes(&self, elements: u64) -> Option<u64> {
+        elements.checked_mul(self.dtype.size() as u64)
+    }
+
+    /// What all writers must say alike.
+    pub(crate) fn form(&self) -> String {
+        let dims: Vec<String> = self.dims.iter().map(|d| shown(d)).collect();
+        let dims = if dims.is_empty() { String::new() } else { format!(" ({})", dims.join(", ")) };
+        format!("{} {:?}{dims}", self.dtype, self.shape)
+    }
+}
+
+/// Variables in the order of their numbers, with different names, each of which can be one.
+#[derive(Clone)]
+pub struct Definitions {
+    list: Vec<Definition>,
+    /// The number of each name.
+    names: HashMap<String, u32>,
+    /// Of the bytes that they are as a whole.
+    digest: Digest,
+    /// How many those are.
+    bytes: usize,
+}
+
+impl Default for Definitions {
+    fn default() -> Self {
+        let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
+        digest.update(&[VERSION]);
+        Definitions { list: Vec::new(), names: HashMap::new(), digest, bytes: 1 }
+    }
+}
+
+impl fmt::Debug for Definitions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.list).finish()
+    }
+}
+
+impl PartialEq for Definitions {
+    fn eq(&self, other: &Definitions) -> bool {
+        self.list == other.list
+    }
+}
+
+impl Eq for Definitions {}
+
+impl Definitions {
+    /// None yet.
+    pub fn new() -> Definitions {
+        Definitions::default()
+    }
+
+    /// Adds a variable and tells its number.
+    ///
+    /// # Errors
+    /// `Usage` for one that can be none and for a name that is there already, `Limit` where there are too many, or too much is
+    /// said of them.
+    pub fn add(&mut self, definition: Definition) -> Result<u32> {
+        let bytes = encoded(&definition)?;
+        self.insert(definition, &bytes)
+    }
+
+    /// Adds a variable that is these bytes.
+    fn insert(&mut self, definition: Definition, bytes: &[u8]) -> Result<u32> {
+        definition.check()?;
+        let number = u32::try_from(self.list.len()).unwrap_or(u32::MAX);
+        if self.list.len() >= limits::MAX_VARIABLES {
+            return Err(Error::limit(format!(
+                "more than {} variables in a step",
+                limits::MAX_VARIABLES
+            ))
+            .with_hint("put what belongs together into one array with one more dimension"));
+        }
+        let total = self.bytes.saturating_add(bytes.len());
+        if total > limits::MAX_DEFINITIONS_BYTES {
+            return Err(Error::limit(format!(
+                "what is said of variables beside their data takes more than {} bytes",
+                limits::MAX_DEFINITIONS_BYTES
+            ))
+            .with_hint("put large attributes into variables of their own"));
+        }
+        if self.names.contains_key(&definition.name) {
+            let name = shown(&definition.name);
+            return Err(Error::usage(format!("variable '{name}' is defined twice")));
+        }
+        self.bytes = total;
+        self.digest.update(bytes);
+        self.names.insert(definition.name.clone(), number);
+        self.list.push(definition);
+        Ok(number)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// All of them; the number of each is its place.
+    pub fn iter(&self) -> std::slice::Iter<'_, Definition> {
+        self.list.iter()
+    }
+
+    /// The one of this number.
+    pub fn get(&self, number: u32) -> Option<&Definition> {
+        usize::try_from(number).ok().and_then(|n| self.list.get(n))
+    }
+
+    /// The one of this name, and its number.
+    pub fn find(&self, name: &str) -> Option<(u32, &Definition)> {
+        let number = *self.names.get(name)?;
+        Some((number, self.get(number)?))
+    }
+
+    /// Changes if they do: the checksum of the bytes that they are. No two sets of definitions have the same by a change of eight
+    /// bytes or fewer that lie together; others with a chance of one in 2^64.
+    pub fn hash(&self) -> u64 {
+        self.digest.finalize()
+    }
+
+    /// The [`Definitions::hash`] of what [`Definitions::encode`] gave, without decoding it.
+    pub fn hash_of(bytes: &[u8]) -> u64 {
+        crc_fast::checksum(CrcAlgorithm::Crc64Nvme, bytes)
+    }
+
+    /// As bytes for other processes.
+    ///
+    /// # Errors
+    /// `Internal` if they cannot be written.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(self.bytes);
+        bytes.push(VERSION);
+        for definition in &self.list {
+            bytes = postcard::to_extend(definition, bytes).map_err(unwritten)?;
+        }
+        Ok(bytes)
+    }
+
+    /// What [`Definitions::encode`] wrote.
+    ///
+    /// # Errors
+    /// `Format` for bytes that are nothing of the kind.
+    pub fn decode(bytes: &[u8]) -> Result<Definitions> {
+        let mut rest = version(bytes)?;
+        let mut all = Definitions::new();
+        while !rest.is_empty() {
+            // Postcard compares a count with the bytes that are left before it takes memory for it.
+            let (definition, after) = postcard::take_from_bytes::<Definition>(rest)
+                .map_err(|e| malformed(format!("definition {}: {e}", all.len())))?;
+            let mine = rest.get(..rest.len() - after.len()).unwrap_or_default();
+            all.insert(definition, mine).map_err(|e| malformed(e.message()))?;
+            rest = after;
+        }
+        Ok(all)
+    }
+
+    /// Whether a block can be one: of a variable, within its shape, and as many bytes as it has elements.
+    ///
+    /// # Errors
+    /// `Usage`.
+    pub fn check(&self, block: &BlockEntry) -> Result<()> {
+        let BlockEntry { variable, bounds, place } = block;
+        let Some(definition) = self.get(*variable) else {
+            return Err(Error::usage(format!(
+                "a block of variable {variable}, and there are {}",
+                self.len()
+            )));
+        };
+        let shape = &definition.shape;
+        let inside = bounds.ndim() == shape.len()
+            && bounds.sides().zip(shape).all(|(side, n)| side.end <= *n);
+        if !inside {
+            return Err(Error::usage(format!(
+                "block {bounds} of variable '{}' does not lie in its shape {shape:?}",
+                shown(&definition.name)
+            ))
+            .with_hint("the shape is that of the whole array, of which each writer puts parts"));
+        }
+        let bytes = definition.bytes(bounds.elements());
+        if bytes != Some(place.len) || place.offset.checked_add(place.len).is_none() {
+            return Err(Error::usage(format!(
+                "block {bounds} of variable '{}' with elements of type {} lies in {} bytes at {}",
+                shown(&definition.name),
+                definition.dtype,
+                place.len,
+                place.offset
+            )));
+        }
+        Ok(())
+    }
+
+    /// Blocks as bytes for other processes.
+    ///
+    /// # Errors
+    /// `Usage` for blocks that can be none, `Limit` for too many.
+    pub fn encode_blocks(&self, blocks: &[BlockEntry]) -> Result<Vec<u8>> {
+        let most = limits::MAX_BLOCKS;
+        let Some(count) = u32::try_from(blocks.len()).ok().filter(|_| blocks.len() <= most) else {
+            return Err(Error::limit(format!("{} blocks in a step", blocks.len()))
+                .with_hint(format!("a writer can put {most}; put larger ones")));
+        };
+        let numbers: usize = blocks.iter().map(|b| 2 * b.bounds.ndim()).sum();
+        let mut bytes = Vec::with_capacity(HEADER + ENTRY * blocks.len() + 8 * numbers);
+        bytes.extend([VERSION, 0, 0, 0]);
+        bytes.extend(count.to_le_bytes());
+        for block in blocks {
+            self.check(block)?;
+            let BlockEntry { variable, bounds, place } = block;
+            let words = [u64::from(*variable), place.segment, place.offset, place.len];
+            for word in words.iter().chain(bounds.start()).chain(bounds.count()) {
+                bytes.extend_from_slice(&word.to_le_bytes());
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// What [`Definitions::encode_blocks`] of the same definitions wrote.
+    ///
+    /// # Errors
+    /// `Format` for bytes that are nothing of the kind, and for blocks that can be none.
+    pub fn decode_blocks(&self, bytes: &[u8]) -> Result<Vec<BlockEntry>> {
+        version(bytes)?;
+        let cut_off = || malformed("the list of blocks is cut off");
+        let (header, mut rest) = bytes.split_first_chunk::<HEADER>().ok_or_else(cut_off)?;
+        let [_, zeros @ .., a, b, c, d] = *header;
+        let count = u32::from_le_bytes([a, b, c, d]) as usize;
+        if zeros != [0; 3] || count > limits::MAX_BLOCKS {
+            return Err(malformed(format!("a list of {count} blocks")));
+        }
+        if count > rest.len() / ENTRY {
+            return Err(cut_off());
+        }
+        let mut blocks = Vec::with_capacity(count);
+        let mut numbers = [0u64; 2 * limits::MAX_DIMS];
+        for _ in 0..count {
+            let (entry, after) = rest.split_first_chunk::<ENTRY>().ok_or_else(cut_off)?;
+            let [variable, segment, offset, len] = words(entry);
+            let known = u32::try_from(variable).ok().and_then(|v| Some((v, self.get(v)?)));
+            let Some((variable, definition)) = known else {
+                let there = self.len();
+                return Err(malformed(format!("a block of variable {variable} of {there}")));
+            };
+            // No more than MAX_DIMS.
+            let ndim = definition.shape.len();
+            let (sides, after) = after.split_at_checked(16 * ndim).ok_or_else(cut_off)?;
+            for (number, word) in numbers.iter_mut().zip(sides.as_chunks().0) {
+                *number = u64::from_le_bytes(*word);
+            }
+            let (start, counts) = numbers.split_at(ndim);
+            let counts = counts.get(..ndim).unwrap_or_default();
+            let bounds = Bounds::new(start, counts).map_err(|e| malformed(e.message()))?;
+            let block = BlockEntry { variable, bounds, place: Place { segment, offset, len } };
+            self.check(&block).map_err(|e| malformed(e.message()))?;
+            blocks.push(block);
+            rest = after;
+        }
+        if !rest.is_empty() {
+            return Err(malformed(format!(
+                "{} bytes after the last of {count} blocks",
+                rest.len()
+            )));
+        }
+        Ok(blocks)
+    }
+}
+
+/// Little-endian numbers.
+fn words(bytes: &[u8; ENTRY]) -> [u64; ENTRY / 8] {
+    let mut words = [0; ENTRY / 8];
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    words
+}
+
+fn encoded(definition: &Definition) -> Result<Vec<u8>> {
+    postcard::to_stdvec(definition).map_err(unwritten)
+}
+
+fn unwritten(e: postcard::Error) -> Error {
+    Error::internal(format!("cannot write the definition of a variable: {e}"))
+}
+
+fn malformed(why: impl AsRef<str>) -> Error {
+    Error::format(format!("what a writer says of a step is damaged: {}", why.as_ref()))
+        .with_hint("all that take part in a stream must be of the same version of stead")
+}
+
+/// The bytes after the first one, which is the version.
+fn version(bytes: &[u8]) -> Result<&[u8]> {
+    match bytes.split_first() {
+        Some((&VERSION, rest)) => Ok(rest),
+        Some((other, _)) => Err(malformed(format!("its form is {other}, {VERSION} is known"))),
+        None => Err(malformed("there is nothing")),
+    }
+}
+
+/// A part of a variable that a writer has put, and where it lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockEntry {
+    /// The number of the variable, in the definitions of the writer.
+    pub variable: u32,
+    /// Which part of the whole array it is.
+    pub bounds: Bounds,
+    /// Its bytes, in C order.
+    pub place: Place,
+}
+
+#[cfg(test)]
+#[path = "index_tests.rs"]
+pub(crate) mod tests;
