@@ -1,0 +1,257 @@
+//! Who takes part in a stream and which steps there are: words in memory that all of them map.
+//!
+//! All changes are made under one lock, whose owner may be killed at any instruction. Each store leaves a state from which others can
+//! go on: what a change consists of comes first, and the word that makes it true last. Who takes over the lock of a process that has
+//! ended [mends](Board::mend) what can be seen to be unfinished. Numbers that come from the memory are used within bounds only.
+//!
+//! A *slot* is a step that has been begun. It has an entry for each writer, that says where in its memory is what it has put, and a
+//! bit for each reader that looks at it. A step is *complete* when each writer has ended it; all see it then. It goes when no bit is
+//! set, all groups that are waited for have had it, and so many newer ones are complete as are to be kept.
+
+mod lock;
+mod seats;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+use crate::words::{Who, Words};
+use stead_core::limits;
+
+pub(crate) use lock::Guard;
+pub(crate) use seats::{From, Group, Needed, Reader, Rule, Seat, Standing, Taken};
+pub(crate) use steps::{Begun, Entry, Full, Next};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"stead\0st");
+const VERSION: u64 = 1;
+
+/// Words of the head.
+const HEAD: usize = 32;
+const TOKEN: usize = 2;
+const WRITERS: usize = 3;
+const SLOTS: usize = 4;
+const KEEP: usize = 5;
+const QUEUE: usize = 6;
+const MEMORY: usize = 7;
+const EXPECT: usize = 8;
+const CREATED: usize = 9;
+const LOCK: usize = 10;
+/// Changes with all that readers wait for.
+const FOR_READERS: usize = 11;
+/// Changes with all that writers wait for.
+const FOR_WRITERS: usize = 12;
+const STATE: usize = 13;
+/// Steps that are complete, from the first one on: each writer ends one after the other.
+const COMPLETE: usize = 14;
+/// Readers that have come so far.
+const CAME: usize = 15;
+/// When it ended, in nanoseconds since 1970.
+const ENDED_AT: usize = 16;
+/// Places of readers that somebody has had: all before this one.
+const SEATS: usize = 17;
+
+const LIVE: u64 = 0;
+const ENDED: u64 = 1;
+const FAILED: u64 = 2;
+
+/// Words of a writer, of a group, of a reader, and of a slot before its bits.
+const WRITER: usize = 8;
+const GROUP: usize = 48;
+const READER: usize = 16;
+const SLOT: usize = 8;
+/// Words of what a writer has in a slot.
+const ENTRY: usize = 4;
+
+/// Groups of readers at a time.
+pub(crate) const GROUPS: usize = 64;
+/// Readers at a time.
+pub(crate) const READERS: usize = 1024;
+/// Words with a bit for each reader.
+const BITS: usize = READERS / 64;
+/// Bytes of the name of a group.
+pub(crate) const NAME: usize = 64;
+/// Steps that may be looked at beside those that are kept and waited for.
+const SPARE: u64 = 16;
+/// Slots at most.
+const MOST_SLOTS: u64 = 1 << 16;
+
+/// What is agreed about a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    /// Writers, each of which is to end a step.
+    pub(crate) writers: u64,
+    /// Steps that stay when all have had them.
+    pub(crate) keep: u64,
+    /// Steps that a group that is waited for may be behind.
+    pub(crate) queue: u64,
+    /// Bytes of the arrays of all writers on this node.
+    pub(crate) memory: u64,
+    /// Groups that are to be there before the first step begins.
+    pub(crate) expect: u64,
+}
+
+impl Agreed {
+    fn slots(&self) -> Option<usize> {
+        let slots = self.keep.checked_add(self.queue)?.checked_add(SPARE)?;
+        (self.queue > 0 && slots <= MOST_SLOTS).then_some(slots as usize)
+    }
+
+    fn count(&self) -> Option<usize> {
+        let count = usize::try_from(self.writers).ok()?;
+        (1..=limits::MAX_WRITERS).contains(&count).then_some(count)
+    }
+
+    /// Words that a board of it has; `None` if it is too large.
+    pub(crate) fn words(&self) -> Option<usize> {
+        let (writers, slots) = (self.count()?, self.slots()?);
+        let fixed = HEAD + writers * WRITER + GROUPS * GROUP + READERS * READER;
+        let words = slots.checked_mul(SLOT + BITS + writers * ENTRY)?.checked_add(fixed)?;
+        (words <= limits::MAX_BOARD_WORDS).then_some(words)
+    }
+}
+
+/// Whether a stream goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Live,
+    /// All writers have closed it.
+    Ended,
+    /// This writer has ended in the middle, or closed it before others did.
+    Failed(usize),
+}
+
+/// See the module's documentation.
+pub(crate) struct Board<W> {
+    words: W,
+    writers: usize,
+    slots: usize,
+}
+
+impl<W: Words> Board<W> {
+    /// In new memory, all zero, that nobody else has yet. `None` if it is too small.
+    pub(crate) fn found(words: W, agreed: &Agreed, token: u64, now: u64) -> Option<Board<W>> {
+        let (writers, slots) = (agreed.count()?, agreed.slots()?);
+        let board = (agreed.words()? <= words.len()).then_some(Board { words, writers, slots })?;
+        let head = [
+            (1, VERSION),
+            (TOKEN, token),
+            (WRITERS, agreed.writers),
+            (SLOTS, slots as u64),
+            (KEEP, agreed.keep),
+            (QUEUE, agreed.queue),
+            (MEMORY, agreed.memory),
+            (EXPECT, agreed.expect),
+            (CREATED, now),
+            (0, MAGIC),
+        ];
+        head.into_iter().for_each(|(i, value)| board.put(i, value));
+        Some(board)
+    }
+
+    /// What somebody has founded. `None` if this is nothing of the kind, or of another version.
+    pub(crate) fn open(words: W) -> Option<Board<W>> {
+        if words.get(0) != MAGIC || words.get(1) != VERSION {
+            return None;
+        }
+        let mut board = Board { words, writers: 0, slots: 0 };
+        let agreed = board.agreed();
+        (board.writers, board.slots) = (agreed.count()?, agreed.slots()?);
+        let fits = agreed.words()? <= board.words.len() && board.get(SLOTS) == board.slots as u64;
+        fits.then_some(board)
+    }
+
+    pub(crate) fn agreed(&self) -> Agreed {
+        Agreed {
+            writers: self.get(WRITERS),
+            keep: self.get(KEEP),
+            queue: self.get(QUEUE),
+            memory: self.get(MEMORY),
+            expect: self.get(EXPECT),
+        }
+    }
+
+    /// Names this run of the stream.
+    pub(crate) fn token(&self) -> u64 {
+        self.get(TOKEN)
+    }
+
+    /// When it was founded, in nanoseconds since 1970.
+    pub(crate) fn created(&self) -> u64 {
+        self.get(CREATED)
+    }
+
+    pub(crate) fn state(&self) -> State {
+        let word = self.get(STATE);
+        match word & 0xFF {
+            LIVE => State::Live,
+            ENDED => State::Ended,
+            _ => State::Failed(usize::try_from(word >> 8).unwrap_or(usize::MAX)),
+        }
+    }
+
+    /// When it ended, in nanoseconds since 1970; 0 before that.
+    pub(crate) fn ended_at(&self) -> u64 {
+        self.get(ENDED_AT)
+    }
+
+    /// Steps that are complete.
+    pub(crate) fn complete(&self) -> u64 {
+        self.get(COMPLETE)
+    }
+
+    /// Writers.
+    pub(crate) fn writers(&self) -> usize {
+        self.writers
+    }
+
+    /// What is to change before readers look again.
+    pub(crate) fn seen_by_readers(&self) -> u32 {
+        self.get(FOR_READERS) as u32
+    }
+
+    /// What is to change before writers look again.
+    pub(crate) fn seen_by_writers(&self) -> u32 {
+        self.get(FOR_WRITERS) as u32
+    }
+
+    /// Sleeps until there is something new for readers since that was seen, or the time is over; or for less.
+    pub(crate) fn sleep_as_reader(&self, seen: u32, time: std::time::Duration) {
+        self.words.sleep(FOR_READERS, seen, time);
+    }
+
+    /// The same for writers.
+    pub(crate) fn sleep_as_writer(&self, seen: u32, time: std::time::Duration) {
+        self.words.sleep(FOR_WRITERS, seen, time);
+    }
+
+    fn tell(&self, which: usize) {
+        // Under the lock: nobody else adds to it.
+        self.put(which, self.get(which).wrapping_add(1));
+        self.words.wake(which);
+    }
+
+    fn get(&self, i: usize) -> u64 {
+        self.words.get(i)
+    }
+
+    fn put(&self, i: usize, value: u64) {
+        #[cfg(test)]
+        tests::step();
+        self.words.put(i, value);
+    }
+
+    fn writer_at(&self, writer: usize) -> usize {
+        HEAD + writer.min(self.writers) * WRITER
+    }
+
+    fn group_at(&self, group: usize) -> usize {
+        HEAD + self.writers * WRITER + group.min(GROUPS) * GROUP
+    }
+
+    fn reader_at(&self, reader: usize) -> usize {
+        self.group_at(GROUPS) + reader.min(READERS) * READER
+    }
+
+    fn slot_at(&self, slot: usize) -> usize {
+        self.reader_at(READERS) + slot * (SLOT + BITS + self.writers * ENTRY)
+    }
+}

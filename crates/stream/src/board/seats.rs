@@ -1,0 +1,585 @@
+//! Who has come, who goes, and who has ended without a word.
+
+use super::{
+    Board, CAME, COMPLETE, ENDED, ENDED_AT, EXPECT, FAILED, FOR_READERS, FOR_WRITERS, GROUPS,
+    Guard, LIVE, NAME, READERS, SEATS, STATE, State,
+};
+use crate::clock;
+use crate::words::{Alive, Who, Words};
+
+/// Words of a writer.
+const W_WHO: usize = 0;
+const W_STATE: usize = 1;
+/// Steps that it has ended.
+const W_STEPS: usize = 2;
+/// Bytes of memory that its arrays take.
+const W_USED: usize = 3;
+/// Bytes that it has put.
+const W_BYTES: usize = 4;
+
+/// Words of a group.
+const G_STATE: usize = 0;
+const G_SIZE: usize = 1;
+const G_RULE: usize = 2;
+/// The first step that is for it.
+const G_FIRST: usize = 3;
+const G_LEN: usize = 4;
+const G_NAME: usize = 8;
+/// A bit for each rank that has come.
+const G_CAME: usize = 16;
+
+/// Words of a reader.
+const R_WHO: usize = 0;
+const R_STATE: usize = 1;
+const R_GROUP: usize = 2;
+const R_RANK: usize = 3;
+/// It is done with the steps before this one.
+const R_POSITION: usize = 4;
+/// Steps that went before it came to them.
+const R_DROPPED: usize = 5;
+/// Steps that it was given.
+const R_HAD: usize = 6;
+/// Bytes that it has copied, and those that it has looked at where they lie.
+const R_COPIED: usize = 7;
+const R_LOOKED: usize = 8;
+/// Which of all readers that have come it is.
+const R_NUMBER: usize = 9;
+
+const FREE: u64 = 0;
+const HERE: u64 = 1;
+const LEFT: u64 = 2;
+const DIED: u64 = 3;
+
+/// Ranks of a group at most.
+const RANKS: u64 = 64 * (super::GROUP - G_CAME) as u64;
+
+/// What writers do when a group is behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// They wait for it.
+    Block,
+    /// They go on, and steps go that it has not had.
+    Drop,
+}
+
+/// Where a group begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum From {
+    /// With the next step that is complete.
+    Next,
+    /// With the oldest one that is there.
+    Oldest,
+}
+
+/// A group of readers, each of which has all steps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Group<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) size: u64,
+    pub(crate) rule: Rule,
+    pub(crate) from: From,
+}
+
+/// Where a reader sits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reader(pub(super) usize);
+
+/// Why somebody cannot take part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// Another process is this writer, or this rank of the group.
+    By(Who),
+    /// There was one, and the stream goes on without it.
+    Was(Standing),
+    /// The group has another number of ranks, or another rule.
+    Other(u64, Rule),
+    /// There are too many groups or readers, or the group is of too many ranks.
+    Full,
+    /// There is no such writer or rank.
+    None,
+    /// The stream has ended.
+    Over(State),
+}
+
+/// Whether somebody is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// He has not come yet.
+    Awaited,
+    Here,
+    /// He has closed it.
+    Left,
+    /// His process has ended without a word.
+    Died,
+}
+
+fn standing(word: u64) -> Standing {
+    match word {
+        HERE => Standing::Here,
+        LEFT => Standing::Left,
+        DIED => Standing::Died,
+        _ => Standing::Awaited,
+    }
+}
+
+/// Whom writers wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Needed {
+    /// The first step that is not done with.
+    pub(crate) step: u64,
+    group: usize,
+    pub(crate) rank: u64,
+    /// `None` if that rank has not come yet.
+    pub(crate) who: Option<Who>,
+}
+
+/// Somebody who takes part, as others see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seat {
+    pub(crate) who: Who,
+    pub(crate) standing: Standing,
+    /// The group; none of a writer.
+    pub(crate) group: Option<String>,
+    pub(crate) rank: u64,
+    /// Steps that a writer has ended; the step that comes next for a reader.
+    pub(crate) step: u64,
+    /// Steps that a reader was given.
+    pub(crate) had: u64,
+    /// Steps that went before a reader came to them.
+    pub(crate) dropped: u64,
+    /// Bytes that a writer has put, or a reader has copied.
+    pub(crate) bytes: u64,
+    /// Bytes of memory of a writer now; those that a reader has looked at where they lie.
+    pub(crate) memory: u64,
+    /// Which of all readers that have come it is.
+    pub(crate) number: u64,
+}
+
+impl<W: Words> Board<W> {
+    /// Takes the place of a writer.
+    pub(crate) fn join(
+        &self,
+        _: &Guard<'_, W>,
+        writer: usize,
+        me: Who,
+        alive: Alive<'_>,
+    ) -> Result<(), Taken> {
+        if writer >= self.writers {
+            return Err(Taken::None);
+        }
+        if self.state() != State::Live {
+            return Err(Taken::Over(self.state()));
+        }
+        let at = self.writer_at(writer);
+        match standing(self.get(at + W_STATE)) {
+            Standing::Awaited => {}
+            Standing::Here if alive(Who::of(self.get(at + W_WHO))) => {
+                return Err(Taken::By(Who::of(self.get(at + W_WHO))));
+            }
+            Standing::Here => return Err(Taken::Was(Standing::Died)),
+            was => return Err(Taken::Was(was)),
+        }
+        self.put(at + W_WHO, me.word());
+        self.put(at + W_STATE, HERE);
+        self.tell(FOR_READERS);
+        Ok(())
+    }
+
+    /// A writer puts nothing more. With a step that it has begun and not ended, or before others that go on, the stream has failed.
+    pub(crate) fn close(&self, guard: &Guard<'_, W>, writer: usize, is_within: bool) {
+        if is_within {
+            self.fail(guard, writer);
+        }
+        self.put(self.writer_at(writer) + W_STATE, LEFT);
+        self.settle(guard);
+        self.tell(FOR_READERS);
+        self.tell(FOR_WRITERS);
+    }
+
+    /// There will be no more steps when all writers have left, or one has that others have got ahead of.
+    pub(super) fn settle(&self, _: &Guard<'_, W>) {
+        let (mut most, mut left, mut behind) = (0, 0, None);
+        for writer in 0..self.writers {
+            most = most.max(self.steps_of(writer));
+        }
+        for writer in 0..self.writers {
+            if self.has_left(writer) {
+                left += 1;
+                behind = behind.or((self.steps_of(writer) < most).then_some(writer));
+            }
+        }
+        match behind {
+            Some(behind) => self.set_state(State::Failed(behind)),
+            None if left == self.writers => self.set_state(State::Ended),
+            None => {}
+        }
+    }
+
+    /// There will be no more steps, because of a writer.
+    pub(super) fn fail(&self, _: &Guard<'_, W>, writer: usize) {
+        self.set_state(State::Failed(writer));
+        self.tell(FOR_READERS);
+        self.tell(FOR_WRITERS);
+    }
+
+    fn set_state(&self, state: State) {
+        if self.state() != State::Live {
+            return;
+        }
+        self.put(ENDED_AT, clock::since_1970());
+        let word = match state {
+            State::Live => LIVE,
+            State::Ended => ENDED,
+            State::Failed(writer) => FAILED | ((writer as u64) << 8),
+        };
+        self.put(STATE, word);
+    }
+
+    /// A writer has ended so many steps, and has put so many bytes in the last one.
+    pub(super) fn count_step(&self, writer: usize, steps: u64, bytes: u64) {
+        let at = self.writer_at(writer);
+        self.put(at + W_BYTES, self.get(at + W_BYTES).saturating_add(bytes));
+        self.put(at + W_STEPS, steps);
+    }
+
+    /// Steps that a writer has ended.
+    pub(super) fn steps_of(&self, writer: usize) -> u64 {
+        self.get(self.writer_at(writer) + W_STEPS)
+    }
+
+    /// True of a writer that puts nothing more.
+    pub(super) fn has_left(&self, writer: usize) -> bool {
+        self.get(self.writer_at(writer) + W_STATE) == LEFT
+    }
+
+    /// Bytes that the arrays of a writer take from now on. Its own word: without the lock.
+    pub(crate) fn set_used(&self, writer: usize, bytes: u64) {
+        if writer < self.writers {
+            self.put(self.writer_at(writer) + W_USED, bytes);
+        }
+    }
+
+    /// Bytes that the arrays of all writers take.
+    pub(crate) fn used(&self) -> u64 {
+        let used = |w| self.get(self.writer_at(w) + W_USED);
+        (0..self.writers).map(used).fold(0, u64::saturating_add)
+    }
+
+    /// A writer, as others see it.
+    pub(crate) fn writer(&self, writer: usize) -> Seat {
+        let at = self.writer_at(writer);
+        Seat {
+            who: Who::of(self.get(at + W_WHO)),
+            standing: standing(self.get(at + W_STATE)),
+            group: None,
+            rank: writer as u64,
+            step: self.get(at + W_STEPS),
+            had: 0,
+            dropped: 0,
+            bytes: self.get(at + W_BYTES),
+            memory: self.get(at + W_USED),
+            number: 0,
+        }
+    }
+
+    /// Takes the place of a rank of a group, which begins if there is none of the name.
+    pub(crate) fn attach(
+        &self,
+        guard: &Guard<'_, W>,
+        group: Group<'_>,
+        rank: u64,
+        me: Who,
+        alive: Alive<'_>,
+    ) -> Result<Reader, Taken> {
+        if rank >= group.size || group.name.len() > NAME {
+            return Err(Taken::None);
+        }
+        if group.size > RANKS {
+            return Err(Taken::Full);
+        }
+        let places = || (0..READERS).map(|r| (Reader(r), self.reader_at(r)));
+        let there = (0..GROUPS).find(|g| {
+            self.get(self.group_at(*g) + G_STATE) == HERE && self.name_of(*g) == group.name
+        });
+        if let Some(there) = there {
+            let at = self.group_at(there);
+            let (size, rule) = (self.get(at + G_SIZE), self.rule_of(there));
+            if (size, rule) != (group.size, group.rule) {
+                return Err(Taken::Other(size, rule));
+            }
+            let same = places().find(|(_, at)| {
+                self.get(at + R_STATE) == HERE
+                    && self.get(at + R_GROUP) == there as u64
+                    && self.get(at + R_RANK) == rank
+            });
+            if let Some((seat, at)) = same {
+                let who = Who::of(self.get(at + R_WHO));
+                if alive(who) {
+                    return Err(Taken::By(who));
+                }
+                self.leave(guard, seat, DIED);
+            }
+        }
+        // What others have left may be looked at, and goes last.
+        let free = places().find(|(_, at)| self.get(at + R_STATE) == FREE).or_else(|| {
+            let gone = places().filter(|(_, at)| self.get(at + R_STATE) != HERE);
+            gone.min_by_key(|(_, at)| self.get(at + R_NUMBER))
+        });
+        let Some((seat, at)) = free else { return Err(Taken::Full) };
+        let number = match there.filter(|g| self.get(self.group_at(*g) + G_STATE) == HERE) {
+            Some(there) => there,
+            None => self.begin_group(group).ok_or(Taken::Full)?,
+        };
+        let first = self.get(self.group_at(number) + G_FIRST);
+        self.put(at + R_STATE, FREE);
+        let came = self.get(CAME).wrapping_add(1);
+        self.put(CAME, came);
+        self.put(SEATS, self.get(SEATS).max(seat.0 as u64 + 1));
+        let entry = [
+            (R_WHO, me.word()),
+            (R_GROUP, number as u64),
+            (R_RANK, rank),
+            (R_POSITION, first),
+            (R_DROPPED, 0),
+            (R_HAD, 0),
+            (R_COPIED, 0),
+            (R_LOOKED, 0),
+            (R_NUMBER, came),
+            (R_STATE, HERE),
+        ];
+        entry.into_iter().for_each(|(i, value)| self.put(at + i, value));
+        self.has_come(number, rank);
+        self.tell(FOR_WRITERS);
+        Ok(seat)
+    }
+
+    fn begin_group(&self, group: Group<'_>) -> Option<usize> {
+        let is_free = |g: &usize| self.get(self.group_at(*g) + G_STATE) != HERE;
+        let number = (0..GROUPS).find(is_free)?;
+        let at = self.group_at(number);
+        let first = match group.from {
+            From::Next => self.get(COMPLETE),
+            From::Oldest => self.oldest().unwrap_or_else(|| self.get(COMPLETE)),
+        };
+        let rule = match group.rule {
+            Rule::Block => 0,
+            Rule::Drop => 1,
+        };
+        for (i, eight) in group.name.as_bytes().chunks(8).enumerate() {
+            let mut bytes = [0; 8];
+            bytes.iter_mut().zip(eight).for_each(|(to, from)| *to = *from);
+            self.put(at + G_NAME + i, u64::from_le_bytes(bytes));
+        }
+        (0..super::GROUP - G_CAME).for_each(|i| self.put(at + G_CAME + i, 0));
+        let entry = [
+            (G_LEN, group.name.len() as u64),
+            (G_SIZE, group.size),
+            (G_RULE, rule),
+            (G_FIRST, first),
+            (G_STATE, HERE),
+        ];
+        entry.into_iter().for_each(|(i, value)| self.put(at + i, value));
+        Some(number)
+    }
+
+    /// The name of the group of somebody who is waited for.
+    pub(crate) fn group_of(&self, needed: &Needed) -> String {
+        self.name_of(needed.group)
+    }
+
+    fn name_of(&self, group: usize) -> String {
+        let at = self.group_at(group);
+        let len = usize::try_from(self.get(at + G_LEN)).unwrap_or(0).min(NAME);
+        let mut bytes: Vec<u8> =
+            (0..NAME / 8).flat_map(|i| self.get(at + G_NAME + i).to_le_bytes()).collect();
+        bytes.truncate(len);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn rule_of(&self, group: usize) -> Rule {
+        match self.get(self.group_at(group) + G_RULE) {
+            0 => Rule::Block,
+            _ => Rule::Drop,
+        }
+    }
+
+    /// A reader goes, and looks at nothing any more.
+    pub(crate) fn detach(&self, guard: &Guard<'_, W>, reader: Reader) {
+        self.leave(guard, reader, LEFT);
+    }
+
+    fn leave(&self, guard: &Guard<'_, W>, reader: Reader, how: u64) {
+        let at = self.reader_at(reader.0);
+        let group = usize::try_from(self.get(at + R_GROUP)).unwrap_or(GROUPS);
+        self.put(at + R_STATE, how);
+        self.let_all_go(reader);
+        let others = |r| {
+            let at = self.reader_at(r);
+            self.get(at + R_STATE) == HERE && self.get(at + R_GROUP) == group as u64
+        };
+        if group < GROUPS && !(0..self.seats()).any(others) {
+            self.put(self.group_at(group) + G_STATE, LEFT);
+        }
+        self.sweep(guard);
+        self.tell(FOR_WRITERS);
+    }
+
+    /// A reader is done with the steps before this one.
+    pub(crate) fn advance(&self, guard: &Guard<'_, W>, reader: Reader, step: u64) {
+        let at = self.reader_at(reader.0) + R_POSITION;
+        if self.get(at) < step {
+            self.put(at, step);
+            self.sweep(guard);
+            self.tell(FOR_WRITERS);
+        }
+    }
+
+    /// The step that comes next for a reader.
+    pub(crate) fn position(&self, reader: Reader) -> u64 {
+        self.get(self.reader_at(reader.0) + R_POSITION)
+    }
+
+    /// A reader was given a step, so many after the one that it waited for.
+    pub(super) fn count_given(&self, reader: Reader, dropped: u64) {
+        let at = self.reader_at(reader.0);
+        self.put(at + R_HAD, self.get(at + R_HAD).wrapping_add(1));
+        self.put(at + R_DROPPED, self.get(at + R_DROPPED).saturating_add(dropped));
+    }
+
+    /// A reader has copied so many bytes more, and looked at so many where they lie. Its own words: without the lock.
+    pub(crate) fn count_bytes(&self, reader: Reader, copied: u64, looked: u64) {
+        let at = self.reader_at(reader.0);
+        self.put(at + R_COPIED, self.get(at + R_COPIED).saturating_add(copied));
+        self.put(at + R_LOOKED, self.get(at + R_LOOKED).saturating_add(looked));
+    }
+
+    /// Readers that have come, and have not been forgotten, in the order in which they came.
+    pub(crate) fn readers(&self) -> Vec<Seat> {
+        let there = (0..self.seats()).map(|r| self.reader_at(r));
+        let mut seats: Vec<Seat> = there
+            .filter(|at| self.get(at + R_STATE) != FREE)
+            .map(|at| Seat {
+                who: Who::of(self.get(at + R_WHO)),
+                standing: standing(self.get(at + R_STATE)),
+                group: Some(self.name_of(usize::try_from(self.get(at + R_GROUP)).unwrap_or(0))),
+                rank: self.get(at + R_RANK),
+                step: self.get(at + R_POSITION),
+                had: self.get(at + R_HAD),
+                dropped: self.get(at + R_DROPPED),
+                bytes: self.get(at + R_COPIED),
+                memory: self.get(at + R_LOOKED),
+                number: self.get(at + R_NUMBER),
+            })
+            .collect();
+        seats.sort_by_key(|seat| seat.number);
+        seats
+    }
+
+    /// Groups that are there.
+    pub(crate) fn groups(&self) -> usize {
+        (0..GROUPS).filter(|g| self.get(self.group_at(*g) + G_STATE) == HERE).count()
+    }
+
+    /// True until as many groups have come as the first step waits for.
+    pub(super) fn lacks_groups(&self) -> bool {
+        (self.groups() as u64) < self.get(EXPECT) && self.get(COMPLETE) == 0
+    }
+
+    /// The first step that somebody needs whom writers wait for, and who that is.
+    pub(crate) fn needed(&self) -> Option<Needed> {
+        let mut least: Option<Needed> = None;
+        let mut note = |needed: Needed| {
+            if least.is_none_or(|least| needed.step < least.step) {
+                least = Some(needed);
+            }
+        };
+        let waits = |g: &usize| {
+            self.get(self.group_at(*g) + G_STATE) == HERE && self.rule_of(*g) == Rule::Block
+        };
+        for group in (0..GROUPS).filter(waits) {
+            let at = self.group_at(group);
+            let came =
+                |rank: &u64| self.get(at + G_CAME + (rank / 64) as usize) & (1 << (rank % 64)) != 0;
+            // Those who have not come yet are to find what the first one has found.
+            if let Some(rank) = (0..self.get(at + G_SIZE).min(RANKS)).find(|rank| !came(rank)) {
+                note(Needed { step: self.get(at + G_FIRST), group, rank, who: None });
+            }
+        }
+        for at in (0..self.seats()).map(|r| self.reader_at(r)) {
+            let group = usize::try_from(self.get(at + R_GROUP)).unwrap_or(GROUPS);
+            if self.get(at + R_STATE) == HERE && group < GROUPS && waits(&group) {
+                let (step, rank) = (self.get(at + R_POSITION), self.get(at + R_RANK));
+                note(Needed { step, group, rank, who: Some(Who::of(self.get(at + R_WHO))) });
+            }
+        }
+        least
+    }
+
+    /// Places of readers that somebody has had.
+    pub(super) fn seats(&self) -> usize {
+        usize::try_from(self.get(SEATS)).unwrap_or(READERS).min(READERS)
+    }
+
+    /// Finishes what somebody has begun who was killed in the middle of it.
+    pub(super) fn mend_seats(&self, guard: &Guard<'_, W>) {
+        let mut peopled = [false; GROUPS];
+        for reader in 0..self.seats() {
+            let at = self.reader_at(reader);
+            if self.get(at + R_STATE) != HERE {
+                self.let_all_go(Reader(reader));
+                continue;
+            }
+            let group = usize::try_from(self.get(at + R_GROUP)).unwrap_or(GROUPS);
+            if let Some(peopled) = peopled.get_mut(group) {
+                *peopled = true;
+                self.has_come(group, self.get(at + R_RANK));
+            }
+        }
+        for (group, peopled) in peopled.into_iter().enumerate() {
+            if !peopled && self.get(self.group_at(group) + G_STATE) == HERE {
+                self.put(self.group_at(group) + G_STATE, LEFT);
+            }
+        }
+        self.settle(guard);
+    }
+
+    fn has_come(&self, group: usize, rank: u64) {
+        if rank < RANKS {
+            let at = self.group_at(group) + G_CAME + (rank / 64) as usize;
+            self.put(at, self.get(at) | 1 << (rank % 64));
+        }
+    }
+
+    /// Takes out those whose processes have ended. True if there was one.
+    pub(crate) fn reap(&self, guard: &Guard<'_, W>, alive: Alive<'_>) -> bool {
+        let mut any = false;
+        for writer in 0..self.writers {
+            let at = self.writer_at(writer);
+            if self.get(at + W_STATE) == HERE && !alive(Who::of(self.get(at + W_WHO))) {
+                self.put(at + W_STATE, DIED);
+                self.fail(guard, writer);
+                any = true;
+            }
+        }
+        for reader in 0..self.seats() {
+            let at = self.reader_at(reader);
+            if self.get(at + R_STATE) == HERE && !alive(Who::of(self.get(at + R_WHO))) {
+                self.leave(guard, Reader(reader), DIED);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Who is at a place of a reader, and in which group and rank, for messages.
+    pub(super) fn reader(&self, reader: usize) -> (Who, String, u64) {
+        let at = self.reader_at(reader);
+        let group = usize::try_from(self.get(at + R_GROUP)).unwrap_or(0);
+        (Who::of(self.get(at + R_WHO)), self.name_of(group), self.get(at + R_RANK))
+    }
+
+    /// True if a reader is there.
+    pub(super) fn is_here(&self, reader: usize) -> bool {
+        self.get(self.reader_at(reader) + R_STATE) == HERE
+    }
+}

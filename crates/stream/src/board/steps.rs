@@ -1,0 +1,295 @@
+//! Steps: begun by writers, seen by readers when all have ended them, and gone when nobody needs them.
+
+use super::{
+    BITS, Board, COMPLETE, ENTRY, FOR_READERS, FOR_WRITERS, Guard, KEEP, Needed, QUEUE, Reader,
+    SLOT, State,
+};
+use crate::clock;
+use crate::words::{Who, Words};
+
+/// Words of a slot: the number of its step and one, or nothing.
+const S_STEP: usize = 0;
+const S_COMPLETE: usize = 1;
+/// When it was complete, in nanoseconds since 1970.
+const S_AT: usize = 2;
+/// Bytes of the arrays of all writers.
+const S_BYTES: usize = 3;
+
+/// Words of an entry.
+const E_ENDED: usize = 0;
+const E_SEGMENT: usize = 1;
+const E_OFFSET: usize = 2;
+const E_LEN: usize = 3;
+
+/// Where in the memory of a writer lies what it says of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Entry {
+    pub(crate) segment: u64,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+/// What came of beginning a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begun {
+    Yes,
+    /// There is no room yet.
+    Full(Full),
+    /// There are no more steps.
+    Over(State),
+}
+
+/// What there has to be before a step begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// Readers.
+    Groups,
+    /// Somebody is to have had an earlier step.
+    Needed(Needed),
+    /// Somebody is to look no longer at this one.
+    Held(u64),
+    /// Other writers are to end this one.
+    Behind(u64),
+}
+
+/// What comes next for a reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// This step; so many have gone before it that the reader has not had.
+    Step { step: u64, dropped: u64 },
+    /// Nothing yet.
+    Wait,
+    /// Nothing any more.
+    Over(State),
+}
+
+impl<W: Words> Board<W> {
+    fn step_in(&self, slot: usize) -> Option<u64> {
+        self.get(self.slot_at(slot) + S_STEP).checked_sub(1)
+    }
+
+    fn is_complete(&self, slot: usize) -> bool {
+        self.get(self.slot_at(slot) + S_COMPLETE) != 0
+    }
+
+    fn slot_of(&self, step: u64) -> Option<usize> {
+        (0..self.slots).find(|slot| self.step_in(*slot) == Some(step))
+    }
+
+    fn complete_slot_of(&self, step: u64) -> Option<usize> {
+        self.slot_of(step).filter(|slot| self.is_complete(*slot))
+    }
+
+    fn complete_steps(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let complete = |slot: &usize| self.is_complete(*slot);
+        (0..self.slots).filter(complete).filter_map(|slot| Some((slot, self.step_in(slot)?)))
+    }
+
+    fn bits_at(&self, slot: usize) -> std::ops::Range<usize> {
+        let at = self.slot_at(slot) + SLOT;
+        at..at + BITS
+    }
+
+    fn entry_at(&self, slot: usize, writer: usize) -> usize {
+        self.slot_at(slot) + SLOT + BITS + writer * ENTRY
+    }
+
+    /// A writer wants to put something into a step.
+    pub(crate) fn begin(&self, guard: &Guard<'_, W>, step: u64) -> Begun {
+        if self.state() != State::Live {
+            return Begun::Over(self.state());
+        }
+        if self.slot_of(step).is_some() {
+            return Begun::Yes;
+        }
+        if self.lacks_groups() {
+            return Begun::Full(Full::Groups);
+        }
+        if let Some(needed) = self.needed()
+            && step.saturating_sub(needed.step) >= self.get(QUEUE)
+        {
+            return Begun::Full(Full::Needed(needed));
+        }
+        let free = |board: &Self| (0..board.slots).find(|slot| board.step_in(*slot).is_none());
+        let slot = free(self).or_else(|| {
+            self.sweep(guard);
+            free(self)
+        });
+        let Some(slot) = slot else {
+            let there = (0..self.slots).filter_map(|slot| Some((self.step_in(slot)?, slot)));
+            let (oldest, slot) = there.min().unwrap_or_default();
+            return Begun::Full(match self.is_complete(slot) {
+                true => Full::Held(oldest),
+                false => Full::Behind(oldest),
+            });
+        };
+        let at = self.slot_at(slot);
+        (at + S_COMPLETE..at + SLOT).for_each(|i| self.put(i, 0));
+        self.bits_at(slot).for_each(|i| self.put(i, 0));
+        (0..self.writers).for_each(|writer| self.put(self.entry_at(slot, writer) + E_ENDED, 0));
+        self.put(at + S_STEP, step + 1);
+        Begun::Yes
+    }
+
+    /// A writer has put all that it wants to into a step, which it has begun. False if there is no such step, or it has ended it.
+    pub(crate) fn end(
+        &self,
+        guard: &Guard<'_, W>,
+        writer: usize,
+        step: u64,
+        entry: Entry,
+        bytes: u64,
+    ) -> bool {
+        let Some(slot) = self.slot_of(step).filter(|_| writer < self.writers) else { return false };
+        let at = self.entry_at(slot, writer);
+        if self.get(at + E_ENDED) != 0 {
+            return false;
+        }
+        self.put(at + E_SEGMENT, entry.segment);
+        self.put(at + E_OFFSET, entry.offset);
+        self.put(at + E_LEN, entry.len);
+        let sum = self.slot_at(slot) + S_BYTES;
+        self.put(sum, self.get(sum).saturating_add(bytes));
+        self.count_step(writer, step + 1, bytes);
+        self.put(at + E_ENDED, 1);
+        self.settle(guard);
+        if self.finish(slot, step) {
+            self.sweep(guard);
+            self.tell(FOR_READERS);
+        }
+        true
+    }
+
+    /// Makes a step complete if all have ended it. False if they have not.
+    fn finish(&self, slot: usize, step: u64) -> bool {
+        let ended = |writer| self.get(self.entry_at(slot, writer) + E_ENDED) != 0;
+        if !(0..self.writers).all(ended) {
+            return false;
+        }
+        self.put(self.slot_at(slot) + S_AT, clock::since_1970());
+        self.put(self.slot_at(slot) + S_COMPLETE, 1);
+        self.put(COMPLETE, self.get(COMPLETE).max(step + 1));
+        true
+    }
+
+    /// The oldest step that is there and complete.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        self.complete_steps().map(|(_, step)| step).min()
+    }
+
+    /// Steps that are there and complete, in order.
+    pub(crate) fn steps(&self) -> Vec<u64> {
+        let mut steps: Vec<u64> = self.complete_steps().map(|(_, step)| step).collect();
+        steps.sort_unstable();
+        steps
+    }
+
+    /// True of a step that has not gone yet, complete or not.
+    pub(crate) fn is_there(&self, step: u64) -> bool {
+        self.slot_of(step).is_some()
+    }
+
+    /// The next step for a reader, at which it looks from now on.
+    pub(crate) fn next(&self, guard: &Guard<'_, W>, reader: Reader, from: u64) -> Next {
+        let step = self.complete_steps().map(|(_, step)| step).filter(|step| *step >= from).min();
+        match step {
+            Some(step) => {
+                self.hold(guard, reader, step);
+                self.count_given(reader, step - from);
+                Next::Step { step, dropped: step - from }
+            }
+            None if self.state() == State::Live => Next::Wait,
+            None => Next::Over(self.state()),
+        }
+    }
+
+    /// A reader looks at a step from now on. False if it is not there.
+    pub(crate) fn hold(&self, _: &Guard<'_, W>, reader: Reader, step: u64) -> bool {
+        let Some(slot) = self.complete_slot_of(step) else { return false };
+        let at = self.bits_at(slot).start + reader.0 / 64;
+        self.put(at, self.get(at) | 1 << (reader.0 % 64));
+        true
+    }
+
+    /// A reader looks at a step no longer.
+    pub(crate) fn let_go(&self, guard: &Guard<'_, W>, reader: Reader, step: u64) {
+        if let Some(slot) = self.slot_of(step) {
+            self.let_slot_go(slot, reader);
+            self.sweep(guard);
+        }
+    }
+
+    fn let_slot_go(&self, slot: usize, reader: Reader) {
+        let at = self.bits_at(slot).start + reader.0 / 64;
+        let (before, bit) = (self.get(at), 1 << (reader.0 % 64));
+        if before & bit != 0 {
+            self.put(at, before & !bit);
+        }
+    }
+
+    /// A reader looks at nothing any more.
+    pub(super) fn let_all_go(&self, reader: Reader) {
+        (0..self.slots).for_each(|slot| self.let_slot_go(slot, reader));
+    }
+
+    /// Where a writer's part of a step is, for who looks at it. `None` if it is not there.
+    pub(crate) fn entry(&self, step: u64, writer: usize) -> Option<Entry> {
+        let slot = self.complete_slot_of(step).filter(|_| writer < self.writers)?;
+        let at = self.entry_at(slot, writer);
+        Some(Entry {
+            segment: self.get(at + E_SEGMENT),
+            offset: self.get(at + E_OFFSET),
+            len: self.get(at + E_LEN),
+        })
+    }
+
+    /// When a step was complete, in nanoseconds since 1970, and the bytes of its arrays.
+    pub(crate) fn facts(&self, step: u64) -> Option<(u64, u64)> {
+        let at = self.slot_at(self.complete_slot_of(step)?);
+        Some((self.get(at + S_AT), self.get(at + S_BYTES)))
+    }
+
+    /// Who looks at a step: process, group and rank.
+    pub(crate) fn holders(&self, step: u64) -> Vec<(Who, String, u64)> {
+        let Some(slot) = self.slot_of(step) else { return Vec::new() };
+        let bits = self.bits_at(slot).start;
+        let holds = |r: &usize| self.get(bits + r / 64) & (1 << (r % 64)) != 0;
+        (0..self.seats()).filter(holds).map(|reader| self.reader(reader)).collect()
+    }
+
+    /// Lets steps go that nobody needs.
+    pub(super) fn sweep(&self, _: &Guard<'_, W>) {
+        let needed = self.needed().map_or(u64::MAX, |needed| needed.step);
+        let kept = self.get(COMPLETE).saturating_sub(self.get(KEEP));
+        let mut any = false;
+        for slot in 0..self.slots {
+            let goes = self.is_complete(slot)
+                && self.step_in(slot).is_some_and(|step| step < needed && step < kept)
+                && self.bits_at(slot).all(|i| self.get(i) == 0);
+            if goes {
+                self.put(self.slot_at(slot) + S_STEP, 0);
+                self.put(self.slot_at(slot) + S_COMPLETE, 0);
+                any = true;
+            }
+        }
+        if any {
+            self.tell(FOR_WRITERS);
+        }
+    }
+
+    /// Finishes what somebody has begun who was killed in the middle of it.
+    pub(super) fn mend(&self, guard: &Guard<'_, W>) {
+        for slot in 0..self.slots {
+            match self.step_in(slot) {
+                Some(step) if !self.is_complete(slot) => {
+                    self.finish(slot, step);
+                }
+                Some(step) => self.put(COMPLETE, self.get(COMPLETE).max(step + 1)),
+                None => self.put(self.slot_at(slot) + S_COMPLETE, 0),
+            }
+        }
+        self.mend_seats(guard);
+        self.sweep(guard);
+        self.tell(FOR_READERS);
+    }
+}

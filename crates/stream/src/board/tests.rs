@@ -1,0 +1,450 @@
+//! The protocol with processes that are killed at each of its steps.
+
+use super::*;
+use crate::words::Alive;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+thread_local! {
+    /// Stores until this thread is killed.
+    static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Before each store: perhaps the process does not come to it.
+pub(super) fn step() {
+    match LEFT.get() {
+        Some(0) => {
+            LEFT.set(None);
+            resume_unwind(Box::new("killed"));
+        }
+        Some(n) => LEFT.set(Some(n - 1)),
+        None => {}
+    }
+}
+
+/// Does something that is killed after so many stores. How many were left when it came to its end; `None` if it did not.
+fn killed_after(stores: usize, work: impl FnOnce()) -> Option<usize> {
+    LEFT.set(Some(stores));
+    let done = catch_unwind(AssertUnwindSafe(work));
+    let left = LEFT.take();
+    match done {
+        Ok(()) => left,
+        Err(why) if why.downcast_ref() == Some(&"killed") => None,
+        Err(why) => resume_unwind(why),
+    }
+}
+
+/// Memory of this process.
+pub(crate) struct Heap {
+    words: Vec<AtomicU64>,
+    sleepers: (Mutex<()>, Condvar),
+}
+
+impl Heap {
+    pub(crate) fn new(words: usize) -> Heap {
+        let words = (0..words).map(|_| AtomicU64::new(0)).collect();
+        Heap { words, sleepers: Default::default() }
+    }
+}
+
+impl Words for &Heap {
+    fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    fn get(&self, i: usize) -> u64 {
+        self.words[i].load(Ordering::Acquire)
+    }
+
+    fn put(&self, i: usize, value: u64) {
+        self.words[i].store(value, Ordering::Release);
+    }
+
+    fn swap_if(&self, i: usize, old: u64, new: u64) -> bool {
+        self.words[i].compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    fn sleep(&self, i: usize, seen: u32, time: Duration) {
+        let guard = self.sleepers.0.lock().unwrap();
+        if self.get(i) as u32 == seen {
+            drop(self.sleepers.1.wait_timeout(guard, time).unwrap());
+        }
+    }
+
+    fn wake(&self, _: usize) {
+        let _guard = self.sleepers.0.lock().unwrap();
+        self.sleepers.1.notify_all();
+    }
+}
+
+fn agreed(writers: u64, keep: u64, queue: u64) -> Agreed {
+    Agreed { writers, keep, queue, memory: 1 << 30, expect: 0 }
+}
+
+fn who(number: u32) -> Who {
+    Who { number, start: 7 }
+}
+
+const ALL: Alive<'static> = &|_| true;
+
+fn found<'a>(heap: &'a Heap, agreed: &Agreed) -> Board<&'a Heap> {
+    Board::found(heap, agreed, 5, 1).unwrap()
+}
+
+fn heap(agreed: &Agreed) -> Heap {
+    Heap::new(agreed.words().unwrap())
+}
+
+/// Writer number n is process n + 1.
+fn join_all(board: &Board<&Heap>) {
+    for writer in 0..board.writers() {
+        let me = who(writer as u32 + 1);
+        let guard = board.lock(me, ALL).unwrap();
+        board.join(&guard, writer, me, ALL).unwrap();
+    }
+}
+
+fn group(name: &str, size: u64, rule: Rule, from: From) -> Group<'_> {
+    Group { name, size, rule, from }
+}
+
+fn attach(board: &Board<&Heap>, group: Group<'_>, rank: u64, number: u32) -> Result<Reader, Taken> {
+    let guard = board.lock(who(number), ALL).unwrap();
+    board.attach(&guard, group, rank, who(number), ALL)
+}
+
+fn put(board: &Board<&Heap>, writer: usize, step: u64) -> Begun {
+    let guard = board.lock(who(1), ALL).unwrap();
+    let begun = board.begin(&guard, step);
+    if begun == Begun::Yes {
+        let entry = Entry { segment: writer as u64, offset: step, len: 3 };
+        assert!(board.end(&guard, writer, step, entry, 10));
+    }
+    begun
+}
+
+fn next(board: &Board<&Heap>, reader: Reader) -> Next {
+    let guard = board.lock(who(9), ALL).unwrap();
+    board.next(&guard, reader, board.position(reader))
+}
+
+fn done(board: &Board<&Heap>, reader: Reader, step: u64) {
+    let guard = board.lock(who(9), ALL).unwrap();
+    board.let_go(&guard, reader, step);
+    board.advance(&guard, reader, step + 1);
+}
+
+#[test]
+fn a_step_is_seen_when_all_writers_have_ended_it() {
+    let agreed = agreed(3, 1, 2);
+    let heap = heap(&agreed);
+    let board = found(&heap, &agreed);
+    join_all(&board);
+    let reader = attach(&board, group("a", 1, Rule::Block, From::Next), 0, 9).unwrap();
+    for writer in [2, 0] {
+        assert_eq!(put(&board, writer, 0), Begun::Yes);
+        assert_eq!((next(&board, reader), board.oldest()), (Next::Wait, None));
+    }
+    assert_eq!(put(&board, 1, 0), Begun::Yes);
+    assert_eq!(next(&board, reader), Next::Step { step: 0, dropped: 0 });
+    assert_eq!(board.entry(0, 2), Some(Entry { segment: 2, offset: 0, len: 3 }));
+    assert_eq!(board.facts(0).unwrap().1, 30);
+    assert_eq!((board.entry(0, 3), board.entry(1, 0)), (None, None));
+    // Nobody ends a step twice.
+    let guard = board.lock(who(1), ALL).unwrap();
+    assert!(!board.end(&guard, 1, 0, Entry::default(), 1));
+}
+
+#[test]
+fn writers_wait_for_those_who_are_behind_and_no_longer_when_they_have_gone() {
+    let agreed = agreed(1, 1, 2);
+    let heap = heap(&agreed);
+    let board = found(&heap, &agreed);
+    join_all(&board);
+    let first = attach(&board, group("a", 2, Rule::Block, From::Next), 0, 8).unwrap();
+    assert_eq!((put(&board, 0, 0), put(&board, 0, 1)), (Begun::Yes, Begun::Yes));
+    done(&board, first, 0);
+    // The other one has not come yet.
+    let Begun::Full(Full::Needed(needed)) = put(&board, 0, 2) else { panic!() };
+    assert_eq!((needed.step, needed.rank, needed.who), (0, 1, None));
+    assert_eq!(board.group_of(&needed), "a");
+    let second = attach(&board, group("a", 2, Rule::Block, From::Next), 1, 9).unwrap();
+    assert_eq!(next(&board, second), Next::Step { step: 0, dropped: 0 });
+    done(&board, second, 0);
+    assert_eq!(put(&board, 0, 2), Begun::Yes);
+    // One of them ends without a word, and the other one goes.
+    let Begun::Full(Full::Needed(needed)) = put(&board, 0, 3) else { panic!() };
+    assert_eq!((needed.step, needed.who), (1, Some(who(8))));
+    let guard = board.lock(who(1), ALL).unwrap();
+    assert!(board.reap(&guard, &|w| w.number != 8));
+    assert!(!board.reap(&guard, &|w| w.number != 8));
+    board.detach(&guard, second);
+    drop(guard);
+    assert_eq!(board.groups(), 0);
+    assert_eq!((put(&board, 0, 3), put(&board, 0, 4)), (Begun::Yes, Begun::Yes));
+    let seats: Vec<(u64, Standing)> =
+        board.readers().iter().map(|s| (s.rank, s.standing)).collect();
+    assert_eq!(seats, [(0, Standing::Died), (1, Standing::Left)]);
+    // The last one is kept, for who comes late.
+    assert_eq!(board.steps(), [4]);
+}
+
+#[test]
+fn who_may_be_left_behind_is_told_what_went() {
+    let agreed = agreed(1, 2, 2);
+    let heap = heap(&agreed);
+    let board = found(&heap, &agreed);
+    join_all(&board);
+    let reader = attach(&board, group("a", 1, Rule::Drop, From::Next), 0, 9).unwrap();
+    (0..3).for_each(|step| assert_eq!(put(&board, 0, step), Begun::Yes));
+    // What somebody looks at stays, whatever is newer.
+    assert_eq!(next(&board, reader), Next::Step { step: 1, dropped: 1 });
+    (3..9).for_each(|step| assert_eq!(put(&board, 0, step), Begun::Yes));
+    assert_eq!(board.steps(), [1, 7, 8]);
+    assert_eq!(board.holders(1), [(who(9), "a".to_owned(), 0)]);
+    done(&board, reader, 1);
+    assert_eq!(board.steps(), [7, 8]);
+    assert_eq!(next(&board, reader), Next::Step { step: 7, dropped: 5 });
+    assert_eq!(board.readers()[0].dropped, 6);
+    // More than there is room for cannot be looked at: writers wait then.
+    let guard = board.lock(who(9), ALL).unwrap();
+    assert!(board.hold(&guard, reader, 8) && !board.hold(&guard, reader, 6));
+}
+
+#[test]
+fn who_looks_at_steps_for_ever_is_named() {
+    let agreed = agreed(1, 1, 1);
+    let heap = heap(&agreed);
+    let board = found(&heap, &agreed);
+    join_all(&board);
+    let reader = attach(&board, group("a", 1, Rule::Drop, From::Next), 0, 9).unwrap();
+    let mut step = 0;
+    let full = loop {
+        match put(&board, 0, step) {
+            Begun::Yes => {}
+            other => break other,
+        }
+        let guard = board.lock(who(9), ALL).unwrap();
+        assert!(board.hold(&guard, reader, step));
+        step += 1;
+    };
+    assert_eq!(full, Begun::Full(Full::Held(0)));
+    assert_eq!(step, SPARE + 2);
+    done(&board, reader, 0);
+    assert_eq!(put(&board, 0, step), Begun::Yes);
+}
+
+#[test]
+fn a_writer_that_ends_early_ends_the_stream_and_what_is_complete_stays() {
+    for how in 0..3 {
+        let agreed = agreed(2, 1, 2);
+        let heap = heap(&agreed);
+        let board = found(&heap, &agreed);
+        join_all(&board);
+        let reader = attach(&board, group("a", 1, Rule::Block, From::Next), 0, 9).unwrap();
+        assert_eq!((put(&board, 0, 0), put(&board, 1, 0)), (Begun::Yes, Begun::Yes));
+        assert_eq!(put(&board, 0, 1), Begun::Yes);
+        let guard = board.lock(who(1), ALL).unwrap();
+        match how {
+            0 => assert!(board.reap(&guard, &|w| w.number != 2)),
+            1 => board.close(&guard, 1, false),
+            _ => {
+                board.close(&guard, 0, false);
+                assert_eq!(board.state(), State::Live);
+                board.close(&guard, 1, true);
+            }
+        }
+        drop(guard);
+        assert_eq!(board.state(), State::Failed(1), "{how}");
+        assert!(board.ended_at() > 0);
+        assert_eq!(put(&board, 0, 2), Begun::Over(State::Failed(1)));
+        assert_eq!(next(&board, reader), Next::Step { step: 0, dropped: 0 });
+        done(&board, reader, 0);
+        assert_eq!(next(&board, reader), Next::Over(State::Failed(1)));
+    }
+}
+
+#[test]
+fn a_stream_ends_when_all_have_closed_it() {
+    let agreed = agreed(2, 1, 2);
+    let heap = heap(&agreed);
+    let board = found(&heap, &agreed);
+    join_all(&board);
+    put(&board, 0, 0);
+    put(&board, 1, 0);
+    let guard = board.lock(who(1), ALL).unwrap();
+    board.close(&guard, 1, false);
+    assert_eq!(board.state(), State::Live);
+    board.close(&guard, 0, false);
+    assert_eq!(board.state(), State::Ended);
+    drop(guard);
+    // Who comes late finds what was kept.
+    let late = attach(&board, group("late", 1, Rule::Block, From::Oldest), 0, 9).unwrap();
+    assert_eq!(next(&board, late), Next::Step { step: 0, dropped: 0 });
+    let guard = board.lock(who(1), ALL).unwrap();
+    assert_eq!(board.join(&guard, 0, who(1), ALL), Err(Taken::Over(State::Ended)));
+}
+
+#[test]
+fn places_are_had_once() {
+    let agreed = agreed(2, 1, 2);
+    let heap = heap(&agreed);
+    let board = found(&heap, &agreed);
+    join_all(&board);
+    let guard = board.lock(who(5), ALL).unwrap();
+    assert_eq!(board.join(&guard, 0, who(5), ALL), Err(Taken::By(who(1))));
+    assert_eq!(board.join(&guard, 2, who(5), ALL), Err(Taken::None));
+    let died = board.join(&guard, 0, who(5), &|_| false);
+    assert_eq!(died, Err(Taken::Was(Standing::Died)));
+    drop(guard);
+    let of = |size, rule| group("a", size, rule, From::Next);
+    let first = attach(&board, of(2, Rule::Block), 0, 8).unwrap();
+    assert_eq!(attach(&board, of(2, Rule::Block), 0, 9), Err(Taken::By(who(8))));
+    assert_eq!(attach(&board, of(3, Rule::Block), 1, 9), Err(Taken::Other(2, Rule::Block)));
+    assert_eq!(attach(&board, of(2, Rule::Drop), 1, 9), Err(Taken::Other(2, Rule::Block)));
+    assert_eq!(attach(&board, of(2, Rule::Block), 2, 9), Err(Taken::None));
+    assert_eq!(attach(&board, of(2000, Rule::Block), 2, 9), Err(Taken::Other(2, Rule::Block)));
+    let huge = group("huge", 1 << 20, Rule::Block, From::Next);
+    assert_eq!(attach(&board, huge, 2, 9), Err(Taken::Full));
+    // A place of who has ended is free.
+    let guard = board.lock(who(9), ALL).unwrap();
+    let alive = |w: Who| w.number != 8;
+    let again = board.attach(&guard, of(2, Rule::Block), 0, who(9), &alive).unwrap();
+    drop(guard);
+    assert_ne!(first, again);
+    // Places come again, and names of groups do.
+    for round in 0..3 * READERS as u64 {
+        let name = format!("group {round}");
+        let reader = attach(&board, group(&name, 1, Rule::Block, From::Next), 0, 7).unwrap();
+        let guard = board.lock(who(7), ALL).unwrap();
+        board.detach(&guard, reader);
+    }
+    assert_eq!(board.groups(), 1);
+    assert_eq!(board.readers().len(), READERS);
+    // The others are not to be found any more; there are so many at a time.
+    for rank in 0..READERS as u64 - 1 {
+        attach(
+            &board,
+            group("many", 1000, Rule::Drop, From::Next),
+            rank.min(999),
+            rank as u32 + 50,
+        )
+        .map_or_else(|e| assert_eq!((rank > 999, e), (true, Taken::By(who(1049)))), |_| {});
+    }
+    let groups =
+        (0..).map(|i| attach(&board, group(&format!("g{i}"), 1, Rule::Drop, From::Next), 0, 7));
+    let full = groups.take(100).find_map(std::result::Result::err);
+    assert_eq!(full, Some(Taken::Full));
+}
+
+#[test]
+fn what_is_no_board_is_none() {
+    let agreed = agreed(2, 1, 2);
+    let of = heap(&agreed);
+    assert!(Board::open(&of).is_none());
+    found(&of, &agreed);
+    assert_eq!(Board::open(&of).unwrap().agreed(), agreed);
+    for (word, value) in
+        [(0, 1), (1, 9), (WRITERS, 1 << 40), (WRITERS, 0), (QUEUE, 0), (KEEP, u64::MAX), (SLOTS, 3)]
+    {
+        let bad = heap(&agreed);
+        found(&bad, &agreed);
+        (&bad).put(word, value);
+        assert!(Board::open(&bad).is_none(), "{word} {value}");
+    }
+    let small = Heap::new(agreed.words().unwrap() - 1);
+    assert!(Board::found(&small, &agreed, 1, 1).is_none());
+}
+
+/// All that two writers and a reader do, killed after so many stores; the others go on. False if it was not killed.
+fn with_a_kill(victim: u32, after: usize) -> bool {
+    let agreed = agreed(2, 1, 2);
+    let heap = heap(&agreed);
+    let board = found(&heap, &agreed);
+    let (mut died, mut reader, mut left) = (false, None, after);
+    let of = group("a", 1, Rule::Block, From::Next);
+    // Each is a process that does something, in turn.
+    let mut run = |number: u32, died: &mut bool, work: &mut dyn FnMut(Alive<'_>)| {
+        let gone = *died;
+        let alive = |w: Who| !(gone && w.number == victim);
+        if number != victim {
+            work(&alive);
+        } else if !gone {
+            match killed_after(left, || work(&alive)) {
+                Some(stores) => left = stores,
+                None => *died = true,
+            }
+        }
+    };
+    for writer in 0..2u32 {
+        run(writer + 1, &mut died, &mut |alive| {
+            let guard = board.lock(who(writer + 1), alive).unwrap();
+            let _ = board.join(&guard, writer as usize, who(writer + 1), alive);
+        });
+    }
+    run(3, &mut died, &mut |alive| {
+        let guard = board.lock(who(3), alive).unwrap();
+        reader = board.attach(&guard, of, 0, who(3), alive).ok();
+    });
+    for step in 0..4 {
+        for writer in 0..2u32 {
+            run(writer + 1, &mut died, &mut |alive| {
+                let guard = board.lock(who(writer + 1), alive).unwrap();
+                board.reap(&guard, alive);
+                let begun = board.begin(&guard, step);
+                // All wait for a writer that was killed before it had come.
+                let awaited = (0..2).any(|w| board.writer(w).standing == Standing::Awaited);
+                assert!(awaited || !matches!(begun, Begun::Full(_)), "{begun:?}");
+                if begun == Begun::Yes {
+                    let entry = Entry { segment: u64::from(writer), offset: step, len: 9 };
+                    board.end(&guard, writer as usize, step, entry, 1);
+                }
+            });
+        }
+        run(3, &mut died, &mut |alive| {
+            let guard = board.lock(who(3), alive).unwrap();
+            board.reap(&guard, alive);
+            let Some(reader) = reader else { return };
+            match board.next(&guard, reader, board.position(reader)) {
+                Next::Step { step, dropped } => {
+                    // Whole, whoever was killed.
+                    for writer in 0..2 {
+                        let entry = Entry { segment: writer as u64, offset: step, len: 9 };
+                        assert_eq!((board.entry(step, writer), dropped), (Some(entry), 0));
+                    }
+                    board.let_go(&guard, reader, step);
+                    board.advance(&guard, reader, step + 1);
+                }
+                Next::Wait => assert_eq!(board.state(), State::Live),
+                Next::Over(state) => assert_eq!(state, State::Failed(victim as usize - 1)),
+            }
+        });
+    }
+    let guard = board.lock(who(50), &|w| !(died && w.number == victim)).unwrap();
+    board.reap(&guard, &|w| !(died && w.number == victim));
+    match victim {
+        3 => {
+            // Writers went on to the end, and nobody looks at what they have put.
+            assert_eq!(board.complete(), 4);
+            assert_eq!(board.steps(), [3]);
+            assert_eq!(board.holders(3), []);
+            assert!(!died || board.groups() == 0);
+        }
+        _ if died && board.writer(victim as usize - 1).standing != Standing::Awaited => {
+            assert_eq!(board.state(), State::Failed(victim as usize - 1));
+        }
+        _ => {}
+    }
+    died
+}
+
+#[test]
+fn whoever_is_killed_wherever_the_others_go_on() {
+    for victim in 1..=3 {
+        let kills = (0..).take_while(|after| with_a_kill(victim, *after)).count();
+        assert!(kills > 20, "{victim}: {kills}");
+    }
+}
