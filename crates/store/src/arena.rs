@@ -99,6 +99,8 @@ struct Inner {
     keep_free: AtomicU64,
     /// Who made it: a process that was forked must not give away what its parent uses.
     process: u32,
+    /// The same, to be seen at little cost.
+    generation: Option<u32>,
     /// Pieces that are dropped from now on stay as they are, and there are no more new ones.
     closed: AtomicBool,
     /// Bytes of all pieces.
@@ -142,6 +144,7 @@ impl Arena {
             segment,
             keep_free: AtomicU64::new(options.keep_free),
             process: std::process::id(),
+            generation: shared::generation(),
             closed: AtomicBool::new(false),
             used: AtomicU64::new(0),
             state: Mutex::new(state),
@@ -253,17 +256,23 @@ impl Inner {
         e.at_path(self.folder.at(OsStr::new(&self.prefix)))
     }
 
-    /// Fails where nothing may be lent.
+    /// Fails where nothing may be lent. Small pieces are many, so it asks the system only where there was a fork.
     fn check(&self) -> Result<()> {
-        if self.is_forked() {
-            let e =
-                Error::usage("this memory is that of the process from which this one was forked");
-            return Err(self.at(e).with_hint("make memory of your own after the fork"));
+        if !shared::is_generation(self.generation) {
+            self.check_process()?;
         }
         if self.closed.load(Ordering::Acquire) {
             return Err(self.at(Error::usage("this memory was left to others already")));
         }
         Ok(())
+    }
+
+    fn check_process(&self) -> Result<()> {
+        if !self.is_forked() {
+            return Ok(());
+        }
+        let e = Error::usage("this memory is that of the process from which this one was forked");
+        Err(self.at(e).with_hint("make memory of your own after the fork"))
     }
 
     fn small(self: &Arc<Self>, len: usize) -> Result<Piece> {
@@ -290,6 +299,7 @@ impl Inner {
 
     /// Whole pages, with memory.
     fn block(self: &Arc<Self>, len: usize) -> Result<Block> {
+        self.check_process()?;
         let len = whole_pages(len as u64).filter(|len| *len <= shared::longest());
         let len = len.ok_or_else(|| {
             let e = Error::limit("this is more memory than a file may have");

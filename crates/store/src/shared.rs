@@ -8,7 +8,8 @@ use rustix::io::Errno;
 use rustix::mm::Advice;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use stead_core::units::format_size;
 use stead_core::{Error, Kind, Result};
 
@@ -26,6 +27,27 @@ pub(crate) fn page() -> usize {
 pub(crate) fn longest() -> u64 {
     let most = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     most.unwrap_or(u64::MAX).min(isize::MAX.unsigned_abs() as u64)
+}
+
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// Called in a child, before anything else of it.
+extern "C" fn forked() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A number that is another one in a process that is forked from now on, by the functions of the C library; `None` where it cannot be
+/// told so. To be asked once, before there are children.
+pub(crate) fn generation() -> Option<u32> {
+    static COUNTS: OnceLock<bool> = OnceLock::new();
+    // SAFETY: a function that does not unwind and changes one atomic, and none for the parent.
+    let count = || unsafe { libc::pthread_atfork(None, None, Some(forked)) } == 0;
+    COUNTS.get_or_init(count).then(|| FORKS.load(Ordering::Relaxed))
+}
+
+/// True if this process was not forked since it had this number. Costs no system call, as asking for the number of the process does.
+pub(crate) fn is_generation(number: Option<u32>) -> bool {
+    number == Some(FORKS.load(Ordering::Relaxed))
 }
 
 /// The words of a mapping; without those of an end that is no whole one.
