@@ -15,6 +15,9 @@ const MARKED: u64 = 1 << 20;
 const LOOKS: usize = 1024;
 const FIRST_LOOKS: usize = 1 << 16;
 
+/// Blocks of which a place to cut is taken.
+const SHOWN: usize = 48;
+
 /// True of a box whose every element is in a block, of those that may overlap, be empty and reach out of it.
 ///
 /// # Errors
@@ -53,7 +56,14 @@ fn search(bounds: &Bounds, blocks: Vec<&Bounds>, mut looks: usize) -> Result<(),
             mark(&part, &blocks)?;
             continue;
         }
-        let cut = if looks == 0 { middle(&part) } else { face(&part, &blocks) };
+        let cut = if looks == 0 {
+            middle(&part)
+        } else {
+            // Some blocks show where to cut as well as all do.
+            let some: Vec<&Bounds> =
+                blocks.iter().copied().step_by(1 + blocks.len() / SHOWN).collect();
+            face(&part, &some).or_else(|| face(&part, &blocks))
+        };
         looks = looks.saturating_sub(blocks.len());
         // A part of one element that a block meets is contained in it, so that there is a cut.
         let Some((d, at)) = cut else { return Err(part) };

@@ -10,6 +10,7 @@ use crc_fast::{CrcAlgorithm, Digest};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::ops::Range;
 use stead_core::{Bounds, DType, Error, Result, Shape, limits};
 
 pub use stead_store::arena::Place;
@@ -120,8 +121,8 @@ impl Definition {
     /// `Usage`.
     pub fn check(&self) -> Result<()> {
         check_name("a variable", &self.name)?;
-        let name = shown(&self.name);
-        let of = |e: Error| Error::usage(format!("variable '{name}': {}", e.message()));
+        let of =
+            |e: Error| Error::usage(format!("variable '{}': {}", shown(&self.name), e.message()));
         let shape = Shape::new(self.shape.clone()).map_err(of)?;
         if shape.elements().checked_mul(self.dtype.size() as u64).is_none() {
             return Err(of(Error::usage(format!(
@@ -154,11 +155,6 @@ impl Definition {
         self.attributes.keys().try_for_each(|a| check_name("an attribute", a).map_err(of))
     }
 
-    /// Bytes of so many elements.
-    fn bytes(&self, elements: u64) -> Option<u64> {
-        elements.checked_mul(self.dtype.size() as u64)
-    }
-
     /// What all writers must say alike.
     pub(crate) fn form(&self) -> String {
         let dims: Vec<String> = self.dims.iter().map(|d| shown(d)).collect();
@@ -167,10 +163,23 @@ impl Definition {
     }
 }
 
+/// What a block of a variable must fit.
+#[derive(Clone)]
+struct Form {
+    /// Bytes of an element.
+    element: u64,
+    /// Where the shape is, of all lengths.
+    lengths: Range<usize>,
+}
+
 /// Variables in the order of their numbers, with different names, each of which can be one.
 #[derive(Clone)]
 pub struct Definitions {
     list: Vec<Definition>,
+    /// What blocks are checked with, of each: together, so that little memory is touched.
+    forms: Vec<Form>,
+    /// The shapes of all, one after the other.
+    lengths: Vec<u64>,
     /// The number of each name.
     names: HashMap<String, u32>,
     /// Of the bytes that they are as a whole.
@@ -183,7 +192,14 @@ impl Default for Definitions {
     fn default() -> Self {
         let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
         digest.update(&[VERSION]);
-        Definitions { list: Vec::new(), names: HashMap::new(), digest, bytes: 1 }
+        Definitions {
+            list: Vec::new(),
+            forms: Vec::new(),
+            lengths: Vec::new(),
+            names: HashMap::new(),
+            digest,
+            bytes: 1,
+        }
     }
 }
 
@@ -242,6 +258,10 @@ impl Definitions {
         }
         self.bytes = total;
         self.digest.update(bytes);
+        let first = self.lengths.len();
+        self.lengths.extend(&definition.shape);
+        let element = definition.dtype.size() as u64;
+        self.forms.push(Form { element, lengths: first..self.lengths.len() });
         self.names.insert(definition.name.clone(), number);
         self.list.push(definition);
         Ok(number)
@@ -321,33 +341,38 @@ impl Definitions {
     /// `Usage`.
     pub fn check(&self, block: &BlockEntry) -> Result<()> {
         let BlockEntry { variable, bounds, place } = block;
-        let Some(definition) = self.get(*variable) else {
+        let Some((element, shape)) = self.form(u64::from(*variable)) else {
             return Err(Error::usage(format!(
                 "a block of variable {variable}, and there are {}",
                 self.len()
             )));
         };
-        let shape = &definition.shape;
+        let name = || self.get(*variable).map(|d| shown(&d.name)).unwrap_or_default();
         let inside = bounds.ndim() == shape.len()
             && bounds.sides().zip(shape).all(|(side, n)| side.end <= *n);
         if !inside {
             return Err(Error::usage(format!(
                 "block {bounds} of variable '{}' does not lie in its shape {shape:?}",
-                shown(&definition.name)
+                name()
             ))
             .with_hint("the shape is that of the whole array, of which each writer puts parts"));
         }
-        let bytes = definition.bytes(bounds.elements());
+        let bytes = bounds.elements().checked_mul(element);
         if bytes != Some(place.len) || place.offset.checked_add(place.len).is_none() {
             return Err(Error::usage(format!(
-                "block {bounds} of variable '{}' with elements of type {} lies in {} bytes at {}",
-                shown(&definition.name),
-                definition.dtype,
+                "block {bounds} of variable '{}' with elements of {element} bytes lies in {} bytes at {}",
+                name(),
                 place.len,
                 place.offset
             )));
         }
         Ok(())
+    }
+
+    /// Bytes of an element of a variable, and its shape.
+    fn form(&self, variable: u64) -> Option<(u64, &[u64])> {
+        let form = self.forms.get(usize::try_from(variable).ok()?)?;
+        Some((form.element, self.lengths.get(form.lengths.clone())?))
     }
 
     /// Blocks as bytes for other processes.
@@ -396,13 +421,13 @@ impl Definitions {
         for _ in 0..count {
             let (entry, after) = rest.split_first_chunk::<ENTRY>().ok_or_else(cut_off)?;
             let [variable, segment, offset, len] = words(entry);
-            let known = u32::try_from(variable).ok().and_then(|v| Some((v, self.get(v)?)));
-            let Some((variable, definition)) = known else {
+            let known = u32::try_from(variable).ok().zip(self.form(variable));
+            let Some((variable, (_, shape))) = known else {
                 let there = self.len();
                 return Err(malformed(format!("a block of variable {variable} of {there}")));
             };
             // No more than MAX_DIMS.
-            let ndim = definition.shape.len();
+            let ndim = shape.len();
             let (sides, after) = after.split_at_checked(16 * ndim).ok_or_else(cut_off)?;
             for (number, word) in numbers.iter_mut().zip(sides.as_chunks().0) {
                 *number = u64::from_le_bytes(*word);

@@ -142,7 +142,7 @@ fn blocks_that_can_be_none_are_refused() {
         ),
         (block(0, &[0], &[4], 4), "does not lie"),
         (block(1, &[0], &[1], 8), "does not lie"),
-        (block(0, &[0, 0], &[4, 6], 8), "elements of type f32 lies in 192 bytes"),
+        (block(0, &[0, 0], &[4, 6], 8), "elements of 4 bytes lies in 192 bytes"),
         (beyond, "lies in 8 bytes at"),
     ] {
         let e = all.encode_blocks(&[good[0].clone(), wrong]).unwrap_err();
