@@ -45,7 +45,7 @@ pub fn covered<'b>(
 /// Looks for a part that is not covered; all `blocks` meet `bounds`. After `looks` looks at blocks, elements are marked.
 fn search(bounds: &Bounds, blocks: Vec<&Bounds>, mut looks: usize) -> Result<(), Bounds> {
     let mut open = vec![(bounds.clone(), blocks)];
-    while let Some((part, blocks)) = open.pop() {
+    while let Some((part, mut blocks)) = open.pop() {
         if blocks.is_empty() {
             return Err(part);
         }
@@ -67,11 +67,14 @@ fn search(bounds: &Bounds, blocks: Vec<&Bounds>, mut looks: usize) -> Result<(),
         looks = looks.saturating_sub(blocks.len());
         // A part of one element that a block meets is contained in it, so that there is a cut.
         let Some((d, at)) = cut else { return Err(part) };
-        for range in [0..at, at..u64::MAX] {
-            if let Some(part) = part.slab(d, range) {
-                let within = blocks.iter().copied().filter(|b| b.meets(&part)).collect();
-                open.push((part, within));
-            }
+        if let Some(part) = part.slab(d, 0..at) {
+            let mut within = Vec::with_capacity(blocks.len());
+            within.extend(blocks.iter().copied().filter(|b| b.meets(&part)));
+            open.push((part, within));
+        }
+        if let Some(part) = part.slab(d, at..u64::MAX) {
+            blocks.retain(|b| b.meets(&part));
+            open.push((part, blocks));
         }
     }
     Ok(())

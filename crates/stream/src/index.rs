@@ -8,6 +8,7 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 use serde::{Deserialize, Serialize};
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Range;
@@ -252,17 +253,17 @@ impl Definitions {
             ))
             .with_hint("put large attributes into variables of their own"));
         }
-        if self.names.contains_key(&definition.name) {
+        let Entry::Vacant(free) = self.names.entry(definition.name.clone()) else {
             let name = shown(&definition.name);
             return Err(Error::usage(format!("variable '{name}' is defined twice")));
-        }
+        };
+        free.insert(number);
         self.bytes = total;
         self.digest.update(bytes);
         let first = self.lengths.len();
         self.lengths.extend(&definition.shape);
         let element = definition.dtype.size() as u64;
         self.forms.push(Form { element, lengths: first..self.lengths.len() });
-        self.names.insert(definition.name.clone(), number);
         self.list.push(definition);
         Ok(number)
     }
@@ -324,6 +325,10 @@ impl Definitions {
     pub fn decode(bytes: &[u8]) -> Result<Definitions> {
         let mut rest = version(bytes)?;
         let mut all = Definitions::new();
+        // About as many as there are: of a name and what belongs to it, not of what somebody says.
+        let about = (rest.len() / 48).min(limits::MAX_VARIABLES);
+        all.list.reserve(about);
+        all.names.reserve(about);
         while !rest.is_empty() {
             // Postcard compares a count with the bytes that are left before it takes memory for it.
             let (definition, after) = postcard::take_from_bytes::<Definition>(rest)
