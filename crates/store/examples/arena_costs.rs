@@ -70,14 +70,6 @@ fn measure(folder: &Folder, bytes: usize) -> Result<()> {
         }
     };
     speed("from a neighbour, mapped anew", best(|| look(&Neighbours::new(folder), &mut own)));
-    let prepared = |own: &mut [u8]| {
-        let neighbours = Neighbours::new(folder);
-        for place in &places {
-            neighbours.look("w", place).expect("a view").prepare();
-        }
-        look(&neighbours, own);
-    };
-    speed("from a neighbour, mapped anew and prepared", best(|| prepared(&mut own)));
     let neighbours = Neighbours::new(folder);
     look(&neighbours, &mut own);
     speed("from a neighbour, mapped before", best(|| look(&neighbours, &mut own)));

@@ -10,7 +10,7 @@
 //! other in this.
 //!
 //! Bytes outlive the process: files stay when it is killed, or when an arena is dropped, until somebody removes them
-//! ([`Arena::remove`]). A process that was forked shares the memory of its parent and may look at what it got; it lends nothing of it and
+//! ([`Arena::remove`], [`Arena::remove_left`]). A process that was forked shares the memory of its parent and may look at what it got; it lends nothing of it and
 //! gives nothing back.
 
 mod neighbours;
@@ -44,6 +44,8 @@ const BLOCK: usize = 128 << 10;
 const ASK: u64 = 1 << 20;
 /// Names that are taken already are passed over, so many at most.
 const PASSED: u64 = 1 << 16;
+/// Names of a folder that are listed at a time.
+const NAMES: usize = 1 << 12;
 /// A new segment has this part of what is lent, at least, so that there are never many.
 const PART: u64 = 4;
 
@@ -194,6 +196,26 @@ impl Arena {
     /// the arena, which is to come before dropping its pieces if these are to stay.
     pub fn leave(&self) {
         self.0.closed.store(true, Ordering::Release);
+    }
+
+    /// Removes the files of a writer that has ended, and that there is no arena of: how many they were. As [`Arena::remove`].
+    ///
+    /// # Errors
+    /// System errors.
+    pub fn remove_left(folder: &Folder, prefix: &str) -> Result<u64> {
+        let mut removed = 0;
+        for names in folder.names(NAMES)? {
+            for name in names? {
+                let number =
+                    name.to_str().and_then(|name| name.strip_prefix(prefix)?.strip_prefix('-'));
+                let number = number.and_then(|number| number.parse().ok());
+                // A number can be written in other ways, which none of ours is.
+                if number.is_some_and(|number| *name == *name_of(prefix, number)) {
+                    removed += u64::from(folder.remove_file(&name)?);
+                }
+            }
+        }
+        Ok(removed)
     }
 
     /// Removes its files. Who has them mapped can look on; others find them no more. Nothing is lent any more.

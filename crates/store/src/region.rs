@@ -242,8 +242,8 @@ impl Drop for Region {
     }
 }
 
-/// Removes what those have left in a folder who were killed while they made a region: nobody else finds its memory.
-fn sweep(folder: &Folder, now: i64) {
+/// Removes what those have left in a folder who were killed while they made memory with a name: nobody else finds it.
+pub(crate) fn sweep(folder: &Folder, now: i64) {
     let Ok(names) = folder.names(1 << 12) else { return };
     for name in names.filter_map(Result::ok).flatten() {
         if !is_temporary(&name) {

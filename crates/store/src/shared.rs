@@ -71,19 +71,6 @@ pub(crate) fn prefer_huge(map: &Map) {
     let _ = unsafe { rustix::mm::madvise(map.start().cast(), map.len(), Advice::LinuxHugepage) };
 }
 
-/// Enters pages into the page tables at once, in place of a fault for each few of them. Only a hint.
-pub(crate) fn prepare(map: &Map, at: usize, len: usize) {
-    let start = at - at % page();
-    if at.checked_add(len).is_none_or(|end| end > map.len()) || len == 0 {
-        return;
-    }
-    // SAFETY: whole pages of the mapping, looked at as a read of each would.
-    let _ = unsafe {
-        let first = map.start().add(start).cast();
-        rustix::mm::madvise(first, at + len - start, Advice::LinuxPopulateRead)
-    };
-}
-
 /// Gives a part of a mapping its pages, so that no signal comes of writing there; those that are there keep their bytes. `at` is a
 /// multiple of [`page`].
 pub(crate) fn fill(map: &Map, file: impl AsFd, at: usize, len: usize) -> rustix::io::Result<()> {

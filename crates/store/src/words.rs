@@ -8,8 +8,7 @@
 //! in stead does, and the folder is this user's alone, whose processes trust each other in this.
 
 use crate::segment::Map;
-use crate::shared;
-use crate::{AtomicFile, Folder};
+use crate::{AtomicFile, Folder, Meta, region, shared};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::mm::ProtFlags;
@@ -76,6 +75,9 @@ impl Words {
         new.file().set_permissions(own).map_err(|e| Error::io("make private", &path, e))?;
         // Who tidies up sees that somebody still makes it.
         let _ = flock(new.file(), FlockOperation::NonBlockingLockExclusive);
+        // What others left who were killed before they had published theirs.
+        let now = Meta::of_file(new.file()).map_err(|e| Error::io("look at", &path, e))?;
+        region::sweep(folder, now.mtime.seconds);
         match shared::allocate(new.file(), 0, len) {
             Ok(()) => {}
             Err(Errno::NOSPC | Errno::DQUOT | Errno::NOMEM) => {
@@ -268,6 +270,25 @@ mod tests {
         assert_eq!(names(&dir), ["x"]);
         let there = Words::open(&folder, "x", 5).unwrap();
         assert_eq!((there.len(), there.get(0).unwrap().load(SeqCst)), (2, 0));
+    }
+
+    #[test]
+    fn what_those_left_who_were_killed_goes() {
+        let (dir, folder) = folder();
+        let old = |name: &str| {
+            let file = File::create(dir.path().join(name)).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH).unwrap();
+            file
+        };
+        drop((old(".x.stead-1-0.tmp"), old("other")));
+        // One that somebody fills in at the moment, for however long.
+        let draft = Words::create(&folder, "y", 1).unwrap();
+        draft.file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        drop(Words::create(&folder, "x", 1).unwrap().publish().unwrap());
+        assert!(draft.publish().unwrap().is_some());
+        let mut names = names(&dir);
+        names.sort();
+        assert_eq!(names, ["other", "x", "y"]);
     }
 
     #[test]

@@ -68,15 +68,6 @@ impl Deref for View {
     }
 }
 
-impl View {
-    /// Has the system find its pages at once, in place of a fault for each few of them. Only a hint, for those who look at much.
-    pub fn prepare(&self) {
-        if let Some(map) = &self.map {
-            shared::prepare(map, self.at, self.len);
-        }
-    }
-}
-
 impl Neighbours {
     /// Those in this folder, which is this user's alone.
     pub fn new(folder: &Folder) -> Neighbours {

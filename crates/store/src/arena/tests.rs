@@ -48,7 +48,6 @@ fn what_one_writes_others_look_at() {
     let neighbours = Neighbours::new(&folder);
     let view = neighbours.look("w3", &large.place()).unwrap();
     assert!(view.len() == 100_000 && is_all(&view, 7));
-    view.prepare();
     assert_eq!(&*neighbours.look("w3", &small.place()).unwrap(), b"hello");
     assert_eq!(neighbours.mapped(), 1);
     // It is this user's alone, and takes memory for what is used only.
@@ -210,13 +209,20 @@ fn what_is_left_stays_as_it_is() {
     assert!(!before.contains(&format!("w-{}", piece.place().segment)));
     next.remove().unwrap();
     assert_eq!(names(dir.path()), before);
+    // A writer that has ended cannot remove its files, so that others do: those alone.
+    for other in ["w-", "w-x", "w-01", "w-1-0", "ww-0", "w"] {
+        File::create(dir.path().join(other)).unwrap();
+    }
+    assert_eq!(Arena::remove_left(&folder, "w").unwrap(), before.len() as u64);
+    assert_eq!(names(dir.path()), ["w", "w-", "w-01", "w-1-0", "w-x", "ww-0"]);
+    assert_eq!(Arena::remove_left(&folder, "w").unwrap(), 0);
     // Nothing more is to be had of it, and what was had can be used.
     assert_eq!(next.take(1).unwrap_err().kind(), Kind::Usage);
     assert_eq!(piece.as_slice().len(), 100_000);
     assert_eq!(neighbours.look("w", &piece.place()).unwrap_err().kind(), Kind::NotFound);
     // Numbers begin where one says.
     let first = 5 << 32;
-    let other = Arena::new(&folder, "w", Options { first, ..options(1, 0) }).unwrap();
+    let other = Arena::new(&folder, "v", Options { first, ..options(1, 0) }).unwrap();
     assert_eq!(other.take(1).unwrap().place().segment, first);
     let last = Options { first: u64::MAX, ..options(1, 0) };
     assert_eq!(Arena::new(&folder, "x", last).unwrap().take(1).unwrap_err().kind(), Kind::Limit);
