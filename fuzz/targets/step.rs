@@ -38,7 +38,8 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(found.is_empty(), wanted.is_empty());
             assert_eq!(covered(wanted, mine.iter().copied()), Ok(()));
         }
-        let whole = Bounds::new(vec![0; ndim], &definition.shape).expect("a shape that was checked");
+        let whole =
+            Bounds::new(vec![0; ndim], &definition.shape).expect("a shape that was checked");
         // Blocks without order in an array of any size take any time.
         if mine.len() <= 64
             && whole.elements() <= 1 << 22

@@ -126,6 +126,7 @@ impl Bounds {
     }
 
     /// Starts and counts.
+    #[inline]
     fn parts(&self) -> (&[u64], &[u64]) {
         match &self.0 {
             Numbers::Few { ndim, of } => {
@@ -137,27 +138,32 @@ impl Bounds {
     }
 
     /// Number of dimensions.
+    #[inline]
     pub fn ndim(&self) -> usize {
         self.start().len()
     }
 
     /// The first index in each dimension.
+    #[inline]
     pub fn start(&self) -> &[u64] {
         self.parts().0
     }
 
     /// How many indices there are in each dimension.
+    #[inline]
     pub fn count(&self) -> &[u64] {
         self.parts().1
     }
 
     /// The first index of dimension `d` that is beyond the box; 0 if there is no such dimension.
+    #[inline]
     pub fn end(&self, d: usize) -> u64 {
         let (start, count) = self.parts();
         start.get(d).zip(count.get(d)).map_or(0, |(s, c)| s + c)
     }
 
     /// The indices of each dimension.
+    #[inline]
     pub fn sides(&self) -> impl ExactSizeIterator<Item = Range<u64>> + '_ {
         let (start, count) = self.parts();
         start.iter().zip(count).map(|(s, c)| *s..s + c)
@@ -174,12 +180,14 @@ impl Bounds {
     }
 
     /// True if all sides of `other` lie within the sides of this one, even if it is empty. Boxes of other dimensions do not.
+    #[inline]
     pub fn contains(&self, other: &Bounds) -> bool {
         self.ndim() == other.ndim()
             && self.sides().zip(other.sides()).all(|(a, b)| a.start <= b.start && b.end <= a.end)
     }
 
     /// True if there is an element that both have.
+    #[inline]
     pub fn meets(&self, other: &Bounds) -> bool {
         let share = |(a, b): (Range<u64>, Range<u64>)| a.start.max(b.start) < a.end.min(b.end);
         self.ndim() == other.ndim() && self.sides().zip(other.sides()).all(share)

@@ -1,6 +1,6 @@
 //! Measures the parts of a stream that move and find blocks, without a stream around them.
 //!
-//!     cargo run --release -p stead-stream --example parts
+//!     cargo run --release -p stead-stream --example parts [gather] [find] [index]
 #![allow(clippy::print_stdout, clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
@@ -180,7 +180,13 @@ fn index() -> Result<()> {
 }
 
 fn main() -> Result<()> {
-    gather()?;
-    find()?;
-    index()
+    let asked: Vec<String> = std::env::args().skip(1).collect();
+    let all: [(&str, fn() -> Result<()>); 3] =
+        [("gather", gather), ("find", find), ("index", index)];
+    for (name, work) in all {
+        if asked.is_empty() || asked.iter().any(|a| a == name) {
+            work()?;
+        }
+    }
+    Ok(())
 }

@@ -67,13 +67,16 @@ fn search(bounds: &Bounds, blocks: Vec<&Bounds>, mut looks: usize) -> Result<(),
         looks = looks.saturating_sub(blocks.len());
         // A part of one element that a block meets is contained in it, so that there is a cut.
         let Some((d, at)) = cut else { return Err(part) };
+        // All meet the part; only this dimension tells on which side.
         if let Some(part) = part.slab(d, 0..at) {
             let mut within = Vec::with_capacity(blocks.len());
-            within.extend(blocks.iter().copied().filter(|b| b.meets(&part)));
+            within.extend(
+                blocks.iter().copied().filter(|b| b.start().get(d).is_some_and(|s| *s < at)),
+            );
             open.push((part, within));
         }
         if let Some(part) = part.slab(d, at..u64::MAX) {
-            blocks.retain(|b| b.meets(&part));
+            blocks.retain(|b| b.end(d) > at);
             open.push((part, blocks));
         }
     }
