@@ -181,12 +181,15 @@ fn index() -> Result<()> {
 
 fn main() -> Result<()> {
     let asked: Vec<String> = std::env::args().skip(1).collect();
-    let all: [(&str, fn() -> Result<()>); 3] =
-        [("gather", gather), ("find", find), ("index", index)];
-    for (name, work) in all {
-        if asked.is_empty() || asked.iter().any(|a| a == name) {
-            work()?;
-        }
+    let wanted = |name: &str| asked.is_empty() || asked.iter().any(|a| a == name);
+    if wanted("gather") {
+        gather()?;
+    }
+    if wanted("find") {
+        find()?;
+    }
+    if wanted("index") {
+        index()?;
     }
     Ok(())
 }
