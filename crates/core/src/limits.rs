@@ -72,6 +72,8 @@ pub const MAX_JOB_BYTES: usize = 64 << 20;
 pub const MAX_ASKED_BYTES: u64 = 256 << 20;
 /// What is asked for in no more bytes than these is sent at once.
 pub const SMALL_ASK_BYTES: usize = 16 << 10;
+/// Bytes of the arrays of one stream on one node, unless told otherwise.
+pub const DEFAULT_STREAM_MEMORY: u64 = 4 << 30;
 /// Writers of one stream on one node.
 pub const MAX_WRITERS: usize = 4096;
 /// Words of the memory in which those who take part in a stream agree.

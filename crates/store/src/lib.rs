@@ -39,6 +39,7 @@ mod stripe;
 pub mod tier;
 mod uring;
 mod viewed;
+pub mod watch;
 pub mod words;
 
 pub use aligned::Aligned;
@@ -64,4 +65,5 @@ pub use space::Root;
 pub use stripe::Tally;
 pub use tier::Tier;
 pub use viewed::Viewed;
+pub use watch::Watch;
 pub use words::{Draft, Waited, Words};

@@ -24,6 +24,11 @@ pub fn me() -> Result<(u32, u64)> {
     Ok((number, began?.0))
 }
 
+/// The user whose rights this process has.
+pub fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// The namespace of process numbers.
 ///
 /// # Errors
@@ -44,7 +49,15 @@ fn silent(what: &str) -> Error {
 /// True unless a process with this number that began then is known to have ended. One that nobody has waited for yet has ended,
 /// too. Costs one system call if it is gone, and a look at `/proc` if not.
 pub fn is_alive(number: u64, start: u64) -> bool {
-    let Some(number) = u32::try_from(number).ok() else { return false };
+    u32::try_from(number).is_ok_and(|number| lives(number, |began| began == start))
+}
+
+/// As [`is_alive`], of a process of which the low half of when it began is known: that of another one is the same once in 497 days.
+pub fn is_alive_low(number: u32, start: u32) -> bool {
+    lives(number, |began| began as u32 == start)
+}
+
+fn lives(number: u32, is_it: impl FnOnce(u64) -> bool) -> bool {
     let Some(pid) = i32::try_from(number).ok().and_then(rustix::process::Pid::from_raw) else {
         return false;
     };
@@ -52,7 +65,7 @@ pub fn is_alive(number: u64, start: u64) -> bool {
         return false;
     }
     // Where /proc tells nothing, it may live.
-    began(number).is_none_or(|(began, ended)| began == start && !ended)
+    began(number).is_none_or(|(began, ended)| is_it(began) && !ended)
 }
 
 /// When a process began, and whether all its threads have ended.
@@ -91,6 +104,7 @@ mod tests {
         let (number, start) = me().unwrap();
         let number = u64::from(number);
         assert!(is_alive(number, start));
+        assert!(is_alive_low(number as u32, start as u32) && !is_alive_low(number as u32, start as u32 + 1));
         assert!(!is_alive(number, start + 1) && !is_alive(number, start - 1));
         // Numbers that no process has.
         for none in [0, u64::from(i32::MAX.unsigned_abs()), 1 << 31, u64::MAX] {

@@ -52,6 +52,7 @@ const SEATS: usize = 17;
 const LIVE: u64 = 0;
 const ENDED: u64 = 1;
 const FAILED: u64 = 2;
+const REMOVED: u64 = 3;
 
 /// Words of a writer, of a group, of a reader, and of a slot before its bits.
 const WRITER: usize = 8;
@@ -117,9 +118,12 @@ pub(crate) enum State {
     Ended,
     /// This writer has ended in the middle, or closed it before others did.
     Failed(usize),
+    /// Somebody has removed it.
+    Removed,
 }
 
 /// See the module's documentation.
+#[derive(Debug)]
 pub(crate) struct Board<W> {
     words: W,
     writers: usize,
@@ -184,6 +188,7 @@ impl<W: Words> Board<W> {
         match word & 0xFF {
             LIVE => State::Live,
             ENDED => State::Ended,
+            REMOVED => State::Removed,
             _ => State::Failed(usize::try_from(word >> 8).unwrap_or(usize::MAX)),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{
     Board, CAME, COMPLETE, ENDED, ENDED_AT, EXPECT, FAILED, FOR_READERS, FOR_WRITERS, GROUPS,
-    Guard, LIVE, NAME, READERS, SEATS, STATE, State,
+    Guard, LIVE, NAME, READERS, REMOVED, SEATS, STATE, State,
 };
 use crate::clock;
 use crate::words::{Alive, Who, Words};
@@ -222,6 +222,13 @@ impl<W: Words> Board<W> {
         self.tell(FOR_WRITERS);
     }
 
+    /// There will be no more steps: somebody removes the stream.
+    pub(crate) fn abandon(&self, _: &Guard<'_, W>) {
+        self.set_state(State::Removed);
+        self.tell(FOR_READERS);
+        self.tell(FOR_WRITERS);
+    }
+
     fn set_state(&self, state: State) {
         if self.state() != State::Live {
             return;
@@ -230,6 +237,7 @@ impl<W: Words> Board<W> {
         let word = match state {
             State::Live => LIVE,
             State::Ended => ENDED,
+            State::Removed => REMOVED,
             State::Failed(writer) => FAILED | ((writer as u64) << 8),
         };
         self.put(STATE, word);
@@ -473,6 +481,11 @@ impl<W: Words> Board<W> {
             .collect();
         seats.sort_by_key(|seat| seat.number);
         seats
+    }
+
+    /// True if a reader has come, whoever is there now.
+    pub(crate) fn has_been_read(&self) -> bool {
+        self.get(CAME) > 0
     }
 
     /// Groups that are there.

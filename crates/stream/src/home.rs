@@ -1,0 +1,363 @@
+//! Where streams are: a folder of this user in the dataspace `memory`, with a folder for each, that has its board and the memory of its
+//! writers.
+//!
+//! A stream that has ended stays there for those who come late, until its last reader has gone or somebody writes another one of the
+//! name. To go, it first gets another name, so that nobody finds a part of it, and then its files are removed; who has them mapped
+//! looks on.
+
+use crate::board::{Agreed, Board, Guard, Standing, State, Taken};
+use crate::clock;
+use crate::memory::{Shared, is_alive, me, token};
+use crate::words::Who;
+use std::ffi::OsStr;
+use std::time::{Duration, Instant};
+use stead_core::layout::Spaces;
+use stead_core::{Error, Kind, Result, limits};
+use stead_store::region::SPACE;
+use stead_store::{Folder, Root, Watch, Words, process};
+
+const BOARD: &str = "board";
+/// Somebody else may found, or remove, a stream at the same time, so often in a row.
+const AGAIN: usize = 100;
+/// A stream that has ended and that nobody has read stays so long.
+const LINGERS: Duration = Duration::from_secs(600);
+
+/// Whether something can be called so: letters, digits, `.`, `-` and `_`, as names of nodes.
+///
+/// # Errors
+/// `Usage`.
+pub fn check_name(name: &str) -> Result<()> {
+    if stead_core::is_node(name) {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(80).flat_map(char::escape_debug).collect();
+    Err(Error::usage(format!("'{shown}' is no name for a stream"))
+        .with_hint("use letters, digits, '.', '-' and '_', up to 253 of them, and no '.' or '-' at the beginning"))
+}
+
+/// The folder of all streams of this user.
+#[derive(Debug, Clone)]
+pub struct Home {
+    folder: Folder,
+}
+
+/// A stream that was found.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) folder: Folder,
+    pub(crate) board: Board<Shared>,
+}
+
+impl Home {
+    /// Opens the folder, and makes it if it is not there.
+    ///
+    /// # Errors
+    /// Those of [`Root::open`]; `Permission` if it is somebody else's.
+    pub fn open(spaces: &Spaces) -> Result<Home> {
+        let root = Root::open(spaces, SPACE)?;
+        let user = process::user();
+        let (folder, _) = root.folder().make(OsStr::new(&format!(".streams-{user}")), true)?;
+        let meta = folder.own_meta().map_err(|e| e.at_path(folder.shown()))?;
+        if meta.uid == user && meta.mode & 0o077 == 0 {
+            return Ok(Home { folder });
+        }
+        Err(Error::new(Kind::Permission, "this folder is not private to this user")
+            .at_path(folder.shown())
+            .with_hint("let [dataspace.memory] of stead.toml name another folder in memory"))
+    }
+
+    /// Takes the place of a writer of a stream, which is founded if the others have not done so.
+    ///
+    /// # Errors
+    /// `Usage` if the others agree on something else, if somebody else is this writer, or was; `Timeout` if somebody keeps it locked.
+    pub(crate) fn join(&self, name: &str, agreed: &Agreed, writer: usize, me: Who) -> Result<Found> {
+        check_name(name)?;
+        let words = agreed.words().ok_or_else(|| unlikely(agreed))?;
+        self.sweep();
+        for _ in 0..AGAIN {
+            let (folder, _) = self.folder.make(OsStr::new(name), true)?;
+            if let Some(board) = look(&folder)? {
+                let guard = lock(name, &board, me)?;
+                board.reap(&guard, &is_alive);
+                if board.state() != State::Live {
+                    self.retire(name, &board, &guard)?;
+                    continue;
+                }
+                if !self.is_called(name, &board)? {
+                    continue;
+                }
+                if board.agreed() != *agreed {
+                    return Err(unlike(name, &board.agreed(), agreed));
+                }
+                board
+                    .join(&guard, writer, me, &is_alive)
+                    .map_err(|taken| no_writer(name, writer, agreed, &taken))?;
+                drop(guard);
+                return Ok(Found { folder, board });
+            }
+            // Somebody may remove what he takes for left.
+            let gone = |e: &Error| e.kind() == Kind::NotFound;
+            let draft = match Words::create(&folder, BOARD, words) {
+                Err(e) if gone(&e) => continue,
+                draft => draft?,
+            };
+            let new = Board::found(Shared(&*draft), agreed, token(), clock::since_1970());
+            let new = new.ok_or_else(|| Error::internal("a board has too few words"))?;
+            // Nobody is to find a stream without writers, which is one that was left.
+            let guard = lock(name, &new, me)?;
+            new.join(&guard, writer, me, &is_alive)
+                .map_err(|taken| no_writer(name, writer, agreed, &taken))?;
+            drop(guard);
+            match draft.publish() {
+                Ok(Some(words)) => {
+                    let odd = || Error::internal("a board is not what was founded");
+                    let board = Board::open(Shared(words)).ok_or_else(odd)?;
+                    return Ok(Found { folder, board });
+                }
+                Ok(None) => {}
+                Err(e) if gone(&e) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Err(Error::new(Kind::Io, format!("stream '{name}' comes and goes all the time")))
+    }
+
+    /// The stream of this name, as soon as somebody has founded it; with `over` also one that has come to its end.
+    ///
+    /// # Errors
+    /// `Timeout` if nobody does until then.
+    pub(crate) fn find(&self, name: &str, over: bool, until: Instant) -> Result<Found> {
+        check_name(name)?;
+        self.sweep();
+        loop {
+            let above = Watch::new(&self.folder)?;
+            let mut within = None;
+            match self.folder.enter(OsStr::new(name)) {
+                Ok(folder) => {
+                    within = Some(Watch::new(&folder)?);
+                    if let Some(board) = look(&folder)?
+                        && (over || board.state() == State::Live)
+                    {
+                        return Ok(Found { folder, board });
+                    }
+                }
+                Err(e) if e.kind() == Kind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+            let left = until.saturating_duration_since(clock::now());
+            if left.is_zero() {
+                let message = format!("nobody writes a stream '{name}'");
+                return Err(Error::new(Kind::Timeout, message).at_path(self.folder.shown()).with_hint(
+                    "begin its writers, on this node and as this user, or wait longer for them",
+                ));
+            }
+            within.unwrap_or(above).wait(left);
+        }
+    }
+
+    /// The stream of this name, if there is one.
+    ///
+    /// # Errors
+    /// `NotFound`; system errors.
+    pub(crate) fn get(&self, name: &str) -> Result<Found> {
+        check_name(name)?;
+        let none = || Error::new(Kind::NotFound, format!("there is no stream '{name}'"));
+        match self.folder.enter(OsStr::new(name)) {
+            Ok(folder) => match look(&folder)? {
+                Some(board) => Ok(Found { folder, board }),
+                None => Err(none()),
+            },
+            Err(e) if e.kind() == Kind::NotFound => Err(none()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The streams that there are, in order.
+    ///
+    /// # Errors
+    /// System errors.
+    pub fn list(&self) -> Result<Vec<String>> {
+        let mut all = Vec::new();
+        for names in self.folder.names(1 << 12)? {
+            for name in names? {
+                let Some(name) = name.to_str().filter(|name| check_name(name).is_ok()) else {
+                    continue;
+                };
+                if self.get(name).is_ok() {
+                    all.push(name.to_owned());
+                }
+            }
+        }
+        all.sort();
+        Ok(all)
+    }
+
+    /// True while this board is the one that is found by the name.
+    fn is_called(&self, name: &str, board: &Board<Shared>) -> Result<bool> {
+        match self.folder.enter(OsStr::new(name)) {
+            Ok(folder) => Ok(look(&folder)?.is_some_and(|now| now.token() == board.token())),
+            Err(e) if e.kind() == Kind::NotFound => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Takes its name from a stream that is over, so that there can be another one, and removes it if nobody reads it.
+    pub(crate) fn retire(
+        &self,
+        name: &str,
+        board: &Board<Shared>,
+        _: &Guard<'_, Shared>,
+    ) -> Result<()> {
+        if !self.is_called(name, board)? {
+            return Ok(());
+        }
+        let hidden = format!(".{name}.{:016x}", board.token());
+        self.folder.rename(OsStr::new(name), &self.folder, OsStr::new(&hidden), false)?;
+        if !is_read(board) {
+            self.clear(OsStr::new(&hidden))?;
+        }
+        Ok(())
+    }
+
+    /// Removes a folder that nobody finds by the name of its stream any more.
+    fn clear(&self, hidden: &OsStr) -> Result<()> {
+        let folder = match self.folder.enter(hidden) {
+            Err(e) if e.kind() == Kind::NotFound => return Ok(()),
+            folder => folder?,
+        };
+        // The board last: whoever is killed meanwhile leaves what others still know.
+        for names in folder.names(1 << 12)? {
+            for name in names? {
+                if name != OsStr::new(BOARD) {
+                    folder.remove_file(&name)?;
+                }
+            }
+        }
+        folder.remove_file(OsStr::new(BOARD))?;
+        self.folder.remove_folder(hidden)?;
+        Ok(())
+    }
+
+    /// Removes a stream that is over when its last reader has gone. What nobody has read stays for a while.
+    pub(crate) fn leave(&self, name: &str, board: &Board<Shared>, guard: &Guard<'_, Shared>) {
+        if board.state() != State::Live && board.has_been_read() && !is_read(board) {
+            // What cannot be removed now is when somebody sweeps.
+            let _ = self.retire(name, board, guard);
+            let _ = self.clear(OsStr::new(&format!(".{name}.{:016x}", board.token())));
+        }
+    }
+
+    /// Removes a stream, whoever takes part in it: who does is told that it was. False if there was none.
+    ///
+    /// # Errors
+    /// `Usage` if somebody writes or reads it and `force` is not set.
+    pub fn remove(&self, name: &str, force: bool) -> Result<bool> {
+        let found = match self.get(name) {
+            Err(e) if e.kind() == Kind::NotFound => return Ok(false),
+            found => found?,
+        };
+        let guard = lock(name, &found.board, me()?)?;
+        found.board.reap(&guard, &is_alive);
+        let board = &found.board;
+        if !force && (board.state() == State::Live || is_read(board)) {
+            let message = format!("stream '{name}' is being written or read");
+            return Err(Error::usage(message).with_hint("wait until they are done, or force it"));
+        }
+        board.abandon(&guard);
+        self.retire(name, board, &guard)?;
+        self.clear(OsStr::new(&format!(".{name}.{:016x}", board.token())))?;
+        Ok(true)
+    }
+
+    /// Removes what others have left: streams that are over and that nobody reads, some time after they were. Whatever cannot be removed
+    /// stays.
+    fn sweep(&self) {
+        let Ok(names) = self.folder.names(1 << 12) else { return };
+        for name in names.filter_map(Result::ok).flatten() {
+            let _ = self.sweep_one(&name);
+        }
+    }
+
+    fn sweep_one(&self, name: &OsStr) -> Result<()> {
+        let folder = self.folder.enter(name)?;
+        let Some(text) = name.to_str() else { return Ok(()) };
+        let Some(board) = look(&folder)? else {
+            // Somebody may be about to found it: what is not empty stays.
+            let hidden = text.starts_with('.');
+            return if hidden { self.clear(name) } else { self.folder.remove_folder(name).map(|_| ()) };
+        };
+        let guard = lock(text, &board, me()?)?;
+        board.reap(&guard, &is_alive);
+        if is_read(&board) {
+            return Ok(());
+        }
+        if text.starts_with('.') {
+            return self.clear(name);
+        }
+        let lingers = u64::try_from(LINGERS.as_nanos()).unwrap_or(u64::MAX);
+        let over = clock::since_1970().saturating_sub(board.ended_at()) > lingers;
+        if board.state() != State::Live && over {
+            self.retire(text, &board, &guard)?;
+        }
+        Ok(())
+    }
+}
+
+/// The board in a folder; `None` if there is none yet.
+///
+/// # Errors
+/// `Format` if it is something else.
+fn look(folder: &Folder) -> Result<Option<Board<Shared>>> {
+    match Words::open(folder, BOARD, limits::MAX_BOARD_WORDS) {
+        Ok(words) => Board::open(Shared(words)).map(Some).ok_or_else(|| {
+            Error::format("this is the stream of another version of stead")
+                .at_path(folder.at(OsStr::new(BOARD)))
+                .with_hint("end its programs, and remove the folder that it is in")
+        }),
+        Err(e) if e.kind() == Kind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// True if somebody reads it.
+fn is_read(board: &Board<Shared>) -> bool {
+    board.readers().iter().any(|seat| seat.standing == Standing::Here)
+}
+
+/// The lock of a board.
+pub(crate) fn lock<'b, W: crate::words::Words>(
+    name: &str,
+    board: &'b Board<W>,
+    me: Who,
+) -> Result<Guard<'b, W>> {
+    board.lock(me, &is_alive).map_err(|who| {
+        let message = format!("process {} keeps stream '{name}' locked", who.number);
+        Error::new(Kind::Timeout, message).with_hint("is it stopped? let it go on, or end it")
+    })
+}
+
+fn unlikely(agreed: &Agreed) -> Error {
+    let Agreed { writers, keep, queue, .. } = agreed;
+    Error::usage(format!("{writers} writers that keep {keep} steps and queue {queue} are too few or too many"))
+        .with_hint("there are 1 to 4096 writers on a node, and at least one step is queued")
+}
+
+fn unlike(name: &str, there: &Agreed, mine: &Agreed) -> Error {
+    let said = |a: &Agreed| {
+        let Agreed { writers, keep, queue, memory, expect } = a;
+        format!("writers {writers}, keep {keep}, queue {queue}, memory {memory}, readers {expect}")
+    };
+    Error::usage(format!("stream '{name}' has {}, and this writer says {}", said(there), said(mine)))
+        .with_hint("all writers of a stream are to say the same; or another program writes one of this name")
+}
+
+fn no_writer(name: &str, writer: usize, agreed: &Agreed, taken: &Taken) -> Error {
+    let is = |how: &str| Error::usage(format!("writer {writer} of stream '{name}' {how}"));
+    match taken {
+        Taken::By(who) => is(&format!("is process {} already", who.number))
+            .with_hint("give each writer a number of its own, or the stream another name"),
+        Taken::Was(_) => is("has closed it, and the others have not")
+            .with_hint("let all writers begin anew, when those that are left have ended"),
+        _ => is(&format!("is none: there are {}", agreed.writers)),
+    }
+}

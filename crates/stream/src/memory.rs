@@ -1,0 +1,59 @@
+//! Where a board lies: words of `store`, and the processes of this machine.
+
+use crate::words::{Who, Words};
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use stead_core::Result;
+use stead_store::process;
+
+/// Words that processes share.
+#[derive(Debug)]
+pub(crate) struct Shared<T = stead_store::Words>(pub(crate) T);
+
+impl<T: Borrow<stead_store::Words> + Sync> Words for Shared<T> {
+    fn len(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    fn get(&self, i: usize) -> u64 {
+        self.0.borrow().get(i).map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
+    fn put(&self, i: usize, value: u64) {
+        if let Some(word) = self.0.borrow().get(i) {
+            word.store(value, Ordering::Release);
+        }
+    }
+
+    fn swap_if(&self, i: usize, old: u64, new: u64) -> bool {
+        self.0.borrow().get(i).is_some_and(|word| {
+            word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        })
+    }
+
+    fn sleep(&self, i: usize, seen: u32, time: Duration) {
+        self.0.borrow().wait(i, seen, time);
+    }
+
+    fn wake(&self, i: usize) {
+        self.0.borrow().wake(i, i32::MAX.unsigned_abs());
+    }
+}
+
+/// This process.
+pub(crate) fn me() -> Result<Who> {
+    let (number, start) = process::me()?;
+    Ok(Who { number, start: start as u32 })
+}
+
+/// True of a process that is not known to have ended.
+pub(crate) fn is_alive(who: Who) -> bool {
+    process::is_alive_low(who.number, who.start)
+}
+
+/// A number that no other stream has.
+pub(crate) fn token() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

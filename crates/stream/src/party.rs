@@ -1,0 +1,120 @@
+//! What writers and readers have in common: a stream that they take part in, its lock, and waiting with an end.
+
+use crate::board::{Board, Guard, Standing, State};
+use crate::clock;
+use crate::home::{self, Found, Home};
+use crate::memory::{Shared, is_alive};
+use crate::words::Who;
+use std::time::{Duration, Instant};
+use stead_core::{Error, Kind, Result};
+use stead_store::Folder;
+
+/// After so long without anything it is looked whether those live who are waited for.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Somebody who takes part in a stream.
+#[derive(Debug)]
+pub(crate) struct Party {
+    pub(crate) name: String,
+    pub(crate) home: Home,
+    pub(crate) folder: Folder,
+    pub(crate) board: Board<Shared>,
+    me: Who,
+    timeout: Duration,
+}
+
+impl Party {
+    pub(crate) fn new(name: &str, home: Home, found: Found, me: Who, timeout: Duration) -> Party {
+        let Found { folder, board } = found;
+        Party { name: name.to_owned(), home, folder, board, me, timeout }
+    }
+
+    pub(crate) fn me(&self) -> Who {
+        self.me
+    }
+
+    /// False in a process that was forked since: its parent takes part, and it does not.
+    pub(crate) fn is_mine(&self) -> bool {
+        std::process::id() == self.me.number
+    }
+
+    /// The lock of the board.
+    ///
+    /// # Errors
+    /// `Timeout`; `Usage` in a process that was forked.
+    pub(crate) fn lock(&self) -> Result<Guard<'_, Shared>> {
+        if !self.is_mine() {
+            let message = format!("stream '{}' was opened before this process was forked", self.name);
+            return Err(Error::usage(message).with_hint("open it in the process that uses it"));
+        }
+        home::lock(&self.name, &self.board, self.me)
+    }
+
+    /// When the time for a wait that begins now is over.
+    pub(crate) fn deadline(&self) -> Instant {
+        clock::after(self.timeout)
+    }
+
+    /// One wait for something that readers are told of, or writers, since `seen`. Now and then it is looked who has ended.
+    ///
+    /// # Errors
+    /// `Timeout`, with what `why` says, when the time is over; those of [`Party::lock`].
+    pub(crate) fn wait(
+        &self,
+        seen: Seen,
+        until: Instant,
+        why: impl FnOnce() -> String,
+    ) -> Result<()> {
+        let left = until.saturating_duration_since(clock::now());
+        if left.is_zero() {
+            return Err(Error::new(Kind::Timeout, why()).with_hint(
+                "is somebody stopped, or waiting for something else? a longer timeout can be given",
+            ));
+        }
+        let time = left.min(LOOK);
+        let begun = clock::now();
+        match seen {
+            Seen::Reader(seen) => self.board.sleep_as_reader(seen, time),
+            Seen::Writer(seen) => self.board.sleep_as_writer(seen, time),
+        }
+        if begun.elapsed() >= time {
+            let guard = self.lock()?;
+            self.board.reap(&guard, &is_alive);
+        }
+        Ok(())
+    }
+
+    /// Why there are no more steps, as an error; `None` if all writers have closed it, in order.
+    pub(crate) fn over(&self, state: State) -> Option<Error> {
+        let name = &self.name;
+        let complete = match self.board.complete() {
+            0 => "before a step was complete".to_owned(),
+            n => format!("after step {}", n - 1),
+        };
+        match state {
+            State::Live | State::Ended => None,
+            State::Removed => Some(
+                Error::new(Kind::Peer, format!("stream '{name}' was removed, {complete}"))
+                    .with_hint("somebody ran `stead stream rm`, or its like"),
+            ),
+            State::Failed(writer) => {
+                let seat = self.board.writer(writer.min(self.board.writers().saturating_sub(1)));
+                let how = match seat.standing {
+                    Standing::Died => format!("has ended without closing it (process {})", seat.who.number),
+                    _ => "has closed it before the others, or within a step".to_owned(),
+                };
+                let message = format!("writer {writer} of stream '{name}' {how}, {complete}");
+                Some(Error::new(Kind::Peer, message).with_hint(
+                    "steps that are complete can be read; see what that writer has said",
+                ))
+            }
+        }
+    }
+}
+
+/// What was seen before it was looked whether there is anything: changes since then end the wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Seen {
+    Reader(u32),
+    Writer(u32),
+}

@@ -1,0 +1,434 @@
+//! The writing end of a stream.
+
+use crate::board::{Begun, Entry, Full, Standing};
+use crate::head;
+use crate::home::Home;
+use crate::index::{BlockEntry, Definition, Definitions, shown};
+use crate::memory::me;
+use crate::options::Written;
+use crate::party::{Party, Seen};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+use stead_core::units::format_size;
+use stead_core::{Bounds, Error, Result};
+use stead_store::arena::{Arena, Options, Piece, Place};
+
+/// Puts blocks of variables into the steps of a stream. Readers see a step when all writers have ended it.
+///
+/// What is put is copied once, into memory that readers look at; what was made with [`Writer::empty`] is not copied. It is freed when
+/// all have had it. Dropped without [`Writer::close`], the writer has closed it.
+#[derive(Debug)]
+pub struct Writer {
+    party: Party,
+    rank: usize,
+    arena: Arena,
+    definitions: Definitions,
+    /// Those that readers know, and where they lie.
+    known: Option<(u64, Arc<Piece>)>,
+    /// The step that comes next, or is open.
+    step: u64,
+    open: Option<Open>,
+    /// What steps have that are not gone yet.
+    past: VecDeque<(u64, Vec<Arc<Piece>>)>,
+    is_closed: bool,
+}
+
+/// What a step has so far.
+#[derive(Debug, Default)]
+struct Open {
+    blocks: Vec<BlockEntry>,
+    pieces: Vec<Arc<Piece>>,
+    bytes: u64,
+}
+
+/// Memory for a block that is put without a copy.
+#[derive(Debug)]
+pub struct Room {
+    piece: Piece,
+    variable: u32,
+    bounds: Bounds,
+}
+
+impl Room {
+    /// Its bytes, in C order: at first whatever was there before.
+    pub fn bytes(&self) -> &[u8] {
+        self.piece.as_slice()
+    }
+
+    /// The same, to be written.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.piece.as_mut_slice()
+    }
+
+    /// Which part of its variable it is.
+    pub fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+}
+
+impl Writer {
+    /// Takes the place of a writer of the stream `name`, which begins with the first of them.
+    ///
+    /// # Errors
+    /// `Usage` if other writers say something else of the stream, or somebody is this one already; those of the dataspace `memory`.
+    pub fn open(name: &str, options: &Written) -> Result<Writer> {
+        let home = Home::open(&options.spaces)?;
+        let me = me()?;
+        let rank = usize::try_from(options.rank).unwrap_or(usize::MAX);
+        let found = home.join(name, &options.agreed(), rank, me)?;
+        let arena = Arena::new(&found.folder, &head::prefix(rank), Options::default())?;
+        Ok(Writer {
+            party: Party::new(name, home, found, me, options.timeout),
+            rank,
+            arena,
+            definitions: Definitions::new(),
+            known: None,
+            step: 0,
+            open: None,
+            past: VecDeque::new(),
+            is_closed: false,
+        })
+    }
+
+    /// The number of the step that is open, or comes next.
+    pub fn step(&self) -> u64 {
+        self.step
+    }
+
+    /// Says what a variable is, and gives its number. One of the name that is the same has the number that it had; another one takes
+    /// its place, from the next step on: shapes may change with each.
+    ///
+    /// # Errors
+    /// `Usage` for one that can be none, or is another within a step; `Limit` where there are too many.
+    pub fn define(&mut self, definition: Definition) -> Result<u32> {
+        match self.definitions.find(&definition.name) {
+            None => self.definitions.add(definition),
+            Some((number, there)) if *there == definition => Ok(number),
+            Some((number, _)) => {
+                let put = |open: &Open| open.blocks.iter().any(|b| b.variable == number);
+                if self.open.as_ref().is_some_and(put) {
+                    let name = shown(&definition.name);
+                    return Err(Error::usage(format!(
+                        "variable '{name}' is another one than in what was put into step {}",
+                        self.step
+                    ))
+                    .with_hint("all blocks of a step are of one array"));
+                }
+                let mut all = Definitions::new();
+                for old in self.definitions.iter() {
+                    let same = old.name == definition.name;
+                    all.add(if same { definition.clone() } else { old.clone() })?;
+                }
+                self.definitions = all;
+                Ok(number)
+            }
+        }
+    }
+
+    /// Begins a step, when there is room for it: readers that are waited for are not too far behind.
+    ///
+    /// # Errors
+    /// `Usage` within a step; `Timeout`; `Peer` if another writer has ended.
+    pub fn begin(&mut self) -> Result<u64> {
+        self.check()?;
+        if self.open.is_some() {
+            return Err(Error::usage(format!("step {} was begun and is not ended", self.step)));
+        }
+        let until = self.party.deadline();
+        loop {
+            let seen = Seen::Writer(self.party.board.seen_by_writers());
+            let guard = self.party.lock()?;
+            let begun = self.party.board.begin(&guard, self.step);
+            drop(guard);
+            match begun {
+                Begun::Yes => {
+                    self.open = Some(Open::default());
+                    self.reclaim();
+                    return Ok(self.step);
+                }
+                Begun::Over(state) => return Err(self.over(state)),
+                Begun::Full(full) => {
+                    self.party.wait(seen, until, || self.who_is_waited_for(full))?;
+                }
+            }
+        }
+    }
+
+    fn over(&self, state: crate::board::State) -> Error {
+        self.party.over(state).unwrap_or_else(|| {
+            Error::usage(format!("stream '{}' has ended", self.party.name))
+        })
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.is_closed {
+            true => Err(Error::usage(format!("stream '{}' is closed", self.party.name))),
+            false => Ok(()),
+        }
+    }
+
+    fn who_is_waited_for(&self, full: Full) -> String {
+        let (name, step) = (&self.party.name, self.step);
+        let board = &self.party.board;
+        let writer = format!("writer {} of stream '{name}' cannot begin step {step}", self.rank);
+        match full {
+            Full::Groups => {
+                let (there, wanted) = (board.groups(), board.agreed().expect);
+                format!("{writer}: {there} groups of readers have come, and it waits for {wanted}")
+            }
+            Full::Needed(needed) => {
+                let group = board.group_of(&needed);
+                let who = match needed.who {
+                    Some(who) => format!("(process {}) is not done with step {}", who.number, needed.step),
+                    None => "has not come".to_owned(),
+                };
+                format!("{writer}: rank {} of the readers '{group}' {who}", needed.rank)
+            }
+            Full::Held(oldest) => {
+                let holders = board.holders(oldest);
+                let who = holders.first().map_or_else(
+                    || "steps that are kept take all places".to_owned(),
+                    |(who, group, rank)| {
+                        let number = who.number;
+                        format!("rank {rank} of '{group}' (process {number}) still looks at step {oldest}")
+                    },
+                );
+                format!("{writer}: {who}")
+            }
+            Full::Behind(oldest) => {
+                let behind = (0..board.writers()).map(|w| board.writer(w));
+                let behind = behind.filter(|seat| seat.step <= oldest);
+                let said: Vec<String> = behind
+                    .take(8)
+                    .map(|seat| match seat.standing {
+                        Standing::Awaited => format!("writer {} has not come", seat.rank),
+                        _ => format!("writer {} (process {})", seat.rank, seat.who.number),
+                    })
+                    .collect();
+                format!("{writer}: step {oldest} is not ended by {}", said.join(", "))
+            }
+        }
+    }
+
+    /// Puts a block of a variable, in C order, into the step that is open. It is copied.
+    ///
+    /// # Errors
+    /// `Usage` outside a step, for bounds out of the shape and bytes that are not as many; `Limit` if a step does not fit the memory of
+    /// the stream; `Timeout`; `NoSpace`.
+    pub fn put(&mut self, variable: u32, bounds: &Bounds, bytes: &[u8]) -> Result<()> {
+        let mut room = self.empty(variable, bounds)?;
+        let len = room.piece.len();
+        if bytes.len() != len {
+            let name = self.name_of(variable);
+            let message = format!("block {bounds} of variable '{name}' has {len} bytes, and {} were given", bytes.len());
+            return Err(Error::usage(message));
+        }
+        room.piece.as_mut_slice().copy_from_slice(bytes);
+        self.put_room(room)
+    }
+
+    fn name_of(&self, variable: u32) -> String {
+        self.definitions.get(variable).map_or_else(String::new, |d| shown(&d.name))
+    }
+
+    /// Memory for a block of a variable, to be filled and [put](Writer::put_room) without a copy, into this step or a later one.
+    ///
+    /// # Errors
+    /// As [`Writer::put`].
+    pub fn empty(&mut self, variable: u32, bounds: &Bounds) -> Result<Room> {
+        self.check()?;
+        let Some(definition) = self.definitions.get(variable) else {
+            return Err(Error::usage(format!("there is no variable {variable}")));
+        };
+        let bytes = definition.bytes(bounds.elements()).unwrap_or(u64::MAX);
+        let place = Place { segment: 0, offset: 0, len: bytes };
+        let block = BlockEntry { variable, bounds: bounds.clone(), place };
+        self.definitions.check(&block)?;
+        let piece = self.take(bytes)?;
+        Ok(Room { piece, variable, bounds: block.bounds })
+    }
+
+    /// Memory, within that of the stream.
+    fn take(&mut self, bytes: u64) -> Result<Piece> {
+        let until = self.party.deadline();
+        let most = self.party.board.agreed().memory;
+        loop {
+            let seen = Seen::Writer(self.party.board.seen_by_writers());
+            // First said, then looked: of two who want the last bytes at the same time not both have them.
+            self.party.board.set_used(self.rank, self.arena.used().saturating_add(bytes));
+            if self.party.board.used() <= most {
+                let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+                let piece = self.arena.take(len);
+                self.party.board.set_used(self.rank, self.arena.used());
+                return piece;
+            }
+            self.party.board.set_used(self.rank, self.arena.used());
+            if self.reclaim() {
+                continue;
+            }
+            self.wait_for_memory(seen, until, bytes, most)?;
+        }
+    }
+
+    fn wait_for_memory(&self, seen: Seen, until: Instant, bytes: u64, most: u64) -> Result<()> {
+        let board = &self.party.board;
+        let guard = self.party.lock()?;
+        let (needed, state, steps) = (board.needed(), board.state(), board.steps());
+        drop(guard);
+        if let Some(error) = self.party.over(state) {
+            return Err(error);
+        }
+        let oldest = steps.first().copied();
+        let kept = u64::try_from(steps.len()).unwrap_or(u64::MAX) <= board.agreed().keep;
+        let held = oldest.is_some_and(|step| !board.holders(step).is_empty());
+        let waits = needed.is_some_and(|n| oldest.is_some_and(|step| n.step <= step));
+        if kept && !held && !waits {
+            // Nothing will be freed before this step has ended.
+            let (name, keep) = (&self.party.name, board.agreed().keep);
+            let message = format!(
+                "step {} of stream '{name}' does not fit: {} more than the {} of memory that it has, of which {keep} kept steps have a part",
+                self.step,
+                format_size(board.used().saturating_add(bytes).saturating_sub(most)),
+                format_size(most),
+            );
+            return Err(Error::limit(message).with_hint("give the stream more memory, or keep fewer steps"));
+        }
+        self.party.wait(seen, until, || {
+            let why = match needed.filter(|_| waits) {
+                Some(needed) => self.who_is_waited_for(Full::Needed(needed)),
+                None => self.who_is_waited_for(Full::Held(oldest.unwrap_or(0))),
+            };
+            format!("{why}, and {} of memory are taken", format_size(most))
+        })
+    }
+
+    /// Puts a block that was filled in its place.
+    ///
+    /// # Errors
+    /// `Usage` outside a step, and if the variable is another one by now.
+    pub fn put_room(&mut self, room: Room) -> Result<()> {
+        let Room { piece, variable, bounds } = room;
+        let block = BlockEntry { variable, bounds, place: piece.place() };
+        self.definitions.check(&block)?;
+        let step = self.step;
+        let Some(open) = &mut self.open else {
+            let message = format!("step {step} was not begun");
+            return Err(Error::usage(message).with_hint("begin it before something is put"));
+        };
+        open.bytes = open.bytes.saturating_add(block.place.len);
+        open.blocks.push(block);
+        open.pieces.push(Arc::new(piece));
+        Ok(())
+    }
+
+    /// Ends the step: when all writers have, readers see it.
+    ///
+    /// # Errors
+    /// `Usage` outside a step; `NoSpace`; `Peer` if the stream is over.
+    pub fn end(&mut self) -> Result<()> {
+        self.check()?;
+        let Some(mut open) = self.open.take() else {
+            return Err(Error::usage(format!("step {} was not begun", self.step)));
+        };
+        let written = self.write(&mut open);
+        let entry = match written {
+            Ok(entry) => entry,
+            Err(e) => {
+                // It can be tried again.
+                self.open = Some(open);
+                return Err(e);
+            }
+        };
+        let guard = self.party.lock()?;
+        let ended = self.party.board.end(&guard, self.rank, self.step, entry, open.bytes);
+        let state = self.party.board.state();
+        drop(guard);
+        if !ended {
+            return Err(self.over(state));
+        }
+        self.past.push_back((self.step, open.pieces));
+        self.step += 1;
+        self.reclaim();
+        Ok(())
+    }
+
+    /// Writes down what readers need to know of a step.
+    fn write(&mut self, open: &mut Open) -> Result<Entry> {
+        let hash = self.definitions.hash();
+        let definitions = match &self.known {
+            Some((known, piece)) if *known == hash => piece.clone(),
+            _ => {
+                let piece = Arc::new(self.lay_down(&self.definitions.encode()?)?);
+                self.known = Some((hash, piece.clone()));
+                piece
+            }
+        };
+        let blocks = self.definitions.encode_blocks(&open.blocks)?;
+        let head = head::encode(&definitions.place(), hash, &blocks);
+        let index = Arc::new(self.lay_down(&head)?);
+        let Place { segment, offset, len } = index.place();
+        open.pieces.push(definitions);
+        open.pieces.push(index);
+        Ok(Entry { segment, offset, len })
+    }
+
+    /// What is said of a step is small beside its arrays, and not counted.
+    fn lay_down(&self, bytes: &[u8]) -> Result<Piece> {
+        let mut piece = self.arena.take(bytes.len())?;
+        piece.as_mut_slice().copy_from_slice(bytes);
+        Ok(piece)
+    }
+
+    /// Frees what belongs to steps that have gone. True if there was something.
+    fn reclaim(&mut self) -> bool {
+        let before = self.past.len();
+        let board = &self.party.board;
+        self.past.retain(|(step, _)| board.is_there(*step));
+        board.set_used(self.rank, self.arena.used());
+        self.past.len() < before
+    }
+
+    /// Closes the stream: readers come to its end when all writers have. What is complete stays for them, and this process may end.
+    ///
+    /// # Errors
+    /// `Usage` within a step, which readers never see: they are told that the stream has failed.
+    pub fn close(mut self) -> Result<()> {
+        let within = self.open.is_some();
+        self.leave(within)?;
+        match within {
+            true => Err(Error::usage(format!(
+                "stream '{}' was closed within step {}, which nobody will see",
+                self.party.name, self.step
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    /// Gives the stream up: readers are told that it has failed, after what is complete.
+    ///
+    /// # Errors
+    /// `Timeout` if somebody keeps the stream locked.
+    pub fn abandon(mut self) -> Result<()> {
+        self.leave(true)
+    }
+
+    fn leave(&mut self, fails: bool) -> Result<()> {
+        if std::mem::replace(&mut self.is_closed, true) || !self.party.is_mine() {
+            return Ok(());
+        }
+        // Bytes stay for those who read them.
+        self.arena.leave();
+        let guard = self.party.lock()?;
+        self.party.board.close(&guard, self.rank, fails);
+        self.party.home.leave(&self.party.name, &self.party.board, &guard);
+        Ok(())
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // Who panics has not come to an end, and who forgets to close has.
+        let _ = self.leave(self.open.is_some() || std::thread::panicking());
+    }
+}
