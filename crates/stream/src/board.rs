@@ -14,11 +14,11 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-use crate::words::{Who, Words};
+use crate::words::Words;
 use stead_core::limits;
 
 pub(crate) use lock::Guard;
-pub(crate) use seats::{From, Group, Needed, Reader, Rule, Seat, Standing, Taken};
+pub(crate) use seats::{From, Group, Needed, Reader, Rule, Standing, Taken};
 pub(crate) use steps::{Begun, Entry, Full, Next};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"stead\0st");

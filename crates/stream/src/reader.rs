@@ -4,7 +4,7 @@ use crate::board::{self, Group, Next, State, Taken};
 use crate::clock;
 use crate::head;
 use crate::home::{self, Home};
-use crate::index::{Attribute, Definition, Definitions};
+use crate::index::Definitions;
 use crate::memory::{is_alive, me};
 use crate::options::Read;
 use crate::party::{Party, Seen};
@@ -132,7 +132,6 @@ pub struct Reader {
     shared: Arc<Shared>,
     /// The step that comes next.
     next: u64,
-    /// The one that was given last is done with when the next one is asked for, or it is dropped.
     is_over: bool,
 }
 
@@ -289,6 +288,17 @@ impl Reader {
     }
 }
 
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // Steps and arrays of it may be had for longer: what they look at stays, and nobody waits for this reader.
+        if self.shared.party.is_mine()
+            && let Ok(guard) = self.shared.party.lock()
+        {
+            self.shared.party.board.advance(&guard, self.shared.seat, u64::MAX);
+        }
+    }
+}
+
 fn no_reader(name: &str, options: &Read, taken: &Taken) -> Error {
     let Read { group, rank, ranks, .. } = options;
     let is = |how: String| Error::usage(format!("rank {rank} of the readers '{group}' of stream '{name}' {how}"));
@@ -305,9 +315,4 @@ fn no_reader(name: &str, options: &Read, taken: &Taken) -> Error {
             .with_hint("there may be 64 groups and 1024 readers at a time on a node"),
         _ => is(format!("is none of {ranks}, or the name of the group is longer than 64 bytes")),
     }
-}
-
-/// What is said of a variable.
-pub fn attribute<'d>(definition: &'d Definition, key: &str) -> Option<&'d Attribute> {
-    definition.attributes.get(key)
 }

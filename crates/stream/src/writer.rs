@@ -241,7 +241,7 @@ impl Writer {
         let Some(definition) = self.definitions.get(variable) else {
             return Err(Error::usage(format!("there is no variable {variable}")));
         };
-        let bytes = definition.bytes(bounds.elements()).unwrap_or(u64::MAX);
+        let bytes = bounds.elements().saturating_mul(definition.dtype.size() as u64);
         let place = Place { segment: 0, offset: 0, len: bytes };
         let block = BlockEntry { variable, bounds: bounds.clone(), place };
         self.definitions.check(&block)?;

@@ -1,7 +1,7 @@
 //! The protocol with processes that are killed at each of its steps.
 
 use super::*;
-use crate::words::Alive;
+use crate::words::{Alive, Who};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,0 +1,300 @@
+//! Streams whose writers and readers are threads of one process.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::time::Duration;
+use stead_core::layout::Spaces;
+use stead_core::{Bounds, DType, Kind};
+use stead_stream::{Behind, Definition, Read, Reader, Start, Writer, Written};
+
+/// A folder in memory, as the dataspace `memory`.
+struct Place {
+    #[allow(dead_code)]
+    dir: tempfile::TempDir,
+    spaces: Spaces,
+}
+
+impl Place {
+    fn new() -> Place {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut spaces = Spaces::default();
+        spaces.imply("memory", dir.path().join("own").to_str().unwrap());
+        Place { dir, spaces }
+    }
+
+    fn written(&self) -> Written {
+        let timeout = Duration::from_secs(60);
+        Written { spaces: self.spaces.clone(), timeout, ..Written::default() }
+    }
+
+    fn read(&self) -> Read {
+        let timeout = Duration::from_secs(60);
+        Read { spaces: self.spaces.clone(), timeout, ..Read::default() }
+    }
+
+    /// What there is: folders of streams.
+    fn left(&self) -> Vec<String> {
+        let streams = std::fs::read_dir(self.dir.path().join("own")).unwrap().next().unwrap().unwrap();
+        let mut names: Vec<String> = std::fs::read_dir(streams.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+fn array(name: &str, shape: &[u64]) -> Definition {
+    Definition {
+        name: name.to_owned(),
+        dtype: DType::F64,
+        shape: shape.to_vec(),
+        dims: Vec::new(),
+        attributes: Default::default(),
+    }
+}
+
+fn bounds(start: &[u64], count: &[u64]) -> Bounds {
+    Bounds::new(start, count).unwrap()
+}
+
+/// The element at a place of a step.
+fn value(step: u64, at: &[u64]) -> f64 {
+    at.iter().fold(step as f64, |sum, n| sum * 1000.0 + *n as f64)
+}
+
+fn bytes(step: u64, bounds: &Bounds) -> Vec<u8> {
+    let mut out = Vec::new();
+    let ends: Vec<_> = bounds.sides().collect();
+    for i in ends[0].clone() {
+        for j in ends[1].clone() {
+            out.extend(value(step, &[i, j]).to_ne_bytes());
+        }
+    }
+    out
+}
+
+fn put(writer: &mut Writer, variable: u32, step: u64, part: &Bounds) {
+    assert_eq!(writer.begin().unwrap(), step);
+    writer.put(variable, part, &bytes(step, part)).unwrap();
+    writer.end().unwrap();
+}
+
+#[test]
+fn rows_are_written_and_columns_are_read() {
+    let place = Place::new();
+    let steps = 20;
+    std::thread::scope(|scope| {
+        for rank in 0..3u64 {
+            let place = &place;
+            scope.spawn(move || {
+                let options = Written { rank, writers: 3, readers: 1, ..place.written() };
+                let mut writer = Writer::open("sim", &options).unwrap();
+                let t = writer.define(array("T", &[9, 8])).unwrap();
+                for step in 0..steps {
+                    put(&mut writer, t, step, &bounds(&[3 * rank, 0], &[3, 8]));
+                }
+                writer.close().unwrap();
+            });
+        }
+        for rank in 0..2u64 {
+            let place = &place;
+            scope.spawn(move || {
+                let options = Read { rank, ranks: 2, ..place.read() };
+                let mut reader = Reader::open("sim", &options).unwrap();
+                let mine = bounds(&[0, 4 * rank], &[9, 4]);
+                let mut had = 0;
+                while let Some(step) = reader.next().unwrap() {
+                    assert_eq!((step.number(), step.dropped()), (had, 0));
+                    let t = step.get("T", &mine).unwrap();
+                    assert!(!t.is_view() && t.is_contiguous());
+                    assert_eq!(t.bytes(), bytes(had, &mine));
+                    // What lies in one block is where it was put.
+                    let row = bounds(&[4, 2], &[1, 5]);
+                    let view = step.get("T", &row).unwrap();
+                    assert!(view.is_view());
+                    assert_eq!(&view.bytes()[..40], bytes(had, &row));
+                    let few = step.get("T", &bounds(&[3, 2], &[3, 2])).unwrap();
+                    assert_eq!((few.is_view(), few.is_contiguous(), &few.strides[..]), (true, false, &[64, 8][..]));
+                    had += 1;
+                }
+                assert_eq!(had, steps);
+                assert!(reader.is_over());
+            });
+        }
+    });
+    // All have had all of it.
+    assert_eq!(place.left(), Vec::<String>::new());
+}
+
+#[test]
+fn who_comes_late_finds_what_was_kept() {
+    let place = Place::new();
+    let mut writer = Writer::open("sim", &Written { keep: 3, ..place.written() }).unwrap();
+    let t = writer.define(array("T", &[2, 2])).unwrap();
+    let whole = bounds(&[0, 0], &[2, 2]);
+    (0..5).for_each(|step| put(&mut writer, t, step, &whole));
+    let next = Read { start: Start::Next, group: "next".into(), ..place.read() };
+    let mut late = Reader::open("sim", &place.read()).unwrap();
+    let mut next = Reader::open("sim", &next).unwrap();
+    assert_eq!(late.steps().unwrap(), [2, 3, 4]);
+    let step = late.next().unwrap().unwrap();
+    assert_eq!(step.number(), 2);
+    // Any that is there, in any order.
+    let last = late.at(4).unwrap();
+    assert_eq!(last.get("T", &whole).unwrap().bytes(), bytes(4, &whole));
+    let gone = late.at(1).unwrap_err();
+    assert_eq!(gone.kind(), Kind::NotFound);
+    assert!(gone.message().contains("those from 2 to 4 are"), "{gone}");
+    put(&mut writer, t, 5, &whole);
+    writer.close().unwrap();
+    assert_eq!(next.next().unwrap().unwrap().number(), 5);
+    assert!(next.next().unwrap().is_none());
+    for n in [3, 4, 5] {
+        assert_eq!(late.next().unwrap().unwrap().number(), n);
+    }
+    assert!(late.next().unwrap().is_none());
+    // An array is longer there than its step and its reader.
+    let array = step.get("T", &whole).unwrap();
+    drop((late, next, last, step));
+    assert_eq!(array.bytes(), bytes(2, &whole));
+    assert_eq!(place.left(), ["sim"]);
+    drop(array);
+    assert_eq!(place.left(), Vec::<String>::new());
+}
+
+#[test]
+fn a_slow_reader_that_may_be_left_behind_is() {
+    let place = Place::new();
+    let mut writer = Writer::open("sim", &place.written()).unwrap();
+    let t = writer.define(array("T", &[2, 2])).unwrap();
+    let whole = bounds(&[0, 0], &[2, 2]);
+    let options = Read { behind: Behind::Drop, ..place.read() };
+    let mut reader = Reader::open("sim", &options).unwrap();
+    put(&mut writer, t, 0, &whole);
+    let first = reader.next().unwrap().unwrap();
+    (1..10).for_each(|step| put(&mut writer, t, step, &whole));
+    let then = reader.next().unwrap().unwrap();
+    assert_eq!((then.number(), then.dropped()), (9, 8));
+    assert_eq!(first.get("T", &whole).unwrap().bytes(), bytes(0, &whole));
+}
+
+#[test]
+fn nothing_waits_for_ever_and_it_is_said_for_whom() {
+    let place = Place::new();
+    let soon = Duration::from_millis(50);
+    let error = Reader::open("sim", &Read { timeout: soon, ..place.read() }).unwrap_err();
+    assert_eq!(error.kind(), Kind::Timeout);
+    assert!(error.message().contains("nobody writes a stream 'sim'"), "{error}");
+    let options = Written { timeout: soon, writers: 2, queue: 1, readers: 1, ..place.written() };
+    let mut writer = Writer::open("sim", &options).unwrap();
+    let error = writer.begin().unwrap_err();
+    assert!(error.message().contains("0 groups of readers have come, and it waits for 1"), "{error}");
+    let mut reader = Reader::open("sim", &Read { timeout: soon, ranks: 2, ..place.read() }).unwrap();
+    let t = writer.define(array("T", &[2, 2])).unwrap();
+    let whole = bounds(&[0, 0], &[2, 2]);
+    put(&mut writer, t, 0, &whole);
+    let error = reader.next().unwrap_err();
+    assert_eq!(error.kind(), Kind::Timeout);
+    assert!(error.message().contains("step 0 of stream 'sim' is not ended by writer 1 has not come"), "{error}");
+    assert!(reader.next_within(soon).unwrap().is_none() && !reader.is_over());
+    let error = writer.begin().unwrap_err();
+    assert!(error.message().contains("is not done with step 0"), "{error}");
+    let other = Reader::open("sim", &Read { timeout: soon, rank: 1, ranks: 3, ..place.read() });
+    assert!(other.unwrap_err().message().contains("others say 2"));
+}
+
+#[test]
+fn memory_has_a_bound_and_a_step_that_never_fits_is_told_at_once() {
+    let place = Place::new();
+    let memory = 3 << 20;
+    let options = Written { memory, timeout: Duration::from_millis(100), ..place.written() };
+    let mut writer = Writer::open("sim", &options).unwrap();
+    let t = writer.define(array("T", &[1 << 17])).unwrap();
+    let whole = bounds(&[0], &[1 << 17]);
+    let data = vec![0; 1 << 20];
+    let mut reader = Reader::open("sim", &place.read()).unwrap();
+    for _ in 0..2 {
+        writer.begin().unwrap();
+        writer.put(t, &whole, &data).unwrap();
+        writer.end().unwrap();
+    }
+    let step = reader.next().unwrap().unwrap();
+    drop(reader.next().unwrap().unwrap());
+    // One is kept, one is looked at, and one is written.
+    writer.begin().unwrap();
+    writer.put(t, &whole, &data).unwrap();
+    let error = writer.put(t, &whole, &data).unwrap_err();
+    assert_eq!(error.kind(), Kind::Timeout);
+    assert!(error.message().contains("still looks at step 0"), "{error}");
+    drop(step);
+    writer.put(t, &whole, &data).unwrap();
+    let error = writer.put(t, &whole, &data).unwrap_err();
+    assert_eq!(error.kind(), Kind::Limit, "{error}");
+}
+
+#[test]
+fn what_makes_no_sense_is_told() {
+    let place = Place::new();
+    let mut writer = Writer::open("sim", &place.written()).unwrap();
+    let t = writer.define(array("T", &[4, 4])).unwrap();
+    let part = bounds(&[0, 0], &[2, 4]);
+    assert!(writer.put(t, &part, &bytes(0, &part)).unwrap_err().message().contains("was not begun"));
+    writer.begin().unwrap();
+    assert!(writer.put(t, &part, &[0; 8]).unwrap_err().message().contains("has 64 bytes, and 8 were given"));
+    let out = bounds(&[3, 0], &[2, 4]);
+    assert_eq!(writer.put(t, &out, &[0; 64]).unwrap_err().kind(), Kind::Usage);
+    writer.put(t, &part, &bytes(0, &part)).unwrap();
+    // The same is the same, and another one is none within a step.
+    assert_eq!(writer.define(array("T", &[4, 4])).unwrap(), t);
+    assert!(writer.define(array("T", &[4, 5])).is_err());
+    writer.end().unwrap();
+    assert_eq!(writer.define(array("T", &[4, 5])).unwrap(), t);
+    let mut reader = Reader::open("sim", &place.read()).unwrap();
+    let step = reader.next().unwrap().unwrap();
+    assert_eq!(step.variable("T").unwrap().shape, [4, 4]);
+    let error = step.get("T", &bounds(&[1, 1], &[3, 2])).unwrap_err();
+    assert!(error.message().contains("nobody has put [2:4, 1:3] of variable 'T' in step 0"), "{error}");
+    let mut to = vec![9; 48];
+    assert_eq!(step.get_what_there_is("T", &bounds(&[1, 1], &[3, 2]), &mut to).unwrap(), 16);
+    assert_eq!(to[16..], [9; 32]);
+    assert!(step.get("U", &part).unwrap_err().message().contains("there are T"));
+    assert_eq!(step.get("T", &bounds(&[0], &[1])).unwrap_err().kind(), Kind::Usage);
+    let again = Writer::open("sim", &place.written()).unwrap_err();
+    assert!(again.message().contains("already"), "{again}");
+    let other = Writer::open("sim", &Written { writers: 2, rank: 1, ..place.written() }).unwrap_err();
+    assert!(other.message().contains("writers 1"), "{other}");
+    for name in ["", ".", "a/b", "../x", "a b"] {
+        assert_eq!(Writer::open(name, &place.written()).unwrap_err().kind(), Kind::Usage, "{name}");
+    }
+    // Within a step, to be closed is to fail.
+    writer.begin().unwrap();
+    assert!(writer.close().is_err());
+    let error = reader.next().unwrap_err();
+    assert_eq!(error.kind(), Kind::Peer);
+    assert!(error.message().contains("within a step, after step 0"), "{error}");
+}
+
+#[test]
+fn the_next_run_has_the_name() {
+    let place = Place::new();
+    let whole = bounds(&[0, 0], &[2, 2]);
+    for run in 0..3 {
+        let mut writer = Writer::open("sim", &place.written()).unwrap();
+        let t = writer.define(array("T", &[2, 2])).unwrap();
+        (0..=run).for_each(|step| put(&mut writer, t, step, &whole));
+        writer.close().unwrap();
+        // Nobody has read it.
+        assert_eq!(place.left(), ["sim"]);
+    }
+    let mut reader = Reader::open("sim", &place.read()).unwrap();
+    assert_eq!(reader.next().unwrap().unwrap().number(), 2);
+    // One that is being read goes under another name, until it is not.
+    let mut writer = Writer::open("sim", &place.written()).unwrap();
+    assert_eq!(place.left().len(), 2);
+    assert!(reader.next().unwrap().is_none());
+    drop(reader);
+    assert_eq!(place.left(), ["sim"]);
+    writer.begin().unwrap();
+    writer.end().unwrap();
+}
