@@ -252,6 +252,38 @@ pub mod read {
     };
 }
 
+/// Streams: programs of one node hand arrays to each other in memory, step by step.
+///
+/// ```
+/// use stead::stream::{Bounds, DType, Definition, Read, Reader, Writer, Written};
+/// # let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+/// # let mut spaces = stead::stream::Spaces::default();
+/// # spaces.imply("memory", dir.path().join("own").to_str().unwrap());
+/// # let (written, read) = (Written { spaces: spaces.clone(), ..Written::default() }, Read { spaces, ..Read::default() });
+/// let mut writer = Writer::open("sim", &written)?;
+/// let t = writer.define(Definition::new("T", DType::F64, [2]))?;
+/// writer.begin()?;
+/// writer.put(t, &Bounds::new([0], [2])?, &[1.5f64, 2.5].map(f64::to_ne_bytes).concat())?;
+/// writer.end()?;
+/// writer.close()?;
+/// // In another program, or thread:
+/// let mut reader = Reader::open("sim", &read)?;
+/// while let Some(step) = reader.next_step()? {
+///     let t = step.get("T", &Bounds::new([1], [1])?)?;
+///     assert_eq!(t.bytes()[..8], 2.5f64.to_ne_bytes());
+/// }
+/// # Ok::<(), stead::Error>(())
+/// ```
+pub mod stream {
+    pub use stead_core::layout::Spaces;
+    pub use stead_core::{Bounds, DType};
+    pub use stead_store::space::of_user as dataspaces;
+    pub use stead_stream::{
+        Array, Attribute, Behind, Definition, Description, Home, Peer, Presence, Progress, Read,
+        Reader, Room, Start, Step, Writer, Written,
+    };
+}
+
 /// What can be computed, and what it takes to bring a kernel along ([`Own`](kernels::Own)).
 pub mod kernels {
     pub use stead_core::{Block, Brick, Columns, MISSING, Needs, Span, TextColumn, is_missing};

@@ -104,7 +104,10 @@ mod tests {
         let (number, start) = me().unwrap();
         let number = u64::from(number);
         assert!(is_alive(number, start));
-        assert!(is_alive_low(number as u32, start as u32) && !is_alive_low(number as u32, start as u32 + 1));
+        assert!(
+            is_alive_low(number as u32, start as u32)
+                && !is_alive_low(number as u32, start as u32 + 1)
+        );
         assert!(!is_alive(number, start + 1) && !is_alive(number, start - 1));
         // Numbers that no process has.
         for none in [0, u64::from(i32::MAX.unsigned_abs()), 1 << 31, u64::MAX] {

@@ -18,7 +18,7 @@ use crate::words::Words;
 use stead_core::limits;
 
 pub(crate) use lock::Guard;
-pub(crate) use seats::{From, Group, Needed, Reader, Rule, Standing, Taken};
+pub(crate) use seats::{From, Group, Needed, Reader, Rule, Seat, Standing, Taken};
 pub(crate) use steps::{Begun, Entry, Full, Next};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"stead\0st");

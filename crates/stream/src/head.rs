@@ -5,9 +5,14 @@ use crate::index::Place;
 /// Bytes before the blocks.
 const HEAD: usize = 32;
 
-/// What the memory of a writer is called.
+/// What the memory of the arrays of a writer is called.
 pub(crate) fn prefix(writer: usize) -> String {
     format!("w{writer}")
+}
+
+/// And that of what it says.
+pub(crate) fn said(writer: usize) -> String {
+    format!("s{writer}")
 }
 
 pub(crate) fn encode(definitions: &Place, hash: u64, blocks: &[u8]) -> Vec<u8> {

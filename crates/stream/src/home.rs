@@ -7,6 +7,7 @@
 
 use crate::board::{Agreed, Board, Guard, Standing, State, Taken};
 use crate::clock;
+use crate::describe::Description;
 use crate::memory::{Shared, is_alive, me, token};
 use crate::words::Who;
 use std::ffi::OsStr;
@@ -70,7 +71,13 @@ impl Home {
     ///
     /// # Errors
     /// `Usage` if the others agree on something else, if somebody else is this writer, or was; `Timeout` if somebody keeps it locked.
-    pub(crate) fn join(&self, name: &str, agreed: &Agreed, writer: usize, me: Who) -> Result<Found> {
+    pub(crate) fn join(
+        &self,
+        name: &str,
+        agreed: &Agreed,
+        writer: usize,
+        me: Who,
+    ) -> Result<Found> {
         check_name(name)?;
         let words = agreed.words().ok_or_else(|| unlikely(agreed))?;
         self.sweep();
@@ -147,9 +154,11 @@ impl Home {
             let left = until.saturating_duration_since(clock::now());
             if left.is_zero() {
                 let message = format!("nobody writes a stream '{name}'");
-                return Err(Error::new(Kind::Timeout, message).at_path(self.folder.shown()).with_hint(
-                    "begin its writers, on this node and as this user, or wait longer for them",
-                ));
+                return Err(Error::new(Kind::Timeout, message)
+                    .at_path(self.folder.shown())
+                    .with_hint(
+                        "begin its writers, on this node and as this user, or wait longer for them",
+                    ));
             }
             within.unwrap_or(above).wait(left);
         }
@@ -190,6 +199,17 @@ impl Home {
         }
         all.sort();
         Ok(all)
+    }
+
+    /// What there is to know of a stream: who takes part, how far each is, and which steps there are.
+    ///
+    /// # Errors
+    /// `NotFound`; `Timeout` if somebody keeps it locked.
+    pub fn describe(&self, name: &str) -> Result<Description> {
+        let found = self.get(name)?;
+        let guard = lock(name, &found.board, me()?)?;
+        found.board.reap(&guard, &is_alive);
+        Ok(Description::of(name, &found.board))
     }
 
     /// True while this board is the one that is found by the name.
@@ -269,8 +289,8 @@ impl Home {
         Ok(true)
     }
 
-    /// Removes what others have left: streams that are over and that nobody reads, some time after they were. Whatever cannot be removed
-    /// stays.
+    /// Removes what others have left: streams that are over, when all who have read them have gone, or some time after if nobody has. What
+    /// cannot be removed stays.
     fn sweep(&self) {
         let Ok(names) = self.folder.names(1 << 12) else { return };
         for name in names.filter_map(Result::ok).flatten() {
@@ -284,7 +304,11 @@ impl Home {
         let Some(board) = look(&folder)? else {
             // Somebody may be about to found it: what is not empty stays.
             let hidden = text.starts_with('.');
-            return if hidden { self.clear(name) } else { self.folder.remove_folder(name).map(|_| ()) };
+            return if hidden {
+                self.clear(name)
+            } else {
+                self.folder.remove_folder(name).map(|_| ())
+            };
         };
         let guard = lock(text, &board, me()?)?;
         board.reap(&guard, &is_alive);
@@ -295,7 +319,8 @@ impl Home {
             return self.clear(name);
         }
         let lingers = u64::try_from(LINGERS.as_nanos()).unwrap_or(u64::MAX);
-        let over = clock::since_1970().saturating_sub(board.ended_at()) > lingers;
+        let over =
+            board.has_been_read() || clock::since_1970().saturating_sub(board.ended_at()) > lingers;
         if board.state() != State::Live && over {
             self.retire(text, &board, &guard)?;
         }
@@ -338,8 +363,10 @@ pub(crate) fn lock<'b, W: crate::words::Words>(
 
 fn unlikely(agreed: &Agreed) -> Error {
     let Agreed { writers, keep, queue, .. } = agreed;
-    Error::usage(format!("{writers} writers that keep {keep} steps and queue {queue} are too few or too many"))
-        .with_hint("there are 1 to 4096 writers on a node, and at least one step is queued")
+    Error::usage(format!(
+        "{writers} writers that keep {keep} steps and queue {queue} are too few or too many"
+    ))
+    .with_hint("there are 1 to 4096 writers on a node, and at least one step is queued")
 }
 
 fn unlike(name: &str, there: &Agreed, mine: &Agreed) -> Error {
@@ -347,8 +374,14 @@ fn unlike(name: &str, there: &Agreed, mine: &Agreed) -> Error {
         let Agreed { writers, keep, queue, memory, expect } = a;
         format!("writers {writers}, keep {keep}, queue {queue}, memory {memory}, readers {expect}")
     };
-    Error::usage(format!("stream '{name}' has {}, and this writer says {}", said(there), said(mine)))
-        .with_hint("all writers of a stream are to say the same; or another program writes one of this name")
+    Error::usage(format!(
+        "stream '{name}' has {}, and this writer says {}",
+        said(there),
+        said(mine)
+    ))
+    .with_hint(
+        "all writers of a stream are to say the same; or another program writes one of this name",
+    )
 }
 
 fn no_writer(name: &str, writer: usize, agreed: &Agreed, taken: &Taken) -> Error {

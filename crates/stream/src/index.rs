@@ -116,6 +116,12 @@ fn check_name(what: &str, name: &str) -> Result<()> {
 }
 
 impl Definition {
+    /// An array without names of dimensions and without attributes.
+    pub fn new(name: &str, dtype: DType, shape: impl Into<Vec<u64>>) -> Definition {
+        let (name, shape) = (name.to_owned(), shape.into());
+        Definition { name, dtype, shape, dims: Vec::new(), attributes: BTreeMap::new() }
+    }
+
     /// Whether it can be one.
     ///
     /// # Errors

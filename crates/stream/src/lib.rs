@@ -3,6 +3,7 @@
 mod board;
 mod clock;
 pub mod cover;
+mod describe;
 pub mod finder;
 pub mod gather;
 mod head;
@@ -18,6 +19,7 @@ mod words;
 mod writer;
 
 pub use cover::covered;
+pub use describe::{Description, Peer, Presence, Progress};
 pub use finder::Finder;
 pub use home::Home;
 pub use index::{Attribute, Definition};

@@ -7,7 +7,6 @@ use crate::memory::{Shared, is_alive};
 use crate::words::Who;
 use std::time::{Duration, Instant};
 use stead_core::{Error, Kind, Result};
-use stead_store::Folder;
 
 /// After so long without anything it is looked whether those live who are waited for.
 const LOOK: Duration = Duration::from_millis(250);
@@ -17,7 +16,6 @@ const LOOK: Duration = Duration::from_millis(250);
 pub(crate) struct Party {
     pub(crate) name: String,
     pub(crate) home: Home,
-    pub(crate) folder: Folder,
     pub(crate) board: Board<Shared>,
     me: Who,
     timeout: Duration,
@@ -25,12 +23,8 @@ pub(crate) struct Party {
 
 impl Party {
     pub(crate) fn new(name: &str, home: Home, found: Found, me: Who, timeout: Duration) -> Party {
-        let Found { folder, board } = found;
-        Party { name: name.to_owned(), home, folder, board, me, timeout }
-    }
-
-    pub(crate) fn me(&self) -> Who {
-        self.me
+        let board = found.board;
+        Party { name: name.to_owned(), home, board, me, timeout }
     }
 
     /// False in a process that was forked since: its parent takes part, and it does not.
@@ -44,7 +38,8 @@ impl Party {
     /// `Timeout`; `Usage` in a process that was forked.
     pub(crate) fn lock(&self) -> Result<Guard<'_, Shared>> {
         if !self.is_mine() {
-            let message = format!("stream '{}' was opened before this process was forked", self.name);
+            let message =
+                format!("stream '{}' was opened before this process was forked", self.name);
             return Err(Error::usage(message).with_hint("open it in the process that uses it"));
         }
         home::lock(&self.name, &self.board, self.me)
@@ -100,7 +95,9 @@ impl Party {
             State::Failed(writer) => {
                 let seat = self.board.writer(writer.min(self.board.writers().saturating_sub(1)));
                 let how = match seat.standing {
-                    Standing::Died => format!("has ended without closing it (process {})", seat.who.number),
+                    Standing::Died => {
+                        format!("has ended without closing it (process {})", seat.who.number)
+                    }
                     _ => "has closed it before the others, or within a step".to_owned(),
                 };
                 let message = format!("writer {writer} of stream '{name}' {how}, {complete}");

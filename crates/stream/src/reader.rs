@@ -10,6 +10,7 @@ use crate::options::Read;
 use crate::party::{Party, Seen};
 use crate::step::{Known, Step};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stead_core::{Error, Kind, Result};
@@ -25,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) seat: board::Reader,
     neighbours: Neighbours,
     held: Held,
+    /// The step that comes next.
+    next: AtomicU64,
     /// Definitions of each writer, as they were last.
     known: Mutex<HashMap<usize, (u64, Arc<Definitions>)>>,
     /// What they are together.
@@ -62,13 +65,26 @@ impl Shared {
         });
         if count == Some(0) {
             held.remove(&step);
-            self.party.board.let_go(&guard, self.seat, step);
+            let Party { board, .. } = &self.party;
+            board.let_go(&guard, self.seat, step);
+            if step < self.next.load(Ordering::Relaxed) {
+                board.advance(&guard, self.seat, step + 1);
+            }
         }
     }
 
-    /// Bytes in the memory of a writer.
+    /// Bytes of an array of a writer.
     pub(crate) fn look(&self, writer: usize, place: &Place) -> Result<View> {
-        self.neighbours.look(&head::prefix(writer), place).map_err(|e| match e.kind() {
+        self.look_at(&head::prefix(writer), writer, place)
+    }
+
+    /// Bytes of what a writer says.
+    pub(crate) fn hear(&self, writer: usize, place: &Place) -> Result<View> {
+        self.look_at(&head::said(writer), writer, place)
+    }
+
+    fn look_at(&self, prefix: &str, writer: usize, place: &Place) -> Result<View> {
+        self.neighbours.look(prefix, place).map_err(|e| match e.kind() {
             Kind::NotFound => Error::new(
                 Kind::Peer,
                 format!("the memory of writer {writer} of stream '{}' is gone", self.party.name),
@@ -94,7 +110,7 @@ impl Shared {
         let definitions = match same {
             Some((_, definitions)) => definitions,
             None => {
-                let bytes = self.look(writer, place)?;
+                let bytes = self.hear(writer, place)?;
                 if Definitions::hash_of(&bytes) != hash {
                     let message = format!("what writer {writer} says of its variables is damaged");
                     return Err(Error::format(message));
@@ -130,8 +146,6 @@ impl Drop for Shared {
 #[derive(Debug)]
 pub struct Reader {
     shared: Arc<Shared>,
-    /// The step that comes next.
-    next: u64,
     is_over: bool,
 }
 
@@ -163,17 +177,18 @@ impl Reader {
             let seat = attached.map_err(|taken| no_reader(name, options, &taken))?;
             let neighbours = Neighbours::new(&found.folder);
             let party = Party::new(name, home, found, me, options.timeout);
-            let next = party.board.position(seat);
+            let next = AtomicU64::new(party.board.position(seat));
             let shared = Shared {
                 party,
                 seat,
                 neighbours,
                 held: Mutex::default(),
+                next,
                 known: Mutex::default(),
                 merged: Mutex::default(),
                 threads: options.threads,
             };
-            return Ok(Reader { shared: Arc::new(shared), next, is_over: false });
+            return Ok(Reader { shared: Arc::new(shared), is_over: false });
         }
     }
 
@@ -181,20 +196,20 @@ impl Reader {
     ///
     /// # Errors
     /// `Peer` if a writer has ended in the middle, after all steps that are complete; `Timeout`.
-    pub fn next(&mut self) -> Result<Option<Step>> {
+    pub fn next_step(&mut self) -> Result<Option<Step>> {
         let until = self.shared.party.deadline();
         match self.wait_until(until)? {
             Some(step) => Ok(Some(step)),
             None if self.is_over => Ok(None),
-            None => Err(self.late(self.next)),
+            None => Err(self.late(self.shared.next.load(Ordering::Relaxed))),
         }
     }
 
-    /// As [`Reader::next`], for so long at most: `None` also if there is no step yet, and [`Reader::is_over`] tells which it is.
+    /// As [`Reader::next_step`], for so long at most: `None` also if there is no step yet, and [`Reader::is_over`] tells which it is.
     ///
     /// # Errors
-    /// As [`Reader::next`], but for `Timeout`.
-    pub fn next_within(&mut self, time: Duration) -> Result<Option<Step>> {
+    /// As [`Reader::next_step`], but for `Timeout`.
+    pub fn next_step_within(&mut self, time: Duration) -> Result<Option<Step>> {
         self.wait_until(clock::after(time))
     }
 
@@ -209,13 +224,14 @@ impl Reader {
         loop {
             let seen = Seen::Reader(board.seen_by_readers());
             let guard = shared.party.lock()?;
-            board.advance(&guard, shared.seat, self.next);
-            let next = board.next(&guard, shared.seat, self.next);
-            match next {
+            // Those before are done with, whether they are still looked at or not.
+            let next = shared.next.load(Ordering::Relaxed);
+            board.advance(&guard, shared.seat, next);
+            match board.next(&guard, shared.seat, next) {
                 Next::Step { step, dropped } => {
                     shared.hold(&guard, step);
                     drop(guard);
-                    self.next = step + 1;
+                    shared.next.store(step + 1, Ordering::Relaxed);
                     return Step::new(shared.clone(), step, dropped).map(Some);
                 }
                 Next::Over(state) => {
@@ -247,13 +263,14 @@ impl Reader {
             .take(8)
             .map(|seat| match seat.standing {
                 board::Standing::Awaited => format!("writer {} has not come", seat.rank),
-                _ => format!("writer {} (process {})", seat.rank, seat.who.number),
+                _ => format!("writer {} (process {}) has not", seat.rank, seat.who.number),
             })
             .collect();
         let name = &self.shared.party.name;
-        let message = format!("step {step} of stream '{name}' is not ended by {}", said.join(", "));
-        Error::new(Kind::Timeout, message)
-            .with_hint("is somebody stopped, or waiting for something else? a longer timeout can be given")
+        let message = format!("step {step} of stream '{name}' is not ended: {}", said.join(", "));
+        Error::new(Kind::Timeout, message).with_hint(
+            "is somebody stopped, or waiting for something else? a longer timeout can be given",
+        )
     }
 
     /// A step that is still there, whether it was given or not.
@@ -274,8 +291,11 @@ impl Reader {
             _ => "none is".to_owned(),
         };
         let name = &shared.party.name;
-        Err(Error::new(Kind::NotFound, format!("step {step} of stream '{name}' is not there: {said}"))
-            .with_hint("writers say with `keep` how many steps stay"))
+        Err(Error::new(
+            Kind::NotFound,
+            format!("step {step} of stream '{name}' is not there: {said}"),
+        )
+        .with_hint("writers say with `keep` how many steps stay"))
     }
 
     /// The steps that are there now.
@@ -301,7 +321,9 @@ impl Drop for Reader {
 
 fn no_reader(name: &str, options: &Read, taken: &Taken) -> Error {
     let Read { group, rank, ranks, .. } = options;
-    let is = |how: String| Error::usage(format!("rank {rank} of the readers '{group}' of stream '{name}' {how}"));
+    let is = |how: String| {
+        Error::usage(format!("rank {rank} of the readers '{group}' of stream '{name}' {how}"))
+    };
     match taken {
         Taken::By(who) => is(format!("is process {} already", who.number))
             .with_hint("give each rank a number of its own, or the group another name"),
@@ -309,8 +331,10 @@ fn no_reader(name: &str, options: &Read, taken: &Taken) -> Error {
             is(format!("says that there are {ranks}, and others say {size}"))
                 .with_hint("all ranks of a group say how many they are")
         }
-        Taken::Other(..) => is("says something else than others of what happens when they are behind".to_owned())
-            .with_hint("all ranks of a group say the same"),
+        Taken::Other(..) => {
+            is("says something else than others of what happens when they are behind".to_owned())
+                .with_hint("all ranks of a group say the same")
+        }
         Taken::Full => is("finds no place".to_owned())
             .with_hint("there may be 64 groups and 1024 readers at a time on a node"),
         _ => is(format!("is none of {ranks}, or the name of the group is longer than 64 bytes")),

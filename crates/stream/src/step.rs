@@ -47,6 +47,8 @@ struct Inner {
     shared: Arc<Shared>,
     step: u64,
     dropped: u64,
+    /// When it was complete, in nanoseconds since 1970, and bytes of its arrays.
+    facts: (u64, u64),
     known: Arc<Known>,
     blocks: Blocks,
 }
@@ -120,7 +122,10 @@ impl Step {
     /// Of a step that is held.
     pub(crate) fn new(shared: Arc<Shared>, step: u64, dropped: u64) -> Result<Step> {
         match open(&shared, step) {
-            Ok((known, blocks)) => Ok(Step(Arc::new(Inner { shared, step, dropped, known, blocks }))),
+            Ok((known, blocks)) => {
+                let facts = shared.party.board.facts(step).unwrap_or_default();
+                Ok(Step(Arc::new(Inner { shared, step, dropped, facts, known, blocks })))
+            }
             Err(e) => {
                 shared.let_go(step);
                 Err(e)
@@ -136,6 +141,16 @@ impl Step {
     /// Steps before it that this reader was not given, since they went before it came to them.
     pub fn dropped(&self) -> u64 {
         self.0.dropped
+    }
+
+    /// When the last writer ended it, in nanoseconds since 1970.
+    pub fn completed_at(&self) -> u64 {
+        self.0.facts.0
+    }
+
+    /// Bytes of the arrays that writers have put into it.
+    pub fn bytes(&self) -> u64 {
+        self.0.facts.1
     }
 
     /// What there is in it.
@@ -188,11 +203,14 @@ impl Step {
     fn meeting(&self, name: &str, bounds: &Bounds) -> Result<(DType, Vec<&Block>)> {
         let (variable, definition) = self.find(name)?;
         let shape = &definition.shape;
-        let within = bounds.ndim() == shape.len() && bounds.sides().zip(shape).all(|(s, n)| s.end <= *n);
+        let within =
+            bounds.ndim() == shape.len() && bounds.sides().zip(shape).all(|(s, n)| s.end <= *n);
         if !within {
             let name = shown(name);
-            return Err(Error::usage(format!("box {bounds} is not within variable '{name}' of shape {shape:?}"))
-                .with_hint("give a start and a count for each dimension"));
+            return Err(Error::usage(format!(
+                "box {bounds} is not within variable '{name}' of shape {shape:?}"
+            ))
+            .with_hint("give a start and a count for each dimension"));
         }
         let blocks = self.blocks_of(variable);
         // One block after the other is quick where there are few.
@@ -215,7 +233,9 @@ impl Step {
                 Kind::NotFound,
                 format!("nobody has put {part} of variable '{name}' in step {step}"),
             )
-            .with_hint("ask for parts that writers have put, or give what is to stand in their place")
+            .with_hint(
+                "ask for parts that writers have put, or give what is to stand in their place",
+            )
         })
     }
 
@@ -232,13 +252,15 @@ impl Step {
         {
             return self.view(dtype, block, bounds);
         }
-        let bytes = usize::try_from(bounds.elements()).ok().and_then(|n| n.checked_mul(dtype.size()));
-        let bytes = bytes.filter(|b| isize::try_from(*b).is_ok()).ok_or_else(|| {
-            Error::limit(format!("box {bounds} is more than memory can have"))
-        })?;
+        let bytes =
+            usize::try_from(bounds.elements()).ok().and_then(|n| n.checked_mul(dtype.size()));
+        let bytes = bytes
+            .filter(|b| isize::try_from(*b).is_ok())
+            .ok_or_else(|| Error::limit(format!("box {bounds} is more than memory can have")))?;
         self.check_covered(name, bounds, &blocks)?;
         let mut copy = Vec::new();
-        copy.try_reserve_exact(bytes).map_err(|_| Error::limit(format!("no memory for box {bounds}")))?;
+        copy.try_reserve_exact(bytes)
+            .map_err(|_| Error::limit(format!("no memory for box {bounds}")))?;
         copy.resize(bytes, 0);
         self.copy(dtype, bounds, &blocks, &mut copy)?;
         let strides = strides(bounds.count(), dtype.size());
@@ -289,7 +311,13 @@ impl Step {
     }
 
     /// Copies what blocks have of a box.
-    fn copy(&self, dtype: DType, bounds: &Bounds, blocks: &[&Block], to: &mut [u8]) -> Result<usize> {
+    fn copy(
+        &self,
+        dtype: DType,
+        bounds: &Bounds,
+        blocks: &[&Block],
+        to: &mut [u8],
+    ) -> Result<usize> {
         let (shared, element) = (&self.0.shared, dtype.size());
         let views: Vec<(&Bounds, View)> = blocks
             .iter()
@@ -332,16 +360,20 @@ impl Step {
 fn open(shared: &Arc<Shared>, step: u64) -> Result<(Arc<Known>, Blocks)> {
     let (board, name) = (&shared.party.board, &shared.party.name);
     let malformed = |writer: usize| {
-        Error::format(format!("what writer {writer} says of step {step} of stream '{name}' is damaged"))
-            .with_hint("all that take part in a stream must be of the same version of stead")
+        Error::format(format!(
+            "what writer {writer} says of step {step} of stream '{name}' is damaged"
+        ))
+        .with_hint("all that take part in a stream must be of the same version of stead")
     };
     let mut said: Vec<(u32, Arc<Definitions>)> = Vec::with_capacity(board.writers());
     let mut each: Vec<Vec<BlockEntry>> = Vec::with_capacity(board.writers());
     for writer in 0..board.writers() {
-        let gone = || Error::internal(format!("step {step} of stream '{name}' is gone while it is looked at"));
+        let gone = || {
+            Error::internal(format!("step {step} of stream '{name}' is gone while it is looked at"))
+        };
         let entry = board.entry(step, writer).ok_or_else(gone)?;
         let place = Place { segment: entry.segment, offset: entry.offset, len: entry.len };
-        let bytes = shared.look(writer, &place)?;
+        let bytes = shared.hear(writer, &place)?;
         let (place, hash, blocks) = head::decode(&bytes).ok_or_else(|| malformed(writer))?;
         let definitions = shared.definitions(writer, &place, hash)?;
         each.push(definitions.decode_blocks(blocks).map_err(|e| e.at_rank(writer))?);

@@ -22,7 +22,9 @@ use stead_store::arena::{Arena, Options, Piece, Place};
 pub struct Writer {
     party: Party,
     rank: usize,
+    /// The memory of arrays, and that of what is said of them.
     arena: Arena,
+    said: Arena,
     definitions: Definitions,
     /// Those that readers know, and where they lie.
     known: Option<(u64, Arc<Piece>)>,
@@ -77,11 +79,16 @@ impl Writer {
         let me = me()?;
         let rank = usize::try_from(options.rank).unwrap_or(usize::MAX);
         let found = home.join(name, &options.agreed(), rank, me)?;
-        let arena = Arena::new(&found.folder, &head::prefix(rank), Options::default())?;
+        // Fresh pages take much longer than those that were used before.
+        let keep_free = options.memory / options.writers.max(1);
+        let of = Options { keep_free, ..Options::default() };
+        let arena = Arena::new(&found.folder, &head::prefix(rank), of)?;
+        let said = Arena::new(&found.folder, &head::said(rank), Options::default())?;
         Ok(Writer {
             party: Party::new(name, home, found, me, options.timeout),
             rank,
             arena,
+            said,
             definitions: Definitions::new(),
             known: None,
             step: 0,
@@ -156,9 +163,9 @@ impl Writer {
     }
 
     fn over(&self, state: crate::board::State) -> Error {
-        self.party.over(state).unwrap_or_else(|| {
-            Error::usage(format!("stream '{}' has ended", self.party.name))
-        })
+        self.party
+            .over(state)
+            .unwrap_or_else(|| Error::usage(format!("stream '{}' has ended", self.party.name)))
     }
 
     fn check(&self) -> Result<()> {
@@ -180,7 +187,9 @@ impl Writer {
             Full::Needed(needed) => {
                 let group = board.group_of(&needed);
                 let who = match needed.who {
-                    Some(who) => format!("(process {}) is not done with step {}", who.number, needed.step),
+                    Some(who) => {
+                        format!("(process {}) is not done with step {}", who.number, needed.step)
+                    }
                     None => "has not come".to_owned(),
                 };
                 format!("{writer}: rank {} of the readers '{group}' {who}", needed.rank)
@@ -203,10 +212,10 @@ impl Writer {
                     .take(8)
                     .map(|seat| match seat.standing {
                         Standing::Awaited => format!("writer {} has not come", seat.rank),
-                        _ => format!("writer {} (process {})", seat.rank, seat.who.number),
+                        _ => format!("writer {} (process {}) has not", seat.rank, seat.who.number),
                     })
                     .collect();
-                format!("{writer}: step {oldest} is not ended by {}", said.join(", "))
+                format!("{writer}: step {oldest} is not ended: {}", said.join(", "))
             }
         }
     }
@@ -221,7 +230,10 @@ impl Writer {
         let len = room.piece.len();
         if bytes.len() != len {
             let name = self.name_of(variable);
-            let message = format!("block {bounds} of variable '{name}' has {len} bytes, and {} were given", bytes.len());
+            let message = format!(
+                "block {bounds} of variable '{name}' has {len} bytes, and {} were given",
+                bytes.len()
+            );
             return Err(Error::usage(message));
         }
         room.piece.as_mut_slice().copy_from_slice(bytes);
@@ -292,7 +304,9 @@ impl Writer {
                 format_size(board.used().saturating_add(bytes).saturating_sub(most)),
                 format_size(most),
             );
-            return Err(Error::limit(message).with_hint("give the stream more memory, or keep fewer steps"));
+            return Err(
+                Error::limit(message).with_hint("give the stream more memory, or keep fewer steps")
+            );
         }
         self.party.wait(seen, until, || {
             let why = match needed.filter(|_| waits) {
@@ -373,9 +387,9 @@ impl Writer {
         Ok(Entry { segment, offset, len })
     }
 
-    /// What is said of a step is small beside its arrays, and not counted.
+    /// What is said of a step is small beside its arrays, and does not count.
     fn lay_down(&self, bytes: &[u8]) -> Result<Piece> {
-        let mut piece = self.arena.take(bytes.len())?;
+        let mut piece = self.said.take(bytes.len())?;
         piece.as_mut_slice().copy_from_slice(bytes);
         Ok(piece)
     }
@@ -419,6 +433,7 @@ impl Writer {
         }
         // Bytes stay for those who read them.
         self.arena.leave();
+        self.said.leave();
         let guard = self.party.lock()?;
         self.party.board.close(&guard, self.rank, fails);
         self.party.home.leave(&self.party.name, &self.party.board, &guard);

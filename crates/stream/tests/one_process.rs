@@ -34,7 +34,8 @@ impl Place {
 
     /// What there is: folders of streams.
     fn left(&self) -> Vec<String> {
-        let streams = std::fs::read_dir(self.dir.path().join("own")).unwrap().next().unwrap().unwrap();
+        let streams =
+            std::fs::read_dir(self.dir.path().join("own")).unwrap().next().unwrap().unwrap();
         let mut names: Vec<String> = std::fs::read_dir(streams.path())
             .unwrap()
             .map(|e| e.unwrap().file_name().into_string().unwrap())
@@ -104,7 +105,7 @@ fn rows_are_written_and_columns_are_read() {
                 let mut reader = Reader::open("sim", &options).unwrap();
                 let mine = bounds(&[0, 4 * rank], &[9, 4]);
                 let mut had = 0;
-                while let Some(step) = reader.next().unwrap() {
+                while let Some(step) = reader.next_step().unwrap() {
                     assert_eq!((step.number(), step.dropped()), (had, 0));
                     let t = step.get("T", &mine).unwrap();
                     assert!(!t.is_view() && t.is_contiguous());
@@ -115,7 +116,10 @@ fn rows_are_written_and_columns_are_read() {
                     assert!(view.is_view());
                     assert_eq!(&view.bytes()[..40], bytes(had, &row));
                     let few = step.get("T", &bounds(&[3, 2], &[3, 2])).unwrap();
-                    assert_eq!((few.is_view(), few.is_contiguous(), &few.strides[..]), (true, false, &[64, 8][..]));
+                    assert_eq!(
+                        (few.is_view(), few.is_contiguous(), &few.strides[..]),
+                        (true, false, &[64, 8][..])
+                    );
                     had += 1;
                 }
                 assert_eq!(had, steps);
@@ -138,7 +142,7 @@ fn who_comes_late_finds_what_was_kept() {
     let mut late = Reader::open("sim", &place.read()).unwrap();
     let mut next = Reader::open("sim", &next).unwrap();
     assert_eq!(late.steps().unwrap(), [2, 3, 4]);
-    let step = late.next().unwrap().unwrap();
+    let step = late.next_step().unwrap().unwrap();
     assert_eq!(step.number(), 2);
     // Any that is there, in any order.
     let last = late.at(4).unwrap();
@@ -146,14 +150,15 @@ fn who_comes_late_finds_what_was_kept() {
     let gone = late.at(1).unwrap_err();
     assert_eq!(gone.kind(), Kind::NotFound);
     assert!(gone.message().contains("those from 2 to 4 are"), "{gone}");
+    for n in [3, 4] {
+        assert_eq!(late.next_step().unwrap().unwrap().number(), n);
+    }
     put(&mut writer, t, 5, &whole);
     writer.close().unwrap();
-    assert_eq!(next.next().unwrap().unwrap().number(), 5);
-    assert!(next.next().unwrap().is_none());
-    for n in [3, 4, 5] {
-        assert_eq!(late.next().unwrap().unwrap().number(), n);
-    }
-    assert!(late.next().unwrap().is_none());
+    assert_eq!(next.next_step().unwrap().unwrap().number(), 5);
+    assert!(next.next_step().unwrap().is_none());
+    assert_eq!(late.next_step().unwrap().unwrap().number(), 5);
+    assert!(late.next_step().unwrap().is_none());
     // An array is longer there than its step and its reader.
     let array = step.get("T", &whole).unwrap();
     drop((late, next, last, step));
@@ -172,9 +177,9 @@ fn a_slow_reader_that_may_be_left_behind_is() {
     let options = Read { behind: Behind::Drop, ..place.read() };
     let mut reader = Reader::open("sim", &options).unwrap();
     put(&mut writer, t, 0, &whole);
-    let first = reader.next().unwrap().unwrap();
+    let first = reader.next_step().unwrap().unwrap();
     (1..10).for_each(|step| put(&mut writer, t, step, &whole));
-    let then = reader.next().unwrap().unwrap();
+    let then = reader.next_step().unwrap().unwrap();
     assert_eq!((then.number(), then.dropped()), (9, 8));
     assert_eq!(first.get("T", &whole).unwrap().bytes(), bytes(0, &whole));
 }
@@ -189,17 +194,24 @@ fn nothing_waits_for_ever_and_it_is_said_for_whom() {
     let options = Written { timeout: soon, writers: 2, queue: 1, readers: 1, ..place.written() };
     let mut writer = Writer::open("sim", &options).unwrap();
     let error = writer.begin().unwrap_err();
-    assert!(error.message().contains("0 groups of readers have come, and it waits for 1"), "{error}");
-    let mut reader = Reader::open("sim", &Read { timeout: soon, ranks: 2, ..place.read() }).unwrap();
+    assert!(
+        error.message().contains("0 groups of readers have come, and it waits for 1"),
+        "{error}"
+    );
+    let mut reader =
+        Reader::open("sim", &Read { timeout: soon, ranks: 2, ..place.read() }).unwrap();
     let t = writer.define(array("T", &[2, 2])).unwrap();
     let whole = bounds(&[0, 0], &[2, 2]);
     put(&mut writer, t, 0, &whole);
-    let error = reader.next().unwrap_err();
+    let error = reader.next_step().unwrap_err();
     assert_eq!(error.kind(), Kind::Timeout);
-    assert!(error.message().contains("step 0 of stream 'sim' is not ended by writer 1 has not come"), "{error}");
-    assert!(reader.next_within(soon).unwrap().is_none() && !reader.is_over());
+    assert!(
+        error.message().contains("step 0 of stream 'sim' is not ended: writer 1 has not come"),
+        "{error}"
+    );
+    assert!(reader.next_step_within(soon).unwrap().is_none() && !reader.is_over());
     let error = writer.begin().unwrap_err();
-    assert!(error.message().contains("is not done with step 0"), "{error}");
+    assert!(error.message().contains("rank 1 of the readers 'readers' has not come"), "{error}");
     let other = Reader::open("sim", &Read { timeout: soon, rank: 1, ranks: 3, ..place.read() });
     assert!(other.unwrap_err().message().contains("others say 2"));
 }
@@ -219,8 +231,8 @@ fn memory_has_a_bound_and_a_step_that_never_fits_is_told_at_once() {
         writer.put(t, &whole, &data).unwrap();
         writer.end().unwrap();
     }
-    let step = reader.next().unwrap().unwrap();
-    drop(reader.next().unwrap().unwrap());
+    let step = reader.next_step().unwrap().unwrap();
+    drop(reader.next_step().unwrap().unwrap());
     // One is kept, one is looked at, and one is written.
     writer.begin().unwrap();
     writer.put(t, &whole, &data).unwrap();
@@ -239,9 +251,17 @@ fn what_makes_no_sense_is_told() {
     let mut writer = Writer::open("sim", &place.written()).unwrap();
     let t = writer.define(array("T", &[4, 4])).unwrap();
     let part = bounds(&[0, 0], &[2, 4]);
-    assert!(writer.put(t, &part, &bytes(0, &part)).unwrap_err().message().contains("was not begun"));
+    assert!(
+        writer.put(t, &part, &bytes(0, &part)).unwrap_err().message().contains("was not begun")
+    );
     writer.begin().unwrap();
-    assert!(writer.put(t, &part, &[0; 8]).unwrap_err().message().contains("has 64 bytes, and 8 were given"));
+    assert!(
+        writer
+            .put(t, &part, &[0; 8])
+            .unwrap_err()
+            .message()
+            .contains("has 64 bytes, and 8 were given")
+    );
     let out = bounds(&[3, 0], &[2, 4]);
     assert_eq!(writer.put(t, &out, &[0; 64]).unwrap_err().kind(), Kind::Usage);
     writer.put(t, &part, &bytes(0, &part)).unwrap();
@@ -251,10 +271,13 @@ fn what_makes_no_sense_is_told() {
     writer.end().unwrap();
     assert_eq!(writer.define(array("T", &[4, 5])).unwrap(), t);
     let mut reader = Reader::open("sim", &place.read()).unwrap();
-    let step = reader.next().unwrap().unwrap();
+    let step = reader.next_step().unwrap().unwrap();
     assert_eq!(step.variable("T").unwrap().shape, [4, 4]);
     let error = step.get("T", &bounds(&[1, 1], &[3, 2])).unwrap_err();
-    assert!(error.message().contains("nobody has put [2:4, 1:3] of variable 'T' in step 0"), "{error}");
+    assert!(
+        error.message().contains("nobody has put [2:4, 1:3] of variable 'T' in step 0"),
+        "{error}"
+    );
     let mut to = vec![9; 48];
     assert_eq!(step.get_what_there_is("T", &bounds(&[1, 1], &[3, 2]), &mut to).unwrap(), 16);
     assert_eq!(to[16..], [9; 32]);
@@ -262,7 +285,8 @@ fn what_makes_no_sense_is_told() {
     assert_eq!(step.get("T", &bounds(&[0], &[1])).unwrap_err().kind(), Kind::Usage);
     let again = Writer::open("sim", &place.written()).unwrap_err();
     assert!(again.message().contains("already"), "{again}");
-    let other = Writer::open("sim", &Written { writers: 2, rank: 1, ..place.written() }).unwrap_err();
+    let other =
+        Writer::open("sim", &Written { writers: 2, rank: 1, ..place.written() }).unwrap_err();
     assert!(other.message().contains("writers 1"), "{other}");
     for name in ["", ".", "a/b", "../x", "a b"] {
         assert_eq!(Writer::open(name, &place.written()).unwrap_err().kind(), Kind::Usage, "{name}");
@@ -270,7 +294,7 @@ fn what_makes_no_sense_is_told() {
     // Within a step, to be closed is to fail.
     writer.begin().unwrap();
     assert!(writer.close().is_err());
-    let error = reader.next().unwrap_err();
+    let error = reader.next_step().unwrap_err();
     assert_eq!(error.kind(), Kind::Peer);
     assert!(error.message().contains("within a step, after step 0"), "{error}");
 }
@@ -288,11 +312,11 @@ fn the_next_run_has_the_name() {
         assert_eq!(place.left(), ["sim"]);
     }
     let mut reader = Reader::open("sim", &place.read()).unwrap();
-    assert_eq!(reader.next().unwrap().unwrap().number(), 2);
+    assert_eq!(reader.next_step().unwrap().unwrap().number(), 2);
     // One that is being read goes under another name, until it is not.
     let mut writer = Writer::open("sim", &place.written()).unwrap();
     assert_eq!(place.left().len(), 2);
-    assert!(reader.next().unwrap().is_none());
+    assert!(reader.next_step().unwrap().is_none());
     drop(reader);
     assert_eq!(place.left(), ["sim"]);
     writer.begin().unwrap();

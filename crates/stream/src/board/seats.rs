@@ -590,9 +590,4 @@ impl<W: Words> Board<W> {
         let group = usize::try_from(self.get(at + R_GROUP)).unwrap_or(0);
         (Who::of(self.get(at + R_WHO)), self.name_of(group), self.get(at + R_RANK))
     }
-
-    /// True if a reader is there.
-    pub(super) fn is_here(&self, reader: usize) -> bool {
-        self.get(self.reader_at(reader) + R_STATE) == HERE
-    }
 }
