@@ -69,9 +69,9 @@ impl Watch {
 mod tests {
     use super::*;
     use std::ffi::OsStr;
-    use std::time::Instant;
 
-    const LONG: Duration = Duration::from_secs(60);
+    /// Longer than tests may take.
+    const LONG: Duration = Duration::from_secs(3600);
 
     #[test]
     fn a_name_that_comes_is_not_missed() {
@@ -91,15 +91,13 @@ mod tests {
                     std::thread::yield_now();
                 }
             }
-            let begun = Instant::now();
             while folder.meta(OsStr::new(&name)).unwrap().is_none() {
                 watch.wait(LONG);
             }
             watch.wait(Duration::ZERO);
-            assert!(begun.elapsed() < LONG / 2);
             coming.join().unwrap();
         }
-        // Where there is nothing to wait with, it is looked again soon.
+        // Where there is nothing to wait with, it is looked again soon: this ends.
         Watch { events: None }.wait(LONG);
     }
 }
