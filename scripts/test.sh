@@ -57,7 +57,7 @@ if [ "$level" = all ]; then export PROPTEST_CASES=${PROPTEST_CASES:-4096} HYPOTH
 step "lint of mpi" cargo clippy --workspace --features stead-mpi-capi/conformance,stead-cli/mpi \
   --all-targets --locked -- -D warnings
 step "unit and property" cargo test --workspace --locked --no-fail-fast
-step "models" cargo test --locked -p stead-read --features shuttle --lib model
+step "models" cargo test --locked -p stead-read -p stead-stream --features stead-read/shuttle,stead-stream/shuttle --lib model
 RUSTDOCFLAGS='-D warnings' step "api docs" cargo doc --workspace --no-deps --locked
 step "tidy" cargo xtask tidy
 step "links" cargo xtask deps

@@ -9,6 +9,8 @@
 //! set, all groups that are waited for have had it, and so many newer ones are complete as are to be kept.
 
 mod lock;
+#[cfg(all(test, feature = "shuttle"))]
+mod model;
 mod seats;
 mod steps;
 #[cfg(test)]

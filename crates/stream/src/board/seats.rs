@@ -367,7 +367,7 @@ impl<W: Words> Board<W> {
         let at = self.group_at(number);
         let first = match group.from {
             From::Next => self.get(COMPLETE),
-            From::Oldest => self.oldest().unwrap_or_else(|| self.get(COMPLETE)),
+            From::Oldest => self.oldest(),
         };
         let rule = match group.rule {
             Rule::Block => 0,

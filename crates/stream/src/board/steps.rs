@@ -172,9 +172,11 @@ impl<W: Words> Board<W> {
         true
     }
 
-    /// The oldest step that is there and complete.
-    pub(crate) fn oldest(&self) -> Option<u64> {
-        self.complete_steps().map(|(_, step)| step).min()
+    /// The oldest step from which on all that are complete are there: one that somebody looks at may stay when those after it have gone.
+    pub(crate) fn oldest(&self) -> u64 {
+        let complete = self.get(COMPLETE);
+        let there = |step: &u64| self.complete_slot_of(*step).is_some();
+        (0..complete).rev().take_while(there).last().unwrap_or(complete)
     }
 
     /// Steps that are there and complete, in order.

@@ -146,7 +146,7 @@ fn a_step_is_seen_when_all_writers_have_ended_it() {
     let reader = attach(&board, group("a", 1, Rule::Block, From::Next), 0, 9).unwrap();
     for writer in [2, 0] {
         assert_eq!(put(&board, writer, 0), Begun::Yes);
-        assert_eq!((next(&board, reader), board.oldest()), (Next::Wait, None));
+        assert_eq!((next(&board, reader), board.steps()), (Next::Wait, vec![]));
     }
     assert_eq!(put(&board, 1, 0), Begun::Yes);
     assert_eq!(next(&board, reader), Next::Step { step: 0, dropped: 0 });
@@ -205,6 +205,12 @@ fn who_may_be_left_behind_is_told_what_went() {
     (3..9).for_each(|step| assert_eq!(put(&board, 0, step), Begun::Yes));
     assert_eq!(board.steps(), [1, 7, 8]);
     assert_eq!(board.holders(1), [(who(9), "a".to_owned(), 0)]);
+    // Who comes late and is waited for misses none in between.
+    let late = attach(&board, group("late", 1, Rule::Block, From::Oldest), 0, 8).unwrap();
+    assert_eq!(board.position(late), 7);
+    let guard = board.lock(who(8), ALL).unwrap();
+    board.detach(&guard, late);
+    drop(guard);
     done(&board, reader, 1);
     assert_eq!(board.steps(), [7, 8]);
     assert_eq!(next(&board, reader), Next::Step { step: 7, dropped: 5 });
