@@ -126,6 +126,11 @@
 #define STEAD_COPY_FORCE 2
 
 /**
+ * For stead_stream_writer_options.keep: no step stays when all readers have had it.
+ */
+#define STEAD_STREAM_KEEP_NONE UINT64_MAX
+
+/**
  * Some records of one file, while stead_kernel.update looks at them: see stead_block_rows and its like.
  */
 typedef struct stead_block stead_block;
@@ -225,6 +230,35 @@ typedef struct stead_stage_request stead_stage_request;
  * may use it.
  */
 typedef struct stead_stager stead_stager;
+
+/**
+ * A box of a variable: where a writer has put it, or copied together. Made by stead_stream_step_view, freed with stead_stream_array_free.
+ */
+typedef struct stead_stream_array stead_stream_array;
+
+/**
+ * A reader of a stream. Made by stead_stream_reader_open, freed with stead_stream_reader_free. Several threads may use it, one after the
+ * other: a call waits for the one before.
+ */
+typedef struct stead_stream_reader stead_stream_reader;
+
+/**
+ * Memory for a block that is put without a copy. Made by stead_stream_writer_empty, put with stead_stream_writer_put_room or freed with
+ * stead_stream_room_free.
+ */
+typedef struct stead_stream_room stead_stream_room;
+
+/**
+ * A step of a stream, complete. It stays as it is until it is freed. Made by stead_stream_reader_next and its like, freed with
+ * stead_stream_step_free. Several threads may use it at the same time.
+ */
+typedef struct stead_stream_step stead_stream_step;
+
+/**
+ * A writer of a stream. Made by stead_stream_writer_open, ended with stead_stream_writer_close. Several threads may use it, one after
+ * the other: a call waits for the one before.
+ */
+typedef struct stead_stream_writer stead_stream_writer;
 
 /**
  * A Tipsy snapshot that is open. Made by stead_tipsy_open, ended with stead_tipsy_close. Any number of threads may load
@@ -1056,6 +1090,177 @@ typedef struct stead_entry {
 typedef int (*stead_entry_fn)(const struct stead_entry *entry, void *user);
 
 /**
+ * How a stream is written. All of its writers say the same, but for their rank. A member that is 0 is what is said of it.
+ *
+ * Begin with `stead_stream_writer_options o = {0}; o.size = sizeof o;`: members may be added at its end, and are 0 then.
+ */
+typedef struct stead_stream_writer_options {
+    /**
+     * sizeof(stead_stream_writer_options).
+     */
+    size_t size;
+    /**
+     * Which of the writers this is, from 0 on.
+     */
+    uint64_t rank;
+    /**
+     * How many writers there are; 1 unless told otherwise.
+     */
+    uint64_t writers;
+    /**
+     * Complete steps that stay when all readers have had them, for those who come late and those who go back; 1 unless told otherwise,
+     * STEAD_STREAM_KEEP_NONE for none.
+     */
+    uint64_t keep;
+    /**
+     * Complete steps that a group of readers may be behind before writers wait for it; 2 unless told otherwise.
+     */
+    uint64_t queue;
+    /**
+     * Bytes of the arrays of all writers on this node; 4 GiB unless told otherwise.
+     */
+    uint64_t memory;
+    /**
+     * Groups of readers that are to be there before the first step begins.
+     */
+    uint64_t readers;
+    /**
+     * Milliseconds after which waiting for anybody fails with STEAD_TIMEOUT; ten minutes unless told otherwise.
+     */
+    uint64_t timeout_ms;
+    /**
+     * Folders of dataspaces such as "memory=/dev/shm/me", before those that are configured. Streams lie in "memory".
+     */
+    const char *const *dataspaces;
+    /**
+     * How many there are.
+     */
+    size_t dataspaces_count;
+} stead_stream_writer_options;
+
+/**
+ * With which step a group of readers begins.
+ */
+typedef int stead_stream_start;
+
+/**
+ * What writers do when a group of readers is too far behind.
+ */
+typedef int stead_stream_behind;
+
+/**
+ * How a stream is read. All ranks of a group say the same, but for their rank. A member that is 0 is what is said of it.
+ *
+ * Begin with `stead_stream_reader_options o = {0}; o.size = sizeof o;`: members may be added at its end, and are 0 then.
+ */
+typedef struct stead_stream_reader_options {
+    /**
+     * sizeof(stead_stream_reader_options).
+     */
+    size_t size;
+    /**
+     * The name of the group, each of which has all steps; "readers" if it is NULL.
+     */
+    const char *group;
+    /**
+     * Which rank of the group this is, from 0 on.
+     */
+    uint64_t rank;
+    /**
+     * How many ranks the group has; 1 unless told otherwise.
+     */
+    uint64_t ranks;
+    /**
+     * With which step the group begins: STEAD_STREAM_OLDEST or STEAD_STREAM_NEXT.
+     */
+    stead_stream_start start;
+    /**
+     * What writers do when it is behind: STEAD_STREAM_BLOCK or STEAD_STREAM_DROP.
+     */
+    stead_stream_behind behind;
+    /**
+     * Milliseconds after which waiting for anybody fails with STEAD_TIMEOUT; ten minutes unless told otherwise.
+     */
+    uint64_t timeout_ms;
+    /**
+     * Threads that copy large boxes; as many as are of use unless told otherwise.
+     */
+    size_t threads;
+    /**
+     * Folders of dataspaces such as "memory=/dev/shm/me", before those that are configured. Streams lie in "memory".
+     */
+    const char *const *dataspaces;
+    /**
+     * How many there are.
+     */
+    size_t dataspaces_count;
+} stead_stream_reader_options;
+
+/**
+ * What a variable of a step is. What it points to lives as long as the step. Members may be added at its end.
+ */
+typedef struct stead_stream_variable {
+    /**
+     * Its name.
+     */
+    const char *name;
+    /**
+     * The type of its elements: STEAD_F64 and so on.
+     */
+    stead_dtype dtype;
+    /**
+     * How many dimensions it has; a scalar has none.
+     */
+    size_t ndim;
+    /**
+     * The lengths of the whole array.
+     */
+    const uint64_t *shape;
+    /**
+     * The names of its dimensions; NULL if they have none.
+     */
+    const char *const *dims;
+    /**
+     * How many attributes it has.
+     */
+    size_t attributes;
+} stead_stream_variable;
+
+/**
+ * What is said of a variable beside its data. What it points to lives as long as the step. Members may be added at its end.
+ */
+typedef struct stead_stream_attribute {
+    /**
+     * By which it is asked for.
+     */
+    const char *key;
+    /**
+     * STEAD_TEXT, STEAD_INT or STEAD_DOUBLE.
+     */
+    stead_type kind;
+    /**
+     * True if it was given as a list.
+     */
+    bool is_list;
+    /**
+     * How many values there are: 1 if it is no list.
+     */
+    size_t count;
+    /**
+     * Those of STEAD_TEXT; else NULL.
+     */
+    const char *const *texts;
+    /**
+     * Those of STEAD_INT; else NULL.
+     */
+    const int64_t *ints;
+    /**
+     * Those of STEAD_DOUBLE; else NULL.
+     */
+    const double *doubles;
+} stead_stream_attribute;
+
+/**
  * Done.
  */
 #define STEAD_OK 0
@@ -1255,6 +1460,26 @@ typedef int (*stead_entry_fn)(const struct stead_entry *entry, void *user);
  * Stars.
  */
 #define STEAD_STAR 2
+
+/**
+ * The oldest one that is there. A stream that is over and that nobody has read is read, too.
+ */
+#define STEAD_STREAM_OLDEST 0
+
+/**
+ * The next one that becomes complete.
+ */
+#define STEAD_STREAM_NEXT 1
+
+/**
+ * They wait for it.
+ */
+#define STEAD_STREAM_BLOCK 0
+
+/**
+ * They go on: steps go that the group has not had, and it is told how many.
+ */
+#define STEAD_STREAM_DROP 1
 
 #ifdef __cplusplus
 extern "C" {
@@ -3093,6 +3318,442 @@ stead_status stead_persist_unshare(const char *location, const char *user, struc
  */
 stead_status stead_persist_list(char **json,
                                 struct stead_error **error);
+
+/**
+ * The streams of this user on this node, as JSON: a list of their names, in order. To be freed with stead_text_free. `dataspaces` are
+ * as in stead_stream_writer_options; NULL and 0 for the usual ones.
+ *
+ * Errors: STEAD_USAGE for dataspaces that are none; STEAD_PERMISSION if the folder of streams is not private to this user.
+ */
+stead_status stead_stream_list(const char *const *dataspaces,
+                               size_t dataspaces_count,
+                               char **json,
+                               struct stead_error **error);
+
+/**
+ * What there is to know of the stream `name`, as JSON: its state, its steps and its memory, its writers and readers and how far each of
+ * them is. To be freed with stead_text_free.
+ *
+ * Errors: STEAD_NOT_FOUND if there is none; STEAD_TIMEOUT if a process that is stopped keeps it locked; those of stead_stream_list.
+ */
+stead_status stead_stream_describe(const char *const *dataspaces,
+                                   size_t dataspaces_count,
+                                   const char *name,
+                                   char **json,
+                                   struct stead_error **error);
+
+/**
+ * Removes the stream `name` and frees its memory. With `force` also one that is written or read: who does so is told.
+ *
+ * Errors: STEAD_NOT_FOUND if there is none; STEAD_USAGE if somebody writes or reads it and `force` is not set; those of
+ * stead_stream_describe.
+ */
+stead_status stead_stream_remove(const char *const *dataspaces,
+                                 size_t dataspaces_count,
+                                 const char *name,
+                                 bool force,
+                                 struct stead_error **error);
+
+/**
+ * Takes the place of a writer of the stream `name`, which begins with the first of them. `options` may be NULL: one writer, with all
+ * that is usual. A name has letters, digits, '.', '-' and '_'.
+ *
+ * Errors: STEAD_USAGE if other writers say something else of the stream, or somebody is this one already, and for options that make no
+ * sense; STEAD_PERMISSION if the folder of streams is not private to this user; STEAD_NO_SPACE; STEAD_TIMEOUT.
+ */
+stead_status stead_stream_writer_open(const char *name,
+                                      const struct stead_stream_writer_options *options,
+                                      struct stead_stream_writer **writer,
+                                      struct stead_error **error);
+
+/**
+ * Says what a variable is, and gives its number: its `name`, the type of its elements, the `ndim` lengths of the whole array, of which
+ * writers put parts, and the names of its dimensions, or NULL. No dimension is a scalar. What was said of a variable of the same name
+ * before, attributes too, is so no more: shapes may change from step to step.
+ *
+ * Errors: STEAD_USAGE for what can be no variable, and if a part of it was put into the step that is open and it is another one now;
+ * STEAD_LIMIT if there are too many.
+ */
+stead_status stead_stream_writer_define(struct stead_stream_writer *writer,
+                                        const char *name,
+                                        stead_dtype dtype,
+                                        size_t ndim,
+                                        const uint64_t *shape,
+                                        const char *const *dims,
+                                        uint32_t *variable,
+                                        struct stead_error **error);
+
+/**
+ * Says something of a variable beside its data, as text: a unit, a long name. An attribute of the same key goes. It is to be said before
+ * a part of the variable is put into a step, and holds for all steps to come.
+ *
+ * Errors: STEAD_USAGE for a variable or a key that is none, and in a step into which a part of it was put; STEAD_LIMIT if there are too
+ * many.
+ */
+stead_status stead_stream_writer_attribute_text(struct stead_stream_writer *writer,
+                                                uint32_t variable,
+                                                const char *key,
+                                                const char *value,
+                                                struct stead_error **error);
+
+/**
+ * As stead_stream_writer_attribute_text, with a whole number.
+ */
+stead_status stead_stream_writer_attribute_int(struct stead_stream_writer *writer,
+                                               uint32_t variable,
+                                               const char *key,
+                                               int64_t value,
+                                               struct stead_error **error);
+
+/**
+ * As stead_stream_writer_attribute_text, with a number.
+ */
+stead_status stead_stream_writer_attribute_double(struct stead_stream_writer *writer,
+                                                  uint32_t variable,
+                                                  const char *key,
+                                                  double value,
+                                                  struct stead_error **error);
+
+/**
+ * As stead_stream_writer_attribute_text, with a list of `n` texts.
+ */
+stead_status stead_stream_writer_attribute_texts(struct stead_stream_writer *writer,
+                                                 uint32_t variable,
+                                                 const char *key,
+                                                 const char *const *values,
+                                                 size_t n,
+                                                 struct stead_error **error);
+
+/**
+ * As stead_stream_writer_attribute_text, with a list of `n` whole numbers.
+ */
+stead_status stead_stream_writer_attribute_ints(struct stead_stream_writer *writer,
+                                                uint32_t variable,
+                                                const char *key,
+                                                const int64_t *values,
+                                                size_t n,
+                                                struct stead_error **error);
+
+/**
+ * As stead_stream_writer_attribute_text, with a list of `n` numbers.
+ */
+stead_status stead_stream_writer_attribute_doubles(struct stead_stream_writer *writer,
+                                                   uint32_t variable,
+                                                   const char *key,
+                                                   const double *values,
+                                                   size_t n,
+                                                   struct stead_error **error);
+
+/**
+ * Begins a step, when there is room for it: readers that are waited for are not too far behind. Its number goes to `step`, which may be
+ * NULL.
+ *
+ * Errors: STEAD_USAGE within a step; STEAD_TIMEOUT, with who was waited for; STEAD_PEER if another writer has ended, or somebody has
+ * removed the stream.
+ */
+stead_status stead_stream_writer_begin(struct stead_stream_writer *writer,
+                                       uint64_t *step,
+                                       struct stead_error **error);
+
+/**
+ * Puts a block of a variable into the step that is open: the part that begins at `start` and has `count` elements in each dimension of
+ * the whole array; both NULL for all of it. Its elements lie one after the other at `data`, the last index running fastest. They are
+ * copied.
+ *
+ * Errors: STEAD_USAGE outside a step, and for a block that is not within the array; STEAD_LIMIT if the step does not fit the memory of
+ * the stream; STEAD_TIMEOUT if readers do not give memory free; STEAD_NO_SPACE; STEAD_PEER.
+ */
+stead_status stead_stream_writer_put(struct stead_stream_writer *writer,
+                                     uint32_t variable,
+                                     const uint64_t *start,
+                                     const uint64_t *count,
+                                     const void *data,
+                                     struct stead_error **error);
+
+/**
+ * Memory for a block of a variable, to be filled and put with stead_stream_writer_put_room without a copy, into this step or a later
+ * one. `*memory` is where its elements go, the last index running fastest, aligned to 64 bytes: at first whatever was there before; NULL
+ * if there are none. The rest is as in stead_stream_writer_put.
+ *
+ * Errors: those of stead_stream_writer_put.
+ */
+stead_status stead_stream_writer_empty(struct stead_stream_writer *writer,
+                                       uint32_t variable,
+                                       const uint64_t *start,
+                                       const uint64_t *count,
+                                       void **memory,
+                                       struct stead_stream_room **room,
+                                       struct stead_error **error);
+
+/**
+ * Puts a block that was filled in its place. The handle of the room is none any more, whatever comes of it, unless `writer` or `room`
+ * was no handle; its memory must not be written to.
+ *
+ * Errors: STEAD_USAGE outside a step, for a room of another writer, and if the variable has another shape by now.
+ */
+stead_status stead_stream_writer_put_room(struct stead_stream_writer *writer,
+                                          struct stead_stream_room *room,
+                                          struct stead_error **error);
+
+/**
+ * Frees memory that is not put. NULL is nothing to do; a handle that is none any more is left alone.
+ */
+void stead_stream_room_free(struct stead_stream_room *room);
+
+/**
+ * Ends the step: when all writers have, readers see it.
+ *
+ * Errors: STEAD_USAGE outside a step; STEAD_NO_SPACE, when it can be tried again; STEAD_PEER if another writer has ended.
+ */
+stead_status stead_stream_writer_end(struct stead_stream_writer *writer,
+                                     struct stead_error **error);
+
+/**
+ * Closes the stream: readers come to its end when all writers have. What is complete stays for them, and this process may end. The
+ * handle is none any more, whatever comes of it.
+ *
+ * Errors: STEAD_USAGE within a step, which readers never see: they are told that the stream has failed; STEAD_TIMEOUT if a process that
+ * is stopped keeps it locked.
+ */
+stead_status stead_stream_writer_close(struct stead_stream_writer *writer,
+                                       struct stead_error **error);
+
+/**
+ * Gives the stream up: readers are told that it has failed, after what is complete. The handle is none any more, whatever comes of it.
+ *
+ * Errors: STEAD_TIMEOUT if a process that is stopped keeps it locked.
+ */
+stead_status stead_stream_writer_abandon(struct stead_stream_writer *writer,
+                                         struct stead_error **error);
+
+/**
+ * Frees a writer that was not closed: it is closed, or given up if it is within a step. NULL is nothing to do; a handle that is none any
+ * more, such as one that was closed, is left alone.
+ */
+void stead_stream_writer_free(struct stead_stream_writer *writer);
+
+/**
+ * Takes the place of a rank of a group of readers of the stream `name`, and waits for the stream if nobody writes it yet. `options` may
+ * be NULL: one reader, with all that is usual.
+ *
+ * Errors: STEAD_TIMEOUT if nobody writes it; STEAD_USAGE if somebody else is this rank, others say something else of the group, or
+ * options make no sense; STEAD_PERMISSION if the folder of streams is not private to this user.
+ */
+stead_status stead_stream_reader_open(const char *name,
+                                      const struct stead_stream_reader_options *options,
+                                      struct stead_stream_reader **reader,
+                                      struct stead_error **error);
+
+/**
+ * The next step, as soon as all writers have ended it; NULL when they have closed the stream. It is a new handle, to be freed with
+ * stead_stream_step_free: as long as there is one, or an array of it, it stays as it is, and its memory is taken. Writers do not wait
+ * for the step before any more.
+ *
+ * Errors: STEAD_PEER if a writer has ended in the middle, or somebody has removed the stream, after all steps that are complete;
+ * STEAD_TIMEOUT, with who was waited for.
+ */
+stead_status stead_stream_reader_next(struct stead_stream_reader *reader,
+                                      struct stead_stream_step **step,
+                                      struct stead_error **error);
+
+/**
+ * As stead_stream_reader_next, for `timeout_ms` milliseconds at most: NULL also if there is no step by then, and
+ * stead_stream_reader_is_over tells which it is.
+ *
+ * Errors: those of stead_stream_reader_next, but for STEAD_TIMEOUT.
+ */
+stead_status stead_stream_reader_next_within(struct stead_stream_reader *reader,
+                                             uint64_t timeout_ms,
+                                             struct stead_stream_step **step,
+                                             struct stead_error **error);
+
+/**
+ * True after the last step was given, and none will come. False for what is no reader.
+ */
+bool stead_stream_reader_is_over(const struct stead_stream_reader *reader);
+
+/**
+ * The step of a number, if it is still there, whether it was given or not. As stead_stream_reader_next.
+ *
+ * Errors: STEAD_NOT_FOUND if it is not, or not yet complete.
+ */
+stead_status stead_stream_reader_at(struct stead_stream_reader *reader,
+                                    uint64_t number,
+                                    struct stead_stream_step **step,
+                                    struct stead_error **error);
+
+/**
+ * The numbers of the steps that are there now, in order: as many as fit into `room` go to `numbers`, which may be NULL if `room` is 0;
+ * how many there are goes to `count`.
+ *
+ * Errors: STEAD_TIMEOUT if a process that is stopped keeps the stream locked.
+ */
+stead_status stead_stream_reader_steps(const struct stead_stream_reader *reader,
+                                       uint64_t *numbers,
+                                       size_t room,
+                                       size_t *count,
+                                       struct stead_error **error);
+
+/**
+ * Frees a reader: writers do not wait for it any more. Its steps and arrays stay until they are freed. NULL is nothing to do; a handle
+ * that is none any more is left alone.
+ */
+void stead_stream_reader_free(struct stead_stream_reader *reader);
+
+/**
+ * The number of a step, from 0 on; 0 for what is none.
+ */
+uint64_t stead_stream_step_number(const struct stead_stream_step *step);
+
+/**
+ * How many steps before it the reader was not given, since they went before it came to them; 0 for what is no step.
+ */
+uint64_t stead_stream_step_dropped(const struct stead_stream_step *step);
+
+/**
+ * The bytes of the arrays that writers have put into a step; 0 for what is none.
+ */
+uint64_t stead_stream_step_bytes(const struct stead_stream_step *step);
+
+/**
+ * When the last writer ended a step, in nanoseconds since 1970; 0 for what is none.
+ */
+uint64_t stead_stream_step_completed_at(const struct stead_stream_step *step);
+
+/**
+ * How many variables a step has; 0 for what is none.
+ */
+size_t stead_stream_step_variables(const struct stead_stream_step *step);
+
+/**
+ * What variable `i` of a step is, from 0 on, copied to `variable`, which has `size` bytes: sizeof(stead_stream_variable) of the header
+ * that the caller was compiled with. What only a later one has is 0.
+ *
+ * Errors: STEAD_USAGE if there are not as many, and for a size that no version has.
+ */
+stead_status stead_stream_step_variable(const struct stead_stream_step *step,
+                                        size_t i,
+                                        struct stead_stream_variable *variable,
+                                        size_t size,
+                                        struct stead_error **error);
+
+/**
+ * As stead_stream_step_variable, of the variable `name`.
+ *
+ * Errors: STEAD_NOT_FOUND if there is none; STEAD_USAGE for a size that no version has.
+ */
+stead_status stead_stream_step_find(const struct stead_stream_step *step,
+                                    const char *name,
+                                    struct stead_stream_variable *variable,
+                                    size_t size,
+                                    struct stead_error **error);
+
+/**
+ * Attribute `i` of the variable `name`, from 0 on, in the order of their keys, copied to `attribute`, which has `size` bytes:
+ * sizeof(stead_stream_attribute) of the header that the caller was compiled with. What only a later one has is 0.
+ *
+ * Errors: STEAD_NOT_FOUND if there is no such variable; STEAD_USAGE if there are not as many, and for a size that no version has.
+ */
+stead_status stead_stream_step_attribute(const struct stead_stream_step *step,
+                                         const char *name,
+                                         size_t i,
+                                         struct stead_stream_attribute *attribute,
+                                         size_t size,
+                                         struct stead_error **error);
+
+/**
+ * As stead_stream_step_attribute, of the attribute `key`.
+ *
+ * Errors: STEAD_NOT_FOUND if there is no such variable or attribute; STEAD_USAGE for a size that no version has.
+ */
+stead_status stead_stream_step_find_attribute(const struct stead_stream_step *step,
+                                              const char *name,
+                                              const char *key,
+                                              struct stead_stream_attribute *attribute,
+                                              size_t size,
+                                              struct stead_error **error);
+
+/**
+ * Which parts of the variable `name` writers have put, as many as fit into `room`: the rank of each goes to `writers`; where it begins
+ * and how many elements it has, in each of the ndim dimensions, to `starts` and `counts`, which have room for ndim times as many. They
+ * may be NULL if `room` is 0. How many parts there are goes to `parts`.
+ *
+ * Errors: STEAD_NOT_FOUND if there is no such variable.
+ */
+stead_status stead_stream_step_parts(const struct stead_stream_step *step,
+                                     const char *name,
+                                     size_t room,
+                                     uint64_t *writers,
+                                     uint64_t *starts,
+                                     uint64_t *counts,
+                                     size_t *parts,
+                                     struct stead_error **error);
+
+/**
+ * Copies a box of the variable `name` to memory of the caller: the part that begins at `start` and has `count` elements in each dimension;
+ * both NULL for all of it. `to` has `size` bytes, as many as the box has, and gets them with the last index running fastest. What several
+ * writers have put is copied together.
+ *
+ * Errors: STEAD_NOT_FOUND if nobody has put a part of it, or there is no such variable; STEAD_USAGE for a box that is not within the
+ * array, and for another size; STEAD_PEER if somebody has removed the stream.
+ */
+stead_status stead_stream_step_get_into(const struct stead_stream_step *step,
+                                        const char *name,
+                                        const uint64_t *start,
+                                        const uint64_t *count,
+                                        void *to,
+                                        size_t size,
+                                        struct stead_error **error);
+
+/**
+ * As stead_stream_step_get_into, of what writers have put: the rest of `to` stays as it is. How many bytes were copied goes to `copied`,
+ * which may be NULL.
+ *
+ * Errors: those of stead_stream_step_get_into, but for parts that nobody has put.
+ */
+stead_status stead_stream_step_get_what_there_is(const struct stead_stream_step *step,
+                                                 const char *name,
+                                                 const uint64_t *start,
+                                                 const uint64_t *count,
+                                                 void *to,
+                                                 size_t size,
+                                                 size_t *copied,
+                                                 struct stead_error **error);
+
+/**
+ * A box of the variable `name`, as in stead_stream_step_get_into, to be looked at where it lies: if one writer has put all of it, it is
+ * that writer's memory, and nothing is copied; else it is copied together. Its first element is at `*data`. How many bytes it is from one
+ * element to the next goes to `strides`, for each dimension; if that is NULL, the elements lie one after the other, with the last index
+ * running fastest, and are copied where they do not.
+ *
+ * The array is a new handle, to be freed with stead_stream_array_free: until then its memory stays as it is, also when the step and the
+ * reader have been freed, and cannot be used by writers. It must not be written to.
+ *
+ * Errors: those of stead_stream_step_get_into; STEAD_LIMIT if there is no memory for a copy.
+ */
+stead_status stead_stream_step_view(const struct stead_stream_step *step,
+                                    const char *name,
+                                    const uint64_t *start,
+                                    const uint64_t *count,
+                                    const void **data,
+                                    int64_t *strides,
+                                    struct stead_stream_array **array,
+                                    struct stead_error **error);
+
+/**
+ * True if an array is memory of a writer, and was not copied. False for what is no array.
+ */
+bool stead_stream_array_is_view(const struct stead_stream_array *array);
+
+/**
+ * Frees an array. Its address is of no use any more. NULL is nothing to do; a handle that is none any more is left alone.
+ */
+void stead_stream_array_free(struct stead_stream_array *array);
+
+/**
+ * Frees a step. Its arrays stay until they are freed. NULL is nothing to do; a handle that is none any more is left alone.
+ */
+void stead_stream_step_free(struct stead_stream_step *step);
 
 #ifdef __cplusplus
 }  // extern "C"

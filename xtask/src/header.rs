@@ -38,6 +38,10 @@ const FILES: &[&str] = &[
     "listing",
     "daemon",
     "persist",
+    "stream",
+    "stream_writer",
+    "stream_reader",
+    "stream_step",
 ];
 
 /// Those whose functions are for administrators.

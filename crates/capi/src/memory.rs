@@ -62,24 +62,31 @@ pub struct stead_column {
     pub user: *mut c_void,
 }
 
+/// The element types and their numbers.
+const DTYPES: [(stead_dtype, DType); 10] = [
+    (STEAD_F32, DType::F32),
+    (STEAD_F64, DType::F64),
+    (STEAD_I8, DType::I8),
+    (STEAD_I16, DType::I16),
+    (STEAD_I32, DType::I32),
+    (STEAD_I64, DType::I64),
+    (STEAD_U8, DType::U8),
+    (STEAD_U16, DType::U16),
+    (STEAD_U32, DType::U32),
+    (STEAD_U64, DType::U64),
+];
+
 /// The element type of a number.
 pub fn dtype(n: stead_dtype) -> Result<DType> {
-    let all = [
-        (STEAD_F32, DType::F32),
-        (STEAD_F64, DType::F64),
-        (STEAD_I8, DType::I8),
-        (STEAD_I16, DType::I16),
-        (STEAD_I32, DType::I32),
-        (STEAD_I64, DType::I64),
-        (STEAD_U8, DType::U8),
-        (STEAD_U16, DType::U16),
-        (STEAD_U32, DType::U32),
-        (STEAD_U64, DType::U64),
-    ];
-    all.into_iter().find(|(k, _)| *k == n).map(|(_, d)| d).ok_or_else(|| {
+    DTYPES.into_iter().find(|(k, _)| *k == n).map(|(_, d)| d).ok_or_else(|| {
         Error::usage(format!("no element type has the number {n}"))
             .with_hint("use STEAD_F64 and so on")
     })
+}
+
+/// The number of an element type.
+pub fn number(dtype: DType) -> stead_dtype {
+    DTYPES.into_iter().find(|(_, d)| *d == dtype).map_or(0, |(k, _)| k)
 }
 
 /// Calls back when it goes.

@@ -193,6 +193,8 @@ pub struct Definitions {
     digest: Digest,
     /// How many those are.
     bytes: usize,
+    /// False if some were replaced since the digest was made.
+    is_settled: bool,
 }
 
 impl Default for Definitions {
@@ -206,6 +208,7 @@ impl Default for Definitions {
             names: HashMap::new(),
             digest,
             bytes: 1,
+            is_settled: true,
         }
     }
 }
@@ -253,11 +256,7 @@ impl Definitions {
         }
         let total = self.bytes.saturating_add(bytes.len());
         if total > limits::MAX_DEFINITIONS_BYTES {
-            return Err(Error::limit(format!(
-                "what is said of variables beside their data takes more than {} bytes",
-                limits::MAX_DEFINITIONS_BYTES
-            ))
-            .with_hint("put large attributes into variables of their own"));
+            return Err(too_much());
         }
         let Entry::Vacant(free) = self.names.entry(definition.name.clone()) else {
             let name = shown(&definition.name);
@@ -272,6 +271,69 @@ impl Definitions {
         self.forms.push(Form { element, lengths: first..self.lengths.len() });
         self.list.push(definition);
         Ok(number)
+    }
+
+    /// Says anew what a variable is, by the name of the new one. [`Definitions::settle`] is to follow before others are told.
+    ///
+    /// # Errors
+    /// As [`Definitions::add`]; nothing is changed then. `Usage` if there is none of the name.
+    pub fn replace(&mut self, definition: Definition) -> Result<u32> {
+        definition.check()?;
+        let there = self.find(&definition.name).map(|(number, old)| (number, old.clone()));
+        let Some((number, old)) = there else {
+            let name = shown(&definition.name);
+            return Err(Error::usage(format!("there is no variable '{name}'")));
+        };
+        let without = self.bytes.saturating_sub(encoded(&old)?.len());
+        let total = without.saturating_add(encoded(&definition)?.len());
+        if total > limits::MAX_DEFINITIONS_BYTES {
+            return Err(too_much());
+        }
+        let place = usize::try_from(number).unwrap_or(usize::MAX);
+        if let Some((form, listed)) = self.forms.get_mut(place).zip(self.list.get_mut(place)) {
+            form.element = definition.dtype.size() as u64;
+            if form.lengths.len() == definition.shape.len() {
+                let lengths = self.lengths.get_mut(form.lengths.clone()).unwrap_or_default();
+                for (length, now) in lengths.iter_mut().zip(&definition.shape) {
+                    *length = *now;
+                }
+            } else {
+                let first = self.lengths.len();
+                self.lengths.extend(&definition.shape);
+                form.lengths = first..self.lengths.len();
+            }
+            *listed = definition;
+            self.bytes = total;
+            self.is_settled = false;
+        }
+        // Who does so again and again is to take no more memory.
+        if self.lengths.len() > self.list.len().saturating_mul(limits::MAX_DIMS) {
+            self.settle()?;
+        }
+        Ok(number)
+    }
+
+    /// Makes the [`Definitions::hash`] that of what there is after some were [replaced](Definitions::replace): of all at once, since it
+    /// takes as long as for one.
+    ///
+    /// # Errors
+    /// `Internal` if they cannot be written.
+    pub fn settle(&mut self) -> Result<()> {
+        if self.is_settled {
+            return Ok(());
+        }
+        let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
+        digest.update(&self.encode()?);
+        self.digest = digest;
+        // Shapes of those that were before lie between the others.
+        self.lengths.clear();
+        for (form, definition) in self.forms.iter_mut().zip(&self.list) {
+            let first = self.lengths.len();
+            self.lengths.extend(&definition.shape);
+            form.lengths = first..self.lengths.len();
+        }
+        self.is_settled = true;
+        Ok(())
     }
 
     /// How many there are.
@@ -468,6 +530,14 @@ fn words(bytes: &[u8; ENTRY]) -> [u64; ENTRY / 8] {
         *word = u64::from_le_bytes(*bytes);
     }
     words
+}
+
+fn too_much() -> Error {
+    Error::limit(format!(
+        "what is said of variables beside their data takes more than {} bytes",
+        limits::MAX_DEFINITIONS_BYTES
+    ))
+    .with_hint("put large attributes into variables of their own")
 }
 
 fn encoded(definition: &Definition) -> Result<Vec<u8>> {

@@ -72,6 +72,52 @@ fn what_can_be_no_variable_is_refused() {
     of([definition("T", DType::U8, &[u64::MAX])]);
 }
 
+proptest! {
+    /// Whatever is said anew, and how often: they are as if it had been said so at once.
+    #[test]
+    fn who_says_it_anew_has_said_it(
+        shapes in prop::collection::vec(prop::collection::vec(1u64..9, 0..4), 1..6),
+        anew in prop::collection::vec((any::<prop::sample::Index>(), prop::collection::vec(1u64..9, 0..4)), 0..200),
+    ) {
+        let name = |i: usize| format!("v{i}");
+        let one = |i: usize, shape: &[u64]| definition(&name(i), DType::I32, shape);
+        let mut all = of(shapes.iter().enumerate().map(|(i, shape)| one(i, shape)));
+        let mut last = shapes;
+        for (which, shape) in anew {
+            let i = which.index(last.len());
+            prop_assert_eq!(all.replace(one(i, &shape)).unwrap() as usize, i);
+            last[i] = shape;
+            let whole = block(i as u32, &vec![0; last[i].len()], &last[i], 4);
+            prop_assert!(all.check(&whole).is_ok());
+            prop_assert!(all.lengths.len() <= 4 + all.len() * limits::MAX_DIMS);
+        }
+        all.settle().unwrap();
+        let at_once = of(last.iter().enumerate().map(|(i, shape)| one(i, shape)));
+        prop_assert_eq!(all.hash(), at_once.hash());
+        prop_assert_eq!(all.hash(), Definitions::hash_of(&all.encode().unwrap()));
+        prop_assert_eq!(all.bytes, at_once.bytes);
+        prop_assert_eq!(&all.lengths, &at_once.lengths);
+        prop_assert_eq!(all, at_once);
+    }
+}
+
+#[test]
+fn what_cannot_be_said_anew_changes_nothing() {
+    let mut all = of([definition("a", DType::F32, &[3])]);
+    let before = all.clone();
+    for (wrong, says) in [
+        (definition("b", DType::F32, &[3]), "no variable 'b'"),
+        (definition("a", DType::F64, &[1 << 61]), "more bytes"),
+    ] {
+        let e = all.replace(wrong).unwrap_err();
+        assert!(e.kind() == Kind::Usage && e.message().contains(says), "{e}");
+    }
+    let long = "x".repeat(limits::MAX_DEFINITIONS_BYTES);
+    let large = Definition { shape: vec![3], ..with("a", "k", Attribute::Text(long)) };
+    assert_eq!(all.replace(large).unwrap_err().kind(), Kind::Limit);
+    assert!(all.is_settled && all == before && all.hash() == before.hash());
+}
+
 #[test]
 fn a_name_is_one_variable() {
     let mut all = of([definition("a", DType::F32, &[]), definition("b", DType::F64, &[2])]);

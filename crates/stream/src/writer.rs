@@ -9,6 +9,7 @@ use crate::options::Written;
 use crate::party::{Party, Seen};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use stead_core::units::format_size;
 use stead_core::{Bounds, Error, Result};
@@ -33,8 +34,12 @@ pub struct Writer {
     open: Option<Open>,
     /// What steps have that are not gone yet.
     past: VecDeque<(u64, Vec<Arc<Piece>>)>,
+    /// Of the writers of this process, which have different ones.
+    number: u64,
     is_closed: bool,
 }
+
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 /// What a step has so far.
 #[derive(Debug, Default)]
@@ -50,6 +55,8 @@ pub struct Room {
     piece: Piece,
     variable: u32,
     bounds: Bounds,
+    /// The number of its writer.
+    of: u64,
 }
 
 impl Room {
@@ -94,6 +101,7 @@ impl Writer {
             step: 0,
             open: None,
             past: VecDeque::new(),
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             is_closed: false,
         })
     }
@@ -122,15 +130,19 @@ impl Writer {
                     ))
                     .with_hint("all blocks of a step are of one array"));
                 }
-                let mut all = Definitions::new();
-                for old in self.definitions.iter() {
-                    let same = old.name == definition.name;
-                    all.add(if same { definition.clone() } else { old.clone() })?;
-                }
-                self.definitions = all;
-                Ok(number)
+                self.definitions.replace(definition)
             }
         }
+    }
+
+    /// What the variable of a number is.
+    ///
+    /// # Errors
+    /// `Usage` if there is none.
+    pub fn definition(&self, variable: u32) -> Result<&Definition> {
+        self.definitions
+            .get(variable)
+            .ok_or_else(|| Error::usage(format!("there is no variable {variable}")))
     }
 
     /// Begins a step, when there is room for it: readers that are waited for are not too far behind.
@@ -250,15 +262,13 @@ impl Writer {
     /// As [`Writer::put`].
     pub fn empty(&mut self, variable: u32, bounds: &Bounds) -> Result<Room> {
         self.check()?;
-        let Some(definition) = self.definitions.get(variable) else {
-            return Err(Error::usage(format!("there is no variable {variable}")));
-        };
+        let definition = self.definition(variable)?;
         let bytes = bounds.elements().saturating_mul(definition.dtype.size() as u64);
         let place = Place { segment: 0, offset: 0, len: bytes };
         let block = BlockEntry { variable, bounds: bounds.clone(), place };
         self.definitions.check(&block)?;
         let piece = self.take(bytes)?;
-        Ok(Room { piece, variable, bounds: block.bounds })
+        Ok(Room { piece, variable, bounds: block.bounds, of: self.number })
     }
 
     /// Memory, within that of the stream.
@@ -322,7 +332,11 @@ impl Writer {
     /// # Errors
     /// `Usage` outside a step, and if the variable is another one by now.
     pub fn put_room(&mut self, room: Room) -> Result<()> {
-        let Room { piece, variable, bounds } = room;
+        let Room { piece, variable, bounds, of } = room;
+        if of != self.number {
+            return Err(Error::usage("this is memory of another writer")
+                .with_hint("what a writer gives is put by the same one"));
+        }
         let block = BlockEntry { variable, bounds, place: piece.place() };
         self.definitions.check(&block)?;
         let step = self.step;
@@ -369,6 +383,7 @@ impl Writer {
 
     /// Writes down what readers need to know of a step.
     fn write(&mut self, open: &mut Open) -> Result<Entry> {
+        self.definitions.settle()?;
         let hash = self.definitions.hash();
         let definitions = match &self.known {
             Some((known, piece)) if *known == hash => piece.clone(),

@@ -322,3 +322,21 @@ fn the_next_run_has_the_name() {
     writer.begin().unwrap();
     writer.end().unwrap();
 }
+
+#[test]
+fn memory_of_one_writer_is_not_put_by_another() {
+    let place = Place::new();
+    let options = Written { writers: 2, ..place.written() };
+    let mut one = Writer::open("sim", &options).unwrap();
+    let mut other = Writer::open("sim", &Written { rank: 1, ..options }).unwrap();
+    let whole = bounds(&[0, 0], &[2, 2]);
+    let t = one.define(array("T", &[2, 2])).unwrap();
+    assert_eq!(other.define(array("T", &[2, 2])).unwrap(), t);
+    assert_eq!(one.definition(t).unwrap().shape, [2, 2]);
+    assert_eq!(one.definition(9).unwrap_err().kind(), Kind::Usage);
+    let room = one.empty(t, &whole).unwrap();
+    other.begin().unwrap();
+    let e = other.put_room(room).unwrap_err();
+    assert_eq!(e.kind(), Kind::Usage);
+    assert!(e.message().contains("another writer"), "{e}");
+}

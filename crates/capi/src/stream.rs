@@ -1,0 +1,113 @@
+//! Streams: what their writers and readers have in common, and who looks after them.
+
+use crate::error::{stead_error, stead_status};
+use crate::guard::{Caller, call};
+use crate::text;
+use std::ffi::{c_char, c_int};
+use std::time::Duration;
+use stead::stream::{Bounds, Home, Spaces, dataspaces};
+use stead::{Error, Kind, Result};
+
+/// For stead_stream_writer_options.keep: no step stays when all readers have had it.
+pub const STEAD_STREAM_KEEP_NONE: u64 = u64::MAX;
+
+/// With which step a group of readers begins.
+pub type stead_stream_start = c_int;
+
+/// The oldest one that is there. A stream that is over and that nobody has read is read, too.
+pub const STEAD_STREAM_OLDEST: stead_stream_start = 0;
+/// The next one that becomes complete.
+pub const STEAD_STREAM_NEXT: stead_stream_start = 1;
+
+/// What writers do when a group of readers is too far behind.
+pub type stead_stream_behind = c_int;
+
+/// They wait for it.
+pub const STEAD_STREAM_BLOCK: stead_stream_behind = 0;
+/// They go on: steps go that the group has not had, and it is told how many.
+pub const STEAD_STREAM_DROP: stead_stream_behind = 1;
+
+/// The dataspaces of this user, and those that are given before them.
+pub fn spaces(c: &Caller, given: *const *const c_char, count: usize) -> Result<Spaces> {
+    let mut spaces = dataspaces()?;
+    for one in c.texts(given, count, "dataspaces")? {
+        spaces.give(&one, &|name| std::env::var(name).ok())?;
+    }
+    Ok(spaces)
+}
+
+/// A time in milliseconds; 0 is that of the default.
+pub fn time(ms: u64, default: Duration) -> Duration {
+    if ms == 0 { default } else { Duration::from_millis(ms) }
+}
+
+/// A box of a variable of this shape; both NULL is all of it.
+pub fn bounds(c: &Caller, shape: &[u64], start: *const u64, count: *const u64) -> Result<Bounds> {
+    if start.is_null() && count.is_null() {
+        return Bounds::new(vec![0; shape.len()], shape);
+    }
+    let (start, count) =
+        (c.slice(start, shape.len(), "start")?, c.slice(count, shape.len(), "count")?);
+    Bounds::new(start, count)
+}
+
+/// The streams of this user on this node, as JSON: a list of their names, in order. To be freed with stead_text_free. `dataspaces` are
+/// as in stead_stream_writer_options; NULL and 0 for the usual ones.
+///
+/// Errors: STEAD_USAGE for dataspaces that are none; STEAD_PERMISSION if the folder of streams is not private to this user.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stream_list(
+    dataspaces: *const *const c_char,
+    dataspaces_count: usize,
+    json: *mut *mut c_char,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(json, "place for the text")?;
+        let home = Home::open(&spaces(c, dataspaces, dataspaces_count)?)?;
+        text::give(out, &text::json(&home.list()?)?);
+        Ok(())
+    })
+}
+
+/// What there is to know of the stream `name`, as JSON: its state, its steps and its memory, its writers and readers and how far each of
+/// them is. To be freed with stead_text_free.
+///
+/// Errors: STEAD_NOT_FOUND if there is none; STEAD_TIMEOUT if a process that is stopped keeps it locked; those of stead_stream_list.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stream_describe(
+    dataspaces: *const *const c_char,
+    dataspaces_count: usize,
+    name: *const c_char,
+    json: *mut *mut c_char,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(json, "place for the text")?;
+        let name = c.text(name, "name")?;
+        let home = Home::open(&spaces(c, dataspaces, dataspaces_count)?)?;
+        text::give(out, &text::json(&home.describe(name)?)?);
+        Ok(())
+    })
+}
+
+/// Removes the stream `name` and frees its memory. With `force` also one that is written or read: who does so is told.
+///
+/// Errors: STEAD_NOT_FOUND if there is none; STEAD_USAGE if somebody writes or reads it and `force` is not set; those of
+/// stead_stream_describe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stream_remove(
+    dataspaces: *const *const c_char,
+    dataspaces_count: usize,
+    name: *const c_char,
+    force: bool,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let name = c.text(name, "name")?;
+        if Home::open(&spaces(c, dataspaces, dataspaces_count)?)?.remove(name, force)? {
+            return Ok(());
+        }
+        Err(Error::new(Kind::NotFound, format!("there is no stream '{name}'")))
+    })
+}

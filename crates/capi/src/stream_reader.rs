@@ -1,0 +1,215 @@
+//! The reading end of a stream.
+
+use crate::error::{stead_error, stead_status};
+use crate::guard::{Caller, call, look};
+use crate::stream::{
+    self, STEAD_STREAM_BLOCK, STEAD_STREAM_DROP, STEAD_STREAM_NEXT, STEAD_STREAM_OLDEST,
+    stead_stream_behind, stead_stream_start,
+};
+use crate::stream_step::{self, stead_stream_step};
+use crate::table::{self, Object};
+use crate::versions::grows;
+use std::ffi::c_char;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use stead::stream::{Behind, Read, Reader, Start};
+use stead::{Error, Result};
+
+/// A reader of a stream. Made by stead_stream_reader_open, freed with stead_stream_reader_free. Several threads may use it, one after the
+/// other: a call waits for the one before.
+pub struct stead_stream_reader {
+    _opaque: [u8; 0],
+}
+
+/// How a stream is read. All ranks of a group say the same, but for their rank. A member that is 0 is what is said of it.
+///
+/// Begin with `stead_stream_reader_options o = {0}; o.size = sizeof o;`: members may be added at its end, and are 0 then.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct stead_stream_reader_options {
+    /// sizeof(stead_stream_reader_options).
+    pub size: usize,
+    /// The name of the group, each of which has all steps; "readers" if it is NULL.
+    pub group: *const c_char,
+    /// Which rank of the group this is, from 0 on.
+    pub rank: u64,
+    /// How many ranks the group has; 1 unless told otherwise.
+    pub ranks: u64,
+    /// With which step the group begins: STEAD_STREAM_OLDEST or STEAD_STREAM_NEXT.
+    pub start: stead_stream_start,
+    /// What writers do when it is behind: STEAD_STREAM_BLOCK or STEAD_STREAM_DROP.
+    pub behind: stead_stream_behind,
+    /// Milliseconds after which waiting for anybody fails with STEAD_TIMEOUT; ten minutes unless told otherwise.
+    pub timeout_ms: u64,
+    /// Threads that copy large boxes; as many as are of use unless told otherwise.
+    pub threads: usize,
+    /// Folders of dataspaces such as "memory=/dev/shm/me", before those that are configured. Streams lie in "memory".
+    pub dataspaces: *const *const c_char,
+    /// How many there are.
+    pub dataspaces_count: usize,
+}
+
+grows!(stead_stream_reader_options, dataspaces_count: usize);
+
+/// What the table has of a reader.
+struct ReaderFace(Mutex<Reader>);
+
+impl Object for ReaderFace {
+    type Handle = stead_stream_reader;
+    const NAME: &'static str = "stream reader";
+}
+
+impl ReaderFace {
+    fn lock(&self) -> MutexGuard<'_, Reader> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read(c: &Caller, given: *const stead_stream_reader_options) -> Result<Read> {
+    let default = Read::default();
+    if given.is_null() {
+        return Ok(Read { spaces: stream::spaces(c, std::ptr::null(), 0)?, ..default });
+    }
+    let given = c.grown(given, "options")?;
+    Ok(Read {
+        spaces: stream::spaces(c, given.dataspaces, given.dataspaces_count)?,
+        group: c
+            .optional_text(given.group, "name of the group")?
+            .map_or(default.group, str::to_owned),
+        rank: given.rank,
+        ranks: if given.ranks == 0 { default.ranks } else { given.ranks },
+        start: match given.start {
+            STEAD_STREAM_OLDEST => Start::Oldest,
+            STEAD_STREAM_NEXT => Start::Next,
+            n => {
+                return Err(Error::usage(format!("no start has the number {n}"))
+                    .with_hint("use STEAD_STREAM_OLDEST or STEAD_STREAM_NEXT"));
+            }
+        },
+        behind: match given.behind {
+            STEAD_STREAM_BLOCK => Behind::Block,
+            STEAD_STREAM_DROP => Behind::Drop,
+            n => {
+                return Err(Error::usage(format!("no way to be behind has the number {n}"))
+                    .with_hint("use STEAD_STREAM_BLOCK or STEAD_STREAM_DROP"));
+            }
+        },
+        timeout: stream::time(given.timeout_ms, default.timeout),
+        threads: given.threads,
+    })
+}
+
+/// Takes the place of a rank of a group of readers of the stream `name`, and waits for the stream if nobody writes it yet. `options` may
+/// be NULL: one reader, with all that is usual.
+///
+/// Errors: STEAD_TIMEOUT if nobody writes it; STEAD_USAGE if somebody else is this rank, others say something else of the group, or
+/// options make no sense; STEAD_PERMISSION if the folder of streams is not private to this user.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stream_reader_open(
+    name: *const c_char,
+    options: *const stead_stream_reader_options,
+    reader: *mut *mut stead_stream_reader,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(reader, "place for the stream reader")?;
+        let name = c.text(name, "name")?;
+        let opened = Reader::open(name, &read(c, options)?)?;
+        out.put(table::insert(ReaderFace(Mutex::new(opened))));
+        Ok(())
+    })
+}
+
+/// The next step, as soon as all writers have ended it; NULL when they have closed the stream. It is a new handle, to be freed with
+/// stead_stream_step_free: as long as there is one, or an array of it, it stays as it is, and its memory is taken. Writers do not wait
+/// for the step before any more.
+///
+/// Errors: STEAD_PEER if a writer has ended in the middle, or somebody has removed the stream, after all steps that are complete;
+/// STEAD_TIMEOUT, with who was waited for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stream_reader_next(
+    reader: *mut stead_stream_reader,
+    step: *mut *mut stead_stream_step,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(step, "place for the step")?;
+        if let Some(step) = table::get::<ReaderFace>(reader)?.lock().next_step()? {
+            out.put(stream_step::give(step));
+        }
+        Ok(())
+    })
+}
+
+/// As stead_stream_reader_next, for `timeout_ms` milliseconds at most: NULL also if there is no step by then, and
+/// stead_stream_reader_is_over tells which it is.
+///
+/// Errors: those of stead_stream_reader_next, but for STEAD_TIMEOUT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stream_reader_next_within(
+    reader: *mut stead_stream_reader,
+    timeout_ms: u64,
+    step: *mut *mut stead_stream_step,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(step, "place for the step")?;
+        let time = Duration::from_millis(timeout_ms);
+        if let Some(step) = table::get::<ReaderFace>(reader)?.lock().next_step_within(time)? {
+            out.put(stream_step::give(step));
+        }
+        Ok(())
+    })
+}
+
+/// True after the last step was given, and none will come. False for what is no reader.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stream_reader_is_over(reader: *const stead_stream_reader) -> bool {
+    look!(false, |_c| Ok(table::get::<ReaderFace>(reader)?.lock().is_over()))
+}
+
+/// The step of a number, if it is still there, whether it was given or not. As stead_stream_reader_next.
+///
+/// Errors: STEAD_NOT_FOUND if it is not, or not yet complete.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stream_reader_at(
+    reader: *mut stead_stream_reader,
+    number: u64,
+    step: *mut *mut stead_stream_step,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(step, "place for the step")?;
+        let step = table::get::<ReaderFace>(reader)?.lock().at(number)?;
+        out.put(stream_step::give(step));
+        Ok(())
+    })
+}
+
+/// The numbers of the steps that are there now, in order: as many as fit into `room` go to `numbers`, which may be NULL if `room` is 0;
+/// how many there are goes to `count`.
+///
+/// Errors: STEAD_TIMEOUT if a process that is stopped keeps the stream locked.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stream_reader_steps(
+    reader: *const stead_stream_reader,
+    numbers: *mut u64,
+    room: usize,
+    count: *mut usize,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out(count, "place for the count")?;
+        let steps = table::get::<ReaderFace>(reader)?.lock().steps()?;
+        c.fill(numbers, room, "numbers", steps.iter().copied())?;
+        out.put(steps.len());
+        Ok(())
+    })
+}
+
+/// Frees a reader: writers do not wait for it any more. Its steps and arrays stay until they are freed. NULL is nothing to do; a handle
+/// that is none any more is left alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stream_reader_free(reader: *mut stead_stream_reader) {
+    look!((), |_c| table::remove::<ReaderFace>(reader))
+}

@@ -1,0 +1,104 @@
+"""Streams from C and C++: within one program, and between processes, some of which are killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from building import HERE, SANITIZERS
+from support import ROOT
+from test_c import VALGRIND
+
+EXAMPLES = ROOT / "examples" / "streams"
+ROWS, COLUMNS = 60, 40
+
+
+@pytest.fixture
+def memory():
+    """A folder in memory, private to the user."""
+    folder = tempfile.mkdtemp(dir="/dev/shm")
+    yield Path(folder)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("checker", ["sanitizers", "valgrind"])
+def test_c(installed, tmp_path, memory, checker):
+    flags, before = (SANITIZERS, []) if checker == "sanitizers" else ([], VALGRIND)
+    program = installed.compile(HERE / "test_stream.c", tmp_path, *flags)
+    assert " 0 failed" in installed.run(*before, program, memory, cwd=tmp_path)
+
+
+class Programs:
+    """The examples of a language, with streams in a folder of their own."""
+
+    def __init__(self, installed, tmp_path: Path, memory: Path, suffix: str, flags: list[str], before: list[str]):
+        self.memory, self.before = memory, before
+        config = tmp_path / "stead.toml"
+        config.write_text(f'[dataspace.memory]\npath = "{memory}"\n')
+        self.env = {**installed.env, "STEAD_CONFIG": str(config)}
+        built = {}
+        for name in ("write", "read"):
+            (tmp_path / name).mkdir()
+            built[name] = installed.compile(EXAMPLES / f"{name}{suffix}", tmp_path / name, *flags)
+        self.built = built
+
+    def start(self, name: str, *args) -> subprocess.Popen:
+        command = [*self.before, str(self.built[name]), *map(str, args)]
+        return subprocess.Popen(command, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def left(self) -> list[str]:
+        return [name for _, folders, files in os.walk(self.memory / f".streams-{os.getuid()}") for name in folders + files]
+
+
+CHECKERS = {"plain": ([], []), "sanitizers": (SANITIZERS, []), "valgrind": ([], VALGRIND)}
+
+
+@pytest.fixture(params=[(".c", checker) for checker in CHECKERS], ids=str)
+def programs(request, installed, tmp_path, memory):
+    suffix, checker = request.param
+    return Programs(installed, tmp_path, memory, suffix, *CHECKERS[checker])
+
+
+def expected(rank: int, ranks: int, steps: int) -> str:
+    """What a reader prints of the columns that are its share."""
+    field = np.arange(ROWS * COLUMNS, dtype=float).reshape(ROWS, COLUMNS)
+    mine = field[:, rank * COLUMNS // ranks : (rank + 1) * COLUMNS // ranks]
+    return "".join(f"step {step}: mean {(mine + step * 10000).mean():.1f}\n" for step in range(steps))
+
+
+def finished(process: subprocess.Popen) -> str:
+    out, err = process.communicate(timeout=300)
+    assert (process.returncode, err) == (0, ""), (process.returncode, out, err)
+    return out
+
+
+def test_rows_are_written_and_columns_are_read(programs):
+    writers = [programs.start("write", rank, 2, 10) for rank in range(2)]
+    readers = [programs.start("read", rank, 3) for rank in range(3)]
+    for writer in writers:
+        assert finished(writer) == ""
+    for rank, reader in enumerate(readers):
+        assert finished(reader) == expected(rank, 3, 10)
+    assert programs.left() == []
+
+
+def test_a_writer_that_is_killed_is_an_error_of_readers(programs):
+    reader = programs.start("read", 0, 1)
+    writers = [programs.start("write", rank, 2, 1 << 40) for rank in range(2)]
+    first = [reader.stdout.readline() for _ in range(3)]
+    writers[1].kill()
+    # What is buffered here is not lost: `communicate` would not look for it.
+    lines, err = "".join(first) + reader.stdout.read(), reader.stderr.read()
+    # All that is complete was given before.
+    assert lines == expected(0, 1, lines.count("\n"))
+    assert reader.wait(300) == 1
+    assert "writer 1 of stream 'sim' has ended without closing it" in err
+    # The other writer is told, too.
+    _, err = writers[0].communicate(timeout=300)
+    assert writers[0].returncode == 1 and "writer 1 of stream 'sim'" in err
+    writers[1].communicate(timeout=300)
