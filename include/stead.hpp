@@ -591,6 +591,7 @@ private:
 #include "stead_read.hpp"
 #include "stead_reader.hpp"
 #include "stead_stage.hpp"
+#include "stead_stream.hpp"
 #include "stead_tipsy.hpp"
 
 #endif

@@ -33,19 +33,29 @@ def test_c(installed, tmp_path, memory, checker):
     assert " 0 failed" in installed.run(*before, program, memory, cwd=tmp_path)
 
 
-class Programs:
-    """The examples of a language, with streams in a folder of their own."""
+@pytest.mark.parametrize("standard", ["c++17", "c++20"])
+def test_cpp(installed, tmp_path, memory, standard):
+    program = installed.compile(HERE / "stream.cpp", tmp_path, *SANITIZERS, standard=standard)
+    assert " 0 failed" in installed.run(program, memory, cwd=tmp_path)
 
-    def __init__(self, installed, tmp_path: Path, memory: Path, suffix: str, flags: list[str], before: list[str]):
+
+def test_cpp_under_valgrind(installed, tmp_path, memory):
+    program = installed.compile(HERE / "stream.cpp", tmp_path)
+    assert " 0 failed" in installed.run(*VALGRIND, program, memory, cwd=tmp_path)
+
+
+class Programs:
+    """The examples, with streams in a folder of their own."""
+
+    def __init__(self, installed, tmp_path: Path, memory: Path, suffixes, flags: list[str], before: list[str]):
         self.memory, self.before = memory, before
         config = tmp_path / "stead.toml"
         config.write_text(f'[dataspace.memory]\npath = "{memory}"\n')
         self.env = {**installed.env, "STEAD_CONFIG": str(config)}
-        built = {}
-        for name in ("write", "read"):
+        self.built = {}
+        for name, suffix in zip(("write", "read"), suffixes, strict=True):
             (tmp_path / name).mkdir()
-            built[name] = installed.compile(EXAMPLES / f"{name}{suffix}", tmp_path / name, *flags)
-        self.built = built
+            self.built[name] = installed.compile(EXAMPLES / f"{name}{suffix}", tmp_path / name, *flags)
 
     def start(self, name: str, *args) -> subprocess.Popen:
         command = [*self.before, str(self.built[name]), *map(str, args)]
@@ -56,12 +66,15 @@ class Programs:
 
 
 CHECKERS = {"plain": ([], []), "sanitizers": (SANITIZERS, []), "valgrind": ([], VALGRIND)}
+# Of writers and of readers.
+SUFFIXES = {"c": (".c", ".c"), "cpp": (".cpp", ".cpp"), "c-to-cpp": (".c", ".cpp")}
+KINDS = [*((suffixes, checker) for suffixes in ("c", "cpp") for checker in CHECKERS), ("c-to-cpp", "plain")]
 
 
-@pytest.fixture(params=[(".c", checker) for checker in CHECKERS], ids=str)
+@pytest.fixture(params=KINDS, ids="-".join)
 def programs(request, installed, tmp_path, memory):
-    suffix, checker = request.param
-    return Programs(installed, tmp_path, memory, suffix, *CHECKERS[checker])
+    suffixes, checker = request.param
+    return Programs(installed, tmp_path, memory, SUFFIXES[suffixes], *CHECKERS[checker])
 
 
 def expected(rank: int, ranks: int, steps: int) -> str:

@@ -71,7 +71,7 @@ grows!(stead_stream_attribute, doubles: *const f64);
 /// Texts as C has them, and a list of where they are.
 struct Texts {
     /// What `places` point to.
-    _all: Vec<CString>,
+    all: Vec<CString>,
     /// As a list of pointers, which it is laid out as.
     places: Vec<AtomicPtr<c_char>>,
 }
@@ -80,7 +80,7 @@ impl Texts {
     fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Texts {
         let all: Vec<CString> = texts.map(c_text).collect();
         let places = all.iter().map(|t| AtomicPtr::new(t.as_ptr().cast_mut())).collect();
-        Texts { _all: all, places }
+        Texts { all, places }
     }
 
     fn as_ptr(&self) -> *const *const c_char {
@@ -88,7 +88,7 @@ impl Texts {
     }
 
     fn get(&self, i: usize) -> *const c_char {
-        self._all.get(i).map_or(std::ptr::null(), |t| t.as_ptr())
+        self.all.get(i).map_or(std::ptr::null(), |t| t.as_ptr())
     }
 }
 
