@@ -95,6 +95,7 @@ fn read(c: &Caller, given: *const stead_stream_reader_options) -> Result<Read> {
             }
         },
         timeout: stream::time(given.timeout_ms, default.timeout),
+        stop: default.stop,
         threads: given.threads,
     })
 }

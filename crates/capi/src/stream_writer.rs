@@ -110,6 +110,7 @@ fn written(c: &Caller, given: *const stead_stream_writer_options) -> Result<Writ
         memory: or(given.memory, default.memory),
         readers: given.readers,
         timeout: stream::time(given.timeout_ms, default.timeout),
+        stop: default.stop,
     })
 }
 

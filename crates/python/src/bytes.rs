@@ -4,6 +4,7 @@
 //! changed since 3.3, but does not call them stable; they are declared here, so that one wheel serves both.
 
 use crate::fork;
+use crate::stream;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -12,6 +13,7 @@ use pyo3::types::PyType;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use stead::read::View;
+use stead::stream::{Array, Kept, Room};
 
 /// `Py_buffer`.
 #[repr(C)]
@@ -52,14 +54,57 @@ pub enum Held {
     View(View),
     /// Of its own.
     Own(Vec<u8>),
+    /// Of a step of a stream.
+    Array(Array),
+    /// Memory of a stream, which may be written.
+    Memory(Memory),
 }
 
 impl Held {
-    fn bytes(&self) -> &[u8] {
-        match self {
+    /// Where its bytes begin, and how many there are.
+    fn place(&self) -> (*const u8, usize) {
+        let bytes: &[u8] = match self {
             Held::View(view) => view,
             Held::Own(own) => own,
-        }
+            Held::Array(array) => array.bytes(),
+            Held::Memory(memory) => {
+                let (start, len) = memory.place();
+                return (start.cast_const(), len);
+            }
+        };
+        (bytes.as_ptr(), bytes.len())
+    }
+}
+
+/// Memory of a stream that an array of Python fills.
+pub struct Memory {
+    /// Writable for `len` bytes as long as `kept` lives; not null.
+    start: *mut u8,
+    len: usize,
+    /// Never used, only held: nobody else gets this memory, also when it was put and all readers have had it.
+    _kept: Kept,
+    /// `None` once it was put.
+    pub room: Mutex<Option<Room>>,
+    /// Whose it is.
+    pub writer: u64,
+}
+
+// SAFETY: the pointer is only handed on, to arrays; who writes there from several threads at a time has a race of his own, as with any
+// array. The rest can be sent and shared.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    pub fn new(mut room: Room, writer: u64) -> Memory {
+        let bytes = room.bytes_mut();
+        let (start, len) = (bytes.as_mut_ptr(), bytes.len());
+        Memory { start, len, _kept: room.keep(), room: Mutex::new(Some(room)), writer }
+    }
+
+    /// Where it begins, and its bytes.
+    fn place(&self) -> (*mut u8, usize) {
+        (self.start, self.len)
     }
 }
 
@@ -127,17 +172,19 @@ unsafe extern "C" fn get_buffer(
     flags: c_int,
 ) -> c_int {
     // SAFETY: Python calls it with objects of these types.
-    let bytes = unsafe { held(object) }.map_or(&[][..], Held::bytes);
-    let len = ffi::Py_ssize_t::try_from(bytes.len()).unwrap_or(0);
-    let start = bytes.as_ptr().cast_mut().cast();
+    let held = unsafe { held(object) };
+    let none = std::ptr::NonNull::<u8>::dangling().as_ptr().cast_const();
+    let (start, len) = held.map_or((none, 0), Held::place);
+    let len = ffi::Py_ssize_t::try_from(len).unwrap_or(0);
+    let read_only = c_int::from(!matches!(held, Some(Held::Memory(_))));
     // SAFETY: `view` is Python's to be filled. The memory is readable as long as the object lives, which the buffer
-    // has a reference to, and is said to be for reading only.
-    unsafe { PyBuffer_FillInfo(view, object, start, len, 1, flags) }
+    // has a reference to, and is said to be for reading only, but for what may be written just as long.
+    unsafe { PyBuffer_FillInfo(view, object, start.cast_mut().cast(), len, read_only, flags) }
 }
 
 unsafe extern "C" fn length(object: *mut ffi::PyObject) -> ffi::Py_ssize_t {
     // SAFETY: Python calls it with objects of these types.
-    let len = unsafe { held(object) }.map_or(0, |h| h.bytes().len());
+    let len = unsafe { held(object) }.map_or(0, |h| h.place().1);
     ffi::Py_ssize_t::try_from(len).unwrap_or(0)
 }
 
@@ -148,11 +195,12 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
         let held = (*object.cast::<Object>()).held;
         if !held.is_null() {
             let held = Box::from_raw(held);
-            if held.born == fork::generation() {
-                drop(held);
-            } else {
+            let Holding { held, born } = *held;
+            match held {
+                Held::Array(_) | Held::Memory(_) => stream::let_go(Some(held), born),
+                _ if born == fork::generation() => drop(held),
                 // Its locks may be those of threads that are not here.
-                std::mem::forget(held);
+                _ => std::mem::forget(held),
             }
         }
         let kind = ffi::Py_TYPE(object);
@@ -180,7 +228,29 @@ fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 
 /// A `stead.View` of these bytes.
 pub fn view(py: Python<'_>, held: Held) -> PyResult<Py<PyAny>> {
-    let class = class(py)?;
+    object(class(py)?, held)
+}
+
+/// A `stead._stead.Bytes` of these bytes.
+pub fn plain(py: Python<'_>, held: Held) -> PyResult<Py<PyAny>> {
+    object(base_type(py)?, held)
+}
+
+/// The memory of a stream that an object holds; `None` if it holds something else.
+pub fn memory<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Option<&'a Memory>> {
+    if !object.is_instance(base_type(object.py())?)? {
+        return Ok(None);
+    }
+    // SAFETY: of this type, as was looked up, and referred to by the caller as long as what is returned is had.
+    Ok(match unsafe { held(object.as_ptr()) } {
+        Some(Held::Memory(memory)) => Some(memory),
+        _ => None,
+    })
+}
+
+/// An object of a class that is `Bytes` or is derived from it.
+fn object(class: &Bound<'_, PyType>, held: Held) -> PyResult<Py<PyAny>> {
+    let py = class.py();
     let held = Box::new(Holding { held, born: fork::generation() });
     // SAFETY: a new object of a type that begins with an `Object`, zeroed, or an error is set.
     unsafe {
@@ -200,7 +270,7 @@ pub fn check_view(view: &Bound<'_, PyAny>) -> PyResult<()> {
     // SAFETY: of this type, as was looked up, and referred to by the caller.
     match unsafe { held(view.as_ptr()) } {
         Some(Held::View(view)) => view.check().map_err(crate::errors::raise),
-        Some(Held::Own(_)) | None => Ok(()),
+        Some(_) | None => Ok(()),
     }
 }
 

@@ -25,6 +25,7 @@ mod run;
 mod session;
 mod stage;
 mod state;
+mod stream;
 mod tipsy;
 mod tree;
 mod value;
@@ -84,6 +85,9 @@ fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<stage::Stager>()?;
     m.add_class::<stage::Transfer>()?;
     m.add_class::<region::Region>()?;
+    m.add_class::<stream::StreamWriter>()?;
+    m.add_class::<stream::StreamReader>()?;
+    m.add_class::<stream::StreamStep>()?;
     m.add_class::<tree::Tree>()?;
     m.add_class::<tree::Opened>()?;
     m.add_class::<tree::Writing>()?;
@@ -111,6 +115,9 @@ fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(run::refuse_run, m)?)?;
     m.add_function(wrap_pyfunction!(region::list_regions, m)?)?;
     m.add_function(wrap_pyfunction!(region::remove_region, m)?)?;
+    m.add_function(wrap_pyfunction!(stream::list_streams, m)?)?;
+    m.add_function(wrap_pyfunction!(stream::describe_stream, m)?)?;
+    m.add_function(wrap_pyfunction!(stream::remove_stream, m)?)?;
     m.add_function(wrap_pyfunction!(bytes::check_view, m)?)?;
     m.add_function(wrap_pyfunction!(bell::end_callbacks, m)?)?;
     m.add_function(wrap_pyfunction!(fork::forked, m)?)?;

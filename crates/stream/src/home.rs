@@ -9,6 +9,7 @@ use crate::board::{Agreed, Board, Guard, Standing, State, Taken};
 use crate::clock;
 use crate::describe::Description;
 use crate::memory::{Shared, is_alive, me, token};
+use crate::options::Stop;
 use crate::words::Who;
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
@@ -132,8 +133,14 @@ impl Home {
     /// The stream of this name, as soon as somebody has founded it; with `over` also one that has come to its end.
     ///
     /// # Errors
-    /// `Timeout` if nobody does until then.
-    pub(crate) fn find(&self, name: &str, over: bool, until: Instant) -> Result<Found> {
+    /// `Timeout` if nobody does until then; that of what ends the wait.
+    pub(crate) fn find(
+        &self,
+        name: &str,
+        over: bool,
+        until: Instant,
+        stop: &Stop,
+    ) -> Result<Found> {
         check_name(name)?;
         self.sweep();
         loop {
@@ -160,7 +167,8 @@ impl Home {
                         "begin its writers, on this node and as this user, or wait longer for them",
                     ));
             }
-            within.unwrap_or(above).wait(left);
+            stop.check()?;
+            within.unwrap_or(above).wait(stop.at_most(left));
         }
     }
 

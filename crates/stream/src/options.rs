@@ -1,9 +1,48 @@
 //! What programs say of a stream that they write or read.
 
 use crate::board::{Agreed, From, Rule};
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 use stead_core::layout::Spaces;
-use stead_core::limits;
+use stead_core::{Cancel, Result, limits};
+
+/// How often it is looked whether somebody who waits is to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What ends the waits of a writer or a reader before their time: it is asked before each, and some twenty times a second.
+#[derive(Clone, Default)]
+pub struct Stop(Option<Arc<Check>>);
+
+type Check = dyn Fn() -> Result<()> + Send + Sync;
+
+impl Stop {
+    /// Waits end with the error that this has.
+    pub fn when(check: impl Fn() -> Result<()> + Send + Sync + 'static) -> Stop {
+        Stop(Some(Arc::new(check)))
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        self.0.as_ref().map_or(Ok(()), |check| check())
+    }
+
+    /// So long may be slept at a time.
+    pub(crate) fn at_most(&self, time: Duration) -> Duration {
+        if self.0.is_some() { time.min(LOOK) } else { time }
+    }
+}
+
+impl std::convert::From<Cancel> for Stop {
+    fn from(cancel: Cancel) -> Stop {
+        Stop::when(move || cancel.check())
+    }
+}
+
+impl fmt::Debug for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Stop(when asked)" } else { "Stop(never)" })
+    }
+}
 
 /// How a stream is written. All of its writers say the same, but for their rank.
 #[derive(Debug, Clone)]
@@ -24,6 +63,8 @@ pub struct Written {
     pub readers: u64,
     /// How long to wait for anybody.
     pub timeout: Duration,
+    /// What ends a wait before that.
+    pub stop: Stop,
 }
 
 impl Default for Written {
@@ -37,6 +78,7 @@ impl Default for Written {
             memory: limits::DEFAULT_STREAM_MEMORY,
             readers: 0,
             timeout: Duration::from_secs(limits::PEER_DEADLINE_S),
+            stop: Stop::default(),
         }
     }
 }
@@ -90,6 +132,8 @@ pub struct Read {
     pub behind: Behind,
     /// How long to wait for anybody.
     pub timeout: Duration,
+    /// What ends the wait for a stream, or for a step, before that.
+    pub stop: Stop,
     /// Threads that copy what lies in several blocks; 0 is as many as are of use.
     pub threads: usize,
 }
@@ -104,6 +148,7 @@ impl Default for Read {
             start: Start::default(),
             behind: Behind::default(),
             timeout: Duration::from_secs(limits::PEER_DEADLINE_S),
+            stop: Stop::default(),
             threads: 0,
         }
     }

@@ -4,6 +4,7 @@ use crate::board::{Board, Guard, Standing, State};
 use crate::clock;
 use crate::home::{self, Found, Home};
 use crate::memory::{Shared, is_alive};
+use crate::options::Stop;
 use crate::words::Who;
 use std::time::{Duration, Instant};
 use stead_core::{Error, Kind, Result};
@@ -19,12 +20,20 @@ pub(crate) struct Party {
     pub(crate) board: Board<Shared>,
     me: Who,
     timeout: Duration,
+    stop: Stop,
 }
 
 impl Party {
-    pub(crate) fn new(name: &str, home: Home, found: Found, me: Who, timeout: Duration) -> Party {
-        let board = found.board;
-        Party { name: name.to_owned(), home, board, me, timeout }
+    /// With how long it waits, and what ends that.
+    pub(crate) fn new(
+        name: &str,
+        home: Home,
+        found: Found,
+        me: Who,
+        (timeout, stop): (Duration, &Stop),
+    ) -> Party {
+        let (name, board, stop) = (name.to_owned(), found.board, stop.clone());
+        Party { name, home, board, me, timeout, stop }
     }
 
     /// False in a process that was forked since: its parent takes part, and it does not.
@@ -53,30 +62,40 @@ impl Party {
     /// One wait for something that readers are told of, or writers, since `seen`. Now and then it is looked who has ended.
     ///
     /// # Errors
-    /// `Timeout`, with what `why` says, when the time is over; those of [`Party::lock`].
+    /// `Timeout`, with what `why` says, when the time is over; those of [`Party::lock`], and of what ends waits.
     pub(crate) fn wait(
         &self,
         seen: Seen,
         until: Instant,
         why: impl FnOnce() -> String,
     ) -> Result<()> {
-        let left = until.saturating_duration_since(clock::now());
+        self.stop.check()?;
+        let begun = clock::now();
+        let left = until.saturating_duration_since(begun);
         if left.is_zero() {
             return Err(Error::new(Kind::Timeout, why()).with_hint(
                 "is somebody stopped, or waiting for something else? a longer timeout can be given",
             ));
         }
         let time = left.min(LOOK);
-        let begun = clock::now();
-        match seen {
-            Seen::Reader(seen) => self.board.sleep_as_reader(seen, time),
-            Seen::Writer(seen) => self.board.sleep_as_writer(seen, time),
+        loop {
+            let slept = begun.elapsed();
+            if slept >= time {
+                let guard = self.lock()?;
+                self.board.reap(&guard, &is_alive);
+                return Ok(());
+            }
+            let share = self.stop.at_most(time.saturating_sub(slept));
+            match seen {
+                Seen::Reader(seen) => self.board.sleep_as_reader(seen, share),
+                Seen::Writer(seen) => self.board.sleep_as_writer(seen, share),
+            }
+            if begun.elapsed().saturating_sub(slept) < share {
+                // Somebody has woken it.
+                return Ok(());
+            }
+            self.stop.check()?;
         }
-        if begun.elapsed() >= time {
-            let guard = self.lock()?;
-            self.board.reap(&guard, &is_alive);
-        }
-        Ok(())
     }
 
     /// Why there are no more steps, as an error; `None` if all writers have closed it, in order.

@@ -10,7 +10,7 @@ use crate::options::Read;
 use crate::party::{Party, Seen};
 use crate::step::{Known, Step};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stead_core::{Error, Kind, Result};
@@ -146,7 +146,7 @@ impl Drop for Shared {
 #[derive(Debug)]
 pub struct Reader {
     shared: Arc<Shared>,
-    is_over: bool,
+    is_over: AtomicBool,
 }
 
 impl Reader {
@@ -165,7 +165,7 @@ impl Reader {
         };
         let over = options.start == crate::options::Start::Oldest;
         loop {
-            let found = home.find(name, over, until)?;
+            let found = home.find(name, over, until, &options.stop)?;
             let guard = home::lock(name, &found.board, me)?;
             found.board.reap(&guard, &is_alive);
             if !over && found.board.state() != State::Live {
@@ -176,7 +176,8 @@ impl Reader {
             drop(guard);
             let seat = attached.map_err(|taken| no_reader(name, options, &taken))?;
             let neighbours = Neighbours::new(&found.folder);
-            let party = Party::new(name, home, found, me, options.timeout);
+            let waits = (options.timeout, &options.stop);
+            let party = Party::new(name, home, found, me, waits);
             let next = AtomicU64::new(party.board.position(seat));
             let shared = Shared {
                 party,
@@ -188,7 +189,7 @@ impl Reader {
                 merged: Mutex::default(),
                 threads: options.threads,
             };
-            return Ok(Reader { shared: Arc::new(shared), is_over: false });
+            return Ok(Reader { shared: Arc::new(shared), is_over: AtomicBool::new(false) });
         }
     }
 
@@ -200,8 +201,8 @@ impl Reader {
         let until = self.shared.party.deadline();
         match self.wait_until(until)? {
             Some(step) => Ok(Some(step)),
-            None if self.is_over => Ok(None),
-            None => Err(self.late(self.shared.next.load(Ordering::Relaxed))),
+            None if self.is_over() => Ok(None),
+            None => Err(self.late()),
         }
     }
 
@@ -210,15 +211,23 @@ impl Reader {
     /// # Errors
     /// As [`Reader::next_step`], but for `Timeout`.
     pub fn next_step_within(&mut self, time: Duration) -> Result<Option<Step>> {
+        self.next_within(time)
+    }
+
+    /// As [`Reader::next_step_within`], for threads that share the reader: each step goes to one of them.
+    ///
+    /// # Errors
+    /// As [`Reader::next_step_within`].
+    pub fn next_within(&self, time: Duration) -> Result<Option<Step>> {
         self.wait_until(clock::after(time))
     }
 
     /// True after the last step was given, and none will come.
     pub fn is_over(&self) -> bool {
-        self.is_over
+        self.is_over.load(Ordering::Acquire)
     }
 
-    fn wait_until(&mut self, until: Instant) -> Result<Option<Step>> {
+    fn wait_until(&self, until: Instant) -> Result<Option<Step>> {
         let shared = &self.shared;
         let board = &shared.party.board;
         loop {
@@ -230,13 +239,14 @@ impl Reader {
             match board.next(&guard, shared.seat, next) {
                 Next::Step { step, dropped } => {
                     shared.hold(&guard, step);
-                    drop(guard);
+                    // Under the lock: no other thread is given it, too.
                     shared.next.store(step + 1, Ordering::Relaxed);
+                    drop(guard);
                     return Step::new(shared.clone(), step, dropped).map(Some);
                 }
                 Next::Over(state) => {
                     drop(guard);
-                    self.is_over = true;
+                    self.is_over.store(true, Ordering::Release);
                     return match shared.party.over(state) {
                         Some(error) => Err(error),
                         None => Ok(None),
@@ -256,7 +266,9 @@ impl Reader {
         }
     }
 
-    fn late(&self, step: u64) -> Error {
+    /// That the next step did not come in time, and whom it waits for.
+    pub fn late(&self) -> Error {
+        let step = self.shared.next.load(Ordering::Relaxed);
         let board = &self.shared.party.board;
         let behind = (0..board.writers()).map(|w| board.writer(w)).filter(|seat| seat.step <= step);
         let said: Vec<String> = behind

@@ -250,7 +250,7 @@ impl Step {
         if let Some(block) = blocks.iter().find(|block| block.bounds.contains(bounds))
             && !bounds.is_empty()
         {
-            return self.view(dtype, block, bounds);
+            return self.within(dtype, block, bounds);
         }
         let bytes =
             usize::try_from(bounds.elements()).ok().and_then(|n| n.checked_mul(dtype.size()));
@@ -295,8 +295,20 @@ impl Step {
         self.copy(dtype, bounds, &blocks, to)
     }
 
+    /// As [`Step::get`], if it lies in one block: `None` of what would be copied.
+    ///
+    /// # Errors
+    /// As [`Step::get`], but for parts that nobody has put.
+    pub fn view(&self, name: &str, bounds: &Bounds) -> Result<Option<Array>> {
+        let (dtype, blocks) = self.meeting(name, bounds)?;
+        match blocks.iter().find(|block| block.bounds.contains(bounds)) {
+            Some(block) if !bounds.is_empty() => self.within(dtype, block, bounds).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// A box that lies in one block.
-    fn view(&self, dtype: DType, block: &Block, bounds: &Bounds) -> Result<Array> {
+    fn within(&self, dtype: DType, block: &Block, bounds: &Bounds) -> Result<Array> {
         let view = self.0.shared.look(block.writer, &block.place)?;
         let strides = strides(block.bounds.count(), dtype.size());
         let offsets = bounds.start().iter().zip(block.bounds.start()).zip(&strides);

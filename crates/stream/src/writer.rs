@@ -52,12 +52,16 @@ struct Open {
 /// Memory for a block that is put without a copy.
 #[derive(Debug)]
 pub struct Room {
-    piece: Piece,
+    piece: Arc<Piece>,
     variable: u32,
     bounds: Bounds,
     /// The number of its writer.
     of: u64,
 }
+
+/// Keeps the memory of a block from being used for another one, also when all readers have had it.
+#[derive(Debug, Clone)]
+pub struct Kept(#[allow(dead_code)] Arc<Piece>);
 
 impl Room {
     /// Its bytes, in C order: at first whatever was there before.
@@ -65,9 +69,19 @@ impl Room {
         self.piece.as_slice()
     }
 
-    /// The same, to be written.
+    /// The same, to be written; none while it is [kept](Room::keep).
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.piece.as_mut_slice()
+        Arc::get_mut(&mut self.piece).map_or(&mut [], Piece::as_mut_slice)
+    }
+
+    /// For who still has its bytes when it is put, such as an array of another language.
+    pub fn keep(&self) -> Kept {
+        Kept(self.piece.clone())
+    }
+
+    /// Which variable it is a block of, as [`Writer::define`] has said.
+    pub fn variable(&self) -> u32 {
+        self.variable
     }
 
     /// Which part of its variable it is.
@@ -92,7 +106,7 @@ impl Writer {
         let arena = Arena::new(&found.folder, &head::prefix(rank), of)?;
         let said = Arena::new(&found.folder, &head::said(rank), Options::default())?;
         Ok(Writer {
-            party: Party::new(name, home, found, me, options.timeout),
+            party: Party::new(name, home, found, me, (options.timeout, &options.stop)),
             rank,
             arena,
             said,
@@ -143,6 +157,11 @@ impl Writer {
         self.definitions
             .get(variable)
             .ok_or_else(|| Error::usage(format!("there is no variable {variable}")))
+    }
+
+    /// What the variable of a name is, if there is one, and its number.
+    pub fn find(&self, name: &str) -> Option<(u32, &Definition)> {
+        self.definitions.find(name)
     }
 
     /// Begins a step, when there is room for it: readers that are waited for are not too far behind.
@@ -248,7 +267,7 @@ impl Writer {
             );
             return Err(Error::usage(message));
         }
-        room.piece.as_mut_slice().copy_from_slice(bytes);
+        room.bytes_mut().copy_from_slice(bytes);
         self.put_room(room)
     }
 
@@ -268,7 +287,7 @@ impl Writer {
         let block = BlockEntry { variable, bounds: bounds.clone(), place };
         self.definitions.check(&block)?;
         let piece = self.take(bytes)?;
-        Ok(Room { piece, variable, bounds: block.bounds, of: self.number })
+        Ok(Room { piece: Arc::new(piece), variable, bounds: block.bounds, of: self.number })
     }
 
     /// Memory, within that of the stream.
@@ -346,7 +365,7 @@ impl Writer {
         };
         open.bytes = open.bytes.saturating_add(block.place.len);
         open.blocks.push(block);
-        open.pieces.push(Arc::new(piece));
+        open.pieces.push(piece);
         Ok(())
     }
 

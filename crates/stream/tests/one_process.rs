@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 use stead_core::layout::Spaces;
-use stead_core::{Bounds, DType, Kind};
-use stead_stream::{Behind, Definition, Read, Reader, Start, Writer, Written};
+use stead_core::{Bounds, Cancel, DType, Kind};
+use stead_stream::{Behind, Definition, Read, Reader, Start, Stop, Writer, Written};
 
 /// A folder in memory, as the dataspace `memory`.
 struct Place {
@@ -339,4 +339,114 @@ fn memory_of_one_writer_is_not_put_by_another() {
     let e = other.put_room(room).unwrap_err();
     assert_eq!(e.kind(), Kind::Usage);
     assert!(e.message().contains("another writer"), "{e}");
+}
+
+#[test]
+fn a_wait_ends_when_it_is_stopped() {
+    let place = Place::new();
+    let stopped = |wait: &(dyn Fn(Stop) -> Kind + Sync)| {
+        let cancel = Cancel::new();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| wait(cancel.clone().into()));
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(!waiting.is_finished());
+            cancel.cancel();
+            assert_eq!(waiting.join().unwrap(), Kind::Cancelled);
+        });
+    };
+    stopped(&|stop| Reader::open("none", &Read { stop, ..place.read() }).unwrap_err().kind());
+    stopped(&|stop| {
+        let options = Written { stop, readers: 1, ..place.written() };
+        Writer::open("sim", &options).unwrap().begin().unwrap_err().kind()
+    });
+    let writer = Writer::open("other", &place.written()).unwrap();
+    stopped(&|stop| {
+        let mut reader = Reader::open("other", &Read { stop, ..place.read() }).unwrap();
+        reader.next_step().unwrap_err().kind()
+    });
+    writer.close().unwrap();
+    // With an error of its own, as soon as it is asked.
+    let stop = Stop::when(|| Err(stead_core::Error::data("enough")));
+    let mut writer =
+        Writer::open("last", &Written { stop, readers: 1, ..place.written() }).unwrap();
+    assert_eq!(writer.begin().unwrap_err().message(), "enough");
+}
+
+#[test]
+fn threads_that_share_a_reader_are_given_each_step_once() {
+    let place = Place::new();
+    let steps = 200;
+    let mut writer = Writer::open("sim", &place.written()).unwrap();
+    let reader = Reader::open("sim", &place.read()).unwrap();
+    let read = || {
+        let mut had = Vec::new();
+        while !reader.is_over() {
+            let step = reader.next_within(Duration::from_millis(20)).unwrap();
+            had.extend(step.map(|step| step.number()));
+        }
+        had
+    };
+    let mut had = std::thread::scope(|scope| {
+        let reading: Vec<_> = (0..3).map(|_| scope.spawn(read)).collect();
+        let t = writer.define(array("T", &[2, 2])).unwrap();
+        (0..steps).for_each(|step| put(&mut writer, t, step, &bounds(&[0, 0], &[2, 2])));
+        writer.close().unwrap();
+        reading.into_iter().flat_map(|one| one.join().unwrap()).collect::<Vec<_>>()
+    });
+    had.sort_unstable();
+    assert_eq!(had, (0..steps).collect::<Vec<_>>());
+}
+
+#[test]
+fn memory_that_is_kept_is_not_used_for_another_block() {
+    let place = Place::new();
+    let mut writer = Writer::open("sim", &Written { keep: 0, ..place.written() }).unwrap();
+    let mut reader = Reader::open("sim", &place.read()).unwrap();
+    let t = writer.define(array("T", &[4096])).unwrap();
+    let whole = bounds(&[0], &[4096]);
+    let mut kept = None;
+    let mut at = Vec::new();
+    for step in 0..6 {
+        writer.begin().unwrap();
+        let mut room = writer.empty(t, &whole).unwrap();
+        assert_eq!((room.variable(), room.bounds()), (t, &whole));
+        at.push(room.bytes().as_ptr());
+        room.bytes_mut().fill(step);
+        if step == 0 {
+            kept = Some(room.keep());
+            assert!(room.bytes_mut().is_empty());
+        }
+        writer.put_room(room).unwrap();
+        writer.end().unwrap();
+        let got = reader.next_step().unwrap().unwrap().view("T", &whole).unwrap().unwrap();
+        assert!(got.bytes().iter().all(|b| *b == step));
+    }
+    assert!(at[1..].iter().all(|other| *other != at[0]), "{at:?}");
+    // That of the others is.
+    assert!(at[1..5].contains(&at[5]), "{at:?}");
+    drop(kept);
+}
+
+#[test]
+fn what_lies_in_several_blocks_is_no_view() {
+    let place = Place::new();
+    let mut writer = Writer::open("sim", &place.written()).unwrap();
+    let t = writer.define(array("T", &[4, 2])).unwrap();
+    assert_eq!(writer.find("T").map(|(n, d)| (n, d.shape.clone())), Some((t, vec![4, 2])));
+    assert!(writer.find("V").is_none());
+    writer.begin().unwrap();
+    for rows in [0, 2] {
+        let part = bounds(&[rows, 0], &[2, 2]);
+        writer.put(t, &part, &bytes(0, &part)).unwrap();
+    }
+    writer.end().unwrap();
+    writer.close().unwrap();
+    let mut reader = Reader::open("sim", &place.read()).unwrap();
+    let step = reader.next_step().unwrap().unwrap();
+    let one = bounds(&[2, 0], &[2, 1]);
+    let view = step.view("T", &one).unwrap().unwrap();
+    assert_eq!(&view.bytes()[..8], value(0, &[2, 0]).to_ne_bytes());
+    assert!(step.view("T", &bounds(&[1, 0], &[2, 1])).unwrap().is_none());
+    assert!(step.view("T", &bounds(&[1, 0], &[0, 1])).unwrap().is_none());
+    assert_eq!(step.view("V", &one).unwrap_err().kind(), Kind::NotFound);
 }

@@ -11,7 +11,8 @@ all cores, in bounded memory, with the same bits however the work was split.
 `open` says what can be opened, `Dataset.run` what can be asked, `kernels` lists what can be computed. `read_session`
 has many tasks read a file in parallel. `put` lays a file over the nodes of a job, `get` brings it back. With `offload`
 ranks that are where the data are work for the others. `stage` moves files and trees between tiers of storage;
-`daemon` is who does that for programs that do not wait. With fsspec what is staged opens by its name
+`daemon` is who does that for programs that do not wait. With `writer` and `reader` programs hand arrays to each other in
+memory, step by step. With fsspec what is staged opens by its name
 (`stead://nvme0/run1/a.csv`, `FileSystem`).
 """
 
@@ -49,7 +50,9 @@ from ._region import Region, region, regions
 from ._report import Report
 from ._stage import Staged, Transfer, cancel_transfer, dataspaces, preview_stage, resume_transfer, stage, transfers
 from ._stead import MISSING, Cancel, Read, __version__
+from ._streams import Step, StreamReader, StreamWriter, Variable, reader, remove_stream, stream_info, streams, writer
 from ._tipsy import Tipsy
+from ._xarray import Datasets, open_stream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,6 +99,7 @@ __all__ = [
     "Daemon",
     "DataError",
     "Dataset",
+    "Datasets",
     "Description",
     "Error",
     "FileView",
@@ -117,10 +121,14 @@ __all__ = [
     "Site",
     "Snapshot",
     "Staged",
+    "Step",
+    "StreamReader",
+    "StreamWriter",
     "TimedOutError",
     "Tipsy",
     "Transfer",
     "UsageError",
+    "Variable",
     "View",
     "__version__",
     "buffer",
@@ -135,16 +143,22 @@ __all__ = [
     "offload",
     "open",
     "open_reader",
+    "open_stream",
     "persist",
     "preview_stage",
     "put",
     "read_session",
+    "reader",
     "region",
     "regions",
+    "remove_stream",
     "resume_transfer",
     "run",
     "stage",
+    "stream_info",
+    "streams",
     "transfers",
     "where_help",
+    "writer",
     *_kernels.__all__,
 ]

@@ -1,0 +1,843 @@
+"""Streams: arrays that programs of one node hand to each other in memory, step by step."""
+
+from __future__ import annotations
+
+import json
+
+from . import _stage, _stead
+from ._dataset import size
+from ._errors import Error, make
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from concurrent.futures import Future, ThreadPoolExecutor
+    from datetime import datetime
+    from types import TracebackType
+    from typing import Any, TypeAlias
+
+    import numpy as np
+
+    Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+    Box: TypeAlias = "slice | int | tuple[slice | int, ...] | tuple[Sequence[int], Sequence[int]] | None"
+    Attributes: TypeAlias = Mapping[str, Any]
+
+# Kind and size of an element, as streams call it. They have no bool: it is a number of one byte.
+DTYPES = {"b1": "u8"} | {f"{kind}{bits // 8}": f"{kind}{bits}" for kind in "iu" for bits in (8, 16, 32, 64)} | {"f4": "f32", "f8": "f64"}
+
+
+class Variable:
+    """What a variable of a step is: an array that writers have put parts of."""
+
+    __slots__ = {
+        "name": "Its name.",
+        "dtype": "The type of its elements.",
+        "shape": "The lengths of the whole array; none of a single number.",
+        "dims": "The names of its dimensions; empty if they have none.",
+        "attributes": "What else writers say of it: text, numbers, or lists of these, by their names.",
+    }
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    dims: tuple[str, ...]
+    attributes: dict[str, Any]
+
+    def __init__(self, name: str, told: _stead._Definition) -> None:
+        import numpy as np
+
+        dtype, shape, dims, attributes = told
+        self.name, self.dtype = name, np.dtype(f"{dtype[0]}{int(dtype[1:]) // 8}")
+        self.shape, self.dims, self.attributes = tuple(shape), tuple(dims), dict(attributes)
+
+    @property
+    def units(self) -> str | None:
+        """The attribute `units`, if there is one."""
+        return self.attributes.get("units")
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions it has."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole array."""
+        import math
+
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        return f"Variable({self.name!r}, {self.dtype}, {self.shape})"
+
+
+class Step:
+    """A step of a stream, complete: its variables by their names, `step["T"]`, or parts of them, `step.get("T", np.s_[0:5])`.
+
+    It stays as it is as long as somebody has it, or an array of it, and takes memory of its writers meanwhile.
+    """
+
+    __slots__ = ("_step", "_facts")
+
+    def __init__(self, step: _stead.StreamStep) -> None:
+        self._step, self._facts = step, step.facts()
+
+    @property
+    def number(self) -> int:
+        """Its number, from 0 on."""
+        return self._facts[0]
+
+    @property
+    def dropped(self) -> int:
+        """Steps before it that this reader was not given, as they had gone before it came to them."""
+        return self._facts[1]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the arrays that writers have put into it."""
+        return self._facts[2]
+
+    @property
+    def completed(self) -> datetime:
+        """When its last writer ended it, in UTC."""
+        from datetime import datetime, timedelta, timezone
+
+        return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=self._facts[3] // 1000)
+
+    @property
+    def variables(self) -> dict[str, Variable]:
+        """What there is in it."""
+        return {name: self.variable(name) for name in self._step.names()}
+
+    def variable(self, name: str) -> Variable:
+        """What one variable is.
+
+        Raises:
+            NotFoundError: There is none of this name.
+        """
+        return Variable(name, self._step.variable(name))
+
+    def parts(self, name: str) -> list[tuple[int, tuple[slice, ...]]]:
+        """Which parts of a variable writers have put: the rank of each writer, and its box.
+
+        Raises:
+            NotFoundError: There is no such variable.
+        """
+        boxes = self._step.parts(name)
+        return [(rank, tuple(slice(at, at + n) for at, n in zip(start, count))) for rank, start, count in boxes]
+
+    def get(self, name: str, box: Box = None, *, fill: Any = None) -> Array:
+        """A variable, or a box of it. Where that lies in one block of a writer, the array looks at the memory of the writer; what lies in
+        several blocks is copied together, once. The array is for reading only.
+
+        Args:
+            name: The variable.
+            box: As an index of NumPy, of slices and whole numbers: `np.s_[0:5, 10:20]`; or a pair of a start and a count of each dimension:
+                `((0, 10), (5, 10))`. All of it if it is not said.
+            fill: What stands where nobody has put anything. That is an error if it is not said.
+
+        Raises:
+            NotFoundError: There is no such variable, or nobody has put a part of the box.
+            UsageError: The box is not within the shape.
+            PeerError: The stream was removed.
+        """
+        variable = self.variable(name)
+        start, count, index = bounds(variable, box)
+        array = self._look(variable, start, count)
+        if array is None:
+            import numpy as np
+
+            array = np.empty(count, variable.dtype) if fill is None else np.full(count, fill, variable.dtype)
+            self._step.get_into(name, start, count, array, fill is not None)
+            array.flags.writeable = False
+        return array if index is None else array[index]
+
+    def _look(self, variable: Variable, start: list[int], count: list[int]) -> Array | None:
+        there = self._step.view(variable.name, start, count)
+        return None if there is None else over(there[0], count, variable.dtype, there[1])
+
+    def get_into(self, name: str, box: Box, out: Array) -> Array:
+        """As `get`, into an array that is there: of the same type, and of the shape of the box. It comes back.
+
+        Raises:
+            TypeError: The array has elements of another type, or is for reading only.
+            ValueError: It has another shape.
+            Error: As of `get`.
+        """
+        import numpy as np
+
+        variable = self.variable(name)
+        start, count, index = bounds(variable, box)
+        if not isinstance(out, np.ndarray) or out.dtype != variable.dtype:
+            kind = out.dtype if isinstance(out, np.ndarray) else type(out).__name__
+            raise TypeError(f"variable '{name}' needs an array of {variable.dtype}, not of {kind}")
+        shape = tuple(count) if index is None else np.broadcast_to(np.uint8(0), count)[index].shape
+        if out.shape != shape:
+            raise ValueError(f"this part of variable '{name}' has the shape {shape}, and the array {out.shape}")
+        if not out.flags.writeable:
+            raise TypeError("the array is for reading only")
+        if out.flags.c_contiguous and index is None:
+            self._step.get_into(name, start, count, out, False)
+        else:
+            whole = self._look(variable, start, count)
+            if whole is None:
+                whole = np.empty(count, variable.dtype)
+                self._step.get_into(name, start, count, whole, False)
+            out[...] = whole if index is None else whole[index]
+        return out
+
+    def __getitem__(self, name: str) -> Array:
+        """The whole variable, as by `get`."""
+        return self.get(name)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._step.has(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._step.names())
+
+    def __len__(self) -> int:
+        return len(self._step.names())
+
+    def __repr__(self) -> str:
+        return f"Step({self.number}, {self.bytes} bytes)"
+
+
+def over(memory: Any, shape: list[int], dtype: np.dtype[Any], strides: list[int] | None = None) -> Array:
+    """An array whose elements are these bytes."""
+    import numpy as np
+
+    array: Array = np.ndarray(shape, dtype, memory, 0, strides)
+    return array
+
+
+def bounds(variable: Variable, box: Any) -> tuple[list[int], list[int], Any]:
+    """Start and count of a box, and what picks from it what was asked for, if that is not all of it."""
+    shape = variable.shape
+    if box is None:
+        return [0] * len(shape), list(shape), None
+    wrong = make(
+        "usage",
+        f"variable '{variable.name}' of shape {shape} has no box {box!r}",
+        hint="use slices, as np.s_[0:5, 10:20], or a pair of a start and a count of each dimension",
+    )
+    if isinstance(box, tuple) and len(box) == 2 and all(hasattr(one, "__len__") for one in box):
+        start, count = ([natural(n, wrong) for n in one] for one in box)
+        if len(start) != len(shape) or len(count) != len(shape):
+            raise wrong
+        return start, count, None
+    index = list(box) if isinstance(box, tuple) else [box]
+    dots = [at for at, one in enumerate(index) if one is ...]
+    rest = len(shape) - len(index) + len(dots)
+    if len(dots) > 1 or rest < 0:
+        raise wrong
+    at = dots[0] if dots else len(index)
+    index[at : at + len(dots)] = [slice(None)] * rest
+    start, count = [], []
+    picks: list[slice | int] = []
+    for one, length in zip(index, shape):
+        if isinstance(one, slice):
+            try:
+                along = range(length)[one]
+            except (TypeError, ValueError):
+                raise wrong from None
+            first, last = (min(along[0], along[-1]), max(along[0], along[-1])) if along else (0, -1)
+            start.append(first)
+            count.append(last + 1 - first)
+            picks.append(slice(None, None, along.step if len(along) > 1 else None))
+        else:
+            n = whole(one, wrong)
+            if not -length <= n < length:
+                raise wrong
+            start.append(n % length)
+            count.append(1)
+            picks.append(0)
+    plain = all(isinstance(pick, slice) and pick.step in (None, 1) for pick in picks)
+    return start, count, None if plain else tuple(picks) + (...,)
+
+
+def whole(n: Any, wrong: Exception) -> int:
+    """A whole number."""
+    try:
+        if not isinstance(n, bool):
+            return int(n.__index__())
+    except (AttributeError, TypeError):
+        pass
+    raise wrong from None
+
+
+def natural(n: Any, wrong: Exception) -> int:
+    """A whole number that is not negative."""
+    n = whole(n, wrong)
+    if n < 0:
+        raise wrong
+    return int(n)
+
+
+def said(attributes: Attributes | None, units: str | None) -> list[tuple[str, Any]] | None:
+    """Attributes, as streams have them; None if nothing was said."""
+    if attributes is None and units is None:
+        return None
+    told = {str(name): plain(str(name), value) for name, value in (attributes or {}).items()}
+    if units is not None:
+        told["units"] = units
+    return list(told.items())
+
+
+def plain(name: str, value: Any) -> Any:
+    """An attribute without NumPy: text, a number, or several of a kind."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        several = [plain(name, one) for one in value]
+        kinds = {type(one) for one in several}
+        if kinds == {int, float}:
+            several, kinds = [float(one) for one in several], {float}
+        if len(kinds) < 2 and kinds <= {str, int, float}:
+            return several
+    elif isinstance(value, str):
+        return str(value)
+    elif isinstance(value, int):
+        if -(2**63) <= value < 2**63:
+            return int(value)
+        raise make("usage", f"attribute '{name}' is beyond what 64 bits can count")
+    elif isinstance(value, float):
+        return float(value)
+    raise TypeError(f"attribute '{name}' is a {type(value).__name__}; it can be text, a number, or a list of texts or of numbers")
+
+
+def element(name: str, dtype: Any) -> str:
+    """What a stream calls the type of elements."""
+    found = DTYPES.get(f"{dtype.kind}{dtype.itemsize}") if dtype.kind in "biuf" else None
+    if found is None:
+        known = "float32 float64 int8..int64 uint8..uint64 bool"
+        raise TypeError(f"variable '{name}' cannot have elements of {dtype}; a stream has one of {known}")
+    return found
+
+
+class Writing:
+    """A step that is being written: it is ended with the block of `with`. If the block ends by an error, the stream is abandoned."""
+
+    __slots__ = ("_writer", "number")
+
+    def __init__(self, writer: StreamWriter) -> None:
+        self._writer, self.number = writer, -1
+
+    def __enter__(self) -> Writing:
+        self.number = self._writer.begin_step()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None:
+            self._writer.abandon()
+        elif not self._writer.closed:
+            self._writer.end_step()
+
+
+class StreamWriter:
+    """The writing end of a stream, as `stead.writer` gives it.
+
+    With `with` it is closed at the end of the block. If the block ends by an error it is abandoned: readers are told that the stream has failed.
+    """
+
+    __slots__ = {"name": "The name of the stream.", "rank": "Which of the writers this is.", "_writer": ""}
+    name: str
+    rank: int
+
+    def __init__(self, name: str, rank: int, writer: _stead.StreamWriter) -> None:
+        self.name, self.rank, self._writer = name, rank, writer
+
+    @property
+    def number(self) -> int:
+        """The number of the step that is open, or comes next."""
+        return self._writer.step
+
+    @property
+    def closed(self) -> bool:
+        """It was closed or abandoned."""
+        return self._writer.closed
+
+    def step(self) -> Writing:
+        """A step, for `with`: begun at the beginning of the block, and ended at its end."""
+        return Writing(self)
+
+    def begin_step(self) -> int:
+        """Begins a step, when there is room for it: readers that are waited for are not too far behind. Its number comes back.
+
+        Raises:
+            UsageError: A step is open, or the stream is closed.
+            TimedOutError: There was no room in time; it says who was waited for. It can be tried again.
+            PeerError: Another writer has ended, or somebody has removed the stream.
+        """
+        return self._writer.begin()
+
+    def end_step(self) -> None:
+        """Ends the step. Readers see it when all writers have.
+
+        Raises:
+            UsageError: No step is open.
+            PeerError: Another writer has ended, or somebody has removed the stream.
+            NoSpaceError: There is no memory for what is said of the step.
+        """
+        self._writer.end()
+
+    def put(
+        self,
+        name: str,
+        data: Any,
+        *,
+        shape: Sequence[int] | None = None,
+        start: Sequence[int] | None = None,
+        dims: Sequence[str] | None = None,
+        units: str | None = None,
+        attributes: Attributes | None = None,
+    ) -> None:
+        """Puts an array, or a part of one, into the step that is open. It is copied once, into memory that readers look at, and can be changed when
+        this returns; an array of `empty` is not copied, and is for reading only from then on.
+
+            >>> w.put("T", T)
+            >>> w.put("T", mine, shape=(1000, 800), start=(250 * rank, 0), dims=("y", "x"), units="K")
+
+        Args:
+            name: The variable. Different parts of it may be put in one step, by this writer and others.
+            data: An array of NumPy, or anything that NumPy makes one of: with the buffer protocol, with `__array__`, a number. Its elements
+                are numbers of up to 64 bits; bools become uint8.
+            shape: The shape of the whole variable; that of the data, if `start` is not said either. Later steps may say another one.
+            start: Where in it the data begin. Without `shape` the variable is the one that it was before.
+            dims: The names of its dimensions. What was said of a variable holds until something else is: for a shape of another number of
+                dimensions, names are said anew.
+            units: What its numbers count: the attribute `units`.
+            attributes: What else is to be known of it: text, numbers, and lists of these, by their names. They take the place of those that it had.
+
+        Raises:
+            TypeError: Its elements are of a type that streams do not have: objects, text, times, complex numbers, records.
+            UsageError: No step is open, the data are not within the shape, or the variable is another one than in what was put before.
+            LimitError: The step does not fit the memory of the stream.
+            TimedOutError: Memory did not become free in time.
+            NoSpaceError: The node has no memory left.
+        """
+        import numpy as np
+
+        if isinstance(data, np.ndarray) and type(data.base) is _stead.Bytes:
+            told = shape, start, dims, units, attributes
+            if self._commit(name, data, told):
+                return
+        if isinstance(data, np.ma.MaskedArray):
+            raise TypeError(f"variable '{name}' cannot have masked elements; fill them")
+        array = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else np.asarray(data)
+        count = list(array.shape)
+        known = self._definition(name) if shape is None and start is not None else None
+        if known is not None:
+            shape = known.shape
+        number, start = self._define(name, array.dtype, count, shape, start, dims, said(attributes, units))
+        if array.dtype.kind == "b" and array.flags.c_contiguous:
+            array = array.view(np.uint8)
+        if array.flags.c_contiguous and array.dtype.isnative:
+            # A subclass may have said something else of its elements.
+            self._writer.put(number, start, count, array if type(array) is np.ndarray else array.view(np.ndarray))
+        else:
+            room = self._writer.empty(number, start, count)
+            kind = np.dtype(np.uint8) if array.dtype.kind == "b" else array.dtype.newbyteorder("=")
+            np.copyto(over(room, count, kind), array)
+            self._writer.put_room(room)
+
+    def empty(
+        self,
+        name: str,
+        shape: int | Sequence[int],
+        dtype: Any = "f8",
+        *,
+        start: Sequence[int] | None = None,
+        count: Sequence[int] | None = None,
+        dims: Sequence[str] | None = None,
+        units: str | None = None,
+        attributes: Attributes | None = None,
+    ) -> Array:
+        """An array in the memory of the stream, for a part of a variable: it is filled, and then put without a copy. What is in it at first is
+        anything.
+
+            >>> u = w.empty("U", (1000, 800), "f8", start=(250 * rank, 0), count=(250, 800))
+            >>> compute(out=u)
+            >>> w.put("U", u)
+
+        It can be put once, by this writer, as this very array; others that look at it are copied, as any. Its memory counts as used until it was put
+        and all readers have had it, and nobody has the array any more.
+
+        Args:
+            name: The variable.
+            shape: The shape of the whole variable.
+            dtype: The type of its elements.
+            start: Where in it the part begins.
+            count: The shape of the part: that of the whole, if `start` is not said either.
+            dims: As for `put`.
+            units: As for `put`.
+            attributes: As for `put`.
+
+        Raises:
+            TypeError: As of `put`.
+            UsageError: As of `put`, but that no step needs to be open.
+            LimitError: As of `put`.
+            TimedOutError: As of `put`.
+            NoSpaceError: As of `put`.
+        """
+        import numpy as np
+
+        whole = [shape] if isinstance(shape, int) else list(shape)
+        if start is not None and count is None:
+            raise make("usage", f"a part of variable '{name}' has a start and no count")
+        part = whole if count is None else list(count)
+        kind = np.dtype(dtype)
+        number, start = self._define(name, kind, part, whole, start, dims, said(attributes, units))
+        room = self._writer.empty(number, start, part)
+        return over(room, part, np.dtype(np.uint8) if kind.kind == "b" else kind.newbyteorder("="))
+
+    def _definition(self, name: str) -> Variable | None:
+        found = self._writer.definition(name)
+        return None if found is None else Variable(name, found[1])
+
+    def _define(
+        self,
+        name: str,
+        dtype: Any,
+        count: list[int],
+        shape: Sequence[int] | None,
+        start: Sequence[int] | None,
+        dims: Sequence[str] | None,
+        attributes: list[tuple[str, Any]] | None,
+    ) -> tuple[int, list[int]]:
+        """Says what a variable is; its number, and where a part of this shape begins."""
+        kind = element(name, dtype)
+        if isinstance(dims, str):
+            dims = (dims,)
+        if shape is None:
+            if start is not None:
+                raise make("usage", f"variable '{name}' is put as a part, and its shape was never said", hint="say shape=, too")
+            shape = count
+        wrong = make("usage", f"shape and start of variable '{name}' are whole numbers, not {shape!r} and {start!r}")
+        whole = [natural(n, wrong) for n in ([shape] if isinstance(shape, int) else shape)]
+        if start is None:
+            if whole != count:
+                hint = "say where it begins, with start="
+                raise make("usage", f"variable '{name}' of shape {tuple(whole)} is put as a part of shape {tuple(count)}", hint=hint)
+            first = [0] * len(whole)
+        else:
+            first = [natural(n, wrong) for n in ([start] if isinstance(start, int) else start)]
+        return self._writer.define(name, kind, whole, None if dims is None else list(dims), attributes), first
+
+    def _commit(self, name: str, array: Array, told: tuple[Any, ...]) -> bool:
+        """Puts memory of `empty`. False if this is something else, which is copied as any array."""
+        room = self._writer.room(array.base)  # type: ignore[arg-type]
+        if room is None:
+            return False
+        number, start, count = room
+        known = self._writer.definition(name)
+        if known is None or known[0] != number or list(array.shape) != count or not array.flags.c_contiguous:
+            return False
+        variable = Variable(name, known[1])
+        if array.dtype != variable.dtype:
+            return False
+        shape, first, dims, units, attributes = told
+        if first is not None and list(first) != start:
+            return False
+        if shape is not None and tuple([shape] if isinstance(shape, int) else shape) != variable.shape:
+            return False
+        if dims is not None or units is not None or attributes is not None:
+            self._define(name, variable.dtype, count, variable.shape, start, dims, said(attributes, units))
+        self._writer.put_room(array.base)  # type: ignore[arg-type]
+        array.flags.writeable = False
+        return True
+
+    def close(self) -> None:
+        """Closes the stream: when all writers have, readers come to its end. What is complete stays for them, also when this process ends.
+
+        Raises:
+            UsageError: A step is open: nobody will see it, and readers are told that the stream has failed.
+        """
+        self._writer.close()
+
+    def abandon(self) -> None:
+        """Gives the stream up: readers get an error, after what is complete."""
+        self._writer.abandon()
+
+    def __enter__(self) -> StreamWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+    def __repr__(self) -> str:
+        return f"StreamWriter({self.name!r}, rank={self.rank}{', closed' if self.closed else ''})"
+
+
+class StreamReader:
+    """The reading end of a stream, as `stead.reader` gives it: an iterator of steps, for `for` and for `async for`.
+
+    With `with` it is closed at the end of the block. Steps and arrays that were had go on as they are.
+    """
+
+    __slots__ = {
+        "name": "The name of the stream.",
+        "group": "The name of its group.",
+        "rank": "Which rank of it this is.",
+        "_reader": "",
+        "_thread": "",
+        "_given_up": "",
+    }
+    name: str
+    group: str
+    rank: int
+    _thread: ThreadPoolExecutor | None
+    _given_up: list[Future[_stead.StreamStep | None]]
+
+    def __init__(self, name: str, group: str, rank: int, reader: _stead.StreamReader) -> None:
+        self.name, self.group, self.rank, self._reader = name, group, rank, reader
+        # Waits of tasks of asyncio: one at a time, in a thread of the reader's own, and those that were cancelled and have not ended yet.
+        self._thread, self._given_up = None, []
+
+    def next(self, timeout: float | None = None) -> Step | None:
+        """The next step, as soon as all writers have ended it; None when they have closed the stream. Writers do not wait any more for
+        the one before to be read.
+
+        Args:
+            timeout: Seconds to wait for it; 0 does not wait. As for `stead.reader` if it is not said.
+
+        Raises:
+            TimedOutError: It did not come in time; it says who was waited for. It can be tried again.
+            PeerError: A writer has ended in the middle, or the stream was removed: after all steps that are complete.
+        """
+        while self._given_up:
+            if step := outcome(self._given_up.pop(0)):
+                return Step(step)
+        step = self._reader.next(timeout)
+        return None if step is None else Step(step)
+
+    async def _next(self) -> _stead.StreamStep | None:
+        """As `next`, for a task of asyncio. A step that comes when the task is cancelled is that of the next one."""
+        import asyncio
+
+        while self._given_up:
+            if not self._given_up[0].done():
+                # It ends soon.
+                await asyncio.sleep(0.01)
+            elif step := outcome(self._given_up.pop(0)):
+                return step
+        try:
+            return self._reader.next(0)
+        except TimeoutError:
+            pass
+        if self._thread is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._thread = ThreadPoolExecutor(1, "stead-stream")
+        cancel = _stead.Cancel()
+        future = self._thread.submit(self._reader.next, None, cancel)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            cancel.cancel()
+            self._given_up.append(future)
+            raise
+
+    def at(self, number: int) -> Step:
+        """A step that is still there, whether it was given or not.
+
+        Raises:
+            NotFoundError: It is not there any more, or not complete yet; the error says which ones are.
+        """
+        return Step(self._reader.at(number))
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps that are there now."""
+        return self._reader.steps
+
+    @property
+    def is_over(self) -> bool:
+        """The last step was given, and none will come."""
+        return self._reader.is_over
+
+    def close(self) -> None:
+        """Lets go of the stream: nobody waits for this reader any more. What it was given goes on."""
+        self._reader.close()
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
+
+    def __iter__(self) -> StreamReader:
+        return self
+
+    def __next__(self) -> Step:
+        step = self.next()
+        if step is None:
+            raise StopIteration
+        return step
+
+    def __aiter__(self) -> StreamReader:
+        return self
+
+    async def __anext__(self) -> Step:
+        step = await self._next()
+        if step is None:
+            raise StopAsyncIteration
+        return Step(step)
+
+    def __enter__(self) -> StreamReader:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"StreamReader({self.name!r}, group={self.group!r}, rank={self.rank})"
+
+
+def outcome(wait: Future[_stead.StreamStep | None]) -> _stead.StreamStep | None:
+    """The step that a wait had, if it had one."""
+    from concurrent.futures import CancelledError
+
+    try:
+        return wait.result()
+    except (CancelledError, Error):
+        # What has failed fails again.
+        return None
+
+
+def seat(comm: Any, rank: int | None, count: int | None, what: str) -> tuple[int, int]:
+    """Which rank this is, and of how many."""
+    if comm is None:
+        return 0 if rank is None else rank, 1 if count is None else count
+    if rank is not None or count is not None:
+        raise make("usage", f"rank= and {what}= are those of comm=", hint=f"give either comm=, or rank= and {what}=")
+    try:
+        return int(comm.rank), int(comm.size)
+    except (AttributeError, TypeError):
+        raise TypeError(f"comm must be a communicator of mpi4py, not {type(comm).__name__}") from None
+
+
+def writer(
+    name: str,
+    *,
+    rank: int | None = None,
+    writers: int | None = None,
+    keep: int = 1,
+    queue: int = 2,
+    memory: int | str | None = None,
+    readers: int = 0,
+    timeout: float = 600,
+    comm: Any = None,
+    dataspaces: _stage.Spaces = None,
+) -> StreamWriter:
+    """Writes a stream: arrays that other programs of this user on this node read from memory, step by step, while this one goes on.
+
+        >>> with stead.writer("sim") as w:
+        ...     for n in range(100):
+        ...         with w.step():
+        ...             w.put("T", T, dims=("y", "x"), units="K")
+
+    A stream has as many writers as it says. Readers see a step when all of them have ended it, or never. Who reads need not be there yet. A
+    stream that has ended stays for those who come late: until its last reader has gone, or for ten minutes if there is none. A writer that
+    ends without a word is noticed, and readers are told.
+
+    Args:
+        name: Of the stream: letters, digits, `.`, `-` and `_`.
+        rank: Which of the writers this is, from 0 on.
+        writers: How many there are.
+        keep: Complete steps that stay when all readers have had them.
+        queue: Complete steps that a group of readers may be behind before writers wait for it.
+        memory: Bytes of the arrays of all writers, such as `"4GiB"`, which it is if it is not said.
+        readers: Groups of readers that are to be there before the first step begins.
+        timeout: Seconds to wait for anybody.
+        comm: A communicator of mpi4py, all ranks of which are on this node: `rank` and `writers` are its own.
+        dataspaces: A folder of the dataspace `memory`, where streams lie, before the one that is configured. Readers say the same.
+
+    Raises:
+        UsageError: Other writers say something else of the stream, or somebody is this one already.
+        PermissionDeniedError: The folder of streams is not private to this user.
+    """
+    rank, writers = seat(comm, rank, writers, "writers")
+    given = _stage.given(dataspaces)
+    made = _stead.StreamWriter(name, given, rank, writers, keep, queue, size(memory), readers, timeout)
+    return StreamWriter(name, rank, made)
+
+
+def reader(
+    name: str,
+    *,
+    group: str = "readers",
+    rank: int | None = None,
+    ranks: int | None = None,
+    start: str = "oldest",
+    behind: str = "block",
+    timeout: float = 600,
+    comm: Any = None,
+    threads: int = 0,
+    dataspaces: _stage.Spaces = None,
+) -> StreamReader:
+    """Reads a stream that programs of this user on this node write, or have written.
+
+        >>> for step in stead.reader("sim"):
+        ...     print(step.number, step["T"].mean())
+
+    All groups of readers get all steps. The ranks of a group go through them together: each is given each step, and takes the part of it
+    that it likes. A stream that nobody writes yet is waited for.
+
+    Args:
+        name: Of the stream.
+        group: The name of the group.
+        rank: Which rank of the group this is, from 0 on.
+        ranks: How many it has.
+        start: `"oldest"` begins with the oldest step that is there, also of a stream that has ended; `"next"` with the next one that becomes complete.
+        behind: What happens when the group is behind by the `queue` of the stream: with `"block"` writers wait, with `"drop"` they go on, and
+            `Step.dropped` says how many steps the reader has missed.
+        timeout: Seconds to wait for anybody: for the stream, then for each step.
+        comm: A communicator of mpi4py, all ranks of which are on this node: `rank` and `ranks` are its own.
+        threads: How many copy what lies in several blocks; as many as are of use, if it is 0.
+        dataspaces: As for `writer`.
+
+    Raises:
+        TimedOutError: Nobody writes the stream.
+        UsageError: Others say something else of the group, or somebody is this rank already.
+    """
+    rank, ranks = seat(comm, rank, ranks, "ranks")
+    given = _stage.given(dataspaces)
+    return StreamReader(name, group, rank, _stead.StreamReader(name, given, group, rank, ranks, start, behind, timeout, threads))
+
+
+def streams(*, dataspaces: _stage.Spaces = None) -> list[str]:
+    """The names of the streams of this user on this node.
+
+    Args:
+        dataspaces: As for `writer`.
+    """
+    return _stead.list_streams(_stage.given(dataspaces))
+
+
+def stream_info(name: str, *, dataspaces: _stage.Spaces = None) -> dict[str, Any]:
+    """What there is to know of a stream: its `state` (`"live"`, `"ended"`, `"removed"`, or `{"failed": {"writer": RANK}}`), how many steps are
+    `complete` and which `steps` are still there, `memory` that it may take and what is `used`, and each of its `writers` and `readers` with how
+    far it is. Times are nanoseconds since 1970.
+
+    Args:
+        name: The stream.
+        dataspaces: As for `writer`.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    info: dict[str, Any] = json.loads(_stead.describe_stream(name, _stage.given(dataspaces)))
+    return info
+
+
+def remove_stream(name: str, *, force: bool = False, dataspaces: _stage.Spaces = None) -> bool:
+    """Removes a stream, and says whether there was one.
+
+    Args:
+        name: The stream.
+        force: Also while somebody writes or reads it: who does is told. Arrays that readers have stay as they are.
+        dataspaces: As for `writer`.
+
+    Raises:
+        UsageError: Somebody writes or reads it, and `force` is not set.
+    """
+    return _stead.remove_stream(name, force, _stage.given(dataspaces))

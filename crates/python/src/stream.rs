@@ -1,0 +1,593 @@
+//! Streams: arrays that programs of one node hand to each other, for `stead.writer` and `stead.reader`.
+//!
+//! Nothing is waited for with the interpreter's lock, and whoever waits in the main thread looks for signals meanwhile. Arrays of Python
+//! look at shared memory by [`bytes`](crate::bytes): what they look at stays as long as there is one of them.
+
+use crate::bell;
+use crate::bytes::{self, Held, Memory};
+use crate::errors::raise;
+use crate::fork;
+use crate::lend::lend;
+use crate::request::{is_main_thread, seconds};
+use crate::run::Cancel;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use stead::stream::{
+    Attribute, Behind, Bounds, Definition, Home, Read, Reader, Spaces, Start, Step, Stop, Writer,
+    Written, dataspaces,
+};
+use stead::{Error, Kind, Order, Result};
+
+/// How often who waits for a step looks whether a signal has come.
+const SIGNALS: Duration = Duration::from_millis(50);
+
+thread_local! {
+    /// The exception of a signal that has ended a wait of this thread.
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+    /// Whether this is the main thread, since so many forks.
+    static MAIN: Cell<Option<(u32, bool)>> = const { Cell::new(None) };
+}
+
+/// True in the main thread, whose the signals are.
+fn is_main(py: Python<'_>) -> PyResult<bool> {
+    let now = fork::generation();
+    if let Some((_, main)) = MAIN.get().filter(|(then, _)| *then == now) {
+        return Ok(main);
+    }
+    let main = is_main_thread(py)?;
+    MAIN.set(Some((now, main)));
+    Ok(main)
+}
+
+/// Works without the interpreter's lock.
+fn unlocked<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
+    let main = is_main(py)?;
+    let done = py.detach(|| {
+        let done = work();
+        if !main {
+            bell::stay_at_the_end();
+        }
+        done
+    });
+    done.map_err(failed)
+}
+
+/// Ends waits when a signal has come.
+fn signals() -> Stop {
+    Stop::when(|| {
+        if !MAIN.get().is_some_and(|(_, main)| main) {
+            return Ok(());
+        }
+        Python::attach(|py| py.check_signals()).map_err(|e| {
+            RAISED.set(Some(e));
+            Error::cancelled()
+        })
+    })
+}
+
+/// The exception for an error, or that of the signal which has caused it.
+fn failed(e: Error) -> PyErr {
+    let raised = if e.kind() == Kind::Cancelled { RAISED.take() } else { None };
+    raised.unwrap_or_else(|| raise(e))
+}
+
+fn spaces(given: &[String]) -> Result<Spaces> {
+    let mut spaces = dataspaces()?;
+    for one in given {
+        spaces.give(one, &|name| std::env::var(name).ok())?;
+    }
+    Ok(spaces)
+}
+
+/// A time to wait for.
+fn patience(given: f64) -> PyResult<Duration> {
+    Ok(seconds(Some(given), "timeout")?.unwrap_or_default())
+}
+
+fn bounds(start: Vec<u64>, count: Vec<u64>) -> PyResult<Bounds> {
+    Bounds::new(start, count).map_err(raise)
+}
+
+/// What a stream knows of a variable: the type of its elements, its shape, names of dimensions, attributes.
+type Told = (&'static str, Vec<u64>, Vec<String>, Vec<(String, Said)>);
+
+fn told(definition: &Definition) -> Told {
+    let attributes = definition.attributes.iter().map(|(name, a)| (name.clone(), Said::of(a)));
+    let (shape, dims) = (definition.shape.clone(), definition.dims.clone());
+    (definition.dtype.name(), shape, dims, attributes.collect())
+}
+
+/// The value of an attribute.
+#[derive(FromPyObject, IntoPyObject)]
+pub enum Said {
+    Text(String),
+    Int(i64),
+    Float(f64),
+    Texts(Vec<String>),
+    Ints(Vec<i64>),
+    Floats(Vec<f64>),
+}
+
+impl Said {
+    fn of(a: &Attribute) -> Said {
+        match a {
+            Attribute::Text(a) => Said::Text(a.clone()),
+            Attribute::Int(a) => Said::Int(*a),
+            Attribute::Float(a) => Said::Float(*a),
+            Attribute::Texts(a) => Said::Texts(a.clone()),
+            Attribute::Ints(a) => Said::Ints(a.clone()),
+            Attribute::Floats(a) => Said::Floats(a.clone()),
+        }
+    }
+}
+
+impl From<Said> for Attribute {
+    fn from(said: Said) -> Attribute {
+        match said {
+            Said::Text(a) => Attribute::Text(a),
+            Said::Int(a) => Attribute::Int(a),
+            Said::Float(a) => Attribute::Float(a),
+            Said::Texts(a) => Attribute::Texts(a),
+            Said::Ints(a) => Attribute::Ints(a),
+            Said::Floats(a) => Attribute::Floats(a),
+        }
+    }
+}
+
+/// The writing end of a stream.
+#[pyclass(frozen, module = "stead._stead")]
+pub struct StreamWriter {
+    /// `None` once it is closed.
+    inner: Mutex<Option<Writer>>,
+    name: String,
+    number: u64,
+    born: u32,
+}
+
+impl StreamWriter {
+    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<Writer>>> {
+        let hint = "open it in the process that uses it";
+        fork::refuse(self.born, "this writer was made", hint)?;
+        Ok(self.inner.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Does something with the writer, without the interpreter's lock.
+    fn ask<T: Send>(
+        &self,
+        py: Python<'_>,
+        question: impl FnOnce(&mut Writer) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        let mut inner = self.lock(py)?;
+        let Some(writer) = &mut *inner else {
+            return Err(raise(Error::usage(format!("stream '{}' is closed", self.name))));
+        };
+        unlocked(py, || question(writer))
+    }
+
+    /// Ends it, if nobody has.
+    fn end_by(
+        &self,
+        py: Python<'_>,
+        how: impl FnOnce(Writer) -> Result<()> + Send,
+    ) -> PyResult<()> {
+        let Some(writer) = self.lock(py)?.take() else { return Ok(()) };
+        unlocked(py, || how(writer))
+    }
+}
+
+#[pymethods]
+impl StreamWriter {
+    #[new]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        name: String,
+        given: Vec<String>,
+        rank: u64,
+        writers: u64,
+        keep: u64,
+        queue: u64,
+        memory: Option<u64>,
+        readers: u64,
+        timeout: f64,
+    ) -> PyResult<StreamWriter> {
+        static WRITERS: AtomicU64 = AtomicU64::new(0);
+        let (timeout, usual) = (patience(timeout)?, Written::default());
+        let open = || {
+            let (spaces, stop) = (spaces(&given)?, signals());
+            let memory = memory.unwrap_or(usual.memory);
+            let options =
+                Written { spaces, rank, writers, keep, queue, memory, readers, timeout, stop };
+            Writer::open(&name, &options)
+        };
+        let inner = Mutex::new(Some(unlocked(py, open)?));
+        let number = WRITERS.fetch_add(1, Ordering::Relaxed);
+        Ok(StreamWriter { inner, name, number, born: fork::generation() })
+    }
+
+    /// The step that is open, or comes next.
+    #[getter]
+    fn step(&self, py: Python<'_>) -> PyResult<u64> {
+        self.ask(py, |writer| Ok(writer.step()))
+    }
+
+    fn begin(&self, py: Python<'_>) -> PyResult<u64> {
+        self.ask(py, Writer::begin)
+    }
+
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
+        self.ask(py, Writer::end)
+    }
+
+    /// What was said of a variable, and its number.
+    fn definition(&self, py: Python<'_>, name: &str) -> PyResult<Option<(u32, Told)>> {
+        self.ask(py, |writer| Ok(writer.find(name).map(|(n, d)| (n, told(d)))))
+    }
+
+    /// Says what a variable is; what is `None` stays what it was.
+    fn define(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        dtype: &str,
+        shape: Vec<u64>,
+        dims: Option<Vec<String>>,
+        attributes: Option<Vec<(String, Said)>>,
+    ) -> PyResult<u32> {
+        let dtype = dtype.parse().map_err(raise)?;
+        self.ask(py, |writer| {
+            let known = writer.find(name).map(|(_, definition)| definition);
+            let same = known.filter(|known| known.shape.len() == shape.len());
+            let dims = dims.or_else(|| same.map(|same| same.dims.clone())).unwrap_or_default();
+            let attributes: BTreeMap<String, Attribute> = match attributes {
+                Some(said) => said.into_iter().map(|(name, a)| (name, a.into())).collect(),
+                None => known.map(|known| known.attributes.clone()).unwrap_or_default(),
+            };
+            writer.define(Definition { name: name.to_owned(), dtype, shape, dims, attributes })
+        })
+    }
+
+    /// Copies a block: an array in C order whose elements are of the type of the variable.
+    fn put(
+        &self,
+        py: Python<'_>,
+        variable: u32,
+        start: Vec<u64>,
+        count: Vec<u64>,
+        array: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (lent, facts) = lend(array)?;
+        let bytes = lent.as_ref();
+        if facts.order != Order::C && facts.shape.len() > 1 && !bytes.is_empty() {
+            return Err(PyValueError::new_err("the array is not contiguous"));
+        }
+        let bounds = bounds(start, count)?;
+        self.ask(py, |writer| writer.put(variable, &bounds, bytes))
+    }
+
+    /// Memory for a block, for an array.
+    fn empty(
+        &self,
+        py: Python<'_>,
+        variable: u32,
+        start: Vec<u64>,
+        count: Vec<u64>,
+    ) -> PyResult<Py<PyAny>> {
+        let bounds = bounds(start, count)?;
+        let room = self.ask(py, |writer| writer.empty(variable, &bounds))?;
+        bytes::plain(py, Held::Memory(Memory::new(room, self.number)))
+    }
+
+    /// Which variable memory was made for, and which part of it; `None` if it is not memory of this writer or was put.
+    #[allow(clippy::type_complexity)]
+    fn room(&self, held: &Bound<'_, PyAny>) -> PyResult<Option<(u32, Vec<u64>, Vec<u64>)>> {
+        let look = |memory: &Memory| {
+            let room = memory.room.lock().unwrap_or_else(PoisonError::into_inner);
+            let room = room.as_ref().filter(|_| memory.writer == self.number)?;
+            let bounds = room.bounds();
+            Some((room.variable(), bounds.start().to_vec(), bounds.count().to_vec()))
+        };
+        Ok(bytes::memory(held)?.and_then(look))
+    }
+
+    /// Puts memory that was filled.
+    fn put_room(&self, py: Python<'_>, held: &Bound<'_, PyAny>) -> PyResult<()> {
+        let memory = bytes::memory(held)?.filter(|memory| memory.writer == self.number);
+        let take =
+            |memory: &Memory| memory.room.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(room) = memory.and_then(take) else {
+            return Err(PyTypeError::new_err("this is no memory of this writer"));
+        };
+        self.ask(py, |writer| writer.put_room(room))
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.end_by(py, Writer::close)
+    }
+
+    fn abandon(&self, py: Python<'_>) -> PyResult<()> {
+        self.end_by(py, Writer::abandon)
+    }
+
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.lock(py)?.is_none())
+    }
+}
+
+impl Drop for StreamWriter {
+    fn drop(&mut self) {
+        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let_go(inner, self.born);
+    }
+}
+
+/// Drops what takes locks that other threads may have; in a process that was forked, where they are not, it stays.
+pub fn let_go<T: Send>(what: Option<T>, born: u32) {
+    if born != fork::generation() {
+        std::mem::forget(what);
+    } else if what.is_some() {
+        fork::end(what);
+    }
+}
+
+/// The reading end of a stream.
+#[pyclass(frozen, module = "stead._stead")]
+pub struct StreamReader {
+    /// `None` once it is closed.
+    inner: Mutex<Option<Arc<Reader>>>,
+    /// Ends the waits of other threads when it is closed.
+    closing: stead::Cancel,
+    name: String,
+    timeout: Duration,
+    born: u32,
+}
+
+impl StreamReader {
+    fn open(&self) -> PyResult<Arc<Reader>> {
+        fork::refuse(self.born, "this reader was made", "open it in the process that uses it")?;
+        // Held for a moment only.
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.clone().ok_or_else(|| self.closed())
+    }
+
+    fn closed(&self) -> PyErr {
+        raise(Error::usage(format!("the reader of stream '{}' is closed", self.name)))
+    }
+}
+
+#[pymethods]
+impl StreamReader {
+    #[new]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        name: String,
+        given: Vec<String>,
+        group: String,
+        rank: u64,
+        ranks: u64,
+        start: &str,
+        behind: &str,
+        timeout: f64,
+        threads: usize,
+    ) -> PyResult<StreamReader> {
+        let start = match start {
+            "oldest" => Start::Oldest,
+            "next" => Start::Next,
+            _ => {
+                let no = Error::usage(format!("no reader starts with '{start}'"));
+                return Err(raise(no.with_hint("use \"oldest\" or \"next\"")));
+            }
+        };
+        let behind = match behind {
+            "block" => Behind::Block,
+            "drop" => Behind::Drop,
+            _ => {
+                let no = Error::usage(format!("behind cannot be '{behind}'"));
+                return Err(raise(no.with_hint("use \"block\" or \"drop\"")));
+            }
+        };
+        let timeout = patience(timeout)?;
+        let open = || {
+            let (spaces, stop) = (spaces(&given)?, signals());
+            let options =
+                Read { spaces, group, rank, ranks, start, behind, timeout, stop, threads };
+            Reader::open(&name, &options)
+        };
+        let inner = Mutex::new(Some(Arc::new(unlocked(py, open)?)));
+        let closing = stead::Cancel::new();
+        Ok(StreamReader { inner, closing, name, timeout, born: fork::generation() })
+    }
+
+    /// The next step; `None` when there are no more.
+    #[pyo3(signature = (timeout=None, cancel=None))]
+    fn next(
+        &self,
+        py: Python<'_>,
+        timeout: Option<f64>,
+        cancel: Option<&Bound<'_, Cancel>>,
+    ) -> PyResult<Option<StreamStep>> {
+        let reader = self.open()?;
+        let timeout = seconds(timeout, "timeout")?.unwrap_or(self.timeout);
+        let cancel = cancel.map(|c| c.get().token());
+        let mut left = timeout;
+        loop {
+            // The clock is the library's: what was waited for is what was asked for, or there was a step.
+            let share = left.min(SIGNALS);
+            if let Some(step) = unlocked(py, || reader.next_within(share))? {
+                return Ok(Some(StreamStep::new(step)));
+            }
+            if reader.is_over() {
+                return Ok(None);
+            }
+            py.check_signals()?;
+            if self.closing.is_cancelled() {
+                return Err(self.closed());
+            }
+            if cancel.as_ref().is_some_and(stead::Cancel::is_cancelled) {
+                return Err(raise(Error::cancelled()));
+            }
+            left = left.saturating_sub(share);
+            if left.is_zero() {
+                return Err(raise(reader.late()));
+            }
+        }
+    }
+
+    fn at(&self, py: Python<'_>, step: u64) -> PyResult<StreamStep> {
+        let reader = self.open()?;
+        unlocked(py, || reader.at(step)).map(StreamStep::new)
+    }
+
+    #[getter]
+    fn steps(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+        let reader = self.open()?;
+        unlocked(py, || reader.steps())
+    }
+
+    #[getter]
+    fn is_over(&self) -> PyResult<bool> {
+        Ok(self.open()?.is_over())
+    }
+
+    fn close(&self) {
+        if self.born == fork::generation() {
+            self.closing.cancel();
+            let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let_go(inner, self.born);
+        }
+    }
+}
+
+impl Drop for StreamReader {
+    fn drop(&mut self) {
+        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let_go(inner, self.born);
+    }
+}
+
+/// A step that is looked at.
+#[pyclass(frozen, module = "stead._stead")]
+pub struct StreamStep {
+    /// `None` only while it is dropped.
+    inner: Option<Step>,
+    born: u32,
+}
+
+impl StreamStep {
+    fn new(step: Step) -> StreamStep {
+        StreamStep { inner: Some(step), born: fork::generation() }
+    }
+
+    fn get(&self) -> PyResult<&Step> {
+        fork::refuse(self.born, "this step was read", "read it in the process that uses it")?;
+        self.inner.as_ref().ok_or_else(|| raise(Error::internal("a step that is none")))
+    }
+}
+
+#[pymethods]
+impl StreamStep {
+    /// Its number, steps that were dropped before it, its bytes, and when it was complete, in nanoseconds since 1970.
+    fn facts(&self) -> PyResult<(u64, u64, u64, u64)> {
+        let step = self.get()?;
+        Ok((step.number(), step.dropped(), step.bytes(), step.completed_at()))
+    }
+
+    fn names(&self) -> PyResult<Vec<String>> {
+        Ok(self.get()?.variables().map(|d| d.name.clone()).collect())
+    }
+
+    fn has(&self, name: &str) -> PyResult<bool> {
+        Ok(self.get()?.variable(name).is_ok())
+    }
+
+    fn variable(&self, name: &str) -> PyResult<Told> {
+        self.get()?.variable(name).map(told).map_err(raise)
+    }
+
+    /// The rank of the writer of each block, with start and count.
+    fn parts(&self, name: &str) -> PyResult<Vec<(usize, Vec<u64>, Vec<u64>)>> {
+        let parts = self.get()?.parts(name).map_err(raise)?;
+        let told = |(rank, b): (usize, Bounds)| (rank, b.start().to_vec(), b.count().to_vec());
+        Ok(parts.into_iter().map(told).collect())
+    }
+
+    /// A box where it lies in one block: its bytes and its strides. `None` if it is to be copied.
+    fn view(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        start: Vec<u64>,
+        count: Vec<u64>,
+    ) -> PyResult<Option<(Py<PyAny>, Vec<usize>)>> {
+        let (step, bounds) = (self.get()?, bounds(start, count)?);
+        let Some(array) = unlocked(py, || step.view(name, &bounds))? else {
+            return Ok(None);
+        };
+        let strides = array.strides.clone();
+        Ok(Some((bytes::plain(py, Held::Array(array))?, strides)))
+    }
+
+    /// Fills an array in C order. With `rest`, what nobody has put stays as it is there, and is an error else.
+    fn get_into(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        start: Vec<u64>,
+        count: Vec<u64>,
+        to: &Bound<'_, PyAny>,
+        rest: bool,
+    ) -> PyResult<()> {
+        let (step, bounds) = (self.get()?, bounds(start, count)?);
+        let mut to = bytes::Writable::new(to)?;
+        let copied = unlocked(py, || match rest {
+            true => step.get_what_there_is(name, &bounds, to.as_mut()),
+            false => step.get_into(name, &bounds, to.as_mut()),
+        });
+        drop(to);
+        bytes::release(py);
+        copied.map(drop)
+    }
+}
+
+impl Drop for StreamStep {
+    fn drop(&mut self) {
+        let_go(self.inner.take(), self.born);
+    }
+}
+
+fn home(given: &[String]) -> Result<Home> {
+    Home::open(&spaces(given)?)
+}
+
+/// The names of all streams.
+#[pyfunction]
+pub fn list_streams(py: Python<'_>, given: Vec<String>) -> PyResult<Vec<String>> {
+    unlocked(py, || home(&given)?.list())
+}
+
+/// What there is to know of a stream, as JSON.
+#[pyfunction]
+pub fn describe_stream(py: Python<'_>, name: &str, given: Vec<String>) -> PyResult<String> {
+    let described = unlocked(py, || home(&given)?.describe(name))?;
+    serde_json::to_string(&described)
+        .map_err(|e| raise(Error::internal(format!("a stream cannot be described: {e}"))))
+}
+
+/// Removes a stream; false if there is none.
+#[pyfunction]
+pub fn remove_stream(
+    py: Python<'_>,
+    name: &str,
+    force: bool,
+    given: Vec<String>,
+) -> PyResult<bool> {
+    unlocked(py, || home(&given)?.remove(name, force))
+}

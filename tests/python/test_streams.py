@@ -1,0 +1,873 @@
+"""Streams: arrays that programs hand to each other, between processes as their users have them."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import stead
+
+PATIENCE = 60
+
+
+@pytest.fixture
+def space():
+    """A dataspace `memory` of the test's own, in memory."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="stead-test-") as folder:
+        own = Path(folder) / "own"
+        own.mkdir(0o700)
+        yield {"memory": str(own)}
+        gc.collect()
+        assert left(own) == [], "a stream was left"
+
+
+def left(own: Path) -> list[str]:
+    """Streams that are there, of names or hidden ones."""
+    return sorted(p.name for p in own.glob(".streams-*/*"))
+
+
+class Programs:
+    """Programs in Python that have `stead`, `np`, the dataspaces `S` and a line for each word that they are told."""
+
+    def __init__(self, space: dict[str, str]) -> None:
+        self.space, self.all = space, []
+
+    def begin(self, code: str) -> subprocess.Popen:
+        head = f"import os, sys, numpy as np, stead\nS = {self.space!r}\nsay = lambda *a: print(*a, flush=True)\nhear = lambda: sys.stdin.readline()\n"
+        one = subprocess.Popen(
+            [sys.executable, "-c", head + textwrap.dedent(code)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.all.append(one)
+        return one
+
+    def end(self) -> None:
+        for one in self.all:
+            if one.poll() is None:
+                one.kill()
+            one.communicate()
+
+
+@pytest.fixture
+def programs(space):
+    some = Programs(space)
+    yield some
+    some.end()
+
+
+def tell(one: subprocess.Popen) -> None:
+    one.stdin.write("\n")
+    one.stdin.flush()
+
+
+def ended(one: subprocess.Popen) -> str:
+    out, err = one.communicate(timeout=PATIENCE)
+    assert one.returncode == 0, err
+    return out
+
+
+def grid(step: int, start=(0, 0), count=(9, 8)) -> np.ndarray:
+    """Part of an array whose elements all are different."""
+    y, x = np.ogrid[start[0] : start[0] + count[0], start[1] : start[1] + count[1]]
+    return (step * 1_000_000 + y * 1000 + x).astype("f8")
+
+
+def write(name: str, space, arrays, **options) -> None:
+    with stead.writer(name, dataspaces=space, **options) as w:
+        for array in arrays:
+            with w.step():
+                w.put("T", array)
+
+
+# --- One process ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_steps_come_as_they_were_written(space):
+    with stead.writer("sim", keep=3, dataspaces=space) as w:
+        assert (w.name, w.rank, w.number, w.closed) == ("sim", 0, 0, False)
+        for n in range(3):
+            with w.step() as step:
+                assert step.number == n == w.number
+                w.put("T", grid(n), dims=("y", "x"), units="K", attributes={"long_name": "temperature", "level": [1, 2]})
+                w.put("t", 0.5 * n)
+        assert stead.streams(dataspaces=space) == ["sim"]
+    assert w.closed and "closed" in repr(w)
+    with stead.reader("sim", dataspaces=space) as r:
+        assert (r.steps, r.is_over) == ([0, 1, 2], False)
+        had = []
+        for step in r:
+            assert step.number == len(had) and step.dropped == 0
+            assert step.bytes == 9 * 8 * 8 + 8
+            assert abs(step.completed.timestamp() - time.time()) < PATIENCE
+            t = step["T"]
+            assert (t == grid(step.number)).all() and t.dtype == np.float64
+            assert step["t"].shape == () and step["t"] == 0.5 * step.number
+            assert list(step) == ["T", "t"] and len(step) == 2 and "T" in step and "V" not in step
+            had.append(t)
+        assert r.is_over and r.next() is None
+        v = step.variables["T"]
+        assert (v.name, v.shape, v.dims, v.units, v.dtype, v.ndim, v.nbytes) == ("T", (9, 8), ("y", "x"), "K", np.dtype("f8"), 2, 576)
+        assert v.attributes == {"long_name": "temperature", "level": [1, 2], "units": "K"}
+        assert step.parts("T") == [(0, np.s_[0:9, 0:8])]
+        assert r.at(1).number == 1 and (r.at(1)["T"] == grid(1)).all()
+        with pytest.raises(stead.NotFoundError, match="no variable 'V' is in step 2"):
+            step["V"]
+    with pytest.raises(stead.UsageError, match="closed"):
+        r.next()
+    # Arrays are there longer than their reader.
+    assert all((t == grid(n)).all() for n, t in enumerate(had))
+
+
+def test_arrays_look_at_the_memory_of_the_writer(space):
+    write("sim", space, [grid(0)])
+    with stead.reader("sim", dataspaces=space) as r:
+        step = r.next()
+        t = step["T"]
+        assert t.ctypes.data == step.get("T").ctypes.data
+        part = step.get("T", np.s_[2:5, 1:])
+        assert part.ctypes.data == t.ctypes.data + (2 * 8 + 1) * 8 and part.strides == (64, 8)
+        for array in (t, part):
+            assert not array.flags.writeable and not array.flags.owndata
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 1
+            with pytest.raises(ValueError):
+                array.flags.writeable = True
+        del step, t
+    assert (part == grid(0)[2:5, 1:]).all()
+    # With the last array of it the stream goes.
+    assert left(Path(space["memory"])) == ["sim"]
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_boxes_are_indices_of_numpy_or_starts_and_counts(space, blocks):
+    whole = grid(0)
+    with stead.writer("sim", dataspaces=space) as w, w.step():
+        for i in range(blocks):
+            rows = 9 // blocks
+            w.put("T", whole[i * rows : (i + 1) * rows], shape=(9, 8), start=(i * rows, 0))
+    with stead.reader("sim", dataspaces=space) as r:
+        step = r.next()
+        s = np.s_
+        for box in [s[:], s[2:7], s[..., 3:5], s[1:8, ...], s[1:9:3, ::-2], s[::-1], s[-3:, -1:], s[4], s[4, 5], s[:, 5], s[5:2], s[3:3, 1:], s[8:0:-7, 3]]:
+            got = step.get("T", box)
+            assert got.shape == np.asarray(whole[box]).shape and (got == whole[box]).all() and not got.flags.writeable, box
+            out = np.zeros(got.shape)
+            assert step.get_into("T", box, out) is out and (out == whole[box]).all(), box
+        assert (step.get("T", ((1, 2), (5, 3))) == whole[1:6, 2:5]).all()
+        assert (step.get("T", ([1, 2], np.array([5, 3]))) == whole[1:6, 2:5]).all()
+        assert (step.get("T", None) == whole).all()
+        # What lies apart is filled, too.
+        strided = np.zeros((16, 9)).T[:, ::2]
+        step.get_into("T", None, strided)
+        assert (strided == whole).all()
+        for wrong in [s[1, 2, 3], s[9], s[-10], s[..., ...], s["a":], "T", 1.5, (1.5, 2), True, ((0,), (9,)), ((0, 0), (9, -1)), ((0, 0), (10, 8)), ((2**64, 0), (1, 1))]:
+            with pytest.raises((stead.UsageError, OverflowError)):
+                step.get("T", wrong)
+        with pytest.raises(TypeError, match="float64, not of float32"):
+            step.get_into("T", None, np.zeros((9, 8), "f4"))
+        with pytest.raises(ValueError, match=r"shape \(9, 8\), and the array \(8, 9\)"):
+            step.get_into("T", None, np.zeros((8, 9)))
+        with pytest.raises(TypeError, match="reading only"):
+            step.get_into("T", None, step["T"])
+        del step, got
+
+
+def test_what_nobody_has_put_is_an_error_or_filled(space):
+    with stead.writer("sim", dataspaces=space) as w, w.step():
+        w.put("T", grid(0)[:4], shape=(9, 8), start=(0, 0))
+    with stead.reader("sim", dataspaces=space) as r:
+        step = r.next()
+        with pytest.raises(stead.NotFoundError, match=r"nobody has put \[4:9, 0:8\]"):
+            step["T"]
+        filled = step.get("T", fill=-1)
+        assert (filled[:4] == grid(0)[:4]).all() and (filled[4:] == -1).all()
+        del step
+
+
+TYPES = ["f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
+
+
+@pytest.mark.parametrize("order", "<>")
+def test_every_type_of_elements_keeps_its_bits(space, order):
+    rng = np.random.default_rng(1)
+    arrays = {t: np.frombuffer(rng.bytes(30 * int(t[1])), f"{order}{t}").reshape(5, 6) for t in TYPES}
+    with stead.writer("sim", dataspaces=space) as w, w.step():
+        for t, array in arrays.items():
+            w.put(t, array)
+        w.put("flags", rng.random((4, 3)) > 0.5)
+    with stead.reader("sim", dataspaces=space) as r:
+        step = r.next()
+        for t, array in arrays.items():
+            got = step[t]
+            assert got.dtype == np.dtype(f"={t}") and got.tobytes() == array.astype(f"={t}").tobytes()
+        assert step["flags"].dtype == np.uint8
+        del step, got
+
+
+def test_whatever_numpy_makes_an_array_of_can_be_put(space):
+    import array
+
+    whole = grid(0)
+    many = {
+        "columns": np.asfortranarray(whole),
+        "transposed": whole.T,
+        "strided": whole[::2, ::-3],
+        "number": 7.5,
+        "integer": 7,
+        "list": [[1, 2], [3, 4]],
+        "array.array": array.array("i", [1, 2, 3]),
+        "bytearray": bytearray(b"abc"),
+        "bytes": b"abc",
+        "memoryview": memoryview(b"abcd")[::2],
+        "none": np.zeros((0, 5)),
+        "one": np.ones((1, 1, 1)),
+        "flags": (whole > 3)[:, ::2],
+        "big and strided": whole.astype(">f8")[::2],
+        "subclass": np.ones(3).view(type("Mine", (np.ndarray,), {})),
+    }
+    with stead.writer("sim", dataspaces=space) as w, w.step():
+        for name, data in many.items():
+            w.put(name, data)
+    with stead.reader("sim", dataspaces=space) as r:
+        step = r.next()
+        for name, data in many.items():
+            wanted = np.frombuffer(data, "u1") if isinstance(data, bytes) else np.asarray(data)
+            got = step[name]
+            assert got.shape == wanted.shape and (got == wanted).all(), name
+        del step, got
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        np.array([object()]),
+        np.array(["text"]),
+        np.array([1j]),
+        np.zeros(3, "f2"),
+        np.zeros(3, "M8[s]"),
+        np.zeros(3, [("a", "f8"), ("b", "i4")]),
+        np.zeros(3, np.longdouble),
+        np.ma.masked_array([1.0, 2.0], [True, False]),
+        "text",
+        None,
+        {"a": 1},
+    ],
+    ids=lambda d: str(getattr(d, "dtype", type(d).__name__)),
+)
+def test_what_no_stream_has_is_refused(space, data):
+    with stead.writer("sim", dataspaces=space) as w:
+        with w.step():
+            with pytest.raises(TypeError, match="variable 'T' cannot have"):
+                w.put("T", data)
+            w.put("T", grid(0))
+    stead.remove_stream("sim", dataspaces=space)
+
+
+def test_attributes_are_text_numbers_and_lists(space):
+    said = {"a": "text", "b": 3, "c": 2.5, "d": ["x", "y"], "e": [1, 2], "f": [1.5, 2.5], "g": [], "h": float("inf")}
+    given = said | {"b": np.int32(3), "c": np.float32(2.5), "e": np.array([1, 2], "u1"), "f": (1.5, np.float64(2.5))}
+    with stead.writer("sim", dataspaces=space) as w, w.step():
+        w.put("T", 1.0, attributes=given)
+        for wrong in [{"a": None}, {"a": {}}, {"a": ["x", 1]}, {"a": 1j}, {"a": [[1], [2]]}, {"a": b"x"}]:
+            with pytest.raises(TypeError, match="attribute 'a' is a"):
+                w.put("V", 1.0, attributes=wrong)
+        with pytest.raises(stead.UsageError, match="64 bits"):
+            w.put("V", 1.0, attributes={"a": 2**63})
+    with stead.reader("sim", dataspaces=space) as r:
+        step = r.next()
+        assert step.variables["T"].attributes == said
+        del step
+
+
+def test_what_was_said_of_a_variable_holds_until_something_else_is(space):
+    with stead.writer("sim", keep=4, dataspaces=space) as w:
+        with w.step():
+            w.put("T", grid(0), dims=("y", "x"), units="K")
+        with w.step():
+            w.put("T", grid(1))
+        with w.step():
+            w.put("T", grid(2)[:4], start=(0, 0))
+            w.put("T", grid(2)[4:], start=(4, 0))
+        with w.step():
+            w.put("T", np.arange(5.0), attributes={"note": "one dimension"})
+            with pytest.raises(stead.UsageError, match="another one than in what was put into step 3"):
+                w.put("T", np.arange(6.0))
+            with pytest.raises(stead.UsageError, match="start="):
+                w.put("T", np.arange(4.0), shape=(5,))
+            with pytest.raises(stead.UsageError, match="its shape was never said"):
+                w.put("U", np.arange(4.0), start=(1,))
+            with pytest.raises(stead.UsageError, match="whole numbers"):
+                w.put("U", np.arange(4.0), shape=(5.5,), start=(1,))
+            with pytest.raises(stead.UsageError):
+                w.put("U", np.arange(4.0), shape=(5,), start=(2,))
+    with stead.reader("sim", dataspaces=space) as r:
+        told = [(v.shape, v.dims, v.attributes) for v in (step.variables["T"] for step in r)]
+        assert told == [((9, 8), ("y", "x"), {"units": "K"})] * 3 + [((5,), (), {"note": "one dimension"})]
+
+
+def test_what_was_made_in_shared_memory_is_not_copied(space):
+    with stead.writer("sim", dataspaces=space) as w:
+        with w.step():
+            mine = w.empty("U", (9, 8), start=(0, 0), count=(4, 8), dims=("y", "x"))
+            mine[:] = grid(0)[:4]
+            address = mine.ctypes.data
+            w.put("U", mine)
+            assert not mine.flags.writeable
+            rest = w.empty("U", (9, 8), "f8", start=(4, 0), count=(5, 8))
+            rest[:] = grid(0)[4:]
+            w.put("U", rest)
+            assert w._writer.room(mine.base) is None
+            n = w.empty("n", 3, "i4", units="m")
+            n[:] = [1, 2, 3]
+            # Another part of it, another name: copied, as what is in any array.
+            w.put("m", n[1:])
+            w.put("k", n)
+            n[:] = [4, 5, 6]
+            w.put("n", n)
+    with stead.reader("sim", dataspaces=space) as r:
+        step = r.next()
+        assert (step["U"] == grid(0)).all()
+        assert step.variables["U"].dims == ("y", "x") and step.variables["n"].units == "m"
+        assert (step["n"] == [4, 5, 6]).all() and (step["m"] == [2, 3]).all() and (step["k"] == [1, 2, 3]).all()
+        del step
+    # It is one's own as long as one has it, whatever became of the stream.
+    assert mine.ctypes.data == address and (mine == grid(0)[:4]).all()
+
+
+def test_memory_that_somebody_has_is_not_used_again(space):
+    with stead.writer("sim", keep=0, memory="64KiB", timeout=1, dataspaces=space) as w:
+        arrays = []
+        for n in range(3):
+            with w.step():
+                a = w.empty("U", 2048)
+                a[:] = n
+                w.put("U", a)
+                arrays.append(a)
+        assert [a[7] for a in arrays] == [0, 1, 2]
+        with w.step():
+            w.put("U", np.zeros(2048))
+            with pytest.raises((stead.LimitError, stead.TimedOutError)):
+                w.put("V", np.zeros(2048))
+            del arrays, a
+            w.put("V", np.zeros(2048))
+    stead.remove_stream("sim", dataspaces=space)
+
+
+def test_memory_of_one_stream_is_copied_into_another(space):
+    with stead.writer("one", dataspaces=space) as one, stead.writer("two", dataspaces=space) as two, two.step():
+        a = one.empty("U", 4)
+        a[:] = [1, 2, 3, 4]
+        two.put("U", a)
+        assert a.flags.writeable
+        a[:] = 0
+    with stead.reader("two", dataspaces=space) as r:
+        step = r.next()
+        assert (step["U"] == [1, 2, 3, 4]).all()
+        del step
+    stead.remove_stream("one", dataspaces=space)
+
+
+def test_steps_are_begun_and_ended_in_order(space):
+    with stead.writer("sim", dataspaces=space) as w:
+        with pytest.raises(stead.UsageError, match="was not begun"):
+            w.put("T", 1.0)
+        with pytest.raises(stead.UsageError, match="was not begun"):
+            w.end_step()
+        assert w.begin_step() == 0
+        with pytest.raises(stead.UsageError, match="was begun and is not ended"):
+            w.begin_step()
+        w.put("T", 1.0)
+        w.end_step()
+    for call in (w.begin_step, w.end_step, lambda: w.put("T", 1.0), lambda: w.empty("T", 3)):
+        with pytest.raises(stead.UsageError, match="'sim' is closed"):
+            call()
+    w.close()
+    w.abandon()
+    stead.remove_stream("sim", dataspaces=space)
+
+
+def test_options_are_looked_at(space):
+    for options in [{"rank": 1}, {"writers": 0}, {"queue": 0}, {"writers": 5000}]:
+        with pytest.raises(stead.UsageError):
+            stead.writer("sim", dataspaces=space, **options)
+    for options in [{"rank": -1}, {"keep": -1}, {"memory": -1}]:
+        with pytest.raises(OverflowError):
+            stead.writer("sim", dataspaces=space, **options)
+    with pytest.raises(stead.UsageError, match="no name for a stream"):
+        stead.writer("../sim", dataspaces=space)
+    with pytest.raises(ValueError, match="NaN"):
+        stead.writer("sim", timeout=float("nan"), dataspaces=space)
+    write("sim", space, [grid(0)])
+    for options in [{"start": "first"}, {"behind": "wait"}, {"rank": 1}, {"group": "g" * 65}]:
+        with pytest.raises(stead.UsageError):
+            stead.reader("sim", dataspaces=space, **options)
+    with pytest.raises(stead.TimedOutError, match="nobody writes a stream 'other'"):
+        stead.reader("other", timeout=0.1, dataspaces=space)
+    stead.remove_stream("sim", dataspaces=space)
+
+
+class Comm:
+    """What is used of a communicator of mpi4py."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+
+
+def test_ranks_come_from_a_communicator(space):
+    writers = [stead.writer("sim", comm=Comm(rank, 2), dataspaces=space) for rank in range(2)]
+    assert [w.rank for w in writers] == [0, 1]
+    for w in writers:
+        w.begin_step()
+        w.put("T", grid(0)[4 * w.rank : 4 * w.rank + 4], shape=(8, 8), start=(4 * w.rank, 0))
+        w.end_step()
+        w.close()
+    readers = [stead.reader("sim", comm=Comm(rank, 2), dataspaces=space) for rank in range(2)]
+    assert [(r.next()["T"] == grid(0)[:8]).all() for r in readers] == [True, True]
+    for options in [{"rank": 0}, {"ranks": 2}]:
+        with pytest.raises(stead.UsageError, match="rank= and ranks= are those of comm="):
+            stead.reader("sim", comm=Comm(0, 2), dataspaces=space, **options)
+    with pytest.raises(TypeError, match="mpi4py, not int"):
+        stead.writer("sim", comm=3, dataspaces=space)
+    [r.close() for r in readers]
+
+
+def test_waits_say_for_whom(space):
+    with stead.writer("sim", readers=1, timeout=0.2, dataspaces=space) as w:
+        with pytest.raises(stead.TimedOutError, match="0 groups of readers have come, and it waits for 1"):
+            w.begin_step()
+        with stead.reader("sim", dataspaces=space) as r:
+            with pytest.raises(stead.TimedOutError, match=f"writer 0 .process {os.getpid()}. has not"):
+                r.next(timeout=0.1)
+            with pytest.raises(stead.TimedOutError):
+                r.next(timeout=0)
+            for _ in range(2):
+                with w.step():
+                    w.put("T", 1.0)
+            with pytest.raises(stead.TimedOutError, match=f"rank 0 of the readers 'readers' .process {os.getpid()}. is not done with step 0"):
+                w.begin_step()
+            assert r.next().number == 0 and r.next().number == 1
+            with w.step():
+                w.put("T", 1.0)
+    stead.remove_stream("sim", dataspaces=space)
+
+
+def test_a_reader_that_may_be_left_behind_is(space):
+    with stead.writer("sim", dataspaces=space) as w:
+        r = stead.reader("sim", behind="drop", dataspaces=space)
+        for n in range(10):
+            with w.step():
+                w.put("T", grid(n))
+        step = r.next()
+        assert step.number == step.dropped > 0 and (step["T"] == grid(step.number)).all()
+        with pytest.raises(stead.NotFoundError, match="step 0 of stream 'sim' is not there"):
+            r.at(0)
+        del step
+        r.close()
+
+
+def test_streams_are_listed_described_and_removed(space):
+    assert stead.streams(dataspaces=space) == []
+    with pytest.raises(stead.NotFoundError):
+        stead.stream_info("sim", dataspaces=space)
+    assert not stead.remove_stream("sim", dataspaces=space)
+    with stead.writer("sim", writers=2, keep=3, memory="1MiB", dataspaces=space) as w:
+        info = stead.stream_info("sim", dataspaces=space)
+        assert (info["name"], info["state"], info["keep"], info["queue"], info["memory"], info["complete"]) == ("sim", "live", 3, 2, 1 << 20, 0)
+        assert [(p["rank"], p["presence"], p["process"]) for p in info["writers"]] == [(0, "here", os.getpid()), (1, "awaited", None)]
+        with pytest.raises(stead.UsageError, match="is being written or read"):
+            stead.remove_stream("sim", dataspaces=space)
+        assert stead.remove_stream("sim", force=True, dataspaces=space)
+        with pytest.raises(stead.PeerError, match="was removed"):
+            w.begin_step()
+    assert stead.streams(dataspaces=space) == []
+
+
+# --- Failures -------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["within a step", "between steps", "closed within a step"])
+def test_a_block_that_fails_is_told_to_readers(space, where):
+    with pytest.raises((ZeroDivisionError, stead.UsageError), match="division|within step 1"):
+        with stead.writer("sim", keep=9, dataspaces=space) as w:
+            with w.step():
+                w.put("T", grid(0))
+            if where == "within a step":
+                with w.step():
+                    w.put("T", grid(1))
+                    1 / 0
+            w.begin_step() if where == "closed within a step" else 1 / 0
+    assert stead.stream_info("sim", dataspaces=space)["state"] == {"failed": {"writer": 0}}
+    with stead.reader("sim", dataspaces=space) as r:
+        assert (r.next()["T"] == grid(0)).all()
+        with pytest.raises(stead.PeerError, match="writer 0 of stream 'sim' has closed it before the others, or within a step, after step 0"):
+            r.next()
+        assert r.is_over
+
+
+def test_a_writer_that_is_killed_is_told_to_readers_and_the_other_writers(space, programs):
+    code = """
+        w = stead.writer("sim", rank=1, writers=2, keep=9, dataspaces=S)
+        for n in range(2):
+            with w.step():
+                w.put("T", np.full(5, n), shape=(10,), start=(5,))
+        w.begin_step()
+        w.put("T", np.full(5, 2), shape=(10,), start=(5,))
+        say("open")
+        hear()
+    """
+    other = programs.begin(code)
+    with pytest.raises(stead.PeerError, match="has ended without closing it"):
+        with stead.writer("sim", writers=2, keep=9, dataspaces=space) as w:
+            for n in range(100):
+                if n == 2:
+                    assert other.stdout.readline() == "open\n"
+                    other.kill()
+                    other.wait()
+                with w.step():
+                    w.put("T", np.full(5, n), shape=(10,), start=(0,))
+    with stead.reader("sim", dataspaces=space) as r:
+        assert [(r.next()["T"] == n).all() for n in range(2)] == [True, True]
+        with pytest.raises(stead.PeerError, match=f"writer 1 .* .process {other.pid}., after step 1"):
+            r.next()
+
+
+@pytest.mark.parametrize("wait", ["for a stream", "for a step", "for readers", "for memory", "for the other writer"])
+def test_ctrl_c_ends_every_wait(space, programs, wait):
+    code = {
+        "for a stream": "say('go'); stead.reader('sim', dataspaces=S)",
+        "for a step": "r = stead.reader('sim', dataspaces=S); say('go'); next(r)",
+        "for readers": "w = stead.writer('own', readers=1, dataspaces=S); say('go'); w.begin_step()",
+        "for memory": """
+            w = stead.writer('own', memory='64KiB', dataspaces=S)
+            r = stead.reader('own', dataspaces=S)
+            for _ in range(2):
+                with w.step():
+                    w.put('T', np.zeros(2048))
+            held = r.next(), r.next()
+            w.begin_step()
+            for n in range(2):
+                w.put('T', np.zeros(2048), shape=(4096,), start=(2048 * n,))
+            say('go'); w.put('U', np.zeros(2048))
+        """,
+        "for the other writer": """
+            w = stead.writer('own', writers=2, dataspaces=S)
+            say('go')
+            while True:
+                with w.step():
+                    w.put('T', np.zeros(9))
+        """,
+    }[wait]
+    other = stead.writer("sim", dataspaces=space) if wait == "for a step" else None
+    waits = programs.begin(code)
+    assert waits.stdout.readline() == "go\n"
+    time.sleep(0.3)
+    assert waits.poll() is None
+    waits.send_signal(signal.SIGINT)
+    _, err = waits.communicate(timeout=PATIENCE)
+    assert waits.returncode == -signal.SIGINT and err.rstrip().endswith("KeyboardInterrupt"), err
+    if other is not None:
+        other.close()
+    for name in stead.streams(dataspaces=space):
+        stead.remove_stream(name, force=True, dataspaces=space)
+
+
+def test_a_wait_that_was_interrupted_can_be_made_again(space, programs):
+    code = """
+        r = stead.reader("sim", dataspaces=S)
+        say("go")
+        try:
+            r.next()
+        except KeyboardInterrupt:
+            say("again")
+        say(r.next()["T"][3])
+    """
+    with stead.writer("sim", dataspaces=space) as w:
+        waits = programs.begin(code)
+        assert waits.stdout.readline() == "go\n"
+        time.sleep(0.2)
+        waits.send_signal(signal.SIGINT)
+        assert waits.stdout.readline() == "again\n"
+        with w.step():
+            w.put("T", np.arange(9))
+    assert ended(waits) == "3\n"
+
+
+def test_a_reader_that_is_killed_is_not_waited_for(space, programs):
+    reads = programs.begin("""
+        r = stead.reader("sim", dataspaces=S)
+        step = r.next()
+        say(step.number)
+        hear()
+    """)
+    with stead.writer("sim", readers=1, dataspaces=space) as w:
+        with w.step():
+            w.put("T", grid(0))
+        assert reads.stdout.readline() == "0\n"
+        with w.step():
+            w.put("T", grid(1))
+        reads.kill()
+        reads.wait()
+        for n in range(5):
+            with w.step():
+                w.put("T", grid(1))
+
+
+def test_processes_that_are_forked_are_not_those_of_a_stream(space):
+    w = stead.writer("sim", dataspaces=space)
+    w.begin_step()
+    w.put("T", grid(0))
+    w.end_step()
+    r = stead.reader("sim", dataspaces=space)
+    step = r.next()
+    t = step["T"]
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            refused = 0
+            for call in (w.begin_step, r.next, lambda: step["T"], lambda: r.at(0), lambda: w.put("T", 1.0)):
+                try:
+                    call()
+                except stead.UsageError as e:
+                    refused += "in another process, before a fork" in str(e)
+            # What was had before is there.
+            same = bool((t == grid(0)).all())
+            del step, t
+            r.close()
+            code = 0 if (refused, same) == (5, True) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    # The parent's goes on.
+    assert (t == grid(0)).all()
+    with w.step():
+        w.put("T", grid(1))
+    assert (r.next()["T"] == grid(1)).all()
+    w.close()
+    del step, t
+    r.close()
+
+
+# --- Several processes ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("made", ["copied", "made in shared memory"])
+def test_any_number_of_writers_and_readers_cut_as_they_like(space, programs, made):
+    """Three write rows, two read columns; all elements are checked."""
+    grid_of = """
+        def grid(step, start, count):
+            y, x = np.ogrid[start[0]:start[0] + count[0], start[1]:start[1] + count[1]]
+            return (step * 1_000_000 + y * 1000 + x).astype("f8")
+    """
+    writes = """
+        rank = {rank}
+        with stead.writer("sim", rank=rank, writers=3, readers=1, dataspaces=S) as w:
+            for n in range(20):
+                with w.step():
+                    mine = grid(n, (3 * rank, 0), (3, 8))
+                    if {shared}:
+                        a = w.empty("T", (9, 8), start=(3 * rank, 0), count=(3, 8))
+                        a[:] = mine
+                        w.put("T", a)
+                    else:
+                        w.put("T", mine, shape=(9, 8), start=(3 * rank, 0))
+    """
+    reads = """
+        rank = {rank}
+        kept = []
+        for step in stead.reader("sim", rank=rank, ranks=2, dataspaces=S):
+            t = step.get("T", np.s_[:, 4 * rank:4 * rank + 4])
+            assert (t == grid(step.number, (0, 4 * rank), (9, 4))).all()
+            row = step.get("T", np.s_[4:5])
+            assert (row == grid(step.number, (4, 0), (1, 8))).all() and not row.flags.owndata
+            assert sorted(step.parts("T")) == [(w, np.s_[3 * w:3 * w + 3, 0:8]) for w in range(3)]
+            kept = (kept + [(step.number, row)])[-2:]
+        assert all((row == grid(n, (4, 0), (1, 8))).all() for n, row in kept)
+        say(step.number)
+    """
+    grid_of, writes, reads = map(textwrap.dedent, (grid_of, writes, reads))
+    readers = [programs.begin(grid_of + reads.format(rank=rank)) for rank in range(2)]
+    writers = [programs.begin(grid_of + writes.format(rank=rank, shared=made != "copied")) for rank in range(3)]
+    assert [ended(one) for one in writers] == [""] * 3
+    assert [ended(one) for one in readers] == ["19\n"] * 2
+
+
+def test_a_stream_is_there_longer_than_its_writer(space, programs):
+    code = """
+        with stead.writer("sim", dataspaces=S) as w, w.step():
+            w.put("T", np.arange(1000.0))
+    """
+    ended(programs.begin(code))
+    with stead.reader("sim", dataspaces=space) as r:
+        t = r.next()["T"]
+        assert r.next() is None
+    assert (t == np.arange(1000.0)).all()
+    del t
+
+
+def test_programs_of_multiprocessing_have_streams(space):
+    import multiprocessing
+
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        total = pool.apply_async(_sum, (space,))
+        write("sim", space, [grid(n) for n in range(4)], readers=1)
+        assert total.get(PATIENCE) == sum(grid(n).sum() for n in range(4))
+
+
+def _sum(space) -> float:
+    return sum(float(step["T"].sum()) for step in stead.reader("sim", dataspaces=space))
+
+
+# --- asyncio -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_tasks_of_asyncio_wait_for_steps_while_others_go_on(space):
+    import asyncio
+
+    async def work() -> tuple[list[float], int]:
+        turns, over = 0, False
+
+        async def turn() -> None:
+            nonlocal turns
+            while not over:
+                turns += 1
+                await asyncio.sleep(0.01)
+
+        other = asyncio.create_task(turn())
+        w = stead.writer("sim", readers=1, dataspaces=space)
+
+        async def steps() -> None:
+            for n in range(5):
+                await asyncio.sleep(0.05)
+                with w.step():
+                    w.put("T", grid(n))
+            w.close()
+
+        r = stead.reader("sim", dataspaces=space)
+        writes = asyncio.create_task(steps())
+        sums = [float(step["T"].sum()) async for step in r]
+        over = True
+        await asyncio.gather(writes, other)
+        r.close()
+        return sums, turns
+
+    sums, turns = asyncio.run(work())
+    assert sums == [grid(n).sum() for n in range(5)]
+    assert turns > 5
+
+
+def test_no_step_is_lost_when_a_task_is_cancelled(space):
+    import asyncio
+    import itertools
+
+    async def work() -> list[int]:
+        had = []
+        with stead.writer("sim", queue=50, dataspaces=space) as w, stead.reader("sim", dataspaces=space) as r:
+            done = False
+
+            async def read() -> None:
+                async for step in r:
+                    had.append(step.number)
+
+            async def write() -> None:
+                nonlocal done
+                for n in range(50):
+                    with w.step():
+                        w.put("T", grid(n))
+                    await asyncio.sleep(0.003)
+                done = True
+
+            writes = asyncio.create_task(write())
+            for n in itertools.count():
+                task = asyncio.create_task(read())
+                await asyncio.sleep(0.001 * (n % 7))
+                if done and len(had) == 50:
+                    task.cancel()
+                    await asyncio.gather(task, return_exceptions=True)
+                    break
+                task.cancel()
+                assert isinstance((await asyncio.gather(task, return_exceptions=True))[0], asyncio.CancelledError)
+            await writes
+            # It was waiting, and what comes now is had by the next who asks.
+            with w.step():
+                w.put("T", grid(50))
+            had.append(r.next().number)
+        return had
+
+    assert asyncio.run(asyncio.wait_for(work(), PATIENCE)) == list(range(51))
+
+
+def test_failures_are_raised_in_tasks(space):
+    import asyncio
+
+    async def work() -> None:
+        w = stead.writer("sim", dataspaces=space)
+        with stead.reader("sim", timeout=0.2, dataspaces=space) as r:
+            with pytest.raises(stead.TimedOutError):
+                await anext(r)
+            waits = asyncio.create_task(anext(r))
+            await asyncio.sleep(0.05)
+            w.abandon()
+            with pytest.raises(stead.PeerError):
+                await waits
+        with pytest.raises(stead.UsageError, match="closed"):
+            await anext(r)
+
+    asyncio.run(work())
+
+
+# --- xarray --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_steps_are_data_sets_of_xarray(space):
+    xr = pytest.importorskip("xarray")
+    with stead.writer("sim", keep=3, dataspaces=space) as w:
+        for n in range(3):
+            with w.step():
+                for rows in (0, 3, 6):
+                    part = grid(n, (rows, 0), (3, 8))
+                    w.put("T", part, shape=(9, 8), start=(rows, 0), dims=("y", "x"), units="K", attributes={"long_name": "temperature"})
+                w.put("y", np.arange(9) * 0.5, dims="y", units="m")
+                w.put("t", 0.25 * n)
+                w.put("U", np.arange(12).reshape(3, 4))
+                w.put("V", np.arange(12).reshape(4, 3))
+    kept = []
+    with stead.open_stream("sim", dataspaces=space) as all_of_it:
+        for n, ds in enumerate(all_of_it):
+            assert isinstance(ds, xr.Dataset) and ds.attrs == {"step": n}
+            t = ds["T"]
+            assert t.dims == ("y", "x") and t.attrs == {"long_name": "temperature", "units": "K"} and t.dtype == np.float64
+            assert not t.variable._in_memory
+            whole = grid(n)
+            assert (ds["y"].values == np.arange(9) * 0.5).all() and "y" in ds.coords
+            assert (t.sel(y=slice(1.0, 3.0))[:, ::-3].values == whole[2:7, ::-3]).all()
+            assert (t.isel(y=[5, 1, 1], x=-1).values == whole[[5, 1, 1], -1]).all()
+            assert (t.isel(y=xr.DataArray([5, 1], dims="z"), x=xr.DataArray([0, 2], dims="z")).values == whole[[5, 1], [0, 2]]).all()
+            assert float(ds["t"]) == 0.25 * n and ds["U"].shape == (3, 4) and ds["V"].shape == (4, 3)
+            assert t.mean().item() == whole.mean()
+            # Where it lies in one block it is that memory.
+            row = t.isel(y=4).values
+            assert not row.flags.owndata and not row.flags.writeable
+            kept.append(ds)
+    together = xr.concat([ds[["T"]] for ds in kept], "step")
+    assert together["T"].shape == (3, 9, 8) and (together["T"][2].values == grid(2)).all()
+    del kept, ds, t, row, together
+
+
+def test_without_xarray_it_is_said_what_is_missing(space, monkeypatch):
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    with pytest.raises(ImportError, match="stead.open_stream needs the package xarray"):
+        stead.open_stream("sim", dataspaces=space)
