@@ -3,9 +3,11 @@
 
 mod admin;
 mod stage;
+mod stream;
 
 pub use admin::{AdminArgs, AdminVerb, JobVerb, PersistArgs, PersistVerb, ProcessVerb, SpaceVerb};
 pub use stage::{DaemonArgs, DfArgs, ExistsArg, LsArgs, MetricsArgs, StageArgs, TopArgs};
+pub use stream::{StreamArgs, StreamVerb};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -53,6 +55,8 @@ pub enum Verb {
     Daemon(Box<DaemonArgs>),
     /// Keep data on this node for later, and share them with other users
     Persist(PersistArgs),
+    /// Look after streams, by which programs hand arrays to each other in memory
+    Stream(StreamArgs),
     /// Administrate the daemon: dataspaces and quotas, jobs, drain, statistics
     Admin(AdminArgs),
     /// Watch transfers and tiers of the daemon

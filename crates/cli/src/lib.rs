@@ -20,6 +20,7 @@ mod read;
 mod run;
 mod signals;
 mod stage;
+mod stream;
 mod table;
 
 use args::{Cli, Verb};
@@ -88,6 +89,7 @@ fn dispatch(cli: Cli) -> Result<()> {
         Verb::Ls(a) => ls::ls(&a),
         Verb::Daemon(a) => daemon::daemon(&a),
         Verb::Persist(a) => persist::persist(&a),
+        Verb::Stream(a) => stream::stream(&a),
         Verb::Admin(a) => admin::admin(&a),
         Verb::Top(a) => daemon::top(&a),
         Verb::Metrics(a) => daemon::metrics(&a),

@@ -177,7 +177,7 @@ pub enum PersistVerb {
     },
 }
 
-fn time(s: &str) -> Result<u64, String> {
+pub(super) fn time(s: &str) -> Result<u64, String> {
     stead::units::parse_time(s).map_err(super::told)
 }
 

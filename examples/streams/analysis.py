@@ -1,0 +1,4 @@
+import stead
+
+for step in stead.reader("sim"):
+    print(step.number, step["T"].mean())
