@@ -140,6 +140,7 @@ const BANS: &[Ban] = &[
             "crates/mpi/src/progress.rs",
             "crates/read/src/model.rs",
             "crates/read/src/sync.rs",
+            "crates/stream/src/board/model.rs",
         ],
         instead: "nothing spins; wait on a condition variable or a channel",
     },

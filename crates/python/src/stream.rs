@@ -24,6 +24,9 @@ use stead::stream::{
 };
 use stead::{Error, Kind, Order, Result};
 
+/// A part of an array that a writer has put: its rank, and the start and the counts of the part.
+type Part = (usize, Vec<u64>, Vec<u64>);
+
 /// How often who waits for a step looks whether a signal has come.
 const SIGNALS: Duration = Duration::from_millis(50);
 
@@ -513,7 +516,7 @@ impl StreamStep {
     }
 
     /// The rank of the writer of each block, with start and count.
-    fn parts(&self, name: &str) -> PyResult<Vec<(usize, Vec<u64>, Vec<u64>)>> {
+    fn parts(&self, name: &str) -> PyResult<Vec<Part>> {
         let parts = self.get()?.parts(name).map_err(raise)?;
         let told = |(rank, b): (usize, Bounds)| (rank, b.start().to_vec(), b.count().to_vec());
         Ok(parts.into_iter().map(told).collect())

@@ -43,7 +43,7 @@ pub enum StreamVerb {
         #[arg(long, value_name = "N")]
         steps: Option<u64>,
         /// Wait so long for the stream to begin, and for each step, such as 90s
-        #[arg(long, value_name = "TIME", default_value = "10m", value_parser = super::admin::time)]
+        #[arg(long, value_name = "TIME", default_value = "10min", value_parser = super::admin::time)]
         timeout: u64,
         /// How to print them: json is one document a line
         #[arg(long, value_enum, default_value_t)]

@@ -1,0 +1,304 @@
+"""Streams between processes, some of which fail, are killed, forked or interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+
+import numpy as np
+import pytest
+import stead
+from support import ROOT, command
+from test_streams import PATIENCE, ended, grid, programs, space, write
+
+__all__ = ["programs", "space"]
+
+
+@pytest.mark.parametrize("where", ["within a step", "between steps", "closed within a step"])
+def test_a_block_that_fails_is_told_to_readers(space, where):
+    with pytest.raises((ZeroDivisionError, stead.UsageError), match="division|within step 1"):
+        with stead.writer("sim", keep=9, dataspaces=space) as w:
+            with w.step():
+                w.put("T", grid(0))
+            if where == "within a step":
+                with w.step():
+                    w.put("T", grid(1))
+                    1 / 0
+            w.begin_step() if where == "closed within a step" else 1 / 0
+    assert stead.stream_info("sim", dataspaces=space)["state"] == {"failed": {"writer": 0}}
+    with stead.reader("sim", dataspaces=space) as r:
+        assert (r.next()["T"] == grid(0)).all()
+        with pytest.raises(stead.PeerError, match="writer 0 of stream 'sim' has closed it before the others, or within a step, after step 0"):
+            r.next()
+        assert r.is_over
+
+
+def test_a_writer_that_is_killed_is_told_to_readers_and_the_other_writers(space, programs):
+    code = """
+        w = stead.writer("sim", rank=1, writers=2, keep=9, dataspaces=S)
+        for n in range(2):
+            with w.step():
+                w.put("T", np.full(5, n), shape=(10,), start=(5,))
+        w.begin_step()
+        w.put("T", np.full(5, 2), shape=(10,), start=(5,))
+        say("open")
+        hear()
+    """
+    other = programs.begin(code)
+    with pytest.raises(stead.PeerError, match="has ended without closing it"):
+        with stead.writer("sim", writers=2, keep=9, dataspaces=space) as w:
+            for n in range(100):
+                if n == 2:
+                    assert other.stdout.readline() == "open\n"
+                    other.kill()
+                    other.wait()
+                with w.step():
+                    w.put("T", np.full(5, n), shape=(10,), start=(0,))
+    with stead.reader("sim", dataspaces=space) as r:
+        assert [(r.next()["T"] == n).all() for n in range(2)] == [True, True]
+        with pytest.raises(stead.PeerError, match=f"writer 1 .* .process {other.pid}., after step 1"):
+            r.next()
+
+
+@pytest.mark.parametrize("wait", ["for a stream", "for a step", "for readers", "for memory", "for the other writer"])
+def test_ctrl_c_ends_every_wait(space, programs, wait):
+    code = {
+        "for a stream": "say('go'); stead.reader('sim', dataspaces=S)",
+        "for a step": "r = stead.reader('sim', dataspaces=S); say('go'); next(r)",
+        "for readers": "w = stead.writer('own', readers=1, dataspaces=S); say('go'); w.begin_step()",
+        "for memory": """
+            w = stead.writer('own', memory='64KiB', dataspaces=S)
+            r = stead.reader('own', dataspaces=S)
+            for _ in range(2):
+                with w.step():
+                    w.put('T', np.zeros(2048))
+            held = r.next(), r.next()
+            w.begin_step()
+            for n in range(2):
+                w.put('T', np.zeros(2048), shape=(4096,), start=(2048 * n,))
+            say('go'); w.put('U', np.zeros(2048))
+        """,
+        "for the other writer": """
+            w = stead.writer('own', writers=2, dataspaces=S)
+            say('go')
+            while True:
+                with w.step():
+                    w.put('T', np.zeros(9))
+        """,
+    }[wait]
+    other = stead.writer("sim", dataspaces=space) if wait == "for a step" else None
+    waits = programs.begin(code)
+    assert waits.stdout.readline() == "go\n"
+    time.sleep(0.3)
+    assert waits.poll() is None
+    waits.send_signal(signal.SIGINT)
+    _, err = waits.communicate(timeout=PATIENCE)
+    assert waits.returncode == -signal.SIGINT and err.rstrip().endswith("KeyboardInterrupt"), err
+    if other is not None:
+        other.close()
+    for name in stead.streams(dataspaces=space):
+        stead.remove_stream(name, force=True, dataspaces=space)
+
+
+def test_a_wait_that_was_interrupted_can_be_made_again(space, programs):
+    code = """
+        r = stead.reader("sim", dataspaces=S)
+        say("go")
+        try:
+            r.next()
+        except KeyboardInterrupt:
+            say("again")
+        say(r.next()["T"][3])
+    """
+    with stead.writer("sim", dataspaces=space) as w:
+        waits = programs.begin(code)
+        assert waits.stdout.readline() == "go\n"
+        time.sleep(0.2)
+        waits.send_signal(signal.SIGINT)
+        assert waits.stdout.readline() == "again\n"
+        with w.step():
+            w.put("T", np.arange(9))
+    assert ended(waits) == "3\n"
+
+
+def test_a_reader_that_is_killed_is_not_waited_for(space, programs):
+    reads = programs.begin("""
+        r = stead.reader("sim", dataspaces=S)
+        step = r.next()
+        say(step.number)
+        hear()
+    """)
+    with stead.writer("sim", readers=1, dataspaces=space) as w:
+        with w.step():
+            w.put("T", grid(0))
+        assert reads.stdout.readline() == "0\n"
+        with w.step():
+            w.put("T", grid(1))
+        reads.kill()
+        reads.wait()
+        for n in range(5):
+            with w.step():
+                w.put("T", grid(1))
+
+
+def test_processes_that_are_forked_are_not_those_of_a_stream(space):
+    w = stead.writer("sim", dataspaces=space)
+    w.begin_step()
+    w.put("T", grid(0))
+    w.end_step()
+    r = stead.reader("sim", dataspaces=space)
+    step = r.next()
+    t = step["T"]
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            refused = 0
+            for call in (w.begin_step, r.next, lambda: step["T"], lambda: r.at(0), lambda: w.put("T", 1.0)):
+                try:
+                    call()
+                except stead.UsageError as e:
+                    refused += "in another process, before a fork" in str(e)
+            # What was had before is there.
+            same = bool((t == grid(0)).all())
+            del step, t
+            r.close()
+            code = 0 if (refused, same) == (5, True) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    # The parent's goes on.
+    assert (t == grid(0)).all()
+    with w.step():
+        w.put("T", grid(1))
+    assert (r.next()["T"] == grid(1)).all()
+    w.close()
+    del step, t
+    r.close()
+
+
+# --- Several processes ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("made", ["copied", "made in shared memory"])
+def test_any_number_of_writers_and_readers_cut_as_they_like(space, programs, made):
+    """Three write rows, two read columns; all elements are checked."""
+    grid_of = """
+        def grid(step, start, count):
+            y, x = np.ogrid[start[0]:start[0] + count[0], start[1]:start[1] + count[1]]
+            return (step * 1_000_000 + y * 1000 + x).astype("f8")
+    """
+    writes = """
+        rank = {rank}
+        with stead.writer("sim", rank=rank, writers=3, readers=1, dataspaces=S) as w:
+            for n in range(20):
+                with w.step():
+                    mine = grid(n, (3 * rank, 0), (3, 8))
+                    if {shared}:
+                        a = w.empty("T", (9, 8), start=(3 * rank, 0), count=(3, 8))
+                        a[:] = mine
+                        w.put("T", a)
+                    else:
+                        w.put("T", mine, shape=(9, 8), start=(3 * rank, 0))
+    """
+    reads = """
+        rank = {rank}
+        kept = []
+        for step in stead.reader("sim", rank=rank, ranks=2, dataspaces=S):
+            t = step.get("T", np.s_[:, 4 * rank:4 * rank + 4])
+            assert (t == grid(step.number, (0, 4 * rank), (9, 4))).all()
+            row = step.get("T", np.s_[4:5])
+            assert (row == grid(step.number, (4, 0), (1, 8))).all() and not row.flags.owndata
+            assert sorted(step.parts("T")) == [(w, np.s_[3 * w:3 * w + 3, 0:8]) for w in range(3)]
+            kept = (kept + [(step.number, row)])[-2:]
+        assert all((row == grid(n, (4, 0), (1, 8))).all() for n, row in kept)
+        say(step.number)
+    """
+    grid_of, writes, reads = map(textwrap.dedent, (grid_of, writes, reads))
+    readers = [programs.begin(grid_of + reads.format(rank=rank)) for rank in range(2)]
+    writers = [programs.begin(grid_of + writes.format(rank=rank, shared=made != "copied")) for rank in range(3)]
+    assert [ended(one) for one in writers] == [""] * 3
+    assert [ended(one) for one in readers] == ["19\n"] * 2
+
+
+def test_a_stream_is_there_longer_than_its_writer(space, programs):
+    code = """
+        with stead.writer("sim", dataspaces=S) as w, w.step():
+            w.put("T", np.arange(1000.0))
+    """
+    ended(programs.begin(code))
+    with stead.reader("sim", dataspaces=space) as r:
+        t = r.next()["T"]
+        assert r.next() is None
+    assert (t == np.arange(1000.0)).all()
+    del t
+
+
+def test_programs_of_multiprocessing_have_streams(space):
+    import multiprocessing
+
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        total = pool.apply_async(_sum, (space,))
+        write("sim", space, [grid(n) for n in range(4)], readers=1)
+        assert total.get(PATIENCE) == sum(grid(n).sum() for n in range(4))
+
+
+def _sum(space) -> float:
+    return sum(float(step["T"].sum()) for step in stead.reader("sim", dataspaces=space))
+
+
+# --- asyncio -------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", ["simulation", "analysis"])
+def test_the_programs_of_the_page_begin_in_any_order(tmp_path, first):
+    config = tmp_path / "stead.toml"
+    with tempfile.TemporaryDirectory(prefix="stead-test-", dir="/dev/shm") as memory:
+        config.write_text(f'[dataspace.memory]\npath = "{memory}"\n')
+        env = os.environ | {"STEAD_CONFIG": str(config)}
+        both = {}
+        for name in sorted(["simulation", "analysis"], key=lambda name: name != first):
+            words = [sys.executable, str(ROOT / "examples" / "streams" / f"{name}.py")]
+            both[name] = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, text=True)
+        said = {name: one.communicate(timeout=PATIENCE)[0] for name, one in both.items()}
+        assert all(one.returncode == 0 for one in both.values())
+        assert said["analysis"].split("\n")[:5] == [f"{n} {n / 2}" for n in range(5)]
+
+
+def test_the_command_shows_watches_and_removes(tmp_path):
+    config = tmp_path / "stead.toml"
+    with tempfile.TemporaryDirectory(prefix="stead-test-", dir="/dev/shm") as memory:
+        config.write_text(f'[dataspace.memory]\npath = "{memory}"\n')
+        env = os.environ | {"STEAD_CONFIG": str(config)}
+
+        def run(*words: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run([command(), "stream", *words], env=env, capture_output=True, text=True, timeout=PATIENCE)
+
+        assert run("ls").stdout == "there are no streams\n"
+        assert "there is no stream 'sim'" in run("show", "sim").stderr
+        late = run("watch", "sim", "--timeout", "1s")
+        assert late.returncode == 1 and "nobody writes a stream 'sim'" in late.stderr
+        with stead.writer("sim", keep=2, dataspaces={"memory": memory}) as w:
+            for n in range(3):
+                with w.step():
+                    w.put("T", np.full((3, 4), n), dims=("y", "x"))
+            seen = run("watch", "sim", "--steps", "2", "--format", "json")
+            rows = [json.loads(line) for line in seen.stdout.splitlines()]
+            assert [(row["step"], row["bytes"]) for row in rows] == [(1, 96), (2, 96)], seen.stderr
+            assert "T i64[3, 4]" in run("watch", "sim", "--steps", "1").stdout
+            told = json.loads(run("show", "sim", "--format", "json").stdout)
+            assert (told["state"], told["complete"], told["steps"], told["writers"][0]["step"]) == ("live", 3, [1, 2], 3)
+            assert "has closed it" in run("show", "sim").stdout
+            refused = run("rm", "sim")
+            assert refused.returncode == 2 and "is being written" in refused.stderr
+            assert run("rm", "sim", "--force").returncode == 0
+            with pytest.raises(stead.PeerError, match="was removed"):
+                w.begin_step()
+        assert run("ls").stdout == "there are no streams\n"
