@@ -1,7 +1,7 @@
 # Two commands on a fresh Debian or Ubuntu machine with a Rust toolchain and Python:
 #   make demo   set up, build, fetch real data, run the main job on it
 #   make test   set up, run every check and test
-.PHONY: help demo test test-all lint fuzz fmt docs site bench bench-tools bench-reading bench-staging bench-active install clean
+.PHONY: help demo test test-all lint fuzz fmt docs site bench bench-tools bench-reading bench-staging bench-active bench-streams install clean
 
 SECONDS ?= 60
 PREFIX ?= /usr/local
@@ -17,6 +17,7 @@ help:
 	@echo 'make bench-reading     of that, read sessions'
 	@echo 'make bench-staging     of that, transfers'
 	@echo 'make bench-active      of that, computing near the data over hosts of the lab; needs root and Open MPI'
+	@echo 'make bench-streams     of that, streams between programs'
 	@echo 'make docs              write docs/kernels.md anew from the command'
 	@echo 'make site              build the site of the documents in .build/site'
 	@echo 'make install PREFIX=/usr/local   install the command, the C and C++ libraries, man pages'
@@ -59,6 +60,7 @@ bench: bench-tools
 	$(if $(BENCH),,$(MAKE) bench-reading)
 	$(if $(BENCH),,$(MAKE) bench-staging)
 	$(if $(BENCH),,$(MAKE) bench-active)
+	$(if $(BENCH),,$(MAKE) bench-streams)
 
 bench-tools:
 	@scripts/setup.sh bench
@@ -90,6 +92,16 @@ bench-active:
 	.build/bench/venv/bin/python -m pip install --quiet --requirement bench/requirements.txt
 	.build/bench/venv/bin/python bench/active.py target/release/stead-mpi .build/bench bench/runs \
 	  --python .build/venv/bin/python $(BENCH)
+
+# What is beside stead runs with the Python that has it.
+bench-streams:
+	@scripts/setup.sh test
+	@scripts/setup.sh bench
+	cargo build --release --locked -p stead-cli -p stead-capi
+	scripts/python.sh
+	.build/venv/bin/python -m venv .build/bench/venv
+	.build/bench/venv/bin/python -m pip install --quiet --requirement bench/requirements.txt
+	.build/venv/bin/python bench/streams.py target/release/stead .build/bench bench/runs --peers .build/bench/venv/bin/python $(BENCH)
 
 # Where from and how: scripts/install.sh.
 install:

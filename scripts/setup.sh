@@ -4,7 +4,7 @@
 #   scripts/setup.sh demo   what `make demo` needs: C compiler, Python environment
 #   scripts/setup.sh test   and what `make test` needs: rustfmt, clippy, Python packages, and for the C and C++
 #                           faces g++, cmake, pkg-config, valgrind; Open MPI, MPICH, libclang, iproute2, stress-ng, e2fsprogs, Slurm
-#   scripts/setup.sh bench  what `make bench-tools` and `make bench-staging` need: what `make demo` does, fio, rclone and rsync
+#   scripts/setup.sh bench  what benchmarks need: what `make demo` does, fio, rclone, rsync and redis-server
 #   scripts/setup.sh all    and what `make test-all` needs: emulators of processors with NEON and AVX-512
 #
 # Safe to run again: what is there is left alone. System packages are installed only as root; other
@@ -66,6 +66,7 @@ fi
 [ "$what" != bench ] || command -v fio >/dev/null || missing+=(fio)
 [ "$what" != bench ] || command -v rclone >/dev/null || missing+=(rclone)
 [ "$what" != bench ] || command -v rsync >/dev/null || missing+=(rsync)
+[ "$what" != bench ] || command -v redis-server >/dev/null || missing+=(redis-server)
 if [ $all = 1 ] && [ "$(uname -m)" = x86_64 ]; then
   command -v aarch64-linux-gnu-gcc >/dev/null || missing+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
   command -v qemu-aarch64-static >/dev/null || missing+=(qemu-user-static)

@@ -37,7 +37,7 @@ count() {
        / in [0-9.]+s/ && /(passed|failed|skipped|error)/ && !/^test result/ {
          gsub(/[=,]/, ""); for (i = 2; i <= NF; i++) { if ($i == "passed") p += $(i-1);
          if ($i ~ /^(failed|errors?)$/) f += $(i-1); if ($i == "skipped") s += $(i-1) } t = 1 }
-       /^(peers|reading|staging|active), [a-z]+: / { if (/LEFT OUT/) s++; else if (/FAILED/) f++; else p++; t = 1 }
+       /^(peers|reading|staging|active|streams), [a-z0-9]+: / { if (/LEFT OUT/) s++; else if (/FAILED/) f++; else p++; t = 1 }
        END { if (t) printf "%d passed, %d failed, %d skipped", p, f, s }' "$1"
 }
 
@@ -90,6 +90,7 @@ step "benchmarks, small" "$PYTHON" bench/run.py "$STEAD" "$BUILD/bench" "$BUILD/
 step "reading, small" "$PYTHON" bench/reading.py "$STEAD" "$BUILD/bench" "$BUILD/bench" \
   --scale 0.001 --runs 1 --tasks 2,300,5000 --check
 step "staging, small" "$PYTHON" bench/staging.py "$STEAD" "$BUILD/bench" "$BUILD/bench" --scale 0.002 --runs 1 --check
+step "streams, small" "$PYTHON" bench/streams.py "$STEAD" "$BUILD/bench" "$BUILD/bench" --scale 0.01 --runs 1 --check
 step "near the data, small" "$PYTHON" bench/active.py "$BUILD/mpi/openmpi/stead" "$BUILD/bench" "$BUILD/bench" \
   --bench "$TARGET/debug/stead-bench" --scale 0.0001 --runs 1 --check
 if [ "$level" = all ]; then
