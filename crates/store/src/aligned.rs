@@ -21,7 +21,7 @@ enum Memory {
 }
 
 impl Aligned {
-    /// For at least `len` bytes. Those of [`HUGE`] or more lie in huge pages, if the system has them.
+    /// For at least `len` bytes. Those of 2 MiB or more lie in huge pages, if the system has them.
     pub fn new(len: usize) -> Aligned {
         if let Some(mapped) = Aligned::mapped(len).filter(|_| len >= HUGE) {
             return mapped;
