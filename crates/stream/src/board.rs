@@ -24,7 +24,7 @@ pub(crate) use seats::{From, Group, Needed, Reader, Rule, Seat, Standing, Taken}
 pub(crate) use steps::{Begun, Entry, Full, Next};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"stead\0st");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// Words of the head.
 const HEAD: usize = 32;
@@ -50,6 +50,8 @@ const CAME: usize = 15;
 const ENDED_AT: usize = 16;
 /// Places of readers that somebody has had: all before this one.
 const SEATS: usize = 17;
+const ALL: usize = 18;
+const RUN: usize = 19;
 
 const LIVE: u64 = 0;
 const ENDED: u64 = 1;
@@ -77,10 +79,10 @@ const SPARE: u64 = 16;
 /// Slots at most.
 const MOST_SLOTS: u64 = 1 << 16;
 
-/// What is agreed about a stream.
+/// What is agreed about a stream on this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Agreed {
-    /// Writers, each of which is to end a step.
+    /// Writers of this node, each of which is to end a step.
     pub(crate) writers: u64,
     /// Steps that stay when all have had them.
     pub(crate) keep: u64,
@@ -90,6 +92,10 @@ pub(crate) struct Agreed {
     pub(crate) memory: u64,
     /// Groups that are to be there before the first step begins.
     pub(crate) expect: u64,
+    /// Writers on all nodes.
+    pub(crate) all: u64,
+    /// What writers on several nodes know each other by; nothing where there is one node.
+    pub(crate) run: u64,
 }
 
 impl Agreed {
@@ -100,7 +106,7 @@ impl Agreed {
 
     fn count(&self) -> Option<usize> {
         let count = usize::try_from(self.writers).ok()?;
-        (1..=limits::MAX_WRITERS).contains(&count).then_some(count)
+        ((1..=limits::MAX_WRITERS).contains(&count) && self.writers <= self.all).then_some(count)
     }
 
     /// Words that a board of it has; `None` if it is too large.
@@ -146,6 +152,8 @@ impl<W: Words> Board<W> {
             (QUEUE, agreed.queue),
             (MEMORY, agreed.memory),
             (EXPECT, agreed.expect),
+            (ALL, agreed.all),
+            (RUN, agreed.run),
             (CREATED, now),
             (0, MAGIC),
         ];
@@ -172,6 +180,8 @@ impl<W: Words> Board<W> {
             queue: self.get(QUEUE),
             memory: self.get(MEMORY),
             expect: self.get(EXPECT),
+            all: self.get(ALL),
+            run: self.get(RUN),
         }
     }
 

@@ -18,6 +18,7 @@
 //! Several threads may copy, each into a part of the target that is its own: [`Plan::pieces`] cuts the copy of one large block,
 //! [`parts`] cuts the target where many blocks lie in it. Who has threads decides how many.
 
+use std::ops::Range;
 use stead_core::{Bounds, Error, Result};
 
 /// A loop of a copy: how many times, and how many bytes each array goes on each time. Steps are not 0, and what is within the
@@ -127,6 +128,12 @@ impl Plan {
     /// How many bytes are copied.
     pub fn bytes(&self) -> usize {
         self.loops.iter().map(|l| l.times).product::<usize>() * self.run
+    }
+
+    /// Where in the source all that is copied lies, if that is the whole target and one run.
+    pub(crate) fn one_run(&self) -> Option<Range<usize>> {
+        let whole = self.loops.is_empty() && self.run == self.target_bytes;
+        whole.then(|| self.source..self.source + self.run)
     }
 
     /// Copies, and tells how many bytes.
@@ -310,6 +317,14 @@ pub fn parts<'t>(
         parts.push((part, mine));
     }
     Ok(parts)
+}
+
+/// Cuts a box into boxes of about so many bytes at most, but for what a single element takes.
+pub(crate) fn small(bounds: &Bounds, element: usize, most: usize) -> Vec<Bounds> {
+    let bytes = usize::try_from(bounds.elements()).unwrap_or(usize::MAX).saturating_mul(element);
+    let mut boxes = Vec::new();
+    cut(bounds, 0, bytes.div_ceil(most.max(1)).max(1), &mut boxes);
+    boxes
 }
 
 /// Cuts along the slowest dimension that has more than one index, from `d` on; where that has too few, each of them again.

@@ -7,9 +7,10 @@
 
 use crate::board::{Agreed, Board, Guard, Standing, State, Taken};
 use crate::clock;
+use crate::coupling::Placed;
 use crate::describe::Description;
 use crate::memory::{Shared, is_alive, me, token};
-use crate::options::Stop;
+use crate::options::{Read, Stop};
 use crate::words::Who;
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
@@ -76,9 +77,10 @@ impl Home {
         &self,
         name: &str,
         agreed: &Agreed,
-        writer: usize,
+        placed: &Placed,
         me: Who,
     ) -> Result<Found> {
+        let (writer, ranks) = (placed.seat, &placed.ranks);
         check_name(name)?;
         let words = agreed.words().ok_or_else(|| unlikely(agreed))?;
         self.sweep();
@@ -93,6 +95,9 @@ impl Home {
                 }
                 if !self.is_called(name, &board)? {
                     continue;
+                }
+                if board.agreed().run != agreed.run {
+                    return Err(another(name));
                 }
                 if board.agreed() != *agreed {
                     return Err(unlike(name, &board.agreed(), agreed));
@@ -111,6 +116,7 @@ impl Home {
             };
             let new = Board::found(Shared(&*draft), agreed, token(), clock::since_1970());
             let new = new.ok_or_else(|| Error::internal("a board has too few words"))?;
+            (0..).zip(ranks).for_each(|(writer, rank)| new.set_rank(writer, *rank));
             // Nobody is to find a stream without writers, which is one that was left.
             let guard = lock(name, &new, me)?;
             new.join(&guard, writer, me, &is_alive)
@@ -187,6 +193,12 @@ impl Home {
             Err(e) if e.kind() == Kind::NotFound => Err(none()),
             Err(e) => Err(e),
         }
+    }
+
+    /// Waits until something changes in this folder, for so long at most.
+    pub(crate) fn wait(&self, time: Duration) -> Result<()> {
+        Watch::new(&self.folder)?.wait(time);
+        Ok(())
     }
 
     /// The streams that there are, in order.
@@ -379,8 +391,11 @@ fn unlikely(agreed: &Agreed) -> Error {
 
 fn unlike(name: &str, there: &Agreed, mine: &Agreed) -> Error {
     let said = |a: &Agreed| {
-        let Agreed { writers, keep, queue, memory, expect } = a;
-        format!("writers {writers}, keep {keep}, queue {queue}, memory {memory}, readers {expect}")
+        let Agreed { writers, keep, queue, memory, expect, all, .. } = a;
+        let of = if all == writers { String::new() } else { format!(" of {all} here") };
+        format!(
+            "writers {writers}{of}, keep {keep}, queue {queue}, memory {memory}, readers {expect}"
+        )
     };
     Error::usage(format!(
         "stream '{name}' has {}, and this writer says {}",
@@ -392,6 +407,11 @@ fn unlike(name: &str, there: &Agreed, mine: &Agreed) -> Error {
     )
 }
 
+fn another(name: &str) -> Error {
+    Error::usage(format!("stream '{name}' is being written by somebody else"))
+        .with_hint("give it another name, or wait until it is closed")
+}
+
 fn no_writer(name: &str, writer: usize, agreed: &Agreed, taken: &Taken) -> Error {
     let is = |how: &str| Error::usage(format!("writer {writer} of stream '{name}' {how}"));
     match taken {
@@ -400,5 +420,28 @@ fn no_writer(name: &str, writer: usize, agreed: &Agreed, taken: &Taken) -> Error
         Taken::Was(_) => is("has closed it, and the others have not")
             .with_hint("let all writers begin anew, when those that are left have ended"),
         _ => is(&format!("is none: there are {}", agreed.writers)),
+    }
+}
+
+/// Why somebody is not a reader.
+pub(crate) fn no_reader(name: &str, options: &Read, taken: &Taken) -> Error {
+    let Read { group, rank, ranks, .. } = options;
+    let is = |how: String| {
+        Error::usage(format!("rank {rank} of the readers '{group}' of stream '{name}' {how}"))
+    };
+    match taken {
+        Taken::By(who) => is(format!("is process {} already", who.number))
+            .with_hint("give each rank a number of its own, or the group another name"),
+        Taken::Other(size, _) if size != ranks => {
+            is(format!("says that there are {ranks}, and others say {size}"))
+                .with_hint("all ranks of a group say how many they are")
+        }
+        Taken::Other(..) => {
+            is("says something else than others of what happens when they are behind".to_owned())
+                .with_hint("all ranks of a group say the same")
+        }
+        Taken::Full => is("finds no place".to_owned())
+            .with_hint("there may be 64 groups and 1024 readers at a time on a node"),
+        _ => is(format!("is none of {ranks}, or the name of the group is longer than 64 bytes")),
     }
 }

@@ -1,12 +1,15 @@
 //! Streams: programs hand arrays to each other in memory, step by step.
 
+mod agent;
 mod board;
 mod clock;
+mod coupling;
 pub mod cover;
 mod describe;
 pub mod finder;
 pub mod gather;
 mod head;
+mod here;
 mod home;
 pub mod index;
 mod memory;
@@ -14,10 +17,15 @@ pub mod merge;
 mod options;
 mod party;
 mod reader;
+mod source;
 mod step;
+mod there;
+mod turn;
+mod wire;
 mod words;
 mod writer;
 
+pub use coupling::{Coupling, Part};
 pub use cover::covered;
 pub use describe::{Description, Peer, Presence, Progress};
 pub use finder::Finder;

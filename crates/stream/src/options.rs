@@ -1,6 +1,7 @@
 //! What programs say of a stream that they write or read.
 
 use crate::board::{Agreed, From, Rule};
+use crate::coupling::{Coupling, Placed};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +66,8 @@ pub struct Written {
     pub timeout: Duration,
     /// What ends a wait before that.
     pub stop: Stop,
+    /// Programs on several nodes of which this writer is one of a part: all ranks of it write the stream, in their order.
+    pub coupling: Option<Arc<Coupling>>,
 }
 
 impl Default for Written {
@@ -79,18 +82,33 @@ impl Default for Written {
             readers: 0,
             timeout: Duration::from_secs(limits::PEER_DEADLINE_S),
             stop: Stop::default(),
+            coupling: None,
         }
     }
 }
 
 impl Written {
-    pub(crate) fn agreed(&self) -> Agreed {
+    /// Where the writers are.
+    pub(crate) fn placed(&self, name: &str) -> Result<Placed> {
+        match &self.coupling {
+            Some(coupling) => coupling.place(name, self.rank, self.writers),
+            None => Ok(Placed {
+                ranks: (0..self.writers.min(limits::MAX_WRITERS as u64 + 1)).collect(),
+                seat: usize::try_from(self.rank).unwrap_or(usize::MAX),
+                run: 0,
+            }),
+        }
+    }
+
+    pub(crate) fn agreed(&self, placed: &Placed) -> Agreed {
         Agreed {
-            writers: self.writers,
+            writers: placed.ranks.len() as u64,
             keep: self.keep,
             queue: self.queue,
             memory: self.memory,
             expect: self.readers,
+            all: self.writers,
+            run: placed.run,
         }
     }
 }
@@ -136,6 +154,8 @@ pub struct Read {
     pub stop: Stop,
     /// Threads that copy what lies in several blocks; 0 is as many as are of use.
     pub threads: usize,
+    /// Programs on several nodes of which this reader is one: writers may be on any of them.
+    pub coupling: Option<Arc<Coupling>>,
 }
 
 impl Default for Read {
@@ -150,6 +170,7 @@ impl Default for Read {
             timeout: Duration::from_secs(limits::PEER_DEADLINE_S),
             stop: Stop::default(),
             threads: 0,
+            coupling: None,
         }
     }
 }

@@ -113,6 +113,7 @@ impl Party {
             ),
             State::Failed(writer) => {
                 let seat = self.board.writer(writer.min(self.board.writers().saturating_sub(1)));
+                let writer = seat.rank;
                 let how = match seat.standing {
                     Standing::Died => {
                         format!("has ended without closing it (process {})", seat.who.number)

@@ -1,38 +1,36 @@
 //! The reading end of a stream.
 
-use crate::board::{self, Group, Next, State, Taken};
 use crate::clock;
-use crate::head;
-use crate::home::{self, Home};
-use crate::index::Definitions;
-use crate::memory::{is_alive, me};
+use crate::here::Here;
 use crate::options::Read;
-use crate::party::{Party, Seen};
+use crate::source::{Coming, Source};
 use crate::step::{Known, Step};
+use crate::turn::Turn;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stead_core::{Error, Kind, Result};
-use stead_store::arena::{Neighbours, Place, View};
 
-/// Steps of this process that somebody has, each with how many have it.
-type Held = Mutex<HashMap<u64, usize>>;
+/// Steps that somebody has, each with how many have it.
+type Held = HashMap<u64, usize>;
 
 /// What a reader and its steps share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) party: Party,
-    pub(crate) seat: board::Reader,
-    neighbours: Neighbours,
-    held: Held,
+    name: String,
+    /// Writers of each node.
+    pub(crate) sources: Vec<Box<dyn Source>>,
+    held: Mutex<Held>,
+    /// One thread at a time waits for the next step.
+    turn: Turn,
     /// The step that comes next.
     next: AtomicU64,
-    /// Definitions of each writer, as they were last.
-    known: Mutex<HashMap<usize, (u64, Arc<Definitions>)>>,
-    /// What they are together.
+    /// What definitions are together.
     merged: Mutex<Option<Arc<Known>>>,
     pub(crate) threads: usize,
+    timeout: Duration,
+    process: u32,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -40,109 +38,110 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// One more has a step, under the lock of the board. False if it is not there.
-    fn hold(&self, guard: &board::Guard<'_, crate::memory::Shared>, step: u64) -> bool {
+    /// One more has a step. False if it is not there.
+    fn hold(&self, step: u64) -> Result<bool> {
         let mut held = locked(&self.held);
-        let count = held.entry(step).or_insert(0);
-        if *count == 0 && !self.party.board.hold(guard, self.seat, step) {
-            held.remove(&step);
-            return false;
+        if let Some(count) = held.get_mut(&step) {
+            *count += 1;
+            return Ok(true);
         }
-        *held.entry(step).or_insert(0) += 1;
-        true
+        for (i, source) in self.sources.iter().enumerate() {
+            match source.hold(step) {
+                Ok(true) => {}
+                not => {
+                    self.sources.iter().take(i).for_each(|s| s.let_go(step, false));
+                    return not;
+                }
+            }
+        }
+        held.insert(step, 1);
+        Ok(true)
     }
 
     /// One fewer has a step.
     pub(crate) fn let_go(&self, step: u64) {
-        if !self.party.is_mine() {
-            return;
-        }
-        let Ok(guard) = self.party.lock() else { return };
         let mut held = locked(&self.held);
-        let count = held.get_mut(&step).map(|count| {
-            *count -= 1;
-            *count
-        });
-        if count == Some(0) {
+        let Some(count) = held.get_mut(&step) else { return };
+        *count -= 1;
+        if *count == 0 {
             held.remove(&step);
-            let Party { board, .. } = &self.party;
-            board.let_go(&guard, self.seat, step);
-            if step < self.next.load(Ordering::Relaxed) {
-                board.advance(&guard, self.seat, step + 1);
-            }
+            let is_done = step < self.next.load(Ordering::Relaxed);
+            self.sources.iter().for_each(|source| source.let_go(step, is_done));
         }
     }
 
-    /// Bytes of an array of a writer.
-    pub(crate) fn look(&self, writer: usize, place: &Place) -> Result<View> {
-        self.look_at(&head::prefix(writer), writer, place)
-    }
-
-    /// Bytes of what a writer says.
-    pub(crate) fn hear(&self, writer: usize, place: &Place) -> Result<View> {
-        self.look_at(&head::said(writer), writer, place)
-    }
-
-    fn look_at(&self, prefix: &str, writer: usize, place: &Place) -> Result<View> {
-        self.neighbours.look(prefix, place).map_err(|e| match e.kind() {
-            Kind::NotFound => Error::new(
-                Kind::Peer,
-                format!("the memory of writer {writer} of stream '{}' is gone", self.party.name),
-            )
-            .with_hint("somebody has removed the stream"),
-            _ => e,
-        })
-    }
-
-    /// What a writer says of its variables, which it seldom says anew.
-    pub(crate) fn definitions(
-        &self,
-        writer: usize,
-        place: &Place,
-        hash: u64,
-    ) -> Result<Arc<Definitions>> {
-        let known = locked(&self.known).get(&writer).cloned();
-        if let Some((_, definitions)) = known.filter(|(known, _)| *known == hash) {
-            return Ok(definitions);
+    /// These sources look at a step that the reader does not get, unless somebody has it.
+    fn give_back(&self, step: u64, sources: &[Box<dyn Source>]) {
+        let held = locked(&self.held);
+        if !held.contains_key(&step) {
+            sources.iter().for_each(|source| source.let_go(step, false));
         }
-        // Ranks of a program often say the same.
-        let same = locked(&self.known).values().find(|(known, _)| *known == hash).cloned();
-        let definitions = match same {
-            Some((_, definitions)) => definitions,
-            None => {
-                let bytes = self.hear(writer, place)?;
-                if Definitions::hash_of(&bytes) != hash {
-                    let message = format!("what writer {writer} says of its variables is damaged");
-                    return Err(Error::format(message));
+    }
+
+    /// The first step from this one on that all sources have.
+    fn coming(&self, from: u64, until: Instant) -> Result<Coming> {
+        let mut step = from;
+        'all: loop {
+            for (i, source) in self.sources.iter().enumerate() {
+                let before = self.sources.get(..i).unwrap_or(&[]);
+                match source.next(step, until).inspect_err(|_| self.give_back(step, before))? {
+                    Coming::Step(next) if next == step || i == 0 => step = next,
+                    Coming::Step(next) => {
+                        // Writers of this node have let those before go.
+                        self.give_back(step, before);
+                        step = next;
+                        continue 'all;
+                    }
+                    Coming::Over(None) => {
+                        self.give_back(step, before);
+                        return self.ending(step, i, until);
+                    }
+                    nothing => {
+                        self.give_back(step, before);
+                        return Ok(nothing);
+                    }
                 }
-                Arc::new(Definitions::decode(&bytes).map_err(|e| e.at_rank(writer))?)
             }
-        };
-        locked(&self.known).insert(writer, (hash, definitions.clone()));
-        Ok(definitions)
+            return Ok(Coming::Step(step));
+        }
+    }
+
+    /// Writers of a node have closed the stream, and there is no such step: all others are to do so, too.
+    fn ending(&self, step: u64, of: usize, until: Instant) -> Result<Coming> {
+        for (i, source) in self.sources.iter().enumerate().filter(|(i, _)| *i != of) {
+            match source.next(step, until)? {
+                Coming::Over(None) => {}
+                Coming::Step(more) => {
+                    self.give_back(more, self.sources.get(i..=i).unwrap_or(&[]));
+                    let name = &self.name;
+                    let message = format!(
+                        "writers of stream '{name}' have closed it before those of another node, which have ended step {more}"
+                    );
+                    return Err(Error::new(Kind::Peer, message)
+                        .with_hint("all writers are to end the same steps"));
+                }
+                other => return Ok(other),
+            }
+        }
+        Ok(Coming::Over(None))
     }
 
     pub(crate) fn merged(&self) -> MutexGuard<'_, Option<Arc<Known>>> {
         locked(&self.merged)
     }
-}
 
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // The last one who looks at anything of it.
-        if !self.party.is_mine() {
-            return;
+    /// A process that was forked has no part in it.
+    fn check(&self) -> Result<()> {
+        if std::process::id() == self.process {
+            return Ok(());
         }
-        if let Ok(guard) = self.party.lock() {
-            let Party { name, home, board, .. } = &self.party;
-            board.detach(&guard, self.seat);
-            home.leave(name, board, &guard);
-        }
+        let message = format!("stream '{}' was opened before this process was forked", self.name);
+        Err(Error::usage(message).with_hint("open it in the process that uses it"))
     }
 }
 
-/// Reads a stream, step by step or any step that is still there. All that it gives looks at the memory of writers, and stays as it is as
-/// long as it is had.
+/// Reads a stream, step by step or any step that is still there. All that it gives looks at the memory of writers of this node, and
+/// stays as it is as long as it is had.
 #[derive(Debug)]
 pub struct Reader {
     shared: Arc<Shared>,
@@ -155,42 +154,23 @@ impl Reader {
     /// # Errors
     /// `Timeout` if nobody does; `Usage` if somebody else is this rank, or others say something else of the group.
     pub fn open(name: &str, options: &Read) -> Result<Reader> {
-        let home = Home::open(&options.spaces)?;
-        let (me, until) = (me()?, clock::after(options.timeout));
-        let group = Group {
-            name: &options.group,
-            size: options.ranks,
-            rule: options.rule(),
-            from: options.from(),
+        let sources: Vec<Box<dyn Source>> = match &options.coupling {
+            Some(coupling) => coupling.find(name, options)?,
+            None => vec![Box::new(Here::open(name, options)?)],
         };
-        let over = options.start == crate::options::Start::Oldest;
-        loop {
-            let found = home.find(name, over, until, &options.stop)?;
-            let guard = home::lock(name, &found.board, me)?;
-            found.board.reap(&guard, &is_alive);
-            if !over && found.board.state() != State::Live {
-                drop(guard);
-                continue;
-            }
-            let attached = found.board.attach(&guard, group, options.rank, me, &is_alive);
-            drop(guard);
-            let seat = attached.map_err(|taken| no_reader(name, options, &taken))?;
-            let neighbours = Neighbours::new(&found.folder);
-            let waits = (options.timeout, &options.stop);
-            let party = Party::new(name, home, found, me, waits);
-            let next = AtomicU64::new(party.board.position(seat));
-            let shared = Shared {
-                party,
-                seat,
-                neighbours,
-                held: Mutex::default(),
-                next,
-                known: Mutex::default(),
-                merged: Mutex::default(),
-                threads: options.threads,
-            };
-            return Ok(Reader { shared: Arc::new(shared), is_over: AtomicBool::new(false) });
-        }
+        let first = sources.iter().map(|source| source.position()).max().unwrap_or(0);
+        let shared = Shared {
+            name: name.to_owned(),
+            sources,
+            held: Mutex::default(),
+            turn: Turn::default(),
+            next: AtomicU64::new(first),
+            merged: Mutex::default(),
+            threads: options.threads,
+            timeout: options.timeout,
+            process: std::process::id(),
+        };
+        Ok(Reader { shared: Arc::new(shared), is_over: AtomicBool::new(false) })
     }
 
     /// The next step, as soon as all writers have ended it; `None` when they have closed the stream. The one before is done with.
@@ -198,8 +178,7 @@ impl Reader {
     /// # Errors
     /// `Peer` if a writer has ended in the middle, after all steps that are complete; `Timeout`.
     pub fn next_step(&mut self) -> Result<Option<Step>> {
-        let until = self.shared.party.deadline();
-        match self.wait_until(until)? {
+        match self.wait_until(clock::after(self.shared.timeout))? {
             Some(step) => Ok(Some(step)),
             None if self.is_over() => Ok(None),
             None => Err(self.late()),
@@ -229,39 +208,27 @@ impl Reader {
 
     fn wait_until(&self, until: Instant) -> Result<Option<Step>> {
         let shared = &self.shared;
-        let board = &shared.party.board;
+        shared.check()?;
+        let Some(turn) = shared.turn.take(until) else { return Ok(None) };
+        let from = shared.next.load(Ordering::Relaxed);
         loop {
-            let seen = Seen::Reader(board.seen_by_readers());
-            let guard = shared.party.lock()?;
-            // Those before are done with, whether they are still looked at or not.
-            let next = shared.next.load(Ordering::Relaxed);
-            board.advance(&guard, shared.seat, next);
-            match board.next(&guard, shared.seat, next) {
-                Next::Step { step, dropped } => {
-                    shared.hold(&guard, step);
-                    // Under the lock: no other thread is given it, too.
+            match shared.coming(from, until) {
+                Ok(Coming::Step(step)) => {
+                    // Before it is held: who lets it go is done with it.
                     shared.next.store(step + 1, Ordering::Relaxed);
-                    drop(guard);
-                    return Step::new(shared.clone(), step, dropped).map(Some);
+                    if !shared.hold(step)? {
+                        // It went when another thread let it go, and is as one that went before.
+                        continue;
+                    }
+                    drop(turn);
+                    return Step::new(shared.clone(), step, step - from).map(Some);
                 }
-                Next::Over(state) => {
-                    drop(guard);
+                Ok(Coming::Nothing) => return Ok(None),
+                Ok(Coming::Over(why)) => {
                     self.is_over.store(true, Ordering::Release);
-                    return match shared.party.over(state) {
-                        Some(error) => Err(error),
-                        None => Ok(None),
-                    };
+                    return why.map_or(Ok(None), Err);
                 }
-                Next::Wait => {
-                    drop(guard);
-                    if clock::now() >= until {
-                        return Ok(None);
-                    }
-                    match shared.party.wait(seen, until, String::new) {
-                        Err(e) if e.kind() == Kind::Timeout => return Ok(None),
-                        waited => waited?,
-                    }
-                }
+                Err(e) => return Err(e),
             }
         }
     }
@@ -269,17 +236,10 @@ impl Reader {
     /// That the next step did not come in time, and whom it waits for.
     pub fn late(&self) -> Error {
         let step = self.shared.next.load(Ordering::Relaxed);
-        let board = &self.shared.party.board;
-        let behind = (0..board.writers()).map(|w| board.writer(w)).filter(|seat| seat.step <= step);
-        let said: Vec<String> = behind
-            .take(8)
-            .map(|seat| match seat.standing {
-                board::Standing::Awaited => format!("writer {} has not come", seat.rank),
-                _ => format!("writer {} (process {}) has not", seat.rank, seat.who.number),
-            })
-            .collect();
-        let name = &self.shared.party.name;
-        let message = format!("step {step} of stream '{name}' is not ended: {}", said.join(", "));
+        let behind: Vec<String> =
+            self.shared.sources.iter().flat_map(|source| source.late(step)).take(8).collect();
+        let name = &self.shared.name;
+        let message = format!("step {step} of stream '{name}' is not ended: {}", behind.join(", "));
         Error::new(Kind::Timeout, message).with_hint(
             "is somebody stopped, or waiting for something else? a longer timeout can be given",
         )
@@ -291,18 +251,16 @@ impl Reader {
     /// `NotFound` if it is not, or not yet complete.
     pub fn at(&self, step: u64) -> Result<Step> {
         let shared = &self.shared;
-        let guard = shared.party.lock()?;
-        if shared.hold(&guard, step) {
-            drop(guard);
+        shared.check()?;
+        if shared.hold(step)? {
             return Step::new(shared.clone(), step, 0);
         }
-        let there = shared.party.board.steps();
-        drop(guard);
+        let there = self.steps()?;
         let said = match (there.first(), there.last()) {
             (Some(first), Some(last)) => format!("those from {first} to {last} are"),
             _ => "none is".to_owned(),
         };
-        let name = &shared.party.name;
+        let name = &shared.name;
         Err(Error::new(
             Kind::NotFound,
             format!("step {step} of stream '{name}' is not there: {said}"),
@@ -315,40 +273,23 @@ impl Reader {
     /// # Errors
     /// `Timeout` if somebody keeps the stream locked.
     pub fn steps(&self) -> Result<Vec<u64>> {
-        let _guard = self.shared.party.lock()?;
-        Ok(self.shared.party.board.steps())
+        let mut all: Option<Vec<u64>> = None;
+        for source in &self.shared.sources {
+            let its = source.steps()?;
+            all = Some(match all {
+                None => its,
+                Some(all) => all.into_iter().filter(|step| its.contains(step)).collect(),
+            });
+        }
+        Ok(all.unwrap_or_default())
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
         // Steps and arrays of it may be had for longer: what they look at stays, and nobody waits for this reader.
-        if self.shared.party.is_mine()
-            && let Ok(guard) = self.shared.party.lock()
-        {
-            self.shared.party.board.advance(&guard, self.shared.seat, u64::MAX);
+        if self.shared.check().is_ok() {
+            self.shared.sources.iter().for_each(|source| source.done());
         }
-    }
-}
-
-fn no_reader(name: &str, options: &Read, taken: &Taken) -> Error {
-    let Read { group, rank, ranks, .. } = options;
-    let is = |how: String| {
-        Error::usage(format!("rank {rank} of the readers '{group}' of stream '{name}' {how}"))
-    };
-    match taken {
-        Taken::By(who) => is(format!("is process {} already", who.number))
-            .with_hint("give each rank a number of its own, or the group another name"),
-        Taken::Other(size, _) if size != ranks => {
-            is(format!("says that there are {ranks}, and others say {size}"))
-                .with_hint("all ranks of a group say how many they are")
-        }
-        Taken::Other(..) => {
-            is("says something else than others of what happens when they are behind".to_owned())
-                .with_hint("all ranks of a group say the same")
-        }
-        Taken::Full => is("finds no place".to_owned())
-            .with_hint("there may be 64 groups and 1024 readers at a time on a node"),
-        _ => is(format!("is none of {ranks}, or the name of the group is longer than 64 bytes")),
     }
 }

@@ -3,10 +3,11 @@
 use crate::cover::covered;
 use crate::finder::Finder;
 use crate::gather;
-use crate::head;
 use crate::index::{BlockEntry, Definition, Definitions, Place, shown};
 use crate::merge::{Merged, merge};
 use crate::reader::Shared;
+use crate::source::{Fetch, Source, Told, Which};
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use stead_core::{Bounds, DType, Error, Kind, Result};
 use stead_store::arena::View;
@@ -15,6 +16,9 @@ use stead_store::arena::View;
 const SHARE: usize = 16 << 20;
 /// Threads at most, unless there are to be more.
 const THREADS: usize = 4;
+/// Bytes of a part of a block of another node, and parts that are on their way from each.
+const PART: usize = 4 << 20;
+const AHEAD: usize = 4;
 
 /// Definitions of all writers together, and what they were put together of.
 #[derive(Debug)]
@@ -26,7 +30,12 @@ pub(crate) struct Known {
 /// A block, and whose it is.
 #[derive(Debug)]
 struct Block {
+    /// Whence it is, the place of its writer there, and its number among those of the writer.
+    source: usize,
     writer: usize,
+    number: usize,
+    /// Which of the writers on all nodes that is.
+    rank: usize,
     bounds: Bounds,
     place: Place,
 }
@@ -122,8 +131,7 @@ impl Step {
     /// Of a step that is held.
     pub(crate) fn new(shared: Arc<Shared>, step: u64, dropped: u64) -> Result<Step> {
         match open(&shared, step) {
-            Ok((known, blocks)) => {
-                let facts = shared.party.board.facts(step).unwrap_or_default();
+            Ok((known, blocks, facts)) => {
                 Ok(Step(Arc::new(Inner { shared, step, dropped, facts, known, blocks })))
             }
             Err(e) => {
@@ -196,7 +204,7 @@ impl Step {
     /// `NotFound`.
     pub fn parts(&self, name: &str) -> Result<Vec<(usize, Bounds)>> {
         let (variable, _) = self.find(name)?;
-        Ok(self.blocks_of(variable).iter().map(|b| (b.writer, b.bounds.clone())).collect())
+        Ok(self.blocks_of(variable).iter().map(|b| (b.rank, b.bounds.clone())).collect())
     }
 
     /// The blocks that have something of a box, which is to be covered by them.
@@ -249,8 +257,9 @@ impl Step {
         let (dtype, blocks) = self.meeting(name, bounds)?;
         if let Some(block) = blocks.iter().find(|block| block.bounds.contains(bounds))
             && !bounds.is_empty()
+            && let Some(array) = self.within(dtype, block, bounds)?
         {
-            return self.within(dtype, block, bounds);
+            return Ok(array);
         }
         let bytes =
             usize::try_from(bounds.elements()).ok().and_then(|n| n.checked_mul(dtype.size()));
@@ -302,14 +311,20 @@ impl Step {
     pub fn view(&self, name: &str, bounds: &Bounds) -> Result<Option<Array>> {
         let (dtype, blocks) = self.meeting(name, bounds)?;
         match blocks.iter().find(|block| block.bounds.contains(bounds)) {
-            Some(block) if !bounds.is_empty() => self.within(dtype, block, bounds).map(Some),
+            Some(block) if !bounds.is_empty() => self.within(dtype, block, bounds),
             _ => Ok(None),
         }
     }
 
-    /// A box that lies in one block.
-    fn within(&self, dtype: DType, block: &Block, bounds: &Bounds) -> Result<Array> {
-        let view = self.0.shared.look(block.writer, &block.place)?;
+    fn source(&self, block: &Block) -> Result<&dyn Source> {
+        let source = self.0.shared.sources.get(block.source).map(|source| &**source);
+        source.ok_or_else(|| Error::internal("a block is of no node"))
+    }
+
+    /// A box that lies in one block; `None` if that is on another node.
+    fn within(&self, dtype: DType, block: &Block, bounds: &Bounds) -> Result<Option<Array>> {
+        let source = self.source(block)?;
+        let Some(view) = source.look(block.writer, &block.place)? else { return Ok(None) };
         let strides = strides(block.bounds.count(), dtype.size());
         let offsets = bounds.start().iter().zip(block.bounds.start()).zip(&strides);
         let from = offsets.fold(0usize, |sum, ((at, start), stride)| {
@@ -317,9 +332,9 @@ impl Step {
             sum.saturating_add(along.saturating_mul(*stride))
         });
         let looked = bounds.elements().saturating_mul(dtype.size() as u64);
-        self.0.shared.party.board.count_bytes(self.0.shared.seat, 0, looked);
+        source.count(0, looked);
         let bytes = Bytes::There(view, from, self.clone());
-        Ok(Array { dtype, bounds: bounds.clone(), strides, bytes })
+        Ok(Some(Array { dtype, bounds: bounds.clone(), strides, bytes }))
     }
 
     /// Copies what blocks have of a box.
@@ -331,10 +346,17 @@ impl Step {
         to: &mut [u8],
     ) -> Result<usize> {
         let (shared, element) = (&self.0.shared, dtype.size());
-        let views: Vec<(&Bounds, View)> = blocks
-            .iter()
-            .map(|block| Ok((&block.bounds, shared.look(block.writer, &block.place)?)))
-            .collect::<Result<_>>()?;
+        let (mut views, mut far) = (Vec::with_capacity(blocks.len()), Vec::new());
+        for block in blocks {
+            match self.source(block)?.look(block.writer, &block.place)? {
+                Some(view) => views.push((&block.bounds, view)),
+                None => far.push(*block),
+            }
+        }
+        let fetched = self.fetch(&far, bounds, element, to)?;
+        if views.is_empty() {
+            return Ok(fetched);
+        }
         let one = |bounds: &Bounds, to: &mut [u8]| -> Result<usize> {
             let mut sum = 0;
             for (block, view) in &views {
@@ -363,63 +385,145 @@ impl Step {
             });
             sums.into_iter().sum::<Result<usize>>()?
         };
-        shared.party.board.count_bytes(shared.seat, copied as u64, 0);
+        // Those of this node are of one source.
+        if let Some(block) =
+            blocks.iter().find(|block| !far.iter().any(|f| std::ptr::eq(*f, **block)))
+        {
+            self.source(block)?.count(copied as u64, 0);
+        }
+        Ok(copied + fetched)
+    }
+
+    /// Copies what blocks of other nodes have of a box. All nodes send at the same time.
+    fn fetch(
+        &self,
+        blocks: &[&Block],
+        bounds: &Bounds,
+        element: usize,
+        to: &mut [u8],
+    ) -> Result<usize> {
+        let mut parts: Vec<VecDeque<(Which, Bounds)>> = Vec::new();
+        for block in blocks {
+            let Some(both) = block.bounds.intersection(bounds) else { continue };
+            if parts.len() <= block.source {
+                parts.resize_with(block.source + 1, VecDeque::new);
+            }
+            let which = Which { step: self.0.step, writer: block.writer, number: block.number };
+            let small = gather::small(&both, element, PART).into_iter();
+            if let Some(of) = parts.get_mut(block.source) {
+                of.extend(small.map(|part| (which, part)));
+            }
+        }
+        // In the order of the sources: nobody waits for one that somebody has who waits for another one.
+        let mut ways: Vec<Way<'_>> = Vec::new();
+        for (source, parts) in self.0.shared.sources.iter().zip(parts) {
+            if !parts.is_empty()
+                && let Some(fetch) = source.fetch()
+            {
+                ways.push(Way { fetch, parts, asked: VecDeque::new() });
+            }
+        }
+        let mut copied = 0;
+        while !ways.is_empty() {
+            for way in &mut ways {
+                way.ask()?;
+            }
+            for way in &mut ways {
+                if let Some(part) = way.asked.pop_front() {
+                    let came = way.fetch.hear()?;
+                    let bytes = usize::try_from(part.elements()).unwrap_or(usize::MAX);
+                    if came.bytes().len() != bytes.saturating_mul(element) {
+                        return Err(Error::format(
+                            "a part of a block of another node has another size",
+                        ));
+                    }
+                    copied += gather::copy(came.bytes(), &part, to, bounds, element)?;
+                }
+            }
+            ways.retain(|way| !(way.parts.is_empty() && way.asked.is_empty()));
+        }
         Ok(copied)
     }
 }
 
-/// Reads what all writers say of a step.
-fn open(shared: &Arc<Shared>, step: u64) -> Result<(Arc<Known>, Blocks)> {
-    let (board, name) = (&shared.party.board, &shared.party.name);
-    let malformed = |writer: usize| {
-        Error::format(format!(
-            "what writer {writer} says of step {step} of stream '{name}' is damaged"
-        ))
-        .with_hint("all that take part in a stream must be of the same version of stead")
-    };
-    let mut said: Vec<(u32, Arc<Definitions>)> = Vec::with_capacity(board.writers());
-    let mut each: Vec<Vec<BlockEntry>> = Vec::with_capacity(board.writers());
-    for writer in 0..board.writers() {
-        let gone = || {
-            Error::internal(format!("step {step} of stream '{name}' is gone while it is looked at"))
-        };
-        let entry = board.entry(step, writer).ok_or_else(gone)?;
-        let place = Place { segment: entry.segment, offset: entry.offset, len: entry.len };
-        let bytes = shared.hear(writer, &place)?;
-        let (place, hash, blocks) = head::decode(&bytes).ok_or_else(|| malformed(writer))?;
-        let definitions = shared.definitions(writer, &place, hash)?;
-        each.push(definitions.decode_blocks(blocks).map_err(|e| e.at_rank(writer))?);
-        said.push((u32::try_from(writer).unwrap_or(u32::MAX), definitions));
+/// Parts of blocks of another node, that are still to be asked for, and that were.
+struct Way<'s> {
+    fetch: Box<dyn Fetch + 's>,
+    parts: VecDeque<(Which, Bounds)>,
+    asked: VecDeque<Bounds>,
+}
+
+impl Way<'_> {
+    fn ask(&mut self) -> Result<()> {
+        while self.asked.len() < AHEAD
+            && let Some((block, part)) = self.parts.pop_front()
+        {
+            self.fetch.ask(block, &part)?;
+            self.asked.push_back(part);
+        }
+        Ok(())
     }
-    let hashes: Vec<u64> = said.iter().map(|(_, definitions)| definitions.hash()).collect();
+}
+
+/// When a step was complete, in nanoseconds since 1970, and bytes of its arrays.
+type Facts = (u64, u64);
+
+/// Reads what all writers say of a step.
+fn open(shared: &Arc<Shared>, step: u64) -> Result<(Arc<Known>, Blocks, Facts)> {
+    let told: Vec<Arc<Told>> =
+        shared.sources.iter().map(|source| source.told(step)).collect::<Result<_>>()?;
+    let facts = told
+        .iter()
+        .fold((0, 0u64), |(at, bytes), told| (told.at.max(at), bytes.saturating_add(told.bytes)));
+    // In the order of the writers, wherever they are.
+    let mut order: Vec<(u64, usize, usize)> = Vec::new();
+    for (source, told) in told.iter().enumerate() {
+        order
+            .extend(told.said.iter().enumerate().map(|(writer, said)| (said.rank, source, writer)));
+    }
+    order.sort_unstable();
+    let of = |source: usize, writer: usize| told.get(source).and_then(|t| t.said.get(writer));
+    let all = || order.iter().filter_map(|(_, source, writer)| of(*source, *writer));
+    let hashes: Vec<u64> = all().map(|said| said.definitions.hash()).collect();
     let before = shared.merged().clone().filter(|known| known.hashes == hashes);
     let known = match before {
         Some(known) => known,
         None => {
+            let rank = |rank| u32::try_from(rank).unwrap_or(u32::MAX);
+            let said: Vec<_> = all().map(|s| (rank(s.rank), s.definitions.clone())).collect();
             let known = Arc::new(Known { hashes, merged: merge(&said)? });
             *shared.merged() = Some(known.clone());
             known
         }
     };
+    let each = order.iter().filter_map(|(rank, source, writer)| {
+        let said = of(*source, *writer)?;
+        let rank = usize::try_from(*rank).unwrap_or(usize::MAX);
+        Some(((rank, *source, *writer), said.blocks.as_slice()))
+    });
     let blocks = Blocks::new(&known.merged, each)?;
-    Ok((known, blocks))
+    Ok((known, blocks, facts))
 }
 
 impl Blocks {
     /// Those of each writer, by variables.
-    fn new(merged: &Merged, each: Vec<Vec<BlockEntry>>) -> Result<Blocks> {
+    fn new<'b>(
+        merged: &Merged,
+        each: impl Iterator<Item = ((usize, usize, usize), &'b [BlockEntry])>,
+    ) -> Result<Blocks> {
         let odd = || Error::format("a block of a variable that nobody has defined");
         let variables = merged.definitions.len();
         let mut starts = vec![0usize; variables + 1];
-        let mut list = Vec::with_capacity(each.iter().map(Vec::len).sum());
-        let mut of = Vec::with_capacity(list.capacity());
-        for (writer, blocks) in each.into_iter().enumerate() {
-            for BlockEntry { variable, bounds, place } in blocks {
-                let number = merged.number(writer, variable).ok_or_else(odd)?;
-                let number = usize::try_from(number).unwrap_or(usize::MAX);
-                *starts.get_mut(number + 1).ok_or_else(odd)? += 1;
-                of.push(number);
-                list.push(Block { writer, bounds, place });
+        // They mostly are in order: of one writer, in the order in which its variables were defined.
+        let mut numbered: Vec<(usize, Block)> = Vec::new();
+        for (at, ((rank, source, writer), blocks)) in each.enumerate() {
+            numbered.reserve(blocks.len());
+            for (number, BlockEntry { variable, bounds, place }) in blocks.iter().enumerate() {
+                let of = merged.number(at, *variable).ok_or_else(odd)?;
+                let of = usize::try_from(of).unwrap_or(usize::MAX);
+                *starts.get_mut(of.saturating_add(1)).ok_or_else(odd)? += 1;
+                let (bounds, place) = (bounds.clone(), *place);
+                numbered.push((of, Block { source, writer, number, rank, bounds, place }));
             }
         }
         let mut sum = 0;
@@ -427,10 +531,8 @@ impl Blocks {
             sum += *start;
             *start = sum;
         }
-        // They mostly are in order: of one writer, in the order in which its variables were defined.
-        let mut numbered: Vec<(usize, Block)> = of.into_iter().zip(list).collect();
-        if !numbered.is_sorted_by_key(|(number, _)| *number) {
-            numbered.sort_by_key(|(number, _)| *number);
+        if !numbered.is_sorted_by_key(|(of, _)| *of) {
+            numbered.sort_by_key(|(of, _)| *of);
         }
         let list = numbered.into_iter().map(|(_, block)| block).collect();
         let finders = (0..variables).map(|_| OnceLock::new()).collect();

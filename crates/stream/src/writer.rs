@@ -1,6 +1,7 @@
 //! The writing end of a stream.
 
 use crate::board::{Begun, Entry, Full, Standing};
+use crate::coupling::Coupling;
 use crate::head;
 use crate::home::Home;
 use crate::index::{BlockEntry, Definition, Definitions, shown};
@@ -22,7 +23,11 @@ use stead_store::arena::{Arena, Options, Piece, Place};
 #[derive(Debug)]
 pub struct Writer {
     party: Party,
-    rank: usize,
+    /// Its place among the writers of this node.
+    seat: usize,
+    /// Others of this coupling may read what was put as long as it is there.
+    #[allow(dead_code)]
+    coupling: Option<Arc<Coupling>>,
     /// The memory of arrays, and that of what is said of them.
     arena: Arena,
     said: Arena,
@@ -96,18 +101,23 @@ impl Writer {
     /// # Errors
     /// `Usage` if other writers say something else of the stream, or somebody is this one already; those of the dataspace `memory`.
     pub fn open(name: &str, options: &Written) -> Result<Writer> {
-        let home = Home::open(&options.spaces)?;
+        let home = match &options.coupling {
+            Some(coupling) => coupling.home().clone(),
+            None => Home::open(&options.spaces)?,
+        };
         let me = me()?;
-        let rank = usize::try_from(options.rank).unwrap_or(usize::MAX);
-        let found = home.join(name, &options.agreed(), rank, me)?;
+        let placed = options.placed(name)?;
+        let (seat, agreed) = (placed.seat, options.agreed(&placed));
+        let found = home.join(name, &agreed, &placed, me)?;
         // Fresh pages take much longer than those that were used before.
-        let keep_free = options.memory / options.writers.max(1);
+        let keep_free = options.memory / agreed.writers.max(1);
         let of = Options { keep_free, ..Options::default() };
-        let arena = Arena::new(&found.folder, &head::prefix(rank), of)?;
-        let said = Arena::new(&found.folder, &head::said(rank), Options::default())?;
+        let arena = Arena::new(&found.folder, &head::prefix(seat), of)?;
+        let said = Arena::new(&found.folder, &head::said(seat), Options::default())?;
         Ok(Writer {
             party: Party::new(name, home, found, me, (options.timeout, &options.stop)),
-            rank,
+            seat,
+            coupling: options.coupling.clone(),
             arena,
             said,
             definitions: Definitions::new(),
@@ -209,7 +219,8 @@ impl Writer {
     fn who_is_waited_for(&self, full: Full) -> String {
         let (name, step) = (&self.party.name, self.step);
         let board = &self.party.board;
-        let writer = format!("writer {} of stream '{name}' cannot begin step {step}", self.rank);
+        let rank = board.rank_of(self.seat);
+        let writer = format!("writer {rank} of stream '{name}' cannot begin step {step}");
         match full {
             Full::Groups => {
                 let (there, wanted) = (board.groups(), board.agreed().expect);
@@ -297,14 +308,14 @@ impl Writer {
         loop {
             let seen = Seen::Writer(self.party.board.seen_by_writers());
             // First said, then looked: of two who want the last bytes at the same time not both have them.
-            self.party.board.set_used(self.rank, self.arena.used().saturating_add(bytes));
+            self.party.board.set_used(self.seat, self.arena.used().saturating_add(bytes));
             if self.party.board.used() <= most {
                 let len = usize::try_from(bytes).unwrap_or(usize::MAX);
                 let piece = self.arena.take(len);
-                self.party.board.set_used(self.rank, self.arena.used());
+                self.party.board.set_used(self.seat, self.arena.used());
                 return piece;
             }
-            self.party.board.set_used(self.rank, self.arena.used());
+            self.party.board.set_used(self.seat, self.arena.used());
             if self.reclaim() {
                 continue;
             }
@@ -388,7 +399,7 @@ impl Writer {
             }
         };
         let guard = self.party.lock()?;
-        let ended = self.party.board.end(&guard, self.rank, self.step, entry, open.bytes);
+        let ended = self.party.board.end(&guard, self.seat, self.step, entry, open.bytes);
         let state = self.party.board.state();
         drop(guard);
         if !ended {
@@ -433,7 +444,7 @@ impl Writer {
         let before = self.past.len();
         let board = &self.party.board;
         self.past.retain(|(step, _)| board.is_there(*step));
-        board.set_used(self.rank, self.arena.used());
+        board.set_used(self.seat, self.arena.used());
         self.past.len() < before
     }
 
@@ -469,7 +480,7 @@ impl Writer {
         self.arena.leave();
         self.said.leave();
         let guard = self.party.lock()?;
-        self.party.board.close(&guard, self.rank, fails);
+        self.party.board.close(&guard, self.seat, fails);
         self.party.home.leave(&self.party.name, &self.party.board, &guard);
         Ok(())
     }

@@ -198,7 +198,8 @@ fn read(process: &Process, rule: Rule) {
 
 /// Two writers and two readers, of whom one may be left behind; one of all of them is killed, perhaps.
 fn run(kills: bool) {
-    let agreed = Agreed { writers: 2, keep: 1, queue: 1, memory: 1 << 20, expect: 0 };
+    let agreed =
+        Agreed { writers: 2, keep: 1, queue: 1, memory: 1 << 20, expect: 0, all: 2, run: 0 };
     let words = agreed.words().unwrap();
     let memory = Arc::new(Memory {
         words: (0..words).map(|_| AtomicU64::new(0)).collect(),

@@ -16,6 +16,8 @@ const W_STEPS: usize = 2;
 const W_USED: usize = 3;
 /// Bytes that it has put.
 const W_BYTES: usize = 4;
+/// Which of all writers it is, and one; 0 where each has its place's number.
+const W_RANK: usize = 5;
 
 /// Words of a group.
 const G_STATE: usize = 0;
@@ -273,6 +275,18 @@ impl<W: Words> Board<W> {
         (0..self.writers).map(used).fold(0, u64::saturating_add)
     }
 
+    /// Says which of the writers on all nodes this one is, before anybody else has the board.
+    pub(crate) fn set_rank(&self, writer: usize, rank: u64) {
+        if writer < self.writers {
+            self.put(self.writer_at(writer) + W_RANK, rank.saturating_add(1));
+        }
+    }
+
+    /// Which of the writers on all nodes this one is.
+    pub(crate) fn rank_of(&self, writer: usize) -> u64 {
+        self.get(self.writer_at(writer) + W_RANK).checked_sub(1).unwrap_or(writer as u64)
+    }
+
     /// A writer, as others see it.
     pub(crate) fn writer(&self, writer: usize) -> Seat {
         let at = self.writer_at(writer);
@@ -280,7 +294,7 @@ impl<W: Words> Board<W> {
             who: Who::of(self.get(at + W_WHO)),
             standing: standing(self.get(at + W_STATE)),
             group: None,
-            rank: writer as u64,
+            rank: self.rank_of(writer),
             step: self.get(at + W_STEPS),
             had: 0,
             dropped: 0,

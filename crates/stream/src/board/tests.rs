@@ -81,7 +81,7 @@ impl Words for &Heap {
 }
 
 fn agreed(writers: u64, keep: u64, queue: u64) -> Agreed {
-    Agreed { writers, keep, queue, memory: 1 << 30, expect: 0 }
+    Agreed { writers, keep, queue, memory: 1 << 30, expect: 0, all: writers, run: 0 }
 }
 
 fn who(number: u32) -> Who {

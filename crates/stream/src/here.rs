@@ -1,0 +1,286 @@
+//! The writers of this node, as a reader has them: it looks at their memory where it lies.
+
+use crate::board::{self, Group, Guard, Next, Standing, State};
+use crate::clock;
+use crate::head;
+use crate::home::{self, Found, Home};
+use crate::index::{BlockEntry, Definitions, Place};
+use crate::memory::{self, is_alive, me};
+use crate::options::Read;
+use crate::party::{Party, Seen};
+use crate::source::{Coming, Fetch, Said, Source, Told};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use stead_core::{Error, Kind, Result};
+use stead_store::arena::{Neighbours, View};
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Here {
+    party: Party,
+    seat: board::Reader,
+    neighbours: Neighbours,
+    /// Definitions of each writer, as they were last.
+    known: Mutex<HashMap<usize, (u64, Arc<Definitions>)>>,
+}
+
+/// What a writer says of a step, in bytes.
+pub(crate) struct Raw {
+    head: View,
+    /// Where its definitions are, and what they hash to.
+    place: Place,
+    pub(crate) hash: u64,
+}
+
+impl Raw {
+    /// Its blocks.
+    pub(crate) fn blocks(&self) -> &[u8] {
+        head::decode(&self.head).map_or(&[], |(_, _, blocks)| blocks)
+    }
+}
+
+/// A stream that was found is over, where one was to be found that goes on.
+pub(crate) struct IsOver;
+
+impl Here {
+    /// Takes the place of a rank of a group, and waits for the stream if nobody writes it yet.
+    pub(crate) fn open(name: &str, options: &Read) -> Result<Here> {
+        let home = Home::open(&options.spaces)?;
+        let until = clock::after(options.timeout);
+        let over = options.start == crate::options::Start::Oldest;
+        loop {
+            let found = home.find(name, over, until, &options.stop)?;
+            if let Ok(here) = Here::attach(name, home.clone(), found, options)? {
+                return Ok(here);
+            }
+        }
+    }
+
+    /// Takes a place in a stream that was found.
+    pub(crate) fn attach(
+        name: &str,
+        home: Home,
+        found: Found,
+        options: &Read,
+    ) -> Result<std::result::Result<Here, IsOver>> {
+        let me = me()?;
+        let guard = home::lock(name, &found.board, me)?;
+        found.board.reap(&guard, &is_alive);
+        let over = options.start == crate::options::Start::Oldest;
+        if !over && found.board.state() != State::Live {
+            return Ok(Err(IsOver));
+        }
+        let group = Group {
+            name: &options.group,
+            size: options.ranks,
+            rule: options.rule(),
+            from: options.from(),
+        };
+        let attached = found.board.attach(&guard, group, options.rank, me, &is_alive);
+        drop(guard);
+        let seat = attached.map_err(|taken| home::no_reader(name, options, &taken))?;
+        let neighbours = Neighbours::new(&found.folder);
+        let waits = (options.timeout, &options.stop);
+        let party = Party::new(name, home, found, me, waits);
+        Ok(Ok(Here { party, seat, neighbours, known: Mutex::default() }))
+    }
+
+    /// Writers of this node.
+    pub(crate) fn writers(&self) -> usize {
+        self.party.board.writers()
+    }
+
+    /// Which of the writers on all nodes is at a place.
+    pub(crate) fn rank_of(&self, writer: usize) -> u64 {
+        self.party.board.rank_of(writer)
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<usize, (u64, Arc<Definitions>)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> Result<Guard<'_, memory::Shared>> {
+        self.party.lock()
+    }
+
+    fn look_at(&self, prefix: &str, writer: usize, place: &Place) -> Result<View> {
+        self.neighbours.look(prefix, place).map_err(|e| match e.kind() {
+            Kind::NotFound => {
+                let (writer, name) = (self.rank_of(writer), &self.party.name);
+                let message = format!("the memory of writer {writer} of stream '{name}' is gone");
+                Error::new(Kind::Peer, message).with_hint("somebody has removed the stream")
+            }
+            _ => e,
+        })
+    }
+
+    /// What the writer at a place says of a step that is held.
+    pub(crate) fn raw(&self, step: u64, writer: usize) -> Result<Raw> {
+        let Party { board, name, .. } = &self.party;
+        let gone = || {
+            Error::internal(format!("step {step} of stream '{name}' is gone while it is looked at"))
+        };
+        let entry = board.entry(step, writer).ok_or_else(gone)?;
+        let place = Place { segment: entry.segment, offset: entry.offset, len: entry.len };
+        let head = self.look_at(&head::said(writer), writer, &place)?;
+        let (place, hash, _) = head::decode(&head).ok_or_else(|| {
+            let writer = self.rank_of(writer);
+            Error::format(format!(
+                "what writer {writer} says of step {step} of stream '{name}' is damaged"
+            ))
+            .with_hint("all that take part in a stream must be of the same version of stead")
+        })?;
+        Ok(Raw { head, place, hash })
+    }
+
+    /// The definitions that a writer says in bytes.
+    pub(crate) fn raw_definitions(&self, writer: usize, raw: &Raw) -> Result<View> {
+        let bytes = self.look_at(&head::said(writer), writer, &raw.place)?;
+        if Definitions::hash_of(&bytes) == raw.hash {
+            return Ok(bytes);
+        }
+        let writer = self.rank_of(writer);
+        Err(Error::format(format!("what writer {writer} says of its variables is damaged")))
+    }
+
+    /// What a writer says of its variables, which it seldom says anew.
+    fn definitions(&self, writer: usize, raw: &Raw) -> Result<Arc<Definitions>> {
+        let hash = raw.hash;
+        let known = self.known().get(&writer).cloned();
+        if let Some((_, definitions)) = known.filter(|(known, _)| *known == hash) {
+            return Ok(definitions);
+        }
+        // Ranks of a program often say the same.
+        let same = self.known().values().find(|(known, _)| *known == hash).cloned();
+        let definitions = match same {
+            Some((_, definitions)) => definitions,
+            None => {
+                let bytes = self.raw_definitions(writer, raw)?;
+                Arc::new(Definitions::decode(&bytes).map_err(|e| self.by(writer, e))?)
+            }
+        };
+        self.known().insert(writer, (hash, definitions.clone()));
+        Ok(definitions)
+    }
+
+    fn by(&self, writer: usize, error: Error) -> Error {
+        error.at_rank(usize::try_from(self.rank_of(writer)).unwrap_or(usize::MAX))
+    }
+
+    /// When a step was complete, in nanoseconds since 1970, and the bytes of its arrays.
+    pub(crate) fn facts(&self, step: u64) -> (u64, u64) {
+        self.party.board.facts(step).unwrap_or_default()
+    }
+
+    /// What a writer says of a step, to be gone by.
+    pub(crate) fn blocks(&self, step: u64, writer: usize) -> Result<(Said, Raw)> {
+        let raw = self.raw(step, writer)?;
+        let definitions = self.definitions(writer, &raw)?;
+        let blocks: Vec<BlockEntry> =
+            definitions.decode_blocks(raw.blocks()).map_err(|e| self.by(writer, e))?;
+        Ok((Said { rank: self.rank_of(writer), definitions, blocks }, raw))
+    }
+}
+
+impl Source for Here {
+    fn position(&self) -> u64 {
+        self.party.board.position(self.seat)
+    }
+
+    fn next(&self, from: u64, until: Instant) -> Result<Coming> {
+        let board = &self.party.board;
+        loop {
+            let seen = Seen::Reader(board.seen_by_readers());
+            let guard = self.lock()?;
+            // Those before are done with, whether they are still looked at or not.
+            board.advance(&guard, self.seat, from);
+            match board.next(&guard, self.seat, from) {
+                Next::Step { step, .. } => return Ok(Coming::Step(step)),
+                Next::Over(state) => return Ok(Coming::Over(self.party.over(state))),
+                Next::Wait => {
+                    drop(guard);
+                    if clock::now() >= until {
+                        return Ok(Coming::Nothing);
+                    }
+                    match self.party.wait(seen, until, String::new) {
+                        Err(e) if e.kind() == Kind::Timeout => return Ok(Coming::Nothing),
+                        waited => waited?,
+                    }
+                }
+            }
+        }
+    }
+
+    fn hold(&self, step: u64) -> Result<bool> {
+        let guard = self.lock()?;
+        Ok(self.party.board.hold(&guard, self.seat, step))
+    }
+
+    fn let_go(&self, step: u64, is_done: bool) {
+        if !self.party.is_mine() {
+            return;
+        }
+        let Ok(guard) = self.lock() else { return };
+        self.party.board.let_go(&guard, self.seat, step);
+        if is_done {
+            self.party.board.advance(&guard, self.seat, step + 1);
+        }
+    }
+
+    fn steps(&self) -> Result<Vec<u64>> {
+        let _guard = self.lock()?;
+        Ok(self.party.board.steps())
+    }
+
+    fn told(&self, step: u64) -> Result<Arc<Told>> {
+        let (at, bytes) = self.facts(step);
+        let said = (0..self.writers()).map(|writer| Ok(self.blocks(step, writer)?.0));
+        Ok(Arc::new(Told { at, bytes, said: said.collect::<Result<_>>()? }))
+    }
+
+    fn late(&self, step: u64) -> Vec<String> {
+        let board = &self.party.board;
+        let behind = (0..self.writers()).map(|w| board.writer(w)).filter(|seat| seat.step <= step);
+        let said = behind.take(8).map(|seat| match seat.standing {
+            Standing::Awaited => format!("writer {} has not come", seat.rank),
+            _ => format!("writer {} (process {}) has not", seat.rank, seat.who.number),
+        });
+        said.collect()
+    }
+
+    fn look(&self, writer: usize, place: &Place) -> Result<Option<View>> {
+        self.look_at(&head::prefix(writer), writer, place).map(Some)
+    }
+
+    fn fetch(&self) -> Option<Box<dyn Fetch + '_>> {
+        None
+    }
+
+    fn count(&self, copied: u64, looked: u64) {
+        self.party.board.count_bytes(self.seat, copied, looked);
+    }
+
+    fn done(&self) {
+        // Steps and arrays may be had for longer: what they look at stays, and nobody waits for this reader.
+        if self.party.is_mine()
+            && let Ok(guard) = self.lock()
+        {
+            self.party.board.advance(&guard, self.seat, u64::MAX);
+        }
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        // The last one who looks at anything of it.
+        if !self.party.is_mine() {
+            return;
+        }
+        if let Ok(guard) = self.lock() {
+            let Party { name, home, board, .. } = &self.party;
+            board.detach(&guard, self.seat);
+            home.leave(name, board, &guard);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Where a reader has its steps from: the writers of this node, or those of another one.
+
+use crate::index::{BlockEntry, Definitions, Place};
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Instant;
+use stead_core::{Bounds, Error, Result};
+use stead_store::arena::View;
+
+/// What comes next.
+#[derive(Debug)]
+pub(crate) enum Coming {
+    /// This step, at which the reader looks from now on.
+    Step(u64),
+    /// Nothing in time.
+    Nothing,
+    /// Nothing any more, in order or not.
+    Over(Option<Error>),
+}
+
+/// What a writer says of a step.
+#[derive(Debug, Clone)]
+pub(crate) struct Said {
+    /// Which of the writers on all nodes it is.
+    pub(crate) rank: u64,
+    pub(crate) definitions: Arc<Definitions>,
+    pub(crate) blocks: Vec<BlockEntry>,
+}
+
+/// What all writers of a node say of a step.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// When the last of them ended it, in nanoseconds since 1970.
+    pub(crate) at: u64,
+    /// Bytes of their arrays.
+    pub(crate) bytes: u64,
+    /// One for each, in the order of their places.
+    pub(crate) said: Vec<Said>,
+}
+
+/// Writers of a node, as a reader has them. All may be called by any thread; who shares a reader counts how often a step is held.
+pub(crate) trait Source: Debug + Send + Sync {
+    /// The step that a reader begins with.
+    fn position(&self) -> u64;
+
+    /// The first step from this one on, as soon as it is complete; those before are done with. No longer than until then.
+    fn next(&self, from: u64, until: Instant) -> Result<Coming>;
+
+    /// Looks at a step from now on. False if it is not there. Nothing to do for one that is looked at.
+    fn hold(&self, step: u64) -> Result<bool>;
+
+    /// Looks at a step no longer, and has done with it, too.
+    fn let_go(&self, step: u64, is_done: bool);
+
+    /// Steps that are there and complete.
+    fn steps(&self) -> Result<Vec<u64>>;
+
+    /// What writers say of a step that is held.
+    fn told(&self, step: u64) -> Result<Arc<Told>>;
+
+    /// Who has not ended a step.
+    fn late(&self, step: u64) -> Vec<String>;
+
+    /// Bytes of an array of the writer at this place; `None` where they are to be [fetched](Source::fetch).
+    fn look(&self, writer: usize, place: &Place) -> Result<Option<View>>;
+
+    /// What fetches parts of arrays; `None` where they can be looked at.
+    fn fetch(&self) -> Option<Box<dyn Fetch + '_>>;
+
+    /// Says how many bytes were copied, and how many are looked at.
+    fn count(&self, copied: u64, looked: u64);
+
+    /// No more steps are wanted; those that are held still are.
+    fn done(&self);
+}
+
+/// A block of a step: the place of its writer, and its number among those of the writer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Which {
+    pub(crate) step: u64,
+    pub(crate) writer: usize,
+    pub(crate) number: usize,
+}
+
+/// Parts of blocks from elsewhere: several are asked for, and come in the same order.
+pub(crate) trait Fetch {
+    /// Asks for the part of a block that this box, which lies within it, is.
+    fn ask(&mut self, block: Which, part: &Bounds) -> Result<()>;
+
+    /// The bytes of the part that was asked for first and has not come, in C order.
+    fn hear(&mut self) -> Result<Part>;
+}
+
+/// A part that has come: its bytes are those after the first few of a message.
+#[derive(Debug)]
+pub(crate) struct Part {
+    message: Vec<u8>,
+    from: usize,
+}
+
+impl Part {
+    pub(crate) fn new(message: Vec<u8>, from: usize) -> Part {
+        Part { message, from }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.message.get(self.from..).unwrap_or(&[])
+    }
+}

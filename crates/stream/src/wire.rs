@@ -1,0 +1,242 @@
+//! What a reader and an agent on another node say to each other, as bytes. Whatever comes is used within bounds only.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use stead_core::{Error, Kind, Result};
+use stead_fabric::kinds;
+
+/// To the agent of a rank, with the tag of what is knocked at.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Knock {
+    /// Somebody has something to ask, by messages of this tag and the next one.
+    Talk(u32),
+    /// The rank takes part in nothing any more.
+    Done,
+}
+
+/// What a reader asks. Answers come in the same order.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Ask {
+    /// Whether there is a stream; answered by [`Found`] or nothing.
+    Find(String),
+    /// For a place among its readers; answered by the step that it begins with.
+    Open(Box<Open>),
+    /// For the first step from this one on, for so many milliseconds; answered by [`Next`].
+    Next(u64, u64),
+    /// For nothing any more. No answer.
+    Bye,
+}
+
+/// What a reader wants without waiting for a step at the same time.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Errand {
+    /// A part of a block; answered by its bytes.
+    Part(Wanted),
+    /// To look at a step; answered by [`Told`] with all definitions, or nothing.
+    Hold(u64),
+    /// The steps that there are; answered by their numbers.
+    Steps,
+    /// Who has not ended a step; answered by texts.
+    Late(u64),
+    /// To look at a step no longer, and to be done with it. No answer.
+    LetGo(u64, bool),
+    /// No more steps. No answer.
+    Enough,
+    /// Nothing any more. No answer.
+    Bye,
+}
+
+/// A place among the readers of a run of a stream.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Open {
+    pub(crate) name: String,
+    pub(crate) run: u64,
+    pub(crate) group: String,
+    pub(crate) rank: u64,
+    pub(crate) ranks: u64,
+    /// Steps may go that the group has not had.
+    pub(crate) drops: bool,
+    /// It begins with the next step.
+    pub(crate) next: bool,
+}
+
+/// A stream on a node.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Found {
+    /// What its writers on all nodes know each other by.
+    pub(crate) run: u64,
+    /// How many they are.
+    pub(crate) all: u64,
+    /// Those of this node.
+    pub(crate) ranks: Vec<u64>,
+    pub(crate) is_live: bool,
+    /// In nanoseconds since 1970.
+    pub(crate) created: u64,
+}
+
+/// What comes next.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Next {
+    Step(u64, Told),
+    Nothing,
+    Over(Option<Failure>),
+}
+
+/// What the writers of a node say of a step.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Told {
+    pub(crate) at: u64,
+    pub(crate) bytes: u64,
+    pub(crate) said: Vec<Said>,
+}
+
+/// What a writer says of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Said {
+    pub(crate) rank: u64,
+    pub(crate) hash: u64,
+    /// Nothing if what has this hash was told before, in this answer or, to who asked for the next step, of the one before.
+    pub(crate) definitions: Option<Vec<u8>>,
+    pub(crate) blocks: Vec<u8>,
+}
+
+/// Asks for a part of a block.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Wanted {
+    pub(crate) step: u64,
+    pub(crate) writer: u64,
+    pub(crate) number: u64,
+    pub(crate) start: Vec<u64>,
+    pub(crate) count: Vec<u64>,
+}
+
+/// An error, on its way.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    kind: u8,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn of(error: &Error) -> Failure {
+        let hint = error.hint().map(str::to_owned);
+        Failure { kind: kinds::number(error.kind()), message: error.message().to_owned(), hint }
+    }
+
+    pub(crate) fn error(self) -> Error {
+        let error = Error::new(kinds::kind(self.kind), self.message);
+        match self.hint {
+            Some(hint) => error.with_hint(hint),
+            None => error,
+        }
+    }
+}
+
+/// The first byte of an answer.
+const DONE: u8 = 0;
+const FAILED: u8 = 1;
+
+fn odd() -> Error {
+    Error::format("a message about a stream is malformed")
+        .with_hint("all that take part in a stream must be of the same version of stead")
+}
+
+fn add(bytes: Vec<u8>, what: &impl Serialize) -> Result<Vec<u8>> {
+    postcard::to_extend(what, bytes)
+        .map_err(|e| Error::internal(format!("a message about a stream cannot be made: {e}")))
+}
+
+/// What is asked, or said, as bytes.
+pub(crate) fn encode(what: &impl Serialize) -> Result<Vec<u8>> {
+    add(Vec::new(), what)
+}
+
+/// What came as bytes.
+///
+/// # Errors
+/// `Format`.
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    postcard::from_bytes(bytes).map_err(|_| odd())
+}
+
+/// An answer, or why there is none.
+pub(crate) fn answer<T: Serialize>(outcome: Result<T>) -> Vec<u8> {
+    let failed = match outcome.and_then(|answer| add(vec![DONE], &answer)) {
+        Ok(bytes) => return bytes,
+        Err(e) => Failure::of(&e),
+    };
+    add(vec![FAILED], &failed).unwrap_or_else(|_| vec![FAILED])
+}
+
+/// The same of bytes that come after [`HEAD`] others.
+pub(crate) fn parcel(outcome: Result<Vec<u8>>) -> Vec<u8> {
+    match outcome {
+        Ok(mut bytes) => {
+            if let Some(first) = bytes.first_mut() {
+                *first = DONE;
+            }
+            bytes
+        }
+        Err(e) => answer::<()>(Err(e)),
+    }
+}
+
+/// Bytes before those of a parcel.
+pub(crate) const HEAD: usize = 1;
+
+/// What an answer says, as bytes; the error that it tells.
+pub(crate) fn heard(bytes: &[u8]) -> Result<&[u8]> {
+    match bytes.split_first() {
+        Some((&DONE, rest)) => Ok(rest),
+        Some((_, rest)) => Err(decode::<Failure>(rest).map_or_else(|e| e, Failure::error)),
+        None => Err(odd()),
+    }
+}
+
+/// That the other side does not go by what was agreed.
+pub(crate) fn astray(what: &str) -> Error {
+    Error::new(Kind::Format, format!("what another node says of a stream makes no sense: {what}"))
+        .with_hint("all that take part in a stream must be of the same version of stead")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_arrive_as_they_were() {
+        let error = Error::new(Kind::Peer, "writer 3 has ended").with_hint("see what it said");
+        let told = heard(&answer::<u64>(Err(error))).unwrap_err();
+        assert_eq!(
+            (told.kind(), told.message(), told.hint()),
+            (Kind::Peer, "writer 3 has ended", Some("see what it said"))
+        );
+        let parcel = parcel(Err(Error::limit("too much")));
+        assert_eq!(heard(&parcel).unwrap_err().kind(), Kind::Limit);
+    }
+
+    #[test]
+    fn what_is_no_message_is_an_error() {
+        let bytes = encode(&Ask::Open(Box::new(Open {
+            name: "sim".into(),
+            run: 7,
+            group: "readers".into(),
+            rank: 1,
+            ranks: 2,
+            drops: false,
+            next: true,
+        })))
+        .unwrap();
+        for len in 0..bytes.len() {
+            assert!(decode::<Ask>(&bytes[..len]).is_err(), "{len}");
+        }
+        assert!(matches!(decode::<Ask>(&bytes), Ok(Ask::Open(open)) if open.next));
+        for bytes in [&[][..], &[9, 9, 9], &[1], &[1, 255, 255, 255, 255, 255]] {
+            assert_eq!(heard(bytes).unwrap_err().kind(), Kind::Format);
+        }
+        // A length that no memory has room for is no reason to take it.
+        assert!(decode::<Next>(&[0, 1, 1, 1, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]).is_err());
+    }
+}
