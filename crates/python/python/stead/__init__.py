@@ -50,7 +50,8 @@ from ._region import Region, region, regions
 from ._report import Report
 from ._stage import Staged, Transfer, cancel_transfer, dataspaces, preview_stage, resume_transfer, stage, transfers
 from ._stead import MISSING, Cancel, Read, __version__
-from ._streams import Step, StreamReader, StreamWriter, Variable, reader, remove_stream, stream_info, streams, writer
+from ._stream_step import Step, Variable
+from ._streams import StreamReader, StreamWriter, reader, remove_stream, stream_info, streams, writer
 from ._tipsy import Tipsy
 from ._xarray import Datasets, open_stream
 

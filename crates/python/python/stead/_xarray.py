@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import _streams
+from . import _stream_step, _streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def dataset(step: _streams.Step) -> Any:
+def dataset(step: _stream_step.Step) -> Any:
     """A step as an `xarray.Dataset` whose variables are read when they are looked at."""
     try:
         from xarray import Dataset, Variable
@@ -22,7 +22,7 @@ def dataset(step: _streams.Step) -> Any:
     class Lazy(BackendArray):
         """A variable of a step, of which boxes are read."""
 
-        def __init__(self, variable: _streams.Variable) -> None:
+        def __init__(self, variable: _stream_step.Variable) -> None:
             self.name, self.shape, self.dtype = variable.name, variable.shape, variable.dtype
 
         def __getitem__(self, key: Any) -> Any:
