@@ -58,6 +58,7 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
     "${cc[@]}" examples/mpi/$example.c -o "$out/$example" "${libraries[@]}"
     "${cxx[@]}" examples/mpi/$example.cpp -o "$out/$example++" "${libraries[@]}"
   done
+  "${cc[@]}" -O1 examples/workflows/laplace/laplace.c -o "$out/laplace" "${libraries[@]}"
   "${cc[@]}" examples/mpi/read_ex.c -o "$out/read_ex" "-L$out" -lstead_mpi_io "${libraries[@]}"
   "${cxx[@]}" examples/mpi/read_ex.cpp -o "$out/read_ex++" "-L$out" -lstead_mpi_io "${libraries[@]}"
   "${cc[@]}" -O1 -rdynamic tests/mpi/asking.c -o "$out/asking" "-L$out" -lstead_mpi_io "${libraries[@]}" -lm

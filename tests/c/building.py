@@ -50,6 +50,14 @@ class Installed:
         )  # fmt: skip
         return program
 
+    def compile_fortran(self, source: Path, into: Path, *flags: str) -> Path:
+        """Compiles a program in Fortran with the module of streams, which is installed as its source."""
+        program = into / source.stem
+        module = self.prefix / "include" / "stead_stream.f90"
+        words = ["-std=f2018", "-g1", "-Wall", "-Wextra", "-Werror", f"-J{into}", *flags]
+        run("gfortran", *words, module, source, "-o", program, *self.pkg_config("--libs"), "-pthread", "-lm")
+        return program
+
     def run(self, *args, **kwargs) -> str:
         return run(*args, env=self.env, **kwargs)
 

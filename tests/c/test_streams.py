@@ -55,7 +55,8 @@ class Programs:
         self.built = {}
         for name, suffix in zip(("write", "read"), suffixes, strict=True):
             (tmp_path / name).mkdir()
-            self.built[name] = installed.compile(EXAMPLES / f"{name}{suffix}", tmp_path / name, *flags)
+            compile = installed.compile_fortran if suffix == ".f90" else installed.compile
+            self.built[name] = compile(EXAMPLES / f"{name}{suffix}", tmp_path / name, *flags)
 
     def start(self, name: str, *args) -> subprocess.Popen:
         command = [*self.before, str(self.built[name]), *map(str, args)]
@@ -67,13 +68,23 @@ class Programs:
 
 CHECKERS = {"plain": ([], []), "sanitizers": (SANITIZERS, []), "valgrind": ([], VALGRIND)}
 # Of writers and of readers.
-SUFFIXES = {"c": (".c", ".c"), "cpp": (".cpp", ".cpp"), "c-to-cpp": (".c", ".cpp")}
-KINDS = [*((suffixes, checker) for suffixes in ("c", "cpp") for checker in CHECKERS), ("c-to-cpp", "plain")]
+SUFFIXES = {
+    "c": (".c", ".c"),
+    "cpp": (".cpp", ".cpp"),
+    "fortran": (".f90", ".f90"),
+    "c-to-cpp": (".c", ".cpp"),
+    "fortran-to-c": (".f90", ".c"),
+    "c-to-fortran": (".c", ".f90"),
+}
+PLAIN = ("c-to-cpp", "fortran", "fortran-to-c", "c-to-fortran")
+KINDS = [*((suffixes, checker) for suffixes in ("c", "cpp") for checker in CHECKERS), *((suffixes, "plain") for suffixes in PLAIN)]
 
 
 @pytest.fixture(params=KINDS, ids="-".join)
 def programs(request, installed, tmp_path, memory):
     suffixes, checker = request.param
+    if "fortran" in suffixes and not shutil.which("gfortran"):
+        pytest.skip("there is no gfortran")
     return Programs(installed, tmp_path, memory, SUFFIXES[suffixes], *CHECKERS[checker])
 
 
