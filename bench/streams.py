@@ -34,7 +34,7 @@ from streams_report import page
 
 HERE = Path(__file__).parent
 BYTES = 128 << 20
-WARM, STEPS = 6, 16
+WARM, STEPS = 12, 16
 VARIABLES = 100_000
 
 

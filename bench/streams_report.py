@@ -48,13 +48,14 @@ def handover(found, median):
     against("stead: put, copy out", HAND + "copy in, copy out", 0.8)
     against("stead: empty, copy out", HAND + "in place, copy out", 0.8)
     against("stead: empty, look (no byte moves)", HAND + "copy in, look", 3)
-    against("stead: empty, add up", HAND + "copy in, add up", 3)
-    against("stead: empty, add up", HAND + "in place, add up", 1)
-    against("stead: put, copy out", "ADIOS2 SST", 8)
-    against("stead: put, copy out", "ADIOS2 BP5", 8)
+    for ours in ("stead: put, look", "stead: put, copy out"):
+        against(ours, "ADIOS2 SST", 8)
+        against(ours, "ADIOS2 BP5", 8)
+        against(ours, "Redis", 20)
     against("stead: put, look", "Ray: look", 5)
     against("stead: put, copy out", "Ray: copy out", 5)
-    against("stead: put, copy out", "Redis", 20)
+    against("stead: empty, look (no byte moves)", "Ray: look", 5)
+    against("stead: empty, add up", HAND + "in place, add up", 0.8)
     for name, copies in (("stead: put, look", 1), ("stead: put, copy out", 2), ("stead: empty, copy out", 1)):
         if name not in ways:
             continue
