@@ -96,6 +96,7 @@ fn read(c: &Caller, given: *const stead_stream_reader_options) -> Result<Read> {
         },
         timeout: stream::time(given.timeout_ms, default.timeout),
         stop: default.stop,
+        coupling: default.coupling,
         threads: given.threads,
     })
 }

@@ -111,6 +111,7 @@ fn written(c: &Caller, given: *const stead_stream_writer_options) -> Result<Writ
         readers: given.readers,
         timeout: stream::time(given.timeout_ms, default.timeout),
         stop: default.stop,
+        coupling: default.coupling,
     })
 }
 

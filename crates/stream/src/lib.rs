@@ -20,6 +20,7 @@ mod reader;
 mod source;
 mod step;
 mod there;
+mod threads;
 mod turn;
 mod wire;
 mod words;

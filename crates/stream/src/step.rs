@@ -7,15 +7,12 @@ use crate::index::{BlockEntry, Definition, Definitions, Place, shown};
 use crate::merge::{Merged, merge};
 use crate::reader::Shared;
 use crate::source::{Fetch, Source, Told, Which};
+use crate::threads;
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use stead_core::{Bounds, DType, Error, Kind, Result};
 use stead_store::arena::View;
 
-/// Copies of fewer bytes are those of one thread.
-const SHARE: usize = 16 << 20;
-/// Threads at most, unless there are to be more.
-const THREADS: usize = 4;
 /// Bytes of a part of a block of another node, and parts that are on their way from each.
 const PART: usize = 4 << 20;
 const AHEAD: usize = 4;
@@ -267,10 +264,11 @@ impl Step {
             .filter(|b| isize::try_from(*b).is_ok())
             .ok_or_else(|| Error::limit(format!("box {bounds} is more than memory can have")))?;
         self.check_covered(name, bounds, &blocks)?;
-        let mut copy = Vec::new();
-        copy.try_reserve_exact(bytes)
+        Vec::<u8>::new()
+            .try_reserve_exact(bytes)
             .map_err(|_| Error::limit(format!("no memory for box {bounds}")))?;
-        copy.resize(bytes, 0);
+        // The system gives it zeroed, page by page, to the threads that copy.
+        let mut copy = vec![0; bytes];
         self.copy(dtype, bounds, &blocks, &mut copy)?;
         let strides = strides(bounds.count(), dtype.size());
         Ok(Array { dtype, bounds: bounds.clone(), strides, bytes: Bytes::Copied(Arc::new(copy)) })
@@ -366,11 +364,7 @@ impl Step {
             }
             Ok(sum)
         };
-        let threads = match shared.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from).min(THREADS),
-            n => n,
-        };
-        let threads = threads.min(to.len() / SHARE).max(1);
+        let threads = threads::of_use(to.len(), shared.threads, 1);
         let copied = if threads == 1 {
             one(bounds, to)?
         } else {

@@ -8,6 +8,7 @@ use crate::index::{BlockEntry, Definition, Definitions, shown};
 use crate::memory::me;
 use crate::options::Written;
 use crate::party::{Party, Seen};
+use crate::threads;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -278,7 +279,8 @@ impl Writer {
             );
             return Err(Error::usage(message));
         }
-        room.bytes_mut().copy_from_slice(bytes);
+        let threads = threads::of_use(len, 0, self.party.board.writers());
+        threads::copy(bytes, room.bytes_mut(), threads);
         self.put_room(room)
     }
 

@@ -450,3 +450,24 @@ fn what_lies_in_several_blocks_is_no_view() {
     assert!(step.view("T", &bounds(&[1, 0], &[0, 1])).unwrap().is_none());
     assert_eq!(step.view("V", &one).unwrap_err().kind(), Kind::NotFound);
 }
+
+/// Several threads copy it, where there are several processors.
+#[test]
+fn large_blocks_are_put_and_read_whole() {
+    let place = Place::new();
+    let mut writer = Writer::open("sim", &place.written()).unwrap();
+    let rows = (33 << 20) / 8 / 1000;
+    let t = writer.define(array("T", &[2 * rows, 1000])).unwrap();
+    let line = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_ne_bytes();
+    let all: Vec<u8> = (0..2 * rows * 1000).flat_map(line).collect();
+    let (first, second) = all.split_at(all.len() / 2);
+    writer.begin().unwrap();
+    writer.put(t, &bounds(&[0, 0], &[rows, 1000]), first).unwrap();
+    writer.put(t, &bounds(&[rows, 0], &[rows, 1000]), second).unwrap();
+    writer.end().unwrap();
+    writer.close().unwrap();
+    let mut reader = Reader::open("sim", &Read { threads: 3, ..place.read() }).unwrap();
+    let step = reader.next_step().unwrap().unwrap();
+    let array = step.get("T", &bounds(&[0, 0], &[2 * rows, 1000])).unwrap();
+    assert!(!array.is_view() && array.bytes() == all);
+}
