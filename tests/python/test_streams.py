@@ -317,6 +317,53 @@ def test_what_was_said_of_a_variable_holds_until_something_else_is(space):
         assert told == [((9, 8), ("y", "x"), {"units": "K"})] * 3 + [((5,), (), {"note": "one dimension"})]
 
 
+def test_a_variable_that_is_known_is_put_as_it_lies_or_not(space):
+    """What a variable was before decides nothing about what the bytes of the next array mean."""
+    whole = np.arange(12.0).reshape(3, 4)
+    again = [
+        whole,
+        whole.copy("F"),
+        whole.T.copy().T,
+        whole.astype(">f8"),
+        np.arange(24.0).reshape(3, 8)[:, ::2],
+        np.arange(48.0).reshape(6, 8)[::2, ::2],
+        whole.view(type("Mine", (np.ndarray,), {})),
+        whole.astype("f4"),
+        whole.reshape(4, 3),
+        whole.reshape(-1),
+        whole > 5,
+        whole.astype("u1"),
+        whole,
+        np.array(3.5),
+        np.array(4.5),
+        np.array(5.5, ">f8"),
+        np.zeros((0, 4)),
+        np.zeros((0, 4)),
+    ]
+    with stead.writer("sim", keep=30, queue=30, dataspaces=space) as w, stead.reader("sim", dataspaces=space) as r:
+        with w.step():
+            w.put("T", whole, dims=("y", "x"), units="K")
+        for data in again:
+            with w.step():
+                w.put("T", data)
+        with pytest.raises(stead.UsageError, match="not begun"):
+            w.put("T", again[-1])
+        with pytest.raises(stead.UsageError, match="another one"), w.step():
+            w.put("T", whole)
+            w.put("T", whole[:2])
+        assert r.next()["T"].shape == (3, 4)
+        for data in again:
+            step = r.next()
+            got, told = step["T"], step.variable("T")
+            assert got.shape == data.shape and (got == data).all(), data
+            assert told.dtype == (np.uint8 if data.dtype == bool else data.dtype.newbyteorder("="))
+            assert told.units == "K"
+            del step, got
+        step = r.at(1)
+        assert step.variable("T").dims == ("y", "x")
+        del step
+
+
 def test_what_was_made_in_shared_memory_is_not_copied(space):
     with stead.writer("sim", dataspaces=space) as w:
         with w.step():

@@ -2,7 +2,8 @@
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyType};
 use stead::{ByteOrder, DType, Order};
 
 /// The elements of an array. Keeps the array alive.
@@ -41,9 +42,10 @@ pub struct Facts {
 /// # Errors
 /// `TypeError` for anything but a plain array of numbers, `ValueError` for one with gaps.
 pub fn lend(array: &Bound<'_, PyAny>) -> PyResult<(Lent, Facts)> {
-    let ndarray = array.py().import("numpy")?.getattr("ndarray")?;
+    static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let ndarray = NDARRAY.import(array.py(), "numpy", "ndarray")?;
     // A subclass could tell anything in its __array_interface__.
-    if !array.get_type().is(&ndarray) {
+    if !array.get_type().is(ndarray) {
         return Err(PyTypeError::new_err("a plain numpy.ndarray is needed"));
     }
     let interface = array.getattr("__array_interface__")?.cast_into::<PyDict>()?;

@@ -7,7 +7,7 @@ use crate::bell;
 use crate::bytes::{self, Held, Memory};
 use crate::errors::raise;
 use crate::fork;
-use crate::lend::lend;
+use crate::lend::{Facts, lend};
 use crate::request::{is_main_thread, seconds};
 use crate::run::Cancel;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -22,10 +22,12 @@ use stead::stream::{
     Attribute, Behind, Bounds, Definition, Home, Read, Reader, Spaces, Start, Step, Stop, Writer,
     Written, dataspaces,
 };
-use stead::{Error, Kind, Order, Result};
+use stead::{ByteOrder, Error, Kind, Order, Result};
 
 /// A part of an array that a writer has put: its rank, and the start and the counts of the part.
 type Part = (usize, Vec<u64>, Vec<u64>);
+/// Bytes of an array, the type of its elements, its shape.
+type Whole = (Py<PyAny>, &'static str, Vec<u64>);
 
 /// How often who waits for a step looks whether a signal has come.
 const SIGNALS: Duration = Duration::from_millis(50);
@@ -205,8 +207,8 @@ impl StreamWriter {
         let open = || {
             let (spaces, stop) = (spaces(&given)?, signals());
             let memory = memory.unwrap_or(usual.memory);
-            let options =
-                Written { spaces, rank, writers, keep, queue, memory, readers, timeout, stop };
+            let usual = Written { spaces, timeout, stop, ..usual };
+            let options = Written { rank, writers, keep, queue, memory, readers, ..usual };
             Writer::open(&name, &options)
         };
         let inner = Mutex::new(Some(unlocked(py, open)?));
@@ -272,6 +274,25 @@ impl StreamWriter {
         }
         let bounds = bounds(start, count)?;
         self.ask(py, |writer| writer.put(variable, &bounds, bytes))
+    }
+
+    /// Copies all of a variable that was said before, with elements of this type and this shape. False if it was not, or if this is no
+    /// array that can be copied as it lies.
+    fn put_again(&self, py: Python<'_>, name: &str, array: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let Ok((lent, facts)) = lend(array) else { return Ok(false) };
+        let Facts { dtype, byte_order, shape, order } = facts;
+        let lies = order == Order::C || shape.len() < 2 || lent.as_ref().is_empty();
+        if !lies || (byte_order != ByteOrder::NATIVE && dtype.size() > 1) {
+            return Ok(false);
+        }
+        let bounds = bounds(vec![0; shape.len()], shape)?;
+        let bytes = lent.as_ref();
+        self.ask(py, |writer| {
+            let known = writer.find(name);
+            let same = |d: &Definition| d.dtype == dtype && d.shape == bounds.count();
+            let Some((number, _)) = known.filter(|(_, d)| same(d)) else { return Ok(false) };
+            writer.put(number, &bounds, bytes).map(|()| true)
+        })
     }
 
     /// Memory for a block, for an array.
@@ -400,8 +421,8 @@ impl StreamReader {
         let timeout = patience(timeout)?;
         let open = || {
             let (spaces, stop) = (spaces(&given)?, signals());
-            let options =
-                Read { spaces, group, rank, ranks, start, behind, timeout, stop, threads };
+            let usual = Read { spaces, timeout, stop, threads, ..Read::default() };
+            let options = Read { group, rank, ranks, start, behind, ..usual };
             Reader::open(&name, &options)
         };
         let inner = Mutex::new(Some(Arc::new(unlocked(py, open)?)));
@@ -536,6 +557,19 @@ impl StreamStep {
         };
         let strides = array.strides.clone();
         Ok(Some((bytes::plain(py, Held::Array(array))?, strides)))
+    }
+
+    /// All of a variable where it lies in one block: its bytes, the type of its elements, its shape. `None` if it is to be copied.
+    fn whole(&self, py: Python<'_>, name: &str) -> PyResult<Option<Whole>> {
+        let step = self.get()?;
+        let definition = step.variable(name).map_err(raise)?;
+        let shape = definition.shape.clone();
+        let bounds = bounds(vec![0; shape.len()], shape.clone())?;
+        let Some(array) = unlocked(py, || step.view(name, &bounds))? else {
+            return Ok(None);
+        };
+        let dtype = definition.dtype.name();
+        Ok(Some((bytes::plain(py, Held::Array(array))?, dtype, shape)))
     }
 
     /// Fills an array in C order. With `rest`, what nobody has put stays as it is there, and is an error else.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from . import _stead
 from ._dataset import size
 from ._errors import Error, make
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
     from typing import Any, TypeAlias
 
@@ -17,6 +19,13 @@ if TYPE_CHECKING:
     Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
     Box: TypeAlias = "slice | int | tuple[slice | int, ...] | tuple[Sequence[int], Sequence[int]] | None"
 
+
+@cache
+def numpy_type(dtype: str) -> np.dtype[Any]:
+    """What NumPy calls a type of elements."""
+    import numpy as np
+
+    return np.dtype(f"{dtype[0]}{int(dtype[1:]) // 8}")
 
 
 class Variable:
@@ -36,10 +45,8 @@ class Variable:
     attributes: dict[str, Any]
 
     def __init__(self, name: str, told: _stead._Definition) -> None:
-        import numpy as np
-
         dtype, shape, dims, attributes = told
-        self.name, self.dtype = name, np.dtype(f"{dtype[0]}{int(dtype[1:]) // 8}")
+        self.name, self.dtype = name, numpy_type(dtype)
         self.shape, self.dims, self.attributes = tuple(shape), tuple(dims), dict(attributes)
 
     @property
@@ -133,6 +140,9 @@ class Step:
             UsageError: The box is not within the shape.
             PeerError: The stream was removed.
         """
+        if box is None and (found := self._step.whole(name)) is not None:
+            memory, dtype, shape = found
+            return over(memory, shape, numpy_type(dtype))
         variable = self.variable(name)
         start, count, index = bounds(variable, box)
         array = self._look(variable, start, count)
@@ -208,21 +218,24 @@ def bounds(variable: Variable, box: Any) -> tuple[list[int], list[int], Any]:
     shape = variable.shape
     if box is None:
         return [0] * len(shape), list(shape), None
-    wrong = make(
-        "usage",
-        f"variable '{variable.name}' of shape {shape} has no box {box!r}",
-        hint="use slices, as np.s_[0:5, 10:20], or a pair of a start and a count of each dimension",
-    )
+
+    def wrong() -> Error:
+        return make(
+            "usage",
+            f"variable '{variable.name}' of shape {shape} has no box {box!r}",
+            hint="use slices, as np.s_[0:5, 10:20], or a pair of a start and a count of each dimension",
+        )
+
     if isinstance(box, tuple) and len(box) == 2 and all(hasattr(one, "__len__") for one in box):
         start, count = ([natural(n, wrong) for n in one] for one in box)
         if len(start) != len(shape) or len(count) != len(shape):
-            raise wrong
+            raise wrong()
         return start, count, None
     index = list(box) if isinstance(box, tuple) else [box]
     dots = [at for at, one in enumerate(index) if one is ...]
     rest = len(shape) - len(index) + len(dots)
     if len(dots) > 1 or rest < 0:
-        raise wrong
+        raise wrong()
     at = dots[0] if dots else len(index)
     index[at : at + len(dots)] = [slice(None)] * rest
     start, count = [], []
@@ -232,7 +245,7 @@ def bounds(variable: Variable, box: Any) -> tuple[list[int], list[int], Any]:
             try:
                 along = range(length)[one]
             except (TypeError, ValueError):
-                raise wrong from None
+                raise wrong() from None
             first, last = (min(along[0], along[-1]), max(along[0], along[-1])) if along else (0, -1)
             start.append(first)
             count.append(last + 1 - first)
@@ -240,7 +253,7 @@ def bounds(variable: Variable, box: Any) -> tuple[list[int], list[int], Any]:
         else:
             n = whole(one, wrong)
             if not -length <= n < length:
-                raise wrong
+                raise wrong()
             start.append(n % length)
             count.append(1)
             picks.append(0)
@@ -248,19 +261,19 @@ def bounds(variable: Variable, box: Any) -> tuple[list[int], list[int], Any]:
     return start, count, None if plain else tuple(picks) + (...,)
 
 
-def whole(n: Any, wrong: Exception) -> int:
+def whole(n: Any, wrong: Callable[[], Error]) -> int:
     """A whole number."""
     try:
         if not isinstance(n, bool):
             return int(n.__index__())
     except (AttributeError, TypeError):
         pass
-    raise wrong from None
+    raise wrong() from None
 
 
-def natural(n: Any, wrong: Exception) -> int:
+def natural(n: Any, wrong: Callable[[], Error]) -> int:
     """A whole number that is not negative."""
     n = whole(n, wrong)
     if n < 0:
-        raise wrong
+        raise wrong()
     return int(n)

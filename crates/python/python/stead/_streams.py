@@ -174,6 +174,9 @@ class StreamWriter:
             told = shape, start, dims, units, attributes
             if self._commit(name, data, told):
                 return
+        told_nothing = shape is None and start is None and dims is None and units is None and attributes is None
+        if told_nothing and type(data) is np.ndarray and self._writer.put_again(name, data):
+            return
         if isinstance(data, np.ma.MaskedArray):
             raise TypeError(f"variable '{name}' cannot have masked elements; fill them")
         array = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else np.asarray(data)
@@ -265,7 +268,10 @@ class StreamWriter:
             if start is not None:
                 raise make("usage", f"variable '{name}' is put as a part, and its shape was never said", hint="say shape=, too")
             shape = count
-        wrong = make("usage", f"shape and start of variable '{name}' are whole numbers, not {shape!r} and {start!r}")
+
+        def wrong() -> Error:
+            return make("usage", f"shape and start of variable '{name}' are whole numbers, not {shape!r} and {start!r}")
+
         whole = [natural(n, wrong) for n in ([shape] if isinstance(shape, int) else shape)]
         if start is None:
             if whole != count:
