@@ -58,6 +58,27 @@ static inline stead_status stead_mpi_file_open(MPI_Comm communicator,
 }
 
 /**
+ * Makes a coupling of all ranks of a communicator, such as MPI_COMM_WORLD of a job of several programs, each of which names its part. See
+ * stead_coupling_new. Collective. stead_mpi_part makes a communicator of the ranks of a part.
+ *
+ * Errors: those of stead_coupling_new; STEAD_USAGE if MPI is not running or has too few threads.
+ */
+static inline stead_status stead_mpi_coupling(MPI_Comm communicator,
+                                              const char *part,
+                                              struct stead_coupling **coupling,
+                                              struct stead_error **error) {
+    return stead_coupling_new(stead_mpi_make, &communicator, part, NULL, 0, coupling, error);
+}
+
+/**
+ * A communicator of the ranks of the part of this one, for the program's own messages; to be freed with MPI_Comm_free. Collective over the
+ * communicator that the coupling was made of. Returns what MPI_Comm_split does.
+ */
+static inline int stead_mpi_part(MPI_Comm communicator, const struct stead_coupling *coupling, MPI_Comm *part) {
+    return MPI_Comm_split(communicator, (int)stead_coupling_part(coupling), (int)stead_coupling_rank(coupling), part);
+}
+
+/**
  * Opens a Tipsy snapshot on all ranks of a communicator. See stead_tipsy_open_ranks. Collective; loading is not.
  *
  * Errors: those of stead_tipsy_open_ranks; STEAD_USAGE if MPI is not running or has too few threads.

@@ -45,6 +45,8 @@ struct writer_options {
     std::uint64_t readers = 0;
     std::chrono::milliseconds timeout{0};
     std::vector<std::string> dataspaces{};
+    /// Programs on several nodes of which this is one; `rank` and `writers` are those of its part.
+    const stead_coupling *coupling = nullptr;
 };
 
 /// How a stream is read: see stead_stream_reader_options. All ranks of a group say the same, but for their rank.
@@ -58,6 +60,8 @@ struct reader_options {
     std::chrono::milliseconds timeout{0};
     std::size_t threads = 0;
     std::vector<std::string> dataspaces{};
+    /// Programs on several nodes of which this is one: writers may be on any of them.
+    const stead_coupling *coupling = nullptr;
 };
 
 namespace detail {
@@ -126,6 +130,7 @@ public:
         o.timeout_ms = detail::milliseconds(how.timeout);
         o.dataspaces = spaces.data();
         o.dataspaces_count = spaces.size();
+        o.coupling = how.coupling;
         stead_stream_writer *w = nullptr;
         detail::call(stead_stream_writer_open, name.c_str(), &o, &w);
         handle_.reset(w);
@@ -423,6 +428,7 @@ public:
         o.threads = how.threads;
         o.dataspaces = spaces.data();
         o.dataspaces_count = spaces.size();
+        o.coupling = how.coupling;
         stead_stream_reader *r = nullptr;
         detail::call(stead_stream_reader_open, name.c_str(), &o, &r);
         handle_.reset(r);

@@ -494,6 +494,67 @@ static void wrong_arguments(void) {
     FAILS(STEAD_USAGE, "dataspaces is NULL", stead_stream_list(NULL, 1, &json, &e));
 }
 
+/* What a subscription has called so far: the steps, whether the stream has ended, and by which error. */
+static struct {
+    uint64_t steps[8];
+    int n, ended, failed;
+} called;
+
+static void call(stead_stream_step *step, stead_error *error, void *user) {
+    CHECK(user == &called && called.n < 8);
+    if (step) called.steps[called.n++] = stead_stream_step_number(step);
+    else if (error) called.failed = stead_error_kind(error) == STEAD_PEER;
+    else called.ended = 1;
+    stead_stream_step_free(step);
+    stead_error_free(error);
+}
+
+/* A very step, steps that come to a function, and what writers are told of readers. */
+static void comes(void) {
+    uint64_t shape[1] = {1}, start[1] = {0}, count[1] = {1};
+    stead_stream_writer_options wo = writes();
+    stead_stream_reader_options ro = reads();
+    stead_stream_writer *w;
+    stead_stream_reader *r;
+    stead_stream_step *step = NULL;
+    stead_stream_subscription *s = NULL;
+    char *json = NULL;
+    uint32_t t = 0;
+    double value = 0;
+    int n;
+    wo.keep = 8;
+    w = writer("comes", &wo);
+    OK(stead_stream_writer_define(w, "T", STEAD_F64, 1, shape, NULL, &t, &e));
+    for (n = 0; n < 4; n++) {
+        OK(stead_stream_writer_begin(w, NULL, &e));
+        value = n;
+        OK(stead_stream_writer_put(w, t, start, count, &value, &e));
+        OK(stead_stream_writer_end(w, &e));
+    }
+    r = reader("comes", &ro);
+    OK(stead_stream_reader_wait_for(r, "T", 2, 1000, &step, &e));
+    CHECK(stead_stream_step_number(step) == 2);
+    stead_stream_step_free(step);
+    FAILS(STEAD_NOT_FOUND, "no variable 'U'", stead_stream_reader_wait_for(r, "U", 3, 1000, &step, &e));
+    FAILS(STEAD_TIMEOUT, "step 9", stead_stream_reader_wait_for(r, "T", 9, 10, &step, &e));
+    CHECK(step == NULL);
+    stead_stream_reader_free(r);
+    OK(stead_stream_writer_events(w, &json, &e));
+    CHECK(strstr(json, "\"presence\":\"here\"") && strstr(json, "\"presence\":\"left\""));
+    stead_text_free(json);
+    r = reader("comes", &ro);
+    FAILS(STEAD_USAGE, "NULL", stead_stream_subscribe(r, NULL, &called, &s, &e));
+    OK(stead_stream_subscribe(r, call, &called, &s, &e));
+    FAILS(STEAD_USAGE, "freed", stead_stream_reader_next(r, &step, &e));
+    OK(stead_stream_writer_close(w, &e));
+    OK(stead_stream_subscription_join(s, &e));
+    CHECK(called.n == 4 && called.steps[0] == 0 && called.steps[3] == 3 && called.ended && !called.failed);
+    FAILS(STEAD_USAGE, "freed", stead_stream_subscription_join(s, &e));
+    CHECK(stead_stream_subscription_is_over(s));
+    stead_stream_subscription_free(s);
+    stead_stream_subscription_free(NULL);
+}
+
 /* In memory: `test_stream FOLDER`. */
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
@@ -503,6 +564,7 @@ int main(int argc, char **argv) {
     waits();
     gives_up();
     wrong_arguments();
+    comes();
     CHECK(stead_handles_alive() == 0);
     return ended("stream");
 }

@@ -485,7 +485,7 @@ def test_ranks_come_from_a_communicator(space):
     for options in [{"rank": 0}, {"ranks": 2}]:
         with pytest.raises(stead.UsageError, match="rank= and ranks= are those of comm="):
             stead.reader("sim", comm=Comm(0, 2), dataspaces=space, **options)
-    with pytest.raises(TypeError, match="mpi4py, not int"):
+    with pytest.raises(TypeError, match="mpi4py or a stead.Coupling, not int"):
         stead.writer("sim", comm=3, dataspaces=space)
     [r.close() for r in readers]
 
@@ -508,6 +508,78 @@ def test_waits_say_for_whom(space):
             with w.step():
                 w.put("T", 1.0)
     stead.remove_stream("sim", dataspaces=space)
+
+
+def test_a_very_step_can_be_waited_for(space):
+    w = stead.writer("exact", keep=8, queue=8, dataspaces=space)
+    with w, stead.reader("exact", timeout=PATIENCE, dataspaces=space) as r:
+        for n in range(4):
+            with w.step():
+                w.put("T", np.array([n]))
+        assert r.wait_for("T", 2)["T"][0] == 2
+        assert r.wait_for("T", 0)["T"][0] == 0
+        assert next(r).number == 3
+        with pytest.raises(stead.NotFoundError, match="no variable 'U' is in step 1"):
+            r.wait_for("U", 1)
+        with pytest.raises(stead.TimedOutError, match="step 5 of stream 'exact' is not ended: writer 0"):
+            r.wait_for("T", 5, timeout=0.1)
+        w.close()
+        with pytest.raises(stead.NotFoundError, match="has ended before step 5"):
+            r.wait_for("T", 5)
+
+
+def test_steps_come_to_a_function(space):
+    had = []
+    with stead.writer("calls", keep=8, dataspaces=space) as w:
+        subscription = stead.reader("calls", timeout=PATIENCE, dataspaces=space).subscribe(lambda step: had.append((step.number, int(step["T"][0]))))
+        for n in range(4):
+            with w.step():
+                w.put("T", np.array([n * n]))
+        with pytest.raises(stead.TimedOutError, match="has not ended"):
+            subscription.join(0.05)
+        assert not subscription.is_over
+    with subscription:
+        pass
+    assert had == [(0, 0), (1, 1), (2, 4), (3, 9)]
+    assert subscription.is_over
+
+
+def test_what_a_function_raises_ends_its_subscription(space):
+    def fail(step):
+        raise ValueError(f"no {step.number}")
+
+    with stead.writer("raises", queue=1, readers=1, timeout=PATIENCE, dataspaces=space) as w:
+        subscription = stead.reader("raises", timeout=PATIENCE, dataspaces=space).subscribe(fail)
+        # Nobody waits for it any more.
+        for _ in range(4):
+            with w.step():
+                w.put("T", np.zeros(1))
+        with pytest.raises(ValueError, match="no 0"):
+            subscription.join(PATIENCE)
+        closed = stead.reader("raises", start="next", timeout=PATIENCE, dataspaces=space).subscribe(lambda step: None)
+        closed.close()
+        closed.join()
+
+
+def test_writers_are_told_what_becomes_of_readers(space, programs):
+    with stead.writer("news", keep=4, dataspaces=space) as w:
+        for n in range(3):
+            with w.step():
+                w.put("T", np.array([n]))
+        assert w.events() == []
+        with stead.reader("news", group="own", timeout=PATIENCE, dataspaces=space) as r:
+            next(r)
+        other = programs.begin("r = stead.reader('news', group='other', dataspaces=S); next(r); say('here'); hear()")
+        assert other.stdout.readline().strip() == "here"
+        own, left, came = w.events()
+        assert (own["presence"], own["group"], own["process"]) == ("here", "own", os.getpid())
+        assert (left["presence"], left["group"], left["had"], left["step"]) == ("left", "own", 1, 3)
+        assert (came["presence"], came["group"], came["had"], came["process"]) == ("here", "other", 1, other.pid)
+        other.kill()
+        other.wait()
+        (died,) = w.events()
+        assert (died["presence"], died["group"], died["had"]) == ("died", "other", 1)
+        assert w.events() == []
 
 
 def test_a_reader_that_may_be_left_behind_is(space):

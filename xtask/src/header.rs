@@ -39,9 +39,11 @@ const FILES: &[&str] = &[
     "daemon",
     "persist",
     "stream",
+    "stream_coupling",
     "stream_writer",
     "stream_reader",
     "stream_step",
+    "stream_subscription",
 ];
 
 /// Those whose functions are for administrators.

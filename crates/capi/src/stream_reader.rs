@@ -6,11 +6,12 @@ use crate::stream::{
     self, STEAD_STREAM_BLOCK, STEAD_STREAM_DROP, STEAD_STREAM_NEXT, STEAD_STREAM_OLDEST,
     stead_stream_behind, stead_stream_start,
 };
+use crate::stream_coupling::{self, stead_coupling};
 use crate::stream_step::{self, stead_stream_step};
 use crate::table::{self, Object};
 use crate::versions::grows;
 use std::ffi::c_char;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use stead::stream::{Behind, Read, Reader, Start};
 use stead::{Error, Result};
@@ -47,22 +48,39 @@ pub struct stead_stream_reader_options {
     pub dataspaces: *const *const c_char,
     /// How many there are.
     pub dataspaces_count: usize,
+    /// Programs on several nodes of which this is one, or NULL. Writers may be on any of them.
+    pub coupling: *const stead_coupling,
 }
 
 grows!(stead_stream_reader_options, dataspaces_count: usize);
 
-/// What the table has of a reader.
-struct ReaderFace(Mutex<Reader>);
+/// What the table has of a reader: `None` once it is a subscription's.
+struct ReaderFace(Mutex<Option<Reader>>);
 
 impl Object for ReaderFace {
     type Handle = stead_stream_reader;
     const NAME: &'static str = "stream reader";
 }
 
-impl ReaderFace {
-    fn lock(&self) -> MutexGuard<'_, Reader> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn with<T>(
+    reader: *const stead_stream_reader,
+    f: impl FnOnce(&mut Reader) -> Result<T>,
+) -> Result<T> {
+    let face = table::get::<ReaderFace>(reader)?;
+    let mut reader = face.0.lock().unwrap_or_else(PoisonError::into_inner);
+    f(reader.as_mut().ok_or_else(subscribed)?)
+}
+
+/// Takes a reader from its handle, which is none any more.
+pub fn taken(reader: *const stead_stream_reader) -> Result<Reader> {
+    let face = table::get::<ReaderFace>(reader)?;
+    table::remove::<ReaderFace>(reader)?;
+    let mut reader = face.0.lock().unwrap_or_else(PoisonError::into_inner);
+    reader.take().ok_or_else(subscribed)
+}
+
+fn subscribed() -> Error {
+    Error::usage("the stream reader is a subscription's")
 }
 
 fn read(c: &Caller, given: *const stead_stream_reader_options) -> Result<Read> {
@@ -98,6 +116,7 @@ fn read(c: &Caller, given: *const stead_stream_reader_options) -> Result<Read> {
         stop: default.stop,
         coupling: default.coupling,
         threads: given.threads,
+        coupling: stream_coupling::optional(given.coupling)?,
     })
 }
 
@@ -117,7 +136,7 @@ pub unsafe extern "C" fn stead_stream_reader_open(
         let out = c.out_handle(reader, "place for the stream reader")?;
         let name = c.text(name, "name")?;
         let opened = Reader::open(name, &read(c, options)?)?;
-        out.put(table::insert(ReaderFace(Mutex::new(opened))));
+        out.put(table::insert(ReaderFace(Mutex::new(Some(opened)))));
         Ok(())
     })
 }
@@ -136,7 +155,7 @@ pub unsafe extern "C" fn stead_stream_reader_next(
 ) -> stead_status {
     call!(error, |c| {
         let out = c.out_handle(step, "place for the step")?;
-        if let Some(step) = table::get::<ReaderFace>(reader)?.lock().next_step()? {
+        if let Some(step) = with(reader, Reader::next_step)? {
             out.put(stream_step::give(step));
         }
         Ok(())
@@ -157,7 +176,7 @@ pub unsafe extern "C" fn stead_stream_reader_next_within(
     call!(error, |c| {
         let out = c.out_handle(step, "place for the step")?;
         let time = Duration::from_millis(timeout_ms);
-        if let Some(step) = table::get::<ReaderFace>(reader)?.lock().next_step_within(time)? {
+        if let Some(step) = with(reader, |r| r.next_step_within(time))? {
             out.put(stream_step::give(step));
         }
         Ok(())
@@ -167,7 +186,7 @@ pub unsafe extern "C" fn stead_stream_reader_next_within(
 /// True after the last step was given, and none will come. False for what is no reader.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_stream_reader_is_over(reader: *const stead_stream_reader) -> bool {
-    look!(false, |_c| Ok(table::get::<ReaderFace>(reader)?.lock().is_over()))
+    look!(false, |_c| with(reader, |r| Ok(r.is_over())))
 }
 
 /// The step of a number, if it is still there, whether it was given or not. As stead_stream_reader_next.
@@ -182,7 +201,30 @@ pub unsafe extern "C" fn stead_stream_reader_at(
 ) -> stead_status {
     call!(error, |c| {
         let out = c.out_handle(step, "place for the step")?;
-        let step = table::get::<ReaderFace>(reader)?.lock().at(number)?;
+        let step = with(reader, |r| r.at(number))?;
+        out.put(stream_step::give(step));
+        Ok(())
+    })
+}
+
+/// The step of a number, as soon as it is complete, with a variable in it, for `timeout_ms` milliseconds at most. The reader is done with
+/// those before it. As stead_stream_reader_next.
+///
+/// Errors: STEAD_NOT_FOUND if it has gone, the stream ends before it, or it has no such variable; STEAD_TIMEOUT, with who was waited for;
+/// those of stead_stream_reader_next.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stream_reader_wait_for(
+    reader: *mut stead_stream_reader,
+    variable: *const c_char,
+    number: u64,
+    timeout_ms: u64,
+    step: *mut *mut stead_stream_step,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(step, "place for the step")?;
+        let (variable, time) = (c.text(variable, "variable")?, Duration::from_millis(timeout_ms));
+        let step = with(reader, |r| r.wait_for(variable, number, time))?;
         out.put(stream_step::give(step));
         Ok(())
     })
@@ -202,7 +244,7 @@ pub unsafe extern "C" fn stead_stream_reader_steps(
 ) -> stead_status {
     call!(error, |c| {
         let out = c.out(count, "place for the count")?;
-        let steps = table::get::<ReaderFace>(reader)?.lock().steps()?;
+        let steps = with(reader, |r| r.steps())?;
         c.fill(numbers, room, "numbers", steps.iter().copied())?;
         out.put(steps.len());
         Ok(())

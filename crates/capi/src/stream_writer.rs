@@ -4,7 +4,9 @@ use crate::error::{stead_error, stead_status};
 use crate::guard::{Caller, call, look};
 use crate::memory::{dtype, stead_dtype};
 use crate::stream::{self, STEAD_STREAM_KEEP_NONE, bounds};
+use crate::stream_coupling::{self, stead_coupling};
 use crate::table::{self, Object};
+use crate::text;
 use crate::versions::grows;
 use std::ffi::{c_char, c_void};
 use std::sync::{Mutex, PoisonError};
@@ -50,6 +52,9 @@ pub struct stead_stream_writer_options {
     pub dataspaces: *const *const c_char,
     /// How many there are.
     pub dataspaces_count: usize,
+    /// Programs on several nodes of which this is one, or NULL. All ranks of its part write the stream: `rank` and `writers` are
+    /// those of the coupling.
+    pub coupling: *const stead_coupling,
 }
 
 grows!(stead_stream_writer_options, dataspaces_count: usize);
@@ -98,10 +103,11 @@ fn written(c: &Caller, given: *const stead_stream_writer_options) -> Result<Writ
     }
     let given = c.grown(given, "options")?;
     let or = |n: u64, default: u64| if n == 0 { default } else { n };
+    let coupling = stream_coupling::optional(given.coupling)?;
     Ok(Written {
         spaces: stream::spaces(c, given.dataspaces, given.dataspaces_count)?,
-        rank: given.rank,
-        writers: or(given.writers, default.writers),
+        rank: coupling.as_ref().map_or(given.rank, |c| c.rank()),
+        writers: coupling.as_ref().map_or(or(given.writers, default.writers), |c| c.ranks()),
         keep: match given.keep {
             STEAD_STREAM_KEEP_NONE => 0,
             keep => or(keep, default.keep),
@@ -111,7 +117,7 @@ fn written(c: &Caller, given: *const stead_stream_writer_options) -> Result<Writ
         readers: given.readers,
         timeout: stream::time(given.timeout_ms, default.timeout),
         stop: default.stop,
-        coupling: default.coupling,
+        coupling,
     })
 }
 
@@ -267,6 +273,24 @@ pub unsafe extern "C" fn stead_stream_writer_attribute_doubles(
     call!(error, |c| attribute(c, writer, variable, key, || {
         Ok(Attribute::Floats(c.slice(values, n, "values")?.to_vec()))
     }))
+}
+
+/// What has become of readers since this was asked last, as JSON: a list of objects with `presence` ("here", "left" or "died"), `group`, `rank`,
+/// `process`, how many steps the reader `had`, how many were `dropped` before it, and which `step` comes next for it. To be freed with
+/// stead_text_free. Readers of other nodes have an agent's process.
+///
+/// Errors: STEAD_TIMEOUT if a process that is stopped keeps the stream locked.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stream_writer_events(
+    writer: *mut stead_stream_writer,
+    json: *mut *mut c_char,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(json, "place for the text")?;
+        text::give(out, &text::json(&with(writer, Writer::events)?)?);
+        Ok(())
+    })
 }
 
 /// Begins a step, when there is room for it: readers that are waited for are not too far behind. Its number goes to `step`, which may be

@@ -8,6 +8,7 @@
 mod bell;
 mod bytes;
 mod calibrate;
+mod coupling;
 mod daemon;
 mod dataset;
 mod errors;
@@ -85,6 +86,7 @@ fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<stage::Stager>()?;
     m.add_class::<stage::Transfer>()?;
     m.add_class::<region::Region>()?;
+    m.add_class::<coupling::Coupling>()?;
     m.add_class::<stream::StreamWriter>()?;
     m.add_class::<stream::StreamReader>()?;
     m.add_class::<stream::StreamStep>()?;

@@ -5,6 +5,7 @@
 
 use crate::bell;
 use crate::bytes::{self, Held, Memory};
+use crate::coupling::Coupling;
 use crate::errors::raise;
 use crate::fork;
 use crate::lend::{Facts, lend};
@@ -51,7 +52,7 @@ fn is_main(py: Python<'_>) -> PyResult<bool> {
 }
 
 /// Works without the interpreter's lock.
-fn unlocked<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
+pub fn unlocked<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
     let main = is_main(py)?;
     let done = py.detach(|| {
         let done = work();
@@ -82,7 +83,7 @@ fn failed(e: Error) -> PyErr {
     raised.unwrap_or_else(|| raise(e))
 }
 
-fn spaces(given: &[String]) -> Result<Spaces> {
+pub fn spaces(given: &[String]) -> Result<Spaces> {
     let mut spaces = dataspaces()?;
     for one in given {
         spaces.give(one, &|name| std::env::var(name).ok())?;
@@ -201,13 +202,15 @@ impl StreamWriter {
         memory: Option<u64>,
         readers: u64,
         timeout: f64,
+        coupling: Option<&Bound<'_, Coupling>>,
     ) -> PyResult<StreamWriter> {
+        let coupling = coupling.map(|coupling| coupling.get().open()).transpose()?;
         static WRITERS: AtomicU64 = AtomicU64::new(0);
         let (timeout, usual) = (patience(timeout)?, Written::default());
         let open = || {
             let (spaces, stop) = (spaces(&given)?, signals());
             let memory = memory.unwrap_or(usual.memory);
-            let usual = Written { spaces, timeout, stop, ..usual };
+            let usual = Written { spaces, timeout, stop, coupling, ..usual };
             let options = Written { rank, writers, keep, queue, memory, readers, ..usual };
             Writer::open(&name, &options)
         };
@@ -220,6 +223,12 @@ impl StreamWriter {
     #[getter]
     fn step(&self, py: Python<'_>) -> PyResult<u64> {
         self.ask(py, |writer| Ok(writer.step()))
+    }
+
+    /// What has become of readers since this was asked last, as JSON.
+    fn events(&self, py: Python<'_>) -> PyResult<String> {
+        let events = self.ask(py, Writer::events)?;
+        serde_json::to_string(&events).map_err(|e| PyValueError::new_err(e.to_string()))
     }
 
     fn begin(&self, py: Python<'_>) -> PyResult<u64> {
@@ -381,6 +390,37 @@ impl StreamReader {
         inner.clone().ok_or_else(|| self.closed())
     }
 
+    /// Asks again and again for something, for a short time each, as there may be signals meanwhile: `None` is to be asked again.
+    fn wait(
+        &self,
+        py: Python<'_>,
+        timeout: Option<f64>,
+        cancel: Option<&Bound<'_, Cancel>>,
+        ask: impl Fn(&Reader, Duration) -> Result<Option<Option<Step>>> + Send + Sync,
+    ) -> PyResult<Option<StreamStep>> {
+        let reader = self.open()?;
+        let mut left = seconds(timeout, "timeout")?.unwrap_or(self.timeout);
+        let cancel = cancel.map(|c| c.get().token());
+        loop {
+            // The clock is the library's: what was waited for is what was asked for, or there was something.
+            let share = left.min(SIGNALS);
+            if let Some(step) = unlocked(py, || ask(&reader, share))? {
+                return Ok(step.map(StreamStep::new));
+            }
+            py.check_signals()?;
+            if self.closing.is_cancelled() {
+                return Err(self.closed());
+            }
+            if cancel.as_ref().is_some_and(stead::Cancel::is_cancelled) {
+                return Err(raise(Error::cancelled()));
+            }
+            left = left.saturating_sub(share);
+            if left.is_zero() {
+                return Err(raise(reader.late()));
+            }
+        }
+    }
+
     fn closed(&self) -> PyErr {
         raise(Error::usage(format!("the reader of stream '{}' is closed", self.name)))
     }
@@ -401,7 +441,9 @@ impl StreamReader {
         behind: &str,
         timeout: f64,
         threads: usize,
+        coupling: Option<&Bound<'_, Coupling>>,
     ) -> PyResult<StreamReader> {
+        let coupling = coupling.map(|coupling| coupling.get().open()).transpose()?;
         let start = match start {
             "oldest" => Start::Oldest,
             "next" => Start::Next,
@@ -421,7 +463,7 @@ impl StreamReader {
         let timeout = patience(timeout)?;
         let open = || {
             let (spaces, stop) = (spaces(&given)?, signals());
-            let usual = Read { spaces, timeout, stop, threads, ..Read::default() };
+            let usual = Read { spaces, timeout, stop, threads, coupling, ..Read::default() };
             let options = Read { group, rank, ranks, start, behind, ..usual };
             Reader::open(&name, &options)
         };
@@ -438,31 +480,24 @@ impl StreamReader {
         timeout: Option<f64>,
         cancel: Option<&Bound<'_, Cancel>>,
     ) -> PyResult<Option<StreamStep>> {
-        let reader = self.open()?;
-        let timeout = seconds(timeout, "timeout")?.unwrap_or(self.timeout);
-        let cancel = cancel.map(|c| c.get().token());
-        let mut left = timeout;
-        loop {
-            // The clock is the library's: what was waited for is what was asked for, or there was a step.
-            let share = left.min(SIGNALS);
-            if let Some(step) = unlocked(py, || reader.next_within(share))? {
-                return Ok(Some(StreamStep::new(step)));
-            }
-            if reader.is_over() {
-                return Ok(None);
-            }
-            py.check_signals()?;
-            if self.closing.is_cancelled() {
-                return Err(self.closed());
-            }
-            if cancel.as_ref().is_some_and(stead::Cancel::is_cancelled) {
-                return Err(raise(Error::cancelled()));
-            }
-            left = left.saturating_sub(share);
-            if left.is_zero() {
-                return Err(raise(reader.late()));
-            }
-        }
+        self.wait(py, timeout, cancel, |reader, share| match reader.next_within(share)? {
+            None if !reader.is_over() => Ok(None),
+            step => Ok(Some(step)),
+        })
+    }
+
+    /// This very step, with a variable in it, as soon as it is complete.
+    fn wait_for(
+        &self,
+        py: Python<'_>,
+        variable: &str,
+        step: u64,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<StreamStep>> {
+        self.wait(py, timeout, None, |reader, share| match reader.wait_for(variable, step, share) {
+            Err(e) if e.kind() == Kind::Timeout => Ok(None),
+            found => Ok(Some(Some(found?))),
+        })
     }
 
     fn at(&self, py: Python<'_>, step: u64) -> PyResult<StreamStep> {

@@ -279,8 +279,8 @@ pub mod stream {
     pub use stead_core::{Bounds, DType};
     pub use stead_store::space::of_user as dataspaces;
     pub use stead_stream::{
-        Array, Attribute, Behind, Definition, Description, Home, Kept, Peer, Presence, Progress,
-        Read, Reader, Room, Start, Step, Stop, Writer, Written,
+        Array, Attribute, Behind, Coupling, Definition, Description, Event, Home, Kept, Part, Peer,
+        Presence, Progress, Read, Reader, Room, Start, Step, Stop, Subscription, Writer, Written,
     };
 }
 

@@ -145,6 +145,16 @@ pub(crate) fn find(home: &Home, name: &str) -> Result<Option<(wire::Found, home:
     Ok(Some((said, found)))
 }
 
+/// A writer of another node has ended a run of a stream in the middle: those of this node do, too.
+pub(crate) fn fail(home: &Home, name: &str, run: u64, writer: u64) -> Result<()> {
+    let Some((_, found)) = find(home, name)?.filter(|(said, _)| said.run == run) else {
+        return Ok(());
+    };
+    let guard = home::lock(name, &found.board, me()?)?;
+    found.board.fail_elsewhere(&guard, writer);
+    Ok(())
+}
+
 /// Takes a place for a reader in a run of a stream.
 ///
 /// # Errors

@@ -124,7 +124,8 @@ pub(crate) enum State {
     Live,
     /// All writers have closed it.
     Ended,
-    /// This writer has ended in the middle, or closed it before others did.
+    /// The writer at this place has ended in the middle, or closed it before others did; from the number of places on it is one of another
+    /// node: so much more than that is its rank among all.
     Failed(usize),
     /// Somebody has removed it.
     Removed,

@@ -112,6 +112,10 @@ impl Inner {
             match self.fabric.recv_any(KNOCK, LOOK) {
                 Ok(Some((rank, message))) => match wire::decode::<Knock>(&message) {
                     Ok(Knock::Talk(tag)) => self.talk(Client { rank, tag }),
+                    Ok(Knock::Failed { name, run, writer }) => {
+                        // Who writes it here hears of it by the stream, and one that is gone needs not.
+                        let _ = agent::fail(&self.home, &name, run, writer);
+                    }
                     Ok(Knock::Done) => {
                         done.iter_mut().skip(rank).take(1).for_each(|done| *done = true);
                     }
@@ -182,9 +186,22 @@ impl Coupling {
         Ok(Arc::new(Coupling { inner, parts, mine, number, written, tags, process }))
     }
 
+    /// Takes part in the making of a coupling with an error of this rank, which comes back: the others hear that it has failed.
+    pub fn refuse(fabric: &dyn Fabric, error: Error) -> Error {
+        let met: Met = (None, 0);
+        // What cannot be told they hear of by themselves.
+        let _ = wire::encode(&met).and_then(|met| fabric.all_gather(MEET, met));
+        error
+    }
+
     /// All parts, by name.
     pub fn parts(&self) -> &[Part] {
         &self.parts
+    }
+
+    /// Which of them this rank is of.
+    pub fn number(&self) -> usize {
+        self.mine
     }
 
     /// The part of this rank.
@@ -261,6 +278,20 @@ impl Coupling {
         // Ranks write the streams of a name in the same order.
         let run = self.number.wrapping_add(times.wrapping_mul(0x9E37_79B9_7F4A_7C15)) | 1;
         Ok(Placed { ranks: here, seat, run })
+    }
+
+    /// Tells the other nodes that a writer of this part has ended a stream in the middle.
+    pub(crate) fn failed(&self, name: &str, run: u64, writer: u64) {
+        let fabric = &self.inner.fabric;
+        let mut told: Vec<usize> = vec![fabric.node_of(fabric.rank())];
+        for rank in self.part().map_or(&[][..], |part| &part.ranks) {
+            let node = fabric.node_of(*rank);
+            if !told.contains(&node) {
+                told.push(node);
+                // Who is gone writes nothing.
+                let _ = self.knock(*rank, &Knock::Failed { name: name.to_owned(), run, writer });
+            }
+        }
     }
 
     /// On each other node, the rank that answers this one.

@@ -86,7 +86,7 @@ pub struct Description {
     pub readers: Vec<Peer>,
 }
 
-fn peer(seat: Seat) -> Peer {
+pub(crate) fn peer(seat: Seat) -> Peer {
     let presence = match seat.standing {
         Standing::Awaited => Presence::Awaited,
         Standing::Here => Presence::Here,
@@ -106,6 +106,14 @@ fn peer(seat: Seat) -> Peer {
     }
 }
 
+/// Which of all writers has failed.
+fn failed<W: Words>(board: &Board<W>, place: usize) -> usize {
+    match place.checked_sub(board.writers()) {
+        Some(rank) => rank,
+        None => usize::try_from(board.rank_of(place)).unwrap_or(usize::MAX),
+    }
+}
+
 impl Description {
     /// Of a board that is locked.
     pub(crate) fn of<W: Words>(name: &str, board: &Board<W>) -> Description {
@@ -113,7 +121,7 @@ impl Description {
         let state = match board.state() {
             State::Live => Progress::Live,
             State::Ended => Progress::Ended,
-            State::Failed(writer) => Progress::Failed { writer },
+            State::Failed(writer) => Progress::Failed { writer: failed(board, writer) },
             State::Removed => Progress::Removed,
         };
         // Who is done for good is past every step.

@@ -111,8 +111,17 @@ impl Party {
                 Error::new(Kind::Peer, format!("stream '{name}' was removed, {complete}"))
                     .with_hint("somebody ran `stead stream rm`, or its like"),
             ),
+            State::Failed(writer) if writer >= self.board.writers() => {
+                let writer = writer - self.board.writers();
+                let message = format!(
+                    "writer {writer} of stream '{name}', on another node, has closed it before the others, or within a step, {complete}"
+                );
+                Some(Error::new(Kind::Peer, message).with_hint(
+                    "steps that are complete can be read; see what that writer has said",
+                ))
+            }
             State::Failed(writer) => {
-                let seat = self.board.writer(writer.min(self.board.writers().saturating_sub(1)));
+                let seat = self.board.writer(writer);
                 let writer = seat.rank;
                 let how = match seat.standing {
                     Standing::Died => {

@@ -233,6 +233,50 @@ impl Reader {
         }
     }
 
+    /// This very step, as soon as it is complete, with this variable in it. The reader is done with those before it.
+    ///
+    /// # Errors
+    /// `NotFound` if it has gone, the stream ends before it, or it has no such variable; `Timeout`; as [`Reader::next_step`].
+    pub fn wait_for(&self, variable: &str, step: u64, time: Duration) -> Result<Step> {
+        let until = clock::after(time);
+        let found = self.wait_for_step(step, until)?;
+        found.variable(variable)?;
+        Ok(found)
+    }
+
+    fn wait_for_step(&self, step: u64, until: Instant) -> Result<Step> {
+        let shared = &self.shared;
+        shared.check()?;
+        let Some(turn) = shared.turn.take(until) else { return Err(self.late()) };
+        if step < shared.next.load(Ordering::Relaxed) {
+            drop(turn);
+            return self.at(step);
+        }
+        shared.next.store(step, Ordering::Relaxed);
+        match shared.coming(step, until)? {
+            Coming::Step(came) if came == step => {
+                shared.next.store(step + 1, Ordering::Relaxed);
+                if shared.hold(step)? {
+                    drop(turn);
+                    return Step::new(shared.clone(), step, 0);
+                }
+                Err(self.not_there(step)?)
+            }
+            Coming::Step(other) => {
+                shared.give_back(other, &shared.sources);
+                Err(self.not_there(step)?)
+            }
+            Coming::Nothing => Err(self.late()),
+            Coming::Over(Some(why)) => Err(why),
+            Coming::Over(None) => {
+                let name = &shared.name;
+                let message = format!("stream '{name}' has ended before step {step}");
+                Err(Error::new(Kind::NotFound, message)
+                    .with_hint("its writers have closed it; read the steps that it has"))
+            }
+        }
+    }
+
     /// That the next step did not come in time, and whom it waits for.
     pub fn late(&self) -> Error {
         let step = self.shared.next.load(Ordering::Relaxed);
@@ -255,13 +299,17 @@ impl Reader {
         if shared.hold(step)? {
             return Step::new(shared.clone(), step, 0);
         }
+        Err(self.not_there(step)?)
+    }
+
+    fn not_there(&self, step: u64) -> Result<Error> {
         let there = self.steps()?;
         let said = match (there.first(), there.last()) {
             (Some(first), Some(last)) => format!("those from {first} to {last} are"),
             _ => "none is".to_owned(),
         };
-        let name = &shared.name;
-        Err(Error::new(
+        let name = &self.shared.name;
+        Ok(Error::new(
             Kind::NotFound,
             format!("step {step} of stream '{name}' is not there: {said}"),
         )

@@ -10,6 +10,8 @@ use stead_fabric::kinds;
 pub(crate) enum Knock {
     /// Somebody has something to ask, by messages of this tag and the next one.
     Talk(u32),
+    /// A writer of another node has ended a stream in the middle: its run, and which of all writers it is.
+    Failed { name: String, run: u64, writer: u64 },
     /// The rank takes part in nothing any more.
     Done,
 }

@@ -2,10 +2,11 @@
 
 use crate::board::{Begun, Entry, Full, Standing};
 use crate::coupling::Coupling;
+use crate::events::{Event, Told};
 use crate::head;
 use crate::home::Home;
 use crate::index::{BlockEntry, Definition, Definitions, shown};
-use crate::memory::me;
+use crate::memory::{is_alive, me};
 use crate::options::Written;
 use crate::party::{Party, Seen};
 use crate::threads;
@@ -27,7 +28,6 @@ pub struct Writer {
     /// Its place among the writers of this node.
     seat: usize,
     /// Others of this coupling may read what was put as long as it is there.
-    #[allow(dead_code)]
     coupling: Option<Arc<Coupling>>,
     /// The memory of arrays, and that of what is said of them.
     arena: Arena,
@@ -42,6 +42,8 @@ pub struct Writer {
     past: VecDeque<(u64, Vec<Arc<Piece>>)>,
     /// Of the writers of this process, which have different ones.
     number: u64,
+    /// Of readers.
+    told: Told,
     is_closed: bool,
 }
 
@@ -127,6 +129,7 @@ impl Writer {
             open: None,
             past: VecDeque::new(),
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            told: Told::default(),
             is_closed: false,
         })
     }
@@ -173,6 +176,19 @@ impl Writer {
     /// What the variable of a name is, if there is one, and its number.
     pub fn find(&self, name: &str) -> Option<(u32, &Definition)> {
         self.definitions.find(name)
+    }
+
+    /// What has become of readers since this was asked last: who has come to writers of this node, who has gone, in order or not, and
+    /// how many steps each was given.
+    ///
+    /// # Errors
+    /// `Timeout` if somebody keeps the stream locked.
+    pub fn events(&mut self) -> Result<Vec<Event>> {
+        let guard = self.party.lock()?;
+        self.party.board.reap(&guard, &is_alive);
+        let (readers, complete) = (self.party.board.readers(), self.party.board.complete());
+        drop(guard);
+        Ok(self.told.news(readers, complete))
     }
 
     /// Begins a step, when there is room for it: readers that are waited for are not too far behind.
@@ -483,7 +499,12 @@ impl Writer {
         self.said.leave();
         let guard = self.party.lock()?;
         self.party.board.close(&guard, self.seat, fails);
+        let (rank, run) = (self.party.board.rank_of(self.seat), self.party.board.agreed().run);
         self.party.home.leave(&self.party.name, &self.party.board, &guard);
+        drop(guard);
+        if let Some(coupling) = self.coupling.take().filter(|_| fails) {
+            coupling.failed(&self.party.name, run, rank);
+        }
         Ok(())
     }
 }

@@ -266,7 +266,20 @@ fn who_fails_on_another_node_is_named() {
                 writer.end().unwrap();
             }
             match me {
-                0 => writer.close().unwrap(),
+                0 => {
+                    // It hears of the other one, whose node it is not on.
+                    let error = loop {
+                        match writer.begin().and_then(|_| writer.end()) {
+                            Ok(()) => thread::sleep(Duration::from_millis(5)),
+                            Err(e) => break e,
+                        }
+                    };
+                    assert_eq!(error.kind(), Kind::Peer);
+                    assert!(
+                        error.message().contains("writer 1 of stream 'sim', on another node"),
+                        "{error}"
+                    );
+                }
                 _ => {
                     writer.begin().unwrap();
                     writer.abandon().unwrap();

@@ -5,7 +5,9 @@
 use std::time::Duration;
 use stead_core::layout::Spaces;
 use stead_core::{Bounds, Cancel, DType, Kind};
-use stead_stream::{Behind, Definition, Read, Reader, Start, Stop, Writer, Written};
+use stead_stream::{
+    Behind, Definition, Presence, Read, Reader, Start, Stop, Subscription, Writer, Written,
+};
 
 /// A folder in memory, as the dataspace `memory`.
 struct Place {
@@ -470,4 +472,107 @@ fn large_blocks_are_put_and_read_whole() {
     let step = reader.next_step().unwrap().unwrap();
     let array = step.get("T", &bounds(&[0, 0], &[2 * rows, 1000])).unwrap();
     assert!(!array.is_view() && array.bytes() == all);
+
+/// Steps with a number each, of a variable that is called by it.
+fn counted(place: &Place, steps: u64, keep: u64) -> Writer {
+    let mut writer = Writer::open("s", &Written { keep, ..place.written() }).unwrap();
+    for n in 0..steps {
+        let variable = writer.define(array(&format!("v{n}"), &[1])).unwrap();
+        writer.begin().unwrap();
+        writer.put(variable, &bounds(&[0], &[1]), &(n as f64).to_ne_bytes()).unwrap();
+        writer.end().unwrap();
+    }
+    writer
+}
+
+#[test]
+fn a_very_step_can_be_waited_for() {
+    let place = Place::new();
+    let writer = counted(&place, 3, 8);
+    let reader = Reader::open("s", &place.read()).unwrap();
+    let soon = Duration::from_millis(20);
+    assert_eq!(reader.wait_for("v1", 1, soon).unwrap().number(), 1);
+    // Those before are done with, and can be had as long as they stay.
+    assert_eq!(reader.wait_for("v0", 0, soon).unwrap().number(), 0);
+    let error = reader.wait_for("other", 2, soon).unwrap_err();
+    assert_eq!(error.kind(), Kind::NotFound);
+    assert!(error.message().contains("no variable 'other' is in step 2"), "{error}");
+    let error = reader.wait_for("v3", 3, soon).unwrap_err();
+    assert_eq!(error.kind(), Kind::Timeout);
+    assert!(error.message().contains("step 3 of stream 's' is not ended: writer 0"), "{error}");
+    let waits = std::thread::spawn(move || {
+        let found = reader.wait_for("v5", 5, Duration::from_secs(60)).unwrap().number();
+        (found, reader)
+    });
+    let mut writer = writer;
+    for n in 3..7 {
+        let variable = writer.define(array(&format!("v{n}"), &[1])).unwrap();
+        writer.begin().unwrap();
+        writer.put(variable, &bounds(&[0], &[1]), &[0; 8]).unwrap();
+        writer.end().unwrap();
+    }
+    let (found, mut reader) = waits.join().unwrap();
+    assert_eq!(found, 5);
+    assert_eq!(reader.next_step().unwrap().unwrap().number(), 6);
+    writer.close().unwrap();
+    let error = reader.wait_for("v9", 9, soon).unwrap_err();
+    assert_eq!(error.kind(), Kind::NotFound);
+    assert!(error.message().contains("has ended before step 9"), "{error}");
+}
+
+#[test]
+fn steps_come_to_a_function() {
+    let place = Place::new();
+    let writer = counted(&place, 4, 8);
+    let (had, told) = std::sync::mpsc::channel();
+    let reader = Reader::open("s", &place.read()).unwrap();
+    let all = Subscription::new(reader, move |step| {
+        had.send(step.unwrap().map(|step| step.number())).unwrap();
+    })
+    .unwrap();
+    let next = || told.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert_eq!([next(), next(), next(), next()], [Some(0), Some(1), Some(2), Some(3)]);
+    assert!(!all.is_over());
+    writer.close().unwrap();
+    assert_eq!(next(), None);
+    all.join();
+    // One that is dropped is called no more, and its reader has gone.
+    let writer = counted(&place, 1, 8);
+    let (had, told) = std::sync::mpsc::channel();
+    let reader = Reader::open("s", &place.read()).unwrap();
+    let some = Subscription::new(reader, move |step| {
+        had.send(step.unwrap().map(|step| step.number())).unwrap();
+    })
+    .unwrap();
+    assert_eq!(told.recv_timeout(Duration::from_secs(60)).unwrap(), Some(0));
+    drop(some);
+    assert!(told.recv().is_err());
+    drop(writer);
+}
+
+#[test]
+fn writers_are_told_what_becomes_of_readers() {
+    let place = Place::new();
+    let mut writer = counted(&place, 3, 8);
+    assert_eq!(writer.events().unwrap(), []);
+    let named = |group: &str| Read { group: group.to_owned(), ..place.read() };
+    let mut some = Reader::open("s", &named("some")).unwrap();
+    let more = Reader::open("s", &named("more")).unwrap();
+    let said = |writer: &mut Writer| -> Vec<(String, Presence, u64, u64)> {
+        let events = writer.events().unwrap().into_iter().map(|event| event.reader);
+        events.map(|r| (r.group.unwrap(), r.presence, r.had, r.step)).collect()
+    };
+    let here = |group: &str| (group.to_owned(), Presence::Here, 0, 0);
+    assert_eq!(said(&mut writer), [here("some"), here("more")]);
+    assert_eq!(said(&mut writer), []);
+    drop(some.next_step().unwrap());
+    drop(some.next_step().unwrap());
+    drop(some);
+    assert_eq!(said(&mut writer), [("some".to_owned(), Presence::Left, 2, 3)]);
+    drop(more);
+    // Come and gone since.
+    drop(Reader::open("s", &named("short")).unwrap());
+    let gone = |group: &str| (group.to_owned(), Presence::Left, 0, 3);
+    let came = ("short".to_owned(), Presence::Here, 0, 3);
+    assert_eq!(said(&mut writer), [gone("more"), came, gone("short")]);
 }

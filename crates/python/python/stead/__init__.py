@@ -21,6 +21,7 @@ from __future__ import annotations
 from . import _kernels, persist
 from ._admin import Admin
 from ._buffer import buffer
+from ._coupling import Coupling, couple
 from ._daemon import Daemon, Handed, daemon
 from ._dataset import Dataset, Description, open, run
 from ._errors import (
@@ -52,6 +53,7 @@ from ._stage import Staged, Transfer, cancel_transfer, dataspaces, preview_stage
 from ._stead import MISSING, Cancel, Read, __version__
 from ._stream_step import Step, Variable
 from ._streams import StreamReader, StreamWriter, reader, remove_stream, stream_info, streams, writer
+from ._subscription import Subscription
 from ._tipsy import Tipsy
 from ._xarray import Datasets, open_stream
 
@@ -97,6 +99,7 @@ __all__ = [
     "CancelledError",
     "ChangedError",
     "Copied",
+    "Coupling",
     "Daemon",
     "DataError",
     "Dataset",
@@ -125,6 +128,7 @@ __all__ = [
     "Step",
     "StreamReader",
     "StreamWriter",
+    "Subscription",
     "TimedOutError",
     "Tipsy",
     "Transfer",
@@ -135,6 +139,7 @@ __all__ = [
     "buffer",
     "calibrate",
     "cancel_transfer",
+    "couple",
     "daemon",
     "dataspaces",
     "describe_layout",

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 
 from . import _stage, _stead
+from ._coupling import Coupling
 from ._dataset import size
 from ._errors import Error, make
 from ._stream_step import Step, Variable, natural, over, whole
+from ._subscription import Subscription
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future, ThreadPoolExecutor
     from datetime import datetime
     from types import TracebackType
@@ -112,6 +114,13 @@ class StreamWriter:
     def step(self) -> Writing:
         """A step, for `with`: begun at the beginning of the block, and ended at its end."""
         return Writing(self)
+
+    def events(self) -> list[dict[str, Any]]:
+        """What has become of readers since this was asked last: for each that has come (`presence` is `"here"`), has closed the stream (`"left"`)
+        or has ended without a word (`"died"`) a dict with its `group`, `rank` and `process`, how many steps it `had`, how many were `dropped`
+        before it, and which `step` comes next for it. Those of other nodes have an agent's process."""
+        events: list[dict[str, Any]] = json.loads(self._writer.events())
+        return events
 
     def begin_step(self) -> int:
         """Begins a step, when there is room for it: readers that are waited for are not too far behind. Its number comes back.
@@ -407,6 +416,33 @@ class StreamReader:
         """
         return Step(self._reader.at(number))
 
+    def wait_for(self, variable: str, step: int, timeout: float | None = None) -> Step:
+        """This very step, as soon as it is complete, with this variable in it. The reader is done with those before it.
+
+        Args:
+            variable: The name of a variable.
+            step: The number of the step.
+            timeout: Seconds to wait; those that the reader was opened with, if it is not said.
+
+        Raises:
+            NotFoundError: The step has gone, the stream has ended before it, or it has no such variable.
+            TimedOutError: It was not complete in time; the error says who was waited for.
+        """
+        found = self._reader.wait_for(variable, step, timeout)
+        assert found is not None
+        return Step(found)
+
+    def subscribe(self, call: Callable[[Step], object]) -> Subscription:
+        """Has a thread call a function with each step that comes, one after the other. The reader is the subscription's from then on.
+
+            >>> with stead.reader("sim").subscribe(lambda step: print(step.number, step["T"].mean())):
+            ...     do_something_else()
+
+        Args:
+            call: The function. Steps wait for it as for any reader.
+        """
+        return Subscription(self, call)
+
     @property
     def steps(self) -> list[int]:
         """The steps that are there now."""
@@ -471,7 +507,12 @@ def seat(comm: Any, rank: int | None, count: int | None, what: str) -> tuple[int
     try:
         return int(comm.rank), int(comm.size)
     except (AttributeError, TypeError):
-        raise TypeError(f"comm must be a communicator of mpi4py, not {type(comm).__name__}") from None
+        raise TypeError(f"comm must be a communicator of mpi4py or a stead.Coupling, not {type(comm).__name__}") from None
+
+
+def coupling(comm: Any) -> _stead.Coupling | None:
+    """What reaches other nodes."""
+    return comm._coupling if isinstance(comm, Coupling) else None
 
 
 def writer(
@@ -507,7 +548,7 @@ def writer(
         memory: Bytes of the arrays of all writers, such as `"4GiB"`, which it is if it is not said.
         readers: Groups of readers that are to be there before the first step begins.
         timeout: Seconds to wait for anybody.
-        comm: A communicator of mpi4py, all ranks of which are on this node: `rank` and `writers` are its own.
+        comm: A communicator of mpi4py, all ranks of which are on this node, or what `couple` gives: `rank` and `writers` are its own.
         dataspaces: A folder of the dataspace `memory`, where streams lie, before the one that is configured. Readers say the same.
 
     Raises:
@@ -516,7 +557,7 @@ def writer(
     """
     rank, writers = seat(comm, rank, writers, "writers")
     given = _stage.given(dataspaces)
-    made = _stead.StreamWriter(name, given, rank, writers, keep, queue, size(memory), readers, timeout)
+    made = _stead.StreamWriter(name, given, rank, writers, keep, queue, size(memory), readers, timeout, coupling(comm))
     return StreamWriter(name, rank, made)
 
 
@@ -550,7 +591,8 @@ def reader(
         behind: What happens when the group is behind by the `queue` of the stream: with `"block"` writers wait, with `"drop"` they go on, and
             `Step.dropped` says how many steps the reader has missed.
         timeout: Seconds to wait for anybody: for the stream, then for each step.
-        comm: A communicator of mpi4py, all ranks of which are on this node: `rank` and `ranks` are its own.
+        comm: A communicator of mpi4py, all ranks of which are on this node, or what `couple` gives: `rank` and `ranks` are its own. With the latter
+            writers may be on any node.
         threads: How many copy what lies in several blocks; as many as are of use, if it is 0.
         dataspaces: As for `writer`.
 
@@ -560,7 +602,8 @@ def reader(
     """
     rank, ranks = seat(comm, rank, ranks, "ranks")
     given = _stage.given(dataspaces)
-    return StreamReader(name, group, rank, _stead.StreamReader(name, given, group, rank, ranks, start, behind, timeout, threads))
+    made = _stead.StreamReader(name, given, group, rank, ranks, start, behind, timeout, threads, coupling(comm))
+    return StreamReader(name, group, rank, made)
 
 
 def streams(*, dataspaces: _stage.Spaces = None) -> list[str]:

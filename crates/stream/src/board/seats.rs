@@ -224,6 +224,12 @@ impl<W: Words> Board<W> {
         self.tell(FOR_WRITERS);
     }
 
+    /// There will be no more steps, because of this one of the writers on other nodes.
+    pub(crate) fn fail_elsewhere(&self, guard: &Guard<'_, W>, rank: u64) {
+        let rank = usize::try_from(rank).unwrap_or(usize::MAX);
+        self.fail(guard, self.writers.saturating_add(rank));
+    }
+
     /// There will be no more steps: somebody removes the stream.
     pub(crate) fn abandon(&self, _: &Guard<'_, W>) {
         self.set_state(State::Removed);

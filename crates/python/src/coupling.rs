@@ -1,0 +1,73 @@
+//! Programs on several nodes whose streams reach each other, for `stead.couple`.
+
+use crate::errors::raise;
+use crate::fork;
+use crate::ranks::fabric;
+use crate::stream::{let_go, spaces, unlocked};
+use pyo3::prelude::*;
+use std::sync::{Arc, Mutex, PoisonError};
+use stead::Error;
+use stead::fabric::Fabric;
+
+/// What `stead.Coupling` is made of.
+#[pyclass(frozen, module = "stead._stead")]
+pub struct Coupling {
+    /// `None` once it is closed.
+    inner: Mutex<Option<Arc<stead::stream::Coupling>>>,
+    born: u32,
+}
+
+impl Coupling {
+    /// That of Rust.
+    ///
+    /// # Errors
+    /// `Usage` once it is closed, and in a process that was forked.
+    pub fn open(&self) -> PyResult<Arc<stead::stream::Coupling>> {
+        fork::refuse(self.born, "this coupling was made", "couple the programs that use it")?;
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.clone().ok_or_else(|| raise(Error::usage("the coupling is closed")))
+    }
+}
+
+#[pymethods]
+impl Coupling {
+    /// All ranks of a communicator make it. `maker` and `data` are addresses, of which `stead._mpi` knows.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        maker: usize,
+        data: usize,
+        part: &str,
+        given: Vec<String>,
+    ) -> PyResult<Coupling> {
+        let make = || {
+            let fabric: Arc<dyn Fabric> = Arc::new(fabric(maker, data)?);
+            match spaces(&given) {
+                Ok(spaces) => stead::stream::Coupling::new(fabric, part, &spaces),
+                Err(e) => Err(stead::stream::Coupling::refuse(&*fabric, e)),
+            }
+        };
+        let made = unlocked(py, make)?;
+        Ok(Coupling { inner: Mutex::new(Some(made)), born: fork::generation() })
+    }
+
+    /// Which of the parts, which rank of it, and all of them: their names and ranks.
+    fn told(&self) -> PyResult<(usize, u64, Vec<(String, Vec<usize>)>)> {
+        let coupling = self.open()?;
+        let parts = coupling.parts().iter().map(|part| (part.name.clone(), part.ranks.clone()));
+        Ok((coupling.number(), coupling.rank(), parts.collect()))
+    }
+
+    fn close(&self, py: Python<'_>) {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let born = self.born;
+        py.detach(|| let_go(inner, born));
+    }
+}
+
+impl Drop for Coupling {
+    fn drop(&mut self) {
+        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let_go(inner, self.born);
+    }
+}

@@ -1,0 +1,75 @@
+"""Ranks of one job that hand arrays to each other, whatever nodes they are on: the first so many write, the others read.
+
+    streams.py BASE WRITERS [HOW]
+
+Nodes have a memory each below the folder BASE, as those of a lab are one machine. Prints `right` and the steps that were had, for each rank.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import stead
+from mpi4py import MPI
+
+SHAPE = (600, 800)
+STEPS = 6
+
+
+def values(step: int, rows: slice, columns: slice) -> np.ndarray:
+    y, x = np.mgrid[rows, columns]
+    return step * 1e6 + y * 1000.0 + x
+
+
+def share(n: int, rank: int, ranks: int) -> slice:
+    return slice(n * rank // ranks, n * (rank + 1) // ranks)
+
+
+def write(part: stead.Coupling, how: str) -> None:
+    rows = share(SHAPE[0], part.rank, part.size)
+    with stead.writer("T", comm=part, readers=1, timeout=60) as w:
+        for n in range(STEPS):
+            if how == "killed" and n == 3 and part.rank == part.size - 1:
+                raise ValueError("as it is told to")
+            with w.step():
+                block = w.empty("T", SHAPE, start=(rows.start, 0), count=(rows.stop - rows.start, SHAPE[1]), dims=("y", "x"), units="K")
+                block[:] = values(n, rows, slice(0, SHAPE[1]))
+                w.put("T", block)
+    # Its own messages and those of streams do not meet.
+    assert part.comm.allreduce(1) == part.size
+
+
+def read(part: stead.Coupling) -> list[int]:
+    columns, had = share(SHAPE[1], part.rank, part.size), []
+    for step in stead.reader("T", comm=part, timeout=60):
+        got = step.get("T", np.s_[:, columns])
+        assert np.array_equal(got, values(step.number, slice(0, SHAPE[0]), columns)), step.number
+        told = step.variable("T")
+        assert (tuple(told.dims), told.units) == (("y", "x"), "K")
+        had.append(step.number)
+    return had
+
+
+def main() -> None:
+    base, writers, how = Path(sys.argv[1]), int(sys.argv[2]), (sys.argv[3:] or ["well"])[0]
+    world = MPI.COMM_WORLD
+    node = world.Split_type(MPI.COMM_TYPE_SHARED).allreduce(world.rank, MPI.MIN)
+    folder = base / str(node)
+    folder.mkdir(parents=True, exist_ok=True)
+    name = "sim" if world.rank < writers else "ana"
+    with stead.couple(world, name, dataspaces={"memory": folder}) as part:
+        assert part.parts == {"sim": list(range(writers)), "ana": list(range(writers, world.size))}
+        try:
+            had = write(part, how) if name == "sim" else read(part)
+            print(f"right {world.rank} on {node}: {had}", flush=True)
+        except (stead.PeerError, ValueError) as e:
+            print(f"told {world.rank}: {str(e).splitlines()[0]}", flush=True)
+    if how != "well":
+        # Ranks that were told to fail do not come together again.
+        sys.stdout.flush()
+        world.Barrier()
+
+
+main()
