@@ -130,6 +130,8 @@
  */
 #define STEAD_STREAM_KEEP_NONE UINT64_MAX
 
+typedef struct Option_stead_stream_call_fn Option_stead_stream_call_fn;
+
 /**
  * Some records of one file, while stead_kernel.update looks at them: see stead_block_rows and its like.
  */
@@ -145,6 +147,12 @@ typedef struct stead_builder stead_builder;
  * stead_cancel_request and stead_cancel_is_requested may be called from a signal handler too.
  */
 typedef struct stead_cancel stead_cancel;
+
+/**
+ * Programs on several nodes whose streams reach each other: ranks of one job, each of which is of a part, such as the simulation or the
+ * analysis. Made by stead_coupling_new, freed with stead_coupling_free.
+ */
+typedef struct stead_coupling stead_coupling;
 
 /**
  * Connections to the daemon of the node. Made by stead_daemon_connect, freed with stead_daemon_free. Several threads may ask; one
@@ -253,6 +261,11 @@ typedef struct stead_stream_room stead_stream_room;
  * stead_stream_step_free. Several threads may use it at the same time.
  */
 typedef struct stead_stream_step stead_stream_step;
+
+/**
+ * Calls a function with each step of a stream. Made by stead_stream_subscribe, freed with stead_stream_subscription_free.
+ */
+typedef struct stead_stream_subscription stead_stream_subscription;
 
 /**
  * A writer of a stream. Made by stead_stream_writer_open, ended with stead_stream_writer_close. Several threads may use it, one after
@@ -1136,6 +1149,11 @@ typedef struct stead_stream_writer_options {
      * How many there are.
      */
     size_t dataspaces_count;
+    /**
+     * Programs on several nodes of which this is one, or NULL. All ranks of its part write the stream: `rank` and `writers` are
+     * those of the coupling.
+     */
+    const struct stead_coupling *coupling;
 } stead_stream_writer_options;
 
 /**
@@ -1194,6 +1212,10 @@ typedef struct stead_stream_reader_options {
      * How many there are.
      */
     size_t dataspaces_count;
+    /**
+     * Programs on several nodes of which this is one, or NULL. Writers may be on any of them.
+     */
+    const struct stead_coupling *coupling;
 } stead_stream_reader_options;
 
 /**
@@ -3355,6 +3377,46 @@ stead_status stead_stream_remove(const char *const *dataspaces,
                                  struct stead_error **error);
 
 /**
+ * Makes a coupling of all ranks of a fabric, which is made first: all ranks of the job call this, whatever program they run, and each says
+ * the name of the part that it is of: letters, digits, '.', '-' and '_'. All ranks of a part write a stream together, or read it, in their
+ * order. With MPI, stead_mpi_coupling of stead_mpi.h is simpler.
+ *
+ * `dataspaces` are folders of dataspaces such as "memory=/dev/shm/me", before those that are configured: streams lie in "memory".
+ *
+ * A thread answers readers of other nodes, until no rank has a coupling any more; a rank may free its own before others do.
+ *
+ * Errors: STEAD_USAGE for a name that is none; STEAD_PERMISSION if the folder of streams is not private to this user; STEAD_PEER if
+ * another rank fails, or is gone; those of `make`.
+ */
+stead_status stead_coupling_new(stead_make_fabric_fn make,
+                                void *data,
+                                const char *part,
+                                const char *const *dataspaces,
+                                size_t dataspaces_count,
+                                struct stead_coupling **coupling,
+                                struct stead_error **error);
+
+/**
+ * Which of the parts, by their names, this rank is of, from 0 on. 0 for what is no coupling.
+ */
+uint64_t stead_coupling_part(const struct stead_coupling *coupling);
+
+/**
+ * Which rank of its part this is, from 0 on. 0 for what is no coupling.
+ */
+uint64_t stead_coupling_rank(const struct stead_coupling *coupling);
+
+/**
+ * How many ranks its part has. 0 for what is no coupling.
+ */
+uint64_t stead_coupling_ranks(const struct stead_coupling *coupling);
+
+/**
+ * Frees a coupling. Writers and readers that are open go on. NULL is nothing to do; a handle that is none any more is left alone.
+ */
+void stead_coupling_free(struct stead_coupling *coupling);
+
+/**
  * Takes the place of a writer of the stream `name`, which begins with the first of them. `options` may be NULL: one writer, with all
  * that is usual. A name has letters, digits, '.', '-' and '_'.
  *
@@ -3443,6 +3505,17 @@ stead_status stead_stream_writer_attribute_doubles(struct stead_stream_writer *w
                                                    const double *values,
                                                    size_t n,
                                                    struct stead_error **error);
+
+/**
+ * What has become of readers since this was asked last, as JSON: a list of objects with `presence` ("here", "left" or "died"), `group`, `rank`,
+ * `process`, how many steps the reader `had`, how many were `dropped` before it, and which `step` comes next for it. To be freed with
+ * stead_text_free. Readers of other nodes have an agent's process.
+ *
+ * Errors: STEAD_TIMEOUT if a process that is stopped keeps the stream locked.
+ */
+stead_status stead_stream_writer_events(struct stead_stream_writer *writer,
+                                        char **json,
+                                        struct stead_error **error);
 
 /**
  * Begins a step, when there is room for it: readers that are waited for are not too far behind. Its number goes to `step`, which may be
@@ -3581,6 +3654,20 @@ stead_status stead_stream_reader_at(struct stead_stream_reader *reader,
                                     uint64_t number,
                                     struct stead_stream_step **step,
                                     struct stead_error **error);
+
+/**
+ * The step of a number, as soon as it is complete, with a variable in it, for `timeout_ms` milliseconds at most. The reader is done with
+ * those before it. As stead_stream_reader_next.
+ *
+ * Errors: STEAD_NOT_FOUND if it has gone, the stream ends before it, or it has no such variable; STEAD_TIMEOUT, with who was waited for;
+ * those of stead_stream_reader_next.
+ */
+stead_status stead_stream_reader_wait_for(struct stead_stream_reader *reader,
+                                          const char *variable,
+                                          uint64_t number,
+                                          uint64_t timeout_ms,
+                                          struct stead_stream_step **step,
+                                          struct stead_error **error);
 
 /**
  * The numbers of the steps that are there now, in order: as many as fit into `room` go to `numbers`, which may be NULL if `room` is 0;
@@ -3754,6 +3841,36 @@ void stead_stream_array_free(struct stead_stream_array *array);
  * Frees a step. Its arrays stay until they are freed. NULL is nothing to do; a handle that is none any more is left alone.
  */
 void stead_stream_step_free(struct stead_stream_step *step);
+
+/**
+ * Has a thread call a function with each step that comes, one after the other. Steps wait for it as for any reader. The reader is the
+ * subscription's: the handle is none any more, also after an error.
+ *
+ * Errors: STEAD_USAGE for what is no reader; those of the system if there is no thread.
+ */
+stead_status stead_stream_subscribe(struct stead_stream_reader *reader,
+                                    struct Option_stead_stream_call_fn call,
+                                    void *user,
+                                    struct stead_stream_subscription **subscription,
+                                    struct stead_error **error);
+
+/**
+ * True once the function was called for the last time. True for what is no subscription.
+ */
+bool stead_stream_subscription_is_over(const struct stead_stream_subscription *subscription);
+
+/**
+ * Waits until the stream has ended, and the function was called for the last time. The handle is none any more.
+ *
+ * Errors: STEAD_USAGE for what is no subscription.
+ */
+stead_status stead_stream_subscription_join(struct stead_stream_subscription *subscription, struct stead_error **error);
+
+/**
+ * Ends a subscription: the function is not called again, and a call that is under way is waited for, unless it is that which calls this.
+ * NULL is nothing to do; a handle that is none any more is left alone.
+ */
+void stead_stream_subscription_free(struct stead_stream_subscription *subscription);
 
 #ifdef __cplusplus
 }  // extern "C"

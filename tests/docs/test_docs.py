@@ -60,6 +60,12 @@ def test_commands_do_what_the_document_says(block, playground):
             "COLUMNS": "100",
             "STEAD_STATE": str(playground / "state"),
         }
+        if text.startswith("stead stream"):
+            # What other programs of this user write is not what the document shows.
+            (playground / "memory").mkdir(mode=0o700, exist_ok=True)
+            own = playground / "own.toml"
+            own.write_text(f'[dataspace.memory]\npath = "{playground / "memory"}"\n')
+            environment["STEAD_CONFIG"] = str(own)
         done = subprocess.run(
             ["bash", "-c", text], cwd=playground, env=environment, capture_output=True, text=True, timeout=120
         )

@@ -556,7 +556,8 @@ def test_what_a_function_raises_ends_its_subscription(space):
                 w.put("T", np.zeros(1))
         with pytest.raises(ValueError, match="no 0"):
             subscription.join(PATIENCE)
-        closed = stead.reader("raises", start="next", timeout=PATIENCE, dataspaces=space).subscribe(lambda step: None)
+        # What was raised still has the step.
+        closed = stead.reader("raises", group="more", start="next", timeout=PATIENCE, dataspaces=space).subscribe(lambda step: None)
         closed.close()
         closed.join()
 

@@ -9,6 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use stead::Error;
 use stead::fabric::Fabric;
 
+/// The name and the ranks of a part.
+type Part = (String, Vec<usize>);
+
 /// What `stead.Coupling` is made of.
 #[pyclass(frozen, module = "stead._stead")]
 pub struct Coupling {
@@ -52,7 +55,7 @@ impl Coupling {
     }
 
     /// Which of the parts, which rank of it, and all of them: their names and ranks.
-    fn told(&self) -> PyResult<(usize, u64, Vec<(String, Vec<usize>)>)> {
+    fn told(&self) -> PyResult<(usize, u64, Vec<Part>)> {
         let coupling = self.open()?;
         let parts = coupling.parts().iter().map(|part| (part.name.clone(), part.ranks.clone()));
         Ok((coupling.number(), coupling.rank(), parts.collect()))

@@ -575,4 +575,10 @@ fn writers_are_told_what_becomes_of_readers() {
     let gone = |group: &str| (group.to_owned(), Presence::Left, 0, 3);
     let came = ("short".to_owned(), Presence::Here, 0, 3);
     assert_eq!(said(&mut writer), [gone("more"), came, gone("short")]);
+    // There are places for 64 groups: who has gone is forgotten when they are needed.
+    for n in 0..70 {
+        drop(Reader::open("s", &named(&format!("g{n}"))).unwrap());
+    }
+    let last = said(&mut writer).pop().unwrap();
+    assert_eq!((last.0.as_str(), last.1), ("g69", Presence::Left));
 }

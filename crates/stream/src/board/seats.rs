@@ -382,8 +382,14 @@ impl<W: Words> Board<W> {
     }
 
     fn begin_group(&self, group: Group<'_>) -> Option<usize> {
-        let is_free = |g: &usize| self.get(self.group_at(*g) + G_STATE) != HERE;
-        let number = (0..GROUPS).find(is_free)?;
+        let is = |state| (0..GROUPS).find(|g| self.get(self.group_at(*g) + G_STATE) == state);
+        // The name of one that has gone is told with those who were of it, until its place is needed.
+        let number = is(FREE).or_else(|| is(LEFT))?;
+        for at in (0..self.seats()).map(|r| self.reader_at(r)) {
+            if self.get(at + R_STATE) != HERE && self.get(at + R_GROUP) == number as u64 {
+                self.put(at + R_STATE, FREE);
+            }
+        }
         let at = self.group_at(number);
         let first = match group.from {
             From::Next => self.get(COMPLETE),
