@@ -114,7 +114,6 @@ fn read(c: &Caller, given: *const stead_stream_reader_options) -> Result<Read> {
         },
         timeout: stream::time(given.timeout_ms, default.timeout),
         stop: default.stop,
-        coupling: default.coupling,
         threads: given.threads,
         coupling: stream_coupling::optional(given.coupling)?,
     })

@@ -472,6 +472,7 @@ fn large_blocks_are_put_and_read_whole() {
     let step = reader.next_step().unwrap().unwrap();
     let array = step.get("T", &bounds(&[0, 0], &[2 * rows, 1000])).unwrap();
     assert!(!array.is_view() && array.bytes() == all);
+}
 
 /// Steps with a number each, of a variable that is called by it.
 fn counted(place: &Place, steps: u64, keep: u64) -> Writer {
