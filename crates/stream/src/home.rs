@@ -149,6 +149,13 @@ impl Home {
     ) -> Result<Found> {
         check_name(name)?;
         self.sweep();
+        let fits = |board: &Board<Shared>| over || board.state() == State::Live;
+        // Most often it is there: to watch a folder takes the system far longer, when it ends it.
+        if let Ok(found) = self.get(name)
+            && fits(&found.board)
+        {
+            return Ok(found);
+        }
         loop {
             let above = Watch::new(&self.folder)?;
             let mut within = None;
@@ -156,7 +163,7 @@ impl Home {
                 Ok(folder) => {
                     within = Some(Watch::new(&folder)?);
                     if let Some(board) = look(&folder)?
-                        && (over || board.state() == State::Live)
+                        && fits(&board)
                     {
                         return Ok(Found { folder, board });
                     }

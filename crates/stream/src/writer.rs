@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use stead_core::units::format_size;
-use stead_core::{Bounds, Error, Result};
+use stead_core::{Bounds, Error, Kind, Result};
 use stead_store::arena::{Arena, Options, Piece, Place};
 
 /// Puts blocks of variables into the steps of a stream. Readers see a step when all writers have ended it.
@@ -331,7 +331,7 @@ impl Writer {
                 let len = usize::try_from(bytes).unwrap_or(usize::MAX);
                 let piece = self.arena.take(len);
                 self.party.board.set_used(self.seat, self.arena.used());
-                return piece;
+                return piece.map_err(|e| self.gone(e));
             }
             self.party.board.set_used(self.seat, self.arena.used());
             if self.reclaim() {
@@ -341,9 +341,20 @@ impl Writer {
         }
     }
 
+    /// A stream that is over has no folder any more, when its readers have gone.
+    fn gone(&self, e: Error) -> Error {
+        match e.kind() {
+            Kind::NotFound => self.party.over(self.party.board.state()).unwrap_or(e),
+            _ => e,
+        }
+    }
+
     fn wait_for_memory(&self, seen: Seen, until: Instant, bytes: u64, most: u64) -> Result<()> {
         let board = &self.party.board;
         let guard = self.party.lock()?;
+        if board.sweep_for_room(&guard) {
+            return Ok(());
+        }
         let (needed, state, steps) = (board.needed(), board.state(), board.steps());
         drop(guard);
         if let Some(error) = self.party.over(state) {
@@ -452,7 +463,7 @@ impl Writer {
 
     /// What is said of a step is small beside its arrays, and does not count.
     fn lay_down(&self, bytes: &[u8]) -> Result<Piece> {
-        let mut piece = self.said.take(bytes.len())?;
+        let mut piece = self.said.take(bytes.len()).map_err(|e| self.gone(e))?;
         piece.as_mut_slice().copy_from_slice(bytes);
         Ok(piece)
     }

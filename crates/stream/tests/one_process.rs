@@ -248,6 +248,50 @@ fn memory_has_a_bound_and_a_step_that_never_fits_is_told_at_once() {
 }
 
 #[test]
+fn a_writer_that_is_ahead_leaves_memory_to_the_others() {
+    let place = Place::new();
+    let memory = 4 << 20;
+    let timeout = Duration::from_millis(200);
+    let options = Written { memory, timeout, writers: 2, readers: 1, ..place.written() };
+    let mut ahead = Writer::open("sim", &options).unwrap();
+    let mut behind = Writer::open("sim", &Written { rank: 1, ..options }).unwrap();
+    let _reader = Reader::open("sim", &Read { behind: Behind::Drop, ..place.read() }).unwrap();
+    let data = vec![0; 1 << 19];
+    let write = |writer: &mut Writer, rank: u64| {
+        let t = writer.define(array("T", &[1 << 17])).unwrap();
+        writer.begin()?;
+        writer.put(t, &bounds(&[rank << 16], &[1 << 16]), &data)?;
+        writer.end()
+    };
+    let error = (0..20).find_map(|_| write(&mut ahead, 0).err()).unwrap();
+    assert_eq!(error.kind(), Kind::Timeout);
+    assert!(
+        error.message().contains("step 0 is not ended: writer 1") && ahead.step() == 2,
+        "{error}"
+    );
+    write(&mut behind, 1).unwrap();
+    write(&mut ahead, 0).unwrap();
+}
+
+#[test]
+fn who_writes_on_is_told_who_has_ended_also_when_the_stream_has_gone() {
+    let place = Place::new();
+    let options = Written { writers: 2, ..place.written() };
+    let mut writer = Writer::open("sim", &options).unwrap();
+    let other = Writer::open("sim", &Written { rank: 1, ..options }).unwrap();
+    let t = writer.define(array("T", &[2, 2])).unwrap();
+    let reader = Reader::open("sim", &place.read()).unwrap();
+    writer.begin().unwrap();
+    other.abandon().unwrap();
+    drop(reader);
+    assert_eq!(place.left(), Vec::<String>::new());
+    let whole = bounds(&[0, 0], &[2, 2]);
+    let error = writer.put(t, &whole, &bytes(0, &whole)).unwrap_err();
+    assert_eq!(error.kind(), Kind::Peer, "{error}");
+    assert!(error.message().contains("writer 1 of stream 'sim' has closed it"), "{error}");
+}
+
+#[test]
 fn what_makes_no_sense_is_told() {
     let place = Place::new();
     let mut writer = Writer::open("sim", &place.written()).unwrap();

@@ -554,6 +554,18 @@ impl<W: Words> Board<W> {
         least
     }
 
+    /// True if somebody whom nobody waits for has not had all that is complete.
+    pub(super) fn has_late(&self) -> bool {
+        let complete = self.get(COMPLETE);
+        (0..self.seats()).map(|r| self.reader_at(r)).any(|at| {
+            let group = usize::try_from(self.get(at + R_GROUP)).unwrap_or(GROUPS);
+            self.get(at + R_STATE) == HERE
+                && self.get(at + R_POSITION) < complete
+                && group < GROUPS
+                && self.rule_of(group) == Rule::Drop
+        })
+    }
+
     /// Places of readers that somebody has had.
     pub(super) fn seats(&self) -> usize {
         usize::try_from(self.get(SEATS)).unwrap_or(READERS).min(READERS)

@@ -110,9 +110,14 @@ impl<W: Words> Board<W> {
         {
             return Begun::Full(Full::Needed(needed));
         }
+        // Else a writer that nobody waits for would fill the memory with steps that the others cannot end.
+        let complete = self.get(COMPLETE);
+        if step.saturating_sub(complete) >= self.get(QUEUE) {
+            return Begun::Full(Full::Behind(complete));
+        }
         let free = |board: &Self| (0..board.slots).find(|slot| board.step_in(*slot).is_none());
         let slot = free(self).or_else(|| {
-            self.sweep(guard);
+            self.sweep_for_room(guard);
             free(self)
         });
         let Some(slot) = slot else {
@@ -131,7 +136,8 @@ impl<W: Words> Board<W> {
         Begun::Yes
     }
 
-    /// A writer has put all that it wants to into a step, which it has begun. False if there is no such step, or it has ended it.
+    /// A writer has put all that it wants to into a step, which it has begun. False if there is no such step, or it has ended it, or the
+    /// stream is over: readers were told what the last step is.
     pub(crate) fn end(
         &self,
         guard: &Guard<'_, W>,
@@ -142,7 +148,7 @@ impl<W: Words> Board<W> {
     ) -> bool {
         let Some(slot) = self.slot_of(step).filter(|_| writer < self.writers) else { return false };
         let at = self.entry_at(slot, writer);
-        if self.get(at + E_ENDED) != 0 {
+        if self.get(at + E_ENDED) != 0 || self.state() != State::Live {
             return false;
         }
         self.put(at + E_SEGMENT, entry.segment);
@@ -156,6 +162,10 @@ impl<W: Words> Board<W> {
         if self.finish(slot, step) {
             self.sweep(guard);
             self.tell(FOR_READERS);
+            if self.writers > 1 {
+                // Those who are ahead wait for it.
+                self.tell(FOR_WRITERS);
+            }
         }
         true
     }
@@ -259,10 +269,21 @@ impl<W: Words> Board<W> {
         (0..self.seats()).filter(holds).map(|reader| self.reader(reader)).collect()
     }
 
-    /// Lets steps go that nobody needs.
-    pub(super) fn sweep(&self, _: &Guard<'_, W>) {
+    /// Lets steps go that nobody needs. Who may be left behind finds the newest one, and is told of those before it.
+    pub(super) fn sweep(&self, guard: &Guard<'_, W>) {
+        let newest = u64::from(self.has_late());
+        self.sweep_but(guard, self.get(KEEP).max(newest));
+    }
+
+    /// The same where there is no room for another step: what only those would find who may be left behind goes, too. True if there was
+    /// something.
+    pub(crate) fn sweep_for_room(&self, guard: &Guard<'_, W>) -> bool {
+        self.sweep_but(guard, self.get(KEEP))
+    }
+
+    fn sweep_but(&self, _: &Guard<'_, W>, keep: u64) -> bool {
         let needed = self.needed().map_or(u64::MAX, |needed| needed.step);
-        let kept = self.get(COMPLETE).saturating_sub(self.get(KEEP));
+        let kept = self.get(COMPLETE).saturating_sub(keep);
         let mut any = false;
         for slot in 0..self.slots {
             let goes = self.is_complete(slot)
@@ -277,6 +298,7 @@ impl<W: Words> Board<W> {
         if any {
             self.tell(FOR_WRITERS);
         }
+        any
     }
 
     /// Finishes what somebody has begun who was killed in the middle of it.
@@ -293,5 +315,6 @@ impl<W: Words> Board<W> {
         self.mend_seats(guard);
         self.sweep(guard);
         self.tell(FOR_READERS);
+        self.tell(FOR_WRITERS);
     }
 }

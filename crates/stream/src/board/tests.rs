@@ -221,6 +221,51 @@ fn who_may_be_left_behind_is_told_what_went() {
 }
 
 #[test]
+fn who_may_be_left_behind_has_the_last_step_also_if_none_is_kept() {
+    let agreed = agreed(1, 0, 1);
+    let heap = heap(&agreed);
+    let board = found(&heap, &agreed);
+    join_all(&board);
+    let reader = attach(&board, group("a", 1, Rule::Drop, From::Next), 0, 9).unwrap();
+    (0..5).for_each(|step| assert_eq!(put(&board, 0, step), Begun::Yes));
+    assert_eq!(board.steps(), [4]);
+    let guard = board.lock(who(1), ALL).unwrap();
+    board.close(&guard, 0, false);
+    drop(guard);
+    assert_eq!(next(&board, reader), Next::Step { step: 4, dropped: 4 });
+    done(&board, reader, 4);
+    assert_eq!((next(&board, reader), board.steps()), (Next::Over(State::Ended), vec![]));
+}
+
+#[test]
+fn where_there_is_no_room_what_nobody_waits_for_goes() {
+    let agreed = agreed(1, 0, 1);
+    let heap = heap(&agreed);
+    let board = found(&heap, &agreed);
+    join_all(&board);
+    attach(&board, group("a", 1, Rule::Drop, From::Next), 0, 9).unwrap();
+    assert_eq!(put(&board, 0, 0), Begun::Yes);
+    let guard = board.lock(who(1), ALL).unwrap();
+    assert!(board.sweep_for_room(&guard) && !board.sweep_for_room(&guard));
+    assert_eq!(board.steps(), []);
+}
+
+#[test]
+fn no_writer_is_further_ahead_of_the_others_than_readers_may_be_behind() {
+    let agreed = agreed(2, 1, 2);
+    let heap = heap(&agreed);
+    let board = found(&heap, &agreed);
+    join_all(&board);
+    assert_eq!((put(&board, 0, 0), put(&board, 0, 1)), (Begun::Yes, Begun::Yes));
+    assert_eq!(put(&board, 0, 2), Begun::Full(Full::Behind(0)));
+    let seen = board.seen_by_writers();
+    assert_eq!(put(&board, 1, 0), Begun::Yes);
+    // It is told.
+    assert_ne!(board.seen_by_writers(), seen);
+    assert_eq!(put(&board, 0, 2), Begun::Yes);
+}
+
+#[test]
 fn who_looks_at_steps_for_ever_is_named() {
     let agreed = agreed(1, 1, 1);
     let heap = heap(&agreed);
@@ -241,6 +286,27 @@ fn who_looks_at_steps_for_ever_is_named() {
     assert_eq!(step, SPARE + 2);
     done(&board, reader, 0);
     assert_eq!(put(&board, 0, step), Begun::Yes);
+}
+
+#[test]
+fn no_step_becomes_complete_when_readers_were_told_which_is_the_last() {
+    let agreed = agreed(2, 1, 2);
+    let heap = heap(&agreed);
+    let board = found(&heap, &agreed);
+    join_all(&board);
+    let reader = attach(&board, group("a", 1, Rule::Block, From::Next), 0, 9).unwrap();
+    let guard = board.lock(who(1), ALL).unwrap();
+    assert_eq!(board.begin(&guard, 0), Begun::Yes);
+    drop(guard);
+    assert_eq!(put(&board, 1, 0), Begun::Yes);
+    let guard = board.lock(who(9), ALL).unwrap();
+    assert!(board.reap(&guard, &|w| w.number != 2));
+    drop(guard);
+    assert_eq!(next(&board, reader), Next::Over(State::Failed(1)));
+    let guard = board.lock(who(1), ALL).unwrap();
+    assert!(!board.end(&guard, 0, 0, Entry::default(), 1));
+    drop(guard);
+    assert_eq!((board.complete(), board.steps()), (0, vec![]));
 }
 
 #[test]
