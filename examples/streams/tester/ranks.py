@@ -1,0 +1,108 @@
+"""What each writer and each reader does, in a process of its own. All that happens is told as a line of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections import deque
+
+import stead
+from cases import Case
+from layouts import parts, values, wrong
+
+PATIENCE_S = 60
+
+
+class Voice:
+    """Tells of one rank. Lines of several processes do not mix: each is written at once."""
+
+    def __init__(self, pipe: int, role: str, rank: int) -> None:
+        self.pipe, self.who = pipe, {"role": role, "rank": rank}
+
+    def say(self, **told: object) -> None:
+        os.write(self.pipe, (json.dumps(self.who | told)[:4000] + "\n").encode())
+
+
+def compute(chance: random.Random, pace_ms: float) -> None:
+    if pace_ms:
+        time.sleep(chance.uniform(0, pace_ms) / 1000)
+
+
+def write(name: str, case: Case, rank: int, spaces: dict[str, str] | None, voice: Voice, gate: int) -> None:
+    """One of the writers. It begins when the gate is open."""
+    chance = random.Random(f"{case.seed} writer {rank}")
+    given = {"memory": case.memory} if case.memory else {}
+    policy = {"keep": case.keep, "queue": case.queue, "readers": len(case.groups)}
+    with stead.writer(name, rank=rank, writers=case.writers, timeout=PATIENCE_S, dataspaces=spaces, **policy, **given) as w:
+        voice.say(at="here")
+        os.read(gate, 1)
+        for step in range(case.steps):
+            shape = case.shape_at(step)
+            boxes = parts(case.layout, shape, case.writers, case.seed)[rank]
+            if case.grows and not boxes:
+                # Who has no part of a variable says its new shape, too.
+                boxes = [((0,) * len(shape),) * 2]
+            voice.say(at="step", step=step)
+            with w.step():
+                for start, count in boxes:
+                    for variable, dtype in case.variables().items():
+                        mine = values(variable, step, shape, (start, count), dtype)
+                        if case.made == "empty":
+                            room = w.empty(variable, shape, dtype, start=start, count=count)
+                            room[...] = mine
+                            mine = room
+                        w.put(variable, mine, shape=shape, start=start, dims=tuple("abcd"[: len(shape)]), units="1")
+                compute(chance, case.pace_ms)
+            voice.say(at="ended", step=step)
+        voice.say(at="closing")
+
+
+def read(name: str, case: Case, group: int, rank: int, spaces: dict[str, str] | None, voice: Voice) -> None:
+    """One of the ranks of a group of readers. It looks at each element that it gets, again when it has gone on, and now and then at older
+    steps that are still there."""
+    mine = case.groups[group]
+    chance = random.Random(f"{case.seed} group {group} reader {rank}")
+    how = {"group": f"group{group}", "rank": rank, "ranks": mine.ranks, "start": mine.start, "behind": mine.behind}
+    with stead.reader(name, timeout=PATIENCE_S, dataspaces=spaces, **how) as r:
+        voice.say(at="here")
+        held: deque = deque()
+        for step in r:
+            found = looked_at(case, step, group, rank)
+            voice.say(at="step", step=step.number, dropped=step.dropped, bytes=sum(array.nbytes for *_, array in found))
+            held.append(found)
+            while len(held) > mine.hold:
+                look_again(held.popleft())
+            compute(chance, mine.pace_ms)
+            if chance.random() < 0.2 and (there := r.steps):
+                try:
+                    looked_at(case, r.at(chance.choice(there)), group, rank)
+                except stead.NotFoundError:
+                    # It has gone meanwhile.
+                    pass
+        for found in held:
+            look_again(found)
+        voice.say(at="closing")
+
+
+def looked_at(case: Case, step: stead.Step, group: int, rank: int) -> list:
+    """What a rank gets of a step; an error if any of it is wrong."""
+    mine, shape = case.groups[group], case.shape_at(step.number)
+    if sorted(step) != sorted(case.variables()):
+        raise AssertionError(f"step {step.number} has {sorted(step)}")
+    had = []
+    for variable, dtype in case.variables().items():
+        known = step.variable(variable)
+        if (known.shape, known.dtype.str[1:], known.units) != (shape, dtype, "1"):
+            raise AssertionError(f"step {step.number} has {known!r} {known.units!r}")
+        for box in parts(mine.layout, shape, mine.ranks, case.seed + 1 + group)[rank]:
+            had.append((variable, step.number, shape, box, step.get(variable, box)))
+    look_again(had)
+    return had
+
+
+def look_again(had: list) -> None:
+    for what in had:
+        if said := wrong(*what):
+            raise AssertionError(said)
