@@ -257,7 +257,7 @@ fn who_fails_on_another_node_is_named() {
     let job = Job::new();
     job.run(&[("sim", 0), ("sim", 1), ("ana", 2)], |part, rank| match part {
         "sim" => {
-            let mut writer = rank.write("sim", |w| w.readers = 1).unwrap();
+            let mut writer = rank.write("sim", |w| (w.readers, w.queue) = (1, 1)).unwrap();
             let variable = writer.define(array(&SHAPE)).unwrap();
             let (me, mine) = (rank.coupling.rank(), rows(SHAPE, rank.coupling.rank(), 2));
             for step in 0..2 {
@@ -281,6 +281,7 @@ fn who_fails_on_another_node_is_named() {
                     );
                 }
                 _ => {
+                    // The two before are complete then.
                     writer.begin().unwrap();
                     writer.abandon().unwrap();
                 }
