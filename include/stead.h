@@ -130,8 +130,6 @@
  */
 #define STEAD_STREAM_KEEP_NONE UINT64_MAX
 
-typedef struct Option_stead_stream_call_fn Option_stead_stream_call_fn;
-
 /**
  * Some records of one file, while stead_kernel.update looks at them: see stead_block_rows and its like.
  */
@@ -1281,6 +1279,13 @@ typedef struct stead_stream_attribute {
      */
     const double *doubles;
 } stead_stream_attribute;
+
+/**
+ * Called with each step of a subscription, in a thread of the library: `step` is the function's, to be freed with stead_stream_step_free. At
+ * last it is called with NULL, and with NULL for `error` too if the stream has ended, else with the error that ends it, which it frees with
+ * stead_error_free.
+ */
+typedef void (*stead_stream_call_fn)(struct stead_stream_step *step, struct stead_error *error, void *user);
 
 /**
  * Done.
@@ -3849,7 +3854,7 @@ void stead_stream_step_free(struct stead_stream_step *step);
  * Errors: STEAD_USAGE for what is no reader; those of the system if there is no thread.
  */
 stead_status stead_stream_subscribe(struct stead_stream_reader *reader,
-                                    struct Option_stead_stream_call_fn call,
+                                    stead_stream_call_fn call,
                                     void *user,
                                     struct stead_stream_subscription **subscription,
                                     struct stead_error **error);

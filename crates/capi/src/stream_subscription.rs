@@ -13,8 +13,9 @@ use stead::{Error, Result};
 /// Called with each step of a subscription, in a thread of the library: `step` is the function's, to be freed with stead_stream_step_free. At
 /// last it is called with NULL, and with NULL for `error` too if the stream has ended, else with the error that ends it, which it frees with
 /// stead_error_free.
-pub type stead_stream_call_fn =
-    unsafe extern "C" fn(step: *mut stead_stream_step, error: *mut stead_error, user: *mut c_void);
+pub type stead_stream_call_fn = Option<
+    unsafe extern "C" fn(step: *mut stead_stream_step, error: *mut stead_error, user: *mut c_void),
+>;
 
 /// Calls a function with each step of a stream. Made by stead_stream_subscribe, freed with stead_stream_subscription_free.
 pub struct stead_stream_subscription {
@@ -48,7 +49,7 @@ impl User {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_stream_subscribe(
     reader: *mut stead_stream_reader,
-    call: Option<stead_stream_call_fn>,
+    call: stead_stream_call_fn,
     user: *mut c_void,
     subscription: *mut *mut stead_stream_subscription,
     error: *mut *mut stead_error,
