@@ -70,8 +70,7 @@ def test_programs_of_one_job(mpi, env, base):  # noqa: F811
     folder = base / "memory"
     folder.mkdir()
     (base / "stead.toml").write_text(f'[dataspace.memory]\npath = "{folder}"\n')
-    examples = ROOT / "examples" / "mpi"
-    sim, analysis = ([sys.executable, examples / f"coupled_{name}.py"] for name in ("simulation", "analysis"))
+    sim, analysis = ([sys.executable, ROOT / "examples" / "mpi" / name] for name in ("coupled_simulation.py", "coupled_analysis.py"))
     out = run([*launch(mpi, 2), *sim, ":", "-n", 2, *analysis], env | {"STEAD_CONFIG": str(base / "stead.toml")})
     assert out.splitlines()[:3] == ["0 0.5", "1 10.5", "2 20.5"]
     assert left(folder) == []

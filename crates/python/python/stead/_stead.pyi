@@ -12,6 +12,7 @@ __all__ = [
     "Bell",
     "Bytes",
     "Cancel",
+    "Coupling",
     "Daemon",
     "Dataset",
     "Elements",
