@@ -50,7 +50,7 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
   # Not the C++ of MPI itself, which is no longer in the standard and full of warnings.
   cxx=("${mpicc/mpicc/mpicxx}" -std=c++17 -Wall -Wextra -Werror -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX -Iinclude)
   libraries=(-L"$out" -lstead_mpi -lstead -lpthread "-Wl,-rpath,$out")
-  for program in ranks shared asks; do
+  for program in ranks shared asks coupled; do
     "${cc[@]}" -O1 tests/mpi/$program.c -o "$out/$program" "${libraries[@]}"
   done
   "${cxx[@]}" tests/mpi/tipsy.cpp -o "$out/tipsy" "${libraries[@]}"

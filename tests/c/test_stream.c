@@ -357,6 +357,8 @@ static void wrong_arguments(void) {
     stead_stream_writer_options wo = writes();
     stead_stream_reader_options ro = reads();
     stead_stream_writer *w = NULL, *other = NULL;
+    stead_coupling *part = NULL;
+    int asked = 0;
     stead_stream_reader *r = NULL;
     stead_stream_step *step = NULL, *none = NULL;
     stead_stream_room *room = NULL, *again = NULL;
@@ -490,6 +492,15 @@ static void wrong_arguments(void) {
     stead_stream_reader_free(r);
     FAILS(STEAD_USAGE, "freed", stead_stream_reader_next(r, &step, &e));
     stead_stream_reader_free(r);
+    /* With ranks that are there tests of MPI do it. */
+    FAILS(STEAD_PEER, "no ranks today", stead_coupling_new(no_ranks, &asked, "sim", spaces, 1, &part, &e));
+    FAILS(STEAD_USAGE, "makes a fabric", stead_coupling_new(NULL, NULL, "sim", spaces, 1, &part, &e));
+    CHECK(asked == 1 && part == NULL);
+    CHECK(stead_coupling_rank(NULL) == 0 && stead_coupling_ranks((stead_coupling *)r) == 0 && stead_coupling_part(NULL) == 0);
+    wo = writes();
+    wo.coupling = (stead_coupling *)r;
+    FAILS(STEAD_USAGE, "", stead_stream_writer_open("coupled", &wo, &w, &e));
+    stead_coupling_free(NULL);
     FAILS(STEAD_USAGE, "NULL", stead_stream_list(spaces, 1, NULL, &e));
     FAILS(STEAD_USAGE, "dataspaces is NULL", stead_stream_list(NULL, 1, &json, &e));
 }

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from jobs import launch, run
+from jobs import BUILT, launch, run
 from support import ROOT
 from test_mpi import lab, over  # noqa: F401
 from test_mpi4py import env  # noqa: F401
@@ -74,6 +74,23 @@ def test_programs_of_one_job(mpi, env, base):  # noqa: F811
     out = run([*launch(mpi, 2), *sim, ":", "-n", 2, *analysis], env | {"STEAD_CONFIG": str(base / "stead.toml")})
     assert out.splitlines()[:3] == ["0 0.5", "1 10.5", "2 20.5"]
     assert left(folder) == []
+
+
+@pytest.mark.parametrize(("writers", "readers"), [(1, 1), (3, 2)])
+def test_ranks_in_c(mpi, base, writers, readers):
+    (base / "memory").mkdir()
+    (base / "stead.toml").write_text(f'[dataspace.memory]\npath = "{base / "memory"}"\n')
+    out = run([*launch(mpi, writers + readers), BUILT / mpi / "coupled", writers], {"STEAD_CONFIG": str(base / "stead.toml")})
+    assert out.count("right") == writers + readers
+    assert left(base / "memory") == []
+
+
+def test_ranks_of_several_hosts_in_c(lab, mpi, base):  # noqa: F811
+    spread = ["--map-by", "node"] if mpi == "openmpi" else ["-ppn", "1"]
+    out = run([*over(lab, mpi), "-n", 5, *spread, BUILT / mpi / "coupled", 3, base])
+    assert out.count("right") == 5
+    assert len(list(base.iterdir())) == 3
+    assert left(base) == []
 
 
 def test_where_it_cannot_be(mpi, env, base):  # noqa: F811
