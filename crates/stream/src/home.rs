@@ -85,7 +85,12 @@ impl Home {
         let words = agreed.words().ok_or_else(|| unlikely(agreed))?;
         self.sweep();
         for _ in 0..AGAIN {
-            let (folder, _) = self.folder.make(OsStr::new(name), true)?;
+            // Somebody may remove what he takes for left.
+            let gone = |e: &Error| e.kind() == Kind::NotFound;
+            let folder = match self.folder.make(OsStr::new(name), true) {
+                Err(e) if gone(&e) => continue,
+                made => made?.0,
+            };
             if let Some(board) = look(&folder)? {
                 let guard = lock(name, &board, me)?;
                 board.reap(&guard, &is_alive);
@@ -108,8 +113,6 @@ impl Home {
                 drop(guard);
                 return Ok(Found { folder, board });
             }
-            // Somebody may remove what he takes for left.
-            let gone = |e: &Error| e.kind() == Kind::NotFound;
             let draft = match Words::create(&folder, BOARD, words) {
                 Err(e) if gone(&e) => continue,
                 draft => draft?,

@@ -627,3 +627,31 @@ fn writers_are_told_what_becomes_of_readers() {
     let last = said(&mut writer).pop().unwrap();
     assert_eq!((last.0.as_str(), last.1), ("g69", Presence::Left));
 }
+
+/// Each of them removes what it takes for left, such as the folder that another one has just made.
+#[test]
+fn a_stream_is_founded_while_others_clear_up() {
+    let place = Place::new();
+    let home = stead_stream::Home::open(&place.spaces).unwrap();
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let soon = Read { timeout: Duration::ZERO, ..place.read() };
+                while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                    assert_eq!(Reader::open("none", &soon).unwrap_err().kind(), Kind::Timeout);
+                }
+            });
+        }
+        for n in 0..4000 {
+            let name = format!("s{n}");
+            let opened = Writer::open(&name, &place.written());
+            if opened.is_err() {
+                is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+            }
+            opened.unwrap().close().unwrap();
+            assert!(home.remove(&name, true).unwrap());
+        }
+        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
