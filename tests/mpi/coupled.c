@@ -2,7 +2,7 @@
  *
  *     coupled WRITERS [BASE]
  *
- * With BASE, nodes have a memory each below this folder, as those of a lab are one machine. */
+ * With BASE, nodes have a memory each below this folder, called by its first rank, as those of a lab are one machine. */
 #include "stead_mpi.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,6 +97,8 @@ int main(int argc, char **argv) {
         MPI_Allreduce(&rank, &first, 1, MPI_INT, MPI_MIN, node);
         MPI_Comm_free(&node);
         snprintf(given, sizeof given, "memory=%s/%d", argv[2], first);
+        /* Hosts of a lab have a /dev/shm of their own. */
+        mkdir(argv[2], 0700);
         mkdir(strchr(given, '=') + 1, 0700);
         MUST(stead_coupling_new(stead_mpi_make, &(MPI_Comm){MPI_COMM_WORLD}, name, spaces, 1, &part, NULL));
     } else {
