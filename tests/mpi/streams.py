@@ -66,6 +66,13 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     name = "sim" if world.rank < writers else "ana"
     with stead.couple(world, name, dataspaces={"memory": folder}) as part:
+        for end in (stead.writer, stead.reader):
+            try:
+                end("T", comm=part, dataspaces={"memory": folder})
+            except stead.UsageError as e:
+                assert "that of the coupling" in str(e), e
+            else:
+                raise AssertionError("two memories")
         assert part.parts == {"sim": list(range(writers)), "ana": list(range(writers, world.size))}
         try:
             had = write(part, how) if name == "sim" else read(part)

@@ -510,9 +510,13 @@ def seat(comm: Any, rank: int | None, count: int | None, what: str) -> tuple[int
         raise TypeError(f"comm must be a communicator of mpi4py or a stead.Coupling, not {type(comm).__name__}") from None
 
 
-def coupling(comm: Any) -> _stead.Coupling | None:
+def coupling(comm: Any, dataspaces: _stage.Spaces) -> _stead.Coupling | None:
     """What reaches other nodes."""
-    return comm._coupling if isinstance(comm, Coupling) else None
+    if not isinstance(comm, Coupling):
+        return None
+    if dataspaces is not None:
+        raise make("usage", "dataspaces= is that of the coupling", hint="give dataspaces= to stead.couple")
+    return comm._coupling
 
 
 def writer(
@@ -557,7 +561,7 @@ def writer(
     """
     rank, writers = seat(comm, rank, writers, "writers")
     given = _stage.given(dataspaces)
-    made = _stead.StreamWriter(name, given, rank, writers, keep, queue, size(memory), readers, timeout, coupling(comm))
+    made = _stead.StreamWriter(name, given, rank, writers, keep, queue, size(memory), readers, timeout, coupling(comm, dataspaces))
     return StreamWriter(name, rank, made)
 
 
@@ -602,7 +606,7 @@ def reader(
     """
     rank, ranks = seat(comm, rank, ranks, "ranks")
     given = _stage.given(dataspaces)
-    made = _stead.StreamReader(name, given, group, rank, ranks, start, behind, timeout, threads, coupling(comm))
+    made = _stead.StreamReader(name, given, group, rank, ranks, start, behind, timeout, threads, coupling(comm, dataspaces))
     return StreamReader(name, group, rank, made)
 
 
