@@ -76,6 +76,10 @@ pub const SMALL_ASK_BYTES: usize = 16 << 10;
 pub const DEFAULT_STREAM_MEMORY: u64 = 4 << 30;
 /// Writers of one stream on one node.
 pub const MAX_WRITERS: usize = 4096;
+/// Writers, on all nodes, whose steps are recorded in one folder.
+pub const MAX_FOLDER_WRITERS: u64 = 1 << 20;
+/// Writers whose recorded steps are read and whose files stay open meanwhile.
+pub const MAX_OPEN_TRACKS: u64 = 128;
 /// Words of the memory in which those who take part in a stream agree.
 pub const MAX_BOARD_WORDS: usize = 1 << 23;
 /// Bytes of a layout file.

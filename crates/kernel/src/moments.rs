@@ -2,12 +2,13 @@
 
 mod cell;
 
+pub use cell::Cell;
+
 use crate::cells::{ByColumn, Cells};
 use crate::columns::{Chosen, Only};
 use crate::exact::{ExactSum, add_with_squares, ratio};
 use crate::many::Many;
 use crate::{Built, Context, Info, Kernel, Spec, Step};
-use cell::Cell;
 use num_bigint::{BigInt, BigUint};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -53,6 +53,19 @@ pub struct Remaining {
     pub high: f64,
 }
 
+impl Remaining {
+    /// The same, of what cannot take less than so many seconds.
+    #[must_use]
+    pub fn at_least(self, seconds: f64) -> Remaining {
+        let least = if seconds.is_finite() { seconds.clamp(0.0, 1e15) } else { 0.0 };
+        Remaining {
+            seconds: self.seconds.max(least),
+            low: self.low.max(least),
+            high: self.high.max(least),
+        }
+    }
+}
+
 /// What nobody has measured is taken to need so long for a file and for a byte.
 const FILE_S: f64 = 1e-3;
 const BYTE_S: f64 = 1.0 / 200e6;

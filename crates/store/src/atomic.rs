@@ -1,12 +1,11 @@
 //! Files that appear whole or not at all.
 
 use crate::JointFile;
-use rustix::fs::{Advice, AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, Permissions};
 use std::io::{ErrorKind, Seek, Write};
-use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -268,8 +267,7 @@ impl AtomicFile {
 
     /// Has the system begin to write what was written to these bytes to the device, so that a commit has less to wait for.
     pub fn begin(&self, offset: u64, len: u64) {
-        // A hint that Linux answers by beginning to write; pages on their way stay in the cache meanwhile.
-        let _ = rustix::fs::fadvise(&self.file, offset, NonZeroU64::new(len), Advice::DontNeed);
+        crate::cache::begin_writing(&self.file, offset, len);
     }
 
     /// Empties the file.

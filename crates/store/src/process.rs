@@ -5,6 +5,7 @@
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
+use std::time::Duration;
 use stead_core::{Error, Kind, Result};
 
 /// What the system tells of a process is not longer: some fifty numbers and a short name.
@@ -29,6 +30,13 @@ pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// The time of a processor that this thread has taken so far. A system call: some hundreds of nanoseconds.
+pub fn thread_time() -> Duration {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let (seconds, nanoseconds) = (u64::try_from(t.tv_sec), u32::try_from(t.tv_nsec));
+    Duration::new(seconds.unwrap_or(0), nanoseconds.unwrap_or(0))
+}
+
 /// The namespace of process numbers.
 ///
 /// # Errors
@@ -40,6 +48,20 @@ pub fn namespace() -> Result<u64> {
     });
     let number = number.and_then(|n| n.parse().ok());
     number.ok_or_else(|| silent("/proc does not tell in which namespace this process is"))
+}
+
+/// The machine since it was started, and the [namespace] of process numbers on it: who has the same can ask whether a process lives.
+///
+/// # Errors
+/// `Io` where `/proc` does not tell.
+pub fn host() -> Result<u64> {
+    const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+    let boot = std::fs::read_to_string(BOOT).map_err(|e| Error::io("read", BOOT, e))?;
+    let digits: String = boot.chars().filter(char::is_ascii_hexdigit).take(32).collect();
+    let boot = u128::from_str_radix(&digits, 16)
+        .map_err(|_| silent("/proc does not tell when this machine was started"))?;
+    let mixed = (boot as u64 ^ (boot >> 64) as u64).rotate_left(17) ^ namespace()?;
+    Ok(mixed.max(1))
 }
 
 fn silent(what: &str) -> Error {
@@ -114,6 +136,7 @@ mod tests {
             assert!(!is_alive(none, start), "{none}");
         }
         assert_eq!(namespace().unwrap(), namespace().unwrap());
+        assert_eq!(host().unwrap(), host().unwrap());
     }
 
     #[test]

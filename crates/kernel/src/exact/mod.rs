@@ -15,6 +15,7 @@
 
 pub(crate) mod narrow;
 mod pieces;
+pub mod powers;
 pub(crate) mod products;
 pub mod ratio;
 pub(crate) mod rows;

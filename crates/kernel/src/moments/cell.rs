@@ -70,20 +70,23 @@ impl Cell {
         }
     }
 
-    /// Bytes beside itself.
+    /// Bytes that it takes beside itself.
     pub fn beside(&self) -> usize {
         self.wide.as_ref().map_or(0, |s| s.bytes())
     }
 
+    /// How many values are not missing.
     pub fn count(&self) -> Value {
         Value::Int(self.wide.as_ref().map_or(self.count, |s| s.count))
     }
 
+    /// Their sum, rounded once.
     pub fn sum(&self) -> Value {
         let small = if self.wide.is_none() { self.sum.to_f64() } else { None };
         Value::Float(small.unwrap_or_else(|| self.look(|s| s.sum.to_f64())))
     }
 
+    /// Their mean, rounded once; null for no values.
     pub fn mean(&self) -> Value {
         match &self.wide {
             None if self.count == 0 => Value::Null,
@@ -95,6 +98,7 @@ impl Cell {
         }
     }
 
+    /// Their variance, or what is made of it by a function of [`ratio`](crate::exact::ratio); null for too few values.
     pub fn spread(&self, ddof: u64, round: fn(&BigInt, &BigUint, i64) -> f64) -> Value {
         self.look(|s| s.spread(ddof, round))
     }

@@ -381,6 +381,13 @@ impl<'s> Head<'s> {
                 }
             };
             let ran = ran.and_then(|(report, files)| encode_report(report, files));
+            drop(job);
+            // Before it is answered: who hears the answer asks for the next one, and has no more under way than may be.
+            let had = {
+                let mut state = lock(&self.state);
+                state.now = None;
+                state.rooms.back(client, number)
+            };
             match ran {
                 Ok(report) => self.answer(client, slot, &Answer::Done { number }, &report),
                 Err(e) => {
@@ -395,10 +402,6 @@ impl<'s> Head<'s> {
                     self.answer(client, slot, &Answer::Failed { number, why }, &[]);
                 }
             }
-            let mut state = lock(&self.state);
-            state.now = None;
-            let had = state.rooms.back(client, number);
-            drop(state);
             if had.is_some() {
                 self.give_room();
             }
