@@ -4,7 +4,7 @@ use crate::manager::Stager;
 use rustix::process::geteuid;
 use std::path::{Path, PathBuf};
 use stead_core::Result;
-use stead_store::{Folder, What};
+use stead_store::{Folder, Meta, What};
 
 /// Names of a folder that are looked at together.
 const AT_ONCE: usize = 1 << 12;
@@ -22,33 +22,49 @@ pub struct Cleared {
     pub young: u64,
 }
 
+/// Why something is to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    /// The job that it belonged to: nothing of it stays.
+    Job,
+    /// Its time. What root has of folders in which there was nothing is left: somebody has set them up for others.
+    Time,
+}
+
 impl Stager {
     /// Removes what this user has below a folder and was changed last before a time, in seconds since 1970: written, named, or given
-    /// other rights. What is kept stays, and so does the folder itself. What cannot be removed is left, and so is what lies on another file
-    /// system below it. Before each name `goes_on` is asked.
+    /// other rights. What is kept `now` stays, and so does the folder itself. What cannot be removed is left, and so is what lies on another file
+    /// system below it, and `lost+found`. Before each name `goes_on` is asked.
     ///
     /// # Errors
     /// Those of `goes_on`; those of opening the folder, of the journal.
     pub fn clear(
         &self,
         root: &Path,
-        before: f64,
+        over: Over,
+        (before, now): (f64, f64),
         goes_on: &dyn Fn() -> Result<()>,
     ) -> Result<Cleared> {
         let folder = Folder::open(root)?;
         let dev = folder.own_meta()?.dev;
         // All of it may be kept.
-        let Some(kept) = self.kept_below(root)? else { return Ok(Cleared::default()) };
+        let Some(kept) = self.kept_below(root, now)? else { return Ok(Cleared::default()) };
         let user = geteuid().as_raw();
-        let mut walk = Walk { dev, user, before, kept, goes_on, cleared: Cleared::default() };
+        let mut walk = Walk { dev, user, over, before, kept, goes_on, cleared: Cleared::default() };
         walk.folder(&folder, Path::new(""), DEEPEST)?;
         Ok(walk.cleared)
     }
 }
 
+/// True for what a file system has at its root for its own repair.
+fn is_of_the_system(path: &Path, meta: &Meta) -> bool {
+    path == Path::new("lost+found") && meta.what == What::Folder && meta.uid == 0
+}
+
 struct Walk<'w> {
     dev: u64,
     user: u32,
+    over: Over,
     before: f64,
     kept: Vec<PathBuf>,
     goes_on: &'w dyn Fn() -> Result<()>,
@@ -62,9 +78,10 @@ impl Walk<'_> {
             (self.goes_on)()?;
             let path = path.join(&name);
             let Ok(Some(meta)) = folder.meta(&name) else { continue };
-            if meta.dev != self.dev || self.kept.contains(&path) {
+            if meta.dev != self.dev || self.kept.contains(&path) || is_of_the_system(&path, &meta) {
                 continue;
             }
+            let before = self.cleared.names;
             if meta.what == What::Folder
                 && deep > 0
                 && let Ok(inner) = folder.enter(&name)
@@ -80,6 +97,11 @@ impl Walk<'_> {
                 self.cleared.young += 1;
                 continue;
             }
+            // An empty folder of root is how somebody has set it up: others' files come into it, or a mount.
+            let went = self.cleared.names > before;
+            if self.over == Over::Time && self.user == 0 && meta.what == What::Folder && !went {
+                continue;
+            }
             // A folder in which something has stayed stays.
             let gone = match meta.what {
                 What::Folder => folder.remove_folder(&name),
@@ -93,5 +115,39 @@ impl Walk<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manager::Means;
+    use std::fs;
+
+    #[test]
+    fn what_the_system_or_its_administrator_has_set_up_stays() {
+        if !geteuid().is_root() {
+            return eprintln!("NOT TESTED HERE: only root has folders of root");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let stager = Stager::open(&dir.path().join("state"), Means::default()).unwrap();
+        let root = dir.path().join("space");
+        for name in ["lost+found", "users", "deep/er", "other/lost+found"] {
+            fs::create_dir_all(root.join(name)).unwrap();
+        }
+        for name in ["lost+found/#12", "deep/er/f", "g", "other/lost+found/h"] {
+            fs::write(root.join(name), b"x").unwrap();
+        }
+        let cleared = stager.clear(&root, Over::Time, (f64::MAX, 0.0), &|| Ok(())).unwrap();
+        assert_eq!((cleared.names, cleared.bytes, cleared.young), (7, 3, 0));
+        let mut left: Vec<_> =
+            fs::read_dir(&root).unwrap().map(|e| e.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["lost+found", "users"]);
+        assert!(root.join("lost+found/#12").exists());
+        // A job leaves nothing behind.
+        let cleared = stager.clear(&root, Over::Job, (f64::MAX, 0.0), &|| Ok(())).unwrap();
+        assert_eq!(cleared.names, 1);
+        assert!(!root.join("users").exists() && root.join("lost+found/#12").exists());
     }
 }

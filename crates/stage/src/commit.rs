@@ -1,5 +1,6 @@
 //! From copies to files: durable, then named, then written down.
 
+use crate::copy::settled;
 use crate::job::Item;
 use crate::meta;
 use std::collections::HashMap;
@@ -99,8 +100,14 @@ pub(crate) fn name(folder: &Folder, temporary: &OsStr, item: &Item) -> Result<()
     folder.rename(temporary, folder, item.name(), item.replace)
 }
 
-/// True if the target has the file already, as whoever began the transfer before may have left it: with the bytes of its source.
-/// Of a source that is gone, which a move has removed, size and time tell.
+/// A file that whoever began the transfer before has brought.
+pub(crate) struct Before {
+    /// The source as it was while it was compared with the target; none if it was not, or is gone.
+    pub(crate) seen: Option<Meta>,
+}
+
+/// What there is of a file at the target, if that is what was planned: with the bytes of its source, which is as it was planned, too.
+/// Of a source that is gone, which a move has removed, size and time of the target tell.
 ///
 /// # Errors
 /// System errors.
@@ -110,31 +117,47 @@ pub(crate) fn is_there(
     target: &Folder,
     is_move: bool,
     cancel: &Cancel,
-) -> Result<bool> {
-    let Some(there) = target.meta(item.name())? else { return Ok(false) };
-    if there.what != What::File || there.size != item.size {
-        return Ok(false);
+) -> Result<Option<Before>> {
+    let Some(there) = target.meta(item.name())? else { return Ok(None) };
+    if there.what != What::File || there.size != item.size || !same_time(item.mtime, there.mtime) {
+        return Ok(None);
     }
     let name = item.source.file_name().unwrap_or_default();
     let from = match source {
         Some(source) => source.meta(name)?,
         None => None,
     };
-    let (Some(_), Some(source)) = (from, source) else {
-        return Ok(is_move && same_time(item.mtime, there.mtime));
+    let (Some(from), Some(source)) = (from, source) else {
+        return Ok(is_move.then_some(Before { seen: None }));
     };
-    // Old files may have size and time of new ones: what is the same is what has the same bytes.
-    if !same_time(item.mtime, there.mtime) {
-        return Ok(false);
+    let planned =
+        |meta: &Meta| meta.what == What::File && (meta.size, meta.mtime) == (item.size, item.mtime);
+    if !planned(&from) {
+        return Ok(None);
     }
-    let (a, b) = (source.open_file(name)?, target.open_file(item.name())?);
+    let look = |e| Error::io("look at", source.at(name), e);
+    let a = source.open_file(name)?;
+    let seen = Meta::of_file(&a).map_err(look)?;
+    // What changes from here on is to be seen.
+    if is_move {
+        settled(&a, &seen, cancel)?;
+    }
+    // Old files may have size and time of new ones: what is the same is what has the same bytes.
+    let same = planned(&seen) && same_bytes(item, &a, target, cancel)?;
+    let still = Meta::of_file(&a).map_err(look)?.same(&seen);
+    Ok((same && still).then_some(Before { seen: Some(seen) }))
+}
+
+/// True if a file and that of an item at the target have the same bytes.
+fn same_bytes(item: &Item, a: &File, target: &Folder, cancel: &Cancel) -> Result<bool> {
+    let b = target.open_file(item.name())?;
     let failed = |e: std::io::Error| Error::io("compare", target.at(item.name()), e);
     let (mut x, mut y) = (vec![0; COMPARED], vec![0; COMPARED]);
     let mut at = 0;
     while at < item.size {
         cancel.check()?;
         let len = usize::try_from(item.size - at).unwrap_or(COMPARED).min(COMPARED);
-        for (file, room) in [(&a, &mut x), (&b, &mut y)] {
+        for (file, room) in [(a, &mut x), (&b, &mut y)] {
             match file.read_exact_at(&mut room[..len], at) {
                 Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(false),
                 done => done.map_err(failed)?,

@@ -6,6 +6,7 @@ use crate::job::{Item, Mark};
 use crate::limiter::Limiter;
 use crate::meta;
 use crate::pace::Pace;
+use crate::serve::{SERVED, Serve};
 use crate::sum::{PIECE, Sum, Sums, pieces_of};
 use crate::work::{Carry, Track};
 use rustix::io::Errno;
@@ -39,6 +40,8 @@ pub(crate) struct Means<'a> {
     pub(crate) files: &'a AtomicU64,
     /// False once the file systems have said that they share no blocks.
     pub(crate) clones: &'a AtomicBool,
+    /// Whether a file system is asked to copy by itself.
+    pub(crate) serve: &'a Serve,
 }
 
 /// A file that is being copied.
@@ -68,6 +71,17 @@ struct Pair {
     meta: Meta,
     /// Both have the same blocks: there is nothing to copy.
     cloned: bool,
+    /// The file system is asked to copy, as long as it does.
+    served: AtomicBool,
+    /// Some bytes were copied that nobody has seen.
+    unseen: AtomicBool,
+}
+
+impl Pair {
+    /// What was written is known by what the source has alone.
+    fn has_no_sum(&self) -> bool {
+        self.cloned || self.unseen.load(Ordering::Relaxed)
+    }
 }
 
 pub(crate) fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -152,17 +166,25 @@ impl Copy {
         let write = |e: Errno| self.cannot_write(e.into());
         let big = is_big(meta.size);
         let (from, to) = (Source::new(from, &meta), Target::new(to));
-        let mut pair = Pair { from, to, meta, cloned: false };
+        let (served, unseen) = (AtomicBool::new(false), AtomicBool::new(false));
+        let mut pair = Pair { from, to, meta, cloned: false, served, unseen };
         if begun.is_none() && big && means.clones.load(Ordering::Relaxed) {
             match rustix::fs::ioctl_ficlone(pair.to.file(), pair.from.file()) {
                 Ok(()) => pair.cloned = true,
                 // Only of this file: its length, or its attributes.
                 Err(Errno::INVAL | Errno::TXTBSY | Errno::PERM) => {}
                 Err(e @ (Errno::NOSPC | Errno::DQUOT | Errno::IO)) => return Err(write(e)),
-                Err(_) => means.clones.store(false, Ordering::Relaxed),
+                Err(e) => {
+                    means.serve.no_clone(e);
+                    means.clones.store(false, Ordering::Relaxed);
+                }
             }
         }
         if pair.cloned {
+            return Ok(pair);
+        }
+        if begun.is_none() && big && means.serve.wants(pair.from.file(), pair.to.file()) {
+            pair.served.store(true, Ordering::Relaxed);
             return Ok(pair);
         }
         if let Some(mark) = begun {
@@ -192,7 +214,7 @@ impl Copy {
         Ok((commit::create(&self.target, &self.temporary, meta::begins_as(meta))?, None))
     }
 
-    /// Copies what is between two places, and gives its checksum.
+    /// Copies what is between two places, and gives its checksum, if all of it was seen.
     fn bytes(
         &self,
         pair: &Pair,
@@ -200,9 +222,9 @@ impl Copy {
         end: u64,
         room: &mut Room,
         means: &Means<'_>,
-    ) -> Result<u64> {
+    ) -> Result<Option<u64>> {
         let mut sum = Sum::new();
-        let mut at = from;
+        let (mut at, mut seen) = (from, true);
         while at < end {
             let data = pair.from.next(at, end).map_err(|fault| self.cannot_read(fault))?;
             if data.start > at {
@@ -211,10 +233,31 @@ impl Copy {
             }
             at = data.start;
             while at < data.end {
-                let most = pair.from.at_once(pair.to.is_padded());
+                let served = pair.served.load(Ordering::Relaxed);
+                let most = match served {
+                    true => SERVED,
+                    false => pair.from.at_once(pair.to.is_padded()),
+                };
                 let len = usize::try_from(data.end - at).unwrap_or(most).min(most);
                 means.limiter.take(len, means.cancel)?;
                 let turn = means.pace.map(|pace| pace.begin(means.cancel)).transpose()?;
+                if served {
+                    let done = means.serve.copy(pair.from.file(), pair.to.file(), at, len);
+                    let done = done.map_err(|e| self.cannot_copy(e).at_offset(at))?;
+                    if done == 0 {
+                        // From here on it is read and written.
+                        pair.served.store(false, Ordering::Relaxed);
+                        continue;
+                    }
+                    pair.unseen.store(true, Ordering::Relaxed);
+                    seen = false;
+                    if let Some(turn) = turn {
+                        turn.moved(done as u64, pair.from.is_cold());
+                    }
+                    at += done as u64;
+                    self.track.count(done as u64, false, means);
+                    continue;
+                }
                 pair.from.read(at, len, room).map_err(|fault| self.cannot_read(fault))?;
                 sum.bytes(room.first(len));
                 let written = pair.to.write_room(at, len, room);
@@ -226,7 +269,14 @@ impl Copy {
                 self.track.count(len as u64, false, means);
             }
         }
-        Ok(sum.finish())
+        Ok(seen.then(|| sum.finish()))
+    }
+
+    fn cannot_copy(&self, e: Errno) -> Error {
+        match e {
+            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => self.cannot_write(e.into()),
+            _ => Error::io("copy", self.source_path(), e.into()),
+        }
     }
 
     fn cannot_read(&self, fault: Fault) -> Error {
@@ -241,7 +291,7 @@ impl Copy {
                 .map_err(|fault| fault.told("read back", self.target_path(), || self.differs()))
         };
         let there = sum(pair.to.file())?;
-        let meant = if pair.cloned { sum(pair.from.file())? } else { self.sum() };
+        let meant = if pair.has_no_sum() { sum(pair.from.file())? } else { self.sum() };
         if there == meant { Ok(()) } else { Err(self.differs()) }
     }
 
@@ -288,8 +338,9 @@ impl Carry for Copy {
             self.track.count(end - from, true, means);
             return Ok(());
         }
-        let sum = self.bytes(&pair, from, end, room, means)?;
-        lock(&self.sums).put(number, sum);
+        if let Some(sum) = self.bytes(&pair, from, end, room, means)? {
+            lock(&self.sums).put(number, sum);
+        }
         Ok(())
     }
 
@@ -372,4 +423,85 @@ pub(crate) fn settled(file: &File, meta: &Meta, cancel: &Cancel) -> Result<()> {
         left -= turn;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Task;
+    use crate::work::{self, Carries};
+    use std::os::unix::fs::{FileExt, MetadataExt};
+    use std::path::Path;
+
+    /// Copies a file between two folders, as a file system is asked to; gives whether some bytes were copied that nobody has seen.
+    fn served(from: &Path, to: &Path, verify: bool) -> bool {
+        let meta = Meta::of_file(File::open(from.join("f")).unwrap()).unwrap();
+        let (size, mtime) = (meta.size, meta.mtime);
+        let (source, target) = (PathBuf::from("f"), PathBuf::from("g"));
+        let item = Item {
+            n: 1,
+            task: Task::File,
+            from: 0,
+            source,
+            target,
+            size,
+            mtime,
+            first: -1,
+            replace: true,
+        };
+        let (source, target) = (Folder::open(from).unwrap(), Folder::open(to).unwrap());
+        let copy = Copy::new(item, source, target, ".stead-1-1".into(), None);
+        // Looked at from outside, before all of it is over.
+        let opened = Arc::new(Mutex::new(None));
+        let (limiter, serve, cancel) =
+            (Limiter::new(None, Vec::new()), Serve::new(true), Cancel::new());
+        let [bytes, kept, files] = [0; 3].map(AtomicU64::new);
+        let means = Means {
+            limiter: &limiter,
+            pace: None,
+            cancel: &cancel,
+            sync_each: false,
+            verify,
+            bytes: &bytes,
+            kept: &kept,
+            careful: false,
+            files: &files,
+            clones: &AtomicBool::new(false),
+            serve: &serve,
+        };
+        *lock(&opened) = copy.pair(&means).unwrap();
+        let copies: Carries = vec![Box::new(copy)];
+        work::copy(&copies, 3, false, &means, &mut || {});
+        assert!(copies[0].track().take_error().is_none());
+        copies[0].name().unwrap();
+        assert_eq!((bytes.into_inner(), files.into_inner()), (size, 1));
+        let pair = lock(&opened).take().unwrap();
+        pair.has_no_sum()
+    }
+
+    #[test]
+    fn what_a_file_system_copies_by_itself_is_what_was_there() {
+        let dirs = [tempfile::tempdir().ok(), tempfile::tempdir_in("/dev/shm").ok()];
+        let mut seen = Vec::new();
+        for from in dirs.iter().flatten() {
+            let file = File::create(from.path().join("f")).unwrap();
+            let all: Vec<u8> = (0..20usize << 20).map(|i| (i / 3 + i / 65_536) as u8).collect();
+            file.write_all_at(&all, 0).unwrap();
+            // A hole of some length, more, and a hole at the end.
+            file.write_all_at(b"more", 40 << 20).unwrap();
+            file.set_len((50 << 20) + 123).unwrap();
+            for to in dirs.iter().flatten() {
+                for verify in [false, true] {
+                    let same = from.path() == to.path();
+                    seen.push((same, served(from.path(), to.path(), verify)));
+                    let (f, g) = (from.path().join("f"), to.path().join("g"));
+                    assert!(std::fs::read(f).unwrap() == std::fs::read(&g).unwrap());
+                    let holes = std::fs::metadata(&g).unwrap().blocks() * 512;
+                    assert!(holes < 30 << 20, "{holes} bytes");
+                }
+            }
+        }
+        // Between file systems most kernels refuse, and it is read and written; within one of these they do it.
+        assert!(seen.iter().any(|(same, unseen)| *same && *unseen), "{seen:?}");
+    }
 }

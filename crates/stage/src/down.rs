@@ -144,7 +144,11 @@ impl Down {
         let mut sum = Sum::new();
         sum.bytes(bytes);
         let at = number * PIECE;
+        let turn = means.pace.map(|pace| pace.begin(means.cancel)).transpose()?;
         pair.to.write(at, bytes, room).map_err(|e| self.cannot_write(e).at_offset(at))?;
+        if let Some(turn) = turn {
+            turn.moved(bytes.len() as u64, false);
+        }
         lock(&self.sums).put(number, sum.finish());
         self.track.count(bytes.len() as u64, false, means);
         Ok(())

@@ -10,7 +10,7 @@ use crate::clock::Watch;
 use crate::commit::{SYNC_EACH, Touched};
 use crate::copy::{self, Means};
 use crate::ends::split;
-use crate::job::{Item, Task};
+use crate::job::{Item, Made, Task};
 use crate::journal::{Journal, Known};
 use crate::limiter::{self, Flow, Limiter};
 use crate::pace::Pace;
@@ -18,11 +18,13 @@ use crate::place::Place;
 use crate::remote::{Far, Nodes};
 use crate::request::Action;
 use crate::rules;
+use crate::serve::Serve;
 use crate::status::{Progress, Watcher};
 use crate::strays;
 use crate::touch::{self, Bounds};
 use crate::up;
 use crate::work::{self, Carries, Carry, stops_all};
+use files::Found;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -134,6 +136,7 @@ struct Way<'a> {
     /// Times that somebody has waited before another try of a single name.
     waits: AtomicU64,
     clones: AtomicBool,
+    serve: Serve,
     watch: Watch,
     pair: Option<String>,
     rates: Mutex<Rates>,
@@ -191,6 +194,7 @@ impl Drive<'_> {
             files: AtomicU64::new(self.known.done.files),
             waits: AtomicU64::new(0),
             clones: AtomicBool::new(true),
+            serve: Serve::new(false),
             watch: Watch::start(),
             pair,
             rates: Mutex::new(Rates {
@@ -258,14 +262,14 @@ impl Way<'_> {
     }
 
     /// Does something with each name of these tasks that is left, in order or in reverse, then `settle` with those for which that
-    /// went well, which may fail for each of them, and writes down what came of it.
+    /// went well, which may fail for each of them or take out what is left for later, and writes down what came of it.
     fn each(
         &self,
         tasks: &[Task],
         reverse: bool,
         write: bool,
         mut work: impl FnMut(&Item) -> Result<()>,
-        mut settle: impl FnMut(&[&Item]) -> Result<Vec<(i64, Error)>>,
+        mut settle: impl FnMut(&mut Vec<&Item>) -> Result<Vec<(i64, Error)>>,
     ) -> Result<()> {
         let (journal, id) = (self.d.journal, self.d.id);
         let mut from = if reverse { i64::MAX } else { 0 };
@@ -292,7 +296,7 @@ impl Way<'_> {
                 }
                 self.show();
             }
-            for (n, e) in settle(&done)? {
+            for (n, e) in settle(&mut done)? {
                 if let Some(at) = done.iter().position(|item| item.n == n) {
                     failed.push((done.remove(at), e));
                 }
@@ -458,14 +462,14 @@ impl Way<'_> {
         for item in items {
             self.d.cancel.check()?;
             match self.carry(&item) {
-                Ok(Some(copy)) => copies.push(copy),
-                Ok(None) => there.push(item),
+                Ok(Found::Not(copy)) => copies.push(copy),
+                Ok(Found::Before(before)) => there.push((item, before)),
                 Err(e) if stops_all(&e) => return Err(e),
                 Err(e) => self.put_off(&item, e, again)?,
             }
         }
-        for item in &there {
-            match self.ended_before(item) {
+        for (item, before) in &there {
+            match self.ended_before(item, before) {
                 Err(e) if stops_all(&e) => return Err(e),
                 Err(e) => self.put_off(item, e, again)?,
                 Ok(()) => {}
@@ -483,6 +487,7 @@ impl Way<'_> {
             careful: is_move,
             files: &self.files,
             clones: &self.clones,
+            serve: &self.serve,
         };
         let mut marked_at = self.watch.seconds();
         let mut marked = Ok(());
@@ -576,6 +581,7 @@ impl Way<'_> {
             whole.iter().filter_map(|copy| copy.folder()).try_for_each(|f| folders.note(f))?;
             folders.sync_files()?;
         }
+        self.note_made(whole)?;
         let mut touched = Touched::default();
         let mut stopped = None;
         let mut done = Vec::with_capacity(whole.len());
@@ -624,6 +630,24 @@ impl Way<'_> {
         stopped.map_or(Ok(()), Err)
     }
 
+    /// Notes the files that are about to get names which nothing has: whoever goes on may find these names taken, and that is by them.
+    /// In a move all of them: whoever goes on may find no source, and a target that is not as the plan says.
+    fn note_made(&self, whole: &[&dyn Carry]) -> Result<()> {
+        let (mut made, is_move) = (Vec::new(), self.d.known.request.action == Action::Move);
+        for copy in whole.iter().filter(|copy| is_move || !copy.track().item().replace) {
+            let item = copy.track().item();
+            let Some(folder) = copy.folder() else { continue };
+            // What cannot be looked at cannot be named, which is told then.
+            let Ok(Some(meta)) = folder.meta(&self.temporary(item)) else { continue };
+            let mark = match copy.is_marked() {
+                true => self.d.journal.mark(self.d.id, item.n)?,
+                false => None,
+            };
+            made.push((item.n, Made::of(&meta).text(mark.as_deref())));
+        }
+        self.d.journal.set_marks(self.d.id, &made)
+    }
+
     /// Tells who watches how far it is.
     fn show(&self) {
         let (files, bytes) =
@@ -637,6 +661,7 @@ impl Way<'_> {
         let amount = Amount::new(files, bytes);
         let moved = Amount::new(files, bytes.saturating_sub(self.kept.load(Ordering::Relaxed)));
         let (new, passed) = (moved.less(rates.then), now - rates.at);
+        let start = Amount::new(self.d.known.done.files, self.d.known.done.bytes);
         rates.seen.note(new, passed);
         (rates.at, rates.then) = (now, moved);
         let left = rates.seen.takes(Amount::new(totals.files, totals.bytes).less(amount));
@@ -650,6 +675,7 @@ impl Way<'_> {
                 bytes: totals.bytes,
                 planned: true,
                 seconds: now,
+                moved: moved.less(start).bytes as u64,
                 left,
             });
         }

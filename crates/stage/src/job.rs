@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use stead_store::FileTime;
+use stead_store::{FileTime, Meta};
 
 /// What is done with one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) enum Task {
 }
 
 impl Task {
-    const ALL: [Task; 8] = [
+    pub(crate) const ALL: [Task; 8] = [
         Task::Folder,
         Task::File,
         Task::Link,
@@ -119,7 +119,7 @@ impl Mark {
 
     /// The mark of such a text; none of another one.
     pub(crate) fn of_text(text: &str) -> Option<Mark> {
-        let numbers: [i64; 9] = serde_json::from_str(text).ok()?;
+        let numbers: [i64; 9] = serde_json::from_str(text.split(AND).next()?).ok()?;
         let [dev, ino, size, mtime, mnanos, ctime, cnanos, prefix, sum] = numbers;
         let time = |seconds, nanos| FileTime { seconds, nanos: u32::try_from(nanos).unwrap_or(0) };
         Some(Mark {
@@ -134,6 +134,39 @@ impl Mark {
     }
 }
 
+/// Between a mark and what was made of it.
+const AND: char = ';';
+
+/// A file that is about to get its name: whoever finds that the name is taken knows it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Made {
+    ino: u64,
+    size: u64,
+    mtime: FileTime,
+}
+
+impl Made {
+    pub(crate) fn of(meta: &Meta) -> Made {
+        Made { ino: meta.ino, size: meta.size, mtime: meta.mtime }
+    }
+
+    /// As the journal keeps it, behind the mark that the file has.
+    pub(crate) fn text(&self, mark: Option<&str>) -> String {
+        let FileTime { seconds, nanos } = self.mtime;
+        let numbers = [self.ino.cast_signed(), self.size.cast_signed(), seconds, i64::from(nanos)];
+        let mark = mark.and_then(|mark| mark.split(AND).next()).unwrap_or_default();
+        format!("{mark}{AND}{numbers:?}")
+    }
+
+    /// What such a text tells; none of another one.
+    pub(crate) fn of_text(text: &str) -> Option<Made> {
+        let numbers: [i64; 4] = serde_json::from_str(text.split_once(AND)?.1).ok()?;
+        let [ino, size, seconds, nanos] = numbers;
+        let mtime = FileTime { seconds, nanos: u32::try_from(nanos).ok()? };
+        Some(Made { ino: ino.cast_unsigned(), size: size.cast_unsigned(), mtime })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,5 +177,20 @@ mod tests {
             assert_eq!(Task::of_code(task.code()), Some(task));
         }
         assert_eq!((Task::of_code(-1), Task::of_code(8)), (None, None));
+    }
+    #[test]
+    fn marks_are_text_and_back_with_what_was_made() {
+        let mtime = FileTime { seconds: -5, nanos: 7 };
+        let mark = Mark { dev: 1, ino: u64::MAX, size: 3, mtime, ctime: mtime, prefix: 9, sum: 8 };
+        let made = Made { ino: u64::MAX - 1, size: 3, mtime };
+        assert_eq!((Mark::of_text(&mark.text()), Made::of_text(&mark.text())), (Some(mark), None));
+        let both = made.text(Some(&mark.text()));
+        // Noted again, there is one of each.
+        for text in [both.clone(), made.text(Some(&both))] {
+            assert_eq!((Mark::of_text(&text), Made::of_text(&text)), (Some(mark), Some(made)));
+        }
+        let alone = made.text(None);
+        assert_eq!((Mark::of_text(&alone), Made::of_text(&alone)), (None, Some(made)));
+        assert_eq!(Made::of_text("{}"), None);
     }
 }

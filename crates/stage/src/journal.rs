@@ -4,7 +4,9 @@
 //! one is touched; from then on, what was done is written down after it was done. So whoever comes later finds at most more
 //! done than is written.
 
+mod forms;
 mod kept;
+mod marks;
 mod queued;
 mod room;
 mod strays;
@@ -19,6 +21,7 @@ use crate::job::{Item, Task};
 use crate::request::Request;
 use crate::status::State;
 use crate::touch::Touched;
+use forms::{FORM, Setup};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
@@ -31,68 +34,10 @@ use stead_core::{Error, Kind, Result};
 use stead_model::transfer::Seen;
 use stead_store::FileTime;
 
-/// The form of the file. One of another form is refused, and never changed.
-const FORM: i64 = 2;
-/// So says the head of the file whose it is.
-const APPLICATION: i64 = 0x5374_6561;
 /// How long another process may have the file.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of what is written before the file itself that stay when it is in there.
 const LOG_BYTES: i64 = 16 << 20;
-
-/// To take a transfer is to write two pages: that of its row, and that of the index of those that could be done (`ready_by`, by the
-/// dataspaces that they touch), or of those that are in no queue (`loose`). So no other index has those that wait, and nothing counts
-/// them: what was ever taken has the numbers from 1 on, as the last one is never forgotten.
-const SCHEMA: &str = "
-CREATE TABLE transfer (
-  id INTEGER PRIMARY KEY,
-  tag INTEGER NOT NULL,
-  user INTEGER NOT NULL,
-  request TEXT NOT NULL,
-  priority INTEGER NOT NULL,
-  queued INTEGER NOT NULL DEFAULT 0, held INTEGER NOT NULL DEFAULT 0,
-  state TEXT NOT NULL,
-  submitted REAL NOT NULL, started REAL, ended REAL,
-  ends TEXT,
-  files INTEGER NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0,
-  files_done INTEGER NOT NULL DEFAULT 0, bytes_done INTEGER NOT NULL DEFAULT 0,
-  skipped INTEGER NOT NULL DEFAULT 0, failed INTEGER NOT NULL DEFAULT 0,
-  error TEXT, kind TEXT,
-  touches TEXT NOT NULL DEFAULT ''
-);
-CREATE INDEX ready_by ON transfer (touches, priority DESC, id) WHERE state = 'pending' AND queued = 1 AND held = 0;
-CREATE INDEX loose ON transfer (priority DESC, id) WHERE state = 'pending' AND queued = 0;
-CREATE INDEX by_state ON transfer (state, id) WHERE state <> 'pending';
-CREATE TABLE item (
-  transfer INTEGER NOT NULL, n INTEGER NOT NULL, task INTEGER NOT NULL, done INTEGER NOT NULL DEFAULT 0,
-  origin INTEGER NOT NULL, source BLOB NOT NULL, target BLOB NOT NULL,
-  size INTEGER NOT NULL, mtime INTEGER NOT NULL, nanos INTEGER NOT NULL,
-  first INTEGER NOT NULL, replaces INTEGER NOT NULL, mark TEXT, error TEXT,
-  PRIMARY KEY (transfer, n)
-) WITHOUT ROWID;
-CREATE TABLE needs (
-  transfer INTEGER NOT NULL, other INTEGER NOT NULL, PRIMARY KEY (transfer, other)
-) WITHOUT ROWID;
-CREATE INDEX needed ON needs (other);
-CREATE TABLE total (
-  state TEXT PRIMARY KEY, transfers INTEGER NOT NULL, files INTEGER NOT NULL, bytes INTEGER NOT NULL
-) WITHOUT ROWID;
-INSERT INTO total VALUES ('pending', 0, 0, 0), ('running', 0, 0, 0), ('interrupted', 0, 0, 0),
-  ('finished', 0, 0, 0), ('failed', 0, 0, 0), ('cancelled', 0, 0, 0);
-CREATE TRIGGER goes_on AFTER UPDATE OF state, files_done, bytes_done ON transfer BEGIN
-  UPDATE total SET transfers = transfers - 1, files = files - OLD.files_done, bytes = bytes - OLD.bytes_done
-    WHERE state = OLD.state;
-  UPDATE total SET transfers = transfers + 1, files = files + NEW.files_done, bytes = bytes + NEW.bytes_done
-    WHERE state = NEW.state;
-END;
-CREATE TABLE pair (name TEXT PRIMARY KEY, seen TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE job (transfer INTEGER PRIMARY KEY, name TEXT NOT NULL);
-CREATE TABLE kept (path TEXT PRIMARY KEY, location TEXT NOT NULL, until REAL) WITHOUT ROWID;
-CREATE TABLE shared (
-  path TEXT NOT NULL, user INTEGER NOT NULL, location TEXT NOT NULL, PRIMARY KEY (path, user)
-) WITHOUT ROWID;
-CREATE TABLE stray (n INTEGER PRIMARY KEY AUTOINCREMENT, url TEXT NOT NULL, key TEXT NOT NULL, asked REAL NOT NULL);
-";
 
 /// Where paths of a transfer begin.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,6 +61,8 @@ pub struct Journal {
     path: PathBuf,
     /// Bytes that it may have, about.
     most: AtomicU64,
+    /// Bytes of these that are known to be free.
+    known_room: AtomicU64,
 }
 
 /// By whom and when a transfer is asked for, what it is called in names, and what it touches as far as its request says.
@@ -158,28 +105,30 @@ fn number(n: u64) -> i64 {
 }
 
 impl Journal {
-    /// Opens the journal in this file, which is made if it is not there.
+    /// Opens the journal in this file, which is made if it is not there. One of an older version is brought up.
     ///
     /// # Errors
-    /// `Format` for a file that is no journal, or one of another version; `Io` with the reason of the database.
+    /// `Format` for a file that is no journal, or one of a newer version; `Io` with the reason of the database.
     pub fn open(path: &Path) -> Result<Journal> {
         let failed = |e: rusqlite::Error| failure(path, "open", &e);
         let connection = Connection::open(path).map_err(failed)?;
         connection.busy_timeout(PATIENCE).map_err(failed)?;
         connection.set_prepared_statement_cache_capacity(64);
-        let (connection, most) = (Mutex::new(connection), AtomicU64::new(u64::MAX));
-        let journal = Journal { connection, path: path.to_owned(), most };
+        let connection = Mutex::new(connection);
+        let (most, known_room) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
+        let journal = Journal { connection, path: path.to_owned(), most, known_room };
         journal.set_up().map_err(|e| match e {
             Setup::Database(e) => failed(e),
             Setup::Form(form) => {
-                let e = match form {
-                    None => Error::format("this file is no journal of transfers"),
+                let away = "name another folder by STEAD_STATE, or move the file away";
+                match form {
+                    None => Error::format("this file is no journal of transfers").with_hint(away),
                     Some(form) => Error::format(format!(
-                        "this journal has form {form}, and this stead knows form {FORM}"
-                    )),
-                };
-                e.at_path(path)
-                    .with_hint("name another folder by STEAD_STATE, or move the file away")
+                        "this journal has form {form}, and this stead knows forms up to {FORM}"
+                    ))
+                    .with_hint(format!("a newer stead has made it: use that one, or {away}")),
+                }
+                .at_path(path)
             }
         })?;
         Ok(journal)
@@ -187,28 +136,12 @@ impl Journal {
 
     fn set_up(&self) -> std::result::Result<(), Setup> {
         let mut c = self.connection();
+        // What another version has made is not even opened to be written to.
+        forms::look(&c)?;
         c.pragma_update(None, "journal_mode", "WAL")?;
         c.pragma_update(None, "synchronous", "NORMAL")?;
         c.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
-        let write = c.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-        let pragma = |name: &str| write.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-        let (form, application) = (pragma("user_version")?, pragma("application_id")?);
-        match (application, form) {
-            (0, 0) => {
-                let tables: i64 =
-                    write.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-                if tables > 0 {
-                    return Err(Setup::Form(None));
-                }
-                write.execute_batch(SCHEMA)?;
-                write.pragma_update(None, "user_version", FORM)?;
-                write.pragma_update(None, "application_id", APPLICATION)?;
-            }
-            (APPLICATION, FORM) => {}
-            (APPLICATION, form) => return Err(Setup::Form(Some(form))),
-            _ => return Err(Setup::Form(None)),
-        }
-        Ok(write.commit()?)
+        forms::set_up(&mut c)
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
@@ -441,6 +374,14 @@ impl Journal {
         self.not_done(id, tasks, from, false, most, "done <> 1")
     }
 
+    /// Names that have failed, in order, from number `from` on: at most so many.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn failed(&self, id: i64, from: i64, most: usize) -> Result<Vec<Item>> {
+        self.not_done(id, &Task::ALL, from, false, most, "done = 2")
+    }
+
     fn not_done(
         &self,
         id: i64,
@@ -554,31 +495,6 @@ impl Journal {
         .map(|_| ())
     }
 
-    /// A file is there so far; with nothing, it is begun anew.
-    ///
-    /// # Errors
-    /// Those of the database.
-    pub(crate) fn set_mark(&self, id: i64, n: i64, mark: Option<&str>) -> Result<()> {
-        self.with("write to", |c| {
-            c.prepare_cached("UPDATE item SET mark = ?3 WHERE transfer = ?1 AND n = ?2")?
-                .execute(params![id, n, mark])
-        })
-        .map(|_| ())
-    }
-
-    /// The mark of a file, if it has one.
-    ///
-    /// # Errors
-    /// Those of the database.
-    pub(crate) fn mark(&self, id: i64, n: i64) -> Result<Option<String>> {
-        let text: Option<Option<String>> = self.with("read", |c| {
-            c.prepare_cached("SELECT mark FROM item WHERE transfer = ?1 AND n = ?2")?
-                .query_row([id, n], |row| row.get(0))
-                .optional()
-        })?;
-        Ok(text.flatten())
-    }
-
     /// What failed is to be tried again.
     ///
     /// # Errors
@@ -611,7 +527,8 @@ impl Journal {
             write
                 .prepare_cached(
                     "UPDATE transfer SET state = ?2, error = ?3, kind = ?6, ended = ?4,
-                       started = CASE WHEN ?2 = 'running' AND started IS NULL THEN ?5 ELSE started END
+                       started = CASE WHEN ?2 = 'running' AND started IS NULL THEN ?5 ELSE started END,
+                       resumed = CASE WHEN ?2 = 'running' THEN ?5 ELSE resumed END
                      WHERE id = ?1",
                 )?
                 .execute(params![
@@ -633,6 +550,18 @@ impl Journal {
             State::Finished | State::Cancelled => self.forget_names(id),
             _ => Ok(()),
         }
+    }
+
+    /// Somebody was at it for so many seconds more.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn was_active(&self, id: i64, seconds: f64) -> Result<()> {
+        self.with("write to", |c| {
+            c.prepare_cached("UPDATE transfer SET active = active + ?2 WHERE id = ?1")?
+                .execute(params![id, seconds])
+        })
+        .map(|_| ())
     }
 
     /// What was seen of transfers between two tiers.
@@ -674,21 +603,6 @@ impl Journal {
                 .execute([pair, &text])
         })
         .map(|_| ())
-    }
-}
-
-enum Setup {
-    Database(rusqlite::Error),
-    /// Of this form, or no journal.
-    Form(Option<i64>),
-}
-
-impl From<rusqlite::Error> for Setup {
-    fn from(e: rusqlite::Error) -> Setup {
-        match e.sqlite_error_code() {
-            Some(rusqlite::ErrorCode::NotADatabase) => Setup::Form(None),
-            _ => Setup::Database(e),
-        }
     }
 }
 

@@ -75,7 +75,7 @@ impl Stager {
         let (_, path) = self.real(location)?;
         self.room(|one| one.kept && one.path == path)?;
         let until = seconds.map(|s| clock::unix() + s as f64);
-        self.journal().keep(&path, &location.to_string(), until)
+        self.with_room(|| self.journal().keep(&path, &location.to_string(), until))
     }
 
     /// Refuses more than there may be, but for what is there.
@@ -122,7 +122,8 @@ impl Stager {
         let (end, path) = self.real(location)?;
         self.room(|one| one.shared.contains(&user) && one.path == path)?;
         // Noted first: whatever is let in is known of, whenever this ends.
-        let new = self.journal().share(&path, &location.to_string(), user, true)?;
+        let new =
+            self.with_room(|| self.journal().share(&path, &location.to_string(), user, true))?;
         let shared = Sharing { user, own: geteuid().as_raw(), may: true };
         let done = shared.end(&end).and_then(|()| shared.above(Path::new(&path), &[]));
         if done.is_err() && new {
@@ -185,10 +186,9 @@ impl Stager {
         Ok(list)
     }
 
-    /// What is kept now below a folder, relative to it; none if the folder itself is, or one that it lies in.
-    pub(crate) fn kept_below(&self, root: &Path) -> Result<Option<Vec<PathBuf>>> {
+    /// What is kept at a time, in seconds since 1970, below a folder, relative to it; none if the folder itself is, or one that it lies in.
+    pub(crate) fn kept_below(&self, root: &Path, now: f64) -> Result<Option<Vec<PathBuf>>> {
         let root = std::fs::canonicalize(root).map_err(|e| Error::io("find", root, e))?;
-        let now = clock::unix();
         let kept = self.journal().persisted()?.into_iter().filter(|one| one.kept);
         let lasts = kept.filter(|one| one.until.is_none_or(|until| until > now));
         let lasts: Vec<PathBuf> = lasts.map(|one| PathBuf::from(one.path)).collect();
@@ -324,8 +324,8 @@ fn failed(path: &Path, e: std::io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Cleared;
     use crate::manager::Means;
+    use crate::{Cleared, Over};
     use stead_core::layout::Spaces;
 
     struct Kept {
@@ -353,7 +353,8 @@ mod tests {
 
     impl Kept {
         fn clear(&self, before: f64) -> Cleared {
-            self.stager.clear(&self.dir.path().join("s"), before, &|| Ok(())).unwrap()
+            let times = (before, clock::unix());
+            self.stager.clear(&self.dir.path().join("s"), Over::Job, times, &|| Ok(())).unwrap()
         }
 
         fn there(&self) -> Vec<&str> {
@@ -395,7 +396,10 @@ mod tests {
             _ => Err(Error::cancelled()),
         };
         let path = kept.dir.path().join("s");
-        let e = kept.stager.clear(&path, clock::unix() + 10.0, &stops).unwrap_err();
+        let e = kept
+            .stager
+            .clear(&path, Over::Job, (clock::unix() + 10.0, clock::unix()), &stops)
+            .unwrap_err();
         assert_eq!((e.kind(), kept.there().len()), (Kind::Cancelled, 3));
     }
 

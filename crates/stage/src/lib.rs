@@ -4,6 +4,7 @@
 //! under temporary names, and each gets its own when its bytes are durable. Whoever starts again goes on where the journal says.
 
 mod acl;
+mod again;
 mod budget;
 mod bytes;
 mod clear;
@@ -13,6 +14,7 @@ mod copy;
 mod down;
 mod drive;
 mod ends;
+mod enough;
 mod gentle;
 mod job;
 mod journal;
@@ -21,6 +23,7 @@ mod limiter;
 mod manager;
 mod meta;
 mod moving;
+mod others;
 mod pace;
 mod pattern;
 mod place;
@@ -32,6 +35,7 @@ mod request;
 mod room;
 mod rules;
 mod seats;
+mod serve;
 mod status;
 mod strays;
 mod sum;
@@ -41,12 +45,13 @@ mod up;
 mod usage;
 mod work;
 
-pub use clear::Cleared;
+pub use clear::{Cleared, Over};
 pub use ends::fixed as fixed_location;
 pub use journal::Journal;
 pub use keep::Persisted;
 pub use manager::{Means, Stager, fixed, state_folder};
 pub use moving::Moving;
+pub use others::Others;
 pub use queue::{Kind, Load, Queue, Share, Standing, Totals};
 pub use request::{Action, Exists, Options, Request};
 pub use rules::Jobs;

@@ -1,27 +1,31 @@
 //! Transfers of one node, or of one user there: taken, run, resumed, stopped for good.
 
-use crate::clock;
+use crate::clock::{self, Watch};
 use crate::drive::{Drive, OBJECTS_AT_ONCE, Stopped, pair};
 use crate::ends;
+use crate::enough::{enough, free, shares};
 use crate::job::{Item, Task};
 use crate::journal::{By, Journal, Known};
 use crate::limiter;
 use crate::meta;
+use crate::others::{Beside, Claim, Others};
 use crate::place::{Place, Prefix};
 use crate::plan::{Planned, Planner, Progressing};
-use crate::remote::{self, Nodes, Reach};
-use crate::request::{Action, Request};
+use crate::remote::{self, Far, Nodes, Reach};
+use crate::request::Request;
 use crate::rules::{self, Jobs};
 use crate::seats::Seats;
 use crate::status::{Preview, State, Status, Watcher};
 use crate::touch::{Bounds, Key, Touched};
 use crate::up::Upload;
 use rustix::fs::FlockOperation;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use stead_core::layout::Spaces;
+use stead_core::layout::spaces::Bound;
 use stead_core::{Cancel, Error, Kind, Result, limits};
 use stead_model::transfer::Amount;
 use stead_store::{Folder, space};
@@ -63,6 +67,7 @@ pub struct Stager {
     /// Held between a look at what quotas leave and the note in the journal of what is taken of it.
     counting: Mutex<()>,
     nodes: Option<Nodes>,
+    others: Option<Arc<dyn Others>>,
 }
 
 /// Where the journal of this user lies on this host: `$STEAD_STATE`, or `$XDG_STATE_HOME/stead/HOST`, or
@@ -91,6 +96,11 @@ pub fn state_folder() -> Result<PathBuf> {
 /// The oldest ones are forgotten once for so many that are taken.
 const TIDY_EVERY: i64 = 256;
 
+/// Transfers that failed and are forgotten at a time.
+const FORGOTTEN: usize = 256;
+/// What one of them has left, and what cannot be removed, is known for so long: then it is left to the rules of whoever has it.
+const KEPT_FOR_S: f64 = 30.0 * 86_400.0;
+
 /// A request that means the same wherever it is read: paths from the root on.
 ///
 /// # Errors
@@ -104,7 +114,7 @@ pub fn fixed(request: &Request) -> Result<Request> {
 }
 
 /// Who has this does a transfer, and nobody else does.
-struct Turn {
+pub(crate) struct Turn {
     file: File,
     path: PathBuf,
 }
@@ -130,7 +140,7 @@ impl Stager {
         })?;
         let journal = Journal::open(&state.join("transfers.db"))?;
         let means = RwLock::new(Arc::new(means));
-        Ok(Stager { journal, locks, means, counting: Mutex::default(), nodes: None })
+        Ok(Stager { journal, locks, means, counting: Mutex::default(), nodes: None, others: None })
     }
 
     /// With a journal of no more than about so many bytes: what is over is forgotten, the oldest first, and what does not fit is refused.
@@ -144,6 +154,12 @@ impl Stager {
     #[must_use]
     pub fn reaching(self, reach: Arc<dyn Reach>) -> Stager {
         Stager { nodes: Some(Nodes::new(reach)), ..self }
+    }
+
+    /// Beside other processes that write to the dataspaces of the node: quotas of all users together count what is to come of them.
+    #[must_use]
+    pub fn beside(self, others: Arc<dyn Others>) -> Stager {
+        Stager { others: Some(others), ..self }
     }
 
     /// What transfers are done with now.
@@ -198,12 +214,16 @@ impl Stager {
         let by = By { tag: random()?, user, now: clock::unix(), touched: touched.clone() };
         let id = match after {
             None => self.journal.submit(&request, &by)?,
-            Some(after) => self.journal.enqueue(&request, &by, after, job)?,
+            Some(after) => self.with_room(|| self.journal.enqueue(&request, &by, after, job))?,
         };
         if id % TIDY_EVERY == 0 {
             self.journal.tidy()?;
         }
         Ok((id, touched))
+    }
+
+    pub(crate) fn nodes(&self) -> Option<&Nodes> {
+        self.nodes.as_ref()
     }
 
     pub(crate) fn journal(&self) -> &Journal {
@@ -234,6 +254,7 @@ impl Stager {
         let sums = &planned.sums;
         let pair = pair(Some(&planned.source), planned.target.as_ref());
         let seen = pair.map_or(Ok(Default::default()), |pair| self.journal.seen(&pair))?;
+        let takes = seen.takes(Amount::new(sums.totals().files, sums.bytes));
         let preview = Preview {
             files: sums.files,
             bytes: sums.bytes,
@@ -243,11 +264,29 @@ impl Stager {
             removed: sums.removed,
             skipped: sums.skipped,
             renamed: sums.renamed,
-            takes: seen.takes(Amount::new(sums.totals().files, sums.bytes)),
+            takes: takes.at_least(self.limited(request, &planned)?),
         };
         enough(&planned)?;
-        rules::within_quota(&planned, &self.journal, None, cancel)?;
+        self.within_quota(&planned, None, &self.means(), cancel)?;
         Ok(preview)
+    }
+
+    /// Seconds that limits have a transfer take at least: its own, those of dataspaces that it touches, those that another node has told.
+    fn limited(&self, request: &Request, planned: &Planned) -> Result<f64> {
+        let means = self.means();
+        let touched = Touched::by_names(&means.spaces, &fixed(request)?)
+            .with(planned.from.iter().chain(&planned.to));
+        let bounds = Bounds::of(&means);
+        let shared = bounds.shared(&touched).filter_map(|(_, bound)| bound.limit);
+        let far = planned.source.far().and_then(Far::limit);
+        let from = planned.source.bucket();
+        let to = planned.target.as_ref().and_then(Place::bucket);
+        // What a file system shares, or a store copies, goes at once.
+        let within =
+            from.zip(to).is_some_and(|(from, to)| from.bucket().is(to.bucket())) || shares(planned);
+        let moved = if within { 0 } else { planned.sums.room.min(planned.sums.bytes) };
+        let slowest = shared.chain(request.options.limit).chain(far).min();
+        Ok(slowest.map_or(0.0, |limit| moved as f64 / limit.max(1) as f64))
     }
 
     fn plan(
@@ -265,7 +304,7 @@ impl Stager {
     }
 
     /// Has the turn of a transfer, or an error of kind `Usage` if another process does it.
-    fn turn(&self, id: i64) -> Result<Turn> {
+    pub(crate) fn turn(&self, id: i64) -> Result<Turn> {
         // Who only looks has it for a moment.
         for _ in 0..LOOKS {
             if let Some(turn) = self.try_turn(id)? {
@@ -283,7 +322,7 @@ impl Stager {
         Ok(self.try_turn(id)?.is_some())
     }
 
-    fn try_turn(&self, id: i64) -> Result<Option<Turn>> {
+    pub(crate) fn try_turn(&self, id: i64) -> Result<Option<Turn>> {
         let path = self.locks.join(id.to_string());
         let failed = |e: std::io::Error| Error::io("lock", &path, e);
         loop {
@@ -348,9 +387,15 @@ impl Stager {
                 self.seat(&known, self.journal.touched(id)?, cancel, watcher).map_err(stopped)?
             }
         };
+        if id % TIDY_EVERY == 0 {
+            // Not while one is taken: a store may be long in answering.
+            self.forget_failed(false)?;
+        }
         self.journal.set_state(id, State::Running, None, clock::unix())?;
+        let watch = Watch::start();
         let ended = self.drive(id, known, cancel, watcher, &mut seated);
         let now = clock::unix();
+        self.journal.was_active(id, watch.seconds())?;
         match ended {
             Ok(true) => {
                 let failed = self.journal.status(id)?.failed;
@@ -453,7 +498,7 @@ impl Stager {
         let planned = self.plan(request, job.as_deref(), renames, cancel, &mut |item| {
             items.push(item);
             if items.len() >= TOGETHER {
-                self.journal.plan_add(id, &items)?;
+                self.with_room(|| self.journal.plan_add(id, &items))?;
                 items.clear();
             }
             Ok(())
@@ -462,13 +507,58 @@ impl Stager {
             // As a copy it is known how much it is.
             return self.planned(id, request, false, cancel);
         }
-        self.journal.plan_add(id, &items)?;
+        self.with_room(|| self.journal.plan_add(id, &items))?;
         enough(&planned)?;
         let _counting = self.counting.lock().unwrap_or_else(PoisonError::into_inner);
-        rules::within_quota(&planned, &self.journal, Some(id), cancel)?;
+        let means = self.means();
+        let claims = self.within_quota(&planned, Some(id), &means, cancel)?;
         let touched = self.journal.touched(id)?.with(planned.from.iter().chain(&planned.to));
         self.journal.set_touched(id, &touched)?;
-        self.journal.plan_end(id, &planned.ends, &planned.sums.totals())
+        self.journal.plan_end(id, &planned.ends, &planned.sums.totals())?;
+        claims.into_iter().for_each(Claim::keep);
+        Ok(())
+    }
+
+    /// Refuses a plan for which a quota leaves no room. What it is to have there is claimed until it is under way; without a number it is
+    /// only looked at.
+    fn within_quota<'a>(
+        &'a self,
+        planned: &Planned,
+        id: Option<i64>,
+        means: &'a Means,
+        cancel: &Cancel,
+    ) -> Result<Vec<Claim<'a>>> {
+        let both = self.others.as_ref().zip(means.common.as_ref());
+        let beside = both.map(|(others, common)| Beside { others, common });
+        rules::within_quota(planned, &self.journal, id, beside.as_ref(), cancel)
+    }
+
+    /// Bytes that are still to come in each dataspace that is the node's and has a quota of all users together, as the journal has it.
+    /// `left` gives those of a transfer that is under way, where somebody knows more.
+    ///
+    /// # Errors
+    /// Those of the journal.
+    pub(crate) fn coming(
+        &self,
+        left: &dyn Fn(i64) -> Option<u64>,
+    ) -> Result<BTreeMap<String, u64>> {
+        let means = self.means();
+        let Some(common) = &means.common else { return Ok(BTreeMap::new()) };
+        let counted = means.spaces.bound().filter(|bound| {
+            bound.terms.quota.is_some() && common.place(bound.name).ok() == Some(bound.place)
+        });
+        let counted: Vec<_> = counted.collect();
+        if counted.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let under_way = self.journal.under_way()?;
+        let of = |bound: &Bound<'_>| {
+            let there = |base: &ends::Base| rules::is_of(base, bound.name, bound.place);
+            let those = under_way.iter().filter(|t| t.ends.target.as_ref().is_some_and(there));
+            let all = those.map(|t| left(t.id).map_or(t.left, |left| left.min(t.left)));
+            (bound.name.to_owned(), all.fold(0, u64::saturating_add))
+        };
+        Ok(counted.iter().map(of).collect())
     }
 
     fn driven(
@@ -519,8 +609,49 @@ impl Stager {
         self.journal.status(id)
     }
 
+    /// Does something for which the journal is to have room, which those that failed may have to make.
+    pub(crate) fn with_room<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+        match work() {
+            Err(e) if e.kind() == Kind::Limit => match self.forget_failed(true) {
+                Ok(n) if n > 0 => work(),
+                _ => Err(e),
+            },
+            done => done,
+        }
+    }
+
+    /// Forgets some that failed, the oldest first, of all or of those that are more than are remembered; before, what they have left goes. What
+    /// cannot be removed now stays known, but not for ever. Gives how many were forgotten.
+    fn forget_failed(&self, all: bool) -> Result<usize> {
+        let (now, mut forgotten) = (clock::unix(), 0);
+        let mut answers = true;
+        for (id, ended) in self.journal.failed_with_names(all, FORGOTTEN)? {
+            // Somebody may go on with it just now.
+            let Some(_turn) = self.try_turn(id)? else { continue };
+            let known = self.journal.known(id)?;
+            if known.state != State::Failed {
+                continue;
+            }
+            if self.journal.has_marks(id)? {
+                let swept = match answers {
+                    true => self.sweep(id, &known),
+                    false => Err(Error::new(Kind::Timeout, "a store does not answer")),
+                };
+                if let Err(e) = swept {
+                    answers &= e.kind() != Kind::Timeout;
+                    if now - ended < KEPT_FOR_S {
+                        continue;
+                    }
+                }
+            }
+            self.journal.forget_failed(id)?;
+            forgotten += 1;
+        }
+        Ok(forgotten)
+    }
+
     /// Removes temporary files of a transfer.
-    fn sweep(&self, id: i64, known: &Known) -> Result<()> {
+    pub(crate) fn sweep(&self, id: i64, known: &Known) -> Result<()> {
         let Some(base) = known.ends.as_ref().and_then(|ends| ends.target.as_ref()) else {
             return Ok(());
         };
@@ -631,38 +762,6 @@ impl Stager {
     pub fn rates(&self) -> Result<Vec<(String, f64)>> {
         Ok(self.journal.all_seen()?.into_iter().map(|(pair, seen)| (pair, seen.rate())).collect())
     }
-
-    /// A transfer that would do the same, has not come to its end, and that nobody does: to go on with it in place of beginning anew.
-    /// A sync, and what patterns stand for, is planned anew: one that was interrupted is given up here.
-    ///
-    /// # Errors
-    /// Those of the journal, and of giving one up.
-    pub fn same(&self, request: &Request) -> Result<Option<i64>> {
-        if request.action == Action::Remove {
-            return Ok(None);
-        }
-        let (fixed, means) = (fixed(request)?, self.means());
-        let anew = request.action == Action::Sync
-            || request.sources.iter().any(stead_core::Location::is_pattern);
-        for id in self.waiting()? {
-            let known = self.journal.known(id)?;
-            let nodes = self.nodes.as_ref();
-            let open = |base: &ends::Base| base.open(&means.spaces, nodes, &Cancel::new()).is_ok();
-            let here = known
-                .ends
-                .as_ref()
-                .is_none_or(|ends| ends.sources.iter().chain(&ends.target).all(open));
-            if known.request != fixed || !here {
-                continue;
-            }
-            if anew {
-                self.cancel(id)?;
-            } else {
-                return Ok(Some(id));
-            }
-        }
-        Ok(None)
-    }
 }
 
 /// Why a transfer waits that wants seats in these.
@@ -672,38 +771,6 @@ pub(crate) fn why(wanted: &[(Key, usize)]) -> String {
         n => format!("dataspace '{name}' has {n} transfers at a time"),
     };
     wanted.iter().map(of).collect::<Vec<_>>().join(", ")
-}
-
-/// Bytes that a user may still write.
-fn free(place: &Place) -> Result<Option<u64>> {
-    // Buckets have no end.
-    let Place::Folder(folder) = place else { return Ok(None) };
-    let stat = rustix::fs::fstatvfs(folder)
-        .map_err(|e| Error::io("look at the room of", folder.shown(), e.into()))?;
-    Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize)))
-}
-
-/// Refuses a plan for which the target has no room.
-fn enough(planned: &Planned) -> Result<()> {
-    let Some(place @ Place::Folder(target)) = &planned.target else { return Ok(()) };
-    let (needed, free) = (planned.sums.room, free(place)?.unwrap_or(u64::MAX));
-    let stat = |folder: &Folder| rustix::fs::fstatvfs(folder).map(|s| s.f_blocks).unwrap_or(0);
-    // Some file systems do not say what they have; some share blocks; and what is removed gives room.
-    let shares = || {
-        let of = |place: &Place| place.tier().unwrap_or_default();
-        let (from, to) = (of(&planned.source), of(place));
-        from == to && ["btrfs-", "xfs-", "bcachefs-", "zfs-"].iter().any(|fs| to.starts_with(fs))
-    };
-    if needed <= free || stat(target) == 0 || planned.sums.removed > 0 || shares() {
-        return Ok(());
-    }
-    let size = stead_core::units::format_size;
-    Err(Error::new(
-        Kind::NoSpace,
-        format!("{} are needed, and {} are free", size(needed), size(free)),
-    )
-    .at_path(target.shown())
-    .with_hint("nothing was begun; free some space, or name another target"))
 }
 
 /// A number that no other transfer has.

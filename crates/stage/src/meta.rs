@@ -9,7 +9,8 @@ use std::path::Path;
 use stead_core::{Error, Result};
 use stead_store::{FileTime, Folder, Meta};
 
-/// Gives a file or a folder that is open the attributes of another one. Its times come last, since all else changes them.
+/// Gives a file or a folder that is open the attributes of another one. Its owner comes first, since a new one takes capabilities and
+/// the bits that lend rights, and its times come last, since all else changes them.
 ///
 /// The owner is given where the system lets this process do so; without it the bits that lend the owner's rights go. Extended
 /// attributes that the target cannot have, or that this process may not set, are left out: those of namespaces other than
@@ -19,10 +20,11 @@ use stead_store::{FileTime, Folder, Meta};
 /// System errors, with this path.
 pub(crate) fn give(from: impl AsFd, meta: &Meta, to: impl AsFd, shown: &Path) -> Result<()> {
     let failed = |e: Errno| Error::io("copy the attributes of", shown, e.into());
+    let mode = give_owner(meta, &to, shown)?;
     for (name, value) in attributes_of(from).map_err(failed)? {
         set(&to, &name, &value).map_err(failed)?;
     }
-    give_all_else(meta, to, shown)
+    give_mode_and_times(meta, mode, to, shown)
 }
 
 /// The same, of a file of another node, with the attributes that this has told.
@@ -35,16 +37,18 @@ pub(crate) fn give_told(
     to: impl AsFd,
     shown: &Path,
 ) -> Result<()> {
+    let mode = give_owner(meta, &to, shown)?;
     for (name, value) in attributes {
         let name = CString::new(name.clone().os().into_encoded_bytes());
         let name = name.map_err(|_| Error::format("an attribute with a zero in its name"))?;
         set(&to, &name, &value.0)
             .map_err(|e| Error::io("copy the attributes of", shown, e.into()))?;
     }
-    give_all_else(meta, to, shown)
+    give_mode_and_times(meta, mode, to, shown)
 }
 
-fn give_all_else(meta: &Meta, to: impl AsFd, shown: &Path) -> Result<()> {
+/// Gives it the owner and the group, as far as the system lets this process do so; the mode that it may have then.
+fn give_owner(meta: &Meta, to: impl AsFd, shown: &Path) -> Result<u32> {
     let failed = |doing: &str, e: Errno| Error::io(doing, shown, e.into());
     let mut mode = meta.mode;
     let own = Meta::of_file(&to).map_err(|e| Error::io("look at", shown, e))?;
@@ -60,7 +64,13 @@ fn give_all_else(meta: &Meta, to: impl AsFd, shown: &Path) -> Result<()> {
             Err(e) => return Err(failed("give an owner to", e)),
         }
     }
-    let given = match own.mode == mode && own.uid == meta.uid && own.gid == meta.gid {
+    Ok(mode)
+}
+
+fn give_mode_and_times(meta: &Meta, mode: u32, to: impl AsFd, shown: &Path) -> Result<()> {
+    let failed = |doing: &str, e: Errno| Error::io(doing, shown, e.into());
+    let own = Meta::of_file(&to).map_err(|e| Error::io("look at", shown, e))?;
+    let given = match own.mode == mode {
         true => Ok(()),
         false => rustix::fs::fchmod(&to, Mode::from_raw_mode(mode)),
     };

@@ -31,6 +31,8 @@ pub(crate) struct Sums {
     pub(crate) room: u64,
     pub(crate) others: u64,
     pub(crate) removed: u64,
+    /// Bytes that the target has again before the first file comes: of what is removed there, files of which all names go.
+    pub(crate) freed: u64,
     pub(crate) skipped: u64,
     pub(crate) renamed: u64,
 }
@@ -80,6 +82,8 @@ pub(crate) struct Progressing {
     next: i64,
     /// Files with several names, by device and number: the first one that came.
     several: HashMap<(u64, u64), i64>,
+    /// The same of what is removed from the target: how many of their names go.
+    going: HashMap<(u64, u64), u64>,
     /// The target, or the last folder on the way to it that is there.
     own: Option<Meta>,
     /// Sources, and the folders that they lie in: what a sync never removes.

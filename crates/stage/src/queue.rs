@@ -291,7 +291,8 @@ impl Queue {
         self.shared.change(|now| now.turns = Turns::Shared(share));
     }
 
-    /// Takes a request, to be done once these are finished. It is in the journal when this returns.
+    /// Takes a request, to be done once these are finished. It is in the journal when this returns. If the same was interrupted, by a
+    /// device that was full for example, that goes on, and its number is given.
     ///
     /// # Errors
     /// Those of [`Stager::submit`]; `Usage` if one of `after` is not there or will never be finished.
@@ -304,6 +305,10 @@ impl Queue {
     /// # Errors
     /// As there.
     pub fn submit_of(&self, request: &Request, after: &[i64], job: Option<&str>) -> Result<i64> {
+        if let Some(id) = self.shared.stager.requeue_same(request, after, job)? {
+            self.shared.change(|_| {});
+            return Ok(id);
+        }
         let (id, touched) = self.shared.stager.take(request, Some(after), job)?;
         self.shared.more(touched);
         Ok(id)
@@ -318,6 +323,7 @@ impl Queue {
         if held.is_some_and(|one| !one.moving.has_ended()) {
             return Ok(());
         }
+        self.shared.stager.note_end(id)?;
         if !self.shared.stager.journal().requeue(id)? {
             let state = self.standing(id)?.status.state;
             if matches!(state, State::Finished | State::Cancelled) {
@@ -440,6 +446,39 @@ impl Queue {
         list.into_iter().map(|status| self.own(status)).collect()
     }
 
+    /// Those that were interrupted, and that nobody goes on with by himself: by their turn.
+    ///
+    /// # Errors
+    /// Those of the journal.
+    pub fn interrupted(&self) -> Result<Vec<i64>> {
+        let mut ids = Vec::new();
+        for (id, is_said_to_run) in self.shared.stager.journal().interrupted()? {
+            if !is_said_to_run || self.shared.stager.is_free(id)? {
+                ids.push(id);
+            }
+        }
+        let now = self.shared.now();
+        // Those that are about to be cancelled, or to go on.
+        ids.retain(|id| {
+            !now.is_here(*id) && !now.cancelling.contains(id) && !now.strays.contains(id)
+        });
+        Ok(ids)
+    }
+
+    /// Bytes that are still to come in each dataspace of the node that has a quota of all users together.
+    ///
+    /// # Errors
+    /// Those of the journal.
+    pub fn coming(&self) -> Result<BTreeMap<String, u64>> {
+        let running = self.shared.now().running.clone();
+        // Of files that are not whole the journal knows nothing yet.
+        let left = |id: i64| {
+            let progress = running.get(&id).and_then(|one| one.moving.progress());
+            progress.filter(|p| p.planned).map(|p| p.bytes.saturating_sub(p.bytes_done))
+        };
+        self.shared.stager.coming(&left)
+    }
+
     /// How many wait for their turn or for others.
     ///
     /// # Errors
@@ -459,9 +498,7 @@ impl Queue {
     /// Bytes a second of all that is under way.
     pub fn rate(&self) -> f64 {
         let running = self.under_way();
-        let rate =
-            |p: Progress| if p.seconds > 0.0 { p.bytes_done as f64 / p.seconds } else { 0.0 };
-        running.iter().filter_map(|moving| moving.progress()).map(rate).sum()
+        running.iter().filter_map(|moving| moving.progress()).map(|p| p.rate()).sum()
     }
 
     fn under_way(&self) -> Vec<Arc<Moving>> {

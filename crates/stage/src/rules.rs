@@ -2,6 +2,7 @@
 
 use crate::ends::Base;
 use crate::journal::{Ends, Journal};
+use crate::others::{Beside, Claim};
 use crate::place::Place;
 use crate::plan::Planned;
 use rustix::process::geteuid;
@@ -10,11 +11,17 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 use stead_core::layout::spaces::Bound;
 use stead_core::layout::{Spaces, Terms};
 use stead_core::{BucketUrl, Cancel, Error, Kind, Result, units};
 use stead_store::{Folder, What};
 
+/// Whose a quota is that is of more than one user.
+const ALL: &str = "all users together";
+/// How often it is looked once more what others are about to write, where that leaves too little, and after how long.
+const TRIES: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(100);
 /// Names of a folder that are looked at together.
 const AT_ONCE: usize = 1 << 12;
 /// Folders within each other that are looked into.
@@ -204,25 +211,46 @@ pub(crate) fn coming(journal: &Journal, name: &str, place: &str, but: Option<i64
     Ok(those.map(|t| t.left).fold(0, u64::saturating_add))
 }
 
-/// Refuses a plan for which a quota of its target leaves no room.
+/// Refuses a plan for which a quota of its target leaves no room. Gives what it has claimed beside others, if it is one of a transfer.
 ///
 /// # Errors
 /// `NoSpace`, with the quota, what is in use and what is needed; those of looking.
-pub(crate) fn within_quota(
+pub(crate) fn within_quota<'a>(
     planned: &Planned,
     journal: &Journal,
     id: Option<i64>,
+    beside: Option<&Beside<'a>>,
     cancel: &Cancel,
-) -> Result<()> {
-    let needed = planned.sums.room;
+) -> Result<Vec<Claim<'a>>> {
+    let (needed, mut claims) = (planned.sums.room, Vec::new());
     if needed == 0 {
-        return Ok(());
+        return Ok(claims);
     }
     for rule in planned.to.iter().filter(|rule| rule.has_quota()) {
-        let coming = coming(journal, &rule.name, &rule.place, id)?;
-        left(rule, coming, cancel)?.iter().try_for_each(|left| left.refuse(rule, needed))?;
+        let more = if id.is_some() { needed } else { 0 };
+        let mut tries = 0;
+        let claim = loop {
+            let coming = coming(journal, &rule.name, &rule.place, id)?;
+            // Before it is looked what lies there: what others have written since is in there.
+            let claim = beside.map(|beside| beside.claim(rule, coming, more)).transpose()?;
+            let claim = claim.flatten();
+            let theirs = claim.as_ref().map_or(0, Claim::theirs);
+            let all = left(rule, coming, cancel)?.into_iter().map(|left| left.beside(theirs));
+            match all.into_iter().try_for_each(|left| left.refuse(rule, needed)) {
+                // What has come is told a moment later, and lies there already.
+                Err(_) if theirs > 0 && tries < TRIES => tries += 1,
+                done => {
+                    done?;
+                    break claim;
+                }
+            }
+            drop(claim);
+            cancel.check()?;
+            std::thread::sleep(PAUSE);
+        };
+        claims.extend(claim);
     }
-    Ok(())
+    Ok(claims)
 }
 
 /// What a quota of a dataspace leaves.
@@ -243,10 +271,7 @@ pub(crate) struct Left {
 pub(crate) fn left(rule: &Rule, coming: u64, cancel: &Cancel) -> Result<Vec<Left>> {
     let Rule { place, terms, .. } = rule;
     let Used { all, own, whole } = used(place, terms, cancel)?;
-    let all = [
-        (terms.quota, all, "all users together", whole),
-        (terms.user_quota, own, "each user", false),
-    ];
+    let all = [(terms.quota, all, ALL, whole), (terms.user_quota, own, "each user", false)];
     let left = all.into_iter().filter_map(|(quota, used, whose, whole)| {
         Some(Left { quota: quota?, used: used?, coming, whose, whole })
     });
@@ -259,6 +284,14 @@ impl Left {
         match self.whole {
             true => self,
             false => Left { coming: self.coming.saturating_add(bytes), ..self },
+        }
+    }
+
+    /// Beside those who still have so many bytes to write, if it is of them, too.
+    fn beside(self, bytes: u64) -> Left {
+        match self.whose {
+            ALL => Left { coming: self.coming.saturating_add(bytes), ..self },
+            _ => self,
         }
     }
 

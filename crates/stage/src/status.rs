@@ -77,6 +77,13 @@ pub struct Status {
     pub started: Option<f64>,
     /// When it ended.
     pub ended: Option<f64>,
+    /// Seconds that it was under way, without the times when nobody was at it, by a clock that nobody sets; of one that is under way, those
+    /// before it went on the last time.
+    #[serde(default)]
+    pub active: f64,
+    /// When it began, or went on, the last time, in seconds since 1970.
+    #[serde(default)]
+    pub resumed: Option<f64>,
     /// Files, links and folders that it is about; 0 before it is planned.
     pub files: u64,
     /// Of these, done.
@@ -102,10 +109,19 @@ pub struct Status {
 }
 
 impl Status {
-    /// Seconds that it took, or takes until `now`.
+    /// Seconds that it was under way, or is until `now`, without the times when nobody was at it.
     pub fn seconds(&self, now: f64) -> f64 {
-        let started = self.started.unwrap_or(self.submitted);
-        (self.ended.unwrap_or(now) - started).max(0.0)
+        let since = |then: f64, now: f64| (now - then).max(0.0);
+        match (self.state, self.started) {
+            (State::Running, _) => {
+                self.active + self.resumed.or(self.started).map_or(0.0, |then| since(then, now))
+            }
+            // As long as it took by the clock, where nothing else was written down.
+            (_, Some(started)) if self.active == 0.0 => {
+                self.ended.map_or(0.0, |ended| since(started, ended))
+            }
+            _ => self.active,
+        }
     }
 
     /// What came of it.
@@ -152,8 +168,18 @@ pub struct Progress {
     pub planned: bool,
     /// Since it began, or went on.
     pub seconds: f64,
+    /// Bytes that it has moved since: those that were there before, and holes, are none of them.
+    #[serde(default)]
+    pub moved: u64,
     /// Seconds that it still needs.
     pub left: Remaining,
+}
+
+impl Progress {
+    /// Bytes a second that it moves, on average since it began, or went on.
+    pub fn rate(&self) -> f64 {
+        if self.seconds > 0.0 { self.moved as f64 / self.seconds } else { 0.0 }
+    }
 }
 
 /// Is told how far a transfer is, about ten times a second.

@@ -11,6 +11,7 @@ use crate::commit;
 use crate::copy::{Means, lock, settled};
 use crate::job::Item;
 use crate::journal::Journal;
+use crate::pace::Pace;
 use crate::place::{Place, Prefix};
 use crate::remote::{Far, Part, Question, Told, Wanted};
 use crate::sum::PIECE;
@@ -268,7 +269,9 @@ impl Up {
         end: u64,
         room: &mut Room,
         cancel: &Cancel,
+        pace: Option<&Pace>,
     ) -> Result<Vec<u8>> {
+        let begin = || pace.map(|pace| pace.begin(cancel)).transpose();
         match source {
             Source::File(_, file, _) => {
                 let mut bytes = Vec::with_capacity(usize::try_from(end - from).unwrap_or(0));
@@ -276,19 +279,26 @@ impl Up {
                 while at < end {
                     let most = file.at_once(false);
                     let len = usize::try_from(end - at).unwrap_or(most).min(most);
-                    let name = self.source_name();
+                    let (name, turn) = (self.source_name(), begin()?);
                     file.read(at, len, room).map_err(|fault| {
                         fault.told("read", self.place.at(name), || self.changed())
                     })?;
                     bytes.extend_from_slice(room.first(len));
+                    if let Some(turn) = turn {
+                        turn.moved(len as u64, file.is_cold());
+                    }
                     at += len as u64;
                 }
                 Ok(bytes)
             }
             Source::Object(bucket, key, object) => {
+                let _turn = begin()?;
                 bucket.get(key, from..end, Some(object)).map(|(bytes, _)| bytes)
             }
-            Source::Far(far, told, _) => self.ask(far, told, from, end, cancel),
+            Source::Far(far, told, _) => {
+                let _turn = begin()?;
+                self.ask(far, told, from, end, cancel)
+            }
         }
     }
 
@@ -345,10 +355,14 @@ impl Up {
         }
     }
 
-    /// True if the object that is there is the one that this transfer was to put there.
-    fn is_ours(&self) -> Result<bool> {
-        let there = self.bucket.head(&self.key)?;
-        Ok(there.is_some_and(|there| there.mark.as_ref() == Some(&self.mark)))
+    /// True if the object that is there is the one that this transfer was to put there, of the source as it is now.
+    fn is_ours(&self, source: &Source) -> Result<bool> {
+        let label = self.label(source);
+        Ok(self.bucket.head(&self.key)?.is_some_and(|there| {
+            there.mark.as_ref() == Some(&self.mark)
+                && there.size == self.item().size
+                && commit::same_time(label.mtime, there.changed())
+        }))
     }
 
     /// An upload of which the store knows nothing any more is begun anew.
@@ -365,13 +379,19 @@ impl Up {
     }
 
     /// Reads the object back, and the source again.
-    fn read_back(&self, source: &Source, room: &mut Room, cancel: &Cancel) -> Result<()> {
+    fn read_back(
+        &self,
+        source: &Source,
+        room: &mut Room,
+        cancel: &Cancel,
+        pace: Option<&Pace>,
+    ) -> Result<()> {
         let (size, mut at) = (self.item().size, 0);
         while at < size {
             cancel.check()?;
             let end = (at + PIECE).min(size);
             let there = self.bucket.get(&self.key, at..end, None)?.0;
-            if there != self.read(source, at, end, room, cancel)? {
+            if there != self.read(source, at, end, room, cancel, pace)? {
                 return Err(Error::new(Kind::Io, "what was written is not what is read back")
                     .at_path(self.shown())
                     .at_offset(at)
@@ -392,12 +412,12 @@ impl Up {
                 self.track.count(size, true, means);
             }
             None => {
-                let bytes = self.read(&source, 0, size, room, means.cancel)?;
+                let bytes = self.read(&source, 0, size, room, means.cancel, means.pace)?;
                 self.unchanged(&source)?;
                 let (label, replace) = (self.label(&source), self.item().replace);
                 match self.bucket.put(&self.key, bytes, &label, replace) {
                     // A try of it of which no answer came may have been the one.
-                    Err(e) if e.kind() == Kind::Usage && !self.is_ours()? => return Err(e),
+                    Err(e) if e.kind() == Kind::Usage && !self.is_ours(&source)? => return Err(e),
                     Err(e) if e.kind() == Kind::Usage => {}
                     done => done?,
                 }
@@ -447,7 +467,7 @@ impl Carry for Up {
         }
         let Some(upload) = upload else { return self.at_once(room, means) };
         let source = self.source(means.cancel)?;
-        let bytes = self.read(&source, from, end, room, means.cancel)?;
+        let bytes = self.read(&source, from, end, room, means.cancel, means.pace)?;
         let part = self.bucket.part(&self.key, &upload, at, bytes).map_err(|e| self.lost(e))?;
         if let Some(slot) = lock(&self.upload).as_mut().and_then(|u| u.parts.get_mut(at)) {
             *slot = Some(part);
@@ -460,7 +480,7 @@ impl Carry for Up {
         let source = self.source(means.cancel)?;
         self.unchanged(&source)?;
         if self.verify && self.within.is_none() && !self.is_marked() {
-            self.read_back(&source, room, means.cancel)?;
+            self.read_back(&source, room, means.cancel, means.pace)?;
         }
         *lock(&self.seen) = Some(match &*source {
             Source::File(folder, _, meta) => Seen::File(folder.clone(), *meta),
@@ -509,14 +529,15 @@ impl Carry for Up {
         let parts = parts.ok_or_else(|| Error::internal("an upload without all of its parts"))?;
         if let Err(e) = self.bucket.complete(&self.key, &upload.upload, parts) {
             // It may have been done, and the answer lost.
-            if !self.is_ours()? {
+            let source = self.source(&Cancel::new())?;
+            if !self.is_ours(&source)? {
                 return Err(self.lost(e));
             }
         }
         if self.verify {
             // Ctrl-C is heard by the bucket.
             let cancel = Cancel::new();
-            self.read_back(&*self.source(&cancel)?, &mut Room::new(), &cancel)?;
+            self.read_back(&*self.source(&cancel)?, &mut Room::new(), &cancel, None)?;
         }
         Ok(())
     }

@@ -78,9 +78,10 @@ pub fn usage(stager: &Stager, cancel: &Cancel) -> Result<Vec<Usage>> {
     spaces.names().chain(spaces.implied_names()).map(told).collect()
 }
 
-/// All dataspaces, as far as their configuration tells: nothing is asked of what lies there.
+/// The same, as far as their configuration tells: nothing is asked of what lies there.
 pub fn configured(spaces: &Spaces) -> Vec<Usage> {
-    spaces.names().map(|name| said(spaces, name, &terms_of(spaces, name))).collect()
+    let all = spaces.names().chain(spaces.implied_names());
+    all.map(|name| said(spaces, name, &terms_of(spaces, name))).collect()
 }
 
 fn terms_of(spaces: &Spaces, name: &str) -> Terms {

@@ -1,10 +1,10 @@
 //! What brings a file, by the kinds of its ends; and files that were brought before.
 
-use super::Way;
-use crate::commit;
+use super::{Way, replacing};
+use crate::commit::{self, Before};
 use crate::copy::{Copy, LEAST_MARKED};
 use crate::down::Down;
-use crate::job::{Item, Mark};
+use crate::job::{Item, Made, Mark};
 use crate::place::{Place, Prefix};
 use crate::pull::Pull;
 use crate::remote::Question;
@@ -14,23 +14,53 @@ use crate::work::Carry;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use stead_core::{Error, Kind, Result};
-use stead_store::{Folder, Object, What};
+use stead_store::{Folder, Meta, Object, What};
+
+/// What there is of a file when its turn comes.
+pub(super) enum Found {
+    /// It is to be brought, by this.
+    Not(Box<dyn Carry>),
+    /// Whoever began the transfer has brought it.
+    Before(Before),
+}
+
+/// True if there is no source of this name any more.
+fn is_gone(item: &Item, source: Option<&Place>) -> Result<bool> {
+    let name = item.source.file_name().unwrap_or_default();
+    match source {
+        None => Ok(true),
+        Some(Place::Bucket(from)) => Ok(from.bucket().head(&from.key(Path::new(name))?)?.is_none()),
+        Some(source) => Ok(source.meta(name)?.is_none()),
+    }
+}
 
 impl Way<'_> {
     fn is_move(&self) -> bool {
         self.d.known.request.action == Action::Move
     }
 
-    /// What brings a file; none if whoever began the transfer has brought it.
-    pub(super) fn carry(&self, item: &Item) -> Result<Option<Box<dyn Carry>>> {
+    /// What brings a file, unless whoever began the transfer has brought it.
+    pub(super) fn carry(&self, item: &Item) -> Result<Found> {
+        let own;
+        let mut item = item;
         let target = self.target(item, true)?;
         if self.d.resumed {
             let from = match self.source(item) {
                 Err(e) if self.is_move() && e.kind() == Kind::NotFound => None,
                 source => Some(source?),
             };
-            if self.is_there(item, from.as_ref(), &target)? {
-                return Ok(None);
+            if let Some(before) = self.is_there(item, from.as_ref(), &target)? {
+                return Ok(Found::Before(before));
+            }
+            let is_ours = self.is_ours(item, &target)?;
+            // It was moved as it had become meanwhile, which the plan does not know.
+            if is_ours && self.is_move() && is_gone(item, from.as_ref())? {
+                return Ok(Found::Before(Before { seen: None }));
+            }
+            if !item.replace && is_ours {
+                self.d.journal.set_replaces(self.d.id, item.n)?;
+                own = replacing(item);
+                item = &own;
             }
         }
         let (source, temporary) = (self.source(item)?, self.temporary(item));
@@ -39,7 +69,7 @@ impl Way<'_> {
             true => Ok(marked()?.and_then(|text| Mark::of_text(&text))),
             false => Ok::<_, Error>(None),
         };
-        Ok(Some(match (source, target) {
+        Ok(Found::Not(match (source, target) {
             (Place::Folder(source), Place::Folder(target)) => {
                 Box::new(Copy::new(item.clone(), source, target, temporary, begun()?))
             }
@@ -68,71 +98,106 @@ impl Way<'_> {
         }))
     }
 
-    /// True if the target has the file already, as whoever began the transfer before may have left it.
-    fn is_there(&self, item: &Item, source: Option<&Place>, target: &Place) -> Result<bool> {
+    /// What there is of a file at the target, if whoever began the transfer before has brought it.
+    fn is_there(
+        &self,
+        item: &Item,
+        source: Option<&Place>,
+        target: &Place,
+    ) -> Result<Option<Before>> {
         let name = Path::new(item.source.file_name().unwrap_or_default());
         let object = |prefix: &Prefix| prefix.bucket().head(&prefix.key(name)?);
-        match (source, target) {
+        let is = match (source, target) {
             (_, Place::Bucket(to)) => {
                 let Some(there) = to.bucket().head(&to.key(Path::new(item.name()))?)? else {
-                    return Ok(false);
+                    return Ok(None);
+                };
+                let from = match source {
+                    Some(Place::Bucket(from)) => object(from)?,
+                    _ => None,
+                };
+                // What this transfer has put there may be of a source as it was before.
+                let meant = match (&from, source) {
+                    (Some(from), _) => from.changed(),
+                    (None, Some(Place::Bucket(_)) | None) => there.changed(),
+                    _ => item.mtime,
                 };
                 let mark = mark_of(self.d.known.tag, item);
                 if there.mark == Some(mark) && there.size == item.size {
-                    return Ok(true);
+                    let now = match source {
+                        Some(Place::Bucket(_)) | None => None,
+                        Some(source) => source.meta(name.as_os_str())?,
+                    };
+                    let planned = |m: Meta| (m.size, m.mtime) == (item.size, item.mtime);
+                    now.is_none_or(planned) && commit::same_time(meant, there.changed())
+                } else {
+                    // A copy that the store has made has what its source has.
+                    let near = source.and_then(Place::bucket);
+                    let near = near.is_some_and(|from| from.bucket().is(to.bucket()));
+                    let tag = |object: &Object| object.tag.clone();
+                    from.filter(|_| near).is_some_and(|from| {
+                        from.size == there.size && from.tag.is_some() && tag(&from) == tag(&there)
+                    })
                 }
-                // A copy that the store has made has what its source has.
-                let from = match source.and_then(Place::bucket) {
-                    Some(from) if from.bucket().is(to.bucket()) => object(from)?,
-                    _ => None,
-                };
-                let tag = |object: &Object| object.tag.clone();
-                Ok(from.is_some_and(|from| {
-                    from.size == there.size && from.tag.is_some() && tag(&from) == tag(&there)
-                }))
             }
             (Some(Place::Bucket(from)), Place::Folder(to)) => {
-                let Some(there) = to.meta(item.name())? else { return Ok(false) };
-                if there.what != What::File || there.size != item.size {
-                    return Ok(false);
-                }
-                Ok(match object(from)? {
+                let Some(there) = to.meta(item.name())? else { return Ok(None) };
+                let like = there.what == What::File && there.size == item.size;
+                like && match object(from)? {
                     Some(from) => commit::same_time(from.changed(), there.mtime),
                     None => self.is_move(),
-                })
+                }
             }
             (Some(Place::Far(from)), Place::Folder(to)) => {
-                let Some(there) = to.meta(item.name())? else { return Ok(false) };
-                let is = there.what == What::File
+                let Some(there) = to.meta(item.name())? else { return Ok(None) };
+                let like = there.what == What::File
                     && there.size == item.size
                     && commit::same_time(item.mtime, there.mtime);
-                Ok(match from.meta(name.as_os_str())? {
+                like && match from.meta(name.as_os_str())? {
                     // What was to be replaced may be like it.
-                    Some(_) => is && !item.replace,
-                    None => is && self.is_move(),
-                })
+                    Some(_) => !item.replace,
+                    None => self.is_move(),
+                }
             }
-            (_, Place::Far(_)) => Ok(false),
+            (_, Place::Far(_)) => false,
             (source, Place::Folder(target)) => {
                 let source = source.map(Place::folder).transpose()?;
-                commit::is_there(item, source, target, self.is_move(), self.d.cancel)
+                return commit::is_there(item, source, target, self.is_move(), self.d.cancel);
             }
+        };
+        Ok(is.then_some(Before { seen: None }))
+    }
+
+    /// True if what has the name is what whoever began the transfer before has put there, of a source that was another one then.
+    fn is_ours(&self, item: &Item, target: &Place) -> Result<bool> {
+        match target {
+            Place::Bucket(to) => {
+                let there = to.bucket().head(&to.key(Path::new(item.name()))?)?;
+                Ok(there.is_some_and(|there| there.mark == Some(mark_of(self.d.known.tag, item))))
+            }
+            Place::Folder(to) => {
+                let Some(there) = to.meta(item.name())? else { return Ok(false) };
+                let noted = self.d.journal.mark(self.d.id, item.n)?;
+                let made = noted.as_deref().and_then(Made::of_text);
+                Ok(there.what == What::File && made == Some(Made::of(&there)))
+            }
+            Place::Far(_) => Ok(false),
         }
     }
 
     /// A file that whoever began the transfer had named, and not written down.
-    pub(super) fn ended_before(&self, item: &Item) -> Result<()> {
+    pub(super) fn ended_before(&self, item: &Item, before: &Before) -> Result<()> {
         if let Place::Folder(target) = self.target(item, true)? {
             self.settled_before(item, &target)?;
         }
         if self.is_move()
             && let Ok(source) = self.source(item)
         {
-            let name = item.source.file_name().unwrap_or_default();
-            match source {
-                // It was compared just now.
-                Place::Folder(source) if self.is_to_folder() => drop(source.remove_file(name)?),
-                source => self.leave_before(item, &source)?,
+            match (&source, &before.seen) {
+                (Place::Folder(source), Some(seen)) => commit::leave(source, item, seen)?,
+                // It was gone when the target was looked at: one that has come since is another one.
+                (Place::Folder(_), None) if self.is_to_folder() => {}
+                _ => self.leave_before(item, &source)?,
             }
         }
         self.bytes.fetch_add(item.size, Ordering::Relaxed);

@@ -8,9 +8,22 @@ use crate::place::Place;
 use crate::remote::Question;
 use crate::request::Action;
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use stead_core::{Error, Kind, Result};
 use stead_store::What;
+
+/// Names that failed, of which folders are looked up at a time.
+const FAILED: usize = 4096;
+
+/// Folders that something is still to come into, or to go from.
+#[derive(Default)]
+struct Open {
+    targets: HashSet<PathBuf>,
+    sources: HashSet<(i64, PathBuf)>,
+}
 
 impl Way<'_> {
     /// Makes durable what happened in these folders, if that is wanted.
@@ -62,7 +75,7 @@ impl Way<'_> {
             }
             touched.borrow_mut().note(folder)
         };
-        let settle = |done: &[&Item]| {
+        let settle = |done: &mut Vec<&Item>| {
             let mut failed = self.settle(&touched)?;
             failed.extend(self.remove_objects(done)?);
             Ok(failed)
@@ -176,7 +189,7 @@ impl Way<'_> {
             }
             touched.borrow_mut().note(target)
         };
-        let settle = |done: &[&Item]| {
+        let settle = |done: &mut Vec<&Item>| {
             self.settle(&touched)?;
             let mut failed = Vec::new();
             for item in done.iter().filter(|_| is_move) {
@@ -219,12 +232,47 @@ impl Way<'_> {
         }
     }
 
-    /// What folders get in the end, those within others first.
+    /// Folders in which names have failed: of the target, and of sources by their number.
+    fn of_failed(&self) -> Result<Open> {
+        let mut open = Open::default();
+        let mut from = 0;
+        loop {
+            let items = self.d.journal.failed(self.d.id, from, FAILED)?;
+            let Some(last) = items.last() else { return Ok(open) };
+            from = last.n + 1;
+            for item in &items {
+                let above = |path: &Path| path.ancestors().skip(1).map(Path::to_owned).collect();
+                let (targets, sources): (Vec<PathBuf>, Vec<PathBuf>) =
+                    (above(&item.target), above(&item.source));
+                // Those above one that is known are known.
+                for path in targets {
+                    if !open.targets.insert(path) {
+                        break;
+                    }
+                }
+                for path in sources {
+                    if !open.sources.insert((item.from, path)) {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// What folders get in the end, those within others first. One in which something has failed gets it now as far as that can still come
+    /// into it then, and again when that has come.
     pub(super) fn endings(&self) -> Result<()> {
-        let none = |_: &[&Item]| Ok(Vec::new());
+        let open = self.of_failed()?;
+        let left = |done: &mut Vec<&Item>, is: &dyn Fn(&Item) -> bool| {
+            let all = done.len();
+            done.retain(|item| !is(item));
+            self.files.fetch_sub((all - done.len()) as u64, Ordering::Relaxed);
+            Ok(Vec::new())
+        };
         let give = |item: &Item| {
             let target = self.target(item, true)?.enter(item.name())?;
             let target = target.folder()?;
+            let may = |mode: u32| mode & 0o300 == 0o300 || !open.targets.contains(&item.target);
             match self.source(item).and_then(|s| match item.source.file_name() {
                 Some(name) => s.enter(name),
                 None => Ok(s),
@@ -235,24 +283,31 @@ impl Way<'_> {
                     Ok(())
                 }
                 Ok(Place::Far(source)) => match source.attributes(OsStr::new("")) {
-                    Ok((meta, attributes)) => {
+                    Ok((meta, attributes)) if may(meta.mode) => {
                         let meta = stead_store::Meta { mtime: item.mtime, ..meta };
                         meta::give_told(&attributes, &meta, target, target.shown())
                     }
+                    Ok(_) => Ok(()),
                     Err(e) if self.d.resumed && e.kind() == Kind::NotFound => Ok(()),
                     Err(e) => Err(e),
                 },
                 Ok(Place::Folder(source)) => {
                     // Its own has changed where what lay in it was moved away.
                     let meta = stead_store::Meta { mtime: item.mtime, ..source.own_meta()? };
-                    meta::give(&source, &meta, target, target.shown())
+                    match may(meta.mode) {
+                        true => meta::give(&source, &meta, target, target.shown()),
+                        false => Ok(()),
+                    }
                 }
                 Err(e) if self.d.resumed && e.kind() == Kind::NotFound => Ok(()),
                 Err(e) => Err(e),
             }
         };
-        self.each(&[Task::Folder], true, true, give, none)?;
+        let is_open = |item: &Item| open.targets.contains(&item.target);
+        self.each(&[Task::Folder], true, true, give, |done| left(done, &is_open))?;
+        let is_open = |item: &Item| open.sources.contains(&(item.from, item.source.clone()));
         let leave = |item: &Item| match self.source(item) {
+            _ if is_open(item) => Ok(()),
             Ok(Place::Far(far)) => {
                 let name = item.source.file_name().unwrap_or_default();
                 far.remove(name, |base, path| Question::Remove {
@@ -273,6 +328,6 @@ impl Way<'_> {
             Err(e) if e.kind() == Kind::NotFound => Ok(()),
             Err(e) => Err(e),
         };
-        self.each(&[Task::LeaveFolder], true, true, leave, none)
+        self.each(&[Task::LeaveFolder], true, true, leave, |done| left(done, &is_open))
     }
 }

@@ -39,25 +39,13 @@ impl Journal {
         job: Option<&str>,
     ) -> Result<i64> {
         let text = to_text(request)?;
-        self.make_room(Needs::Transfer)?;
+        self.make_room(Needs::Transfer(text.len()))?;
         let taken = self.with("write to", |c| {
             let write = c.transaction()?;
-            let mut needs = Vec::new();
-            for other in after {
-                let state: Option<String> = write
-                    .prepare_cached("SELECT state FROM transfer WHERE id = ?1")?
-                    .query_row([other], |row| row.get(0))
-                    .optional()?;
-                match state.as_deref().map(State::parse) {
-                    Some(Some(State::Finished)) => {}
-                    Some(Some(State::Failed | State::Cancelled)) | None => {
-                        return Ok(Err((*other, state)));
-                    }
-                    Some(_) => needs.push(*other),
-                }
-            }
-            needs.sort_unstable();
-            needs.dedup();
+            let needs = match unfinished(&write, after)? {
+                Ok(needs) => needs,
+                Err(never) => return Ok(Err(never)),
+            };
             let id = write
                 .prepare_cached(
                     "INSERT INTO transfer (tag, user, request, priority, state, submitted, queued, held, touches)
@@ -77,21 +65,62 @@ impl Journal {
                     .prepare_cached("INSERT INTO job (transfer, name) VALUES (?1, ?2)")?
                     .execute(params![id, job])?;
             }
-            for other in needs {
-                write
-                    .prepare_cached("INSERT INTO needs (transfer, other) VALUES (?1, ?2)")?
-                    .execute([id, other])?;
-            }
+            is_behind(&write, id, &needs)?;
             write.commit()?;
             Ok(Ok(id))
         })?;
-        taken.map_err(|(other, state)| match state {
-            None => no_transfer(other),
-            Some(state) => {
-                Error::usage(format!("transfer {other}, which is to come before, is {state}"))
-                    .with_hint("it will never be finished: do that anew first")
-            }
+        taken.map_err(never)
+    }
+
+    /// Transfers whose sources and target are those of this request, that were interrupted, or say that they are under way and are in
+    /// no queue: the latest first.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn stopped(&self, request: &Request) -> Result<Vec<i64>> {
+        let text = to_text(request)?;
+        self.with("read", |c| {
+            // By parts, and not as a whole: another version may have had other options.
+            c.prepare_cached(
+                "SELECT id FROM transfer WHERE state <> 'pending' AND state IN ('running', 'interrupted')
+                   AND (state = 'interrupted' OR queued = 0)
+                   AND json_extract(request, '$.sources') = json_extract(?1, '$.sources')
+                   AND json_extract(request, '$.target') = json_extract(?1, '$.target') ORDER BY id DESC",
+            )?
+            .query_map([text], |row| row.get(0))?
+            .collect()
         })
+    }
+
+    /// Puts one that was interrupted into the queue, behind these. False if it is not interrupted any more, or one of these waits for it.
+    ///
+    /// # Errors
+    /// As [`Journal::enqueue`].
+    pub(crate) fn go_on(&self, id: i64, after: &[i64]) -> Result<bool> {
+        for other in after {
+            if *other == id || self.before(*other, usize::MAX)?.contains(&id) {
+                return Ok(false);
+            }
+        }
+        let done = self.with("write to", |c| {
+            let write = c.transaction()?;
+            let needs = match unfinished(&write, after)? {
+                Ok(needs) => needs,
+                Err(never) => return Ok(Err(never)),
+            };
+            let n = write
+                .prepare_cached(
+                    "UPDATE transfer SET state = 'pending', queued = 1, held = ?2, ended = NULL, error = NULL
+                     WHERE id = ?1 AND state = 'interrupted'",
+                )?
+                .execute([id, number(needs.len() as u64)])?;
+            if n > 0 {
+                is_behind(&write, id, &needs)?;
+            }
+            write.commit()?;
+            Ok(Ok(n > 0))
+        })?;
+        done.map_err(never)
     }
 
     /// The first ones of those that could be done, by their turn: up to `each` of those that touch the same dataspaces.
@@ -150,7 +179,7 @@ impl Journal {
         let n = self.with("write to", |c| {
             c.prepare_cached(
                 "UPDATE transfer SET state = 'running', ended = NULL, error = NULL,
-                   started = CASE WHEN started IS NULL THEN ?2 ELSE started END
+                   started = CASE WHEN started IS NULL THEN ?2 ELSE started END, resumed = ?2
                  WHERE id = ?1 AND state = 'pending' AND queued = 1 AND held = 0",
             )?
             .execute(params![id, now])
@@ -208,7 +237,7 @@ impl Journal {
     pub(crate) fn put_off(&self, id: i64) -> Result<()> {
         self.with("write to", |c| {
             c.prepare_cached(
-                "UPDATE transfer SET state = 'pending', started = NULL
+                "UPDATE transfer SET state = 'pending', started = NULL, resumed = NULL
                  WHERE id = ?1 AND state = 'running' AND queued = 1",
             )?
             .execute([id])
@@ -262,15 +291,16 @@ impl Journal {
         })
     }
 
-    /// Seconds that the last ones took, on average; none before one has ended.
+    /// Seconds that the last ones were under way, on average; none before one has ended. When they began and ended is not it: a clock may
+    /// be set, and between both they may have waited for long.
     ///
     /// # Errors
     /// Those of the database.
     pub(crate) fn mean_seconds(&self) -> Result<Option<f64>> {
         self.with("read", |c| {
             c.prepare_cached(
-                "SELECT avg(ended - started) FROM (SELECT ended, started FROM transfer
-                   WHERE state <> 'pending' AND state = 'finished' AND queued = 1 AND ended >= started ORDER BY id DESC LIMIT 20)",
+                "SELECT avg(active) FROM (SELECT active FROM transfer
+                   WHERE state <> 'pending' AND state = 'finished' AND queued = 1 AND active > 0 ORDER BY id DESC LIMIT 20)",
             )?
             .query_row([], |row| row.get(0))
         })
@@ -312,6 +342,21 @@ impl Journal {
             .collect()
     }
 
+    /// Those that were interrupted, or say that they are under way and are in no queue, which is told with each: by their turn.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn interrupted(&self) -> Result<Vec<(i64, bool)>> {
+        self.with("read", |c| {
+            c.prepare_cached(
+                "SELECT id, state = 'running' FROM transfer WHERE state <> 'pending' AND state IN ('running', 'interrupted')
+                   AND (state = 'interrupted' OR queued = 0) ORDER BY priority DESC, id",
+            )?
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect()
+        })
+    }
+
     /// Those of the queue that are said to be under way, and if `interrupted` those that were interrupted.
     ///
     /// # Errors
@@ -326,6 +371,50 @@ impl Journal {
             .collect()
         })
     }
+}
+
+/// One that will never be finished, and its state; none if it is not there.
+type Never = (i64, Option<String>);
+
+fn never((other, state): Never) -> Error {
+    match state {
+        None => no_transfer(other),
+        Some(state) => {
+            Error::usage(format!("transfer {other}, which is to come before, is {state}"))
+                .with_hint("it will never be finished: do that anew first")
+        }
+    }
+}
+
+/// Of these, those that are still to be finished.
+fn unfinished(
+    c: &Connection,
+    after: &[i64],
+) -> rusqlite::Result<std::result::Result<Vec<i64>, Never>> {
+    let mut needs = Vec::new();
+    for other in after {
+        let state: Option<String> = c
+            .prepare_cached("SELECT state FROM transfer WHERE id = ?1")?
+            .query_row([other], |row| row.get(0))
+            .optional()?;
+        match state.as_deref().map(State::parse) {
+            Some(Some(State::Finished)) => {}
+            Some(Some(State::Failed | State::Cancelled)) | None => return Ok(Err((*other, state))),
+            Some(_) => needs.push(*other),
+        }
+    }
+    needs.sort_unstable();
+    needs.dedup();
+    Ok(Ok(needs))
+}
+
+/// It is to come after these.
+fn is_behind(c: &Connection, id: i64, needs: &[i64]) -> rusqlite::Result<()> {
+    for other in needs {
+        c.prepare_cached("INSERT INTO needs (transfer, other) VALUES (?1, ?2)")?
+            .execute([id, *other])?;
+    }
+    Ok(())
 }
 
 /// Others wait for this one no more.

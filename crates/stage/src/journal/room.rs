@@ -15,8 +15,8 @@ const NAMES: i64 = 20_000;
 /// What needs room.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Needs {
-    /// A transfer that is asked for.
-    Transfer,
+    /// A transfer that is asked for, by a text of so many bytes.
+    Transfer(usize),
     /// The list of names of one.
     Names,
     /// A note of what is kept or shared.
@@ -27,15 +27,32 @@ impl Journal {
     /// From now on it has no more than about so many bytes.
     pub(crate) fn set_most(&self, bytes: u64) {
         self.most.store(bytes, Ordering::Relaxed);
+        self.known_room.store(0, Ordering::Relaxed);
+    }
+
+    /// True if this fits into what was found free before: to look each time takes a third of what it takes to take a transfer.
+    fn has_room(&self, needs: Needs) -> bool {
+        let Needs::Transfer(text) = needs else {
+            // Nobody knows how much it will be.
+            self.known_room.store(0, Ordering::Relaxed);
+            return false;
+        };
+        // Its row and those of indexes, in pages that may be half empty, and where it begins once that is known.
+        let bytes = (text as u64).saturating_mul(4).saturating_add(4096);
+        let left = |room: u64| room.checked_sub(bytes);
+        self.known_room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
     }
 
     /// Bytes that are in use: what was forgotten is used again before the file grows.
     fn in_use(&self) -> Result<u64> {
-        self.with("read", |c| {
-            let pragma = |name: &str| c.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-            let pages = pragma("page_count")? - pragma("freelist_count")?;
-            Ok(super::whole(pages.saturating_mul(pragma("page_size")?)))
-        })
+        let bytes: i64 = self.with("read", |c| {
+            c.prepare_cached(
+                "SELECT (page_count - freelist_count) * page_size
+                 FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()",
+            )?
+            .query_row([], |row| row.get(0))
+        })?;
+        Ok(super::whole(bytes))
     }
 
     /// Makes room, if there is none, by forgetting what is over.
@@ -44,7 +61,15 @@ impl Journal {
     /// `Limit` if there is none then; those of the database.
     pub(super) fn make_room(&self, needs: Needs) -> Result<()> {
         let most = self.most.load(Ordering::Relaxed);
-        if most == u64::MAX || self.in_use()? < most {
+        if most == u64::MAX || self.has_room(needs) {
+            return Ok(());
+        }
+        let used = self.in_use()?;
+        if used < most {
+            if matches!(needs, Needs::Transfer(_)) {
+                // Others may write to it, too.
+                self.known_room.store((most - used) / 4, Ordering::Relaxed);
+            }
             return Ok(());
         }
         // Somewhat more, so that it is not looked for each time.
@@ -65,7 +90,7 @@ impl Journal {
         }
         let size = units::format_size(most);
         let (message, hint) = match needs {
-            Needs::Transfer | Needs::Note => {
+            Needs::Transfer(_) | Needs::Note => {
                 let waiting = self.count_queued()?;
                 let message = format!(
                     "the journal of this user has {size}, and what is not over fills it: {waiting} transfer(s) wait"
@@ -81,17 +106,61 @@ impl Journal {
         Err(Error::limit(message).with_hint(format!("{hint}; {more}")))
     }
 
-    /// Transfers that are over, in this order; not the last one of all, whose number would be given again.
+    /// Transfers that are over and may be forgotten, in this order; not the last one of all, whose number would be given again. One that
+    /// failed may have left something, which nobody finds without its names: it is forgotten when it has none any more.
     fn over(&self, order: &str, n: i64) -> Result<Vec<i64>> {
         let [a, b, c] = [State::Finished, State::Failed, State::Cancelled].map(State::as_str);
         self.with("read", |db| {
             db.prepare_cached(&format!(
                 "SELECT id FROM transfer WHERE state <> 'pending' AND state IN ('{a}', '{b}', '{c}')
-                   AND id < (SELECT max(id) FROM transfer) ORDER BY id {order}"
+                   AND id < (SELECT max(id) FROM transfer)
+                   AND (state <> '{b}' OR NOT EXISTS (SELECT 1 FROM item WHERE transfer = id)) ORDER BY id {order}"
             ))?
             .query_map([n], |row| row.get(0))?
             .collect()
         })
+    }
+
+    /// Those that failed and still have names, the oldest first, with when they ended: of all, or of those that are more than are remembered.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn failed_with_names(&self, all: bool, most: usize) -> Result<Vec<(i64, f64)>> {
+        let [a, b, c] = [State::Finished, State::Failed, State::Cancelled].map(State::as_str);
+        let newest = if all { 0 } else { MOST_OVER };
+        self.with("read", |db| {
+            db.prepare_cached(&format!(
+                "SELECT id, coalesce(ended, submitted) FROM transfer WHERE state <> 'pending' AND state = '{b}'
+                   AND id < (SELECT max(id) FROM transfer)
+                   AND id <= (SELECT id FROM transfer WHERE state <> 'pending' AND state IN ('{a}', '{b}', '{c}')
+                              ORDER BY id DESC LIMIT 1 OFFSET ?1)
+                   AND EXISTS (SELECT 1 FROM item WHERE transfer = id) ORDER BY id LIMIT ?2"
+            ))?
+            .query_map([newest, super::number(most as u64)], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect()
+        })
+    }
+
+    /// True if something of a transfer may lie where it was to go: parts of an upload, or the beginning of a large file.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn has_marks(&self, id: i64) -> Result<bool> {
+        self.with("read", |c| {
+            c.query_row(
+                "SELECT EXISTS (SELECT 1 FROM item WHERE transfer = ?1 AND done <> 1 AND mark IS NOT NULL)",
+                [id],
+                |row| row.get(0),
+            )
+        })
+    }
+
+    /// Forgets a transfer that failed, of which nothing is left.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn forget_failed(&self, id: i64) -> Result<()> {
+        self.forget(id)
     }
 
     /// Forgets the oldest of those that are over, if there are many.

@@ -12,6 +12,7 @@ const MOST_FAILURES: u64 = 100;
 struct Status2 {
     id: i64,
     times: (f64, Option<f64>, Option<f64>),
+    active: (f64, Option<f64>),
     files: (u64, u64),
     bytes: (u64, u64),
     others: (u64, u64),
@@ -47,7 +48,7 @@ impl Journal {
     ) -> Result<Vec<Status>> {
         let sql = format!(
             "SELECT id, request, state, submitted, started, ended, files, files_done, bytes, bytes_done,
-               skipped, failed, error, kind FROM transfer WHERE {which} ORDER BY id DESC LIMIT {most}"
+               skipped, failed, error, kind, active, resumed FROM transfer WHERE {which} ORDER BY id DESC LIMIT {most}"
         );
         type Text = (String, String);
         let rows: Vec<(Status2, Text)> = self.with("read", |c| {
@@ -59,6 +60,7 @@ impl Journal {
                     let rest = Status2 {
                         id: row.get(0)?,
                         times: (row.get(3)?, row.get(4)?, row.get(5)?),
+                        active: (row.get(14)?, row.get(15)?),
                         files: (files?, files_done?),
                         bytes: (bytes?, bytes_done?),
                         others: (skipped?, failed?),
@@ -77,6 +79,8 @@ impl Journal {
                     submitted: row.times.0,
                     started: row.times.1,
                     ended: row.times.2,
+                    active: row.active.0,
+                    resumed: row.active.1,
                     files: row.files.0,
                     files_done: row.files.1,
                     bytes: row.bytes.0,

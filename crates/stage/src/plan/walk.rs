@@ -1,6 +1,6 @@
 //! Trees, name by name: what the source has and what the target has decide what is to be done.
 
-use super::{Planner, twice};
+use super::{Planner, Progressing, twice};
 use crate::commit::same_time;
 use crate::ends::End;
 use crate::job::{Item, TARGET, Task};
@@ -373,6 +373,9 @@ impl Planner<'_> {
             let task = if meta.what == What::Folder { Task::RemoveFolder } else { Task::Remove };
             let gone = task == Task::RemoveFolder && folder.bucket().is_some();
             self.state.sums.removed += u64::from(!gone);
+            if from == TARGET {
+                self.state.free(&meta);
+            }
             let (source, target) = match from {
                 TARGET => (PathBuf::new(), path.clone()),
                 _ => (path.clone(), PathBuf::new()),
@@ -402,6 +405,25 @@ impl Planner<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl Progressing {
+    /// Counts what a name that is removed from the target gives back.
+    fn free(&mut self, meta: &Meta) {
+        // What lies on another file system is room there.
+        let near = self.own.as_ref().is_some_and(|own| own.dev == meta.dev);
+        if meta.what != What::File || !near {
+            return;
+        }
+        if meta.links > 1 {
+            let names = self.going.entry((meta.dev, meta.ino)).or_default();
+            *names += 1;
+            if *names != meta.links {
+                return;
+            }
+        }
+        self.sums.freed = self.sums.freed.saturating_add(meta.room);
     }
 }
 

@@ -1,0 +1,53 @@
+//! How far files are that are not whole, and what was made of them.
+
+use super::Journal;
+use rusqlite::{OptionalExtension, params};
+use stead_core::Result;
+
+impl Journal {
+    /// A file is there so far; with nothing, it is begun anew.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn set_mark(&self, id: i64, n: i64, mark: Option<&str>) -> Result<()> {
+        self.with("write to", |c| {
+            c.prepare_cached("UPDATE item SET mark = ?3 WHERE transfer = ?1 AND n = ?2")?
+                .execute(params![id, n, mark])
+        })
+        .map(|_| ())
+    }
+
+    /// The same of several files.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn set_marks(&self, id: i64, marks: &[(i64, String)]) -> Result<()> {
+        if marks.is_empty() {
+            return Ok(());
+        }
+        self.with("write to", |c| {
+            let write = c.transaction()?;
+            {
+                let mut update = write
+                    .prepare_cached("UPDATE item SET mark = ?3 WHERE transfer = ?1 AND n = ?2")?;
+                for (n, mark) in marks {
+                    update.execute(params![id, n, mark])?;
+                }
+            }
+            write.commit()
+        })
+    }
+
+    /// The mark of a file, if it has one.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn mark(&self, id: i64, n: i64) -> Result<Option<String>> {
+        let text: Option<Option<String>> = self.with("read", |c| {
+            c.prepare_cached("SELECT mark FROM item WHERE transfer = ?1 AND n = ?2")?
+                .query_row([id, n], |row| row.get(0))
+                .optional()
+        })?;
+        Ok(text.flatten())
+    }
+}
