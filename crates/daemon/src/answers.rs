@@ -1,13 +1,15 @@
 //! One connection of a program: questions, one after the other, and their answers.
 
 use crate::administer::Desk;
+use crate::calendar::Calendar;
 use crate::clock;
+use crate::coming::Coming;
 use crate::control::{self, Report};
 use crate::frame;
 use crate::job;
 use crate::metrics;
 use crate::persist;
-use crate::protocol::{Answer, Ask, Failed, Hello, PROTOCOL};
+use crate::protocol::{Answer, Ask, Failed, Hello, PROTOCOL, StreamWay};
 use crate::socket::{is_gone, is_readable};
 use rustix::net::sockopt::socket_peercred;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +19,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use stead_core::{Cancel, Error, Kind, Location, Result, is_node};
 use stead_stage::remote::{Answering, Question};
-use stead_stage::{Queue, Request, Standing, State, usage};
+use stead_stage::{Queue, Request, Standing, configured, usage};
+use stead_stream::Switchboard;
 
 /// What has begun to come is to be there soon.
 const FRAME_WITHIN: Duration = Duration::from_secs(10);
@@ -50,8 +53,14 @@ pub(crate) struct Office {
     pub(crate) large: Mutex<()>,
     pub(crate) ending: Cancel,
     pub(crate) desk: Desk,
+    /// Bytes that are to come in dataspaces with a quota.
+    pub(crate) coming: Arc<Coming>,
     /// It was cleared up since the worker began.
     pub(crate) tidy: AtomicBool,
+    /// By which things expire.
+    pub(crate) calendar: Calendar,
+    /// Of readers on other nodes.
+    pub(crate) streams: Switchboard,
     pub(crate) here: Here,
 }
 
@@ -104,6 +113,20 @@ pub(crate) fn serve(mut stream: UnixStream, office: &Office) -> Result<()> {
             // What comes from now on is for the worker there.
             Ask::Reach { node } => return reach(&office.here, node, &stream),
             Ask::Source(question) => source(&question, office, &mut sources, &stream)?,
+            Ask::Stream { number, way } => match begin_stream(office, &stream, number, way) {
+                Ok(errands) => {
+                    frame::write(&mut stream, &Answer::Stream {})?;
+                    let means = office.queue.stager().means();
+                    return match errands {
+                        Some(errands) => office.streams.serve(stream, errands, &means.spaces),
+                        None if way == StreamWay::Look => {
+                            office.streams.show(stream, &means.spaces)
+                        }
+                        None => Ok(()),
+                    };
+                }
+                Err(e) => Err(e),
+            },
             ask => answer(ask, office, &stream, job.as_deref()),
         };
         let answer = answer.unwrap_or_else(|e| Answer::Failed(Failed::from(&e)));
@@ -169,19 +192,18 @@ fn answer(ask: Ask, office: &Office, stream: &UnixStream, job: Option<&str>) -> 
             Answer::Resumed(vec![transfer])
         }
         Ask::Resume { transfer: None } => {
-            let list = queue.statuses(false, MOST_LISTED)?;
-            let stopped = list.iter().filter(|s| s.status.state == State::Interrupted);
-            let ids: Vec<i64> = stopped.map(|s| s.status.id).collect();
             // One that somebody else has resumed or given up meanwhile is none any more.
-            Answer::Resumed(ids.into_iter().filter(|id| queue.resume(*id).is_ok()).collect())
+            let ids = queue.interrupted()?.into_iter();
+            Answer::Resumed(ids.filter(|id| queue.resume(*id).is_ok()).collect())
         }
         Ask::List { all, most } => Answer::List(list(all, most, office)?),
         Ask::Spaces {} => {
             let usage = |cancel: &Cancel| usage(queue.stager(), cancel);
             Answer::Spaces(as_long_as(stream, &office.ending, usage)?)
         }
+        Ask::Dataspaces {} => Answer::Spaces(configured(&queue.stager().means().spaces)),
         Ask::Nodes {} => Answer::Nodes(office.here.nodes.clone()),
-        Ask::Reach { .. } | Ask::Source(_) => {
+        Ask::Reach { .. } | Ask::Source(_) | Ask::Stream { .. } => {
             return Err(Error::internal("a question that is answered elsewhere"));
         }
         Ask::Metrics {} => {
@@ -261,6 +283,24 @@ fn reach(here: &Here, node: String, stream: &UnixStream) -> Result<()> {
         }
         None => control::send(&here.control, &Report::Reach { node }, Some(stream.as_fd()), true)
             .map(drop),
+    }
+}
+
+/// Keeps a connection for errands, or finds the one that belongs to what is asked.
+fn begin_stream(
+    office: &Office,
+    stream: &UnixStream,
+    number: u64,
+    way: StreamWay,
+) -> Result<Option<UnixStream>> {
+    match way {
+        StreamWay::Errands => {
+            let errands = stream.try_clone();
+            let errands = errands.map_err(|e| Error::io("set up", "a connection", e))?;
+            office.streams.keep(number, errands).map(|()| None)
+        }
+        StreamWay::Asks => office.streams.take(number).map(Some),
+        StreamWay::Look => Ok(None),
     }
 }
 

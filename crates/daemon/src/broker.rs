@@ -496,6 +496,14 @@ impl Broker {
                 Ok(Some((Report::Admin { ticket, change }, _))) => {
                     said.asked.push((ticket, change))
                 }
+                Ok(Some((Report::Coming { ticket, name, bytes }, _))) => {
+                    let bytes = self.admins.coming(user, &name, bytes);
+                    if ticket > 0 {
+                        // Who does not hear it asks again.
+                        let others = Order::Others { ticket, bytes };
+                        let _ = control::send(&worker.control, &others, None, false);
+                    }
+                }
                 Ok(Some((Report::Cleared { dataspaces }, _))) => said.cleared.extend(dataspaces),
                 Ok(Some((Report::Idle { served }, _))) => {
                     // What cannot be told now is told when it says so again. Who comes from now on gets another one.

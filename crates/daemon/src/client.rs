@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::frame;
-use crate::protocol::{AdminAnswer, AdminAsk, Answer, Ask, Hello, PROTOCOL, PersistAsk};
+use crate::protocol::{AdminAnswer, AdminAsk, Answer, Ask, Hello, PROTOCOL, PersistAsk, StreamWay};
 use crate::socket;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use stead_core::{BucketUrl, Error, Kind, Result};
 use stead_model::transfer::Remaining;
 use stead_stage::remote::{Part, Question, Reply};
 use stead_stage::{Persisted, Preview, Request, Standing, Status, Usage, fixed};
+use stead_stream::Patience;
 
 /// How long the daemon may think about an answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(90);
@@ -33,6 +34,8 @@ pub struct Client {
     open: bool,
     /// The process that has connected: one that was forked from it has the same connection, and would get its answers.
     process: u32,
+    /// Of one that has less time than questions have otherwise.
+    patience: Option<Patience>,
 }
 
 impl Client {
@@ -42,15 +45,19 @@ impl Client {
     /// # Errors
     /// `Permission` if somebody else listens there; `Timeout`; what the daemon refuses with.
     pub fn connect() -> Result<Option<Client>> {
+        Client::find(None)
+    }
+
+    fn find(patience: Option<&Patience>) -> Result<Option<Client>> {
         if stead_store::space::variable("STEAD_SOCKET").is_some_and(|path| path == "none") {
             return Ok(None);
         }
         if let Some(own) = socket::own()?
-            && let Some(client) = Client::connect_to(&own)?
+            && let Some(client) = Client::to(&own, patience)?
         {
             return Ok(Some(client));
         }
-        Client::connect_to(Path::new(socket::SYSTEM))
+        Client::to(Path::new(socket::SYSTEM), patience)
     }
 
     /// Connects to the daemon that listens on this socket, if one does.
@@ -58,7 +65,33 @@ impl Client {
     /// # Errors
     /// As [`Client::connect`].
     pub fn connect_to(path: &Path) -> Result<Option<Client>> {
-        Client::patiently(|| Client::once(path))
+        Client::to(path, None)
+    }
+
+    fn to(path: &Path, patience: Option<&Patience>) -> Result<Option<Client>> {
+        Client::patiently(|| Client::once(path, patience))
+    }
+
+    /// As [`Client::connect_on`], or without a node as [`Client::connect_to`]: what it is asked by then it answers within this patience, or
+    /// not at all.
+    ///
+    /// # Errors
+    /// Those; that of what ends the wait.
+    pub(crate) fn connect_within(
+        path: Option<&Path>,
+        node: Option<&str>,
+        patience: &Patience,
+    ) -> Result<Option<Client>> {
+        Client::patiently(|| {
+            let client = match path {
+                Some(path) => Client::to(path, Some(patience))?,
+                None => Client::find(Some(patience))?,
+            };
+            match (client, node) {
+                (Some(client), Some(node)) => client.on(node).map(Some),
+                (client, _) => Ok(client),
+            }
+        })
     }
 
     /// Connects to the daemon of another node of the pool, by way of the one of this node that listens on this socket, or else as
@@ -91,9 +124,9 @@ impl Client {
         }
     }
 
-    fn once(path: &Path) -> Result<Option<Client>> {
+    fn once(path: &Path, patience: Option<&Patience>) -> Result<Option<Client>> {
         let Some(stream) = socket::connect(path)? else { return Ok(None) };
-        Client::over(stream, path, None).map(Some)
+        Client::begin(stream, path, None, patience).map(Some)
     }
 
     /// Turns it into a connection to another node.
@@ -103,16 +136,26 @@ impl Client {
         }
         self.say(&Ask::Reach { node: node.to_owned() })?;
         let here = self.hello.node.clone();
-        let far = Client::over(self.stream, &self.path, Some(node.to_owned()))?;
+        let (far, patience) = (Some(node.to_owned()), self.patience.as_ref());
+        let far = Client::begin(self.stream, &self.path, far, patience)?;
         Ok(Client { here: Some(here), ..far })
     }
 
     /// One whose other end speaks next.
-    pub(crate) fn over(mut stream: UnixStream, path: &Path, far: Option<String>) -> Result<Client> {
+    pub(crate) fn over(stream: UnixStream, path: &Path, far: Option<String>) -> Result<Client> {
+        Client::begin(stream, path, far, None)
+    }
+
+    fn begin(
+        mut stream: UnixStream,
+        path: &Path,
+        far: Option<String>,
+        patience: Option<&Patience>,
+    ) -> Result<Client> {
         let failed = |e: std::io::Error| Error::io("set up the connection to", path, e);
         stream.set_read_timeout(Some(ANSWERS_WITHIN)).map_err(failed)?;
         stream.set_write_timeout(Some(ANSWERS_WITHIN)).map_err(failed)?;
-        let first: serde_json::Value = read(&mut stream, path, far.as_deref())?;
+        let first: serde_json::Value = read(&mut stream, path, far.as_deref(), patience)?;
         if let Some(failed) = first.get("failed") {
             let failed = serde_json::from_value::<crate::protocol::Failed>(failed.clone());
             return Err(failed.map_or_else(|_| odd(path, "an error"), Error::from));
@@ -127,7 +170,8 @@ impl Client {
             .with_hint("both should be of one version; STEAD_SOCKET=none does without it"));
         }
         let (path, process) = (path.to_owned(), std::process::id());
-        Ok(Client { stream, path, hello, here: None, far, open: false, process })
+        let patience = patience.cloned();
+        Ok(Client { stream, path, hello, here: None, far, open: false, process, patience })
     }
 
     /// What the daemon says of itself.
@@ -162,7 +206,8 @@ impl Client {
     }
 
     fn answer(&mut self) -> Result<Answer> {
-        let answer = read(&mut self.stream, &self.path, self.far.as_deref())?;
+        let (far, patience) = (self.far.as_deref(), self.patience.as_ref());
+        let answer = read(&mut self.stream, &self.path, far, patience)?;
         self.open = false;
         match answer {
             Answer::Failed(failed) => Err(failed.into()),
@@ -280,6 +325,17 @@ impl Client {
         }
     }
 
+    /// The dataspaces, as far as their configuration tells: nothing is asked of what lies there.
+    ///
+    /// # Errors
+    /// `Timeout`; `Format` if the daemon is older than this question.
+    pub fn configured(&mut self) -> Result<Vec<Usage>> {
+        match self.ask(&Ask::Dataspaces {})? {
+            Answer::Spaces(list) => Ok(list),
+            _ => self.odd(),
+        }
+    }
+
     /// Keeps something, shares it, or says what is, which is what this gives.
     ///
     /// # Errors
@@ -335,6 +391,14 @@ impl Client {
         }
     }
 
+    /// Turns it into a connection about streams.
+    pub(crate) fn for_stream(mut self, number: u64, way: StreamWay) -> Result<UnixStream> {
+        match self.ask(&Ask::Stream { number, way })? {
+            Answer::Stream {} => Ok(self.stream),
+            _ => self.odd(),
+        }
+    }
+
     /// Numbers about this user's transfers in the text form of Prometheus.
     ///
     /// # Errors
@@ -351,9 +415,13 @@ fn read<T: serde::de::DeserializeOwned>(
     stream: &mut UnixStream,
     path: &Path,
     far: Option<&str>,
+    patience: Option<&Patience>,
 ) -> Result<T> {
     let hint = "look whether it is well: systemctl status steadd";
-    match frame::read(stream) {
+    match patience
+        .map_or(Ok(()), |patience| await_by(stream, patience))
+        .and_then(|()| frame::read(stream))
+    {
         Ok(Some(value)) => Ok(value),
         Ok(None) => Err(match far {
             Some(node) => ended_on(node),
@@ -368,6 +436,21 @@ fn read<T: serde::de::DeserializeOwned>(
         }
         Err(e) => Err(e),
     }
+}
+
+/// Waits until something comes.
+///
+/// # Errors
+/// `Timeout` when the patience is over; that of what ends it.
+fn await_by(stream: &UnixStream, patience: &Patience) -> Result<()> {
+    let most = patience.at_most(ANSWERS_WITHIN);
+    while !socket::is_readable(stream, Some(most.share()))? {
+        most.check()?;
+        if most.left().is_zero() {
+            return Err(Error::new(Kind::Timeout, "nothing has come in time"));
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn ended(path: &Path) -> Error {
@@ -405,5 +488,38 @@ mod tests {
         assert!(client.is_gone());
         // Nothing was said: what comes would be taken for an answer by the process that has asked.
         assert!(!socket::is_readable(&far, Some(Duration::ZERO)).unwrap());
+    }
+
+    #[test]
+    fn who_has_little_time_waits_no_longer_for_a_daemon_that_does_not_answer() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        // Another one than that of a daemon, which is far longer.
+        let within = |patience: &Patience| {
+            Client::connect_within(Some(&path), Some("n1"), patience).err().map(|e| e.kind())
+        };
+        let soon = Patience::new(Duration::from_millis(200), stead_stream::Stop::default());
+        assert_eq!(within(&soon), Some(Kind::Timeout));
+        let stop = stead_core::Cancel::new();
+        stop.cancel();
+        let stopped = Patience::new(Duration::from_secs(3600), stop.into());
+        assert_eq!(within(&stopped), Some(Kind::Cancelled));
+        // It says who it is, and nothing of another node.
+        let hello = serde_json::json!({
+            "protocol": PROTOCOL, "version": "0", "node": "n0", "user": 0, "drained": false, "job": null
+        });
+        let says = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            for stream in listener.incoming().take(3) {
+                let mut stream = stream.unwrap();
+                let _ = frame::write(&mut stream, &hello);
+                all.push(stream);
+            }
+            all
+        });
+        let soon = Patience::new(Duration::from_secs(1), stead_stream::Stop::default());
+        assert_eq!(within(&soon), Some(Kind::Timeout));
+        drop(says.join().unwrap());
     }
 }

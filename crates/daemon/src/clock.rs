@@ -14,6 +14,12 @@ pub(crate) fn unix() -> f64 {
     t.tv_sec as f64 + t.tv_nsec as f64 * 1e-9
 }
 
+/// Seconds since the machine was started, those in which it slept among them.
+pub(crate) fn up() -> f64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    t.tv_sec as f64 + t.tv_nsec as f64 * 1e-9
+}
+
 /// Lets time pass where nothing tells when it is over.
 pub(crate) fn pause(time: Duration) {
     std::thread::sleep(time);

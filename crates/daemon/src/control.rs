@@ -57,6 +57,8 @@ pub(crate) enum Order {
     Renew,
     /// What came of what was asked under this number.
     Told { ticket: u64, failed: Option<Failed>, users: Vec<Numbers> },
+    /// Bytes that are still to come of all others, in the dataspace that was asked of under this number.
+    Others { ticket: u64, bytes: u64 },
     /// Nobody is sent any more: end.
     End,
 }
@@ -93,6 +95,9 @@ pub(crate) enum Report {
     Numbers(Numbers),
     /// An administrator says something.
     Admin { ticket: u64, change: Change },
+    /// So many bytes are still to come in a dataspace with a quota, wanted ones among them. With a number other than 0 it is asked how many
+    /// there are of others.
+    Coming { ticket: u64, name: String, bytes: u64 },
     /// What jobs that are over have left was removed.
     Cleared { dataspaces: BTreeSet<String> },
     /// With a connection, which is to lead to the worker of this user on another node.

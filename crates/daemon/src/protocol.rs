@@ -81,6 +81,8 @@ pub enum Ask {
     },
     /// What is there of dataspaces?
     Spaces {},
+    /// Which dataspaces are there? Nothing is looked at.
+    Dataspaces {},
     /// Numbers about all of it, as Prometheus reads them.
     Metrics {},
     /// Keep something, share it, or tell what is.
@@ -96,6 +98,25 @@ pub enum Ask {
     },
     /// Something about files that are sources of a transfer on another node.
     Source(Question),
+    /// Be a connection by which a reader on another node asks about streams: after the answer come other messages.
+    Stream {
+        /// Drawn by the reader: both of its connections have it. Nothing to who only looks for a stream.
+        number: u64,
+        /// The one for errands comes first.
+        way: StreamWay,
+    },
+}
+
+/// What a connection of a reader of streams is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StreamWay {
+    /// Parts of arrays, and all that waits for no step.
+    Errands,
+    /// What may wait for a step.
+    Asks,
+    /// Whether there is a stream, by a connection that is alone.
+    Look,
 }
 
 /// What the daemon answers: one answer for each question, in order.
@@ -126,6 +147,8 @@ pub enum Answer {
     Nodes(Vec<String>),
     /// Of files.
     Source(Reply),
+    /// The connection is for streams from now on.
+    Stream {},
     /// It could not be done.
     Failed(Failed),
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use stead_core::{Error, Result};
+use stead_stage::Over;
 
 /// The times of files are behind the clock by so much at most.
 const TICK_S: f64 = 0.05;
@@ -86,7 +87,8 @@ fn clear_job(office: &Office, user: u32, name: &str, path: &Path) -> Result<bool
             return Ok(false);
         }
         let before = clock::unix() - TICK_S;
-        match office.queue.stager().clear(path, before, &goes_on) {
+        let times = (before, office.calendar.time());
+        match office.queue.stager().clear(path, Over::Job, times, &goes_on) {
             Ok(done) if done.young == 0 => return Ok(true),
             Ok(_) => clock::pause(std::time::Duration::from_secs_f64(2.0 * TICK_S)),
             Err(_) if named() => return Ok(false),
@@ -109,11 +111,11 @@ fn expire(office: &Office) -> Result<()> {
             }
         }
     }
-    let now = clock::unix();
+    let now = office.calendar.time();
     for (path, seconds) in all {
         if Path::new(path).is_dir() {
             let (before, goes_on) = (now - seconds as f64, || office.ending.check());
-            office.queue.stager().clear(Path::new(path), before, &goes_on)?;
+            office.queue.stager().clear(Path::new(path), Over::Time, (before, now), &goes_on)?;
         }
     }
     Ok(())

@@ -3,7 +3,9 @@
 use crate::admin::Numbers;
 use crate::administer::{Desk, Told};
 use crate::answers::{Here, Office, serve};
+use crate::calendar::Calendar;
 use crate::clock;
+use crate::coming::Coming;
 use crate::control::{self, Handed, Order, Report};
 use crate::log::log;
 use crate::reach::ByBroker;
@@ -19,6 +21,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use stead_core::{Cancel, Error, Kind, Result};
 use stead_stage::{Load, Queue, Share, Stager, State};
+use stead_stream::Switchboard;
 
 /// Bytes of the names of all nodes.
 const MOST_NAMES_BYTES: usize = 32 << 20;
@@ -105,7 +108,9 @@ fn nodes(names: OwnedFd) -> Result<Vec<String>> {
 }
 
 fn open(state: &Path, journal: u64, desk: Desk, here: Here) -> Result<(Arc<Office>, Arc<Bell>)> {
-    let mut stager = Stager::open(state, desk.means()?)?.bounded(journal);
+    let coming = Arc::new(Coming::new(here.control.clone()));
+    let stager = Stager::open(state, desk.means()?)?.bounded(journal);
+    let mut stager = stager.beside(coming.clone());
     if here.nodes.len() > 1 {
         stager = stager.reaching(Arc::new(ByBroker::new(here.control.clone())));
     }
@@ -113,14 +118,18 @@ fn open(state: &Path, journal: u64, desk: Desk, here: Here) -> Result<(Arc<Offic
     let bell = Arc::new(Bell::default());
     let rings = bell.clone();
     let queue = Queue::open(stager, move || rings.ring())?;
+    let ending = Cancel::new();
     let office = Office {
         queue,
+        streams: Switchboard::new(ending.clone()),
         connections: AtomicUsize::new(0),
         taken: AtomicUsize::new(0),
         large: Mutex::default(),
-        ending: Cancel::new(),
+        ending,
         desk,
+        coming,
         tidy: AtomicBool::new(false),
+        calendar: Calendar::open(state),
         here,
     };
     Ok((Arc::new(office), bell))
@@ -185,6 +194,8 @@ fn report(control: &OwnedFd, office: &Office, bell: &Bell) {
                 return;
             }
         }
+        // What cannot be counted now is told the next time.
+        let _ = office.coming.tell(|| office.queue.coming());
         // To count takes longer than to look.
         if (numbers == Numbers::default() || told.elapsed() > COUNTS_EVERY)
             && let Ok(now) = count(office)
@@ -255,6 +266,7 @@ fn obey(control: &OwnedFd, office: &Arc<Office>, tidies: &Bell) -> Result<()> {
             Some((Order::Told { ticket, failed, users }, _)) => {
                 office.desk.hear(ticket, Told { failed, users });
             }
+            Some((Order::Others { ticket, bytes }, _)) => office.coming.hear(ticket, bytes),
             Some((Order::Serve, connection)) => {
                 served += 1;
                 since = clock::now();

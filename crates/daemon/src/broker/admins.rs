@@ -19,6 +19,9 @@ pub(super) struct Admins {
     tiers: Tiers,
     /// What workers have told of their work, also of those that have ended.
     numbers: BTreeMap<u32, Numbers>,
+    /// Bytes that are still to come of each user in dataspaces with a quota, also of those whose workers have ended: what was interrupted
+    /// goes on.
+    coming: BTreeMap<u32, BTreeMap<String, u64>>,
 }
 
 impl Admins {
@@ -26,8 +29,8 @@ impl Admins {
     /// Those of reading what was said before.
     pub(super) fn open(path: PathBuf) -> Result<Admins> {
         let kept = Kept::read(&path)?;
-        let (tiers, numbers) = Default::default();
-        let mut admins = Admins { path, kept, tiers, numbers };
+        let (tiers, numbers, coming) = Default::default();
+        let mut admins = Admins { path, kept, tiers, numbers, coming };
         admins.look();
         Ok(admins)
     }
@@ -51,6 +54,10 @@ impl Admins {
                     if let Some(n) = terms.transfers {
                         let n = usize::try_from(n).unwrap_or(usize::MAX);
                         tiers.transfers.insert(name.to_owned(), n);
+                    }
+                    if let Some(quota) = terms.quota {
+                        let most = terms.user_quota.map_or(quota, |most| most.min(quota));
+                        tiers.quotas.insert(name.to_owned(), most);
                     }
                     if let Some(limit) = terms.limit {
                         tiers.limits.insert(name.to_owned(), limit);
@@ -88,6 +95,21 @@ impl Admins {
     /// A worker has told of its work.
     pub(super) fn note(&mut self, user: u32, numbers: Numbers) {
         self.numbers.insert(user, Numbers { user, ..numbers });
+    }
+
+    /// So many bytes of a user are still to come in a dataspace. A worker is believed no more than its user may have there. Gives those of
+    /// all others.
+    pub(super) fn coming(&mut self, user: u32, name: &str, bytes: u64) -> u64 {
+        let Some(most) = self.tiers.quotas.get(name) else { return 0 };
+        let own = self.coming.entry(user).or_default();
+        own.retain(|name, _| self.tiers.quotas.contains_key(name));
+        match bytes {
+            0 => own.remove(name),
+            _ => own.insert(name.to_owned(), bytes.min(*most)),
+        };
+        self.coming.retain(|_, own| !own.is_empty());
+        let others = self.coming.iter().filter(|(other, _)| **other != user);
+        others.filter_map(|(_, own)| own.get(name)).fold(0, |sum, n| sum.saturating_add(*n))
     }
 
     /// A user's worker has ended.

@@ -25,6 +25,8 @@ pub(super) struct Tiers {
     pub(super) transfers: BTreeMap<String, usize>,
     /// Bytes a second.
     pub(super) limits: BTreeMap<String, u64>,
+    /// Where there is a quota of all users together: bytes that one user may have there.
+    pub(super) quotas: BTreeMap<String, u64>,
 }
 
 /// Something that a worker was told.
@@ -234,6 +236,7 @@ mod tests {
         Tiers {
             transfers: BTreeMap::from([("x".to_owned(), 2)]),
             limits: BTreeMap::from([("x".to_owned(), 100)]),
+            ..Tiers::default()
         }
     }
 

@@ -1,0 +1,91 @@
+//! Streams of other nodes of the pool, as a program reads them.
+
+use crate::client::Client;
+use crate::protocol::StreamWay;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use stead_core::{Error, Kind, Result};
+use stead_stream::{Nodes, Patience, Way};
+
+/// The other nodes of the pool that the daemon of this node is in. Without a daemon, or a pool, there are none.
+#[derive(Debug, Default)]
+pub struct StreamNodes {
+    path: Option<PathBuf>,
+    only: Option<Vec<String>>,
+}
+
+impl StreamNodes {
+    /// By the daemon that listens on this socket, or else as [`Client::connect`] finds it.
+    pub fn new(path: Option<&Path>) -> StreamNodes {
+        StreamNodes { path: path.map(Path::to_owned), only: None }
+    }
+
+    /// As readers have them unless they are told others.
+    pub fn usual() -> Option<Arc<dyn Nodes>> {
+        Some(Arc::new(StreamNodes::default()))
+    }
+
+    /// No others than these: where writers are known, no other node is asked.
+    #[must_use]
+    pub fn only(self, names: Vec<String>) -> StreamNodes {
+        StreamNodes { only: Some(names), ..self }
+    }
+}
+
+impl Nodes for StreamNodes {
+    fn names(&self, patience: &Patience) -> Result<Vec<String>> {
+        let client = Client::connect_within(self.path.as_deref(), None, patience)?;
+        let (all, here) = match client {
+            Some(mut client) => (client.nodes()?, client.hello().node.clone()),
+            None => (Vec::new(), String::new()),
+        };
+        let mut names: Vec<String> = match &self.only {
+            None => all,
+            Some(only) => {
+                if let Some(name) = only.iter().find(|name| !all.contains(name)) {
+                    let message = match all.is_empty() {
+                        true => format!("node '{name}' is not reached: no daemon runs here"),
+                        false => format!("there is no node '{name}' in the pool"),
+                    };
+                    return Err(Error::new(Kind::NotFound, message).with_hint(
+                        "daemons that are a pool reach each other: mpirun stead daemon --pool",
+                    ));
+                }
+                only.clone()
+            }
+        };
+        names.retain(|name| *name != here);
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
+    fn connect(
+        &self,
+        node: &str,
+        number: u64,
+        way: Way,
+        patience: &Patience,
+    ) -> Result<UnixStream> {
+        let none = || Error::new(Kind::Peer, "the daemon of this node has ended");
+        let path = self.path.as_deref();
+        let client = Client::connect_within(path, Some(node), patience)?.ok_or_else(none)?;
+        let (here, there) = (env!("CARGO_PKG_VERSION"), &client.hello().version);
+        if there != here {
+            let message = format!("node '{node}' has stead {there}, and this one {here}");
+            return Err(Error::new(Kind::Peer, message)
+                .with_hint("streams go between nodes of the same version of stead"));
+        }
+        let way = match way {
+            Way::Errands => StreamWay::Errands,
+            Way::Asks => StreamWay::Asks,
+            Way::Look => StreamWay::Look,
+        };
+        client.for_stream(number, way)
+    }
+
+    fn among(&self, names: Vec<String>) -> Arc<dyn Nodes> {
+        Arc::new(StreamNodes::new(self.path.as_deref()).only(names))
+    }
+}
