@@ -2,16 +2,21 @@
 //!
 //! A reader has two threads here: one answers what it asks, and may wait for a step; the other one sends parts meanwhile.
 
+use crate::board::Elsewhere;
 use crate::clock;
-use crate::coupling::Inner;
 use crate::gather::Plan;
 use crate::here::Here;
 use crate::home::{self, Home};
+use crate::line::Line;
 use crate::memory::{is_alive, me};
+use crate::noted::Got;
 use crate::options::{Behind, Read, Start};
-use crate::source::{Coming, Source, Told};
-use crate::wire::{self, Ask, Errand, Wanted};
+use crate::report;
+use crate::source::{Coming, Part, Said, Source, Told, Which};
+use crate::trail::Trail;
+use crate::wire::{self, Ask, Errand, Lags, Starts, Wanted};
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stead_core::layout::Spaces;
@@ -22,17 +27,62 @@ const LOOK: Duration = Duration::from_secs(1);
 /// A wait for a step is no longer, whatever is asked for.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Whom an agent stands for: a rank, and the tag of what it asks.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Client {
-    pub(crate) rank: usize,
-    pub(crate) tag: u32,
+/// Whom an agent stands for.
+pub(crate) struct Client<'c> {
+    /// What it asks comes by this line, and errands by that one.
+    pub(crate) asks: &'c dyn Line,
+    pub(crate) errands: Arc<dyn Line>,
+    /// The node and the rank of the reader in its job, where it is one of a job.
+    pub(crate) whose: Option<(u64, u64)>,
+    /// Begins a thread of this name.
+    pub(crate) thread: &'c Begin<'c>,
+}
+
+/// Begins a thread.
+pub(crate) type Begin<'c> = dyn Fn(&str, Box<dyn FnOnce() + Send>) -> Result<()> + 'c;
+
+/// A place among the readers of this node, of which some have steps from files, too.
+#[derive(Debug)]
+pub(crate) enum Place {
+    Memory(Box<Here>),
+    Files(Box<Trail>),
+}
+
+impl Place {
+    pub(crate) fn into_source(self) -> Box<dyn Source> {
+        match self {
+            Place::Memory(here) => here,
+            Place::Files(trail) => trail,
+        }
+    }
+
+    fn source(&self) -> &dyn Source {
+        match self {
+            Place::Memory(here) => &**here,
+            Place::Files(trail) => &**trail,
+        }
+    }
+
+    fn here(&self) -> &Here {
+        match self {
+            Place::Memory(here) => here,
+            Place::Files(trail) => trail.here(),
+        }
+    }
+
+    /// True of a step that is held in memory.
+    fn is_in_memory(&self, step: u64) -> bool {
+        match self {
+            Place::Memory(_) => true,
+            Place::Files(trail) => trail.is_in_memory(step),
+        }
+    }
 }
 
 /// A place among readers, and what is held for who has it.
 #[derive(Debug)]
 struct Seat {
-    here: Here,
+    place: Place,
     /// How often each step is held, and what writers say of it.
     held: Mutex<HashMap<u64, (u64, Arc<Told>)>>,
 }
@@ -45,27 +95,13 @@ impl Seat {
     /// Looks at a step once more, and tells what writers say of it: what of it `known` has is left out.
     fn hold(&self, step: u64, known: &mut HashSet<u64>) -> Result<Option<wire::Told>> {
         let mut held = self.held();
-        if !held.contains_key(&step) && !self.here.hold(step)? {
+        if !held.contains_key(&step) && !self.place.source().hold(step)? {
             return Ok(None);
         }
-        let told = (|| {
-            let ((at, bytes), mut said) = (self.here.facts(step), Vec::new());
-            let (mut mine, mut now) = (Vec::new(), HashSet::new());
-            for writer in 0..self.here.writers() {
-                let (told, raw) = self.here.blocks(step, writer)?;
-                let is_known = known.contains(&raw.hash) || now.contains(&raw.hash);
-                let definitions = match is_known {
-                    true => None,
-                    false => Some(self.here.raw_definitions(writer, &raw)?.to_vec()),
-                };
-                now.insert(raw.hash);
-                let (rank, hash, blocks) = (told.rank, raw.hash, raw.blocks().to_vec());
-                said.push(wire::Said { rank, hash, definitions, blocks });
-                mine.push(told);
-            }
-            *known = now;
-            Ok((Told { at, bytes, said: mine }, wire::Told { at, bytes, said }))
-        })();
+        let told = match self.place.is_in_memory(step) {
+            true => in_memory(self.place.here(), step, known),
+            false => self.place.source().told(step).and_then(|told| in_files(&told, known)),
+        };
         match told {
             Ok((mine, told)) => {
                 held.entry(step).or_insert_with(|| (0, Arc::new(mine))).0 += 1;
@@ -73,7 +109,7 @@ impl Seat {
             }
             Err(e) => {
                 if !held.contains_key(&step) {
-                    self.here.let_go(step, false);
+                    self.place.source().let_go(step, false);
                 }
                 Err(e)
             }
@@ -86,13 +122,13 @@ impl Seat {
             *times -= 1;
             if *times == 0 {
                 held.remove(&step);
-                self.here.let_go(step, is_done);
+                self.place.source().let_go(step, is_done);
             }
         }
     }
 
     /// The bytes of a part of a block, after those for what is said of them.
-    fn part(&self, inner: &Inner, wanted: &Wanted) -> Result<Vec<u8>> {
+    fn part(&self, line: &dyn Line, wanted: &Wanted) -> Result<Vec<u8>> {
         let none = || wire::astray("a part of a block that there is not");
         let told = self.held().get(&wanted.step).map(|(_, told)| told.clone()).ok_or_else(none)?;
         let writer = usize::try_from(wanted.writer).map_err(|_| none())?;
@@ -104,26 +140,87 @@ impl Seat {
         if part.ndim() != block.bounds.ndim() || !block.bounds.contains(&part) {
             return Err(none());
         }
-        let Some(view) = self.here.look(writer, &block.place)? else { return Err(none()) };
+        let which = Which { step: wanted.step, writer, number };
+        let source = self.place.source();
+        let view = source.look(which, &block.place)?;
+        let read = match (&view, source.fetch()) {
+            (Some(_), _) => None,
+            (None, Some(mut files)) => {
+                files.ask(which, &part)?;
+                Some(files.hear()?)
+            }
+            (None, None) => return Err(none()),
+        };
+        let copying = AtomicU64::new(0);
         let plan = Plan::new(&block.bounds, &part, definition.dtype.size())?;
         let len = plan.bytes();
-        let mut bytes = inner.fabric.memory(wire::HEAD + len);
+        let mut bytes = line.memory(wire::HEAD + len);
         bytes.resize(wire::HEAD, 0);
-        match plan.one_run().and_then(|run| view.get(run)) {
-            Some(run) => bytes.extend_from_slice(run),
-            None => {
-                bytes.resize(wire::HEAD + len, 0);
-                let to = bytes.get_mut(wire::HEAD..).unwrap_or(&mut []);
-                plan.copy(&view, to)?;
+        let run = match (&view, &read) {
+            (Some(view), _) => plan.one_run().and_then(|run| view.get(run)),
+            (None, read) => read.as_ref().map(Part::bytes),
+        };
+        report::timed(len, &copying, || match (run, &view) {
+            (Some(run), _) => {
+                bytes.extend_from_slice(run);
+                Ok(len)
             }
-        }
-        self.here.count(len as u64, 0);
+            (None, view) => {
+                bytes.resize(wire::HEAD + len, 0);
+                let view = view.as_deref().unwrap_or(&[]);
+                plan.copy(view, bytes.get_mut(wire::HEAD..).unwrap_or(&mut []))
+            }
+        })?;
+        let (name, bounds, copied) = (definition.name.as_str(), &part, len as u64);
+        let got = Got { name, bounds, is_fixed: false, copied, looked: 0 };
+        self.place.here().count_got(wanted.step, &got, copying.into_inner(), true);
         Ok(bytes)
     }
 }
 
+/// What writers say of a step, to be gone by and to be sent.
+type Both = (Told, wire::Told);
+
+/// Of a step that is in memory: what they have said is sent as it is.
+fn in_memory(here: &Here, step: u64, known: &mut HashSet<u64>) -> Result<Both> {
+    let ((at, bytes), mut said) = (here.facts(step), Vec::new());
+    let (mut mine, mut now) = (Vec::new(), HashSet::new());
+    for writer in 0..here.writers() {
+        let (told, raw) = here.blocks(step, writer)?;
+        let is_known = known.contains(&raw.hash) || now.contains(&raw.hash);
+        let definitions = match is_known {
+            true => None,
+            false => Some(here.raw_definitions(writer, &raw)?.to_vec()),
+        };
+        now.insert(raw.hash);
+        let (rank, hash, blocks) = (told.rank, raw.hash, raw.blocks().to_vec());
+        said.push(wire::Said { rank, hash, definitions, blocks });
+        mine.push(told);
+    }
+    *known = now;
+    Ok((Told { at, bytes, said: mine }, wire::Told { at, bytes, said }))
+}
+
+/// Of a step that was read from files.
+fn in_files(told: &Told, known: &mut HashSet<u64>) -> Result<Both> {
+    let Told { at, bytes, said } = told;
+    let (mut sent, mut now) = (Vec::with_capacity(said.len()), HashSet::new());
+    for Said { rank, definitions, blocks } in said {
+        let hash = definitions.hash();
+        let is_known = known.contains(&hash) || now.contains(&hash);
+        let all = if is_known { None } else { Some(definitions.encode()?) };
+        now.insert(hash);
+        let blocks = definitions.encode_blocks(blocks)?;
+        sent.push(wire::Said { rank: *rank, hash, definitions: all, blocks });
+    }
+    *known = now;
+    let mine = Told { at: *at, bytes: *bytes, said: said.clone() };
+    Ok((mine, wire::Told { at: *at, bytes: *bytes, said: sent }))
+}
+
 /// The stream of a name on this node.
-pub(crate) fn find(home: &Home, name: &str) -> Result<Option<(wire::Found, home::Found)>> {
+pub(crate) fn find(home: &Home, who: &wire::Sought) -> Result<Option<(wire::Found, home::Found)>> {
+    let name = &who.name;
     let found = match home.get(name) {
         Err(e) if e.kind() == Kind::NotFound => return Ok(None),
         found => found?,
@@ -140,6 +237,7 @@ pub(crate) fn find(home: &Home, name: &str) -> Result<Option<(wire::Found, home:
         all: board.agreed().all,
         ranks: (0..board.writers()).map(|writer| board.rank_of(writer)).collect(),
         is_live: board.state() == crate::board::State::Live,
+        awaits: board.awaits(&who.group, who.ranks, who.rank),
         created: board.created(),
     };
     Ok(Some((said, found)))
@@ -147,7 +245,8 @@ pub(crate) fn find(home: &Home, name: &str) -> Result<Option<(wire::Found, home:
 
 /// A writer of another node has ended a run of a stream in the middle: those of this node do, too.
 pub(crate) fn fail(home: &Home, name: &str, run: u64, writer: u64) -> Result<()> {
-    let Some((_, found)) = find(home, name)?.filter(|(said, _)| said.run == run) else {
+    let who = wire::Sought::of(name, &Read::default());
+    let Some((_, found)) = find(home, &who)?.filter(|(said, _)| said.run == run) else {
         return Ok(());
     };
     let guard = home::lock(name, &found.board, me()?)?;
@@ -158,46 +257,91 @@ pub(crate) fn fail(home: &Home, name: &str, run: u64, writer: u64) -> Result<()>
 /// Takes a place for a reader in a run of a stream.
 ///
 /// # Errors
-/// `NotFound` if it is another run by now.
-pub(crate) fn open(home: &Home, open: &wire::Open, options: &Read) -> Result<Here> {
-    let name = &open.name;
+/// `NotFound` if it is another run by now; `Usage` if it is to have steps from files, and there are none.
+pub(crate) fn open(home: &Home, open: &wire::Open, options: &Read) -> Result<Place> {
+    let name = &open.who.name;
     let another = || {
         Error::new(Kind::NotFound, format!("stream '{name}' is another one than it was"))
             .with_hint("read it anew")
     };
-    let (said, found) = find(home, name)?.ok_or_else(another)?;
+    let (said, found) = find(home, &open.who)?.ok_or_else(another)?;
     if said.run != open.run {
         return Err(another());
     }
-    Here::attach(name, home.clone(), found, options)?.map_err(|_| another())
+    let place = match options.is_recorded() {
+        true => {
+            let until = clock::after(options.timeout);
+            let trail = Trail::attach(name, home.clone(), found, until, options)?;
+            trail.map(|trail| Place::Files(Box::new(trail)))
+        }
+        false => {
+            let here = Here::attach(name, home.clone(), found, options)?;
+            here.map(|here| Place::Memory(Box::new(here)))
+        }
+    };
+    place.map_err(|_| another())
+}
+
+impl wire::Sought {
+    pub(crate) fn of(name: &str, options: &Read) -> wire::Sought {
+        let Read { group, rank, ranks, .. } = options;
+        wire::Sought { name: name.to_owned(), group: group.clone(), rank: *rank, ranks: *ranks }
+    }
 }
 
 impl wire::Open {
-    /// What a reader says of itself, on this node.
+    /// What a reader says of itself.
+    pub(crate) fn of(who: &wire::Sought, run: u64, options: &Read) -> wire::Open {
+        wire::Open {
+            who: who.clone(),
+            run,
+            starts: match options.start {
+                Start::Oldest => Starts::Oldest,
+                Start::Next => Starts::Next,
+                Start::First => Starts::First,
+            },
+            lags: match options.behind {
+                Behind::Block => Lags::Block,
+                Behind::Drop => Lags::Drop,
+                Behind::Spill => Lags::Spill,
+            },
+            timeout_ms: u64::try_from(options.timeout.as_millis()).unwrap_or(u64::MAX),
+            process: std::process::id(),
+        }
+    }
+
+    /// The same, on this node.
     fn options(&self) -> Read {
         Read {
             spaces: Spaces::default(),
-            group: self.group.clone(),
-            rank: self.rank,
-            ranks: self.ranks,
-            start: if self.next { Start::Next } else { Start::Oldest },
-            behind: if self.drops { Behind::Drop } else { Behind::Block },
+            group: self.who.group.clone(),
+            rank: self.who.rank,
+            ranks: self.who.ranks,
+            start: match self.starts {
+                Starts::Oldest => Start::Oldest,
+                Starts::Next => Start::Next,
+                Starts::First => Start::First,
+            },
+            behind: match self.lags {
+                Lags::Block => Behind::Block,
+                Lags::Drop => Behind::Drop,
+                Lags::Spill => Behind::Spill,
+            },
+            timeout: Duration::from_millis(self.timeout_ms),
             ..Read::default()
         }
     }
 }
 
 /// Answers a reader until it says farewell, or is gone.
-pub(crate) fn serve(inner: &Arc<Inner>, client: Client) {
+pub(crate) fn serve(home: &Home, client: &Client<'_>) {
     let mut seat: Option<Arc<Seat>> = None;
     let mut known = HashSet::new();
-    while let Some(message) = next(inner, client.rank, client.tag) {
+    while let Some(message) = next(client.asks) {
         let answer = match wire::decode::<Ask>(&message) {
-            Ok(Ask::Bye) => break,
-            Ok(Ask::Find(name)) => {
-                wire::answer(find(&inner.home, &name).map(|found| found.map(|(said, _)| said)))
-            }
-            Ok(Ask::Open(asked)) => wire::answer(begin(inner, client, &asked, &mut seat)),
+            Ok(Ask::Bye) => return,
+            Ok(Ask::Find(who)) => found(home, &who),
+            Ok(Ask::Open(asked)) => wire::answer(begin(home, client, &asked, &mut seat)),
             Ok(Ask::Next(from, milliseconds)) => {
                 let none = || wire::astray("nothing was opened");
                 let seat = seat.as_ref().ok_or_else(none);
@@ -205,18 +349,41 @@ pub(crate) fn serve(inner: &Arc<Inner>, client: Client) {
             }
             Err(e) => wire::answer::<()>(Err(e)),
         };
-        if inner.fabric.send(client.rank, client.tag, answer).is_err() {
+        if client.asks.send(answer).is_err() {
             break;
+        }
+    }
+    // It has said no farewell.
+    if let Some(seat) = seat {
+        seat.place.here().lose();
+    }
+}
+
+/// Answers who only looks for streams, until it says farewell, or is gone.
+pub(crate) fn show(home: &Home, asks: &dyn Line) {
+    while let Some(message) = next(asks) {
+        let answer = match wire::decode::<Ask>(&message) {
+            Ok(Ask::Bye) => return,
+            Ok(Ask::Find(who)) => found(home, &who),
+            Ok(_) => wire::answer::<()>(Err(wire::astray("nothing can be opened by this line"))),
+            Err(e) => wire::answer::<()>(Err(e)),
+        };
+        if asks.send(answer).is_err() {
+            return;
         }
     }
 }
 
+fn found(home: &Home, who: &wire::Sought) -> Vec<u8> {
+    wire::answer(find(home, who).map(|found| found.map(|(said, _)| said)))
+}
+
 /// The next message of a client; `None` if there will be none.
-fn next(inner: &Inner, rank: usize, tag: u32) -> Option<Vec<u8>> {
+fn next(line: &dyn Line) -> Option<Vec<u8>> {
     loop {
-        match inner.fabric.recv_within(rank, tag, LOOK) {
+        match line.recv_within(LOOK) {
             Ok(Some(message)) => return Some(message),
-            Ok(None) if inner.fabric.ends(rank) => return None,
+            Ok(None) if line.ends() => return None,
             Ok(None) => {}
             Err(_) => return None,
         }
@@ -225,19 +392,21 @@ fn next(inner: &Inner, rank: usize, tag: u32) -> Option<Vec<u8>> {
 
 /// Takes a place, and begins to run errands for who has it.
 fn begin(
-    inner: &Arc<Inner>,
-    client: Client,
+    home: &Home,
+    client: &Client<'_>,
     asked: &wire::Open,
     seat: &mut Option<Arc<Seat>>,
 ) -> Result<u64> {
     if seat.is_some() {
         return Err(wire::astray("it was opened before"));
     }
-    let here = open(&inner.home, asked, &asked.options())?;
-    let position = here.position();
-    let new = Arc::new(Seat { here, held: Mutex::default() });
-    let (its, theirs) = (inner.clone(), new.clone());
-    inner.thread("stead-parts", move || run_errands(&its, client, &theirs))?;
+    let place = open(home, asked, &asked.options())?;
+    let (node, rank) = client.whose.unzip();
+    place.here().stand_for(Elsewhere { node, rank, process: asked.process })?;
+    let position = place.source().position();
+    let new = Arc::new(Seat { place, held: Mutex::default() });
+    let (line, its) = (client.errands.clone(), new.clone());
+    (client.thread)("stead-parts", Box::new(move || run_errands(&*line, &its)))?;
     *seat = Some(new);
     Ok(position)
 }
@@ -250,7 +419,7 @@ fn coming(
 ) -> Result<wire::Next> {
     let until = clock::after(Duration::from_millis(milliseconds).min(LONGEST));
     loop {
-        match seat.here.next(from, until)? {
+        match seat.place.source().next(from, until)? {
             Coming::Nothing => return Ok(wire::Next::Nothing),
             Coming::Over(error) => {
                 return Ok(wire::Next::Over(error.as_ref().map(wire::Failure::of)));
@@ -265,25 +434,29 @@ fn coming(
     }
 }
 
-fn run_errands(inner: &Arc<Inner>, client: Client, seat: &Seat) {
-    while let Some(message) = next(inner, client.rank, client.tag + 1) {
+fn run_errands(line: &dyn Line, seat: &Seat) {
+    while let Some(message) = next(line) {
         let answer = match wire::decode::<Errand>(&message) {
             Ok(Errand::Bye) => break,
             Ok(Errand::LetGo(step, is_done)) => {
                 seat.let_go(step, is_done);
                 continue;
             }
-            Ok(Errand::Enough) => {
-                seat.here.done();
+            Ok(Errand::Given(dropped, waited)) => {
+                seat.place.source().given(dropped, waited);
                 continue;
             }
-            Ok(Errand::Part(wanted)) => wire::parcel(seat.part(inner, &wanted)),
+            Ok(Errand::Enough) => {
+                seat.place.source().done();
+                continue;
+            }
+            Ok(Errand::Part(wanted)) => wire::parcel(seat.part(line, &wanted)),
             Ok(Errand::Hold(step)) => wire::answer(seat.hold(step, &mut HashSet::new())),
-            Ok(Errand::Steps) => wire::answer(seat.here.steps()),
-            Ok(Errand::Late(step)) => wire::answer(Ok(seat.here.late(step))),
+            Ok(Errand::Steps) => wire::answer(seat.place.source().steps()),
+            Ok(Errand::Late(step)) => wire::answer(Ok(seat.place.source().late(step))),
             Err(e) => wire::answer::<()>(Err(e)),
         };
-        if inner.fabric.send(client.rank, client.tag + 1, answer).is_err() {
+        if line.send(answer).is_err() {
             break;
         }
     }

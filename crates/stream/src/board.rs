@@ -6,8 +6,15 @@
 //!
 //! A *slot* is a step that has been begun. It has an entry for each writer, that says where in its memory is what it has put, and a
 //! bit for each reader that looks at it. A step is *complete* when each writer has ended it; all see it then. It goes when no bit is
-//! set, all groups that are waited for have had it, and so many newer ones are complete as are to be kept.
+//! set, all groups that are waited for have had it, and so many newer ones are complete as are to be kept. A group that reads what it is
+//! behind by from files is waited for until a step is recorded by all writers, where there is no room for more of them.
+//!
+//! A *group* is there while one of its ranks is, and until all of them have come and gone: a rank that comes late finds what the first one
+//! has found, also of a stream that is over. Those who have not come are waited for no longer, when all who have are gone, if one of these has
+//! ended without a word, or the time is over that the first one has given.
 
+mod counts;
+mod groups;
 mod lock;
 #[cfg(all(test, feature = "shuttle"))]
 mod model;
@@ -19,12 +26,14 @@ mod tests;
 use crate::words::Words;
 use stead_core::limits;
 
+pub(crate) use counts::{Elsewhere, Members, process};
+pub(crate) use groups::{From, Group, Rule};
 pub(crate) use lock::Guard;
-pub(crate) use seats::{From, Group, Needed, Reader, Rule, Seat, Standing, Taken};
+pub(crate) use seats::{Needed, Reader, Seat, Standing, Taken};
 pub(crate) use steps::{Begun, Entry, Full, Next};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"stead\0st");
-const VERSION: u64 = 2;
+const VERSION: u64 = 5;
 
 /// Words of the head.
 const HEAD: usize = 32;
@@ -52,6 +61,11 @@ const ENDED_AT: usize = 16;
 const SEATS: usize = 17;
 const ALL: usize = 18;
 const RUN: usize = 19;
+const RECORD: usize = 20;
+/// Steps before this one are to be recorded now, if they are to be at all.
+const HURRY: usize = 21;
+/// The most bytes that arrays have taken at a time.
+const PEAK: usize = 22;
 
 const LIVE: u64 = 0;
 const ENDED: u64 = 1;
@@ -59,7 +73,7 @@ const FAILED: u64 = 2;
 const REMOVED: u64 = 3;
 
 /// Words of a writer, of a group, of a reader, and of a slot before its bits.
-const WRITER: usize = 8;
+const WRITER: usize = 16;
 const GROUP: usize = 48;
 const READER: usize = 16;
 const SLOT: usize = 8;
@@ -96,6 +110,8 @@ pub(crate) struct Agreed {
     pub(crate) all: u64,
     /// What writers on several nodes know each other by; nothing where there is one node.
     pub(crate) run: u64,
+    /// Where steps are recorded, as a number that is another one for another place; nothing where they are not.
+    pub(crate) record: u64,
 }
 
 impl Agreed {
@@ -155,6 +171,7 @@ impl<W: Words> Board<W> {
             (EXPECT, agreed.expect),
             (ALL, agreed.all),
             (RUN, agreed.run),
+            (RECORD, agreed.record),
             (CREATED, now),
             (0, MAGIC),
         ];
@@ -183,6 +200,7 @@ impl<W: Words> Board<W> {
             expect: self.get(EXPECT),
             all: self.get(ALL),
             run: self.get(RUN),
+            record: self.get(RECORD),
         }
     }
 
@@ -239,6 +257,26 @@ impl<W: Words> Board<W> {
     /// The same for writers.
     pub(crate) fn sleep_as_writer(&self, seen: u32, time: std::time::Duration) {
         self.words.sleep(FOR_WRITERS, seen, time);
+    }
+
+    /// What is to change before the recorder of a writer looks again.
+    pub(crate) fn seen_by_recorder(&self, writer: usize) -> u32 {
+        self.get(self.bell_of(writer)) as u32
+    }
+
+    /// Sleeps until there is something to record since that was seen, or the time is over; or for less.
+    pub(crate) fn sleep_as_recorder(&self, writer: usize, seen: u32, time: std::time::Duration) {
+        self.words.sleep(self.bell_of(writer), seen, time);
+    }
+
+    /// There is something to record for a writer.
+    pub(crate) fn ring(&self, _: &Guard<'_, W>, writer: usize) {
+        self.tell(self.bell_of(writer));
+    }
+
+    /// Memory may have become free.
+    pub(crate) fn tell_writers(&self, _: &Guard<'_, W>) {
+        self.tell(FOR_WRITERS);
     }
 
     fn tell(&self, which: usize) {

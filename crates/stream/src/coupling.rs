@@ -5,16 +5,20 @@
 
 use crate::agent::{self, Client};
 use crate::clock;
-use crate::here::Here;
+use crate::find::{self, Others};
 use crate::home::{Home, check_name};
-use crate::options::{Behind, Read, Start};
+use crate::line::Line;
+use crate::options::{Patience, Read};
+use crate::ranks::{ToAgent, ToReader};
 use crate::source::Source;
 use crate::there::Talk;
-use crate::wire::{self, Knock};
-use std::collections::{BTreeMap, HashMap};
+use crate::wire::{self, Found, Knock};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stead_core::layout::Spaces;
 use stead_core::{Error, Kind, Result};
@@ -23,12 +27,18 @@ use stead_fabric::{Fabric, FabricExt};
 /// Of the messages with which conversations begin, and of what all ranks do together at first.
 const KNOCK: u32 = 0;
 const MEET: u32 = 1;
+/// Of what all ranks do together at last.
+const AGREE: u32 = 2;
 /// Of the first conversation.
 const TALKS: u32 = 16;
+/// Of answers in a conversation, beside its tag. The last ones of all are those of fabrics themselves.
+pub(crate) const ANSWER: u32 = 1 << 30;
 /// Conversations at a time that a rank takes part in as an agent.
 const TALKERS: usize = 8192;
 /// How often it is looked whether anybody is left.
 const LOOK: Duration = Duration::from_secs(1);
+/// Of the other writers of a stream so many are looked at then, each time other ones: all ranks together look at all of them.
+const LOOKED_AT: usize = 8;
 /// How long it is waited at first, and at last, before nodes are asked again for a stream that nobody writes yet.
 const SOON: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_millis(50);
@@ -59,6 +69,10 @@ pub struct Coupling {
 pub(crate) struct Inner {
     pub(crate) fabric: Arc<dyn Fabric>,
     pub(crate) home: Home,
+    /// The ranks of the part that this one is of.
+    part: Vec<usize>,
+    /// Streams that this rank writes now, and their runs.
+    writing: Mutex<Vec<(String, u64)>>,
     threads: AtomicUsize,
     is_done: AtomicBool,
 }
@@ -108,10 +122,11 @@ impl Inner {
     /// Answers who knocks, until no rank takes part in anything any more.
     fn run(self: Arc<Inner>) {
         let mut done = vec![false; self.fabric.size()];
+        let mut watch = Watch::default();
         while !self.nobody_left(&done) {
             match self.fabric.recv_any(KNOCK, LOOK) {
                 Ok(Some((rank, message))) => match wire::decode::<Knock>(&message) {
-                    Ok(Knock::Talk(tag)) => self.talk(Client { rank, tag }),
+                    Ok(Knock::Talk(tag)) => self.talk(rank, tag),
                     Ok(Knock::Failed { name, run, writer }) => {
                         // Who writes it here hears of it by the stream, and one that is gone needs not.
                         let _ = agent::fail(&self.home, &name, run, writer);
@@ -122,19 +137,74 @@ impl Inner {
                     // Nobody of this version says that; who waits for an answer has a deadline.
                     Err(_) => {}
                 },
-                Ok(None) => {}
+                // All that was said until now was heard: who is gone without a farewell has died.
+                Ok(None) => self.look(&done, &mut watch),
                 Err(_) => break,
             }
         }
     }
 
-    fn talk(self: &Arc<Inner>, client: Client) {
+    fn writing(&self) -> MutexGuard<'_, Vec<(String, u64)>> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks whether others who write what this rank writes are gone, on nodes where perhaps nobody is left to tell it.
+    fn look(&self, done: &[bool], watch: &mut Watch) {
+        let writing = self.writing().clone();
+        if writing.is_empty() {
+            return;
+        }
+        let (me, size) = (self.fabric.rank(), self.part.len());
+        let mine = self.part.iter().position(|rank| *rank == me).unwrap_or(0);
+        for _ in 0..LOOKED_AT.min(size) {
+            watch.last = (watch.last + 1) % size.max(1);
+            let at = (mine + watch.last) % size.max(1);
+            let Some(rank) = self.part.get(at).copied() else { continue };
+            let is_done = done.get(rank).is_some_and(|done| *done);
+            // Of this node the system tells who has ended.
+            if is_done || self.fabric.node_of(rank) == self.fabric.node_of(me) {
+                continue;
+            }
+            // A farewell may be on its way just now: it is there when this is looked at again.
+            if self.fabric.alive(rank).is_err() && !watch.missed.insert(rank) {
+                for (name, run) in &writing {
+                    let _ = agent::fail(&self.home, name, *run, at as u64);
+                    self.failed(name, *run, at as u64);
+                }
+                // It is told once.
+                self.writing().retain(|other| !writing.contains(other));
+                return;
+            }
+        }
+    }
+
+    /// Tells the other nodes that a writer of this part has ended a stream in the middle.
+    fn failed(&self, name: &str, run: u64, writer: u64) {
+        let fabric = &self.fabric;
+        let mut told: Vec<usize> = vec![fabric.node_of(fabric.rank())];
+        for rank in &self.part {
+            let node = fabric.node_of(*rank);
+            if !told.contains(&node) && fabric.alive(*rank).is_ok() {
+                let knock = Knock::Failed { name: name.to_owned(), run, writer };
+                // Who is gone writes nothing, and tells nobody of its node.
+                let sent = wire::encode(&knock).and_then(|knock| fabric.send(*rank, KNOCK, knock));
+                told.extend(sent.is_ok().then_some(node));
+            }
+        }
+    }
+
+    fn talk(self: &Arc<Inner>, rank: usize, tag: u32) {
         let inner = self.clone();
         let begun = self.thread("stead-agent", move || {
-            agent::serve(&inner, client);
+            let line = |tag| ToReader { inner: inner.clone(), rank, tag };
+            let (asks, errands): (_, Arc<dyn Line>) = (line(tag), Arc::new(line(tag + 1)));
+            let thread = |name: &str, work: Box<dyn FnOnce() + Send>| inner.thread(name, work);
+            let node = inner.fabric.node_of(rank) as u64;
+            let whose = Some((node, rank as u64));
+            agent::serve(&inner.home, &Client { asks: &asks, errands, whose, thread: &thread });
         });
         if let Err(e) = begun {
-            let _ = self.fabric.send(client.rank, client.tag, wire::answer::<()>(Err(e)));
+            let _ = self.fabric.send(rank, tag | ANSWER, wire::answer::<()>(Err(e)));
         }
     }
 
@@ -143,6 +213,15 @@ impl Inner {
         self.is_done.load(Ordering::Acquire)
             && done.iter().enumerate().all(|(rank, done)| *done || gone(rank))
     }
+}
+
+/// What a rank has seen of others.
+#[derive(Debug, Default)]
+struct Watch {
+    /// How far behind this one in its part the rank is that was looked at last.
+    last: usize,
+    /// Ranks that were gone when they were looked at.
+    missed: HashSet<usize>,
 }
 
 /// What a rank says of itself when all meet.
@@ -169,10 +248,13 @@ impl Coupling {
             ranks.entry(name.clone().ok_or_else(failed)?).or_default().push(rank);
         }
         let mine = ranks.keys().position(|name| name == part).unwrap_or(0);
+        let part = ranks.get(part).cloned().unwrap_or_default();
         let parts = ranks.into_iter().map(|(name, ranks)| Part { name, ranks }).collect();
         let inner = Arc::new(Inner {
             fabric,
             home,
+            part,
+            writing: Mutex::default(),
             threads: AtomicUsize::new(0),
             is_done: AtomicBool::new(false),
         });
@@ -192,6 +274,12 @@ impl Coupling {
         // What cannot be told they hear of by themselves.
         let _ = wire::encode(&met).and_then(|met| fabric.all_gather(MEET, met));
         error
+    }
+
+    /// That somebody gives an end of a stream dataspaces of its own beside a coupling, which has said where streams lie.
+    pub fn own_dataspaces() -> Error {
+        Error::usage("dataspaces are those of the coupling")
+            .with_hint("give them to the coupling when it is made, and none beside it")
     }
 
     /// All parts, by name.
@@ -221,6 +309,34 @@ impl Coupling {
         self.part().map_or(1, |part| part.ranks.len() as u64)
     }
 
+    /// What each of all ranks has, in their order; or, on all of them, the first error of any: rather what has failed than that others hear of
+    /// it. All ranks call this as often as each other.
+    ///
+    /// # Errors
+    /// That one; `Peer` if a rank is gone.
+    pub fn agree<T: Serialize + DeserializeOwned>(&self, mine: Result<T>) -> Result<Vec<T>> {
+        let (said, own) = match mine {
+            Ok(mine) => (wire::answer(Ok(mine)), None),
+            Err(e) => (wire::failed(&e), Some(e)),
+        };
+        // That others are gone is less than what has failed here.
+        let all = self.inner.fabric.all_gather(AGREE, said).map_err(|e| own.unwrap_or(e))?;
+        let mut each = Vec::with_capacity(all.len());
+        let mut failed: Option<Error> = None;
+        for (rank, said) in all.iter().enumerate() {
+            match wire::heard(said).and_then(wire::decode) {
+                Ok(one) => each.push(one),
+                Err(e) => {
+                    let is_cause = e.kind() != Kind::Peer;
+                    if failed.as_ref().is_none_or(|f| is_cause && f.kind() == Kind::Peer) {
+                        failed = Some(e.at_rank(rank));
+                    }
+                }
+            }
+        }
+        failed.map_or(Ok(each), Err)
+    }
+
     /// False in a process that was forked since.
     pub(crate) fn is_mine(&self) -> bool {
         std::process::id() == self.process
@@ -239,15 +355,15 @@ impl Coupling {
         self.inner.fabric.send(rank, KNOCK, wire::encode(knock)?)
     }
 
-    /// The tag of a conversation, and the next one, which no other conversation of any rank has.
+    /// The tag of a conversation, and the next one, which no other conversation has that this rank has begun. What comes back has them, and
+    /// [`ANSWER`]: it is not mixed up with what this rank is asked by others, who begin theirs with the same ones.
     pub(crate) fn tag(&self) -> Result<u32> {
-        let (rank, size) = (self.inner.fabric.rank(), self.inner.fabric.size());
-        let number = u64::from(self.tags.fetch_add(1, Ordering::Relaxed));
-        let tag = number.saturating_mul(size as u64).saturating_add(rank as u64);
-        let tag = tag.saturating_mul(2).saturating_add(u64::from(TALKS));
-        // The last ones are those of fabrics themselves.
-        let tag = u32::try_from(tag).ok().filter(|tag| *tag < u32::MAX / 2);
-        tag.ok_or_else(|| Error::limit("streams of other nodes were read too often by this rank"))
+        let number = self.tags.fetch_add(1, Ordering::Relaxed);
+        tag_of(number).ok_or_else(|| {
+            // It is not to begin anew.
+            self.tags.store(ANSWER, Ordering::Relaxed);
+            Error::limit("streams of other nodes were read too often by this rank")
+        })
     }
 
     /// Where the writers of a stream are: the ranks of this part. The same for all of them.
@@ -282,16 +398,17 @@ impl Coupling {
 
     /// Tells the other nodes that a writer of this part has ended a stream in the middle.
     pub(crate) fn failed(&self, name: &str, run: u64, writer: u64) {
-        let fabric = &self.inner.fabric;
-        let mut told: Vec<usize> = vec![fabric.node_of(fabric.rank())];
-        for rank in self.part().map_or(&[][..], |part| &part.ranks) {
-            let node = fabric.node_of(*rank);
-            if !told.contains(&node) {
-                told.push(node);
-                // Who is gone writes nothing.
-                let _ = self.knock(*rank, &Knock::Failed { name: name.to_owned(), run, writer });
-            }
-        }
+        self.inner.failed(name, run, writer);
+    }
+
+    /// This rank writes a run of a stream from now on: others who do are looked after.
+    pub(crate) fn writes(&self, name: &str, run: u64) {
+        self.inner.writing().push((name.to_owned(), run));
+    }
+
+    /// It does so no longer.
+    pub(crate) fn has_written(&self, name: &str, run: u64) {
+        self.inner.writing().retain(|(other, of)| (other.as_str(), *of) != (name, run));
     }
 
     /// On each other node, the rank that answers this one.
@@ -308,96 +425,87 @@ impl Coupling {
     /// All writers of a stream, on whatever nodes they are, as soon as there are all of them.
     ///
     /// # Errors
-    /// `Timeout` if they do not come; that of what ends the wait; those of [`Here::attach`].
+    /// Those of [`find::find`].
     pub(crate) fn find(
         self: &Arc<Coupling>,
         name: &str,
         options: &Read,
     ) -> Result<Vec<Box<dyn Source>>> {
-        check_name(name)?;
-        let until = clock::after(options.timeout);
         let agents = self.agents();
-        let talks = agents.iter().map(|rank| Talk::new(self, *rank, options));
-        let mut talks: Vec<Option<Talk>> =
-            talks.map(|talk| talk.map(Some)).collect::<Result<_>>()?;
-        let mut pause = SOON;
-        loop {
-            let here = agent::find(self.home(), name)?.map(|(said, _)| said);
-            let there = talks.iter().map(|talk| talk.as_ref().map_or(Ok(None), |t| t.find(name)));
-            let there: Vec<Option<wire::Found>> = there.collect::<Result<_>>()?;
-            let all = here.iter().chain(there.iter().flatten());
-            let is_wanted = |found: &wire::Found| found.is_live || options.start == Start::Oldest;
-            let run =
-                all.clone().filter(|found| is_wanted(found)).max_by_key(|f| (f.is_live, f.created));
-            let missing = match run {
-                Some(run) => {
-                    let here_of = here.as_ref().filter(|found| found.run == run.run);
-                    let of = |f: &Option<wire::Found>| f.as_ref().is_some_and(|f| f.run == run.run);
-                    let there_of: Vec<bool> = there.iter().map(of).collect();
-                    let count: usize =
-                        all.filter(|f| f.run == run.run).map(|f| f.ranks.len()).sum();
-                    if count as u64 == run.all {
-                        let open = opening(name, run.run, options);
-                        match self.open(&open, here_of.is_some(), &mut talks, &there_of, options) {
-                            // Somebody writes another one of the name.
-                            Err(e) if e.kind() == Kind::NotFound => {
-                                for (talk, agent) in talks.iter_mut().zip(&agents) {
-                                    if talk.is_none() {
-                                        *talk = Some(Talk::new(self, *agent, options)?);
-                                    }
-                                }
-                            }
-                            opened => return opened,
-                        }
-                    }
-                    format!("{count} of {} writers of stream '{name}' have come", run.all)
-                }
-                None => {
-                    format!("nobody writes a stream '{name}' on any of {} nodes", talks.len() + 1)
-                }
-            };
-            let left = until.saturating_duration_since(clock::now());
-            if left.is_zero() {
-                return Err(Error::new(Kind::Timeout, missing)
-                    .with_hint("begin its writers in this job, or wait longer for them"));
-            }
-            options.stop.check()?;
-            self.home().wait(options.stop.at_most(pause.min(left)))?;
-            pause = (pause * 2).min(LATER);
-        }
-    }
-
-    fn open(
-        &self,
-        open: &wire::Open,
-        here: bool,
-        talks: &mut [Option<Talk>],
-        there: &[bool],
-        options: &Read,
-    ) -> Result<Vec<Box<dyn Source>>> {
-        let mut sources: Vec<Box<dyn Source>> = Vec::new();
-        if here {
-            let here: Here = agent::open(self.home(), open, options)?;
-            sources.push(Box::new(here));
-        }
-        for (talk, _) in talks.iter_mut().zip(there).filter(|(_, there)| **there) {
-            if let Some(talk) = talk.take() {
-                sources.push(Box::new(talk.open(open.clone())?));
-            }
-        }
-        Ok(sources)
+        let talks = agents.iter().map(|_| Mutex::default()).collect();
+        let others = Agents { coupling: self, agents, talks, options };
+        find::find(self.home(), name, options, &others, clock::after(options.timeout))
     }
 }
 
-fn opening(name: &str, run: u64, options: &Read) -> wire::Open {
-    wire::Open {
-        name: name.to_owned(),
-        run,
-        group: options.group.clone(),
-        rank: options.rank,
-        ranks: options.ranks,
-        drops: options.behind == Behind::Drop,
-        next: options.start == Start::Next,
+/// The tag of a conversation of this number.
+fn tag_of(number: u32) -> Option<u32> {
+    let tag = number.checked_mul(2)?.checked_add(TALKS)?;
+    (tag < ANSWER - 1).then_some(tag)
+}
+
+/// Ranks that answer one of another node.
+struct Agents<'c> {
+    coupling: &'c Arc<Coupling>,
+    agents: Vec<usize>,
+    /// Conversations that were begun: who looks for a stream opens it by the same one.
+    talks: Vec<Mutex<Option<Talk>>>,
+    options: &'c Read,
+}
+
+impl Agents<'_> {
+    fn rank(&self, which: usize) -> Result<usize> {
+        let none = || Error::internal("there is no such node");
+        self.agents.get(which).copied().ok_or_else(none)
+    }
+
+    fn begin(&self, which: usize, options: &Read) -> Result<Talk> {
+        let (rank, tag) = (self.rank(which)?, self.coupling.tag()?);
+        let line = |tag| ToAgent { coupling: self.coupling.clone(), rank, tag };
+        self.coupling.knock(rank, &Knock::Talk(tag))?;
+        Ok(Talk::new(Box::new(line(tag)), Box::new(line(tag + 1)), options))
+    }
+}
+
+impl Others for Agents<'_> {
+    fn len(&self) -> usize {
+        self.agents.len()
+    }
+
+    fn name(&self, which: usize) -> String {
+        self.rank(which).map_or_else(|_| "a node".to_owned(), |rank| format!("rank {rank}"))
+    }
+
+    fn look(&self, which: usize, who: &wire::Sought, patience: &Patience) -> Result<Option<Found>> {
+        let Some(talk) = self.talks.get(which) else { return Ok(None) };
+        let mut talk = talk.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = match talk.take() {
+            Some(kept) => kept,
+            None => self.begin(which, self.options)?,
+        };
+        talk.insert(kept).find(who, patience)
+    }
+
+    fn talk(&self, which: usize, options: &Read, _: &Patience) -> Result<Talk> {
+        // One by which it is being asked just now is none to open it by.
+        let kept = self.talks.get(which).and_then(|talk| talk.try_lock().ok()?.take());
+        kept.map_or_else(|| self.begin(which, options), Ok)
+    }
+
+    fn may_miss(&self, _: &Error) -> bool {
+        false
+    }
+
+    fn is_full(&self, _: &Error) -> bool {
+        false
+    }
+
+    fn pauses(&self) -> (Duration, Duration) {
+        (SOON, LATER)
+    }
+
+    fn hint(&self) -> &'static str {
+        "begin its writers in this job, or wait longer for them"
     }
 }
 
@@ -412,5 +520,17 @@ impl Drop for Coupling {
             // Who is gone need not know. This one's thread looks.
             let _ = self.inner.fabric.send(rank, KNOCK, done.clone());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_has_millions_of_conversations_however_many_ranks_there_are() {
+        let tags: Vec<Option<u32>> = [0, 1, 500_000_000, 1 << 29, ANSWER].map(tag_of).to_vec();
+        assert_eq!(tags, [Some(TALKS), Some(TALKS + 2), Some(1_000_000_016), None, None]);
+        assert!(tags.into_iter().flatten().all(|tag| (tag | ANSWER) < u32::MAX / 2));
     }
 }

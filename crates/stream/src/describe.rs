@@ -1,6 +1,8 @@
 //! A stream as others see it: for people, and for programs that look after streams.
 
 use crate::board::{Agreed, Board, Seat, Standing, State};
+use crate::index::Definition;
+use crate::report::seconds;
 use crate::words::Words;
 use serde::Serialize;
 
@@ -36,7 +38,7 @@ pub enum Presence {
 }
 
 /// A writer or a reader.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Peer {
     /// The group; none of a writer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,10 +59,22 @@ pub struct Peer {
     pub bytes: u64,
     /// Bytes that the arrays of a writer take now; those that a reader has looked at where they lie.
     pub memory: u64,
+    /// Seconds that it has waited for others.
+    pub waited_s: f64,
+    /// Seconds of processors that its copies have taken: those of 64 KiB or more.
+    pub copy_cpu_s: f64,
+    /// A reader on another node: `process` is its number there.
+    pub is_elsewhere: bool,
+    /// Which node that is, as its job numbers nodes, and its rank in the job; `None` where it is of none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<u64>,
+    /// See `node`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank_of_job: Option<u64>,
 }
 
 /// What there is to know of a stream.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Description {
     /// Its name.
     pub name: String,
@@ -80,6 +94,10 @@ pub struct Description {
     pub memory: u64,
     /// Those that they take now.
     pub used: u64,
+    /// The most that they have taken at a time.
+    pub peak: u64,
+    /// The variables of the last complete step, as the writers of this node say; none where no step is there, or where it cannot be read.
+    pub variables: Vec<Definition>,
     /// Its writers.
     pub writers: Vec<Peer>,
     /// Its readers: those that have gone, too, until others need their places.
@@ -93,16 +111,22 @@ pub(crate) fn peer(seat: Seat) -> Peer {
         Standing::Left => Presence::Left,
         Standing::Died => Presence::Died,
     };
+    let process = seat.elsewhere.map_or(seat.who.number, |elsewhere| elsewhere.process);
     Peer {
         group: seat.group,
         rank: seat.rank,
-        process: (presence != Presence::Awaited).then_some(seat.who.number),
+        process: (presence != Presence::Awaited).then_some(process),
         presence,
         step: seat.step,
         had: seat.had,
         dropped: seat.dropped,
         bytes: seat.bytes,
         memory: seat.memory,
+        waited_s: seconds(seat.waited),
+        copy_cpu_s: seconds(seat.copying),
+        is_elsewhere: seat.elsewhere.is_some(),
+        node: seat.elsewhere.and_then(|elsewhere| elsewhere.node),
+        rank_of_job: seat.elsewhere.and_then(|elsewhere| elsewhere.rank),
     }
 }
 
@@ -115,7 +139,7 @@ fn failed<W: Words>(board: &Board<W>, place: usize) -> usize {
 }
 
 impl Description {
-    /// Of a board that is locked.
+    /// Of a board that is locked. Its variables are still to be said.
     pub(crate) fn of<W: Words>(name: &str, board: &Board<W>) -> Description {
         let Agreed { keep, queue, memory, .. } = board.agreed();
         let state = match board.state() {
@@ -136,6 +160,8 @@ impl Description {
             queue,
             memory,
             used: board.used(),
+            peak: board.peak(),
+            variables: Vec::new(),
             writers: (0..board.writers()).map(|w| peer(board.writer(w))).collect(),
             readers: board.readers().into_iter().map(peer).map(next).collect(),
         }

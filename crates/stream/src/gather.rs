@@ -305,6 +305,13 @@ fn move_run(from: &[u8], to: &mut [u8]) {
     }
 }
 
+/// Cuts a box into about `n` boxes whose elements lie one after the other in its C order. There may be fewer, or up to twice as many.
+pub fn boxes(bounds: &Bounds, n: usize) -> Vec<Bounds> {
+    let mut boxes = Vec::new();
+    cut(bounds, 0, n.max(1), &mut boxes);
+    boxes
+}
+
 /// Cuts an array into about `n` parts that are boxes too and lie one after the other: threads fill one each, from as many
 /// blocks as lie in it. There may be fewer, or up to twice as many.
 ///
@@ -323,8 +330,7 @@ pub fn parts<'t>(
             target.len()
         )));
     }
-    let mut boxes = Vec::new();
-    cut(bounds, 0, n.max(1), &mut boxes);
+    let boxes = boxes(bounds, n);
     let mut rest = target;
     let mut parts = Vec::with_capacity(boxes.len());
     for part in boxes {

@@ -1,18 +1,22 @@
 //! The writers of this node, as a reader has them: it looks at their memory where it lies.
 
-use crate::board::{self, Group, Guard, Next, Standing, State};
+use crate::board::{self, Board, Elsewhere, Group, Guard, Next, Standing, State};
 use crate::clock;
 use crate::head;
 use crate::home::{self, Found, Home};
 use crate::index::{BlockEntry, Definitions, Place};
 use crate::memory::{self, is_alive, me};
-use crate::options::Read;
+use crate::noted::{self, Got, Notes};
+use crate::options::{Read, Start};
 use crate::party::{Party, Seen};
-use crate::source::{Coming, Fetch, Said, Source, Told};
+use crate::report::MemoryReport;
+use crate::source::{Coming, Fetch, Said, Source, Told, Which};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 use stead_core::{Error, Kind, Result};
+use stead_store::Folder;
 use stead_store::arena::{Neighbours, View};
 
 /// See the module's documentation.
@@ -21,6 +25,11 @@ pub(crate) struct Here {
     party: Party,
     seat: board::Reader,
     neighbours: Neighbours,
+    folder: Folder,
+    /// Whom it stands for has ended without a word.
+    is_lost: AtomicBool,
+    /// What it has got, from its first get on; `None` if there is no room for that.
+    notes: OnceLock<Option<Notes>>,
     /// Definitions of each writer, as they were last.
     known: Mutex<HashMap<usize, (u64, Arc<Definitions>)>>,
 }
@@ -43,14 +52,20 @@ impl Raw {
 /// A stream that was found is over, where one was to be found that goes on.
 pub(crate) struct IsOver;
 
+/// Whether a reader may begin with a stream: one that is over has no next step, but for ranks of a group that waits for them.
+pub(crate) fn is_for(board: &Board<memory::Shared>, options: &Read) -> bool {
+    options.start != Start::Next
+        || board.state() == State::Live
+        || board.awaits(&options.group, options.ranks, options.rank)
+}
+
 impl Here {
     /// Takes the place of a rank of a group, and waits for the stream if nobody writes it yet.
     pub(crate) fn open(name: &str, options: &Read) -> Result<Here> {
         let home = Home::open(&options.spaces)?;
         let until = clock::after(options.timeout);
-        let over = options.start == crate::options::Start::Oldest;
         loop {
-            let found = home.find(name, over, until, &options.stop)?;
+            let found = home.find(name, |board| is_for(board, options), until, &options.stop)?;
             if let Ok(here) = Here::attach(name, home.clone(), found, options)? {
                 return Ok(here);
             }
@@ -67,23 +82,32 @@ impl Here {
         let me = me()?;
         let guard = home::lock(name, &found.board, me)?;
         found.board.reap(&guard, &is_alive);
-        let over = options.start == crate::options::Start::Oldest;
-        if !over && found.board.state() != State::Live {
+        if !is_for(&found.board, options) {
             return Ok(Err(IsOver));
         }
+        let awaited = u64::try_from(options.timeout.as_nanos()).unwrap_or(u64::MAX);
         let group = Group {
             name: &options.group,
             size: options.ranks,
             rule: options.rule(),
             from: options.from(),
+            until: clock::since_1970().saturating_add(awaited),
         };
         let attached = found.board.attach(&guard, group, options.rank, me, &is_alive);
         drop(guard);
         let seat = attached.map_err(|taken| home::no_reader(name, options, &taken))?;
         let neighbours = Neighbours::new(&found.folder);
+        let folder = found.folder.clone();
         let waits = (options.timeout, &options.stop);
         let party = Party::new(name, home, found, me, waits);
-        Ok(Ok(Here { party, seat, neighbours, known: Mutex::default() }))
+        let (notes, known) = (OnceLock::new(), Mutex::default());
+        let is_lost = AtomicBool::new(false);
+        Ok(Ok(Here { party, seat, neighbours, folder, is_lost, notes, known }))
+    }
+
+    /// Steps that all writers of this node have ended.
+    pub(crate) fn complete(&self) -> u64 {
+        self.party.board.complete()
     }
 
     /// Writers of this node.
@@ -94,6 +118,42 @@ impl Here {
     /// Which of the writers on all nodes is at a place.
     pub(crate) fn rank_of(&self, writer: usize) -> u64 {
         self.party.board.rank_of(writer)
+    }
+
+    /// It is the agent of a reader on another node.
+    pub(crate) fn stand_for(&self, elsewhere: Elsewhere) -> Result<()> {
+        let guard = self.lock()?;
+        self.party.board.set_elsewhere(&guard, self.seat, elsewhere);
+        Ok(())
+    }
+
+    /// Whom it stands for is gone without a word: so is it.
+    pub(crate) fn lose(&self) {
+        self.is_lost.store(true, Ordering::Release);
+    }
+
+    /// Counts what was got of a step, and notes it. With `continues` it may be one with what was got before.
+    pub(crate) fn count_got(&self, step: u64, got: &Got<'_>, copying: u64, continues: bool) {
+        let board = &self.party.board;
+        board.count_bytes(self.seat, got.copied, got.looked);
+        board.count_times(self.seat, 0, copying);
+        let is_mine = || self.party.is_mine();
+        let notes = match self.notes.get() {
+            Some(notes) => notes,
+            None if !is_mine() => return,
+            // Where they find no room nobody is told what this one gets, and it gets it all the same.
+            None => self.notes.get_or_init(|| self.take_notes().ok()),
+        };
+        if let Some(notes) = notes {
+            notes.note(step, got, continues, is_mine);
+        }
+    }
+
+    fn take_notes(&self) -> Result<Notes> {
+        let board = &self.party.board;
+        let _guard = self.lock()?;
+        noted::sweep(&self.folder, |place| board.is_at(place));
+        Notes::open(&self.folder, self.seat.place(), board.number(self.seat))
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<usize, (u64, Arc<Definitions>)>> {
@@ -168,6 +228,43 @@ impl Here {
         error.at_rank(usize::try_from(self.rank_of(writer)).unwrap_or(usize::MAX))
     }
 
+    /// As [`Source::next`], of this very step: `None` if it has gone from memory. Those before `done` are done with.
+    pub(crate) fn next_exactly(
+        &self,
+        step: u64,
+        until: Instant,
+        done: impl Fn(&dyn Fn(u64)),
+    ) -> Result<Option<Coming>> {
+        let board = &self.party.board;
+        loop {
+            let seen = Seen::Reader(board.seen_by_readers());
+            let guard = self.lock()?;
+            done(&|before| board.advance(&guard, self.seat, before));
+            match board.next_exactly(&guard, self.seat, step) {
+                None => return Ok(None),
+                Some(Next::Step { step, .. }) => return Ok(Some(Coming::Step(step))),
+                Some(Next::Over(state)) => return Ok(Some(Coming::Over(self.party.over(state)))),
+                Some(Next::Wait) => drop(guard),
+            }
+            if clock::now() >= until {
+                return Ok(Some(Coming::Nothing));
+            }
+            match self.party.wait(seen, until, String::new) {
+                Err(e) if e.kind() == Kind::Timeout => return Ok(Some(Coming::Nothing)),
+                waited => waited?,
+            }
+        }
+    }
+
+    /// Those before a step are done with.
+    pub(crate) fn advance(&self, step: u64) {
+        if self.party.is_mine()
+            && let Ok(guard) = self.lock()
+        {
+            self.party.board.advance(&guard, self.seat, step);
+        }
+    }
+
     /// When a step was complete, in nanoseconds since 1970, and the bytes of its arrays.
     pub(crate) fn facts(&self, step: u64) -> (u64, u64) {
         self.party.board.facts(step).unwrap_or_default()
@@ -186,6 +283,10 @@ impl Here {
 impl Source for Here {
     fn position(&self) -> u64 {
         self.party.board.position(self.seat)
+    }
+
+    fn expect(&self, _: u64, _: Instant) -> Result<()> {
+        Ok(())
     }
 
     fn next(&self, from: u64, until: Instant) -> Result<Coming> {
@@ -249,16 +350,25 @@ impl Source for Here {
         said.collect()
     }
 
-    fn look(&self, writer: usize, place: &Place) -> Result<Option<View>> {
-        self.look_at(&head::prefix(writer), writer, place).map(Some)
+    fn look(&self, block: Which, place: &Place) -> Result<Option<View>> {
+        self.look_at(&head::prefix(block.writer), block.writer, place).map(Some)
     }
 
     fn fetch(&self) -> Option<Box<dyn Fetch + '_>> {
         None
     }
 
-    fn count(&self, copied: u64, looked: u64) {
-        self.party.board.count_bytes(self.seat, copied, looked);
+    fn count(&self, step: u64, got: &Got<'_>, copying: u64) {
+        self.count_got(step, got, copying, false);
+    }
+
+    fn given(&self, dropped: u64, waited: u64) {
+        self.party.board.count_given(self.seat, dropped);
+        self.party.board.count_times(self.seat, waited, 0);
+    }
+
+    fn memory(&self) -> Option<MemoryReport> {
+        Some(MemoryReport::of(&self.party.board))
     }
 
     fn done(&self) {
@@ -279,7 +389,13 @@ impl Drop for Here {
         }
         if let Ok(guard) = self.lock() {
             let Party { name, home, board, .. } = &self.party;
-            board.detach(&guard, self.seat);
+            if let Some(Some(_)) = self.notes.get() {
+                noted::remove(&self.folder, self.seat.place());
+            }
+            match self.is_lost.load(Ordering::Acquire) {
+                true => board.lose(&guard, self.seat),
+                false => board.detach(&guard, self.seat),
+            }
             home.leave(name, board, &guard);
         }
     }

@@ -9,8 +9,10 @@ use crate::board::{Agreed, Board, Guard, Standing, State, Taken};
 use crate::clock;
 use crate::coupling::Placed;
 use crate::describe::Description;
+use crate::explain::{self, Explanation};
 use crate::memory::{Shared, is_alive, me, token};
 use crate::options::{Read, Stop};
+use crate::recorded;
 use crate::words::Who;
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
@@ -139,20 +141,19 @@ impl Home {
         Err(Error::new(Kind::Io, format!("stream '{name}' comes and goes all the time")))
     }
 
-    /// The stream of this name, as soon as somebody has founded it; with `over` also one that has come to its end.
+    /// The stream of this name, as soon as there is one that fits.
     ///
     /// # Errors
     /// `Timeout` if nobody does until then; that of what ends the wait.
     pub(crate) fn find(
         &self,
         name: &str,
-        over: bool,
+        fits: impl Fn(&Board<Shared>) -> bool,
         until: Instant,
         stop: &Stop,
     ) -> Result<Found> {
         check_name(name)?;
         self.sweep();
-        let fits = |board: &Board<Shared>| over || board.state() == State::Live;
         // Most often it is there: to watch a folder takes the system far longer, when it ends it.
         if let Ok(found) = self.get(name)
             && fits(&found.board)
@@ -239,7 +240,26 @@ impl Home {
         let found = self.get(name)?;
         let guard = lock(name, &found.board, me()?)?;
         found.board.reap(&guard, &is_alive);
-        Ok(Description::of(name, &found.board))
+        let told = Description::of(name, &found.board);
+        let seen = explain::see(&found, &found.board);
+        drop(guard);
+        // Who is there is to be seen also where what was said is damaged.
+        let variables = seen.and_then(|seen| seen.variables()).unwrap_or_default();
+        Ok(Description { variables, ..told })
+    }
+
+    /// Who will get what from whom of a step, as far as writers of this node are concerned: see [`Explanation`]. As many readers as `more`
+    /// are assumed beside those that are there.
+    ///
+    /// # Errors
+    /// As [`Home::describe`]; `Format` if what writers say is damaged, `Usage` if they do not agree.
+    pub fn explain(&self, name: &str, more: u64) -> Result<Explanation> {
+        let found = self.get(name)?;
+        let guard = lock(name, &found.board, me()?)?;
+        found.board.reap(&guard, &is_alive);
+        let seen = explain::see(&found, &found.board);
+        drop(guard);
+        seen?.explain(name, &found, more)
     }
 
     /// True while this board is the one that is found by the name.
@@ -275,6 +295,11 @@ impl Home {
             Err(e) if e.kind() == Kind::NotFound => return Ok(()),
             folder => folder?,
         };
+        if let Ok(Some(board)) = look(&folder) {
+            let run = board.agreed().run;
+            let ranks = (0..board.writers()).map(|writer| board.rank_of(writer));
+            recorded::forget(&folder, if run == 0 { board.token() } else { run }, ranks);
+        }
         // The board last: whoever is killed meanwhile leaves what others still know.
         for names in folder.names(1 << 12)? {
             for name in names? {
@@ -288,9 +313,10 @@ impl Home {
         Ok(())
     }
 
-    /// Removes a stream that is over when its last reader has gone. What nobody has read stays for a while.
+    /// Removes a stream that is over when its last reader has gone, and none of a group is awaited. What nobody has read stays for a while.
     pub(crate) fn leave(&self, name: &str, board: &Board<Shared>, guard: &Guard<'_, Shared>) {
-        if board.state() != State::Live && board.has_been_read() && !is_read(board) {
+        let is_over = board.state() != State::Live && board.has_been_read();
+        if is_over && !is_read(board) && !is_awaited(board) {
             // What cannot be removed now is when somebody sweeps.
             let _ = self.retire(name, board, guard);
             let _ = self.clear(OsStr::new(&format!(".{name}.{:016x}", board.token())));
@@ -309,7 +335,7 @@ impl Home {
         let guard = lock(name, &found.board, me()?)?;
         found.board.reap(&guard, &is_alive);
         let board = &found.board;
-        if !force && (board.state() == State::Live || is_read(board)) {
+        if !force && (board.state() == State::Live || is_read(board) || is_awaited(board)) {
             let message = format!("stream '{name}' is being written or read");
             return Err(Error::usage(message).with_hint("wait until they are done, or force it"));
         }
@@ -348,6 +374,9 @@ impl Home {
         if text.starts_with('.') {
             return self.clear(name);
         }
+        if is_awaited(&board) {
+            return Ok(());
+        }
         let lingers = u64::try_from(LINGERS.as_nanos()).unwrap_or(u64::MAX);
         let over =
             board.has_been_read() || clock::since_1970().saturating_sub(board.ended_at()) > lingers;
@@ -362,7 +391,7 @@ impl Home {
 ///
 /// # Errors
 /// `Format` if it is something else.
-fn look(folder: &Folder) -> Result<Option<Board<Shared>>> {
+pub(crate) fn look(folder: &Folder) -> Result<Option<Board<Shared>>> {
     match Words::open(folder, BOARD, limits::MAX_BOARD_WORDS) {
         Ok(words) => Board::open(Shared(words)).map(Some).ok_or_else(|| {
             Error::format("this is the stream of another version of stead")
@@ -377,6 +406,11 @@ fn look(folder: &Folder) -> Result<Option<Board<Shared>>> {
 /// True if somebody reads it.
 fn is_read(board: &Board<Shared>) -> bool {
     board.readers().iter().any(|seat| seat.standing == Standing::Here)
+}
+
+/// True if ranks of a group may still come, which are to find it by its name.
+fn is_awaited(board: &Board<Shared>) -> bool {
+    board.groups() > 0
 }
 
 /// The lock of a board.
@@ -401,10 +435,14 @@ fn unlikely(agreed: &Agreed) -> Error {
 
 fn unlike(name: &str, there: &Agreed, mine: &Agreed) -> Error {
     let said = |a: &Agreed| {
-        let Agreed { writers, keep, queue, memory, expect, all, .. } = a;
+        let Agreed { writers, keep, queue, memory, expect, all, record, .. } = a;
+        let place = match record {
+            0 => String::new(),
+            place => format!(", persist in folder {:04x}", place & 0xFFFF),
+        };
         let of = if all == writers { String::new() } else { format!(" of {all} here") };
         format!(
-            "writers {writers}{of}, keep {keep}, queue {queue}, memory {memory}, readers {expect}"
+            "writers {writers}{of}, keep {keep}, queue {queue}, memory {memory}, readers {expect}{place}"
         )
     };
     Error::usage(format!(

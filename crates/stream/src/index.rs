@@ -458,19 +458,8 @@ impl Definitions {
             return Err(Error::limit(format!("{} blocks in a step", blocks.len()))
                 .with_hint(format!("a writer can put {most}; put larger ones")));
         };
-        let numbers: usize = blocks.iter().map(|b| 2 * b.bounds.ndim()).sum();
-        let mut bytes = Vec::with_capacity(HEADER + ENTRY * blocks.len() + 8 * numbers);
-        bytes.extend([VERSION, 0, 0, 0]);
-        bytes.extend(count.to_le_bytes());
-        for block in blocks {
-            self.check(block)?;
-            let BlockEntry { variable, bounds, place } = block;
-            let words = [u64::from(*variable), place.segment, place.offset, place.len];
-            for word in words.iter().chain(bounds.start()).chain(bounds.count()) {
-                bytes.extend_from_slice(&word.to_le_bytes());
-            }
-        }
-        Ok(bytes)
+        blocks.iter().try_for_each(|block| self.check(block))?;
+        Ok(flat(blocks, count))
     }
 
     /// What [`Definitions::encode_blocks`] of the same definitions wrote.
@@ -521,6 +510,26 @@ impl Definitions {
         }
         Ok(blocks)
     }
+}
+
+/// Blocks that were checked, as bytes: there are `count` of them.
+fn flat(blocks: &[BlockEntry], count: u32) -> Vec<u8> {
+    let numbers: usize = blocks.iter().map(|b| 2 * b.bounds.ndim()).sum();
+    let mut bytes = Vec::with_capacity(HEADER + ENTRY * blocks.len() + 8 * numbers);
+    bytes.extend([VERSION, 0, 0, 0]);
+    bytes.extend(count.to_le_bytes());
+    for BlockEntry { variable, bounds, place } in blocks {
+        let words = [u64::from(*variable), place.segment, place.offset, place.len];
+        for word in words.iter().chain(bounds.start()).chain(bounds.count()) {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+    bytes
+}
+
+/// Blocks that were checked with their definitions before, and lie elsewhere now.
+pub(crate) fn moved(blocks: &[BlockEntry]) -> Vec<u8> {
+    flat(blocks, u32::try_from(blocks.len()).unwrap_or(u32::MAX))
 }
 
 /// Little-endian numbers.

@@ -7,24 +7,37 @@ mod coupling;
 pub mod cover;
 mod describe;
 mod events;
+mod explain;
+mod find;
 pub mod finder;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod gather;
 mod head;
 mod here;
 mod home;
 pub mod index;
+mod line;
 mod memory;
 pub mod merge;
+mod noted;
 mod options;
 mod party;
+mod pool;
+mod ranks;
 mod reader;
+pub mod recorded;
+mod report;
 mod source;
 mod step;
+mod stock;
 mod subscription;
 mod there;
 mod threads;
+mod trail;
 mod turn;
 mod wire;
+mod wired;
 mod words;
 mod writer;
 
@@ -32,11 +45,40 @@ pub use coupling::{Coupling, Part};
 pub use cover::covered;
 pub use describe::{Description, Peer, Presence, Progress};
 pub use events::Event;
+pub use explain::{Basis, Explanation, Giver, Pull, Taker, Warning};
 pub use finder::Finder;
 pub use home::Home;
 pub use index::{Attribute, Definition};
-pub use options::{Behind, Read, Start, Stop, Written};
+pub use options::{Behind, Patience, Read, Start, Stop, Written};
+pub use pool::{Nodes, Switchboard, Way};
 pub use reader::Reader;
+pub use recorded::{Recording, recordings};
+pub use report::{MemoryReport, ReaderReport, StepPut, StepReport, Wait, WriterReport};
 pub use step::{Array, Step};
 pub use subscription::Subscription;
 pub use writer::{Kept, Room, Writer};
+
+use stead_core::Result;
+use stead_core::layout::Spaces;
+
+/// What there is to know of a stream, or of the steps of one that were [recorded](Written::persist) in a folder, which has a `/` in its name.
+///
+/// # Errors
+/// `NotFound`; `Timeout` if somebody keeps the stream locked; `Format` for files that are damaged.
+pub fn describe(name: &str, spaces: &Spaces) -> Result<Description> {
+    match recorded::is_location(name) {
+        true => recorded::describe(name, spaces),
+        false => Home::open(spaces)?.describe(name),
+    }
+}
+
+/// Removes a stream, or recorded steps: with `force` also what is still written or read. False if there is none.
+///
+/// # Errors
+/// `Usage` if somebody writes or reads it and `force` is not set; system errors.
+pub fn remove(name: &str, spaces: &Spaces, force: bool) -> Result<bool> {
+    match recorded::is_location(name) {
+        true => recorded::remove(name, spaces, force),
+        false => Home::open(spaces)?.remove(name, force),
+    }
+}

@@ -1,6 +1,6 @@
 //! What several writers say of a step, put together.
 
-use crate::index::{Definition, Definitions, shown, start};
+use crate::index::{BlockEntry, Definition, Definitions, shown, start};
 use std::collections::HashMap;
 use std::sync::Arc;
 use stead_core::{Error, Result, limits};
@@ -66,6 +66,100 @@ pub fn merge(said: &[(u32, Arc<Definitions>)]) -> Result<Merged> {
     }
     let mut all = Definitions::new();
     for definition in list {
+        all.add(definition)?;
+    }
+    Ok(Merged { definitions: Arc::new(all), numbers })
+}
+
+/// As [`merge`] where all agree; else only those who put blocks of a variable have a say in it. `blocks` are those of each writer. With what comes
+/// of it goes, if all do not agree, which variables each has put: it is that of other blocks than these then.
+///
+/// # Errors
+/// As [`merge`].
+pub(crate) fn merge_step(
+    said: &[(u32, Arc<Definitions>)],
+    blocks: &[&[BlockEntry]],
+) -> Result<(Merged, Option<Vec<Vec<u64>>>)> {
+    match merge(said) {
+        Ok(merged) => return Ok((merged, None)),
+        // Who agrees in what they put has said nothing wrong.
+        Err(_) if said.len() > 1 => {}
+        Err(e) => return Err(e),
+    }
+    let put = put_by(said, blocks);
+    let merged = merge_put(said, |at, variable| {
+        let word = put.get(at).and_then(|of| of.get(variable as usize / 64));
+        word.is_some_and(|word| word & (1 << (variable % 64)) != 0)
+    })?;
+    Ok((merged, Some(put)))
+}
+
+/// A bit for each variable of each writer of which it has put something.
+pub(crate) fn put_by(said: &[(u32, Arc<Definitions>)], blocks: &[&[BlockEntry]]) -> Vec<Vec<u64>> {
+    let of = |((_, definitions), blocks): (&(u32, Arc<Definitions>), &&[BlockEntry])| {
+        let mut bits = vec![0u64; definitions.len().div_ceil(64)];
+        for block in *blocks {
+            if let Some(word) = bits.get_mut(block.variable as usize / 64) {
+                *word |= 1 << (block.variable % 64);
+            }
+        }
+        bits
+    };
+    said.iter().zip(blocks).map(of).collect()
+}
+
+/// As [`merge`], where writers that put nothing of a variable have no say in what it is: `puts` tells whether the one that was said as
+/// the so many-th has a block of its variable of a number. Of a variable that nobody puts, the first one counts.
+///
+/// # Errors
+/// As [`merge`], of writers that put blocks of a variable.
+pub fn merge_put(
+    said: &[(u32, Arc<Definitions>)],
+    puts: impl Fn(usize, u32) -> bool,
+) -> Result<Merged> {
+    let mut list: Vec<Option<Definition>> = Vec::new();
+    let mut names: HashMap<&str, u32> = HashMap::new();
+    let mut numbers: Vec<Arc<[u32]>> = Vec::with_capacity(said.len());
+    for (_, definitions) in said {
+        let mut mine = Vec::with_capacity(definitions.len());
+        for definition in definitions.iter() {
+            let next = u32::try_from(list.len()).unwrap_or(u32::MAX);
+            let number = *names.entry(definition.name.as_str()).or_insert(next);
+            if number == next {
+                if list.len() > limits::MAX_VARIABLES {
+                    // One more than a step can have: the error is told below.
+                    break;
+                }
+                list.push(None);
+            }
+            mine.push(number);
+        }
+        numbers.push(mine.into());
+    }
+    for is_put in [true, false] {
+        for (at, (writer, definitions)) in said.iter().enumerate() {
+            let of = numbers.get(at).map_or(&[][..], |numbers| numbers);
+            for (variable, (definition, number)) in (0u32..).zip(definitions.iter().zip(of)) {
+                if puts(at, variable) != is_put {
+                    continue;
+                }
+                match list.get_mut(*number as usize) {
+                    Some(Some(all)) if is_put => join(all, definition).map_err(|differs| {
+                        let has = |at: usize, d: &Definitions| {
+                            d.find(&definition.name).is_some_and(|(n, _)| puts(at, n))
+                        };
+                        let those = said.iter().enumerate().filter(|(at, (_, d))| has(*at, d));
+                        let those: Vec<_> = those.map(|(_, said)| said.clone()).collect();
+                        disagree(&those, *writer, definition, differs)
+                    })?,
+                    Some(free @ None) => *free = Some(definition.clone()),
+                    _ => {}
+                }
+            }
+        }
+    }
+    let mut all = Definitions::new();
+    for definition in list.into_iter().flatten() {
         all.add(definition)?;
     }
     Ok(Merged { definitions: Arc::new(all), numbers })
@@ -216,6 +310,42 @@ mod tests {
         assert!(Arc::ptr_eq(&merged.definitions, &alike[0].1));
         assert!(merged.numbers.iter().all(|n| n[..] == [0, 1]) && merged.numbers.len() == 3);
         assert!(merge(&[]).unwrap().definitions.is_empty());
+    }
+
+    #[test]
+    fn who_puts_nothing_of_a_variable_has_no_say_in_it() {
+        let long =
+            |n: u64| of([definition("a", DType::F32, &[n]), definition("b", DType::F32, &[n])]);
+        let writers = said(&[long(4), long(5), long(5)]);
+        assert!(merge(&writers).is_err());
+        // The first one puts nothing of either.
+        let merged = merge_put(&writers, |at, _| at > 0).unwrap();
+        assert_eq!(merged.definitions, writers[1].1);
+        assert!(merged.numbers.iter().all(|n| n[..] == [0, 1]));
+        // It puts one of them, and so does another one.
+        let error = merge_put(&writers, |at, variable| at > 0 || variable == 1).unwrap_err();
+        assert!(
+            error.message().contains("about variable 'b': writer 0 says f32 [4], writer 10 says"),
+            "{error}"
+        );
+        // The one that puts nothing is not named for those that differ.
+        let writers = said(&[long(3), long(4), long(5)]);
+        let error = merge_put(&writers, |at, _| at > 0).unwrap_err();
+        assert!(
+            error.message().contains("writer 10 says f32 [4], writer 20 says f32 [5]"),
+            "{error}"
+        );
+        // Nobody puts anything.
+        assert_eq!(merge_put(&writers, |_, _| false).unwrap().definitions, writers[0].1);
+        // Numbers are those of the order of the writers, whoever puts.
+        let other = said(&[
+            of([definition("x", DType::I8, &[])]),
+            of([definition("y", DType::I8, &[]), definition("x", DType::F64, &[])]),
+        ]);
+        let merged = merge_put(&other, |at, _| at == 1).unwrap();
+        let names: Vec<_> = merged.definitions.iter().map(|d| (d.name.as_str(), d.dtype)).collect();
+        assert_eq!(names, [("x", DType::F64), ("y", DType::I8)]);
+        assert_eq!(merged.numbers[1][..], [1, 0]);
     }
 
     proptest! {

@@ -1,12 +1,14 @@
 //! What programs say of a stream that they write or read.
 
 use crate::board::{Agreed, From, Rule};
+use crate::clock;
 use crate::coupling::{Coupling, Placed};
+use crate::pool::Nodes;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use stead_core::layout::Spaces;
-use stead_core::{Cancel, Result, limits};
+use stead_core::{Cancel, Error, Result, limits};
 
 /// How often it is looked whether somebody who waits is to stop.
 const LOOK: Duration = Duration::from_millis(50);
@@ -23,7 +25,11 @@ impl Stop {
         Stop(Some(Arc::new(check)))
     }
 
-    pub(crate) fn check(&self) -> Result<()> {
+    /// The error that it has now, if it has one: for who works between waits.
+    ///
+    /// # Errors
+    /// That one.
+    pub fn check(&self) -> Result<()> {
         self.0.as_ref().map_or(Ok(()), |check| check())
     }
 
@@ -39,6 +45,54 @@ impl std::convert::From<Cancel> for Stop {
     }
 }
 
+/// Until when somebody waits for another node, and what ends that before.
+#[derive(Debug, Clone)]
+pub struct Patience {
+    until: Instant,
+    stop: Stop,
+}
+
+impl Patience {
+    /// For so long from now on.
+    pub fn new(time: Duration, stop: Stop) -> Patience {
+        Patience { until: clock::after(time), stop }
+    }
+
+    /// Until then.
+    pub(crate) fn until(until: Instant, stop: &Stop) -> Patience {
+        Patience { until, stop: stop.clone() }
+    }
+
+    /// The same, but for no longer than this.
+    #[must_use]
+    pub fn at_most(&self, time: Duration) -> Patience {
+        Patience { until: self.until.min(clock::after(time)), stop: self.stop.clone() }
+    }
+
+    /// When it ends.
+    pub(crate) fn end(&self) -> Instant {
+        self.until
+    }
+
+    /// What is left of it.
+    pub fn left(&self) -> Duration {
+        self.until.saturating_duration_since(clock::now())
+    }
+
+    /// So long may be slept before it is [checked](Patience::check) again.
+    pub fn share(&self) -> Duration {
+        self.stop.at_most(self.left())
+    }
+
+    /// The error with which it ends before its time.
+    ///
+    /// # Errors
+    /// That one, which is none of its time.
+    pub fn check(&self) -> Result<()> {
+        self.stop.check()
+    }
+}
+
 impl fmt::Debug for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "Stop(when asked)" } else { "Stop(never)" })
@@ -48,7 +102,7 @@ impl fmt::Debug for Stop {
 /// How a stream is written. All of its writers say the same, but for their rank.
 #[derive(Debug, Clone)]
 pub struct Written {
-    /// The dataspaces, of which `memory` is where it lies.
+    /// The dataspaces, of which `memory` is where it lies. Of a coupling streams lie where that does.
     pub spaces: Spaces,
     /// Which of the writers this is, from 0 on.
     pub rank: u64,
@@ -68,6 +122,15 @@ pub struct Written {
     pub stop: Stop,
     /// Programs on several nodes of which this writer is one of a part: all ranks of it write the stream, in their order.
     pub coupling: Option<Arc<Coupling>>,
+    /// Where all steps are recorded, too, as they are written: a folder, by its path or in a dataspace, which is made if it is not there.
+    /// [`Reader::open`](crate::Reader::open) of it reads them while the stream goes on, and after that.
+    pub persist: Option<String>,
+    /// Where steps are recorded that readers with [`Behind::Spill`] have not had when there is no room for them in memory: a folder, as with
+    /// `persist`, which goes with the stream. With `persist` such readers need no other one.
+    pub spill: Option<String>,
+    /// Bytes that files of steps which [spill](Written::spill) may take on this node. Beyond that writers wait for readers as with
+    /// [`Behind::Block`].
+    pub spill_limit: Option<u64>,
 }
 
 impl Default for Written {
@@ -83,6 +146,9 @@ impl Default for Written {
             timeout: Duration::from_secs(limits::PEER_DEADLINE_S),
             stop: Stop::default(),
             coupling: None,
+            persist: None,
+            spill: None,
+            spill_limit: None,
         }
     }
 }
@@ -100,7 +166,21 @@ impl Written {
         }
     }
 
-    pub(crate) fn agreed(&self, placed: &Placed) -> Agreed {
+    /// Where steps are recorded, if they are.
+    pub(crate) fn recorded(&self) -> Result<Option<&str>> {
+        if self.spill_limit.is_some() && self.spill.is_none() {
+            return Err(Error::usage("there is a limit for what spills, and nothing does")
+                .with_hint("give spill, too; what is recorded with persist stays"));
+        }
+        match (&self.persist, &self.spill) {
+            (Some(_), Some(_)) => Err(Error::usage("a stream that is recorded spills there, too")
+                .with_hint("give persist or spill, and not both")),
+            (persist, spill) => Ok(persist.as_deref().or(spill.as_deref())),
+        }
+    }
+
+    /// What all writers of this node say of it, and where steps are recorded, as a number.
+    pub(crate) fn agreed(&self, placed: &Placed, record: u64) -> Agreed {
         Agreed {
             writers: placed.ranks.len() as u64,
             keep: self.keep,
@@ -109,6 +189,7 @@ impl Written {
             expect: self.readers,
             all: self.writers,
             run: placed.run,
+            record,
         }
     }
 }
@@ -121,6 +202,8 @@ pub enum Start {
     Oldest,
     /// The next one that becomes complete.
     Next,
+    /// The first one of all, of a stream that is [recorded](Written::persist): those that have gone from memory are read from files.
+    First,
 }
 
 /// What writers do when a group of readers is behind by the `queue` of a stream.
@@ -131,12 +214,15 @@ pub enum Behind {
     Block,
     /// They go on: steps go that the group has not had, and it is told how many.
     Drop,
+    /// They go on, and the group has all steps: what it has not had when there is no room in memory it reads from files. The stream is
+    /// written with [`Written::spill`] or [`Written::persist`].
+    Spill,
 }
 
 /// How a stream is read. All ranks of a group say the same, but for their rank.
 #[derive(Debug, Clone)]
 pub struct Read {
-    /// The dataspaces, of which `memory` is where it lies.
+    /// The dataspaces, of which `memory` is where it lies. Of a coupling streams lie where that does.
     pub spaces: Spaces,
     /// The name of the group: each group has all steps.
     pub group: String,
@@ -156,6 +242,8 @@ pub struct Read {
     pub threads: usize,
     /// Programs on several nodes of which this reader is one: writers may be on any of them.
     pub coupling: Option<Arc<Coupling>>,
+    /// Other nodes on which writers may be, such as those of a pool of daemons; not asked where there is a coupling.
+    pub nodes: Option<Arc<dyn Nodes>>,
 }
 
 impl Default for Read {
@@ -171,6 +259,7 @@ impl Default for Read {
             stop: Stop::default(),
             threads: 0,
             coupling: None,
+            nodes: None,
         }
     }
 }
@@ -180,13 +269,19 @@ impl Read {
         match self.behind {
             Behind::Block => Rule::Block,
             Behind::Drop => Rule::Drop,
+            Behind::Spill => Rule::Spill,
         }
     }
 
     pub(crate) fn from(&self) -> From {
         match self.start {
-            Start::Oldest => From::Oldest,
+            Start::Oldest | Start::First => From::Oldest,
             Start::Next => From::Next,
         }
+    }
+
+    /// True of who may read from files.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.start == Start::First || self.behind == Behind::Spill
     }
 }

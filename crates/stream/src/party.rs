@@ -20,7 +20,7 @@ pub(crate) struct Party {
     pub(crate) board: Board<Shared>,
     me: Who,
     timeout: Duration,
-    stop: Stop,
+    pub(crate) stop: Stop,
 }
 
 impl Party {
@@ -114,7 +114,7 @@ impl Party {
             State::Failed(writer) if writer >= self.board.writers() => {
                 let writer = writer - self.board.writers();
                 let message = format!(
-                    "writer {writer} of stream '{name}', on another node, has closed it before the others, or within a step, {complete}"
+                    "writer {writer} of stream '{name}', on another node, has closed it before the others or within a step, or was killed, {complete}"
                 );
                 Some(Error::new(Kind::Peer, message).with_hint(
                     "steps that are complete can be read; see what that writer has said",

@@ -3,8 +3,12 @@
 use crate::clock;
 use crate::here::Here;
 use crate::options::Read;
+use crate::pool;
+use crate::recorded::{self, Replay};
+use crate::report::{Gets, ReaderReport, nanoseconds, seconds};
 use crate::source::{Coming, Source};
 use crate::step::{Known, Step};
+use crate::trail::Trail;
 use crate::turn::Turn;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,6 +35,10 @@ pub(crate) struct Shared {
     pub(crate) threads: usize,
     timeout: Duration,
     process: u32,
+    /// What was got of all steps.
+    pub(crate) gets: Gets,
+    /// Steps that were given, those that had gone before, and nanoseconds that were waited for steps.
+    given: [AtomicU64; 3],
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -82,6 +90,9 @@ impl Shared {
     fn coming(&self, from: u64, until: Instant) -> Result<Coming> {
         let mut step = from;
         'all: loop {
+            if self.sources.len() > 1 {
+                self.sources.iter().try_for_each(|source| source.expect(step, until))?;
+            }
             for (i, source) in self.sources.iter().enumerate() {
                 let before = self.sources.get(..i).unwrap_or(&[]);
                 match source.next(step, until).inspect_err(|_| self.give_back(step, before))? {
@@ -126,6 +137,16 @@ impl Shared {
         Ok(Coming::Over(None))
     }
 
+    /// A step is given, after so long, to who has the turn. Nanoseconds of the wait come back.
+    fn give(&self, dropped: u64, waited: Duration) -> u64 {
+        let (waited, [steps, gone, sum]) = (nanoseconds(waited), &self.given);
+        steps.fetch_add(1, Ordering::Relaxed);
+        gone.fetch_add(dropped, Ordering::Relaxed);
+        sum.fetch_add(waited, Ordering::Relaxed);
+        self.sources.iter().for_each(|source| source.given(dropped, waited));
+        waited
+    }
+
     pub(crate) fn merged(&self) -> MutexGuard<'_, Option<Arc<Known>>> {
         locked(&self.merged)
     }
@@ -149,15 +170,31 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Takes the place of a rank of a group of readers of the stream `name`, and waits for the stream if nobody writes it yet.
+    /// Takes the place of a rank of a group of readers of the stream `name`, and waits for the stream if nobody writes it yet. A name with a
+    /// `/` in it is a folder in which steps were [recorded](crate::Written::persist), or still are: they are read as those of a stream,
+    /// from the first one on, and nobody waits for who reads them.
     ///
     /// # Errors
-    /// `Timeout` if nobody does; `Usage` if somebody else is this rank, or others say something else of the group.
+    /// `NotFound` if nothing was recorded in a folder; `Timeout` if nobody writes it; `Usage` if somebody else is this rank, or others say
+    /// something else of the group.
     pub fn open(name: &str, options: &Read) -> Result<Reader> {
-        let sources: Vec<Box<dyn Source>> = match &options.coupling {
-            Some(coupling) => coupling.find(name, options)?,
+        if recorded::is_location(name) {
+            return Ok(Reader::of(name, vec![Box::new(Replay::open(name, options)?)], options));
+        }
+        let found: Option<Vec<Box<dyn Source>>> = match (&options.coupling, &options.nodes) {
+            (Some(coupling), _) => Some(coupling.find(name, options)?),
+            (None, Some(nodes)) => pool::find(nodes, name, options)?,
+            (None, None) => None,
+        };
+        let sources: Vec<Box<dyn Source>> = match found {
+            Some(found) => found,
+            None if options.is_recorded() => vec![Box::new(Trail::open(name, options)?)],
             None => vec![Box::new(Here::open(name, options)?)],
         };
+        Ok(Reader::of(name, sources, options))
+    }
+
+    fn of(name: &str, sources: Vec<Box<dyn Source>>, options: &Read) -> Reader {
         let first = sources.iter().map(|source| source.position()).max().unwrap_or(0);
         let shared = Shared {
             name: name.to_owned(),
@@ -169,8 +206,10 @@ impl Reader {
             threads: options.threads,
             timeout: options.timeout,
             process: std::process::id(),
+            gets: Gets::default(),
+            given: Default::default(),
         };
-        Ok(Reader { shared: Arc::new(shared), is_over: AtomicBool::new(false) })
+        Reader { shared: Arc::new(shared), is_over: AtomicBool::new(false) }
     }
 
     /// The next step, as soon as all writers have ended it; `None` when they have closed the stream. The one before is done with.
@@ -211,6 +250,7 @@ impl Reader {
         shared.check()?;
         let Some(turn) = shared.turn.take(until) else { return Ok(None) };
         let from = shared.next.load(Ordering::Relaxed);
+        let begun = clock::now();
         loop {
             match shared.coming(from, until) {
                 Ok(Coming::Step(step)) => {
@@ -220,8 +260,9 @@ impl Reader {
                         // It went when another thread let it go, and is as one that went before.
                         continue;
                     }
+                    let waited = shared.give(step - from, begun.elapsed());
                     drop(turn);
-                    return Step::new(shared.clone(), step, step - from).map(Some);
+                    return Step::new(shared.clone(), step, step - from, waited).map(Some);
                 }
                 Ok(Coming::Nothing) => return Ok(None),
                 Ok(Coming::Over(why)) => {
@@ -253,12 +294,14 @@ impl Reader {
             return self.at(step);
         }
         shared.next.store(step, Ordering::Relaxed);
+        let begun = clock::now();
         match shared.coming(step, until)? {
             Coming::Step(came) if came == step => {
                 shared.next.store(step + 1, Ordering::Relaxed);
                 if shared.hold(step)? {
+                    let waited = shared.give(0, begun.elapsed());
                     drop(turn);
-                    return Step::new(shared.clone(), step, 0);
+                    return Step::new(shared.clone(), step, 0, waited);
                 }
                 Err(self.not_there(step)?)
             }
@@ -297,9 +340,27 @@ impl Reader {
         let shared = &self.shared;
         shared.check()?;
         if shared.hold(step)? {
-            return Step::new(shared.clone(), step, 0);
+            return Step::new(shared.clone(), step, 0, 0);
         }
         Err(self.not_there(step)?)
+    }
+
+    /// What it has done so far, and the memory of the stream.
+    pub fn report(&self) -> ReaderReport {
+        let shared = &self.shared;
+        let [copies, copied, looked, fetched, copying] = shared.gets.get();
+        let [steps, dropped, waited] = &shared.given;
+        ReaderReport {
+            steps: steps.load(Ordering::Relaxed),
+            dropped: dropped.load(Ordering::Relaxed),
+            copies,
+            copied,
+            looked,
+            fetched,
+            copy_cpu_s: seconds(copying),
+            waited_s: seconds(waited.load(Ordering::Relaxed)),
+            memory: shared.sources.iter().find_map(|source| source.memory()),
+        }
     }
 
     fn not_there(&self, step: u64) -> Result<Error> {

@@ -1,6 +1,8 @@
 //! Where a reader has its steps from: the writers of this node, or those of another one.
 
 use crate::index::{BlockEntry, Definitions, Place};
+use crate::noted::Got;
+use crate::report::MemoryReport;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Instant;
@@ -43,6 +45,9 @@ pub(crate) trait Source: Debug + Send + Sync {
     /// The step that a reader begins with.
     fn position(&self) -> u64;
 
+    /// Asks for the [`next`](Source::next) one beforehand, so that several sources are asked at the same time.
+    fn expect(&self, from: u64, until: Instant) -> Result<()>;
+
     /// The first step from this one on, as soon as it is complete; those before are done with. No longer than until then.
     fn next(&self, from: u64, until: Instant) -> Result<Coming>;
 
@@ -61,14 +66,20 @@ pub(crate) trait Source: Debug + Send + Sync {
     /// Who has not ended a step.
     fn late(&self, step: u64) -> Vec<String>;
 
-    /// Bytes of an array of the writer at this place; `None` where they are to be [fetched](Source::fetch).
-    fn look(&self, writer: usize, place: &Place) -> Result<Option<View>>;
+    /// Bytes of a block, which lies at this place; `None` where they are to be [fetched](Source::fetch).
+    fn look(&self, block: Which, place: &Place) -> Result<Option<View>>;
 
     /// What fetches parts of arrays; `None` where they can be looked at.
     fn fetch(&self) -> Option<Box<dyn Fetch + '_>>;
 
-    /// Says how many bytes were copied, and how many are looked at.
-    fn count(&self, copied: u64, looked: u64);
+    /// Says what was got of a step that is held, and nanoseconds of processors that its copy has taken.
+    fn count(&self, step: u64, got: &Got<'_>, copying: u64);
+
+    /// Says that the reader was given a step, so many after the one that it waited for, and for how many nanoseconds it has waited.
+    fn given(&self, dropped: u64, waited: u64);
+
+    /// The memory of the stream; `None` of another node.
+    fn memory(&self) -> Option<MemoryReport>;
 
     /// No more steps are wanted; those that are held still are.
     fn done(&self);

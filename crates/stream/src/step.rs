@@ -4,23 +4,30 @@ use crate::cover::covered;
 use crate::finder::Finder;
 use crate::gather;
 use crate::index::{BlockEntry, Definition, Definitions, Place, shown};
-use crate::merge::{Merged, merge};
+use crate::merge::{Merged, merge_step, put_by};
+use crate::noted::Got;
 use crate::reader::Shared;
+use crate::report::{self, Gets, StepReport, seconds};
 use crate::source::{Fetch, Source, Told, Which};
 use crate::threads;
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use stead_core::{Bounds, DType, Error, Kind, Result};
 use stead_store::arena::View;
 
-/// Bytes of a part of a block of another node, and parts that are on their way from each.
+/// Bytes of a part of a block that is fetched, and parts that are on their way from each source.
 const PART: usize = 4 << 20;
-const AHEAD: usize = 4;
+/// Bytes that are on their way from each node at most, and parts: small ones are many, so that a link is not idle from one to the next.
+const AHEAD: usize = 4 * PART;
+const MOST: usize = 512;
 
 /// Definitions of all writers together, and what they were put together of.
 #[derive(Debug)]
 pub(crate) struct Known {
     hashes: Vec<u64>,
+    /// Where writers do not agree but for what they put: which variables each has put.
+    put: Option<Vec<Vec<u64>>>,
     merged: Merged,
 }
 
@@ -35,6 +42,12 @@ struct Block {
     rank: usize,
     bounds: Bounds,
     place: Place,
+}
+
+impl Block {
+    fn which(&self, step: u64) -> Which {
+        Which { step, writer: self.writer, number: self.number }
+    }
 }
 
 /// What the blocks of a variable are found by.
@@ -57,6 +70,10 @@ struct Inner {
     facts: (u64, u64),
     known: Arc<Known>,
     blocks: Blocks,
+    /// What was got of it.
+    gets: Gets,
+    /// Nanoseconds that were waited for it.
+    waited: u64,
 }
 
 impl Drop for Inner {
@@ -126,10 +143,12 @@ fn strides(count: &[u64], element: usize) -> Vec<usize> {
 
 impl Step {
     /// Of a step that is held.
-    pub(crate) fn new(shared: Arc<Shared>, step: u64, dropped: u64) -> Result<Step> {
+    pub(crate) fn new(shared: Arc<Shared>, step: u64, dropped: u64, waited: u64) -> Result<Step> {
         match open(&shared, step) {
             Ok((known, blocks, facts)) => {
-                Ok(Step(Arc::new(Inner { shared, step, dropped, facts, known, blocks })))
+                let gets = Gets::default();
+                let inner = Inner { shared, step, dropped, facts, known, blocks, gets, waited };
+                Ok(Step(Arc::new(inner)))
             }
             Err(e) => {
                 shared.let_go(step);
@@ -156,6 +175,38 @@ impl Step {
     /// Bytes of the arrays that writers have put into it.
     pub fn bytes(&self) -> u64 {
         self.0.facts.1
+    }
+
+    /// What it has cost so far.
+    pub fn report(&self) -> StepReport {
+        let Inner { step, dropped, facts: (_, bytes), gets, waited, .. } = &*self.0;
+        let [copies, copied, looked, fetched, copying] = gets.get();
+        StepReport {
+            step: *step,
+            dropped: *dropped,
+            bytes: *bytes,
+            copies,
+            copied,
+            looked,
+            fetched,
+            copy_cpu_s: seconds(copying),
+            waited_s: seconds(*waited),
+            peak_steps: self.peak_steps(),
+        }
+    }
+
+    /// How often what writers of this node have put into it goes into the most memory that they have taken.
+    fn peak_steps(&self) -> Option<f64> {
+        let mut sources = self.0.shared.sources.iter();
+        let (source, memory) = sources.find_map(|source| Some((source, source.memory()?)))?;
+        let bytes = source.told(self.0.step).ok()?.bytes;
+        (bytes > 0).then(|| memory.peak as f64 / bytes as f64)
+    }
+
+    /// Counts what was got of a box, for the step and for the reader.
+    fn count(&self, copied: u64, looked: u64, fetched: u64, copying: u64) {
+        self.0.gets.add(copied, looked, fetched, copying);
+        self.0.shared.gets.add(copied, looked, fetched, copying);
     }
 
     /// What there is in it.
@@ -254,7 +305,7 @@ impl Step {
         let (dtype, blocks) = self.meeting(name, bounds)?;
         if let Some(block) = blocks.iter().find(|block| block.bounds.contains(bounds))
             && !bounds.is_empty()
-            && let Some(array) = self.within(dtype, block, bounds)?
+            && let Some(array) = self.within(name, dtype, block, bounds)?
         {
             return Ok(array);
         }
@@ -269,7 +320,7 @@ impl Step {
             .map_err(|_| Error::limit(format!("no memory for box {bounds}")))?;
         // The system gives it zeroed, page by page, to the threads that copy.
         let mut copy = vec![0; bytes];
-        self.copy(dtype, bounds, &blocks, &mut copy)?;
+        self.copy(name, dtype, bounds, &blocks, &mut copy)?;
         let strides = strides(bounds.count(), dtype.size());
         Ok(Array { dtype, bounds: bounds.clone(), strides, bytes: Bytes::Copied(Arc::new(copy)) })
     }
@@ -289,7 +340,7 @@ impl Step {
             )));
         }
         self.check_covered(name, bounds, &blocks)?;
-        self.copy(dtype, bounds, &blocks, to)?;
+        self.copy(name, dtype, bounds, &blocks, to)?;
         Ok(to.len())
     }
 
@@ -299,7 +350,7 @@ impl Step {
     /// As [`Step::get_into`], but for parts that nobody has put.
     pub fn get_what_there_is(&self, name: &str, bounds: &Bounds, to: &mut [u8]) -> Result<usize> {
         let (dtype, blocks) = self.meeting(name, bounds)?;
-        self.copy(dtype, bounds, &blocks, to)
+        self.copy(name, dtype, bounds, &blocks, to)
     }
 
     /// As [`Step::get`], if it lies in one block: `None` of what would be copied.
@@ -309,7 +360,7 @@ impl Step {
     pub fn view(&self, name: &str, bounds: &Bounds) -> Result<Option<Array>> {
         let (dtype, blocks) = self.meeting(name, bounds)?;
         match blocks.iter().find(|block| block.bounds.contains(bounds)) {
-            Some(block) if !bounds.is_empty() => self.within(dtype, block, bounds),
+            Some(block) if !bounds.is_empty() => self.within(name, dtype, block, bounds),
             _ => Ok(None),
         }
     }
@@ -320,9 +371,16 @@ impl Step {
     }
 
     /// A box that lies in one block; `None` if that is on another node.
-    fn within(&self, dtype: DType, block: &Block, bounds: &Bounds) -> Result<Option<Array>> {
+    fn within(
+        &self,
+        name: &str,
+        dtype: DType,
+        block: &Block,
+        bounds: &Bounds,
+    ) -> Result<Option<Array>> {
         let source = self.source(block)?;
-        let Some(view) = source.look(block.writer, &block.place)? else { return Ok(None) };
+        let which = block.which(self.0.step);
+        let Some(view) = source.look(which, &block.place)? else { return Ok(None) };
         let strides = strides(block.bounds.count(), dtype.size());
         let offsets = bounds.start().iter().zip(block.bounds.start()).zip(&strides);
         let from = offsets.fold(0usize, |sum, ((at, start), stride)| {
@@ -330,7 +388,8 @@ impl Step {
             sum.saturating_add(along.saturating_mul(*stride))
         });
         let looked = bounds.elements().saturating_mul(dtype.size() as u64);
-        source.count(0, looked);
+        self.count(0, looked, 0, 0);
+        source.count(self.0.step, &Got { name, bounds, is_fixed: false, copied: 0, looked }, 0);
         let bytes = Bytes::There(view, from, self.clone());
         Ok(Some(Array { dtype, bounds: bounds.clone(), strides, bytes }))
     }
@@ -338,31 +397,36 @@ impl Step {
     /// Copies what blocks have of a box.
     fn copy(
         &self,
+        name: &str,
         dtype: DType,
         bounds: &Bounds,
         blocks: &[&Block],
         to: &mut [u8],
     ) -> Result<usize> {
         let (shared, element) = (&self.0.shared, dtype.size());
+        let copying = AtomicU64::new(0);
         let (mut views, mut far) = (Vec::with_capacity(blocks.len()), Vec::new());
         for block in blocks {
-            match self.source(block)?.look(block.writer, &block.place)? {
+            match self.source(block)?.look(block.which(self.0.step), &block.place)? {
                 Some(view) => views.push((&block.bounds, view)),
                 None => far.push(*block),
             }
         }
-        let fetched = self.fetch(&far, bounds, element, to)?;
+        let fetched = self.fetch(&far, bounds, element, to, &copying)?;
         if views.is_empty() {
+            self.count(0, 0, fetched as u64, copying.into_inner());
             return Ok(fetched);
         }
         let one = |bounds: &Bounds, to: &mut [u8]| -> Result<usize> {
-            let mut sum = 0;
-            for (block, view) in &views {
-                if block.meets(bounds) {
-                    sum += gather::copy(view, block, to, bounds, element)?;
+            report::timed(to.len(), &copying, || {
+                let mut sum = 0;
+                for (block, view) in &views {
+                    if block.meets(bounds) {
+                        sum += gather::copy(view, block, to, bounds, element)?;
+                    }
                 }
-            }
-            Ok(sum)
+                Ok(sum)
+            })
         };
         let threads = threads::of_use(to.len(), shared.threads, 1);
         let copied = if threads == 1 {
@@ -379,11 +443,14 @@ impl Step {
             });
             sums.into_iter().sum::<Result<usize>>()?
         };
+        let copying = copying.into_inner();
+        self.count(copied as u64, 0, fetched as u64, copying);
         // Those of this node are of one source.
-        if let Some(block) =
-            blocks.iter().find(|block| !far.iter().any(|f| std::ptr::eq(*f, **block)))
-        {
-            self.source(block)?.count(copied as u64, 0);
+        let mut near = blocks.iter().filter(|block| !far.iter().any(|f| std::ptr::eq(*f, **block)));
+        let is_fixed = near.clone().any(|block| block.bounds.contains(bounds));
+        if let Some(block) = near.next() {
+            let got = Got { name, bounds, is_fixed, copied: copied as u64, looked: 0 };
+            self.source(block)?.count(self.0.step, &got, copying);
         }
         Ok(copied + fetched)
     }
@@ -395,6 +462,7 @@ impl Step {
         bounds: &Bounds,
         element: usize,
         to: &mut [u8],
+        copying: &AtomicU64,
     ) -> Result<usize> {
         let mut parts: Vec<VecDeque<(Which, Bounds)>> = Vec::new();
         for block in blocks {
@@ -402,7 +470,7 @@ impl Step {
             if parts.len() <= block.source {
                 parts.resize_with(block.source + 1, VecDeque::new);
             }
-            let which = Which { step: self.0.step, writer: block.writer, number: block.number };
+            let which = block.which(self.0.step);
             let small = gather::small(&both, element, PART).into_iter();
             if let Some(of) = parts.get_mut(block.source) {
                 of.extend(small.map(|part| (which, part)));
@@ -414,7 +482,7 @@ impl Step {
             if !parts.is_empty()
                 && let Some(fetch) = source.fetch()
             {
-                ways.push(Way { fetch, parts, asked: VecDeque::new() });
+                ways.push(Way { fetch, element, parts, asked: VecDeque::new(), bytes: 0 });
             }
         }
         let mut copied = 0;
@@ -425,13 +493,15 @@ impl Step {
             for way in &mut ways {
                 if let Some(part) = way.asked.pop_front() {
                     let came = way.fetch.hear()?;
-                    let bytes = usize::try_from(part.elements()).unwrap_or(usize::MAX);
-                    if came.bytes().len() != bytes.saturating_mul(element) {
+                    let bytes = way.bytes_of(&part);
+                    way.bytes = way.bytes.saturating_sub(bytes);
+                    if came.bytes().len() != bytes {
                         return Err(Error::format(
                             "a part of a block of another node has another size",
                         ));
                     }
-                    copied += gather::copy(came.bytes(), &part, to, bounds, element)?;
+                    let copy = || gather::copy(came.bytes(), &part, to, bounds, element);
+                    copied += report::timed(bytes, copying, copy)?;
                 }
             }
             ways.retain(|way| !(way.parts.is_empty() && way.asked.is_empty()));
@@ -443,19 +513,33 @@ impl Step {
 /// Parts of blocks of another node, that are still to be asked for, and that were.
 struct Way<'s> {
     fetch: Box<dyn Fetch + 's>,
+    /// Bytes of an element.
+    element: usize,
     parts: VecDeque<(Which, Bounds)>,
     asked: VecDeque<Bounds>,
+    /// Bytes of those that were asked for.
+    bytes: usize,
 }
 
 impl Way<'_> {
     fn ask(&mut self) -> Result<()> {
-        while self.asked.len() < AHEAD
-            && let Some((block, part)) = self.parts.pop_front()
-        {
+        while let Some((block, part)) = self.parts.pop_front() {
+            let bytes = self.bytes_of(&part);
+            let is_full = self.bytes.saturating_add(bytes) > AHEAD || self.asked.len() >= MOST;
+            if is_full && !self.asked.is_empty() {
+                self.parts.push_front((block, part));
+                break;
+            }
             self.fetch.ask(block, &part)?;
+            self.bytes = self.bytes.saturating_add(bytes);
             self.asked.push_back(part);
         }
         Ok(())
+    }
+
+    fn bytes_of(&self, part: &Bounds) -> usize {
+        let elements = usize::try_from(part.elements()).unwrap_or(usize::MAX);
+        elements.saturating_mul(self.element)
     }
 }
 
@@ -479,13 +563,19 @@ fn open(shared: &Arc<Shared>, step: u64) -> Result<(Arc<Known>, Blocks, Facts)> 
     let of = |source: usize, writer: usize| told.get(source).and_then(|t| t.said.get(writer));
     let all = || order.iter().filter_map(|(_, source, writer)| of(*source, *writer));
     let hashes: Vec<u64> = all().map(|said| said.definitions.hash()).collect();
-    let before = shared.merged().clone().filter(|known| known.hashes == hashes);
+    let rank = |rank| u32::try_from(rank).unwrap_or(u32::MAX);
+    let said = || all().map(|s| (rank(s.rank), s.definitions.clone())).collect::<Vec<_>>();
+    let blocks = || all().map(|said| said.blocks.as_slice()).collect::<Vec<_>>();
+    let is_same = |known: &Arc<Known>| {
+        let has_put = |put: &Vec<Vec<u64>>| *put == put_by(&said(), &blocks());
+        known.hashes == hashes && known.put.as_ref().is_none_or(has_put)
+    };
+    let before = shared.merged().clone().filter(is_same);
     let known = match before {
         Some(known) => known,
         None => {
-            let rank = |rank| u32::try_from(rank).unwrap_or(u32::MAX);
-            let said: Vec<_> = all().map(|s| (rank(s.rank), s.definitions.clone())).collect();
-            let known = Arc::new(Known { hashes, merged: merge(&said)? });
+            let (merged, put) = merge_step(&said(), &blocks())?;
+            let known = Arc::new(Known { hashes, put, merged });
             *shared.merged() = Some(known.clone());
             known
         }

@@ -1,11 +1,13 @@
 //! The writers of another node, as a reader has them: an agent there takes its place, and tells and sends what it asks for.
 
 use crate::clock;
-use crate::coupling::Coupling;
 use crate::index::{Definitions, Place};
-use crate::options::{Read, Stop};
+use crate::line::Line;
+use crate::noted::Got;
+use crate::options::{Patience, Read, Stop};
+use crate::report::MemoryReport;
 use crate::source::{Coming, Fetch, Part, Said, Source, Told, Which};
-use crate::wire::{self, Ask, Errand, Knock, Wanted};
+use crate::wire::{self, Ask, Errand, Wanted};
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,23 +18,68 @@ use stead_store::arena::View;
 /// So long an agent waits for a step before it is asked again.
 const ROUND: Duration = Duration::from_millis(500);
 
-/// A conversation with the agent of a rank: what is asked is answered in order.
+/// That a node does not answer.
+fn silent(line: &dyn Line) -> Error {
+    let message = "the node that writers of a stream are on does not answer";
+    line.by(Error::new(Kind::Timeout, message))
+}
+
+/// The next message of a line, if it comes in time.
+fn hear(line: &dyn Line, patience: &Patience) -> Result<Option<Vec<u8>>> {
+    loop {
+        // Before the wait: what comes while the time runs out is heard.
+        let is_over = patience.left().is_zero();
+        if let Some(bytes) = line.recv_within(patience.share())? {
+            return Ok(Some(bytes));
+        }
+        patience.check()?;
+        if is_over {
+            return Ok(None);
+        }
+    }
+}
+
+fn answer_to(line: &dyn Line, patience: &Patience) -> Result<Vec<u8>> {
+    hear(line, patience)?.ok_or_else(|| silent(line))
+}
+
+/// Asks by a line that is for nothing else whether there is a stream on a node.
+pub(crate) fn look(
+    line: &dyn Line,
+    who: &wire::Sought,
+    patience: &Patience,
+) -> Result<Option<wire::Found>> {
+    line.send(wire::encode(&Ask::Find(who.clone()))?)?;
+    let found = wire::decode(wire::heard(&answer_to(line, patience)?)?);
+    // Who has answered needs no farewell to see that it is over, and is done sooner with one.
+    let _ = line.send(wire::encode(&Ask::Bye)?);
+    found
+}
+
+/// A conversation with an agent: what is asked is answered in order.
 #[derive(Debug)]
 pub(crate) struct Talk {
-    coupling: Arc<Coupling>,
-    rank: usize,
-    tag: u32,
+    asks: Box<dyn Line>,
+    errands_by: Box<dyn Line>,
     timeout: Duration,
     stop: Stop,
-    /// An answer did not come: what comes next may be that one.
-    is_broken: Mutex<bool>,
+    turn: Mutex<Turn>,
     kept: Mutex<Kept>,
     /// What does not wait for a step is asked beside that: the same of those answers.
     errands: Mutex<bool>,
 }
 
+/// Of the conversation that waits for steps.
 #[derive(Debug, Default)]
-struct Kept {
+struct Turn {
+    /// An answer did not come: what comes next may be that one.
+    is_broken: bool,
+    /// The next step was asked for, and the answer was not heard yet: the agent gives it by then.
+    asked: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
     /// Definitions of the step that was told last.
     known: HashMap<u64, Arc<Definitions>>,
     /// Steps that the agent holds, and how often it was told to.
@@ -40,25 +87,22 @@ struct Kept {
 }
 
 impl Talk {
-    /// Begins one.
-    pub(crate) fn new(coupling: &Arc<Coupling>, rank: usize, options: &Read) -> Result<Talk> {
-        let tag = coupling.tag()?;
-        coupling.knock(rank, &Knock::Talk(tag))?;
-        Ok(Talk {
-            coupling: coupling.clone(),
-            rank,
-            tag,
+    /// Begins one, by a line for what is asked and one for errands.
+    pub(crate) fn new(asks: Box<dyn Line>, errands: Box<dyn Line>, options: &Read) -> Talk {
+        Talk {
+            asks,
+            errands_by: errands,
             timeout: options.timeout,
             stop: options.stop.clone(),
-            is_broken: Mutex::default(),
+            turn: Mutex::default(),
             kept: Mutex::default(),
             errands: Mutex::default(),
-        })
+        }
     }
 
     /// Who has this asks, and takes what is answered.
-    fn turn(&self) -> MutexGuard<'_, bool> {
-        self.is_broken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn turn(&self) -> MutexGuard<'_, Turn> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -70,47 +114,49 @@ impl Talk {
     }
 
     fn tell(&self, ask: &Ask) -> Result<()> {
-        self.check()?;
-        self.coupling.fabric().send(self.rank, self.tag, wire::encode(ask)?)
+        self.asks.check()?;
+        self.asks.send(wire::encode(ask)?)
     }
 
     fn send(&self, errand: &Errand) -> Result<()> {
-        self.check()?;
-        self.coupling.fabric().send(self.rank, self.tag + 1, wire::encode(errand)?)
+        self.errands_by.check()?;
+        self.errands_by.send(wire::encode(errand)?)
     }
 
-    fn check(&self) -> Result<()> {
-        if self.coupling.is_mine() {
-            return Ok(());
-        }
-        let message = "streams of other nodes were opened before this process was forked";
-        Err(Error::usage(message).with_hint("open them in the process that uses them"))
+    /// The next message of a line.
+    fn hear(&self, line: &dyn Line) -> Result<Vec<u8>> {
+        let heard = self.hear_until(line, clock::after(self.timeout))?;
+        heard.ok_or_else(|| silent(line))
     }
 
-    /// The next message of a tag.
-    fn hear(&self, tag: u32) -> Result<Vec<u8>> {
-        let until = clock::after(self.timeout);
-        loop {
-            let left = until.saturating_duration_since(clock::now());
-            let share = self.stop.at_most(left);
-            if let Some(bytes) = self.coupling.fabric().recv_within(self.rank, tag, share)? {
-                return Ok(bytes);
-            }
-            self.stop.check()?;
-            if left.is_zero() {
-                let message = "the node that writers of a stream are on does not answer";
-                return Err(Error::new(Kind::Timeout, message).at_rank(self.rank));
-            }
-        }
+    /// The next message of a line, if it comes until then.
+    fn hear_until(&self, line: &dyn Line, until: Instant) -> Result<Option<Vec<u8>>> {
+        hear(line, &Patience::until(until, &self.stop))
     }
 
-    fn ask<T: DeserializeOwned>(&self, is_broken: &mut bool, ask: &Ask) -> Result<T> {
-        if *is_broken {
+    /// Asks something that is answered at once, by a node that is well.
+    fn ask<T: DeserializeOwned>(&self, ask: &Ask, patience: &Patience) -> Result<T> {
+        let mut turn = self.turn();
+        if turn.is_broken {
             return Err(self.broken());
         }
         self.tell(ask)?;
-        let answer = self.hear(self.tag).inspect_err(|_| *is_broken = true)?;
-        wire::decode(wire::heard(&answer)?)
+        let heard = answer_to(&*self.asks, patience).inspect_err(|_| turn.is_broken = true)?;
+        wire::decode(wire::heard(&heard)?)
+    }
+
+    /// Asks for the next step, if that was not done.
+    fn expect(&self, turn: &mut Turn, from: u64, until: Instant) -> Result<()> {
+        if turn.is_broken {
+            return Err(self.broken());
+        }
+        if turn.asked.is_none() {
+            let round = until.saturating_duration_since(clock::now()).min(ROUND);
+            let milliseconds = u64::try_from(round.as_millis()).unwrap_or(u64::MAX);
+            self.tell(&Ask::Next(from, milliseconds))?;
+            turn.asked = Some(clock::after(round));
+        }
+        Ok(())
     }
 
     fn run<T: DeserializeOwned>(&self, errand: &Errand) -> Result<T> {
@@ -119,32 +165,40 @@ impl Talk {
             return Err(self.broken());
         }
         self.send(errand)?;
-        let answer = self.hear(self.tag + 1).inspect_err(|_| *is_broken = true)?;
+        let answer = self.hear(&*self.errands_by).inspect_err(|_| *is_broken = true)?;
         wire::decode(wire::heard(&answer)?)
     }
 
     fn broken(&self) -> Error {
         let message = "an answer of the node that writers of a stream are on did not come before";
-        Error::new(Kind::Peer, message)
-            .at_rank(self.rank)
-            .with_hint("open the reader anew, if the node is well")
+        let error = Error::new(Kind::Peer, message);
+        self.asks.by(error.with_hint("open the reader anew, if the node is well"))
     }
 
     /// The stream of a name, if there is one on that node.
-    pub(crate) fn find(&self, name: &str) -> Result<Option<wire::Found>> {
-        self.ask(&mut self.turn(), &Ask::Find(name.to_owned()))
+    pub(crate) fn find(
+        &self,
+        who: &wire::Sought,
+        patience: &Patience,
+    ) -> Result<Option<wire::Found>> {
+        self.ask(&Ask::Find(who.clone()), patience)
     }
 
     /// A place among its readers.
-    pub(crate) fn open(self, open: wire::Open) -> Result<There> {
-        let position = self.ask(&mut self.turn(), &Ask::Open(Box::new(open)))?;
+    pub(crate) fn open(self, open: wire::Open, patience: &Patience) -> Result<There> {
+        let position = self.ask(&Ask::Open(Box::new(open)), patience)?;
         Ok(There { talk: self, position })
     }
 }
 
 impl Kept {
+    /// What was told of a step.
+    pub(crate) fn told(&self, step: u64) -> Option<Arc<Told>> {
+        self.steps.get(&step).map(|(_, told)| told.clone())
+    }
+
     /// Understands what was told of a step, and keeps it while it is held. What follows another one is told in fewer words.
-    fn take(&mut self, step: u64, told: wire::Told, follows: bool) -> Result<()> {
+    pub(crate) fn take(&mut self, step: u64, told: wire::Told, follows: bool) -> Result<()> {
         let mut known: HashMap<u64, Arc<Definitions>> = HashMap::new();
         let mut said = Vec::with_capacity(told.said.len());
         for wire::Said { rank, hash, definitions, blocks } in told.said {
@@ -174,13 +228,9 @@ impl Kept {
 
 impl Drop for Talk {
     fn drop(&mut self) {
-        if !self.coupling.is_mine() {
-            return;
-        }
-        // Who is gone needs no farewell.
+        // Who is gone needs no farewell; a process that was forked has none to say.
         let _ = self.tell(&Ask::Bye);
         let _ = self.send(&Errand::Bye);
-        self.coupling.fabric().forget(self.tag..self.tag + 2);
     }
 }
 
@@ -196,16 +246,39 @@ impl Source for There {
         self.position
     }
 
+    fn expect(&self, from: u64, until: Instant) -> Result<()> {
+        self.talk.expect(&mut self.talk.turn(), from, until)
+    }
+
     fn next(&self, from: u64, until: Instant) -> Result<Coming> {
         loop {
             self.talk.stop.check()?;
             let left = until.saturating_duration_since(clock::now());
-            let round = u64::try_from(left.min(ROUND).as_millis()).unwrap_or(u64::MAX);
             let mut turn = self.talk.turn();
-            match self.talk.ask(&mut turn, &Ask::Next(from, round))? {
+            let was_asked = turn.asked.is_some();
+            self.talk.expect(&mut turn, from, until)?;
+            // What was asked for before may be answered later than this one waits, and is heard by the next one.
+            let is_later = turn.asked.is_some_and(|by| by > until && was_asked);
+            let patience = if is_later { until } else { clock::after(self.talk.timeout) };
+            let heard = self.talk.hear_until(&*self.talk.asks, patience);
+            let answer = match heard.inspect_err(|_| turn.is_broken = true)? {
+                Some(answer) => answer,
+                None if is_later => return Ok(Coming::Nothing),
+                None => {
+                    turn.is_broken = true;
+                    return Err(silent(&*self.talk.asks));
+                }
+            };
+            turn.asked = None;
+            match wire::decode(wire::heard(&answer)?)? {
                 wire::Next::Step(step, told) if step >= from => {
                     self.talk.kept().take(step, told, true)?;
                     return Ok(Coming::Step(step));
+                }
+                wire::Next::Step(step, told) if was_asked => {
+                    // It was asked for from an earlier one on, of which the reader wants none any more.
+                    self.talk.kept().take(step, told, true)?;
+                    self.let_go(step, false);
                 }
                 wire::Next::Step(..) => return Err(wire::astray("a step that is over")),
                 wire::Next::Over(failure) => {
@@ -240,7 +313,7 @@ impl Source for There {
     }
 
     fn told(&self, step: u64) -> Result<Arc<Told>> {
-        let told = self.talk.kept().steps.get(&step).map(|(_, told)| told.clone());
+        let told = self.talk.kept().told(step);
         told.ok_or_else(|| Error::internal(format!("step {step} is not held")))
     }
 
@@ -249,7 +322,7 @@ impl Source for There {
         late.unwrap_or_else(|e| vec![e.to_string()])
     }
 
-    fn look(&self, _: usize, _: &Place) -> Result<Option<View>> {
+    fn look(&self, _: Which, _: &Place) -> Result<Option<View>> {
         Ok(None)
     }
 
@@ -257,7 +330,16 @@ impl Source for There {
         Some(Box::new(Parts { talk: &self.talk, is_broken: self.talk.errands(), asked: 0 }))
     }
 
-    fn count(&self, _: u64, _: u64) {}
+    fn count(&self, _: u64, _: &Got<'_>, _: u64) {}
+
+    fn given(&self, dropped: u64, waited: u64) {
+        // Who is gone counts nothing.
+        let _ = self.talk.send(&Errand::Given(dropped, waited));
+    }
+
+    fn memory(&self) -> Option<MemoryReport> {
+        None
+    }
 
     fn done(&self) {
         let _ = self.talk.send(&Errand::Enough);
@@ -291,7 +373,7 @@ impl Fetch for Parts<'_> {
 
     fn hear(&mut self) -> Result<Part> {
         let broken = &mut *self.is_broken;
-        let message = self.talk.hear(self.talk.tag + 1).inspect_err(|_| *broken = true)?;
+        let message = self.talk.hear(&*self.talk.errands_by).inspect_err(|_| *broken = true)?;
         self.asked = self.asked.saturating_sub(1);
         wire::heard(&message)?;
         Ok(Part::new(message, wire::HEAD))

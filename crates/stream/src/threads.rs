@@ -1,5 +1,7 @@
 //! How many threads copy, and bytes that several of them copy.
 
+use crate::report;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -22,16 +24,19 @@ pub(crate) fn of_use(bytes: usize, asked: usize, processes: usize) -> usize {
     }
 }
 
-/// Copies bytes into as many others, by so many threads; by fewer where the system gives no more.
-pub(crate) fn copy(from: &[u8], to: &mut [u8], threads: usize) {
+/// Copies bytes into as many others, by so many threads; by fewer where the system gives no more. What this takes of processors is added
+/// to `time`, in nanoseconds, if it is much.
+pub(crate) fn copy(from: &[u8], to: &mut [u8], threads: usize, time: &AtomicU64) {
     // One run for each, of whole pages: long ones are not taken into caches on the way.
     let share = from.len().div_ceil(threads.max(1)).next_multiple_of(1 << 12).max(1 << 12);
     let parts = Mutex::new(to.chunks_mut(share).zip(from.chunks(share)));
     let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = || {
-        while let Some((to, from)) = next() {
-            to.copy_from_slice(from);
-        }
+        report::timed(share.min(from.len()), time, || {
+            while let Some((to, from)) = next() {
+                to.copy_from_slice(from);
+            }
+        });
     };
     thread::scope(|scope| {
         for _ in 1..threads {
@@ -52,7 +57,7 @@ mod tests {
             let from: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
             for threads in [0, 1, 2, 3, 7, 64] {
                 let mut to = vec![0xFF; len];
-                copy(&from, &mut to, threads);
+                copy(&from, &mut to, threads, &AtomicU64::new(0));
                 assert!(from == to, "{len} bytes by {threads} threads");
             }
         }

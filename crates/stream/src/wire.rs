@@ -20,7 +20,7 @@ pub(crate) enum Knock {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Ask {
     /// Whether there is a stream; answered by [`Found`] or nothing.
-    Find(String),
+    Find(Sought),
     /// For a place among its readers; answered by the step that it begins with.
     Open(Box<Open>),
     /// For the first step from this one on, for so many milliseconds; answered by [`Next`].
@@ -42,24 +42,50 @@ pub(crate) enum Errand {
     Late(u64),
     /// To look at a step no longer, and to be done with it. No answer.
     LetGo(u64, bool),
+    /// The reader was given a step: how many have gone before it, and nanoseconds of its wait. No answer.
+    Given(u64, u64),
     /// No more steps. No answer.
     Enough,
     /// Nothing any more. No answer.
     Bye,
 }
 
-/// A place among the readers of a run of a stream.
+/// Who looks for a stream.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Open {
+pub(crate) struct Sought {
     pub(crate) name: String,
-    pub(crate) run: u64,
     pub(crate) group: String,
     pub(crate) rank: u64,
     pub(crate) ranks: u64,
-    /// Steps may go that the group has not had.
-    pub(crate) drops: bool,
-    /// It begins with the next step.
-    pub(crate) next: bool,
+}
+
+/// A place among the readers of a run of a stream.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Open {
+    pub(crate) who: Sought,
+    pub(crate) run: u64,
+    pub(crate) starts: Starts,
+    pub(crate) lags: Lags,
+    /// How long it waits for anybody, and others of its group for it, in milliseconds.
+    pub(crate) timeout_ms: u64,
+    /// The process of the reader.
+    pub(crate) process: u32,
+}
+
+/// With which step a group begins: [`Start`](crate::Start).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Starts {
+    Oldest,
+    Next,
+    First,
+}
+
+/// What happens when it is behind: [`Behind`](crate::Behind).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Lags {
+    Block,
+    Drop,
+    Spill,
 }
 
 /// A stream on a node.
@@ -72,6 +98,8 @@ pub(crate) struct Found {
     /// Those of this node.
     pub(crate) ranks: Vec<u64>,
     pub(crate) is_live: bool,
+    /// The group of who asks waits for his rank.
+    pub(crate) awaits: bool,
     /// In nanoseconds since 1970.
     pub(crate) created: u64,
 }
@@ -164,11 +192,15 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 
 /// An answer, or why there is none.
 pub(crate) fn answer<T: Serialize>(outcome: Result<T>) -> Vec<u8> {
-    let failed = match outcome.and_then(|answer| add(vec![DONE], &answer)) {
-        Ok(bytes) => return bytes,
-        Err(e) => Failure::of(&e),
-    };
-    add(vec![FAILED], &failed).unwrap_or_else(|_| vec![FAILED])
+    match outcome.and_then(|answer| add(vec![DONE], &answer)) {
+        Ok(bytes) => bytes,
+        Err(e) => failed(&e),
+    }
+}
+
+/// Why there is no answer.
+pub(crate) fn failed(e: &Error) -> Vec<u8> {
+    add(vec![FAILED], &Failure::of(e)).unwrap_or_else(|_| vec![FAILED])
 }
 
 /// The same of bytes that come after [`HEAD`] others.
@@ -221,20 +253,14 @@ mod tests {
 
     #[test]
     fn what_is_no_message_is_an_error() {
-        let bytes = encode(&Ask::Open(Box::new(Open {
-            name: "sim".into(),
-            run: 7,
-            group: "readers".into(),
-            rank: 1,
-            ranks: 2,
-            drops: false,
-            next: true,
-        })))
-        .unwrap();
+        let who = Sought { name: "sim".into(), group: "readers".into(), rank: 1, ranks: 2 };
+        let (starts, lags) = (Starts::First, Lags::Spill);
+        let open = Open { who, run: 7, starts, lags, timeout_ms: 60_000, process: 99 };
+        let bytes = encode(&Ask::Open(Box::new(open))).unwrap();
         for len in 0..bytes.len() {
             assert!(decode::<Ask>(&bytes[..len]).is_err(), "{len}");
         }
-        assert!(matches!(decode::<Ask>(&bytes), Ok(Ask::Open(open)) if open.next));
+        assert!(matches!(decode::<Ask>(&bytes), Ok(Ask::Open(open)) if open.starts == starts));
         for bytes in [&[][..], &[9, 9, 9], &[1], &[1, 255, 255, 255, 255, 255]] {
             assert_eq!(heard(bytes).unwrap_err().kind(), Kind::Format);
         }

@@ -1,6 +1,7 @@
 //! The writing end of a stream.
 
-use crate::board::{Begun, Entry, Full, Standing};
+use crate::board::{Begun, Entry, Full, Standing, process};
+use crate::clock;
 use crate::coupling::Coupling;
 use crate::events::{Event, Told};
 use crate::head;
@@ -9,8 +10,10 @@ use crate::index::{BlockEntry, Definition, Definitions, shown};
 use crate::memory::{is_alive, me};
 use crate::options::Written;
 use crate::party::{Party, Seen};
+use crate::recorded::{self, Card, Job, Of, Recorder};
+use crate::report::{Cause, Puts, WriterReport};
+use crate::stock::Stock;
 use crate::threads;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -30,7 +33,7 @@ pub struct Writer {
     /// Others of this coupling may read what was put as long as it is there.
     coupling: Option<Arc<Coupling>>,
     /// The memory of arrays, and that of what is said of them.
-    arena: Arena,
+    stock: Arc<Stock>,
     said: Arena,
     definitions: Definitions,
     /// Those that readers know, and where they lie.
@@ -38,12 +41,14 @@ pub struct Writer {
     /// The step that comes next, or is open.
     step: u64,
     open: Option<Open>,
-    /// What steps have that are not gone yet.
-    past: VecDeque<(u64, Vec<Arc<Piece>>)>,
     /// Of the writers of this process, which have different ones.
     number: u64,
     /// Of readers.
     told: Told,
+    /// Records what is put, if it is to be.
+    recorder: Option<Recorder>,
+    /// What it has done.
+    puts: Puts,
     is_closed: bool,
 }
 
@@ -55,6 +60,17 @@ struct Open {
     blocks: Vec<BlockEntry>,
     pieces: Vec<Arc<Piece>>,
     bytes: u64,
+}
+
+/// For what a writer waits that has no memory.
+#[derive(Debug, Clone, Copy)]
+enum Lacks {
+    /// For what keeps a step from beginning, too.
+    Full(Full),
+    /// Steps are to be recorded.
+    Recorder,
+    /// Other writers have what is of steps that have gone.
+    Writers,
 }
 
 /// Memory for a block that is put without a copy.
@@ -102,36 +118,66 @@ impl Writer {
     /// Takes the place of a writer of the stream `name`, which begins with the first of them.
     ///
     /// # Errors
-    /// `Usage` if other writers say something else of the stream, or somebody is this one already; those of the dataspace `memory`.
+    /// `Usage` if other writers say something else of the stream, or or somebody is this one already, and if steps of another one were recorded
+    /// where it is to be; those of the dataspace `memory`, and of the folder that steps are recorded in.
     pub fn open(name: &str, options: &Written) -> Result<Writer> {
+        let spot = options.recorded()?.map(|at| recorded::spot(at, &options.spaces)).transpose()?;
         let home = match &options.coupling {
             Some(coupling) => coupling.home().clone(),
             None => Home::open(&options.spaces)?,
         };
         let me = me()?;
         let placed = options.placed(name)?;
-        let (seat, agreed) = (placed.seat, options.agreed(&placed));
+        let record = spot.as_ref().map_or(0, |(_, number)| *number);
+        let (seat, agreed) = (placed.seat, options.agreed(&placed, record));
         let found = home.join(name, &agreed, &placed, me)?;
+        let folder = found.folder.clone();
         // Fresh pages take much longer than those that were used before.
         let keep_free = options.memory / agreed.writers.max(1);
         let of = Options { keep_free, ..Options::default() };
         let arena = Arena::new(&found.folder, &head::prefix(seat), of)?;
         let said = Arena::new(&found.folder, &head::said(seat), Options::default())?;
-        Ok(Writer {
+        let mut writer = Writer {
             party: Party::new(name, home, found, me, (options.timeout, &options.stop)),
             seat,
             coupling: options.coupling.clone(),
-            arena,
+            stock: Arc::new(Stock::new(arena, seat)),
             said,
             definitions: Definitions::new(),
             known: None,
             step: 0,
             open: None,
-            past: VecDeque::new(),
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             told: Told::default(),
+            recorder: None,
+            puts: Puts::default(),
             is_closed: false,
-        })
+        };
+        if let Some(coupling) = &writer.coupling {
+            coupling.writes(name, agreed.run);
+        }
+        if spot.is_some()
+            && let Some(at) = options.recorded()?
+        {
+            // What a stream before it has left there may have gone since.
+            let (at, _) = recorded::spot(at, &options.spaces)?;
+            let own = |e: Error| e.and(&format!(", where stream '{name}' is recorded"));
+            let gone = || Error::new(Kind::Peer, format!("stream '{name}' was removed"));
+            let run = if agreed.run == 0 { writer.party.board.token() } else { agreed.run };
+            let of = Of {
+                name,
+                card: Card::new(name, agreed.all, run, options.persist.is_none()),
+                rank: writer.party.board.rank_of(seat),
+                seat,
+                board: crate::home::look(&folder)?.ok_or_else(gone)?,
+                stock: writer.stock.clone(),
+                me,
+                limit: options.spill_limit,
+            };
+            writer.recorder = Some(Recorder::open(&at, of).map_err(own)?);
+            recorded::tell(&folder, &at)?;
+        }
+        Ok(writer)
     }
 
     /// The number of the step that is open, or comes next.
@@ -191,6 +237,12 @@ impl Writer {
         Ok(self.told.news(readers, complete))
     }
 
+    /// What it has done so far, for whom it has waited, and the memory of the stream.
+    pub fn report(&self) -> WriterReport {
+        let board = &self.party.board;
+        self.puts.report(board.rank_of(self.seat), board)
+    }
+
     /// Begins a step, when there is room for it: readers that are waited for are not too far behind.
     ///
     /// # Errors
@@ -203,8 +255,16 @@ impl Writer {
         let until = self.party.deadline();
         loop {
             let seen = Seen::Writer(self.party.board.seen_by_writers());
+            if self.recorder.as_ref().is_some_and(|recorder| !recorder.has_room()) {
+                self.party.wait(seen, until, || self.what_is_recorded())?;
+                self.check()?;
+                continue;
+            }
             let guard = self.party.lock()?;
             let begun = self.party.board.begin(&guard, self.step);
+            if matches!(begun, Begun::Full(_)) && self.spills() {
+                self.party.board.hurry(&guard);
+            }
             drop(guard);
             match begun {
                 Begun::Yes => {
@@ -214,7 +274,10 @@ impl Writer {
                 }
                 Begun::Over(state) => return Err(self.over(state)),
                 Begun::Full(full) => {
-                    self.party.wait(seen, until, || self.who_is_waited_for(full))?;
+                    let begun = clock::now();
+                    let waited = self.party.wait(seen, until, || self.who_is_waited_for(full));
+                    self.puts.waited(cause(full), begun.elapsed());
+                    waited?;
                 }
             }
         }
@@ -229,8 +292,18 @@ impl Writer {
     fn check(&self) -> Result<()> {
         match self.is_closed {
             true => Err(Error::usage(format!("stream '{}' is closed", self.party.name))),
-            false => Ok(()),
+            false => self.recorder.as_ref().map_or(Ok(()), Recorder::check),
         }
+    }
+
+    fn spills(&self) -> bool {
+        self.recorder.as_ref().is_some_and(|recorder| recorder.spills)
+    }
+
+    fn what_is_recorded(&self) -> String {
+        let waiting = self.recorder.as_ref().map_or(0, Recorder::waiting);
+        let (name, step) = (&self.party.name, self.step);
+        format!("step {step} of stream '{name}': {waiting} steps before it are not recorded yet")
     }
 
     fn who_is_waited_for(&self, full: Full) -> String {
@@ -243,11 +316,23 @@ impl Writer {
                 let (there, wanted) = (board.groups(), board.agreed().expect);
                 format!("{writer}: {there} groups of readers have come, and it waits for {wanted}")
             }
+            Full::Needed(needed) if board.is_spilled(&needed) => {
+                let (group, step) = (board.group_of(&needed), needed.step);
+                let limit = self.recorder.as_ref().and_then(|recorder| recorder.limit);
+                let files = limit.map_or_else(String::new, |limit| {
+                    let (taken, limit) = (format_size(board.files()), format_size(limit));
+                    format!(" (files have {taken} of {limit}, the spill_limit)")
+                });
+                format!(
+                    "{writer}: step {step} is not recorded yet, and the readers '{group}' have not had it{files}"
+                )
+            }
             Full::Needed(needed) => {
                 let group = board.group_of(&needed);
                 let who = match needed.who {
                     Some(who) => {
-                        format!("(process {}) is not done with step {}", who.number, needed.step)
+                        let process = process(who, needed.elsewhere);
+                        format!("({process}) is not done with step {}", needed.step)
                     }
                     None => "has not come".to_owned(),
                 };
@@ -257,9 +342,8 @@ impl Writer {
                 let holders = board.holders(oldest);
                 let who = holders.first().map_or_else(
                     || "steps that are kept take all places".to_owned(),
-                    |(who, group, rank)| {
-                        let number = who.number;
-                        format!("rank {rank} of '{group}' (process {number}) still looks at step {oldest}")
+                    |(process, group, rank)| {
+                        format!("rank {rank} of '{group}' ({process}) still looks at step {oldest}")
                     },
                 );
                 format!("{writer}: {who}")
@@ -296,8 +380,11 @@ impl Writer {
             return Err(Error::usage(message));
         }
         let threads = threads::of_use(len, 0, self.party.board.writers());
-        threads::copy(bytes, room.bytes_mut(), threads);
-        self.put_room(room)
+        let copying = AtomicU64::new(0);
+        threads::copy(bytes, room.bytes_mut(), threads, &copying);
+        self.put_room(room)?;
+        self.puts.copied(len as u64, copying.into_inner());
+        Ok(())
     }
 
     fn name_of(&self, variable: u32) -> String {
@@ -325,19 +412,13 @@ impl Writer {
         let most = self.party.board.agreed().memory;
         loop {
             let seen = Seen::Writer(self.party.board.seen_by_writers());
-            // First said, then looked: of two who want the last bytes at the same time not both have them.
-            self.party.board.set_used(self.seat, self.arena.used().saturating_add(bytes));
-            if self.party.board.used() <= most {
-                let len = usize::try_from(bytes).unwrap_or(usize::MAX);
-                let piece = self.arena.take(len);
-                self.party.board.set_used(self.seat, self.arena.used());
+            if let Some(piece) = self.stock.take(&self.party.board, bytes) {
                 return piece.map_err(|e| self.gone(e));
             }
-            self.party.board.set_used(self.seat, self.arena.used());
-            if self.reclaim() {
-                continue;
+            if !self.reclaim() {
+                self.wait_for_memory(seen, until, bytes, most)?;
+                self.check()?;
             }
-            self.wait_for_memory(seen, until, bytes, most)?;
         }
     }
 
@@ -349,41 +430,100 @@ impl Writer {
         }
     }
 
-    fn wait_for_memory(&self, seen: Seen, until: Instant, bytes: u64, most: u64) -> Result<()> {
-        let board = &self.party.board;
-        let guard = self.party.lock()?;
+    /// Waits for what others give back, unless it can never be enough.
+    fn wait_for_memory(&mut self, seen: Seen, until: Instant, bytes: u64, most: u64) -> Result<()> {
+        let Writer { party, stock, seat, step, .. } = &*self;
+        let (board, step) = (&party.board, *step);
+        let guard = party.lock()?;
         if board.sweep_for_room(&guard) {
             return Ok(());
         }
-        let (needed, state, steps) = (board.needed(), board.state(), board.steps());
+        if self.recorder.is_some() {
+            board.hurry(&guard);
+        }
+        let open = stock.open();
+        let stays = board.stays(&guard, *seat, step).saturating_add(open).saturating_add(bytes);
+        let state = board.state();
+        let lacks = self.what_is_lacking(step);
+        // Whoever needs as much at the same time is told, and told when there is some.
+        board.set_waiting(*seat, (stays <= most).then_some(open));
         drop(guard);
-        if let Some(error) = self.party.over(state) {
+        if let Some(error) = party.over(state) {
+            board.set_waiting(*seat, None);
             return Err(error);
         }
-        let oldest = steps.first().copied();
-        let kept = u64::try_from(steps.len()).unwrap_or(u64::MAX) <= board.agreed().keep;
-        let held = oldest.is_some_and(|step| !board.holders(step).is_empty());
-        let waits = needed.is_some_and(|n| oldest.is_some_and(|step| n.step <= step));
-        if kept && !held && !waits {
-            // Nothing will be freed before this step has ended.
-            let (name, keep) = (&self.party.name, board.agreed().keep);
+        if stays > most {
+            let (name, keep) = (&party.name, board.agreed().keep);
             let message = format!(
-                "step {} of stream '{name}' does not fit: {} more than the {} of memory that it has, of which {keep} kept steps have a part",
-                self.step,
-                format_size(board.used().saturating_add(bytes).saturating_sub(most)),
+                "step {step} of stream '{name}' does not fit: {} more than the {} of memory that it has, of which {keep} kept steps have a part",
+                format_size(stays.saturating_sub(most)),
                 format_size(most),
             );
             return Err(
                 Error::limit(message).with_hint("give the stream more memory, or keep fewer steps")
             );
         }
-        self.party.wait(seen, until, || {
-            let why = match needed.filter(|_| waits) {
-                Some(needed) => self.who_is_waited_for(Full::Needed(needed)),
-                None => self.who_is_waited_for(Full::Held(oldest.unwrap_or(0))),
+        let begun = clock::now();
+        let slept = party.wait(seen, until, || {
+            let why = match lacks {
+                Lacks::Full(full) => self.who_is_waited_for(full),
+                Lacks::Recorder => self.what_is_recorded(),
+                Lacks::Writers => self.who_has_memory(),
             };
             format!("{why}, and {} of memory are taken", format_size(most))
-        })
+        });
+        board.set_waiting(*seat, None);
+        let cause = match lacks {
+            Lacks::Full(full) => cause(full),
+            Lacks::Recorder => Cause::Recorder,
+            Lacks::Writers => Cause::Writers,
+        };
+        self.puts.waited(cause, begun.elapsed());
+        slept
+    }
+
+    /// For what memory is waited, under the lock.
+    fn what_is_lacking(&self, step: u64) -> Lacks {
+        let board = &self.party.board;
+        let (needed, steps) = (board.needed_in_memory(), board.steps());
+        let oldest = steps.first().copied();
+        if let Some(needed) = needed.filter(|n| oldest.is_some_and(|oldest| n.step <= oldest)) {
+            return Lacks::Full(Full::Needed(needed));
+        }
+        let complete = board.complete();
+        let kept = complete.saturating_sub(board.agreed().keep);
+        let held = |step: &u64| *step < kept && !board.holders(*step).is_empty();
+        if let Some(held) = steps.into_iter().find(held) {
+            return Lacks::Full(Full::Held(held));
+        }
+        if self.recorder.as_ref().is_some_and(Recorder::is_busy) {
+            return Lacks::Recorder;
+        }
+        if complete < step {
+            return Lacks::Full(Full::Behind(complete));
+        }
+        Lacks::Writers
+    }
+
+    /// Writers that have memory which they give back with what they do next.
+    fn who_has_memory(&self) -> String {
+        let Writer { party, seat, step, .. } = self;
+        let board = &party.board;
+        let others = (0..board.writers()).filter(|w| w != seat).map(|w| board.writer(w));
+        let said: Vec<String> = others
+            .filter(|other| other.memory > 0)
+            .take(8)
+            .map(|other| {
+                let (rank, process) = (other.rank, other.who.number);
+                format!("writer {rank} (process {process}) has {}", format_size(other.memory))
+            })
+            .collect();
+        let said = if said.is_empty() { "nobody else has any".to_owned() } else { said.join(", ") };
+        format!(
+            "writer {} of stream '{}' has no room in step {step}: what others have of steps that have gone is given back with what they do next; {said}",
+            board.rank_of(*seat),
+            party.name
+        )
     }
 
     /// Puts a block that was filled in its place.
@@ -404,6 +544,7 @@ impl Writer {
             return Err(Error::usage(message).with_hint("begin it before something is put"));
         };
         open.bytes = open.bytes.saturating_add(block.place.len);
+        self.puts.put(block.place.len);
         open.blocks.push(block);
         open.pieces.push(piece);
         Ok(())
@@ -419,8 +560,8 @@ impl Writer {
             return Err(Error::usage(format!("step {} was not begun", self.step)));
         };
         let written = self.write(&mut open);
-        let entry = match written {
-            Ok(entry) => entry,
+        let (entry, hash, definitions) = match written {
+            Ok(written) => written,
             Err(e) => {
                 // It can be tried again.
                 self.open = Some(open);
@@ -430,18 +571,27 @@ impl Writer {
         let guard = self.party.lock()?;
         let ended = self.party.board.end(&guard, self.seat, self.step, entry, open.bytes);
         let state = self.party.board.state();
+        let pieces = Arc::new(open.pieces);
+        if let Some(recorder) = self.recorder.as_ref().filter(|_| ended) {
+            let (step, bytes, blocks) = (self.step, open.bytes, open.blocks);
+            let pieces = pieces.clone();
+            recorder.put(Job { step, bytes, definitions, hash, blocks, pieces });
+            self.party.board.ring(&guard, self.seat);
+        }
         drop(guard);
         if !ended {
             return Err(self.over(state));
         }
-        self.past.push_back((self.step, open.pieces));
+        self.stock.keep(self.step, open.bytes, pieces);
+        let (waited, copying) = self.puts.end(self.step);
+        self.party.board.set_times(self.seat, waited, copying);
         self.step += 1;
         self.reclaim();
         Ok(())
     }
 
     /// Writes down what readers need to know of a step.
-    fn write(&mut self, open: &mut Open) -> Result<Entry> {
+    fn write(&mut self, open: &mut Open) -> Result<(Entry, u64, Arc<Piece>)> {
         self.definitions.settle()?;
         let hash = self.definitions.hash();
         let definitions = match &self.known {
@@ -456,9 +606,9 @@ impl Writer {
         let head = head::encode(&definitions.place(), hash, &blocks);
         let index = Arc::new(self.lay_down(&head)?);
         let Place { segment, offset, len } = index.place();
-        open.pieces.push(definitions);
+        open.pieces.push(definitions.clone());
         open.pieces.push(index);
-        Ok(Entry { segment, offset, len })
+        Ok((Entry { segment, offset, len }, hash, definitions))
     }
 
     /// What is said of a step is small beside its arrays, and does not count.
@@ -470,26 +620,35 @@ impl Writer {
 
     /// Frees what belongs to steps that have gone. True if there was something.
     fn reclaim(&mut self) -> bool {
-        let before = self.past.len();
         let board = &self.party.board;
-        self.past.retain(|(step, _)| board.is_there(*step));
-        board.set_used(self.seat, self.arena.used());
-        self.past.len() < before
+        if let Some(recorder) = &self.recorder {
+            recorder.forget(|step| board.is_there(step));
+        }
+        let any = self.stock.reclaim(board);
+        if any
+            && board.is_memory_wanted(self.seat)
+            && let Ok(guard) = self.party.lock()
+        {
+            // Who waits for it looks again at once, and not in a while.
+            board.tell_writers(&guard);
+        }
+        any
     }
 
     /// Closes the stream: readers come to its end when all writers have. What is complete stays for them, and this process may end.
     ///
     /// # Errors
-    /// `Usage` within a step, which readers never see: they are told that the stream has failed.
+    /// `Usage` within a step, which readers never see: they are told that the stream has failed; that of the disk if steps are recorded, of
+    /// which all are durable when this returns; `Timeout` if that takes too long.
     pub fn close(mut self) -> Result<()> {
         let within = self.open.is_some();
-        self.leave(within)?;
+        let left = self.leave(within);
         match within {
+            false => left,
             true => Err(Error::usage(format!(
                 "stream '{}' was closed within step {}, which nobody will see",
                 self.party.name, self.step
             ))),
-            false => Ok(()),
         }
     }
 
@@ -506,17 +665,68 @@ impl Writer {
             return Ok(());
         }
         // Bytes stay for those who read them.
-        self.arena.leave();
+        self.stock.leave();
         self.said.leave();
-        let guard = self.party.lock()?;
+        let (coupling, recorder) = (self.coupling.take(), self.recorder.take());
+        let guard = match self.party.lock() {
+            Ok(guard) => guard,
+            Err(e) => return self.leave_unheard(fails, coupling.as_deref(), recorder, e),
+        };
         self.party.board.close(&guard, self.seat, fails);
-        let (rank, run) = (self.party.board.rank_of(self.seat), self.party.board.agreed().run);
+        let failed = self.party.board.failed();
+        if let Some(recorder) = &recorder {
+            recorder.close(self.step, fails);
+            self.party.board.ring(&guard, self.seat);
+        }
         self.party.home.leave(&self.party.name, &self.party.board, &guard);
         drop(guard);
-        if let Some(coupling) = self.coupling.take().filter(|_| fails) {
-            coupling.failed(&self.party.name, run, rank);
+        if let Some(coupling) = coupling {
+            let (name, run) = (&self.party.name, self.party.board.agreed().run);
+            coupling.has_written(name, run);
+            // Whoever of this node it was: one that was killed says nothing itself.
+            if let Some(rank) = failed {
+                coupling.failed(name, run, rank);
+            }
         }
-        Ok(())
+        // Readers of memory come to the end meanwhile.
+        match recorder {
+            Some(recorder) => recorder.finish(self.party.deadline(), &self.party.stop),
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves while somebody keeps the stream locked: it says so in its own place, and whoever looks next after those who have ended
+    /// makes it known. Steps are recorded as ever.
+    fn leave_unheard(
+        &self,
+        fails: bool,
+        coupling: Option<&Coupling>,
+        recorder: Option<Recorder>,
+        why: Error,
+    ) -> Result<()> {
+        self.party.board.leave_unheard(self.seat, fails);
+        if let Some(coupling) = coupling {
+            let board = &self.party.board;
+            let (name, run) = (&self.party.name, board.agreed().run);
+            coupling.has_written(name, run);
+            if fails {
+                coupling.failed(name, run, board.rank_of(self.seat));
+            }
+        }
+        if let Some(recorder) = recorder {
+            recorder.close(self.step, fails);
+            recorder.finish(self.party.deadline(), &self.party.stop)?;
+        }
+        Err(why)
+    }
+}
+
+fn cause(full: Full) -> Cause {
+    match full {
+        Full::Groups => Cause::Groups,
+        Full::Needed(needed) => Cause::Reader(needed),
+        Full::Held(_) => Cause::Held,
+        Full::Behind(_) => Cause::Writers,
     }
 }
 

@@ -171,6 +171,64 @@ fn who_comes_late_finds_what_was_kept() {
 }
 
 #[test]
+fn a_rank_that_comes_late_finds_what_the_first_one_has_found_also_when_all_is_over() {
+    let whole = bounds(&[0, 0], &[2, 2]);
+    for start in [Start::Oldest, Start::Next] {
+        let place = Place::new();
+        let mut writer = Writer::open("sim", &Written { queue: 3, ..place.written() }).unwrap();
+        let t = writer.define(array("T", &[2, 2])).unwrap();
+        let timeout = Duration::from_secs(60);
+        let of = |rank| Read { rank, ranks: 3, start, timeout, ..place.read() };
+        let mut first = Reader::open("sim", &of(0)).unwrap();
+        (0..3).for_each(|step| put(&mut writer, t, step, &whole));
+        writer.close().unwrap();
+        while first.next_step().unwrap().is_some() {}
+        drop(first);
+        assert_eq!(place.left(), ["sim"]);
+        for rank in [2, 1] {
+            let mut late = Reader::open("sim", &of(rank)).unwrap();
+            for n in 0..3 {
+                let step = late.next_step().unwrap().unwrap();
+                assert_eq!((step.number(), step.dropped()), (n, 0));
+                assert_eq!(step.get("T", &whole).unwrap().bytes(), bytes(n, &whole));
+            }
+            assert!(late.next_step().unwrap().is_none());
+            drop(late);
+        }
+        assert_eq!(place.left(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn what_waits_for_ranks_that_do_not_come_goes() {
+    let place = Place::new();
+    let write = || {
+        let mut writer = Writer::open("sim", &place.written()).unwrap();
+        let t = writer.define(array("T", &[2, 2])).unwrap();
+        put(&mut writer, t, 0, &bounds(&[0, 0], &[2, 2]));
+        writer
+    };
+    // No longer than the first one has said.
+    let writer = write();
+    let soon = Read { ranks: 2, timeout: Duration::ZERO, ..place.read() };
+    let first = Reader::open("sim", &soon).unwrap();
+    writer.close().unwrap();
+    drop(first);
+    assert_eq!(place.left(), Vec::<String>::new());
+    // Nor when somebody else has use for the name.
+    for _ in 0..2 {
+        let writer = write();
+        drop(Reader::open("sim", &Read { ranks: 2, ..place.read() }).unwrap());
+        writer.close().unwrap();
+        assert_eq!(place.left(), ["sim"]);
+    }
+    let home = stead_stream::Home::open(&place.spaces).unwrap();
+    assert_eq!(home.remove("sim", false).unwrap_err().kind(), Kind::Usage);
+    assert!(home.remove("sim", true).unwrap());
+    assert_eq!(place.left(), Vec::<String>::new());
+}
+
+#[test]
 fn a_slow_reader_that_may_be_left_behind_is() {
     let place = Place::new();
     let mut writer = Writer::open("sim", &place.written()).unwrap();
@@ -245,6 +303,81 @@ fn memory_has_a_bound_and_a_step_that_never_fits_is_told_at_once() {
     writer.put(t, &whole, &data).unwrap();
     let error = writer.put(t, &whole, &data).unwrap_err();
     assert_eq!(error.kind(), Kind::Limit, "{error}");
+}
+
+#[test]
+fn memory_that_another_writer_has_not_given_back_is_waited_for() {
+    const BLOCK: u64 = 1 << 17;
+    let place = Place::new();
+    let memory = 4 << 20;
+    let timeout = Duration::from_millis(100);
+    let options = Written { memory, timeout, writers: 2, ..place.written() };
+    let mut writer = Writer::open("sim", &options).unwrap();
+    let mut other = Writer::open("sim", &Written { rank: 1, ..options }).unwrap();
+    let data = vec![0; 1 << 20];
+    let t = writer.define(array("T", &[2 * BLOCK])).unwrap();
+    assert_eq!(other.define(array("T", &[2 * BLOCK])).unwrap(), t);
+    let (mine, its) = (bounds(&[0], &[BLOCK]), bounds(&[BLOCK], &[BLOCK]));
+    for _ in 0..2 {
+        other.begin().unwrap();
+        other.put(t, &its, &data).unwrap();
+        other.end().unwrap();
+        writer.begin().unwrap();
+        writer.put(t, &mine, &data).unwrap();
+        writer.end().unwrap();
+    }
+    // The first step has gone, and the other writer, which has done nothing since, has its part of it.
+    writer.begin().unwrap();
+    writer.put(t, &mine, &data).unwrap();
+    let error = writer.put(t, &mine, &data).unwrap_err();
+    assert_eq!(error.kind(), Kind::Timeout, "{error}");
+    let pid = std::process::id();
+    let says = format!(
+        "has no room in step 2: what others have of steps that have gone is given back with what they do next; writer 1 (process {pid}) has 2.0 MiB"
+    );
+    assert!(error.message().contains(&says), "{error}");
+    // What can never fit is told at once, and what the other one gives back is had.
+    let huge = bounds(&[0], &[2 * BLOCK]);
+    let error = writer.put(t, &huge, &vec![0; 2 << 20]).unwrap_err();
+    assert_eq!(error.kind(), Kind::Limit, "{error}");
+    other.begin().unwrap();
+    writer.put(t, &mine, &data).unwrap();
+    // What somebody has in the step that is open he may not put; when he has, no room is left in it.
+    let error = other.put(t, &its, &data).unwrap_err();
+    assert_eq!(error.kind(), Kind::Timeout, "{error}");
+    writer.end().unwrap();
+    let error = other.put(t, &its, &data).unwrap_err();
+    assert_eq!(error.kind(), Kind::Limit, "{error}");
+}
+
+#[test]
+fn writers_that_wait_for_memory_of_each_other_in_a_step_are_told_that_it_does_not_fit() {
+    let place = Place::new();
+    let options = Written { memory: 4 << 20, writers: 2, keep: 0, ..place.written() };
+    let data = vec![0; 1 << 20];
+    let errors: Vec<Kind> = std::thread::scope(|scope| {
+        let both = std::sync::Arc::new(std::sync::Barrier::new(2));
+        let write = |rank| {
+            let (options, data) = (Written { rank, ..options.clone() }, &data);
+            let both = both.clone();
+            scope.spawn(move || {
+                let mut writer = Writer::open("sim", &options).unwrap();
+                let t = writer.define(array("T", &[1 << 17])).unwrap();
+                let whole = bounds(&[0], &[1 << 17]);
+                writer.begin().unwrap();
+                (0..2).for_each(|_| writer.put(t, &whole, data).unwrap());
+                both.wait();
+                let error = writer.put(t, &whole, data).err().map(|e| e.kind());
+                writer.abandon().unwrap();
+                error
+            })
+        };
+        let all = [write(0), write(1)];
+        all.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
+    });
+    // The first that sees it is told so, and the other one perhaps that the first one has given up.
+    assert!(errors.contains(&Kind::Limit), "{errors:?}");
+    assert!(errors.iter().all(|kind| matches!(kind, Kind::Limit | Kind::Peer)), "{errors:?}");
 }
 
 #[test]

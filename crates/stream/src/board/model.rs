@@ -147,17 +147,24 @@ fn write(process: &Process, writer: usize) {
 }
 
 fn read(process: &Process, rule: Rule) {
+    let name = format!("{}", process.number);
+    let group = Group { name: &name, size: 1, rule, from: From::Oldest, until: u64::MAX };
+    read_as(process, group, 0);
+}
+
+/// Reads to the end as a rank of a group. The step that it has begun with.
+fn read_as(process: &Process, group: Group<'_>, rank: u64) -> u64 {
+    let rule = group.rule;
     let board = Board::open(process).unwrap();
     let guard = process.lock(&board);
-    let name = format!("{}", process.number);
-    let group = Group { name: &name, size: 1, rule, from: From::Oldest };
-    let Ok(reader) = board.attach(&guard, group, 0, process.who(), &|who| process.alive(who))
+    let Ok(reader) = board.attach(&guard, group, rank, process.who(), &|who| process.alive(who))
     else {
         assert!(process.is_ghost());
-        return;
+        return 0;
     };
     drop(guard);
-    let mut next = board.position(reader);
+    let first = board.position(reader);
+    let mut next = first;
     loop {
         let seen = board.seen_by_readers();
         let guard = process.lock(&board);
@@ -166,7 +173,7 @@ fn read(process: &Process, rule: Rule) {
         let found = board.next(&guard, reader, next);
         drop(guard);
         match found {
-            _ if process.is_ghost() => return,
+            _ if process.is_ghost() => return first,
             Next::Step { step, dropped } => {
                 assert!(step == next + dropped && (rule == Rule::Drop || dropped == 0));
                 // It stays as it is while it is looked at.
@@ -194,37 +201,53 @@ fn read(process: &Process, rule: Rule) {
     }
     let guard = process.lock(&board);
     board.detach(&guard, reader);
+    first
 }
 
-/// Two writers and two readers, of whom one may be left behind; one of all of them is killed, perhaps.
-fn run(kills: bool) {
-    let agreed =
-        Agreed { writers: 2, keep: 1, queue: 1, memory: 1 << 20, expect: 0, all: 2, run: 0 };
+/// The memory of a board that two writers are about to join.
+fn memory(keep: u64, expect: u64, record: u64, kills: bool) -> (Agreed, Arc<Memory>) {
+    let (queue, run) = (1, 0);
+    let agreed = Agreed { writers: 2, keep, queue, memory: 1 << 20, expect, all: 2, run, record };
     let words = agreed.words().unwrap();
-    let memory = Arc::new(Memory {
+    let memory = Memory {
         words: (0..words).map(|_| AtomicU64::new(0)).collect(),
         sleepers: Mutex::new(()),
         awake: Condvar::new(),
         lives: (0..6).map(|_| AtomicBool::new(true)).collect(),
         kills,
-    });
-    let process =
-        |number| Process { memory: memory.clone(), number, left: AtomicUsize::new(NEVER) };
-    let first = process(5);
-    let board = Board::found(&first, &agreed, 1, 1).unwrap();
+    };
+    (agreed, Arc::new(memory))
+}
+
+/// One that is killed after some stores if it is the victim.
+fn process(memory: &Arc<Memory>, number: u32, victim: u32) -> Process {
+    let stores = match number == victim {
+        true => shuttle::rand::thread_rng().gen_range(0usize..150),
+        false => NEVER,
+    };
+    Process { memory: memory.clone(), number, left: AtomicUsize::new(stores) }
+}
+
+/// The board, with its writers.
+fn joined<'p>(first: &'p Process, agreed: &Agreed) -> Board<&'p Process> {
+    let board = Board::found(first, agreed, 1, 1).unwrap();
     for writer in 0..2 {
         let guard = first.lock(&board);
         let who = Who { number: writer + 1, start: 1 };
         board.join(&guard, writer as usize, who, &|who| first.alive(who)).unwrap();
     }
+    board
+}
+
+/// Two writers and two readers, of whom one may be left behind; one of all of them is killed, perhaps.
+fn run(kills: bool) {
+    let (agreed, memory) = memory(1, 0, 0, kills);
+    let first = process(&memory, 5, 0);
+    let board = joined(&first, &agreed);
     let victim = if kills { shuttle::rand::thread_rng().gen_range(1u32..5) } else { 0 };
     let all: Vec<_> = (1..5)
         .map(|number| {
-            let process = process(number);
-            if number == victim {
-                let stores = shuttle::rand::thread_rng().gen_range(0usize..120);
-                process.left.store(stores, Ordering::SeqCst);
-            }
+            let process = process(&memory, number, victim);
             thread::spawn(move || match number {
                 1 | 2 => write(&process, number as usize - 1),
                 3 => read(&process, Rule::Block),
@@ -241,6 +264,208 @@ fn run(kills: bool) {
     if !kills {
         assert_eq!((board.complete(), board.state()), (STEPS, State::Ended));
         assert_eq!(board.steps(), [STEPS - 1]);
+    }
+}
+
+/// Two writers, and two ranks of a group, of which each may have gone before the other one comes. One of the writers is killed, perhaps.
+fn late(kills: bool) {
+    let (agreed, memory) = memory(0, 1, 0, kills);
+    let first = process(&memory, 5, 0);
+    let board = joined(&first, &agreed);
+    let victim = if kills { shuttle::rand::thread_rng().gen_range(1u32..3) } else { 0 };
+    let writers: Vec<_> = (1..3)
+        .map(|number| {
+            let process = process(&memory, number, victim);
+            thread::spawn(move || write(&process, number as usize - 1))
+        })
+        .collect();
+    let readers: Vec<_> = (3..5)
+        .map(|number| {
+            let process = process(&memory, number, 0);
+            let group = Group {
+                name: "a",
+                size: 2,
+                rule: Rule::Block,
+                from: From::Oldest,
+                until: u64::MAX,
+            };
+            thread::spawn(move || read_as(&process, group, u64::from(number) - 3))
+        })
+        .collect();
+    writers.into_iter().for_each(|thread| thread.join().unwrap());
+    let begun: Vec<u64> = readers.into_iter().map(|thread| thread.join().unwrap()).collect();
+    // No step began before the group was there.
+    assert_eq!(begun, [0, 0]);
+    assert_eq!(board.groups(), 0);
+    assert!(kills || (board.complete(), board.state()) == (STEPS, State::Ended));
+    let guard = first.lock(&board);
+    board.reap(&guard, &|who| first.alive(who));
+    assert!(board.steps().is_empty());
+}
+
+/// What a writer has in files, a bit for each step, and what its recorder is still to look at.
+#[derive(Default)]
+struct Disk {
+    files: AtomicU64,
+    pending: Mutex<Vec<u64>>,
+    is_closed: AtomicBool,
+}
+
+/// Steps for which there is memory.
+const ROOM: usize = 2;
+
+/// As [`write`], with room for few steps only: what is in no file and somebody needs is to be recorded before the next one begins.
+fn write_with_little_room(process: &Process, writer: usize, disk: &Disk) {
+    let board = Board::open(process).unwrap();
+    for step in 0..=STEPS {
+        loop {
+            let seen = board.seen_by_writers();
+            let guard = process.lock(&board);
+            process.look(&board, &guard);
+            if process.is_ghost() {
+                return;
+            }
+            if board.state() == State::Live
+                && board.steps().len() >= ROOM
+                && !board.sweep_for_room(&guard)
+            {
+                board.hurry(&guard);
+                drop(guard);
+                board.sleep_as_writer(seen, Duration::from_secs(1));
+                continue;
+            }
+            match board.begin(&guard, step) {
+                Begun::Yes => break,
+                Begun::Full(_) => {
+                    drop(guard);
+                    board.sleep_as_writer(seen, Duration::from_secs(1));
+                }
+                Begun::Over(state) => {
+                    assert!(process.memory.kills, "{state:?}");
+                    disk.is_closed.store(true, Ordering::SeqCst);
+                    board.close(&guard, writer, false);
+                    board.ring(&guard, writer);
+                    return;
+                }
+            }
+        }
+        let guard = process.lock(&board);
+        let entry = Entry { segment: writer as u64, offset: step, len: 8 };
+        if board.end(&guard, writer, step, entry, 8) {
+            disk.pending.lock().unwrap().push(step);
+            board.ring(&guard, writer);
+        }
+    }
+    disk.is_closed.store(true, Ordering::SeqCst);
+    let guard = process.lock(&board);
+    board.close(&guard, writer, false);
+    board.ring(&guard, writer);
+}
+
+/// The recorder of a writer: a thread of its process.
+fn record(process: &Process, writer: usize, disk: &Disk) {
+    let board = Board::open(process).unwrap();
+    loop {
+        let seen = board.seen_by_recorder(writer);
+        let guard = process.lock(&board);
+        let (ended, spilled) = (board.writer(writer).step, board.spilled());
+        let mut pending = disk.pending.lock().unwrap();
+        let wanted = |step: &u64| {
+            spilled.is_some_and(|from| from <= *step)
+                && board.is_there(*step)
+                && board.is_due(*step, ended)
+        };
+        let next = pending.iter().position(wanted).map(|at| pending.remove(at));
+        drop(pending);
+        drop(guard);
+        if process.is_ghost() || disk.is_closed.load(Ordering::SeqCst) {
+            return;
+        }
+        match next {
+            Some(step) => {
+                disk.files.fetch_or(1 << step, Ordering::SeqCst);
+                let guard = process.lock(&board);
+                board.recorded(&guard, writer, step);
+            }
+            None => board.sleep_as_recorder(writer, seen, Duration::from_secs(1)),
+        }
+    }
+}
+
+/// Reads each step from memory or from files, and goes on after the first one only when the stream is over: nobody waits for it.
+fn read_what_was_left(process: &Process, disks: &[Arc<Disk>; 2]) {
+    let board = Board::open(process).unwrap();
+    let guard = process.lock(&board);
+    let (rule, from) = (Rule::Spill, From::Oldest);
+    let group = Group { name: "late", size: 1, rule, from, until: u64::MAX };
+    let Ok(reader) = board.attach(&guard, group, 0, process.who(), &|who| process.alive(who))
+    else {
+        assert!(process.is_ghost());
+        return;
+    };
+    drop(guard);
+    let mut next = board.position(reader);
+    loop {
+        let seen = board.seen_by_readers();
+        let guard = process.lock(&board);
+        process.look(&board, &guard);
+        board.advance(&guard, reader, next);
+        let found = if next == 0 || board.state() != State::Live {
+            board.next_exactly(&guard, reader, next)
+        } else {
+            Some(Next::Wait)
+        };
+        drop(guard);
+        match found {
+            _ if process.is_ghost() => return,
+            Some(Next::Step { step, dropped }) => {
+                assert_eq!((step, dropped), (next, 0));
+                assert!(board.entry(step, 0).is_some() || process.is_ghost());
+                let guard = process.lock(&board);
+                board.let_go(&guard, reader, step);
+                next += 1;
+            }
+            None => {
+                let has = |disk: &Arc<Disk>| disk.files.load(Ordering::SeqCst) & (1 << next) != 0;
+                assert!(disks.iter().all(has), "step {next} is neither in memory nor in files");
+                next += 1;
+            }
+            Some(Next::Wait) => board.sleep_as_reader(seen, Duration::from_secs(1)),
+            Some(Next::Over(state)) => {
+                let all = state == State::Ended && next == STEPS + 1;
+                assert!(all || process.memory.kills, "{state:?} {next}");
+                break;
+            }
+        }
+    }
+    let guard = process.lock(&board);
+    board.detach(&guard, reader);
+}
+
+/// Two writers with their recorders, and a reader that is behind.
+fn spill(kills: bool) {
+    // Who is killed before it has come is waited for until the time is over.
+    let (agreed, memory) = memory(0, u64::from(!kills), 7, kills);
+    let first = process(&memory, 5, 0);
+    let board = joined(&first, &agreed);
+    let disks = [Arc::new(Disk::default()), Arc::new(Disk::default())];
+    let victim = if kills { shuttle::rand::thread_rng().gen_range(1u32..4) } else { 0 };
+    let mut all = Vec::new();
+    for number in 1..4 {
+        let process = Arc::new(process(&memory, number, victim));
+        let (disks, same) = (disks.clone(), process.clone());
+        if number == 3 {
+            all.push(thread::spawn(move || read_what_was_left(&process, &disks)));
+            continue;
+        }
+        let writer = number as usize - 1;
+        let (one, other) = (disks[writer].clone(), disks[writer].clone());
+        all.push(thread::spawn(move || write_with_little_room(&process, writer, &one)));
+        all.push(thread::spawn(move || record(&same, writer, &other)));
+    }
+    all.into_iter().for_each(|thread| thread.join().unwrap());
+    if !kills {
+        assert_eq!((board.complete(), board.state()), (STEPS + 1, State::Ended));
     }
 }
 
@@ -264,4 +489,24 @@ fn model_nobody_sleeps_for_ever_and_steps_are_whole() {
 #[test]
 fn model_whoever_is_killed_the_others_go_on() {
     check(60, || run(true));
+}
+
+#[test]
+fn model_nobody_waits_for_who_reads_from_files_and_no_step_is_lost() {
+    check(60, || spill(false));
+}
+
+#[test]
+fn model_what_was_recorded_is_found_whoever_is_killed() {
+    check(60, || spill(true));
+}
+
+#[test]
+fn model_a_rank_that_comes_late_has_all_that_the_first_one_had() {
+    check(60, || late(false));
+}
+
+#[test]
+fn model_a_rank_that_comes_late_is_waited_for_whichever_writer_is_killed() {
+    check(60, || late(true));
 }

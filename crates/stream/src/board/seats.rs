@@ -1,8 +1,10 @@
 //! Who has come, who goes, and who has ended without a word.
 
+use super::counts::{Elsewhere, process};
+use super::groups::{G_FIRST, G_SIZE, G_STATE, G_UNTIL, Group, RANKS, Rule};
 use super::{
-    Board, CAME, COMPLETE, ENDED, ENDED_AT, EXPECT, FAILED, FOR_READERS, FOR_WRITERS, GROUPS,
-    Guard, LIVE, NAME, READERS, REMOVED, SEATS, STATE, State,
+    Board, CAME, COMPLETE, ENDED, ENDED_AT, FAILED, FOR_READERS, FOR_WRITERS, GROUPS, Guard, KEEP,
+    LIVE, NAME, READERS, REMOVED, SEATS, STATE, State,
 };
 use crate::clock;
 use crate::words::{Alive, Who, Words};
@@ -18,22 +20,20 @@ const W_USED: usize = 3;
 const W_BYTES: usize = 4;
 /// Which of all writers it is, and one; 0 where each has its place's number.
 const W_RANK: usize = 5;
-
-/// Words of a group.
-const G_STATE: usize = 0;
-const G_SIZE: usize = 1;
-const G_RULE: usize = 2;
-/// The first step that is for it.
-const G_FIRST: usize = 3;
-const G_LEN: usize = 4;
-const G_NAME: usize = 8;
-/// A bit for each rank that has come.
-const G_CAME: usize = 16;
+/// Changes with what there is to record.
+const W_BELL: usize = 6;
+/// Nanoseconds that it has waited for others, and those of processors that its copies have taken.
+pub(super) const W_WAITED: usize = 7;
+pub(super) const W_COPYING: usize = 8;
+/// While it waits for memory: bytes that it has for steps which it has not ended, and one.
+const W_WAITS: usize = 9;
+/// Bytes of files that it has, of steps which spill.
+const W_FILES: usize = 10;
 
 /// Words of a reader.
 const R_WHO: usize = 0;
-const R_STATE: usize = 1;
-const R_GROUP: usize = 2;
+pub(super) const R_STATE: usize = 1;
+pub(super) const R_GROUP: usize = 2;
 const R_RANK: usize = 3;
 /// It is done with the steps before this one.
 const R_POSITION: usize = 4;
@@ -45,46 +45,34 @@ const R_HAD: usize = 6;
 const R_COPIED: usize = 7;
 const R_LOOKED: usize = 8;
 /// Which of all readers that have come it is.
-const R_NUMBER: usize = 9;
+pub(super) const R_NUMBER: usize = 9;
+/// Nanoseconds that it has waited for steps, and those of processors that its copies have taken.
+pub(super) const R_WAITED: usize = 10;
+pub(super) const R_COPYING: usize = 11;
+/// Of one on another node, for which an agent is here: 1, or that node and two, if nodes
+/// have numbers; its rank in the job; its process there.
+pub(super) const R_NODE: usize = 12;
+pub(super) const R_JOB: usize = 13;
+pub(super) const R_PROCESS: usize = 14;
 
-const FREE: u64 = 0;
-const HERE: u64 = 1;
-const LEFT: u64 = 2;
+pub(super) const FREE: u64 = 0;
+pub(super) const HERE: u64 = 1;
+pub(super) const LEFT: u64 = 2;
 const DIED: u64 = 3;
-
-/// Ranks of a group at most.
-const RANKS: u64 = 64 * (super::GROUP - G_CAME) as u64;
-
-/// What writers do when a group is behind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rule {
-    /// They wait for it.
-    Block,
-    /// They go on, and steps go that it has not had.
-    Drop,
-}
-
-/// Where a group begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum From {
-    /// With the next step that is complete.
-    Next,
-    /// With the oldest one that is there.
-    Oldest,
-}
-
-/// A group of readers, each of which has all steps.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Group<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) size: u64,
-    pub(crate) rule: Rule,
-    pub(crate) from: From,
-}
+/// A writer has left, in order or not, and could not make that known.
+const LEAVES: u64 = 4;
+const FAILS: u64 = 5;
 
 /// Where a reader sits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reader(pub(super) usize);
+
+impl Reader {
+    /// Which of the places of readers that is.
+    pub(crate) fn place(self) -> usize {
+        self.0
+    }
+}
 
 /// Why somebody cannot take part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,7 +106,7 @@ pub(crate) enum Standing {
 fn standing(word: u64) -> Standing {
     match word {
         HERE => Standing::Here,
-        LEFT => Standing::Left,
+        LEFT | LEAVES | FAILS => Standing::Left,
         DIED => Standing::Died,
         _ => Standing::Awaited,
     }
@@ -133,6 +121,15 @@ pub(crate) struct Needed {
     pub(crate) rank: u64,
     /// `None` if that rank has not come yet.
     pub(crate) who: Option<Who>,
+    /// Where it is, if that is another node: `who` is an agent then.
+    pub(crate) elsewhere: Option<Elsewhere>,
+}
+
+impl Needed {
+    /// True of the same rank of a group, whatever step it needs.
+    pub(crate) fn is_of(&self, other: &Needed) -> bool {
+        (self.group, self.rank) == (other.group, other.rank)
+    }
 }
 
 /// Somebody who takes part, as others see it.
@@ -155,6 +152,13 @@ pub(crate) struct Seat {
     pub(crate) memory: u64,
     /// Which of all readers that have come it is.
     pub(crate) number: u64,
+    /// Which of the places of readers it has.
+    pub(crate) place: usize,
+    /// Nanoseconds that it has waited for others, and those of processors that its copies have taken.
+    pub(crate) waited: u64,
+    pub(crate) copying: u64,
+    /// The reader on another node that an agent is here for.
+    pub(crate) elsewhere: Option<Elsewhere>,
 }
 
 impl<W: Words> Board<W> {
@@ -196,6 +200,22 @@ impl<W: Words> Board<W> {
         self.settle(guard);
         self.tell(FOR_READERS);
         self.tell(FOR_WRITERS);
+    }
+
+    /// The same where somebody keeps the lock: made known by who [reaps](Board::reap) next. Its own word: without the lock.
+    pub(crate) fn leave_unheard(&self, writer: usize, is_within: bool) {
+        if writer < self.writers {
+            let how = if is_within { FAILS } else { LEAVES };
+            self.put(self.writer_at(writer) + W_STATE, how);
+        }
+    }
+
+    /// Which of all writers it was, of those of this node, because of which there are no more steps.
+    pub(crate) fn failed(&self) -> Option<u64> {
+        match self.state() {
+            State::Failed(writer) if writer < self.writers => Some(self.rank_of(writer)),
+            _ => None,
+        }
     }
 
     /// There will be no more steps when all writers have left, or one has that others have got ahead of.
@@ -281,6 +301,46 @@ impl<W: Words> Board<W> {
         (0..self.writers).map(used).fold(0, u64::saturating_add)
     }
 
+    /// A writer waits for memory from now on, and has so many bytes for steps that it has not ended; or no longer. Its own word: without
+    /// the lock.
+    pub(crate) fn set_waiting(&self, writer: usize, open: Option<u64>) {
+        if writer < self.writers {
+            let word = open.map_or(0, |open| open.saturating_add(1));
+            self.put(self.writer_at(writer) + W_WAITS, word);
+        }
+    }
+
+    fn waiting(&self, writer: usize) -> Option<u64> {
+        self.get(self.writer_at(writer) + W_WAITS).checked_sub(1)
+    }
+
+    /// Bytes of files that a writer has from now on, of steps which spill. Its recorder's own word: without the lock.
+    pub(crate) fn set_files(&self, writer: usize, bytes: u64) {
+        if writer < self.writers {
+            self.put(self.writer_at(writer) + W_FILES, bytes);
+        }
+    }
+
+    /// Bytes of files that all writers have of steps which spill.
+    pub(crate) fn files(&self) -> u64 {
+        let files = |w| self.get(self.writer_at(w) + W_FILES);
+        (0..self.writers).map(files).fold(0, u64::saturating_add)
+    }
+
+    /// True if another writer waits for memory, to be told when there is some.
+    pub(crate) fn is_memory_wanted(&self, by_others_than: usize) -> bool {
+        (0..self.writers).any(|w| w != by_others_than && self.waiting(w).is_some())
+    }
+
+    /// Bytes that stay in memory until a writer has ended this step, whatever others do: those of the steps that are kept then and of those
+    /// from this one on, and what other writers have for them who wait for memory, too.
+    pub(crate) fn stays(&self, _: &Guard<'_, W>, writer: usize, step: u64) -> u64 {
+        let from = step.saturating_sub(self.get(KEEP));
+        let waits = |w: &usize| *w != writer && self.steps_of(*w) >= from;
+        let open = (0..self.writers).filter(waits).filter_map(|w| self.waiting(w));
+        open.fold(self.bytes_from(from), u64::saturating_add)
+    }
+
     /// Says which of the writers on all nodes this one is, before anybody else has the board.
     pub(crate) fn set_rank(&self, writer: usize, rank: u64) {
         if writer < self.writers {
@@ -291,6 +351,11 @@ impl<W: Words> Board<W> {
     /// Which of the writers on all nodes this one is.
     pub(crate) fn rank_of(&self, writer: usize) -> u64 {
         self.get(self.writer_at(writer) + W_RANK).checked_sub(1).unwrap_or(writer as u64)
+    }
+
+    /// Where the recorder of a writer sleeps.
+    pub(super) fn bell_of(&self, writer: usize) -> usize {
+        self.writer_at(writer) + W_BELL
     }
 
     /// A writer, as others see it.
@@ -307,6 +372,10 @@ impl<W: Words> Board<W> {
             bytes: self.get(at + W_BYTES),
             memory: self.get(at + W_USED),
             number: 0,
+            place: writer,
+            waited: self.get(at + W_WAITED),
+            copying: self.get(at + W_COPYING),
+            elsewhere: None,
         }
     }
 
@@ -329,7 +398,16 @@ impl<W: Words> Board<W> {
         let there = (0..GROUPS).find(|g| {
             self.get(self.group_at(*g) + G_STATE) == HERE && self.name_of(*g) == group.name
         });
-        if let Some(there) = there {
+        let is_other = |there: usize| {
+            let (size, rule) = (self.get(self.group_at(there) + G_SIZE), self.rule_of(there));
+            (size, rule) != (group.size, group.rule)
+        };
+        // One that only waits for those who have not come makes room for another one of the name.
+        let over = there.filter(|there| is_other(*there) && !self.is_peopled(*there));
+        if let Some(over) = over {
+            self.put(self.group_at(over) + G_STATE, LEFT);
+        }
+        if let Some(there) = there.filter(|_| over.is_none()) {
             let at = self.group_at(there);
             let (size, rule) = (self.get(at + G_SIZE), self.rule_of(there));
             if (size, rule) != (group.size, group.rule) {
@@ -372,69 +450,19 @@ impl<W: Words> Board<W> {
             (R_HAD, 0),
             (R_COPIED, 0),
             (R_LOOKED, 0),
+            (R_WAITED, 0),
+            (R_COPYING, 0),
+            (R_NODE, 0),
             (R_NUMBER, came),
             (R_STATE, HERE),
         ];
         entry.into_iter().for_each(|(i, value)| self.put(at + i, value));
         self.has_come(number, rank);
         self.tell(FOR_WRITERS);
+        if group.rule == Rule::Spill {
+            (0..self.writers).for_each(|writer| self.ring(guard, writer));
+        }
         Ok(seat)
-    }
-
-    fn begin_group(&self, group: Group<'_>) -> Option<usize> {
-        let is = |state| (0..GROUPS).find(|g| self.get(self.group_at(*g) + G_STATE) == state);
-        // The name of one that has gone is told with those who were of it, until its place is needed.
-        let number = is(FREE).or_else(|| is(LEFT))?;
-        for at in (0..self.seats()).map(|r| self.reader_at(r)) {
-            if self.get(at + R_STATE) != HERE && self.get(at + R_GROUP) == number as u64 {
-                self.put(at + R_STATE, FREE);
-            }
-        }
-        let at = self.group_at(number);
-        let first = match group.from {
-            From::Next => self.get(COMPLETE),
-            From::Oldest => self.oldest(),
-        };
-        let rule = match group.rule {
-            Rule::Block => 0,
-            Rule::Drop => 1,
-        };
-        for (i, eight) in group.name.as_bytes().chunks(8).enumerate() {
-            let mut bytes = [0; 8];
-            bytes.iter_mut().zip(eight).for_each(|(to, from)| *to = *from);
-            self.put(at + G_NAME + i, u64::from_le_bytes(bytes));
-        }
-        (0..super::GROUP - G_CAME).for_each(|i| self.put(at + G_CAME + i, 0));
-        let entry = [
-            (G_LEN, group.name.len() as u64),
-            (G_SIZE, group.size),
-            (G_RULE, rule),
-            (G_FIRST, first),
-            (G_STATE, HERE),
-        ];
-        entry.into_iter().for_each(|(i, value)| self.put(at + i, value));
-        Some(number)
-    }
-
-    /// The name of the group of somebody who is waited for.
-    pub(crate) fn group_of(&self, needed: &Needed) -> String {
-        self.name_of(needed.group)
-    }
-
-    fn name_of(&self, group: usize) -> String {
-        let at = self.group_at(group);
-        let len = usize::try_from(self.get(at + G_LEN)).unwrap_or(0).min(NAME);
-        let mut bytes: Vec<u8> =
-            (0..NAME / 8).flat_map(|i| self.get(at + G_NAME + i).to_le_bytes()).collect();
-        bytes.truncate(len);
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-
-    fn rule_of(&self, group: usize) -> Rule {
-        match self.get(self.group_at(group) + G_RULE) {
-            0 => Rule::Block,
-            _ => Rule::Drop,
-        }
     }
 
     /// A reader goes, and looks at nothing any more.
@@ -442,16 +470,21 @@ impl<W: Words> Board<W> {
         self.leave(guard, reader, LEFT);
     }
 
+    /// The same of one that has ended without a word, as who stood for it has found.
+    pub(crate) fn lose(&self, guard: &Guard<'_, W>, reader: Reader) {
+        self.leave(guard, reader, DIED);
+    }
+
     fn leave(&self, guard: &Guard<'_, W>, reader: Reader, how: u64) {
         let at = self.reader_at(reader.0);
         let group = usize::try_from(self.get(at + R_GROUP)).unwrap_or(GROUPS);
+        if how == DIED && group < GROUPS {
+            // So may those have who have not come.
+            self.put(self.group_at(group) + G_UNTIL, 0);
+        }
         self.put(at + R_STATE, how);
         self.let_all_go(reader);
-        let others = |r| {
-            let at = self.reader_at(r);
-            self.get(at + R_STATE) == HERE && self.get(at + R_GROUP) == group as u64
-        };
-        if group < GROUPS && !(0..self.seats()).any(others) {
+        if group < GROUPS && !self.is_peopled(group) && !self.is_awaited(group) {
             self.put(self.group_at(group) + G_STATE, LEFT);
         }
         self.sweep(guard);
@@ -473,8 +506,8 @@ impl<W: Words> Board<W> {
         self.get(self.reader_at(reader.0) + R_POSITION)
     }
 
-    /// A reader was given a step, so many after the one that it waited for.
-    pub(super) fn count_given(&self, reader: Reader, dropped: u64) {
+    /// A reader was given a step, so many after the one that it waited for. Its own words: without the lock.
+    pub(crate) fn count_given(&self, reader: Reader, dropped: u64) {
         let at = self.reader_at(reader.0);
         self.put(at + R_HAD, self.get(at + R_HAD).wrapping_add(1));
         self.put(at + R_DROPPED, self.get(at + R_DROPPED).saturating_add(dropped));
@@ -489,10 +522,10 @@ impl<W: Words> Board<W> {
 
     /// Readers that have come, and have not been forgotten, in the order in which they came.
     pub(crate) fn readers(&self) -> Vec<Seat> {
-        let there = (0..self.seats()).map(|r| self.reader_at(r));
+        let there = (0..self.seats()).map(|r| (r, self.reader_at(r)));
         let mut seats: Vec<Seat> = there
-            .filter(|at| self.get(at + R_STATE) != FREE)
-            .map(|at| Seat {
+            .filter(|(_, at)| self.get(at + R_STATE) != FREE)
+            .map(|(place, at)| Seat {
                 who: Who::of(self.get(at + R_WHO)),
                 standing: standing(self.get(at + R_STATE)),
                 group: Some(self.name_of(usize::try_from(self.get(at + R_GROUP)).unwrap_or(0))),
@@ -503,6 +536,10 @@ impl<W: Words> Board<W> {
                 bytes: self.get(at + R_COPIED),
                 memory: self.get(at + R_LOOKED),
                 number: self.get(at + R_NUMBER),
+                place,
+                waited: self.get(at + R_WAITED),
+                copying: self.get(at + R_COPYING),
+                elsewhere: self.elsewhere(at),
             })
             .collect();
         seats.sort_by_key(|seat| seat.number);
@@ -514,55 +551,89 @@ impl<W: Words> Board<W> {
         self.get(CAME) > 0
     }
 
-    /// Groups that are there.
-    pub(crate) fn groups(&self) -> usize {
-        (0..GROUPS).filter(|g| self.get(self.group_at(*g) + G_STATE) == HERE).count()
-    }
-
-    /// True until as many groups have come as the first step waits for.
-    pub(super) fn lacks_groups(&self) -> bool {
-        (self.groups() as u64) < self.get(EXPECT) && self.get(COMPLETE) == 0
-    }
-
-    /// The first step that somebody needs whom writers wait for, and who that is.
+    /// The first step that somebody needs who is not to be left behind, and who that is.
     pub(crate) fn needed(&self) -> Option<Needed> {
-        let mut least: Option<Needed> = None;
+        self.least(Some)
+    }
+
+    /// The same of those whom writers wait for.
+    pub(crate) fn waited_for(&self) -> Option<Needed> {
+        self.least(|_| None)
+    }
+
+    /// The same of those who need it in memory: it is in no file yet.
+    pub(crate) fn needed_in_memory(&self) -> Option<Needed> {
+        self.least(|step| self.unrecorded_from(step))
+    }
+
+    /// The name of the group of somebody who is waited for.
+    pub(crate) fn group_of(&self, needed: &Needed) -> String {
+        self.name_of(needed.group)
+    }
+
+    /// True of who reads from files what it is behind by.
+    pub(crate) fn is_spilled(&self, needed: &Needed) -> bool {
+        self.rule_of(needed.group) == Rule::Spill
+    }
+
+    /// The first step that somebody needs who reads from files what it is behind by; `None` if there is nobody.
+    pub(crate) fn spilled(&self) -> Option<u64> {
+        let spilled = |needed: &Needed| self.is_spilled(needed);
+        self.each_needed(Some).into_iter().filter(spilled).map(|needed| needed.step).min()
+    }
+
+    /// With what is needed of those who read from files, from a step on.
+    fn least(&self, spilled: impl Fn(u64) -> Option<u64>) -> Option<Needed> {
+        self.each_needed(spilled).into_iter().min_by_key(|needed| needed.step)
+    }
+
+    fn each_needed(&self, spilled: impl Fn(u64) -> Option<u64>) -> Vec<Needed> {
+        let mut all = Vec::new();
         let mut note = |needed: Needed| {
-            if least.is_none_or(|least| needed.step < least.step) {
-                least = Some(needed);
-            }
+            let step = match self.rule_of(needed.group) {
+                Rule::Block => Some(needed.step),
+                Rule::Spill => spilled(needed.step),
+                Rule::Drop => None,
+            };
+            all.extend(step.map(|step| Needed { step, ..needed }));
         };
         let waits = |g: &usize| {
-            self.get(self.group_at(*g) + G_STATE) == HERE && self.rule_of(*g) == Rule::Block
+            self.get(self.group_at(*g) + G_STATE) == HERE && self.rule_of(*g) != Rule::Drop
         };
         for group in (0..GROUPS).filter(waits) {
-            let at = self.group_at(group);
-            let came =
-                |rank: &u64| self.get(at + G_CAME + (rank / 64) as usize) & (1 << (rank % 64)) != 0;
             // Those who have not come yet are to find what the first one has found.
-            if let Some(rank) = (0..self.get(at + G_SIZE).min(RANKS)).find(|rank| !came(rank)) {
-                note(Needed { step: self.get(at + G_FIRST), group, rank, who: None });
+            if let Some(rank) = self.first_awaited(group) {
+                let step = self.get(self.group_at(group) + G_FIRST);
+                note(Needed { step, group, rank, who: None, elsewhere: None });
             }
         }
         for at in (0..self.seats()).map(|r| self.reader_at(r)) {
             let group = usize::try_from(self.get(at + R_GROUP)).unwrap_or(GROUPS);
             if self.get(at + R_STATE) == HERE && group < GROUPS && waits(&group) {
                 let (step, rank) = (self.get(at + R_POSITION), self.get(at + R_RANK));
-                note(Needed { step, group, rank, who: Some(Who::of(self.get(at + R_WHO))) });
+                let who = Some(Who::of(self.get(at + R_WHO)));
+                note(Needed { step, group, rank, who, elsewhere: self.elsewhere(at) });
             }
         }
-        least
+        all
     }
 
     /// True if somebody whom nobody waits for has not had all that is complete.
     pub(super) fn has_late(&self) -> bool {
         let complete = self.get(COMPLETE);
-        (0..self.seats()).map(|r| self.reader_at(r)).any(|at| {
+        let here = (0..self.seats()).map(|r| self.reader_at(r)).any(|at| {
             let group = usize::try_from(self.get(at + R_GROUP)).unwrap_or(GROUPS);
             self.get(at + R_STATE) == HERE
                 && self.get(at + R_POSITION) < complete
                 && group < GROUPS
                 && self.rule_of(group) == Rule::Drop
+        });
+        here || (0..GROUPS).any(|group| {
+            let at = self.group_at(group);
+            self.get(at + G_STATE) == HERE
+                && self.rule_of(group) == Rule::Drop
+                && self.get(at + G_FIRST) < complete
+                && self.first_awaited(group).is_some()
         })
     }
 
@@ -573,7 +644,6 @@ impl<W: Words> Board<W> {
 
     /// Finishes what somebody has begun who was killed in the middle of it.
     pub(super) fn mend_seats(&self, guard: &Guard<'_, W>) {
-        let mut peopled = [false; GROUPS];
         for reader in 0..self.seats() {
             let at = self.reader_at(reader);
             if self.get(at + R_STATE) != HERE {
@@ -581,32 +651,25 @@ impl<W: Words> Board<W> {
                 continue;
             }
             let group = usize::try_from(self.get(at + R_GROUP)).unwrap_or(GROUPS);
-            if let Some(peopled) = peopled.get_mut(group) {
-                *peopled = true;
+            if group < GROUPS {
                 self.has_come(group, self.get(at + R_RANK));
             }
         }
-        for (group, peopled) in peopled.into_iter().enumerate() {
-            if !peopled && self.get(self.group_at(group) + G_STATE) == HERE {
-                self.put(self.group_at(group) + G_STATE, LEFT);
-            }
-        }
+        self.end_groups();
         self.settle(guard);
     }
 
-    fn has_come(&self, group: usize, rank: u64) {
-        if rank < RANKS {
-            let at = self.group_at(group) + G_CAME + (rank / 64) as usize;
-            self.put(at, self.get(at) | 1 << (rank % 64));
-        }
-    }
-
-    /// Takes out those whose processes have ended. True if there was one.
+    /// Takes out those whose processes have ended, and groups that wait for nobody any more. True if there was one.
     pub(crate) fn reap(&self, guard: &Guard<'_, W>, alive: Alive<'_>) -> bool {
         let mut any = false;
         for writer in 0..self.writers {
             let at = self.writer_at(writer);
-            if self.get(at + W_STATE) == HERE && !alive(Who::of(self.get(at + W_WHO))) {
+            let state = self.get(at + W_STATE);
+            if state == LEAVES || state == FAILS {
+                self.close(guard, writer, state == FAILS);
+                any = true;
+            }
+            if state == HERE && !alive(Who::of(self.get(at + W_WHO))) {
                 self.put(at + W_STATE, DIED);
                 self.fail(guard, writer);
                 any = true;
@@ -619,13 +682,19 @@ impl<W: Words> Board<W> {
                 any = true;
             }
         }
+        if self.end_groups() {
+            self.sweep(guard);
+            self.tell(FOR_WRITERS);
+            any = true;
+        }
         any
     }
 
     /// Who is at a place of a reader, and in which group and rank, for messages.
-    pub(super) fn reader(&self, reader: usize) -> (Who, String, u64) {
+    pub(super) fn reader(&self, reader: usize) -> (String, String, u64) {
         let at = self.reader_at(reader);
         let group = usize::try_from(self.get(at + R_GROUP)).unwrap_or(0);
-        (Who::of(self.get(at + R_WHO)), self.name_of(group), self.get(at + R_RANK))
+        let process = process(Who::of(self.get(at + R_WHO)), self.elsewhere(at));
+        (process, self.name_of(group), self.get(at + R_RANK))
     }
 }

@@ -1,11 +1,11 @@
 //! Steps: begun by writers, seen by readers when all have ended them, and gone when nobody needs them.
 
 use super::{
-    BITS, Board, COMPLETE, ENTRY, FOR_READERS, FOR_WRITERS, Guard, KEEP, Needed, QUEUE, Reader,
-    SLOT, State,
+    BITS, Board, COMPLETE, ENTRY, FOR_READERS, FOR_WRITERS, Guard, HURRY, KEEP, Needed, QUEUE,
+    Reader, SLOT, State,
 };
 use crate::clock;
-use crate::words::{Who, Words};
+use crate::words::Words;
 
 /// Words of a slot: the number of its step and one, or nothing.
 const S_STEP: usize = 0;
@@ -14,8 +14,11 @@ const S_COMPLETE: usize = 1;
 const S_AT: usize = 2;
 /// Bytes of the arrays of all writers.
 const S_BYTES: usize = 3;
+/// All writers have recorded it.
+const S_RECORDED: usize = 4;
 
 /// Words of an entry.
+/// Not 0 if the writer has ended the step, and 2 if it has recorded it, too.
 const E_ENDED: usize = 0;
 const E_SEGMENT: usize = 1;
 const E_OFFSET: usize = 2;
@@ -105,7 +108,7 @@ impl<W: Words> Board<W> {
         if self.lacks_groups() {
             return Begun::Full(Full::Groups);
         }
-        if let Some(needed) = self.needed()
+        if let Some(needed) = self.waited_for()
             && step.saturating_sub(needed.step) >= self.get(QUEUE)
         {
             return Begun::Full(Full::Needed(needed));
@@ -123,6 +126,9 @@ impl<W: Words> Board<W> {
         let Some(slot) = slot else {
             let there = (0..self.slots).filter_map(|slot| Some((self.step_in(slot)?, slot)));
             let (oldest, slot) = there.min().unwrap_or_default();
+            if let Some(needed) = self.needed_in_memory().filter(|needed| needed.step <= oldest) {
+                return Begun::Full(Full::Needed(needed));
+            }
             return Begun::Full(match self.is_complete(slot) {
                 true => Full::Held(oldest),
                 false => Full::Behind(oldest),
@@ -182,6 +188,50 @@ impl<W: Words> Board<W> {
         true
     }
 
+    /// A writer has recorded a step, which is complete or will be.
+    pub(crate) fn recorded(&self, _: &Guard<'_, W>, writer: usize, step: u64) {
+        if let Some(slot) = self.slot_of(step).filter(|_| writer < self.writers) {
+            self.put(self.entry_at(slot, writer) + E_ENDED, 2);
+            self.note_recorded(slot);
+        }
+        // Memory is free, whether the step has gone or may go now.
+        self.tell(FOR_WRITERS);
+    }
+
+    /// Notes that all writers have recorded a step, if they have.
+    fn note_recorded(&self, slot: usize) {
+        let recorded = |writer| self.get(self.entry_at(slot, writer) + E_ENDED) == 2;
+        if self.is_complete(slot) && (0..self.writers).all(recorded) {
+            self.put(self.slot_at(slot) + S_RECORDED, 1);
+        }
+    }
+
+    /// The first complete step from this one on that is in memory and in no file.
+    pub(super) fn unrecorded_from(&self, step: u64) -> Option<u64> {
+        let steps = self.complete_steps().filter(|(_, there)| *there >= step);
+        let only = |slot: usize| self.get(self.slot_at(slot) + S_RECORDED) == 0;
+        steps.filter(|(slot, _)| only(*slot)).map(|(_, step)| step).min()
+    }
+
+    /// The oldest step that is in memory, complete or not; the next one if there is none.
+    pub(crate) fn first_in_memory(&self) -> u64 {
+        let there = (0..self.slots).filter_map(|slot| self.step_in(slot)).min();
+        there.unwrap_or_else(|| self.get(COMPLETE))
+    }
+
+    /// There is no room: what is complete, and some that follow, are to be recorded as soon as can be.
+    pub(crate) fn hurry(&self, guard: &Guard<'_, W>) {
+        let until = self.get(COMPLETE).saturating_add(self.get(QUEUE));
+        self.put(HURRY, self.get(HURRY).max(until));
+        (0..self.writers).for_each(|writer| self.ring(guard, writer));
+    }
+
+    /// True of a step that a writer which has ended so many is to record now: there is no room, or little is left.
+    pub(crate) fn is_due(&self, step: u64, ended: u64) -> bool {
+        let slack = self.get(QUEUE).saturating_add(super::SPARE / 4);
+        step < self.get(HURRY) || step.saturating_add(slack) < ended
+    }
+
     /// The oldest step from which on all that are complete are there: one that somebody looks at may stay when those after it have gone.
     pub(crate) fn oldest(&self) -> u64 {
         let complete = self.get(COMPLETE);
@@ -207,12 +257,25 @@ impl<W: Words> Board<W> {
         match step {
             Some(step) => {
                 self.hold(guard, reader, step);
-                self.count_given(reader, step - from);
                 Next::Step { step, dropped: step - from }
             }
             None if self.state() == State::Live => Next::Wait,
             None => Next::Over(self.state()),
         }
+    }
+
+    /// The same, of this very step; `None` if it has gone from memory.
+    pub(crate) fn next_exactly(
+        &self,
+        guard: &Guard<'_, W>,
+        reader: Reader,
+        step: u64,
+    ) -> Option<Next> {
+        if step >= self.get(COMPLETE) {
+            return Some(self.next(guard, reader, step));
+        }
+        let is_there = self.hold(guard, reader, step);
+        is_there.then_some(Next::Step { step, dropped: 0 })
     }
 
     /// A reader looks at a step from now on. False if it is not there.
@@ -261,8 +324,14 @@ impl<W: Words> Board<W> {
         Some((self.get(at + S_AT), self.get(at + S_BYTES)))
     }
 
+    /// Bytes that writers have put into the steps from this one on, of those that they have ended.
+    pub(super) fn bytes_from(&self, step: u64) -> u64 {
+        let there = (0..self.slots).filter(|slot| self.step_in(*slot).is_some_and(|s| s >= step));
+        there.map(|slot| self.get(self.slot_at(slot) + S_BYTES)).fold(0, u64::saturating_add)
+    }
+
     /// Who looks at a step: process, group and rank.
-    pub(crate) fn holders(&self, step: u64) -> Vec<(Who, String, u64)> {
+    pub(crate) fn holders(&self, step: u64) -> Vec<(String, String, u64)> {
         let Some(slot) = self.slot_of(step) else { return Vec::new() };
         let bits = self.bits_at(slot).start;
         let holds = |r: &usize| self.get(bits + r / 64) & (1 << (r % 64)) != 0;
@@ -272,17 +341,17 @@ impl<W: Words> Board<W> {
     /// Lets steps go that nobody needs. Who may be left behind finds the newest one, and is told of those before it.
     pub(super) fn sweep(&self, guard: &Guard<'_, W>) {
         let newest = u64::from(self.has_late());
-        self.sweep_but(guard, self.get(KEEP).max(newest));
+        self.sweep_but(guard, self.get(KEEP).max(newest), self.needed());
     }
 
-    /// The same where there is no room for another step: what only those would find who may be left behind goes, too. True if there was
-    /// something.
+    /// The same where there is no room for another step: what only those would find who may be left behind goes, too, and what those who
+    /// are behind find in files. True if there was something.
     pub(crate) fn sweep_for_room(&self, guard: &Guard<'_, W>) -> bool {
-        self.sweep_but(guard, self.get(KEEP))
+        self.sweep_but(guard, self.get(KEEP), self.needed_in_memory())
     }
 
-    fn sweep_but(&self, _: &Guard<'_, W>, keep: u64) -> bool {
-        let needed = self.needed().map_or(u64::MAX, |needed| needed.step);
+    fn sweep_but(&self, _: &Guard<'_, W>, keep: u64, needed: Option<Needed>) -> bool {
+        let needed = needed.map_or(u64::MAX, |needed| needed.step);
         let kept = self.get(COMPLETE).saturating_sub(keep);
         let mut any = false;
         for slot in 0..self.slots {
@@ -308,7 +377,10 @@ impl<W: Words> Board<W> {
                 Some(step) if !self.is_complete(slot) => {
                     self.finish(slot, step);
                 }
-                Some(step) => self.put(COMPLETE, self.get(COMPLETE).max(step + 1)),
+                Some(step) => {
+                    self.put(COMPLETE, self.get(COMPLETE).max(step + 1));
+                    self.note_recorded(slot);
+                }
                 None => self.put(self.slot_at(slot) + S_COMPLETE, 0),
             }
         }

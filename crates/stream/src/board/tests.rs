@@ -81,7 +81,7 @@ impl Words for &Heap {
 }
 
 fn agreed(writers: u64, keep: u64, queue: u64) -> Agreed {
-    Agreed { writers, keep, queue, memory: 1 << 30, expect: 0, all: writers, run: 0 }
+    Agreed { writers, keep, queue, memory: 1 << 30, expect: 0, all: writers, run: 0, record: 0 }
 }
 
 fn who(number: u32) -> Who {
@@ -108,7 +108,7 @@ fn join_all(board: &Board<&Heap>) {
 }
 
 fn group(name: &str, size: u64, rule: Rule, from: From) -> Group<'_> {
-    Group { name, size, rule, from }
+    Group { name, size, rule, from, until: u64::MAX }
 }
 
 fn attach(board: &Board<&Heap>, group: Group<'_>, rank: u64, number: u32) -> Result<Reader, Taken> {
@@ -193,6 +193,129 @@ fn writers_wait_for_those_who_are_behind_and_no_longer_when_they_have_gone() {
 }
 
 #[test]
+fn a_group_is_there_until_all_of_it_have_come_and_gone() {
+    let agreed = agreed(1, 1, 4);
+    let heap = heap(&agreed);
+    let board = found(&heap, &agreed);
+    join_all(&board);
+    let leave = |reader| board.detach(&board.lock(who(9), ALL).unwrap(), reader);
+    let of = group("a", 3, Rule::Block, From::Next);
+    let first = attach(&board, of, 0, 8).unwrap();
+    for step in 0..4 {
+        assert_eq!(put(&board, 0, step), Begun::Yes);
+        done(&board, first, step);
+    }
+    leave(first);
+    // It is waited for, and what it has not had stays.
+    assert_eq!((board.groups(), board.steps()), (1, vec![0, 1, 2, 3]));
+    let Begun::Full(Full::Needed(needed)) = put(&board, 0, 4) else { panic!() };
+    assert_eq!((needed.step, needed.rank, needed.who), (0, 1, None));
+    assert!(board.awaits("a", 3, 1) && board.awaits("a", 3, 2));
+    assert!(!board.awaits("a", 3, 0) && !board.awaits("a", 2, 1) && !board.awaits("b", 3, 1));
+    assert!(!board.awaits("a", 3, 3) && !board.reap(&board.lock(who(1), ALL).unwrap(), ALL));
+    for rank in [2, 1] {
+        let late = attach(&board, of, rank, 9).unwrap();
+        assert_eq!(next(&board, late), Next::Step { step: 0, dropped: 0 });
+        assert!(!board.awaits("a", 3, rank));
+        leave(late);
+    }
+    assert_eq!((board.groups(), board.steps()), (0, vec![3]));
+    assert_eq!(put(&board, 0, 4), Begun::Yes);
+    // Of who may be left behind the last step stays.
+    let agreed = self::agreed(1, 0, 4);
+    let heap = self::heap(&agreed);
+    let board = found(&heap, &agreed);
+    join_all(&board);
+    let of = group("a", 2, Rule::Drop, From::Next);
+    let first = attach(&board, of, 0, 8).unwrap();
+    (0..3).for_each(|step| assert_eq!(put(&board, 0, step), Begun::Yes));
+    board.detach(&board.lock(who(9), ALL).unwrap(), first);
+    assert_eq!((board.groups(), board.steps()), (1, vec![2]));
+}
+
+#[test]
+fn who_has_not_come_is_not_waited_for_for_ever() {
+    let agreed = agreed(1, 1, 4);
+    let heap = heap(&agreed);
+    let board = found(&heap, &agreed);
+    join_all(&board);
+    let lock = || board.lock(who(9), ALL).unwrap();
+    let of = |size, until| Group { until, ..group("a", size, Rule::Block, From::Oldest) };
+    // The time was over when the first one went.
+    let first = attach(&board, of(2, 1), 0, 8).unwrap();
+    board.detach(&lock(), first);
+    assert_eq!(board.groups(), 0);
+    // It is over while nobody is there.
+    let first = attach(&board, of(2, u64::MAX), 0, 8).unwrap();
+    board.detach(&lock(), first);
+    assert_eq!(board.groups(), 1);
+    let at = (0..GROUPS).map(|g| board.group_at(g)).find(|at| board.get(*at) == seats::HERE);
+    board.put(at.unwrap() + groups::G_UNTIL, 1);
+    let seen = board.seen_by_writers();
+    assert!(board.reap(&lock(), ALL) && board.seen_by_writers() != seen);
+    assert_eq!(board.groups(), 0);
+    // One of it was killed, before the others went or after that.
+    for last in [8, 9] {
+        let first = attach(&board, of(3, u64::MAX), 0, 8).unwrap();
+        let second = attach(&board, of(3, u64::MAX), 1, 9).unwrap();
+        if last == 8 {
+            board.detach(&lock(), second);
+            assert!(board.reap(&lock(), &|w| w.number != 8));
+        } else {
+            assert!(board.reap(&lock(), &|w| w.number != 8));
+            assert_eq!(board.groups(), 1);
+            board.detach(&lock(), second);
+        }
+        assert_eq!(board.groups(), 0, "{last}");
+        let lost = attach(&board, of(2, u64::MAX), 0, 8).unwrap();
+        board.lose(&lock(), lost);
+        assert_eq!((board.groups(), first == second), (0, false));
+    }
+    // Another one of the name takes its place, and the same one goes on.
+    let first = attach(&board, of(3, u64::MAX), 0, 8).unwrap();
+    assert_eq!(attach(&board, of(2, u64::MAX), 1, 9), Err(Taken::Other(3, Rule::Block)));
+    board.detach(&lock(), first);
+    attach(&board, of(3, u64::MAX), 0, 8).unwrap();
+    assert_eq!(board.groups(), 1);
+    assert!(board.reap(&lock(), &|w| w.number != 8) && board.groups() == 0);
+    let first = attach(&board, of(3, u64::MAX), 0, 8).unwrap();
+    board.detach(&lock(), first);
+    attach(&board, of(2, u64::MAX), 1, 9).unwrap();
+    assert!(board.groups() == 1 && board.awaits("a", 2, 0) && !board.awaits("a", 3, 1));
+}
+
+#[test]
+fn whoever_of_a_group_is_killed_wherever_it_is_not_there_for_ever() {
+    let mut awaited = 0;
+    let died = (0..).take_while(|after| {
+        let agreed = agreed(1, 1, 4);
+        let heap = heap(&agreed);
+        let board = found(&heap, &agreed);
+        join_all(&board);
+        let of = group("a", 2, Rule::Block, From::Next);
+        let end = killed_after(*after, || {
+            let guard = board.lock(who(8), ALL).unwrap();
+            let first = board.attach(&guard, of, 0, who(8), ALL).unwrap();
+            board.detach(&guard, first);
+        });
+        let alive = |w: Who| end.is_some() || w.number != 8;
+        let guard = board.lock(who(1), &alive).unwrap();
+        board.reap(&guard, &alive);
+        // It went in order, as far as can be seen, or is gone without a word.
+        if board.groups() == 1 {
+            awaited += 1;
+            assert!(board.readers()[0].standing == Standing::Left && board.awaits("a", 2, 1));
+            let late = board.attach(&guard, of, 1, who(9), &alive).unwrap();
+            board.detach(&guard, late);
+        }
+        assert_eq!(board.groups(), 0, "{after}");
+        end.is_none()
+    });
+    assert!(died.count() > 20);
+    assert!(awaited >= 1);
+}
+
+#[test]
 fn who_may_be_left_behind_is_told_what_went() {
     let agreed = agreed(1, 2, 2);
     let heap = heap(&agreed);
@@ -204,7 +327,7 @@ fn who_may_be_left_behind_is_told_what_went() {
     assert_eq!(next(&board, reader), Next::Step { step: 1, dropped: 1 });
     (3..9).for_each(|step| assert_eq!(put(&board, 0, step), Begun::Yes));
     assert_eq!(board.steps(), [1, 7, 8]);
-    assert_eq!(board.holders(1), [(who(9), "a".to_owned(), 0)]);
+    assert_eq!(board.holders(1), [("process 9".to_owned(), "a".to_owned(), 0)]);
     // Who comes late and is waited for misses none in between.
     let late = attach(&board, group("late", 1, Rule::Block, From::Oldest), 0, 8).unwrap();
     assert_eq!(board.position(late), 7);
@@ -214,7 +337,11 @@ fn who_may_be_left_behind_is_told_what_went() {
     done(&board, reader, 1);
     assert_eq!(board.steps(), [7, 8]);
     assert_eq!(next(&board, reader), Next::Step { step: 7, dropped: 5 });
-    assert_eq!(board.readers()[0].dropped, 6);
+    // What it is given counts, and not what it only looks at.
+    let counted = || (board.readers()[0].had, board.readers()[0].dropped);
+    assert_eq!(counted(), (0, 0));
+    board.count_given(reader, 5);
+    assert_eq!(counted(), (1, 5));
     // More than there is room for cannot be looked at: writers wait then.
     let guard = board.lock(who(9), ALL).unwrap();
     assert!(board.hold(&guard, reader, 8) && !board.hold(&guard, reader, 6));
@@ -519,5 +646,74 @@ fn whoever_is_killed_wherever_the_others_go_on() {
     for victim in 1..=3 {
         let kills = (0..).take_while(|after| with_a_kill(victim, *after)).count();
         assert!(kills > 20, "{victim}: {kills}");
+    }
+}
+
+#[test]
+fn what_is_recorded_goes_from_memory_when_there_is_no_room() {
+    let agreed = agreed(2, 1, 2);
+    let heap = heap(&agreed);
+    let board = found(&heap, &agreed);
+    join_all(&board);
+    let reader = attach(&board, group("a", 1, Rule::Spill, From::Next), 0, 9).unwrap();
+    assert_eq!(board.spilled(), Some(0));
+    let lock = || board.lock(who(1), ALL).unwrap();
+    // Nobody waits for it, and nothing goes that it has not had.
+    for step in 0..6 {
+        assert_eq!((put(&board, 0, step), put(&board, 1, step)), (Begun::Yes, Begun::Yes));
+    }
+    assert!(!board.sweep_for_room(&lock()));
+    assert_eq!(board.steps(), [0, 1, 2, 3, 4, 5]);
+    // Only when all writers have recorded it.
+    board.recorded(&lock(), 0, 0);
+    board.recorded(&lock(), 0, 1);
+    assert!(!board.sweep_for_room(&lock()));
+    board.recorded(&lock(), 1, 0);
+    assert_eq!(board.needed_in_memory().map(|needed| needed.step), Some(1));
+    // As long as there is room it stays.
+    assert_eq!(put(&board, 0, 6), Begun::Yes);
+    assert_eq!(board.first_in_memory(), 0);
+    assert!(board.sweep_for_room(&lock()));
+    assert_eq!((board.first_in_memory(), board.spilled()), (1, Some(0)));
+    assert_eq!(board.next_exactly(&lock(), reader, 0), None);
+    assert_eq!(board.next_exactly(&lock(), reader, 1), Some(Next::Step { step: 1, dropped: 0 }));
+    board.recorded(&lock(), 1, 1);
+    assert!(!board.sweep_for_room(&lock()), "it is looked at");
+    board.let_go(&lock(), reader, 1);
+    assert!(board.sweep_for_room(&lock()));
+    // What is due: where there is little room, or none.
+    assert!(!board.is_due(2, 6) && board.is_due(2, 9));
+    let seen = board.seen_by_recorder(1);
+    board.hurry(&lock());
+    assert!(board.is_due(2, 6) && board.is_due(7, 6) && !board.is_due(8, 6));
+    assert_ne!(board.seen_by_recorder(1), seen);
+    // Others that are waited for keep it in memory.
+    let other = attach(&board, group("b", 1, Rule::Block, From::Oldest), 0, 8).unwrap();
+    (2..6).for_each(|step| (0..2).for_each(|writer| board.recorded(&lock(), writer, step)));
+    assert!(!board.sweep_for_room(&lock()));
+    board.advance(&lock(), other, 4);
+    assert!(board.sweep_for_room(&lock()));
+    assert_eq!(board.steps(), [4, 5]);
+    board.detach(&lock(), reader);
+    assert_eq!(board.spilled(), None);
+}
+
+#[test]
+fn a_writer_that_left_while_the_board_was_locked_is_found_to_have() {
+    for (is_within, state) in [(false, State::Ended), (true, State::Failed(0))] {
+        let agreed = agreed(2, 2, 2);
+        let heap = heap(&agreed);
+        let board = found(&heap, &agreed);
+        join_all(&board);
+        (0..2).for_each(|writer| assert_eq!(put(&board, writer, 0), Begun::Yes));
+        let guard = board.lock(who(9), ALL).unwrap();
+        board.leave_unheard(0, is_within);
+        assert_eq!(board.state(), State::Live);
+        let seen = board.seen_by_readers();
+        assert!(board.reap(&guard, ALL));
+        assert_ne!(board.seen_by_readers(), seen);
+        board.close(&guard, 1, false);
+        assert_eq!(board.state(), state);
+        assert!(!board.reap(&guard, ALL));
     }
 }

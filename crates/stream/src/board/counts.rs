@@ -1,0 +1,118 @@
+//! What those who take part count for others to see, and who they are where that is not all that their places tell. Nothing of it
+//! decides who waits for whom.
+
+use super::groups::{G_SIZE, G_STATE, RANKS};
+use super::seats::{
+    HERE, R_COPYING, R_JOB, R_NODE, R_NUMBER, R_PROCESS, R_STATE, R_WAITED, W_COPYING, W_WAITED,
+};
+use super::{Board, GROUPS, Guard, PEAK, READERS, Reader, Rule};
+use crate::words::{Who, Words};
+
+/// Who reads on another node, where an agent of this one is among the readers for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Elsewhere {
+    /// Nodes of a job are numbered; `None` where it is of none.
+    pub(crate) node: Option<u64>,
+    /// Its rank in the job.
+    pub(crate) rank: Option<u64>,
+    /// Its process there.
+    pub(crate) process: u32,
+}
+
+/// A reader's process, for messages: not that of an agent, where it has one.
+pub(crate) fn process(who: Who, elsewhere: Option<Elsewhere>) -> String {
+    match elsewhere {
+        Some(Elsewhere { node: Some(node), process, .. }) => {
+            format!("process {process} on node {node}")
+        }
+        Some(Elsewhere { process, .. }) => format!("process {process} on another node"),
+        None => format!("process {}", who.number),
+    }
+}
+
+/// Ranks of a group that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Members {
+    pub(crate) name: String,
+    pub(crate) size: u64,
+    pub(crate) rule: Rule,
+    /// Those that have not come yet, as far as there is a bit for each.
+    pub(crate) awaited: Vec<u64>,
+}
+
+impl<W: Words> Board<W> {
+    /// Notes that arrays take so many bytes now, if it is more than ever before. Without the lock.
+    pub(crate) fn note_peak(&self, bytes: u64) {
+        let mut most = self.get(PEAK);
+        while most < bytes && !self.words.swap_if(PEAK, most, bytes) {
+            most = self.get(PEAK);
+        }
+    }
+
+    /// The most bytes that arrays have taken at a time.
+    pub(crate) fn peak(&self) -> u64 {
+        self.get(PEAK)
+    }
+
+    /// Nanoseconds that a writer has waited for others so far, and those of processors that its copies have taken. Its own words: without
+    /// the lock.
+    pub(crate) fn set_times(&self, writer: usize, waited: u64, copying: u64) {
+        if writer < self.writers {
+            let at = self.writer_at(writer);
+            self.put(at + W_WAITED, waited);
+            self.put(at + W_COPYING, copying);
+        }
+    }
+
+    /// A reader has waited for steps for so many nanoseconds more, and its copies have taken so many of processors. Its own words: without
+    /// the lock.
+    pub(crate) fn count_times(&self, reader: Reader, waited: u64, copying: u64) {
+        let at = self.reader_at(reader.0);
+        for (word, more) in [(R_WAITED, waited), (R_COPYING, copying)] {
+            if more > 0 {
+                self.put(at + word, self.get(at + word).saturating_add(more));
+            }
+        }
+    }
+
+    /// A reader is one of another node.
+    pub(crate) fn set_elsewhere(&self, _: &Guard<'_, W>, reader: Reader, elsewhere: Elsewhere) {
+        let at = self.reader_at(reader.0);
+        self.put(at + R_JOB, elsewhere.rank.unwrap_or(0));
+        self.put(at + R_PROCESS, elsewhere.process.into());
+        self.put(at + R_NODE, elsewhere.node.map_or(1, |node| node.saturating_add(2)));
+    }
+
+    pub(super) fn elsewhere(&self, at: usize) -> Option<Elsewhere> {
+        let node = self.get(at + R_NODE).checked_sub(1)?.checked_sub(1);
+        let rank = node.map(|_| self.get(at + R_JOB));
+        let process = u32::try_from(self.get(at + R_PROCESS)).unwrap_or(0);
+        Some(Elsewhere { node, rank, process })
+    }
+
+    /// True of a place of a reader that somebody has now.
+    pub(crate) fn is_at(&self, place: usize) -> bool {
+        place < READERS && self.get(self.reader_at(place) + R_STATE) == HERE
+    }
+
+    /// Which of all readers that have come this one is.
+    pub(crate) fn number(&self, reader: Reader) -> u64 {
+        self.get(self.reader_at(reader.0) + R_NUMBER)
+    }
+
+    /// Groups that are there, in the order of their places.
+    pub(crate) fn members(&self) -> Vec<Members> {
+        let there = (0..GROUPS).filter(|g| self.get(self.group_at(*g) + G_STATE) == HERE);
+        let members = there.map(|group| {
+            let at = self.group_at(group);
+            let size = self.get(at + G_SIZE).min(RANKS);
+            Members {
+                name: self.name_of(group),
+                size,
+                rule: self.rule_of(group),
+                awaited: (0..size).filter(|rank| !self.came(group, *rank)).collect(),
+            }
+        });
+        members.collect()
+    }
+}

@@ -1,0 +1,308 @@
+//! Finds the writers of a stream, on whatever nodes they are.
+//!
+//! Nodes are asked at the same time, as many as a few threads can, and again and again until there are all writers. One that does not
+//! answer keeps nobody from what the others say: it is asked on, beside them, and missed only if its writers are.
+
+use crate::agent;
+use crate::home::{Home, check_name};
+use crate::options::{Patience, Read, Start};
+use crate::source::Source;
+use crate::there::{Talk, There};
+use crate::wire::{self, Found};
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use stead_core::{Cancel, Error, Kind, Result};
+
+/// Nodes that are asked at the same time.
+const AT_ONCE: usize = 16;
+/// Those that have not answered within this are not waited for by what the others say of a stream that is whole.
+const SOON: Duration = Duration::from_secs(1);
+/// So long it is waited, at most, where there are too many connections.
+const FULL: Duration = Duration::from_millis(50);
+
+/// Other nodes on which writers may be, each with an agent to talk to.
+pub(crate) trait Others: Sync {
+    /// How many there are.
+    fn len(&self) -> usize;
+
+    /// What one of them is called, for errors.
+    fn name(&self, which: usize) -> String;
+
+    /// Asks one of them whether it has a stream. Nothing of it stays that others may want, such as a connection.
+    fn look(&self, which: usize, who: &wire::Sought, patience: &Patience) -> Result<Option<Found>>;
+
+    /// Begins to talk to the agent of one of them.
+    fn talk(&self, which: usize, options: &Read, patience: &Patience) -> Result<Talk>;
+
+    /// True for an error by which the node is only left out, as one that writers may not be on, and asked again.
+    fn may_miss(&self, error: &Error) -> bool;
+
+    /// True for an error by which nodes cannot be asked until others have been: there are too many connections now.
+    fn is_full(&self, error: &Error) -> bool;
+
+    /// How long it is waited at first, and at last, before they are asked again.
+    fn pauses(&self) -> (Duration, Duration);
+
+    /// What is to be done if there are no writers.
+    fn hint(&self) -> &'static str;
+}
+
+/// What is known of a node.
+#[derive(Debug, Clone, Default)]
+struct Node {
+    /// It waits to be asked, or is being asked.
+    is_open: bool,
+    /// It has answered, or was left out, since the search began.
+    is_heard: bool,
+    /// What it has said last.
+    said: Option<Found>,
+    /// Why it was left out last.
+    missed: Option<String>,
+}
+
+/// What is known of all nodes.
+#[derive(Debug, Default)]
+struct Known {
+    nodes: Vec<Node>,
+    /// Those that are to be asked.
+    queue: VecDeque<usize>,
+    /// Those that were asked together last.
+    round: Vec<usize>,
+    /// What ends the search.
+    failed: Option<Error>,
+    is_done: bool,
+}
+
+/// A search that goes on.
+struct Search<'s> {
+    others: &'s dyn Others,
+    who: &'s wire::Sought,
+    patience: Patience,
+    known: Mutex<Known>,
+    changed: Condvar,
+    /// For looks that nobody waits for any more.
+    ending: Cancel,
+}
+
+impl Search<'_> {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks nodes, one after the other, until the search is over.
+    fn work(&self) {
+        let patience = Patience::until(self.patience.end(), &self.ending.clone().into());
+        let mut known = self.known();
+        loop {
+            if known.is_done {
+                return;
+            }
+            let Some(which) = known.queue.pop_front() else {
+                known = self.changed.wait(known).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            drop(known);
+            let said = self.others.look(which, self.who, &patience);
+            known = self.known();
+            if let Some(e) = said.as_ref().err().filter(|e| self.others.is_full(e)) {
+                for node in known.nodes.iter_mut().skip(which).take(1) {
+                    node.missed = Some(e.message().to_owned());
+                }
+                known.queue.push_back(which);
+                let slept = self.changed.wait_timeout(known, self.patience.left().min(FULL));
+                known = slept.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            let is_done = known.is_done;
+            let node = known.nodes.get_mut(which);
+            let failed = node.and_then(|node| {
+                (node.is_open, node.is_heard) = (false, true);
+                let (said, missed, failed) = match said {
+                    Ok(said) => (said, None, None),
+                    Err(e) if self.others.may_miss(&e) => {
+                        (None, Some(e.message().to_owned()), None)
+                    }
+                    Err(e) => (None, None, Some(e)),
+                };
+                (node.said, node.missed) = (said, missed);
+                failed
+            });
+            if !is_done && known.failed.is_none() {
+                known.failed = failed;
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    /// Has all nodes asked that are not being asked, and waits for their answers, but no longer than [`SOON`].
+    fn round(&self) -> Result<Vec<Node>> {
+        let mut known = self.known();
+        let idle = known.nodes.iter().enumerate().filter(|(_, node)| !node.is_open);
+        let idle: Vec<usize> = idle.map(|(which, _)| which).collect();
+        known.round = idle;
+        for which in known.round.clone() {
+            known.nodes.iter_mut().skip(which).take(1).for_each(|node| node.is_open = true);
+            known.queue.push_back(which);
+        }
+        self.changed.notify_all();
+        let soon = self.patience.at_most(SOON);
+        loop {
+            if let Some(e) = known.failed.take() {
+                return Err(e);
+            }
+            let is_open = |which: &usize| known.nodes.get(*which).is_some_and(|n| n.is_open);
+            if soon.left().is_zero() || !known.round.iter().any(is_open) {
+                return Ok(known.nodes.clone());
+            }
+            soon.check()?;
+            let waited = self.changed.wait_timeout(known, soon.share());
+            known = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// A node is not reached, for now.
+    fn miss(&self, which: usize, why: &Error) {
+        let mut known = self.known();
+        for node in known.nodes.iter_mut().skip(which).take(1) {
+            (node.said, node.missed) = (None, Some(why.message().to_owned()));
+        }
+    }
+
+    /// Which nodes were not reached, and why, for an error.
+    fn missed(&self) -> Option<String> {
+        let known = self.known();
+        let silent = known.nodes.iter().position(|node| !node.is_heard && node.missed.is_none());
+        let silent = silent.map(|which| format!("{} has not answered", self.others.name(which)));
+        silent.or_else(|| known.nodes.iter().find_map(|node| node.missed.clone()))
+    }
+}
+
+/// Ends a search when it is dropped.
+struct Over<'a, 's>(&'a Search<'s>);
+
+impl Drop for Over<'_, '_> {
+    fn drop(&mut self) {
+        self.0.ending.cancel();
+        self.0.known().is_done = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// All writers of a stream, as soon as there are all of them.
+///
+/// # Errors
+/// `Timeout` if they do not come; that of what ends the wait; those of [`agent::open`].
+pub(crate) fn find(
+    home: &Home,
+    name: &str,
+    options: &Read,
+    others: &dyn Others,
+    until: Instant,
+) -> Result<Vec<Box<dyn Source>>> {
+    check_name(name)?;
+    let who = wire::Sought::of(name, options);
+    let nodes = vec![Node::default(); others.len()];
+    let search = Search {
+        others,
+        who: &who,
+        patience: Patience::until(until, &options.stop),
+        known: Mutex::new(Known { nodes, ..Known::default() }),
+        changed: Condvar::new(),
+        ending: Cancel::new(),
+    };
+    std::thread::scope(|scope| {
+        let _over = Over(&search);
+        for _ in 0..others.len().min(AT_ONCE) {
+            let thread = std::thread::Builder::new().name("stead-looks".to_owned());
+            let begun = thread.spawn_scoped(scope, || search.work());
+            begun.map_err(|e| Error::io("start a thread for", "streams of other nodes", e))?;
+        }
+        seek(home, name, options, &search)
+    })
+}
+
+fn seek(
+    home: &Home,
+    name: &str,
+    options: &Read,
+    search: &Search<'_>,
+) -> Result<Vec<Box<dyn Source>>> {
+    let Search { others, who, patience, .. } = search;
+    let (mut pause, longest) = others.pauses();
+    loop {
+        let here = agent::find(home, who)?.map(|(said, _)| said);
+        let nodes = search.round()?;
+        let is_heard = nodes.iter().all(|node| node.is_heard);
+        let all = here.iter().chain(nodes.iter().filter_map(|node| node.said.as_ref()));
+        let is_wanted =
+            |found: &Found| found.is_live || found.awaits || options.start != Start::Next;
+        let run =
+            all.clone().filter(|found| is_wanted(found)).max_by_key(|f| (f.is_live, f.created));
+        let missing = match run {
+            Some(run) => {
+                let of = |f: &Option<Found>| f.as_ref().is_some_and(|f| f.run == run.run);
+                let there = (0..).zip(&nodes).filter(|(_, node)| of(&node.said));
+                let there: Vec<usize> = there.map(|(which, _)| which).collect();
+                let count: usize = all.filter(|f| f.run == run.run).map(|f| f.ranks.len()).sum();
+                // One that is over may not be the last one of the name: who has not answered may know another one.
+                if count as u64 == run.all && (run.is_live || is_heard) {
+                    let asked = wire::Open::of(who, run.run, options);
+                    match open(home, &asked, of(&here), &there, search, options) {
+                        Ok(Some(sources)) => return Ok(sources),
+                        // Not all could be reached, for now.
+                        Ok(None) => {}
+                        // Somebody writes another one of the name.
+                        Err(e) if e.kind() == Kind::NotFound => {}
+                        Err(e) => return Err(e),
+                    }
+                }
+                format!("{count} of {} writers of stream '{name}' have come", run.all)
+            }
+            None => format!("nobody writes a stream '{name}' on any of {} nodes", nodes.len() + 1),
+        };
+        let left = patience.left();
+        if left.is_zero() {
+            let missing = match search.missed() {
+                Some(why) => format!("{missing}, and not all were reached: {why}"),
+                None => missing,
+            };
+            return Err(Error::new(Kind::Timeout, missing).with_hint(others.hint()));
+        }
+        options.stop.check()?;
+        home.wait(options.stop.at_most(pause.min(left)))?;
+        pause = (pause * 2).min(longest);
+    }
+}
+
+/// Takes a place for the reader wherever there are writers. Nothing, and no place is taken, if one of these nodes cannot be reached now.
+fn open(
+    home: &Home,
+    asked: &wire::Open,
+    here: bool,
+    there: &[usize],
+    search: &Search<'_>,
+    options: &Read,
+) -> Result<Option<Vec<Box<dyn Source>>>> {
+    let Search { others, patience, .. } = search;
+    let mut talks = Vec::with_capacity(there.len());
+    for which in there {
+        match others.talk(*which, options, patience) {
+            Ok(talk) => talks.push(talk),
+            Err(e) if others.may_miss(&e) || others.is_full(&e) => {
+                search.miss(*which, &e);
+                return Ok(None);
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    let mut sources: Vec<Box<dyn Source>> = Vec::new();
+    if here {
+        sources.push(agent::open(home, asked, options)?.into_source());
+    }
+    for talk in talks {
+        let there: There = talk.open(asked.clone(), patience)?;
+        sources.push(Box::new(there));
+    }
+    Ok(Some(sources))
+}

@@ -1,0 +1,329 @@
+//! Streams of other nodes whose daemons are a pool: what programs that were begun by themselves read each other's streams by.
+//!
+//! The daemons give connections; what goes over them is what ranks of a coupling say to each other. Each reader has two to every node
+//! that writers of its stream are on, which a [`Switchboard`] there puts together by a number that the reader has drawn; to look for
+//! them it has one to a node, for as long as the answer takes.
+
+use crate::agent::{self, Client};
+use crate::clock;
+use crate::find::{self, Others};
+use crate::home::Home;
+use crate::line::Line;
+use crate::memory::token;
+use crate::options::{Patience, Read};
+use crate::source::Source;
+use crate::there::{self, Talk};
+use crate::wire::{Found, Sought};
+use crate::wired::Wired;
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use stead_core::layout::Spaces;
+use stead_core::{Cancel, Error, Kind, Result};
+
+/// Nodes that are asked for a stream.
+const MOST_NODES: usize = 1024;
+/// How long it is waited at first, and at last, before nodes are asked again for a stream that nobody writes yet.
+const SOON: Duration = Duration::from_millis(10);
+const LATER: Duration = Duration::from_millis(500);
+/// It is waited for so long for each node that is asked: daemons let a user begin so many connections in a second, and no more.
+const FOR_EACH: Duration = Duration::from_millis(10);
+/// A node that has not answered within this is asked anew.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
+/// Connections for errands that wait for what is asked with them, and readers at a time.
+const MOST_WAITING: usize = 256;
+const MOST_READERS: usize = 1024;
+/// Who has what is asked to come with errands comes at once.
+const COMES_WITHIN: Duration = Duration::from_secs(60);
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// For errands: it comes first.
+    Errands,
+    /// For what is asked.
+    Asks,
+    /// To be asked once whether there is a stream. It is alone, and its number is nothing.
+    Look,
+}
+
+/// Other nodes, as a program reaches them.
+pub trait Nodes: fmt::Debug + Send + Sync {
+    /// The names of those that may have streams, without this one. None where there is no pool.
+    ///
+    /// # Errors
+    /// Those of asking; `Timeout`, and that of what ends the wait.
+    fn names(&self, patience: &Patience) -> Result<Vec<String>>;
+
+    /// A connection to the [`Switchboard`] of a node, for this way of the conversation that has this number.
+    ///
+    /// # Errors
+    /// `Peer` if it is gone; `Limit` if there are too many connections, now; `Timeout`, and that of what ends the wait.
+    fn connect(&self, node: &str, number: u64, way: Way, patience: &Patience)
+    -> Result<UnixStream>;
+
+    /// The same, but that no others than these are asked.
+    fn among(&self, names: Vec<String>) -> Arc<dyn Nodes>;
+}
+
+/// A connection for errands, until what is asked is there as well.
+#[derive(Debug)]
+struct Waiting {
+    number: u64,
+    errands: UnixStream,
+    /// Who has not come by then will not.
+    until: Instant,
+}
+
+impl Waiting {
+    /// True if nobody comes for it any more.
+    fn is_over(&self) -> bool {
+        // Nothing is said by it before it was taken, but a farewell.
+        let says = || {
+            self.errands.set_nonblocking(true)?;
+            let read = (&self.errands).read(&mut [0; 1]);
+            self.errands.set_nonblocking(false)?;
+            read
+        };
+        self.until <= clock::now() || !says().is_err_and(|e| e.kind() == ErrorKind::WouldBlock)
+    }
+}
+
+/// Answers readers of other nodes about the streams of this one, for one user.
+#[derive(Debug)]
+pub struct Switchboard {
+    /// Those that came first before the others.
+    waiting: Mutex<VecDeque<Waiting>>,
+    readers: AtomicUsize,
+    ending: Cancel,
+}
+
+impl Switchboard {
+    /// Until that is cancelled.
+    pub fn new(ending: Cancel) -> Switchboard {
+        Switchboard { waiting: Mutex::default(), readers: AtomicUsize::new(0), ending }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the connection for errands of a conversation, until it is [taken](Switchboard::take).
+    ///
+    /// # Errors
+    /// `Usage` if there is one of this number; `Limit` if too many wait, none of which is over.
+    pub fn keep(&self, number: u64, errands: UnixStream) -> Result<()> {
+        let mut waiting = self.waiting();
+        if waiting.iter().any(|other| other.number == number) {
+            return Err(Error::usage("there is a conversation of this number already"));
+        }
+        if waiting.len() >= MOST_WAITING {
+            waiting.retain(|other| !other.is_over());
+        }
+        if waiting.len() >= MOST_WAITING {
+            return Err(Error::limit("too many readers of other nodes come at a time")
+                .with_hint("try again in a moment"));
+        }
+        waiting.push_back(Waiting { number, errands, until: clock::after(COMES_WITHIN) });
+        Ok(())
+    }
+
+    /// The connection for errands that has come before what is asked.
+    ///
+    /// # Errors
+    /// `Usage` if none of this number has; `Limit` if there are too many readers.
+    pub fn take(&self, number: u64) -> Result<UnixStream> {
+        let none = || Error::usage("there is no connection for errands of this number");
+        let mut waiting = self.waiting();
+        let at = waiting.iter().position(|other| other.number == number).ok_or_else(none)?;
+        let Waiting { errands, .. } = waiting.remove(at).ok_or_else(none)?;
+        drop(waiting);
+        if self.readers.load(Ordering::Acquire) >= MOST_READERS {
+            return Err(Error::limit("too many readers of other nodes at a time"));
+        }
+        Ok(errands)
+    }
+
+    /// Answers by this connection who looks for a stream, until it says farewell, is gone, or all is to end.
+    ///
+    /// # Errors
+    /// Those of the dataspace `memory`.
+    pub fn show(&self, asks: UnixStream, spaces: &Spaces) -> Result<()> {
+        let home = Home::open(spaces)?;
+        let asks = Wired::new(asks, "of a reader".to_owned(), Some(self.ending.clone()))?;
+        agent::show(&home, &asks);
+        Ok(())
+    }
+
+    /// Answers a reader about streams in these dataspaces by these connections, until it says farewell, is gone, or all is to end.
+    ///
+    /// # Errors
+    /// Those of the dataspace `memory`.
+    pub fn serve(&self, asks: UnixStream, errands: UnixStream, spaces: &Spaces) -> Result<()> {
+        let home = Home::open(spaces)?;
+        let line = |stream| Wired::new(stream, "of a reader".to_owned(), Some(self.ending.clone()));
+        let (asks, errands): (_, Arc<dyn Line>) = (line(asks)?, Arc::new(line(errands)?));
+        let _present = Present::new(&self.readers);
+        let thread = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            let begun = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+            begun
+                .map(drop)
+                .map_err(|e| Error::io("start a thread for", "readers of other nodes", e))
+        };
+        agent::serve(&home, &Client { asks: &asks, errands, whose: None, thread: &thread });
+        Ok(())
+    }
+}
+
+/// Counts a reader as long as it is served.
+struct Present<'r>(&'r AtomicUsize);
+
+impl Present<'_> {
+    fn new(readers: &AtomicUsize) -> Present<'_> {
+        readers.fetch_add(1, Ordering::AcqRel);
+        Present(readers)
+    }
+}
+
+impl Drop for Present<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Nodes of the pool that are asked.
+struct Asked<'n> {
+    nodes: &'n Arc<dyn Nodes>,
+    names: Vec<String>,
+}
+
+impl Asked<'_> {
+    fn node(&self, which: usize) -> Result<&String> {
+        self.names.get(which).ok_or_else(|| Error::internal("there is no such node"))
+    }
+
+    fn line(&self, node: &str, number: u64, way: Way, patience: &Patience) -> Result<Wired> {
+        let stream = self.nodes.connect(node, number, way, patience)?;
+        Wired::new(stream, node.to_owned(), None)
+    }
+}
+
+impl Others for Asked<'_> {
+    fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    fn name(&self, which: usize) -> String {
+        self.names.get(which).map_or_else(|| "a node".to_owned(), |name| format!("node '{name}'"))
+    }
+
+    fn look(&self, which: usize, who: &Sought, patience: &Patience) -> Result<Option<Found>> {
+        // Connections are few, for all programs of a user: nobody keeps one to a node that may not have the stream.
+        let patience = patience.at_most(ANSWERS_WITHIN);
+        let line = self.line(self.node(which)?, 0, Way::Look, &patience)?;
+        there::look(&line, who, &patience)
+    }
+
+    fn talk(&self, which: usize, options: &Read, patience: &Patience) -> Result<Talk> {
+        let (node, number) = (self.node(which)?, token());
+        let patience = patience.at_most(ANSWERS_WITHIN);
+        let line = |way| self.line(node, number, way, &patience).map(Box::new);
+        let errands = line(Way::Errands)?;
+        Ok(Talk::new(line(Way::Asks)?, errands, options))
+    }
+
+    fn may_miss(&self, error: &Error) -> bool {
+        // Its daemon has ended, or does not serve this user, or is of another version.
+        matches!(error.kind(), Kind::Peer | Kind::Permission | Kind::Timeout | Kind::NotFound)
+    }
+
+    fn is_full(&self, error: &Error) -> bool {
+        error.kind() == Kind::Limit
+    }
+
+    fn pauses(&self) -> (Duration, Duration) {
+        let many = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        (SOON, LATER.max(FOR_EACH.saturating_mul(many)))
+    }
+
+    fn hint(&self) -> &'static str {
+        "begin its writers, as this user, or wait longer for them"
+    }
+}
+
+/// All writers of a stream, on this node or on those of the pool, as soon as there are all of them. Nothing where there is no pool.
+///
+/// # Errors
+/// Those of [`find::find`]; `Limit` if the pool is too large to be asked as a whole.
+pub(crate) fn find(
+    nodes: &Arc<dyn Nodes>,
+    name: &str,
+    options: &Read,
+) -> Result<Option<Vec<Box<dyn Source>>>> {
+    let home = Home::open(&options.spaces)?;
+    // What is written here, all of it, is not looked for elsewhere.
+    let here = agent::find(&home, &Sought::of(name, options))?;
+    if here.is_some_and(|(said, _)| said.is_live && said.ranks.len() as u64 == said.all) {
+        return Ok(None);
+    }
+    let patience = Patience::new(options.timeout, options.stop.clone());
+    let names = loop {
+        match nodes.names(&patience) {
+            // Others of this user ask as well.
+            Err(e) if e.kind() == Kind::Limit && !patience.left().is_zero() => {
+                patience.check()?;
+                home.wait(patience.share().min(LATER))?;
+            }
+            names => break names?,
+        }
+    };
+    match names.len() {
+        0 => Ok(None),
+        1..=MOST_NODES => {
+            let others = Asked { nodes, names };
+            find::find(&home, name, options, &others, patience.end()).map(Some)
+        }
+        many => Err(Error::limit(format!(
+            "{many} nodes are too many to be asked for a stream, of which at most {MOST_NODES} are"
+        ))
+        .with_hint("name the nodes that its writers are on")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_too_many_that_wait_those_go_whose_readers_are_gone() {
+        let board = Switchboard::new(Cancel::new());
+        let mut theirs = VecDeque::new();
+        for number in 0..MOST_WAITING as u64 {
+            let (ours, other) = UnixStream::pair().unwrap();
+            board.keep(number, ours).unwrap();
+            theirs.push_back(other);
+        }
+        let pair = || UnixStream::pair().unwrap();
+        // All who wait are there: each finds what it has brought.
+        let (one, more) = (pair(), pair());
+        assert_eq!(board.keep(7, one.0).unwrap_err().kind(), Kind::Usage);
+        assert_eq!(board.keep(1 << 40, more.0).unwrap_err().kind(), Kind::Limit);
+        drop(board.take(1).unwrap());
+        // The first one has gone.
+        drop(theirs.pop_front());
+        for number in [1 << 41, 1 << 42] {
+            let (ours, other) = pair();
+            board.keep(number, ours).unwrap();
+            theirs.push_back(other);
+        }
+        assert_eq!(board.take(0).unwrap_err().kind(), Kind::Usage);
+        (2..MOST_WAITING as u64).for_each(|number| drop(board.take(number).unwrap()));
+        for number in [1 << 41, 1 << 42] {
+            drop(board.take(number).unwrap());
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Lines over connections that somebody else has made, such as daemons that are a pool: each message is its length, in eight bytes with
+//! the lowest first, and its bytes.
+
+use crate::clock;
+use crate::line::{Line, forked};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use stead_core::{Cancel, Error, Kind, Result};
+
+/// Bytes before each message.
+const HEAD: usize = 8;
+/// Memory is taken for so many bytes that have not come: whoever says that there will be more has to send them.
+const TRUSTED: usize = 4 << 20;
+/// Whoever takes nothing for so long is gone.
+const TAKEN_WITHIN: Duration = Duration::from_secs(120);
+
+/// What has come of a message.
+#[derive(Debug, Default)]
+struct Coming {
+    head: [u8; HEAD],
+    of_head: usize,
+    body: Vec<u8>,
+}
+
+/// A line over a connection.
+#[derive(Debug)]
+pub(crate) struct Wired {
+    stream: UnixStream,
+    /// Whose other end it is, for errors.
+    node: String,
+    sending: Mutex<()>,
+    coming: Mutex<Coming>,
+    /// Nothing more is to be done for who is there.
+    ending: Option<Cancel>,
+    process: u32,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Wired {
+    /// Over a connection whose other end is on this node; it ends when that is cancelled.
+    pub(crate) fn new(stream: UnixStream, node: String, ending: Option<Cancel>) -> Result<Wired> {
+        let set = stream
+            .set_nonblocking(false)
+            .and_then(|()| stream.set_write_timeout(Some(TAKEN_WITHIN)));
+        set.map_err(|e| Error::io("set up", "a connection", e))?;
+        let (sending, coming) = (Mutex::default(), Mutex::default());
+        Ok(Wired { stream, node, sending, coming, ending, process: std::process::id() })
+    }
+
+    fn gone(&self, why: &str) -> Error {
+        Error::new(Kind::Peer, format!("node '{}' has {why} in the middle of a stream", self.node))
+            .with_hint("its daemon, or the connection to it, has ended: open the stream anew")
+    }
+
+    /// Reads some bytes of what is there before this time; none if nothing is.
+    fn some(&self, to: &mut [u8], until: Instant) -> Result<usize> {
+        loop {
+            let left = until.saturating_duration_since(clock::now());
+            // No time at all would be for ever.
+            let time = left.max(Duration::from_micros(1));
+            let set = self.stream.set_read_timeout(Some(time));
+            set.map_err(|e| Error::io("wait for", "a connection", e))?;
+            match (&self.stream).read(to) {
+                Ok(0) => return Err(self.gone("closed the connection")),
+                Ok(n) => return Ok(n),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    if left.is_zero() {
+                        return Ok(0);
+                    }
+                }
+                Err(e) => return Err(self.gone(&format!("ended ({e})"))),
+            }
+        }
+    }
+}
+
+impl Coming {
+    /// Reads on. False if nothing came in time.
+    fn read(&mut self, line: &Wired, until: Instant) -> Result<bool> {
+        if self.of_head < HEAD {
+            let n = line.some(self.head.get_mut(self.of_head..).unwrap_or(&mut []), until)?;
+            self.of_head += n;
+            return Ok(n > 0);
+        }
+        let len = u64::from_le_bytes(self.head);
+        let len = usize::try_from(len).map_err(|_| line.gone("sent what is no message"))?;
+        let have = self.body.len();
+        let more = len.saturating_sub(have).min(TRUSTED.max(have));
+        let room = self.body.try_reserve(more);
+        room.map_err(|_| Error::limit(format!("there is no memory for {len} bytes")))?;
+        self.body.resize(have + more, 0);
+        let read = line.some(self.body.get_mut(have..).unwrap_or(&mut []), until);
+        self.body.truncate(have + *read.as_ref().unwrap_or(&0));
+        Ok(read? > 0)
+    }
+
+    /// The message, if all of it has come.
+    fn whole(&mut self) -> Option<Vec<u8>> {
+        let is_whole =
+            self.of_head == HEAD && u64::from_le_bytes(self.head) == self.body.len() as u64;
+        is_whole.then(|| {
+            self.of_head = 0;
+            std::mem::take(&mut self.body)
+        })
+    }
+}
+
+impl Line for Wired {
+    fn send(&self, message: Vec<u8>) -> Result<()> {
+        self.check()?;
+        let _one = locked(&self.sending);
+        let head = (message.len() as u64).to_le_bytes();
+        let sent =
+            (&self.stream).write_all(&head).and_then(|()| (&self.stream).write_all(&message));
+        sent.map_err(|e| {
+            // A part of it may be there: nothing behind it can be told from it.
+            let _ = self.stream.shutdown(std::net::Shutdown::Both);
+            self.gone(&format!("ended ({e})"))
+        })
+    }
+
+    fn recv_within(&self, time: Duration) -> Result<Option<Vec<u8>>> {
+        let until = clock::after(time);
+        let mut coming = locked(&self.coming);
+        loop {
+            // Whoever goes on asking is to hear of it, too.
+            if self.ends() {
+                return Err(self.gone("ended"));
+            }
+            if let Some(message) = coming.whole() {
+                return Ok(Some(message));
+            }
+            if !coming.read(self, until)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn ends(&self) -> bool {
+        self.ending.as_ref().is_some_and(Cancel::is_cancelled)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.process == std::process::id() { Ok(()) } else { Err(forked()) }
+    }
+
+    fn by(&self, error: Error) -> Error {
+        let message = format!("{} (node '{}')", error.message(), self.node);
+        let told = Error::new(error.kind(), message);
+        match error.hint() {
+            Some(hint) => told.with_hint(hint),
+            None => told,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Wired, UnixStream) {
+        let (a, b) = UnixStream::pair().unwrap();
+        (Wired::new(a, "n1".into(), None).unwrap(), b)
+    }
+
+    #[test]
+    fn messages_come_whole_and_in_order() {
+        let (line, other) = pair();
+        let other = Wired::new(other, "n2".into(), None).unwrap();
+        let large: Vec<u8> = (0..9_000_001u32).map(|i| (i % 251) as u8).collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for message in [&b""[..], b"a", &large, b"", b"end"] {
+                    other.send(message.to_vec()).unwrap();
+                }
+            });
+            for message in [&b""[..], b"a", &large, b"", b"end"] {
+                let came = line.recv_within(Duration::from_secs(60)).unwrap().unwrap();
+                assert!(came == message);
+            }
+        });
+        assert!(line.recv_within(Duration::from_millis(1)).unwrap().is_none());
+        drop(other);
+        let e = line.recv_within(Duration::from_secs(60)).unwrap_err();
+        assert_eq!(e.kind(), Kind::Peer);
+        assert!(e.to_string().contains("'n1'"), "{e}");
+        assert_eq!(line.send(vec![1]).unwrap_err().kind(), Kind::Peer);
+    }
+
+    #[test]
+    fn what_comes_in_pieces_is_waited_for() {
+        let (line, mut other) = pair();
+        let bytes = [&3u64.to_le_bytes()[..], b"abc", &1u64.to_le_bytes(), b"d"].concat();
+        for (i, byte) in bytes.iter().enumerate() {
+            let came = line.recv_within(Duration::ZERO).unwrap();
+            assert!(came == (i == 11).then(|| b"abc".to_vec()), "{i}");
+            other.write_all(&[*byte]).unwrap();
+            // As much as there is, without waiting for more.
+            if i != 10 && i != 19 {
+                assert!(line.recv_within(Duration::ZERO).unwrap().is_none(), "{i}");
+            }
+        }
+        assert_eq!(line.recv_within(Duration::ZERO).unwrap().unwrap(), b"d");
+    }
+
+    #[test]
+    fn a_length_that_nobody_sends_takes_no_memory() {
+        let (line, mut other) = pair();
+        other.write_all(&(u64::MAX >> 1).to_le_bytes()).unwrap();
+        other.write_all(&[7; 100]).unwrap();
+        assert!(line.recv_within(Duration::from_millis(20)).unwrap().is_none());
+        assert!(locked(&line.coming).body.capacity() <= 2 * TRUSTED);
+        drop(other);
+        assert!(line.recv_within(Duration::from_secs(60)).is_err());
+    }
+}

@@ -1,0 +1,207 @@
+//! Ranks that fail, or are killed.
+
+use crate::job::Job;
+use crate::job::Rank;
+use crate::job::SHAPE;
+use crate::job::array;
+use crate::job::rows;
+use crate::job::values;
+use std::sync::Arc;
+use std::sync::Barrier;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+use stead_core::Error;
+use stead_core::Kind;
+use stead_fabric::Fabric;
+use stead_fabric::Local;
+use stead_fabric::Rounds;
+use stead_stream::Coupling;
+use stead_stream::Writer;
+
+#[test]
+fn who_fails_on_another_node_is_named() {
+    let job = Job::new();
+    job.run(&[("sim", 0), ("sim", 1), ("ana", 2)], |part, rank| match part {
+        "sim" => {
+            let mut writer = rank.write("sim", |w| (w.readers, w.queue) = (1, 1)).unwrap();
+            let variable = writer.define(array(&SHAPE)).unwrap();
+            let (me, mine) = (rank.coupling.rank(), rows(SHAPE, rank.coupling.rank(), 2));
+            for step in 0..2 {
+                writer.begin().unwrap();
+                writer.put(variable, &mine, &values(step, &mine)).unwrap();
+                writer.end().unwrap();
+            }
+            match me {
+                0 => {
+                    // It hears of the other one, whose node it is not on.
+                    let error = loop {
+                        match writer.begin().and_then(|_| writer.end()) {
+                            Ok(()) => thread::sleep(Duration::from_millis(5)),
+                            Err(e) => break e,
+                        }
+                    };
+                    assert_eq!(error.kind(), Kind::Peer);
+                    assert!(
+                        error.message().contains("writer 1 of stream 'sim', on another node"),
+                        "{error}"
+                    );
+                }
+                _ => {
+                    // The two before are complete then.
+                    writer.begin().unwrap();
+                    writer.abandon().unwrap();
+                }
+            }
+        }
+        _ => {
+            let mut reader = rank.read("sim", |_| {}).unwrap();
+            for n in 0..2 {
+                assert_eq!(reader.next_step().unwrap().unwrap().number(), n);
+            }
+            let error = loop {
+                match reader.next_step() {
+                    Err(e) => break e,
+                    Ok(step) => assert!(step.is_none(), "a step that is not whole"),
+                }
+            };
+            assert_eq!(error.kind(), Kind::Peer);
+            assert!(error.message().contains("writer 1 of stream 'sim'"), "{error}");
+        }
+    });
+}
+
+/// A fabric of which ranks are gone when a test says so.
+struct Mortal {
+    inner: Local,
+    dead: Arc<AtomicUsize>,
+}
+
+impl Fabric for Mortal {
+    fn rank(&self) -> usize {
+        self.inner.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.inner.size()
+    }
+
+    fn node_of(&self, rank: usize) -> usize {
+        self.inner.node_of(rank)
+    }
+
+    fn deadline(&self) -> Duration {
+        self.inner.deadline()
+    }
+
+    fn send(&self, to: usize, tag: u32, bytes: Vec<u8>) -> stead_core::Result<()> {
+        self.inner.send(to, tag, bytes)
+    }
+
+    fn recv_within(
+        &self,
+        from: usize,
+        tag: u32,
+        within: Duration,
+    ) -> stead_core::Result<Option<Vec<u8>>> {
+        self.inner.recv_within(from, tag, within)
+    }
+
+    fn recv_any(&self, tag: u32, within: Duration) -> stead_core::Result<Option<(usize, Vec<u8>)>> {
+        self.inner.recv_any(tag, within)
+    }
+
+    fn alive(&self, rank: usize) -> stead_core::Result<()> {
+        if self.dead.load(Ordering::Relaxed) == rank {
+            return Err(Error::new(Kind::Peer, "it was killed").at_rank(rank));
+        }
+        self.inner.alive(rank)
+    }
+
+    fn ends(&self, rank: usize) -> bool {
+        self.alive(rank).is_err() || self.inner.ends(rank)
+    }
+
+    fn rounds(&self) -> &Rounds {
+        self.inner.rounds()
+    }
+
+    fn forget(&self, tags: std::ops::Range<u32>) {
+        self.inner.forget(tags);
+    }
+}
+
+/// Begins steps until it is told why there are no more.
+fn until_told(mut writer: Writer) -> (Writer, Error) {
+    for _ in 0..12_000 {
+        match writer.begin().and_then(|_| writer.end()) {
+            Ok(()) => thread::sleep(Duration::from_millis(5)),
+            Err(e) => return (writer, e),
+        }
+    }
+    panic!("nobody tells it anything");
+}
+
+#[test]
+fn writers_are_told_of_one_that_was_killed_and_was_alone_on_its_node() {
+    let job = Job::new();
+    let dead = Arc::new(AtomicUsize::new(usize::MAX));
+    let fabrics = Local::over_nodes(&[0, 1, 2], Duration::from_secs(60));
+    thread::scope(|scope| {
+        for (node, inner) in fabrics.into_iter().enumerate() {
+            let (dead, spaces) = (dead.clone(), job.spaces(node));
+            scope.spawn(move || {
+                let fabric: Arc<dyn Fabric> = Arc::new(Mortal { inner, dead: dead.clone() });
+                let rank = Rank { coupling: Coupling::new(fabric, "sim", &spaces).unwrap() };
+                let mut writer = rank.write("sim", |_| {}).unwrap();
+                for _ in 0..2 {
+                    writer.begin().unwrap();
+                    writer.end().unwrap();
+                }
+                if node == 1 {
+                    dead.store(1, Ordering::Relaxed);
+                    // It says nothing more.
+                    std::mem::forget((writer, rank));
+                    return;
+                }
+                let (_writer, e) = until_told(writer);
+                assert_eq!(e.kind(), Kind::Peer);
+                assert!(e.message().contains("writer 1 of stream 'sim', on another node"), "{e}");
+            });
+        }
+    });
+}
+
+#[test]
+fn who_leaves_because_of_another_one_is_not_the_one_that_has_failed() {
+    let job = Job::new();
+    let (ahead, left) = (Barrier::new(2), Barrier::new(2));
+    job.run(&[("sim", 0), ("sim", 0), ("sim", 1)], |_, rank| {
+        let mut writer = rank.write("sim", |_| {}).unwrap();
+        match rank.coupling.rank() {
+            0 => {
+                for _ in 0..2 {
+                    writer.begin().unwrap();
+                    writer.end().unwrap();
+                }
+                ahead.wait();
+                left.wait();
+                let (writer, e) = until_told(writer);
+                assert!(e.message().contains("writer 1 of stream 'sim'"), "{e}");
+                writer.abandon().unwrap();
+            }
+            1 => {
+                writer.begin().unwrap();
+                writer.end().unwrap();
+                ahead.wait();
+                writer.close().unwrap();
+                left.wait();
+            }
+            _ => {
+                let (_writer, e) = until_told(writer);
+                assert!(e.message().contains("writer 1 of stream 'sim', on another node"), "{e}");
+            }
+        }
+    });
+}

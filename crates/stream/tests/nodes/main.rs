@@ -1,0 +1,283 @@
+//! Streams whose writers and readers are on several nodes: threads of one process, each node with a memory of its own.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod failing;
+mod files;
+mod job;
+mod told;
+
+use crate::job::Job;
+use crate::job::SHAPE;
+use crate::job::array;
+use crate::job::bounds;
+use crate::job::columns;
+use crate::job::read_all;
+use crate::job::rows;
+use crate::job::values;
+use crate::job::write_all;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+use stead_core::Kind;
+use stead_stream::Behind;
+use stead_stream::Start;
+
+#[test]
+fn what_writers_of_some_nodes_put_readers_of_others_get() {
+    let layouts: [&[(&str, usize)]; 5] = [
+        &[("sim", 0), ("ana", 1)],
+        &[("sim", 0), ("sim", 0), ("sim", 1), ("ana", 2), ("ana", 3)],
+        // Some are on the nodes of writers.
+        &[("sim", 0), ("ana", 0), ("sim", 1), ("ana", 1), ("ana", 2)],
+        &[("sim", 2), ("sim", 1), ("sim", 0), ("ana", 0), ("ana", 0)],
+        &[("ana", 0), ("sim", 0), ("sim", 0)],
+    ];
+    for ranks in layouts {
+        let job = Job::new();
+        job.run(ranks, |part, rank| match part {
+            "sim" => write_all(&rank, 5, |w| w.readers = 1),
+            _ => assert_eq!(read_all(&rank, |_| {}), [0, 1, 2, 3, 4]),
+        });
+        for (_, node) in ranks {
+            assert_eq!(job.left(*node), [""; 0], "{ranks:?}");
+        }
+    }
+}
+
+#[test]
+fn parts_larger_than_a_message_come_whole() {
+    let shape = [3, 1 << 20];
+    let job = Job::new();
+    job.run(&[("sim", 0), ("sim", 1), ("ana", 2)], |part, rank| match part {
+        "sim" => {
+            let mut writer = rank.write("sim", |w| w.readers = 1).unwrap();
+            let variable = writer.define(array(&shape)).unwrap();
+            let mine = columns(shape, rank.coupling.rank(), 2);
+            writer.begin().unwrap();
+            writer.put(variable, &mine, &values(0, &mine)).unwrap();
+            writer.end().unwrap();
+            writer.close().unwrap();
+        }
+        _ => {
+            let mut reader = rank.read("sim", |_| {}).unwrap();
+            let step = reader.next_step().unwrap().unwrap();
+            let parts = step.parts("T").unwrap();
+            assert_eq!(parts.iter().map(|(rank, _)| *rank).collect::<Vec<_>>(), [0, 1]);
+            for wanted in [bounds(&[0, 0], &shape), bounds(&[1, 5], &[2, 1_000_000])] {
+                let got = step.get("T", &wanted).unwrap();
+                assert!(!got.is_view());
+                assert!(got.bytes() == values(0, &wanted));
+            }
+            assert!(step.view("T", &bounds(&[0, 0], &[1, 1])).unwrap().is_none());
+        }
+    });
+}
+
+#[test]
+fn writers_wait_for_readers_of_other_nodes_or_do_not() {
+    let job = Job::new();
+    job.run(&[("sim", 0), ("sim", 1), ("ana", 2), ("look", 3)], |part, rank| match part {
+        "sim" => write_all(&rank, 40, |w| (w.readers, w.queue) = (2, 1)),
+        "ana" => assert_eq!(read_all(&rank, |_| {}), (0..40).collect::<Vec<_>>()),
+        _ => {
+            let mut reader = rank
+                .read("sim", |r| (r.group, r.behind) = ("look".to_owned(), Behind::Drop))
+                .unwrap();
+            let (mut sum, mut had) = (0, 0);
+            while let Some(step) = reader.next_step().unwrap() {
+                thread::sleep(Duration::from_millis(5));
+                let whole = bounds(&[0, 0], &SHAPE);
+                assert_eq!(step.get("T", &whole).unwrap().bytes(), values(step.number(), &whole));
+                (sum, had) = (sum + step.dropped(), had + 1);
+            }
+            assert!(sum + had <= 40 && had > 0, "{sum} {had}");
+        }
+    });
+}
+
+#[test]
+fn steps_that_stay_can_be_had_again_and_what_is_had_stays() {
+    let job = Job::new();
+    let (over, told) = std::sync::mpsc::channel::<()>();
+    let told = std::sync::Mutex::new(told);
+    job.run(&[("sim", 0), ("ana", 1)], |part, rank| match part {
+        "sim" => {
+            write_all(&rank, 6, |w| (w.keep, w.readers) = (3, 1));
+            told.lock().unwrap().recv().unwrap();
+        }
+        _ => {
+            let mut reader = rank.read("sim", |_| {}).unwrap();
+            let first = reader.next_step().unwrap().unwrap();
+            let again = reader.at(0).unwrap();
+            drop(first);
+            for n in 1..6 {
+                assert_eq!(reader.next_step().unwrap().unwrap().number(), n);
+            }
+            assert!(reader.next_step().unwrap().is_none() && reader.is_over());
+            // Held all the time; 3 to 5 are kept; 1 and 2 went.
+            let mine = bounds(&[3, 3], &[2, 2]);
+            assert_eq!(again.get("T", &mine).unwrap().bytes(), values(0, &mine));
+            assert_eq!(reader.steps().unwrap(), [0, 3, 4, 5]);
+            assert_eq!(reader.at(4).unwrap().get("T", &mine).unwrap().bytes(), values(4, &mine));
+            let error = reader.at(2).unwrap_err();
+            assert_eq!(error.kind(), Kind::NotFound);
+            assert!(error.message().contains("from 0 to 5"), "{error}");
+            over.send(()).unwrap();
+        }
+    });
+}
+
+#[test]
+fn ranks_read_from_each_other_at_the_same_time() {
+    let job = Job::new();
+    let over = Barrier::new(2);
+    job.run(&[("a", 0), ("b", 1)], |part, rank| {
+        let other = if part == "a" { "b" } else { "a" };
+        let part = bounds(&[0, 0], &SHAPE);
+        let mut writer = rank.write(rank.coupling.part().unwrap().name.as_str(), |_| {}).unwrap();
+        let variable = writer.define(array(&SHAPE)).unwrap();
+        // Each time by other conversations, which both begin with the same numbers.
+        for n in 0..10 {
+            writer.begin().unwrap();
+            writer.put(variable, &part, &values(n, &part)).unwrap();
+            writer.end().unwrap();
+            over.wait();
+            let mut reader = rank.read(other, |_| {}).unwrap();
+            let step = reader.next_step().unwrap().unwrap();
+            assert_eq!(step.number(), n);
+            assert!(step.get("T", &part).unwrap().bytes() == values(n, &part));
+            drop((step, reader));
+            over.wait();
+        }
+    });
+}
+
+#[test]
+fn waits_for_other_nodes_have_an_end() {
+    let job = Job::new();
+    job.run(&[("sim", 0), ("sim", 1), ("ana", 2)], |part, rank| {
+        // Time for the other nodes to answer.
+        let soon = Duration::from_secs(2);
+        match (part, rank.coupling.rank()) {
+            ("sim", 0) => {
+                let mut writer = rank.write("sim", |w| w.timeout = soon).unwrap();
+                writer.begin().unwrap();
+                writer.end().unwrap();
+            }
+            ("sim", _) => {}
+            _ => {
+                let error = rank.read("other", |r| r.timeout = soon).unwrap_err();
+                assert_eq!(error.kind(), Kind::Timeout);
+                assert!(error.message().contains("on any of 3 nodes"), "{error}");
+            }
+        }
+    });
+    // The writer is there before it is looked for, and until then.
+    let (came, told) = (Barrier::new(2), Barrier::new(2));
+    job.run(&[("sim", 0), ("sim", 1), ("ana", 2)], |part, rank| {
+        let soon = Duration::from_secs(2);
+        match (part, rank.coupling.rank()) {
+            ("sim", 0) => {
+                let _writer = rank.write("part", |_| {}).unwrap();
+                came.wait();
+                told.wait();
+            }
+            ("sim", _) => {}
+            _ => {
+                came.wait();
+                let read = rank.read("part", |r| r.timeout = soon);
+                told.wait();
+                let error = read.unwrap_err();
+                assert_eq!(error.kind(), Kind::Timeout);
+                let said = error.message();
+                assert!(said.contains("1 of 2 writers of stream 'part' have come"), "{error}");
+            }
+        }
+    });
+}
+
+#[test]
+fn several_streams_and_runs_of_one_name() {
+    let job = Job::new();
+    job.run(&[("sim", 0), ("sim", 1), ("ana", 2)], |part, rank| match part {
+        "sim" => {
+            for _ in 0..5 {
+                write_all(&rank, 3, |w| w.readers = 1);
+            }
+        }
+        _ => {
+            for _ in 0..5 {
+                assert_eq!(read_all(&rank, |r| r.start = Start::Oldest), [0, 1, 2]);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_short_look_at_slow_nodes_gives_each_step_once() {
+    // Answers of some nodes come later than the reader waits for them.
+    let job = Job::new();
+    job.run(&[("sim", 0), ("sim", 1), ("sim", 2), ("ana", 3)], |part, rank| match part {
+        "sim" => {
+            let mut writer = rank.write("sim", |w| w.readers = 1).unwrap();
+            let variable = writer.define(array(&SHAPE)).unwrap();
+            let mine = rows(SHAPE, rank.coupling.rank(), 3);
+            for step in 0..6 {
+                thread::sleep(Duration::from_millis(15 * rank.coupling.rank()));
+                writer.begin().unwrap();
+                writer.put(variable, &mine, &values(step, &mine)).unwrap();
+                writer.end().unwrap();
+            }
+            writer.close().unwrap();
+        }
+        _ => {
+            let mut reader = rank.read("sim", |_| {}).unwrap();
+            let mut had = Vec::new();
+            while !reader.is_over() {
+                let Some(step) = reader.next_step_within(Duration::from_millis(4)).unwrap() else {
+                    continue;
+                };
+                let mine = columns(SHAPE, 0, 2);
+                assert_eq!(step.get("T", &mine).unwrap().bytes(), values(step.number(), &mine));
+                had.push(step.number());
+            }
+            assert_eq!(had, [0, 1, 2, 3, 4, 5]);
+        }
+    });
+    for node in 0..3 {
+        assert_eq!(job.left(node), [""; 0]);
+    }
+}
+
+#[test]
+fn many_small_parts_come_whole_and_in_their_places() {
+    // More from each node than are on their way at a time, of several sizes.
+    let shape = [1300, 40];
+    let job = Job::new();
+    job.run(&[("sim", 0), ("sim", 1), ("ana", 2)], |part, rank| match part {
+        "sim" => {
+            let mut writer = rank.write("sim", |w| w.readers = 1).unwrap();
+            let variable = writer.define(array(&shape)).unwrap();
+            let (mine, mut row) = (rows(shape, rank.coupling.rank(), 2), 0);
+            writer.begin().unwrap();
+            while row < mine.count()[0] {
+                let high = (1 + u64::from(row % 7 == 0)).min(mine.count()[0] - row);
+                let block = bounds(&[mine.start()[0] + row, 0], &[high, shape[1]]);
+                writer.put(variable, &block, &values(0, &block)).unwrap();
+                row += high;
+            }
+            writer.end().unwrap();
+            writer.close().unwrap();
+        }
+        _ => {
+            let mut reader = rank.read("sim", |_| {}).unwrap();
+            let step = reader.next_step().unwrap().unwrap();
+            assert!(step.parts("T").unwrap().len() > 1100);
+            for wanted in [bounds(&[0, 0], &shape), bounds(&[7, 3], &[1280, 1])] {
+                assert!(step.get("T", &wanted).unwrap().bytes() == values(0, &wanted));
+            }
+            assert_eq!(step.report().fetched, (1300 * 40 + 1280) * 8);
+        }
+    });
+}

@@ -1,0 +1,428 @@
+//! Streams of other nodes that daemons reach: each node has a memory of its own, and threads that answer connections.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+use stead_core::layout::Spaces;
+use stead_core::{Bounds, Cancel, DType, Error, Kind, Result};
+use stead_fabric::{Fabric, Local};
+use stead_stream::{
+    Behind, Coupling, Definition, Home, Nodes, Patience, Presence, Read, Reader, Start,
+    Switchboard, Way, Writer, Written,
+};
+
+/// Nodes whose daemons reach each other.
+#[derive(Debug)]
+struct Pool {
+    boards: BTreeMap<String, (Arc<Switchboard>, Spaces, Cancel)>,
+    asked: AtomicUsize,
+    gone: Mutex<Vec<String>>,
+    /// Nodes that take connections and answer nothing.
+    hung: Mutex<Vec<String>>,
+    /// Connections at a time, and how many there may be.
+    open: Arc<AtomicUsize>,
+    most: AtomicUsize,
+    /// Connections that were made.
+    lines: Mutex<Vec<UnixStream>>,
+}
+
+fn spaces(dir: &Path, node: &str) -> Spaces {
+    let mut spaces = Spaces::default();
+    spaces.imply("memory", dir.join(node).to_str().unwrap());
+    spaces
+}
+
+impl Pool {
+    fn new(dir: &Path, names: &[&str]) -> Arc<Pool> {
+        let node = |name: &&str| {
+            let ending = Cancel::new();
+            let board = Arc::new(Switchboard::new(ending.clone()));
+            ((*name).to_owned(), (board, spaces(dir, name), ending))
+        };
+        let boards = names.iter().map(node).collect();
+        Arc::new(Pool {
+            boards,
+            asked: AtomicUsize::new(0),
+            gone: Mutex::default(),
+            hung: Mutex::default(),
+            open: Arc::default(),
+            most: AtomicUsize::new(usize::MAX),
+            lines: Mutex::default(),
+        })
+    }
+}
+
+/// The others, as a program of one of the nodes has them.
+#[derive(Debug)]
+struct From {
+    pool: Arc<Pool>,
+    node: String,
+}
+
+impl Nodes for From {
+    fn names(&self, _: &Patience) -> Result<Vec<String>> {
+        self.pool.asked.fetch_add(1, Ordering::Relaxed);
+        Ok(self.pool.boards.keys().filter(|name| **name != self.node).cloned().collect())
+    }
+
+    fn connect(
+        &self,
+        node: &str,
+        number: u64,
+        way: Way,
+        patience: &Patience,
+    ) -> Result<UnixStream> {
+        self.pool.connect(node, number, way, patience)
+    }
+
+    fn among(&self, _: Vec<String>) -> Arc<dyn Nodes> {
+        panic!("nobody asks for fewer nodes here")
+    }
+}
+
+impl Pool {
+    fn connect(
+        &self,
+        node: &str,
+        number: u64,
+        way: Way,
+        patience: &Patience,
+    ) -> Result<UnixStream> {
+        if self.gone.lock().unwrap().iter().any(|gone| gone == node) {
+            return Err(Error::new(Kind::Peer, format!("the daemon of node '{node}' is gone")));
+        }
+        if self.hung.lock().unwrap().iter().any(|hung| hung == node) {
+            while !patience.left().is_zero() {
+                patience.check()?;
+                thread::sleep(Duration::from_millis(1));
+            }
+            return Err(Error::new(Kind::Timeout, format!("node '{node}' does not answer")));
+        }
+        let (board, spaces, _) = self.boards[node].clone();
+        // Both connections of a reader count when the first one comes.
+        let line = |lines: usize| {
+            let line = Open(self.open.clone(), lines);
+            match line.0.fetch_add(lines, Ordering::Relaxed) + lines
+                > self.most.load(Ordering::Relaxed)
+            {
+                true => Err(Error::limit("too many connections")),
+                false => Ok(line),
+            }
+        };
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        match way {
+            Way::Errands => board.keep(number, theirs)?,
+            Way::Asks => {
+                let errands = board.take(number)?;
+                let line = line(2)?;
+                thread::spawn(move || {
+                    let _line = line;
+                    board.serve(theirs, errands, &spaces)
+                });
+            }
+            Way::Look => {
+                let line = line(1)?;
+                thread::spawn(move || {
+                    let _line = line;
+                    board.show(theirs, &spaces)
+                });
+            }
+        }
+        self.lines.lock().unwrap().push(ours.try_clone().unwrap());
+        Ok(ours)
+    }
+
+    /// Waits until so many connections are open.
+    fn until_open(&self, lines: usize) {
+        for _ in 0..6000 {
+            if self.open.load(Ordering::Relaxed) == lines {
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{} connections are open", self.open.load(Ordering::Relaxed));
+    }
+}
+
+/// Connections that are open.
+struct Open(Arc<AtomicUsize>, usize);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
+}
+
+fn written(spaces: Spaces) -> Written {
+    Written { spaces, timeout: Duration::from_secs(60), ..Written::default() }
+}
+
+fn read(dir: &Path, node: &str, pool: &Arc<Pool>) -> Read {
+    let nodes: Arc<dyn Nodes> = Arc::new(From { pool: pool.clone(), node: node.to_owned() });
+    let spaces = spaces(dir, node);
+    Read { spaces, timeout: Duration::from_secs(60), nodes: Some(nodes), ..Read::default() }
+}
+
+const SHAPE: [u64; 2] = [300, 7000];
+
+fn values(step: u64, of: &Bounds) -> Vec<u8> {
+    let ys = of.start()[0]..of.end(0);
+    let at = |y: u64| (of.start()[1]..of.end(1)).map(move |x| step * 100_000_000 + y * 10_000 + x);
+    ys.flat_map(at).flat_map(u64::to_le_bytes).collect()
+}
+
+fn bounds(start: &[u64], count: &[u64]) -> Bounds {
+    Bounds::new(start, count).unwrap()
+}
+
+fn write(writer: &mut Writer, part: &Bounds) {
+    let variable = writer.define(Definition::new("T", DType::U64, SHAPE)).unwrap();
+    let step = writer.begin().unwrap();
+    writer.put(variable, part, &values(step, part)).unwrap();
+    writer.end().unwrap();
+}
+
+#[test]
+fn a_reader_has_what_programs_of_another_node_write() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let pool = Pool::new(dir.path(), &["a", "b", "c"]);
+    let whole = bounds(&[0, 0], &SHAPE);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let options = Written { readers: 1, ..written(spaces(dir.path(), "a")) };
+            let mut writer = Writer::open("sim", &options).unwrap();
+            (0..5).for_each(|_| write(&mut writer, &whole));
+            writer.close().unwrap();
+        });
+        // It comes before or after the writer.
+        let mut reader = Reader::open("sim", &read(dir.path(), "b", &pool)).unwrap();
+        let columns = bounds(&[10, 3000], &[200, 1234]);
+        for n in 0..5 {
+            let step = reader.next_step().unwrap().unwrap();
+            assert_eq!(step.number(), n);
+            for part in [&whole, &columns] {
+                assert!(step.get("T", part).unwrap().bytes() == values(n, part));
+            }
+        }
+        assert!(reader.next_step().unwrap().is_none());
+    });
+}
+
+#[test]
+fn writers_of_several_nodes_are_one_stream() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let pool = Pool::new(dir.path(), &["a", "b", "c"]);
+    thread::scope(|scope| {
+        for (fabric, node) in
+            Local::over_nodes(&[0, 0, 1], Duration::from_secs(60)).into_iter().zip(["a", "a", "c"])
+        {
+            let spaces = spaces(dir.path(), node);
+            scope.spawn(move || {
+                let fabric: Arc<dyn Fabric> = Arc::new(fabric);
+                let coupling = Coupling::new(fabric, "simulation", &spaces).unwrap();
+                let (rank, writers) = (coupling.rank(), coupling.ranks());
+                let options = Written {
+                    rank,
+                    writers,
+                    readers: 1,
+                    coupling: Some(coupling),
+                    ..written(spaces)
+                };
+                let mut writer = Writer::open("sim", &options).unwrap();
+                let part = bounds(&[rank * 100, 0], &[100, SHAPE[1]]);
+                (0..3).for_each(|_| write(&mut writer, &part));
+                writer.close().unwrap();
+            });
+        }
+        // One of two readers is where a part of it is written.
+        for (rank, node) in ["b", "c"].into_iter().enumerate() {
+            let options = Read { rank: rank as u64, ranks: 2, ..read(dir.path(), node, &pool) };
+            scope.spawn(move || {
+                let mut reader = Reader::open("sim", &options).unwrap();
+                let part = bounds(&[50, 10], &[200, 20]);
+                for n in 0..3 {
+                    let step = reader.next_step().unwrap().unwrap();
+                    assert!(step.get("T", &part).unwrap().bytes() == values(n, &part));
+                }
+                assert!(reader.next_step().unwrap().is_none());
+            });
+        }
+    });
+}
+
+#[test]
+fn steps_that_have_gone_from_memory_come_from_files_of_the_node() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let pool = Pool::new(dir.path(), &["a", "b"]);
+    let part = bounds(&[10, 3000], &[200, 12]);
+    let persist = Some(dir.path().join("disk").to_str().unwrap().to_owned());
+    let options = Written { persist, ..written(spaces(dir.path(), "a")) };
+    let mut writer = Writer::open("sim", &options).unwrap();
+    (0..6).for_each(|_| write(&mut writer, &part));
+    // On another node, and on the same one.
+    for node in ["b", "a"] {
+        let first = Read {
+            start: Start::First,
+            behind: Behind::Spill,
+            group: node.to_owned(),
+            ..read(dir.path(), node, &pool)
+        };
+        let mut reader = Reader::open("sim", &first).unwrap();
+        for n in 0..6 {
+            let step = reader.next_step().unwrap().unwrap();
+            assert_eq!((step.number(), step.dropped()), (n, 0));
+            assert!(step.get("T", &part).unwrap().bytes() == values(n, &part));
+        }
+        write(&mut writer, &part);
+        assert_eq!(reader.next_step().unwrap().unwrap().number(), 6);
+        assert_eq!(reader.at(2).unwrap().get("T", &part).unwrap().bytes(), values(2, &part));
+        if node == "a" {
+            assert_eq!(reader.next_step().unwrap().unwrap().number(), 7);
+        }
+    }
+}
+
+#[test]
+fn what_is_written_here_is_not_looked_for_elsewhere() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let pool = Pool::new(dir.path(), &["a", "b"]);
+    let whole = bounds(&[0, 0], &SHAPE);
+    let mut writer = Writer::open("sim", &written(spaces(dir.path(), "b"))).unwrap();
+    write(&mut writer, &whole);
+    let mut reader = Reader::open("sim", &read(dir.path(), "b", &pool)).unwrap();
+    assert_eq!(pool.asked.load(Ordering::Relaxed), 0);
+    assert_eq!(reader.next_step().unwrap().unwrap().number(), 0);
+}
+
+#[test]
+fn nodes_that_are_gone_are_left_out_and_told() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let pool = Pool::new(dir.path(), &["a", "b", "c"]);
+    pool.gone.lock().unwrap().push("b".to_owned());
+    let within = |seconds: u64| {
+        let options = Read {
+            timeout: Duration::from_secs(seconds),
+            start: Start::Next,
+            ..read(dir.path(), "d", &pool)
+        };
+        Reader::open("sim", &options)
+    };
+    // The two that are there are to have had time to answer.
+    let e = within(3).unwrap_err();
+    assert_eq!(e.kind(), Kind::Timeout);
+    let said = e.to_string();
+    assert!(said.contains("any of 4 nodes") && said.contains("node 'b' is gone"), "{said}");
+    // It is elsewhere.
+    let mut writer = Writer::open("sim", &written(spaces(dir.path(), "c"))).unwrap();
+    let mut reader = within(60).unwrap();
+    let whole = bounds(&[0, 0], &SHAPE);
+    write(&mut writer, &whole);
+    let step = reader.next_step().unwrap().unwrap();
+    // A daemon that ends takes its readers' connections with it; what was got stays.
+    let array = step.get("T", &whole).unwrap();
+    pool.boards["c"].2.cancel();
+    let e = loop {
+        match reader.next_step() {
+            Err(e) if e.kind() == Kind::Timeout => {}
+            other => break other.unwrap_err(),
+        }
+    };
+    assert_eq!(e.kind(), Kind::Peer);
+    assert!(e.to_string().contains("node 'c'"), "{e}");
+    assert!(array.bytes() == values(0, &whole));
+    // Nobody is waited for.
+    (0..8).for_each(|_| write(&mut writer, &whole));
+}
+
+#[test]
+fn nodes_without_writers_are_asked_by_few_connections_and_keep_none() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let names: Vec<String> = (0..70).map(|n| format!("n{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let pool = Pool::new(dir.path(), &names);
+    // Fewer than there are nodes, or looks at a time.
+    pool.most.store(8, Ordering::Relaxed);
+    let whole = bounds(&[0, 0], &SHAPE);
+    thread::scope(|scope| {
+        for rank in 0..2 {
+            let options = Read { rank, ranks: 2, ..read(dir.path(), "n3", &pool) };
+            let (pool, whole) = (&pool, &whole);
+            scope.spawn(move || {
+                let mut reader = Reader::open("sim", &options).unwrap();
+                let step = reader.next_step().unwrap().unwrap();
+                // Two connections of each reader stay, to the node that has the stream.
+                pool.until_open(4);
+                assert!(step.get("T", whole).unwrap().bytes() == values(0, whole));
+                assert!(reader.next_step().unwrap().is_none());
+            });
+        }
+        let options = Written { readers: 1, ..written(spaces(dir.path(), "n66")) };
+        let mut writer = Writer::open("sim", &options).unwrap();
+        write(&mut writer, &whole);
+        pool.until_open(4);
+        writer.close().unwrap();
+    });
+}
+
+#[test]
+fn a_node_that_does_not_answer_keeps_nobody_from_the_others() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let pool = Pool::new(dir.path(), &["a", "b", "c", "d"]);
+    pool.hung.lock().unwrap().extend(["a".to_owned(), "c".to_owned()]);
+    let whole = bounds(&[0, 0], &SHAPE);
+    let mut writer = Writer::open("sim", &written(spaces(dir.path(), "b"))).unwrap();
+    write(&mut writer, &whole);
+    // Far longer than a test may take.
+    let long = Read { timeout: Duration::from_secs(36_000), ..read(dir.path(), "d", &pool) };
+    let mut reader = Reader::open("sim", &long).unwrap();
+    assert_eq!(reader.next_step().unwrap().unwrap().number(), 0);
+    // Who is told to stop does so, and a time is one for all of them.
+    let stop = Cancel::new();
+    let options = Read { stop: stop.clone().into(), ..long.clone() };
+    let stopped = thread::spawn(move || Reader::open("other", &options).unwrap_err());
+    stop.cancel();
+    assert_eq!(stopped.join().unwrap().kind(), Kind::Cancelled);
+    let e = Reader::open("other", &Read { timeout: Duration::from_secs(2), ..long }).unwrap_err();
+    assert_eq!(e.kind(), Kind::Timeout);
+    let said = e.to_string();
+    assert!(said.contains("any of 4 nodes") && said.contains("node 'a'"), "{said}");
+}
+
+#[test]
+fn who_is_gone_without_a_farewell_has_died_and_nobody_waits_for_its_group() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let pool = Pool::new(dir.path(), &["a", "b"]);
+    let part = bounds(&[0, 0], &[1, 10]);
+    let mut writer = Writer::open("sim", &written(spaces(dir.path(), "a"))).unwrap();
+    let read = Read { ranks: 2, ..read(dir.path(), "b", &pool) };
+    let mut reader = Reader::open("sim", &read).unwrap();
+    write(&mut writer, &part);
+    assert_eq!(reader.next_step().unwrap().unwrap().number(), 0);
+    for line in pool.lines.lock().unwrap().drain(..) {
+        line.shutdown(std::net::Shutdown::Both).unwrap();
+    }
+    (0..8).for_each(|_| write(&mut writer, &part));
+    let home = Home::open(&spaces(dir.path(), "a")).unwrap();
+    assert_eq!(home.describe("sim").unwrap().readers[0].presence, Presence::Died);
+}
+
+#[test]
+fn a_switchboard_puts_together_what_belongs_together() {
+    let board = Switchboard::new(Cancel::new());
+    assert_eq!(board.take(1).unwrap_err().kind(), Kind::Usage);
+    let pair = || UnixStream::pair().unwrap().0;
+    board.keep(1, pair()).unwrap();
+    assert_eq!(board.keep(1, pair()).unwrap_err().kind(), Kind::Usage);
+    // Those whose readers are gone are not kept for ever.
+    for number in 2..2000 {
+        board.keep(number, pair()).unwrap();
+    }
+    assert!(board.take(2).is_err());
+    board.take(1999).unwrap();
+}
