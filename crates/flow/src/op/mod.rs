@@ -1,0 +1,296 @@
+//! What operators do: what comes out of what, which part of an input a part of an output needs, and the work itself.
+
+mod element;
+mod join;
+mod kernel;
+mod map;
+mod reduce;
+mod sample;
+pub(crate) mod select;
+mod window;
+
+use crate::check::Rate;
+use crate::form::Form;
+use crate::graph::Operator;
+use crate::run::Functions;
+use crate::value::Value;
+use std::ops::Range;
+use stead_core::{Bounds, Error, Result};
+
+pub use map::{Function, Given, Wanted, unknown};
+pub use reduce::Partial;
+pub use sample::drawn_bytes;
+pub use window::History;
+
+/// What an operator works with beside its inputs.
+pub struct Work<'w> {
+    /// How many threads it may have.
+    pub threads: usize,
+    /// Functions of the program.
+    pub functions: &'w Functions,
+    /// What it keeps from step to step.
+    pub history: &'w mut History,
+    /// False if nobody asks for what it makes at this step: it only sees what comes.
+    pub is_due: bool,
+}
+
+/// What an operator works on and makes.
+pub struct Job<'j> {
+    /// The forms of its inputs.
+    pub of: &'j [&'j Form],
+    /// Those of what it makes.
+    pub made: &'j [&'j Form],
+    /// Which box of each of them is wanted.
+    pub wanted: &'j [Option<Bounds>],
+}
+
+/// Who does the work of an operator.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Share {
+    /// Each rank makes the boxes that it wants.
+    Own,
+    /// All ranks together, of which this one works on this box of the input, or on nothing: who wants what comes out puts together what
+    /// all of them have.
+    Part(Option<Bounds>),
+}
+
+/// What a rank has of a length that several share.
+pub fn stretch(length: u64, rank: u64, ranks: u64) -> Range<u64> {
+    let cut = |rank: u64| {
+        let at = u128::from(length) * u128::from(rank) / u128::from(ranks.max(1));
+        u64::try_from(at).unwrap_or(u64::MAX)
+    };
+    cut(rank)..cut(rank.saturating_add(1))
+}
+
+/// Who does the work, by forms alone: the same for all ranks, but for the box.
+///
+/// # Errors
+/// `Usage` for inputs that it cannot work on.
+pub fn share(op: &Operator, of: &[&Form], ranks: (u64, u64)) -> Result<Share> {
+    match (op, of.first()) {
+        (Operator::Reduce { over, .. }, Some(of)) => reduce::share(of, over.as_deref(), ranks),
+        _ => Ok(Share::Own),
+    }
+}
+
+/// Bytes that it takes to put together what ranks have, at most.
+pub fn shared_bytes(made: &Form) -> u64 {
+    reduce::states_bytes(made)
+}
+
+/// What this rank has of an operator that is shared.
+///
+/// # Errors
+/// `Internal` for an operator that is not.
+pub fn partial(op: &Operator, of: &[&Form], inputs: &[Value], threads: usize) -> Result<Partial> {
+    match (op, of.first(), inputs.first()) {
+        (Operator::Reduce { how, over, .. }, Some(of), Some(value)) => {
+            reduce::partial(of, value, *how, over.as_deref(), threads)
+        }
+        _ => Err(Error::internal("an operator that nobody shares")),
+    }
+}
+
+/// What comes out of what all ranks have.
+///
+/// # Errors
+/// As [`compute`].
+pub fn finish(op: &Operator, job: &Job<'_>, all: Partial) -> Result<Vec<Option<Value>>> {
+    let odd = || Error::internal("an operator that nobody shares");
+    let Operator::Reduce { how, over, .. } = op else { return Err(odd()) };
+    let (of, made) = job.of.first().zip(job.made.first()).ok_or_else(odd)?;
+    let wanted = job.wanted.first().and_then(Option::as_ref).ok_or_else(odd)?;
+    let value = reduce::finish(of, all, *how, over.as_deref(), made, wanted)?;
+    Ok(vec![Some(value)])
+}
+
+/// Checks what is said of an operator.
+///
+/// # Errors
+/// `Usage`.
+pub fn check(op: &Operator) -> Result<()> {
+    match op {
+        Operator::Select { .. } | Operator::Cast { .. } | Operator::Reduce { .. } => Ok(()),
+        Operator::Scale { factor, offset, .. } => match factor.is_finite() && offset.is_finite() {
+            true => Ok(()),
+            false => Err(Error::usage("factor and offset must be finite numbers")),
+        },
+        Operator::Magnitude { of } => match of.is_empty() {
+            true => Err(Error::usage("it needs one value at least")),
+            false => Ok(()),
+        },
+        Operator::Split { parts, at, .. } => join::check_split(parts, at.as_deref()),
+        Operator::Merge { of, along, new } => {
+            join::check_merge(of, along.is_some(), new.as_deref())
+        }
+        Operator::Window { steps, every, .. } => window::check(*steps, *every),
+        Operator::Sample { every, elements, .. } => sample::check(*every, *elements),
+        Operator::Map { of, function, shape, dims, elementwise, .. } => {
+            map::check(of.list(), function, shape.as_deref(), dims.as_deref(), *elementwise)
+        }
+        Operator::Kernel { of, kernel, shape, rows, .. } => {
+            kernel::check(of.list(), kernel, shape.as_deref(), *rows)
+        }
+    }
+}
+
+/// When there is something, if the inputs are there at this rate.
+///
+/// # Errors
+/// `Usage` for numbers of steps that nobody counts.
+pub fn rate(op: &Operator, rate: Rate) -> Result<Rate> {
+    let (wait, every) = match op {
+        Operator::Window { steps, every, .. } => (steps.saturating_sub(1), every.unwrap_or(1)),
+        Operator::Sample { every: Some(every), .. } => (0, *every),
+        _ => return Ok(rate),
+    };
+    let first = rate.every.checked_mul(wait).and_then(|n| n.checked_add(rate.first));
+    let every = rate.every.checked_mul(every);
+    let both = first.zip(every).filter(|(first, every)| (first | every) >> 62 == 0);
+    let (first, every) =
+        both.ok_or_else(|| Error::usage("it would have to wait for too many steps"))?;
+    Ok(Rate { first, every })
+}
+
+/// What comes out.
+///
+/// # Errors
+/// `Usage` for inputs that it cannot work on.
+pub fn forms(op: &Operator, of: &[&Form]) -> Result<Vec<Form>> {
+    let first = || of.first().copied().ok_or_else(|| Error::usage("it has no input"));
+    let forms = match op {
+        Operator::Select { slice, .. } => vec![select::form(first()?, slice)?],
+        Operator::Cast { to, .. } => vec![first()?.with_dtype(*to)],
+        Operator::Scale { units, .. } => vec![element::scaled(first()?, units.as_deref())],
+        Operator::Magnitude { .. } => vec![element::magnitude_form(of)?],
+        Operator::Split { along, parts, at, .. } => {
+            join::split_forms(first()?, along, parts, at.as_deref())?
+        }
+        Operator::Merge { along, new, .. } => {
+            vec![join::merge_form(of, along.as_ref(), new.as_deref())?]
+        }
+        Operator::Reduce { how, over, .. } => vec![reduce::form(first()?, *how, over.as_deref())?],
+        Operator::Window { steps, how, .. } => vec![window::form(first()?, *steps, *how)?],
+        Operator::Sample { elements, .. } => vec![sample::form(first()?, *elements)?],
+        Operator::Map { dtype, shape, dims, elementwise, .. } => {
+            vec![map::form(of, *dtype, shape.as_deref(), dims.as_deref(), *elementwise)?]
+        }
+        Operator::Kernel { of: names, kernel, shape, rows, .. } => {
+            vec![kernel::form(of, names.list(), kernel, shape.as_deref(), *rows)?]
+        }
+    };
+    forms.iter().try_for_each(|form| form.whole().map(drop))?;
+    Ok(forms)
+}
+
+/// Which box of each input is needed, if boxes of what is made are wanted. None of a value that is not.
+///
+/// # Errors
+/// `Internal` for forms that are not those of the operator.
+pub fn needs(op: &Operator, job: &Job<'_>) -> Result<Vec<Option<Bounds>>> {
+    if job.wanted.iter().all(Option::is_none) {
+        return Ok(vec![None; job.of.len()]);
+    }
+    let odd = || Error::internal("an operator without an input or an output");
+    let first = || job.of.first().copied().ok_or_else(odd);
+    let wanted = || job.wanted.first().and_then(Option::as_ref).ok_or_else(odd);
+    let whole = || job.of.iter().map(|form| form.whole().map(Some)).collect();
+    match op {
+        Operator::Select { slice, .. } => {
+            Ok(vec![Some(select::needs(&first()?.taken(slice)?, wanted()?)?)])
+        }
+        Operator::Cast { .. }
+        | Operator::Scale { .. }
+        | Operator::Magnitude { .. }
+        | Operator::Map { elementwise: true, .. } => {
+            Ok(vec![Some(wanted()?.clone()); job.of.len()])
+        }
+        Operator::Split { along, at, .. } => {
+            Ok(vec![join::split_needs(first()?, along, at.as_deref(), job.wanted)?])
+        }
+        Operator::Merge { along, .. } => join::merge_needs(job.of, along.as_ref(), wanted()?),
+        Operator::Reduce { how, over, .. } => {
+            Ok(vec![Some(reduce::needs(first()?, *how, over.as_deref(), wanted()?)?)])
+        }
+        Operator::Window { how, .. } => Ok(vec![Some(window::needs(*how, wanted()?)?)]),
+        Operator::Sample { elements: None, .. } => Ok(vec![Some(wanted()?.clone())]),
+        Operator::Sample { elements: Some(n), seed, .. } => {
+            Ok(vec![Some(sample::needs(first()?, *n, *seed, wanted()?)?)])
+        }
+        Operator::Map { .. } | Operator::Kernel { .. } => whole(),
+    }
+}
+
+/// Does the work: makes the boxes that are wanted. Inputs have the boxes that [`needs`] told, or larger ones.
+///
+/// # Errors
+/// `Limit` if there is no memory for it; those of functions.
+pub fn compute(
+    op: &Operator,
+    job: &Job<'_>,
+    inputs: &[Value],
+    work: &mut Work<'_>,
+) -> Result<Vec<Option<Value>>> {
+    let odd = || Error::internal("an operator without an input or an output");
+    let first = || job.of.first().copied().zip(inputs.first()).ok_or_else(odd);
+    let made = || job.made.first().copied().ok_or_else(odd);
+    let wanted = || job.wanted.first().and_then(Option::as_ref).ok_or_else(odd);
+    let threads = work.threads;
+    let one = match op {
+        Operator::Select { slice, .. } => {
+            let (form, value) = first()?;
+            value.slice(&form.taken(slice)?, wanted()?)?
+        }
+        Operator::Cast { to, .. } => element::cast(first()?.1, *to, wanted()?, threads)?,
+        Operator::Scale { factor, offset, .. } => {
+            element::scale(first()?.1, made()?.dtype, (*factor, *offset), wanted()?, threads)?
+        }
+        Operator::Magnitude { .. } => {
+            element::magnitude(inputs, made()?.dtype, wanted()?, threads)?
+        }
+        Operator::Split { along, at, .. } => {
+            let (form, value) = first()?;
+            return join::split(form, value, along, at.as_deref(), job.wanted);
+        }
+        Operator::Merge { along, .. } => join::merge(job.of, inputs, along.as_ref(), wanted()?)?,
+        Operator::Reduce { how, over, .. } => {
+            let (form, value) = first()?;
+            reduce::reduce(form, value, *how, over.as_deref(), made()?, wanted()?, threads)?
+        }
+        Operator::Window { steps, how, .. } => {
+            return window::window(first()?.1, *steps, *how, job, work).map(|value| vec![value]);
+        }
+        Operator::Sample { elements: None, .. } => first()?.1.within(wanted()?),
+        Operator::Sample { elements: Some(n), seed, .. } => {
+            let (form, value) = first()?;
+            sample::sample(form, value, (*n, *seed), wanted()?, &mut work.history.drawn)?
+        }
+        Operator::Map { function, elementwise, .. } => {
+            // What works element by element makes a part; all others make the whole.
+            let made = made()?;
+            let bounds = if *elementwise { wanted()?.clone() } else { made.whole()? };
+            map::map(job, inputs, function, made, bounds, work)?.within(wanted()?)
+        }
+        Operator::Kernel { of, kernel, member, rows, .. } => {
+            let schema = kernel::schema(job.of, of.list(), *rows)?;
+            let answer = kernel::run(&schema, inputs, kernel, member.as_deref(), made()?)?;
+            answer.within(wanted()?)
+        }
+    };
+    Ok(vec![Some(one)])
+}
+
+/// The smallest box that has both.
+pub fn hull(a: &Bounds, b: &Bounds) -> Result<Bounds> {
+    if a.is_empty() {
+        return Ok(b.clone());
+    }
+    if b.is_empty() || a.contains(b) {
+        return Ok(a.clone());
+    }
+    let sides = a.sides().zip(b.sides()).map(|(a, b)| (a.start.min(b.start), a.end.max(b.end)));
+    let (start, count): (Vec<u64>, Vec<u64>) =
+        sides.map(|(start, end)| (start, end.saturating_sub(start))).unzip();
+    Bounds::new(start, count)
+}

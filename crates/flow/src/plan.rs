@@ -1,0 +1,270 @@
+//! Which part of each value this rank needs, once it is known what the variables that are read are.
+
+use crate::check::{Checked, Node};
+use crate::form::Form;
+use crate::graph::{Operator, Over};
+use crate::op::{self, Job, Share, hull, stretch};
+use stead_core::units::format_size;
+use stead_core::{Bounds, Error, Result};
+
+/// What there is to be done in each step, by one of several ranks.
+#[derive(Debug)]
+pub struct Plan {
+    /// The forms of the variables that are read, in the order of their slots.
+    pub leaves: Vec<Form>,
+    /// The forms of all slots.
+    pub forms: Vec<Form>,
+    /// The box of each slot that this rank needs; `None` if it needs nothing of it.
+    pub wanted: Vec<Option<Bounds>>,
+    /// Of each stream that is written, the box of each of its variables that this rank puts.
+    pub shares: Vec<Vec<Option<Bounds>>>,
+    /// Of each node, who does its work.
+    pub work: Vec<Share>,
+    /// Of each node, which box of each of its inputs it needs.
+    pub needs: Vec<Vec<Option<Bounds>>>,
+    /// Bytes of what nodes have in memory at the same time, at most.
+    pub bytes: u64,
+    /// True of slots of which something is written, or made of what comes of them.
+    alive: Vec<bool>,
+}
+
+/// What is to be done at a step.
+#[derive(Debug)]
+pub struct Active {
+    /// True of nodes with which this rank has something to do: it needs something of what they make, now or, of a window, later; or all
+    /// ranks work on it.
+    pub here: Vec<bool>,
+    /// The same of any rank, as far as it does not depend on boxes: all ranks know the same.
+    pub anywhere: Vec<bool>,
+    /// How often each slot is needed on this rank.
+    pub uses: Vec<usize>,
+}
+
+/// The part of an array that is a rank's: a stretch of its longest dimension. A single number is the first one's.
+pub fn share(whole: &Bounds, rank: u64, ranks: u64) -> Option<Bounds> {
+    let lengths = || whole.count().iter().enumerate();
+    // The first of those that are equally long.
+    let longest = lengths().rev().max_by_key(|(_, n)| **n);
+    let Some((along, length)) = longest else { return (rank == 0).then(|| whole.clone()) };
+    whole.slab(along, stretch(*length, rank, ranks))
+}
+
+/// True if ranks work together on what few numbers come of.
+pub fn is_shared(checked: &Checked, ranks: u64) -> bool {
+    let reduces = |node: &Node| matches!(node.op, Operator::Reduce { .. });
+    ranks > 1 && checked.nodes.iter().any(reduces)
+}
+
+/// Which slots come to something that is written.
+fn alive(checked: &Checked) -> Vec<bool> {
+    let mut alive = vec![false; checked.slots.len()];
+    let mut mark = |slot: usize| alive.get_mut(slot).into_iter().for_each(|alive| *alive = true);
+    checked.writes.iter().flat_map(|write| &write.variables).for_each(|(_, slot)| mark(*slot));
+    for node in checked.nodes.iter().rev() {
+        if alive.iter().skip(node.first).take(node.makes).any(|alive| *alive) {
+            for slot in &node.inputs {
+                alive.get_mut(*slot).into_iter().for_each(|alive| *alive = true);
+            }
+        }
+    }
+    alive
+}
+
+impl Plan {
+    /// What a rank does with variables of these forms, in no more than so much memory.
+    ///
+    /// # Errors
+    /// `Usage` for forms that a node cannot work on, with its name; `Limit` for more memory.
+    pub fn new(
+        checked: &Checked,
+        leaves: Vec<Form>,
+        (rank, ranks): (u64, u64),
+        memory: u64,
+    ) -> Result<Plan> {
+        let mut forms = leaves.clone();
+        for node in &checked.nodes {
+            let of = of(node, &forms)?;
+            let made = op::forms(&node.op, &of).map_err(|e| node.error(e))?;
+            forms.extend(made);
+        }
+        let alive = alive(checked);
+        let mut wanted: Vec<Option<Bounds>> = vec![None; forms.len()];
+        let mut work = vec![Share::Own; checked.nodes.len()];
+        if is_shared(checked, ranks) {
+            for (node, work) in checked.nodes.iter().zip(&mut work) {
+                if alive.get(node.first) == Some(&true) {
+                    let share = op::share(&node.op, &of(node, &forms)?, (rank, ranks));
+                    *work = share.map_err(|e| node.error(e))?;
+                }
+            }
+        }
+        let mut shares = Vec::new();
+        for write in &checked.writes {
+            let mut own = Vec::new();
+            for (_, slot) in &write.variables {
+                let whole = forms.get(*slot).ok_or_else(odd)?.whole()?;
+                let share = share(&whole, rank, ranks);
+                if let Some(share) = &share {
+                    want(&mut wanted, *slot, share)?;
+                }
+                own.push(share);
+            }
+            shares.push(own);
+        }
+        let mut needed: Vec<Vec<Option<Bounds>>> = Vec::with_capacity(checked.nodes.len());
+        for (node, work) in checked.nodes.iter().zip(&work).rev() {
+            let needs = needs(node, work, &forms, &wanted)?;
+            for (slot, need) in node.inputs.iter().zip(&needs) {
+                if let Some(need) = need {
+                    want(&mut wanted, *slot, need)?;
+                }
+            }
+            needed.push(needs);
+        }
+        needed.reverse();
+        let needs = needed;
+        let mut plan = Plan { leaves, forms, wanted, shares, work, needs, bytes: 0, alive };
+        plan.bytes = plan.check_memory(checked, memory)?;
+        Ok(plan)
+    }
+
+    /// What is to be done at a step.
+    pub fn active(&self, checked: &Checked, now: u64) -> Active {
+        let (slots, nodes) = (checked.slots.len(), checked.nodes.len());
+        let (mut uses, mut needed) = (vec![0usize; slots], vec![false; slots]);
+        let (mut here, mut anywhere) = (vec![false; nodes], vec![false; nodes]);
+        for write in checked.writes.iter().filter(|write| write.rate.is_at(now)) {
+            for (_, slot) in &write.variables {
+                uses.get_mut(*slot).into_iter().for_each(|n| *n += 1);
+                needed.get_mut(*slot).into_iter().for_each(|n| *n = true);
+            }
+        }
+        let each = checked.nodes.iter().zip(&self.work);
+        let each = each.zip(here.iter_mut().zip(anywhere.iter_mut()));
+        for ((node, work), (here, anywhere)) in each.rev() {
+            fn its<'s, T>(node: &Node, all: &'s [T]) -> &'s [T] {
+                all.get(node.first..node.first + node.makes).unwrap_or_default()
+            }
+            let rate = |slot: &usize| checked.slots.get(*slot).map(|s| s.rate);
+            let comes = node.inputs.first().and_then(rate).is_some_and(|rate| rate.is_at(now));
+            let sees = matches!(node.op, Operator::Window { .. });
+            let is_alive = its(node, &self.alive).iter().any(|alive| *alive);
+            *anywhere =
+                comes && (sees && is_alive || its(node, &needed).iter().any(|needed| *needed));
+            let is_wanted = its(node, &self.wanted).iter().any(Option::is_some);
+            let is_used = sees || its(node, &uses).iter().any(|n| *n > 0);
+            *here = match work {
+                Share::Own => comes && is_wanted && is_used,
+                Share::Part(_) => *anywhere,
+            };
+            for slot in &node.inputs {
+                uses.get_mut(*slot).into_iter().for_each(|n| *n += usize::from(*here));
+                needed.get_mut(*slot).into_iter().for_each(|n| *n |= *anywhere);
+            }
+        }
+        Active { here, anywhere, uses }
+    }
+
+    /// Bytes of a box of a slot.
+    fn bytes(&self, slot: usize) -> u64 {
+        let bounds = self.wanted.get(slot).and_then(Option::as_ref);
+        let size = self.forms.get(slot).map_or(0, |form| form.dtype.size() as u64);
+        bounds.map_or(0, |bounds| bounds.elements().saturating_mul(size))
+    }
+
+    /// What nodes have in memory at the same time, at most. Parts of what others have cost nothing.
+    fn check_memory(&self, checked: &Checked, memory: u64) -> Result<u64> {
+        let mut each: Vec<(u64, &Node)> = Vec::new();
+        for (node, work) in checked.nodes.iter().zip(&self.work) {
+            let made = || (node.first..node.first + node.makes).map(|slot| self.bytes(slot));
+            let input =
+                || node.inputs.iter().map(|slot| self.bytes(*slot)).fold(0, u64::saturating_add);
+            let shared = self.forms.get(node.first).filter(|_| *work != Share::Own);
+            let shared = shared.map_or(0, op::shared_bytes);
+            let bytes = match &node.op {
+                Operator::Select { .. } | Operator::Split { .. } | Operator::Merge { .. } => 0,
+                Operator::Sample { elements: None, .. } => 0,
+                Operator::Window { how: Over::Stack, .. } => made().fold(0, u64::saturating_add),
+                Operator::Window { steps, .. } => input()
+                    .saturating_mul(*steps)
+                    .saturating_add(made().fold(0, u64::saturating_add)),
+                Operator::Map { .. } => made().fold(input(), u64::saturating_add),
+                Operator::Sample { elements: Some(n), .. } => {
+                    made().fold(op::drawn_bytes(*n), u64::saturating_add)
+                }
+                _ => made().fold(shared, u64::saturating_add),
+            };
+            each.push((bytes, node));
+        }
+        let total = each.iter().fold(0u64, |sum, (bytes, _)| sum.saturating_add(*bytes));
+        let largest = each.iter().max_by_key(|(bytes, _)| *bytes);
+        match largest.filter(|_| total > memory) {
+            None => Ok(total),
+            Some((bytes, node)) => Err(node.error(
+                Error::limit(format!(
+                    "the flow would take {} of memory, {} of it for this node, and has {}",
+                    format_size(total),
+                    format_size(*bytes),
+                    format_size(memory)
+                ))
+                .with_hint("give it more memory, more ranks, or less to do: a smaller slice, a shorter window"),
+            )),
+        }
+    }
+}
+
+/// Which box of each input a node needs on this rank.
+///
+/// # Errors
+/// `Internal` for a node that is another one.
+fn needs(
+    node: &Node,
+    work: &Share,
+    forms: &[Form],
+    wanted: &[Option<Bounds>],
+) -> Result<Vec<Option<Bounds>>> {
+    if let Share::Part(part) = work {
+        return Ok(vec![part.clone(); node.inputs.len()]);
+    }
+    let own = wanted.get(node.first..node.first + node.makes).ok_or_else(odd)?;
+    let of = of(node, forms)?;
+    let made: Vec<&Form> = forms.iter().skip(node.first).take(node.makes).collect();
+    let job = Job { of: &of, made: &made, wanted: own };
+    op::needs(&node.op, &job).map_err(|e| node.error(e))
+}
+
+/// The forms of a node's inputs.
+pub fn of<'f>(node: &Node, forms: &'f [Form]) -> Result<Vec<&'f Form>> {
+    node.inputs.iter().map(|slot| forms.get(*slot).ok_or_else(odd)).collect()
+}
+
+fn want(wanted: &mut [Option<Bounds>], slot: usize, bounds: &Bounds) -> Result<()> {
+    let all = wanted.get_mut(slot).ok_or_else(odd)?;
+    *all = Some(match all.take() {
+        Some(before) => hull(&before, bounds)?,
+        None => bounds.clone(),
+    });
+    Ok(())
+}
+
+fn odd() -> Error {
+    Error::internal("a value that a flow does not have")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_all_of_it_once() {
+        let whole = Bounds::new([0, 0], [3, 10]).unwrap();
+        for ranks in [1u64, 2, 3, 7, 25] {
+            let shares: Vec<Bounds> = (0..ranks).filter_map(|r| share(&whole, r, ranks)).collect();
+            let total: u64 = shares.iter().map(Bounds::elements).sum();
+            assert_eq!(total, 30);
+            assert!(shares.windows(2).all(|two| two[0].end(1) == two[1].start()[1]));
+        }
+        let number = Bounds::new([], []).unwrap();
+        assert_eq!((share(&number, 0, 3), share(&number, 1, 3)), (Some(number.clone()), None));
+    }
+}

@@ -1,0 +1,175 @@
+//! Flows over nodes: threads of one process, each node with a memory of its own.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::sync::Arc;
+use std::time::Duration;
+use stead_core::layout::Spaces;
+use stead_core::{Bounds, DType};
+use stead_fabric::{Fabric, Local};
+use stead_flow::{Flow, Functions, Graph, Options};
+use stead_stream::{Coupling, Definition, Read, Reader, Writer, Written};
+
+const TEXT: &str = r#"
+[read.sim]
+[node.total]
+op = "reduce"
+of = "sim.T"
+how = "sum"
+[node.rows]
+op = "reduce"
+of = "sim.T"
+how = "mean"
+over = [1]
+[node.last]
+op = "window"
+of = "rows"
+steps = 1
+[node.few]
+op = "select"
+of = "sim.T"
+slice = ["::7", "1::2"]
+[write.out]
+variables = { total = "total", rows = "rows", last = "last", few = "few" }
+readers = 1
+"#;
+
+/// So large that all ranks of the flow add up a part each, and those of several nodes tell each other.
+const SHAPE: [u64; 2] = [300, 240];
+const STEPS: u64 = 6;
+
+fn value(step: u64, y: u64, x: u64) -> f64 {
+    step as f64 * 1e6 + y as f64 * 1e3 + x as f64 / 4.0
+}
+
+fn simulate(coupling: &Arc<Coupling>) {
+    let (rank, writers) = (coupling.rank(), coupling.ranks());
+    let timeout = Duration::from_secs(60);
+    let coupling = Some(coupling.clone());
+    let options = Written { rank, writers, timeout, coupling, readers: 1, ..Written::default() };
+    let mut writer = Writer::open("sim", &options).unwrap();
+    let t = writer.define(Definition::new("T", DType::F64, SHAPE)).unwrap();
+    let (from, to) = (SHAPE[0] * rank / writers, SHAPE[0] * (rank + 1) / writers);
+    for step in 0..STEPS {
+        let rows = (from..to).flat_map(|y| (0..SHAPE[1]).map(move |x| value(step, y, x)));
+        let bytes: Vec<u8> = rows.flat_map(f64::to_ne_bytes).collect();
+        writer.begin().unwrap();
+        writer.put(t, &Bounds::new([from, 0], [to - from, SHAPE[1]]).unwrap(), &bytes).unwrap();
+        writer.end().unwrap();
+    }
+    writer.close().unwrap();
+}
+
+fn look(coupling: &Arc<Coupling>) {
+    let timeout = Duration::from_secs(60);
+    let options = Read { timeout, coupling: Some(coupling.clone()), ..Read::default() };
+    let mut reader = Reader::open("out", &options).unwrap();
+    let mut n = 0;
+    while let Some(step) = reader.next_step().unwrap() {
+        let get = |name: &str| -> Vec<f64> {
+            let shape = step.variable(name).unwrap().shape.clone();
+            let whole = Bounds::new(vec![0; shape.len()], &shape).unwrap();
+            let mut bytes = vec![0; whole.elements() as usize * 8];
+            step.get_into(name, &whole, &mut bytes).unwrap();
+            bytes.chunks(8).map(|b| f64::from_ne_bytes(b.try_into().unwrap())).collect()
+        };
+        let row = |y: u64| (0..SHAPE[1]).map(move |x| value(n, y, x));
+        let mean = |y: u64| row(y).sum::<f64>() / SHAPE[1] as f64;
+        assert_eq!(get("rows"), (0..SHAPE[0]).map(mean).collect::<Vec<_>>());
+        assert_eq!(get("last"), get("rows"));
+        assert_eq!(get("total"), [(0..SHAPE[0]).flat_map(row).sum::<f64>()]);
+        let few = (0..SHAPE[0]).step_by(7).flat_map(|y| row(y).skip(1).step_by(2));
+        assert_eq!(get("few"), few.collect::<Vec<_>>());
+        n += 1;
+    }
+    assert_eq!(n, STEPS);
+}
+
+#[test]
+fn ranks_on_several_nodes_share_the_work() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let parts = [("sim", 0), ("sim", 1), ("flow", 1), ("flow", 2), ("view", 0)];
+    let nodes: Vec<usize> = parts.iter().map(|(_, node)| *node).collect();
+    let fabrics = Local::over_nodes(&nodes, Duration::from_secs(60));
+    std::thread::scope(|scope| {
+        for ((part, node), fabric) in parts.iter().zip(fabrics) {
+            let mut spaces = Spaces::default();
+            spaces.imply("memory", dir.path().join(format!("{node}")).to_str().unwrap());
+            scope.spawn(move || {
+                let fabric: Arc<dyn Fabric> = Arc::new(fabric);
+                let coupling = Coupling::new(fabric, part, &spaces).unwrap();
+                match *part {
+                    "sim" => simulate(&coupling),
+                    "view" => look(&coupling),
+                    _ => {
+                        let options = Options {
+                            rank: coupling.rank(),
+                            ranks: coupling.ranks(),
+                            timeout: Duration::from_secs(60),
+                            coupling: Some(coupling.clone()),
+                            ..Options::default()
+                        };
+                        let graph = Graph::parse(TEXT).unwrap();
+                        let flow = Flow::new(&graph, Functions::new()).unwrap();
+                        assert_eq!(flow.run(&options).unwrap().steps, STEPS);
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Four variables on one node, and a flow on another one that adds each of them up: what it has to copy, all together, counts.
+#[test]
+fn what_is_copied_from_other_nodes_counts_together() {
+    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+    let each = 100 * 100 * 8u64;
+    let nodes: String = NAMES
+        .map(|n| format!("[node.{n}]\nop = \"reduce\"\nof = \"sim.{n}\"\nhow = \"sum\"\n"))
+        .concat();
+    let variables = NAMES.map(|n| format!("{n} = \"{n}\"")).join(", ");
+    let text = format!("[read.sim]\n{nodes}[write.out]\nvariables = {{ {variables} }}\n");
+    for (memory, fits) in [(each * 3 + 4096, false), (each * 4 + 4096, true)] {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let fabrics = Local::over_nodes(&[0, 1], Duration::from_secs(60));
+        std::thread::scope(|scope| {
+            for (rank, fabric) in fabrics.into_iter().enumerate() {
+                let mut spaces = Spaces::default();
+                spaces.imply("memory", dir.path().join(format!("{rank}")).to_str().unwrap());
+                let text = &text;
+                scope.spawn(move || {
+                    let fabric: Arc<dyn Fabric> = Arc::new(fabric);
+                    let part = if rank == 0 { "sim" } else { "flow" };
+                    let coupling = Some(Coupling::new(fabric, part, &spaces).unwrap());
+                    let timeout = Duration::from_secs(60);
+                    if rank == 0 {
+                        let options =
+                            Written { timeout, coupling, readers: 1, ..Written::default() };
+                        let mut writer = Writer::open("sim", &options).unwrap();
+                        let all = NAMES.map(|n| {
+                            writer.define(Definition::new(n, DType::F64, [100, 100])).unwrap()
+                        });
+                        writer.begin().unwrap();
+                        for variable in all {
+                            let whole = Bounds::new([0, 0], [100, 100]).unwrap();
+                            writer.put(variable, &whole, &vec![0; each as usize]).unwrap();
+                        }
+                        writer.end().unwrap();
+                        writer.close().unwrap();
+                        return;
+                    }
+                    let options = Options { timeout, coupling, memory, ..Options::default() };
+                    let flow = Flow::new(&Graph::parse(text).unwrap(), Functions::new()).unwrap();
+                    match (flow.run(&options), fits) {
+                        (Ok(report), true) => assert_eq!(report.steps, 1),
+                        (Err(e), false) => {
+                            assert_eq!(e.kind(), stead_core::Kind::Limit, "{e}");
+                            assert!(e.message().contains("variable 'd'"), "{e}");
+                        }
+                        (other, _) => panic!("{memory}: {other:?}"),
+                    }
+                });
+            }
+        });
+    }
+}
