@@ -177,6 +177,11 @@ typedef struct stead_error stead_error;
 typedef struct stead_file stead_file;
 
 /**
+ * A flow. Made by stead_flow_open, freed with stead_flow_free. Several threads may use it, and run it.
+ */
+typedef struct stead_flow stead_flow;
+
+/**
  * Ranks of a job of which some are storage ranks, as one of them sees it: a compute rank asks, a storage rank serves.
  * Made by stead_offload_open, freed with stead_offload_free.
  */
@@ -1140,7 +1145,8 @@ typedef struct stead_stream_writer_options {
      */
     uint64_t timeout_ms;
     /**
-     * Folders of dataspaces such as "memory=/dev/shm/me", before those that are configured. Streams lie in "memory".
+     * Folders of dataspaces such as "memory=/dev/shm/me", before those that are configured. Streams lie in "memory". None with a
+     * coupling, which has its own.
      */
     const char *const *dataspaces;
     /**
@@ -1152,6 +1158,20 @@ typedef struct stead_stream_writer_options {
      * those of the coupling.
      */
     const struct stead_coupling *coupling;
+    /**
+     * Where all steps are recorded, too, as they are written: a folder, by its path or in a dataspace, such as "nvme0://runs/sim", or NULL.
+     * It is made if it is not there, and has no steps yet. Readers open it as a stream, while this one goes on and after that.
+     */
+    const char *persist;
+    /**
+     * Where steps are recorded that readers with STEAD_STREAM_SPILL have not had when there is no room for them in memory: a folder, which
+     * goes with the stream, or NULL. Not with `persist`, which serves such readers, too.
+     */
+    const char *spill;
+    /**
+     * Bytes that the files of `spill` may take on this node: beyond that writers wait for those readers, too. 0: as many as the disk has.
+     */
+    uint64_t spill_limit;
 } stead_stream_writer_options;
 
 /**
@@ -1187,11 +1207,11 @@ typedef struct stead_stream_reader_options {
      */
     uint64_t ranks;
     /**
-     * With which step the group begins: STEAD_STREAM_OLDEST or STEAD_STREAM_NEXT.
+     * With which step the group begins: STEAD_STREAM_OLDEST, STEAD_STREAM_NEXT or STEAD_STREAM_FIRST.
      */
     stead_stream_start start;
     /**
-     * What writers do when it is behind: STEAD_STREAM_BLOCK or STEAD_STREAM_DROP.
+     * What writers do when it is behind: STEAD_STREAM_BLOCK, STEAD_STREAM_DROP or STEAD_STREAM_SPILL.
      */
     stead_stream_behind behind;
     /**
@@ -1203,7 +1223,8 @@ typedef struct stead_stream_reader_options {
      */
     size_t threads;
     /**
-     * Folders of dataspaces such as "memory=/dev/shm/me", before those that are configured. Streams lie in "memory".
+     * Folders of dataspaces such as "memory=/dev/shm/me", before those that are configured. Streams lie in "memory". None with a
+     * coupling, which has its own.
      */
     const char *const *dataspaces;
     /**
@@ -1214,6 +1235,15 @@ typedef struct stead_stream_reader_options {
      * Programs on several nodes of which this is one, or NULL. Writers may be on any of them.
      */
     const struct stead_coupling *coupling;
+    /**
+     * The names of other nodes of the pool of daemons that writers may be on. NULL: all are asked, unless all of the stream is written
+     * here. None are asked where it is not NULL and there are none, nor with a coupling.
+     */
+    const char *const *nodes;
+    /**
+     * How many there are.
+     */
+    size_t nodes_count;
 } stead_stream_reader_options;
 
 /**
@@ -1286,6 +1316,96 @@ typedef struct stead_stream_attribute {
  * stead_error_free.
  */
 typedef void (*stead_stream_call_fn)(struct stead_stream_step *step, struct stead_error *error, void *user);
+
+/**
+ * An array that a function is given, or is to make. It lives as long as the call.
+ */
+typedef struct stead_flow_array {
+    /**
+     * Its elements, in C order.
+     */
+    const void *data;
+    /**
+     * How many bytes they are.
+     */
+    size_t bytes;
+    /**
+     * Their type: STEAD_F64 and so on.
+     */
+    stead_dtype dtype;
+    /**
+     * How many dimensions it has; a single number has none.
+     */
+    size_t ndim;
+    /**
+     * Their lengths.
+     */
+    const uint64_t *shape;
+} stead_flow_array;
+
+/**
+ * A function of the program: makes the array `wanted`, whose elements it writes to `to`, of those that it is given. They are zeros before, and
+ * `wanted.data` is `to`. It returns 0, or any other number if it has failed, which ends the flow. It is called by the thread that runs the
+ * flow, and must not end it by longjmp or an exception.
+ */
+typedef int (*stead_flow_fn)(const struct stead_flow_array *given,
+                             size_t count,
+                             const struct stead_flow_array *wanted,
+                             void *to,
+                             void *user);
+
+/**
+ * How a flow is run. All of its ranks say the same, but for their rank. A member that is 0 is what is said of it.
+ *
+ * Begin with `stead_flow_options o = {0}; o.size = sizeof o;`: members may be added at its end, and are 0 then.
+ */
+typedef struct stead_flow_options {
+    /**
+     * sizeof(stead_flow_options).
+     */
+    size_t size;
+    /**
+     * Which of the processes that share the work this is, from 0 on.
+     */
+    uint64_t rank;
+    /**
+     * How many there are; 1 unless told otherwise.
+     */
+    uint64_t ranks;
+    /**
+     * Threads of this one; as many as there are processors unless told otherwise.
+     */
+    size_t threads;
+    /**
+     * Bytes that arrays may take which are made or copied here; 1 GiB unless told otherwise.
+     */
+    uint64_t memory;
+    /**
+     * Steps after which it ends; none unless told otherwise.
+     */
+    uint64_t steps;
+    /**
+     * Milliseconds after which waiting for anybody fails with STEAD_TIMEOUT; ten minutes unless told otherwise.
+     */
+    uint64_t timeout_ms;
+    /**
+     * Ends it with STEAD_CANCELLED when it is set, or NULL. It must not be freed before the flow has ended.
+     */
+    const struct stead_cancel *cancel;
+    /**
+     * Folders of dataspaces such as "memory=/dev/shm/me", before those that are configured. Streams lie in "memory".
+     */
+    const char *const *dataspaces;
+    /**
+     * How many there are.
+     */
+    size_t dataspaces_count;
+    /**
+     * Programs on several nodes of which this is one, or NULL. All ranks of its part run the flow: `rank` and `ranks` are those of
+     * the coupling.
+     */
+    const struct stead_coupling *coupling;
+} stead_flow_options;
 
 /**
  * Done.
@@ -1499,6 +1619,11 @@ typedef void (*stead_stream_call_fn)(struct stead_stream_step *step, struct stea
 #define STEAD_STREAM_NEXT 1
 
 /**
+ * The first one of all, of a stream that is recorded (`persist` of its writers): those that have gone from memory are read from files.
+ */
+#define STEAD_STREAM_FIRST 2
+
+/**
  * They wait for it.
  */
 #define STEAD_STREAM_BLOCK 0
@@ -1507,6 +1632,12 @@ typedef void (*stead_stream_call_fn)(struct stead_stream_step *step, struct stea
  * They go on: steps go that the group has not had, and it is told how many.
  */
 #define STEAD_STREAM_DROP 1
+
+/**
+ * They go on, and the group has all steps: those for which there is no room in memory it reads from files. The stream is written with
+ * `spill` or `persist`.
+ */
+#define STEAD_STREAM_SPILL 2
 
 #ifdef __cplusplus
 extern "C" {
@@ -3358,8 +3489,8 @@ stead_status stead_stream_list(const char *const *dataspaces,
                                struct stead_error **error);
 
 /**
- * What there is to know of the stream `name`, as JSON: its state, its steps and its memory, its writers and readers and how far each of
- * them is. To be freed with stead_text_free.
+ * What there is to know of the stream `name`, as JSON: its state, its steps and its memory, the variables of the last complete step,
+ * its writers and readers and how far each of them is. To be freed with stead_text_free. A name with a '/' is a folder that steps were recorded in.
  *
  * Errors: STEAD_NOT_FOUND if there is none; STEAD_TIMEOUT if a process that is stopped keeps it locked; those of stead_stream_list.
  */
@@ -3370,7 +3501,38 @@ stead_status stead_stream_describe(const char *const *dataspaces,
                                    struct stead_error **error);
 
 /**
- * Removes the stream `name` and frees its memory. With `force` also one that is written or read: who does so is told.
+ * The streams that were recorded in the folder at `location`, a path or a place in a dataspace, and in the folders in it, as JSON: a list, by
+ * their locations, each with the `location` that a reader opens, the `name` of the stream, how many `writers` it has, `steps` that all of them have
+ * recorded, `bytes` of the files, its `state`, and whether it `is_whole`; `damage` says why it cannot be read, where it cannot. To be freed
+ * with stead_text_free.
+ *
+ * Errors: STEAD_NOT_FOUND if there is no such folder; STEAD_USAGE for one on another node or in a bucket; those of stead_stream_list; those of
+ * the system.
+ */
+stead_status stead_stream_recordings(const char *const *dataspaces,
+                                     size_t dataspaces_count,
+                                     const char *location,
+                                     char **json,
+                                     struct stead_error **error);
+
+/**
+ * Who will get what from whom of a step of the stream `name`, as far as writers of this node are concerned, as JSON: for each reader what it
+ * will copy and look at, for each pair of a reader and a writer the same, what is in memory, and warnings of what may be slow. It goes by
+ * the blocks of the last complete step, and by the boxes that readers have got last; for those who have got nothing yet it assumes rows.
+ * As many readers as `readers` are assumed beside those that are there. To be freed with stead_text_free.
+ *
+ * Errors: those of stead_stream_describe; STEAD_FORMAT if what writers say is damaged.
+ */
+stead_status stead_stream_explain(const char *const *dataspaces,
+                                  size_t dataspaces_count,
+                                  const char *name,
+                                  uint64_t readers,
+                                  char **json,
+                                  struct stead_error **error);
+
+/**
+ * Removes the stream `name` and frees its memory. With `force` also one that is written or read: who does so is told. A name with a '/'
+ * is a folder that steps were recorded in.
  *
  * Errors: STEAD_NOT_FOUND if there is none; STEAD_USAGE if somebody writes or reads it and `force` is not set; those of
  * stead_stream_describe.
@@ -3425,8 +3587,9 @@ void stead_coupling_free(struct stead_coupling *coupling);
  * Takes the place of a writer of the stream `name`, which begins with the first of them. `options` may be NULL: one writer, with all
  * that is usual. A name has letters, digits, '.', '-' and '_'.
  *
- * Errors: STEAD_USAGE if other writers say something else of the stream, or somebody is this one already, and for options that make no
- * sense; STEAD_PERMISSION if the folder of streams is not private to this user; STEAD_NO_SPACE; STEAD_TIMEOUT.
+ * Errors: STEAD_USAGE if other writers say something else of the stream, or somebody is this one already, for options that make no
+ * sense, and if there are steps of another stream where this one is to be recorded; STEAD_PERMISSION if the folder of streams is not
+ * private to this user; STEAD_NO_SPACE; STEAD_TIMEOUT.
  */
 stead_status stead_stream_writer_open(const char *name,
                                       const struct stead_stream_writer_options *options,
@@ -3514,11 +3677,22 @@ stead_status stead_stream_writer_attribute_doubles(struct stead_stream_writer *w
 /**
  * What has become of readers since this was asked last, as JSON: a list of objects with `presence` ("here", "left" or "died"), `group`, `rank`,
  * `process`, how many steps the reader `had`, how many were `dropped` before it, and which `step` comes next for it. To be freed with
- * stead_text_free. Readers of other nodes have an agent's process.
+ * stead_text_free. Readers of other nodes have their `node` and `rank_of_job`, too.
  *
  * Errors: STEAD_TIMEOUT if a process that is stopped keeps the stream locked.
  */
 stead_status stead_stream_writer_events(struct stead_stream_writer *writer,
+                                        char **json,
+                                        struct stead_error **error);
+
+/**
+ * What a writer has done so far, as JSON: steps that it has ended, bytes that it has put and those of them that were copied, seconds of
+ * processors that copies of 64 KiB or more have taken, seconds that it has waited and for whom, the same of its last step, and the memory
+ * of the stream with the most that it has taken. To be freed with stead_text_free.
+ *
+ * Errors: STEAD_USAGE for what is no writer.
+ */
+stead_status stead_stream_writer_report(const struct stead_stream_writer *writer,
                                         char **json,
                                         struct stead_error **error);
 
@@ -3612,9 +3786,10 @@ void stead_stream_writer_free(struct stead_stream_writer *writer);
 
 /**
  * Takes the place of a rank of a group of readers of the stream `name`, and waits for the stream if nobody writes it yet. `options` may
- * be NULL: one reader, with all that is usual.
+ * be NULL: one reader, with all that is usual. A name with a '/' is a folder that steps were recorded in, or still are: they are read as
+ * those of a stream, from the first one on, and nobody waits for who reads them.
  *
- * Errors: STEAD_TIMEOUT if nobody writes it; STEAD_USAGE if somebody else is this rank, others say something else of the group, or
+ * Errors: STEAD_TIMEOUT if nobody writes it; STEAD_NOT_FOUND if no steps were recorded there, or the pool has no such node; STEAD_USAGE if somebody else is this rank, others say something else of the group, or
  * options make no sense; STEAD_PERMISSION if the folder of streams is not private to this user.
  */
 stead_status stead_stream_reader_open(const char *name,
@@ -3687,6 +3862,17 @@ stead_status stead_stream_reader_steps(const struct stead_stream_reader *reader,
                                        struct stead_error **error);
 
 /**
+ * What a reader has done so far, as JSON: steps that it was given, boxes and bytes that were copied, those looked at and fetched from other nodes, seconds
+ * of processors that copies of 64 KiB or more have taken, seconds that were waited for steps, and the memory of the stream with the most
+ * that it has taken. To be freed with stead_text_free.
+ *
+ * Errors: STEAD_USAGE for what is no reader.
+ */
+stead_status stead_stream_reader_report(const struct stead_stream_reader *reader,
+                                        char **json,
+                                        struct stead_error **error);
+
+/**
  * Frees a reader: writers do not wait for it any more. Its steps and arrays stay until they are freed. NULL is nothing to do; a handle
  * that is none any more is left alone.
  */
@@ -3711,6 +3897,17 @@ uint64_t stead_stream_step_bytes(const struct stead_stream_step *step);
  * When the last writer ended a step, in nanoseconds since 1970; 0 for what is none.
  */
 uint64_t stead_stream_step_completed_at(const struct stead_stream_step *step);
+
+/**
+ * What a step has cost its reader so far, as JSON: how many boxes were copied, bytes that were copied, looked at and fetched from other
+ * nodes, seconds of processors that copies of 64 KiB or more have taken, seconds that were waited for it, and the most memory that the stream
+ * has taken on this node as a multiple of what was put into the step there. To be freed with stead_text_free.
+ *
+ * Errors: STEAD_USAGE for what is no step.
+ */
+stead_status stead_stream_step_report(const struct stead_stream_step *step,
+                                      char **json,
+                                      struct stead_error **error);
 
 /**
  * How many variables a step has; 0 for what is none.
@@ -3876,6 +4073,46 @@ stead_status stead_stream_subscription_join(struct stead_stream_subscription *su
  * NULL is nothing to do; a handle that is none any more is left alone.
  */
 void stead_stream_subscription_free(struct stead_stream_subscription *subscription);
+
+/**
+ * Reads a flow: the path of a file of TOML or, if it has more than one line, the text itself. docs/flows.md says what it has.
+ *
+ * Errors: STEAD_USAGE for what is no flow or makes no sense, with the line or the name of the node; those of the file.
+ */
+stead_status stead_flow_open(const char *toml,
+                             struct stead_flow **flow,
+                             struct stead_error **error);
+
+/**
+ * Gives a function under the name that nodes with `op = "map"` have for it. `user` is handed to it. One of the same name that was given before
+ * is replaced; flows that run go on with the one that they have.
+ *
+ * Errors: STEAD_USAGE if `function` is NULL.
+ */
+stead_status stead_flow_function(struct stead_flow *flow,
+                                 const char *name,
+                                 stead_flow_fn function,
+                                 void *user,
+                                 struct stead_error **error);
+
+/**
+ * Runs a flow until one of the streams that it reads has ended; in a thread of the program that writes them, or in any other program. `options`
+ * may be NULL. `json` may be NULL: there goes what was done, as JSON: `steps` that
+ * were read, those that had `dropped` before, those of one stream that were `unpaired` because another has no step of that number, and for each of `streams` that is written the name (`stream`), `steps`, and `bytes` of this rank.
+ * To be freed with stead_text_free.
+ *
+ * Errors: STEAD_USAGE for variables that a node cannot work on, and for functions that were not given; STEAD_DATA if a function has failed;
+ * STEAD_PEER if a writer of a stream has ended in the middle; STEAD_TIMEOUT; STEAD_LIMIT; STEAD_CANCELLED. Readers of what it writes are told.
+ */
+stead_status stead_flow_run(const struct stead_flow *flow,
+                            const struct stead_flow_options *options,
+                            char **json,
+                            struct stead_error **error);
+
+/**
+ * Frees a flow. One that runs goes on. NULL is nothing.
+ */
+void stead_flow_free(struct stead_flow *flow);
 
 #ifdef __cplusplus
 }  // extern "C"

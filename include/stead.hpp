@@ -586,6 +586,7 @@ private:
 
 } // namespace stead
 
+#include "stead_flow.hpp"
 #include "stead_kernel.hpp"
 #include "stead_layout.hpp"
 #include "stead_read.hpp"

@@ -1,4 +1,5 @@
-! Streams, for Fortran: arrays that programs of one node hand to each other in memory. stead.h says what the functions do.
+! Streams, for Fortran: arrays that programs hand to each other in memory. stead.h says what the functions do. Programs on several nodes
+! give the `coupling` that a part of theirs in C has made (stead_mpi_coupling).
 !
 !     use stead_stream
 !     call stead_writer_open('sim', writer, status, rank=rank, writers=ranks)
@@ -18,20 +19,32 @@ module stead_stream
     use, intrinsic :: iso_c_binding
     implicit none
     private
-    public :: stead_writer_open, stead_writer_define, stead_writer_units, stead_writer_begin, stead_writer_put, stead_writer_empty
+    public :: stead_writer_open, stead_writer_define, stead_writer_units, stead_writer_attribute
+    public :: stead_writer_begin, stead_writer_put, stead_writer_empty
     public :: stead_writer_put_room, stead_writer_end, stead_writer_close
-    public :: stead_reader_open, stead_reader_next, stead_reader_close
+    public :: stead_reader_open, stead_reader_next, stead_reader_wait_for, stead_reader_close
     public :: stead_step_number, stead_step_get, stead_step_free, stead_message
 
     ! Types of elements.
     integer(c_int), parameter, public :: STEAD_U8 = 7, STEAD_F32 = 1, STEAD_F64 = 2
     integer(c_int), parameter, public :: STEAD_I32 = 5, STEAD_I64 = 6
 
+    ! With which step readers begin, and what writers do when they are behind.
+    integer(c_int), parameter, public :: STEAD_STREAM_OLDEST = 0, STEAD_STREAM_NEXT = 1, STEAD_STREAM_FIRST = 2
+    integer(c_int), parameter, public :: STEAD_STREAM_BLOCK = 0, STEAD_STREAM_DROP = 1, STEAD_STREAM_SPILL = 2
+
+    ! Says something of a variable beside its data: a text, a whole number, or a number.
+    interface stead_writer_attribute
+        module procedure attribute_text, attribute_int, attribute_double
+    end interface
+
     type, bind(C) :: writer_options
         integer(c_size_t) :: size = 0
         integer(c_int64_t) :: rank = 0, writers = 0, keep = 0, queue = 0, memory = 0, readers = 0, timeout_ms = 0
         type(c_ptr) :: dataspaces = c_null_ptr
         integer(c_size_t) :: dataspaces_count = 0
+        type(c_ptr) :: coupling = c_null_ptr, persist = c_null_ptr, spill = c_null_ptr
+        integer(c_int64_t) :: spill_limit = 0
     end type
 
     type, bind(C) :: reader_options
@@ -43,6 +56,8 @@ module stead_stream
         integer(c_size_t) :: threads = 0
         type(c_ptr) :: dataspaces = c_null_ptr
         integer(c_size_t) :: dataspaces_count = 0
+        type(c_ptr) :: coupling = c_null_ptr, nodes = c_null_ptr
+        integer(c_size_t) :: nodes_count = 0
     end type
 
     interface
@@ -70,6 +85,24 @@ module stead_stream
             type(c_ptr), value :: writer, error
             integer(c_int32_t), value :: variable
             character(kind=c_char), intent(in) :: key(*), text(*)
+        end function
+
+        integer(c_int) function c_int_attribute(writer, variable, key, number, error) &
+                bind(C, name='stead_stream_writer_attribute_int')
+            import :: c_int, c_char, c_ptr, c_int32_t, c_int64_t
+            type(c_ptr), value :: writer, error
+            integer(c_int32_t), value :: variable
+            character(kind=c_char), intent(in) :: key(*)
+            integer(c_int64_t), value :: number
+        end function
+
+        integer(c_int) function c_double_attribute(writer, variable, key, number, error) &
+                bind(C, name='stead_stream_writer_attribute_double')
+            import :: c_int, c_char, c_ptr, c_int32_t, c_double
+            type(c_ptr), value :: writer, error
+            integer(c_int32_t), value :: variable
+            character(kind=c_char), intent(in) :: key(*)
+            real(c_double), value :: number
         end function
 
         integer(c_int) function c_begin(writer, step, error) bind(C, name='stead_stream_writer_begin')
@@ -122,6 +155,15 @@ module stead_stream
             type(c_ptr), intent(out) :: step
         end function
 
+        integer(c_int) function c_wait_for(reader, variable, number, timeout_ms, step, error) &
+                bind(C, name='stead_stream_reader_wait_for')
+            import :: c_int, c_char, c_ptr, c_int64_t
+            type(c_ptr), value :: reader, error
+            character(kind=c_char), intent(in) :: variable(*)
+            integer(c_int64_t), value :: number, timeout_ms
+            type(c_ptr), intent(out) :: step
+        end function
+
         subroutine c_reader_free(reader) bind(C, name='stead_stream_reader_free')
             import :: c_ptr
             type(c_ptr), value :: reader
@@ -158,12 +200,16 @@ module stead_stream
 contains
 
     ! Takes the place of a writer of a stream; what is not said is as in C.
-    subroutine stead_writer_open(name, writer, status, rank, writers, keep, queue, memory, readers, timeout_ms)
+    subroutine stead_writer_open(name, writer, status, rank, writers, keep, queue, memory, readers, timeout_ms, persist, spill, &
+            spill_limit, coupling)
         character(*), intent(in) :: name
         type(c_ptr), intent(out) :: writer
         integer(c_int), intent(out) :: status
-        integer(c_int64_t), intent(in), optional :: rank, writers, keep, queue, memory, readers, timeout_ms
+        integer(c_int64_t), intent(in), optional :: rank, writers, keep, queue, memory, readers, timeout_ms, spill_limit
+        character(*), intent(in), optional :: persist, spill
+        type(c_ptr), intent(in), optional :: coupling
         type(writer_options) :: options
+        character(kind=c_char), allocatable, target :: steps(:), spilled(:)
         options%size = c_sizeof(options)
         if (present(rank)) options%rank = rank
         if (present(writers)) options%writers = writers
@@ -172,6 +218,18 @@ contains
         if (present(memory)) options%memory = memory
         if (present(readers)) options%readers = readers
         if (present(timeout_ms)) options%timeout_ms = timeout_ms
+        if (present(persist)) then
+            allocate(steps(len(persist) + 1))
+            steps(:) = chars(persist)
+            options%persist = c_loc(steps)
+        end if
+        if (present(spill)) then
+            allocate(spilled(len(spill) + 1))
+            spilled(:) = chars(spill)
+            options%spill = c_loc(spilled)
+        end if
+        if (present(spill_limit)) options%spill_limit = spill_limit
+        if (present(coupling)) options%coupling = coupling
         status = c_writer_open(name // c_null_char, options, writer, c_null_ptr)
     end subroutine
 
@@ -195,6 +253,32 @@ contains
         character(*), intent(in) :: units
         integer(c_int), intent(out) :: status
         status = c_text(writer, variable, 'units' // c_null_char, units // c_null_char, c_null_ptr)
+    end subroutine
+
+    subroutine attribute_text(writer, variable, key, value, status)
+        type(c_ptr), intent(in) :: writer
+        integer(c_int32_t), intent(in) :: variable
+        character(*), intent(in) :: key, value
+        integer(c_int), intent(out) :: status
+        status = c_text(writer, variable, key // c_null_char, value // c_null_char, c_null_ptr)
+    end subroutine
+
+    subroutine attribute_int(writer, variable, key, value, status)
+        type(c_ptr), intent(in) :: writer
+        integer(c_int32_t), intent(in) :: variable
+        character(*), intent(in) :: key
+        integer(c_int64_t), intent(in) :: value
+        integer(c_int), intent(out) :: status
+        status = c_int_attribute(writer, variable, key // c_null_char, value, c_null_ptr)
+    end subroutine
+
+    subroutine attribute_double(writer, variable, key, value, status)
+        type(c_ptr), intent(in) :: writer
+        integer(c_int32_t), intent(in) :: variable
+        character(*), intent(in) :: key
+        real(c_double), intent(in) :: value
+        integer(c_int), intent(out) :: status
+        status = c_double_attribute(writer, variable, key // c_null_char, value, c_null_ptr)
     end subroutine
 
     subroutine stead_writer_begin(writer, status)
@@ -241,17 +325,31 @@ contains
         status = c_close(writer, c_null_ptr)
     end subroutine
 
-    ! Takes the place of a rank of the readers of a stream.
-    subroutine stead_reader_open(name, reader, status, rank, ranks, timeout_ms)
+    ! Takes the place of a rank of a group of readers of a stream, or of the steps that were recorded in a folder; what is not said is as
+    ! in C.
+    subroutine stead_reader_open(name, reader, status, rank, ranks, timeout_ms, group, start, behind, threads, coupling)
         character(*), intent(in) :: name
         type(c_ptr), intent(out) :: reader
         integer(c_int), intent(out) :: status
-        integer(c_int64_t), intent(in), optional :: rank, ranks, timeout_ms
+        integer(c_int64_t), intent(in), optional :: rank, ranks, timeout_ms, threads
+        character(*), intent(in), optional :: group
+        integer(c_int), intent(in), optional :: start, behind
+        type(c_ptr), intent(in), optional :: coupling
         type(reader_options) :: options
+        character(kind=c_char), allocatable, target :: its_name(:)
         options%size = c_sizeof(options)
         if (present(rank)) options%rank = rank
         if (present(ranks)) options%ranks = ranks
         if (present(timeout_ms)) options%timeout_ms = timeout_ms
+        if (present(group)) then
+            allocate(its_name(len(group) + 1))
+            its_name(:) = chars(group)
+            options%group = c_loc(its_name)
+        end if
+        if (present(start)) options%start = start
+        if (present(behind)) options%behind = behind
+        if (present(threads)) options%threads = threads
+        if (present(coupling)) options%coupling = coupling
         status = c_reader_open(name // c_null_char, options, reader, c_null_ptr)
     end subroutine
 
@@ -261,6 +359,16 @@ contains
         type(c_ptr), intent(out) :: step
         integer(c_int), intent(out) :: status
         status = c_next(reader, step, c_null_ptr)
+    end subroutine
+
+    ! The step of a number, as soon as it is complete, with a variable in it.
+    subroutine stead_reader_wait_for(reader, variable, number, timeout_ms, step, status)
+        type(c_ptr), intent(in) :: reader
+        character(*), intent(in) :: variable
+        integer(c_int64_t), intent(in) :: number, timeout_ms
+        type(c_ptr), intent(out) :: step
+        integer(c_int), intent(out) :: status
+        status = c_wait_for(reader, variable // c_null_char, number, timeout_ms, step, c_null_ptr)
     end subroutine
 
     subroutine stead_reader_close(reader)
@@ -288,6 +396,17 @@ contains
         type(c_ptr), intent(in) :: step
         call c_step_free(step)
     end subroutine
+
+    ! A text as C has it.
+    pure function chars(text) result(all)
+        character(*), intent(in) :: text
+        character(kind=c_char) :: all(len(text) + 1)
+        integer :: i
+        do i = 1, len(text)
+            all(i) = text(i:i)
+        end do
+        all(len(text) + 1) = c_null_char
+    end function
 
     ! What went wrong last in this thread.
     function stead_message() result(text)

@@ -23,6 +23,7 @@
 #define STEAD_STREAM_HPP
 
 #include <chrono>
+#include <condition_variable>
 #include <map>
 
 namespace stead {
@@ -47,6 +48,12 @@ struct writer_options {
     std::vector<std::string> dataspaces{};
     /// Programs on several nodes of which this is one; `rank` and `writers` are those of its part.
     const stead_coupling *coupling = nullptr;
+    /// Folders, by their paths or in dataspaces: where all steps are recorded, and where those are that readers with STEAD_STREAM_SPILL
+    /// are behind by. None if they are empty.
+    std::string persist{};
+    std::string spill{};
+    /// Bytes that the files of the latter may take; 0 for as many as the disk has.
+    std::uint64_t spill_limit = 0;
 };
 
 /// How a stream is read: see stead_stream_reader_options. All ranks of a group say the same, but for their rank.
@@ -62,6 +69,8 @@ struct reader_options {
     std::vector<std::string> dataspaces{};
     /// Programs on several nodes of which this is one: writers may be on any of them.
     const stead_coupling *coupling = nullptr;
+    /// Other nodes of the pool of daemons that writers may be on. Usually all are asked, unless all of the stream is written here.
+    std::optional<std::vector<std::string>> nodes{};
 };
 
 namespace detail {
@@ -131,6 +140,9 @@ public:
         o.dataspaces = spaces.data();
         o.dataspaces_count = spaces.size();
         o.coupling = how.coupling;
+        o.persist = how.persist.empty() ? nullptr : how.persist.c_str();
+        o.spill = how.spill.empty() ? nullptr : how.spill.c_str();
+        o.spill_limit = how.spill_limit;
         stead_stream_writer *w = nullptr;
         detail::call(stead_stream_writer_open, name.c_str(), &o, &w);
         handle_.reset(w);
@@ -178,6 +190,18 @@ public:
         set(of, key, attribute(static_cast<std::int64_t>(value)));
     }
 
+    /// What it has done so far, and for whom it has waited, as JSON.
+    std::string report() const {
+        char *json = nullptr;
+        detail::call(stead_stream_writer_report, get(), &json);
+        return stead::detail::taken(json);
+    }
+    /// What has become of readers since this was asked last, as JSON: see stead_stream_writer_events.
+    std::string events() {
+        char *json = nullptr;
+        detail::call(stead_stream_writer_events, get(), &json);
+        return stead::detail::taken(json);
+    }
     /// Begins a step, when there is room for it; its number.
     std::uint64_t begin() {
         std::uint64_t step = 0;
@@ -244,6 +268,13 @@ struct definition {
     std::vector<std::string> dims;
 };
 
+/// A part of a variable that a writer has put.
+struct part {
+    std::uint64_t writer = 0;
+    numbers start;
+    numbers count;
+};
+
 /// A box of a variable where it lies: it stays as it is as long as there is a view of it, also when its step has gone.
 template <class T> class view {
 public:
@@ -301,11 +332,34 @@ public:
         }
         return all;
     }
+    /// What it has cost so far, as JSON.
+    std::string report() const {
+        char *json = nullptr;
+        detail::call(stead_stream_step_report, get(), &json);
+        return stead::detail::taken(json);
+    }
     /// What a variable is. Throws STEAD_NOT_FOUND if there is none of the name.
     definition find(const std::string &name) const {
         stead_stream_variable v{};
         detail::call(stead_stream_step_find, get(), name.c_str(), &v, sizeof v);
         return told(v);
+    }
+    /// Which parts of a variable writers have put, in their order. Throws STEAD_NOT_FOUND if there is no such variable.
+    std::vector<part> parts(const std::string &name) const {
+        const std::size_t ndim = find(name).shape.size();
+        numbers writers, starts, counts;
+        std::size_t n = 0;
+        do {
+            writers.resize(n), starts.resize(n * ndim), counts.resize(n * ndim);
+            detail::call(stead_stream_step_parts, get(), name.c_str(), writers.size(), writers.data(), starts.data(),
+                         counts.data(), &n);
+        } while (n > writers.size());
+        std::vector<part> all(n);
+        for (std::size_t i = 0; i < n; i++) {
+            const auto from = static_cast<std::ptrdiff_t>(i * ndim), to = from + static_cast<std::ptrdiff_t>(ndim);
+            all[i] = {writers[i], {starts.begin() + from, starts.begin() + to}, {counts.begin() + from, counts.begin() + to}};
+        }
+        return all;
     }
     /// What is said of a variable beside its data.
     std::map<std::string, attribute> attributes(const std::string &name) const {
@@ -353,6 +407,16 @@ public:
         of<T>(name, start, count);
         detail::call(stead_stream_step_get_into, get(), name.c_str(), start.data(), count.data(),
                      static_cast<void *>(to), n * sizeof(T));
+    }
+    /// The same, of what writers have put: the rest of `to` stays as it is. How many elements were copied.
+    template <class T>
+    std::size_t get_what_there_is(const std::string &name, const numbers &start, const numbers &count, T *to,
+                                  std::size_t n) const {
+        of<T>(name, start, count);
+        std::size_t copied = 0;
+        detail::call(stead_stream_step_get_what_there_is, get(), name.c_str(), start.data(), count.data(),
+                     static_cast<void *>(to), n * sizeof(T), &copied);
+        return copied / sizeof(T);
     }
     /// A box of a variable where it lies, if one writer has put all of it; copied together, if several have.
     template <class T> stream::view<T> view(const std::string &name, const numbers &start, const numbers &count) const {
@@ -411,6 +475,8 @@ private:
     stead::detail::handle<stead_stream_step, &stead_stream_step_free> handle_;
 };
 
+class subscription;
+
 /// Reads a stream, step by step or any step that is still there.
 class reader {
 public:
@@ -429,6 +495,14 @@ public:
         o.dataspaces = spaces.data();
         o.dataspaces_count = spaces.size();
         o.coupling = how.coupling;
+        std::vector<const char *> nodes;
+        if (how.nodes) {
+            nodes = stead::detail::pointers(*how.nodes);
+            o.nodes_count = nodes.size();
+            // Not NULL, also where there are none.
+            nodes.push_back(nullptr);
+            o.nodes = nodes.data();
+        }
         stead_stream_reader *r = nullptr;
         detail::call(stead_stream_reader_open, name.c_str(), &o, &r);
         handle_.reset(r);
@@ -449,6 +523,24 @@ public:
         stead_stream_step *s = nullptr;
         detail::call(stead_stream_reader_at, get(), number, &s);
         return step(s);
+    }
+    /// The step of a number, as soon as it is complete, with a variable in it, for so long at most. The reader is done with those before it.
+    /// Throws STEAD_NOT_FOUND if it has gone, the stream ends before it, or it has no such variable; STEAD_TIMEOUT.
+    template <class R, class P>
+    step wait_for(const std::string &variable, std::uint64_t number, std::chrono::duration<R, P> time) {
+        stead_stream_step *s = nullptr;
+        detail::call(stead_stream_reader_wait_for, get(), variable.c_str(), number,
+                     detail::milliseconds(std::chrono::ceil<std::chrono::milliseconds>(time)), &s);
+        return step(s);
+    }
+    /// Has a thread of the library call a function with each step that comes, one after the other. The reader is the subscription's from
+    /// then on.
+    subscription subscribe(std::function<void(step)> call);
+    /// What it has done so far, as JSON.
+    std::string report() const {
+        char *json = nullptr;
+        detail::call(stead_stream_reader_report, get(), &json);
+        return stead::detail::taken(json);
     }
     /// The numbers of the steps that are there now.
     std::vector<std::uint64_t> steps() const {
@@ -501,6 +593,73 @@ private:
     stead::detail::handle<stead_stream_reader, &stead_stream_reader_free> handle_;
 };
 
+/// Calls a function with each step of a stream, in a thread of the library. It ends with the stream, when it goes, and when the function or
+/// the stream fails: `join` throws what has failed. After the function has thrown it is called no more, and steps are let go. It must not go
+/// within its own function.
+class subscription {
+public:
+    subscription(subscription &&) noexcept = default;
+
+    /// True once the function was called for the last time.
+    bool is_over() const {
+        const std::lock_guard<std::mutex> lock(calls_->mutex);
+        return calls_->is_over;
+    }
+    /// Waits until the stream has ended, and the function was called for the last time.
+    void join() {
+        {
+            std::unique_lock<std::mutex> lock(calls_->mutex);
+            calls_->ended.wait(lock, [&] { return calls_->is_over; });
+        }
+        handle_.reset();
+        if (calls_->failed) std::rethrow_exception(calls_->failed);
+    }
+
+private:
+    friend class reader;
+    /// What its thread has of it, where it stays.
+    struct calls {
+        std::function<void(step)> call;
+        std::mutex mutex{};
+        std::condition_variable ended{};
+        bool is_over = false;
+        std::exception_ptr failed{};
+
+        void end(std::exception_ptr why) {
+            const std::lock_guard<std::mutex> lock(mutex);
+            if (is_over) return;
+            is_over = true;
+            failed = std::move(why);
+            ended.notify_all();
+        }
+    };
+    subscription(stead_stream_reader *from, std::function<void(step)> call) : calls_(new calls{std::move(call)}) {
+        stead_stream_subscription *s = nullptr;
+        detail::call(stead_stream_subscribe, from, &subscription::called, static_cast<void *>(calls_.get()), &s);
+        handle_.reset(s);
+    }
+    static void called(stead_stream_step *given, stead_error *e, void *user) {
+        auto &to = *static_cast<calls *>(user);
+        if (!given) return to.end(e ? std::make_exception_ptr(error(stead_error_kind(e), e)) : nullptr);
+        step one(given);
+        // Only this thread sets it.
+        if (to.is_over) return;
+        try {
+            to.call(std::move(one));
+        } catch (...) {
+            to.end(std::current_exception());
+        }
+    }
+
+    // It outlives the handle, whose thread has it.
+    std::unique_ptr<calls> calls_;
+    stead::detail::handle<stead_stream_subscription, &stead_stream_subscription_free> handle_;
+};
+
+inline subscription reader::subscribe(std::function<void(step)> call) {
+    return subscription(handle_.release(), std::move(call));
+}
+
 /// The names of the streams of this user on this node, as JSON.
 inline std::string list(const std::vector<std::string> &dataspaces = {}) {
     const auto spaces = stead::detail::pointers(dataspaces);
@@ -513,6 +672,21 @@ inline std::string describe(const std::string &name, const std::vector<std::stri
     const auto spaces = stead::detail::pointers(dataspaces);
     char *json = nullptr;
     detail::call(stead_stream_describe, spaces.data(), spaces.size(), name.c_str(), &json);
+    return stead::detail::taken(json);
+}
+/// The streams that were recorded in a folder, and in the folders in it, as JSON: see stead_stream_recordings.
+inline std::string recordings(const std::string &location, const std::vector<std::string> &dataspaces = {}) {
+    const auto spaces = stead::detail::pointers(dataspaces);
+    char *json = nullptr;
+    detail::call(stead_stream_recordings, spaces.data(), spaces.size(), location.c_str(), &json);
+    return stead::detail::taken(json);
+}
+/// Who will get what from whom of a step, as JSON; as many readers as `readers` are assumed beside those that are there.
+inline std::string explain(const std::string &name, std::uint64_t readers = 0,
+                           const std::vector<std::string> &dataspaces = {}) {
+    const auto spaces = stead::detail::pointers(dataspaces);
+    char *json = nullptr;
+    detail::call(stead_stream_explain, spaces.data(), spaces.size(), name.c_str(), readers, &json);
     return stead::detail::taken(json);
 }
 /// Removes a stream; with `force` also one that is written or read.

@@ -20,6 +20,7 @@ mod cancel;
 mod daemon;
 mod dataset;
 mod error;
+mod flow;
 mod guard;
 mod layout;
 mod listing;

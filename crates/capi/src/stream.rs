@@ -5,7 +5,7 @@ use crate::guard::{Caller, call};
 use crate::text;
 use std::ffi::{c_char, c_int};
 use std::time::Duration;
-use stead::stream::{Bounds, Home, Spaces, dataspaces};
+use stead::stream::{Bounds, Coupling, Home, Spaces, dataspaces};
 use stead::{Error, Kind, Result};
 
 /// For stead_stream_writer_options.keep: no step stays when all readers have had it.
@@ -18,6 +18,8 @@ pub type stead_stream_start = c_int;
 pub const STEAD_STREAM_OLDEST: stead_stream_start = 0;
 /// The next one that becomes complete.
 pub const STEAD_STREAM_NEXT: stead_stream_start = 1;
+/// The first one of all, of a stream that is recorded (`persist` of its writers): those that have gone from memory are read from files.
+pub const STEAD_STREAM_FIRST: stead_stream_start = 2;
 
 /// What writers do when a group of readers is too far behind.
 pub type stead_stream_behind = c_int;
@@ -26,6 +28,22 @@ pub type stead_stream_behind = c_int;
 pub const STEAD_STREAM_BLOCK: stead_stream_behind = 0;
 /// They go on: steps go that the group has not had, and it is told how many.
 pub const STEAD_STREAM_DROP: stead_stream_behind = 1;
+/// They go on, and the group has all steps: those for which there is no room in memory it reads from files. The stream is written with
+/// `spill` or `persist`.
+pub const STEAD_STREAM_SPILL: stead_stream_behind = 2;
+
+/// The dataspaces of an end of a stream: those of a coupling are its own, and more of them an error.
+pub fn spaces_of(
+    c: &Caller,
+    given: *const *const c_char,
+    count: usize,
+    is_coupled: bool,
+) -> Result<Spaces> {
+    if is_coupled && count > 0 {
+        return Err(Coupling::own_dataspaces());
+    }
+    spaces(c, given, count)
+}
 
 /// The dataspaces of this user, and those that are given before them.
 pub fn spaces(c: &Caller, given: *const *const c_char, count: usize) -> Result<Spaces> {
@@ -70,8 +88,8 @@ pub unsafe extern "C" fn stead_stream_list(
     })
 }
 
-/// What there is to know of the stream `name`, as JSON: its state, its steps and its memory, its writers and readers and how far each of
-/// them is. To be freed with stead_text_free.
+/// What there is to know of the stream `name`, as JSON: its state, its steps and its memory, the variables of the last complete step,
+/// its writers and readers and how far each of them is. To be freed with stead_text_free. A name with a '/' is a folder that steps were recorded in.
 ///
 /// Errors: STEAD_NOT_FOUND if there is none; STEAD_TIMEOUT if a process that is stopped keeps it locked; those of stead_stream_list.
 #[unsafe(no_mangle)]
@@ -85,13 +103,62 @@ pub unsafe extern "C" fn stead_stream_describe(
     call!(error, |c| {
         let out = c.out_handle(json, "place for the text")?;
         let name = c.text(name, "name")?;
-        let home = Home::open(&spaces(c, dataspaces, dataspaces_count)?)?;
-        text::give(out, &text::json(&home.describe(name)?)?);
+        let spaces = spaces(c, dataspaces, dataspaces_count)?;
+        text::give(out, &text::json(&stead::stream::describe(name, &spaces)?)?);
         Ok(())
     })
 }
 
-/// Removes the stream `name` and frees its memory. With `force` also one that is written or read: who does so is told.
+/// The streams that were recorded in the folder at `location`, a path or a place in a dataspace, and in the folders in it, as JSON: a list, by
+/// their locations, each with the `location` that a reader opens, the `name` of the stream, how many `writers` it has, `steps` that all of them have
+/// recorded, `bytes` of the files, its `state`, and whether it `is_whole`; `damage` says why it cannot be read, where it cannot. To be freed
+/// with stead_text_free.
+///
+/// Errors: STEAD_NOT_FOUND if there is no such folder; STEAD_USAGE for one on another node or in a bucket; those of stead_stream_list; those of
+/// the system.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stream_recordings(
+    dataspaces: *const *const c_char,
+    dataspaces_count: usize,
+    location: *const c_char,
+    json: *mut *mut c_char,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(json, "place for the text")?;
+        let location = c.text(location, "location")?;
+        let spaces = spaces(c, dataspaces, dataspaces_count)?;
+        text::give(out, &text::json(&stead::stream::recordings(location, &spaces)?)?);
+        Ok(())
+    })
+}
+
+/// Who will get what from whom of a step of the stream `name`, as far as writers of this node are concerned, as JSON: for each reader what it
+/// will copy and look at, for each pair of a reader and a writer the same, what is in memory, and warnings of what may be slow. It goes by
+/// the blocks of the last complete step, and by the boxes that readers have got last; for those who have got nothing yet it assumes rows.
+/// As many readers as `readers` are assumed beside those that are there. To be freed with stead_text_free.
+///
+/// Errors: those of stead_stream_describe; STEAD_FORMAT if what writers say is damaged.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stream_explain(
+    dataspaces: *const *const c_char,
+    dataspaces_count: usize,
+    name: *const c_char,
+    readers: u64,
+    json: *mut *mut c_char,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(json, "place for the text")?;
+        let name = c.text(name, "name")?;
+        let home = Home::open(&spaces(c, dataspaces, dataspaces_count)?)?;
+        text::give(out, &text::json(&home.explain(name, readers)?)?);
+        Ok(())
+    })
+}
+
+/// Removes the stream `name` and frees its memory. With `force` also one that is written or read: who does so is told. A name with a '/'
+/// is a folder that steps were recorded in.
 ///
 /// Errors: STEAD_NOT_FOUND if there is none; STEAD_USAGE if somebody writes or reads it and `force` is not set; those of
 /// stead_stream_describe.
@@ -105,7 +172,7 @@ pub unsafe extern "C" fn stead_stream_remove(
 ) -> stead_status {
     call!(error, |c| {
         let name = c.text(name, "name")?;
-        if Home::open(&spaces(c, dataspaces, dataspaces_count)?)?.remove(name, force)? {
+        if stead::stream::remove(name, &spaces(c, dataspaces, dataspaces_count)?, force)? {
             return Ok(());
         }
         Err(Error::new(Kind::NotFound, format!("there is no stream '{name}'")))

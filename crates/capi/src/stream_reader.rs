@@ -3,17 +3,19 @@
 use crate::error::{stead_error, stead_status};
 use crate::guard::{Caller, call, look};
 use crate::stream::{
-    self, STEAD_STREAM_BLOCK, STEAD_STREAM_DROP, STEAD_STREAM_NEXT, STEAD_STREAM_OLDEST,
-    stead_stream_behind, stead_stream_start,
+    self, STEAD_STREAM_BLOCK, STEAD_STREAM_DROP, STEAD_STREAM_FIRST, STEAD_STREAM_NEXT,
+    STEAD_STREAM_OLDEST, STEAD_STREAM_SPILL, stead_stream_behind, stead_stream_start,
 };
 use crate::stream_coupling::{self, stead_coupling};
 use crate::stream_step::{self, stead_stream_step};
 use crate::table::{self, Object};
+use crate::text;
 use crate::versions::grows;
 use std::ffi::c_char;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use stead::stream::{Behind, Read, Reader, Start};
+use stead::daemon::StreamNodes;
+use stead::stream::{Behind, Nodes, Read, Reader, Start};
 use stead::{Error, Result};
 
 /// A reader of a stream. Made by stead_stream_reader_open, freed with stead_stream_reader_free. Several threads may use it, one after the
@@ -36,20 +38,26 @@ pub struct stead_stream_reader_options {
     pub rank: u64,
     /// How many ranks the group has; 1 unless told otherwise.
     pub ranks: u64,
-    /// With which step the group begins: STEAD_STREAM_OLDEST or STEAD_STREAM_NEXT.
+    /// With which step the group begins: STEAD_STREAM_OLDEST, STEAD_STREAM_NEXT or STEAD_STREAM_FIRST.
     pub start: stead_stream_start,
-    /// What writers do when it is behind: STEAD_STREAM_BLOCK or STEAD_STREAM_DROP.
+    /// What writers do when it is behind: STEAD_STREAM_BLOCK, STEAD_STREAM_DROP or STEAD_STREAM_SPILL.
     pub behind: stead_stream_behind,
     /// Milliseconds after which waiting for anybody fails with STEAD_TIMEOUT; ten minutes unless told otherwise.
     pub timeout_ms: u64,
     /// Threads that copy large boxes; as many as are of use unless told otherwise.
     pub threads: usize,
-    /// Folders of dataspaces such as "memory=/dev/shm/me", before those that are configured. Streams lie in "memory".
+    /// Folders of dataspaces such as "memory=/dev/shm/me", before those that are configured. Streams lie in "memory". None with a
+    /// coupling, which has its own.
     pub dataspaces: *const *const c_char,
     /// How many there are.
     pub dataspaces_count: usize,
     /// Programs on several nodes of which this is one, or NULL. Writers may be on any of them.
     pub coupling: *const stead_coupling,
+    /// The names of other nodes of the pool of daemons that writers may be on. NULL: all are asked, unless all of the stream is written
+    /// here. None are asked where it is not NULL and there are none, nor with a coupling.
+    pub nodes: *const *const c_char,
+    /// How many there are.
+    pub nodes_count: usize,
 }
 
 grows!(stead_stream_reader_options, dataspaces_count: usize);
@@ -86,11 +94,13 @@ fn subscribed() -> Error {
 fn read(c: &Caller, given: *const stead_stream_reader_options) -> Result<Read> {
     let default = Read::default();
     if given.is_null() {
-        return Ok(Read { spaces: stream::spaces(c, std::ptr::null(), 0)?, ..default });
+        let spaces = stream::spaces(c, std::ptr::null(), 0)?;
+        return Ok(Read { spaces, nodes: StreamNodes::usual(), ..default });
     }
     let given = c.grown(given, "options")?;
+    let coupling = stream_coupling::optional(given.coupling)?;
     Ok(Read {
-        spaces: stream::spaces(c, given.dataspaces, given.dataspaces_count)?,
+        spaces: stream::spaces_of(c, given.dataspaces, given.dataspaces_count, coupling.is_some())?,
         group: c
             .optional_text(given.group, "name of the group")?
             .map_or(default.group, str::to_owned),
@@ -99,30 +109,43 @@ fn read(c: &Caller, given: *const stead_stream_reader_options) -> Result<Read> {
         start: match given.start {
             STEAD_STREAM_OLDEST => Start::Oldest,
             STEAD_STREAM_NEXT => Start::Next,
+            STEAD_STREAM_FIRST => Start::First,
             n => {
-                return Err(Error::usage(format!("no start has the number {n}"))
-                    .with_hint("use STEAD_STREAM_OLDEST or STEAD_STREAM_NEXT"));
+                return Err(Error::usage(format!("no start has the number {n}")).with_hint(
+                    "use STEAD_STREAM_OLDEST, STEAD_STREAM_NEXT or STEAD_STREAM_FIRST",
+                ));
             }
         },
         behind: match given.behind {
             STEAD_STREAM_BLOCK => Behind::Block,
             STEAD_STREAM_DROP => Behind::Drop,
+            STEAD_STREAM_SPILL => Behind::Spill,
             n => {
                 return Err(Error::usage(format!("no way to be behind has the number {n}"))
-                    .with_hint("use STEAD_STREAM_BLOCK or STEAD_STREAM_DROP"));
+                    .with_hint("use STEAD_STREAM_BLOCK, STEAD_STREAM_DROP or STEAD_STREAM_SPILL"));
             }
         },
         timeout: stream::time(given.timeout_ms, default.timeout),
         stop: default.stop,
         threads: given.threads,
-        coupling: stream_coupling::optional(given.coupling)?,
+        coupling,
+        nodes: nodes(c, given.nodes, given.nodes_count)?,
     })
 }
 
+/// The other nodes that are asked.
+fn nodes(c: &Caller, given: *const *const c_char, count: usize) -> Result<Option<Arc<dyn Nodes>>> {
+    if given.is_null() && count == 0 {
+        return Ok(StreamNodes::usual());
+    }
+    Ok(Some(Arc::new(StreamNodes::default().only(c.texts(given, count, "nodes")?))))
+}
+
 /// Takes the place of a rank of a group of readers of the stream `name`, and waits for the stream if nobody writes it yet. `options` may
-/// be NULL: one reader, with all that is usual.
+/// be NULL: one reader, with all that is usual. A name with a '/' is a folder that steps were recorded in, or still are: they are read as
+/// those of a stream, from the first one on, and nobody waits for who reads them.
 ///
-/// Errors: STEAD_TIMEOUT if nobody writes it; STEAD_USAGE if somebody else is this rank, others say something else of the group, or
+/// Errors: STEAD_TIMEOUT if nobody writes it; STEAD_NOT_FOUND if no steps were recorded there, or the pool has no such node; STEAD_USAGE if somebody else is this rank, others say something else of the group, or
 /// options make no sense; STEAD_PERMISSION if the folder of streams is not private to this user.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_stream_reader_open(
@@ -246,6 +269,24 @@ pub unsafe extern "C" fn stead_stream_reader_steps(
         let steps = with(reader, |r| r.steps())?;
         c.fill(numbers, room, "numbers", steps.iter().copied())?;
         out.put(steps.len());
+        Ok(())
+    })
+}
+
+/// What a reader has done so far, as JSON: steps that it was given, boxes and bytes that were copied, those looked at and fetched from other nodes, seconds
+/// of processors that copies of 64 KiB or more have taken, seconds that were waited for steps, and the memory of the stream with the most
+/// that it has taken. To be freed with stead_text_free.
+///
+/// Errors: STEAD_USAGE for what is no reader.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stream_reader_report(
+    reader: *const stead_stream_reader,
+    json: *mut *mut c_char,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(json, "place for the text")?;
+        text::give(out, &text::json(&with(reader, |r| Ok(r.report()))?)?);
         Ok(())
     })
 }

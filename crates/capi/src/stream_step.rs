@@ -5,6 +5,7 @@ use crate::guard::{Caller, c_text, call, look};
 use crate::memory::{self, stead_dtype};
 use crate::stream::bounds;
 use crate::table::{self, Object};
+use crate::text;
 use crate::under_way::Lent;
 use crate::value::{STEAD_DOUBLE, STEAD_INT, STEAD_TEXT, stead_type};
 use crate::versions::grows;
@@ -226,6 +227,24 @@ pub unsafe extern "C" fn stead_stream_step_bytes(step: *const stead_stream_step)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_stream_step_completed_at(step: *const stead_stream_step) -> u64 {
     look!(0, |_c| Ok(table::get::<StepFace>(step)?.step.completed_at()))
+}
+
+/// What a step has cost its reader so far, as JSON: how many boxes were copied, bytes that were copied, looked at and fetched from other
+/// nodes, seconds of processors that copies of 64 KiB or more have taken, seconds that were waited for it, and the most memory that the stream
+/// has taken on this node as a multiple of what was put into the step there. To be freed with stead_text_free.
+///
+/// Errors: STEAD_USAGE for what is no step.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stream_step_report(
+    step: *const stead_stream_step,
+    json: *mut *mut c_char,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(json, "place for the text")?;
+        text::give(out, &text::json(&table::get::<StepFace>(step)?.step.report())?);
+        Ok(())
+    })
 }
 
 /// How many variables a step has; 0 for what is none.

@@ -48,13 +48,22 @@ pub struct stead_stream_writer_options {
     pub readers: u64,
     /// Milliseconds after which waiting for anybody fails with STEAD_TIMEOUT; ten minutes unless told otherwise.
     pub timeout_ms: u64,
-    /// Folders of dataspaces such as "memory=/dev/shm/me", before those that are configured. Streams lie in "memory".
+    /// Folders of dataspaces such as "memory=/dev/shm/me", before those that are configured. Streams lie in "memory". None with a
+    /// coupling, which has its own.
     pub dataspaces: *const *const c_char,
     /// How many there are.
     pub dataspaces_count: usize,
     /// Programs on several nodes of which this is one, or NULL. All ranks of its part write the stream: `rank` and `writers` are
     /// those of the coupling.
     pub coupling: *const stead_coupling,
+    /// Where all steps are recorded, too, as they are written: a folder, by its path or in a dataspace, such as "nvme0://runs/sim", or NULL.
+    /// It is made if it is not there, and has no steps yet. Readers open it as a stream, while this one goes on and after that.
+    pub persist: *const c_char,
+    /// Where steps are recorded that readers with STEAD_STREAM_SPILL have not had when there is no room for them in memory: a folder, which
+    /// goes with the stream, or NULL. Not with `persist`, which serves such readers, too.
+    pub spill: *const c_char,
+    /// Bytes that the files of `spill` may take on this node: beyond that writers wait for those readers, too. 0: as many as the disk has.
+    pub spill_limit: u64,
 }
 
 grows!(stead_stream_writer_options, dataspaces_count: usize);
@@ -104,8 +113,9 @@ fn written(c: &Caller, given: *const stead_stream_writer_options) -> Result<Writ
     let given = c.grown(given, "options")?;
     let or = |n: u64, default: u64| if n == 0 { default } else { n };
     let coupling = stream_coupling::optional(given.coupling)?;
+    let place = |text, what| Ok::<_, Error>(c.optional_text(text, what)?.map(str::to_owned));
     Ok(Written {
-        spaces: stream::spaces(c, given.dataspaces, given.dataspaces_count)?,
+        spaces: stream::spaces_of(c, given.dataspaces, given.dataspaces_count, coupling.is_some())?,
         rank: coupling.as_ref().map_or(given.rank, |c| c.rank()),
         writers: coupling.as_ref().map_or(or(given.writers, default.writers), |c| c.ranks()),
         keep: match given.keep {
@@ -118,14 +128,18 @@ fn written(c: &Caller, given: *const stead_stream_writer_options) -> Result<Writ
         timeout: stream::time(given.timeout_ms, default.timeout),
         stop: default.stop,
         coupling,
+        persist: place(given.persist, "place to persist")?,
+        spill: place(given.spill, "place to spill")?,
+        spill_limit: (given.spill_limit > 0).then_some(given.spill_limit),
     })
 }
 
 /// Takes the place of a writer of the stream `name`, which begins with the first of them. `options` may be NULL: one writer, with all
 /// that is usual. A name has letters, digits, '.', '-' and '_'.
 ///
-/// Errors: STEAD_USAGE if other writers say something else of the stream, or somebody is this one already, and for options that make no
-/// sense; STEAD_PERMISSION if the folder of streams is not private to this user; STEAD_NO_SPACE; STEAD_TIMEOUT.
+/// Errors: STEAD_USAGE if other writers say something else of the stream, or somebody is this one already, for options that make no
+/// sense, and if there are steps of another stream where this one is to be recorded; STEAD_PERMISSION if the folder of streams is not
+/// private to this user; STEAD_NO_SPACE; STEAD_TIMEOUT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_stream_writer_open(
     name: *const c_char,
@@ -277,7 +291,7 @@ pub unsafe extern "C" fn stead_stream_writer_attribute_doubles(
 
 /// What has become of readers since this was asked last, as JSON: a list of objects with `presence` ("here", "left" or "died"), `group`, `rank`,
 /// `process`, how many steps the reader `had`, how many were `dropped` before it, and which `step` comes next for it. To be freed with
-/// stead_text_free. Readers of other nodes have an agent's process.
+/// stead_text_free. Readers of other nodes have their `node` and `rank_of_job`, too.
 ///
 /// Errors: STEAD_TIMEOUT if a process that is stopped keeps the stream locked.
 #[unsafe(no_mangle)]
@@ -289,6 +303,24 @@ pub unsafe extern "C" fn stead_stream_writer_events(
     call!(error, |c| {
         let out = c.out_handle(json, "place for the text")?;
         text::give(out, &text::json(&with(writer, Writer::events)?)?);
+        Ok(())
+    })
+}
+
+/// What a writer has done so far, as JSON: steps that it has ended, bytes that it has put and those of them that were copied, seconds of
+/// processors that copies of 64 KiB or more have taken, seconds that it has waited and for whom, the same of its last step, and the memory
+/// of the stream with the most that it has taken. To be freed with stead_text_free.
+///
+/// Errors: STEAD_USAGE for what is no writer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stream_writer_report(
+    writer: *const stead_stream_writer,
+    json: *mut *mut c_char,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(json, "place for the text")?;
+        text::give(out, &text::json(&with(writer, |w| Ok(w.report()))?)?);
         Ok(())
     })
 }

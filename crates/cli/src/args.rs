@@ -2,10 +2,12 @@
 //! [`crate::run`].
 
 mod admin;
+mod flow;
 mod stage;
 mod stream;
 
 pub use admin::{AdminArgs, AdminVerb, JobVerb, PersistArgs, PersistVerb, ProcessVerb, SpaceVerb};
+pub use flow::{FlowArgs, FlowRunArgs, FlowVerb};
 pub use stage::{DaemonArgs, DfArgs, ExistsArg, LsArgs, MetricsArgs, StageArgs, TopArgs};
 pub use stream::{StreamArgs, StreamVerb};
 
@@ -57,6 +59,8 @@ pub enum Verb {
     Persist(PersistArgs),
     /// Look after streams, by which programs hand arrays to each other in memory
     Stream(StreamArgs),
+    /// Compute on streams while they are written: check, draw and run a graph of operators
+    Flow(FlowArgs),
     /// Administrate the daemon: dataspaces and quotas, jobs, drain, statistics
     Admin(AdminArgs),
     /// Watch transfers and tiers of the daemon

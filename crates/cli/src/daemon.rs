@@ -10,7 +10,7 @@ use std::time::Duration;
 #[cfg(feature = "mpi")]
 use stead::daemon::serve_in_pool;
 use stead::daemon::{Client, Hello, Settings, serve, serves_all, socket_path, work};
-use stead::stage::{Standing, State, Usage, state_folder};
+use stead::stage::{Progress, Standing, State, Usage, state_folder};
 use stead::{Cancel, Error, Result, units};
 
 /// How often `stead top` looks.
@@ -198,8 +198,7 @@ fn page(hello: &Hello, list: &[Standing], spaces: &[Usage], nodes: &[String]) ->
             Some(p) => (p.bytes_done, p.bytes),
             None => (s.status.bytes_done, s.status.bytes),
         };
-        let rate =
-            s.progress.as_ref().filter(|p| p.seconds > 0.0).map(|p| bytes as f64 / p.seconds);
+        let rate = s.progress.as_ref().filter(|p| p.seconds > 0.0).map(Progress::rate);
         vec![
             s.status.id.to_string(),
             s.status.state.as_str().to_owned(),

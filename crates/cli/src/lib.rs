@@ -8,6 +8,7 @@ mod chart;
 mod copy;
 mod daemon;
 mod describe;
+mod flow;
 mod handed;
 mod kernels;
 mod ls;
@@ -90,6 +91,7 @@ fn dispatch(cli: Cli) -> Result<()> {
         Verb::Daemon(a) => daemon::daemon(&a),
         Verb::Persist(a) => persist::persist(&a),
         Verb::Stream(a) => stream::stream(&a),
+        Verb::Flow(a) => flow::flow(&a),
         Verb::Admin(a) => admin::admin(&a),
         Verb::Top(a) => daemon::top(&a),
         Verb::Metrics(a) => daemon::metrics(&a),

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use stead::daemon::{ByDaemon, Client};
 use stead::stage::tree::{Depth, Entry, Tree};
 use stead::stage::{BucketUrl, FileTime, Location, Usage, What, configured, dataspaces, location};
+
+use stead::stream::Spaces;
 use stead::{Cancel, Error, Result, units};
 
 /// A name, as JSON has it.
@@ -35,7 +37,7 @@ pub fn ls(a: &LsArgs) -> Result<()> {
     for one in &a.dataspace {
         spaces.give(one, &|name| std::env::var(name).ok())?;
     }
-    let Some(at) = &a.location else { return all(a, &configured(&spaces)) };
+    let Some(at) = &a.location else { return all(a, &listed(a, &spaces)?) };
     let cancel = Cancel::new();
     let done = signals::watch(&cancel, false)?;
     let tree = Tree::new(spaces).stopped_by(&cancel).reaching(Arc::new(ByDaemon::default()));
@@ -75,6 +77,15 @@ fn of_daemon(at: Location, tree: &Tree) -> Result<Location> {
     })
 }
 
+/// The dataspaces: of the daemon, which knows more of them than files have.
+fn listed(a: &LsArgs, spaces: &Spaces) -> Result<Vec<Usage>> {
+    let daemon = match a.here || !a.dataspace.is_empty() {
+        true => None,
+        false => Client::connect()?,
+    };
+    daemon.map_or_else(|| Ok(configured(spaces)), |mut daemon| daemon.configured())
+}
+
 /// The dataspaces.
 fn all(a: &LsArgs, list: &[Usage]) -> Result<()> {
     #[derive(Serialize)]
@@ -87,11 +98,6 @@ fn all(a: &LsArgs, list: &[Usage]) -> Result<()> {
         let row =
             |u: &Usage| Space { name: u.name.clone(), kind: u.kind.clone(), path: u.path.clone() };
         return output::json(&list.iter().map(row).collect::<Vec<_>>());
-    }
-    if list.is_empty() {
-        return output::text(
-            "no dataspaces: write them into stead.toml, or name one with --dataspace NAME=/PATH\n",
-        );
     }
     if !a.long {
         let lines: String = list.iter().map(|u| format!("{}://\n", u.name)).collect();

@@ -28,7 +28,7 @@ fn stager(given: &[String], threads: usize) -> Result<Stager> {
 pub fn stage(a: &StageArgs) -> Result<()> {
     // A daemon knows nothing of what this command alone is told,
     // nor of credentials in its environment.
-    let bucket = a.names.iter().any(|name| BucketUrl::is_meant(name)) && !a.background;
+    let bucket = !a.background && is_of_bucket(a);
     let node = match &a.on {
         Some(node) => Some(node.clone()),
         None => node_of(a)?,
@@ -53,6 +53,21 @@ pub fn stage(a: &StageArgs) -> Result<()> {
         ));
     }
     here(a)
+}
+
+/// True if something of it is in a bucket: by its URL, or by the name of a dataspace that is one.
+fn is_of_bucket(a: &StageArgs) -> bool {
+    if a.names.iter().any(|name| BucketUrl::is_meant(name)) {
+        return true;
+    }
+    let here = a.names.iter().filter_map(|name| location(name).ok()).filter(|at| at.node.is_none());
+    let named: Vec<String> = here.filter_map(|at| at.space).collect();
+    // Where they cannot be read, whoever does it says why.
+    let spaces = if named.is_empty() { None } else { dataspaces().ok() };
+    let is_bucket = |name: &String| {
+        spaces.as_ref().and_then(|s| s.place(name).ok()).is_some_and(BucketUrl::is_meant)
+    };
+    named.iter().any(is_bucket)
 }
 
 /// The node that is to do it, if that is said: a transfer is done where its target is, and what is removed where it lies.
@@ -297,14 +312,13 @@ pub fn listed(list: &[Status]) -> String {
 }
 
 pub fn df(a: &DfArgs) -> Result<()> {
-    let list = usage(&stager(&a.dataspace, 0)?, &Cancel::new())?;
+    let own = a.here || !a.dataspace.is_empty();
+    let list = match if own { None } else { Clients::open(None)? } {
+        Some(daemon) => daemon.ask(stead::daemon::Client::spaces)?,
+        None => usage(&stager(&a.dataspace, 0)?, &Cancel::new())?,
+    };
     if a.format == Described::Json {
         return output::json(&list);
-    }
-    if list.is_empty() {
-        return output::text(
-            "no dataspaces: write them into stead.toml, or name one with --dataspace NAME=/PATH\n",
-        );
     }
     output::text(&used(&list))
 }

@@ -4,8 +4,10 @@ use crate::args::{Described, StreamArgs, StreamVerb};
 use crate::{output, signals, table};
 use serde::Serialize;
 use std::time::{Duration, Instant};
+use stead::daemon::StreamNodes;
 use stead::stream::{
-    Behind, Definition, Description, Home, Peer, Presence, Progress, Read, Reader, Step, dataspaces,
+    Attribute, Basis, Behind, Definition, Description, Explanation, Home, Peer, Presence, Progress,
+    Pull, Read, Reader, Recording, Step, Taker, dataspaces, describe, recordings, remove,
 };
 use stead::{Cancel, Error, Kind, Result, units};
 
@@ -15,30 +17,42 @@ const LOOK: Duration = Duration::from_millis(200);
 pub fn stream(a: &StreamArgs) -> Result<()> {
     let spaces = dataspaces()?;
     match &a.what {
-        StreamVerb::Ls { format } => ls(&Home::open(&spaces)?, *format),
+        StreamVerb::Ls { location: Some(location), format } => {
+            recorded(location, &recordings(location, &spaces)?, *format)
+        }
+        StreamVerb::Ls { location: None, format } => ls(&Home::open(&spaces)?, *format),
         StreamVerb::Show { name, format } => {
-            let told = Home::open(&spaces)?.describe(name)?;
+            let told = describe(name, &spaces)?;
             match format {
                 Described::Json => output::json(&told),
                 Described::Table => output::text(&page(&told)),
+            }
+        }
+        StreamVerb::Explain { name, readers, format } => {
+            let told = Home::open(&spaces)?.explain(name, *readers)?;
+            match format {
+                Described::Json => output::json(&told),
+                Described::Table => output::text(&explained(&told)),
             }
         }
         StreamVerb::Watch { name, steps, timeout, format } => {
             let timeout = Duration::from_secs(*timeout);
             // So that several may look at the same time.
             let group = format!("stead-stream-watch-{}", std::process::id());
-            let options = Read { spaces, group, behind: Behind::Drop, timeout, ..Read::default() };
-            watch(name, &options, steps.unwrap_or(u64::MAX), *format)
+            let home = Home::open(&spaces)?;
+            let usual = Read { spaces, timeout, nodes: StreamNodes::usual(), ..Read::default() };
+            let options = Read { group, behind: Behind::Drop, ..usual };
+            watch(&home, name, &options, steps.unwrap_or(u64::MAX), *format)
         }
-        StreamVerb::Rm { name, force } => match Home::open(&spaces)?.remove(name, *force)? {
+        StreamVerb::Rm { name, force } => match remove(name, &spaces, *force)? {
             true => Ok(()),
             false => Err(Error::new(Kind::NotFound, format!("there is no stream '{name}'"))),
         },
     }
 }
 
-fn state(told: &Description) -> String {
-    match told.state {
+fn state(told: &Progress) -> String {
+    match told {
         Progress::Live => "live".to_owned(),
         Progress::Ended => "ended".to_owned(),
         Progress::Failed { writer } => format!("failed: writer {writer}"),
@@ -63,7 +77,7 @@ fn ls(home: &Home, format: Described) -> Result<()> {
     let row = |told: &Description| {
         vec![
             told.name.clone(),
-            state(told),
+            state(&told.state),
             told.complete.to_string(),
             format!("{} of {}", here(&told.writers), told.writers.len()),
             here(&told.readers).to_string(),
@@ -74,6 +88,26 @@ fn ls(home: &Home, format: Described) -> Result<()> {
     output::text(&table::plain(&header, all.iter().map(row).collect()))
 }
 
+fn recorded(location: &str, all: &[Recording], format: Described) -> Result<()> {
+    if format == Described::Json {
+        return output::json(&all);
+    }
+    if all.is_empty() {
+        return output::text(&format!("no streams were recorded in {location}\n"));
+    }
+    let row = |told: &Recording| {
+        let whole = match &told.damage {
+            Some(damage) => damage.clone(),
+            None if told.is_whole => "whole".to_owned(),
+            None => state(&told.state),
+        };
+        let (name, steps) = (told.name.clone(), told.steps.to_string());
+        vec![told.location.clone(), name, steps, units::format_size(told.bytes), whole]
+    };
+    let header = ["location", "stream", "steps", "bytes", "state"];
+    output::text(&table::plain(&header, all.iter().map(row).collect()))
+}
+
 fn page(told: &Description) -> String {
     let steps = match (told.steps.first(), told.steps.last()) {
         (Some(first), Some(last)) => {
@@ -81,16 +115,23 @@ fn page(told: &Description) -> String {
         }
         _ => format!("{} complete, none there", told.complete),
     };
-    let facts = vec![
-        vec!["state".to_owned(), state(told)],
-        vec!["steps".to_owned(), steps],
+    let mut facts =
+        vec![vec!["state".to_owned(), state(&told.state)], vec!["steps".to_owned(), steps]];
+    // Of a stream that is in files, nobody waits for anybody.
+    let is_recorded = told.queue == 0;
+    let more = [
         vec!["kept".to_owned(), told.keep.to_string()],
         vec!["queued at most".to_owned(), told.queue.to_string()],
         vec![
             "memory".to_owned(),
             format!("{} of {}", units::format_size(told.used), units::format_size(told.memory)),
         ],
+        vec!["at most so far".to_owned(), units::format_size(told.peak)],
     ];
+    match is_recorded {
+        true => facts.push(vec!["in files".to_owned(), units::format_size(told.used)]),
+        false => facts.extend(more),
+    }
     let presence = |peer: &Peer| match peer.presence {
         Presence::Awaited => "awaited",
         Presence::Here => "here",
@@ -98,7 +139,12 @@ fn page(told: &Description) -> String {
         Presence::Died => "has died",
     };
     let common = |peer: &Peer| {
-        let process = peer.process.map_or_else(|| "-".to_owned(), |number| number.to_string());
+        let process = match (peer.process, peer.is_elsewhere, peer.node) {
+            (None, ..) => "-".to_owned(),
+            (Some(number), false, _) => number.to_string(),
+            (Some(number), true, None) => format!("{number} on another node"),
+            (Some(number), true, Some(node)) => format!("{number} on node {node}"),
+        };
         [peer.rank.to_string(), process, presence(peer).to_owned()]
     };
     let writers = told.writers.iter().map(|peer| {
@@ -106,6 +152,8 @@ fn page(told: &Description) -> String {
             peer.step.to_string(),
             units::format_size(peer.bytes),
             units::format_size(peer.memory),
+            format!("{:.3} s", peer.waited_s),
+            format!("{:.3} s", peer.copy_cpu_s),
         ];
         common(peer).into_iter().chain(more).collect()
     });
@@ -117,19 +165,196 @@ fn page(told: &Description) -> String {
             peer.dropped.to_string(),
             units::format_size(peer.bytes),
             units::format_size(peer.memory),
+            format!("{:.3} s", peer.waited_s),
+            format!("{:.3} s", peer.copy_cpu_s),
         ];
         std::iter::once(group).chain(common(peer)).chain(more).collect()
     });
     let mut page = table::plain(&["stream", &told.name], facts);
+    if !told.variables.is_empty() {
+        page += "\n";
+        let header = ["variable", "type", "shape", "dimensions", "units"];
+        page += &table::left(&header, told.variables.iter().take(SHOWN).map(variable).collect());
+        page += &rest(told.variables.len(), "variables");
+    }
     page += "\n";
-    page += &table::plain(&["writer", "process", "", "steps", "put", "memory"], writers.collect());
+    let header = ["writer", "process", "", "steps", "put", "memory", "waited", "copies took"];
+    page += &table::plain(&header, writers.collect());
     if !told.readers.is_empty() {
         page += "\n";
-        let header =
-            ["readers", "rank", "process", "", "next", "had", "dropped", "copied", "looked at"];
+        let header = [
+            "readers",
+            "rank",
+            "process",
+            "",
+            "next",
+            "had",
+            "dropped",
+            "copied",
+            "looked at",
+            "waited",
+            "copies took",
+        ];
         page += &table::plain(&header, readers.collect());
     }
     page
+}
+
+/// A row of the table of variables.
+fn variable(of: &Definition) -> Vec<String> {
+    let shape: Vec<String> = of.shape.iter().map(u64::to_string).collect();
+    let units = match of.attributes.get("units") {
+        Some(Attribute::Text(units)) => units.clone(),
+        _ => String::new(),
+    };
+    vec![of.name.clone(), of.dtype.to_string(), shape.join(" x "), of.dims.join(", "), units]
+}
+
+/// Rows of a table for people; all are in JSON.
+const SHOWN: usize = 60;
+
+fn explained(told: &Explanation) -> String {
+    let Some(step) = told.step else {
+        return format!(
+            "no step of stream '{}' is there: nothing is known of its arrays\n",
+            told.name
+        );
+    };
+    let size = units::format_size;
+    let mut page = format!(
+        "What readers will get of a step of stream '{}' like step {step}: {} of {} writers on this node\n",
+        told.name,
+        size(told.bytes),
+        told.writers.len()
+    );
+    if told.elsewhere > 0 {
+        page += &format!(
+            "{} more writers are on other nodes: see there what they give\n",
+            told.elsewhere
+        );
+    }
+    if told.readers.is_empty() {
+        return page
+            + "nobody reads it: --readers N tells what so many would get\n"
+            + &warned(told);
+    }
+    let basis = |taker: &Taker| match taker.basis {
+        Basis::Step(step) if taker.unknown > 0 => {
+            format!("step {step}, but for {} gets more", taker.unknown)
+        }
+        Basis::Step(step) => format!("what it got of step {step}"),
+        Basis::Rows => "assumed: its rows".to_owned(),
+        Basis::Nothing => "it gets nothing".to_owned(),
+    };
+    let process = |taker: &Taker| match (taker.process, taker.is_elsewhere, taker.node) {
+        (None, ..) => "-".to_owned(),
+        (Some(number), false, _) => number.to_string(),
+        (Some(number), true, None) => format!("{number} on another node"),
+        (Some(number), true, Some(node)) => format!("{number} on node {node}"),
+    };
+    let row = |taker: &Taker| {
+        vec![
+            taker.group.clone(),
+            taker.rank.to_string(),
+            process(taker),
+            taker.boxes.to_string(),
+            size(taker.copied),
+            size(taker.looked),
+            basis(taker),
+        ]
+    };
+    let header = ["readers", "rank", "process", "boxes", "copied", "looked at", "by"];
+    page += "\n";
+    page += &table::plain(&header, told.readers.iter().take(SHOWN).map(row).collect());
+    page += &rest(told.readers.len(), "readers");
+    let mut pulls: Vec<&Pull> = told.pulls.iter().collect();
+    if pulls.len() > SHOWN {
+        pulls.sort_by_key(|pull| std::cmp::Reverse(pull.copied.saturating_add(pull.looked)));
+    }
+    let row = |pull: &&Pull| {
+        let how = match (pull.copied, pull.looked, pull.is_sent) {
+            (.., true) => "sent",
+            (0, ..) => "look",
+            (_, 0, _) => "copy",
+            _ => "copy and look",
+        };
+        let runs = if pull.runs > 0 { pull.runs.to_string() } else { "-".to_owned() };
+        vec![
+            pull.group.clone(),
+            pull.rank.to_string(),
+            pull.writer.to_string(),
+            size(pull.copied.saturating_add(pull.looked)),
+            how.to_owned(),
+            runs,
+        ]
+    };
+    let header = ["readers", "rank", "from writer", "bytes", "how", "pieces"];
+    page += "\n";
+    page += &table::plain(&header, pulls.iter().take(SHOWN).map(row).collect());
+    page += &rest(pulls.len(), "pairs");
+    page +=
+        &format!("\n{} copied and {} looked at in a step\n", size(told.copied), size(told.looked));
+    if let Some(multiple) = told.multiple {
+        page += &format!(
+            "up to {} steps in memory, and the copies: {multiple:.1} times the bytes of a step\n",
+            told.steps
+        );
+    }
+    page + &warned(told)
+}
+
+fn rest(all: usize, what: &str) -> String {
+    match all.saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!("and {more} {what} more: --format json has all\n"),
+    }
+}
+
+fn warned(told: &Explanation) -> String {
+    let warnings = told.warnings.iter();
+    warnings.map(|w| format!("\n{}: {}\n  {}\n", w.kind, w.message, w.hint)).collect()
+}
+
+/// What was done in the whole stream, on this node, since the line before.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+struct Done {
+    /// Bytes that readers have copied, and those that they have looked at.
+    copied: u64,
+    looked: u64,
+    /// Seconds of processors that copies of writers and readers have taken.
+    copy_cpu_s: f64,
+    /// Seconds that writers have waited for others.
+    writers_waited_s: f64,
+    /// The most memory that arrays have taken at a time, since the beginning, and how many steps like this one that is.
+    peak: u64,
+    peak_steps: Option<f64>,
+}
+
+impl Done {
+    fn of(told: &Description) -> Done {
+        let sum = |of: fn(&Peer) -> u64| told.readers.iter().map(of).fold(0, u64::saturating_add);
+        let all = told.writers.iter().chain(&told.readers);
+        Done {
+            copied: sum(|peer| peer.bytes),
+            looked: sum(|peer| peer.memory),
+            copy_cpu_s: all.map(|peer| peer.copy_cpu_s).sum(),
+            writers_waited_s: told.writers.iter().map(|peer| peer.waited_s).sum(),
+            peak: told.peak,
+            peak_steps: None,
+        }
+    }
+
+    /// Since another time, at a step of so many bytes. Readers that are forgotten have taken theirs along.
+    fn since(self, before: Done, bytes: u64) -> Done {
+        Done {
+            copied: self.copied.saturating_sub(before.copied),
+            looked: self.looked.saturating_sub(before.looked),
+            copy_cpu_s: (self.copy_cpu_s - before.copy_cpu_s).max(0.0),
+            writers_waited_s: (self.writers_waited_s - before.writers_waited_s).max(0.0),
+            peak: self.peak,
+            peak_steps: (bytes > 0).then(|| self.peak as f64 / bytes as f64),
+        }
+    }
 }
 
 /// A step, as JSON has it.
@@ -141,13 +366,16 @@ struct Row<'a> {
     completed: f64,
     bytes: u64,
     variables: Vec<&'a Definition>,
+    /// Nothing if the stream has gone meanwhile.
+    report: Option<Done>,
 }
 
 #[allow(clippy::disallowed_methods)]
-fn watch(name: &str, options: &Read, most: u64, format: Described) -> Result<()> {
+fn watch(home: &Home, name: &str, options: &Read, most: u64, format: Described) -> Result<()> {
     let cancel = Cancel::new();
     let done = signals::watch(&cancel, false)?;
     let mut reader = open(name, options, &cancel)?;
+    let mut before = Done::default();
     for _ in 0..most {
         let begun = Instant::now();
         let step = loop {
@@ -165,7 +393,9 @@ fn watch(name: &str, options: &Read, most: u64, format: Described) -> Result<()>
                     .with_hint("see what its writers do: stead stream show"));
             }
         };
-        output::text(&line(&step, format)?)?;
+        let now = home.describe(name).ok().map(|told| Done::of(&told));
+        output::text(&line(&step, now.map(|now| now.since(before, step.bytes())), format)?)?;
+        before = now.unwrap_or(before);
     }
     done.cancel();
     Ok(())
@@ -186,7 +416,7 @@ fn open(name: &str, options: &Read, cancel: &Cancel) -> Result<Reader> {
     }
 }
 
-fn line(step: &Step, format: Described) -> Result<String> {
+fn line(step: &Step, report: Option<Done>, format: Described) -> Result<String> {
     let completed = step.completed_at() as f64 / 1e9;
     if format == Described::Json {
         let row = Row {
@@ -195,6 +425,7 @@ fn line(step: &Step, format: Described) -> Result<String> {
             completed,
             bytes: step.bytes(),
             variables: step.variables().collect(),
+            report,
         };
         return serde_json::to_string(&row)
             .map(|text| text + "\n")
@@ -213,5 +444,19 @@ fn line(step: &Step, format: Described) -> Result<String> {
     };
     let (number, bytes) = (step.number(), units::format_size(step.bytes()));
     let date = units::format_date(completed as i64);
-    Ok(format!("step {number:<6} {date}  {bytes:>10}  {}{more}{dropped}\n", few.join(", ")))
+    let done = report.map_or_else(String::new, |done| {
+        let (copied, looked) = (units::format_size(done.copied), units::format_size(done.looked));
+        let peak =
+            done.peak_steps.map_or_else(String::new, |n| format!(", memory up to {n:.1} steps"));
+        let waited = match done.writers_waited_s {
+            waited if waited >= 0.001 => format!(", writers waited {waited:.3} s"),
+            _ => String::new(),
+        };
+        format!(
+            "  (copied {copied}, looked at {looked}, copies took {:.3} s{waited}{peak})",
+            done.copy_cpu_s
+        )
+    });
+    let few = few.join(", ");
+    Ok(format!("step {number:<6} {date}  {bytes:>10}  {few}{more}{dropped}{done}\n"))
 }

@@ -105,6 +105,18 @@ pub fn plain(header: &[&str], rows: Vec<Vec<String>>) -> String {
     format!("{t}\n")
 }
 
+/// A table of texts.
+pub fn left(header: &[&str], rows: Vec<Vec<String>>) -> String {
+    let mut t = new_table();
+    t.set_header(header.to_vec());
+    rows.into_iter().for_each(|row| {
+        t.add_row(row);
+    });
+    // What is empty at the ends of lines is no part of them.
+    let lines: Vec<String> = t.to_string().lines().map(|l| l.trim_end().to_owned()).collect();
+    lines.join("\n") + "\n"
+}
+
 /// All results as tables.
 pub fn results(report: &Report) -> String {
     let mut out = String::new();

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stead::read::View;
 use stead::stream::{Array, Kept, Room};
 
@@ -54,6 +54,8 @@ pub enum Held {
     View(View),
     /// Of its own.
     Own(Vec<u8>),
+    /// Of its own, and of others that only read it.
+    Shared(Arc<Vec<u8>>),
     /// Of a step of a stream.
     Array(Array),
     /// Memory of a stream, which may be written.
@@ -66,6 +68,7 @@ impl Held {
         let bytes: &[u8] = match self {
             Held::View(view) => view,
             Held::Own(own) => own,
+            Held::Shared(shared) => shared,
             Held::Array(array) => array.bytes(),
             Held::Memory(memory) => {
                 let (start, len) = memory.place();

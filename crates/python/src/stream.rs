@@ -19,9 +19,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use stead::daemon::StreamNodes;
 use stead::stream::{
-    Attribute, Behind, Bounds, Definition, Home, Read, Reader, Spaces, Start, Step, Stop, Writer,
-    Written, dataspaces,
+    Attribute, Behind, Bounds, Definition, Home, Nodes, Read, Reader, Spaces, Start, Step, Stop,
+    Writer, Written, dataspaces,
 };
 use stead::{ByteOrder, Error, Kind, Order, Result};
 
@@ -65,7 +66,7 @@ pub fn unlocked<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send
 }
 
 /// Ends waits when a signal has come.
-fn signals() -> Stop {
+pub fn signals() -> Stop {
     Stop::when(|| {
         if !MAIN.get().is_some_and(|(_, main)| main) {
             return Ok(());
@@ -78,7 +79,7 @@ fn signals() -> Stop {
 }
 
 /// The exception for an error, or that of the signal which has caused it.
-fn failed(e: Error) -> PyErr {
+pub fn failed(e: Error) -> PyErr {
     let raised = if e.kind() == Kind::Cancelled { RAISED.take() } else { None };
     raised.unwrap_or_else(|| raise(e))
 }
@@ -89,6 +90,14 @@ pub fn spaces(given: &[String]) -> Result<Spaces> {
         spaces.give(one, &|name| std::env::var(name).ok())?;
     }
     Ok(spaces)
+}
+
+/// Those of an end of a stream: a coupling has its own, and more are an error.
+fn spaces_of(given: &[String], is_coupled: bool) -> Result<Spaces> {
+    if is_coupled && !given.is_empty() {
+        return Err(stead::stream::Coupling::own_dataspaces());
+    }
+    spaces(given)
 }
 
 /// A time to wait for.
@@ -203,14 +212,18 @@ impl StreamWriter {
         readers: u64,
         timeout: f64,
         coupling: Option<&Bound<'_, Coupling>>,
+        persist: Option<String>,
+        spill: Option<String>,
+        spill_limit: Option<u64>,
     ) -> PyResult<StreamWriter> {
         let coupling = coupling.map(|coupling| coupling.get().open()).transpose()?;
         static WRITERS: AtomicU64 = AtomicU64::new(0);
         let (timeout, usual) = (patience(timeout)?, Written::default());
         let open = || {
-            let (spaces, stop) = (spaces(&given)?, signals());
+            let (spaces, stop) = (spaces_of(&given, coupling.is_some())?, signals());
             let memory = memory.unwrap_or(usual.memory);
-            let usual = Written { spaces, timeout, stop, coupling, ..usual };
+            let usual = Written { spill, spill_limit, ..usual };
+            let usual = Written { spaces, timeout, stop, coupling, persist, ..usual };
             let options = Written { rank, writers, keep, queue, memory, readers, ..usual };
             Writer::open(&name, &options)
         };
@@ -229,6 +242,11 @@ impl StreamWriter {
     fn events(&self, py: Python<'_>) -> PyResult<String> {
         let events = self.ask(py, Writer::events)?;
         serde_json::to_string(&events).map_err(|e| PyValueError::new_err(e.to_string()))
+    }
+
+    /// What it has done so far, as JSON.
+    fn report(&self, py: Python<'_>) -> PyResult<String> {
+        json(&self.ask(py, |writer| Ok(writer.report()))?)
     }
 
     fn begin(&self, py: Python<'_>) -> PyResult<u64> {
@@ -442,28 +460,37 @@ impl StreamReader {
         timeout: f64,
         threads: usize,
         coupling: Option<&Bound<'_, Coupling>>,
+        nodes: Option<Vec<String>>,
     ) -> PyResult<StreamReader> {
+        let pool = StreamNodes::default();
+        let pool = match nodes {
+            Some(only) => pool.only(only),
+            None => pool,
+        };
+        let nodes: Option<Arc<dyn Nodes>> = Some(Arc::new(pool));
         let coupling = coupling.map(|coupling| coupling.get().open()).transpose()?;
         let start = match start {
             "oldest" => Start::Oldest,
             "next" => Start::Next,
+            "first" => Start::First,
             _ => {
                 let no = Error::usage(format!("no reader starts with '{start}'"));
-                return Err(raise(no.with_hint("use \"oldest\" or \"next\"")));
+                return Err(raise(no.with_hint("use \"oldest\", \"next\" or \"first\"")));
             }
         };
         let behind = match behind {
             "block" => Behind::Block,
             "drop" => Behind::Drop,
+            "spill" => Behind::Spill,
             _ => {
                 let no = Error::usage(format!("behind cannot be '{behind}'"));
-                return Err(raise(no.with_hint("use \"block\" or \"drop\"")));
+                return Err(raise(no.with_hint("use \"block\", \"drop\" or \"spill\"")));
             }
         };
         let timeout = patience(timeout)?;
         let open = || {
-            let (spaces, stop) = (spaces(&given)?, signals());
-            let usual = Read { spaces, timeout, stop, threads, coupling, ..Read::default() };
+            let (spaces, stop) = (spaces_of(&given, coupling.is_some())?, signals());
+            let usual = Read { spaces, timeout, stop, threads, coupling, nodes, ..Read::default() };
             let options = Read { group, rank, ranks, start, behind, ..usual };
             Reader::open(&name, &options)
         };
@@ -503,6 +530,11 @@ impl StreamReader {
     fn at(&self, py: Python<'_>, step: u64) -> PyResult<StreamStep> {
         let reader = self.open()?;
         unlocked(py, || reader.at(step)).map(StreamStep::new)
+    }
+
+    /// What it has done so far, as JSON.
+    fn report(&self) -> PyResult<String> {
+        json(&self.open()?.report())
     }
 
     #[getter]
@@ -557,6 +589,11 @@ impl StreamStep {
     fn facts(&self) -> PyResult<(u64, u64, u64, u64)> {
         let step = self.get()?;
         Ok((step.number(), step.dropped(), step.bytes(), step.completed_at()))
+    }
+
+    /// What it has cost so far, as JSON.
+    fn report(&self) -> PyResult<String> {
+        json(&self.get()?.report())
     }
 
     fn names(&self) -> PyResult<Vec<String>> {
@@ -639,6 +676,11 @@ fn home(given: &[String]) -> Result<Home> {
     Home::open(&spaces(given)?)
 }
 
+fn json(told: &impl serde::Serialize) -> PyResult<String> {
+    serde_json::to_string(told)
+        .map_err(|e| raise(Error::internal(format!("a stream cannot be described: {e}"))))
+}
+
 /// The names of all streams.
 #[pyfunction]
 pub fn list_streams(py: Python<'_>, given: Vec<String>) -> PyResult<Vec<String>> {
@@ -648,9 +690,24 @@ pub fn list_streams(py: Python<'_>, given: Vec<String>) -> PyResult<Vec<String>>
 /// What there is to know of a stream, as JSON.
 #[pyfunction]
 pub fn describe_stream(py: Python<'_>, name: &str, given: Vec<String>) -> PyResult<String> {
-    let described = unlocked(py, || home(&given)?.describe(name))?;
-    serde_json::to_string(&described)
-        .map_err(|e| raise(Error::internal(format!("a stream cannot be described: {e}"))))
+    json(&unlocked(py, || stead::stream::describe(name, &spaces(&given)?))?)
+}
+
+/// The streams that were recorded in a folder, as JSON.
+#[pyfunction]
+pub fn list_recordings(py: Python<'_>, location: &str, given: Vec<String>) -> PyResult<String> {
+    json(&unlocked(py, || stead::stream::recordings(location, &spaces(&given)?))?)
+}
+
+/// Who will get what from whom of a stream, as JSON.
+#[pyfunction]
+pub fn explain_stream(
+    py: Python<'_>,
+    name: &str,
+    readers: u64,
+    given: Vec<String>,
+) -> PyResult<String> {
+    json(&unlocked(py, || home(&given)?.explain(name, readers))?)
 }
 
 /// Removes a stream; false if there is none.
@@ -661,5 +718,5 @@ pub fn remove_stream(
     force: bool,
     given: Vec<String>,
 ) -> PyResult<bool> {
-    unlocked(py, || home(&given)?.remove(name, force))
+    unlocked(py, || stead::stream::remove(name, &spaces(&given)?, force))
 }

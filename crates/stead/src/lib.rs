@@ -142,8 +142,8 @@ pub mod daemon {
         AdminAnswer, AdminAsk, AdminSpace, Hello, JobIs, Numbers, Stats,
     };
     pub use stead_daemon::{
-        ByDaemon, Client, Clients, PersistAsk, Settings, persist, serve, serve_in_pool, serves_all,
-        socket_path, work,
+        ByDaemon, Client, Clients, PersistAsk, Settings, StreamNodes, persist, serve,
+        serve_in_pool, serves_all, socket_path, work,
     };
     pub use stead_stage::Persisted;
 }
@@ -279,8 +279,54 @@ pub mod stream {
     pub use stead_core::{Bounds, DType};
     pub use stead_store::space::of_user as dataspaces;
     pub use stead_stream::{
-        Array, Attribute, Behind, Coupling, Definition, Description, Event, Home, Kept, Part, Peer,
-        Presence, Progress, Read, Reader, Room, Start, Step, Stop, Subscription, Writer, Written,
+        Array, Attribute, Basis, Behind, Coupling, Definition, Description, Event, Explanation,
+        Giver, Home, Kept, MemoryReport, Nodes, Part, Patience, Peer, Presence, Progress, Pull,
+        Read, Reader, ReaderReport, Recording, Room, Start, Step, StepPut, StepReport, Stop,
+        Subscription, Taker, Wait, Warning, Writer, WriterReport, Written, describe, recordings,
+        remove,
+    };
+}
+
+/// Operators between streams, run where the arrays are: in the program that writes them, in the one that reads them, or between both.
+///
+/// ```
+/// use stead::flow::{Flow, Functions, Graph, Options};
+/// # use stead::stream::{Bounds, DType, Definition, Read, Reader, Writer, Written};
+/// # let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+/// # let mut spaces = stead::stream::Spaces::default();
+/// # spaces.imply("memory", dir.path().join("own").to_str().unwrap());
+/// # let (written, read) = (Written { spaces: spaces.clone(), ..Written::default() }, Read { spaces: spaces.clone(), ..Read::default() });
+/// # let mut writer = Writer::open("sim", &written)?;
+/// let graph = Graph::parse(r#"
+///     [read.sim]
+///     [node.hottest]
+///     op = "reduce"
+///     of = "sim.T"
+///     how = "max"
+///     [write.small]
+///     variables = { T = "hottest" }
+/// "#)?;
+/// let flow = Flow::new(&graph, Functions::new())?;
+/// # let options = Options { spaces, ..Options::default() };
+/// // By a thread of the program that writes the stream `sim`:
+/// let running = flow.run_in_background(&options)?;
+/// # let mut reader = Reader::open("small", &read)?;
+/// # let t = writer.define(Definition::new("T", DType::F64, [2]))?;
+/// # writer.begin()?;
+/// # writer.put(t, &Bounds::new([0], [2])?, &[1.5f64, 2.5].map(f64::to_ne_bytes).concat())?;
+/// # writer.end()?;
+/// # let step = reader.next_step()?.unwrap();
+/// # assert_eq!(step.get("T", &Bounds::new([], [])?)?.bytes()[..8], 2.5f64.to_ne_bytes());
+/// # writer.close()?;
+/// assert_eq!(running.join()?.steps, 1);
+/// # Ok::<(), stead::Error>(())
+/// ```
+pub mod flow {
+    pub use stead_flow::{
+        Checked, Cut, Declared, Description, Dim, Flow, Form, From, Function, Functions, Given,
+        Graph, How, Node, NodeDescription, Of, Operator, Options, Output, Over, Rate,
+        ReadDescription, Reading, Report, Running, Sent, Slice, Slot, Slow, Source, Wanted,
+        WriteDescription, Writing, check, draw,
     };
 }
 

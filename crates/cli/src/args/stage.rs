@@ -156,9 +156,13 @@ pub enum ExistsArg {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  stead df --dataspace nvme0=/mnt/nvme/me")]
 pub struct DfArgs {
-    /// Folder of a dataspace of this node, or URL of its bucket, before the configured one; give it once for each
+    /// Folder of a dataspace of this node, or URL of its bucket, before the configured one; give it once for each. The daemon is not asked
     #[arg(long, value_name = "NAME=/PATH", value_parser = dataspace)]
     pub dataspace: Vec<String>,
+
+    /// Those that this process knows by itself, and not those of the daemon
+    #[arg(long)]
+    pub here: bool,
 
     /// How to print them
     #[arg(long, value_enum, default_value_t)]
@@ -192,9 +196,13 @@ pub struct LsArgs {
     #[arg(long, short = 'R', requires = "location")]
     pub recursive: bool,
 
-    /// Folder of a dataspace of this node, or URL of its bucket, before the configured one; give it once for each
+    /// Folder of a dataspace of this node, or URL of its bucket, before the configured one; give it once for each. The daemon is not asked
     #[arg(long, value_name = "NAME=/PATH", value_parser = dataspace)]
     pub dataspace: Vec<String>,
+
+    /// Those that this process knows by itself, and not those of the daemon
+    #[arg(long, conflicts_with = "location")]
+    pub here: bool,
 
     /// How to print them; JSON has all that --long shows
     #[arg(long, value_enum, default_value_t)]

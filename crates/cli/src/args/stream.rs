@@ -5,12 +5,20 @@ use clap::{Args, Subcommand};
 
 const EXAMPLES: &str = "Examples:
   stead stream ls
+  stead stream ls nvme0://runs
   stead stream show sim
+  stead stream explain sim
+  stead stream explain sim --readers 8 --format json
   stead stream watch sim
   stead stream watch sim --steps 3 --format json
   stead stream rm sim
+  stead stream show nvme0://runs/sim
 Programs write and read streams by the library: in Python stead.writer and stead.reader.
 Exit status: 0 done, 1 it could not be done, 2 bad request, 130 interrupted.";
+
+const EXPLAINED: &str = "It goes by the blocks of the last complete step, and by the boxes that each reader has got last. Of a reader \
+that has had no step yet nothing is known: rows are assumed then, evenly divided among the ranks of its group. Writers of this node are \
+told of; those of other nodes have a stream of the name there.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -21,23 +29,38 @@ pub struct StreamArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum StreamVerb {
-    /// List the streams of this user on this node
+    /// List the streams of this user on this node, or those that were recorded in a folder
     Ls {
+        /// A folder, as a path or DATASPACE://PATH: list what was recorded in it, and in the folders in it
+        #[arg(value_name = "LOCATION")]
+        location: Option<String>,
         /// How to print them
         #[arg(long, value_enum, default_value_t)]
         format: Described,
     },
     /// Show who writes and reads a stream, how far each is, and which steps there are
     Show {
-        /// Its name
+        /// Its name, or a folder with recorded steps: a path or DATASPACE://PATH, with a '/' in it
         name: String,
         /// How to print it
         #[arg(long, value_enum, default_value_t)]
         format: Described,
     },
-    /// Print a line for each step as it becomes complete; nobody waits for this reader
-    Watch {
+    /// Tell who will get what from whom of a step, what is copied, and what may be slow
+    #[command(after_help = EXPLAINED)]
+    Explain {
         /// Its name
+        name: String,
+        /// Assume so many readers beside those that are there, each with its rows of all variables
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        readers: u64,
+        /// How to print it
+        #[arg(long, value_enum, default_value_t)]
+        format: Described,
+    },
+    /// Print a line for each step as it becomes complete, and what it has cost; nobody waits for this reader
+    Watch {
+        /// Its name, or a folder with recorded steps
         name: String,
         /// Stop after so many
         #[arg(long, value_name = "N")]
@@ -51,7 +74,7 @@ pub enum StreamVerb {
     },
     /// Remove a stream that nobody writes or reads any more
     Rm {
-        /// Its name
+        /// Its name, or a folder with recorded steps
         name: String,
         /// Also one that is written or read: those who do get an error
         #[arg(long)]

@@ -12,7 +12,7 @@ all cores, in bounded memory, with the same bits however the work was split.
 has many tasks read a file in parallel. `put` lays a file over the nodes of a job, `get` brings it back. With `offload`
 ranks that are where the data are work for the others. `stage` moves files and trees between tiers of storage;
 `daemon` is who does that for programs that do not wait. With `writer` and `reader` programs hand arrays to each other in
-memory, step by step. With fsspec what is staged opens by its name
+memory, step by step, and a `flow` computes on them meanwhile. With fsspec what is staged opens by its name
 (`stead://nvme0/run1/a.csv`, `FileSystem`).
 """
 
@@ -40,6 +40,7 @@ from ._errors import (
     TimedOutError,
     UsageError,
 )
+from ._flow import Flow, FlowArray, FlowPicture, FlowSource, RunningFlow, flow
 from ._kernels import *  # noqa: F403
 from ._layout import Copied, describe_layout, get, put
 from ._offload import FileView, Site, offload
@@ -52,7 +53,7 @@ from ._report import Report
 from ._stage import Staged, Transfer, cancel_transfer, dataspaces, preview_stage, resume_transfer, stage, transfers
 from ._stead import MISSING, Cancel, Read, __version__
 from ._stream_step import Step, Variable
-from ._streams import StreamReader, StreamWriter, reader, remove_stream, stream_info, streams, writer
+from ._streams import StreamReader, StreamWriter, explain_stream, reader, recordings, remove_stream, stream_info, streams, writer
 from ._subscription import Subscription
 from ._tipsy import Tipsy
 from ._xarray import Datasets, open_stream
@@ -107,6 +108,10 @@ __all__ = [
     "Description",
     "Error",
     "FileView",
+    "Flow",
+    "FlowArray",
+    "FlowPicture",
+    "FlowSource",
     "FormatError",
     "Handed",
     "InternalError",
@@ -121,6 +126,7 @@ __all__ = [
     "Reads",
     "Region",
     "Report",
+    "RunningFlow",
     "Session",
     "Site",
     "Snapshot",
@@ -143,6 +149,8 @@ __all__ = [
     "daemon",
     "dataspaces",
     "describe_layout",
+    "explain_stream",
+    "flow",
     "get",
     "is_missing",
     "kernel",
@@ -155,6 +163,7 @@ __all__ = [
     "put",
     "read_session",
     "reader",
+    "recordings",
     "region",
     "regions",
     "remove_stream",

@@ -66,7 +66,9 @@ class Staged:
         self.action, self.sources, self.target = request["action"], request["sources"], request["target"]
         self.failures = [(f["path"], f["error"]) for f in said["failures"]]
         began = said["started"] if said["started"] is not None else said["submitted"]
-        self.seconds = None if said["ended"] is None else max(said["ended"] - began, 0.0)
+        by_clock = None if said["ended"] is None else max(said["ended"] - began, 0.0)
+        # Without the times when nobody was at it, where that was written down.
+        self.seconds = by_clock if by_clock is None else said.get("active") or by_clock
 
     def __repr__(self) -> str:
         moved = f"{_progress.size(self.bytes_done)} of {_progress.size(self.bytes)}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 
 from . import _stage, _stead
 from ._coupling import Coupling
@@ -118,9 +120,18 @@ class StreamWriter:
     def events(self) -> list[dict[str, Any]]:
         """What has become of readers since this was asked last: for each that has come (`presence` is `"here"`), has closed the stream (`"left"`)
         or has ended without a word (`"died"`) a dict with its `group`, `rank` and `process`, how many steps it `had`, how many were `dropped`
-        before it, and which `step` comes next for it. Those of other nodes have an agent's process."""
+        before it, and which `step` comes next for it. Those of other nodes have their `node` and `rank_of_job`, too."""
         events: list[dict[str, Any]] = json.loads(self._writer.events())
         return events
+
+    def report(self) -> dict[str, Any]:
+        """What this writer has done so far: how many `steps` it has ended, bytes that it has `put`, and those of them that were `copied` (others were
+        made in their place, by `empty`), `copy_cpu_s`, seconds of processors that its copies have taken (those of 64 KiB or more), `waited_s`,
+        seconds that it has waited for others, and `waits`, for whom, as dicts with `who`, `times` and `waited_s`. `last` is the same of the last
+        step. `memory` is that of the stream on this node: bytes that it may take (`most`), takes now (`used`) and has taken at most (`peak`), those
+        of a `step` on average, and `peak_steps`, the peak as a multiple of that."""
+        told: dict[str, Any] = json.loads(self._writer.report())
+        return told
 
     def begin_step(self) -> int:
         """Begins a step, when there is room for it: readers that are waited for are not too far behind. Its number comes back.
@@ -443,6 +454,14 @@ class StreamReader:
         """
         return Subscription(self, call)
 
+    def report(self) -> dict[str, Any]:
+        """What this reader has done so far: how many `steps` it was given and how many were `dropped` before them, how many `copies` of boxes it has
+        made, bytes that were `copied`, that were `looked` at where they lie, and `fetched` from other nodes, `copy_cpu_s`, seconds of processors that
+        its copies have taken (those of 64 KiB or more), and `waited_s`, seconds that it has waited for steps. `memory` is as in
+        `StreamWriter.report`; None without writers on this node."""
+        told: dict[str, Any] = json.loads(self._reader.report())
+        return told
+
     @property
     def steps(self) -> list[int]:
         """The steps that are there now."""
@@ -505,9 +524,25 @@ def seat(comm: Any, rank: int | None, count: int | None, what: str) -> tuple[int
     if rank is not None or count is not None:
         raise make("usage", f"rank= and {what}= are those of comm=", hint=f"give either comm=, or rank= and {what}=")
     try:
-        return int(comm.rank), int(comm.size)
+        rank, count = int(comm.rank), int(comm.size)
     except (AttributeError, TypeError):
         raise TypeError(f"comm must be a communicator of mpi4py or a stead.Coupling, not {type(comm).__name__}") from None
+    if count > 1 and not isinstance(comm, Coupling):
+        one_node(comm, count)
+    return rank, count
+
+
+def one_node(comm: Any, count: int) -> None:
+    """Refuses a communicator of several nodes, each of which would wait for ranks that are on others. All of its ranks do so."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is None or not hasattr(comm, "Split_type"):
+        return
+    near = comm.Split_type(mpi.COMM_TYPE_SHARED)
+    here = int(near.size)
+    near.Free()
+    if here < count:
+        hint = 'give comm=stead.couple(comm, "PART") with the name of the part of the job that this program is'
+        raise make("usage", f"{here} of {count} ranks of comm= are on this node, and a stream without a coupling is of one node", hint=hint)
 
 
 def coupling(comm: Any, dataspaces: _stage.Spaces) -> _stead.Coupling | None:
@@ -515,7 +550,8 @@ def coupling(comm: Any, dataspaces: _stage.Spaces) -> _stead.Coupling | None:
     if not isinstance(comm, Coupling):
         return None
     if dataspaces is not None:
-        raise make("usage", "dataspaces= is that of the coupling", hint="give dataspaces= to stead.couple")
+        hint = "give them to the coupling when it is made, and none beside it"
+        raise make("usage", "dataspaces are those of the coupling", hint=hint)
     return comm._coupling
 
 
@@ -530,6 +566,9 @@ def writer(
     readers: int = 0,
     timeout: float = 600,
     comm: Any = None,
+    persist: str | os.PathLike[str] | None = None,
+    spill: str | os.PathLike[str] | None = None,
+    spill_limit: int | str | None = None,
     dataspaces: _stage.Spaces = None,
 ) -> StreamWriter:
     """Writes a stream: arrays that other programs of this user on this node read from memory, step by step, while this one goes on.
@@ -552,21 +591,45 @@ def writer(
         memory: Bytes of the arrays of all writers, such as `"4GiB"`, which it is if it is not said.
         readers: Groups of readers that are to be there before the first step begins.
         timeout: Seconds to wait for anybody.
-        comm: A communicator of mpi4py, all ranks of which are on this node, or what `couple` gives: `rank` and `writers` are its own.
-        dataspaces: A folder of the dataspace `memory`, where streams lie, before the one that is configured. Readers say the same.
+        comm: A communicator of mpi4py, all ranks of which are on this node and call this, or what `couple` gives: `rank` and `writers` are its own.
+        persist: Where all steps are recorded, too, as they are written: a folder, by its path or in a dataspace, such as `"nvme0://runs/sim"`. It is
+            made if it is not there, and has no steps of another run. `reader` of it has them while this stream goes on, and after that. A step's
+            memory is taken until it is recorded; an error of the disk is raised by the next call of the writer.
+        spill: Where steps are recorded that readers with `behind="spill"` have not had when there is no room for them in memory: a folder, which
+            goes with the stream. `persist` serves them, too.
+        spill_limit: Bytes that the files of `spill` may take on this node, such as `"100GiB"`: beyond that the writer waits for these readers, too.
+            As many as the disk has, if it is not said.
+        dataspaces: A folder of the dataspace `memory`, where streams lie, before the one that is configured. Readers say the same. Those of a
+            coupling are said to `couple`.
 
     Raises:
-        UsageError: Other writers say something else of the stream, or somebody is this one already.
+        UsageError: Other writers say something else of the stream, somebody is this one already, steps of another stream were recorded in the folder,
+            or `comm` has ranks on several nodes and is no coupling.
         PermissionDeniedError: The folder of streams is not private to this user.
     """
     rank, writers = seat(comm, rank, writers, "writers")
     given = _stage.given(dataspaces)
-    made = _stead.StreamWriter(name, given, rank, writers, keep, queue, size(memory), readers, timeout, coupling(comm, dataspaces))
+    places = place(persist), place(spill)
+    more = (*places, size(spill_limit))
+    made = _stead.StreamWriter(name, given, rank, writers, keep, queue, size(memory), readers, timeout, coupling(comm, dataspaces), *more)
     return StreamWriter(name, rank, made)
 
 
+def place(at: str | os.PathLike[str] | None) -> str | None:
+    """A folder, as text."""
+    return None if at is None else os.fspath(at)
+
+
+def called(name: str | os.PathLike[str]) -> str:
+    """The name of a stream, or the folder that it is recorded in, which has a `/` in it."""
+    if isinstance(name, str):
+        return name
+    path = os.fspath(name)
+    return path if "/" in path else f"./{path}"
+
+
 def reader(
-    name: str,
+    name: str | os.PathLike[str],
     *,
     group: str = "readers",
     rank: int | None = None,
@@ -577,8 +640,9 @@ def reader(
     comm: Any = None,
     threads: int = 0,
     dataspaces: _stage.Spaces = None,
+    nodes: Sequence[str] | None = None,
 ) -> StreamReader:
-    """Reads a stream that programs of this user on this node write, or have written.
+    """Reads a stream that programs of this user write, or have written, on this node or another one of the pool of its daemon.
 
         >>> for step in stead.reader("sim"):
         ...     print(step.number, step["T"].mean())
@@ -586,27 +650,42 @@ def reader(
     All groups of readers get all steps. The ranks of a group go through them together: each is given each step, and takes the part of it
     that it likes. A stream that nobody writes yet is waited for.
 
+    Steps that were recorded (`persist` of `writer`) are read as those of a stream, by the folder that they are in:
+
+        >>> for step in stead.reader("nvme0://runs/sim"):
+        ...     print(step.number, step["T"].mean())
+
+    What is had of them is read from files and checked; nobody waits for who does so.
+
     Args:
-        name: Of the stream.
+        name: Of the stream; or a folder with recorded steps, as a path or in a dataspace: all text with a `/`.
         group: The name of the group.
         rank: Which rank of the group this is, from 0 on.
         ranks: How many it has.
-        start: `"oldest"` begins with the oldest step that is there, also of a stream that has ended; `"next"` with the next one that becomes complete.
+        start: `"oldest"` begins with the oldest step that is there, also of a stream that has ended; `"next"` with the next one that becomes complete;
+            `"first"` with the first of all, if the stream is recorded (`persist` of `writer`): steps that have gone from memory are read from files.
         behind: What happens when the group is behind by the `queue` of the stream: with `"block"` writers wait, with `"drop"` they go on, and
-            `Step.dropped` says how many steps the reader has missed.
+            `Step.dropped` says how many steps the reader has missed. With `"spill"` writers go on and nothing is missed: steps for which there
+            is no room in memory are read from files (`spill` or `persist` of `writer`).
         timeout: Seconds to wait for anybody: for the stream, then for each step.
-        comm: A communicator of mpi4py, all ranks of which are on this node, or what `couple` gives: `rank` and `ranks` are its own. With the latter
-            writers may be on any node.
+        comm: A communicator of mpi4py, all ranks of which are on this node and call this, or what `couple` gives: `rank` and `ranks` are its own.
+            With the latter writers may be on any node.
         threads: How many copy what lies in several blocks; as many as are of use, if it is 0.
         dataspaces: As for `writer`.
+        nodes: Other nodes of the pool that writers may be on. Usually all are asked, unless all of the stream is written here.
 
     Raises:
         TimedOutError: Nobody writes the stream.
-        UsageError: Others say something else of the group, or somebody is this rank already.
+        NotFoundError: The pool has no such node, or no steps were recorded in the folder.
+        UsageError: The stream is not recorded, and `start` or `behind` need it. Others say something else of the group, somebody is this rank
+            already, or `comm` has ranks on several nodes and is no coupling.
     """
+    name = called(name)
     rank, ranks = seat(comm, rank, ranks, "ranks")
     given = _stage.given(dataspaces)
-    made = _stead.StreamReader(name, given, group, rank, ranks, start, behind, timeout, threads, coupling(comm, dataspaces))
+    of = coupling(comm, dataspaces)
+    others = None if nodes is None else list(nodes)
+    made = _stead.StreamReader(name, given, group, rank, ranks, start, behind, timeout, threads, of, others)
     return StreamReader(name, group, rank, made)
 
 
@@ -619,31 +698,79 @@ def streams(*, dataspaces: _stage.Spaces = None) -> list[str]:
     return _stead.list_streams(_stage.given(dataspaces))
 
 
-def stream_info(name: str, *, dataspaces: _stage.Spaces = None) -> dict[str, Any]:
+def stream_info(name: str | os.PathLike[str], *, dataspaces: _stage.Spaces = None) -> dict[str, Any]:
     """What there is to know of a stream: its `state` (`"live"`, `"ended"`, `"removed"`, or `{"failed": {"writer": RANK}}`), how many steps are
-    `complete` and which `steps` are still there, `memory` that it may take and what is `used`, and each of its `writers` and `readers` with how
-    far it is. Times are nanoseconds since 1970.
+    `complete` and which `steps` are still there, `memory` that it may take, what is `used` and what was at most (`peak`), the
+    `variables` of the last complete step (dicts with `name`, `dtype`, `shape`, `dims` and `attributes`,
+    values with their kind, such as `{"units": {"Text": "K"}}`), and each of its
+    `writers` and `readers` with how far it is, how long it has waited (`waited_s`) and what its copies have taken of processors (`copy_cpu_s`). A
+    reader on another node has that `node` and its `rank_of_job`, too. `created` is in nanoseconds since 1970.
 
     Args:
-        name: The stream.
+        name: The stream, or a folder with recorded steps.
         dataspaces: As for `writer`.
 
     Raises:
         NotFoundError: There is none.
     """
-    info: dict[str, Any] = json.loads(_stead.describe_stream(name, _stage.given(dataspaces)))
+    info: dict[str, Any] = json.loads(_stead.describe_stream(called(name), _stage.given(dataspaces)))
     return info
 
 
-def remove_stream(name: str, *, force: bool = False, dataspaces: _stage.Spaces = None) -> bool:
-    """Removes a stream, and says whether there was one.
+def recordings(location: str | os.PathLike[str], *, dataspaces: _stage.Spaces = None) -> list[dict[str, Any]]:
+    """The streams that were recorded in a folder (`persist` of `writer`), and in the folders in it, by their locations: dicts with the `location` that
+    `reader` takes, the `name` of the stream, how many `writers` it has, `steps` that all of them have recorded, `bytes` of the files, its
+    `state` as in `stream_info`, and whether it `is_whole`: closed, with all of its steps. `damage` says why it cannot be read, where it cannot.
+
+        >>> for told in stead.recordings("nvme0://runs"):
+        ...     print(told["location"], told["name"], told["steps"])
+
+    Args:
+        location: The folder, as a path or in a dataspace.
+        dataspaces: As for `writer`.
+
+    Raises:
+        NotFoundError: There is no such folder.
+    """
+    told: list[dict[str, Any]] = json.loads(_stead.list_recordings(called(location), _stage.given(dataspaces)))
+    return told
+
+
+def explain_stream(name: str, *, readers: int = 0, dataspaces: _stage.Spaces = None) -> dict[str, Any]:
+    """Who will get what from whom of a step of a stream, as far as writers of this node are concerned. It goes by the blocks of the last complete
+    `step` (None if none is there), and by the boxes that each reader has got last. Rows of all variables are assumed for one that has had no step
+    yet, evenly divided among the ranks of its group: its `basis` is `"rows"` then, `{"step": N}` if it was seen what it gets, and `"nothing"` if
+    it has had steps and got nothing of them.
+
+        >>> for pull in stead.explain_stream("sim")["pulls"]:
+        ...     print(pull["group"], pull["rank"], "from writer", pull["writer"], pull["copied"], pull["looked"])
+
+    `readers` and `writers` have the sums of each, `pulls` what each reader gets from each writer: bytes that are `copied`, in how many `runs`, those
+    that are `looked` at where they lie, and whether they go to another node (`is_sent`). `copied` and `looked` are the sums of all, `steps` the steps
+    in memory at a time, and `multiple` what these and the copies are as a multiple of the `bytes` of a step. `warnings` tell what may be slow, each
+    with a `kind`, a `message` and a `hint`. Nobody waits for this, and it reads no array.
 
     Args:
         name: The stream.
+        readers: As many readers are assumed beside those that are there, as a group `assumed`.
+        dataspaces: As for `writer`.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    told: dict[str, Any] = json.loads(_stead.explain_stream(name, readers, _stage.given(dataspaces)))
+    return told
+
+
+def remove_stream(name: str | os.PathLike[str], *, force: bool = False, dataspaces: _stage.Spaces = None) -> bool:
+    """Removes a stream, and says whether there was one.
+
+    Args:
+        name: The stream, or a folder with recorded steps, which are removed.
         force: Also while somebody writes or reads it: who does is told. Arrays that readers have stay as they are.
         dataspaces: As for `writer`.
 
     Raises:
         UsageError: Somebody writes or reads it, and `force` is not set.
     """
-    return _stead.remove_stream(name, force, _stage.given(dataspaces))
+    return _stead.remove_stream(called(name), force, _stage.given(dataspaces))
