@@ -12,6 +12,44 @@ import numpy as np
 SEEDS = Path(__file__).resolve().parent / "seeds"
 CSV = b'x,y,name\n1,2.5,"a ""b"""\n-3,NA,"c\nd"\n,1e300,e\r\n4,5,\n'
 
+# Every operator, with shapes that are declared.
+FLOW = """
+name = "all"
+[read.sim]
+stream = "simulation"
+start = "next"
+behind = "drop"
+[read.sim.variables]
+a = { dtype = "f32", shape = [6, 4], dims = ["y", "x"] }
+b = { dtype = "i16", shape = [6, 4], dims = ["y", "x"] }
+[node]
+slice = { op = "select", of = "sim.a", slice = { y = "::2", x = -1 } }
+row = { op = "select", of = "sim.a", slice = [1, "...", "1:3"] }
+cast = { op = "cast", of = "sim.b", to = "f32" }
+scale = { op = "scale", of = "cast", factor = 0.5, offset = -1.0, units = "m" }
+length = { op = "magnitude", of = ["sim.a", "scale"] }
+halves = { op = "split", of = "length", along = "x", parts = ["left", "right"], at = [1] }
+back = { op = "merge", of = ["halves.right", "halves.left"], along = 1 }
+both = { op = "merge", of = ["back", "sim.a"], new = "which" }
+moments = { op = "reduce", of = "both", how = "moments", over = ["y", -1] }
+last = { op = "window", of = "moments", steps = 3, every = 2, how = "mean" }
+few = { op = "sample", of = "both", elements = 5, seed = 7 }
+seldom = { op = "sample", of = "few", every = 4 }
+mapped = { op = "map", of = ["sim.a", "few"], function = "f", dtype = "u8", shape = [2, 2], dims = ["p", "q"] }
+median = { op = "kernel", of = "sim.b", kernel = "quantile:b,q=0.5" }
+counts = { op = "kernel", of = ["sim.a", "scale"], kernel = "hist:a,bins=4,min=0,max=2", member = "counts", shape = [4] }
+[write.each]
+variables = { row = "row", slice = "slice", moments = "moments", mapped = "mapped", median = "median", counts = "counts", a = "sim.a" }
+keep = 2
+queue = 3
+readers = 1
+memory = "1GiB"
+[write.last]
+variables = { last = "last" }
+[write.seldom]
+variables = { seldom = "seldom" }
+"""
+
 
 def put(target: str, name: str, data: bytes) -> None:
     folder = SEEDS / target
@@ -44,6 +82,37 @@ def block(number: int, start: list[int], count: list[int], size: int) -> bytes:
 def step(definitions: list[bytes], blocks: list[bytes]) -> bytes:
     said = b"\x01" + b"".join(definitions)
     return struct.pack("<H", len(said)) + said + struct.pack("<BxxxI", 1, len(blocks)) + b"".join(blocks)
+
+
+def checksum(data: bytes) -> int:
+    """CRC-64/NVME."""
+    sum = 2**64 - 1
+    for byte in data:
+        sum ^= byte
+        for _ in range(8):
+            sum = (sum >> 1) ^ (0x9A6C9329AC4BC9B5 if sum & 1 else 0)
+    return sum ^ (2**64 - 1)
+
+
+def number(n: int) -> bytes:
+    """A number in messages between nodes."""
+    out = bytearray()
+    while n >= 128:
+        out.append(n & 127 | 128)
+        n >>= 7
+    return bytes([*out, n])
+
+
+def several(parts: list[bytes]) -> bytes:
+    return number(len(parts)) + b"".join(parts)
+
+
+def told(definitions: list[bytes], blocks: list[bytes], is_known: bool = False) -> bytes:
+    """What a node tells of a step: that of one writer."""
+    said = b"\x01" + b"".join(definitions)
+    blocks = struct.pack("<BxxxI", 1, len(blocks)) + b"".join(blocks)
+    known = b"\x00" if is_known else b"\x01" + number(len(said)) + said
+    return number(10**18) + number(384) + several([b"\x00" + number(checksum(said)) + known + number(len(blocks)) + blocks])
 
 
 def main() -> None:
@@ -85,6 +154,17 @@ def main() -> None:
     put("layout", "placed", f"{head}cuts = [3, 3, 8]\non = [0, 1, 0, 1]\nparts = [\n{parts}]\n".encode())
     put("layout", "nodes", b"nvme@rack[1-2]n[01-16],login")
     put("layout", "ranks", b"out/%03r.%%.%r.bin")
+    put("flow", "small", (SEEDS.parents[1] / "examples" / "flows" / "small.toml").read_bytes())
+    put("flow", "all", FLOW.encode())
+    # What a rank says: of one node a sum of doubles, or of whole numbers, ends, powers.
+    total, nothing = b"\x00\x05\x01\x07", b"\x00\x00\x00"
+    for name, state in {
+        "floats": b"\x00\x01\x02" + total + nothing,
+        "wholes": b"\x01\x02\x07\x03\x08\x04",
+        "ends": b"\x02\x02\x00\x01\x01\x03\x06\x00",
+        "powers": b"\x03\x01\x02" + total * 2 + nothing * 2 + b"\x01\x01\x7f\x02\xff\x7f",
+    }.items():
+        put("flow", name, b"\x00\x01\x01\x03\x01\x00" + state)
     snapshot = {o: struct.pack(o + "dIIIIII", 0.5, 3, 3, 1, 1, 1, 0) + bytes(range(128)) for o in "><"}
     for name, data in {"big": snapshot[">"], "little": snapshot["<"], "old": snapshot[">"][:28] + bytes(128)}.items():
         put("dataset", f"tipsy-{name}", b"\x05\x00" + data)
@@ -149,6 +229,20 @@ def main() -> None:
     put("step", "rows", step([field, scalar], [*rows, block(1, [], [], 4)]))
     put("step", "overlap", step([scalar, field], [block(0, [], [], 4)] + [b"\x01" + b[1:] for b in columns]))
     put("step", "gap", step([field], [rows[0], *columns[2:]]))
+    # The first byte says who hears it.
+    put("wire", "talk", b"\x00\x00" + number(70))
+    put("wire", "failed", b"\x00\x01\x03sim" + number(2**63 + 1) + number(2))
+    put("wire", "find", b"\x01\x00\x03sim")
+    put("wire", "open", b"\x01\x01\x03sim" + number(2**63 + 1) + b"\x07readers" + number(1) + number(2) + b"\x00\x01" + number(4321))
+    put("wire", "next", b"\x01\x02" + number(3) + number(500))
+    put("wire", "part", b"\x02\x00" + number(3) + number(0) + number(1) + several([number(2), number(0)]) + several([number(2), number(6)]))
+    put("wire", "found", b"\x03\x00\x01" + number(2**63 + 1) + number(3) + several([number(0), number(2)]) + b"\x01" + number(10**18))
+    put("wire", "step", b"\x04\x00\x00" + number(3) + told([field, scalar], [*rows, block(1, [], [], 4)]))
+    put("wire", "over", b"\x04\x00\x02\x01\x05" + number(16) + b"writer 1 is gone" + b"\x01" + number(4) + b"look")
+    put("wire", "held", b"\x05\x00\x01" + told([field], [rows[0], *columns[2:]]))
+    put("wire", "steps", b"\x06\x00" + several([number(n) for n in (3, 4, 300)]))
+    kept = [b"\x01" + told([field, scalar], rows), b"\x01" + told([field, scalar], rows[:2], True), b"\x00" + told([scalar], [])]
+    put("wire", "kept", b"\x07" + several(kept))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,30 @@ from support import DATA, ROOT, Stead, command
 os.environ["STEAD_SOCKET"] = "none"
 
 
+def is_large(value) -> bool:
+    """True of what nobody wants to see whole."""
+    if isinstance(value, (bytes, bytearray, memoryview, str)):
+        return len(value) > 1 << 16
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return False
+    return any(map(is_large, value))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_assertrepr_compare(left, right):
+    """Of large texts that differ the first difference is told. Where CI is set pytest would compare them line by line, for minutes."""
+    if not (is_large(left) or is_large(right)):
+        yield
+        return
+    kept = {name: os.environ.pop(name) for name in ("CI", "BUILD_NUMBER") if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
+
+
 @pytest.fixture
 def stead(tmp_path) -> Stead:
     """The command, run in an empty directory."""

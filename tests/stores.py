@@ -66,6 +66,8 @@ class Front:
 
     def __init__(self):
         self.lock = threading.Lock()
+        #: Those that are open.
+        self.connections = 0
         self.forget()
         self.proxy = ThreadingHTTPServer(("127.0.0.1", 0), handler(self))
         self.proxy.daemon_threads = True
@@ -88,6 +90,17 @@ class Front:
             self.heads.append(headers)
             number = next(self.numbers)
         return self.rule(number, kind)
+
+    def connected(self, more: int) -> None:
+        with self.lock:
+            self.connections += more
+
+    def settle(self) -> None:
+        """Waits until all is done that was asked by those who have ended, also by one that was killed and hears no answer."""
+        until = time.monotonic() + 60
+        while self.connections:
+            assert time.monotonic() < until, f"{self.connections} connections are open"
+            time.sleep(0.005)
 
     def kind_of(self, method: str, path: str) -> str:
         """What is asked for: `create`, `part`, `complete`, `abort`, `delete`, `list`, or the method."""
@@ -280,6 +293,16 @@ class Azure(Front):
 def handler(front: Front):
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            front.connected(1)
+
+        def finish(self) -> None:
+            try:
+                super().finish()
+            finally:
+                front.connected(-1)
 
         def log_message(self, *args) -> None:
             pass

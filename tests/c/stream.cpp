@@ -150,16 +150,151 @@ static void looks_after_streams() {
     st::reader_options soon = reads();
     soon.timeout = std::chrono::milliseconds(1);
     CHECK(fails(stead::kind::timeout, "nobody writes", [&] { st::reader("looked", soon); }));
+    soon.nodes = {"n7"};
+    CHECK(fails(stead::kind::not_found, "node 'n7' is not reached", [&] { st::reader("looked", soon); }));
+    soon.nodes->clear();
+    CHECK(fails(stead::kind::timeout, "nobody writes", [&] { st::reader("looked", soon); }));
     st::writer out("looked", writes());
     CHECK(fails(stead::kind::usage, "already", [] { st::writer("looked", writes()); }));
     st::reader in("looked", reads());
     CHECK(!in.next_within(std::chrono::microseconds(10)) && !in.is_over());
     CHECK(st::list(spaces).find("\"looked\"") != std::string::npos);
     CHECK(st::describe("looked", spaces).find("\"live\"") != std::string::npos);
+    CHECK(st::explain("looked", 0, spaces).find("\"step\": null") != std::string::npos);
+    out.begin();
+    out.put("T", {4}, {0}, {4}, std::vector<double>(4).data());
+    out.end();
+    const auto step = in.next();
+    step->get<double>("T");
+    CHECK(step->report().find("\"looked\"") != std::string::npos);
+    CHECK(in.report().find("\"peak\"") != std::string::npos && out.report().find("\"waits\"") != std::string::npos);
+    CHECK(st::explain("looked", 2, spaces).find("\"assumed\"") != std::string::npos);
     CHECK(fails(stead::kind::usage, "written or read", [] { st::remove("looked", false, spaces); }));
     st::remove("looked", true, spaces);
     CHECK(fails(stead::kind::peer, "removed", [&] { in.next(); }));
     CHECK(fails(stead::kind::not_found, "'looked'", [] { st::describe("looked", spaces); }));
+}
+
+static void waits_for_steps() {
+    st::writer_options how = writes();
+    how.keep = 4;
+    st::writer out("awaited", how);
+    const auto t = out.define<double>("T", {4, 3});
+    // Rows 0, 2 and 3.
+    const auto put = [&] {
+        out.begin();
+        out.put(t, {0, 0}, {1, 3}, from(1, 3).data());
+        out.put(t, {2, 0}, {2, 3}, from(7, 6).data());
+        out.end();
+    };
+    st::reader in("awaited", reads());
+    put();
+    put();
+    st::step second = in.wait_for("T", 1, std::chrono::minutes(1));
+    CHECK(second.number() == 1 && in.wait_for("T", 0, std::chrono::seconds(0)).number() == 0);
+    CHECK(fails(stead::kind::not_found, "'U'", [&] { in.wait_for("U", 1, std::chrono::seconds(0)); }));
+    CHECK(fails(stead::kind::timeout, "step 2", [&] { in.wait_for("T", 2, std::chrono::milliseconds(1)); }));
+
+    const std::vector<st::part> parts = second.parts("T");
+    CHECK(parts.size() == 2 && parts[0].writer == 0 && (parts[0].count == st::numbers{1, 3}));
+    CHECK((parts[1].start == st::numbers{2, 0}) && (parts[1].count == st::numbers{2, 3}));
+    CHECK(fails(stead::kind::not_found, "'U'", [&] { second.parts("U"); }));
+    std::vector<double> rows(12, -1);
+    CHECK(second.get_what_there_is("T", {0, 0}, {4, 3}, rows.data(), 12) == 9);
+    CHECK(rows[2] == 3 && rows[3] == -1 && rows[5] == -1 && rows[6] == 7 && rows[11] == 12);
+    CHECK(fails(stead::kind::usage, "another type", [&] {
+        float none[12];
+        second.get_what_there_is("T", {0, 0}, {4, 3}, none, 12);
+    }));
+    CHECK(out.events().find("\"here\"") != std::string::npos && out.events() == "[]");
+    {
+        const st::reader gone = std::move(in);
+        const st::step looked_at = std::move(second);
+    }
+    CHECK(out.events().find("\"left\"") != std::string::npos);
+    out.close();
+    CHECK(fails(stead::kind::usage, "NULL", [&] { out.events(); }));
+}
+
+static void steps_come_by_themselves() {
+    st::writer out("subscribed", writes());
+    const auto t = out.define<double>("T", {4});
+    const auto put = [&](double first) {
+        out.begin();
+        out.put(t, from(first, 4).data());
+        out.end();
+    };
+    std::vector<double> firsts;
+    std::vector<st::step> kept;
+    st::reader in("subscribed", reads());
+    st::subscription all = in.subscribe([&](st::step s) {
+        firsts.push_back(s.get<double>("T").front());
+        kept.push_back(std::move(s));
+    });
+    CHECK(fails(stead::kind::usage, "NULL", [&] { in.next(); }));
+    st::subscription some = st::reader("subscribed", [] {
+                                auto how = reads();
+                                how.group = "others";
+                                return how;
+                            }()).subscribe([](const st::step &s) {
+        if (s.number() == 1) throw std::runtime_error("of the function");
+    });
+    CHECK(!all.is_over());
+    put(1);
+    put(5);
+    try {
+        some.join();
+        CHECK(false);
+    } catch (const std::runtime_error &e) {
+        CHECK(std::string(e.what()) == "of the function");
+    }
+    CHECK(some.is_over());
+    put(9);
+    out.close();
+    all.join();
+    CHECK(all.is_over() && (firsts == std::vector<double>{1, 5, 9}) && kept.at(2).number() == 2);
+    kept.clear();
+
+    st::writer fail("subscribed-fails", writes());
+    st::subscription failed = st::reader("subscribed-fails", reads()).subscribe([](const st::step &) {});
+    fail.abandon();
+    CHECK(fails(stead::kind::peer, "'subscribed-fails'", [&] { failed.join(); }));
+    // One that nobody joins ends when it goes.
+    st::writer on("subscribed-on", writes());
+    { const st::subscription gone = st::reader("subscribed-on", reads()).subscribe([](const st::step &) {}); }
+    CHECK(on.events().find("\"left\"") != std::string::npos);
+}
+
+static void outlives_memory() {
+    const std::string files = spaces.at(0).substr(7) + "/recorded";
+    st::writer_options how = writes();
+    how.persist = files;
+    st::writer out("recorded", how);
+    const double ones[4] = {1, 2, 3, 4};
+    out.define<double>("T", {4});
+    for (int i = 0; i < 3; i++) {
+        out.begin();
+        out.put("T", {4}, {0}, {4}, ones);
+        out.end();
+    }
+    st::reader_options late = reads();
+    late.start = STEAD_STREAM_FIRST;
+    late.behind = STEAD_STREAM_SPILL;
+    st::reader in("recorded", late);
+    for (std::uint64_t i = 0; i < 3; i++) {
+        const auto step = in.next();
+        CHECK(step && step->number() == i);
+    }
+    out.close();
+    CHECK(!in.next());
+    st::reader again(files, reads());
+    CHECK(again.at(1).get<double>("T").at(3) == 4);
+    CHECK(st::recordings(spaces.at(0).substr(7)).find("\"" + files + "\"") != std::string::npos);
+    CHECK(st::recordings("memory://recorded", spaces).find("\"recorded\"") != std::string::npos);
+    CHECK(fails(stead::kind::not_found, "none", [] { st::recordings("memory://none", spaces); }));
+    st::remove(files, false, spaces);
+    how.spill_limit = 1;
+    CHECK(fails(stead::kind::usage, "a limit for what spills", [&] { st::writer("other", how); }));
 }
 
 // In memory: `stream FOLDER`.
@@ -169,6 +304,9 @@ int main(int argc, char **argv) {
     says_what_variables_are();
     ends_as_it_should();
     looks_after_streams();
+    waits_for_steps();
+    steps_come_by_themselves();
+    outlives_memory();
     CHECK(stead_handles_alive() == 0);
     std::printf("stream: %d checks, %d failed\n", checks.load(), failures.load());
     return failures != 0;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,10 @@ def test_programs_of_the_documents(installed, flights, tmp_path, block):
     source.write_text(block.text)
     program = installed.compile(source, tmp_path)
     if "stead_daemon" not in block.text:
-        assert installed.run(program, cwd=tmp_path) != ""
+        # What streams there are of this user is nothing to them.
+        with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="stead-test-") as memory:
+            (tmp_path / "own.toml").write_text(f'[dataspace.memory]\npath = "{memory}"\n')
+            assert run(program, cwd=tmp_path, env={**installed.env, "STEAD_CONFIG": str(tmp_path / "own.toml")}) != ""
         return
     with node() as one:
         env = {**installed.env, "STEAD_SOCKET": str(one.path)}

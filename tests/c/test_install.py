@@ -24,6 +24,7 @@ def test_what_is_installed(installed):
         "include/stead.h",
         "include/stead_admin.h",
         "include/stead.hpp",
+        "include/stead_flow.hpp",
         "include/stead_kernel.hpp",
         "include/stead_read.hpp",
         "include/stead_reader.hpp",

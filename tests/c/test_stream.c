@@ -263,6 +263,7 @@ static void waits(void) {
     stead_stream_reader *r = NULL;
     stead_stream_step *step = NULL, *old = NULL;
     uint64_t numbers[2] = {9, 9};
+    const char *others[1] = {"n7"};
     size_t n = 0;
     uint32_t t;
     char *json = NULL;
@@ -270,6 +271,16 @@ static void waits(void) {
     ro.timeout_ms = 1;
     FAILS(STEAD_TIMEOUT, "nobody writes a stream 'waits'", stead_stream_reader_open("waits", &ro, &r, &e));
     CHECK(r == NULL);
+    /* Other nodes, of which there are none here: a name is wrong, and no names are none to ask. */
+    ro.nodes = others;
+    ro.nodes_count = 1;
+    FAILS(STEAD_NOT_FOUND, "node 'n7' is not reached", stead_stream_reader_open("waits", &ro, &r, &e));
+    ro.nodes_count = 0;
+    FAILS(STEAD_TIMEOUT, "nobody writes a stream 'waits'", stead_stream_reader_open("waits", &ro, &r, &e));
+    ro.nodes = NULL;
+    ro.nodes_count = 1;
+    FAILS(STEAD_USAGE, "nodes is NULL", stead_stream_reader_open("waits", &ro, &r, &e));
+    ro.nodes_count = 0;
     wo.keep = 3;
     wo.queue = 2;
     w = writer("waits", &wo);
@@ -543,16 +554,34 @@ static void comes(void) {
         OK(stead_stream_writer_end(w, &e));
     }
     r = reader("comes", &ro);
-    OK(stead_stream_reader_wait_for(r, "T", 2, 1000, &step, &e));
+    OK(stead_stream_reader_wait_for(r, "T", 2, 60000, &step, &e));
     CHECK(stead_stream_step_number(step) == 2);
+    OK(stead_stream_step_get_into(step, "T", start, count, &value, sizeof value, &e));
+    CHECK(value == 2);
+    OK(stead_stream_step_report(step, &json, &e));
+    CHECK(strstr(json, "\"copied\"") && strstr(json, "\"copy_cpu_s\"") && strstr(json, "\"waited_s\""));
+    stead_text_free(json);
+    OK(stead_stream_reader_report(r, &json, &e));
+    CHECK(strstr(json, "\"dropped\"") && strstr(json, "\"peak_steps\""));
+    stead_text_free(json);
+    OK(stead_stream_explain(spaces, 1, "comes", 2, &json, &e));
+    CHECK(strstr(json, "\"assumed\"") && strstr(json, "\"is_sent\"") && strstr(json, "\"warnings\""));
+    stead_text_free(json);
+    FAILS(STEAD_NOT_FOUND, "'none'", stead_stream_explain(spaces, 1, "none", 0, &json, &e));
     stead_stream_step_free(step);
-    FAILS(STEAD_NOT_FOUND, "no variable 'U'", stead_stream_reader_wait_for(r, "U", 3, 1000, &step, &e));
+    FAILS(STEAD_USAGE, "freed", stead_stream_step_report(step, &json, &e));
+    FAILS(STEAD_NOT_FOUND, "no variable 'U'", stead_stream_reader_wait_for(r, "U", 3, 60000, &step, &e));
     FAILS(STEAD_TIMEOUT, "step 9", stead_stream_reader_wait_for(r, "T", 9, 10, &step, &e));
     CHECK(step == NULL);
     stead_stream_reader_free(r);
     OK(stead_stream_writer_events(w, &json, &e));
     CHECK(strstr(json, "\"here\"") && strstr(json, "\"left\""));
     stead_text_free(json);
+    FAILS(STEAD_USAGE, "freed", stead_stream_reader_report(r, &json, &e));
+    OK(stead_stream_writer_report(w, &json, &e));
+    CHECK(strstr(json, "\"put\"") && strstr(json, "\"waits\"") && strstr(json, "\"last\""));
+    stead_text_free(json);
+    FAILS(STEAD_USAGE, "NULL", stead_stream_writer_report(w, NULL, &e));
     r = reader("comes", &ro);
     FAILS(STEAD_USAGE, "NULL", stead_stream_subscribe(r, NULL, &called, &s, &e));
     OK(stead_stream_subscribe(r, call, &called, &s, &e));
@@ -567,6 +596,77 @@ static void comes(void) {
 }
 
 /* In memory: `test_stream FOLDER`. */
+/* Steps in files: all of them, read again, and those that a reader is behind by. */
+static void outlives(void) {
+    stead_stream_writer_options wo = writes();
+    stead_stream_reader_options ro = reads();
+    char files[4096];
+    stead_stream_writer *w = NULL;
+    stead_stream_reader *r, *late = NULL;
+    stead_stream_step *step;
+    char *json = NULL;
+    float one = 0;
+    uint64_t start[2] = {3, 2}, count[2] = {1, 1}, i;
+    uint32_t t;
+    snprintf(files, sizeof files, "%s/files", given + strlen("memory="));
+    wo.persist = files;
+    w = writer("outlives", &wo);
+    t = field(w);
+    for (i = 0; i < 5; i++) put(w, t);
+    /* From the first one on, while it goes on. */
+    ro.start = STEAD_STREAM_FIRST;
+    ro.behind = STEAD_STREAM_SPILL;
+    late = reader("outlives", &ro);
+    for (i = 0; i < 5; i++) {
+        step = next(late, i);
+        OK(stead_stream_step_get_into(step, "T", start, count, &one, sizeof one, &e));
+        CHECK(one == value(i, 3, 2));
+        stead_stream_step_free(step);
+    }
+    put(w, t);
+    stead_stream_step_free(next(late, 5));
+    OK(stead_stream_writer_close(w, &e));
+    stead_stream_reader_free(late);
+    /* As a stream, by its folder. */
+    ro = reads();
+    r = reader(files, &ro);
+    for (i = 0; i < 6; i++) stead_stream_step_free(next(r, i));
+    OK(stead_stream_reader_next(r, &step, &e));
+    CHECK(step == NULL && stead_stream_reader_is_over(r));
+    OK(stead_stream_reader_at(r, 2, &step, &e));
+    OK(stead_stream_step_get_into(step, "T", start, count, &one, sizeof one, &e));
+    CHECK(one == value(2, 3, 2));
+    stead_stream_step_free(step);
+    stead_stream_reader_free(r);
+    OK(stead_stream_describe(spaces, 1, files, &json, &e));
+    SAYS(json, "\"complete\": 6");
+    stead_text_free(json);
+    OK(stead_stream_recordings(spaces, 1, files, &json, &e));
+    SAYS(json, "\"name\": \"outlives\"");
+    SAYS(json, "\"steps\": 6");
+    SAYS(json, "\"is_whole\": true");
+    stead_text_free(json);
+    FAILS(STEAD_USAGE, "location is NULL", stead_stream_recordings(spaces, 1, NULL, &json, &e));
+    FAILS(STEAD_USAGE, "were recorded here before", stead_stream_writer_open("other", &wo, &w, &e));
+    wo.spill = files;
+    FAILS(STEAD_USAGE, "spills there, too", stead_stream_writer_open("other", &wo, &w, &e));
+    OK(stead_stream_remove(spaces, 1, files, false, &e));
+    FAILS(STEAD_NOT_FOUND, "files", stead_stream_reader_open(files, &ro, &r, &e));
+    FAILS(STEAD_NOT_FOUND, "files", stead_stream_recordings(spaces, 1, files, &json, &e));
+    CHECK(json == NULL);
+    /* Not recorded at all. */
+    wo = writes();
+    wo.spill_limit = 1;
+    FAILS(STEAD_USAGE, "a limit for what spills", stead_stream_writer_open("other", &wo, &w, &e));
+    wo.spill_limit = 0;
+    w = writer("plain", &wo);
+    ro.start = STEAD_STREAM_FIRST;
+    FAILS(STEAD_USAGE, "not recorded", stead_stream_reader_open("plain", &ro, &r, &e));
+    ro.start = 3;
+    FAILS(STEAD_USAGE, "no start has the number 3", stead_stream_reader_open("plain", &ro, &r, &e));
+    OK(stead_stream_writer_close(w, &e));
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
     snprintf(given, sizeof given, "memory=%s", argv[1]);
@@ -576,6 +676,7 @@ int main(int argc, char **argv) {
     gives_up();
     wrong_arguments();
     comes();
+    outlives();
     CHECK(stead_handles_alive() == 0);
     return ended("stream");
 }

@@ -33,6 +33,20 @@ def test_c(installed, tmp_path, memory, checker):
     assert " 0 failed" in installed.run(*before, program, memory, cwd=tmp_path)
 
 
+@pytest.mark.parametrize("checker", ["sanitizers", "valgrind"])
+def test_flows_in_c(installed, tmp_path, memory, checker):
+    flags, before = (SANITIZERS, []) if checker == "sanitizers" else ([], VALGRIND)
+    program = installed.compile(HERE / "test_flow.c", tmp_path, *flags)
+    assert " 0 failed" in installed.run(*before, program, memory, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(("standard", "checker"), [("c++17", "sanitizers"), ("c++20", "sanitizers"), ("c++17", "valgrind")])
+def test_flows_in_cpp(installed, tmp_path, memory, standard, checker):
+    flags, before = (SANITIZERS, []) if checker == "sanitizers" else ([], VALGRIND)
+    program = installed.compile(HERE / "flow.cpp", tmp_path, *flags, standard=standard)
+    assert " 0 failed" in installed.run(*before, program, memory, cwd=tmp_path)
+
+
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])
 def test_cpp(installed, tmp_path, memory, standard):
     program = installed.compile(HERE / "stream.cpp", tmp_path, *SANITIZERS, standard=standard)
@@ -42,6 +56,20 @@ def test_cpp(installed, tmp_path, memory, standard):
 def test_cpp_under_valgrind(installed, tmp_path, memory):
     program = installed.compile(HERE / "stream.cpp", tmp_path)
     assert " 0 failed" in installed.run(*VALGRIND, program, memory, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("checker", ["sanitizers", "valgrind"])
+def test_options_in_fortran(installed, tmp_path, memory, checker):
+    if not shutil.which("gfortran"):
+        pytest.skip("there is no gfortran")
+    flags, before = (SANITIZERS, []) if checker == "sanitizers" else ([], VALGRIND)
+    program = installed.compile_fortran(HERE / "stream.f90", tmp_path, *flags)
+    config = tmp_path / "stead.toml"
+    config.write_text(f'[dataspace.memory]\npath = "{memory}"\n')
+    env = {**installed.env, "STEAD_CONFIG": str(config)}
+    words = [*before, program, memory / "files"]
+    done = subprocess.run([str(w) for w in words], env=env, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (0, "all is well\n"), done.stderr
 
 
 class Programs:

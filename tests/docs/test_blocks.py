@@ -48,6 +48,7 @@ DECLARED = {
     "stead_mpi_file_open(": "int argc, level; char **argv; stead_file *file; stead_session *session; stead_view view; uint64_t offset, length;",
     "stead_mpi_tipsy_open(": "stead_tipsy *snapshot; uint64_t piece, pieces; struct stead_tipsy_column *columns; size_t n;",
     "stead_read_options options": "",
+    "stead_mpi_coupling(": "",
 }
 
 
@@ -100,7 +101,7 @@ def part_of_rust(block: Block, tmp_path: Path) -> None:
 
 def part_of_python(block: Block) -> None:
     """What cannot be run without hosts: each call is one that the package has, with these arguments."""
-    of = {"stead": stead, "ds": stead.Dataset, "site": stead.Site, "t": stead.Transfer, "d": stead.Daemon, "clear": stead.Handed}
+    of = {"stead": stead, "ds": stead.Dataset, "site": stead.Site, "t": stead.Transfer, "d": stead.Daemon, "clear": stead.Handed, "flow": stead.Flow}
     bound = 0
     for call in ast.walk(ast.parse(block.text)):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name):
@@ -125,6 +126,14 @@ def part_of_toml(block: Block) -> None:
         # A test of the room reads all of them.
         assert block.page == "docs/layouts.md"
         assert 'include_str!("../../../../docs/layouts.md")' in (ROOT / "crates" / "core" / "src" / "layout" / "tests.rs").read_text()
+    elif "write" in said:
+        stead.flow(block.text).check()
+    elif "read" in said:
+        # What is said of a stream that a flow reads.
+        (stream, source), *_ = said["read"].items()
+        name = next(iter(source["variables"]))
+        told = stead.flow(f'{block.text}\n[node.a]\nop = "reduce"\nof = "{stream}.{name}"\nhow = "sum"\n[write.out]\nvariables = {{ a = "a" }}\n').check()
+        assert told["nodes"][0]["makes"] == ["f64 []"]
     else:
         # The profile that test_shell.py gives to jobs.
         assert {"sites", "tiers", "links"} <= set(said)

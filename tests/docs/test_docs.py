@@ -33,11 +33,20 @@ def playground(tmp_path_factory, flights):
     """A directory with the files that the documents speak of, and `stead` on the PATH."""
     folder = tmp_path_factory.mktemp("docs")
     (folder / "flights.csv").symlink_to(flights)
+    (folder / "small.toml").symlink_to(ROOT / "examples" / "flows" / "small.toml")
     made = subprocess.run([sys.executable, ROOT / "tests" / "docs" / "playground.py", folder])
     assert made.returncode == 0
     (folder / "bin").mkdir()
     (folder / "bin" / "stead").symlink_to(command())
     return folder
+
+
+def own_memory(playground: Path) -> str:
+    """A configuration in which streams lie in a folder of the test's own."""
+    (playground / "memory").mkdir(mode=0o700, exist_ok=True)
+    own = playground / "own.toml"
+    own.write_text(f'[dataspace.memory]\npath = "{playground / "memory"}"\n')
+    return str(own)
 
 
 def matches(shown: list[str], got: str) -> bool:
@@ -60,12 +69,9 @@ def test_commands_do_what_the_document_says(block, playground):
             "COLUMNS": "100",
             "STEAD_STATE": str(playground / "state"),
         }
-        if text.startswith("stead stream"):
+        if text.startswith(("stead stream", "stead flow")):
             # What other programs of this user write is not what the document shows.
-            (playground / "memory").mkdir(mode=0o700, exist_ok=True)
-            own = playground / "own.toml"
-            own.write_text(f'[dataspace.memory]\npath = "{playground / "memory"}"\n')
-            environment["STEAD_CONFIG"] = str(own)
+            environment["STEAD_CONFIG"] = own_memory(playground)
         done = subprocess.run(
             ["bash", "-c", text], cwd=playground, env=environment, capture_output=True, text=True, timeout=120
         )
@@ -84,7 +90,7 @@ SNIPPETS = list(dict.fromkeys(b.path for b in BLOCKS if b.kind == "python"))
 @pytest.mark.parametrize("path", SNIPPETS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_snippets_do_what_the_document_says(path, playground):
     script = ROOT / "tests" / "docs" / "snippets.py"
-    environment = os.environ | {"STEAD_STATE": str(playground / "state")}
+    environment = os.environ | {"STEAD_STATE": str(playground / "state"), "STEAD_CONFIG": own_memory(playground)}
     done = subprocess.run([sys.executable, script, path], cwd=playground, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -104,12 +110,40 @@ def test_links_lead_somewhere(path):
             assert anchor in slugs, f"{path.name}: {target}"
 
 
+#: Bounds of streams and flows that docs/limits.md has, by the file of each.
+BOUNDS = {
+    "crates/core/src/limits.rs": ["MAX_WRITERS", "MAX_FOLDER_WRITERS", "MAX_VARIABLES", "MAX_VARIABLE_NAME", "MAX_ATTRIBUTES", "MAX_BLOCKS"],
+    "crates/stream/src/board.rs": ["GROUPS", "READERS", "NAME", "MOST_SLOTS", "SPARE"],
+    "crates/stream/src/pool.rs": ["MOST_NODES"],
+    "crates/daemon/src/pool.rs": ["MOST", "MOST_OF_USER"],
+    "crates/flow/src/check.rs": ["MAX_NODES", "MAX_SLOTS"],
+    "crates/flow/src/op/window.rs": ["MAX_STEPS"],
+    "crates/flow/src/op/sample.rs": ["MAX_ELEMENTS"],
+}
+
+
+@pytest.mark.parametrize(("file", "name"), [(file, name) for file, names in BOUNDS.items() for name in names])
+def test_bounds_of_streams_are_those_of_the_code(file, name):
+    page = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
+    page = page[page.index("Those of [streams]") : page.index("## What it does not promise")]
+    said = re.search(rf"const {name}: \w+ = ([\d_]+)(?: << (\d+))?;", (ROOT / file).read_text(encoding="utf-8"))
+    assert said, f"{file} has no {name}"
+    value = int(said[1].replace("_", "")) << int(said[2] or 0)
+    assert re.search(rf"(?<![\d,]){value:,}(?![\d,]\d)", page), f"docs/limits.md does not say {value:,}"
+
+
 def test_the_page_of_kernels_is_current():
     subprocess.run(
         [sys.executable, ROOT / "tests" / "docs" / "kernels_page.py", "--check"],
         check=True,
         env={"STEAD": command(), "PATH": "/usr/bin:/bin"},
     )
+
+
+def test_the_picture_of_a_flow_is_what_the_command_draws(tmp_path):
+    drawn = tmp_path / "flow-small.svg"
+    subprocess.run([command(), "flow", "show", ROOT / "examples" / "flows" / "small.toml", "-o", drawn], check=True)
+    assert drawn.read_text() == (ROOT / "docs" / "flow-small.svg").read_text()
 
 
 def test_every_option_is_documented_in_help_with_an_example(playground):

@@ -6,6 +6,7 @@ import grp
 import json
 import os
 import pwd
+import re
 import subprocess
 import time
 
@@ -105,6 +106,15 @@ def test_dataspaces_and_quotas_are_set_while_it_runs(daemon):
     # By its path it is the same folder.
     assert daemon.stage(daemon.at / "f", path / "b").returncode == 1
     assert sorted(p.name for p in path.iterdir()) == ["a"]
+    # Commands know what the daemon knows, and --here what they find by themselves.
+    for verb in ("df", "ls"):
+        asked = [
+            subprocess.run([STEAD, verb, "--format", "json", *more], env=daemon.env, check=True, capture_output=True, timeout=60)
+            for more in ((), ("--here",))
+        ]
+        assert ["fast" in {space["name"] for space in json.loads(done.stdout)} for done in asked] == [True, False]
+    shown = subprocess.run([STEAD, "df"], env=daemon.env, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert re.search(r"^ fast .*/s", shown, re.MULTILINE), shown
     assert "already" in admin(daemon, "dataspace", "add", "fast", "path=/x", code=2)
     assert "no 'quotas'" in admin(daemon, "dataspace", "update", "fast", "quotas=1", code=2)
     admin(daemon, "dataspace", "update", "fast", "user_quota=1MB")

@@ -11,6 +11,7 @@ import resource
 import shutil
 import signal
 import socket
+import sqlite3
 import struct
 import subprocess
 import tempfile
@@ -69,8 +70,9 @@ class Daemon:
         self.env |= {"STEAD_SOCKET": str(self.path), "HOME": str(at)}
         self.process = None
 
-    def begin(self, *options, **more) -> None:
-        words = [STEAD, "daemon", "--socket", self.path, "--state", self.at / "state", *options]
+    def begin(self, *options, by: tuple = (), **more) -> None:
+        """`by` is a command that begins it with other rights."""
+        words = [*by, STEAD, "daemon", "--socket", self.path, "--state", self.at / "state", *options]
         with open(self.at / "log", "a") as log:
             self.process = subprocess.Popen(list(map(str, words)), env=self.env, stderr=log, **more)
         until = time.monotonic() + 60
@@ -206,6 +208,85 @@ def test_users_have_their_own_rights(daemon):
         assert path.stat().st_mode & 0o077 == 0 and path.stat().st_uid == int(path.name)
 
 
+def capability(number: int) -> bytes:
+    """As a file has it that may do this without being root's."""
+    return struct.pack("<5I", 0x02000001, 1 << number, 0, 0, 0)
+
+
+@needs_root
+def test_what_root_copies_has_all_that_its_source_has_under_the_unit_of_the_system(daemon):
+    """A daemon with those capabilities alone that the unit leaves it."""
+    unit = (Path(__file__).parents[2] / "scripts" / "package" / "steadd.service.in").read_text()
+    names = re.search(r"^CapabilityBoundingSet=(.*)$", unit, re.MULTILINE)[1].split()
+    left = ",".join(["-all", *(f"+{name.removeprefix('CAP_').lower()}" for name in names)])
+    daemon.begin(by=("setpriv", "--bounding-set", left))
+    source, group = folder(daemon, "source"), 64_321
+    (source / "tool").write_bytes(b"bytes")
+    (source / "own").write_bytes(b"bytes")
+    for path, mode in ((source, 0o2775), (source / "tool", 0o2755), (source / "own", 0o4755)):
+        os.chown(path, SOMEBODY, group)
+        path.chmod(mode)
+    ours = source / "ours"
+    ours.write_bytes(b"bytes")
+    attribute, may = "security.capability", True
+    try:
+        for path in (source / "tool", ours):
+            os.setxattr(path, attribute, capability(10))
+    except OSError:
+        may = False
+    done = daemon.stage(source, daemon.at / "copy")
+    assert done.returncode == 0, done.stderr
+    copy = daemon.at / "copy"
+    for name in ("", "tool", "own", "ours"):
+        of, got = (source / name).stat(), (copy / name).stat()
+        assert (got.st_mode, got.st_uid, got.st_gid) == (of.st_mode, of.st_uid, of.st_gid), name
+        if may and name in ("tool", "ours"):
+            assert os.getxattr(copy / name, attribute) == os.getxattr(source / name, attribute)
+
+
+@needs_root
+def test_a_daemon_of_its_own_user_with_capabilities_serves_all(daemon):
+    host = pwd.getpwnam("bin").pw_uid
+    rights = "+setuid,+setgid,+chown,+fowner,+kill"
+    for path in (daemon.path.parent, daemon.at / "state"):
+        path.mkdir()
+        os.chown(path, host, host)
+    by = ("setpriv", f"--reuid={host}", f"--regid={host}", "--clear-groups", "--inh-caps", rights, "--ambient-caps", rights)
+    daemon.begin(by=by)
+    for user in (SOMEBODY, ANOTHER):
+        theirs = folder(daemon, f"of-{user}", user)
+        theirs.chmod(0o700)
+        (theirs / "f").write_bytes(b"bytes of %d" % user)
+        os.chown(theirs / "f", user, user)
+    for user, other in ((SOMEBODY, ANOTHER), (ANOTHER, SOMEBODY)):
+        theirs = daemon.at / f"of-{user}"
+        # By hand: commands believe such a daemon in /run/stead only.
+        os.setegid(user), os.seteuid(user)
+        try:
+            program = Program(daemon.path)
+        finally:
+            os.seteuid(0), os.setegid(0)
+        assert program.hello["user"] == user
+
+        def ends(source, target, program=program) -> dict:
+            taken = program.ask({"submit": {"request": {"action": "copy", "sources": [str(source)], "target": str(target)}}})
+            answer = program.ask({"wait": {"transfer": taken["taken"], "seconds": 60}})
+            return answer["standing"]["status"]
+
+        assert ends(theirs / "f", theirs / "g")["state"] == "finished"
+        assert (theirs / "g").read_bytes() == b"bytes of %d" % user and (theirs / "g").stat().st_uid == user
+        refused = ends(daemon.at / f"of-{other}" / "f", theirs / "stolen")
+        assert refused["state"] == "failed" and "ermission" in refused["error"], refused
+        program.socket.close()
+    # Workers have none of what the daemon was given.
+    for worker in daemon.workers():
+        status = Path(f"/proc/{worker}/status").read_text()
+        of = {line.split()[0]: line.split()[1] for line in status.splitlines() if line.startswith(("Cap", "Uid"))}
+        # Root's own has what the daemon has, and no more.
+        sets = {int(of[name], 16) for name in ("CapEff:", "CapPrm:", "CapAmb:")}
+        assert of["Uid:"] != str(host) and sets == {0 if of["Uid:"] != "0" else 0b1110_1001}, of
+
+
 @needs_root
 def test_a_daemon_of_a_user_serves_nobody_else(daemon):
     for name in ("run", "state"):
@@ -313,6 +394,60 @@ def test_a_full_device_interrupts_and_does_not_keep_it_busy(daemon):
         assert done.returncode == 0 and (small / "g").read_bytes() == data[: 20 << 20], done.stderr
     finally:
         subprocess.run(["umount", "-l", small], check=False)
+
+
+@needs_root
+@pytest.mark.parametrize("how", [(), ("--sync", "--delete")], ids=["copy", "sync"])
+def test_the_same_command_again_goes_on_with_what_a_full_device_has_stopped(daemon, how):
+    small, source = folder(daemon, "small"), folder(daemon, "source")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", small], check=True)
+    try:
+        daemon.begin()
+        data = large(source / "g")[: 20 << 20]
+        os.truncate(source / "g", 20 << 20)
+        room = small / "room"
+        room.write_bytes(bytes(1 << 20))
+        words = (*how, source, small / "new", "--limit", "8MiB")
+        transfer = daemon.taken(*words)
+        later = daemon.taken("--after", transfer, source / "g", daemon.at / "later")
+        under_way(daemon, transfer)
+        with open(room, "wb", buffering=0) as file, pytest.raises(OSError):
+            while True:
+                file.write(bytes(1 << 16))
+        assert daemon.status(transfer)["state"] == "interrupted"
+        room.unlink()
+        # Something else is another transfer, also if its names are the same.
+        other = daemon.taken(*how, source, small / "new", "--limit", "8MiB", "--after", later)
+        assert other not in (transfer, later)
+        assert daemon.stage("--cancel", other).returncode == 0
+        done = daemon.stage(*words)
+        assert done.returncode == 0 and json.loads(done.stdout)["id"] == transfer, done
+        assert sorted(p.name for p in small.rglob("*")) == ["g", "new"] and (small / "new" / "g").read_bytes() == data
+        assert daemon.status(later)["state"] == "finished" and (daemon.at / "later").read_bytes() == data
+        # It is over: the same command is another one.
+        shutil.rmtree(small / "new")
+        again = daemon.stage(*words)
+        assert again.returncode == 0 and json.loads(again.stdout)["id"] > other, again
+    finally:
+        subprocess.run(["umount", "-l", small], check=False)
+
+
+def test_all_that_were_interrupted_are_resumed_however_many(daemon):
+    """More than a list of transfers has."""
+    daemon.begin()
+    (daemon.at / "f").write_bytes(b"bytes")
+    assert daemon.stage(daemon.at / "f", daemon.at / "g").returncode == 0
+    daemon.end()
+    journal = next((daemon.at / "state").rglob("transfers.db"))
+    with sqlite3.connect(journal) as db:
+        fields = "tag, user, request, priority, submitted, touches"
+        for _ in range(1500):
+            db.execute(f"INSERT INTO transfer ({fields}, state) SELECT {fields}, 'pending' FROM transfer WHERE id = 1")
+        db.execute("UPDATE transfer SET state = 'interrupted' WHERE id > 1")
+    db.close()
+    daemon.begin()
+    resumed = Program(daemon.path).ask({"resume": {"transfer": None}})["resumed"]
+    assert sorted(resumed) == list(range(2, 1502))
 
 
 def test_turns_are_by_priority_and_what_comes_before(daemon):
@@ -464,16 +599,28 @@ def test_the_protocol_is_as_it_is_described(daemon):
     asked, _, sources = page.partition("## Sources on other nodes")
     rows = re.findall(r"^\| (`\{.*`) \| `\{\"(\w+)\"", asked, re.M)
     (daemon.at / "nvme").mkdir()
-    assert len(rows) == 20
+    assert len(rows) == 22
+    streams = []
     for questions, answer in rows:
         for question in re.findall(r"`([^`]*)`", questions):
             question = json.loads(question.replace('"request": R', '"request": ' + json.dumps(here)))
-            got = program.ask(question)
+            if "stream" in question:
+                streams.append(Program(daemon.path))
+            got = (streams[-1] if "stream" in question else program).ask(question)
             if answer in got:
                 continue
             # What it is about has ended, or is there already.
             assert got["failed"]["kind"] == "usage" and "already" in got["failed"]["message"], (question, got)
             assert set(got["failed"]) == set(failed["failed"])
+    # What is no message of a stream is answered as such, and one that nobody sends the rest of ends with its connection.
+    assert "no connection" in Program(daemon.path).ask({"stream": {"number": 7, "way": "asks"}})["failed"]["message"]
+    asks = streams[-1]
+    asks.socket.sendall(struct.pack("<Q", 3) + b"\xff\xff\xff")
+    (length,) = struct.unpack("<Q", asks.exactly(8))
+    assert b"malformed" in asks.exactly(length)
+    asks.socket.sendall(struct.pack("<Q", 1 << 62) + b"x")
+    for one in streams:
+        one.socket.close()
     found = program.ask({"source": {"find": {"location": f"{daemon.at}/f", "follow": True}}})["source"]["found"]
     seen = program.ask({"source": {"meta": {"base": found["base"], "path": "f"}}})["source"]["meta"]
     (daemon.at / "l").symlink_to("f")

@@ -15,6 +15,7 @@ import pytest
 
 pytest.importorskip("moto")
 from stores import MIB, Authority, Azure, Google, Store, Tls, named, tree, write  # noqa: E402
+from test_daemon import daemon  # noqa: E402, F401
 
 
 class Safe(Store):
@@ -80,6 +81,31 @@ def test_both_ways_byte_for_byte(store, stage, tmp_path):
     assert [Path(name).name for name in named(tmp_path / "one")] == ["f 2+%é"]
     assert stage("--remove", f"{at}/run 7")["files_done"] == len(left)
     assert store.objects("bkt") == {}
+
+
+def test_a_bucket_with_a_name_is_not_for_the_daemon(store, stage, tmp_path, daemon):
+    """It has no credentials, and by its unit no network."""
+    daemon.begin()
+    config = tmp_path / "stead.toml"
+    config.write_text(f'[dataspace.archive]\npath = "{store.url}bkt"\n')
+    more = {"STEAD_SOCKET": str(daemon.path), "STEAD_CONFIG": str(config)}
+    (tmp_path / "f").write_bytes(b"bytes")
+    assert stage(tmp_path / "f", "archive://f", **more)["state"] == "finished"
+    assert store.objects("bkt") == {"f": b"bytes"}
+    assert stage("archive://f", tmp_path / "g", **more)["state"] == "finished"
+    assert (tmp_path / "g").read_bytes() == b"bytes"
+    assert json.loads(daemon.stage("--list", "--all").stdout) == []
+    # All else is.
+    assert stage(tmp_path / "f", tmp_path / "h", **more)["state"] == "finished"
+    assert len(json.loads(daemon.stage("--list", "--all").stdout)) == 1
+
+
+def test_a_gentle_one_both_ways(store, stage, tmp_path):
+    files, at = tree(tmp_path / "from"), f"{store.url}bkt/gentle/"
+    assert stage("--gentle", "--verify", f"{tmp_path}/from/", at)["files_done"] == len(files)
+    assert store.objects("bkt", "gentle/") == files
+    stage("--gentle", "--verify", at, f"{tmp_path}/back/")
+    assert named(tmp_path / "back") == files
 
 
 def test_syncs(store, stage, tmp_path):

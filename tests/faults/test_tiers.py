@@ -196,3 +196,90 @@ def test_a_slow_name_service_keeps_nobody_from_others(daemon, tmp_path):
         slow.unlink(missing_ok=True)
         waits.kill()
         waits.wait()
+
+
+@needs_root
+def test_what_is_said_counts_for_all_while_a_name_service_is_slow(daemon, tmp_path):
+    shim = tmp_path / "names.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", HERE / "names.c", "-o", shim, "-ldl"], check=True)
+    slow = daemon.at / "slow"
+    slow.touch()
+    (daemon.at / "f").write_bytes(b"x" * 300_000)
+    daemon.env |= {"LD_PRELOAD": str(shim), "NAMES_SLOW": f"{ANOTHER}:{slow}"}
+    daemon.begin()
+    daemon.env = {key: value for key, value in daemon.env.items() if key not in ("LD_PRELOAD", "NAMES_SLOW")}
+    # It is to be known by the time that this user is.
+    waits = subprocess.Popen(daemon.words([daemon.at / "f", "fast://theirs"], ANOTHER), env=daemon.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        path = space(daemon, "fast", "quota=500000")
+        assert waits.poll() is None
+        assert daemon.stage(daemon.at / "f", "fast://mine", user=SOMEBODY).returncode == 0
+        refused = daemon.stage(daemon.at / "f", "fast://more", user=SOMEBODY)
+        assert refused.returncode == 1 and "dataspace 'fast'" in refused.stderr, refused.stderr
+        admin(daemon, "dataspace", "update", "fast", "quota=1MB")
+        assert until(lambda: df(daemon)["fast"]["quota"] == 1_000_000)
+        assert daemon.stage(daemon.at / "f", "fast://more", user=SOMEBODY).returncode == 0
+        assert waits.poll() is None and sorted(os.listdir(path)) == ["mine", "more"]
+        slow.unlink()
+        _, err = waits.communicate(timeout=60)
+        assert waits.returncode == 0 and (path / "theirs").stat().st_size == 300_000, err
+    finally:
+        slow.unlink(missing_ok=True)
+        waits.kill()
+        waits.wait()
+
+
+@needs_root
+def test_a_quota_of_a_whole_file_system_counts_what_others_hide(daemon):
+    path = daemon.at / "own"
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,mode=1777", "none", path], check=True)
+    try:
+        for user, name in ((SOMEBODY, "hidden"), (ANOTHER, "theirs")):
+            (path / name).mkdir(mode=0o700)
+            os.chown(path / name, user, user)
+        (daemon.at / "f").write_bytes(b"x" * (5 << 20))
+        daemon.begin()
+        admin(daemon, "dataspace", "add", "own", f"path={path}", "quota=8MiB")
+        until(lambda: "own" in df(daemon))
+        assert daemon.stage(daemon.at / "f", "own://hidden/f", user=SOMEBODY).returncode == 0
+        # The other one cannot look into that folder, and the file system tells.
+        refused = daemon.stage(daemon.at / "f", "own://theirs/f", user=ANOTHER)
+        assert refused.returncode == 1 and "dataspace 'own'" in refused.stderr and "in use" in refused.stderr, refused.stderr
+        assert not list((path / "theirs").iterdir())
+        (path / "hidden" / "f").unlink()
+        # What is under way has a part of it already, and the rest is still to come.
+        words = daemon.words([daemon.at / "f", "own://hidden/f", "--limit", "2MiB"], SOMEBODY)
+        slow = subprocess.Popen(words, env=daemon.env, stdout=subprocess.PIPE)
+        until(lambda: sum(p.stat().st_blocks for p in (path / "hidden").iterdir()) > 0)
+        again = daemon.stage(daemon.at / "f", "own://hidden/g", user=SOMEBODY)
+        assert again.returncode == 1 and "dataspace 'own'" in again.stderr, again.stderr
+        assert json.loads(slow.communicate(timeout=60)[0])["state"] == "finished"
+        assert sorted(os.listdir(path / "hidden")) == ["f"]
+    finally:
+        daemon.end()
+        subprocess.run(["umount", "-l", path], check=True)
+
+
+@needs_root
+def test_a_quota_of_all_users_counts_what_is_to_come_of_others(daemon):
+    daemon.begin()
+    path = space(daemon, "tier", "quota=10MiB", "user_quota=9MiB")
+    (daemon.at / "f").write_bytes(os.urandom(8 * MIB))
+    slow = daemon.taken(daemon.at / "f", "tier://slow", "--limit", "1MiB", user=SOMEBODY)
+    until(lambda: under_way_in(path))
+    refused = daemon.stage(daemon.at / "f", "tier://theirs", user=ANOTHER)
+    assert refused.returncode == 1 and "dataspace 'tier'" in refused.stderr and "on their way" in refused.stderr, refused.stderr
+    looked = daemon.stage("--dry-run", daemon.at / "f", "tier://theirs", user=ANOTHER)
+    assert looked.returncode == 1 and "on their way" in looked.stderr, looked.stderr
+    # What is given up is no more to come.
+    assert daemon.stage("--cancel", slow, user=SOMEBODY).returncode == 0
+    until(lambda: daemon.stage("--dry-run", daemon.at / "f", "tier://theirs", user=ANOTHER).returncode == 0)
+    # Of some that begin at once no more than one has room for itself.
+    for _ in range(5):
+        words = [daemon.words([daemon.at / "f", f"tier://of-{user}"], user) for user in (SOMEBODY, ANOTHER)]
+        both = [subprocess.Popen(w, env=daemon.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for w in words]
+        ended = [(one.communicate(timeout=120)[1], one.returncode) for one in both]
+        assert sorted(code for _, code in ended) == [0, 1], ended
+        for each in path.iterdir():
+            each.unlink()

@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -51,6 +52,11 @@ def named(at: Path) -> dict[str, bytes]:
     """Files with names of their own."""
     paths = [path for path in at.rglob("*") if path.is_file() and not path.name.startswith(".stead-")]
     return {str(path.relative_to(at)): path.read_bytes() for path in paths}
+
+
+def count(at: Path) -> int:
+    """How many files have names of their own."""
+    return sum(not name.startswith(".stead-") for _, _, names in os.walk(at) for name in names)
 
 
 @pytest.mark.parametrize("place", ["same disk", "other disk"])
@@ -118,6 +124,85 @@ def test_killed_at_any_time(stead, tmp_path, action, place):
         shutil.rmtree(other, ignore_errors=True)
 
 
+@pytest.mark.parametrize("place", ["same disk", "other disk"])
+@pytest.mark.parametrize("action", ["copy", "--move"])
+def test_killed_at_any_time_while_sources_change(stead, tmp_path, action, place):
+    """What a program has appended, or written anew, before the transfer goes on is in the target or still in the source."""
+    other = Path("/dev/shm") / f"stead-test-{os.getpid()}"
+    target = tmp_path / "to" if place == "same disk" else other / "to"
+    kills = changed = 0
+    try:
+        typical = 0.1
+        for seed in range(KILLS + 100):
+            if seed >= KILLS // 6 and kills > 0 and changed > 0:
+                break
+            rng = random.Random(f"changing {seed} {action} {place}")
+            for folder in (tmp_path / "from", tmp_path / "state", target):
+                shutil.rmtree(folder, ignore_errors=True)
+            files = tree(tmp_path / "from", rng)
+            # What each file has had, the latest last.
+            had = {name: [data] for name, data in files.items()}
+            if action == "--move" and place == "same disk":
+                # Else it is one rename. Here each is renamed by itself.
+                (target / "from").mkdir(parents=True)
+            at = target / "from" if action == "--move" and place == "same disk" else target
+            words = [*([] if action == "copy" else [action]), tmp_path / "from", target]
+            tries = 0
+            while True:
+                under_way = stead(*words)
+                begun = time.monotonic()
+                if seed == 0:
+                    under_way.wait(timeout=60)
+                    typical = time.monotonic() - begun
+                tries += 1
+                if seed > 0 and tries % 2 == 1:
+                    # Just as it gives names: what has one may not be written down yet.
+                    before, until = count(at), begun + typical * (1 + tries / 4)
+                    while count(at) == before and time.monotonic() < until and under_way.poll() is None:
+                        pass
+                    time.sleep(rng.random() * 0.003)
+                elif seed > 0:
+                    time.sleep(rng.random() ** 2 * typical * (1 + tries / 4))
+                done = under_way.poll() is not None
+                under_way.send_signal(signal.SIGKILL)
+                _, err = under_way.communicate(timeout=60)
+                kills += not done
+                there, left = named(at), named(tmp_path / "from")
+                for name, versions in had.items():
+                    assert there.get(name) is None or there[name] in versions, name
+                    # The source as it is now, or the target as it was last.
+                    assert left.get(name, there.get(name)) == versions[-1], f"{name} is lost"
+                if done:
+                    assert under_way.returncode == 0, err
+                    break
+                latest = json.loads(stead("--list", "--all").communicate(timeout=60)[0])
+                if latest and latest[0]["state"] == "finished":
+                    break
+                if not latest or latest[0]["files"] == 0:
+                    # Before it is planned, what changes is no change.
+                    continue
+                # Those that have both names most of all.
+                both = sorted(set(left) & set(there))
+                for name in {*both[:20], *rng.sample(sorted(left), min(len(left), 5))}:
+                    path = tmp_path / "from" / name
+                    new = left[name] + b"appended" if rng.random() < 0.7 else b"anew" + left[name]
+                    if len(new) == 0 or rng.random() < 0.2:
+                        # As many bytes as before.
+                        new = bytes(255 - byte for byte in left[name])
+                    path.write_bytes(new)
+                    had[name].append(new)
+                    changed += 1
+            if action == "--move":
+                assert left == {} and there == {name: versions[-1] for name, versions in had.items()}
+            else:
+                assert left == {name: versions[-1] for name, versions in had.items()}
+                assert set(there) == set(had)
+            assert not [p for p in target.rglob(".stead-*")]
+        assert kills > 0 and changed > 0
+    finally:
+        shutil.rmtree(other, ignore_errors=True)
+
+
 def test_killed_and_given_up(stead, tmp_path):
     rng = random.Random(5)
     files = tree(tmp_path / "from", rng)
@@ -134,6 +219,80 @@ def test_killed_and_given_up(stead, tmp_path):
         assert not [p for p in tmp_path.joinpath("to").rglob(".stead-*")]
         assert all(files[name] == data for name, data in named(tmp_path / "to").items())
         shutil.rmtree(tmp_path / "to", ignore_errors=True)
+
+
+def test_a_gentle_one_comes_to_its_end_beside_others_and_goes_on(stead, tmp_path):
+    rng = random.Random(9)
+    files = tree(tmp_path / "from", rng)
+    # No processor has to be idle for it to go on.
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    try:
+        under_way = stead("--gentle", "--verify", "--limit", "8MiB", tmp_path / "from", tmp_path / "to")
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "to").exists() or not list((tmp_path / "to").rglob("*")):
+            assert time.monotonic() < deadline and under_way.poll() is None
+            time.sleep(0.01)
+        under_way.kill()
+        under_way.communicate()
+        (id,) = [s["id"] for s in json.loads(stead("--list").communicate(timeout=60)[0])]
+        out, err = stead("--resume", id).communicate(timeout=300)
+        status = json.loads(out)
+        assert status["state"] == "finished" and status["request"]["options"]["gentle"], err
+        assert named(tmp_path / "to") == files
+    finally:
+        for one in busy:
+            one.kill()
+            one.wait()
+
+
+def test_a_bad_sector_of_a_source(stead, disk, tmp_path):
+    bad = 5 << 20
+    disk.rule(bad=[(bad, bad + 4096)])
+    under_way = stead(disk.file, tmp_path / "to")
+    out, err = under_way.communicate(timeout=100)
+    assert under_way.returncode == 1 and "--resume" in err, err
+    assert "input/output error" in out and str(disk.file) in out, out
+    # What could be read has no name.
+    assert not (tmp_path / "to").exists()
+    disk.rule(bad=[])
+    disk.forget()
+    again = stead("--resume", 1)
+    out, err = again.communicate(timeout=100)
+    assert again.returncode == 0 and json.loads(out)["state"] == "finished", err
+    assert (tmp_path / "to").read_bytes() == disk.data
+    assert not [p for p in tmp_path.rglob(".stead-*")]
+
+
+def test_a_device_that_does_not_keep_what_was_written(tmp_path, shim):
+    files, told = {"a": b"a" * 70_000, "d/b": b"b", "d/c": b"c" * (3 << 20)}, tmp_path / "told"
+    write(tmp_path / "from", files)
+    command = [os.path.abspath(STEAD), "stage"]
+    failed = 0
+    for n in range(1, 100):
+        to, env = tmp_path / f"to{n}", os.environ | {"STEAD_STATE": str(tmp_path / f"state{n}")}
+        told.unlink(missing_ok=True)
+        faulty = env | {"LD_PRELOAD": str(shim), "SHIM_SYNC": f"{n}:{told}"}
+        done = subprocess.run([*command, tmp_path / "from", to], env=faulty, capture_output=True, text=True, timeout=100)
+        if not told.exists():
+            assert done.returncode == 0 and named(to) == files, done.stderr
+            break
+        failed += 1
+        # Tried again it may be kept; whatever has its name is whole.
+        there = named(to)
+        assert all(files[name] == data for name, data in there.items())
+        if done.returncode == 0:
+            assert there == files
+        elif "cannot open the journal" in done.stderr:
+            # Nothing was begun.
+            assert there == {} and "disk I/O error" in done.stderr
+            continue
+        else:
+            assert "/output error" in done.stdout + done.stderr or "disk I/O error" in done.stderr, done
+            again = subprocess.run([*command, "--resume", "1"], env=env, capture_output=True, text=True, timeout=100)
+            assert again.returncode == 0 and named(to) == files, again.stderr
+        assert not [p for p in to.rglob(".stead-*")]
+        shutil.rmtree(to)
+    assert failed > 1
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount file systems")
@@ -168,6 +327,32 @@ def test_a_target_that_becomes_full(stead, tmp_path):
         assert json.loads(again.communicate(timeout=60)[0])["state"] == "finished"
         assert named(small / "to") == named(source)
         assert not [p for p in small.rglob(".stead-*")]
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount file systems")
+def test_what_is_removed_gives_the_room_that_it_has(stead, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", small], check=True)
+    try:
+        to, sync = small / "to", ("--sync", "--delete")
+        write(tmp_path / "much", {f"f{i}": bytes([i]) * (1 << 20) for i in range(20)})
+        write(tmp_path / "fits", {f"f{i}": bytes([i]) * (1 << 20) for i in range(10)})
+        write(to, {"stale": b"x" * 100, "linked": b"y" * (8 << 20)})
+        # A name of a file that has others gives nothing.
+        os.link(to / "linked", small / "other")
+        before = named(small)
+        for source, words in (("much", "are needed, and"), ("fits", "with what is removed")):
+            _, err = (refused := stead(*sync, tmp_path / source, to)).communicate(timeout=60)
+            assert refused.returncode == 1 and words in err and "nothing was begun" in err, err
+            assert named(small) == before
+        # All names of it go.
+        os.rename(small / "other", to / "other")
+        out, err = stead(*sync, tmp_path / "fits", to).communicate(timeout=60)
+        assert json.loads(out)["state"] == "finished", err
+        assert named(small / "to") == named(tmp_path / "fits")
     finally:
         subprocess.run(["umount", "-l", small], check=True)
 

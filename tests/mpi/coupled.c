@@ -19,6 +19,8 @@ enum { ROWS = 12, COLUMNS = 30, STEPS = 4 };
         }                                                                                               \
     } while (0)
 
+static const char *const more[] = {"memory=/dev/shm"};
+
 static double value(uint64_t step, uint64_t y, uint64_t x) {
     return 1e6 * (double)step + 1000.0 * (double)y + (double)x;
 }
@@ -41,6 +43,11 @@ static void writes(const stead_coupling *part) {
     o.readers = 1;
     o.timeout_ms = 60000;
     o.coupling = part;
+    o.dataspaces = more;
+    o.dataspaces_count = 1;
+    if (stead_stream_writer_open("coupled", &o, &w, NULL) != STEAD_USAGE) wrong("a memory beside that of the coupling");
+    if (!strstr(stead_last_message(), "those of the coupling")) wrong("another error");
+    o.dataspaces_count = 0;
     MUST(stead_stream_writer_open("coupled", &o, &w, NULL));
     MUST(stead_stream_writer_define(w, "T", STEAD_F64, 2, shape, NULL, &t, NULL));
     for (step = 0; step < STEPS; step++) {
@@ -67,6 +74,11 @@ static void reads(const stead_coupling *part) {
     o.rank = rank;
     o.ranks = ranks;
     o.coupling = part;
+    o.dataspaces = more;
+    o.dataspaces_count = 1;
+    if (stead_stream_reader_open("coupled", &o, &r, NULL) != STEAD_USAGE) wrong("a memory beside that of the coupling");
+    if (!strstr(stead_last_message(), "those of the coupling")) wrong("another error");
+    o.dataspaces_count = 0;
     MUST(stead_stream_reader_open("coupled", &o, &r, NULL));
     for (n = 0; n < STEPS; n++) {
         MUST(stead_stream_reader_next(r, &step, NULL));

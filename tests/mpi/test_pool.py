@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
@@ -10,12 +11,17 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import pytest
 from jobs import BUILT, launch
+from support import ROOT
+
+sys.path.append(str(ROOT / "tests" / "c"))
+from building import Installed, install  # noqa: E402
 
 STEAD = BUILT / "openmpi" / "stead"
 WITHIN = 60
@@ -207,6 +213,43 @@ def test_daemons_of_other_nodes_are_asked(pool):
     assert "'n0'" in done.stderr + (done.stdout or "")
 
 
+#: What the programs in C and C++ do.
+ON_NODE = """
+import json, sys
+import stead
+at, node, source, target = sys.argv[1:]
+with stead.daemon(at, node=node) as there:
+    there.submit(source, target).wait()
+    print(json.dumps(there.nodes))
+"""
+
+
+@pytest.mark.parametrize("face", ["c", "cpp", "python"])
+def test_programs_ask_daemons_of_other_nodes(pool, face, tmp_path):
+    if face == "python":
+        program = [sys.executable, "-c", ON_NODE]
+    else:
+        install(tmp_path / "prefix")
+        installed = Installed(tmp_path / "prefix")
+        program = [installed.compile(Path(__file__).parent / f"on_node.{face}", tmp_path)]
+    (pool.at / "n0" / "x").write_bytes(b"x" * 100)
+
+    def ask(node: str, source: str, target: str) -> subprocess.CompletedProcess:
+        env = os.environ | {"LD_LIBRARY_PATH": str(tmp_path / "prefix" / "lib")}
+        words = [*map(str, program), f"{pool.at}/n0/s", node, source, target]
+        return subprocess.run(words, env=env, text=True, capture_output=True, timeout=WITHIN)
+
+    # Names without a node are of the node where the program runs.
+    done = ask("n2", f"{pool.at}/n0/x", f"n2:{pool.at}/n2/{face}")
+    assert done.returncode == 0 and json.loads(done.stdout) == ["n0", "n1", "n2"], done.stderr
+    assert (pool.at / "n2" / face).read_bytes() == b"x" * 100
+    listed = json.loads(pool.run(0, "--list", "--all", "--on", "n2", "--format", "json").stdout)
+    assert listed[0]["request"]["sources"] == [f"n0:{pool.at}/n0/x"] and listed[0]["state"] == "finished"
+    assert not [one for one in json.loads(pool.run(0, "--list", "--all", "--format", "json").stdout) if one["request"]["target"].endswith(f"/n2/{face}")]
+    done = ask("n9", f"{pool.at}/n0/x", f"n9:{pool.at}/n2/y")
+    assert done.returncode and "'n9'" in done.stderr
+
+
 def test_other_nodes_are_listed(pool):
     source = pool.at / "n0" / "listed"
     plant(source, 1000)
@@ -381,3 +424,65 @@ def test_one_name_is_of_one_node(tmp_path):
     job = ["timeout", str(WITHIN), *launch("openmpi", 2), str(STEAD), *words]
     done = subprocess.run(job, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode != 0 and "'same' is the name of two daemons" in done.stderr
+
+
+@pytest.fixture
+def memories(pool):
+    """A memory for each node."""
+    made = [tempfile.mkdtemp(prefix=f"stead-pool-n{rank}-", dir="/dev/shm") for rank in range(pool.size)]
+    for rank, path in enumerate(made):
+        pool.run(rank, "dataspace", "add", "memory", f"path={path}", verb="admin")
+    yield made
+    for rank, path in enumerate(made):
+        pool.run(rank, "dataspace", "remove", "memory", verb="admin")
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def pooled(pool, rank: int, what: str, memory: str, *numbers: int) -> subprocess.Popen:
+    env = os.environ | {"STEAD_SOCKET": f"{pool.at}/n{rank}/s"}
+    words = [sys.executable, Path(__file__).parent / "pooled.py", what, memory, *map(str, numbers)]
+    return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def ends(program: subprocess.Popen) -> str:
+    out, err = program.communicate(timeout=WITHIN)
+    assert program.returncode == 0, err
+    return out
+
+
+@pytest.mark.parametrize("first", ["writer", "reader"])
+def test_streams_are_read_on_other_nodes(pool, memories, first, tmp_path):
+    begin = {"writer": lambda: pooled(pool, 0, "write", memories[0], 6), "reader": lambda: pooled(pool, 2, "read", memories[2], 6)}
+    programs = {first: begin[first]()}
+    time.sleep(0.5)
+    programs |= {name: function() for name, function in begin.items() if name != first}
+    ends(programs["writer"])
+    assert ends(programs["reader"]).splitlines() == ["begun", f"{list(range(6))} 0"]
+    # The command follows it, too.
+    writer = pooled(pool, 1, "write", memories[1], 3)
+    (tmp_path / "stead.toml").write_text(f'[dataspace.memory]\npath = "{memories[0]}"\n')
+    env = pool.env | {"STEAD_SOCKET": f"{pool.at}/n0/s", "STEAD_CONFIG": str(tmp_path / "stead.toml")}
+    words = [str(STEAD), "stream", "watch", "pooled", "--steps", "1", "--timeout", "60s", "--format", "json"]
+    watch = subprocess.run(words, env=env, text=True, capture_output=True, timeout=WITHIN)
+    assert watch.returncode == 0 and '"step"' in watch.stdout, watch.stderr
+    writer.kill()
+    writer.communicate()
+
+
+def test_a_node_that_does_not_answer_is_told_and_found_again(pool, memories):
+    writer, reader = pooled(pool, 0, "write", memories[0], 200_000), pooled(pool, 2, "read", memories[2], 400, 1)
+    try:
+        assert reader.stdout.readline() == "begun\n", reader.communicate()
+        for worker in pool.processes(0, worker=True):
+            # One that has nothing to do may end by itself.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
+        out = ends(reader)
+        had, again = json.loads(out.split("]")[0] + "]"), int(out.split("]")[1])
+        assert len(had) >= 400 and had == sorted(had) and again >= 1
+        # It has written on meanwhile, and nobody is waited for.
+        assert writer.poll() is None
+    finally:
+        for one in (writer, reader):
+            one.kill()
+            one.communicate()

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import jobs
+import numpy as np
 import pytest
-from jobs import BUILT, launch, run
+import stead
+from jobs import BUILT, launch
 from support import ROOT
 from test_mpi import lab, over  # noqa: F401
 from test_mpi4py import env  # noqa: F401
 
 PROGRAM = ROOT / "tests" / "mpi" / "streams.py"
+FLOWS = ROOT / "tests" / "mpi" / "flows.py"
+TESTER = ROOT / "examples" / "streams" / "tester" / "coupled.py"
+# Cases of the tester.
+MATRIX = max(8, int(os.environ.get("STEAD_CRASHES", "0")) // 20)
 
 
 @pytest.fixture
 def base():
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         yield Path(folder)
+
+
+def run(command, env=None) -> str:
+    """Of a job of which nobody is killed: who is kept from answering by what else this machine does is not to be taken for gone."""
+    return jobs.run(command, (env or {}) | {"STEAD_PEER_SILENCE_S": "30"})
 
 
 def left(base: Path) -> list[Path]:
@@ -55,6 +70,143 @@ def test_ranks_of_several_hosts(lab, mpi, env, base, writers, readers):  # noqa:
     assert left(base) == []
 
 
+def in_memory(base: Path) -> list[Path]:
+    return [path for path in left(base) if "files" not in str(path.relative_to(base))]
+
+
+def test_ranks_that_come_late_have_all_steps(mpi, env, base):  # noqa: F811
+    steps = had(run([*launch(mpi, 3), sys.executable, PROGRAM, base, 2, "late"], env))
+    assert steps == {0: "None", 1: "None", 2: "[0, 1, 2, 3, 4, 5]"}
+    assert in_memory(base) == []
+
+
+def test_ranks_of_other_hosts_that_come_late_have_all_steps(lab, mpi, env, base):  # noqa: F811
+    """Writers have recorded them, each host in a folder of its own."""
+    given = [word for name in env if mpi == "openmpi" for word in ("-x", name)]
+    spread = ["--map-by", "node"] if mpi == "openmpi" else ["-ppn", "1"]
+    out = run([*over(lab, mpi), "-n", 5, *spread, *given, sys.executable, PROGRAM, base, 3, "late"], env)
+    steps = had(out)
+    assert [steps[rank] for rank in (3, 4)] == 2 * ["[0, 1, 2, 3, 4, 5]"], out
+    assert in_memory(base) == []
+
+
+def cases(said: str, many: int) -> None:
+    assert said.endswith(f"{many} cases, 0 wrong\n"), said
+
+
+@pytest.mark.parametrize("ranks", [3, 6])
+def test_all_elements_are_right_on_one_node(mpi, env, base, ranks):  # noqa: F811
+    """Each layout of writers with each one of readers, drop, spill and persist by chance."""
+    cases(run([*launch(mpi, ranks), sys.executable, TESTER, base, MATRIX, ranks * 1000], env), MATRIX)
+    assert left(base) == []
+
+
+def test_all_elements_are_right_on_several_hosts(lab, mpi, env, base):  # noqa: F811
+    given = [word for name in env if mpi == "openmpi" for word in ("-x", name)]
+    spread = ["--map-by", "node"] if mpi == "openmpi" else ["-ppn", "1"]
+    cases(run([*over(lab, mpi), "-n", 6, *spread, *given, sys.executable, TESTER, base, MATRIX, 0], env), MATRIX)
+    assert left(base) == []
+
+
+def test_a_flow_of_one_node(mpi, env, base):  # noqa: F811
+    """Two ranks that simulate, two of a flow that add up parts together, and one that reads what comes out."""
+    out = run([*launch(mpi, 5), sys.executable, FLOWS, base, 2, 2], env)
+    assert had(out) == dict.fromkeys(range(5), "6"), out
+    assert left(base) == []
+
+
+def test_a_flow_of_several_hosts(lab, mpi, env, base):  # noqa: F811
+    given = [word for name in env if mpi == "openmpi" for word in ("-x", name)]
+    spread = ["--map-by", "node"] if mpi == "openmpi" else ["-ppn", "1"]
+    out = run([*over(lab, mpi), "-n", 4, *spread, *given, sys.executable, FLOWS, base, 1, 2], env)
+    assert had(out) == dict.fromkeys(range(4), "6"), out
+    assert left(base) == []
+
+
+FLOW = """
+[read.sim]
+[node.sum]
+op = "reduce"
+of = "sim.T"
+how = "sum"
+[node.twice]
+op = "scale"
+of = "sim.T"
+factor = 2.0
+[write.out]
+variables = {{ sum = "sum", twice = "twice" }}
+persist = "{folder}"
+"""
+
+
+SIMULATION = """
+import sys
+import numpy as np, stead
+with stead.writer("sim", readers=1, timeout=30, dataspaces={"memory": sys.argv[1]}) as w:
+    for n in range(6):
+        with w.step():
+            w.put(sys.argv[2], np.arange(300.0 * 400).reshape(300, 400) + n)
+"""
+
+
+def simulation(memory: Path, variable: str = "T") -> subprocess.Popen:
+    """A program that was begun by itself, on one node."""
+    return subprocess.Popen([sys.executable, "-c", SIMULATION, memory, variable])
+
+
+def computed(folder: Path, said: str) -> None:
+    """What the command prints is one report of all ranks, and what they wrote is whole."""
+    report = json.loads(said)
+    T = np.arange(300.0 * 400).reshape(300, 400)
+    assert (report["steps"], report["unpaired"]) == (6, 0)
+    assert report["streams"] == [{"stream": "out", "steps": 6, "bytes": 6 * (T.nbytes + 8)}]
+    for step in stead.reader(folder, timeout=60):
+        assert step["sum"] == (T + step.number).sum()
+        assert np.array_equal(step["twice"], 2 * (T + step.number))
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_the_command_runs_a_flow_by_the_ranks_of_a_job(base, ranks):
+    memory = base / "memory"
+    memory.mkdir()
+    (base / "stead.toml").write_text(f'[dataspace.memory]\npath = "{memory}"\n')
+    (base / "flow.toml").write_text(FLOW.format(folder=base / "files"))
+    command = [*launch("openmpi", ranks), BUILT / "openmpi" / "stead", "flow", "run", base / "flow.toml", "--format", "json", "--timeout", "60s"]
+    env = {"STEAD_CONFIG": str(base / "stead.toml")}
+    with simulation(memory) as sim:
+        out = run(command, env)
+    assert sim.returncode == 0
+    computed(base / "files", out)
+    # Who is of no job reads it, too.
+    assert [step.number for step in stead.reader("out", timeout=60, dataspaces={"memory": memory})][-1] == 5
+    assert left(memory) == []
+    # An error of all is told once.
+    (base / "flow.toml").write_text(FLOW.format(folder=base / "more"))
+    with simulation(memory, "U"):
+        done = subprocess.run(["timeout", "90", *map(str, command)], capture_output=True, text=True, env=os.environ | env)
+    assert done.returncode == 2 or done.returncode == 1, done
+    assert done.stdout == "" and done.stderr.count("no variable 'T' is in step 0") == 1, done.stderr
+
+
+def test_the_command_runs_a_flow_over_hosts(lab, base, tmp_path):  # noqa: F811
+    """Ranks on three hosts, with a memory each, of which the simulation is on one."""
+    program = f"""
+import os, subprocess, sys
+from pathlib import Path
+memory = Path("{base}")
+memory.mkdir(parents=True, exist_ok=True)
+if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
+    subprocess.Popen([sys.executable, "-c", {SIMULATION!r}, memory, "T"], stdout=subprocess.DEVNULL)
+os.environ["STEAD_CONFIG"] = "{tmp_path / "stead.toml"}"
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+    (tmp_path / "stead.toml").write_text(f'[dataspace.memory]\npath = "{base}"\n')
+    (tmp_path / "flow.toml").write_text(FLOW.format(folder=tmp_path / "files"))
+    words = [BUILT / "openmpi" / "stead", "flow", "run", tmp_path / "flow.toml", "--format", "json", "--timeout", "60s"]
+    out = run([*over(lab, "openmpi"), "-n", 3, "--map-by", "node", sys.executable, "-c", program, *words])
+    computed(tmp_path / "files", out)
+
+
 def test_a_writer_of_another_host_that_fails_is_named(lab, mpi, env, base):  # noqa: F811
     given = [word for name in env if mpi == "openmpi" for word in ("-x", name)]
     spread = ["--map-by", "node"] if mpi == "openmpi" else ["-ppn", "1"]
@@ -62,7 +214,24 @@ def test_a_writer_of_another_host_that_fails_is_named(lab, mpi, env, base):  # n
     assert "told 1: as it is told to" in out
     # The other writer is on another host, too.
     for rank in (0, 2):
-        assert f"told {rank}: writer 1 of stream 'T', on another node, has closed it before the others, or within a step, after step 2" in out, out
+        assert f"told {rank}: writer 1 of stream 'T', on another node, has closed it before the others or within a step, or was killed, after step 2" in out, out
+
+
+def recovering(base, how) -> str:
+    """Of four ranks, two of which write, one is killed: of the MPIs, one has an mpirun that lets others go on then."""
+    env = {"MPI4PY_MPIABI": "openmpi", "STEAD_MPI_LIBRARY": str(BUILT / "openmpi" / "libstead_mpi.so"), "STEAD_PEER_SILENCE_S": "5"}
+    command = launch("openmpi", 4, "--enable-recovery", "--mca", "btl", "vader,self")
+    return jobs.run([*command, sys.executable, PROGRAM, base, 2, how], env, expect=None)
+
+
+def test_a_reader_that_is_killed_is_waited_for_no_longer(base):
+    assert had(recovering(base, "reader dies")) == {0: "None", 1: "None", 2: "[0, 1, 2, 3, 4, 5]"}
+
+
+def test_a_writer_that_is_killed_is_told_to_readers_and_writers(base):
+    out = recovering(base, "writer dies")
+    for rank in (0, 2, 3):
+        assert re.search(rf"told {rank}: writer 1 of stream 'T'.*, after step 2", out), out
 
 
 def test_programs_of_one_job(mpi, env, base):  # noqa: F811
@@ -76,11 +245,11 @@ def test_programs_of_one_job(mpi, env, base):  # noqa: F811
     assert left(folder) == []
 
 
-@pytest.mark.parametrize(("writers", "readers"), [(1, 1), (3, 2)])
-def test_ranks_in_c(mpi, base, writers, readers):
+@pytest.mark.parametrize(("program", "writers", "readers"), [("coupled", 1, 1), ("coupled", 3, 2), ("coupled++", 2, 3)])
+def test_ranks_in_c(mpi, base, program, writers, readers):
     (base / "memory").mkdir()
     (base / "stead.toml").write_text(f'[dataspace.memory]\npath = "{base / "memory"}"\n')
-    out = run([*launch(mpi, writers + readers), BUILT / mpi / "coupled", writers], {"STEAD_CONFIG": str(base / "stead.toml")})
+    out = run([*launch(mpi, writers + readers), BUILT / mpi / program, writers], {"STEAD_CONFIG": str(base / "stead.toml")})
     assert out.count("right") == writers + readers
     assert left(base / "memory") == []
 

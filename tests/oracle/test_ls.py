@@ -109,11 +109,13 @@ def test_what_cannot_be_listed(stead, tree):
 def test_dataspaces(stead, tree, tmp_path):
     (tmp_path / "stead.toml").write_text(f'[dataspace.space]\npath = "{tree}"\n[dataspace.old]\npath = "s3://bkt/old"\n')
     env = os.environ | {"STEAD_CONFIG": str(tmp_path / "stead.toml")}
-    assert stead("ls", env=env).stdout == b"old://\nspace://\n"
+    assert stead("ls", env=env).stdout == b"old://\nspace://\nmemory://\n"
     listed = json.loads(stead("ls", "--format", "json", env=env).stdout)
     assert listed == [
         {"name": "old", "kind": "bucket", "path": "s3://bkt/old"},
         {"name": "space", "kind": "node", "path": str(tree)},
+        # The one that everybody has.
+        {"name": "memory", "kind": "memory", "path": f"/dev/shm/stead-{os.geteuid()}"},
     ]
     assert str(tree) in stead("ls", "--long", env=env).stdout.decode()
     assert stead("ls", "space://Run", env=env).stdout == b"x\n"

@@ -8,7 +8,7 @@ import sys
 import textwrap
 
 import pytest
-from support import ROOT
+from support import ROOT, command
 from test_streams import PATIENCE, space
 
 __all__ = ["space"]
@@ -20,7 +20,8 @@ LONG = int(os.environ.get("STEAD_CRASHES", "0"))
 
 
 def run(*words: str, timeout: float = 300) -> tuple[int, str]:
-    done = subprocess.run([sys.executable, TESTER, *words], capture_output=True, text=True, timeout=timeout)
+    env = os.environ | {"STEAD": command()}
+    done = subprocess.run([sys.executable, TESTER, *words], capture_output=True, text=True, timeout=timeout, env=env)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -37,12 +38,27 @@ def test_large_arrays_of_several_blocks(made):
     assert code == 0 and f"12 steps were read, {2 * 4 * 700 * 500 * 10} bytes, 0 dropped" in said, said
 
 
+@pytest.mark.parametrize("words", [["--readers", "2:columns:spill"], ["--persist", "--readers", "2:columns:spill:first", "--readers", "1:all"]], ids=["spill", "persist"])
+def test_readers_that_are_behind_have_all_steps(words):
+    code, said = run("--writers", "2", *words, "--shape", "120x90", "--dtypes", "f8,i2", "--steps", "60", "--memory", "2MiB", "--keep", "0", "--slow", "4")
+    assert code == 0 and ", 0 dropped" in said, said
+
+
 def test_a_writer_that_is_killed_is_named():
-    code, said = run("--writers", "3", "--readers", "2", "--steps", "40", "--kill", "writer:1:5", "--pace", "1")
+    # Of so many steps that it does not end before it is seen to have come to the fifth.
+    code, said = run("--writers", "3", "--readers", "2", "--steps", "2000", "--kill", "writer:1:5", "--pace", "5")
     assert code == 0 and "kill writer 1 at step 5" in said, said
 
 
-@pytest.mark.parametrize("words", [["--readers", "0"], ["--readers", "1:rings"], ["--dtypes", "c16"], ["--layout", "all"], ["--shape", "4,5"]])
+def test_nobody_notices_that_the_daemon_is_killed():
+    code, said = run("--writers", "2", "--readers", "2", "--readers", "1:all:drop", "--keep", "4", "--steps", "150", "--kill", "daemon:5", "--pace", "20")
+    assert code == 0 and "kill daemon at step 5" in said, said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--kill", "daemon:0:5"], ["--readers", "0"], ["--readers", "1:rings"], ["--dtypes", "c16"], ["--layout", "all"], ["--shape", "4,5"]],
+)
 def test_what_makes_no_sense_is_told(words):
     code, said = run(*words)
     assert code == 2 and "usage: tester" in said, said

@@ -14,8 +14,9 @@ import time
 import numpy as np
 import pytest
 import stead
+from node import node
 from support import ROOT, command
-from test_streams import PATIENCE, ended, grid, programs, space, write
+from test_streams import PATIENCE, ended, grid, programs, space, tell, write
 
 __all__ = ["programs", "space"]
 
@@ -109,8 +110,8 @@ def test_ctrl_c_ends_every_wait(space, programs, wait):
 def test_a_wait_that_was_interrupted_can_be_made_again(space, programs):
     code = """
         r = stead.reader("sim", dataspaces=S)
-        say("go")
         try:
+            say("go")
             r.next()
         except KeyboardInterrupt:
             say("again")
@@ -296,9 +297,71 @@ def test_the_command_shows_watches_and_removes(tmp_path):
             told = json.loads(run("show", "sim", "--format", "json").stdout)
             assert (told["state"], told["complete"], told["steps"], told["writers"][0]["step"]) == ("live", 3, [1, 2], 3)
             assert "has closed it" in run("show", "sim").stdout
+            assert told["peak"] == rows[0]["report"]["peak"] >= 3 * 96
+            none = run("explain", "sim")
+            assert "nobody reads it" in none.stdout, none
+            page = run("explain", "sim", "--readers", "2").stdout
+            for line in "from writer", "assumed", "look", "96 B looked at in a step", "times the bytes of a step":
+                assert line in page, page
+            assert json.loads(run("explain", "sim", "--readers", "2", "--format", "json").stdout)["looked"] == 96
+            assert "there is no stream 'none'" in run("explain", "none").stderr
             refused = run("rm", "sim")
             assert refused.returncode == 2 and "is being written" in refused.stderr
             assert run("rm", "sim", "--force").returncode == 0
             with pytest.raises(stead.PeerError, match="was removed"):
                 w.begin_step()
         assert run("ls").stdout == "there are no streams\n"
+
+
+def test_streams_go_on_when_the_daemon_is_killed_and_begins_anew(space, programs):
+    """They do not need it, and it takes nothing of them along: its folder in memory is that of the streams."""
+    code = """
+        w = stead.writer("sim", keep=5, dataspaces=S)
+        for n in range(9):
+            with w.step():
+                w.put("T", np.full((40, 30), n))
+            say(n)
+            hear()
+        w.close()
+    """
+    with node() as one:
+        one.end()
+        config = one.at / ".config" / "stead" / "stead.toml"
+        config.parent.mkdir(parents=True)
+        config.write_text(f'[dataspace.memory]\npath = "{space["memory"]}"\n')
+        one.begin()
+        writer = programs.begin(code)
+
+        def steps(*numbers: int) -> None:
+            for n in numbers:
+                assert writer.stdout.readline() == f"{n}\n"
+                if n < numbers[-1]:
+                    tell(writer)
+
+        steps(0, 1, 2)
+        early = stead.reader("sim", group="early", dataspaces=space)
+        assert [early.next()["T"][39, 29] for _ in range(3)] == [0, 1, 2]
+        for kept in ([0, 1, 2, 3, 4], [2, 3, 4, 5, 6]):
+            # It begins anew, is killed and begins anew again, while steps that are kept lie there and others come.
+            one.end()
+            tell(writer)
+            steps(kept[-1] - 1)
+            one.begin()
+            one.process.kill()
+            one.process.wait(PATIENCE)
+            tell(writer)
+            steps(kept[-1])
+            assert [early.next()["T"][0, 0] for _ in range(2)] == kept[-2:]
+            with stead.reader("sim", group=f"late{kept[0]}", dataspaces=space) as late:
+                had = [late.next() for _ in kept]
+                assert [(step.number, step["T"].tolist()) for step in had] == [(n, [[n] * 30] * 40) for n in kept]
+            del had
+            one.begin()
+        tell(writer)
+        steps(7)
+        tell(writer)
+        steps(8)
+        tell(writer)
+        assert [step["T"].sum() / 1200 for step in early] == [7, 8]
+        ended(writer)
+        early.close()

@@ -11,6 +11,7 @@ import tempfile
 import textwrap
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -490,6 +491,42 @@ def test_ranks_come_from_a_communicator(space):
     [r.close() for r in readers]
 
 
+def test_a_communicator_of_several_nodes_is_refused(space, monkeypatch):
+    near = []
+
+    class Near:
+        def __init__(self, size: int):
+            self.size, self.freed = size, False
+            near.append(self)
+
+        def Free(self) -> None:
+            self.freed = True
+
+    class Split(Comm):
+        """Ranks of which so many are on this node."""
+
+        def __init__(self, rank: int, size: int, here: int):
+            super().__init__(rank, size)
+            self.here = here
+
+        def Split_type(self, kind: int) -> Near:
+            assert kind == 7
+            return Near(self.here)
+
+    monkeypatch.setitem(sys.modules, "mpi4py.MPI", SimpleNamespace(COMM_TYPE_SHARED=7))
+    for opens in (stead.writer, stead.reader):
+        with pytest.raises(stead.UsageError, match="2 of 3 ranks of comm= are on this node") as told:
+            opens("sim", comm=Split(0, 3, 2), dataspaces=space)
+        assert "stead.couple" in str(told.value)
+    assert stead.streams(dataspaces=space) == []
+    # All of one node are let in, and one rank is asked nothing.
+    stead.writer("sim", comm=Split(0, 1, 0), dataspaces=space).close()
+    stead.writer("other", comm=Split(0, 2, 2), dataspaces=space).abandon()
+    for name in ("sim", "other"):
+        stead.remove_stream(name, dataspaces=space)
+    assert [one.freed for one in near] == [True] * 3
+
+
 def test_waits_say_for_whom(space):
     with stead.writer("sim", readers=1, timeout=0.2, dataspaces=space) as w:
         with pytest.raises(stead.TimedOutError, match="0 groups of readers have come, and it waits for 1"):
@@ -701,6 +738,7 @@ def test_failures_are_raised_in_tasks(space):
         with stead.reader("sim", timeout=0.2, dataspaces=space) as r:
             with pytest.raises(stead.TimedOutError):
                 await anext(r)
+        with stead.reader("sim", timeout=PATIENCE, dataspaces=space) as r:
             waits = asyncio.create_task(anext(r))
             await asyncio.sleep(0.05)
             w.abandon()

@@ -3,6 +3,7 @@
     python examples/streams/tester --writers 3 --layout rows --readers 2:columns --shape 400x300 --steps 20
     python examples/streams/tester --readers 2:blocks --readers 1:all:drop --pace 2 --memory 8MiB
     python examples/streams/tester --writers 4 --readers 2 --kill writer:1:5
+    python examples/streams/tester --readers 2 --keep 4 --kill daemon:3
     python examples/streams/tester --cases 100 --seed 7
 
 Each rank is a process. It ends with 0 if all elements were right, all complete steps came, and whoever was to be told of a process that
@@ -26,18 +27,20 @@ from layouts import DTYPES, LAYOUTS, READERS
 
 
 def group(text: str) -> Group:
-    """RANKS[:LAYOUT[:block|drop[:oldest|next]]]"""
+    """RANKS[:LAYOUT[:block|drop|spill[:oldest|next|first]]]"""
     given = text.split(":")
     made = Group(int(given[0]), *given[1:])
-    if made.layout not in READERS or made.behind not in ("block", "drop") or made.start not in ("oldest", "next") or made.ranks < 1:
+    if made.layout not in READERS or made.behind not in ("block", "drop", "spill") or made.start not in ("oldest", "next", "first") or made.ranks < 1:
         raise ValueError(text)
     return made
 
 
 def fault(text: str) -> Fault:
-    """ROLE:RANK:STEP, of which the role is writer, group0, group1 and so on"""
-    role, rank, step = text.split(":")
-    return Fault("kill", role, int(rank), int(step))
+    """ROLE:RANK:STEP, of which the role is writer, group0, group1 and so on; or daemon:STEP, that of the node, which then begins anew"""
+    role, *rank, step = text.split(":")
+    if (role == "daemon") != (not rank):
+        raise ValueError(text)
+    return Fault("kill", role, *map(int, rank), step=int(step))
 
 
 def shape(text: str) -> tuple[int, ...]:
@@ -69,6 +72,7 @@ def arguments() -> argparse.Namespace:
     parse.add_argument("--pace", type=float, default=0, metavar="MS", help="what writers compute for each step, at most")
     parse.add_argument("--slow", type=float, default=0, metavar="MS", help="what readers do")
     parse.add_argument("--hold", type=int, default=0, metavar="N", help="steps whose arrays readers still have when they go on")
+    parse.add_argument("--persist", action="store_true", help="all steps are recorded, too, and read again at the end")
     parse.add_argument("--kill", type=fault, metavar="WHO", help=fault.__doc__)
     parse.add_argument("--cases", type=int, metavar="N", help="so many cases by chance, with processes that are killed or stopped, instead")
     parse.add_argument("--calm", action="store_true", help="nobody is killed or stopped in them")
@@ -88,7 +92,7 @@ def told(given: argparse.Namespace) -> Case:
     made = "empty" if given.empty else "copied"
     policy = {"keep": given.keep, "queue": given.queue, "memory": given.memory}
     shapes = {"shape": given.shape, "dtypes": dtypes, "grows": given.grows, "steps": given.steps}
-    return Case(given.seed, given.writers, given.layout, groups, **shapes, **policy, made=made, pace_ms=given.pace, fault=given.kill)
+    return Case(given.seed, given.writers, given.layout, groups, **shapes, **policy, made=made, pace_ms=given.pace, persist=given.persist, fault=given.kill)
 
 
 def main() -> int:

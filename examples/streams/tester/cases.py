@@ -26,7 +26,8 @@ class Group:
 
 @dataclass
 class Fault:
-    """What is done to one of the processes: when it has come to this step, so many milliseconds later."""
+    """What is done to one of the processes, or to the daemon of the node: when it, or the first writer, has come to this step, so many
+    milliseconds later."""
 
     what: str = "kill"
     role: str = "writer"
@@ -37,7 +38,8 @@ class Fault:
     pause_ms: float = 0
 
     def __str__(self) -> str:
-        return f"{self.what} {self.role} {self.rank} at step {self.step} + {self.delay_ms:.2f} ms"
+        who = self.role if self.role == "daemon" else f"{self.role} {self.rank}"
+        return f"{self.what} {who} at step {self.step} + {self.delay_ms:.2f} ms"
 
 
 @dataclass
@@ -58,6 +60,8 @@ class Case:
     memory: int = 0
     made: str = "copied"
     pace_ms: float = 0
+    # All steps are recorded, and read again at the end.
+    persist: bool = False
     fault: Fault | None = None
 
     def variables(self) -> dict[str, str]:
@@ -72,10 +76,14 @@ class Case:
         """Bytes of the largest step."""
         return math.prod(self.shape_at(self.steps)) * sum(np.dtype(kind).itemsize for kind in self.dtypes)
 
+    def spills(self) -> bool:
+        """Some of the readers are not waited for and have all steps."""
+        return any(group.behind == "spill" for group in self.groups)
+
     def __str__(self) -> str:
         groups = ", ".join(f"{g.ranks} {g.layout} {g.behind} {g.start}" for g in self.groups)
         shape = "x".join(map(str, self.shape)) or "a number"
-        policy = f"keep {self.keep} queue {self.queue} memory {self.memory}"
+        policy = f"keep {self.keep} queue {self.queue} memory {self.memory}{' persist' if self.persist else ''}"
         told = f"{self.writers} {self.layout} {self.made} -> {groups}; {self.steps} steps of {shape} {'+'.join(self.dtypes)}; {policy}"
         return f"{told}; {self.fault or 'no fault'}"
 
@@ -122,4 +130,11 @@ def drawn(seed: int, faults: bool = True) -> Case:
             delay_ms=chance.choice((0, chance.uniform(0, 0.5), chance.uniform(0, 5))),
             pause_ms=chance.choice((5, 100, 400)),
         )
+    for group in case.groups:
+        if group.behind == "block" and chance.random() < 0.3:
+            group.behind = "spill"
+    case.persist = chance.random() < 0.3
+    if faults and seed % 16 == 7:
+        # Nobody is to notice it.
+        case.fault = Fault("kill", "daemon", step=chance.randrange(case.steps), pause_ms=chance.choice((0, 20)))
     return case

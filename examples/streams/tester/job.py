@@ -5,42 +5,61 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import signal
+import socket
+import subprocess
 import sys
+import tempfile
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 
+import judge
 import stead
 from cases import Case
-from ranks import PATIENCE_S, Voice, read, write
+from judge import Rank
+from ranks import PATIENCE_S, Place, Voice, read, replay, write
+
+# Of the daemon: a build of one's own, or what is installed.
+COMMAND = os.environ.get("STEAD") or shutil.which("stead")
 
 # Longer than anybody waits for anybody, and for what this machine does beside.
 HANGS_S = 2 * PATIENCE_S
 
 
-@dataclass
-class Rank:
-    """A process, and what it has told."""
+class Daemon:
+    """The daemon of a node, which has the dataspaces of the streams, and whose processes are killed, all at once."""
 
-    role: str
-    rank: int
-    pid: int
-    told: list[dict] = field(default_factory=list)
-    status: int | None = None
+    def __init__(self, spaces: dict[str, str] | None) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="stead-", dir="/tmp"))
+        config = "".join(f"[dataspace.{name}]\npath = {json.dumps(path)}\n" for name, path in (spaces or {}).items())
+        (self.folder / "stead.toml").write_text(config)
+        self.begin()
 
-    def __str__(self) -> str:
-        return f"{self.role} {self.rank}"
+    def begin(self) -> None:
+        words = [COMMAND] if COMMAND else [sys.executable, "-m", "stead._cli"]
+        words += ["daemon", "--socket", str(self.folder / "s"), "--state", str(self.folder / "state")]
+        env = os.environ | {"STEAD_CONFIG": str(self.folder / "stead.toml")}
+        with open(self.folder / "log", "a") as log:
+            self.process = subprocess.Popen(words, env=env, stderr=log, start_new_session=True)
+        until = time.monotonic() + PATIENCE_S
+        while not self.listens():
+            if self.process.poll() is not None or time.monotonic() > until:
+                raise RuntimeError(f"the daemon does not begin: {(self.folder / 'log').read_text()}")
+            time.sleep(0.005)
 
-    def steps(self, at: str = "step") -> list[int]:
-        return [line["step"] for line in self.told if line["at"] == at]
+    def listens(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as one:
+            return one.connect_ex(str(self.folder / "s")) == 0
 
-    def has(self, at: str) -> bool:
-        return any(line["at"] == at for line in self.told)
+    def kill(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
 
-    @property
-    def error(self) -> dict | None:
-        return next((line for line in self.told if line["at"] == "error"), None)
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Job:
@@ -48,12 +67,14 @@ class Job:
 
     def __init__(self, name: str, case: Case, spaces: dict[str, str] | None) -> None:
         self.name, self.case, self.spaces = name, case, spaces
+        self.place = Place(str(Path(spaces["memory"] if spaces else "/dev/shm", f"files-{name}")), spaces)
         self.heard, self.mouth = os.pipe()
         # It is open, for writers, when nobody holds its other end any more.
         self.gate, self.latch = os.pipe()
         self.rest = b""
         self.ranks: list[Rank] = []
         self.was_hit = False
+        self.daemon: Daemon | None = None
 
     def begin(self, role: str, rank: int) -> None:
         pid = os.fork()
@@ -63,13 +84,16 @@ class Job:
         code = 1
         try:
             os.close(self.heard)
-            os.close(self.latch)
+            if self.latch >= 0:
+                os.close(self.latch)
             voice = Voice(self.mouth, role, rank)
             try:
                 if role == "writer":
-                    write(self.name, self.case, rank, self.spaces, voice, self.gate)
+                    write(self.name, self.case, rank, self.place, voice, lambda: os.read(self.gate, 1))
+                elif role == "replay":
+                    replay(self.case, self.place, voice)
                 else:
-                    read(self.name, self.case, int(role.removeprefix("group")), rank, self.spaces, voice)
+                    read(self.name, self.case, int(role.removeprefix("group")), rank, self.place, voice)
                 voice.say(at="end")
                 code = 0
             except BaseException as e:
@@ -98,35 +122,52 @@ class Job:
         fault = self.case.fault
         if fault is None or self.was_hit or not all(one.has("here") for one in self.ranks):
             return
-        victim = next(r for r in self.ranks if (r.role, r.rank) == (fault.role, fault.rank))
+        victim = next(r for r in self.ranks if (r.role, r.rank) == (fault.role, fault.rank) or (fault.role, r.role) == ("daemon", "writer"))
         if victim.status is not None or max(victim.steps(), default=-1) < fault.step:
             return
         self.was_hit = True
         time.sleep(fault.delay_ms / 1000)
-        if fault.what == "kill":
+        if self.daemon:
+            self.daemon.kill()
+            time.sleep(fault.pause_ms / 1000)
+            self.daemon.begin()
+        elif fault.what == "kill":
             os.kill(victim.pid, signal.SIGKILL)
         else:
             os.kill(victim.pid, signal.SIGSTOP)
             time.sleep(fault.pause_ms / 1000)
             os.kill(victim.pid, signal.SIGCONT)
 
+    def wait(self, begun: float) -> list[str]:
+        """Until all have ended: those that do not."""
+        while any(one.status is None for one in self.ranks):
+            self.hear(0.05)
+            self.open_gate(all(one.has("here") for one in self.ranks))
+            self.hit()
+            if time.monotonic() - begun > HANGS_S:
+                return [f"{one} hangs; the last that it told is {one.told[-1:]}" for one in self.ranks if one.status is None]
+        return []
+
     def run(self) -> list[str]:
         """What was wrong: nothing, it is to be hoped."""
         case = self.case
         readers = [(f"group{n}", rank) for n, group in enumerate(case.groups) for rank in range(group.ranks)]
         begun = time.monotonic()
+        if case.fault and case.fault.role == "daemon":
+            self.daemon = Daemon(self.spaces)
         try:
             for role, rank in [("writer", rank) for rank in range(case.writers)] + readers:
                 self.begin(role, rank)
-            os.close(self.mouth)
             # Ranks that nobody waits for may come too late for all: these are waited for here.
-            self.open_gate(not any(g.behind == "drop" and g.ranks > 1 for g in case.groups))
-            while any(one.status is None for one in self.ranks):
-                self.hear(0.05)
-                self.open_gate(all(one.has("here") for one in self.ranks))
-                self.hit()
-                if time.monotonic() - begun > HANGS_S:
-                    return [f"{one} hangs; the last that it told is {one.told[-1:]}" for one in self.ranks if one.status is None]
+            self.open_gate(not any(g.behind != "block" and g.ranks > 1 for g in case.groups))
+            if hanging := self.wait(begun):
+                return hanging
+            if case.persist:
+                self.begin("replay", 0)
+                if hanging := self.wait(begun):
+                    return hanging
+            os.close(self.mouth)
+            self.mouth = -1
             self.hear(0)
             while self.rest or select.select([self.heard], [], [], 0)[0]:
                 before = self.rest
@@ -135,68 +176,26 @@ class Job:
                     break
             return self.judge()
         finally:
+            if self.daemon:
+                self.daemon.end()
             for one in self.ranks:
                 if one.status is None:
                     os.kill(one.pid, signal.SIGKILL)
                     os.waitpid(one.pid, 0)
             self.open_gate(True)
+            if self.mouth >= 0:
+                os.close(self.mouth)
+            if case.persist and self.spaces is not None:
+                shutil.rmtree(self.place.files, ignore_errors=True)
             os.close(self.gate)
             os.close(self.heard)
-
-    # --- What is right ---------------------------------------------------------------------------------------------------------------
 
     def judge(self) -> list[str]:
         case, fault = self.case, self.case.fault
         killed = [r for r in self.ranks if self.was_hit and fault and fault.what == "kill" and (r.role, r.rank) == (fault.role, fault.rank)]
         # A process that is killed when it has told that it closes may have done so, and one that has told of its end has.
         dead = killed[0] if killed and not killed[0].has("end") else None
-        writer_died = dead is not None and dead.role == "writer"
-        found = []
-        for one in self.ranks:
-            if one is dead:
-                continue
-            if one.error and not (writer_died and self.names(one.error, dead)):
-                found.append(f"{one}: {one.error['kind']}: {one.error['text']}")
-            elif not one.error and not one.has("end"):
-                found.append(f"{one} has ended without a word")
-        found += self.judge_steps(dead, writer_died)
-        return found + self.judge_rest(killed)
-
-    @staticmethod
-    def names(error: dict, dead: Rank) -> bool:
-        """An error that tells who is gone, and says so."""
-        return error["kind"] == "PeerError" and f"writer {dead.rank} of stream" in error["text"] and f"(process {dead.pid})" in error["text"]
-
-    def judge_steps(self, dead: Rank | None, writer_died: bool) -> list[str]:
-        """All readers have had all complete steps, but for those that they were told they have missed."""
-        case, found = self.case, []
-        writers = [r for r in self.ranks if r.role == "writer"]
-        # A step that all writers have ended is complete, and none is that one of them has not come to.
-        least = min(len(w.steps("ended")) for w in writers)
-        most = min(len(w.steps()) for w in writers)
-        readers = [r for r in self.ranks if r.role != "writer" and r is not dead]
-        over = writer_died and any(r.error for r in readers)
-        complete = max((r.steps()[-1] + 1 for r in readers if r.steps()), default=0) if over else case.steps
-        if readers and not (least <= complete <= most):
-            found.append(f"{complete} steps are complete: writers have ended {least}, and begun {most}")
-        for one in readers:
-            group = case.groups[int(one.role.removeprefix("group"))]
-            expected = 0
-            for line in one.told:
-                if line["at"] != "step":
-                    continue
-                if line["step"] != expected + line["dropped"]:
-                    found.append(f"{one} is given step {line['step']} after {expected - 1}, and told of {line['dropped']} dropped ones")
-                if line["dropped"] and group.behind == "block":
-                    found.append(f"{one}, which is waited for, has missed {line['dropped']} steps before {line['step']}")
-                expected = line["step"] + 1
-            if expected != complete:
-                found.append(f"{one} has had steps up to {expected - 1}, and {complete} are complete")
-            if one.error and complete and f"after step {complete - 1}" not in one.error["text"]:
-                found.append(f"{one} is told '{one.error['text']}' after step {complete - 1}")
-            if over and not one.error:
-                found.append(f"{one} is not told that a writer has died, and others are")
-        return found
+        return judge.ends(self.ranks, dead) + judge.steps(case, self.ranks, dead) + self.judge_rest(killed)
 
     def judge_rest(self, killed: list[Rank]) -> list[str]:
         """Nothing is left of the stream in memory."""
@@ -208,5 +207,6 @@ class Job:
                 stead.reader(f"{self.name}.sweep", timeout=0, dataspaces=self.spaces)
             except stead.TimedOutError:
                 pass
-        left = [str(p) for p in Path(self.spaces["memory"]).glob(".streams-*/*") if p.name.lstrip(".").startswith(self.name)]
+        left = [str(p) for p in Path(self.spaces["memory"]).glob(f"files-{self.name}")] if not self.case.persist else []
+        left += [str(p) for p in Path(self.spaces["memory"]).glob(".streams-*/*") if p.name.lstrip(".").startswith(self.name)]
         return [f"left in memory: {', '.join(left)}"] if left else []

@@ -7,6 +7,8 @@ import os
 import random
 import time
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import stead
 from cases import Case
@@ -16,7 +18,7 @@ PATIENCE_S = 60
 
 
 class Voice:
-    """Tells of one rank. Lines of several processes do not mix: each is written at once."""
+    """Tells of one rank by a pipe. Lines of several processes do not mix: each is written at once."""
 
     def __init__(self, pipe: int, role: str, rank: int) -> None:
         self.pipe, self.who = pipe, {"role": role, "rank": rank}
@@ -25,25 +27,38 @@ class Voice:
         os.write(self.pipe, (json.dumps(self.who | told)[:4000] + "\n").encode())
 
 
+@dataclass
+class Place:
+    """Where a rank is: how it comes to the stream, and a folder for what its node records."""
+
+    files: str
+    dataspaces: dict[str, str] | None = None
+    # Of a coupling: it knows the ranks, and where memory is.
+    comm: object = None
+
+    def of(self, **ranks: int) -> dict:
+        """What the stream is opened with, by one of so many ranks."""
+        return {"comm": self.comm} if self.comm else ranks | {"dataspaces": self.dataspaces}
+
+
 def compute(chance: random.Random, pace_ms: float) -> None:
     if pace_ms:
         time.sleep(chance.uniform(0, pace_ms) / 1000)
 
 
-def write(name: str, case: Case, rank: int, spaces: dict[str, str] | None, voice: Voice, gate: int) -> None:
-    """One of the writers. It begins when the gate is open."""
+def write(name: str, case: Case, rank: int, place: Place, voice: Voice, ready: Callable[[], object]) -> None:
+    """One of the writers. It begins when `ready` returns."""
     chance = random.Random(f"{case.seed} writer {rank}")
     given = {"memory": case.memory} if case.memory else {}
     policy = {"keep": case.keep, "queue": case.queue, "readers": len(case.groups)}
-    with stead.writer(name, rank=rank, writers=case.writers, timeout=PATIENCE_S, dataspaces=spaces, **policy, **given) as w:
+    if case.persist or case.spills():
+        policy["persist" if case.persist else "spill"] = place.files
+    with stead.writer(name, timeout=PATIENCE_S, **place.of(rank=rank, writers=case.writers), **policy, **given) as w:
         voice.say(at="here")
-        os.read(gate, 1)
+        ready()
         for step in range(case.steps):
             shape = case.shape_at(step)
             boxes = parts(case.layout, shape, case.writers, case.seed)[rank]
-            if case.grows and not boxes:
-                # Who has no part of a variable says its new shape, too.
-                boxes = [((0,) * len(shape),) * 2]
             voice.say(at="step", step=step)
             with w.step():
                 for start, count in boxes:
@@ -59,14 +74,23 @@ def write(name: str, case: Case, rank: int, spaces: dict[str, str] | None, voice
         voice.say(at="closing")
 
 
-def read(name: str, case: Case, group: int, rank: int, spaces: dict[str, str] | None, voice: Voice) -> None:
+def replay(case: Case, place: Place, voice: Voice) -> None:
+    """Reads all that was recorded, as the first rank of the first group."""
+    with stead.reader(place.files, timeout=PATIENCE_S, dataspaces=place.dataspaces) as r:
+        for step in r:
+            found = looked_at(case, step, 0, 0)
+            voice.say(at="step", step=step.number, dropped=step.dropped, bytes=sum(array.nbytes for *_, array in found))
+
+
+def read(name: str, case: Case, group: int, rank: int, place: Place, voice: Voice, ready: Callable[[], object] = lambda: None) -> None:
     """One of the ranks of a group of readers. It looks at each element that it gets, again when it has gone on, and now and then at older
     steps that are still there."""
     mine = case.groups[group]
     chance = random.Random(f"{case.seed} group {group} reader {rank}")
-    how = {"group": f"group{group}", "rank": rank, "ranks": mine.ranks, "start": mine.start, "behind": mine.behind}
-    with stead.reader(name, timeout=PATIENCE_S, dataspaces=spaces, **how) as r:
+    how = {"group": f"group{group}", "start": mine.start, "behind": mine.behind}
+    with stead.reader(name, timeout=PATIENCE_S, **place.of(rank=rank, ranks=mine.ranks), **how) as r:
         voice.say(at="here")
+        ready()
         held: deque = deque()
         for step in r:
             found = looked_at(case, step, group, rank)

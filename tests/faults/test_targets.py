@@ -1,0 +1,174 @@
+"""Targets that are full, that two transfers want at once, sources that go meanwhile, and a journal without room."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+STEAD = os.path.abspath(os.environ.get("STEAD", "target/debug/stead"))
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount file systems")
+
+
+@pytest.fixture
+def stead(tmp_path):
+    def begin(*args, state: Path = tmp_path / "state") -> subprocess.Popen:
+        command = [STEAD, "stage", *map(str, args), "--format", "json"]
+        env = os.environ | {"STEAD_STATE": str(state)}
+        return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    return begin
+
+
+def ended(transfer: subprocess.Popen, code: int = 0) -> tuple[dict, str]:
+    out, err = transfer.communicate(timeout=100)
+    assert transfer.returncode == code and "panicked" not in err, err
+    return json.loads(out) if out else {}, err
+
+
+def write(at: Path, files: dict[str, bytes]) -> None:
+    for name, data in files.items():
+        (at / name).parent.mkdir(parents=True, exist_ok=True)
+        (at / name).write_bytes(data)
+
+
+def named(at: Path) -> dict[str, bytes]:
+    paths = [path for path in at.rglob("*") if path.is_file()]
+    assert not [path for path in paths if path.name.startswith(".stead-")]
+    return {str(path.relative_to(at)): path.read_bytes() for path in paths}
+
+
+def named_or_begun(at: Path) -> dict[str, bytes]:
+    paths = [path for path in at.rglob("*") if path.is_file() and not path.name.startswith(".stead-")]
+    return {str(path.relative_to(at)): path.read_bytes() for path in paths}
+
+
+@pytest.fixture
+def mounted(tmp_path):
+    """Mounts a small file system of some kind, and takes it down after the test."""
+    at = []
+
+    def mount(kind: str, size: int) -> Path:
+        folder = tmp_path / f"{kind}{len(at)}"
+        folder.mkdir()
+        if kind == "tmpfs":
+            command = ["mount", "-t", kind, "-o", f"size={size}", "none", folder]
+        else:
+            image = tmp_path / f"{kind}{len(at)}.img"
+            with image.open("wb") as file:
+                file.truncate(size)
+            try:
+                subprocess.run([f"mkfs.{kind}", "-q", image], check=True)
+            except FileNotFoundError:
+                pytest.skip(f"there is no mkfs.{kind} here")
+            command = ["mount", "-o", "loop", image, folder]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            pytest.skip(f"no {kind} can be mounted here: {done.stderr.strip()}")
+        at.append(folder)
+        return folder
+
+    yield mount
+    for folder in at:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+@needs_root
+def test_a_disk_that_becomes_full(stead, mounted, tmp_path):
+    """A device has less room than is free: for names, and since bytes get their place when they are written to it."""
+    small = mounted("ext4", 32 << 20)
+    files = {f"d{i % 7}/f{i}": bytes([i % 251]) * (40_000 + i) for i in range(400)}
+    write(tmp_path / "from", files)
+    slow = stead(tmp_path / "from", small / "to", "--limit", "8MiB", "--threads", 2)
+    deadline = time.monotonic() + 60
+    while not (small / "to").exists():
+        assert slow.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    # Somebody else takes nearly all of it.
+    room = os.statvfs(small)
+    (small / "other").write_bytes(b"y" * (room.f_bavail * room.f_frsize - (1 << 20)))
+    _, err = ended(slow, 1)
+    assert "no space" in err.lower() and "resume the transfer" in err, err
+    there = named_or_begun(small / "to")
+    assert all(files[name] == data for name, data in there.items())
+    (small / "other").unlink()
+    status, _ = ended(stead("--resume"))
+    assert status["state"] == "finished" and named(small / "to") == files
+
+
+@needs_root
+@pytest.mark.parametrize("kind", ["xfs", "btrfs"])
+def test_blocks_that_file_systems_share(stead, mounted, kind):
+    at = mounted(kind, 512 << 20)
+    files = {"large": os.urandom(1 << 20) * 96, "small": b"small"}
+    write(at / "from", files)
+    os.sync()
+    before = os.statvfs(at).f_bfree
+    for to, words in (("to", ()), ("verified", ("--verify",))):
+        status, _ = ended(stead(at / "from", at / to, *words))
+        assert status["state"] == "finished" and named(at / to) == files
+    os.sync()
+    # Both copies have taken less than one would.
+    assert (before - os.statvfs(at).f_bfree) * os.statvfs(at).f_frsize < 48 << 20
+
+
+def test_a_source_that_vanishes_meanwhile(stead, tmp_path):
+    files = {f"f{i:02}": bytes([i]) * (1 << 20) for i in range(20)}
+    write(tmp_path / "from", files)
+    slow = stead(tmp_path / "from", tmp_path / "to", "--limit", "8MiB", "--threads", 1)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "to").exists():
+        assert slow.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    (tmp_path / "from/f19").unlink()
+    status, _ = ended(slow, 1)
+    assert (status["state"], status["failed"]) == ("failed", 1)
+    assert "no such file" in status["failures"][0]["error"] and status["failures"][0]["path"].endswith("f19")
+    last = files.pop("f19")
+    assert named(tmp_path / "to") == files
+    write(tmp_path / "from", {"f19": last})
+    status, _ = ended(stead("--resume", status["id"]))
+    assert status["state"] == "finished" and named(tmp_path / "to") == files | {"f19": last}
+
+
+@pytest.mark.parametrize("exists", ["refuse", "replace"])
+def test_two_transfers_onto_one_target_at_once(stead, tmp_path, exists):
+    """Each file is that of one of them, as a whole, and whoever came second is told so."""
+    all_files = [{f"f{i:02}": bytes([number]) * (300_000 + i) for i in range(60)} for number in (1, 2)]
+    for number, files in enumerate(all_files):
+        write(tmp_path / f"from{number}", files)
+    both = [
+        stead(f"{tmp_path}/from{n}/", tmp_path / "to", "--exists", exists, "--limit", "20MiB", state=tmp_path / f"state{n}") for n in (0, 1)
+    ]
+    told = [json.loads(one.communicate(timeout=100)[0] or "{}") for one in both]
+    there = named(tmp_path / "to")
+    assert set(there) == set(all_files[0])
+    assert all(data in (all_files[0][name], all_files[1][name]) for name, data in there.items())
+    for number, status in enumerate(told):
+        # One that was refused as a whole says so without a status. What was not there when it was planned is not replaced.
+        failures = status.get("failures", [])
+        assert all("of this name already" in failure["error"] for failure in failures)
+        own = sum(there[name] == data for name, data in all_files[number].items())
+        if exists == "refuse":
+            assert own == 0 if not status else status["failed"] == len(failures) == len(there) - own
+
+
+@needs_root
+def test_a_journal_without_room(stead, mounted, tmp_path):
+    state = mounted("tmpfs", 1 << 20)
+    files = {f"d{i % 50}/{'n' * 100}{i}": b"x" * 10 for i in range(4000)}
+    write(tmp_path / "from", files)
+    (state / "other").write_bytes(b"y" * (500 << 10))
+    _, err = ended(stead(tmp_path / "from", tmp_path / "to", state=state), 1)
+    assert "no space" in err.lower() or "disk is full" in err.lower(), err
+    assert "STEAD_STATE" in err
+    there = named_or_begun(tmp_path / "to")
+    assert all(files[name] == data for name, data in there.items())
+    subprocess.run(["mount", "-o", "remount,size=64m", state], check=True)
+    # The same again begins it, or goes on with it.
+    status, _ = ended(stead(tmp_path / "from", tmp_path / "to", state=state))
+    assert status["state"] == "finished" and named(tmp_path / "to") == files

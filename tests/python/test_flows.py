@@ -1,0 +1,469 @@
+"""Flows: every operator against NumPy, graphs that make no sense, and programs that end in the middle."""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import xml.etree.ElementTree as ElementTree
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import stead
+from support import ROOT, command
+
+PATIENCE = 60
+FLOWS = ROOT / "examples" / "flows"
+
+
+@pytest.fixture
+def space():
+    """A dataspace `memory` of the test's own, in memory."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="stead-test-") as folder:
+        own = Path(folder) / "own"
+        own.mkdir(0o700)
+        yield {"memory": str(own)}
+        gc.collect()
+
+
+def ran(flow: stead.Flow, space, steps: list[dict], outputs: list[str], writers: int = 1, ranks: int = 1) -> list[list[dict]]:
+    """What each output has at each step, when these are the steps of the stream `sim`. Writers have stretches of the first dimension."""
+    failed: list[BaseException] = []
+
+    def begin(work, *args) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                work(*args)
+            except BaseException as e:
+                failed.append(e)
+
+        thread = threading.Thread(target=guarded)
+        thread.start()
+        return thread
+
+    def write(rank: int) -> None:
+        with stead.writer("sim", rank=rank, writers=writers, readers=1, timeout=PATIENCE, dataspaces=space) as w:
+            for step in steps:
+                with w.step():
+                    for name, (array, dims) in step.items():
+                        if array.ndim == 0:
+                            if rank == 0:
+                                w.put(name, array)
+                            continue
+                        n = len(array)
+                        part = array[n * rank // writers : n * (rank + 1) // writers]
+                        start = (n * rank // writers,) + (0,) * (array.ndim - 1)
+                        w.put(name, np.ascontiguousarray(part), shape=array.shape, start=start, dims=dims)
+
+    had: dict[str, list[dict]] = {}
+
+    def read(name: str) -> None:
+        with stead.reader(name, timeout=PATIENCE, dataspaces=space) as r:
+            had[name] = [{v: np.array(step[v]) for v in step} for step in r]
+
+    threads = [begin(read, name) for name in outputs]
+    threads += [begin(lambda rank=rank: flow.run(rank=rank, ranks=ranks, timeout=PATIENCE, dataspaces=space)) for rank in range(ranks)]
+    threads += [begin(write, rank) for rank in range(writers)]
+    for thread in threads:
+        thread.join()
+    if failed:
+        # The first cause: others were told.
+        raise next((e for e in failed if not isinstance(e, stead.PeerError)), failed[0])
+    return [had[name] for name in outputs]
+
+
+DTYPES = ["f8", "f4", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
+DIMS = ("z", "y", "x")
+
+
+def some(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    kind = np.dtype(dtype)
+    if kind.kind == "f":
+        return (random.normal(size=shape) * 10.0 ** random.integers(-3, 4)).astype(kind)
+    low = max(np.iinfo(kind).min, -1000)
+    return random.integers(low, min(np.iinfo(kind).max, 1000), size=shape, endpoint=True).astype(kind)
+
+
+def spread(array: np.ndarray, dtype: str) -> np.ndarray:
+    """Numbers as another type has them: the nearest."""
+    to = np.dtype(dtype)
+    if to.kind == "f":
+        return array.astype(to)
+    low, high = np.iinfo(to).min, np.iinfo(to).max
+    if array.dtype.kind == "f":
+        array = np.trunc(array)
+    return np.array([min(max(int(x), low), high) for x in array.ravel()], dtype=to).reshape(array.shape)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_operators_are_what_numpy_makes(space, seed):
+    random = np.random.default_rng(seed)
+    ndim = int(random.integers(1, 4))
+    shape = tuple(int(n) for n in random.integers(2, 7, size=ndim))
+    dims = DIMS[-ndim:]
+    types = [str(t) for t in random.choice(DTYPES, size=2)]
+    steps = [{"a": (some(random, shape, types[0]), dims), "b": (some(random, shape, types[1]), dims), "s": (np.float64(random.normal()), None)} for _ in range(5)]
+    step = int(random.integers(1, 4))
+    to = str(random.choice(DTYPES))
+    axes = tuple(sorted(int(d) for d in random.choice(ndim, size=int(random.integers(1, ndim + 1)), replace=False)))
+    over = [dims[d] if random.random() < 0.5 else d - ndim for d in axes]
+    readers = {"readers": 1}
+
+    flow = stead.flow(name=f"numpy{seed}")
+    sim = flow.read("sim")
+    a, b = sim["a"], sim["b"]
+    left, right = a.split(dims[-1], 2)
+    wide = flow.merge([a.cast("f8"), b.cast("f8")], new="which")
+    each = {
+        "all": a,
+        "slice": a[::step],
+        "row": a[-1],
+        "ends": a[1:, ..., :-1] if ndim > 1 else a[1:-1],
+        "named": a.isel(**{dims[0]: slice(None, None, step)}),
+        "cast": a.cast(to),
+        "scale": b.scale(0.3, -7, units="m"),
+        "magnitude": flow.magnitude([a, b]),
+        "left": left,
+        "back": flow.merge([right, left], along=dims[-1]),
+        "sum": a.sum(),
+        "some": a.sum(over),
+        "mean": b.mean(over),
+        "least": a.min(over),
+        "most": b.reduce("max"),
+        "moments": wide.moments([0, dims[0]]),
+        "elements": a.sample(elements=4, seed=seed),
+        "mapped": a.map(lambda x: x * 2, elementwise=True),
+        "whole": b.map(lambda x, y: [x.sum(), y], sim["s"], dtype="f8", shape=(2,)) if types[1][0] == "f" else b.map(lambda x: x[::-1]),
+        "quantile": b.kernel("quantile:b,q=0.5"),
+        "scalar": sim["s"],
+    }
+    flow.write("each", each, **readers)
+    flow.write("window", last=a.window(3), **readers)
+    flow.write("pairs", mean=wide.window(2, "mean", every=2), high=a.window(2, "max", every=2), **readers)
+    flow.write("seldom", a=a.sample(every=2)[0], **readers)
+    outputs = ["each", "window", "pairs", "seldom"]
+    again = stead.flow(flow.to_toml(), functions=flow._functions)
+    one = ran(flow, space, steps, outputs)
+    assert [len(out) for out in one] == [5, 3, 2, 3]
+
+    for had, given in zip(one[0], steps, strict=True):
+        x, y = given["a"][0], given["b"][0]
+        cut = np.array_split(x, 2, axis=-1)
+        narrow = "f4" if y.dtype == "f4" else "f8"
+        doubles = np.stack([x.astype("f8"), y.astype("f8")])
+        both = np.sqrt(x.astype("f8") ** 2 + y.astype("f8") ** 2).astype("f4" if x.dtype == y.dtype == "f4" else "f8")
+        exactly = {
+            "all": x,
+            "slice": x[::step],
+            "row": x[-1],
+            "ends": x[1:, ..., :-1] if ndim > 1 else x[1:-1],
+            "named": x[::step],
+            "cast": spread(x, to),
+            "scale": (y.astype("f8") * 0.3 - 7).astype(narrow),
+            "magnitude": both,
+            "left": cut[0],
+            "back": np.concatenate(cut[::-1], axis=-1),
+            "least": x.min(axis=axes),
+            "most": y.max(),
+            "mapped": x * 2,
+            "scalar": given["s"][0],
+        }
+        if types[1][0] != "f":
+            exactly["whole"] = y[::-1]
+        if x.dtype.kind != "f":
+            exactly |= {"sum": x.sum(), "some": x.sum(axis=axes)}
+        for name, wanted in exactly.items():
+            assert had[name].dtype == wanted.dtype, name
+            np.testing.assert_array_equal(had[name], wanted, err_msg=name)
+        np.testing.assert_allclose(had["sum"], x.astype("f8").sum(), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(had["some"], x.astype("f8").sum(axis=axes), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(had["mean"], y.astype("f8").mean(axis=axes), rtol=1e-9, atol=1e-9)
+        mean = doubles.mean(axis=(0, 1), keepdims=True)
+        central = [mean[0, 0]] + [((doubles - mean) ** k).mean(axis=(0, 1)) for k in (2, 3, 4)]
+        scale = np.abs(doubles).max()
+        for k in range(4):
+            np.testing.assert_allclose(had["moments"][k], central[k], rtol=1e-9, atol=1e-9 * scale ** (k + 1))
+        assert had["elements"].shape == (min(4, x.size),)
+        assert np.isin(had["elements"], x).all()
+        assert y.min() <= had["quantile"] <= y.max()
+    stacked = np.stack([given["a"][0] for given in steps])
+    doubles = np.stack([np.stack([given["a"][0], given["b"][0]]).astype("f8") for given in steps])
+    for n, had in enumerate(one[1]):
+        np.testing.assert_array_equal(had["last"], stacked[n : n + 3])
+    for n, had in enumerate(one[2]):
+        np.testing.assert_array_equal(had["mean"], doubles[2 * n : 2 * n + 2].mean(axis=0))
+        np.testing.assert_array_equal(had["high"], stacked[2 * n : 2 * n + 2].max(axis=0))
+    for n, had in enumerate(one[3]):
+        np.testing.assert_array_equal(had["a"], stacked[2 * n][0])
+
+    # The same flow as TOML, by other numbers of writers and ranks: the same bits.
+    several = ran(again, space, steps, outputs, writers=int(random.integers(2, 4)), ranks=int(random.integers(2, 4)))
+    for mine, theirs in zip(one, several, strict=True):
+        for x, y in zip(mine, theirs, strict=True):
+            assert x.keys() == y.keys()
+            assert all(x[name].tobytes() == y[name].tobytes() for name in x)
+
+
+def test_ranks_add_up_their_parts_of_an_array(space):
+    """Sums of numbers of all sizes, as correctly as Python has them, whoever adds up what."""
+    random = np.random.default_rng(7)
+    n = 70_003
+    seen: list[tuple[int, ...]] = []
+
+    def look(x):
+        seen.append(x.shape)
+        return x
+
+    flow = stead.flow()
+    sim = flow.read("sim")
+    T, i = sim["T"], sim["i"]
+    looked = T.map(look, elementwise=True)
+    mean = i.mean()
+    flow.write("out", sum=looked.sum(), mean=T.mean(), moments=looked.moments(), total=i.sum(), high=T.max(), rows=i.sum(over="x"), mapped=i.map(lambda i, m: (i > m).sum(), mean, dtype="i8", shape=()), readers=1)
+    steps = []
+    for _ in range(2):
+        x = random.normal(size=n) * 10.0 ** random.integers(-12, 12, size=n)
+        steps.append({"T": (np.concatenate([x, -x[: n // 2]]), ("x",)), "i": (random.integers(-(2**40), 2**40, size=(2, n)), ("y", "x"))})
+    length, one = len(steps[0]["T"][0]), None
+    wanted = []
+    for step in steps:
+        # As whole numbers of units that all of them have.
+        numbers = [int(m * 2**53) << int(e) + 147 for m, e in zip(*np.frexp(step["T"][0]), strict=True)]
+        total, squares = sum(numbers), sum(x * x for x in numbers)
+        wanted.append([float(Fraction(total, length << 200)), float(Fraction(length * squares - total * total, length * length << 400))])
+    for writers, ranks in ((1, 1), (2, 2), (1, 3)):
+        seen.clear()
+        had = ran(flow, space, steps, ["out"], writers=writers, ranks=ranks)[0]
+        assert sorted(seen) == sorted((length * (r + 1) // ranks - length * r // ranks,) for r in range(ranks) for _ in steps)
+        for out, given, exactly in zip(had, steps, wanted, strict=True):
+            x, y = given["T"][0], given["i"][0]
+            assert out["sum"] == math.fsum(x)
+            # One rounding of what is exact.
+            assert [out["mean"], out["moments"][1]] == exactly
+            assert out["moments"][0] == out["mean"]
+            assert out["total"] == y.sum()
+            assert out["high"] == x.max()
+            np.testing.assert_array_equal(out["rows"], y.sum(axis=1))
+            assert out["mapped"] == (y > y.mean()).sum()
+        bits = [{name: value.tobytes() for name, value in out.items()} for out in had]
+        assert one is None or bits == one, ranks
+        one = bits
+    # What ranks have told each other is gone.
+    assert stead.streams(dataspaces=space) == []
+
+
+def test_windows_and_samples_say_which_steps_they_are_made_of(space):
+    flow = stead.flow()
+    T = flow.read("sim")["T"]
+    flow.write("smooth", T=T.window(3, "mean", every=2), readers=1)
+    flow.write("seldom", T=T.sample(every=2), readers=1)
+    told: dict[str, list] = {}
+
+    def look(name: str) -> None:
+        with stead.reader(name, timeout=PATIENCE, dataspaces=space) as r:
+            told[name] = [(step.number, step.variable("T").attributes["sim.steps"]) for step in r]
+
+    with flow.start(timeout=PATIENCE, dataspaces=space) as running:
+        looking = [threading.Thread(target=look, args=[name]) for name in ("smooth", "seldom")]
+        for thread in looking:
+            thread.start()
+        with stead.writer("sim", readers=1, timeout=PATIENCE, dataspaces=space) as w:
+            for n in range(6):
+                with w.step():
+                    w.put("T", np.float64(n))
+        running.join(PATIENCE)
+        for thread in looking:
+            thread.join()
+    assert told == {"smooth": [(0, [0, 2, 1]), (1, [2, 4, 1])], "seldom": [(0, [0, 0, 1]), (1, [2, 2, 1]), (2, [4, 4, 1])]}
+
+
+def simple(**said) -> stead.Flow:
+    flow = stead.flow(**said)
+    flow.write("out", T=flow.read("sim")["T"].sum(), readers=1)
+    return flow
+
+
+def test_a_flow_runs_beside_who_writes_and_may_be_stopped(space):
+    flow = simple()
+    with stead.writer("sim", readers=1, timeout=PATIENCE, dataspaces=space) as w:
+        running = flow.start(timeout=PATIENCE, dataspaces=space)
+        r = stead.reader("out", timeout=PATIENCE, dataspaces=space)
+        for n in range(3):
+            with w.step():
+                w.put("T", np.full((2, 3), float(n)))
+            assert r.next()["T"] == 6.0 * n
+        with pytest.raises(stead.TimedOutError):
+            running.join(timeout=0.05)
+        running.stop()
+        with pytest.raises(stead.CancelledError):
+            running.join(PATIENCE)
+        assert running.is_over
+        with pytest.raises(stead.PeerError):
+            r.next()
+        r.close()
+    with flow.start(timeout=PATIENCE, dataspaces=space) as running, stead.writer("sim", readers=1, timeout=PATIENCE, dataspaces=space) as w:
+        reading = threading.Thread(target=lambda: list(stead.reader("out", timeout=PATIENCE, dataspaces=space)))
+        reading.start()
+        with w.step():
+            w.put("T", np.ones(3))
+    assert running.join() == {"steps": 1, "dropped": 0, "unpaired": 0, "streams": [{"stream": "out", "steps": 1, "bytes": 8}]}
+    reading.join()
+
+
+def test_a_function_that_fails_is_what_the_caller_gets(space):
+    def wrong(x):
+        raise KeyError("mine")
+
+    def begin(function, **said):
+        flow = stead.flow()
+        flow.write("out", T=flow.read("sim")["T"].map(function, **said))
+        with stead.writer("sim", readers=1, timeout=PATIENCE, dataspaces=space) as w:
+            running = flow.start(timeout=PATIENCE, dataspaces=space)
+            with w.step():
+                w.put("T", np.ones((2, 3)))
+            running.join(PATIENCE)
+
+    with pytest.raises(KeyError, match="mine"):
+        begin(wrong)
+    with pytest.raises(stead.UsageError, match=r"function '<?function.*' gave an array of shape \(3,\), and \(2, 3\) was said"):
+        begin(lambda x: x[0])
+    with pytest.raises(stead.UsageError, match="gave elements of float64, and int32 was said"):
+        begin(lambda x: x, dtype="i4")
+
+
+def test_what_makes_no_sense_is_refused_before(space):
+    flow = stead.flow()
+    sim = flow.read("sim", variables={"T": ("f8", (3, 4), ("y", "x"))})
+    mean = sim["T"].mean(over="z")
+    flow.write("out", mean=mean)
+    with pytest.raises(stead.UsageError, match=r"node 'mean' \(mean over z\): there is no dimension 'z' in f64 \[3, 4\] \(y, x\)"):
+        flow.check()
+    with pytest.raises(stead.UsageError, match="no dimension 'z'"):
+        flow.run(timeout=PATIENCE, dataspaces=space)
+    flow = stead.flow()
+    sim = flow.read("sim")
+    flow.write("out", a=sim["T"], b=sim["T"].window(2))
+    with pytest.raises(stead.UsageError, match="its values come at different steps: 'sim.T' each step, 'b' each step from 1"):
+        flow.check()
+    with pytest.raises(TypeError, match="no array of this flow"):
+        flow.write("out", a=stead.flow().read("sim")["T"])
+    with pytest.raises(stead.UsageError, match="this is no flow: line 2"):
+        stead.flow("name = 'a'\nname = 'b'\n")
+    with pytest.raises(stead.NotFoundError):
+        stead.flow("/there/is/none.toml")
+    with pytest.raises(stead.UsageError, match="the program gives no function 'f'"):
+        text = "[read.sim]\n[node.a]\nop = 'map'\nof = 'sim.T'\nfunction = 'f'\n[write.out]\nvariables = { a = 'a' }\n"
+        stead.flow(text).run(timeout=PATIENCE, dataspaces=space)
+    with pytest.raises(TypeError, match="slices with numbers"):
+        sim["T"]["x"]
+
+
+def test_a_picture_is_svg_and_png(tmp_path):
+    flow = stead.flow(FLOWS / "small.toml")
+    picture = flow.show(tmp_path / "small.svg")
+    assert picture == picture._repr_svg_() == flow._repr_svg_() == (tmp_path / "small.svg").read_text()
+    root = ElementTree.fromstring(picture)
+    texts = [t.text for t in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"sim", "mean", "few", "hot", "small", "ranges", "mean over y"} <= set(texts)
+    flow.show(tmp_path / "small.png")
+    assert (tmp_path / "small.png").read_bytes().startswith(b"\x89PNG\r\n")
+    with pytest.raises(stead.UsageError, match=r"is no picture"):
+        flow.show(tmp_path / "small.pdf")
+    assert repr(flow) == "<stead.Flow 'small': reads 1, nodes 4, writes 2>"
+
+
+def configured(space, tmp_path) -> dict[str, str]:
+    """An environment whose streams are the test's own."""
+    path = tmp_path / "stead.toml"
+    path.write_text(f'[dataspace.memory]\npath = "{space["memory"]}"\n')
+    return os.environ | {"STEAD_CONFIG": str(path)}
+
+
+def test_the_example_and_the_command_say_the_same(space, tmp_path):
+    """examples/flows/small.py and examples/flows/small.toml."""
+    env = configured(space, tmp_path)
+    script = subprocess.Popen([sys.executable, FLOWS / "small.py"], env=env, stdout=subprocess.PIPE, text=True)
+    r = stead.reader("ranges", timeout=PATIENCE, dataspaces=space)
+    told = [(np.array(step["highest"]), step.variable("highest").attributes["sim.steps"]) for step in r]
+    assert script.communicate(timeout=PATIENCE)[0] == "20 steps\n"
+    # The sum of the numbers up to n, but for the edges.
+    inner = np.array([45.0 * 62 / 64, 190.0 * 62 / 64])
+    np.testing.assert_allclose([highest[1] for highest, _ in told], inner[-len(told) :])
+    assert [of for _, of in told] == [[0, 9, 1], [10, 19, 1]][-len(told) :]
+
+    def stead_flow(*words):
+        return subprocess.run([command(), "flow", *words], env=env, capture_output=True, text=True, timeout=PATIENCE)
+
+    done = stead_flow("check", FLOWS / "small.toml")
+    assert (done.returncode, done.stdout) == (0, "flow 'small' makes sense: it reads 1 stream, has 4 nodes, and writes 2 streams\n")
+    told = json.loads(stead_flow("show", FLOWS / "small.toml", "--format", "json").stdout)
+    assert told == stead.flow(FLOWS / "small.toml").check()
+    shown = stead_flow("show", FLOWS / "small.toml").stdout
+    assert "max of 10 steps, every 10" in shown and "every 10 steps from 9" in shown
+    assert stead_flow("show", FLOWS / "small.toml", "-o", tmp_path / "a.svg").returncode == 0
+    assert (tmp_path / "a.svg").read_text() == stead.flow(FLOWS / "small.toml").show()
+    done = stead_flow("show", FLOWS / "small.toml", "-o", tmp_path / "a.txt")
+    assert done.returncode == 2 and "is no picture" in done.stderr
+    (tmp_path / "bad.toml").write_text("[read.sim]\n[node.a]\nop = 'cast'\nof = 'a'\nto = 'f32'\n[write.out]\nvariables = { a = 'a' }\n")
+    done = stead_flow("check", tmp_path / "bad.toml")
+    assert done.returncode == 2 and f"{tmp_path}/bad.toml: nodes need each other: a -> a" in done.stderr
+    done = stead_flow("run", FLOWS / "small.toml", "--timeout", "1s")
+    assert done.returncode == 1 and "nobody writes a stream 'sim'" in done.stderr
+
+    running = subprocess.Popen([command(), "flow", "run", FLOWS / "small.toml", "--steps", "3", "--format", "json"], env=env, stdout=subprocess.PIPE, text=True)
+    with stead.writer("sim", readers=1, timeout=PATIENCE, dataspaces=space) as w:
+        for n in range(5):
+            with w.step():
+                w.put("T", np.full((8, 8), float(n)), dims=("y", "x"))
+    report = json.loads(running.communicate(timeout=PATIENCE)[0])
+    assert report["steps"] == 3
+    assert report["streams"][1] == {"stream": "small", "steps": 3, "bytes": 3 * (8 * 8 + 4 * 4)}
+    list(stead.reader("small", timeout=PATIENCE, dataspaces=space))
+
+
+def test_who_reads_is_told_when_a_flow_is_killed_and_when_it_is_interrupted(space, tmp_path):
+    env = configured(space, tmp_path)
+    (tmp_path / "sum.toml").write_text(simple().to_toml())
+    for sent in (signal.SIGKILL, signal.SIGINT):
+        with stead.writer("sim", readers=1, timeout=PATIENCE, dataspaces=space) as w:
+            running = subprocess.Popen([command(), "flow", "run", tmp_path / "sum.toml"], env=env, stderr=subprocess.PIPE, text=True)
+            r = stead.reader("out", timeout=PATIENCE, dataspaces=space)
+            with w.step():
+                w.put("T", np.ones(3))
+            assert r.next()["T"] == 3.0
+            running.send_signal(sent)
+            said = running.communicate(timeout=PATIENCE)[1]
+            assert running.returncode == (-9 if sent == signal.SIGKILL else 130), said
+            with pytest.raises(stead.PeerError):
+                r.next()
+            r.close()
+            # Nobody waits for it any more.
+            for _ in range(6):
+                with w.step():
+                    w.put("T", np.ones(3))
+        stead.remove_stream("sim", force=True, dataspaces=space)
+
+
+def test_what_was_recorded_is_read_and_what_comes_out_is_recorded(space, tmp_path):
+    with stead.writer("sim", persist=tmp_path / "sim", timeout=PATIENCE, dataspaces=space) as w:
+        for n in range(4):
+            with w.step():
+                w.put("T", np.full(5, float(n)))
+    flow = stead.flow()
+    sim = flow.read(str(tmp_path / "sim"), start="first", behind="spill", nodes=[])
+    flow.write("out", sum=sim["T"].sum(), persist=tmp_path / "out")
+    assert flow.run(timeout=PATIENCE, dataspaces=space)["steps"] == 4
+    assert [float(step["sum"]) for step in stead.reader(tmp_path / "out", timeout=PATIENCE)] == [0.0, 5.0, 10.0, 15.0]
+    (said,) = stead.flow(flow.to_toml())._graph["read"].values()
+    assert (said["start"], said["behind"], said["nodes"]) == ("first", "spill", [])
+    flow.write("more", sum=sim["T"].sum(), spill=tmp_path / "spill", spill_limit="1GiB")
+    said = stead.flow(flow.to_toml())._graph["write"]["more"]
+    assert (said["spill"], said["spill_limit"]) == (str(tmp_path / "spill"), "1GiB")

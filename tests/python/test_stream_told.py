@@ -1,0 +1,91 @@
+"""What is told of a stream: before, who will get what from whom, and after, what it has cost."""
+
+from __future__ import annotations
+
+import numpy as np
+import stead
+from test_streams import PATIENCE, grid, space
+
+__all__ = ["space"]
+
+
+def counted(space) -> list[tuple[str, int, int, int]]:
+    readers = stead.stream_info("sim", dataspaces=space)["readers"]
+    return sorted((r["group"], r["rank"], r["bytes"], r["memory"]) for r in readers)
+
+
+def test_what_readers_will_get_is_told_before(space):
+    """For any layout of writers, and readers that get boxes by chance: what is told is what is counted then."""
+    chance = np.random.default_rng(7)
+    shape = (23, 31)
+
+    def boxes(n: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+        starts = [tuple(int(chance.integers(0, s - 1)) for s in shape) for _ in range(n)]
+        return [(at, tuple(int(chance.integers(1, s - a + 1)) for s, a in zip(shape, at))) for at in starts]
+
+    writers = [stead.writer("sim", rank=rank, writers=3, queue=9, timeout=PATIENCE, dataspaces=space) for rank in range(3)]
+    readers = [stead.reader("sim", group="ana", rank=rank, ranks=2, timeout=PATIENCE, dataspaces=space) for rank in range(2)]
+    wanted = [boxes(5), boxes(5)]
+    before = said = None
+    for n in range(6):
+        # Rows, then columns, then rows of other lengths.
+        axis, cuts = n % 2, [0, *sorted(int(c) for c in chance.choice(np.arange(1, shape[n % 2]), 2, replace=False)), shape[n % 2]]
+        for w in writers:
+            w.begin_step()
+        for w, low, high in zip(writers, cuts, cuts[1:]):
+            part = grid(n, count=shape)[(slice(low, high), slice(None))[:: 1 if axis == 0 else -1]]
+            w.put("T", part, shape=shape, start=(low, 0)[:: 1 if axis == 0 else -1])
+        for w in writers:
+            w.end_step()
+        said = stead.explain_stream("sim", dataspaces=space)
+        assert (said["step"], said["bytes"], said["elsewhere"]) == (n, 23 * 31 * 8, 0)
+        assert [r["basis"] for r in said["readers"]] == (["rows"] * 2 if n == 0 else [{"step": n - 1}] * 2)
+        before = counted(space)
+        for rank, r in enumerate(readers):
+            step = r.next()
+            for at, count in wanted[rank]:
+                (y, x), (h, w) = at, count
+                assert (step.get("T", (at, count)) == grid(n, count=shape)[y : y + h, x : x + w]).all()
+            report = step.report()
+            del step
+            if n > 0:
+                told = said["readers"][rank]
+                assert (told["copied"], told["looked"]) == (report["copied"], report["looked"])
+        if n > 0:
+            after = [(group, rank, c - cb, k - kb) for (group, rank, c, k), (*_, cb, kb) in zip(counted(space), before)]
+            assert [(r["group"], r["rank"], r["copied"], r["looked"]) for r in said["readers"]] == after
+            # Each pair has its part of it.
+            for r in said["readers"]:
+                pulls = [p for p in said["pulls"] if p["rank"] == r["rank"]]
+                assert (sum(p["copied"] for p in pulls), sum(p["looked"] for p in pulls)) == (r["copied"], r["looked"])
+    assert sum(w["given"] for w in said["writers"]) == said["copied"] + said["looked"]
+    assumed = stead.explain_stream("sim", readers=3, dataspaces=space)["readers"][-1]
+    assert (assumed["group"], assumed["rank"], assumed["basis"], assumed["process"]) == ("assumed", 2, "rows", None)
+    for end in readers + writers:
+        end.close()
+
+
+def test_what_was_done_is_reported(space):
+    with stead.writer("sim", queue=1, readers=1, timeout=PATIENCE, dataspaces=space) as w:
+        r = stead.reader("sim", timeout=PATIENCE, dataspaces=space)
+        with w.step():
+            w.put("T", np.zeros((512, 1024)), dims=("y", "x"), units="K")
+            made = w.empty("U", 1000)
+            made[...] = 1
+            w.put("U", made)
+        del made
+        done = w.report()
+        assert (done["rank"], done["steps"], done["put"], done["copied"]) == (0, 1, 4 << 20 | 8000, 4 << 20)
+        assert done["last"] | {"waited_s": 0, "copy_cpu_s": 0} == {"step": 0, "put": 4 << 20 | 8000, "copied": 4 << 20, "copy_cpu_s": 0, "waited_s": 0}
+        step = r.next()
+        assert step["T"].sum() == 0 and step.get_into("U", np.s_[0:10], np.empty(10)).sum() == 10
+        told = step.report()
+        assert (told["step"], told["copies"], told["copied"], told["looked"], told["fetched"]) == (0, 1, 80, 4 << 20, 0)
+        assert told["peak_steps"] >= 1
+        t, u = stead.stream_info("sim", dataspaces=space)["variables"]
+        assert t == {"name": "T", "dtype": "f64", "shape": [512, 1024], "dims": ["y", "x"], "attributes": {"units": {"Text": "K"}}}
+        assert (u["name"], u["shape"], u["dims"], u["attributes"]) == ("U", [1000], [], {})
+        del step
+        r.close()
+        mine = w.report()["memory"]
+        assert mine["peak"] >= 4 << 20 and mine["peak_steps"] >= 1 and mine["most"] == 4 << 30
