@@ -58,16 +58,25 @@ for _ in rounds(): os.preadv(fd, [room], pick.randrange(size >> 16) << 16)
 }
 
 
+# As batch systems do that keep a core of a node for the system and its daemons: computations have all others.
+LEFT = ", a core left"
+
+
 class Computation:
-    """One process on each processor, which run until the end; they are stopped while others are alone."""
+    """A process on each processor that it has, which run until the end; they are stopped while others are alone."""
 
     def __init__(self, kind, a):
         self.counts = a.data / "rounds.bin"
-        self.n = os.cpu_count()
+        processors = sorted(os.sched_getaffinity(0))
+        if kind.endswith(LEFT):
+            kind, processors = kind.removesuffix(LEFT), processors[:-1]
+        self.n = len(processors)
         self.counts.write_bytes(bytes(8 * self.n))
         with open(self.counts, "r+b") as file:
             self.map = mmap.mmap(file.fileno(), 0)
         self.jobs = [subprocess.Popen([sys.executable, "-c", COMPUTE[kind], str(self.counts), str(i), str(a.big)]) for i in range(self.n)]
+        for job, processor in zip(self.jobs, processors, strict=True):
+            os.sched_setaffinity(job.pid, {processor})
         deadline = time.monotonic() + 60
         while min(self.rounds()) < 3:
             assert time.monotonic() < deadline and all(j.poll() is None for j in self.jobs), f"{kind}: nothing is computed"
@@ -158,7 +167,7 @@ def beside_section(a):
     if shutil.which("ionice"):
         ways["nice ionice cp"] = ["nice", "-n", "19", "ionice", "-c", "3", "cp", a.big, target]
     found = {}
-    for kind in COMPUTE:
+    for kind in [*COMPUTE, *(kind + LEFT for kind in ("memory", "processor") if len(os.sched_getaffinity(0)) > 1)]:
         with Computation(kind, a) as computation:
             rows = {way: {"slower": [], "rate": [], "alone": [], "stolen": []} for way in ways}
             for turn in range(MOST_TRIES * max(2 * a.runs, 2)):
@@ -200,7 +209,7 @@ def beside_report(found, table):
             used = f"{kept(r)} of {len(r['stolen'])}"
             rows.append([kind, way, f"{100 * slower:.1f} %", f"{100 * low:.0f} to {100 * high:.0f} %", used, f"{rate / 1e6:.0f}", f"{alone / 1e6:.0f}",
                          f"{rate / alone:.2f}" if alone else ""])
-    return ["## Beside a computation on all processors\n",
+    return ["## Beside a computation on all processors, and on all but one\n",
             "Medians of windows: what is computed with the transfer, and without it just before and after. What cp has written is in memory, not on the device. "
             f"Windows in which the host took more than {100 * MOST_STOLEN:.0f} % of the processors' time are left out, if there are others.\n",
             table(["bound by", "transfer", "slower by", "in windows", "windows", "MB/s", "MB/s alone", "of it"], rows)]

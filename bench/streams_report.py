@@ -125,6 +125,49 @@ def coupled(found, median):
             table(["", "seconds", "range", "of the longer one", ""], rows)]
 
 
+def recorded(found, median):
+    total = found["steps"] * found["bytes"] / 1e9
+    rows = []
+    for name, runs in found["rows"].items():
+        def rate(what):
+            each = [total / r[what] for r in runs if what in r]
+            return f"{median(each):.2f} ({min(each):.2f} to {max(each):.2f})" if each else ""
+
+        rows.append([name, rate("put"), rate("closed"), rate("read")])
+    return [f"## Recorded: {found['steps']} steps of {found['bytes'] / 1e6:.0f} MB\n",
+            "GB/s until the last step is put, until all is closed (and durable), and read again from the page cache.\n",
+            table(["", "put", "closed", "read again"], rows)]
+
+
+def nodes(found, median):
+    rows = []
+    tcp = median(found["rows"]["TCP"])
+    for name in ("TCP", "stream"):
+        each = [rate / 1e6 for rate in found["rows"][name]]
+        share = median(each) * 1e6 / tcp
+        wanted = "" if name == "TCP" else "reached" if share >= 0.9 else "**not reached**"
+        rows.append([name, f"{median(each):.1f}", f"{min(each):.1f} to {max(each):.1f}", f"{median(each) * 1e6 / found['link']:.3f}", f"{share:.3f}", wanted])
+    return [f"## Two hosts that write rows, two that read columns: steps of {found['bytes'] / 1e6:.0f} MB\n",
+            f"MB/s that each reading host gets over its link of {found['link'] / 1e6:.0f} MB/s; wanted are 0.9 of what TCP brings. Readers take "
+            f"{median(found['rows']['core_s']):.2f} core-seconds per GB.\n",
+            table(["", "MB/s", "range", "of the link", "of TCP", ""], rows)]
+
+
+def flows(found, median):
+    rows = []
+    for name, runs in found["rows"].items():
+        what = name.split(",")[0]
+        by_numpy = found["rows"][f"{what}, NumPy in a reader"]
+        each = [r["seconds"] for r in runs]
+        ratio = median(n["seconds"] / r["seconds"] for r, n in zip(runs, by_numpy, strict=True))
+        rows.append([name, f"{median(each) * 1e3:.1f} ({min(each) * 1e3:.1f} to {max(each) * 1e3:.1f})", f"{ratio:.2f} x",
+                     f"{median(r['cpu'] for r in runs):.3f}"])
+    return [f"## Flows: steps of {found['bytes'] / 1e6:.0f} MB\n",
+            "Milliseconds of a step, from put to put and until the last result is had; how often the time of a flow fits into that of NumPy; core-seconds of "
+            "a step, of all processes.\n",
+            table(["", "ms", "NumPy takes", "core-seconds"], rows)]
+
+
 def lines(found):
     rows = [[name, str(n["all"]), str(n["stream"])] for name, n in found.items()]
     return ["## Lines of each end\n", "Of examples/streams, without empty ones and comments; the study that this is to better counts 61 to 130.\n",
@@ -137,7 +180,8 @@ def page(found, median=statistics.median):
             f"`{found['command']}`; Linux {m['kernel']}, Python {m['python']}; " + ", ".join(f"{k} {v}" for k, v in found["versions"].items()) + ".\n",
             f"Medians of {found['runs']} runs in turn; ratios are medians of those of each turn. The load of the machine was {found['load'][0]:.1f} before and "
             f"{found['load'][-1]:.1f} after.\n"]
-    for name, work in (("handover", handover), ("layouts", layouts), ("latency", latency), ("coupled", coupled)):
+    sections = {"handover": handover, "layouts": layouts, "latency": latency, "coupled": coupled, "recorded": recorded, "nodes": nodes, "flows": flows}
+    for name, work in sections.items():
         if name in found:
             text += work(found[name], median)
     if "lines" in found:

@@ -16,10 +16,11 @@ fi
 # The options that fuzzing needs are marked unstable; this unlocks them on any toolchain.
 export RUSTC_BOOTSTRAP=1
 targets=("$@")
-if [ ${#targets[@]} -eq 0 ]; then mapfile -t targets < <(sed -n 's/^name = "\([a-z]*\)"$/\1/p' fuzz/Cargo.toml); fi
-
-say "building ${#targets[@]} targets"
-cargo fuzz build --fuzz-dir fuzz
+if [ ${#targets[@]} -eq 0 ]; then
+  mapfile -t targets < <(sed -n 's/^name = "\([a-z]*\)"$/\1/p' fuzz/Cargo.toml)
+  say "building ${#targets[@]} targets"
+  cargo fuzz build --fuzz-dir fuzz
+fi
 failed=()
 for target in "${targets[@]}"; do
   say "$target: $seconds s"

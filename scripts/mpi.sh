@@ -54,6 +54,7 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
     "${cc[@]}" -O1 tests/mpi/$program.c -o "$out/$program" "${libraries[@]}"
   done
   "${cxx[@]}" tests/mpi/tipsy.cpp -o "$out/tipsy" "${libraries[@]}"
+  "${cxx[@]}" tests/mpi/coupled.cpp -o "$out/coupled++" "${libraries[@]}"
   for example in read run; do
     "${cc[@]}" examples/mpi/$example.c -o "$out/$example" "${libraries[@]}"
     "${cxx[@]}" examples/mpi/$example.cpp -o "$out/$example++" "${libraries[@]}"

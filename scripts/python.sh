@@ -6,8 +6,11 @@ source "$(dirname "$0")/lib.sh"
 profile=${1:-release}
 
 [ -x "$PYTHON" ] || die "there is no Python environment in .build/venv" "run: scripts/setup.sh test"
+# Built to be tested, it takes what the other tests have built.
+options="--profile $profile"
+[ "$profile" != dev ] || options+=" --features tested"
 # The tools are those of the environment, so nothing is fetched; what cargo has built already is used again.
 export PATH=$VENV/bin:$PATH
 "$PYTHON" -m pip install --quiet --no-build-isolation --no-deps --force-reinstall \
-  --config-settings=build-args="--profile $profile" .
+  --config-settings=build-args="$options" .
 "$PYTHON" -c 'import stead; print("installed stead", stead.__version__)'

@@ -4,6 +4,7 @@
 #   scripts/setup.sh demo   what `make demo` needs: C compiler, Python environment
 #   scripts/setup.sh test   and what `make test` needs: rustfmt, clippy, Python packages, and for the C and C++
 #                           faces g++, cmake, pkg-config, valgrind; Open MPI, MPICH, libclang, iproute2, stress-ng, e2fsprogs, Slurm
+#   scripts/setup.sh tools  of that, what compiles: all but the Python packages
 #   scripts/setup.sh bench  what benchmarks need: what `make demo` does, fio, rclone, rsync and redis-server
 #   scripts/setup.sh all    and what `make test-all` needs: emulators of processors with NEON and AVX-512
 #
@@ -11,8 +12,11 @@
 # users are told the command. All else goes to .build inside the clone.
 source "$(dirname "$0")/lib.sh"
 what=${1:-test}
-all=0
-if [ "$what" = all ]; then what=test all=1; fi
+all=0 packages=1
+case $what in
+  all) what=test all=1 ;;
+  tools) what=test packages=0 ;;
+esac
 
 # --- Rust -------------------------------------------------------------------------------------------
 need_rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
@@ -57,6 +61,9 @@ if [ "$what" = test ]; then
   ls /usr/lib/llvm-*/lib/libclang.so* >/dev/null 2>&1 || missing+=(libclang-dev)
   # The disk that fails, where it can be made.
   command -v mkfs.ext4 >/dev/null || [ -x /sbin/mkfs.ext4 ] || missing+=(e2fsprogs)
+  # File systems whose files share blocks.
+  command -v mkfs.xfs >/dev/null || [ -x /sbin/mkfs.xfs ] || missing+=(xfsprogs)
+  command -v mkfs.btrfs >/dev/null || [ -x /sbin/mkfs.btrfs ] || missing+=(btrfs-progs)
   command -v losetup >/dev/null || [ -x /sbin/losetup ] || missing+=(mount)
   command -v ip >/dev/null && command -v tc >/dev/null || missing+=(iproute2)
   command -v stress-ng >/dev/null || missing+=(stress-ng)
@@ -91,6 +98,8 @@ fi
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' || die \
   "python3 is $(python3 --version | cut -d' ' -f2), and the tests need 3.10 or newer" \
   "put a newer python3 first on the PATH"
+
+[ $packages = 1 ] || exit 0
 
 # --- Python environment -----------------------------------------------------------------------------
 mkdir -p "$BUILD"

@@ -48,7 +48,11 @@ linked() { ! ldd "$STEAD" | tee /dev/stderr | grep -iE 'mpi|hdf5|netcdf'; }
 space=$(($(df --output=avail -k . | tail -1) / 1048576))
 [ "$space" -ge 4 ] || die "only $space GB are free on the disk of $ROOT" \
   "from a fresh clone the tests need about 12 GB, 4 GB after a first run: remove what you do not need"
-scripts/setup.sh "$([ "$level" = all ] && echo all || echo test)"
+# Packages are fetched and unpacked while the code is looked at and built, which does not need them.
+scripts/setup.sh "$([ "$level" = all ] && echo all || echo tools)"
+scripts/setup.sh test >"$logs/setup.log" 2>&1 &
+packages=$!
+trap 'kill "$packages" 2>/dev/null || true' EXIT
 step "format" cargo fmt --all --check
 step "lint" cargo clippy --workspace --all-targets --locked -- -D warnings
 step "build" cargo build --workspace --locked
@@ -57,12 +61,15 @@ if [ "$level" = all ]; then export PROPTEST_CASES=${PROPTEST_CASES:-4096} HYPOTH
 step "lint of mpi" cargo clippy --workspace --features stead-mpi-capi/conformance,stead-cli/mpi \
   --all-targets --locked -- -D warnings
 step "unit and property" cargo test --workspace --locked --no-fail-fast
-step "models" cargo test --locked -p stead-read -p stead-stream --features stead-read/shuttle,stead-stream/shuttle --lib model
+# The programs beside them have no library: they bring the features that everything has elsewhere here (crates/bench).
+step "models" cargo test --locked -p stead-read -p stead-stream -p stead-bench -p xtask \
+  --features stead-read/shuttle,stead-stream/shuttle --lib model
 RUSTDOCFLAGS='-D warnings' step "api docs" cargo doc --workspace --no-deps --locked
-step "tidy" cargo xtask tidy
-step "links" cargo xtask deps
+# As it was built above: by itself it would be built once more, with features of its own.
+step "tidy" "$TARGET/debug/xtask" tidy
+step "links" "$TARGET/debug/xtask" deps
 # They are a workspace of their own; that they compile is all that is looked at here.
-step "fuzz targets" cargo check --manifest-path fuzz/Cargo.toml --locked
+step "fuzz targets" cargo check --manifest-path fuzz/Cargo.toml --locked --target-dir "$TARGET"
 if [ "$(uname -m)" = aarch64 ]; then
   summary+=("skipped  code for NEON                    this machine has it; the unit tests above ran it")
 elif rustup target list --installed 2>/dev/null | grep -qx aarch64-unknown-linux-gnu; then
@@ -71,6 +78,11 @@ else
   summary+=("skipped  code for NEON                    rustup has no target aarch64-unknown-linux-gnu")
 fi
 step "linked libraries" linked
+status=0
+wait "$packages" || status=$?
+trap - EXIT
+cat "$logs/setup.log"
+[ $status = 0 ] || die "the Python packages of the tests could not be installed" "run: scripts/setup.sh test"
 step "test data" "$PYTHON" scripts/fetch_flights.py "$BUILD/data"
 # Compilers, Valgrind and most kernels on small files keep one core busy: as many tests at a time as there are cores, up to 8.
 step "oracles" "$PYTHON" -m pytest -q -rs "${beside[@]}" tests/oracle

@@ -44,6 +44,7 @@ const FILES: &[&str] = &[
     "stream_reader",
     "stream_step",
     "stream_subscription",
+    "flow",
 ];
 
 /// Those whose functions are for administrators.

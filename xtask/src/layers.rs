@@ -19,6 +19,7 @@ const LAYERS: &[(&str, usize)] = &[
     ("stead-stage", 3),
     ("stead-stream", 3),
     ("stead-run", 4),
+    ("stead-flow", 4),
     ("stead-daemon", 5),
     ("stead", 6),
     ("stead-cli", 7),

@@ -176,6 +176,7 @@ const UNSAFE: &[&str] = &[
     "crates/capi/src/daemon.rs",
     "crates/capi/src/dataset.rs",
     "crates/capi/src/error.rs",
+    "crates/capi/src/flow.rs",
     "crates/capi/src/guard.rs",
     "crates/capi/src/layout.rs",
     "crates/capi/src/listing.rs",
