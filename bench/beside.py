@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 WINDOW_S = 4.0
 # The first part of a window is nobody's: files are opened, processes come up to speed.
@@ -102,28 +103,28 @@ class Computation:
 class Transfer:
     """A copy that is begun, and stopped when its window ends."""
 
-    def __init__(self, a, words, folder):
-        self.folder = folder
-        shutil.rmtree(folder, ignore_errors=True)
+    def __init__(self, a, way):
+        self.way = way
+        shutil.rmtree(way.folder, ignore_errors=True)
         shutil.rmtree(a.data / "state", ignore_errors=True)
-        folder.mkdir()
+        way.folder.mkdir()
         with open(a.big, "rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        self.job = subprocess.Popen([str(w) for w in words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.written = 0
+        self.job = subprocess.Popen([str(w) for w in way.words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.moved = 0
 
     def bytes(self):
-        """What was written, as the system counts it; to memory first, where it goes through the page cache."""
+        """What the disk was asked for, as the system counts it; of what is written, to memory first, where it goes through the page cache."""
         if self.job.poll() is None:
             with contextlib.suppress(OSError):
                 counts = dict(line.split(": ") for line in Path(f"/proc/{self.job.pid}/io").read_text().splitlines())
-                self.written = max(self.written, int(counts["write_bytes"]))
-        return self.written
+                self.moved = max(self.moved, int(counts[self.way.counted]))
+        return self.moved
 
     def stop(self):
         self.job.send_signal(signal.SIGINT)
         self.job.wait(60)
-        shutil.rmtree(self.folder)
+        shutil.rmtree(self.way.folder)
 
 
 def stolen():
@@ -159,30 +160,62 @@ def kept(row):
     return sum(stolen <= MOST_STOLEN for stolen in row["stolen"])
 
 
-def beside_section(a):
-    folder = a.data / "beside"
-    target = folder / "copy.bin"
-    seconds = max(WINDOW_S * min(a.scale, 1.0), 0.3)
-    ways = {"stead stage --gentle": [a.stead, "stage", a.big, target, "--gentle"], "cp": ["cp", a.big, target]}
+class Way(NamedTuple):
+    words: list
+    folder: Path
+    # Which of the counts of /proc/PID/io are its bytes: those of a disk at one of its ends.
+    counted: str
+
+
+def ways_of(a, kind, inside):
+    """Within the disk beside everything; to memory and from there beside what does not use the disk. cp is for comparison."""
+    on_disk, in_memory = a.data / "beside", a.memory / "beside"
+
+    def way(words, source, folder, *options):
+        return Way([*words, source, folder / "copy.bin", *options], folder, "write_bytes" if folder == on_disk else "read_bytes")
+
+    stage = [a.stead, "stage"]
+    ways = {"stead stage --gentle": way(stage, a.big, on_disk, "--gentle"), "cp": way(["cp"], a.big, on_disk)}
     if shutil.which("ionice"):
-        ways["nice ionice cp"] = ["nice", "-n", "19", "ionice", "-c", "3", "cp", a.big, target]
+        ways["nice ionice cp"] = way(["nice", "-n", "19", "ionice", "-c", "3", "cp"], a.big, on_disk)
+    if inside and kind != "disk":
+        ways["stead stage --gentle, to memory"] = way(stage, a.big, in_memory, "--gentle")
+        ways["stead stage --gentle, from memory"] = way(stage, inside, on_disk, "--gentle")
+    return ways
+
+
+def beside_section(a):
+    # What is staged out of memory lies there.
+    inside = a.memory / "beside.bin" if a.memory.stat().st_dev != a.data.stat().st_dev else None
+    if inside:
+        shutil.copyfile(a.big, inside)
+    try:
+        return beside_all(a, inside)
+    finally:
+        if inside:
+            inside.unlink()
+
+
+def beside_all(a, inside):
+    seconds = max(WINDOW_S * min(a.scale, 1.0), 0.3)
     found = {}
     for kind in [*COMPUTE, *(kind + LEFT for kind in ("memory", "processor") if len(os.sched_getaffinity(0)) > 1)]:
+        ways = ways_of(a, kind, inside)
         with Computation(kind, a) as computation:
             rows = {way: {"slower": [], "rate": [], "alone": [], "stolen": []} for way in ways}
             for turn in range(MOST_TRIES * max(2 * a.runs, 2)):
                 # Of the others every second time is enough.
-                wanted = {way: max(2 * a.runs, 2) if way == next(iter(ways)) else a.runs for way in ways}
-                names = [way for i, way in enumerate(ways) if kept(rows[way]) < wanted[way] and (i == 0 or turn % 2 == 0)]
+                wanted = {way: max(2 * a.runs, 2) if way.startswith("stead") else a.runs for way in ways}
+                names = [way for way in ways if kept(rows[way]) < wanted[way] and (way.startswith("stead") or turn % 2 == 0)]
                 if not any(kept(rows[way]) < wanted[way] for way in ways):
                     break
                 before = window(seconds, computation, None)
                 for way in names:
-                    transfer = Transfer(a, ways[way], folder)
+                    transfer = Transfer(a, ways[way])
                     both = window(seconds, computation, transfer)
                     transfer.stop()
                     computation.tell(signal.SIGSTOP)
-                    transfer = Transfer(a, ways[way], folder)
+                    transfer = Transfer(a, ways[way])
                     alone = window(seconds, computation, transfer)
                     transfer.stop()
                     os.sync()
@@ -210,6 +243,7 @@ def beside_report(found, table):
             rows.append([kind, way, f"{100 * slower:.1f} %", f"{100 * low:.0f} to {100 * high:.0f} %", used, f"{rate / 1e6:.0f}", f"{alone / 1e6:.0f}",
                          f"{rate / alone:.2f}" if alone else ""])
     return ["## Beside a computation on all processors, and on all but one\n",
-            "Medians of windows: what is computed with the transfer, and without it just before and after. What cp has written is in memory, not on the device. "
+            "Medians of windows: what is computed with the transfer, and without it just before and after. It is within the disk where nothing else is said. "
+            "What cp has written is in memory, not on the device. "
             f"Windows in which the host took more than {100 * MOST_STOLEN:.0f} % of the processors' time are left out, if there are others.\n",
             table(["bound by", "transfer", "slower by", "in windows", "windows", "MB/s", "MB/s alone", "of it"], rows)]

@@ -7,7 +7,7 @@
 - small: 20,000 files of 4 KiB in 200 folders, to memory and to the disk, page cache cold. On the disk with the same durability: `stead stage`
   as it is beside the others and a `sync` of the file system, and with --no-sync beside the others as they are.
 - beside: a computation on all processors (and on all but one), bound by memory or by the processor, or one that reads the disk, alone and while a big file is
-  staged from the disk to the disk with --gentle or copied by cp; and what is copied meanwhile, of what is copied alone.
+  staged with --gentle from the disk to the disk, to memory and from there, or copied by cp; and what is copied meanwhile, of what is copied alone.
 - served: the daemon: how soon it takes a transfer, what 100,000 that wait need of memory, how right it is about the time that is left.
 - tiers: a producer and a consumer of data through a slow shared store, and through memory with transfers behind them; needs root.
 
