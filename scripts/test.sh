@@ -85,17 +85,17 @@ cat "$logs/setup.log"
 [ $status = 0 ] || die "the Python packages of the tests could not be installed" "run: scripts/setup.sh test"
 step "test data" "$PYTHON" scripts/fetch_flights.py "$BUILD/data"
 # Compilers, Valgrind and most kernels on small files keep one core busy: as many tests at a time as there are cores, up to 8.
-step "oracles" "$PYTHON" -m pytest -q -rs "${beside[@]}" tests/oracle
-step "C and C++" "$PYTHON" -m pytest -q -rs "${beside[@]}" tests/c
+step "oracles" "$PYTHON" -m pytest -q -rsfE "${beside[@]}" tests/oracle
+step "C and C++" "$PYTHON" -m pytest -q -rsfE "${beside[@]}" tests/c
 # Ranks of MPI may be Python.
 step "python package" scripts/python.sh dev
 step "mpi, build" scripts/mpi.sh
 # Ranks wait for each other and for deadlines most of the time. Files of tests share labs, so each is of one worker.
-step "mpi" "$PYTHON" -m pytest -q -rs --numprocesses 2 --dist loadfile tests/mpi
-step "python" "$PYTHON" -m pytest -q -rs tests/python
+step "mpi" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/mpi
+step "python" "$PYTHON" -m pytest -q -rsfE tests/python
 # A hang is to end, whatever it is in; they wait for deadlines and kills most of the time.
-step "faults" timeout "$([ "$level" = all ] && echo 3600 || echo 1200)" "$PYTHON" -m pytest -q -rs --numprocesses 2 --dist worksteal tests/faults
-step "documents" "$PYTHON" -m pytest -q -rs tests/docs
+step "faults" timeout "$([ "$level" = all ] && echo 3600 || echo 1200)" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist worksteal tests/faults
+step "documents" "$PYTHON" -m pytest -q -rsfE tests/docs
 NO_MKDOCS_2_WARNING=1 step "site" "$BUILD/venv/bin/mkdocs" build --strict --quiet
 step "benchmarks, small" "$PYTHON" bench/run.py "$STEAD" "$BUILD/bench" "$BUILD/bench" \
   --scale 0.001 --runs 1 --installed --check

@@ -33,6 +33,8 @@ pub(crate) struct Sums {
     pub(crate) removed: u64,
     /// Bytes that the target has again before the first file comes: of what is removed there, files of which all names go.
     pub(crate) freed: u64,
+    /// Of these, bytes of files of this user.
+    pub(crate) freed_own: u64,
     pub(crate) skipped: u64,
     pub(crate) renamed: u64,
 }

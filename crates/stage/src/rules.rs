@@ -4,7 +4,7 @@ use crate::ends::Base;
 use crate::journal::{Ends, Journal};
 use crate::others::{Beside, Claim};
 use crate::place::Place;
-use crate::plan::Planned;
+use crate::plan::{Planned, Sums};
 use rustix::process::geteuid;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
@@ -235,7 +235,8 @@ pub(crate) fn within_quota<'a>(
             let claim = beside.map(|beside| beside.claim(rule, coming, more)).transpose()?;
             let claim = claim.flatten();
             let theirs = claim.as_ref().map_or(0, Claim::theirs);
-            let all = left(rule, coming, cancel)?.into_iter().map(|left| left.beside(theirs));
+            let all = left(rule, coming, cancel)?;
+            let all = all.into_iter().map(|left| left.beside(theirs).without(&planned.sums));
             match all.into_iter().try_for_each(|left| left.refuse(rule, needed)) {
                 // What has come is told a moment later, and lies there already.
                 Err(_) if theirs > 0 && tries < TRIES => tries += 1,
@@ -259,6 +260,8 @@ pub(crate) struct Left {
     quota: u64,
     used: u64,
     coming: u64,
+    /// Bytes that are removed before the first file comes.
+    freed: u64,
     whose: &'static str,
     /// Files that have no name yet are in use, too.
     whole: bool,
@@ -273,7 +276,7 @@ pub(crate) fn left(rule: &Rule, coming: u64, cancel: &Cancel) -> Result<Vec<Left
     let Used { all, own, whole } = used(place, terms, cancel)?;
     let all = [(terms.quota, all, ALL, whole), (terms.user_quota, own, "each user", false)];
     let left = all.into_iter().filter_map(|(quota, used, whose, whole)| {
-        Some(Left { quota: quota?, used: used?, coming, whose, whole })
+        Some(Left { quota: quota?, used: used?, coming, freed: 0, whose, whole })
     });
     Ok(left.collect())
 }
@@ -295,9 +298,16 @@ impl Left {
         }
     }
 
+    /// After what a plan removes first.
+    fn without(self, sums: &Sums) -> Left {
+        let freed = if self.whose == ALL { sums.freed } else { sums.freed_own };
+        Left { freed, ..self }
+    }
+
     /// Bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.quota.saturating_sub(self.used).saturating_sub(self.coming)
+        let used = self.used.saturating_sub(self.freed);
+        self.quota.saturating_sub(used).saturating_sub(self.coming)
     }
 
     /// Refuses what needs more.
@@ -313,8 +323,12 @@ impl Left {
             0 => String::new(),
             n => format!(", {} are on their way", size(n)),
         };
+        let freed = match self.freed {
+            0 => String::new(),
+            n => format!(", {} of them are removed first", size(n)),
+        };
         let message = format!(
-            "{} are needed in dataspace '{}', which has {} for {}: {} are in use{coming}",
+            "{} are needed in dataspace '{}', which has {} for {}: {} are in use{freed}{coming}",
             size(needed),
             rule.name,
             size(self.quota),

@@ -725,6 +725,36 @@ fn quotas_refuse_before_anything_is_written() {
 }
 
 #[test]
+fn a_quota_has_room_again_for_what_takes_the_place_of_what_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().canonicalize().unwrap();
+    let text = format!("[dataspace.s]\npath = \"{}/space\"\nuser_quota = 500000\n", at.display());
+    for folder in ["space/t", "new"] {
+        fs::create_dir_all(at.join(folder)).unwrap();
+    }
+    fs::write(at.join("space/t/old"), vec![1; 300_000]).unwrap();
+    fs::write(at.join("space/kept"), vec![1; 100_000]).unwrap();
+    fs::write(at.join("new/new"), vec![2; 350_000]).unwrap();
+    let spaces = Spaces::parse(&text, &|_| None).unwrap();
+    let means = Means { spaces, threads: 2, ..Means::default() };
+    let stager = Stager::open(&at.join("state"), means).unwrap();
+    let p = Place { dir, stager };
+    let mut request = p.request(Action::Sync, &["new"], Some("space/t"));
+    let e = p.stager.preview(&request, &Cancel::new()).unwrap_err();
+    assert!(e.kind() == Kind::NoSpace && !e.message().contains("removed first"), "{e}");
+    request.options.delete = true;
+    p.run(&request).unwrap();
+    assert!(!p.path("space/t/old").exists());
+    assert_eq!(fs::metadata(p.path("space/t/new")).unwrap().len(), 350_000);
+    // Of what stays there is none.
+    fs::write(p.path("new/more"), vec![3; 450_000]).unwrap();
+    fs::remove_file(p.path("new/new")).unwrap();
+    let e = p.stager.preview(&request, &Cancel::new()).unwrap_err();
+    assert!(e.kind() == Kind::NoSpace && e.message().contains("of them are removed first"), "{e}");
+    assert!(p.path("space/t/new").exists());
+}
+
+#[test]
 fn a_file_of_exabytes_without_bytes_is_begun_and_stopped() {
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
     let p = place_in(dir);

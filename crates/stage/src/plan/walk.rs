@@ -424,6 +424,9 @@ impl Progressing {
             }
         }
         self.sums.freed = self.sums.freed.saturating_add(meta.room);
+        if meta.uid == rustix::process::geteuid().as_raw() {
+            self.sums.freed_own = self.sums.freed_own.saturating_add(meta.room);
+        }
     }
 }
 
