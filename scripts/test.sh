@@ -92,7 +92,7 @@ step "python package" scripts/python.sh dev
 step "mpi, build" scripts/mpi.sh
 # Ranks wait for each other and for deadlines most of the time. Files of tests share labs, so each is of one worker.
 step "mpi" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/mpi
-step "python" "$PYTHON" -m pytest -q -rsfE tests/python
+step "python" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/python
 # A hang is to end, whatever it is in; they wait for deadlines and kills most of the time.
 step "faults" timeout "$([ "$level" = all ] && echo 3600 || echo 1200)" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist worksteal tests/faults
 step "documents" "$PYTHON" -m pytest -q -rsfE tests/docs
