@@ -3180,8 +3180,8 @@ bool stead_stage_test(const struct stead_transfer *transfer);
  * STEAD_OK if all of it was done. Every call says the same once it has ended.
  *
  * Errors: STEAD_TIMEOUT if it has not ended by then: it goes on. Otherwise what it ended with: STEAD_USAGE for what the target has
- * already, STEAD_NOT_FOUND for sources that are not there; STEAD_NO_SPACE; STEAD_CANCELLED if it was stopped; STEAD_IO if some
- * names could not be done, which stead_stage_status tells, and all others were; STEAD_PERMISSION and its like.
+ * already, STEAD_NOT_FOUND for sources that are not there; STEAD_NO_SPACE; STEAD_CANCELLED if it was stopped, or given up by
+ * somebody; STEAD_IO if some names could not be done, which stead_stage_status tells, and all others were; STEAD_PERMISSION and its like.
  */
 stead_status stead_stage_wait(const struct stead_transfer *transfer,
                               int64_t timeout_ms,
@@ -3214,13 +3214,28 @@ stead_status stead_stage_cancel(struct stead_transfer *transfer,
 void stead_stage_free(struct stead_transfer *transfer);
 
 /**
- * Gives a transfer of the journal up that nobody does at the moment: what is whole stays, and everything else of it is removed.
+ * Gives a transfer of the journal up: what is whole stays, and everything else of it is removed. One that is under way, in this process or
+ * another one, is stopped there first, and its stead_stage_wait says STEAD_CANCELLED; of one whose process was killed this call removes what there is.
  *
- * Errors: STEAD_USAGE if there is none of this number, it is under way, or it is over.
+ * Errors: STEAD_USAGE if there is none of this number, it is over, or is so before it can be stopped; STEAD_TIMEOUT if it does not
+ * stop within a minute, as its device hangs: it is given up once that answers.
  */
 stead_status stead_stage_give_up(struct stead_stager *stager,
                                  int64_t id,
                                  struct stead_error **error);
+
+/**
+ * Waits until nothing more happens with a transfer of the journal, whichever process does it, for `timeout_ms` milliseconds: not at
+ * all if that is 0, without an end if it is negative. STEAD_OK if all of it was done.
+ *
+ * Errors: STEAD_TIMEOUT if it goes on; STEAD_USAGE if there is none of this number, or it waits and no process does it; STEAD_CANCELLED
+ * if it was given up; STEAD_IO if it was interrupted, as its process has ended, or if some names could not be done, which
+ * stead_stage_status tells; otherwise what it ended with, as stead_stage_wait.
+ */
+stead_status stead_stage_wait_for(const struct stead_stager *stager,
+                                  int64_t id,
+                                  int64_t timeout_ms,
+                                  struct stead_error **error);
 
 /**
  * What the journal knows of a transfer, as the JSON document of `stead stage --format json`. The text is the caller's, to be freed

@@ -117,8 +117,10 @@ public:
         detail::call(stead_stage_resume, get(), id, &t);
         return transfer(t);
     }
-    /// Gives a transfer up that nobody does at the moment.
+    /// Gives a transfer up, whoever does it; one that is under way is stopped first.
     void give_up(std::int64_t id) const { detail::call(stead_stage_give_up, get(), id); }
+    /// Waits until nothing more happens with a transfer, whichever process does it; throws what it ended with, if not all of it was done.
+    void wait(std::int64_t id) const { detail::call(stead_stage_wait_for, get(), id, std::int64_t{-1}); }
     /// What the journal knows of a transfer, as JSON.
     std::string status(std::int64_t id) const {
         char *json = nullptr;

@@ -30,6 +30,8 @@ static void moves() {
     const stead::transfer t = tiers.submit(copy);
     CHECK(t.id() > 0);
     t.wait();
+    tiers.wait(t.id());
+    CHECK(fails(stead::kind::usage, "no transfer 999", [&] { tiers.wait(999); }));
     CHECK(t.ended() && t.wait_for(std::chrono::seconds(0)));
     CHECK(t.eta().bytes_done == 3 * text.size() && t.eta().ended);
     CHECK(contents("fast/in/2.bin") == text);

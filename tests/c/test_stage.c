@@ -167,7 +167,7 @@ static void stops(stead_stager *s) {
     p = planned(t);
     CHECK(p.bytes == (uint64_t)FILES * SIZE);
     FAILS(STEAD_USAGE, "under way in this process", stead_stage_resume(s, id, &again, &e));
-    FAILS(STEAD_USAGE, "under way in this process", stead_stage_give_up(s, id, &e));
+    FAILS(STEAD_TIMEOUT, "not ended within 1 ms", stead_stage_wait_for(s, id, 1, &e));
     CHECK(again == NULL);
     OK(stead_stage_cancel(t, &e));
     FAILS(STEAD_CANCELLED, "stopped", stead_stage_wait(t, 60000, &e));
@@ -183,6 +183,8 @@ static void stops(stead_stager *s) {
     OK(stead_stage_resume(s, id, &resumed, &e));
     OK(stead_stage_wait(resumed, 60000, &e));
     CHECK(is_tree("later"));
+    OK(stead_stage_wait_for(s, id, 0, &e));
+    FAILS(STEAD_USAGE, "no transfer 999", stead_stage_wait_for(s, 999, 0, &e));
     stead_stage_free(resumed);
     stead_stage_free(t);
     stead_stage_request_free(r);
@@ -199,6 +201,17 @@ static void is_given_up(stead_stager *s) {
     OK(stead_stage_give_up(s, id, &e));
     CHECK(!is_tree("never"));
     FAILS(STEAD_USAGE, "cancelled already", stead_stage_give_up(s, id, &e));
+    FAILS(STEAD_CANCELLED, "was cancelled", stead_stage_wait_for(s, id, -1, &e));
+    /* Under way, it is stopped and given up, whoever does it. */
+    OK(stead_stage_submit(s, r, &t, &e));
+    id = stead_stage_id(t);
+    (void)planned(t);
+    OK(stead_stage_give_up(s, id, &e));
+    FAILS(STEAD_CANCELLED, "was cancelled", stead_stage_wait(t, 60000, &e));
+    FAILS(STEAD_CANCELLED, "was cancelled", stead_stage_wait_for(s, id, 0, &e));
+    FAILS(STEAD_USAGE, "cancelled already", stead_stage_give_up(s, id, &e));
+    CHECK(!is_tree("never"));
+    stead_stage_free(t);
     stead_stage_request_free(r);
 }
 

@@ -108,6 +108,21 @@ def test_stopped_resumed_and_given_up(place):
         t.wait()
     assert stead.cancel_transfer(t.id).state == "cancelled"
     assert sorted(p.name for p in place.iterdir()) == ["big", "fast", "from", "state", "to"]
+    # Given up while it is under way, by itself or by its number.
+    for give_up in (lambda t: t.cancel(), lambda t: stead.cancel_transfer(t.id)):
+        t = stead.stage(big, place / "other", limit="2MiB")
+        while not t.progress:
+            with pytest.raises(stead.TimedOutError):
+                t.wait(0.05)
+        with pytest.raises(stead.TimedOutError, match="goes on"):
+            stead.wait_transfer(t.id, 0)
+        assert give_up(t).state == "cancelled"
+        with pytest.raises(stead.CancelledError, match="was cancelled"):
+            t.wait()
+        with pytest.raises(stead.UsageError, match="cancelled already"):
+            t.cancel()
+        assert stead.wait_transfer(t.id).state == "cancelled"
+        assert sorted(p.name for p in place.iterdir()) == ["big", "fast", "from", "state", "to"]
 
 
 def test_they_are_awaited(place):

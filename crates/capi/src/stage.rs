@@ -107,20 +107,6 @@ impl StagerFace {
         Ok(moving)
     }
 
-    /// # Errors
-    /// `Usage` for a transfer that this stager does.
-    fn not_here(&self, id: i64) -> Result<()> {
-        let begun = self.lock();
-        let here: Vec<i64> = begun
-            .iter()
-            .flatten()
-            .filter_map(Weak::upgrade)
-            .filter(|moving| !moving.has_ended())
-            .map(|moving| moving.id())
-            .collect();
-        free_of(&here, id)
-    }
-
     /// Stops all that is under way, and waits for that.
     fn end(&self) -> Result<()> {
         let all: Vec<Arc<Moving>> =
@@ -362,8 +348,8 @@ pub unsafe extern "C" fn stead_stage_test(transfer: *const stead_transfer) -> bo
 /// STEAD_OK if all of it was done. Every call says the same once it has ended.
 ///
 /// Errors: STEAD_TIMEOUT if it has not ended by then: it goes on. Otherwise what it ended with: STEAD_USAGE for what the target has
-/// already, STEAD_NOT_FOUND for sources that are not there; STEAD_NO_SPACE; STEAD_CANCELLED if it was stopped; STEAD_IO if some
-/// names could not be done, which stead_stage_status tells, and all others were; STEAD_PERMISSION and its like.
+/// already, STEAD_NOT_FOUND for sources that are not there; STEAD_NO_SPACE; STEAD_CANCELLED if it was stopped, or given up by
+/// somebody; STEAD_IO if some names could not be done, which stead_stage_status tells, and all others were; STEAD_PERMISSION and its like.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_stage_wait(
     transfer: *const stead_transfer,
@@ -437,19 +423,41 @@ pub unsafe extern "C" fn stead_stage_free(transfer: *mut stead_transfer) {
     })
 }
 
-/// Gives a transfer of the journal up that nobody does at the moment: what is whole stays, and everything else of it is removed.
+/// Gives a transfer of the journal up: what is whole stays, and everything else of it is removed. One that is under way, in this process or
+/// another one, is stopped there first, and its stead_stage_wait says STEAD_CANCELLED; of one whose process was killed this call removes what there is.
 ///
-/// Errors: STEAD_USAGE if there is none of this number, it is under way, or it is over.
+/// Errors: STEAD_USAGE if there is none of this number, it is over, or is so before it can be stopped; STEAD_TIMEOUT if it does not
+/// stop within a minute, as its device hangs: it is given up once that answers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_stage_give_up(
     stager: *mut stead_stager,
     id: i64,
     error: *mut *mut stead_error,
 ) -> stead_status {
+    call!(error, |_c| { table::get::<StagerFace>(stager)?.stager.cancel(id).map(|_| ()) })
+}
+
+/// Waits until nothing more happens with a transfer of the journal, whichever process does it, for `timeout_ms` milliseconds: not at
+/// all if that is 0, without an end if it is negative. STEAD_OK if all of it was done.
+///
+/// Errors: STEAD_TIMEOUT if it goes on; STEAD_USAGE if there is none of this number, or it waits and no process does it; STEAD_CANCELLED
+/// if it was given up; STEAD_IO if it was interrupted, as its process has ended, or if some names could not be done, which
+/// stead_stage_status tells; otherwise what it ended with, as stead_stage_wait.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_stage_wait_for(
+    stager: *const stead_stager,
+    id: i64,
+    timeout_ms: i64,
+    error: *mut *mut stead_error,
+) -> stead_status {
     call!(error, |_c| {
         let face = table::get::<StagerFace>(stager)?;
-        face.not_here(id)?;
-        face.stager.cancel(id).map(|_| ())
+        let status = face.stager.wait(id, time(timeout_ms), &mut |_| Ok(()))?;
+        if status.state.rests() {
+            return whole(&status, "stead_stage_status");
+        }
+        let message = format!("transfer {id} has not ended within {timeout_ms} ms");
+        Err(Error::new(Kind::Timeout, message).with_hint("it goes on; wait again"))
     })
 }
 

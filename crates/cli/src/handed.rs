@@ -58,7 +58,7 @@ pub fn stage(a: &StageArgs, daemon: &Clients) -> Result<()> {
 }
 
 /// What was not finished, as an error of the command: that somebody has stopped it is none of its own.
-fn ended(status: &Status, e: Error, on: &str) -> Error {
+pub fn ended(status: &Status, e: Error, on: &str) -> Error {
     let ended = Error::new(Kind::Io, e.to_string());
     match status.state {
         State::Cancelled => ended,

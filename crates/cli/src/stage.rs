@@ -41,10 +41,10 @@ pub fn stage(a: &StageArgs) -> Result<()> {
     if let Some(daemon) = daemon {
         return handed::stage(a, &daemon);
     }
-    if a.background || a.wait.is_some() || !a.after.is_empty() {
+    if a.background || !a.after.is_empty() {
         return Err(handed::none().with_hint(match own {
             true => "--dataspace and --threads are for transfers that this command does itself",
-            false => "start one: stead daemon, or leave out --background, --wait and --after",
+            false => "start one: stead daemon, or leave out --background and --after",
         }));
     }
     if node.is_some() && !own {
@@ -100,6 +100,12 @@ fn here(a: &StageArgs) -> Result<()> {
     }
     let cancel = Cancel::new();
     let done = signals::watch(&cancel, false)?;
+    if let Some(id) = a.wait {
+        let status = waited(a, &stager, id, &cancel)?;
+        done.cancel();
+        show(a, &status, None)?;
+        return status.outcome().map_err(|e| handed::ended(&status, e, ""));
+    }
     let ids = match a.resume {
         Some(Some(id)) => vec![id],
         Some(None) => stager.waiting()?,
@@ -120,7 +126,7 @@ fn here(a: &StageArgs) -> Result<()> {
             }]
         }
     };
-    let mut failed = None;
+    let (mut failed, mut given_up) = (None, None);
     let several = ids.len() > 1;
     for id in ids {
         let bar = Bar::new(a.progress);
@@ -130,6 +136,18 @@ fn here(a: &StageArgs) -> Result<()> {
         }
         let status = match ended {
             Ok(status) => status,
+            // Somebody has given it up: that is told as of any that could not be done.
+            Err(e) if e.kind() == Kind::Cancelled && !cancel.is_cancelled() => {
+                let status = stager.status(id)?;
+                show(a, &status, None)?;
+                let e = handed::ended(&status, e, "");
+                if !several {
+                    return Err(e);
+                }
+                crate::complain(&e);
+                given_up.get_or_insert(id);
+                continue;
+            }
             // Of several, each gets its turn.
             Err(e) if several && e.kind() != Kind::Cancelled => {
                 crate::complain(&e);
@@ -144,11 +162,34 @@ fn here(a: &StageArgs) -> Result<()> {
         }
     }
     done.cancel();
-    match failed {
-        None => Ok(()),
-        Some(id) => Err(Error::new(Kind::Io, format!("not all of transfer {id} could be done"))
-            .with_hint(format!("mend what is wrong, then: stead stage --resume {id}"))),
+    match (failed, given_up) {
+        (None, None) => Ok(()),
+        (None, Some(id)) => Err(Error::new(Kind::Io, format!("transfer {id} was cancelled"))),
+        (Some(id), _) => {
+            Err(Error::new(Kind::Io, format!("not all of transfer {id} could be done"))
+                .with_hint(format!("mend what is wrong, then: stead stage --resume {id}")))
+        }
     }
+}
+
+/// Waits for a transfer that another process does.
+fn waited(a: &StageArgs, stager: &Stager, id: i64, cancel: &Cancel) -> Result<Status> {
+    let bar = Bar::new(a.progress);
+    let ended = stager.wait(id, None, &mut |status| {
+        if cancel.is_cancelled() {
+            return Err(Error::cancelled().with_hint(format!(
+                "whoever does it goes on: stead stage --wait {id}; or give it up: stead stage --cancel {id}"
+            )));
+        }
+        if let Some(bar) = &bar {
+            bar.far(status);
+        }
+        Ok(())
+    });
+    if let Some(bar) = &bar {
+        bar.end();
+    }
+    ended
 }
 
 pub fn request(a: &StageArgs) -> Result<Request> {
@@ -403,6 +444,13 @@ impl Bar {
 impl Bar {
     pub fn end(&self) {
         self.0.finish_and_clear();
+    }
+
+    /// How far one is that another process does, as it has written it down.
+    fn far(&self, s: &Status) {
+        self.0.set_length(s.bytes);
+        self.0.set_position(s.bytes_done);
+        self.0.set_message(format!("{}/{} names", s.files_done, s.files));
     }
 }
 

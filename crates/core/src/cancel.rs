@@ -4,9 +4,12 @@ use crate::{Error, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A cancellation token: clones share one flag. Checking it costs one relaxed load.
+/// A cancellation token: clones share one flag. Checking it costs one relaxed load, and one more for each token above it.
 #[derive(Debug, Clone, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+pub struct Cancel {
+    flag: Arc<AtomicBool>,
+    above: Option<Arc<Cancel>>,
+}
 
 impl Cancel {
     /// A token that nobody has cancelled.
@@ -14,14 +17,21 @@ impl Cancel {
         Self::default()
     }
 
-    /// Asks everyone who holds the token to stop soon. Safe to call from a signal handler.
-    pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+    /// A token of its own for a part of the work: it is cancelled with this one, and this one not with it.
+    #[must_use]
+    pub fn below(&self) -> Cancel {
+        Cancel { flag: Arc::default(), above: Some(Arc::new(self.clone())) }
     }
 
-    /// True after [`Cancel::cancel`].
+    /// Asks everyone who holds the token to stop soon. Safe to call from a signal handler.
+    pub fn cancel(&self) {
+        self.flag.store(true, Ordering::Relaxed);
+    }
+
+    /// True after [`Cancel::cancel`], of this token or of one above it.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.flag.load(Ordering::Relaxed)
+            || self.above.as_ref().is_some_and(|above| above.is_cancelled())
     }
 
     /// An error of kind `Cancelled` after [`Cancel::cancel`].
@@ -31,7 +41,7 @@ impl Cancel {
 
     /// The flag itself, for signal handlers that want to set it.
     pub fn flag(&self) -> Arc<AtomicBool> {
-        self.0.clone()
+        self.flag.clone()
     }
 }
 
@@ -96,6 +106,18 @@ impl Drop for During<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_is_stopped_with_the_whole_and_the_whole_not_with_a_part() {
+        let all = Cancel::new();
+        let (a, b) = (all.below(), all.below());
+        a.cancel();
+        assert!(a.check().is_err() && a.clone().is_cancelled());
+        assert!(all.check().is_ok() && b.check().is_ok());
+        let deep = b.below();
+        all.cancel();
+        assert!(b.is_cancelled() && deep.check().is_err());
+    }
 
     #[test]
     fn what_several_requests_read_is_read_as_long_as_one_of_them_goes_on() {

@@ -14,6 +14,9 @@ use stead::{Cancel, Error, Result};
 /// How long a wait goes on before it looks whether a signal has come.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How long whoever does a transfer has to stop.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A journal, and what transfers are done with.
 #[pyclass(frozen, module = "stead._stead")]
 pub struct Stager {
@@ -25,6 +28,7 @@ pub struct Stager {
 #[pyclass(frozen, module = "stead._stead")]
 pub struct Transfer {
     inner: Option<Moving>,
+    stager: Arc<Inner>,
     born: u32,
 }
 
@@ -88,7 +92,7 @@ impl Stager {
             Moving::begin(inner, id)
         };
         let moving = py.detach(begin).map_err(raise)?;
-        Ok(Transfer { inner: Some(moving), born: self.born })
+        Ok(Transfer { inner: Some(moving), stager: inner.clone(), born: self.born })
     }
 
     /// Goes on with one.
@@ -96,13 +100,24 @@ impl Stager {
         let inner = self.checked()?;
         let begin = || inner.status(id).and_then(|_| Moving::begin(inner, id));
         let moving = py.detach(begin).map_err(raise)?;
-        Ok(Transfer { inner: Some(moving), born: self.born })
+        Ok(Transfer { inner: Some(moving), stager: inner.clone(), born: self.born })
     }
 
     /// Gives one up; says as JSON what came of it.
     fn cancel(&self, py: Python<'_>, id: i64) -> PyResult<String> {
+        give_up(py, self.checked()?, id)
+    }
+
+    /// Waits until nothing more happens with one, whichever process does it: what came of it, as JSON; none if it goes on after so many seconds.
+    fn wait(&self, py: Python<'_>, id: i64, timeout: Option<f64>) -> PyResult<Option<String>> {
         let inner = self.checked()?;
-        py.detach(|| json(&inner.cancel(id)?)).map_err(raise)
+        // What is no time that there is is for ever.
+        let most = timeout.and_then(|s| Duration::try_from_secs_f64(s.max(0.0)).ok());
+        let status = looking(py, |look| inner.wait(id, most, &mut |_| look()))?;
+        if !status.state.rests() {
+            return Ok(None);
+        }
+        json(&status).map(Some).map_err(raise)
     }
 
     /// What a request would do, as JSON.
@@ -128,6 +143,29 @@ impl Stager {
         let inner = self.checked()?;
         py.detach(|| json(&usage(inner, &Cancel::new())?)).map_err(raise)
     }
+}
+
+/// Does something that looks now and then whether a signal has come, which ends it.
+fn looking<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&mut dyn FnMut() -> Result<()>) -> Result<T> + Send,
+) -> PyResult<T> {
+    let mut raised = None;
+    let done = py.detach(|| {
+        work(&mut || {
+            raised = Python::attach(|py| py.check_signals()).err();
+            if raised.is_some() { Err(Error::cancelled()) } else { Ok(()) }
+        })
+    });
+    match raised {
+        Some(e) => Err(e),
+        None => done.map_err(raise),
+    }
+}
+
+/// Gives a transfer up, whoever does it; says as JSON what came of it.
+fn give_up(py: Python<'_>, stager: &Inner, id: i64) -> PyResult<String> {
+    json(&looking(py, |look| stager.cancel_within(id, PATIENCE, look))?).map_err(raise)
 }
 
 impl Transfer {
@@ -183,6 +221,11 @@ impl Transfer {
     fn stop(&self) -> PyResult<()> {
         self.checked()?.stop();
         Ok(())
+    }
+
+    /// Stops it and gives it up; says as JSON what came of it.
+    fn cancel(&self, py: Python<'_>) -> PyResult<String> {
+        give_up(py, &self.stager, self.checked()?.id())
     }
 
     /// Calls a function without arguments once it has ended, from another thread.

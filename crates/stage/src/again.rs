@@ -37,7 +37,8 @@ impl Stager {
                 continue;
             }
             if anew {
-                self.cancel(id)?;
+                // Somebody may have begun to go on with it.
+                self.cancel_idle(id)?;
             } else {
                 return Ok(Some(id));
             }

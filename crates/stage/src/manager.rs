@@ -4,12 +4,11 @@ use crate::clock::{self, Watch};
 use crate::drive::{Drive, OBJECTS_AT_ONCE, Stopped, pair};
 use crate::ends;
 use crate::enough::{enough, free, shares};
-use crate::job::{Item, Task};
+use crate::job::Item;
 use crate::journal::{By, Journal, Known};
 use crate::limiter;
-use crate::meta;
 use crate::others::{Beside, Claim, Others};
-use crate::place::{Place, Prefix};
+use crate::place::Place;
 use crate::plan::{Planned, Planner, Progressing};
 use crate::remote::{self, Far, Nodes, Reach};
 use crate::request::Request;
@@ -17,24 +16,20 @@ use crate::rules::{self, Jobs};
 use crate::seats::Seats;
 use crate::status::{Preview, State, Status, Watcher};
 use crate::touch::{Bounds, Key, Touched};
-use crate::up::Upload;
-use rustix::fs::FlockOperation;
+use crate::turns::Ear;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use stead_core::layout::Spaces;
 use stead_core::layout::spaces::Bound;
 use stead_core::{Cancel, Error, Kind, Result, limits};
 use stead_model::transfer::Amount;
-use stead_store::{Folder, space};
+use stead_store::space;
 
 /// Names of a list that are written down together.
-const TOGETHER: usize = 4096;
+pub(crate) const TOGETHER: usize = 4096;
 
-/// How often somebody tries to have the turn of a transfer, 10 ms apart.
-const LOOKS: usize = 20;
 /// Threads that copy, unless there are to be more.
 const MOST_THREADS: usize = 16;
 
@@ -111,20 +106,6 @@ pub fn fixed(request: &Request) -> Result<Request> {
         target: request.target.as_ref().map(ends::fixed).transpose()?,
         ..request.clone()
     })
-}
-
-/// Who has this does a transfer, and nobody else does.
-pub(crate) struct Turn {
-    file: File,
-    path: PathBuf,
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        // Removed while it is held: who opens it now finds that it has no name, and tries again.
-        let _ = std::fs::remove_file(&self.path);
-        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
-    }
 }
 
 impl Stager {
@@ -222,6 +203,10 @@ impl Stager {
         Ok((id, touched))
     }
 
+    pub(crate) fn locks(&self) -> &Path {
+        &self.locks
+    }
+
     pub(crate) fn nodes(&self) -> Option<&Nodes> {
         self.nodes.as_ref()
     }
@@ -303,51 +288,12 @@ impl Stager {
         Planner { spaces, nodes, request, job, jobs, cancel, renames, sink, state }.plan()
     }
 
-    /// Has the turn of a transfer, or an error of kind `Usage` if another process does it.
-    pub(crate) fn turn(&self, id: i64) -> Result<Turn> {
-        // Who only looks has it for a moment.
-        for _ in 0..LOOKS {
-            if let Some(turn) = self.try_turn(id)? {
-                return Ok(turn);
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        self.try_turn(id)?.ok_or_else(|| {
-            Error::usage(format!("transfer {id} is under way in another process"))
-                .with_hint("stop it there, or wait until it has ended")
-        })
-    }
-
-    pub(crate) fn is_free(&self, id: i64) -> Result<bool> {
-        Ok(self.try_turn(id)?.is_some())
-    }
-
-    pub(crate) fn try_turn(&self, id: i64) -> Result<Option<Turn>> {
-        let path = self.locks.join(id.to_string());
-        let failed = |e: std::io::Error| Error::io("lock", &path, e);
-        loop {
-            let open = File::options().write(true).create(true).truncate(false).open(&path);
-            let file = open.map_err(failed)?;
-            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {}
-                Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
-                Err(e) => {
-                    return Err(failed(e.into()).with_hint(
-                        "the journal must lie on a file system with locks: name a folder by STEAD_STATE",
-                    ));
-                }
-            }
-            if file.metadata().map_err(failed)?.nlink() > 0 {
-                return Ok(Some(Turn { file, path }));
-            }
-        }
-    }
-
     /// Does a transfer, or what is left of it, until it ends. Gives what came of it: names that could not be done are in there. Where
     /// a dataspace has a number of transfers at a time, it waits until it may be one of them.
     ///
     /// # Errors
-    /// What it failed with as a whole. `Cancelled` if it was stopped, after which it can be resumed, as after `NoSpace`.
+    /// What it failed with as a whole. `Cancelled` if it was stopped, after which it can be resumed, as after `NoSpace`; and if somebody
+    /// has given it up meanwhile ([`Stager::cancel`]), after which it cannot.
     pub fn run(&self, id: i64, cancel: &Cancel, watcher: Option<&dyn Watcher>) -> Result<Status> {
         self.run_by(id, cancel, watcher, None)
     }
@@ -370,12 +316,16 @@ impl Stager {
         watcher: Option<&dyn Watcher>,
         held: Option<&Touched>,
     ) -> Result<Status> {
-        let _turn = self.turn(id)?;
+        let turn = self.turn(id)?;
+        // Whoever had it before was asked.
+        turn.forget_asked()?;
         let known = self.journal.known(id)?;
         if matches!(known.state, State::Finished | State::Cancelled) {
             let state = known.state.as_str();
             return Err(Error::usage(format!("transfer {id} is {state} already")));
         }
+        let ear = Ear::listen(&turn, cancel)?;
+        let cancel = ear.cancel();
         let stopped = |e: Error| {
             e.with_hint(format!(
                 "go on with it: stead stage --resume {id}; or give it up: stead stage --cancel {id}"
@@ -383,9 +333,12 @@ impl Stager {
         };
         let mut seated = match held {
             Some(touched) => Seated { touched: touched.clone(), seats: None },
-            None => {
-                self.seat(&known, self.journal.touched(id)?, cancel, watcher).map_err(stopped)?
-            }
+            None => match self.seat(&known, self.journal.touched(id)?, cancel, watcher) {
+                Err(e) if e.kind() == Kind::Cancelled && ear.is_asked() => {
+                    return Err(self.given_up(id, &known, clock::unix()));
+                }
+                seated => seated.map_err(stopped)?,
+            },
         };
         if id % TIDY_EVERY == 0 {
             // Not while one is taken: a store may be long in answering.
@@ -406,6 +359,10 @@ impl Stager {
             Ok(false) => {
                 self.journal.put_off(id)?;
                 self.journal.status(id)
+            }
+            Err(e) if e.kind() == Kind::Cancelled && ear.is_asked() => {
+                // It may have been planned since.
+                Err(self.given_up(id, &self.journal.known(id)?, now))
             }
             Err(e) if e.kind() == Kind::Cancelled => {
                 self.journal.set_state(id, State::Interrupted, None, now)?;
@@ -593,22 +550,6 @@ impl Stager {
         drive.run()
     }
 
-    /// Gives up a transfer that nobody does at the moment, and removes what there is of files that are not whole. What is whole stays.
-    ///
-    /// # Errors
-    /// `Usage` if it is under way, or over.
-    pub fn cancel(&self, id: i64) -> Result<Status> {
-        let _turn = self.turn(id)?;
-        let known = self.journal.known(id)?;
-        if matches!(known.state, State::Finished | State::Cancelled) {
-            let state = known.state.as_str();
-            return Err(Error::usage(format!("transfer {id} is {state} already")));
-        }
-        self.sweep(id, &known)?;
-        self.journal.set_state(id, State::Cancelled, None, clock::unix())?;
-        self.journal.status(id)
-    }
-
     /// Does something for which the journal is to have room, which those that failed may have to make.
     pub(crate) fn with_room<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         match work() {
@@ -650,57 +591,6 @@ impl Stager {
         Ok(forgotten)
     }
 
-    /// Removes temporary files of a transfer.
-    pub(crate) fn sweep(&self, id: i64, known: &Known) -> Result<()> {
-        let Some(base) = known.ends.as_ref().and_then(|ends| ends.target.as_ref()) else {
-            return Ok(());
-        };
-        let base = match base.open(&self.means().spaces, None, &Cancel::new()) {
-            // It is gone with all that lay in it.
-            Err(e) if e.kind() == Kind::NotFound => return Ok(()),
-            base => base?,
-        };
-        let mut from = 0;
-        loop {
-            let tasks = [Task::File, Task::Link, Task::Hard, Task::Folder];
-            let items = self.journal.not_whole(id, &tasks, from, TOGETHER)?;
-            let Some(last) = items.last() else { return Ok(()) };
-            from = last.n + 1;
-            if let Place::Bucket(to) = &base {
-                self.forget_uploads(id, to, &items)?;
-                continue;
-            }
-            let base = base.folder()?;
-            let mut here: Option<(PathBuf, Option<Folder>)> = None;
-            for item in &items {
-                if here.as_ref().is_none_or(|(path, _)| path != item.folder()) {
-                    here = Some((item.folder().to_owned(), base.below(item.folder()).ok()));
-                }
-                let Some((_, Some(folder))) = &here else { continue };
-                if item.task != Task::Folder {
-                    folder.remove_file(&item.temporary(known.tag))?;
-                } else if let Ok(made) = folder.enter(item.name())
-                    && made.own_meta()?.mode == 0o700
-                {
-                    // As if it had been made by hand: it was to get its rights in the end.
-                    meta::give_new_folder(&made);
-                }
-            }
-        }
-    }
-
-    /// Has the store forget the parts of files that are not whole.
-    fn forget_uploads(&self, id: i64, to: &Prefix, items: &[Item]) -> Result<()> {
-        for item in items.iter().filter(|item| item.task == Task::File) {
-            let mark = self.journal.mark(id, item.n)?;
-            if let Some(begun) = mark.as_deref().and_then(Upload::of_text) {
-                to.bucket().abort(&to.key(&item.target)?, &begun.upload)?;
-                self.journal.set_mark(id, item.n, None)?;
-            }
-        }
-        Ok(())
-    }
-
     /// How far a transfer is.
     ///
     /// # Errors
@@ -716,19 +606,6 @@ impl Stager {
     pub fn statuses(&self, all: bool, most: usize) -> Result<Vec<Status>> {
         let list = self.journal.statuses(None, all, most)?;
         list.into_iter().map(|status| self.true_state(status)).collect()
-    }
-
-    /// Who says that it is running may have ended without a word.
-    fn true_state(&self, mut status: Status) -> Result<Status> {
-        if status.state == State::Running && self.try_turn(status.id)?.is_some() {
-            // It may have ended between both.
-            let now = self.journal.status(status.id)?;
-            status = match now.state {
-                State::Running => Status { state: State::Interrupted, ..now },
-                _ => now,
-            };
-        }
-        Ok(status)
     }
 
     /// Transfers that have not come to their end and that nobody does, by their turn.

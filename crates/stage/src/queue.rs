@@ -8,6 +8,7 @@ mod turn;
 pub use share::{Kind, Load, Share};
 
 use crate::clock;
+use crate::given_up::STOPS_WITHIN;
 use crate::journal::Head;
 use crate::limiter;
 use crate::manager::{Means, Stager};
@@ -26,8 +27,6 @@ use stead_core::{Error, Result};
 
 /// Whoever cannot look at the journal tries again after this.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long a transfer that is cancelled has for what it is in the middle of.
-const STOPS_WITHIN: Duration = Duration::from_secs(60);
 /// How often it is looked for what nobody does.
 const LOOKS_EVERY: Duration = Duration::from_secs(60);
 /// Sets of dataspaces of which it is remembered that more waits which touches them.

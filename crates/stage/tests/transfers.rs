@@ -444,28 +444,28 @@ fn a_transfer_that_is_given_up_leaves_nothing_half() {
     request.options.durable = false;
     let id = p.stager.submit(&request).unwrap();
     let cancel = Cancel::new();
-    /// Not before somebody else has tried to give it up.
-    struct Later(Stop, AtomicBool);
-    impl Watcher for Later {
+    /// Says when something is on its way.
+    struct Moves(AtomicBool);
+    impl Watcher for Moves {
         fn progress(&self, progress: &Progress) {
-            if self.1.load(Ordering::Relaxed) {
-                self.0.progress(progress);
-            }
+            self.0.fetch_or(progress.bytes_done > 20 << 20, Ordering::Relaxed);
         }
     }
-    let stop = Later(Stop(cancel.clone(), 20 << 20), AtomicBool::new(false));
+    let moves = Moves(AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let running = scope.spawn(|| p.stager.run(id, &cancel, Some(&stop)));
-        // Nobody else does it, or gives it up, meanwhile.
-        while p.stager.status(id).unwrap().state == State::Pending && !running.is_finished() {
+        let running = scope.spawn(|| p.stager.run(id, &cancel, Some(&moves)));
+        while !moves.0.load(Ordering::Relaxed) && !running.is_finished() {
             std::thread::yield_now();
         }
-        let refused = p.stager.cancel(id);
-        stop.1.store(true, Ordering::Relaxed);
-        assert_eq!(refused.unwrap_err().kind(), Kind::Usage);
-        assert_eq!(running.join().unwrap().unwrap_err().kind(), Kind::Cancelled);
+        // Nobody else does it meanwhile.
+        assert_eq!(p.stager.run(id, &Cancel::new(), None).unwrap_err().kind(), Kind::Usage);
+        assert_eq!(p.stager.cancel(id).unwrap().state, State::Cancelled);
+        let e = running.join().unwrap().unwrap_err();
+        assert!(e.kind() == Kind::Cancelled && e.message().contains("was cancelled"), "{e}");
+        // It alone was stopped, and not what its caller does besides.
+        assert!(!cancel.is_cancelled());
     });
-    assert_eq!(p.stager.cancel(id).unwrap().state, State::Cancelled);
+    assert!(p.stager.cancel(id).unwrap_err().message().contains("cancelled already"));
     assert_eq!(fs::read_dir(p.path("to")).unwrap().count(), 0);
     assert_eq!(p.stager.run(id, &Cancel::new(), None).unwrap_err().kind(), Kind::Usage);
     assert_eq!(p.stager.status(999).unwrap_err().kind(), Kind::Usage);

@@ -79,11 +79,11 @@ pub struct StageArgs {
     #[arg(long, value_name = "ID", num_args = 0..=1, group = "action", conflicts_with = "names")]
     pub resume: Option<Option<i64>>,
 
-    /// Give up a transfer, and remove what there is of files that are not whole
+    /// Give up a transfer, whoever does it, and remove what there is of files that are not whole
     #[arg(long, value_name = "ID", group = "action", conflicts_with = "names")]
     pub cancel: Option<i64>,
 
-    /// Wait for a transfer of the daemon
+    /// Wait for a transfer of the daemon, or without one for a transfer that another process does
     #[arg(long, value_name = "ID", group = "action", conflicts_with = "names")]
     pub wait: Option<i64>,
 
@@ -113,7 +113,7 @@ pub struct StageArgs {
     pub on: Option<String>,
 
     /// Do it in this process, and not in the daemon
-    #[arg(long, help_heading = "Means", conflicts_with_all = ["background", "wait", "after"])]
+    #[arg(long, help_heading = "Means", conflicts_with_all = ["background", "after"])]
     pub here: bool,
 
     /// Give it to the daemon, print its number, and do not wait

@@ -50,7 +50,7 @@ from ._progress import Snapshot
 from ._read import Reader, Reads, Session, View, open_reader, read_session
 from ._region import Region, region, regions
 from ._report import Report
-from ._stage import Staged, Transfer, cancel_transfer, dataspaces, preview_stage, resume_transfer, stage, transfers
+from ._stage import Staged, Transfer, cancel_transfer, dataspaces, preview_stage, resume_transfer, stage, transfers, wait_transfer
 from ._stead import MISSING, Cancel, Read, __version__
 from ._stream_step import Step, Variable
 from ._streams import StreamReader, StreamWriter, explain_stream, reader, recordings, remove_stream, stream_info, streams, writer
@@ -173,6 +173,7 @@ __all__ = [
     "stream_info",
     "streams",
     "transfers",
+    "wait_transfer",
     "where_help",
     "writer",
     *_kernels.__all__,

@@ -127,7 +127,7 @@ class Transfer:
 
         Raises:
             TimedOutError: It goes on. Wait again, or `stop` it.
-            CancelledError: It was stopped, and can be resumed.
+            CancelledError: It was stopped, and can be resumed; or somebody has given it up.
             NoSpaceError: The target is full.
             UsageError: What is asked for makes no sense, or a name is taken.
             NotFoundError: A source is not there.
@@ -155,6 +155,15 @@ class Transfer:
     def stop(self) -> None:
         """Asks it to stop, such that it can be resumed. It has stopped when `wait` returns."""
         self._transfer.stop()
+
+    def cancel(self) -> Staged:
+        """Stops it and gives it up: what there is of files that are not whole is removed, and what is whole stays.
+
+        Raises:
+            UsageError: It is over.
+            TimedOutError: It does not stop within a minute, as its device hangs.
+        """
+        return Staged(json.loads(self._transfer.cancel()))
 
     def __await__(self) -> Generator[Any, Any, Staged]:
         import asyncio
@@ -285,7 +294,7 @@ def resume_transfer(
 
 
 def cancel_transfer(id: int, *, dataspaces: Spaces = None, state: str | os.PathLike[str] | None = None) -> Staged:
-    """Gives up a transfer that is not under way, and removes what there is of files that are not whole. What is whole stays.
+    """Gives up a transfer, whichever process does it, and removes what there is of files that are not whole. What is whole stays.
 
     Args:
         id: Its number, as `transfers` has it.
@@ -293,9 +302,29 @@ def cancel_transfer(id: int, *, dataspaces: Spaces = None, state: str | os.PathL
         state: As for `stage`.
 
     Raises:
-        UsageError: There is none of this number, it is over, or under way: stop it first.
+        UsageError: There is none of this number, it is over, or is so before it can be stopped.
+        TimedOutError: Whoever does it does not stop within a minute, as its device hangs.
     """
     return Staged(json.loads(opened(dataspaces, 0, state).cancel(id)))
+
+
+def wait_transfer(id: int, timeout: float | None = None, *, state: str | os.PathLike[str] | None = None) -> Staged:
+    """Waits until nothing more happens with a transfer, whichever process does it, and says what came of it: its `state` is `finished`,
+    `failed`, `cancelled` or `interrupted`.
+
+    Args:
+        id: Its number, as `transfers` has it.
+        timeout: Seconds; None waits as long as it takes.
+        state: As for `stage`.
+
+    Raises:
+        TimedOutError: It goes on.
+        UsageError: There is none of this number, or it waits and no process does it.
+    """
+    told = opened(None, 0, state).wait(id, timeout)
+    if told is None:
+        raise make("timeout", f"transfer {id} goes on", hint="wait again")
+    return Staged(json.loads(told))
 
 
 def transfers(all: bool = False, *, most: int = 1000, state: str | os.PathLike[str] | None = None) -> list[Staged]:
