@@ -21,7 +21,7 @@ static void says(stead_status (*ask)(const stead_daemon *, char **, stead_error 
 
 static void dataspaces(stead_daemon *d) {
     char here[4096], path[5000], *json = NULL;
-    const char *set[] = {path, "quota=100"}, *less[] = {"quota="}, *odd[] = {"quota"};
+    const char *set[] = {path, "quota=100"}, *less[] = {"quota=", "gentle=yes"}, *odd[] = {"quota"};
     CHECK(getcwd(here, sizeof here) != NULL && mkdir("space", 0755) == 0);
     snprintf(path, sizeof path, "path=%s/space", here);
     OK(stead_admin_dataspace_add(d, "c", set, 2, &e));
@@ -32,9 +32,11 @@ static void dataspaces(stead_daemon *d) {
     OK(stead_daemon_spaces(d, &json, &e));
     SAYS(json, "\"quota\": 100");
     stead_text_free(json);
-    OK(stead_admin_dataspace_update(d, "c", less, 1, &e));
+    OK(stead_admin_dataspace_update(d, "c", less, 2, &e));
+    says(stead_admin_dataspaces, d, "\"gentle\": \"yes\"");
     OK(stead_daemon_spaces(d, &json, &e));
     SAYS(json, "\"quota\": null");
+    SAYS(json, "\"gentle\": true");
     stead_text_free(json);
 }
 

@@ -183,7 +183,9 @@ def test_administrators(node, tmp_path):
     # A connection is of the job that its process was of when it was made.
     with stead.daemon(node.path) as of_job:
         assert of_job.submit(tmp_path / "f", "py://f").wait(60).state == "finished"
-    admin.update_dataspace("py", jobs=None, quota=1)
+    admin.update_dataspace("py", jobs=None, quota=1, gentle=True)
+    assert admin.dataspaces()["py"]["gentle"] == "yes"
+    assert [s["gentle"] for s in d.spaces() if s["name"] == "py"] == [True]
     with pytest.raises(stead.NoSpaceError, match="quota|dataspace 'py'"):
         d.preview(tmp_path / "f", "py://g")
     admin.remove_process(os.getpid())

@@ -391,7 +391,12 @@ pub fn used(list: &[Usage]) -> String {
             size(u.free),
             quota(u),
             u.transfers.map_or(u.running.to_string(), |most| format!("{} of {most}", u.running)),
-            u.limit.map_or("-".to_owned(), |limit| format!("{}/s", units::format_size(limit))),
+            match (u.limit, u.gentle) {
+                (Some(limit), true) => format!("{}/s, gentle", units::format_size(limit)),
+                (Some(limit), false) => format!("{}/s", units::format_size(limit)),
+                (None, true) => "gentle".to_owned(),
+                (None, false) => "-".to_owned(),
+            },
             rate(u.read_rate),
             rate(u.write_rate),
         ]

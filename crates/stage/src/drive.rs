@@ -127,7 +127,9 @@ struct Way<'a> {
     sources: Vec<Side>,
     target: Option<Side>,
     limiter: Limiter,
-    /// Where it gives way to others.
+    /// It gives way to others: that was asked for, or agreed for what it reads or writes.
+    gentle: bool,
+    /// Where it does.
     pace: Option<Pace>,
     bytes: AtomicU64,
     /// Of these, those that nobody has moved.
@@ -173,13 +175,16 @@ impl Drive<'_> {
         let rules: Vec<rules::Rule> = bases.flat_map(of).collect();
         let pair = pair(sources.first().map(|s| &s.base), target.as_ref().map(|t| &t.base));
         let seen = pair.as_ref().map_or(Ok(Seen::default()), |pair| self.journal.seen(pair))?;
-        let gentle = self.known.request.options.gentle;
+        let touched = self.journal.touched(self.id)?.with(&rules);
+        let gentle = self.known.request.options.gentle
+            || touch::gentle(self.spaces, &touched)
+            || sources.iter().any(|side| side.base.far().is_some_and(Far::is_gentle));
         let device = |side: Option<&Side>| {
             side.and_then(|side| side.base.folder().ok()).and_then(Device::of)
         };
         let pace = gentle
             .then(|| Pace::new(device(sources.first()), device(target.as_ref()), self.threads));
-        let shared = self.shared(self.journal.touched(self.id)?.with(&rules))?;
+        let shared = self.shared(touched)?;
         // Of what is on other nodes these have told: each transfer keeps to it by itself.
         let far = sources.iter().filter_map(|side| side.base.far().and_then(Far::limit));
         let own = far.chain(self.known.request.options.limit).min();
@@ -188,6 +193,7 @@ impl Drive<'_> {
             sources,
             target,
             limiter: Limiter::new(own, shared),
+            gentle,
             pace,
             bytes: AtomicU64::new(self.known.done.bytes),
             kept: AtomicU64::new(0),
@@ -495,11 +501,11 @@ impl Way<'_> {
         let threads = match self.is_remote() {
             true => (MOST_IN_PARTS / part.unwrap_or(1)).clamp(1, self.d.at_once as u64) as usize,
             // Who gives way looks at how long each of a few takes.
-            false if options.gentle => self.d.threads,
+            false if self.gentle => self.d.threads,
             false if are_small(&copies) => self.d.threads_of_small,
             false => self.d.threads,
         };
-        work::copy(&copies, threads, options.gentle, &means, &mut || {
+        work::copy(&copies, threads, self.gentle, &means, &mut || {
             self.show();
             if self.watch.seconds() - marked_at > MARK_EVERY_S {
                 for copy in copies.iter().filter(|c| c.is_marked()) {

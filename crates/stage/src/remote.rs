@@ -303,6 +303,7 @@ pub(crate) struct Far {
     shown: PathBuf,
     tier: Option<String>,
     limit: Option<u64>,
+    gentle: bool,
     /// Below the base.
     path: PathBuf,
     known: Arc<Mutex<HashMap<OsString, Meta>>>,
@@ -316,8 +317,9 @@ impl Far {
     pub(crate) fn open(nodes: Option<&Nodes>, node: &str, base: &Base) -> Result<Far> {
         let lines = nodes.ok_or_else(|| no_way(node))?.lines(node);
         match lines.ask(&Question::Open { base: base.clone() })? {
-            Reply::Opened { shown, tier, limit } => {
-                Ok(Far::of(lines, base.clone(), &shown, tier, limit))
+            Reply::Opened { shown, tier, limit, gentle } => {
+                let far = Far::of(lines, base.clone(), &shown, tier);
+                Ok(Far { limit, gentle, ..far })
             }
             _ => Err(odd(node)),
         }
@@ -336,8 +338,9 @@ impl Far {
         let lines = nodes.ok_or_else(|| no_way(node))?.lines(node);
         let location = Location { node: None, ..location.clone() };
         match lines.ask(&Question::Find { location, follow })? {
-            Reply::Found { base, path, shown, tier, limit } => {
-                let far = Far::of(lines, base.clone(), &shown, tier, limit);
+            Reply::Found { base, path, shown, tier, limit, gentle } => {
+                let far = Far::of(lines, base.clone(), &shown, tier);
+                let far = Far { limit, gentle, ..far };
                 Ok(End {
                     base: Base::Far(node.to_owned(), Box::new(base)),
                     folder: crate::place::Place::Far(far),
@@ -348,17 +351,12 @@ impl Far {
         }
     }
 
-    fn of(
-        lines: Arc<Lines>,
-        base: Base,
-        shown: &Raw,
-        tier: Option<String>,
-        limit: Option<u64>,
-    ) -> Far {
+    fn of(lines: Arc<Lines>, base: Base, shown: &Raw, tier: Option<String>) -> Far {
         let mut name = OsString::from(format!("{}:", lines.node));
         name.push(shown.path());
         let shown = PathBuf::from(name);
-        Far { lines, base, shown, tier, limit, path: PathBuf::new(), known: Arc::default() }
+        let (path, known) = (PathBuf::new(), Arc::default());
+        Far { lines, base, shown, tier, limit: None, gentle: false, path, known }
     }
 
     pub(crate) fn shown(&self) -> PathBuf {
@@ -375,6 +373,11 @@ impl Far {
     /// Bytes a second that are agreed there.
     pub(crate) fn limit(&self) -> Option<u64> {
         self.limit
+    }
+
+    /// True if transfers that read there are to give way to others.
+    pub(crate) fn is_gentle(&self) -> bool {
+        self.gentle
     }
 
     /// As the other node has it, and the path of a name below it.

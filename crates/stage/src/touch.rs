@@ -77,6 +77,13 @@ impl Touched {
     }
 }
 
+/// True if transfers that touch these are to give way to others.
+pub(crate) fn gentle(spaces: &Spaces, touched: &Touched) -> bool {
+    spaces.bound().any(|bound| {
+        bound.terms.gentle && touched.has(&(bound.name.to_owned(), bound.place.to_owned()))
+    })
+}
+
 /// What is shared in a dataspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bound {
@@ -224,6 +231,21 @@ mod tests {
         assert!(bounds.check(&all).is_ok());
         let b = ("b".to_owned(), "/a/b".to_owned());
         assert!(bounds.limit(&b) == Some(1_000_000) && !bounds.is_common(&b));
+    }
+
+    #[test]
+    fn who_touches_one_that_is_gentle_gives_way() {
+        let text = "[dataspace.a]\npath = \"/a\"\n[dataspace.g]\npath = \"/g\"\ngentle = true\n\
+                    [dataspace.no]\npath = \"/no\"\ngentle = false\nlimit = \"1MB\"\n";
+        let spaces = Spaces::parse(text, &|_| None).unwrap();
+        let rules: Vec<Rule> = spaces.bound().map(Rule::from).collect();
+        assert_eq!(rules.iter().map(|r| r.name.as_str()).collect::<Vec<_>>(), ["g", "no"]);
+        let of = |some: &[Rule]| gentle(&spaces, &Touched::default().with(some));
+        assert!(of(&rules) && of(&rules[..1]) && !of(&rules[1..]) && !of(&[]));
+        // Nothing is counted, and so nothing is waited for.
+        let touched = Touched::default().with(&rules[..1]);
+        let bounds = Bounds::of(&Means { spaces: spaces.clone(), ..Means::default() });
+        assert!(bounds.shared(&touched).count() == 0 && bounds.seats(&touched).is_empty());
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub struct Usage {
     pub limit: Option<u64>,
     /// Transfers at a time there, of all users, if that is agreed.
     pub transfers: Option<u64>,
+    /// Transfers that read or write there give way to others.
+    pub gentle: bool,
     /// Seconds after its last change when something there is removed, if that is agreed.
     pub expires: Option<u64>,
     /// Only processes of jobs may use it.
@@ -103,7 +105,7 @@ fn said(spaces: &Spaces, name: &str, terms: &Terms) -> Usage {
     .to_owned();
     (usage.quota, usage.user_quota) = (terms.quota, terms.user_quota);
     (usage.limit, usage.expires, usage.jobs) = (terms.limit, terms.expires, terms.jobs);
-    usage.transfers = terms.transfers;
+    (usage.transfers, usage.gentle) = (terms.transfers, terms.gentle);
     usage
 }
 

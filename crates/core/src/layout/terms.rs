@@ -10,7 +10,7 @@ const MOST_TRANSFERS: u64 = 65_535;
 /// Bytes of a value; a path may have more.
 const MOST_BYTES: usize = 256;
 /// Keys that there are, with what they hold.
-const KEYS: [(&str, &str); 13] = [
+const KEYS: [(&str, &str); 14] = [
     ("path", "a folder, or the URL of a bucket"),
     ("memory", "yes or no"),
     ("size", "bytes"),
@@ -24,6 +24,7 @@ const KEYS: [(&str, &str); 13] = [
     ("jobs", "yes or no"),
     ("limit", "bytes a second"),
     ("transfers", "a number of transfers at a time"),
+    ("gentle", "yes or no"),
 ];
 
 /// What is agreed about a dataspace.
@@ -51,12 +52,14 @@ pub struct Terms {
     pub limit: Option<u64>,
     /// Transfers at a time that read or write there.
     pub transfers: Option<u64>,
+    /// Transfers that read or write there give way to others.
+    pub gentle: bool,
 }
 
 impl Terms {
     /// True if a transfer has to keep to something there.
     pub fn binds(&self) -> bool {
-        self.quota.or(self.user_quota).is_some() || self.is_shared() || self.jobs
+        self.quota.or(self.user_quota).is_some() || self.is_shared() || self.jobs || self.gentle
     }
 
     /// True if transfers share something there: how many they are at a time, or bytes a second.
@@ -84,6 +87,7 @@ impl Terms {
             "shared" => self.shared = truth(value)?,
             "expires" => self.expires = Some(units::parse_time(value)?),
             "jobs" => self.jobs = truth(value)?,
+            "gentle" => self.gentle = truth(value)?,
             "limit" => {
                 let per_second = value.strip_suffix("/s").unwrap_or(value);
                 let bytes = Some(units::parse_size(per_second)?).filter(|bytes| *bytes > 0);
@@ -246,6 +250,7 @@ mod tests {
             ("jobs", "yes"),
             ("limit", "1GB/s"),
             ("transfers", "3"),
+            ("gentle", "yes"),
         ]);
         assert_eq!(all.len(), KEYS.len());
         let config = SpaceConfig::try_from(all.clone()).unwrap();
@@ -253,6 +258,9 @@ mod tests {
         assert_eq!((terms.quota, terms.user_quota), (Some(4 << 30), Some(1000)));
         assert_eq!((terms.mode, terms.expires), (Some(0o2770), Some(7 * 86_400)));
         assert_eq!((terms.limit, terms.transfers), (Some(1_000_000_000), Some(3)));
+        let gentle = SpaceConfig::try_from(map(&[("path", "/x"), ("gentle", "true")])).unwrap();
+        // It alone is something that transfers keep to.
+        assert!(terms.gentle && gentle.terms().binds() && !gentle.terms().is_shared());
         assert!(terms.memory && terms.jobs && !terms.shared && terms.binds() && terms.is_made());
         assert_eq!(BTreeMap::from(config.clone()), all);
         let less = config.with("x", &map(&[("memory", ""), ("size", ""), ("jobs", "no")])).unwrap();
@@ -269,6 +277,7 @@ mod tests {
             ("transfers", "0"),
             ("transfers", "-1"),
             ("transfers", "70000"),
+            ("gentle", "rather"),
             ("path", ""),
             ("paths", "/a"),
             ("path", "/a\nb"),
@@ -284,7 +293,7 @@ mod tests {
         #[test]
         fn what_was_taken_is_taken_again(
             keys in proptest::collection::btree_map(
-                proptest::sample::select(KEYS.map(|(key, _)| key.to_owned()).to_vec()), "[0-9a-z/]{0,6}|yes|[1-9]d|1k", 0..13),
+                proptest::sample::select(KEYS.map(|(key, _)| key.to_owned()).to_vec()), "[0-9a-z/]{0,6}|yes|[1-9]d|1k", 0..14),
         ) {
             if let Ok(config) = SpaceConfig::try_from(keys.clone()) {
                 let text = serde_json::to_string(&config).unwrap();

@@ -83,7 +83,7 @@ impl Way<'_> {
             (source, Place::Bucket(target)) => {
                 let (tag, verify) = (self.d.known.tag, self.d.known.request.options.verify);
                 let mut up = Up::new(item.clone(), source, &target, tag, verify, self.is_move())?;
-                up.gentle = self.d.known.request.options.gentle;
+                up.gentle = self.gentle;
                 // What the store is asked to keep is known before it is sent.
                 let (id, journal) = (self.d.id, self.d.journal);
                 if let Some((text, note)) =

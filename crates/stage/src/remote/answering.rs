@@ -33,7 +33,7 @@ const MOST_PATH: usize = 64 << 10;
 #[derive(Default)]
 pub struct Answering {
     /// The base that was asked about last, with the bytes a second that are agreed for it.
-    opened: Option<(Base, Folder, Option<u64>)>,
+    opened: Option<(Base, Folder, Agreed)>,
     listing: Option<Listing>,
     room: Option<Room>,
     /// Once something was asked for that gives way to others: so does the thread that answers here, for good.
@@ -82,21 +82,24 @@ impl Answering {
                 }
                 let end = ends::source(spaces, location, *follow, cancel)?;
                 let folder = folder_of(&end.folder)?;
-                let limit = agreed(&rules::of(spaces, &end.base, &end.folder, &end.path))?;
+                let Agreed { limit, gentle } =
+                    agreed(&rules::of(spaces, &end.base, &end.folder, &end.path))?;
                 Ok(Reply::Found {
                     base: end.base,
                     path: Raw::of(end.path.as_os_str()),
                     shown: Raw::of(folder.shown().as_os_str()),
                     tier: tier::name_of(folder).ok(),
                     limit,
+                    gentle,
                 })
             }
             Question::Open { base } => {
                 let folder = self.base(base, spaces, cancel)?;
                 let shown = Raw::of(folder.shown().as_os_str());
                 let tier = tier::name_of(folder).ok();
-                let limit = self.opened.as_ref().and_then(|(_, _, limit)| *limit);
-                Ok(Reply::Opened { shown, tier, limit })
+                let agreed = self.opened.as_ref().map(|(_, _, agreed)| *agreed);
+                let Agreed { limit, gentle } = agreed.unwrap_or_default();
+                Ok(Reply::Opened { shown, tier, limit, gentle })
             }
             Question::Meta { base, path } => {
                 let path = relative(path)?;
@@ -210,8 +213,8 @@ impl Answering {
                 return Err(odd("a place that is not of this node"));
             }
             let place = base.open(spaces, None, cancel)?;
-            let limit = agreed(&rules::of(spaces, base, &place, Path::new("")))?;
-            self.opened = Some((base.clone(), folder_of(&place)?.clone(), limit));
+            let agreed = agreed(&rules::of(spaces, base, &place, Path::new("")))?;
+            self.opened = Some((base.clone(), folder_of(&place)?.clone(), agreed));
         }
         let none = || Error::internal("a folder that was opened is not there");
         self.opened.as_ref().map(|(_, folder, _)| folder).ok_or_else(none)
@@ -297,10 +300,22 @@ impl Answering {
     }
 }
 
-/// The bytes a second that are agreed. Who asks from another node is a process of no job of this one.
-fn agreed(rules: &[Rule]) -> Result<Option<u64>> {
+/// What a transfer of another node is to keep to.
+#[derive(Debug, Clone, Copy, Default)]
+struct Agreed {
+    /// Bytes a second.
+    limit: Option<u64>,
+    /// It gives way to others.
+    gentle: bool,
+}
+
+/// What is agreed. Who asks from another node is a process of no job of this one.
+fn agreed(rules: &[Rule]) -> Result<Agreed> {
     rules::may_touch(rules.iter(), None, &Jobs::new())?;
-    Ok(rules.iter().filter_map(Rule::limit).min())
+    Ok(Agreed {
+        limit: rules.iter().filter_map(Rule::limit).min(),
+        gentle: rules.iter().any(|rule| rule.terms.gentle),
+    })
 }
 
 fn folder_of(place: &Place) -> Result<&Folder> {

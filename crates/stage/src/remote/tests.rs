@@ -20,6 +20,8 @@ struct There {
     spoils: Arc<AtomicBool>,
     /// Lines that there may be at a time, in place of those that there are.
     lines: Arc<AtomicUsize>,
+    /// Reads, and those of them that are to give way.
+    reads: Arc<[AtomicUsize; 2]>,
 }
 
 struct Wire {
@@ -29,6 +31,7 @@ struct Wire {
     all: Arc<AtomicUsize>,
     left: usize,
     lines: Arc<AtomicUsize>,
+    reads: Arc<[AtomicUsize; 2]>,
 }
 
 impl Drop for Wire {
@@ -55,6 +58,7 @@ impl Reach for There {
             left: self.per_line,
             spoils: self.spoils.clone(),
             lines: self.lines.clone(),
+            reads: self.reads.clone(),
         }))
     }
 }
@@ -77,6 +81,10 @@ impl Line for Wire {
         // As they travel.
         let text = serde_json::to_string(question).unwrap();
         let question: Question = serde_json::from_str(&text).unwrap();
+        if let Question::Read { gentle, .. } = question {
+            self.reads[0].fetch_add(1, Ordering::Relaxed);
+            self.reads[1].fetch_add(usize::from(gentle), Ordering::Relaxed);
+        }
         let mut each = |part: Part<'_>| match part {
             Part::Bytes(bytes) if self.spoils.swap(false, Ordering::Relaxed) => {
                 let mut bytes = bytes.to_vec();
@@ -101,6 +109,7 @@ struct Pair {
     /// A bit of the next bytes that come is another one.
     spoils: Arc<AtomicBool>,
     lines: Arc<AtomicUsize>,
+    reads: Arc<[AtomicUsize; 2]>,
 }
 
 fn pair(per_line: usize) -> Pair {
@@ -117,12 +126,14 @@ fn pair_with(per_line: usize, terms: &str) -> Pair {
     let spaces = Spaces::parse(&config, &|_| None).unwrap();
     let (left, spoils) = (Arc::new(AtomicUsize::new(usize::MAX)), Arc::<AtomicBool>::default());
     let lines = Arc::new(AtomicUsize::new(1 << 20));
+    let reads = Arc::<[AtomicUsize; 2]>::default();
     let reach = There {
         spaces,
         left: left.clone(),
         per_line,
         spoils: spoils.clone(),
         lines: lines.clone(),
+        reads: reads.clone(),
     };
     let reach = Arc::new(reach);
     let mut own = Spaces::default();
@@ -131,7 +142,7 @@ fn pair_with(per_line: usize, terms: &str) -> Pair {
     own.give(&format!("b=memory://{name}/below"), &|_| None).unwrap();
     let means = Means { spaces: own, threads: 3, ..Means::default() };
     let stager = Stager::open(&dir.path().join("state"), means).unwrap().reaching(reach);
-    Pair { dir, stager, left, spoils, lines }
+    Pair { dir, stager, left, spoils, lines, reads }
 }
 
 impl Pair {
@@ -387,6 +398,27 @@ fn where_there_may_be_few_lines_they_are_waited_for() {
         let status = p.run(&request).unwrap();
         assert_eq!((status.state, status.failed), (State::Finished, 0), "{:?}", status.failures);
         assert_eq!(tree(&p.path(to)), tree(&p.path("far/a")));
+    }
+}
+
+#[test]
+fn who_reads_where_the_other_node_wants_it_gives_way_at_both_ends() {
+    for (terms, gentle) in [("", false), ("gentle = true", true), ("limit = '2GiB'", false)] {
+        let p = pair_with(usize::MAX, terms);
+        plant(&p.path("far"));
+        // Also if it goes on, when the base is opened anew.
+        let mut request = p.request(Action::Copy, "far/a", "near/b");
+        request.options.retries = 0;
+        let id = p.stager.submit(&request).unwrap();
+        let ends = |n: usize| {
+            p.left.store(1 << n, Ordering::Relaxed);
+            p.stager.run(id, &Cancel::new(), None).is_ok()
+        };
+        assert!((3..20).any(ends));
+        assert_eq!(tree(&p.path("near/b")), tree(&p.path("far/a")));
+        let [all, gave_way] = [0, 1].map(|i| p.reads[i].load(Ordering::Relaxed));
+        assert!(all > 0);
+        assert_eq!(gave_way, if gentle { all } else { 0 }, "{terms}");
     }
 }
 

@@ -237,6 +237,9 @@ pub enum Reply {
         /// Bytes a second that are agreed for it, if any are.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<u64>,
+        /// Transfers that read it are to give way to others.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        gentle: bool,
     },
     /// To `open`.
     Opened {
@@ -247,6 +250,9 @@ pub enum Reply {
         /// As in `found`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<u64>,
+        /// As in `found`.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        gentle: bool,
     },
     /// To `meta`; none if nothing is there.
     Meta(Option<Told>),
