@@ -94,6 +94,14 @@ class Disk:
             self.answer(unique, error=errno.ENOSYS)
         return True
 
+    def told(self, rules: dict) -> list:
+        self.rules |= rules
+        waiting, self.waiting = self.waiting, []
+        for one in waiting:
+            self.read(*one)
+        reads, self.reads = self.reads, []
+        return reads
+
     def serve(self) -> None:
         said = b""
         while True:
@@ -115,20 +123,15 @@ class Disk:
                 said += part
                 while b"\n" in said:
                     line, said = said.split(b"\n", 1)
-                    self.rules |= json.loads(line)
-                    waiting, self.waiting = self.waiting, []
-                    for one in waiting:
-                        self.read(*one)
-                    print(json.dumps(self.reads), flush=True)
-                    self.reads = []
+                    print(json.dumps(self.told(json.loads(line))), flush=True)
 
 
-if __name__ == "__main__":
+def run(kind: type[Disk]) -> None:
     # It ends with its input, which it outlives for long enough to take down what it has put up.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     image, directory, mounted = sys.argv[1:]
-    disk = Disk(image, directory)
+    disk = kind(image, directory)
     print("ready", flush=True)
     try:
         disk.serve()
@@ -137,3 +140,7 @@ if __name__ == "__main__":
         os.close(disk.fuse)
         LIBC.umount2(os.fsencode(mounted), DETACH)
         LIBC.umount2(os.fsencode(directory), DETACH)
+
+
+if __name__ == "__main__":
+    run(Disk)

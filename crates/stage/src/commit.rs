@@ -52,12 +52,20 @@ impl Touched {
         sync_all(&many)
     }
 
-    /// Makes all files of them durable, with all else on their file systems.
+    /// Makes all files of them durable, with all else on their file systems: by way of the first one of each, `first` before all others.
     ///
     /// # Errors
     /// System errors.
-    pub(crate) fn sync_files(&self) -> Result<()> {
-        sync_all(&self.few.values().chain(self.many.values()).cloned().collect::<Vec<_>>())
+    pub(crate) fn sync_files(&self, first: Option<&Folder>) -> Result<()> {
+        let mine = self.few.values().chain(self.many.values());
+        let mut devices = Vec::new();
+        // Those on which nothing of it lies are not waited for.
+        for folder in mine.clone() {
+            devices.push(folder.own_meta()?.dev);
+        }
+        let is_on = |f: &&Folder| f.own_meta().is_ok_and(|meta| devices.contains(&meta.dev));
+        let first = first.filter(is_on);
+        sync_all(&first.into_iter().chain(mine).cloned().collect::<Vec<_>>())
     }
 }
 

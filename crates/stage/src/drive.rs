@@ -137,6 +137,8 @@ struct Way<'a> {
     files: AtomicU64,
     /// Times that somebody has waited before another try of a single name.
     waits: AtomicU64,
+    /// A device has failed to write: each file is made durable by itself, so that it is known which one was lost.
+    each: AtomicBool,
     clones: AtomicBool,
     serve: Serve,
     watch: Watch,
@@ -199,6 +201,7 @@ impl Drive<'_> {
             kept: AtomicU64::new(0),
             files: AtomicU64::new(self.known.done.files),
             waits: AtomicU64::new(0),
+            each: AtomicBool::new(false),
             clones: AtomicBool::new(true),
             serve: Serve::new(false),
             watch: Watch::start(),
@@ -481,7 +484,8 @@ impl Way<'_> {
                 Ok(()) => {}
             }
         }
-        let sync_each = self.is_durable() && copies.len() <= SYNC_EACH;
+        let sync_each =
+            self.is_durable() && (copies.len() <= SYNC_EACH || self.each.load(Ordering::Relaxed));
         let means = Means {
             limiter: &self.limiter,
             pace: self.pace.as_ref(),
@@ -582,10 +586,15 @@ impl Way<'_> {
         again: &Mutex<Vec<(Item, Error)>>,
     ) -> Result<()> {
         let durable = self.is_durable();
-        if durable && !synced && !whole.is_empty() {
-            let mut folders = Touched::default();
-            whole.iter().filter_map(|copy| copy.folder()).try_for_each(|f| folders.note(f))?;
-            folders.sync_files()?;
+        if durable
+            && !synced
+            && !whole.is_empty()
+            && let Err(e) = self.sync_together(whole)
+        {
+            if !copy::may_pass(&e) {
+                return Err(e);
+            }
+            return self.lost(whole, &e, again);
         }
         self.note_made(whole)?;
         let mut touched = Touched::default();
@@ -634,6 +643,49 @@ impl Way<'_> {
         let items: Vec<&Item> = left.iter().map(|copy| copy.track().item()).collect();
         self.d.journal.done(self.d.id, &items, &[])?;
         stopped.map_or(Ok(()), Err)
+    }
+
+    /// Makes files durable that nobody has made so by themselves.
+    fn sync_together(&self, whole: &[&dyn Carry]) -> Result<()> {
+        // The system tells of what it could not write once: whoever asked then, for another batch, has had the answer for this one, too.
+        if self.each.load(Ordering::Relaxed) {
+            let lost = std::io::Error::from(rustix::io::Errno::IO);
+            return Err(Error::io("sync", self.target_shown(), lost));
+        }
+        let mut folders = Touched::default();
+        whole.iter().filter_map(|copy| copy.folder()).try_for_each(|f| folders.note(f))?;
+        // And only to who had it open before: this was, before any file of it was written.
+        folders.sync_files(self.target.as_ref().and_then(|side| side.base.folder().ok()))
+    }
+
+    fn target_shown(&self) -> PathBuf {
+        self.target.as_ref().map(|side| side.base.shown()).unwrap_or_default()
+    }
+
+    /// Some of these were not written, and nobody knows which: all of them are brought anew, each made durable by itself. To ask the system once more
+    /// would not do, as it takes for written what it has failed to write.
+    fn lost(
+        &self,
+        whole: &[&dyn Carry],
+        e: &Error,
+        again: &Mutex<Vec<(Item, Error)>>,
+    ) -> Result<()> {
+        self.each.store(true, Ordering::Relaxed);
+        if let Some(side) = &self.target {
+            // One that was open before would be told of it once more.
+            *side.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        for copy in whole {
+            let item = copy.track().item();
+            self.abandon(*copy);
+            self.bytes.fetch_sub(copy.track().counted(), Ordering::Relaxed);
+            self.files.fetch_sub(1, Ordering::Relaxed);
+            let code = e.os_code().unwrap_or_else(|| rustix::io::Errno::IO.raw_os_error());
+            let path = self.target_shown().join(&item.target);
+            let error = Error::io("sync", path, std::io::Error::from_raw_os_error(code));
+            self.put_off(item, error, again)?;
+        }
+        Ok(())
     }
 
     /// Notes the files that are about to get names which nothing has: whoever goes on may find these names taken, and that is by them.
