@@ -365,3 +365,46 @@ def test_streams_go_on_when_the_daemon_is_killed_and_begins_anew(space, programs
         assert [step["T"].sum() / 1200 for step in early] == [7, 8]
         ended(writer)
         early.close()
+
+
+def test_streams_of_several_programs_keep_to_one_budget(tmp_path):
+    """What `stead.toml` says of the dataspace `memory` bounds all streams together, and whoever waits in vain is told who has it."""
+    config = tmp_path / "stead.toml"
+    hold = """
+        import numpy as np, sys, stead
+        with stead.writer("held", keep=3) as w:
+            for n in range(3):
+                with w.step():
+                    w.put("T", np.zeros(1 << 20, "u1"))
+            print("held", flush=True)
+            sys.stdin.readline()
+    """
+    wants = """
+        import numpy as np, stead
+        with stead.writer("wants", timeout=1) as w:
+            print(stead.stream_info("held")["budget"], flush=True)
+            with w.step():
+                w.put("T", np.zeros(2 << 20, "u1"))
+    """
+    with tempfile.TemporaryDirectory(prefix="stead-test-", dir="/dev/shm") as memory:
+        config.write_text(f'[dataspace.memory]\npath = "{memory}"\nmemory = true\nsize = "4MiB"\n')
+        env = os.environ | {"STEAD_CONFIG": str(config)}
+
+        def begin(code: str) -> subprocess.Popen[str]:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            return subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], env=env, text=True, **pipes)
+
+        first = begin(hold)
+        assert first.stdout.readline() == "held\n"
+        out, err = begin(wants).communicate(timeout=PATIENCE)
+        assert out == f"{ {'most': 4 << 20, 'used': 3 << 20} }\n"
+        assert "the streams of this user have 3.0 MiB of the 4.0 MiB of dataspace 'memory' on this node: 'held' 3.0 MiB" in err
+        assert "TimedOutError" in err and "stead stream rm" in err
+        listed = subprocess.run([command(), "stream", "ls"], env=env, capture_output=True, text=True, timeout=PATIENCE).stdout
+        assert "all streams of this user: 3.0 MiB of 4.0 MiB of memory" in listed
+        shown = subprocess.run([command(), "stream", "show", "held"], env=env, capture_output=True, text=True, timeout=PATIENCE).stdout
+        assert "all streams of this user" in shown
+        first.communicate("\n", timeout=PATIENCE)
+        subprocess.run([command(), "stream", "rm", "held"], env=env, check=True, timeout=PATIENCE)
+        out, err = begin(wants.replace('"held"', '"wants"')).communicate(timeout=PATIENCE)
+        assert out == f"{ {'most': 4 << 20, 'used': 0} }\n" and err == ""

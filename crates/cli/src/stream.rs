@@ -6,8 +6,8 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 use stead::daemon::StreamNodes;
 use stead::stream::{
-    Attribute, Basis, Behind, Definition, Description, Explanation, Home, Peer, Presence, Progress,
-    Pull, Read, Reader, Recording, Step, Taker, dataspaces, describe, recordings, remove,
+    Attribute, Basis, Behind, Budget, Definition, Description, Explanation, Home, Peer, Presence,
+    Progress, Pull, Read, Reader, Recording, Step, Taker, dataspaces, describe, recordings, remove,
 };
 use stead::{Cancel, Error, Kind, Result, units};
 
@@ -85,7 +85,15 @@ fn ls(home: &Home, format: Described) -> Result<()> {
         ]
     };
     let header = ["stream", "state", "steps", "writers", "readers", "memory"];
-    output::text(&table::plain(&header, all.iter().map(row).collect()))
+    let mut page = table::plain(&header, all.iter().map(row).collect());
+    if let Some(budget) = all.iter().find_map(|told| told.budget) {
+        page += &format!("\nall streams of this user: {}\n", of_budget(budget));
+    }
+    output::text(&page)
+}
+
+fn of_budget(budget: Budget) -> String {
+    format!("{} of {} of memory", units::format_size(budget.used), units::format_size(budget.most))
 }
 
 fn recorded(location: &str, all: &[Recording], format: Described) -> Result<()> {
@@ -131,6 +139,9 @@ fn page(told: &Description) -> String {
     match is_recorded {
         true => facts.push(vec!["in files".to_owned(), units::format_size(told.used)]),
         false => facts.extend(more),
+    }
+    if let Some(budget) = told.budget {
+        facts.push(vec!["all streams of this user".to_owned(), of_budget(budget)]);
     }
     let presence = |peer: &Peer| match peer.presence {
         Presence::Awaited => "awaited",

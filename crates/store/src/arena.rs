@@ -179,6 +179,19 @@ impl Arena {
         self.0.state().pool.held()
     }
 
+    /// Bytes of pages that nobody uses now: they are kept for what is taken next.
+    pub fn spare(&self) -> u64 {
+        let state = self.0.state();
+        state.pool.held().saturating_sub(state.pool.lent())
+    }
+
+    /// Gives pages that nobody uses to the system now, but for so many bytes. What is given back later is kept as before.
+    pub fn trim(&self, keep: u64) {
+        if self.0.check().is_ok() {
+            self.0.trim(keep);
+        }
+    }
+
     /// What segments are called, before their numbers.
     pub fn prefix(&self) -> &str {
         &self.0.prefix

@@ -33,7 +33,7 @@ pub(crate) use seats::{Needed, Reader, Seat, Standing, Taken};
 pub(crate) use steps::{Begun, Entry, Full, Next};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"stead\0st");
-const VERSION: u64 = 5;
+const VERSION: u64 = 6;
 
 /// Words of the head.
 const HEAD: usize = 32;

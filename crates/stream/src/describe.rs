@@ -1,6 +1,7 @@
 //! A stream as others see it: for people, and for programs that look after streams.
 
 use crate::board::{Agreed, Board, Seat, Standing, State};
+use crate::budget::Budget;
 use crate::index::Definition;
 use crate::report::seconds;
 use crate::words::Words;
@@ -96,6 +97,8 @@ pub struct Description {
     pub used: u64,
     /// The most that they have taken at a time.
     pub peak: u64,
+    /// What all streams of this user may take on this node, and take; `None` where nothing is agreed of the dataspace `memory`.
+    pub budget: Option<Budget>,
     /// The variables of the last complete step, as the writers of this node say; none where no step is there, or where it cannot be read.
     pub variables: Vec<Definition>,
     /// Its writers.
@@ -139,7 +142,7 @@ fn failed<W: Words>(board: &Board<W>, place: usize) -> usize {
 }
 
 impl Description {
-    /// Of a board that is locked. Its variables are still to be said.
+    /// Of a board that is locked. Its variables are still to be said, and the budget.
     pub(crate) fn of<W: Words>(name: &str, board: &Board<W>) -> Description {
         let Agreed { keep, queue, memory, .. } = board.agreed();
         let state = match board.state() {
@@ -161,6 +164,7 @@ impl Description {
             memory,
             used: board.used(),
             peak: board.peak(),
+            budget: None,
             variables: Vec::new(),
             writers: (0..board.writers()).map(|w| peer(board.writer(w))).collect(),
             readers: board.readers().into_iter().map(peer).map(next).collect(),

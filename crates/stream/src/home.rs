@@ -5,7 +5,8 @@
 //! name. To go, it first gets another name, so that nobody finds a part of it, and then its files are removed; who has them mapped
 //! looks on.
 
-use crate::board::{Agreed, Board, Guard, Standing, State, Taken};
+use crate::board::{Agreed, Board, Guard, Seat, Standing, State, Taken};
+use crate::budget::Budget;
 use crate::clock;
 use crate::coupling::Placed;
 use crate::describe::Description;
@@ -14,6 +15,7 @@ use crate::memory::{Shared, is_alive, me, token};
 use crate::options::{Read, Stop};
 use crate::recorded;
 use crate::words::Who;
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 use stead_core::layout::Spaces;
@@ -44,6 +46,8 @@ pub fn check_name(name: &str) -> Result<()> {
 #[derive(Debug, Clone)]
 pub struct Home {
     folder: Folder,
+    /// Bytes that all of them may have together, where something is agreed of `memory`.
+    budget: Option<u64>,
 }
 
 /// A stream that was found.
@@ -64,7 +68,9 @@ impl Home {
         let (folder, _) = root.folder().make(OsStr::new(&format!(".streams-{user}")), true)?;
         let meta = folder.own_meta().map_err(|e| e.at_path(folder.shown()))?;
         if meta.uid == user && meta.mode & 0o077 == 0 {
-            return Ok(Home { folder });
+            let terms = spaces.terms(SPACE);
+            let budget = terms.and_then(|of| of.quota.into_iter().chain(of.user_quota).min());
+            return Ok(Home { folder, budget });
         }
         Err(Error::new(Kind::Permission, "this folder is not private to this user")
             .at_path(folder.shown())
@@ -206,6 +212,30 @@ impl Home {
         }
     }
 
+    /// Bytes that all streams of this user may have together; `None` where nothing is agreed.
+    pub(crate) fn budget(&self) -> Option<u64> {
+        self.budget
+    }
+
+    /// All that have memory here, by what people call them: also those that are found by no name any more. What comes or goes meanwhile may
+    /// be among them.
+    pub(crate) fn boards(&self) -> Result<Vec<(String, Board<Shared>)>> {
+        let (mut all, mut known) = (Vec::new(), HashSet::new());
+        for names in self.folder.names(1 << 12)? {
+            for name in names? {
+                let Some(text) = name.to_str() else { continue };
+                let board = self.folder.enter(&name).and_then(|folder| look(&folder));
+                let Ok(Some(board)) = board else { continue };
+                if known.insert(board.token()) {
+                    let called = text.strip_prefix('.').and_then(|rest| rest.rsplit_once('.'));
+                    let called = called.map(|(name, _)| format!("{name} (before)"));
+                    all.push((called.unwrap_or_else(|| text.to_owned()), board));
+                }
+            }
+        }
+        Ok(all)
+    }
+
     /// Waits until something changes in this folder, for so long at most.
     pub(crate) fn wait(&self, time: Duration) -> Result<()> {
         Watch::new(&self.folder)?.wait(time);
@@ -245,7 +275,8 @@ impl Home {
         drop(guard);
         // Who is there is to be seen also where what was said is damaged.
         let variables = seen.and_then(|seen| seen.variables()).unwrap_or_default();
-        Ok(Description { variables, ..told })
+        let budget = Budget::of(self)?;
+        Ok(Description { variables, budget, ..told })
     }
 
     /// Who will get what from whom of a step, as far as writers of this node are concerned: see [`Explanation`]. As many readers as `more`
@@ -351,6 +382,22 @@ impl Home {
         let Ok(names) = self.folder.names(1 << 12) else { return };
         for name in names.filter_map(Result::ok).flatten() {
             let _ = self.sweep_one(&name);
+        }
+    }
+
+    /// The same for who waits for memory: of streams that are not over nothing goes, and so their locks are left alone.
+    pub(crate) fn sweep_over(&self) {
+        let Ok(names) = self.folder.names(1 << 12) else { return };
+        for name in names.filter_map(Result::ok).flatten() {
+            let board = self.folder.enter(&name).and_then(|folder| look(&folder));
+            let is_over = |board: &Board<Shared>| {
+                let mut writers = (0..board.writers()).map(|writer| board.writer(writer));
+                let dead = |seat: Seat| seat.standing == Standing::Here && !is_alive(seat.who);
+                board.state() != State::Live || writers.any(dead)
+            };
+            if matches!(&board, Ok(Some(board)) if is_over(board)) {
+                let _ = self.sweep_one(&name);
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod agent;
 mod board;
+mod budget;
 mod clock;
 mod coupling;
 pub mod cover;
@@ -28,6 +29,7 @@ mod ranks;
 mod reader;
 pub mod recorded;
 mod report;
+mod returns;
 mod source;
 mod step;
 mod stock;
@@ -41,6 +43,7 @@ mod wired;
 mod words;
 mod writer;
 
+pub use budget::Budget;
 pub use coupling::{Coupling, Part};
 pub use cover::covered;
 pub use describe::{Description, Peer, Presence, Progress};

@@ -208,6 +208,8 @@ pub(crate) enum Cause {
     Held,
     /// Other writers are to end a step.
     Writers,
+    /// Other streams of the user are to give memory back.
+    Others,
     /// Steps are to be recorded.
     Recorder,
 }
@@ -294,6 +296,7 @@ impl Puts {
             }
             Cause::Held => "steps that somebody looked at".to_owned(),
             Cause::Writers => "other writers".to_owned(),
+            Cause::Others => "memory of other streams".to_owned(),
             Cause::Recorder => "what records steps".to_owned(),
         };
         let told = |(cause, times, sum): &(Cause, u64, u64)| Wait {

@@ -1,6 +1,9 @@
 //! The writing end of a stream.
 
+mod memory;
+
 use crate::board::{Begun, Entry, Full, Standing, process};
+use crate::budget::Shares;
 use crate::clock;
 use crate::coupling::Coupling;
 use crate::events::{Event, Told};
@@ -12,11 +15,11 @@ use crate::options::Written;
 use crate::party::{Party, Seen};
 use crate::recorded::{self, Card, Job, Of, Recorder};
 use crate::report::{Cause, Puts, WriterReport};
-use crate::stock::Stock;
+use crate::returns::Returns;
+use crate::stock::{Moment, Stock};
 use crate::threads;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 use stead_core::units::format_size;
 use stead_core::{Bounds, Error, Kind, Result};
 use stead_store::arena::{Arena, Options, Piece, Place};
@@ -47,6 +50,8 @@ pub struct Writer {
     told: Told,
     /// Records what is put, if it is to be.
     recorder: Option<Recorder>,
+    /// Gives memory back meanwhile, where others may want it and nothing is recorded.
+    returns: Option<Returns>,
     /// What it has done.
     puts: Puts,
     is_closed: bool,
@@ -60,17 +65,6 @@ struct Open {
     blocks: Vec<BlockEntry>,
     pieces: Vec<Arc<Piece>>,
     bytes: u64,
-}
-
-/// For what a writer waits that has no memory.
-#[derive(Debug, Clone, Copy)]
-enum Lacks {
-    /// For what keeps a step from beginning, too.
-    Full(Full),
-    /// Steps are to be recorded.
-    Recorder,
-    /// Other writers have what is of steps that have gone.
-    Writers,
 }
 
 /// Memory for a block that is put without a copy.
@@ -133,7 +127,9 @@ impl Writer {
         let found = home.join(name, &agreed, &placed, me)?;
         let folder = found.folder.clone();
         // Fresh pages take much longer than those that were used before.
-        let keep_free = options.memory / agreed.writers.max(1);
+        let shares = Shares::of(&home, found.board.token());
+        let most = shares.as_ref().map_or(u64::MAX, Shares::most).min(options.memory);
+        let keep_free = most / agreed.writers.max(1);
         let of = Options { keep_free, ..Options::default() };
         let arena = Arena::new(&found.folder, &head::prefix(seat), of)?;
         let said = Arena::new(&found.folder, &head::said(seat), Options::default())?;
@@ -141,7 +137,7 @@ impl Writer {
             party: Party::new(name, home, found, me, (options.timeout, &options.stop)),
             seat,
             coupling: options.coupling.clone(),
-            stock: Arc::new(Stock::new(arena, seat)),
+            stock: Arc::new(Stock::new(arena, seat, shares)),
             said,
             definitions: Definitions::new(),
             known: None,
@@ -150,11 +146,17 @@ impl Writer {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             told: Told::default(),
             recorder: None,
+            returns: None,
             puts: Puts::default(),
             is_closed: false,
         };
         if let Some(coupling) = &writer.coupling {
             coupling.writes(name, agreed.run);
+        }
+        let gone = || Error::new(Kind::Peer, format!("stream '{name}' was removed"));
+        if spot.is_none() && writer.stock.shares().is_some() {
+            let board = crate::home::look(&folder)?.ok_or_else(gone)?;
+            writer.returns = Some(Returns::begin(board, writer.stock.clone())?);
         }
         if spot.is_some()
             && let Some(at) = options.recorded()?
@@ -162,7 +164,6 @@ impl Writer {
             // What a stream before it has left there may have gone since.
             let (at, _) = recorded::spot(at, &options.spaces)?;
             let own = |e: Error| e.and(&format!(", where stream '{name}' is recorded"));
-            let gone = || Error::new(Kind::Peer, format!("stream '{name}' was removed"));
             let run = if agreed.run == 0 { writer.party.board.token() } else { agreed.run };
             let of = Of {
                 name,
@@ -269,7 +270,7 @@ impl Writer {
             match begun {
                 Begun::Yes => {
                     self.open = Some(Open::default());
-                    self.reclaim();
+                    self.reclaim(Moment::Within);
                     return Ok(self.step);
                 }
                 Begun::Over(state) => return Err(self.over(state)),
@@ -406,124 +407,12 @@ impl Writer {
         Ok(Room { piece: Arc::new(piece), variable, bounds: block.bounds, of: self.number })
     }
 
-    /// Memory, within that of the stream.
-    fn take(&mut self, bytes: u64) -> Result<Piece> {
-        let until = self.party.deadline();
-        let most = self.party.board.agreed().memory;
-        loop {
-            let seen = Seen::Writer(self.party.board.seen_by_writers());
-            if let Some(piece) = self.stock.take(&self.party.board, bytes) {
-                return piece.map_err(|e| self.gone(e));
-            }
-            if !self.reclaim() {
-                self.wait_for_memory(seen, until, bytes, most)?;
-                self.check()?;
-            }
-        }
-    }
-
     /// A stream that is over has no folder any more, when its readers have gone.
     fn gone(&self, e: Error) -> Error {
         match e.kind() {
             Kind::NotFound => self.party.over(self.party.board.state()).unwrap_or(e),
             _ => e,
         }
-    }
-
-    /// Waits for what others give back, unless it can never be enough.
-    fn wait_for_memory(&mut self, seen: Seen, until: Instant, bytes: u64, most: u64) -> Result<()> {
-        let Writer { party, stock, seat, step, .. } = &*self;
-        let (board, step) = (&party.board, *step);
-        let guard = party.lock()?;
-        if board.sweep_for_room(&guard) {
-            return Ok(());
-        }
-        if self.recorder.is_some() {
-            board.hurry(&guard);
-        }
-        let open = stock.open();
-        let stays = board.stays(&guard, *seat, step).saturating_add(open).saturating_add(bytes);
-        let state = board.state();
-        let lacks = self.what_is_lacking(step);
-        // Whoever needs as much at the same time is told, and told when there is some.
-        board.set_waiting(*seat, (stays <= most).then_some(open));
-        drop(guard);
-        if let Some(error) = party.over(state) {
-            board.set_waiting(*seat, None);
-            return Err(error);
-        }
-        if stays > most {
-            let (name, keep) = (&party.name, board.agreed().keep);
-            let message = format!(
-                "step {step} of stream '{name}' does not fit: {} more than the {} of memory that it has, of which {keep} kept steps have a part",
-                format_size(stays.saturating_sub(most)),
-                format_size(most),
-            );
-            return Err(
-                Error::limit(message).with_hint("give the stream more memory, or keep fewer steps")
-            );
-        }
-        let begun = clock::now();
-        let slept = party.wait(seen, until, || {
-            let why = match lacks {
-                Lacks::Full(full) => self.who_is_waited_for(full),
-                Lacks::Recorder => self.what_is_recorded(),
-                Lacks::Writers => self.who_has_memory(),
-            };
-            format!("{why}, and {} of memory are taken", format_size(most))
-        });
-        board.set_waiting(*seat, None);
-        let cause = match lacks {
-            Lacks::Full(full) => cause(full),
-            Lacks::Recorder => Cause::Recorder,
-            Lacks::Writers => Cause::Writers,
-        };
-        self.puts.waited(cause, begun.elapsed());
-        slept
-    }
-
-    /// For what memory is waited, under the lock.
-    fn what_is_lacking(&self, step: u64) -> Lacks {
-        let board = &self.party.board;
-        let (needed, steps) = (board.needed_in_memory(), board.steps());
-        let oldest = steps.first().copied();
-        if let Some(needed) = needed.filter(|n| oldest.is_some_and(|oldest| n.step <= oldest)) {
-            return Lacks::Full(Full::Needed(needed));
-        }
-        let complete = board.complete();
-        let kept = complete.saturating_sub(board.agreed().keep);
-        let held = |step: &u64| *step < kept && !board.holders(*step).is_empty();
-        if let Some(held) = steps.into_iter().find(held) {
-            return Lacks::Full(Full::Held(held));
-        }
-        if self.recorder.as_ref().is_some_and(Recorder::is_busy) {
-            return Lacks::Recorder;
-        }
-        if complete < step {
-            return Lacks::Full(Full::Behind(complete));
-        }
-        Lacks::Writers
-    }
-
-    /// Writers that have memory which they give back with what they do next.
-    fn who_has_memory(&self) -> String {
-        let Writer { party, seat, step, .. } = self;
-        let board = &party.board;
-        let others = (0..board.writers()).filter(|w| w != seat).map(|w| board.writer(w));
-        let said: Vec<String> = others
-            .filter(|other| other.memory > 0)
-            .take(8)
-            .map(|other| {
-                let (rank, process) = (other.rank, other.who.number);
-                format!("writer {rank} (process {process}) has {}", format_size(other.memory))
-            })
-            .collect();
-        let said = if said.is_empty() { "nobody else has any".to_owned() } else { said.join(", ") };
-        format!(
-            "writer {} of stream '{}' has no room in step {step}: what others have of steps that have gone is given back with what they do next; {said}",
-            board.rank_of(*seat),
-            party.name
-        )
     }
 
     /// Puts a block that was filled in its place.
@@ -586,7 +475,7 @@ impl Writer {
         let (waited, copying) = self.puts.end(self.step);
         self.party.board.set_times(self.seat, waited, copying);
         self.step += 1;
-        self.reclaim();
+        self.reclaim(Moment::Between);
         Ok(())
     }
 
@@ -619,12 +508,12 @@ impl Writer {
     }
 
     /// Frees what belongs to steps that have gone. True if there was something.
-    fn reclaim(&mut self) -> bool {
+    fn reclaim(&mut self, moment: Moment) -> bool {
         let board = &self.party.board;
         if let Some(recorder) = &self.recorder {
             recorder.forget(|step| board.is_there(step));
         }
-        let any = self.stock.reclaim(board);
+        let any = self.stock.reclaim(board, moment);
         if any
             && board.is_memory_wanted(self.seat)
             && let Ok(guard) = self.party.lock()
@@ -665,7 +554,8 @@ impl Writer {
             return Ok(());
         }
         // Bytes stay for those who read them.
-        self.stock.leave();
+        self.returns = None;
+        self.stock.leave(&self.party.board);
         self.said.leave();
         let (coupling, recorder) = (self.coupling.take(), self.recorder.take());
         let guard = match self.party.lock() {

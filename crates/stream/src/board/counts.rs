@@ -3,7 +3,8 @@
 
 use super::groups::{G_SIZE, G_STATE, RANKS};
 use super::seats::{
-    HERE, R_COPYING, R_JOB, R_NODE, R_NUMBER, R_PROCESS, R_STATE, R_WAITED, W_COPYING, W_WAITED,
+    HERE, R_COPYING, R_JOB, R_NODE, R_NUMBER, R_PROCESS, R_STATE, R_WAITED, W_COPYING, W_SPARE,
+    W_WAITED,
 };
 use super::{Board, GROUPS, Guard, PEAK, READERS, Reader, Rule};
 use crate::words::{Who, Words};
@@ -52,6 +53,24 @@ impl<W: Words> Board<W> {
     /// The most bytes that arrays have taken at a time.
     pub(crate) fn peak(&self) -> u64 {
         self.get(PEAK)
+    }
+
+    /// A writer keeps so many bytes of pages, which no array has, for what it puts next. Its own word: without the lock.
+    pub(crate) fn set_spare(&self, writer: usize, bytes: u64) {
+        if writer < self.writers {
+            self.put(self.writer_at(writer) + W_SPARE, bytes);
+        }
+    }
+
+    /// Bytes of pages that all writers keep for what they put next, but for this one.
+    pub(crate) fn spare_beside(&self, writer: usize) -> u64 {
+        let spare = |w| self.get(self.writer_at(w) + W_SPARE);
+        (0..self.writers).filter(|w| *w != writer).map(spare).fold(0, u64::saturating_add)
+    }
+
+    /// The same, of all of them.
+    pub(crate) fn spare(&self) -> u64 {
+        self.spare_beside(usize::MAX)
     }
 
     /// Nanoseconds that a writer has waited for others so far, and those of processors that its copies have taken. Its own words: without

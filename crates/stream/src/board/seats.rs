@@ -29,6 +29,8 @@ pub(super) const W_COPYING: usize = 8;
 const W_WAITS: usize = 9;
 /// Bytes of files that it has, of steps which spill.
 const W_FILES: usize = 10;
+/// Bytes of pages that it keeps for what it puts next.
+pub(super) const W_SPARE: usize = 11;
 
 /// Words of a reader.
 const R_WHO: usize = 0;

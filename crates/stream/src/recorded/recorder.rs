@@ -11,7 +11,7 @@ use crate::home;
 use crate::index::{BlockEntry, moved};
 use crate::memory::Shared;
 use crate::options::Stop;
-use crate::stock::{Pieces, Stock};
+use crate::stock::{Moment, Pieces, Stock};
 use crate::words::Who;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -300,7 +300,7 @@ impl Thread {
                 }
                 Next::Wait => {
                     // Others may wait for what the writer would free at its next call.
-                    if self.stock.reclaim(&self.board) {
+                    if self.stock.reclaim(&self.board, Moment::Beside) {
                         self.tell();
                     }
                     self.board.sleep_as_recorder(self.seat, seen, LOOK);
@@ -388,7 +388,7 @@ impl Thread {
 
     /// A step is recorded, and its memory free.
     fn note(&self, step: u64) -> Result<()> {
-        self.stock.reclaim(&self.board);
+        self.stock.reclaim(&self.board, Moment::Beside);
         let guard = home::lock(&self.name, &self.board, self.me)?;
         self.board.recorded(&guard, self.seat, step);
         Ok(())

@@ -397,6 +397,7 @@ impl Replay {
             memory: 0,
             used,
             peak: used,
+            budget: None,
             variables: Vec::new(),
             writers,
             readers: Vec::new(),
