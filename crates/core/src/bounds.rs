@@ -179,6 +179,23 @@ impl Bounds {
         self.count().contains(&0)
     }
 
+    /// Bytes from an element to the next one along each dimension, if the box is an array of its own in C order, with elements of so many bytes.
+    pub fn strides(&self, element: usize) -> Vec<usize> {
+        let mut step = element;
+        let mut strides: Vec<usize> = self
+            .count()
+            .iter()
+            .rev()
+            .map(|n| {
+                let mine = step;
+                step = step.saturating_mul(usize::try_from(*n).unwrap_or(usize::MAX));
+                mine
+            })
+            .collect();
+        strides.reverse();
+        strides
+    }
+
     /// True if all sides of `other` lie within the sides of this one, even if it is empty. Boxes of other dimensions do not.
     #[inline]
     pub fn contains(&self, other: &Bounds) -> bool {
@@ -319,6 +336,17 @@ mod tests {
         assert_eq!((far.end(0), far.end(1), far.end(2)), (most, most, 0));
         assert_eq!(bounds(&[1; 32], &[1; 32]).elements(), 1);
         assert_eq!(bounds(&[0, 0], &[most, 1]).elements(), most);
+    }
+
+    #[test]
+    fn strides_are_those_of_an_array_in_c_order() {
+        assert_eq!(bounds(&[5, 6, 7], &[2, 3, 4]).strides(8), [96, 32, 8]);
+        assert_eq!(bounds(&[1], &[9]).strides(1), [1]);
+        assert_eq!(bounds(&[], &[]).strides(8), [0; 0]);
+        assert_eq!(bounds(&[0, 0], &[0, 3]).strides(2), [6, 2]);
+        // What no memory can have is as far as can be.
+        let far = bounds(&[0, 0], &[2, u64::MAX / 2]).strides(8);
+        assert_eq!(far, [usize::MAX, 8]);
     }
 
     #[test]

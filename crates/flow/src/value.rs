@@ -55,22 +55,6 @@ pub struct Run<'v> {
     pub step: usize,
 }
 
-/// The strides of an array in C order, with elements of so many bytes.
-pub fn strides(count: &[u64], element: usize) -> Vec<usize> {
-    let mut step = element;
-    let mut strides: Vec<usize> = count
-        .iter()
-        .rev()
-        .map(|n| {
-            let mine = step;
-            step = step.saturating_mul(usize::try_from(*n).unwrap_or(usize::MAX));
-            mine
-        })
-        .collect();
-    strides.reverse();
-    strides
-}
-
 /// How many bytes a box has.
 ///
 /// # Errors
@@ -110,7 +94,7 @@ impl Tile {
 
     /// An array in C order that was made here.
     pub fn own(bounds: Bounds, element: usize, bytes: Arc<Vec<u8>>) -> Tile {
-        let strides = strides(bounds.count(), element);
+        let strides = bounds.strides(element);
         Tile { bounds, offset: 0, strides, held: Held::Own(bytes) }
     }
 
@@ -224,7 +208,7 @@ impl Value {
 
     /// Each run of elements in a box, with its place in an array of that box in C order.
     pub fn runs(&self, bounds: &Bounds, each: &mut dyn FnMut(Run<'_>) -> Result<()>) -> Result<()> {
-        let others = strides(bounds.count(), 1);
+        let others = bounds.strides(1);
         for tile in &self.tiles {
             if let Some(part) = tile.within(bounds) {
                 part.runs(bounds.start(), &others, each)?;

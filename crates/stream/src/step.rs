@@ -121,24 +121,8 @@ impl Array {
 
     /// True if its elements lie one after the other.
     pub fn is_contiguous(&self) -> bool {
-        self.strides == strides(self.bounds.count(), self.dtype.size())
+        self.strides == self.bounds.strides(self.dtype.size())
     }
-}
-
-/// Those of a whole array in C order.
-fn strides(count: &[u64], element: usize) -> Vec<usize> {
-    let mut step = element;
-    let mut strides: Vec<usize> = count
-        .iter()
-        .rev()
-        .map(|n| {
-            let mine = step;
-            step = step.saturating_mul(usize::try_from(*n).unwrap_or(usize::MAX));
-            mine
-        })
-        .collect();
-    strides.reverse();
-    strides
 }
 
 impl Step {
@@ -321,7 +305,7 @@ impl Step {
         // The system gives it zeroed, page by page, to the threads that copy.
         let mut copy = vec![0; bytes];
         self.copy(name, dtype, bounds, &blocks, &mut copy)?;
-        let strides = strides(bounds.count(), dtype.size());
+        let strides = bounds.strides(dtype.size());
         Ok(Array { dtype, bounds: bounds.clone(), strides, bytes: Bytes::Copied(Arc::new(copy)) })
     }
 
@@ -381,7 +365,7 @@ impl Step {
         let source = self.source(block)?;
         let which = block.which(self.0.step);
         let Some(view) = source.look(which, &block.place)? else { return Ok(None) };
-        let strides = strides(block.bounds.count(), dtype.size());
+        let strides = block.bounds.strides(dtype.size());
         let offsets = bounds.start().iter().zip(block.bounds.start()).zip(&strides);
         let from = offsets.fold(0usize, |sum, ((at, start), stride)| {
             let along = usize::try_from(at.saturating_sub(*start)).unwrap_or(usize::MAX);

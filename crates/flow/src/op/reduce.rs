@@ -7,7 +7,7 @@ use super::{Share, stretch};
 use crate::element::{Element, is_float, with_type};
 use crate::form::Form;
 use crate::graph::{Dim, How};
-use crate::value::{self, Run, Value, bytes_of, in_parts, of_use, strides, zeros};
+use crate::value::{self, Run, Value, bytes_of, in_parts, of_use, zeros};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::{Arc, Mutex, PoisonError};
 use stead_core::{Bounds, DType, Error, Result, Value as Answer};
@@ -368,7 +368,7 @@ impl Reduction<'_> {
     fn sums<T: Element, S: Sum<T>>(&self, kept: &Bounds, from: &Bounds) -> Result<Vec<S>> {
         let count = usize::try_from(kept.elements()).unwrap_or(usize::MAX);
         let mut sums = vec![S::default(); count];
-        let mut own = strides(kept.count(), 1).into_iter();
+        let mut own = kept.strides(1).into_iter();
         let others: Vec<usize> = (0..self.of.shape.len())
             .map(|d| if self.gone.contains(&d) { 0 } else { own.next().unwrap_or(0) })
             .collect();
