@@ -3691,8 +3691,9 @@ stead_status stead_stream_writer_attribute_doubles(struct stead_stream_writer *w
 
 /**
  * What has become of readers since this was asked last, as JSON: a list of objects with `presence` ("here", "left" or "died"), `group`, `rank`,
- * `process`, how many steps the reader `had`, how many were `dropped` before it, and which `step` comes next for it. To be freed with
- * stead_text_free. Readers of other nodes have their `node` and `rank_of_job`, too.
+ * `process`, how many steps the reader `had`, which these are (`had_ranges`, pairs of a first and a last step; of a reader that has missed
+ * steps often the newest ones, after `had_before` others), how many were `dropped` before it, and which `step` comes next for it. To be
+ * freed with stead_text_free. Readers of other nodes have their `node` and `rank_of_job`, too.
  *
  * Errors: STEAD_TIMEOUT if a process that is stopped keeps the stream locked.
  */

@@ -211,7 +211,8 @@ static void waits_for_steps() {
         const st::reader gone = std::move(in);
         const st::step looked_at = std::move(second);
     }
-    CHECK(out.events().find("\"left\"") != std::string::npos);
+    const std::string left = out.events();
+    CHECK(left.find("\"left\"") != std::string::npos && left.find("\"had_ranges\"") != std::string::npos);
     out.close();
     CHECK(fails(stead::kind::usage, "NULL", [&] { out.events(); }));
 }

@@ -576,6 +576,7 @@ static void comes(void) {
     stead_stream_reader_free(r);
     OK(stead_stream_writer_events(w, &json, &e));
     CHECK(strstr(json, "\"here\"") && strstr(json, "\"left\""));
+    CHECK(strstr(json, "\"had_ranges\"") && strstr(json, "\"had_before\""));
     stead_text_free(json);
     FAILS(STEAD_USAGE, "freed", stead_stream_reader_report(r, &json, &e));
     OK(stead_stream_writer_report(w, &json, &e));

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import stead
-from test_streams import PATIENCE, grid, space
+from test_streams import PATIENCE, ended, grid, programs, space, tell
 
-__all__ = ["space"]
+__all__ = ["programs", "space"]
 
 
 def counted(space) -> list[tuple[str, int, int, int]]:
@@ -89,3 +89,29 @@ def test_what_was_done_is_reported(space):
         r.close()
         mine = w.report()["memory"]
         assert mine["peak"] >= 4 << 20 and mine["peak_steps"] >= 1 and mine["most"] == 4 << 30
+
+
+def test_which_steps_a_reader_has_had_is_told_when_it_goes_or_is_killed(space, programs):
+    text = """
+        r = stead.reader('news', behind='drop', dataspaces=S)
+        for n in (1, 2, 5, 9): r.wait_for('T', n)
+        say('had')
+        hear()
+        r.close()
+    """
+    with stead.writer("news", keep=10, dataspaces=space) as w:
+        for n in range(10):
+            with w.step():
+                w.put("T", np.array([n]))
+        for how in ("left", "died"):
+            reader = programs.begin(text)
+            assert reader.stdout.readline().strip() == "had"
+            if how == "died":
+                reader.kill()
+                reader.wait()
+            else:
+                tell(reader)
+                ended(reader)
+            came, gone = w.events()
+            assert (came["presence"], gone["presence"], gone["had"], gone["had_before"]) == ("here", how, 4, 0)
+            assert gone["had_ranges"] == [[1, 2], [5, 5], [9, 9]]

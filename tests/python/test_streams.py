@@ -622,6 +622,7 @@ def test_writers_are_told_what_becomes_of_readers(space, programs):
         other.wait()
         (died,) = w.events()
         assert (died["presence"], died["group"], died["had"]) == ("died", "other", 1)
+        assert left["had_ranges"] == died["had_ranges"] == [[0, 0]] and died["had_before"] == 0
         assert w.events() == []
 
 

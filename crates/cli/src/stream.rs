@@ -11,6 +11,8 @@ use stead::stream::{
 };
 use stead::{Cancel, Error, Kind, Result, units};
 
+/// Ranges of steps in a row of a table.
+const RANGES: usize = 3;
 /// So often it is looked whether somebody wants it to end.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -96,6 +98,21 @@ fn of_budget(budget: Budget) -> String {
     format!("{} of {} of memory", units::format_size(budget.used), units::format_size(budget.most))
 }
 
+/// How many steps a reader was given, and which the newest ones are.
+fn had(peer: &Peer) -> String {
+    let range = |(first, last): &(u64, u64)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    let newest = peer.had_ranges.len().saturating_sub(RANGES);
+    let said: Vec<String> = peer.had_ranges.iter().skip(newest).map(range).collect();
+    let before = if newest > 0 || peer.had_before > 0 { "..., " } else { "" };
+    match said.is_empty() {
+        true => peer.had.to_string(),
+        false => format!("{} ({before}{})", peer.had, said.join(", ")),
+    }
+}
+
 fn recorded(location: &str, all: &[Recording], format: Described) -> Result<()> {
     if format == Described::Json {
         return output::json(&all);
@@ -172,7 +189,7 @@ fn page(told: &Description) -> String {
         let group = peer.group.clone().unwrap_or_default();
         let more = [
             peer.step.to_string(),
-            peer.had.to_string(),
+            had(peer),
             peer.dropped.to_string(),
             units::format_size(peer.bytes),
             units::format_size(peer.memory),

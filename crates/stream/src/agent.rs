@@ -442,8 +442,8 @@ fn run_errands(line: &dyn Line, seat: &Seat) {
                 seat.let_go(step, is_done);
                 continue;
             }
-            Ok(Errand::Given(dropped, waited)) => {
-                seat.place.source().given(dropped, waited);
+            Ok(Errand::Given(step, dropped, waited)) => {
+                seat.place.source().given(step, dropped, waited);
                 continue;
             }
             Ok(Errand::Enough) => {

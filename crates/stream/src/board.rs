@@ -15,6 +15,7 @@
 
 mod counts;
 mod groups;
+mod had;
 mod lock;
 #[cfg(all(test, feature = "shuttle"))]
 mod model;
@@ -24,6 +25,7 @@ mod steps;
 mod tests;
 
 use crate::words::Words;
+use had::READER;
 use stead_core::limits;
 
 pub(crate) use counts::{Elsewhere, Members, process};
@@ -72,10 +74,9 @@ const ENDED: u64 = 1;
 const FAILED: u64 = 2;
 const REMOVED: u64 = 3;
 
-/// Words of a writer, of a group, of a reader, and of a slot before its bits.
+/// Words of a writer, of a group, and of a slot before its bits.
 const WRITER: usize = 16;
 const GROUP: usize = 48;
-const READER: usize = 16;
 const SLOT: usize = 8;
 /// Words of what a writer has in a slot.
 const ENTRY: usize = 4;

@@ -54,6 +54,10 @@ pub struct Peer {
     pub step: u64,
     /// Steps that a reader was given.
     pub had: u64,
+    /// Which they are: ranges from a first to a last one, in order. Of a reader that has missed steps often these are the newest ones.
+    pub had_ranges: Vec<(u64, u64)>,
+    /// Steps that it was given before those: of them the number alone is known.
+    pub had_before: u64,
     /// Steps that went before a reader came to them.
     pub dropped: u64,
     /// Bytes that a writer has put, or a reader has copied.
@@ -115,6 +119,8 @@ pub(crate) fn peer(seat: Seat) -> Peer {
         Standing::Died => Presence::Died,
     };
     let process = seat.elsewhere.map_or(seat.who.number, |elsewhere| elsewhere.process);
+    let ranges = seat.ranges.iter().map(|(first, last)| (last - first).saturating_add(1));
+    let had_before = seat.had.saturating_sub(ranges.fold(0, u64::saturating_add));
     Peer {
         group: seat.group,
         rank: seat.rank,
@@ -122,6 +128,8 @@ pub(crate) fn peer(seat: Seat) -> Peer {
         presence,
         step: seat.step,
         had: seat.had,
+        had_ranges: seat.ranges,
+        had_before,
         dropped: seat.dropped,
         bytes: seat.bytes,
         memory: seat.memory,

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 /// A reader has come, has closed the stream, or has ended without a word.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Event {
-    /// Which reader it is, how many steps it was given, and which comes next for it. Its [`presence`](Peer::presence) is what has become of it.
+    /// Which reader it is, which steps it was given, how many it has missed, and which comes next for it. Its [`presence`](Peer::presence) is what has become of it.
     #[serde(flatten)]
     pub reader: Peer,
 }

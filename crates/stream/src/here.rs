@@ -362,8 +362,8 @@ impl Source for Here {
         self.count_got(step, got, copying, false);
     }
 
-    fn given(&self, dropped: u64, waited: u64) {
-        self.party.board.count_given(self.seat, dropped);
+    fn given(&self, step: u64, dropped: u64, waited: u64) {
+        self.party.board.count_given(self.seat, step, dropped);
         self.party.board.count_times(self.seat, waited, 0);
     }
 

@@ -137,13 +137,13 @@ impl Shared {
         Ok(Coming::Over(None))
     }
 
-    /// A step is given, after so long, to who has the turn. Nanoseconds of the wait come back.
-    fn give(&self, dropped: u64, waited: Duration) -> u64 {
+    /// This step is given, after so long, to who has the turn. Nanoseconds of the wait come back.
+    fn give(&self, step: u64, dropped: u64, waited: Duration) -> u64 {
         let (waited, [steps, gone, sum]) = (nanoseconds(waited), &self.given);
         steps.fetch_add(1, Ordering::Relaxed);
         gone.fetch_add(dropped, Ordering::Relaxed);
         sum.fetch_add(waited, Ordering::Relaxed);
-        self.sources.iter().for_each(|source| source.given(dropped, waited));
+        self.sources.iter().for_each(|source| source.given(step, dropped, waited));
         waited
     }
 
@@ -260,7 +260,7 @@ impl Reader {
                         // It went when another thread let it go, and is as one that went before.
                         continue;
                     }
-                    let waited = shared.give(step - from, begun.elapsed());
+                    let waited = shared.give(step, step - from, begun.elapsed());
                     drop(turn);
                     return Step::new(shared.clone(), step, step - from, waited).map(Some);
                 }
@@ -299,7 +299,7 @@ impl Reader {
             Coming::Step(came) if came == step => {
                 shared.next.store(step + 1, Ordering::Relaxed);
                 if shared.hold(step)? {
-                    let waited = shared.give(0, begun.elapsed());
+                    let waited = shared.give(step, 0, begun.elapsed());
                     drop(turn);
                     return Step::new(shared.clone(), step, 0, waited);
                 }

@@ -76,7 +76,7 @@ pub(crate) trait Source: Debug + Send + Sync {
     fn count(&self, step: u64, got: &Got<'_>, copying: u64);
 
     /// Says that the reader was given a step, so many after the one that it waited for, and for how many nanoseconds it has waited.
-    fn given(&self, dropped: u64, waited: u64);
+    fn given(&self, step: u64, dropped: u64, waited: u64);
 
     /// The memory of the stream; `None` of another node.
     fn memory(&self) -> Option<MemoryReport>;

@@ -332,9 +332,9 @@ impl Source for There {
 
     fn count(&self, _: u64, _: &Got<'_>, _: u64) {}
 
-    fn given(&self, dropped: u64, waited: u64) {
+    fn given(&self, step: u64, dropped: u64, waited: u64) {
         // Who is gone counts nothing.
-        let _ = self.talk.send(&Errand::Given(dropped, waited));
+        let _ = self.talk.send(&Errand::Given(step, dropped, waited));
     }
 
     fn memory(&self) -> Option<MemoryReport> {

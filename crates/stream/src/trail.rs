@@ -291,8 +291,8 @@ impl Source for Trail {
         self.here.count(step, got, copying);
     }
 
-    fn given(&self, dropped: u64, waited: u64) {
-        self.here.given(dropped, waited);
+    fn given(&self, step: u64, dropped: u64, waited: u64) {
+        self.here.given(step, dropped, waited);
     }
 
     fn memory(&self) -> Option<MemoryReport> {

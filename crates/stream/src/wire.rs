@@ -42,8 +42,8 @@ pub(crate) enum Errand {
     Late(u64),
     /// To look at a step no longer, and to be done with it. No answer.
     LetGo(u64, bool),
-    /// The reader was given a step: how many have gone before it, and nanoseconds of its wait. No answer.
-    Given(u64, u64),
+    /// The reader was given this step: how many have gone before it, and nanoseconds of its wait. No answer.
+    Given(u64, u64, u64),
     /// No more steps. No answer.
     Enough,
     /// Nothing any more. No answer.

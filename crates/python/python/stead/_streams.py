@@ -119,8 +119,9 @@ class StreamWriter:
 
     def events(self) -> list[dict[str, Any]]:
         """What has become of readers since this was asked last: for each that has come (`presence` is `"here"`), has closed the stream (`"left"`)
-        or has ended without a word (`"died"`) a dict with its `group`, `rank` and `process`, how many steps it `had`, how many were `dropped`
-        before it, and which `step` comes next for it. Those of other nodes have their `node` and `rank_of_job`, too."""
+        or has ended without a word (`"died"`) a dict with its `group`, `rank` and `process`, how many steps it `had`, which these are
+        (`had_ranges`, lists of a first and a last one; of a reader that has missed steps often the newest ones, after `had_before` others),
+        how many were `dropped` before it, and which `step` comes next for it. Those of other nodes have their `node` and `rank_of_job`, too."""
         events: list[dict[str, Any]] = json.loads(self._writer.events())
         return events
 

@@ -2,6 +2,7 @@
 
 use super::counts::{Elsewhere, process};
 use super::groups::{G_FIRST, G_SIZE, G_STATE, G_UNTIL, Group, RANKS, Rule};
+use super::had::R_RANGES;
 use super::{
     Board, CAME, COMPLETE, ENDED, ENDED_AT, FAILED, FOR_READERS, FOR_WRITERS, GROUPS, Guard, KEEP,
     LIVE, NAME, READERS, REMOVED, SEATS, STATE, State,
@@ -144,8 +145,9 @@ pub(crate) struct Seat {
     pub(crate) rank: u64,
     /// Steps that a writer has ended; the step that comes next for a reader.
     pub(crate) step: u64,
-    /// Steps that a reader was given.
+    /// Steps that a reader was given, and the newest of them by ranges.
     pub(crate) had: u64,
+    pub(crate) ranges: Vec<(u64, u64)>,
     /// Steps that went before a reader came to them.
     pub(crate) dropped: u64,
     /// Bytes that a writer has put, or a reader has copied.
@@ -370,6 +372,7 @@ impl<W: Words> Board<W> {
             rank: self.rank_of(writer),
             step: self.get(at + W_STEPS),
             had: 0,
+            ranges: Vec::new(),
             dropped: 0,
             bytes: self.get(at + W_BYTES),
             memory: self.get(at + W_USED),
@@ -450,6 +453,7 @@ impl<W: Words> Board<W> {
             (R_POSITION, first),
             (R_DROPPED, 0),
             (R_HAD, 0),
+            (R_RANGES, 0),
             (R_COPIED, 0),
             (R_LOOKED, 0),
             (R_WAITED, 0),
@@ -509,8 +513,9 @@ impl<W: Words> Board<W> {
     }
 
     /// A reader was given a step, so many after the one that it waited for. Its own words: without the lock.
-    pub(crate) fn count_given(&self, reader: Reader, dropped: u64) {
+    pub(crate) fn count_given(&self, reader: Reader, step: u64, dropped: u64) {
         let at = self.reader_at(reader.0);
+        self.note_given(at, step);
         self.put(at + R_HAD, self.get(at + R_HAD).wrapping_add(1));
         self.put(at + R_DROPPED, self.get(at + R_DROPPED).saturating_add(dropped));
     }
@@ -534,6 +539,7 @@ impl<W: Words> Board<W> {
                 rank: self.get(at + R_RANK),
                 step: self.get(at + R_POSITION),
                 had: self.get(at + R_HAD),
+                ranges: self.ranges(at),
                 dropped: self.get(at + R_DROPPED),
                 bytes: self.get(at + R_COPIED),
                 memory: self.get(at + R_LOOKED),

@@ -99,6 +99,17 @@ fn heap(agreed: &Agreed) -> Heap {
 }
 
 /// Writer number n is process n + 1.
+/// Memory of a board of so many writers, and a reader of one, for tests of its own.
+pub(super) fn heap_of(writers: u64) -> Heap {
+    heap(&agreed(writers, 1, 2))
+}
+
+pub(super) fn reader_of(heap: &Heap) -> (Board<&Heap>, Reader) {
+    let board = found(heap, &agreed(1, 1, 2));
+    let reader = attach(&board, group("a", 1, Rule::Drop, From::Next), 0, 9).unwrap();
+    (board, reader)
+}
+
 fn join_all(board: &Board<&Heap>) {
     for writer in 0..board.writers() {
         let me = who(writer as u32 + 1);
@@ -340,8 +351,9 @@ fn who_may_be_left_behind_is_told_what_went() {
     // What it is given counts, and not what it only looks at.
     let counted = || (board.readers()[0].had, board.readers()[0].dropped);
     assert_eq!(counted(), (0, 0));
-    board.count_given(reader, 5);
+    board.count_given(reader, 7, 5);
     assert_eq!(counted(), (1, 5));
+    assert_eq!(board.readers()[0].ranges, [(7, 7)]);
     // More than there is room for cannot be looked at: writers wait then.
     let guard = board.lock(who(9), ALL).unwrap();
     assert!(board.hold(&guard, reader, 8) && !board.hold(&guard, reader, 6));

@@ -363,6 +363,8 @@ impl Replay {
                 presence,
                 step: progress.steps,
                 had: 0,
+                had_ranges: Vec::new(),
+                had_before: 0,
                 dropped: 0,
                 bytes,
                 memory: 0,
@@ -465,7 +467,7 @@ impl Source for Replay {
 
     fn count(&self, _: u64, _: &Got<'_>, _: u64) {}
 
-    fn given(&self, _: u64, _: u64) {}
+    fn given(&self, _: u64, _: u64, _: u64) {}
 
     fn memory(&self) -> Option<MemoryReport> {
         None

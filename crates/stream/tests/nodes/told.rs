@@ -10,7 +10,9 @@ use std::sync::Barrier;
 use std::time::Duration;
 use stead_core::Kind;
 use stead_stream::Basis;
+use stead_stream::Behind;
 use stead_stream::Home;
+use stead_stream::Presence;
 
 #[test]
 fn a_step_counts_when_it_is_given_and_not_when_it_is_looked_for() {
@@ -192,4 +194,48 @@ fn a_writer_that_is_alone_and_feeds_other_nodes_is_told_of() {
     );
     let [again] = &warned(2, 3, |_| (0, SHAPE[0]))[..] else { panic!() };
     assert!(again.starts_with("3 readers on other nodes get"), "{again}");
+}
+
+#[test]
+fn writers_are_told_which_steps_readers_of_other_nodes_have_had() {
+    let job = Job::new();
+    let barrier = Barrier::new(2);
+    job.run(&[("sim", 0), ("ana", 1)], |part, rank| match part {
+        "sim" => {
+            let mut writer = rank.write("sim", |w| (w.keep, w.readers) = (9, 1)).unwrap();
+            for _ in 0..9 {
+                writer.begin().unwrap();
+                writer.end().unwrap();
+            }
+            barrier.wait();
+            barrier.wait();
+            let mut left = None;
+            for _ in 0..2000 {
+                let events = writer.events().unwrap();
+                left = events.into_iter().find(|event| event.reader.presence == Presence::Left);
+                if left.is_some() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let reader = left.unwrap().reader;
+            assert_eq!(reader.had_ranges, [(0, 1), (5, 5), (7, 7)]);
+            assert_eq!((reader.had, reader.had_before, reader.is_elsewhere), (4, 0, true));
+        }
+        _ => {
+            let mut reader = rank.read("sim", |r| r.behind = Behind::Drop).unwrap();
+            barrier.wait();
+            for n in 0..2 {
+                assert_eq!(reader.next_step().unwrap().unwrap().number(), n);
+            }
+            // It goes on where it likes.
+            for n in [5, 7] {
+                let soon = Duration::from_secs(60);
+                let error = reader.wait_for("none", n, soon).unwrap_err();
+                assert_eq!(error.kind(), Kind::NotFound);
+            }
+            drop(reader);
+            barrier.wait();
+        }
+    });
 }
