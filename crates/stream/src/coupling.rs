@@ -11,7 +11,7 @@ use crate::line::Line;
 use crate::options::{Patience, Read};
 use crate::ranks::{ToAgent, ToReader};
 use crate::source::Source;
-use crate::there::Talk;
+use crate::there::{Talk, lost};
 use crate::wire::{self, Found, Knock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -459,11 +459,11 @@ impl Agents<'_> {
         self.agents.get(which).copied().ok_or_else(none)
     }
 
-    fn begin(&self, which: usize, options: &Read) -> Result<Talk> {
+    fn begin(&self, which: usize, stream: &str, options: &Read) -> Result<Talk> {
         let (rank, tag) = (self.rank(which)?, self.coupling.tag()?);
         let line = |tag| ToAgent { coupling: self.coupling.clone(), rank, tag };
-        self.coupling.knock(rank, &Knock::Talk(tag))?;
-        Ok(Talk::new(Box::new(line(tag)), Box::new(line(tag + 1)), options))
+        self.coupling.knock(rank, &Knock::Talk(tag)).map_err(|e| lost(e, stream))?;
+        Ok(Talk::new(stream, Box::new(line(tag)), Box::new(line(tag + 1)), options))
     }
 }
 
@@ -481,15 +481,15 @@ impl Others for Agents<'_> {
         let mut talk = talk.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = match talk.take() {
             Some(kept) => kept,
-            None => self.begin(which, self.options)?,
+            None => self.begin(which, &who.name, self.options)?,
         };
         talk.insert(kept).find(who, patience)
     }
 
-    fn talk(&self, which: usize, options: &Read, _: &Patience) -> Result<Talk> {
+    fn talk(&self, which: usize, stream: &str, options: &Read, _: &Patience) -> Result<Talk> {
         // One by which it is being asked just now is none to open it by.
         let kept = self.talks.get(which).and_then(|talk| talk.try_lock().ok()?.take());
-        kept.map_or_else(|| self.begin(which, options), Ok)
+        kept.map_or_else(|| self.begin(which, stream, options), Ok)
     }
 
     fn may_miss(&self, _: &Error) -> bool {

@@ -32,8 +32,9 @@ pub(crate) trait Others: Sync {
     /// Asks one of them whether it has a stream. Nothing of it stays that others may want, such as a connection.
     fn look(&self, which: usize, who: &wire::Sought, patience: &Patience) -> Result<Option<Found>>;
 
-    /// Begins to talk to the agent of one of them.
-    fn talk(&self, which: usize, options: &Read, patience: &Patience) -> Result<Talk>;
+    /// Begins to talk to the agent of one of them about a stream.
+    fn talk(&self, which: usize, stream: &str, options: &Read, patience: &Patience)
+    -> Result<Talk>;
 
     /// True for an error by which the node is only left out, as one that writers may not be on, and asked again.
     fn may_miss(&self, error: &Error) -> bool;
@@ -287,7 +288,7 @@ fn open(
     let Search { others, patience, .. } = search;
     let mut talks = Vec::with_capacity(there.len());
     for which in there {
-        match others.talk(*which, options, patience) {
+        match others.talk(*which, &asked.who.name, options, patience) {
             Ok(talk) => talks.push(talk),
             Err(e) if others.may_miss(&e) || others.is_full(&e) => {
                 search.miss(*which, &e);

@@ -228,12 +228,18 @@ impl Others for Asked<'_> {
         there::look(&line, who, &patience)
     }
 
-    fn talk(&self, which: usize, options: &Read, patience: &Patience) -> Result<Talk> {
+    fn talk(
+        &self,
+        which: usize,
+        stream: &str,
+        options: &Read,
+        patience: &Patience,
+    ) -> Result<Talk> {
         let (node, number) = (self.node(which)?, token());
         let patience = patience.at_most(ANSWERS_WITHIN);
         let line = |way| self.line(node, number, way, &patience).map(Box::new);
         let errands = line(Way::Errands)?;
-        Ok(Talk::new(line(Way::Asks)?, errands, options))
+        Ok(Talk::new(stream, line(Way::Asks)?, errands, options))
     }
 
     fn may_miss(&self, error: &Error) -> bool {

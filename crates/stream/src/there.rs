@@ -19,9 +19,24 @@ use stead_store::arena::View;
 const ROUND: Duration = Duration::from_millis(500);
 
 /// That a node does not answer.
-fn silent(line: &dyn Line) -> Error {
-    let message = "the node that writers of a stream are on does not answer";
-    line.by(Error::new(Kind::Timeout, message))
+fn silent(line: &dyn Line, stream: &str) -> Error {
+    let message = format!("the node that writers of stream '{stream}' are on does not answer");
+    line.by(Error::new(Kind::Timeout, message)).with_hint(HINT)
+}
+
+/// What is to be done without some of the writers.
+const HINT: &str = "see what became of that rank or node; what was got of steps can be used, and the stream opened anew when its writers are there again";
+
+/// What ends a line, as who reads a stream is to be told it.
+pub(crate) fn lost(e: Error, stream: &str) -> Error {
+    if e.kind() != Kind::Peer {
+        return e;
+    }
+    let e = e.and(&format!(", and stream '{stream}' cannot be had from its node"));
+    match e.hint() {
+        Some(_) => e,
+        None => e.with_hint(HINT),
+    }
 }
 
 /// The next message of a line, if it comes in time.
@@ -39,8 +54,8 @@ fn hear(line: &dyn Line, patience: &Patience) -> Result<Option<Vec<u8>>> {
     }
 }
 
-fn answer_to(line: &dyn Line, patience: &Patience) -> Result<Vec<u8>> {
-    hear(line, patience)?.ok_or_else(|| silent(line))
+fn answer_to(line: &dyn Line, stream: &str, patience: &Patience) -> Result<Vec<u8>> {
+    hear(line, patience)?.ok_or_else(|| silent(line, stream))
 }
 
 /// Asks by a line that is for nothing else whether there is a stream on a node.
@@ -50,7 +65,7 @@ pub(crate) fn look(
     patience: &Patience,
 ) -> Result<Option<wire::Found>> {
     line.send(wire::encode(&Ask::Find(who.clone()))?)?;
-    let found = wire::decode(wire::heard(&answer_to(line, patience)?)?);
+    let found = wire::decode(wire::heard(&answer_to(line, &who.name, patience)?)?);
     // Who has answered needs no farewell to see that it is over, and is done sooner with one.
     let _ = line.send(wire::encode(&Ask::Bye)?);
     found
@@ -59,6 +74,8 @@ pub(crate) fn look(
 /// A conversation with an agent: what is asked is answered in order.
 #[derive(Debug)]
 pub(crate) struct Talk {
+    /// The stream that it is about.
+    stream: String,
     asks: Box<dyn Line>,
     errands_by: Box<dyn Line>,
     timeout: Duration,
@@ -87,9 +104,15 @@ pub(crate) struct Kept {
 }
 
 impl Talk {
-    /// Begins one, by a line for what is asked and one for errands.
-    pub(crate) fn new(asks: Box<dyn Line>, errands: Box<dyn Line>, options: &Read) -> Talk {
+    /// Begins one about a stream, by a line for what is asked and one for errands.
+    pub(crate) fn new(
+        stream: &str,
+        asks: Box<dyn Line>,
+        errands: Box<dyn Line>,
+        options: &Read,
+    ) -> Talk {
         Talk {
+            stream: stream.to_owned(),
             asks,
             errands_by: errands,
             timeout: options.timeout,
@@ -115,23 +138,23 @@ impl Talk {
 
     fn tell(&self, ask: &Ask) -> Result<()> {
         self.asks.check()?;
-        self.asks.send(wire::encode(ask)?)
+        self.asks.send(wire::encode(ask)?).map_err(|e| lost(e, &self.stream))
     }
 
     fn send(&self, errand: &Errand) -> Result<()> {
         self.errands_by.check()?;
-        self.errands_by.send(wire::encode(errand)?)
+        self.errands_by.send(wire::encode(errand)?).map_err(|e| lost(e, &self.stream))
     }
 
     /// The next message of a line.
     fn hear(&self, line: &dyn Line) -> Result<Vec<u8>> {
         let heard = self.hear_until(line, clock::after(self.timeout))?;
-        heard.ok_or_else(|| silent(line))
+        heard.ok_or_else(|| silent(line, &self.stream))
     }
 
     /// The next message of a line, if it comes until then.
     fn hear_until(&self, line: &dyn Line, until: Instant) -> Result<Option<Vec<u8>>> {
-        hear(line, &Patience::until(until, &self.stop))
+        hear(line, &Patience::until(until, &self.stop)).map_err(|e| lost(e, &self.stream))
     }
 
     /// Asks something that is answered at once, by a node that is well.
@@ -141,7 +164,9 @@ impl Talk {
             return Err(self.broken());
         }
         self.tell(ask)?;
-        let heard = answer_to(&*self.asks, patience).inspect_err(|_| turn.is_broken = true)?;
+        let heard = answer_to(&*self.asks, &self.stream, patience)
+            .inspect_err(|_| turn.is_broken = true)
+            .map_err(|e| lost(e, &self.stream))?;
         wire::decode(wire::heard(&heard)?)
     }
 
@@ -170,7 +195,10 @@ impl Talk {
     }
 
     fn broken(&self) -> Error {
-        let message = "an answer of the node that writers of a stream are on did not come before";
+        let message = format!(
+            "an answer of the node that writers of stream '{}' are on did not come before",
+            self.stream
+        );
         let error = Error::new(Kind::Peer, message);
         self.asks.by(error.with_hint("open the reader anew, if the node is well"))
     }
@@ -266,7 +294,7 @@ impl Source for There {
                 None if is_later => return Ok(Coming::Nothing),
                 None => {
                     turn.is_broken = true;
-                    return Err(silent(&*self.talk.asks));
+                    return Err(silent(&*self.talk.asks, &self.talk.stream));
                 }
             };
             turn.asked = None;

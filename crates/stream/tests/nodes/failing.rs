@@ -8,6 +8,7 @@ use crate::job::rows;
 use crate::job::values;
 use std::sync::Arc;
 use std::sync::Barrier;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -78,6 +79,16 @@ struct Mortal {
     dead: Arc<AtomicUsize>,
 }
 
+impl Mortal {
+    /// As an error of messages to a rank, or from it.
+    fn heard_of(&self, rank: usize) -> stead_core::Result<()> {
+        match self.dead.load(Ordering::Relaxed) == rank && rank != self.inner.rank() {
+            true => Err(Error::new(Kind::Peer, "has not answered for 30 s").at_rank(rank)),
+            false => Ok(()),
+        }
+    }
+}
+
 impl Fabric for Mortal {
     fn rank(&self) -> usize {
         self.inner.rank()
@@ -96,6 +107,7 @@ impl Fabric for Mortal {
     }
 
     fn send(&self, to: usize, tag: u32, bytes: Vec<u8>) -> stead_core::Result<()> {
+        self.heard_of(to)?;
         self.inner.send(to, tag, bytes)
     }
 
@@ -105,6 +117,7 @@ impl Fabric for Mortal {
         tag: u32,
         within: Duration,
     ) -> stead_core::Result<Option<Vec<u8>>> {
+        self.heard_of(from)?;
         self.inner.recv_within(from, tag, within)
     }
 
@@ -202,6 +215,59 @@ fn who_leaves_because_of_another_one_is_not_the_one_that_has_failed() {
                 let (_writer, e) = until_told(writer);
                 assert!(e.message().contains("writer 1 of stream 'sim', on another node"), "{e}");
             }
+        }
+    });
+}
+
+#[test]
+fn a_reader_that_loses_the_rank_of_a_writer_is_told_of_which_stream() {
+    let job = Job::new();
+    let dead = Arc::new(AtomicUsize::new(usize::MAX));
+    let fabrics = Local::over_nodes(&[0, 1], Duration::from_secs(60));
+    let put = Barrier::new(2);
+    // Dropped when the reader is done, whatever it finds.
+    let (done, over) = std::sync::mpsc::channel::<()>();
+    let (done, over) = (Mutex::new(Some(done)), Mutex::new(over));
+    thread::scope(|scope| {
+        for (node, inner) in fabrics.into_iter().enumerate() {
+            let (dead, spaces) = (dead.clone(), job.spaces(node));
+            let (put, done, over) = (&put, &done, &over);
+            scope.spawn(move || {
+                let fabric: Arc<dyn Fabric> = Arc::new(Mortal { inner, dead: dead.clone() });
+                let part = if node == 0 { "sim" } else { "ana" };
+                let rank = Rank { coupling: Coupling::new(fabric, part, &spaces).unwrap() };
+                if node == 0 {
+                    let mut writer = rank.write("sim", |w| w.readers = 1).unwrap();
+                    let variable = writer.define(array(&SHAPE)).unwrap();
+                    writer.begin().unwrap();
+                    writer
+                        .put(variable, &rows(SHAPE, 0, 1), &values(0, &rows(SHAPE, 0, 1)))
+                        .unwrap();
+                    writer.end().unwrap();
+                    put.wait();
+                    let _ = over.lock().unwrap().recv();
+                    return;
+                }
+                let _over = done.lock().unwrap().take();
+                let mut reader = rank.read("sim", |_| {}).unwrap();
+                let step = reader.next_step().unwrap().unwrap();
+                put.wait();
+                dead.store(0, Ordering::Relaxed);
+                let lost = [
+                    step.get("T", &rows(SHAPE, 0, 3)).unwrap_err(),
+                    reader.next_step().unwrap_err(),
+                    rank.read("sim", |r| r.group = "late".to_owned()).unwrap_err(),
+                ];
+                for e in lost {
+                    assert_eq!((e.kind(), e.place().rank), (Kind::Peer, Some(0)));
+                    assert_eq!(
+                        e.message(),
+                        "has not answered for 30 s, and stream 'sim' cannot be had from its node"
+                    );
+                    assert!(e.hint().unwrap().contains("opened anew"), "{e:?}");
+                }
+                drop((step, reader));
+            });
         }
     });
 }
