@@ -220,7 +220,7 @@ impl Shared {
                 true => format!("this user has {MOST_OF_USER} connections to other nodes already"),
                 false => format!("{MOST} connections to other nodes are open already"),
             };
-            return Err(Error::limit(message).with_hint("try again when others have ended"));
+            return Err(Error::limit(message).with_hint("try again when others have ended: each reader of a stream has two to every node that writers of it are on, so have fewer of them read what other nodes have, or gather it in one and hand it on"));
         }
         if tunnels.contains_key(&tunnel.key) {
             return Err(Error::format("a tunnel was opened twice").at_rank(tunnel.key.peer));

@@ -59,7 +59,21 @@ struct Node {
     /// What it has said last.
     said: Option<Found>,
     /// Why it was left out last.
-    missed: Option<String>,
+    missed: Option<Missed>,
+}
+
+/// Why a node was not reached, and what is to be done where there are too many connections.
+#[derive(Debug, Clone)]
+struct Missed {
+    why: String,
+    hint: Option<String>,
+}
+
+impl Missed {
+    fn of(error: &Error, others: &dyn Others) -> Missed {
+        let hint = error.hint().filter(|_| others.is_full(error)).map(str::to_owned);
+        Missed { why: error.message().to_owned(), hint }
+    }
 }
 
 /// What is known of all nodes.
@@ -108,7 +122,7 @@ impl Search<'_> {
             known = self.known();
             if let Some(e) = said.as_ref().err().filter(|e| self.others.is_full(e)) {
                 for node in known.nodes.iter_mut().skip(which).take(1) {
-                    node.missed = Some(e.message().to_owned());
+                    node.missed = Some(Missed::of(e, self.others));
                 }
                 known.queue.push_back(which);
                 let slept = self.changed.wait_timeout(known, self.patience.left().min(FULL));
@@ -122,7 +136,7 @@ impl Search<'_> {
                 let (said, missed, failed) = match said {
                     Ok(said) => (said, None, None),
                     Err(e) if self.others.may_miss(&e) => {
-                        (None, Some(e.message().to_owned()), None)
+                        (None, Some(Missed::of(&e, self.others)), None)
                     }
                     Err(e) => (None, None, Some(e)),
                 };
@@ -166,15 +180,18 @@ impl Search<'_> {
     fn miss(&self, which: usize, why: &Error) {
         let mut known = self.known();
         for node in known.nodes.iter_mut().skip(which).take(1) {
-            (node.said, node.missed) = (None, Some(why.message().to_owned()));
+            (node.said, node.missed) = (None, Some(Missed::of(why, self.others)));
         }
     }
 
     /// Which nodes were not reached, and why, for an error.
-    fn missed(&self) -> Option<String> {
+    fn missed(&self) -> Option<Missed> {
         let known = self.known();
         let silent = known.nodes.iter().position(|node| !node.is_heard && node.missed.is_none());
-        let silent = silent.map(|which| format!("{} has not answered", self.others.name(which)));
+        let silent = silent.map(|which| Missed {
+            why: format!("{} has not answered", self.others.name(which)),
+            hint: None,
+        });
         silent.or_else(|| known.nodes.iter().find_map(|node| node.missed.clone()))
     }
 }
@@ -264,11 +281,14 @@ fn seek(
         };
         let left = patience.left();
         if left.is_zero() {
-            let missing = match search.missed() {
-                Some(why) => format!("{missing}, and not all were reached: {why}"),
-                None => missing,
+            let (missing, hint) = match search.missed() {
+                Some(Missed { why, hint }) => {
+                    (format!("{missing}, and not all were reached: {why}"), hint)
+                }
+                None => (missing, None),
             };
-            return Err(Error::new(Kind::Timeout, missing).with_hint(others.hint()));
+            let hint = hint.unwrap_or_else(|| others.hint().to_owned());
+            return Err(Error::new(Kind::Timeout, missing).with_hint(hint));
         }
         options.stop.check()?;
         home.wait(options.stop.at_most(pause.min(left)))?;

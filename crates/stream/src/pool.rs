@@ -143,7 +143,8 @@ impl Switchboard {
         let Waiting { errands, .. } = waiting.remove(at).ok_or_else(none)?;
         drop(waiting);
         if self.readers.load(Ordering::Acquire) >= MOST_READERS {
-            return Err(Error::limit("too many readers of other nodes at a time"));
+            return Err(Error::limit("too many readers of other nodes at a time")
+                .with_hint("try again when others have ended"));
         }
         Ok(errands)
     }

@@ -111,7 +111,7 @@ impl Pool {
             match line.0.fetch_add(lines, Ordering::Relaxed) + lines
                 > self.most.load(Ordering::Relaxed)
             {
-                true => Err(Error::limit("too many connections")),
+                true => Err(Error::limit("too many connections").with_hint("have fewer readers")),
                 false => Ok(line),
             }
         };
@@ -368,6 +368,25 @@ fn nodes_without_writers_are_asked_by_few_connections_and_keep_none() {
         pool.until_open(4);
         writer.close().unwrap();
     });
+}
+
+#[test]
+fn a_reader_that_finds_too_many_connections_is_told_so_and_what_to_do() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let pool = Pool::new(dir.path(), &["a"]);
+    let mut writer = Writer::open("sim", &written(spaces(dir.path(), "a"))).unwrap();
+    write(&mut writer, &bounds(&[0, 0], &SHAPE));
+    // A look is all that there may be, and a reader has two.
+    pool.most.store(1, Ordering::Relaxed);
+    let timeout = Duration::from_secs(2);
+    let options = Read { timeout, ..read(dir.path(), "b", &pool) };
+    let e = Reader::open("sim", &options).unwrap_err();
+    assert_eq!((e.kind(), e.hint()), (Kind::Timeout, Some("have fewer readers")));
+    let said = "and not all were reached: too many connections";
+    assert!(e.message().contains("stream 'sim'") && e.message().ends_with(said), "{e}");
+    pool.most.store(2, Ordering::Relaxed);
+    let mut reader = Reader::open("sim", &read(dir.path(), "b", &pool)).unwrap();
+    assert_eq!(reader.next_step().unwrap().unwrap().number(), 0);
 }
 
 #[test]
