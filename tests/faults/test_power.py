@@ -287,7 +287,7 @@ def test_power_that_fails_under_a_daemon(power, tmp_path):
     assert went_on
 
 
-@pytest.mark.parametrize(("many", "times"), [("few", 1), ("few", 1000), ("many", 1), ("many", 1000), ("many folders", 1)])
+@pytest.mark.parametrize(("many", "times"), [("few", 1), ("few", 1000), ("many", 1), ("many", 1000), ("many folders", 1), ("many folders", 1000)])
 def test_a_disk_that_fails_to_write(power, tmp_path, many, times):
     """What a file system has once failed to write it takes for written when it is asked again: bytes have to be written anew."""
     rng = random.Random(7)

@@ -46,8 +46,7 @@ impl Touched {
     /// # Errors
     /// System errors.
     pub(crate) fn sync(&mut self) -> Result<()> {
-        let few = self.few.drain().map(|(_, folder)| folder);
-        few.filter(|f| !tier::is_memory(f)).try_for_each(|folder| folder.sync())?;
+        self.few.drain().try_for_each(|(_, folder)| sync_names(&folder))?;
         let many: Vec<Folder> = self.many.drain().map(|(_, folder)| folder).collect();
         sync_all(&many)
     }
@@ -67,6 +66,14 @@ impl Touched {
         let first = first.filter(is_on);
         sync_all(&first.into_iter().chain(mine).cloned().collect::<Vec<_>>())
     }
+}
+
+/// Makes what happened in a folder durable.
+///
+/// # Errors
+/// System errors.
+pub(crate) fn sync_names(folder: &Folder) -> Result<()> {
+    if tier::is_memory(folder) { Ok(()) } else { folder.sync() }
 }
 
 /// Makes all that lies on the file systems of these folders durable.

@@ -603,7 +603,13 @@ impl Way<'_> {
         for copy in whole {
             match copy.name() {
                 Ok(()) => {
-                    copy.folder().map_or(Ok(()), |folder| touched.note(folder))?;
+                    match copy.folder() {
+                        // To ask for all of a file system would be to hear again of the file that was lost.
+                        Some(folder) if durable && self.each.load(Ordering::Relaxed) => {
+                            commit::sync_names(folder)?;
+                        }
+                        folder => folder.map_or(Ok(()), |folder| touched.note(folder))?,
+                    }
                     done.push(*copy);
                 }
                 Err(e) => {
