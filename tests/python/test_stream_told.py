@@ -69,7 +69,7 @@ def test_what_was_done_is_reported(space):
     with stead.writer("sim", queue=1, readers=1, timeout=PATIENCE, dataspaces=space) as w:
         r = stead.reader("sim", timeout=PATIENCE, dataspaces=space)
         with w.step():
-            w.put("T", np.zeros((512, 1024)), dims=("y", "x"), units="K")
+            w.put("T", np.zeros((512, 1024)), dims=("y", "x"), units="K", attributes={"levels": [1, 2], "dt": 0.5, "bad": [np.nan, 1.0]})
             made = w.empty("U", 1000)
             made[...] = 1
             w.put("U", made)
@@ -83,7 +83,8 @@ def test_what_was_done_is_reported(space):
         assert (told["step"], told["copies"], told["copied"], told["looked"], told["fetched"]) == (0, 1, 80, 4 << 20, 0)
         assert told["peak_steps"] >= 1
         t, u = stead.stream_info("sim", dataspaces=space)["variables"]
-        assert t == {"name": "T", "dtype": "f64", "shape": [512, 1024], "dims": ["y", "x"], "attributes": {"units": {"Text": "K"}}}
+        said = {"units": "K", "levels": [1, 2], "dt": 0.5, "bad": ["NaN", 1.0]}
+        assert t == {"name": "T", "dtype": "f64", "shape": [512, 1024], "dims": ["y", "x"], "attributes": said}
         assert (u["name"], u["shape"], u["dims"], u["attributes"]) == ("U", [1000], [], {})
         del step
         r.close()

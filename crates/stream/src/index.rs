@@ -7,12 +7,12 @@
 //! Both come from other processes. What is decoded is believed in nothing: it is checked as a whole, before anybody uses a part.
 
 use crc_fast::{CrcAlgorithm, Digest};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Range;
-use stead_core::{Bounds, DType, Error, Result, Shape, limits};
+use stead_core::{Bounds, DType, Error, Result, Shape, Value, limits};
 
 pub use stead_store::arena::Place;
 
@@ -24,7 +24,11 @@ const HEADER: usize = 8;
 const ENTRY: usize = 32;
 
 /// Something that is said of a variable beside its data: a unit, a long name, a time.
+///
+/// In texts such as JSON it is the plain value, with `"NaN"`, `"Infinity"` and `"-Infinity"`; in bytes its kind comes first, which is the
+/// only form that is read here.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub enum Attribute {
     /// Text.
     Text(String),
@@ -59,6 +63,29 @@ impl PartialEq for Attribute {
 }
 
 impl Eq for Attribute {}
+
+impl Serialize for Attribute {
+    fn serialize<S: Serializer>(&self, s: S) -> std::result::Result<S::Ok, S::Error> {
+        if !s.is_human_readable() {
+            // As it is derived: with its kind.
+            return Attribute::serialize(self, s);
+        }
+        match self {
+            Attribute::Text(a) => s.serialize_str(a),
+            Attribute::Int(a) => s.serialize_i64(*a),
+            Attribute::Float(a) => Value::Float(*a).serialize(s),
+            Attribute::Texts(a) => a.serialize(s),
+            Attribute::Ints(a) => a.serialize(s),
+            Attribute::Floats(a) => Value::floats(a.iter().copied()).serialize(s),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Attribute {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> std::result::Result<Attribute, D::Error> {
+        Attribute::deserialize(d)
+    }
+}
 
 impl fmt::Display for Attribute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -251,6 +251,27 @@ fn a_count_of_what_is_not_there_takes_no_memory() {
     }
 }
 
+#[test]
+fn attributes_are_plain_in_json_and_have_their_kind_in_bytes() {
+    let nan = f64::NAN;
+    for (attribute, json, bytes) in [
+        (Attribute::Text("K".into()), r#""K""#, &[0, 1, b'K'][..]),
+        (Attribute::Int(-3), "-3", &[1, 5]),
+        (Attribute::Float(0.5), "0.5", &[2, 0, 0, 0, 0, 0, 0, 0xe0, 0x3f]),
+        (Attribute::Float(f64::NEG_INFINITY), r#""-Infinity""#, &[2, 0, 0, 0, 0, 0, 0, 0xf0, 0xff]),
+        (Attribute::Texts(vec!["x".into(), "y".into()]), r#"["x","y"]"#, &[3, 2, 1, b'x', 1, b'y']),
+        (Attribute::Ints(vec![1, -1]), "[1,-1]", &[4, 2, 2, 1]),
+        (Attribute::Floats(vec![nan]), r#"["NaN"]"#, &[5, 1, 0, 0, 0, 0, 0, 0, 0xf8, 0x7f]),
+        (Attribute::Floats(vec![2.0, 1e300]), "[2.0,1e300]", &[]),
+    ] {
+        assert_eq!(serde_json::to_string(&attribute).unwrap(), json);
+        // Recordings and other nodes have these.
+        let said = postcard::to_stdvec(&attribute).unwrap();
+        assert!(bytes.is_empty() || said == bytes, "{attribute}: {said:?}");
+        assert_eq!(postcard::from_bytes::<Attribute>(&said).unwrap(), attribute);
+    }
+}
+
 fn attribute() -> impl Strategy<Value = Attribute> {
     prop_oneof![
         ".{0,6}".prop_map(Attribute::Text),

@@ -703,7 +703,7 @@ def stream_info(name: str | os.PathLike[str], *, dataspaces: _stage.Spaces = Non
     """What there is to know of a stream: its `state` (`"live"`, `"ended"`, `"removed"`, or `{"failed": {"writer": RANK}}`), how many steps are
     `complete` and which `steps` are still there, `memory` that it may take, what is `used` and what was at most (`peak`), the
     `variables` of the last complete step (dicts with `name`, `dtype`, `shape`, `dims` and `attributes`,
-    values with their kind, such as `{"units": {"Text": "K"}}`), and each of its
+    such as `{"units": "K"}`), and each of its
     `writers` and `readers` with how far it is, how long it has waited (`waited_s`) and what its copies have taken of processors (`copy_cpu_s`). A
     reader on another node has that `node` and its `rank_of_job`, too. `created` is in nanoseconds since 1970.
 
