@@ -438,10 +438,20 @@ def memories(pool):
         shutil.rmtree(path, ignore_errors=True)
 
 
-def pooled(pool, rank: int, what: str, memory: str, *numbers: int) -> subprocess.Popen:
+def pooled(pool, rank: int, what: str, memory: str, *numbers: int | str | Path) -> subprocess.Popen:
     env = os.environ | {"STEAD_SOCKET": f"{pool.at}/n{rank}/s"}
     words = [sys.executable, Path(__file__).parent / "pooled.py", what, memory, *map(str, numbers)]
-    return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def says(program: subprocess.Popen, word: str) -> None:
+    line = program.stdout.readline()
+    assert line == f"{word}\n", line + "".join(program.communicate())
+
+
+def go_on(program: subprocess.Popen) -> None:
+    program.stdin.write("go on\n")
+    program.stdin.flush()
 
 
 def ends(program: subprocess.Popen) -> str:

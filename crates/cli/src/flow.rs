@@ -59,6 +59,7 @@ fn run(a: &FlowRunArgs, fabric: Option<&Arc<dyn Fabric>>) -> Result<()> {
         (Err(e), Some(fabric)) => return Err(Coupling::refuse(&**fabric, e)),
     };
     let options = Options {
+        spaces,
         rank: a.rank.unwrap_or(0),
         ranks: a.ranks.unwrap_or(1),
         steps: a.steps,
@@ -70,9 +71,9 @@ fn run(a: &FlowRunArgs, fabric: Option<&Arc<dyn Fabric>>) -> Result<()> {
         ..Options::default()
     };
     let (report, first) = match fabric {
-        None => (flow.run(&Options { spaces, ..options })?, true),
+        None => (flow.run(&options)?, true),
         Some(fabric) => {
-            let coupling = Coupling::new(fabric.clone(), "flow", &spaces)?;
+            let coupling = Coupling::new(fabric.clone(), "flow", &options.spaces)?;
             // Where daemons are a pool, what is read may be on any of its nodes.
             let is_apart = match &options.nodes {
                 Some(nodes) => {

@@ -1,0 +1,139 @@
+"""What is recorded of streams and computed on them by flows, on nodes whose daemons are a pool: programs that were begun by themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import stead
+from jobs import launch
+from test_pool import STEAD, WITHIN, ends, go_on, memories, pool, pooled, says  # noqa: F401
+
+pytestmark = pytest.mark.skipif(not STEAD.exists(), reason="there is no command with MPI")
+STEPS = 12
+ALL = f"{list(range(STEPS))}\n"
+
+
+@contextlib.contextmanager
+def ended(*programs: subprocess.Popen):
+    """None is left, whatever becomes of a test."""
+    try:
+        yield
+    finally:
+        for one in programs:
+            one.kill()
+            one.communicate()
+
+
+@pytest.mark.parametrize("comes", ["within", "after"])
+def test_a_recorded_stream_is_read_on_other_nodes_from_its_first_step(pool, memories, tmp_path, comes):  # noqa: F811
+    """All but the last steps have gone from memory, and no reader knows where files are: the writers' node reads them."""
+    writer = pooled(pool, 0, "persist", memories[0], STEPS, tmp_path)
+    with ended(writer):
+        says(writer, "half")
+        if comes == "after":
+            go_on(writer)
+            says(writer, "done")
+        # Ranks of one group, on two nodes.
+        readers = [pooled(pool, rank + 1, "first", memories[rank + 1], STEPS, rank, 2) for rank in range(2)]
+        with ended(*readers):
+            for one in readers:
+                says(one, "begun")
+            if comes == "within":
+                go_on(writer)
+                says(writer, "done")
+            go_on(writer)
+            assert [ends(one) for one in readers] == [ALL, ALL]
+            ends(writer)
+    # The folder is whole, and read by its name.
+    assert [step.number for step in stead.reader(tmp_path / "run", timeout=WITHIN)] == list(range(STEPS))
+
+
+def test_what_a_reader_on_another_node_is_behind_by_is_spilled(pool, memories, tmp_path):  # noqa: F811
+    writer, reader = pooled(pool, 0, "spill", memories[0], STEPS, tmp_path), pooled(pool, 2, "behind", memories[2], STEPS)
+    with ended(writer, reader):
+        says(reader, "begun")
+        # It looks at the first step, and memory has room for four more.
+        for word in ("half", "done"):
+            says(writer, word)
+            go_on(writer)
+        assert any((tmp_path / "run").rglob("*")), "nothing was spilled"
+        go_on(reader)
+        assert ends(reader) == ALL
+        ends(writer)
+    assert not (tmp_path / "run").exists() or not [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+
+
+FLOW = """
+[read.pooled]
+nodes = ["n0"]
+[node.sum]
+op = "reduce"
+of = "pooled.T"
+how = "sum"
+[node.rows]
+op = "reduce"
+of = "pooled.T"
+how = "max"
+over = ["x"]
+[node.twice]
+op = "scale"
+of = "pooled.T"
+factor = 2.0
+[write.out]
+variables = { sum = "sum", rows = "rows", twice = "twice" }
+readers = 1
+"""
+
+IN_PYTHON = """
+import json, sys, stead
+flow = stead.flow()
+T = flow.read("pooled", nodes=["n0"])["T"]
+flow.write("out", sum=T.sum(), rows=T.max(over="x"), twice=T.scale(2.0), readers=1)
+print(json.dumps(flow.run(timeout=60, dataspaces={"memory": sys.argv[1]})))
+"""
+
+
+def compared(pool, memory: str) -> None:  # noqa: F811
+    """Reads what a flow on another node has made, and computes it in another way."""
+    program = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import numpy as np, stead
+from pooled import values
+n = 0
+for step in stead.reader("out", nodes=["n1"], timeout=60, dataspaces={{"memory": {memory!r}}}):
+    T = values(step.number)
+    assert step["sum"] == T.sum(), step.number
+    assert np.array_equal(step["rows"], T.max(axis=1)) and np.array_equal(step["twice"], 2 * T), step.number
+    n += 1
+print(n)
+"""
+    env = os.environ | {"STEAD_SOCKET": f"{pool.at}/n2/s"}
+    done = subprocess.run([sys.executable, "-c", program], env=env, text=True, capture_output=True, timeout=WITHIN)
+    assert done.returncode == 0 and done.stdout == f"{STEPS}\n", done
+
+
+@pytest.mark.parametrize("by", ["command", "python", "ranks"])
+def test_a_flow_between_nodes(pool, memories, tmp_path, by):  # noqa: F811
+    """A simulation on one node, the flow on another, by one process or by the ranks of a job, and who reads what comes out on a third."""
+    (tmp_path / "stead.toml").write_text(f'[dataspace.memory]\npath = "{memories[1]}"\n')
+    (tmp_path / "flow.toml").write_text(FLOW)
+    command = [str(STEAD), "flow", "run", str(tmp_path / "flow.toml"), "--format", "json", "--timeout", "60s"]
+    words = {"command": command, "python": [sys.executable, "-c", IN_PYTHON, memories[1]], "ranks": [*launch("openmpi", 2), *command]}[by]
+    env = os.environ | {"STEAD_SOCKET": f"{pool.at}/n1/s", "STEAD_CONFIG": str(tmp_path / "stead.toml"), "STEAD_PEER_SILENCE_S": "30"}
+    flow = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    writer = pooled(pool, 0, "write", memories[0], STEPS)
+    with ended(writer, flow):
+        compared(pool, memories[2])
+        ends(writer)
+        report = json.loads(ends(flow))
+    T = np.zeros((300, 500))
+    assert (report["steps"], report["dropped"], report["unpaired"]) == (STEPS, 0, 0)
+    assert report["streams"] == [{"stream": "out", "steps": STEPS, "bytes": STEPS * (T.nbytes + 300 * 8 + 8)}]
