@@ -29,6 +29,11 @@ extern "C" {
 int stead_mpi_make(void *communicator, struct stead_fabric *fabric, char *why);
 
 /**
+ * The same of a communicator of Fortran: `communicator` points to its handle, an integer (MPI_Fint). stead_mpi_stream.f90 calls it.
+ */
+int stead_mpi_make_f(void *communicator, struct stead_fabric *fabric, char *why);
+
+/**
  * sizeof(MPI_Comm) of the MPI that libstead_mpi was built with. Programs that are compiled need it not; those that come to
  * MPI and to libstead_mpi at run time, as Python does, find by it that the two are not of one MPI.
  */

@@ -1,5 +1,5 @@
 ! Streams, for Fortran: arrays that programs hand to each other in memory. stead.h says what the functions do. Programs on several nodes
-! give the `coupling` that a part of theirs in C has made (stead_mpi_coupling).
+! give the `coupling` that stead_mpi_stream.f90 makes of a communicator.
 !
 !     use stead_stream
 !     call stead_writer_open('sim', writer, status, rank=rank, writers=ranks)
@@ -24,6 +24,7 @@ module stead_stream
     public :: stead_writer_put_room, stead_writer_end, stead_writer_close
     public :: stead_reader_open, stead_reader_next, stead_reader_wait_for, stead_reader_close
     public :: stead_step_number, stead_step_get, stead_step_free, stead_message
+    public :: stead_coupling_part, stead_coupling_rank, stead_coupling_ranks, stead_coupling_free
 
     ! Types of elements.
     integer(c_int), parameter, public :: STEAD_U8 = 7, STEAD_F32 = 1, STEAD_F64 = 2
@@ -185,6 +186,26 @@ module stead_stream
         subroutine c_step_free(step) bind(C, name='stead_stream_step_free')
             import :: c_ptr
             type(c_ptr), value :: step
+        end subroutine
+
+        integer(c_int64_t) function c_coupling_part(coupling) bind(C, name='stead_coupling_part')
+            import :: c_ptr, c_int64_t
+            type(c_ptr), value :: coupling
+        end function
+
+        integer(c_int64_t) function c_coupling_rank(coupling) bind(C, name='stead_coupling_rank')
+            import :: c_ptr, c_int64_t
+            type(c_ptr), value :: coupling
+        end function
+
+        integer(c_int64_t) function c_coupling_ranks(coupling) bind(C, name='stead_coupling_ranks')
+            import :: c_ptr, c_int64_t
+            type(c_ptr), value :: coupling
+        end function
+
+        subroutine c_coupling_free(coupling) bind(C, name='stead_coupling_free')
+            import :: c_ptr
+            type(c_ptr), value :: coupling
         end subroutine
 
         type(c_ptr) function c_message() bind(C, name='stead_last_message')
@@ -395,6 +416,30 @@ contains
     subroutine stead_step_free(step)
         type(c_ptr), intent(in) :: step
         call c_step_free(step)
+    end subroutine
+
+    ! Which of the parts of a coupling, by their names, this rank is of, from 0 on.
+    integer(c_int64_t) function stead_coupling_part(coupling)
+        type(c_ptr), intent(in) :: coupling
+        stead_coupling_part = c_coupling_part(coupling)
+    end function
+
+    ! Which rank of its part this is, from 0 on.
+    integer(c_int64_t) function stead_coupling_rank(coupling)
+        type(c_ptr), intent(in) :: coupling
+        stead_coupling_rank = c_coupling_rank(coupling)
+    end function
+
+    ! How many ranks its part has.
+    integer(c_int64_t) function stead_coupling_ranks(coupling)
+        type(c_ptr), intent(in) :: coupling
+        stead_coupling_ranks = c_coupling_ranks(coupling)
+    end function
+
+    ! Writers and readers that are open go on.
+    subroutine stead_coupling_free(coupling)
+        type(c_ptr), intent(in) :: coupling
+        call c_coupling_free(coupling)
     end subroutine
 
     ! A text as C has it.

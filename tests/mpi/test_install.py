@@ -52,7 +52,7 @@ def test_programs_that_compute_by_mpi_io_are_linked_by_pkg_config(prefix, tmp_pa
     (tmp_path / "doubles").write_bytes(struct.pack("<3000d", *range(3000)))
     out = run([*launch("openmpi", 2), tmp_path / "read_ex", tmp_path / "doubles"], env)
     assert out.strip() == f"sum: {sum(range(3000))}"
-    assert (prefix / "include" / "stead_mpi_io.hpp").exists() and all((prefix / "include" / f"stead_mpi_io{face}.f90").exists() for face in ("", "_f08"))
+    assert (prefix / "include" / "stead_mpi_io.hpp").exists() and all((prefix / "include" / f"stead_mpi_{face}.f90").exists() for face in ("io", "io_f08", "stream", "stream_f08"))
 
 
 def test_python_finds_it_where_libraries_are(prefix, file):

@@ -5,7 +5,7 @@ use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 use stead_fabric::foreign::{Functions, fail, lend};
-use stead_mpi::{MPI_Comm, Mpi, Options};
+use stead_mpi::{Error, MPI_Comm, Mpi, Options};
 
 /// Makes a fabric of the communicator that `communicator` points to. Collective. Those of one communicator share a thread and
 /// a communicator, but no messages. Returns 0, or a stead_status with a text in `why`, which is NULL or has room for
@@ -22,20 +22,44 @@ pub unsafe extern "C" fn stead_mpi_make(
     fabric: *mut Functions,
     why: *mut c_char,
 ) -> c_int {
+    // SAFETY: the caller gives the address of a communicator, and the places.
+    unsafe { make(fabric, why, communicator.cast(), Ok) }
+}
+
+/// The same of a communicator of Fortran: `communicator` points to its handle, an integer.
+///
+/// # Safety
+/// As for `stead_mpi_make`, but for that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_mpi_make_f(
+    communicator: *mut c_void,
+    fabric: *mut Functions,
+    why: *mut c_char,
+) -> c_int {
+    // SAFETY: the caller gives the address of a handle, and the places.
+    unsafe { make(fabric, why, communicator.cast(), stead_mpi::of_fortran) }
+}
+
+/// Makes a fabric of the communicator that a handle is, which `communicator` points to.
+unsafe fn make<H: Copy>(
+    fabric: *mut Functions,
+    why: *mut c_char,
+    communicator: *const H,
+    of: fn(H) -> Result<MPI_Comm, Error>,
+) -> c_int {
     let made = catch_unwind(|| {
         if communicator.is_null() || fabric.is_null() {
-            return Err(stead_mpi::Error::usage("no communicator, or no place for the fabric"));
+            return Err(Error::usage("no communicator, or no place for the fabric"));
         }
         let mut options = Options::default();
         let silence = std::env::var("STEAD_PEER_SILENCE_S").ok().and_then(|s| s.parse().ok());
         if let Some(seconds) = silence.filter(|s| *s > 0) {
             options.silence = Duration::from_secs(seconds);
         }
-        // SAFETY: the caller gives the address of a communicator.
-        let communicator = unsafe { *communicator.cast::<MPI_Comm>() };
-        Mpi::of(communicator, options)
+        // SAFETY: it is not NULL, and the caller promises the rest.
+        Mpi::of(of(unsafe { *communicator })?, options)
     });
-    let made = made.unwrap_or_else(|_| Err(stead_mpi::Error::internal("a panic was caught")));
+    let made = made.unwrap_or_else(|_| Err(Error::internal("a panic was caught")));
     match made {
         Ok(mpi) => {
             // SAFETY: there is room, as the caller promises.

@@ -47,9 +47,9 @@ mod spares;
 
 #[cfg(feature = "link")]
 pub use ranks::{Mpi, Options, World, end_all};
-#[cfg(feature = "link")]
-pub use raw::MPI_Comm;
 #[cfg(feature = "conformance")]
 pub use raw::set_piece;
+#[cfg(feature = "link")]
+pub use raw::{MPI_Comm, of_fortran};
 #[cfg(feature = "link")]
 pub use stead_core::Error;

@@ -140,6 +140,32 @@ fn end_with(name: &CStr) -> c_int {
     next()
 }
 
+/// The communicator of a handle of Fortran, which is an integer there.
+///
+/// # Errors
+/// `Usage` for what is none.
+pub fn of_fortran(handle: ffi::RSMPI_Fint) -> Result<MPI_Comm> {
+    type Convert = extern "C" fn(ffi::RSMPI_Fint) -> MPI_Comm;
+    // SAFETY: a name with a zero at its end.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"MPI_Comm_f2c".as_ptr()) };
+    let made = if !found.is_null() {
+        // SAFETY: whatever has this name has this type.
+        let convert = unsafe { std::mem::transmute::<*mut c_void, Convert>(found) };
+        convert(handle)
+    } else if size_of::<MPI_Comm>() == size_of::<ffi::RSMPI_Fint>() {
+        // It is a macro in MPIs whose handles of C are the same integers.
+        // SAFETY: an integer of the same size.
+        unsafe { std::mem::transmute_copy::<ffi::RSMPI_Fint, MPI_Comm>(&handle) }
+    } else {
+        return Err(Error::usage("this MPI has no MPI_Comm_f2c"));
+    };
+    // SAFETY: zeros are an integer, or a pointer to nothing, neither of which is a communicator.
+    if made == unsafe { std::mem::zeroed::<MPI_Comm>() } {
+        return Err(Error::usage(format!("{handle} is no communicator of Fortran")));
+    }
+    Ok(made)
+}
+
 /// Calls a function when the program calls MPI_Finalize, while MPI still works: before it, where ours was found by that
 /// name, and else at its beginning.
 pub(crate) fn at_finalize(then: fn()) -> Result<()> {

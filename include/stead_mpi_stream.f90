@@ -1,0 +1,92 @@
+! Streams between the programs of a job on several nodes, for Fortran: makes of a communicator the `coupling` that the subroutines of
+! stead_stream.f90 take.
+!
+!     use mpi
+!     use stead_stream
+!     use stead_mpi_stream
+!     call stead_mpi_coupling(MPI_COMM_WORLD, 'simulation', coupling, status)
+!     call stead_writer_open('sim', writer, status, coupling=coupling)
+!
+! The communicator is the integer of `use mpi` and mpif.h; stead_mpi_stream_f08.f90 has the same for `use mpi_f08`. MPI must have been
+! initialised with MPI_INIT_THREAD and MPI_THREAD_MULTIPLE. A `status` is 0 if all went well; else stead_message() of stead_stream says what
+! did not. Modules are made by the compiler that uses them, so this is compiled with the program:
+!
+!     mpifort stead_stream.f90 stead_mpi_stream.f90 program.f90 $(pkg-config --libs stead_mpi) -o program
+!
+! SPDX-License-Identifier: Apache-2.0 OR MIT
+module stead_mpi_stream
+    use, intrinsic :: iso_c_binding
+    use stead_stream, only: stead_coupling_part, stead_coupling_rank
+    implicit none
+    private
+    public :: stead_mpi_coupling, stead_mpi_part
+
+    ! A text that C reads to its end.
+    type text
+        character(kind=c_char), allocatable :: all(:)
+    end type
+
+    interface
+        integer(c_int) function c_make(communicator, fabric, why) bind(C, name='stead_mpi_make_f')
+            import :: c_int, c_ptr
+            type(c_ptr), value :: communicator, fabric, why
+        end function
+
+        integer(c_int) function c_coupling(make, communicator, part, dataspaces, dataspaces_count, coupling, error) &
+                bind(C, name='stead_coupling_new')
+            import :: c_int, c_char, c_ptr, c_funptr, c_size_t
+            type(c_funptr), value :: make
+            type(c_ptr), value :: communicator, error
+            character(kind=c_char), intent(in) :: part(*)
+            type(c_ptr), intent(in) :: dataspaces(*)
+            integer(c_size_t), value :: dataspaces_count
+            type(c_ptr), intent(out) :: coupling
+        end function
+    end interface
+
+    external :: MPI_COMM_SPLIT
+
+contains
+
+    ! Makes a coupling of all ranks of a communicator, each of which names its part of the job. Collective. `dataspaces` are folders such as
+    ! 'memory=/dev/shm/me', before those that are configured. stead_coupling_free of stead_stream frees it.
+    subroutine stead_mpi_coupling(communicator, part, coupling, status, dataspaces)
+        integer, intent(in) :: communicator
+        character(*), intent(in) :: part
+        type(c_ptr), intent(out) :: coupling
+        integer(c_int), intent(out) :: status
+        character(*), intent(in), optional :: dataspaces(:)
+        integer(c_int), target :: handle
+        type(text), allocatable, target :: texts(:)
+        type(c_ptr), allocatable :: places(:)
+        integer :: n, i
+        n = 0
+        if (present(dataspaces)) n = size(dataspaces)
+        allocate(texts(n), places(n))
+        do i = 1, n
+            texts(i)%all = chars(trim(dataspaces(i)))
+            places(i) = c_loc(texts(i)%all)
+        end do
+        handle = int(communicator, c_int)
+        status = c_coupling(c_funloc(c_make), c_loc(handle), part // c_null_char, places, int(n, c_size_t), coupling, c_null_ptr)
+    end subroutine
+
+    ! A communicator of the ranks of the part of this one, for the program's own messages; to be freed with MPI_COMM_FREE. Collective over
+    ! the communicator that the coupling was made of. `ierror` is that of MPI_COMM_SPLIT.
+    subroutine stead_mpi_part(communicator, coupling, part, ierror)
+        integer, intent(in) :: communicator
+        type(c_ptr), intent(in) :: coupling
+        integer, intent(out) :: part, ierror
+        call MPI_COMM_SPLIT(communicator, int(stead_coupling_part(coupling)), int(stead_coupling_rank(coupling)), part, ierror)
+    end subroutine
+
+    pure function chars(text) result(all)
+        character(*), intent(in) :: text
+        character(kind=c_char) :: all(len(text) + 1)
+        integer :: i
+        do i = 1, len(text)
+            all(i) = text(i:i)
+        end do
+        all(len(text) + 1) = c_null_char
+    end function
+end module
