@@ -1825,7 +1825,7 @@ stead_status stead_dataset_describe(const struct stead_dataset *dataset,
                                     struct stead_error **error);
 
 /**
- * The format: "csv", "tsv", "lines", "records", "npy", "raw", "tipsy", "table". NULL if the handle is no dataset. Lives as
+ * The format: "csv", "tsv", "lines", "records", "npy", "raw", "tipsy", "table", "recorded". NULL if the handle is no dataset. Lives as
  * long as the dataset.
  */
 const char *stead_dataset_format(const struct stead_dataset *dataset);

@@ -517,7 +517,7 @@ public:
         return dataset(d);
     }
 
-    /// The format: "csv", "tsv", "lines", "records", "npy", "raw", "tipsy", "table".
+    /// The format: "csv", "tsv", "lines", "records", "npy", "raw", "tipsy", "table", "recorded".
     std::string_view format() const { return detail::there(stead_dataset_format(get())); }
     /// Number of columns.
     std::size_t columns() const { return stead_dataset_column_count(get()); }

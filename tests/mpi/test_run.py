@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import stead
 from jobs import BUILT, LIMIT, launch, run
 from support import ROOT, command
 from test_mpi import LAB, lab  # noqa: F401
@@ -87,6 +88,28 @@ def test_all_ranks_make_one_report_with_the_results_of_one(folder, n, data, word
     assert len(metrics["ranks"]) == n and sum(r["bytes_read"] for r in metrics["ranks"]) == metrics["bytes_read"]
     assert metrics["bytes_sent"] == sum(r["bytes_sent"] for r in metrics["ranks"]) > 0
     assert "ranks" not in one["metrics"] and one["metrics"]["bytes_sent"] == 0
+
+
+def test_what_was_recorded_of_a_stream(tmp_path, lab):  # noqa: F811
+    """Each rank reads a part of the elements, and who is kept from them by storage hosts is told."""
+    memory, files = tmp_path / "memory", tmp_path / "run"
+    memory.mkdir()
+    with stead.writer("sim", persist=files, dataspaces={"memory": memory}) as w:
+        for n in range(7):
+            with w.step():
+                w.put("T", np.random.default_rng(n).normal(size=(50, 40)))
+                w.put("k", np.full((50, 40), n, "i2"))
+    stead.remove_stream("sim", force=True, dataspaces={"memory": memory})
+    words = [f"{files}::T,k", *asked(["rows", "mean:T", "quantile:T,q=0.5", "kmeans:T,k,k=3"]), "--chunk", "8KiB"]
+    done = together(3, *words, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["results"] == alone(*words)["results"] and report["plan"]["ranks"] == 3
+    # By ranks on several hosts, of which some alone may have data.
+    out = run([LAB, "run", lab, "-n", 3, "--map-by", "node", STEAD, "run", *words, "--format", "json"])
+    assert json.loads(out)["results"] == report["results"]
+    apart = subprocess.run([LAB, "run", lab, "-n", "3", "--map-by", "node", STEAD, "run", *map(str, words), "--storage-hosts", "host1"], capture_output=True, text=True, timeout=LIMIT)
+    assert apart.returncode and "which all ranks read" in apart.stderr, apart
 
 
 def test_an_array_and_its_page(folder):

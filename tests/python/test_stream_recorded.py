@@ -218,3 +218,101 @@ def test_a_disk_that_becomes_full(spaces, tmp_path, writers):
         assert 10 <= had < step + 1
     finally:
         subprocess.run(["umount", "-l", small], check=True)
+
+
+def table(steps: int) -> dict[str, np.ndarray]:
+    """What two writers record: two fields, a number and one that grows, of all steps."""
+    T = np.stack([np.arange(30.0).reshape(6, 5) * 1.5 + 100 * n for n in range(steps)])
+    return {"T": T, "k": (T * 7).astype("i4") % 11, "t": 0.25 * np.arange(steps), "more": np.concatenate([np.arange(3.0 + n) for n in range(steps)])}
+
+
+def recorded(spaces, steps: int = 4) -> str:
+    fields = table(steps)
+    both = [stead.writer("sim", rank=rank, writers=2, persist="disk://sim", timeout=PATIENCE, dataspaces=spaces) for rank in range(2)]
+    for n in range(steps):
+        for rank, w in enumerate(both):
+            rows = slice(0, 2) if rank == 0 else slice(2, 6)
+            with w.step():
+                for name in "Tk":
+                    w.put(name, fields[name][n, rows], shape=(6, 5), start=(rows.start, 0), dims=("y", "x"))
+                if rank == 0:
+                    w.put("t", fields["t"][n])
+                    w.put("more", np.arange(3.0 + n))
+    for w in both:
+        w.close()
+    return f"{spaces['disk']}/sim"
+
+
+def test_kernels_run_over_what_was_recorded(spaces):
+    folder, fields = recorded(spaces), table(4)
+    T, k = fields["T"].ravel(), fields["k"].ravel().astype(float)
+    data = stead.open(f"{folder}::T,k")
+    assert (data.format, list(data.columns)) == ("recorded", ["T", "k"])
+    for options in ({}, {"threads": 3, "chunk": "4KiB"}, {"chunk": "4KiB"}):
+        r = data.run("rows", "mean:T", "sum:k", "quantile:T,q=0.5", "kmeans:T,k,k=2", **options)
+        assert (r["rows"], r["sum:k"]) == (T.size, k.sum())
+        assert r["mean:T"] == pytest.approx(T.mean(), rel=1e-15) and r["quantile:T,q=0.5"] == np.quantile(T, 0.5, method="lower")
+    where = stead.run(f"{folder}::T,k", "rows", "max:T", where="k > 5")
+    assert (where["rows"], where["max:T"]) == ((k > 5).sum(), T[k > 5].max())
+    groups = stead.run(f"{folder}::T,k", "count:T", by="k")["count:T"]
+    assert {int(float(key)): n for key, n in groups.items()} == {int(v): n for v, n in zip(*np.unique(k, return_counts=True))}
+    # A number, and what has another shape in each step.
+    assert stead.run(f"{folder}::t", "sum:t")["sum:t"] == fields["t"].sum()
+    assert stead.run(f"{folder}::more", "rows", "sum:more")["sum:more"] == fields["more"].sum()
+    # A kernel in Python sees the elements in their order.
+    seen = []
+
+    @stead.kernel(["T"])
+    class All:
+        def init(self):
+            return []
+
+        def update(self, state, x):
+            return state + x.tolist()
+
+        def merge(self, a, b):
+            return a + b
+
+        def finish(self, state):
+            seen.extend(state)
+
+    stead.run(f"{folder}::T", All(), threads=1, chunk="4KiB")
+    assert seen == T.tolist()
+
+
+def test_what_is_no_table_of_a_recording_is_refused(spaces, tmp_path):
+    folder = recorded(spaces)
+    for name, says in [
+        (f"{folder}::U", "no variable 'U'"),
+        (folder, "another shape than"),
+        (f"{folder}::T,T", "two columns are called 'T'"),
+        (f"{folder}::T,t", "another shape than 'T'"),
+    ]:
+        with pytest.raises(stead.Error, match=says):
+            stead.open(name)
+    (tmp_path / "x.csv").write_text("a\n1\n")
+    with pytest.raises(stead.UsageError, match="a recorded stream, and others are named"):
+        stead.open([f"{folder}::T", tmp_path / "x.csv"])
+    with pytest.raises(stead.UsageError, match="numbers only"):
+        stead.run(f"{folder}::T", "entropy")
+    # What else is called so is a file, and files of the folder can still be read as files.
+    odd = tmp_path / "a::b"
+    odd.write_text("a\n1\n")
+    assert stead.run(odd, "rows")["rows"] == 1
+    assert stead.open(f"{folder}/0.data", type="raw", dtype="u8").nbytes > 0
+    # Bytes that are not those that were written.
+    data = Path(folder, "0.data")
+    bad = bytearray(data.read_bytes())
+    bad[8] ^= 1
+    data.write_bytes(bad)
+    with pytest.raises(stead.Error, match="checksum|damaged"):
+        stead.run(f"{folder}::T", "mean:T")
+
+
+def test_the_command_runs_over_what_was_recorded(spaces):
+    folder, T = recorded(spaces), table(4)["T"]
+    done = subprocess.run([command(), "run", f"{folder}::T", "-k", "max:T", "--format", "json"], capture_output=True, text=True)
+    assert done.returncode == 0 and json.loads(done.stdout)["results"]["max:T"] == T.max(), done.stderr
+    told = json.loads(subprocess.run([command(), "describe", f"{folder}::T,k", "--format", "json"], capture_output=True, text=True).stdout)
+    assert (told["format"], told["details"]) == ("recorded", {"rows": T.size, "steps": 4, "shape": [6, 5]})
+    assert [c["name"] for c in told["columns"]] == ["T", "k"] and told["rows"][1] == ["1.5", "10.0"]

@@ -106,7 +106,7 @@ pub unsafe extern "C" fn stead_dataset_describe(
     })
 }
 
-/// The format: "csv", "tsv", "lines", "records", "npy", "raw", "tipsy", "table". NULL if the handle is no dataset. Lives as
+/// The format: "csv", "tsv", "lines", "records", "npy", "raw", "tipsy", "table", "recorded". NULL if the handle is no dataset. Lives as
 /// long as the dataset.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_dataset_format(dataset: *const stead_dataset) -> *const c_char {

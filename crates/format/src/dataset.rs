@@ -60,7 +60,7 @@ pub struct FileInfo {
 /// What `stead describe` shows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Description {
-    /// `csv`, `tsv`, `lines`, `records`, `npy`, `raw`, `tipsy`.
+    /// `csv`, `tsv`, `lines`, `records`, `npy`, `raw`, `tipsy`, `table`, `recorded`.
     pub format: String,
     /// What was detected or chosen.
     #[serde(serialize_with = "as_map")]
@@ -145,6 +145,20 @@ impl Dataset {
         Ok(Dataset { sources, format: Arc::new(table), layout: None, total_bytes, holding: None })
     }
 
+    /// Columns of one length whose elements are read, in this machine's byte order, of what a format of this name has.
+    ///
+    /// # Errors
+    /// As [`Table::new`].
+    pub fn columns(
+        format: &'static str,
+        columns: Vec<(String, DType, Arc<dyn Source>)>,
+        details: Vec<(String, Value)>,
+    ) -> Result<Dataset> {
+        let (table, sources) = Table::of(format, columns, details)?;
+        let total_bytes = sources.iter().fold(0u64, |n, s| n.saturating_add(s.len()));
+        Ok(Dataset { sources, format: Arc::new(table), layout: None, total_bytes, holding: None })
+    }
+
     /// The same, of which this is what a rank has: it can be run over by these ranks together alone.
     pub fn held_so(self, holding: Holding) -> Dataset {
         Dataset { holding: Some(holding), ..self }
@@ -181,7 +195,7 @@ impl Dataset {
         &self.format
     }
 
-    /// `csv`, `tsv`, `lines`, `records`, `npy`, `raw`, `tipsy`.
+    /// `csv`, `tsv`, `lines`, `records`, `npy`, `raw`, `tipsy`, `table`, `recorded`.
     pub fn format_name(&self) -> &'static str {
         self.format.name()
     }

@@ -1,4 +1,4 @@
-//! A table in memory: columns of one length, each in a buffer of its own, as data frames hold them.
+//! A table: columns of one length, each in a buffer of its own, as data frames hold them, or in a source of its own that is read.
 //!
 //! Nothing is copied but what a worker has in hand: it widens a run of rows of the columns asked for.
 //! There are no bytes of records, so kernels of bytes do not run on a table; the place of a record is its number.
@@ -35,8 +35,10 @@ impl AsRef<[u8]> for Lender {
     }
 }
 
-/// The format of tables in memory.
+/// The format of tables.
 pub struct Table {
+    name: &'static str,
+    details: Vec<(String, Value)>,
     schema: Schema,
     dtypes: Vec<DType>,
     rows: u64,
@@ -48,6 +50,21 @@ impl Table {
     /// # Errors
     /// `Usage` if there is no column, two have one name, or their lengths differ.
     pub fn new(columns: Vec<TableColumn>) -> Result<(Table, Vec<Arc<dyn Source>>)> {
+        let source = |c: TableColumn| -> (String, DType, Arc<dyn Source>) {
+            (c.name.clone(), c.dtype, Arc::new(MemorySource::new(c.name, Lender(c.data))))
+        };
+        Table::of("table", columns.into_iter().map(source).collect(), Vec::new())
+    }
+
+    /// The same of columns that lie in sources, in this machine's byte order, with a name for the format and what else is to be said of it.
+    ///
+    /// # Errors
+    /// As [`Table::new`].
+    pub fn of(
+        name: &'static str,
+        columns: Vec<(String, DType, Arc<dyn Source>)>,
+        details: Vec<(String, Value)>,
+    ) -> Result<(Table, Vec<Arc<dyn Source>>)> {
         if columns.is_empty() || columns.len() > limits::MAX_COLUMNS {
             return Err(Error::usage(format!(
                 "a table has 1 to {} columns, this one has {}",
@@ -55,50 +72,46 @@ impl Table {
                 columns.len()
             )));
         }
-        let mut rows = None;
+        let mut known: Option<(u64, &str)> = None;
         let mut names = HashSet::new();
-        for c in &columns {
-            let (bytes, size) = ((*c.data).as_ref().len(), c.dtype.size());
+        for (name, dtype, source) in &columns {
+            let (bytes, size) = (source.len(), dtype.size() as u64);
             if bytes % size != 0 {
                 return Err(Error::usage(format!(
-                    "column '{}' has {bytes} bytes, no whole number of {} elements",
-                    c.name, c.dtype
+                    "column '{name}' has {bytes} bytes, no whole number of {dtype} elements"
                 )));
             }
-            let n = (bytes / size) as u64;
-            if *rows.get_or_insert(n) != n {
+            let n = bytes / size;
+            let (rows, first) = *known.get_or_insert((n, name));
+            if rows != n {
                 return Err(Error::usage(format!(
-                    "column '{}' has {n} rows, '{}' has {}",
-                    c.name,
-                    columns[0].name,
-                    rows.unwrap_or(0)
+                    "column '{name}' has {n} rows, '{first}' has {rows}"
                 )));
             }
-            if !names.insert(c.name.as_str()) {
-                return Err(Error::usage(format!("two columns are called '{}'", c.name)));
+            if !names.insert(name.as_str()) {
+                return Err(Error::usage(format!("two columns are called '{name}'")));
             }
         }
-        let info = |c: &TableColumn| ColumnInfo {
-            name: c.name.clone(),
-            kind: ColumnKind::Binary(c.dtype),
+        let rows = known.map_or(0, |(rows, _)| rows);
+        let info = |(name, dtype, _): &(String, DType, _)| ColumnInfo {
+            name: name.clone(),
+            kind: ColumnKind::Binary(*dtype),
         };
         let schema = Schema {
             records: RecordKind::Items,
             columns: columns.iter().map(info).collect(),
             shape: None,
         };
-        let dtypes = columns.iter().map(|c| c.dtype).collect();
-        let source = |c: TableColumn| -> Arc<dyn Source> {
-            Arc::new(MemorySource::new(c.name, Lender(c.data)))
-        };
-        let sources = columns.into_iter().map(source).collect();
-        Ok((Table { schema, dtypes, rows: rows.unwrap_or(0) }, sources))
+        let details = [("rows".to_owned(), Value::Int(rows))].into_iter().chain(details).collect();
+        let (dtypes, sources) =
+            columns.into_iter().map(|(_, dtype, source)| (dtype, source)).unzip();
+        Ok((Table { name, details, schema, dtypes, rows }, sources))
     }
 }
 
 impl Format for Table {
     fn name(&self) -> &'static str {
-        "table"
+        self.name
     }
 
     fn schema(&self) -> &Schema {
@@ -106,13 +119,13 @@ impl Format for Table {
     }
 
     fn details(&self) -> Vec<(String, Value)> {
-        vec![("rows".into(), Value::Int(self.rows))]
+        self.details.clone()
     }
 
     fn scan(&self, sources: &[Arc<dyn Source>], options: &ScanOptions) -> Result<Box<dyn Scan>> {
         let needs = &options.needs;
         if needs.bytes || needs.brick.is_some() || !needs.texts.is_empty() {
-            return Err(Error::usage("a table in memory has numbers only, no bytes of records")
+            return Err(Error::usage("a table has numbers only, no bytes of records")
                 .with_hint("kernels of bytes run on files, and on text or an array opened alone"));
         }
         let mut columns = Vec::with_capacity(needs.numbers.len());
@@ -127,7 +140,9 @@ impl Format for Table {
         let most = (options.chunk / wide.max(1)).clamp(1, 1 << 24) as u64;
         let rows = match &options.share {
             Share::Even { rank, size } => Share::of(self.rows, *rank, *size),
-            Share::Held(_) => return Err(Error::internal("columns in memory lie on one node")),
+            Share::Held(_) => {
+                return Err(Error::internal("the columns of a table lie on one node"));
+            }
         };
         Ok(Box::new(TableScan {
             columns,
@@ -155,7 +170,12 @@ struct TableScan {
 
 impl Scan for TableScan {
     fn worker(&self) -> Result<Box<dyn Worker + '_>> {
-        Ok(Box::new(TableWorker { scan: self, numbers: Vec::new(), places: Vec::new() }))
+        Ok(Box::new(TableWorker {
+            scan: self,
+            numbers: Vec::new(),
+            places: Vec::new(),
+            read: Vec::new(),
+        }))
     }
 
     fn progress(&self) -> &Progress {
@@ -169,9 +189,11 @@ impl Scan for TableScan {
     fn plan(&self) -> Vec<(String, Value)> {
         let extents = (self.rows.end - self.rows.start).div_ceil(self.step);
         let name = |s: &Arc<dyn Source>| Value::Text(s.path().display().to_string());
+        let lies = self.columns.iter().all(|(_, s)| s.bytes().is_some());
+        let engine = if lies { "memory" } else { "read" };
         vec![
             ("extents".into(), Value::Int(extents)),
-            ("engine".into(), Value::Text("memory".into())),
+            ("engine".into(), Value::Text(engine.into())),
             (
                 "columns_parsed".into(),
                 Value::List(self.columns.iter().map(|(_, s)| name(s)).collect()),
@@ -186,6 +208,8 @@ struct TableWorker<'s> {
     numbers: Vec<f64>,
     /// The numbers of rows within a block, as places, if they are asked for.
     places: Vec<Span>,
+    /// Elements of a column that does not lie in memory.
+    read: Vec<u8>,
 }
 
 impl Worker for TableWorker<'_> {
@@ -200,8 +224,17 @@ impl Worker for TableWorker<'_> {
         self.numbers.resize(rows * scan.columns.len(), 0.0);
         let mut rounded = 0;
         for (i, (dtype, source)) in scan.columns.iter().enumerate() {
-            let start = first as usize * dtype.size();
-            let bytes = source.bytes().and_then(|b| b.get(start..start + rows * dtype.size()));
+            let (start, len) = (first * dtype.size() as u64, rows * dtype.size());
+            let bytes = match source.bytes() {
+                Some(all) => {
+                    usize::try_from(start).ok().and_then(|at| all.get(at..at.checked_add(len)?))
+                }
+                None => {
+                    self.read.resize(len, 0);
+                    source.read_at(start, &mut self.read)?;
+                    Some(&*self.read)
+                }
+            };
             let bytes = bytes.ok_or_else(|| {
                 Error::new(stead_core::Kind::Changed, "the column became shorter during the scan")
                     .at_path(source.path())

@@ -26,6 +26,7 @@ mod pieces;
 mod place;
 mod prepared;
 pub mod profile;
+mod recorded;
 mod report;
 mod request;
 pub mod roles;

@@ -10,4 +10,5 @@ mod track;
 pub use list::{Recording, recordings};
 pub(crate) use recorder::{Job, Of, Recorder};
 pub(crate) use replay::{Replay, describe, remove};
+pub use spot::is_recorded;
 pub(crate) use spot::{Card, forget, is_location, read as card, spot, tell, told};

@@ -83,7 +83,7 @@ pub fn cost(kernel: &str, format: &str) -> Cost {
 pub fn format(name: &str) -> &str {
     match name {
         "tsv" => "csv",
-        "npy" | "tipsy" | "table" => "raw",
+        "npy" | "tipsy" | "table" | "recorded" => "raw",
         other => other,
     }
 }

@@ -7,6 +7,7 @@ use super::service::Link;
 use super::{Spread, Whole, apart};
 use crate::exchange::Crew;
 use crate::meeting;
+use crate::recorded;
 use crate::roles::{Roles, are_of_data};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -162,7 +163,11 @@ fn open_by(
     crew.host.clone_from(&here.host);
     let (named, tag) = tell(&mut crew, storage, first, inputs)?;
     if named == Named::Files && storage.is_none() {
-        return together(&crew, Dataset::open(inputs, options));
+        return together(&crew, recorded::open(inputs, options));
+    }
+    if let (Named::Files, Some(input)) = (&named, recorded::recording(inputs)) {
+        let message = format!("'{input}' is a recorded stream, which all ranks read");
+        return Err(Error::usage(message).with_hint("leave out --storage-hosts"));
     }
     let dataspaces = &options.dataspaces;
     let opening = Opening { here, fabric, crew: &crew, storage, cancel, dataspaces };

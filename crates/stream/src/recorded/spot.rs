@@ -219,6 +219,11 @@ pub(crate) fn read(folder: &Folder) -> Result<Card> {
     Ok(card)
 }
 
+/// True if steps of a stream were recorded in a folder.
+pub fn is_recorded(location: &str, spaces: &Spaces) -> bool {
+    folder(location, spaces, false).and_then(|folder| read(&folder)).is_ok()
+}
+
 /// The file of a writer.
 pub(crate) fn index(rank: u64) -> OsString {
     format!("{rank}.index").into()
