@@ -108,6 +108,20 @@ def test_all_elements_are_right_on_several_hosts(lab, mpi, env, base):  # noqa: 
     assert left(base) == []
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("who", ["writer", "reader"])
+def test_who_is_killed_in_the_middle_is_told_or_missed_by_nobody(base, who, seed):
+    """A case of the tester. Streams go through shared memory, and MPI is what they are coupled by: one of the MPIs lets the others go on."""
+    env = {"MPI4PY_MPIABI": "openmpi", "STEAD_MPI_LIBRARY": str(BUILT / "openmpi" / "libstead_mpi.so"), "STEAD_PEER_SILENCE_S": "5"}
+    command = launch("openmpi", 5, "--enable-recovery", "--mca", "btl", "vader,self")
+    said = jobs.run([*command, sys.executable, TESTER, base, 1, seed, "--kill", who], env, expect=None)
+    assert "1 cases, 0 wrong\n" in said, said
+    # Who comes next clears up what a process has left that was killed.
+    with pytest.raises(stead.TimedOutError):
+        stead.reader("sweep", timeout=0, dataspaces={"memory": base / "0"})
+    assert left(base) == []
+
+
 def test_a_flow_of_one_node(mpi, env, base):  # noqa: F811
     """Two ranks that simulate, two of a flow that add up parts together, and one that reads what comes out."""
     out = run([*launch(mpi, 5), sys.executable, FLOWS, base, 2, 2], env)
@@ -245,6 +259,19 @@ def test_programs_of_one_job(mpi, env, base):  # noqa: F811
     assert left(folder) == []
 
 
+def test_programs_of_one_job_in_fortran_and_python(mpi, env, base):  # noqa: F811
+    """As on the page."""
+    sim, analysis = BUILT / mpi / "coupled_simulation-f08", [sys.executable, ROOT / "examples" / "mpi" / "coupled_analysis.py"]
+    if not sim.exists():
+        pytest.skip("there is no Fortran")
+    folder = base / "memory"
+    folder.mkdir()
+    (base / "stead.toml").write_text(f'[dataspace.memory]\npath = "{folder}"\n')
+    out = run([*launch(mpi, 2), sim, ":", "-n", 2, *analysis], env | {"STEAD_CONFIG": str(base / "stead.toml")})
+    assert out.splitlines()[:3] == ["0 0.5", "1 10.5", "2 20.5"]
+    assert left(folder) == []
+
+
 @pytest.mark.parametrize(("program", "writers", "readers"), [("coupled", 1, 1), ("coupled", 3, 2), ("coupled++", 2, 3)])
 def test_ranks_in_c(mpi, base, program, writers, readers):
     (base / "memory").mkdir()
@@ -252,6 +279,26 @@ def test_ranks_in_c(mpi, base, program, writers, readers):
     out = run([*launch(mpi, writers + readers), BUILT / mpi / program, writers], {"STEAD_CONFIG": str(base / "stead.toml")})
     assert out.count("right") == writers + readers
     assert left(base / "memory") == []
+
+
+@pytest.mark.parametrize(("writers", "readers"), [(1, 1), (3, 2), (2, 3)])
+def test_ranks_in_fortran(mpi, base, writers, readers):
+    if not (BUILT / mpi / "coupled-fortran").exists():
+        pytest.skip("there is no Fortran")
+    (base / "memory").mkdir()
+    out = run([*launch(mpi, writers + readers), BUILT / mpi / "coupled-fortran", writers, base / "memory"], {"STEAD_CONFIG": str(base / "none")})
+    assert out.count("right") == writers + readers
+    assert left(base / "memory") == []
+
+
+def test_ranks_of_several_hosts_in_fortran(lab, mpi, base):  # noqa: F811
+    """Each host has a /dev/shm of its own."""
+    if not (BUILT / mpi / "coupled-fortran").exists():
+        pytest.skip("there is no Fortran")
+    spread = ["--map-by", "node"] if mpi == "openmpi" else ["-ppn", "1"]
+    out = run([*over(lab, mpi), "-n", 5, *spread, BUILT / mpi / "coupled-fortran", 3, base])
+    assert out.count("right") == 5
+    assert left(base) == []
 
 
 def test_ranks_of_several_hosts_in_c(lab, mpi, base):  # noqa: F811

@@ -69,6 +69,7 @@ def write(name: str, case: Case, rank: int, place: Place, voice: Voice, ready: C
                             room[...] = mine
                             mine = room
                         w.put(variable, mine, shape=shape, start=start, dims=tuple("abcd"[: len(shape)]), units="1")
+                voice.say(at="put", step=step)
                 compute(chance, case.pace_ms)
             voice.say(at="ended", step=step)
         voice.say(at="closing")
