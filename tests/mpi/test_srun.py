@@ -7,13 +7,18 @@ import os
 import re
 import signal
 import subprocess
+import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from jobs import BUILT
 from slurm import NODES, Slurm, missing
+from support import ROOT
+from test_mpi4py import env  # noqa: F401
 from test_place import worked
 from test_run import KERNELS, STEAD, alone, asked, folder  # noqa: F401
 
@@ -109,3 +114,22 @@ def test_a_rank_that_is_killed_is_named(slurm, tmp_path):
     (done,) = done
     assert done.returncode != 0 and done.stdout == ""
     assert re.search(rf"error: rank 3 on {NODES[1]}: |task 3: Killed", done.stderr), done.stderr
+
+
+@pytest.fixture
+def base():
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+def left(base: Path) -> list[Path]:
+    return [path for path in base.rglob("*") if path.is_file()]
+
+
+def test_ranks_on_nodes_of_slurm_hand_arrays_to_each_other(slurm, mpi, env, base):  # noqa: F811
+    done = slurm.srun(mpi, 4, sys.executable, ROOT / "tests" / "mpi" / "streams.py", base, 2, **env | {"STEAD_PEER_SILENCE_S": "30"})
+    assert done.returncode == 0, done.stderr
+    had = dict(re.findall(r"right (\d+) on \d+: (.*)", done.stdout))
+    assert had == {"0": "None", "1": "None", "2": "[0, 1, 2, 3, 4, 5]", "3": "[0, 1, 2, 3, 4, 5]"}, done
+    # Of a memory each.
+    assert len(set(re.findall(r"on (\d+):", done.stdout))) == 2 and left(base) == []
