@@ -1,7 +1,7 @@
 //! The functions.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 use stead_fabric::foreign::{Functions, fail, lend};
@@ -47,7 +47,8 @@ unsafe fn make<H: Copy>(
     communicator: *const H,
     of: fn(H) -> Result<MPI_Comm, Error>,
 ) -> c_int {
-    let made = catch_unwind(|| {
+    // A handle is copied, and nothing else is shared.
+    let made = catch_unwind(AssertUnwindSafe(|| {
         if communicator.is_null() || fabric.is_null() {
             return Err(Error::usage("no communicator, or no place for the fabric"));
         }
@@ -58,7 +59,7 @@ unsafe fn make<H: Copy>(
         }
         // SAFETY: it is not NULL, and the caller promises the rest.
         Mpi::of(of(unsafe { *communicator })?, options)
-    });
+    }));
     let made = made.unwrap_or_else(|_| Err(Error::internal("a panic was caught")));
     match made {
         Ok(mpi) => {
