@@ -434,7 +434,7 @@ pub unsafe extern "C" fn stead_stage_give_up(
     id: i64,
     error: *mut *mut stead_error,
 ) -> stead_status {
-    call!(error, |_c| { table::get::<StagerFace>(stager)?.stager.cancel(id).map(|_| ()) })
+    call!(error, |_c| table::get::<StagerFace>(stager)?.stager.cancel(id).map(|_| ()))
 }
 
 /// Waits until nothing more happens with a transfer of the journal, whichever process does it, for `timeout_ms` milliseconds: not at

@@ -255,7 +255,7 @@ impl Source for Variable {
         let past = || Error::internal("elements are read that a variable does not have");
         let end =
             offset.checked_add(buf.len() as u64).filter(|end| *end <= self.len).ok_or_else(past)?;
-        if offset % size != 0 || end % size != 0 {
+        if !offset.is_multiple_of(size) || !end.is_multiple_of(size) {
             let (from, to) = (offset - offset % size, end.next_multiple_of(size));
             let mut whole = vec![0; (to - from) as usize];
             self.read_at(from, &mut whole)?;

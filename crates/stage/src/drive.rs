@@ -7,7 +7,7 @@ mod files;
 mod names;
 
 use crate::clock::Watch;
-use crate::commit::{SYNC_EACH, Touched};
+use crate::commit::{self, SYNC_EACH, Touched};
 use crate::copy::{self, Means};
 use crate::ends::split;
 use crate::job::{Item, Made, Task};

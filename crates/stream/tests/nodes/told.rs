@@ -11,6 +11,7 @@ use std::time::Duration;
 use stead_core::Kind;
 use stead_stream::Basis;
 use stead_stream::Behind;
+use stead_stream::Explanation;
 use stead_stream::Home;
 use stead_stream::Presence;
 
@@ -149,16 +150,17 @@ fn warned(writers: u64, readers: u64, row: impl Fn(u64) -> (u64, u64) + Sync) ->
             if rank.coupling.rank() == 0 {
                 // That a reader is done with a step comes in its own time.
                 let home = Home::open(&job.spaces(0)).unwrap();
-                let until = Instant::now() + Duration::from_secs(20);
-                *told.lock().unwrap() = loop {
-                    let said = home.explain("sim", 0).unwrap();
-                    if said.readers.iter().all(|r| r.basis != Basis::Rows)
-                        || Instant::now() > until
-                    {
-                        break Some(said);
+                let is_old =
+                    |said: &Explanation| said.readers.iter().any(|r| r.basis == Basis::Rows);
+                let mut said = home.explain("sim", 0).unwrap();
+                for _ in 0..2000 {
+                    if !is_old(&said) {
+                        break;
                     }
-                    std::thread::yield_now();
-                };
+                    std::thread::sleep(Duration::from_millis(10));
+                    said = home.explain("sim", 0).unwrap();
+                }
+                *told.lock().unwrap() = Some(said);
             }
             barrier.wait();
             writer.close().unwrap();
