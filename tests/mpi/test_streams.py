@@ -108,12 +108,13 @@ def test_all_elements_are_right_on_several_hosts(lab, mpi, env, base):  # noqa: 
     assert left(base) == []
 
 
+@pytest.mark.parametrize("who", ["writer", "reader"])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_writer_that_is_killed_in_a_case_of_the_tester_is_told(base, seed):
+def test_who_is_killed_in_a_case_of_the_tester_is_told(base, seed, who):
     """A case of the tester. Streams go through shared memory, and MPI is what they are coupled by: one of the MPIs lets the others go on."""
     env = {"MPI4PY_MPIABI": "openmpi", "STEAD_MPI_LIBRARY": str(BUILT / "openmpi" / "libstead_mpi.so"), "STEAD_PEER_SILENCE_S": "5"}
     command = launch("openmpi", 5, "--enable-recovery", "--mca", "btl", "vader,self")
-    said = jobs.run([*command, sys.executable, TESTER, base, 1, seed, "--kill", "writer"], env, expect=None)
+    said = jobs.run([*command, sys.executable, TESTER, base, 1, seed, "--kill", who], env, expect=None)
     assert "1 cases, 0 wrong\n" in said, said
     # Who comes next clears up what a process has left that was killed.
     with pytest.raises(stead.TimedOutError):
