@@ -262,7 +262,7 @@ fn attributes_are_plain_in_json_and_have_their_kind_in_bytes() {
         (Attribute::Texts(vec!["x".into(), "y".into()]), r#"["x","y"]"#, &[3, 2, 1, b'x', 1, b'y']),
         (Attribute::Ints(vec![1, -1]), "[1,-1]", &[4, 2, 2, 1]),
         (Attribute::Floats(vec![nan]), r#"["NaN"]"#, &[5, 1, 0, 0, 0, 0, 0, 0, 0xf8, 0x7f]),
-        (Attribute::Floats(vec![2.0, 1e300]), "[2.0,1e300]", &[]),
+        (Attribute::Floats(vec![2.0, 1e300]), "[2.0,1e+300]", &[]),
     ] {
         assert_eq!(serde_json::to_string(&attribute).unwrap(), json);
         // Recordings and other nodes have these.
