@@ -10,6 +10,7 @@
 #define STEAD_MPI_H
 
 #include <mpi.h>
+#include <stdlib.h>
 #include "stead.h"
 
 #ifdef __cplusplus
@@ -77,10 +78,27 @@ static inline stead_status stead_mpi_coupling(MPI_Comm communicator,
 
 /**
  * A communicator of the ranks of the part of this one, for the program's own messages; to be freed with MPI_Comm_free. Collective over the
- * communicator that the coupling was made of. Returns what MPI_Comm_split does.
+ * ranks of the part: other programs need not do the same. Takes the communicator that the coupling was made of, and returns what MPI does.
  */
 static inline int stead_mpi_part(MPI_Comm communicator, const struct stead_coupling *coupling, MPI_Comm *part) {
-    return MPI_Comm_split(communicator, (int)stead_coupling_part(coupling), (int)stead_coupling_rank(coupling), part);
+    const int n = (int)stead_coupling_ranks(coupling);
+    int *const ranks = (int *)malloc(sizeof(int) * ((size_t)n + 1));
+    MPI_Group all, mine;
+    int code = MPI_ERR_NO_MEM;
+    if (ranks) {
+        for (int i = 0; i < n; i++) ranks[i] = (int)stead_coupling_member(coupling, (uint64_t)i);
+        code = MPI_Comm_group(communicator, &all);
+        if (code == MPI_SUCCESS) {
+            code = MPI_Group_incl(all, n, ranks, &mine);
+            MPI_Group_free(&all);
+        }
+        if (code == MPI_SUCCESS) {
+            code = MPI_Comm_create_group(communicator, mine, 0, part);
+            MPI_Group_free(&mine);
+        }
+    }
+    free(ranks);
+    return code;
 }
 
 /**

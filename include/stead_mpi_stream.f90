@@ -16,7 +16,7 @@
 ! SPDX-License-Identifier: Apache-2.0 OR MIT
 module stead_mpi_stream
     use, intrinsic :: iso_c_binding
-    use stead_stream, only: stead_coupling_part, stead_coupling_rank
+    use stead_stream, only: stead_coupling_member, stead_coupling_ranks
     implicit none
     private
     public :: stead_mpi_coupling, stead_mpi_part
@@ -44,7 +44,7 @@ module stead_mpi_stream
         end function
     end interface
 
-    external :: MPI_COMM_SPLIT
+    external :: MPI_COMM_GROUP, MPI_COMM_CREATE_GROUP, MPI_GROUP_FREE, MPI_GROUP_INCL
 
 contains
 
@@ -72,12 +72,22 @@ contains
     end subroutine
 
     ! A communicator of the ranks of the part of this one, for the program's own messages; to be freed with MPI_COMM_FREE. Collective over
-    ! the communicator that the coupling was made of. `ierror` is that of MPI_COMM_SPLIT.
+    ! the ranks of the part: other programs need not do the same. Takes the communicator that the coupling was made of; `ierror` is MPI's.
     subroutine stead_mpi_part(communicator, coupling, part, ierror)
         integer, intent(in) :: communicator
         type(c_ptr), intent(in) :: coupling
         integer, intent(out) :: part, ierror
-        call MPI_COMM_SPLIT(communicator, int(stead_coupling_part(coupling)), int(stead_coupling_rank(coupling)), part, ierror)
+        integer, parameter :: success = 0, tag = 0
+        integer :: all, mine, n, code
+        integer(c_int64_t) :: i
+        n = int(stead_coupling_ranks(coupling))
+        call MPI_COMM_GROUP(communicator, all, ierror)
+        if (ierror /= success) return
+        call MPI_GROUP_INCL(all, n, [(int(stead_coupling_member(coupling, i)), i = 0, n - 1)], mine, ierror)
+        call MPI_GROUP_FREE(all, code)
+        if (ierror /= success) return
+        call MPI_COMM_CREATE_GROUP(communicator, mine, tag, part, ierror)
+        call MPI_GROUP_FREE(mine, code)
     end subroutine
 
     pure function chars(text) result(all)

@@ -33,7 +33,7 @@ contains
     end subroutine
 
     ! A communicator of the ranks of the part of this one, for the program's own messages; to be freed with MPI_Comm_free. Collective over
-    ! the communicator that the coupling was made of.
+    ! the ranks of the part: other programs need not do the same. Takes the communicator that the coupling was made of.
     subroutine stead_mpi_part(communicator, coupling, part, ierror)
         type(MPI_Comm), intent(in) :: communicator
         type(c_ptr), intent(in) :: coupling

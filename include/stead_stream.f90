@@ -24,7 +24,7 @@ module stead_stream
     public :: stead_writer_put_room, stead_writer_end, stead_writer_close
     public :: stead_reader_open, stead_reader_next, stead_reader_wait_for, stead_reader_close
     public :: stead_step_number, stead_step_get, stead_step_free, stead_message
-    public :: stead_coupling_part, stead_coupling_rank, stead_coupling_ranks, stead_coupling_free
+    public :: stead_coupling_part, stead_coupling_rank, stead_coupling_ranks, stead_coupling_member, stead_coupling_free
 
     ! Types of elements.
     integer(c_int), parameter, public :: STEAD_U8 = 7, STEAD_F32 = 1, STEAD_F64 = 2
@@ -201,6 +201,12 @@ module stead_stream
         integer(c_int64_t) function c_coupling_ranks(coupling) bind(C, name='stead_coupling_ranks')
             import :: c_ptr, c_int64_t
             type(c_ptr), value :: coupling
+        end function
+
+        integer(c_int64_t) function c_coupling_member(coupling, rank) bind(C, name='stead_coupling_member')
+            import :: c_ptr, c_int64_t
+            type(c_ptr), value :: coupling
+            integer(c_int64_t), value :: rank
         end function
 
         subroutine c_coupling_free(coupling) bind(C, name='stead_coupling_free')
@@ -434,6 +440,13 @@ contains
     integer(c_int64_t) function stead_coupling_ranks(coupling)
         type(c_ptr), intent(in) :: coupling
         stead_coupling_ranks = c_coupling_ranks(coupling)
+    end function
+
+    ! Which rank of all, in the communicator that the coupling was made of, a rank of its part is.
+    integer(c_int64_t) function stead_coupling_member(coupling, rank)
+        type(c_ptr), intent(in) :: coupling
+        integer(c_int64_t), intent(in) :: rank
+        stead_coupling_member = c_coupling_member(coupling, rank)
     end function
 
     ! Writers and readers that are open go on.

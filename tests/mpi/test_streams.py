@@ -286,6 +286,7 @@ def test_ranks_in_fortran(mpi, base, writers, readers):
     if not (BUILT / mpi / "coupled-fortran").exists():
         pytest.skip("there is no Fortran")
     (base / "memory").mkdir()
+    (base / "none").touch()
     out = run([*launch(mpi, writers + readers), BUILT / mpi / "coupled-fortran", writers, base / "memory"], {"STEAD_CONFIG": str(base / "none")})
     assert out.count("right") == writers + readers
     assert left(base / "memory") == []

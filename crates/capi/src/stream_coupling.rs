@@ -91,6 +91,17 @@ pub unsafe extern "C" fn stead_coupling_ranks(coupling: *const stead_coupling) -
     look!(0, |_c| Ok(table::get::<CouplingFace>(coupling)?.0.ranks()))
 }
 
+/// Which rank of all, in the communicator that the coupling was made of, a rank of its part is. 0 for what is no rank of it, and no coupling.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_coupling_member(coupling: *const stead_coupling, rank: u64) -> u64 {
+    look!(0, |_c| {
+        let face = table::get::<CouplingFace>(coupling)?;
+        let ranks = face.0.part().map_or(&[][..], |part| &part.ranks);
+        let member = usize::try_from(rank).ok().and_then(|rank| ranks.get(rank));
+        Ok(member.map_or(0, |member| *member as u64))
+    })
+}
+
 /// Frees a coupling. Writers and readers that are open go on. NULL is nothing to do; a handle that is none any more is left alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_coupling_free(coupling: *mut stead_coupling) {

@@ -54,11 +54,11 @@ impl Coupling {
         Ok(Coupling { inner: Mutex::new(Some(made)), born: fork::generation() })
     }
 
-    /// Which of the parts, which rank of it, and all of them: their names and ranks.
-    fn told(&self) -> PyResult<(usize, u64, Vec<Part>)> {
+    /// Which rank of its part this is, and all parts: their names and ranks.
+    fn told(&self) -> PyResult<(u64, Vec<Part>)> {
         let coupling = self.open()?;
         let parts = coupling.parts().iter().map(|part| (part.name.clone(), part.ranks.clone()));
-        Ok((coupling.number(), coupling.rank(), parts.collect()))
+        Ok((coupling.rank(), parts.collect()))
     }
 
     fn close(&self, py: Python<'_>) {

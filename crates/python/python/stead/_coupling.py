@@ -33,10 +33,15 @@ class Coupling:
 
     def __init__(self, name: str, comm: Any, coupling: _stead.Coupling) -> None:
         self._coupling = coupling
-        number, self.rank, parts = coupling.told()
+        self.rank, parts = coupling.told()
         self.name, self.parts = name, dict(parts)
         self.size = len(self.parts[name])
-        self.comm = comm.Split(number, self.rank)
+        # By the ranks of the part alone: programs in other languages need not do the same.
+        all_ranks = comm.Get_group()
+        own = all_ranks.Incl(self.parts[name])
+        self.comm = comm.Create_group(own)
+        own.Free()
+        all_ranks.Free()
 
     def close(self) -> None:
         """Takes part in nothing any more. Writers and readers that are open go on, and others read what was written."""
