@@ -3594,6 +3594,12 @@ uint64_t stead_coupling_rank(const struct stead_coupling *coupling);
 uint64_t stead_coupling_ranks(const struct stead_coupling *coupling);
 
 /**
+ * Which rank of all, in the communicator that the coupling was made of, a rank of its part is. 0 for what is no rank of it, and no coupling.
+ */
+uint64_t stead_coupling_member(const struct stead_coupling *coupling,
+                               uint64_t rank);
+
+/**
  * Frees a coupling. Writers and readers that are open go on. NULL is nothing to do; a handle that is none any more is left alone.
  */
 void stead_coupling_free(struct stead_coupling *coupling);
