@@ -95,7 +95,14 @@ def test_nothing_but_the_network_is_between_hosts(lab, mpi, tmp_path):  # noqa: 
     mpicc = f"mpicc.{mpi}" if shutil.which(f"mpicc.{mpi}") else "mpicc"
     run([mpicc, "-std=c11", ROOT / "bench" / "mpi" / "wire.c", "-o", tmp_path / "wire"])
     before, size = sent(lab), 8 << 20
-    out = run(["env", "UCX_TLS=tcp,self", *over(lab, mpi), "-n", 2, tmp_path / "wire", size, 1 << 20, 4])
+    command = ["env", "UCX_TLS=tcp,self", *over(lab, mpi), "-n", 2, tmp_path / "wire", size, 1 << 20, 4]
+    try:
+        out = run(command)
+    except AssertionError as e:
+        # The program, which has nothing of stead, was through: UCX may wait for ever at the end for a process that has gone before.
+        if mpi != "mpich" or "hung" not in str(e) or str(e).count("seconds") != 3:
+            raise
+        out = run(command)
     assert out.count("seconds") == 3
     assert sent(lab) - before > 3 * size
 
