@@ -54,6 +54,17 @@ pub struct Remaining {
 }
 
 impl Remaining {
+    /// The same, so many seconds later.
+    #[must_use]
+    pub fn after(self, seconds: f64) -> Remaining {
+        let passed = if seconds.is_finite() { seconds.max(0.0) } else { 0.0 };
+        Remaining {
+            seconds: (self.seconds - passed).max(0.0),
+            low: (self.low - passed).max(0.0),
+            high: (self.high - passed).max(0.0),
+        }
+    }
+
     /// The same, of what cannot take less than so many seconds.
     #[must_use]
     pub fn at_least(self, seconds: f64) -> Remaining {
@@ -277,6 +288,17 @@ mod tests {
             prop_assert!(takes.low <= takes.seconds && takes.seconds <= takes.high, "{:?}", takes);
             prop_assert!(takes.low >= 0.0 && takes.high.is_finite(), "{:?}", takes);
             prop_assert!(seen.rate().is_finite());
+        }
+
+        #[test]
+        fn later_there_is_less_left(seconds in 0f64..1e9, spread in 1f64..5.0, passed in any::<f64>()) {
+            let told = Remaining { seconds, low: seconds / spread, high: seconds * spread };
+            let then = told.after(passed);
+            prop_assert!(0.0 <= then.low && then.low <= then.seconds && then.seconds <= then.high, "{:?}", then);
+            prop_assert!(then.seconds <= seconds && then.high <= told.high);
+            if (0.0..seconds).contains(&passed) {
+                prop_assert!((then.seconds + passed - seconds).abs() < 1e-6 * seconds.max(1.0));
+            }
         }
 
         #[test]

@@ -1,5 +1,6 @@
 //! A transfer that a thread of this process does, for programs that have other things to do meanwhile.
 
+use crate::clock::Watch;
 use crate::manager::Stager;
 use crate::status::{Progress, Status, Watcher};
 use crate::touch::Touched;
@@ -7,6 +8,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use stead_core::{Cancel, Error, Kind, Result};
+
+/// Whoever has said nothing for so long is kept from it: how much time it needs is not known any better then.
+const OLD_S: f64 = 0.5;
 
 /// A transfer that is under way, or has ended. Dropped, it is stopped, such that it can be resumed.
 pub struct Moving {
@@ -24,7 +28,8 @@ struct Shared {
 
 #[derive(Default)]
 struct Now {
-    progress: Option<Progress>,
+    /// What was said last, and when.
+    progress: Option<(Progress, Watch)>,
     outcome: Option<std::result::Result<Status, Failed>>,
     /// Called once it has ended.
     then: Vec<Box<dyn FnOnce() + Send>>,
@@ -53,6 +58,11 @@ impl Failed {
 }
 
 impl Shared {
+    fn progress(&self) -> Option<Progress> {
+        let (said, when) = self.now().progress?;
+        Some(Progress { left: said.left.after(when.seconds().min(OLD_S)), ..said })
+    }
+
     fn now(&self) -> MutexGuard<'_, Now> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -72,7 +82,7 @@ impl Shared {
 
 impl Watcher for Shared {
     fn progress(&self, progress: &Progress) {
-        self.now().progress = Some(*progress);
+        self.now().progress = Some((*progress, Watch::start()));
     }
 }
 
@@ -125,9 +135,9 @@ impl Moving {
         self.id
     }
 
-    /// How far it is; none before it has said so for the first time.
+    /// How far it is; none before it has said so for the first time. It says so now and then, and needs less time by what has passed since.
     pub fn progress(&self) -> Option<Progress> {
-        self.shared.now().progress
+        self.shared.progress()
     }
 
     /// True once it has ended, in whatever way.
@@ -185,5 +195,35 @@ impl Drop for Moving {
             // It has told how it ended.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Action;
+    use stead_model::transfer::Remaining;
+
+    #[test]
+    fn what_was_said_some_time_ago_needs_less_now() {
+        let shared = Shared::default();
+        assert_eq!(Shared::progress(&shared), None);
+        let left = Remaining { seconds: 10.0, low: 9.0, high: 11.0 };
+        let said = Progress {
+            action: Action::Copy,
+            files_done: 1,
+            files: 2,
+            bytes_done: 3,
+            bytes: 4,
+            planned: true,
+            seconds: 5.0,
+            moved: 3,
+            left,
+        };
+        Watcher::progress(&shared, &said);
+        std::thread::sleep(Duration::from_millis(20));
+        let now = Shared::progress(&shared).unwrap();
+        assert!(now.left.seconds <= 9.98 && now.left.seconds >= 10.0 - OLD_S, "{now:?}");
+        assert_eq!(Progress { left, ..now }, said);
     }
 }
