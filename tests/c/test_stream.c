@@ -508,6 +508,7 @@ static void wrong_arguments(void) {
     FAILS(STEAD_USAGE, "makes a fabric", stead_coupling_new(NULL, NULL, "sim", spaces, 1, &part, &e));
     CHECK(asked == 1 && part == NULL);
     CHECK(stead_coupling_rank(NULL) == 0 && stead_coupling_ranks((stead_coupling *)r) == 0 && stead_coupling_part(NULL) == 0);
+    CHECK(stead_coupling_member(NULL, 0) == 0 && stead_coupling_member((stead_coupling *)r, UINT64_MAX) == 0);
     wo = writes();
     wo.coupling = (stead_coupling *)r;
     FAILS(STEAD_USAGE, "", stead_stream_writer_open("coupled", &wo, &w, &e));

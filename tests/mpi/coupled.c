@@ -121,6 +121,8 @@ int main(int argc, char **argv) {
     MPI_Allreduce(&one, &all, 1, MPI_INT, MPI_SUM, own);
     if ((uint64_t)ranks != stead_coupling_ranks(part) || all != ranks) wrong("the ranks of a part");
     if (stead_coupling_part(part) != (strcmp(name, "sim") == 0)) wrong("the number of a part");
+    if (stead_coupling_member(part, stead_coupling_rank(part)) != (uint64_t)rank) wrong("which rank of all it is");
+    if (stead_coupling_member(part, (uint64_t)ranks) != 0) wrong("a rank that the part has not");
     if (strcmp(name, "sim") == 0) writes(part);
     else reads(part);
     stead_coupling_free(part);
