@@ -116,9 +116,7 @@ static void copies(stead_stager *s) {
     SAYS(json, "\"finished\"");
     stead_text_free(json);
     /* Over is over. */
-    OK(stead_stage_resume(s, id, &t, &e));
-    FAILS(STEAD_USAGE, "finished already", stead_stage_wait(t, 60000, &e));
-    stead_stage_free(t);
+    FAILS(STEAD_USAGE, "finished already", stead_stage_resume(s, id, &t, &e));
     stead_stage_request_free(r);
     /* Into a dataspace, in which it stays where it is the same. */
     done(s, ask("copy", "tree/", "fast://in/"));

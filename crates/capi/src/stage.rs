@@ -312,8 +312,8 @@ pub unsafe extern "C" fn stead_stage_submit(
 
 /// Goes on with a transfer of the journal that was stopped or interrupted, or of which something failed.
 ///
-/// Errors: STEAD_USAGE if there is none of this number, or it is under way in this process; STEAD_LIMIT as stead_stage_submit. That
-/// it is over, or under way in another process, comes with the end, as STEAD_USAGE.
+/// Errors: STEAD_USAGE if there is none of this number, it is finished or cancelled, or under way in this process; STEAD_LIMIT as
+/// stead_stage_submit. That it is under way in another process comes with the end, as STEAD_USAGE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_stage_resume(
     stager: *mut stead_stager,
@@ -326,7 +326,7 @@ pub unsafe extern "C" fn stead_stage_resume(
         let face = table::get::<StagerFace>(stager)?;
         out.put(give(face.begin(|here| {
             free_of(here, id)?;
-            Ok(face.stager.status(id)?.id)
+            Ok(face.stager.resumable(id)?.id)
         })?));
         Ok(())
     })

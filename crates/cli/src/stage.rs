@@ -107,7 +107,7 @@ fn here(a: &StageArgs) -> Result<()> {
         return status.outcome().map_err(|e| handed::ended(&status, e, ""));
     }
     let ids = match a.resume {
-        Some(Some(id)) => vec![id],
+        Some(Some(id)) => vec![stager.resumable(id)?.id],
         Some(None) => stager.waiting()?,
         None => {
             let request = request(a)?;

@@ -98,7 +98,7 @@ impl Stager {
     /// Goes on with one.
     fn resume(&self, py: Python<'_>, id: i64) -> PyResult<Transfer> {
         let inner = self.checked()?;
-        let begin = || inner.status(id).and_then(|_| Moving::begin(inner, id));
+        let begin = || inner.resumable(id).and_then(|_| Moving::begin(inner, id));
         let moving = py.detach(begin).map_err(raise)?;
         Ok(Transfer { inner: Some(moving), stager: inner.clone(), born: self.born })
     }

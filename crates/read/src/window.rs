@@ -495,6 +495,12 @@ impl<H: Held> Window<H> {
         Some(gone)
     }
 
+    /// True if all blocks there may be are lent, so that nobody can read another one, however fast the device is.
+    pub(crate) fn is_lent(&self) -> bool {
+        let most = self.counted() >= self.most;
+        most && self.reading().next().is_none() && self.victim(true).is_none()
+    }
+
     /// A block that may go.
     fn victim(&self, demanded: bool) -> Option<u64> {
         let mut may_go = self.ready.iter().take_while(|(ahead, ..)| demanded || !ahead);

@@ -105,12 +105,15 @@ fn blocks_that_are_looked_at_stay() {
     w.ask(0, 1, 10);
     assert_eq!(reads(&mut w), [0, 1]);
     w.arrived(0, a.clone());
-    w.arrived(1, b.clone());
     a.0.set(1);
+    assert!(!w.is_lent(), "one of them may yet go");
+    w.arrived(1, b.clone());
     b.0.set(1);
     w.ask(1, 2, 10);
+    assert!(w.is_lent(), "though nobody has tried to read another one");
     assert!(matches!(w.take(), Next::Full));
     b.0.set(0);
+    assert!(!w.is_lent());
     assert!(matches!(w.take(), Next::Read(2, Some(gone)) if Rc::ptr_eq(&gone.0, &b.0)));
     assert!(w.ready(0).is_some() && w.ready(1).is_none());
 }

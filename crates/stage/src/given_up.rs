@@ -35,7 +35,31 @@ impl Pauses {
     }
 }
 
+/// For who does a transfer that somebody else has given up.
+pub(crate) fn was_cancelled(id: i64) -> Error {
+    Error::new(Kind::Cancelled, format!("transfer {id} was cancelled")).with_hint(
+        "somebody has given it up: what is whole stays, everything else of it is removed",
+    )
+}
+
+/// For who wants something of a transfer with which nothing happens any more.
+pub(crate) fn is_over(id: i64, state: State) -> Error {
+    Error::usage(format!("transfer {id} is {} already", state.as_str()))
+}
+
 impl Stager {
+    /// How far a transfer is with which somebody wants to go on.
+    ///
+    /// # Errors
+    /// `Usage` if there is none of this number, or it is finished or cancelled; those of the journal.
+    pub fn resumable(&self, id: i64) -> Result<Status> {
+        let status = self.status(id)?;
+        match status.state {
+            State::Finished | State::Cancelled => Err(is_over(id, status.state)),
+            _ => Ok(status),
+        }
+    }
+
     /// Gives up a transfer, and removes what there is of files that are not whole. What is whole stays. One that another process does, or
     /// another thread, is stopped there; what a process has left that has ended without a word is removed here.
     ///
@@ -98,8 +122,7 @@ impl Stager {
                 )));
             }
             State::Finished | State::Cancelled => {
-                let state = known.state.as_str();
-                return Err(Error::usage(format!("transfer {id} is {state} already")));
+                return Err(is_over(id, known.state));
             }
             _ => {}
         }
@@ -120,8 +143,7 @@ impl Stager {
             }
         };
         match done {
-            Ok(()) => Error::new(Kind::Cancelled, format!("transfer {id} was cancelled"))
-                .with_hint("somebody has given it up: what is whole stays, everything else of it is removed"),
+            Ok(()) => was_cancelled(id),
             Err(e) => e,
         }
     }

@@ -4,6 +4,7 @@ use crate::clock::{self, Watch};
 use crate::drive::{Drive, OBJECTS_AT_ONCE, Stopped, pair};
 use crate::ends;
 use crate::enough::{enough, free, shares};
+use crate::given_up;
 use crate::job::Item;
 use crate::journal::{By, Journal, Known};
 use crate::limiter;
@@ -320,9 +321,11 @@ impl Stager {
         // Whoever had it before was asked.
         turn.forget_asked()?;
         let known = self.journal.known(id)?;
-        if matches!(known.state, State::Finished | State::Cancelled) {
-            let state = known.state.as_str();
-            return Err(Error::usage(format!("transfer {id} is {state} already")));
+        match known.state {
+            // Who has begun it comes to it now.
+            State::Cancelled => return Err(given_up::was_cancelled(id)),
+            State::Finished => return Err(given_up::is_over(id, known.state)),
+            _ => {}
         }
         let ear = Ear::listen(&turn, cancel)?;
         let cancel = ear.cancel();

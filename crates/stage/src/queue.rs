@@ -8,7 +8,7 @@ mod turn;
 pub use share::{Kind, Load, Share};
 
 use crate::clock;
-use crate::given_up::STOPS_WITHIN;
+use crate::given_up::{self, STOPS_WITHIN};
 use crate::journal::Head;
 use crate::limiter;
 use crate::manager::{Means, Stager};
@@ -326,8 +326,7 @@ impl Queue {
         if !self.shared.stager.journal().requeue(id)? {
             let state = self.standing(id)?.status.state;
             if matches!(state, State::Finished | State::Cancelled) {
-                let state = state.as_str();
-                return Err(Error::usage(format!("transfer {id} is {state} already")));
+                return Err(given_up::is_over(id, state));
             }
         }
         self.shared.change(|_| {});

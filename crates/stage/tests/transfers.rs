@@ -467,8 +467,23 @@ fn a_transfer_that_is_given_up_leaves_nothing_half() {
     });
     assert!(p.stager.cancel(id).unwrap_err().message().contains("cancelled already"));
     assert_eq!(fs::read_dir(p.path("to")).unwrap().count(), 0);
-    assert_eq!(p.stager.run(id, &Cancel::new(), None).unwrap_err().kind(), Kind::Usage);
+    let over = p.stager.resumable(id).unwrap_err();
+    assert!(over.kind() == Kind::Usage && over.message().contains("cancelled already"), "{over}");
     assert_eq!(p.stager.status(999).unwrap_err().kind(), Kind::Usage);
+}
+
+#[test]
+fn who_comes_to_it_after_it_was_given_up_is_told_so() {
+    let p = Place::new();
+    fs::write(p.path("one"), b"one").unwrap();
+    let request = p.request(Action::Copy, &["one"], Some("to"));
+    let id = p.stager.submit(&request).unwrap();
+    assert_eq!(p.stager.resumable(id).unwrap().state, State::Pending);
+    // As by another process, before the thread that is to do it comes to it.
+    assert_eq!(p.stager.cancel(id).unwrap().state, State::Cancelled);
+    let e = p.stager.run(id, &Cancel::new(), None).unwrap_err();
+    assert!(e.kind() == Kind::Cancelled && e.message().contains("was cancelled"), "{e}");
+    assert!(!p.path("to").exists());
 }
 
 #[test]

@@ -329,10 +329,11 @@ impl Shared {
             self.look_after(&mut inner, until);
         }
         let more = self.look_for_readers(&mut inner, now);
+        // No reader may have come to it within a short deadline.
+        let held = self.starved.load(Ordering::Relaxed) || inner.window.is_lent();
         let lent = inner.window.counted();
         drop(inner);
         self.stand_in(more);
-        let held = self.starved.load(Ordering::Relaxed);
         for (ticket, request) in over {
             let (offset, len) = request.range();
             let message = format!("{len} bytes did not come in time");
