@@ -59,8 +59,10 @@ struct writer_options {
 /// How a stream is read: see stead_stream_reader_options. All ranks of a group say the same, but for their rank.
 struct reader_options {
     std::string group = "readers";
+    /// Only if `ranks` is not 0.
     std::uint64_t rank = 0;
-    std::uint64_t ranks = 1;
+    /// 0: all ranks of the part, with a coupling, each in its place there; and one without.
+    std::uint64_t ranks = 0;
     stead_stream_start start = STEAD_STREAM_OLDEST;
     stead_stream_behind behind = STEAD_STREAM_BLOCK;
     /// 0 is what is usual, here and below.

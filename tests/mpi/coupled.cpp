@@ -57,8 +57,6 @@ static void reads(const stead_coupling *part) {
     const auto rank = stead_coupling_rank(part), ranks = stead_coupling_ranks(part);
     const auto first = COLUMNS * rank / ranks, columns = COLUMNS * (rank + 1) / ranks - first;
     st::reader_options how;
-    how.rank = rank;
-    how.ranks = ranks;
     how.timeout = std::chrono::seconds(60);
     how.coupling = part;
     refuses<st::reader>(how);

@@ -94,8 +94,7 @@ contains
         first = nx * stead_coupling_rank(part) / ranks
         mine = nx * (stead_coupling_rank(part) + 1) / ranks - first
         allocate(rows(mine, ny))
-        call stead_reader_open('coupled', reader, status, rank=stead_coupling_rank(part), ranks=int(ranks, c_int64_t), &
-            timeout_ms=wait, coupling=part)
+        call stead_reader_open('coupled', reader, status, timeout_ms=wait, coupling=part)
         call must(status)
         do step = 0, steps - 1
             call stead_reader_next(reader, it, status)

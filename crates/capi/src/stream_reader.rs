@@ -34,9 +34,9 @@ pub struct stead_stream_reader_options {
     pub size: usize,
     /// The name of the group, each of which has all steps; "readers" if it is NULL.
     pub group: *const c_char,
-    /// Which rank of the group this is, from 0 on.
+    /// Which rank of the group this is, from 0 on. Only if `ranks` is not 0.
     pub rank: u64,
-    /// How many ranks the group has; 1 unless told otherwise.
+    /// How many ranks the group has. 0: all ranks of its part, with a coupling, each in its place there; and one without.
     pub ranks: u64,
     /// With which step the group begins: STEAD_STREAM_OLDEST, STEAD_STREAM_NEXT or STEAD_STREAM_FIRST.
     pub start: stead_stream_start,
@@ -99,13 +99,18 @@ fn read(c: &Caller, given: *const stead_stream_reader_options) -> Result<Read> {
     }
     let given = c.grown(given, "options")?;
     let coupling = stream_coupling::optional(given.coupling)?;
+    let (rank, ranks) = match &coupling {
+        Some(coupling) if given.ranks == 0 => (coupling.rank(), coupling.ranks()),
+        // A rank without a number of ranks is refused, as it is one.
+        _ => (given.rank, if given.ranks == 0 { default.ranks } else { given.ranks }),
+    };
     Ok(Read {
         spaces: stream::spaces_of(c, given.dataspaces, given.dataspaces_count, coupling.is_some())?,
         group: c
             .optional_text(given.group, "name of the group")?
             .map_or(default.group, str::to_owned),
-        rank: given.rank,
-        ranks: if given.ranks == 0 { default.ranks } else { given.ranks },
+        rank,
+        ranks,
         start: match given.start {
             STEAD_STREAM_OLDEST => Start::Oldest,
             STEAD_STREAM_NEXT => Start::Next,
