@@ -695,7 +695,8 @@ impl Way<'_> {
     }
 
     /// Notes the files that are about to get names which nothing has: whoever goes on may find these names taken, and that is by them.
-    /// In a move all of them: whoever goes on may find no source, and a target that is not as the plan says.
+    /// In a move all of them: whoever goes on may find no source, and a target that is not as the plan says. Where names are to be there
+    /// after a loss of power, so is this.
     fn note_made(&self, whole: &[&dyn Carry]) -> Result<()> {
         let (mut made, is_move) = (Vec::new(), self.d.known.request.action == Action::Move);
         for copy in whole.iter().filter(|copy| is_move || !copy.track().item().replace) {
@@ -709,7 +710,7 @@ impl Way<'_> {
             };
             made.push((item.n, Made::of(&meta).text(mark.as_deref())));
         }
-        self.d.journal.set_marks(self.d.id, &made)
+        self.d.journal.set_marks(self.d.id, &made, self.is_durable())
     }
 
     /// Tells who watches how far it is.

@@ -323,24 +323,20 @@ impl Journal {
     pub(crate) fn plan_end(&self, id: i64, ends: &Ends, totals: &Totals) -> Result<()> {
         let ends = to_text(ends)?;
         self.with("write to", |c| {
-            // What comes before the first name is touched is to be on the device, and that is the last thing before it.
-            c.pragma_update(None, "synchronous", "FULL")?;
-            let done = c
-                .prepare_cached(
+            // That is the last thing before the first name is touched.
+            durably(c, |c| {
+                c.prepare_cached(
                     "UPDATE transfer SET ends = ?2, files = ?3, bytes = ?4, skipped = ?5,
                        files_done = 0, bytes_done = 0, failed = 0, error = NULL WHERE id = ?1",
-                )
-                .and_then(|mut update| {
-                    update.execute(params![
-                        id,
-                        ends,
-                        number(totals.files),
-                        number(totals.bytes),
-                        number(totals.skipped)
-                    ])
-                });
-            c.pragma_update(None, "synchronous", "NORMAL")?;
-            done
+                )?
+                .execute(params![
+                    id,
+                    ends,
+                    number(totals.files),
+                    number(totals.bytes),
+                    number(totals.skipped)
+                ])
+            })
         })
         .map(|_| ())
     }
@@ -622,6 +618,17 @@ fn item(row: &Row<'_>) -> rusqlite::Result<Item> {
         first: row.get(8)?,
         replace: row.get(9)?,
     })
+}
+
+/// Does something that is on the device when this returns, together with all that was written before.
+fn durably<T>(
+    c: &mut Connection,
+    work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    c.pragma_update(None, "synchronous", "FULL")?;
+    let done = work(c);
+    c.pragma_update(None, "synchronous", "NORMAL")?;
+    done
 }
 
 fn to_text(value: &impl Serialize) -> Result<String> {

@@ -1,7 +1,7 @@
 //! How far files are that are not whole, and what was made of them.
 
-use super::Journal;
-use rusqlite::{OptionalExtension, params};
+use super::{Journal, durably};
+use rusqlite::{Connection, OptionalExtension, params};
 use stead_core::Result;
 
 impl Journal {
@@ -17,15 +17,15 @@ impl Journal {
         .map(|_| ())
     }
 
-    /// The same of several files.
+    /// The same of several files; on the device when this returns, if `durable`.
     ///
     /// # Errors
     /// Those of the database.
-    pub(crate) fn set_marks(&self, id: i64, marks: &[(i64, String)]) -> Result<()> {
+    pub(crate) fn set_marks(&self, id: i64, marks: &[(i64, String)], durable: bool) -> Result<()> {
         if marks.is_empty() {
             return Ok(());
         }
-        self.with("write to", |c| {
+        let set = |c: &mut Connection| {
             let write = c.transaction()?;
             {
                 let mut update = write
@@ -35,7 +35,8 @@ impl Journal {
                 }
             }
             write.commit()
-        })
+        };
+        self.with("write to", |c| if durable { durably(c, set) } else { set(c) })
     }
 
     /// The mark of a file, if it has one.
