@@ -314,7 +314,7 @@ def test_a_flow_runs_beside_who_writes_and_may_be_stopped(space):
         reading.start()
         with w.step():
             w.put("T", np.ones(3))
-    assert running.join() == {"steps": 1, "dropped": 0, "unpaired": 0, "streams": [{"stream": "out", "steps": 1, "bytes": 8}]}
+    assert running.join() == {"steps": 1, "dropped": 0, "unpaired": 0, "fetched": 0, "streams": [{"stream": "out", "steps": 1, "bytes": 8}]}
     reading.join()
 
 

@@ -207,7 +207,7 @@ fn options(c: &Caller, given: *const stead_flow_options) -> Result<Options> {
 
 /// Runs a flow until one of the streams that it reads has ended; in a thread of the program that writes them, or in any other program. `options`
 /// may be NULL. `json` may be NULL: there goes what was done, as JSON: `steps` that
-/// were read, those that had `dropped` before, those of one stream that were `unpaired` because another has no step of that number, and for each of `streams` that is written the name (`stream`), `steps`, and `bytes` of this rank.
+/// were read, those that had `dropped` before, those of one stream that were `unpaired` because another has no step of that number, bytes that were `fetched` from other nodes, and for each of `streams` that is written the name (`stream`), `steps`, and `bytes` of this rank.
 /// To be freed with stead_text_free.
 ///
 /// Errors: STEAD_USAGE for variables that a node cannot work on, and for functions that were not given; STEAD_DATA if a function has failed;

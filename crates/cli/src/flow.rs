@@ -148,6 +148,9 @@ fn ran(report: &Report) -> String {
     if report.unpaired > 0 {
         out += &format!(", and {} of one stream that another has not", report.unpaired);
     }
+    if report.fetched > 0 {
+        out += &format!(", {} of them from other nodes", units::format_size(report.fetched));
+    }
     out += "\n";
     let rows = report.streams.iter().map(|sent| {
         vec![sent.stream.clone(), sent.steps.to_string(), units::format_size(sent.bytes)]

@@ -20,6 +20,7 @@
 
 mod check;
 mod describe;
+mod division;
 pub mod draw;
 mod element;
 mod form;

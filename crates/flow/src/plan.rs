@@ -1,9 +1,10 @@
 //! Which part of each value this rank needs, once it is known what the variables that are read are.
 
 use crate::check::{Checked, Node};
+use crate::division::Division;
 use crate::form::Form;
 use crate::graph::{Operator, Over};
-use crate::op::{self, Job, Share, hull, stretch};
+use crate::op::{self, Job, Share, hull};
 use stead_core::units::format_size;
 use stead_core::{Bounds, Error, Result};
 
@@ -40,15 +41,6 @@ pub struct Active {
     pub uses: Vec<usize>,
 }
 
-/// The part of an array that is a rank's: a stretch of its longest dimension. A single number is the first one's.
-pub fn share(whole: &Bounds, rank: u64, ranks: u64) -> Option<Bounds> {
-    let lengths = || whole.count().iter().enumerate();
-    // The first of those that are equally long.
-    let longest = lengths().rev().max_by_key(|(_, n)| **n);
-    let Some((along, length)) = longest else { return (rank == 0).then(|| whole.clone()) };
-    whole.slab(along, stretch(*length, rank, ranks))
-}
-
 /// True if ranks work together on what few numbers come of.
 pub fn is_shared(checked: &Checked, ranks: u64) -> bool {
     let reduces = |node: &Node| matches!(node.op, Operator::Reduce { .. });
@@ -71,29 +63,35 @@ fn alive(checked: &Checked) -> Vec<bool> {
 }
 
 impl Plan {
-    /// What a rank does with variables of these forms, in no more than so much memory.
+    /// What a rank does with variables of these forms, divided like this, in no more than so much memory.
     ///
     /// # Errors
     /// `Usage` for forms that a node cannot work on, with its name; `Limit` for more memory.
     pub fn new(
         checked: &Checked,
         leaves: Vec<Form>,
-        (rank, ranks): (u64, u64),
+        division: &Division,
         memory: u64,
     ) -> Result<Plan> {
         let mut forms = leaves.clone();
+        // Along which dimension each value lies on several nodes.
+        let mut along: Vec<Option<usize>> =
+            leaves.iter().map(|form| division.along(&form.shape)).collect();
         for node in &checked.nodes {
             let of = of(node, &forms)?;
             let made = op::forms(&node.op, &of).map_err(|e| node.error(e))?;
+            let first = first(node, &along);
+            along.extend(made.iter().map(|made| op::along(&node.op, &of, made, first?)));
             forms.extend(made);
         }
         let alive = alive(checked);
         let mut wanted: Vec<Option<Bounds>> = vec![None; forms.len()];
         let mut work = vec![Share::Own; checked.nodes.len()];
-        if is_shared(checked, ranks) {
+        if is_shared(checked, division.ranks()) {
             for (node, work) in checked.nodes.iter().zip(&mut work) {
                 if alive.get(node.first) == Some(&true) {
-                    let share = op::share(&node.op, &of(node, &forms)?, (rank, ranks));
+                    let share =
+                        op::share(&node.op, &of(node, &forms)?, first(node, &along), division);
                     *work = share.map_err(|e| node.error(e))?;
                 }
             }
@@ -103,7 +101,8 @@ impl Plan {
             let mut own = Vec::new();
             for (_, slot) in &write.variables {
                 let whole = forms.get(*slot).ok_or_else(odd)?.whole()?;
-                let share = share(&whole, rank, ranks);
+                let along = along.get(*slot).copied().flatten();
+                let share = division.share(&whole, along);
                 if let Some(share) = &share {
                     want(&mut wanted, *slot, share)?;
                 }
@@ -233,6 +232,11 @@ fn needs(
     op::needs(&node.op, &job).map_err(|e| node.error(e))
 }
 
+/// What is known of the first of a node's inputs.
+fn first(node: &Node, along: &[Option<usize>]) -> Option<usize> {
+    node.inputs.first().and_then(|slot| *along.get(*slot)?)
+}
+
 /// The forms of a node's inputs.
 pub fn of<'f>(node: &Node, forms: &'f [Form]) -> Result<Vec<&'f Form>> {
     node.inputs.iter().map(|slot| forms.get(*slot).ok_or_else(odd)).collect()
@@ -249,22 +253,4 @@ fn want(wanted: &mut [Option<Bounds>], slot: usize, bounds: &Bounds) -> Result<(
 
 fn odd() -> Error {
     Error::internal("a value that a flow does not have")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_are_all_of_it_once() {
-        let whole = Bounds::new([0, 0], [3, 10]).unwrap();
-        for ranks in [1u64, 2, 3, 7, 25] {
-            let shares: Vec<Bounds> = (0..ranks).filter_map(|r| share(&whole, r, ranks)).collect();
-            let total: u64 = shares.iter().map(Bounds::elements).sum();
-            assert_eq!(total, 30);
-            assert!(shares.windows(2).all(|two| two[0].end(1) == two[1].start()[1]));
-        }
-        let number = Bounds::new([], []).unwrap();
-        assert_eq!((share(&number, 0, 3), share(&number, 1, 3)), (Some(number.clone()), None));
-    }
 }

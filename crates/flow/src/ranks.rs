@@ -6,6 +6,7 @@
 use crate::check::Checked;
 use crate::op::Partial;
 use crate::run::Options;
+use serde::Serialize;
 use stead_core::{Bounds, DType, Error, Kind, Result};
 use stead_stream::{Definition, Read, Reader, Step, Writer, Written};
 
@@ -15,6 +16,13 @@ const MOST: u64 = 64 << 20;
 pub const AT_ONCE: usize = 32;
 /// Of the name of the first stream that the flow writes, which nobody else writes at the same time.
 const OF_THE_NAME: usize = 200;
+
+const SAME: &str = "all ranks are to run the same flow, over the same streams";
+
+/// That others say of what is read what nobody does who runs the same.
+pub fn others_run_another() -> Error {
+    Error::new(Kind::Peer, "another rank of the flow reads arrays of other shapes").with_hint(SAME)
+}
 
 /// A node, by its number, and what a rank has of it.
 pub type Share = (usize, Partial);
@@ -83,6 +91,33 @@ impl Ranks {
         Ok(Ranks { writer, reader, variable, rank: options.rank, ranks: options.ranks })
     }
 
+    /// Says something, and gives what all have said.
+    fn say(&mut self, mine: &impl Serialize) -> Result<Step> {
+        let said = postcard::to_stdvec(mine)
+            .map_err(|e| Error::internal(format!("cannot tell other ranks of a flow: {e}")))?;
+        let (rank, len) = (self.rank, said.len() as u64);
+        self.writer.begin()?;
+        self.writer.put(self.variable, &Bounds::new([rank, 0], [1, len])?, &said)?;
+        self.writer.end()?;
+        self.reader.next_step()?.ok_or_else(|| {
+            Error::new(Kind::Peer, "the other ranks of the flow have ended it").with_hint(SAME)
+        })
+    }
+
+    /// What each rank says of how much lies on its node, in their order.
+    ///
+    /// # Errors
+    /// As [`Ranks::meet`].
+    pub fn compare(&mut self, mine: &[u64]) -> Result<Vec<Vec<u64>>> {
+        let step = self.say(&mine)?;
+        let most = 10 * (mine.len() as u64 + 1);
+        let all = (0..self.ranks).map(|rank| {
+            let theirs = said_by(&step, rank, most, lengths);
+            theirs.map_err(|e| e.at_rank(usize::try_from(rank).unwrap_or(usize::MAX)))
+        });
+        all.collect()
+    }
+
     /// Tells the others what this rank has of some nodes at a step of the flow, which is this step of each stream that is read, and adds what
     /// they have, unless nothing of it is wanted here.
     ///
@@ -95,22 +130,13 @@ impl Ranks {
         mut mine: Vec<Share>,
         is_wanted: bool,
     ) -> Result<Vec<Share>> {
-        let said = postcard::to_stdvec(&(now, numbers, &mine))
-            .map_err(|e| Error::internal(format!("cannot tell other ranks of a flow: {e}")))?;
-        let (rank, len) = (self.rank, said.len() as u64);
-        self.writer.begin()?;
-        self.writer.put(self.variable, &Bounds::new([rank, 0], [1, len])?, &said)?;
-        self.writer.end()?;
-        let Some(step) = self.reader.next_step()? else {
-            return Err(Error::new(Kind::Peer, "the other ranks of the flow have ended it")
-                .with_hint("all ranks are to run the same flow, over the same streams"));
-        };
+        let step = self.say(&(now, numbers, &mine))?;
         if is_wanted {
             // Whoever says more says something else.
             let states = mine.iter().map(|(_, share)| share.most_bytes());
             let most = states.fold(16 * (8 + numbers.len() as u64), u64::saturating_add);
             for rank in (0..self.ranks).filter(|rank| *rank != self.rank) {
-                let theirs = said_by(&step, rank, most)
+                let theirs = said_by(&step, rank, most, read)
                     .and_then(|said| together(said, (now, numbers), &mut mine));
                 theirs.map_err(|e| e.at_rank(usize::try_from(rank).unwrap_or(usize::MAX)))?;
             }
@@ -138,8 +164,18 @@ pub fn read(bytes: &[u8]) -> Option<Said> {
     postcard::from_bytes(bytes).ok()
 }
 
+/// How much lies on a rank's node, of its bytes.
+pub fn lengths(bytes: &[u8]) -> Option<Vec<u64>> {
+    postcard::from_bytes(bytes).ok()
+}
+
 /// What a rank has said in a step, in so many bytes at most.
-fn said_by(step: &Step, rank: u64, most: u64) -> Result<Said> {
+fn said_by<T>(
+    step: &Step,
+    rank: u64,
+    most: u64,
+    read: impl FnOnce(&[u8]) -> Option<T>,
+) -> Result<T> {
     let damaged = || Error::format("what a rank of the flow has said is damaged");
     let parts = step.parts("states")?;
     let own = |(_, bounds): &&(usize, Bounds)| {
@@ -160,8 +196,7 @@ fn together(said: Said, at: (u64, &[u64]), mine: &mut [Share]) -> Result<()> {
     let same = mine.iter().map(|(node, _)| node).eq(theirs.iter().map(|(node, _)| node));
     if (step, &numbers[..]) != at || !same {
         let message = format!("it is at step {step} of the flow, and this rank at step {}", at.0);
-        return Err(Error::new(Kind::Peer, message)
-            .with_hint("all ranks are to run the same flow, over the same streams"));
+        return Err(Error::new(Kind::Peer, message).with_hint(SAME));
     }
     mine.iter_mut().zip(theirs).try_for_each(|((_, mine), (_, theirs))| mine.merge(theirs))
 }

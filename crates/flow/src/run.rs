@@ -1,6 +1,7 @@
 //! Runs a flow: reads steps of streams, does what nodes do, writes steps of streams.
 
 use crate::check::{Checked, Node, Reading, Writing, check};
+use crate::division::{self, Division, Near};
 use crate::form::Form;
 use crate::graph::{Graph, Operator};
 use crate::op::{self, Function, History, Job, Share, Work};
@@ -78,6 +79,8 @@ pub struct Report {
     pub dropped: u64,
     /// Steps of one of several streams that were passed over, because another has no step of that number.
     pub unpaired: u64,
+    /// Bytes of it that have come from other nodes.
+    pub fetched: u64,
     /// What was written.
     pub streams: Vec<Sent>,
 }
@@ -152,7 +155,7 @@ impl Flow {
         let (mut outputs, mut ranks) = (Vec::new(), None);
         let done = self.with(options, &mut outputs, &mut ranks);
         match done {
-            Ok(Progress { steps, dropped, unpaired }) => {
+            Ok(Progress { steps, dropped, unpaired, fetched }) => {
                 let mut streams = Vec::new();
                 ranks.map_or(Ok(()), Ranks::close)?;
                 for output in outputs {
@@ -160,7 +163,7 @@ impl Flow {
                     writer.close()?;
                     streams.push(Sent { stream, steps, bytes });
                 }
-                Ok(Report { steps, dropped, unpaired, streams })
+                Ok(Report { steps, dropped, unpaired, fetched, streams })
             }
             Err(e) => {
                 if let Some(ranks) = ranks {
@@ -190,6 +193,7 @@ impl Flow {
         let mut all = coupling.agree(self.run(&options))?.into_iter();
         let mut report = all.next().ok_or_else(odd)?;
         for one in all {
+            report.fetched = report.fetched.saturating_add(one.fetched);
             for (sum, sent) in report.streams.iter_mut().zip(one.streams) {
                 sum.bytes = sum.bytes.saturating_add(sent.bytes);
             }
@@ -227,7 +231,7 @@ impl Flow {
             let writer = Writer::open(&write.stream, &written(write, options))?;
             outputs.push(Sending { writer, stream: write.stream.clone(), steps: 0, bytes: 0 });
         }
-        if is_shared(checked, options.ranks) {
+        if is_shared(checked, options.ranks) || is_apart(options) {
             *ranks = Some(Ranks::open(checked, options)?);
         }
         let mut readers = Vec::new();
@@ -241,14 +245,17 @@ impl Flow {
         };
         let nodes = checked.nodes.iter().map(|_| History::default()).collect();
         let origins = Origins::new(checked);
-        let (plan, histories) = (None, nodes);
-        let mut state = State { flow: self, options, threads, plan, histories, origins, ranks };
+        let (plan, division, histories) = (None, None, nodes);
+        let mut state =
+            State { flow: self, options, threads, plan, division, histories, origins, ranks };
         let mut all = Progress::default();
         while options.steps.is_none_or(|most| all.steps < most) && !readers.is_empty() {
             let Some(steps) = next(&mut readers, &mut all)? else {
                 return all.ended(checked);
             };
             state.step(all.steps, &steps, outputs)?;
+            let fetched = steps.iter().map(|step| step.report().fetched);
+            all.fetched = fetched.fold(all.fetched, u64::saturating_add);
             all.steps += 1;
         }
         Ok(all)
@@ -261,6 +268,7 @@ struct Progress {
     steps: u64,
     dropped: u64,
     unpaired: u64,
+    fetched: u64,
 }
 
 impl Progress {
@@ -409,6 +417,7 @@ struct State<'f> {
     options: &'f Options,
     threads: usize,
     plan: Option<Plan>,
+    division: Option<Division>,
     /// Of each node.
     histories: Vec<History>,
     /// Of windows and samples, if there are some.
@@ -559,8 +568,8 @@ impl State<'_> {
         if is_same {
             return Ok(());
         }
-        let ranks = (self.options.rank, self.options.ranks);
-        let plan = Plan::new(checked, leaves, ranks, self.options.memory)?;
+        let division = self.divide(&leaves, steps)?;
+        let plan = Plan::new(checked, leaves, &division, self.options.memory)?;
         if let Some(before) = &self.plan {
             for node in &checked.nodes {
                 let Operator::Window { steps, .. } = node.op else { continue };
@@ -582,6 +591,38 @@ impl State<'_> {
         self.plan = Some(plan);
         Ok(())
     }
+
+    /// How ranks divide what they read: by where it lies at the first step, and so from then on, since windows have what they had.
+    fn divide(&mut self, leaves: &[Form], steps: &[Step]) -> Result<Division> {
+        if let Some(division) = &self.division {
+            return Ok(division.clone());
+        }
+        let (rank, ranks) = (self.options.rank, self.options.ranks);
+        let division = match self.ranks.as_mut().filter(|_| is_apart(self.options)) {
+            Some(others) => {
+                let near = near(&self.flow.checked, leaves, steps)?;
+                let all = others.compare(&division::said(&near, ranks))?;
+                division::division(&near, rank, &all).ok_or_else(ranks::others_run_another)?
+            }
+            None => Division::plain(rank, ranks),
+        };
+        Ok(self.division.insert(division).clone())
+    }
+}
+
+/// True if ranks are on several nodes.
+fn is_apart(options: &Options) -> bool {
+    options.ranks > 1 && options.coupling.as_ref().is_some_and(|coupling| coupling.is_apart())
+}
+
+/// What of the arrays that are read lies on this node.
+fn near(checked: &Checked, leaves: &[Form], steps: &[Step]) -> Result<Vec<Near>> {
+    let names = checked.slots.iter().filter_map(|slot| slot.leaf.as_ref());
+    let one = |((source, name), form): (&(usize, String), &Form)| {
+        let parts = steps.get(*source).ok_or_else(odd)?.parts_here(name)?;
+        Ok(Near { shape: form.shape.clone(), size: form.dtype.size() as u64, parts })
+    };
+    names.zip(leaves).map(one).collect()
 }
 
 impl Now<'_> {

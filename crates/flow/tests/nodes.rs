@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use stead_core::layout::Spaces;
 use stead_core::{Bounds, DType};
@@ -42,19 +43,22 @@ fn value(step: u64, y: u64, x: u64) -> f64 {
     step as f64 * 1e6 + y as f64 * 1e3 + x as f64 / 4.0
 }
 
-fn simulate(coupling: &Arc<Coupling>) {
+/// Each writer has a stretch of this dimension.
+fn simulate(coupling: &Arc<Coupling>, along: usize) {
     let (rank, writers) = (coupling.rank(), coupling.ranks());
     let timeout = Duration::from_secs(60);
     let coupling = Some(coupling.clone());
     let options = Written { rank, writers, timeout, coupling, readers: 1, ..Written::default() };
     let mut writer = Writer::open("sim", &options).unwrap();
     let t = writer.define(Definition::new("T", DType::F64, SHAPE)).unwrap();
-    let (from, to) = (SHAPE[0] * rank / writers, SHAPE[0] * (rank + 1) / writers);
+    let (from, to) = (SHAPE[along] * rank / writers, SHAPE[along] * (rank + 1) / writers);
+    let mine = Bounds::new([0, 0], SHAPE).unwrap().slab(along, from..to).unwrap();
     for step in 0..STEPS {
-        let rows = (from..to).flat_map(|y| (0..SHAPE[1]).map(move |x| value(step, y, x)));
+        let [ys, xs] = [0, 1].map(|d| mine.sides().nth(d).unwrap());
+        let rows = ys.flat_map(|y| xs.clone().map(move |x| value(step, y, x)));
         let bytes: Vec<u8> = rows.flat_map(f64::to_ne_bytes).collect();
         writer.begin().unwrap();
-        writer.put(t, &Bounds::new([from, 0], [to - from, SHAPE[1]]).unwrap(), &bytes).unwrap();
+        writer.put(t, &mine, &bytes).unwrap();
         writer.end().unwrap();
     }
     writer.close().unwrap();
@@ -85,21 +89,22 @@ fn look(coupling: &Arc<Coupling>) {
     assert_eq!(n, STEPS);
 }
 
-#[test]
-fn ranks_on_several_nodes_share_the_work() {
+/// Runs it with these ranks, each on a node; gives the bytes that the flow has had from other nodes.
+fn run(parts: &[(&'static str, usize)], along: usize) -> u64 {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-    let parts = [("sim", 0), ("sim", 1), ("flow", 1), ("flow", 2), ("view", 0)];
     let nodes: Vec<usize> = parts.iter().map(|(_, node)| *node).collect();
+    let fetched = AtomicU64::new(0);
     let fabrics = Local::over_nodes(&nodes, Duration::from_secs(60));
     std::thread::scope(|scope| {
         for ((part, node), fabric) in parts.iter().zip(fabrics) {
             let mut spaces = Spaces::default();
             spaces.imply("memory", dir.path().join(format!("{node}")).to_str().unwrap());
+            let fetched = &fetched;
             scope.spawn(move || {
                 let fabric: Arc<dyn Fabric> = Arc::new(fabric);
                 let coupling = Coupling::new(fabric, part, &spaces).unwrap();
                 match *part {
-                    "sim" => simulate(&coupling),
+                    "sim" => simulate(&coupling, along),
                     "view" => look(&coupling),
                     _ => {
                         let options = Options {
@@ -111,12 +116,55 @@ fn ranks_on_several_nodes_share_the_work() {
                         };
                         let graph = Graph::parse(TEXT).unwrap();
                         let flow = Flow::new(&graph, Functions::new()).unwrap();
-                        assert_eq!(flow.run(&options).unwrap().steps, STEPS);
+                        let report = flow.run(&options).unwrap();
+                        assert_eq!(report.steps, STEPS);
+                        fetched.fetch_add(report.fetched, Ordering::Relaxed);
                     }
                 }
             });
         }
     });
+    fetched.into_inner()
+}
+
+#[test]
+fn ranks_on_several_nodes_share_the_work() {
+    let fetched = run(&[("sim", 0), ("sim", 1), ("flow", 1), ("flow", 2), ("view", 0)], 0);
+    // Half of it is on a node where no rank of the flow is, and comes once, but for what two nodes need.
+    let half = STEPS * SHAPE[0] * SHAPE[1] * 8 / 2;
+    assert!((half..half * 5 / 4).contains(&fetched), "{fetched} of {half}");
+}
+
+/// A slice may take a row of which the other part of the array begins on the other node.
+const BETWEEN: u64 = STEPS * SHAPE[1] * 8;
+
+#[test]
+fn each_rank_works_on_what_lies_on_its_node() {
+    for nodes in [[0, 1], [1, 0]] {
+        for along in [0, 1] {
+            let flow = nodes.map(|node| ("flow", node));
+            let parts = [("sim", 0), ("sim", 1), flow[0], flow[1], ("view", 0)];
+            let fetched = run(&parts, along);
+            assert!(fetched <= BETWEEN, "{nodes:?}, dimension {along}: {fetched}");
+        }
+    }
+    // Two on each, the other way round.
+    let flow = [1, 1, 0, 0].map(|node| ("flow", node));
+    let parts = [
+        ("sim", 0),
+        ("sim", 0),
+        ("sim", 1),
+        ("sim", 1),
+        flow[0],
+        flow[1],
+        flow[2],
+        flow[3],
+        ("view", 1),
+    ];
+    for along in [0, 1] {
+        let fetched = run(&parts, along);
+        assert!(fetched <= BETWEEN, "dimension {along}: {fetched}");
+    }
 }
 
 /// Four variables on one node, and a flow on another one that adds each of them up: what it has to copy, all together, counts.

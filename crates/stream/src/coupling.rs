@@ -309,6 +309,13 @@ impl Coupling {
         self.part().map_or(1, |part| part.ranks.len() as u64)
     }
 
+    /// True if ranks of its part are on several nodes.
+    pub fn is_apart(&self) -> bool {
+        let mut nodes = self.inner.part.iter().map(|rank| self.inner.fabric.node_of(*rank));
+        let first = nodes.next();
+        nodes.any(|node| Some(node) != first)
+    }
+
     /// What each of all ranks has, in their order; or, on all of them, the first error of any: rather what has failed than that others hear of
     /// it. All ranks call this as often as each other.
     ///

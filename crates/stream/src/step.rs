@@ -239,6 +239,21 @@ impl Step {
         Ok(self.blocks_of(variable).iter().map(|b| (b.rank, b.bounds.clone())).collect())
     }
 
+    /// Those of them that lie in memory of this node.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn parts_here(&self, name: &str) -> Result<Vec<Bounds>> {
+        let (variable, _) = self.find(name)?;
+        let mut here = Vec::new();
+        for block in self.blocks_of(variable) {
+            if self.source(block)?.fetch().is_none() {
+                here.push(block.bounds.clone());
+            }
+        }
+        Ok(here)
+    }
+
     /// The blocks that have something of a box, which is to be covered by them.
     fn meeting(&self, name: &str, bounds: &Bounds) -> Result<(DType, Vec<&Block>)> {
         let (variable, definition) = self.find(name)?;

@@ -10,11 +10,11 @@ pub(crate) mod select;
 mod window;
 
 use crate::check::Rate;
+use crate::division::Division;
 use crate::form::Form;
-use crate::graph::Operator;
+use crate::graph::{Operator, Over};
 use crate::run::Functions;
 use crate::value::Value;
-use std::ops::Range;
 use stead_core::{Bounds, Error, Result};
 
 pub use map::{Function, Given, Wanted, unknown};
@@ -54,22 +54,33 @@ pub enum Share {
     Part(Option<Bounds>),
 }
 
-/// What a rank has of a length that several share.
-pub fn stretch(length: u64, rank: u64, ranks: u64) -> Range<u64> {
-    let cut = |rank: u64| {
-        let at = u128::from(length) * u128::from(rank) / u128::from(ranks.max(1));
-        u64::try_from(at).unwrap_or(u64::MAX)
-    };
-    cut(rank)..cut(rank.saturating_add(1))
+/// Which dimension of what comes out is this one of the first of what goes in.
+pub fn along(op: &Operator, of: &[&Form], made: &Form, along: usize) -> Option<usize> {
+    let of = of.first()?;
+    match op {
+        Operator::Reduce { how, over, .. } => reduce::along(of, *how, over.as_deref(), along),
+        Operator::Window { how: Over::Stack, .. } | Operator::Merge { new: Some(_), .. } => {
+            Some(along + 1)
+        }
+        _ => (made.shape.len() == of.shape.len()).then_some(along),
+    }
 }
 
-/// Who does the work, by forms alone: the same for all ranks, but for the box.
+/// Who does the work, by forms alone, and along which dimension the first of what goes in lies on several nodes: the same for all ranks, but for
+/// the box.
 ///
 /// # Errors
 /// `Usage` for inputs that it cannot work on.
-pub fn share(op: &Operator, of: &[&Form], ranks: (u64, u64)) -> Result<Share> {
+pub fn share(
+    op: &Operator,
+    of: &[&Form],
+    along: Option<usize>,
+    division: &Division,
+) -> Result<Share> {
     match (op, of.first()) {
-        (Operator::Reduce { over, .. }, Some(of)) => reduce::share(of, over.as_deref(), ranks),
+        (Operator::Reduce { over, .. }, Some(of)) => {
+            reduce::share(of, over.as_deref(), along, division)
+        }
         _ => Ok(Share::Own),
     }
 }

@@ -3,7 +3,8 @@
 //! Where few numbers come out of many, each rank adds up a part of the array, and what it has then, [`Partial`], is not rounded yet: merged in
 //! any order it is what one rank alone would have.
 
-use super::{Share, stretch};
+use super::Share;
+use crate::division::Division;
 use crate::element::{Element, is_float, with_type};
 use crate::form::Form;
 use crate::graph::{Dim, How};
@@ -196,25 +197,41 @@ pub fn needs(of: &Form, how: How, over: Option<&[Dim]>, wanted: &Bounds) -> Resu
     }
 }
 
+/// Which dimension of what comes out is this one, if it does not go.
+pub fn along(of: &Form, how: How, over: Option<&[Dim]>, along: usize) -> Option<usize> {
+    let gone = gone(of, over).ok()?;
+    let before = gone.iter().filter(|d| **d < along).count();
+    let new = usize::from(how == How::Moments);
+    (!gone.contains(&along)).then(|| along - before + new)
+}
+
 /// Who adds up what. All ranks do, each a stretch of the longest dimension that goes, if more of them have something to do so than if each
-/// makes its part of what comes out, and if there is enough of it.
+/// makes its part of what comes out, and if there is enough of it. If the array lies on several nodes along a dimension that goes, they do
+/// along that one.
 ///
 /// # Errors
 /// `Usage` for dimensions that are not there.
-pub fn share(of: &Form, over: Option<&[Dim]>, (rank, ranks): (u64, u64)) -> Result<Share> {
+pub fn share(
+    of: &Form,
+    over: Option<&[Dim]>,
+    along: Option<usize>,
+    division: &Division,
+) -> Result<Share> {
     let (gone, whole) = (gone(of, over)?, of.whole()?);
     let longest = |goes: bool| {
         let sides = whole.count().iter().enumerate().filter(|(d, _)| gone.contains(d) == goes);
         sides.map(|(d, n)| (*n, d)).max_by_key(|(n, _)| *n)
     };
     let others = longest(false).map_or(1, |(n, _)| n);
-    let Some((length, along)) = longest(true) else { return Ok(Share::Own) };
+    let near = along.filter(|along| gone.contains(along));
+    let near = near.and_then(|along| Some((*of.shape.get(along)?, along)));
+    let Some((length, along)) = near.or_else(|| longest(true)) else { return Ok(Share::Own) };
     let numbers = of.without(&gone).whole()?.elements();
-    let more = others < ranks.min(length);
+    let more = near.is_some() || others < division.ranks().min(length);
     if !more || whole.elements() < SHARED || numbers > MOST_SHARED {
         return Ok(Share::Own);
     }
-    Ok(Share::Part(whole.slab(along, stretch(length, rank, ranks))))
+    Ok(Share::Part(whole.slab(along, division.stretch(length))))
 }
 
 /// Bytes that the states of all numbers take at most: those of this rank, of another one, and what is sent.

@@ -513,7 +513,7 @@ class Flow:
         Steps of several streams go together by their numbers; those that another stream has not are passed over, and counted as `unpaired`.
 
             >>> flow.run()
-            {'steps': 100, 'dropped': 0, 'unpaired': 0, 'streams': [{'stream': 'small', 'steps': 100, 'bytes': 80000}]}
+            {'steps': 100, 'dropped': 0, 'unpaired': 0, 'fetched': 0, 'streams': [{'stream': 'small', 'steps': 100, 'bytes': 80000}]}
 
         Args:
             rank: Which of several processes that share the work this is, from 0 on: each has a part of every array.
