@@ -6,8 +6,10 @@ import json
 import os
 import struct
 import subprocess
+import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -89,3 +91,34 @@ def bits(x: float) -> int:
 def same(a: float, b: float) -> bool:
     """Equal to the last bit."""
     return bits(a) == bits(b)
+
+
+def read_png(path) -> np.ndarray:
+    """The pixels of a PNG with 8 bits a channel, without interlacing."""
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    at, packed, header = 8, b"", None
+    while at < len(data):
+        length, kind = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
+        body = data[at + 8 : at + 8 + length]
+        assert zlib.crc32(kind + body) == int.from_bytes(data[at + 8 + length : at + 12 + length], "big")
+        if kind == b"IHDR":
+            header = body
+        elif kind == b"IDAT":
+            packed += body
+        at += 12 + length
+    width, height = int.from_bytes(header[:4], "big"), int.from_bytes(header[4:8], "big")
+    assert header[8] == 8 and header[12] == 0
+    channels = {0: 1, 2: 3, 6: 4}[header[9]]
+    rows = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(height, 1 + width * channels)
+    out = np.zeros((height, width * channels), np.int64)
+    for y in range(height):
+        kind, line = rows[y, 0], rows[y, 1:].astype(np.int64)
+        above = out[y - 1] if y else np.zeros_like(line)
+        for x in range(len(line)):
+            left = out[y, x - channels] if x >= channels else 0
+            corner = above[x - channels] if x >= channels else 0
+            p = left + above[x] - corner
+            near = min((abs(p - left), 0, left), (abs(p - above[x]), 1, above[x]), (abs(p - corner), 2, corner))[2]
+            out[y, x] = (line[x] + [0, left, above[x], (left + above[x]) // 2, near][kind]) % 256
+    return out.reshape(height, width, channels)[:, :, :3]

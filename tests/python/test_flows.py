@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import stead
-from support import ROOT, command
+from support import ROOT, command, read_png
 
 PATIENCE = 60
 FLOWS = ROOT / "examples" / "flows"
@@ -337,6 +337,47 @@ def test_a_function_that_fails_is_what_the_caller_gets(space):
         begin(lambda x: x[0])
     with pytest.raises(stead.UsageError, match="gave elements of float64, and int32 was said"):
         begin(lambda x: x, dtype="i4")
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2"])
+def test_pictures_are_those_of_files(space, tmp_path, dtype):
+    """As `stead run` draws the same array, whoever writes it and however many work on it."""
+    z, y, x = np.mgrid[:40, :30, :50]
+    volume = (100 * np.sin(z / 6) * np.cos(y / 5) * np.sin(x / 7 + 1)).astype(dtype)
+    kernels = {"picture": "render:width=70,height=50,azimuth=20", "plain": "render:width=9,height=6,min=0,max=90,shading=none"}
+    flow = stead.flow(name="drawn")
+    values = flow.read("sim")["T"]
+    flow.write("pictures", {name: values.kernel(kernel) for name, kernel in kernels.items()}, readers=1)
+    flow.write("sums", sum=values.kernel(kernels["plain"]).sum(), readers=1)
+    steps = [{"T": (volume, ("z", "y", "x"))}, {"T": (np.ascontiguousarray(volume[::-1]), ("z", "y", "x"))}]
+    for writers, ranks in ((1, 1), (3, 2)):
+        pictures, sums = ran(flow, space, steps, ["pictures", "sums"], writers, ranks)
+        for drawn, summed, step in zip(pictures, sums, steps, strict=True):
+            np.save(tmp_path / "volume.npy", step["T"][0])
+            for name, kernel in kernels.items():
+                out = tmp_path / f"{name}.png"
+                subprocess.run([command(), "run", tmp_path / "volume.npy", f"{kernel},out={out}"], check=True, capture_output=True)
+                assert drawn[name].dtype == np.uint8 and drawn[name].shape == read_png(out).shape
+                assert np.array_equal(drawn[name], read_png(out)) and drawn[name].max() > 0, name
+            assert summed["sum"] == drawn["plain"].sum()
+
+
+def test_pictures_that_cannot_be(space):
+    wrong = {
+        "render:out=a.png": ({}, "is an array, and has no 'out'"),
+        "render:width=0": ({}, "width and height"),
+        "render": ({"member": "max"}, "no 'member' and no 'shape'"),
+        "render:colors=x": ({}, "colors is"),
+    }
+    for kernel, (more, says) in wrong.items():
+        flow = stead.flow()
+        flow.write("out", a=flow.read("sim")["T"].kernel(kernel, **more))
+        with pytest.raises(stead.UsageError, match=f"node 'a'.*{says}"):
+            flow.check()
+    flow = stead.flow()
+    flow.write("out", a=flow.read("sim", variables={"T": ("f8", (3, 4), ("y", "x"))})["T"].kernel("render"))
+    with pytest.raises(stead.UsageError, match="no 3-d array"):
+        flow.check()
 
 
 def test_what_makes_no_sense_is_refused_before(space):

@@ -40,6 +40,11 @@ impl Division {
         self.ranks
     }
 
+    /// Which stretch is this rank's.
+    pub fn seat(&self) -> u64 {
+        self.seat
+    }
+
     /// The part of a length that is this rank's.
     pub fn stretch(&self, length: u64) -> Range<u64> {
         stretch(length, self.seat, self.ranks)

@@ -77,11 +77,16 @@ impl Plan {
         // Along which dimension each value lies on several nodes.
         let mut along: Vec<Option<usize>> =
             leaves.iter().map(|form| division.along(&form.shape)).collect();
-        for node in &checked.nodes {
+        // Whose it is to make all of a value, and what comes of it.
+        let mut owners: Vec<Option<u64>> = vec![None; leaves.len()];
+        for (i, node) in checked.nodes.iter().enumerate() {
             let of = of(node, &forms)?;
             let made = op::forms(&node.op, &of).map_err(|e| node.error(e))?;
             let first = first(node, &along);
             along.extend(made.iter().map(|made| op::along(&node.op, &of, made, first?)));
+            let owner = owned(node, &owners)
+                .or_else(|| op::is_whole(&node.op).then(|| i as u64 % division.ranks()));
+            owners.extend(made.iter().map(|_| owner));
             forms.extend(made);
         }
         let alive = alive(checked);
@@ -89,7 +94,7 @@ impl Plan {
         let mut work = vec![Share::Own; checked.nodes.len()];
         if is_shared(checked, division.ranks()) {
             for (node, work) in checked.nodes.iter().zip(&mut work) {
-                if alive.get(node.first) == Some(&true) {
+                if alive.get(node.first) == Some(&true) && owned(node, &owners).is_none() {
                     let share =
                         op::share(&node.op, &of(node, &forms)?, first(node, &along), division);
                     *work = share.map_err(|e| node.error(e))?;
@@ -102,7 +107,10 @@ impl Plan {
             for (_, slot) in &write.variables {
                 let whole = forms.get(*slot).ok_or_else(odd)?.whole()?;
                 let along = along.get(*slot).copied().flatten();
-                let share = division.share(&whole, along);
+                let share = match owners.get(*slot).copied().flatten() {
+                    Some(owner) => (owner == division.seat()).then_some(whole),
+                    None => division.share(&whole, along),
+                };
                 if let Some(share) = &share {
                     want(&mut wanted, *slot, share)?;
                 }
@@ -188,6 +196,11 @@ impl Plan {
                     .saturating_mul(*steps)
                     .saturating_add(made().fold(0, u64::saturating_add)),
                 Operator::Map { .. } => made().fold(input(), u64::saturating_add),
+                Operator::Kernel { .. } => {
+                    let of = node.inputs.first().and_then(|slot| self.forms.get(*slot));
+                    let beside = of.map_or(0, |of| op::beside_bytes(&node.op, of));
+                    made().fold(beside, u64::saturating_add)
+                }
                 Operator::Sample { elements: Some(n), .. } => {
                     made().fold(op::drawn_bytes(*n), u64::saturating_add)
                 }
@@ -232,7 +245,12 @@ fn needs(
     op::needs(&node.op, &job).map_err(|e| node.error(e))
 }
 
-/// What is known of the first of a node's inputs.
+/// Whose the inputs of a node are.
+fn owned(node: &Node, owners: &[Option<u64>]) -> Option<u64> {
+    node.inputs.iter().find_map(|slot| *owners.get(*slot)?)
+}
+
+/// Along which dimension the first of a node's inputs lies on several nodes.
 fn first(node: &Node, along: &[Option<usize>]) -> Option<usize> {
     node.inputs.first().and_then(|slot| *along.get(*slot)?)
 }

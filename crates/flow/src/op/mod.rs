@@ -4,6 +4,7 @@ mod element;
 mod join;
 mod kernel;
 mod map;
+mod picture;
 mod reduce;
 mod sample;
 pub(crate) mod select;
@@ -85,6 +86,19 @@ pub fn share(
     }
 }
 
+/// True of what makes all of what comes out, or nothing.
+pub fn is_whole(op: &Operator) -> bool {
+    matches!(op, Operator::Map { elementwise: false, .. } | Operator::Kernel { .. })
+}
+
+/// Bytes that an operator has before it beside its values, at most.
+pub fn beside_bytes(op: &Operator, of: &Form) -> u64 {
+    match op {
+        Operator::Kernel { kernel, .. } if picture::is_one(kernel) => picture::voxels_bytes(of),
+        _ => 0,
+    }
+}
+
 /// Bytes that it takes to put together what ranks have, at most.
 pub fn shared_bytes(made: &Form) -> u64 {
     reduce::states_bytes(made)
@@ -140,6 +154,9 @@ pub fn check(op: &Operator) -> Result<()> {
         Operator::Map { of, function, shape, dims, elementwise, .. } => {
             map::check(of.list(), function, shape.as_deref(), dims.as_deref(), *elementwise)
         }
+        Operator::Kernel { of, kernel, member, shape, .. } if picture::is_one(kernel) => {
+            picture::check(of.list(), kernel, member.as_deref(), shape.as_deref())
+        }
         Operator::Kernel { of, kernel, shape, rows, .. } => {
             kernel::check(of.list(), kernel, shape.as_deref(), *rows)
         }
@@ -186,6 +203,9 @@ pub fn forms(op: &Operator, of: &[&Form]) -> Result<Vec<Form>> {
         Operator::Sample { elements, .. } => vec![sample::form(first()?, *elements)?],
         Operator::Map { dtype, shape, dims, elementwise, .. } => {
             vec![map::form(of, *dtype, shape.as_deref(), dims.as_deref(), *elementwise)?]
+        }
+        Operator::Kernel { kernel, .. } if picture::is_one(kernel) => {
+            vec![picture::form(first()?, kernel)?]
         }
         Operator::Kernel { of: names, kernel, shape, rows, .. } => {
             vec![kernel::form(of, names.list(), kernel, shape.as_deref(), *rows)?]
@@ -282,6 +302,10 @@ pub fn compute(
             let made = made()?;
             let bounds = if *elementwise { wanted()?.clone() } else { made.whole()? };
             map::map(job, inputs, function, made, bounds, work)?.within(wanted()?)
+        }
+        Operator::Kernel { kernel, .. } if picture::is_one(kernel) => {
+            let (form, value) = first()?;
+            picture::draw(form, value, kernel, made()?, threads)?.within(wanted()?)
         }
         Operator::Kernel { of, kernel, member, rows, .. } => {
             let schema = kernel::schema(job.of, of.list(), *rows)?;

@@ -126,13 +126,7 @@ pub fn build(spec: &Spec, context: &Context<'_>) -> Result<Built> {
         }
         Err(spec.error(format!("{key} must be between {low} and {high}")))
     };
-    let width: usize = spec.parse_option("width", 512)?;
-    let height: usize = spec.parse_option("height", 512)?;
-    if width == 0 || height == 0 || width.checked_mul(height).is_none_or(|n| n > MAX_PIXELS) {
-        return Err(
-            spec.error("width and height must be at least 1, and their product at most 2^24")
-        );
-    }
+    let (width, height) = size(spec)?;
     let perspective = match spec.option("projection") {
         None | Some("orthographic") => false,
         Some("perspective") => true,
@@ -189,6 +183,21 @@ pub fn build(spec: &Spec, context: &Context<'_>) -> Result<Built> {
         (Some(a), Some(b)) => Built::alone(spec, picture.draw(Some((a, b)))),
         _ => Built::alone(spec, Range(picture)),
     })
+}
+
+/// The width and the height of the picture that is asked for.
+///
+/// # Errors
+/// `Usage` for none, and for more pixels than there may be.
+pub fn size(spec: &Spec) -> Result<(usize, usize)> {
+    let (width, height) = (spec.parse_option("width", 512)?, spec.parse_option("height", 512)?);
+    if width == 0 || height == 0 || usize::checked_mul(width, height).is_none_or(|n| n > MAX_PIXELS)
+    {
+        return Err(
+            spec.error("width and height must be at least 1, and their product at most 2^24")
+        );
+    }
+    Ok((width, height))
 }
 
 fn background(spec: &Spec) -> Result<[u8; 3]> {

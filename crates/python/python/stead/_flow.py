@@ -204,7 +204,7 @@ class FlowArray:
     def kernel(
         self, kernel: str, *others: FlowArray, member: str | None = None, shape: Sequence[int] | None = None, rows: bool = False
     ) -> FlowArray:
-        """The answer of a kernel of `stead run` over the elements.
+        """The answer of a kernel of `stead run` over the elements; of `render` the pixels of a picture, `[height, width, 3]` bytes.
 
             >>> sim["T"].kernel("quantile:T,q=0.9")
 

@@ -1,0 +1,172 @@
+//! The kernel `render` of `stead run` over a 3-d value: a picture of each step, as an array of pixels.
+
+use crate::element::{Element, with_type};
+use crate::form::Form;
+use crate::value::{Value, bytes_of, zeros};
+use std::path::Path;
+use std::sync::Arc;
+use stead_core::block::brick_planes;
+use stead_core::{
+    Block, Bounds, Brick, DType, Error, Order, RecordKind, Result, Schema, Shape, limits,
+};
+use stead_kernel::{AnyKernel, AnyState, Context, Spec, Step, registry, render};
+
+/// Planes that a picture needs after those of a cell, at most.
+const HALO: u64 = 2;
+
+/// Bytes of voxels that threads have before them together, unless one needs more.
+const VOXELS: u64 = 256 << 20;
+
+/// True of a kernel that makes one.
+pub fn is_one(kernel: &str) -> bool {
+    Spec::parse(kernel).is_ok_and(|spec| spec.name == render::INFO.name)
+}
+
+/// Whether it can be one, of what is known before there are values.
+pub fn check(
+    of: &[String],
+    kernel: &str,
+    member: Option<&str>,
+    shape: Option<&[u64]>,
+) -> Result<()> {
+    if of.len() != 1 {
+        return Err(Error::usage("it draws one value, a 3-d array"));
+    }
+    if member.is_some() || shape.is_some() {
+        return Err(Error::usage("a picture has no 'member' and no 'shape'")
+            .with_hint("its width and height are options: render:width=640,height=480"));
+    }
+    build(kernel, [1; 3]).map(drop)
+}
+
+fn build(text: &str, dims: [u64; 3]) -> Result<Arc<dyn AnyKernel>> {
+    let spec = Spec::parse(text)?;
+    if spec.option("out").is_some() {
+        return Err(Error::usage("a picture of a flow is an array, and has no 'out'")
+            .with_hint("who reads the stream makes a file of it"));
+    }
+    let shape = Some(Shape::new(dims.to_vec()).map_err(|e| Error::usage(e.message()))?);
+    let schema = Schema { records: RecordKind::Items, columns: Vec::new(), shape };
+    // No file is ever made.
+    let path = Some(Path::new("picture"));
+    Ok(registry::build(&spec, &Context { schema: &schema, path, grouped: false })?.kernel)
+}
+
+fn dims(of: &Form) -> Result<[u64; 3]> {
+    <[u64; 3]>::try_from(&of.shape[..])
+        .map_err(|_| Error::usage(format!("it is {}, and no 3-d array", of.describe())))
+}
+
+/// What comes out: red, green and blue of each pixel, the top row first.
+pub fn form(of: &Form, kernel: &str) -> Result<Form> {
+    build(kernel, dims(of)?)?;
+    let (width, height) = render::size(&Spec::parse(kernel)?)?;
+    Ok(Form {
+        dtype: DType::U8,
+        shape: vec![height as u64, width as u64, 3],
+        dims: ["y", "x", "rgb"].map(str::to_owned).to_vec(),
+        attributes: Default::default(),
+    })
+}
+
+/// Bytes of voxels that a thread has before it, and how many threads may have some.
+fn voxels(dims: [u64; 3]) -> (u64, u64) {
+    let planes = brick_planes(dims) + HALO;
+    let one = planes.saturating_mul(dims[1]).saturating_mul(dims[2]).saturating_mul(4);
+    let cells = dims[0].div_ceil(brick_planes(dims));
+    (one, VOXELS.checked_div(one).unwrap_or(1).min(cells).max(1))
+}
+
+/// Bytes of voxels that threads have before them, at most.
+pub fn voxels_bytes(of: &Form) -> u64 {
+    dims(of).map_or(0, |dims| {
+        let (one, threads) = voxels(dims);
+        one.saturating_mul(threads)
+    })
+}
+
+/// Draws it, pass by pass.
+pub fn draw(of: &Form, value: &Value, text: &str, made: &Form, threads: usize) -> Result<Value> {
+    let dims = dims(of)?;
+    let mut kernel = build(text, dims)?;
+    for _ in 0..limits::MAX_ROUNDS {
+        match pass(&kernel, value, dims, threads)? {
+            Step::Next(next) => kernel = next,
+            Step::File { bytes, .. } => return pixels(&bytes, made),
+            Step::Done(_) => break,
+        }
+    }
+    Err(Error::internal("a kernel that draws has drawn nothing"))
+}
+
+/// One pass over all cells: each thread has some that follow each other.
+fn pass(
+    kernel: &Arc<dyn AnyKernel>,
+    value: &Value,
+    dims: [u64; 3],
+    threads: usize,
+) -> Result<Step> {
+    let cell = brick_planes(dims);
+    let cells = dims[0].div_ceil(cell);
+    let threads = (threads.max(1) as u64).min(voxels(dims).1);
+    let each = |thread: u64| cells * thread / threads..cells * (thread + 1) / threads;
+    let states: Vec<Result<AnyState>> = std::thread::scope(|scope| {
+        let some = |thread| scope.spawn(move || drawn(kernel, value, dims, each(thread)));
+        let drawing: Vec<_> = (0..threads).map(some).collect();
+        let panicked = |_| Err(Error::internal("a thread that draws panicked"));
+        drawing.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+    });
+    let mut all = kernel.init();
+    for state in states {
+        kernel.merge(&mut all, state?)?;
+    }
+    kernel.finish(all)
+}
+
+/// What there is of some cells.
+fn drawn(
+    kernel: &Arc<dyn AnyKernel>,
+    value: &Value,
+    dims: [u64; 3],
+    cells: std::ops::Range<u64>,
+) -> Result<AnyState> {
+    let (mut state, halo) = (kernel.init(), kernel.needs().brick.unwrap_or(0));
+    let (cell, mut voxels) = (brick_planes(dims), Vec::new());
+    for number in cells {
+        let first = number * cell;
+        let end = (first + cell).min(dims[0]);
+        let with = (end + halo).min(dims[0]);
+        let part = Bounds::new([first, 0, 0], [with - first, dims[1], dims[2]])?;
+        take(value, &part, &mut voxels)?;
+        let planes = usize::try_from(end - first).unwrap_or(usize::MAX);
+        let brick = Brick { shape: dims, order: Order::C, first, planes, voxels: &voxels };
+        let block = Block { seq: number, rows: planes, brick: Some(brick), ..Block::empty() };
+        kernel.update(&mut state, &block)?;
+    }
+    Ok(state)
+}
+
+/// The elements of a box in C order.
+fn take(value: &Value, part: &Bounds, voxels: &mut Vec<f32>) -> Result<()> {
+    voxels.clear();
+    voxels.resize(bytes_of(part, DType::F32)? / 4, 0.0);
+    with_type!(value.dtype, T => value.runs(part, &mut |run| {
+        let mut at = run.at;
+        T::each(&run, &mut |x: T| {
+            if let Some(to) = voxels.get_mut(at) {
+                *to = x.to_f64() as f32;
+            }
+            at += run.step;
+        })
+    }))
+}
+
+/// The pixels of what was to be a file.
+fn pixels(png: &[u8], made: &Form) -> Result<Value> {
+    let odd = |e: png::DecodingError| Error::internal(format!("a picture that is none: {e}"));
+    let bounds = made.whole()?;
+    let mut bytes = zeros(bytes_of(&bounds, DType::U8)?)?;
+    let mut picture = png::Decoder::new(std::io::Cursor::new(png)).read_info().map_err(odd)?;
+    picture.next_frame(&mut bytes).map_err(odd)?;
+    Value::own(DType::U8, bounds, Arc::new(bytes))
+}
