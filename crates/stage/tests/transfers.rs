@@ -474,7 +474,7 @@ fn a_transfer_that_is_given_up_leaves_nothing_half() {
 
 #[test]
 fn who_comes_to_it_after_it_was_given_up_is_told_so() {
-    let p = Place::new();
+    let p = place();
     fs::write(p.path("one"), b"one").unwrap();
     let request = p.request(Action::Copy, &["one"], Some("to"));
     let id = p.stager.submit(&request).unwrap();
