@@ -36,7 +36,7 @@ readers = 1
 "#;
 
 /// So large that all ranks of the flow add up a part each, and those of several nodes tell each other.
-const SHAPE: [u64; 2] = [300, 240];
+const SHAPE: [u64; 2] = [250, 288];
 const STEPS: u64 = 6;
 
 fn value(step: u64, y: u64, x: u64) -> f64 {
@@ -135,8 +135,8 @@ fn ranks_on_several_nodes_share_the_work() {
     assert!((half..half * 5 / 4).contains(&fetched), "{fetched} of {half}");
 }
 
-/// A slice may take a row of which the other part of the array begins on the other node.
-const BETWEEN: u64 = STEPS * SHAPE[1] * 8;
+/// The first row of a slice may lie on the other node, and with it those up to the next one.
+const BETWEEN: u64 = STEPS * 7 * SHAPE[1] * 8;
 
 #[test]
 fn each_rank_works_on_what_lies_on_its_node() {
