@@ -1199,11 +1199,11 @@ typedef struct stead_stream_reader_options {
      */
     const char *group;
     /**
-     * Which rank of the group this is, from 0 on.
+     * Which rank of the group this is, from 0 on. Only if `ranks` is not 0.
      */
     uint64_t rank;
     /**
-     * How many ranks the group has; 1 unless told otherwise.
+     * How many ranks the group has. 0: all ranks of its part, with a coupling, each in its place there; and one without.
      */
     uint64_t ranks;
     /**
@@ -3157,8 +3157,8 @@ stead_status stead_stage_submit(struct stead_stager *stager,
 /**
  * Goes on with a transfer of the journal that was stopped or interrupted, or of which something failed.
  *
- * Errors: STEAD_USAGE if there is none of this number, or it is under way in this process; STEAD_LIMIT as stead_stage_submit. That
- * it is over, or under way in another process, comes with the end, as STEAD_USAGE.
+ * Errors: STEAD_USAGE if there is none of this number, it is finished or cancelled, or under way in this process; STEAD_LIMIT as
+ * stead_stage_submit. That it is under way in another process comes with the end, as STEAD_USAGE.
  */
 stead_status stead_stage_resume(struct stead_stager *stager,
                                 int64_t id,
@@ -4120,7 +4120,7 @@ stead_status stead_flow_function(struct stead_flow *flow,
 /**
  * Runs a flow until one of the streams that it reads has ended; in a thread of the program that writes them, or in any other program. `options`
  * may be NULL. `json` may be NULL: there goes what was done, as JSON: `steps` that
- * were read, those that had `dropped` before, those of one stream that were `unpaired` because another has no step of that number, and for each of `streams` that is written the name (`stream`), `steps`, and `bytes` of this rank.
+ * were read, those that had `dropped` before, those of one stream that were `unpaired` because another has no step of that number, bytes that were `fetched` from other nodes, and for each of `streams` that is written the name (`stream`), `steps`, and `bytes` of this rank.
  * To be freed with stead_text_free.
  *
  * Errors: STEAD_USAGE for variables that a node cannot work on, and for functions that were not given; STEAD_DATA if a function has failed;

@@ -175,17 +175,30 @@ impl Stager {
     /// # Errors
     /// Those of [`Request::check`], and of the journal.
     pub fn submit(&self, request: &Request) -> Result<i64> {
-        self.take(request, None, None).map(|(id, _)| id)
+        let (request, by) = self.taken(request)?;
+        let id = self.journal.submit(&request, &by)?;
+        self.tidy_after(id)?;
+        Ok(id)
     }
 
-    /// Takes a request, for the queue of this journal if there are transfers, or none, that it is to come after. Gives its number, and
-    /// what it touches as far as its names tell.
-    pub(crate) fn take(
+    /// Takes a request for the queue of this journal, behind these. Gives its number, and what it touches as far as its names tell. `None`,
+    /// unless it is to be taken `anew`, if one of the same sources and target was stopped.
+    pub(crate) fn enqueue(
         &self,
         request: &Request,
-        after: Option<&[i64]>,
+        after: &[i64],
         job: Option<&str>,
-    ) -> Result<(i64, Touched)> {
+        anew: bool,
+    ) -> Result<Option<(i64, Touched)>> {
+        let (request, by) = self.taken(request)?;
+        let enqueue = || self.journal.enqueue(&request, &by, (after, job), anew);
+        let Some(id) = self.with_room(enqueue)? else { return Ok(None) };
+        self.tidy_after(id)?;
+        Ok(Some((id, by.touched)))
+    }
+
+    /// Checks a request that is about to be taken.
+    fn taken(&self, request: &Request) -> Result<(Request, By)> {
         request.check()?;
         remote::check(request, self.nodes.is_some())?;
         let request = fixed(request)?;
@@ -193,15 +206,11 @@ impl Stager {
         let touched = Touched::by_names(&means.spaces, &request);
         Bounds::of(&means).check(&touched)?;
         let user = rustix::process::getuid().as_raw();
-        let by = By { tag: random()?, user, now: clock::unix(), touched: touched.clone() };
-        let id = match after {
-            None => self.journal.submit(&request, &by)?,
-            Some(after) => self.with_room(|| self.journal.enqueue(&request, &by, after, job))?,
-        };
-        if id % TIDY_EVERY == 0 {
-            self.journal.tidy()?;
-        }
-        Ok((id, touched))
+        Ok((request, By { tag: random()?, user, now: clock::unix(), touched }))
+    }
+
+    fn tidy_after(&self, id: i64) -> Result<()> {
+        if id % TIDY_EVERY == 0 { self.journal.tidy() } else { Ok(()) }
     }
 
     pub(crate) fn locks(&self) -> &Path {

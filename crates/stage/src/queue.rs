@@ -13,7 +13,7 @@ use crate::journal::Head;
 use crate::limiter;
 use crate::manager::{Means, Stager};
 use crate::moving::Moving;
-use crate::request::Request;
+use crate::request::{Action, Request};
 use crate::status::{Progress, State, Status};
 use crate::touch::{Bounds, Touched};
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use stead_core::{Error, Result};
+use stead_core::{Error, Kind, Result};
 
 /// Whoever cannot look at the journal tries again after this.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -304,11 +304,21 @@ impl Queue {
     /// # Errors
     /// As there.
     pub fn submit_of(&self, request: &Request, after: &[i64], job: Option<&str>) -> Result<i64> {
-        if let Some(id) = self.shared.stager.requeue_same(request, after, job)? {
-            self.shared.change(|_| {});
-            return Ok(id);
-        }
-        let (id, touched) = self.shared.stager.take(request, Some(after), job)?;
+        let stager = &self.shared.stager;
+        let taken = match stager.enqueue(request, after, job, request.action == Action::Remove) {
+            Ok(Some(taken)) => taken,
+            Err(e) if e.kind() != Kind::Limit => return Err(e),
+            // The same was stopped, or there is no room for more: what was stopped needs none.
+            _ => {
+                if let Some(id) = stager.requeue_same(request, after, job)? {
+                    self.shared.change(|_| {});
+                    return Ok(id);
+                }
+                let odd = || Error::internal("a request that is not taken anew");
+                stager.enqueue(request, after, job, true)?.ok_or_else(odd)?
+            }
+        };
+        let (id, touched) = taken;
         self.shared.more(touched);
         Ok(id)
     }
@@ -349,11 +359,8 @@ impl Queue {
                     // Nobody goes on with it once it has stopped.
                     self.shared.stager.journal().leave_queue(id)?;
                     self.shared.change(|now| now.cancelling.retain(|other| *other != id));
-                    return Err(Error::new(
-                        stead_core::Kind::Timeout,
-                        format!("transfer {id} does not stop"),
-                    )
-                    .with_hint("a device may not answer; cancel it again once that does"));
+                    return Err(Error::new(Kind::Timeout, format!("transfer {id} does not stop"))
+                        .with_hint("a device may not answer; cancel it again once that does"));
                 }
             }
             let done = self.shared.stager.cancel(id);

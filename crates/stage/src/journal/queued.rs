@@ -6,7 +6,7 @@ use crate::queue::Totals;
 use crate::request::Request;
 use crate::status::State;
 use crate::touch::Touched;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use std::sync::Arc;
 use stead_core::{Error, Result};
 
@@ -26,8 +26,22 @@ pub(crate) struct Head {
     pub(crate) touched: Arc<Touched>,
 }
 
+/// Those of [`Journal::stopped`], by the text of the request.
+fn stopped(c: &Connection, text: &str) -> rusqlite::Result<Vec<i64>> {
+    // By parts, and not as a whole: another version may have had other options.
+    c.prepare_cached(
+        "SELECT id FROM transfer WHERE state <> 'pending' AND state IN ('running', 'interrupted')
+           AND (state = 'interrupted' OR queued = 0)
+           AND json_extract(request, '$.sources') = json_extract(?1, '$.sources')
+           AND json_extract(request, '$.target') = json_extract(?1, '$.target') ORDER BY id DESC",
+    )?
+    .query_map([text], |row| row.get(0))?
+    .collect()
+}
+
 impl Journal {
-    /// Takes a request for the queue of this journal, behind these.
+    /// Takes a request for the queue of this journal, behind these. `None`, unless it is to be taken `anew`, if one of the same sources and
+    /// target was [stopped](Journal::stopped), which is looked at together with it: by itself that takes a third of this.
     ///
     /// # Errors
     /// `Usage` if one of them is not there or will never be finished; `Limit` if there is no room for it; those of the database.
@@ -35,13 +49,17 @@ impl Journal {
         &self,
         request: &Request,
         by: &By,
-        after: &[i64],
-        job: Option<&str>,
-    ) -> Result<i64> {
+        (after, job): (&[i64], Option<&str>),
+        anew: bool,
+    ) -> Result<Option<i64>> {
         let text = to_text(request)?;
         self.make_room(Needs::Transfer(text.len()))?;
         let taken = self.with("write to", |c| {
-            let write = c.transaction()?;
+            // From its beginning on: nobody writes between what is looked at and what is written.
+            let write = c.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            if !anew && !stopped(&write, &text)?.is_empty() {
+                return Ok(Ok(None));
+            }
             let needs = match unfinished(&write, after)? {
                 Ok(needs) => needs,
                 Err(never) => return Ok(Err(never)),
@@ -67,7 +85,7 @@ impl Journal {
             }
             is_behind(&write, id, &needs)?;
             write.commit()?;
-            Ok(Ok(id))
+            Ok(Ok(Some(id)))
         })?;
         taken.map_err(never)
     }
@@ -79,17 +97,7 @@ impl Journal {
     /// Those of the database.
     pub(crate) fn stopped(&self, request: &Request) -> Result<Vec<i64>> {
         let text = to_text(request)?;
-        self.with("read", |c| {
-            // By parts, and not as a whole: another version may have had other options.
-            c.prepare_cached(
-                "SELECT id FROM transfer WHERE state <> 'pending' AND state IN ('running', 'interrupted')
-                   AND (state = 'interrupted' OR queued = 0)
-                   AND json_extract(request, '$.sources') = json_extract(?1, '$.sources')
-                   AND json_extract(request, '$.target') = json_extract(?1, '$.target') ORDER BY id DESC",
-            )?
-            .query_map([text], |row| row.get(0))?
-            .collect()
-        })
+        self.with("read", |c| stopped(c, &text))
     }
 
     /// Puts one that was interrupted into the queue, behind these. False if it is not interrupted any more, or one of these waits for it.

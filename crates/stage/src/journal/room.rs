@@ -224,7 +224,7 @@ mod tests {
             options: Options::default(),
         };
         let by = super::super::By { tag: 1, user: 1, now: 1.0, touched: Default::default() };
-        journal.enqueue(&request, &by, &[], None)
+        Ok(journal.enqueue(&request, &by, (&[], None), true)?.unwrap())
     }
 
     #[test]
