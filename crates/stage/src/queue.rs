@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use stead_core::{Error, Kind, Result};
+use stead_core::{Error, Result};
 
 /// Whoever cannot look at the journal tries again after this.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -307,7 +307,7 @@ impl Queue {
         let stager = &self.shared.stager;
         let taken = match stager.enqueue(request, after, job, request.action == Action::Remove) {
             Ok(Some(taken)) => taken,
-            Err(e) if e.kind() != Kind::Limit => return Err(e),
+            Err(e) if e.kind() != stead_core::Kind::Limit => return Err(e),
             // The same was stopped, or there is no room for more: what was stopped needs none.
             _ => {
                 if let Some(id) = stager.requeue_same(request, after, job)? {
@@ -359,8 +359,11 @@ impl Queue {
                     // Nobody goes on with it once it has stopped.
                     self.shared.stager.journal().leave_queue(id)?;
                     self.shared.change(|now| now.cancelling.retain(|other| *other != id));
-                    return Err(Error::new(Kind::Timeout, format!("transfer {id} does not stop"))
-                        .with_hint("a device may not answer; cancel it again once that does"));
+                    return Err(Error::new(
+                        stead_core::Kind::Timeout,
+                        format!("transfer {id} does not stop"),
+                    )
+                    .with_hint("a device may not answer; cancel it again once that does"));
                 }
             }
             let done = self.shared.stager.cancel(id);
