@@ -50,7 +50,7 @@ static void moves() {
 static void stops() {
     stead::stager tiers("state", {});
     stead::stage_request slow("copy");
-    slow.source("tree").target("later").set("limit", "200KiB").set("durable", "no");
+    slow.source("tree").target("later").set("limit", "20KiB").set("durable", "no");
     std::int64_t id = 0;
     {
         const stead::transfer t = tiers.submit(slow);

@@ -136,7 +136,7 @@ static void copies(stead_stager *s) {
 /* A transfer that takes a while: it is no faster than that. */
 static stead_stage_request *slow(const char *target) {
     stead_stage_request *r = ask("copy", "tree", target);
-    OK(stead_stage_request_set(r, "limit", "600KiB", &e));
+    OK(stead_stage_request_set(r, "limit", "300KiB", &e));
     OK(stead_stage_request_set(r, "durable", "no", &e));
     return r;
 }

@@ -98,7 +98,7 @@ class Stages:
     def stage(self, store, *args, code: int = 0, **more: str) -> dict | str:
         """What it says, or the error that it ends with by `code`."""
         done = self.begin(store, *args, **more)
-        out, err = done.communicate(timeout=120)
+        out, err = done.communicate(timeout=300)
         assert done.returncode == code and "panicked" not in err, f"{done.returncode} {err}"
         # Nobody is told who we are.
         assert "kept-to-itself" not in out + err

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -83,6 +84,21 @@ def idle_threads(pid: int) -> int:
     return sum(LIBC.syscall(get, 1, int(thread)) >> 13 == 3 for thread in threads)
 
 
+def stopped(process: subprocess.Popen) -> None:
+    """Stops all its threads, and waits until they are."""
+    process.send_signal(signal.SIGSTOP)
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        try:
+            states = [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{process.pid}/task").glob("*/stat")]
+        except OSError:
+            continue
+        if all(state in "TtZX" for state in states):
+            return
+        time.sleep(0.002)
+    raise AssertionError("it does not stop")
+
+
 class Disk:
     """A file on a file system on a disk that does as it is told."""
 
@@ -148,9 +164,10 @@ class Disk:
     def forget(self) -> None:
         """Nothing of it is in memory. What is on its way there cannot be taken out, as after a test whose sector was held."""
         file = os.open(self.file, os.O_RDONLY)
-        for _ in range(500):
+        until = time.monotonic() + 60
+        while True:
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-            if not self.cached(file):
+            if not self.cached(file) or time.monotonic() > until:
                 break
             time.sleep(0.01)
         left = self.cached(file)

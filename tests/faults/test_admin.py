@@ -11,7 +11,7 @@ import subprocess
 import time
 
 import pytest
-from test_daemon import ANOTHER, LARGE, SLOW, SOMEBODY, STEAD, Daemon, Program, daemon, folder, large, needs_root, under_way  # noqa: F401
+from test_daemon import ANOTHER, LARGE, SOMEBODY, STEAD, Daemon, Program, daemon, folder, large, needs_root, under_way  # noqa: F401
 
 
 def admin(d: Daemon, *args, user=None, code=0, json_=False):
@@ -38,7 +38,7 @@ def reads(path, user) -> bool:
 
 
 def until(what):
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not (found := what()):
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -132,10 +132,16 @@ def test_dataspaces_and_quotas_are_set_while_it_runs(daemon):
 def test_a_node_is_drained(daemon):
     daemon.begin("--transfers", "1")
     large(daemon.at / "f")
-    first = daemon.taken(daemon.at / "f", daemon.at / "first", "--limit", "64MiB")
+    admin(daemon, "dataspace", "add", "slow", f"path={folder(daemon, 'slow')}", "limit=1MiB/s")
+    first = daemon.taken(daemon.at / "f", "slow://first")
     waits = daemon.taken(daemon.at / "f", daemon.at / "waits")
     under_way(daemon, first)
-    admin(daemon, "drain", "--wait")
+    drains = subprocess.Popen([STEAD, "admin", "drain", "--wait"], env=daemon.env)
+    until(lambda: admin(daemon, "stats", json_=True)["drained"])
+    assert drains.poll() is None
+    # It waits for no longer than it has to.
+    admin(daemon, "dataspace", "update", "slow", "limit=")
+    assert drains.wait(60) == 0
     assert daemon.status(first, 0)["state"] == "finished"
     assert daemon.status(waits, 0)["state"] == "pending"
     refused = daemon.stage("--background", daemon.at / "f", daemon.at / "late")
@@ -168,7 +174,7 @@ def test_jobs_have_their_dataspaces(daemon):
     assert "job 12" in until(lambda: (r := daemon.stage(daemon.at / "s", path / "a", user=user)).returncode == 1 and r).stderr
     # A shell of the job, which begins the command once it is told to.
     words = [*daemon.words(["--background", daemon.at / "s", "burst://a"], user)]
-    slow = [*daemon.words(["--background", daemon.at / "f", "burst://slow", *SLOW], user)]
+    slow = [*daemon.words(["--background", daemon.at / "f", "burst://slow", "--limit", "1MiB"], user)]
     lines = "read _; " + "; ".join(" ".join(map(str, w)) for w in (words, slow))
     shell = subprocess.Popen(["sh", "-c", lines], env=daemon.env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     admin(daemon, "process", "add", "12", shell.pid)

@@ -13,6 +13,7 @@ import signal
 import time
 from pathlib import Path
 
+from rigs import stopped
 from test_daemon import Daemon, daemon  # noqa: F401
 from test_transfers import named, tree, write
 
@@ -38,9 +39,16 @@ class Run:
 
     def kill(self) -> None:
         who = self.rng.choice(["daemon", "worker", "both"])
+        if who != "worker":
+            # Else it may start another worker meanwhile, of which nobody would know here.
+            stopped(self.daemon.process)
         workers = self.daemon.workers()
         for pid in workers if who != "daemon" else []:
-            os.kill(pid, signal.SIGKILL)
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                # It has ended by itself.
+                pass
         if who != "worker":
             self.daemon.end(signal.SIGKILL)
             # A worker ends with its daemon: nobody is to write when the next one begins, or when it is looked.

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import stead as library
+from rigs import stopped
 
 STEAD = os.path.abspath(os.environ.get("STEAD", "target/debug/stead"))
 KILLS = int(os.environ.get("STEAD_CRASHES", "40"))
@@ -160,9 +161,16 @@ def test_of_one_that_was_killed_the_asker_removes_what_there_is(node, files):
 def test_the_one_that_is_asked_is_killed_before_it_hears(node, files):
     runner = slow(node)
     node.moves(runner)
-    runner.send_signal(signal.SIGSTOP)
-    askers = [node.begin("--cancel", 1), node.begin("--cancel", 1)]
-    until(lambda: node.lock(1).stat().st_size > 0)
+    stopped(runner)
+    askers = []
+    for _ in range(2):
+        askers.append(node.begin("--cancel", 1))
+        until(lambda: node.lock(1).stat().st_size > 0)
+        # The other one is seen to ask, too.
+        stopped(askers[-1])
+        os.truncate(node.lock(1), 0)
+    for asker in askers:
+        asker.send_signal(signal.SIGCONT)
     time.sleep(0.3)
     assert all(asker.poll() is None for asker in askers)
     runner.kill()
@@ -177,7 +185,7 @@ def test_the_one_that_is_asked_is_killed_before_it_hears(node, files):
 def test_what_was_asked_holds_if_the_asker_is_killed(node, files):
     runner = slow(node)
     node.moves(runner)
-    runner.send_signal(signal.SIGSTOP)
+    stopped(runner)
     asker = node.begin("--cancel", 1)
     until(lambda: node.lock(1).stat().st_size > 0)
     asker.kill()
@@ -190,9 +198,9 @@ def test_what_was_asked_holds_if_the_asker_is_killed(node, files):
 
 
 def test_what_was_asked_of_one_that_was_killed_is_forgotten(node, files):
-    runner = slow(node, "80MiB")
+    runner = slow(node, "50MiB")
     node.moves(runner)
-    runner.send_signal(signal.SIGSTOP)
+    stopped(runner)
     asker = node.begin("--cancel", 1)
     until(lambda: node.lock(1).stat().st_size > 0)
     asker.kill()
@@ -205,12 +213,15 @@ def test_what_was_asked_of_one_that_was_killed_is_forgotten(node, files):
 
 
 def test_another_process_waits(node, files):
-    runner = slow(node, "80MiB")
+    runner = slow(node, "50MiB")
     node.moves(runner)
+    # It does not end before they have been seen to wait.
+    stopped(runner)
     waits = [node.begin("--wait", 1), node.begin("--here", "--wait", 1)]
     with pytest.raises(library.TimedOutError, match="goes on"):
         library.wait_transfer(1, 0.2, state=node.state)
     assert all(one.poll() is None for one in waits)
+    runner.send_signal(signal.SIGCONT)
     done = library.wait_transfer(1, 100, state=node.state)
     assert done.state == "finished" and done.bytes_done == sum(map(len, files.values()))
     for one in [runner, *waits]:

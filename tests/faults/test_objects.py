@@ -164,6 +164,7 @@ def test_a_large_upload_that_is_killed(store, begin, stage, tmp_path, then):
     under_way.send_signal(signal.SIGKILL)
     under_way.communicate(timeout=60)
     go_on.set()
+    store.settle()
     assert store.uploads("bkt") == ["large"] and store.objects("bkt") == {}
     store.rule, store.seen = (lambda number, kind: None), []
     if then == "resumed":

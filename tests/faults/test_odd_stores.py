@@ -86,7 +86,7 @@ def test_a_server_that_stalls_in_the_middle(store, stage, tmp_path):
         go_on.wait(60)
 
     store.rule = stalled = Once("get", stall)
-    stage("s3://bkt/f", tmp_path / "f", AWS_TIMEOUT="2s")
+    stage("s3://bkt/f", tmp_path / "f", AWS_TIMEOUT="6s")
     go_on.set()
     assert stalled.done == 1 and (tmp_path / "f").read_bytes() == data
     said = stage("s3://bkt/f", tmp_path / "f", code=1, AWS_TIMEOUT="soon")

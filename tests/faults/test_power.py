@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
-from rigs import HERE
+from rigs import HERE, stopped
 from test_daemon import Daemon
 
 STEAD = os.path.abspath(os.environ.get("STEAD", "target/debug/stead"))
@@ -147,21 +147,6 @@ def run(state: Path, *words) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=100)
     assert "panicked" not in err, err
     return process.returncode, out, err
-
-
-def stopped(process: subprocess.Popen) -> None:
-    """Stops all its threads, and waits until they are."""
-    process.send_signal(signal.SIGSTOP)
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        try:
-            states = [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{process.pid}/task").glob("*/stat")]
-        except OSError:
-            continue
-        if all(state in "TtZX" for state in states):
-            return
-        time.sleep(0.002)
-    raise AssertionError("it does not stop")
 
 
 def said_to_be_done(state: Path) -> tuple[list[str], list[str]]:

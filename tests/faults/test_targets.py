@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
+from rigs import stopped
 
 STEAD = os.path.abspath(os.environ.get("STEAD", "target/debug/stead"))
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount file systems")
@@ -83,14 +85,16 @@ def test_a_disk_that_becomes_full(stead, mounted, tmp_path):
     small = mounted("ext4", 32 << 20)
     files = {f"d{i % 7}/f{i}": bytes([i % 251]) * (40_000 + i) for i in range(400)}
     write(tmp_path / "from", files)
-    slow = stead(tmp_path / "from", small / "to", "--limit", "8MiB", "--threads", 2)
+    slow = stead(tmp_path / "from", small / "to", "--limit", "4MiB", "--threads", 2)
     deadline = time.monotonic() + 60
     while not (small / "to").exists():
         assert slow.poll() is None and time.monotonic() < deadline
         time.sleep(0.01)
     # Somebody else takes nearly all of it.
+    stopped(slow)
     room = os.statvfs(small)
     (small / "other").write_bytes(b"y" * (room.f_bavail * room.f_frsize - (1 << 20)))
+    slow.send_signal(signal.SIGCONT)
     _, err = ended(slow, 1)
     assert "no space" in err.lower() and "resume the transfer" in err, err
     there = named_or_begun(small / "to")
@@ -119,7 +123,7 @@ def test_blocks_that_file_systems_share(stead, mounted, kind):
 def test_a_source_that_vanishes_meanwhile(stead, tmp_path):
     files = {f"f{i:02}": bytes([i]) * (1 << 20) for i in range(20)}
     write(tmp_path / "from", files)
-    slow = stead(tmp_path / "from", tmp_path / "to", "--limit", "8MiB", "--threads", 1)
+    slow = stead(tmp_path / "from", tmp_path / "to", "--limit", "4MiB", "--threads", 1)
     deadline = time.monotonic() + 60
     while not (tmp_path / "to").exists():
         assert slow.poll() is None and time.monotonic() < deadline

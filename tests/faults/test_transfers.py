@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from rigs import stopped
 
 STEAD = os.environ.get("STEAD", "target/debug/stead")
 KILLS = int(os.environ.get("STEAD_CRASHES", "40"))
@@ -227,7 +228,7 @@ def test_a_gentle_one_comes_to_its_end_beside_others_and_goes_on(stead, tmp_path
     # No processor has to be idle for it to go on.
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
     try:
-        under_way = stead("--gentle", "--verify", "--limit", "8MiB", tmp_path / "from", tmp_path / "to")
+        under_way = stead("--gentle", "--verify", "--limit", "4MiB", tmp_path / "from", tmp_path / "to")
         deadline = time.monotonic() + 60
         while not (tmp_path / "to").exists() or not list((tmp_path / "to").rglob("*")):
             assert time.monotonic() < deadline and under_way.poll() is None
@@ -310,13 +311,15 @@ def test_a_target_that_becomes_full(stead, tmp_path):
         assert under_way.returncode == 1 and "are needed, and" in err and "nothing was begun" in err
         assert list(small.iterdir()) == []
         # It fills up while the transfer waits its turn.
-        slow = stead(source, small / "to", "--limit", "4MiB", "--threads", 1)
+        slow = stead(source, small / "to", "--limit", "2MiB", "--threads", 1)
         while not (small / "to").exists():
             assert slow.poll() is None
             time.sleep(0.01)
         # All but the room of two files, however many are there by now.
+        stopped(slow)
         room = os.statvfs(small)
         write(small, {"other": b"y" * (room.f_bavail * room.f_frsize - (2 << 20))})
+        slow.send_signal(signal.SIGCONT)
         _, err = slow.communicate(timeout=60)
         assert slow.returncode == 1 and "no space" in err.lower() and "resume" in err, err
         assert all(len(data) == 1 << 20 for data in named(small / "to").values())
@@ -387,7 +390,8 @@ def test_few_files_may_be_open(stead, tmp_path):
 def test_a_file_that_changes_all_the_time_is_told(stead, tmp_path):
     path = tmp_path / "busy"
     path.write_bytes(b"x" * (8 << 20))
-    under_way = stead(path, tmp_path / "to", "--limit", "16MiB")
+    # It is tried several times, each for so long that it is changed meanwhile, whoever else has the processor.
+    under_way = stead(path, tmp_path / "to", "--limit", "4MiB")
     with path.open("r+b") as busy:
         while under_way.poll() is None:
             busy.seek(0)

@@ -111,7 +111,7 @@ def test_ctrl_c_ends_it_with_one_message(stead, tmp_path, sign, way):
         stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     begun = time.monotonic()
-    while not any("stead-" in name for name in threads(p.pid)) and time.monotonic() < begun + 60:
+    while not any("stead-read" in name for name in threads(p.pid)) and time.monotonic() < begun + 60:
         time.sleep(0.005)
     time.sleep(0.2)
     p.send_signal(sign)

@@ -16,7 +16,7 @@ import pytest
 import stead
 from node import node
 
-SLOW = {"limit": "16MiB"}
+SLOW = {"limit": "5MiB"}
 
 
 @pytest.fixture(name="node")
@@ -141,7 +141,7 @@ def test_they_are_awaited_and_a_daemon_may_be_replaced(node):
 def test_ctrl_c_ends_a_wait_and_not_the_transfer(node):
     script = f"""
         import stead
-        t = stead.daemon({str(node.path)!r}).submit({str(node.at / "big")!r}, {str(node.at / "to")!r}, limit="12MiB")
+        t = stead.daemon({str(node.path)!r}).submit({str(node.at / "big")!r}, {str(node.at / "to")!r}, limit="4MiB")
         print(t.id, flush=True)
         t.wait()
     """
@@ -149,7 +149,7 @@ def test_ctrl_c_ends_a_wait_and_not_the_transfer(node):
     t = stead.daemon(node.path).transfer(int(child.stdout.readline()))
     under_way(t)
     child.send_signal(signal.SIGINT)
-    assert b"KeyboardInterrupt" in child.communicate(timeout=30)[1] and not t.done
+    assert b"KeyboardInterrupt" in child.communicate(timeout=60)[1] and not t.done
     assert t.wait(60).state == "finished" and (node.at / "to").read_bytes() == (node.at / "big").read_bytes()
 
 

@@ -38,7 +38,7 @@ def test_ctrl_c_stops_it(tmp_path):
         time.sleep(0.5)
         signal.raise_signal(signal.SIGINT)
 
-    threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
+        threading.Thread(target=interrupt).start()
         stead.calibrate(tmp_path, seconds=600, output=tmp_path / "p")
     assert not [*tmp_path.iterdir()]
