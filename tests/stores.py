@@ -58,6 +58,22 @@ def named(at: Path) -> dict[str, bytes]:
     return {str(path.relative_to(at)): path.read_bytes() for path in at.rglob("*") if path.is_file()}
 
 
+class Counting(ThreadingHTTPServer):
+    """Tells a proxy of its connections, from when they are taken until all is done."""
+
+    daemon_threads = True
+    front: Front
+
+    def process_request(self, request, client_address) -> None:
+        self.front.connected(1)
+        self.front.ports.add(client_address[1])
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request) -> None:
+        super().shutdown_request(request)
+        self.front.connected(-1)
+
+
 class Front:
     """A proxy before a server at `host` and `port`; `rule` is asked about each request."""
 
@@ -66,11 +82,11 @@ class Front:
 
     def __init__(self):
         self.lock = threading.Lock()
-        #: Those that are open.
-        self.connections = 0
+        #: Connections that are open, and the ports of all that were taken.
+        self.connections, self.ports = 0, set()
         self.forget()
-        self.proxy = ThreadingHTTPServer(("127.0.0.1", 0), handler(self))
-        self.proxy.daemon_threads = True
+        self.proxy = Counting(("127.0.0.1", 0), handler(self))
+        self.proxy.front = self
         threading.Thread(target=self.proxy.serve_forever, daemon=True).start()
 
     @property
@@ -98,6 +114,14 @@ class Front:
     def settle(self) -> None:
         """Waits until all is done that was asked by those who have ended, also by one that was killed and hears no answer."""
         until = time.monotonic() + 60
+        # Those that have come before this one are counted when this one is.
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            self.ports.discard(one.getsockname()[1])
+            one.connect(self.proxy.server_address)
+            while one.getsockname()[1] not in self.ports:
+                assert time.monotonic() < until, "nobody takes connections"
+                time.sleep(0.005)
         while self.connections:
             assert time.monotonic() < until, f"{self.connections} connections are open"
             time.sleep(0.005)
@@ -294,16 +318,6 @@ def handler(front: Front):
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def setup(self) -> None:
-            super().setup()
-            front.connected(1)
-
-        def finish(self) -> None:
-            try:
-                super().finish()
-            finally:
-                front.connected(-1)
-
         def log_message(self, *args) -> None:
             pass
 
@@ -433,7 +447,14 @@ class Tls:
             except OSError:
                 return
             self.tries += 1
-            threading.Thread(target=self.serve, args=[connection], daemon=True).start()
+            self.front.connected(1)
+            threading.Thread(target=self.guarded, args=[connection], daemon=True).start()
+
+    def guarded(self, connection: socket.socket) -> None:
+        try:
+            self.serve(connection)
+        finally:
+            self.front.connected(-1)
 
     def serve(self, connection: socket.socket) -> None:
         try:

@@ -73,7 +73,7 @@ def test_commands_do_what_the_document_says(block, playground):
             # What other programs of this user write is not what the document shows.
             environment["STEAD_CONFIG"] = own_memory(playground)
         done = subprocess.run(
-            ["bash", "-c", text], cwd=playground, env=environment, capture_output=True, text=True, timeout=120
+            ["bash", "-c", text], cwd=playground, env=environment, capture_output=True, text=True, timeout=300
         )
         while shown and not shown[-1].strip():
             shown.pop()
@@ -91,7 +91,7 @@ SNIPPETS = list(dict.fromkeys(b.path for b in BLOCKS if b.kind == "python"))
 def test_snippets_do_what_the_document_says(path, playground):
     script = ROOT / "tests" / "docs" / "snippets.py"
     environment = os.environ | {"STEAD_STATE": str(playground / "state"), "STEAD_CONFIG": own_memory(playground)}
-    done = subprocess.run([sys.executable, script, path], cwd=playground, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, script, path], cwd=playground, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -205,7 +205,7 @@ def test_what_is_typed_works(request, page, hosts, shelf, flights, tmp_path):
     if "s3://" in text:
         env |= request.getfixturevalue("bucket")
     done = subprocess.run(
-        ["timeout", "--kill-after=10", "120", "bash", "-e", "-x", "-c", text], cwd=here, env=env, stdin=subprocess.DEVNULL,
+        ["timeout", "--kill-after=10", "300", "bash", "-e", "-x", "-c", text], cwd=here, env=env, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     subprocess.run([LAB, "sweep"], capture_output=True)

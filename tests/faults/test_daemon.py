@@ -24,7 +24,7 @@ STEAD = os.path.abspath(os.environ.get("STEAD", "target/debug/stead"))
 ROOT = os.geteuid() == 0
 SOMEBODY, ANOTHER = pwd.getpwnam("nobody").pw_uid, pwd.getpwnam("daemon").pw_uid
 needs_root = pytest.mark.skipif(not ROOT, reason="several users are there for root only")
-LARGE, SLOW = 48 << 20, ("--limit", "16MiB")
+LARGE, SLOW = 48 << 20, ("--limit", "10MiB")
 
 
 class Program:

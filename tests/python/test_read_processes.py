@@ -33,6 +33,10 @@ with stead.read_session(path, engine="pread", **options) as s:
         got = sorted(threads.map(get, starts * 2))
     # Of more blocks than there is memory for: the last ones wait.
     reads = [s.read(i * options["block"], options["block"]) for i in range(holds)]
+    # Those that there is memory for have come when nothing changes any more.
+    came = None
+    while reads and came != (came := sum(r.done() for r in reads)):
+        time.sleep(0.5)
     print(json.dumps({"got": got, "how": s.explain()["shared"]}), flush=True)
     before = time.process_time()
     sys.stdin.readline()
