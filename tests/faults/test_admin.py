@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import grp
 import json
 import os
 import pwd
 import re
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 from test_daemon import ANOTHER, LARGE, SOMEBODY, STEAD, Daemon, Program, daemon, folder, large, needs_root, under_way  # noqa: F401
@@ -53,8 +56,16 @@ def df(d: Daemon):
         program.socket.close()
 
 
+@pytest.fixture
+def groups():
+    """No other test changes the groups of the machine meanwhile, or sees that they are changed."""
+    with open(Path(tempfile.gettempdir()) / "stead-groups.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 @needs_root
-def test_only_administrators_administrate(daemon):
+def test_only_administrators_administrate(daemon, groups):
     daemon.begin()
     for words in (("drain",), ("stats",), ("dataspace", "add", "x", "path=/x"), ("job", "list"), ("process", "remove", "1")):
         assert "only root and the group 'stead'" in admin(daemon, *words, user=SOMEBODY, code=1)
@@ -63,7 +74,7 @@ def test_only_administrators_administrate(daemon):
 
 
 @needs_root
-def test_members_of_the_group_administrate(daemon):
+def test_members_of_the_group_administrate(daemon, groups):
     """The group and its member are made for this test, and go with it."""
     try:
         grp.getgrnam("stead")
