@@ -16,7 +16,7 @@ SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno
 
 def run(*args, **kwargs) -> str:
     """Runs a command that must succeed; what it prints."""
-    done = subprocess.run([str(a) for a in args], capture_output=True, text=True, timeout=300, **kwargs)
+    done = subprocess.run([str(a) for a in args], capture_output=True, text=True, timeout=900, **kwargs)
     assert done.returncode == 0, f"{args}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

@@ -51,7 +51,7 @@ def test_a_writer_that_is_killed_is_named():
 
 
 def test_nobody_notices_that_the_daemon_is_killed():
-    code, said = run("--writers", "2", "--readers", "2", "--readers", "1:all:drop", "--keep", "4", "--steps", "500", "--kill", "daemon:5", "--pace", "20")
+    code, said = run("--writers", "2", "--readers", "2", "--readers", "1:all:drop", "--keep", "4", "--steps", "300", "--kill", "daemon:5", "--pace", "20")
     assert code == 0 and "kill daemon at step 5" in said, said
 
 
