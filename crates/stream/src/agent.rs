@@ -254,11 +254,16 @@ pub(crate) fn fail(home: &Home, name: &str, run: u64, writer: u64) -> Result<()>
     Ok(())
 }
 
-/// Takes a place for a reader in a run of a stream.
+/// Takes a place for a reader in a run of a stream, of this node or `elsewhere`.
 ///
 /// # Errors
 /// `NotFound` if it is another run by now; `Usage` if it is to have steps from files, and there are none.
-pub(crate) fn open(home: &Home, open: &wire::Open, options: &Read) -> Result<Place> {
+pub(crate) fn open(
+    home: &Home,
+    open: &wire::Open,
+    options: &Read,
+    elsewhere: Option<Elsewhere>,
+) -> Result<Place> {
     let name = &open.who.name;
     let another = || {
         Error::new(Kind::NotFound, format!("stream '{name}' is another one than it was"))
@@ -271,11 +276,11 @@ pub(crate) fn open(home: &Home, open: &wire::Open, options: &Read) -> Result<Pla
     let place = match options.is_recorded() {
         true => {
             let until = clock::after(options.timeout);
-            let trail = Trail::attach(name, home.clone(), found, until, options)?;
+            let trail = Trail::attach(name, home.clone(), found, until, options, elsewhere)?;
             trail.map(|trail| Place::Files(Box::new(trail)))
         }
         false => {
-            let here = Here::attach(name, home.clone(), found, options)?;
+            let here = Here::attach(name, home.clone(), found, options, elsewhere)?;
             here.map(|here| Place::Memory(Box::new(here)))
         }
     };
@@ -400,9 +405,9 @@ fn begin(
     if seat.is_some() {
         return Err(wire::astray("it was opened before"));
     }
-    let place = open(home, asked, &asked.options())?;
     let (node, rank) = client.whose.unzip();
-    place.here().stand_for(Elsewhere { node, rank, process: asked.process })?;
+    let elsewhere = Elsewhere { node, rank, process: asked.process };
+    let place = open(home, asked, &asked.options(), Some(elsewhere))?;
     let position = place.source().position();
     let new = Arc::new(Seat { place, held: Mutex::default() });
     let (line, its) = (client.errands.clone(), new.clone());

@@ -319,7 +319,7 @@ fn open(
     }
     let mut sources: Vec<Box<dyn Source>> = Vec::new();
     if here {
-        sources.push(agent::open(home, asked, options)?.into_source());
+        sources.push(agent::open(home, asked, options, None)?.into_source());
     }
     for talk in talks {
         let there: There = talk.open(asked.clone(), patience)?;

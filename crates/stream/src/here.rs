@@ -1,6 +1,6 @@
 //! The writers of this node, as a reader has them: it looks at their memory where it lies.
 
-use crate::board::{self, Board, Elsewhere, Group, Guard, Next, Standing, State};
+use crate::board::{self, Board, Elsewhere, Group, Guard, Next, Standing, State, Taken};
 use crate::clock;
 use crate::head;
 use crate::home::{self, Found, Home};
@@ -14,7 +14,7 @@ use crate::source::{Coming, Fetch, Said, Source, Told, Which};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use stead_core::{Error, Kind, Result};
 use stead_store::Folder;
 use stead_store::arena::{Neighbours, View};
@@ -49,8 +49,13 @@ impl Raw {
     }
 }
 
-/// A stream that was found is over, where one was to be found that goes on.
+/// A stream that was found is over, where one was to be found that goes on; or it has gone since.
 pub(crate) struct IsOver;
+
+/// So long it is waited, at most, for the farewell of who comes again from another node.
+const LEAVES_WITHIN: Duration = Duration::from_secs(10);
+/// How often it is looked whether it has gone.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Whether a reader may begin with a stream: one that is over has no next step, but for ranks of a group that waits for them.
 pub(crate) fn is_for(board: &Board<memory::Shared>, options: &Read) -> bool {
@@ -66,36 +71,59 @@ impl Here {
         let until = clock::after(options.timeout);
         loop {
             let found = home.find(name, |board| is_for(board, options), until, &options.stop)?;
-            if let Ok(here) = Here::attach(name, home.clone(), found, options)? {
+            if let Ok(here) = Here::attach(name, home.clone(), found, options, None)? {
                 return Ok(here);
             }
         }
     }
 
-    /// Takes a place in a stream that was found.
+    /// Takes a place in a stream that was found; with `elsewhere` for that reader of another node. One that has just left comes to its old
+    /// place when the agent has heard its farewell.
     pub(crate) fn attach(
         name: &str,
         home: Home,
         found: Found,
         options: &Read,
+        elsewhere: Option<Elsewhere>,
     ) -> Result<std::result::Result<Here, IsOver>> {
-        let me = me()?;
-        let guard = home::lock(name, &found.board, me)?;
-        found.board.reap(&guard, &is_alive);
-        if !is_for(&found.board, options) {
-            return Ok(Err(IsOver));
-        }
-        let awaited = u64::try_from(options.timeout.as_nanos()).unwrap_or(u64::MAX);
-        let group = Group {
-            name: &options.group,
-            size: options.ranks,
-            rule: options.rule(),
-            from: options.from(),
-            until: clock::since_1970().saturating_add(awaited),
+        let (me, board) = (me()?, &found.board);
+        // Who asks waits for the answer, too.
+        let until = clock::after(LEAVES_WITHIN.min(options.timeout / 2));
+        let seat = loop {
+            let seen = board.seen_by_writers();
+            let guard = home::lock(name, board, me)?;
+            board.reap(&guard, &is_alive);
+            // Its last reader may have taken it along.
+            if !is_for(board, options) || !home.is_called(name, board)? {
+                return Ok(Err(IsOver));
+            }
+            let awaited = u64::try_from(options.timeout.as_nanos()).unwrap_or(u64::MAX);
+            let group = Group {
+                name: &options.group,
+                size: options.ranks,
+                rule: options.rule(),
+                from: options.from(),
+                until: clock::since_1970().saturating_add(awaited),
+            };
+            let attached = board.attach(&guard, group, options.rank, me, &is_alive);
+            let taken = match attached {
+                Ok(seat) => {
+                    if let Some(elsewhere) = elsewhere {
+                        board.set_elsewhere(&guard, seat, elsewhere);
+                    }
+                    break seat;
+                }
+                Err(taken) => taken,
+            };
+            let is_own = matches!(taken, Taken::By(_) | Taken::Other(..))
+                && elsewhere.is_some()
+                && board.whose(&options.group, options.rank) == elsewhere;
+            drop(guard);
+            if !is_own || clock::now() >= until {
+                return Err(home::no_reader(name, options, &taken));
+            }
+            board.sleep_as_writer(seen, LOOK);
         };
-        let attached = found.board.attach(&guard, group, options.rank, me, &is_alive);
-        drop(guard);
-        let seat = attached.map_err(|taken| home::no_reader(name, options, &taken))?;
         let neighbours = Neighbours::new(&found.folder);
         let folder = found.folder.clone();
         let waits = (options.timeout, &options.stop);
@@ -118,13 +146,6 @@ impl Here {
     /// Which of the writers on all nodes is at a place.
     pub(crate) fn rank_of(&self, writer: usize) -> u64 {
         self.party.board.rank_of(writer)
-    }
-
-    /// It is the agent of a reader on another node.
-    pub(crate) fn stand_for(&self, elsewhere: Elsewhere) -> Result<()> {
-        let guard = self.lock()?;
-        self.party.board.set_elsewhere(&guard, self.seat, elsewhere);
-        Ok(())
     }
 
     /// Whom it stands for is gone without a word: so is it.
@@ -398,5 +419,31 @@ impl Drop for Here {
             }
             home.leave(name, board, &guard);
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::{Reader, Writer, Written};
+    use stead_core::layout::Spaces;
+
+    #[test]
+    fn nobody_begins_with_a_stream_that_its_last_reader_has_just_taken_along() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut spaces = Spaces::default();
+        spaces.imply("memory", dir.path().join("own").to_str().unwrap());
+        let written = Written { spaces: spaces.clone(), ..Written::default() };
+        let mut writer = Writer::open("sim", &written).unwrap();
+        writer.begin().unwrap();
+        writer.end().unwrap();
+        let read = Read { spaces: spaces.clone(), ..Read::default() };
+        let last = Reader::open("sim", &read).unwrap();
+        writer.close().unwrap();
+        let home = Home::open(&spaces).unwrap();
+        let found = home.get("sim").unwrap();
+        drop(last);
+        assert!(Here::attach("sim", home, found, &read, None).unwrap().is_err());
     }
 }

@@ -294,7 +294,7 @@ impl Home {
     }
 
     /// True while this board is the one that is found by the name.
-    fn is_called(&self, name: &str, board: &Board<Shared>) -> Result<bool> {
+    pub(crate) fn is_called(&self, name: &str, board: &Board<Shared>) -> Result<bool> {
         match self.folder.enter(OsStr::new(name)) {
             Ok(folder) => Ok(look(&folder)?.is_some_and(|now| now.token() == board.token())),
             Err(e) if e.kind() == Kind::NotFound => Ok(false),

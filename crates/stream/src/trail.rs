@@ -4,6 +4,7 @@
 //! Of a stream with `spill` a step stays in files until all readers of such groups are done with it: a reader that still holds one says
 //! that it is done with those before it only.
 
+use crate::board::Elsewhere;
 use crate::here::{Here, IsOver, is_for};
 use crate::home::{self, Found, Home};
 use crate::noted::Got;
@@ -54,7 +55,7 @@ impl Trail {
                 return Err(Error::usage(message)
                     .with_hint("couple the programs, or read the folder that it is recorded in"));
             }
-            if let Ok(trail) = Trail::attach(name, home.clone(), found, until, options)? {
+            if let Ok(trail) = Trail::attach(name, home.clone(), found, until, options, None)? {
                 return Ok(trail);
             }
         }
@@ -70,6 +71,7 @@ impl Trail {
         found: Found,
         until: Instant,
         options: &Read,
+        elsewhere: Option<Elsewhere>,
     ) -> Result<std::result::Result<Trail, IsOver>> {
         let agreed = found.board.agreed();
         if agreed.record == 0 {
@@ -91,7 +93,9 @@ impl Trail {
             return Err(Error::usage(message)
                 .with_hint("write it with persist=, or begin with the oldest step"));
         }
-        let Ok(here) = Here::attach(name, home, found, options)? else { return Ok(Err(IsOver)) };
+        let Ok(here) = Here::attach(name, home, found, options, elsewhere)? else {
+            return Ok(Err(IsOver));
+        };
         let ranks = (0..here.writers()).map(|writer| here.rank_of(writer)).collect();
         let replay = Replay::of(name, at, card, &options.stop).of_ranks(ranks);
         let first = if options.start == Start::First { 0 } else { here.position() };

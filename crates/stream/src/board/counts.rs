@@ -3,8 +3,8 @@
 
 use super::groups::{G_SIZE, G_STATE, RANKS};
 use super::seats::{
-    HERE, R_COPYING, R_JOB, R_NODE, R_NUMBER, R_PROCESS, R_STATE, R_WAITED, W_COPYING, W_SPARE,
-    W_WAITED,
+    HERE, R_COPYING, R_JOB, R_NODE, R_NUMBER, R_PROCESS, R_STATE, R_WAITED, Seat, Standing,
+    W_COPYING, W_SPARE, W_WAITED,
 };
 use super::{Board, GROUPS, Guard, PEAK, READERS, Reader, Rule};
 use crate::words::{Who, Words};
@@ -107,6 +107,15 @@ impl<W: Words> Board<W> {
         let rank = node.map(|_| self.get(at + R_JOB));
         let process = u32::try_from(self.get(at + R_PROCESS)).unwrap_or(0);
         Some(Elsewhere { node, rank, process })
+    }
+
+    /// Who on another node has the place of a rank of a group.
+    pub(crate) fn whose(&self, group: &str, rank: u64) -> Option<Elsewhere> {
+        let is_it = |seat: &Seat| {
+            let is_here = seat.standing == Standing::Here;
+            is_here && seat.group.as_deref() == Some(group) && seat.rank == rank
+        };
+        self.readers().into_iter().find(is_it)?.elsewhere
     }
 
     /// True of a place of a reader that somebody has now.

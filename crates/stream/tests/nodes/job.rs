@@ -5,6 +5,8 @@ use std::thread;
 use std::time::Duration;
 use stead_core::Bounds;
 use stead_core::DType;
+use stead_core::Error;
+use stead_core::Kind;
 use stead_core::layout::Spaces;
 use stead_fabric::Fabric;
 use stead_fabric::Local;
@@ -14,6 +16,24 @@ use stead_stream::Read;
 use stead_stream::Reader;
 use stead_stream::Writer;
 use stead_stream::Written;
+
+/// The error of somebody who gives up, and was given time enough to hear this of the other nodes: more and more of it, as they answer in
+/// their own time.
+pub(crate) fn given_up<T: std::fmt::Debug>(
+    wait: impl Fn(Duration) -> stead_core::Result<T>,
+    says: &str,
+) -> Error {
+    let mut time = Duration::from_millis(500);
+    loop {
+        let e = wait(time).unwrap_err();
+        assert_eq!(e.kind(), Kind::Timeout, "{e}");
+        if e.message().contains(says) {
+            return e;
+        }
+        assert!(time < Duration::from_secs(100), "{e}");
+        time *= 2;
+    }
+}
 
 /// Nodes with ranks, each in a thread.
 pub(crate) struct Job {
@@ -93,7 +113,7 @@ impl Job {
             let folders = streams.flat_map(|f| std::fs::read_dir(f.unwrap().path()).unwrap());
             folders.map(|f| f.unwrap().file_name().into_string().unwrap()).collect()
         };
-        for _ in 0..2000 {
+        for _ in 0..12_000 {
             if left().is_empty() {
                 break;
             }
