@@ -732,9 +732,11 @@ fn what_a_killed_writer_has_recorded_is_read_and_no_more() {
         let until = |rank: u64, steps: u64| {
             let index = run.join(format!("{rank}.index"));
             let long = || std::fs::metadata(&index).map_or(0, |meta| meta.len());
-            while long() < 64 * (steps + 1) {
+            let is_there = |_| {
                 std::thread::sleep(Duration::from_millis(1));
-            }
+                long() >= 64 * (steps + 1)
+            };
+            assert!((0..120_000).any(is_there), "writer {rank} has recorded {} bytes", long());
         };
         // Both: either may be some steps ahead of the other one.
         (0..2).for_each(|rank| until(rank, 25));

@@ -128,7 +128,7 @@ fn who_is_behind_on_another_node_has_all_steps_and_nobody_waits_for_it() {
         assert_eq!(job.left(node), [""; 0]);
     }
     // It goes with the stream, from the last of the nodes.
-    for _ in 0..2000 {
+    for _ in 0..12_000 {
         if !disk.exists() {
             break;
         }
@@ -191,7 +191,7 @@ fn a_rank_of_another_node_that_comes_late_finds_what_the_first_one_has_found() {
                     all.wait();
                     // The stream is over, and its first reader has gone.
                     let home = Home::open(&job.spaces(0)).unwrap();
-                    for _ in 0..2000 {
+                    for _ in 0..12_000 {
                         let readers = home.describe("sim").unwrap().readers;
                         if readers.iter().all(|r| r.presence != stead_stream::Presence::Here) {
                             break;

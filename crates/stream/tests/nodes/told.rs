@@ -60,9 +60,11 @@ fn who_reads_on_another_node_is_told_of_and_what_it_will_get() {
     let (go, went) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
     job.run(&[("sim", 0), ("ana", 1)], |part, rank| match part {
         "sim" => {
-            // It is waited for in vain once, and before that for a reader that takes its time to come.
+            // It is waited for in vain once, and before that until it is done with a step.
             let soon = Duration::from_secs(5);
             let mut writer = rank.write("sim", |w| (w.readers, w.timeout) = (1, soon)).unwrap();
+            // The reader has come.
+            go.wait();
             let variable = writer.define(array(&SHAPE)).unwrap();
             let home = Home::open(&job.spaces(0)).unwrap();
             let whole = bounds(&[0, 0], &SHAPE);
@@ -108,6 +110,7 @@ fn who_reads_on_another_node_is_told_of_and_what_it_will_get() {
         }
         _ => {
             let mut reader = rank.read("sim", |_| {}).unwrap();
+            go.wait();
             for _ in 0..2 {
                 go.wait();
                 let step = reader.next_step().unwrap().unwrap();
@@ -153,7 +156,7 @@ fn warned(writers: u64, readers: u64, row: impl Fn(u64) -> (u64, u64) + Sync) ->
                 let is_old =
                     |said: &Explanation| said.readers.iter().any(|r| r.basis == Basis::Rows);
                 let mut said = home.explain("sim", 0).unwrap();
-                for _ in 0..2000 {
+                for _ in 0..12_000 {
                     if !is_old(&said) {
                         break;
                     }
@@ -212,7 +215,7 @@ fn writers_are_told_which_steps_readers_of_other_nodes_have_had() {
             barrier.wait();
             barrier.wait();
             let mut left = None;
-            for _ in 0..2000 {
+            for _ in 0..12_000 {
                 let events = writer.events().unwrap();
                 left = events.into_iter().find(|event| event.reader.presence == Presence::Left);
                 if left.is_some() {
