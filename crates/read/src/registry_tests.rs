@@ -104,6 +104,9 @@ fn what_other_files_do_not_find_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     std::fs::write(&path, vec![7; BLOCK]).unwrap();
+    // A moment ago, however long this takes.
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_000_000)).unwrap();
     let why = |options: &Options| {
         let file = crate::open(&path, options).unwrap();
         let plan = file.session(..).unwrap().plan();

@@ -276,7 +276,8 @@ fn what_touches_something_else_is_told_of_while_all_slots_are_taken() {
     while queue.load(10).unwrap().running == 0 {
         std::thread::yield_now();
     }
-    let quiet = || while told.recv_timeout(Duration::from_millis(500)).is_ok() {};
+    // Also where its thread is kept from a processor for a while.
+    let quiet = || while told.recv_timeout(Duration::from_secs(3)).is_ok() {};
     quiet();
     // Much earlier than the queue looks by itself.
     let soon = Duration::from_secs(30);

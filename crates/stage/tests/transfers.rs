@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, clippy::panic)]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -26,13 +28,8 @@ fn place() -> Place {
     place_in(tempfile::tempdir().unwrap())
 }
 
-/// One where a copy takes its time: where file systems share blocks it is done at once, whatever limit there is.
 fn place_of_copies() -> Place {
-    let dir = tempfile::tempdir().unwrap();
-    let [from, to] = ["from", "to"].map(|name| fs::File::create(dir.path().join(name)).unwrap());
-    from.set_len(4096).unwrap();
-    let shares = rustix::fs::ioctl_ficlone(&to, &from).is_ok();
-    place_in(if shares { tempfile::tempdir_in("/dev/shm") } else { tempfile::tempdir() }.unwrap())
+    place_in(common::dir_of_copies())
 }
 
 fn place_in(dir: TempDir) -> Place {
@@ -408,7 +405,7 @@ fn a_transfer_that_was_stopped_goes_on_where_it_was() {
     fs::write(p.path("from/big"), &big).unwrap();
     fs::write(p.path("from/small"), b"small").unwrap();
     let mut request = p.request(Action::Copy, &["from"], Some("to"));
-    request.options.limit = Some(200 << 20);
+    request.options.limit = Some(40 << 20);
     request.options.durable = false;
     let id = p.stager.submit(&request).unwrap();
     let cancel = Cancel::new();
@@ -425,6 +422,7 @@ fn a_transfer_that_was_stopped_goes_on_where_it_was() {
     let [begun] = &begun[..] else { panic!("{begun:?}") };
     let file = fs::File::options().write(true).open(begun).unwrap();
     file.write_all_at(&[!big[0]], 0).unwrap();
+    common::hasten(&p.path("state"), 40 << 20);
     let status = p.stager.run(id, &Cancel::new(), None).unwrap();
     assert_eq!((status.state, status.bytes_done), (State::Finished, status.bytes));
     let mut got = fs::read(p.path("to/big")).unwrap();
@@ -491,7 +489,7 @@ fn a_thread_does_it_meanwhile() {
     let p = place_of_copies();
     fs::write(p.path("f"), vec![3; 40 << 20]).unwrap();
     let mut request = p.request(Action::Copy, &["f"], Some("g"));
-    request.options.limit = Some(40 << 20);
+    request.options.limit = Some(1 << 20);
     let stager = std::sync::Arc::new(p.stager);
     let id = stager.submit(&request).unwrap();
     let moving = Moving::begin(&stager, id).unwrap();
@@ -512,6 +510,7 @@ fn a_thread_does_it_meanwhile() {
     assert!(moving.has_ended() && moving.id() == id);
     // Dropped, it is stopped; another one goes on.
     drop(Moving::begin(&stager, id).unwrap());
+    common::hasten(&p.dir.path().join("state"), 1 << 20);
     let moving = Moving::begin(&stager, id).unwrap();
     let status = moving.wait(None).unwrap().unwrap();
     assert_eq!((status.state, status.bytes_done), (State::Finished, 40 << 20));

@@ -44,7 +44,7 @@ fn each_that_stays<T: Send + 'static>(
         std::thread::spawn(move || tell.send((rank, (group.1)(&group.0[rank]))));
     }
     drop(tell);
-    let within = Duration::from_secs(20);
+    let within = Duration::from_secs(120);
     let mut all: Vec<(usize, T)> =
         (0..ranks).map(|_| told.recv_timeout(within).expect("no rank is left waiting")).collect();
     all.sort_by_key(|(rank, _)| *rank);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use stead_core::Kind;
 use stead_fabric::{Fabric, Local};
 
-const WITHIN: Duration = Duration::from_secs(30);
+const WITHIN: Duration = Duration::from_secs(120);
 
 /// Pools of so many nodes, `n0` and on.
 fn pools(n: usize) -> Vec<Pool> {

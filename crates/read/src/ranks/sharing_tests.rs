@@ -144,7 +144,7 @@ fn an_owner_that_may_have_fewer_blocks_than_it_has_lent_reads_on() {
         let options = Options {
             block: Some(LARGE),
             memory: MEMORY,
-            deadline: Duration::from_secs(10),
+            deadline: Duration::from_secs(60),
             ahead: false,
             ..small(Engine::Pread)
         };

@@ -13,7 +13,7 @@ use stead_fabric::testing::{Between, Meddle};
 use stead_fabric::{Fabric, Local};
 use stead_kernel::{Kernel, Step};
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 
 /// A kernel that always wants another pass.
 struct Endless;

@@ -61,7 +61,7 @@ fn two_ranks_with(
         let (path, described, layout) = (PathBuf::from("f"), None, layout.clone());
         Arc::new(Whole { path, described, layout, parts, homes: vec![0, 1] })
     };
-    let group = Local::over_nodes(&[0, 1], Duration::from_secs(20));
+    let group = Local::over_nodes(&[0, 1], Duration::from_secs(60));
     let mut spreads = group.into_iter().enumerate().map(|(rank, fabric)| {
         let (fabric, whole): (Arc<dyn Fabric>, _) = (Arc::new(fabric), of_rank(rank));
         let (hosts, groups) = (vec!["a".into(), "b".into()], has.to_vec());
