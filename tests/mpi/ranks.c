@@ -417,7 +417,7 @@ static void forks(const char *path) {
             pid_t child = fork();
             if (child == 0) {
                 /* It has none of the threads that these would wait for, and any of their locks. */
-                alarm(20);
+                alarm(120);
                 if (i % 2) {
                     stead_session_close(session, NULL);
                     stead_file_close(file, NULL);

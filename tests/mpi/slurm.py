@@ -12,6 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from jobs import LIMIT, PATIENT
+
 #: What each node is: one that has a name of its own, as hosts have, and what it has started is known by that.
 NODE = 'hostname "$1" && exec slurmd -D -N "$1"'
 NODES = ["sn1", "sn2"]
@@ -87,7 +89,7 @@ class Slurm:
             return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=self.env, cwd=self.folder)
 
     def _wait(self) -> None:
-        end, told = time.monotonic() + 60, ""
+        end, told = time.monotonic() + 180, ""
         while time.monotonic() < end:
             assert all(d.poll() is None for d in self.daemons), (self.folder / "said").read_text()
             told = subprocess.run(["sinfo", "-h", "-o", "%T %D"], capture_output=True, text=True, env=self.env).stdout
@@ -96,11 +98,11 @@ class Slurm:
             time.sleep(0.1)
         raise AssertionError(f"Slurm has not begun: {told} {(self.folder / 'said').read_text()}")
 
-    def srun(self, mpi: str, ranks: int, *words, limit: int = 100, **given) -> subprocess.CompletedProcess:
+    def srun(self, mpi: str, ranks: int, *words, limit: int = LIMIT, **given) -> subprocess.CompletedProcess:
         """Waiting ranks let others run: there are fewer cores than ranks."""
         # What Slurm 22.05 chooses by itself lets a rank through a fence now and then that others have not come to: one is then sent messages
         # in the middle of MPI_Init, and crashes.
-        env = self.env | {"STEAD_PEER_SILENCE_S": "3", "OMPI_MCA_mpi_yield_when_idle": "1", "SLURM_PMIX_FENCE": "tree"}
+        env = self.env | PATIENT | {"OMPI_MCA_mpi_yield_when_idle": "1", "SLURM_PMIX_FENCE": "tree"}
         # Devices of a lab may come and go meanwhile.
         env |= {"OMPI_MCA_btl_tcp_if_include": "lo", "UCX_NET_DEVICES": "lo"} | given
         job = ["srun", "-N", str(len(NODES)), "-n", str(ranks), f"--mpi={PLUGIN.get(mpi, mpi)}", *map(str, words)]

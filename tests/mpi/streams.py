@@ -76,6 +76,15 @@ def read(part: stead.Coupling, how: str) -> list[int]:
     return had
 
 
+def wait_for_others(base: Path, ranks: int) -> None:
+    """Until so many are through, of those that live: a file says so of each."""
+    (base / "through").mkdir(exist_ok=True)
+    (base / "through" / str(os.getpid())).mkdir()
+    until = time.monotonic() + 60
+    while len(os.listdir(base / "through")) < ranks and time.monotonic() < until:
+        time.sleep(0.01)
+
+
 def say(line: str) -> None:
     """Whole, whatever others say at the same time."""
     os.write(1, f"{line}\n".encode())
@@ -110,7 +119,7 @@ def main() -> None:
             say(f"told {world.rank}: {str(e).splitlines()[0]}")
         if how.endswith("dies"):
             # Others may still read; MPI does not end without all of its ranks.
-            time.sleep(2)
+            wait_for_others(base, world.size - 1)
             os._exit(0)
     if how != "well":
         # Nobody ends MPI before all have been told.

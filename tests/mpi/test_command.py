@@ -8,7 +8,7 @@ import re
 import subprocess
 
 import pytest
-from jobs import BUILT, LENGTH, LIMIT, launch
+from jobs import BUILT, HASTY, LENGTH, LIMIT, PATIENT, launch
 from support import command
 
 STEAD = BUILT / "openmpi" / "stead"
@@ -22,7 +22,7 @@ def stead(n: int, *words, program=STEAD, wrapped: str = "") -> subprocess.Comple
         job = launch("openmpi", n, "--enable-recovery")
         words = ["sh", "-c", wrapped, "sh", *words]
     job += words
-    env = os.environ | {"STEAD_PEER_SILENCE_S": "3"}
+    env = os.environ | (HASTY if wrapped else PATIENT)
     limited = ["timeout", "--kill-after=10", str(LIMIT), *map(str, job)]
     return subprocess.run(limited, capture_output=True, text=True, env=env, stdin=subprocess.DEVNULL)
 

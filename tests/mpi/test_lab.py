@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from jobs import run
+from jobs import LIMIT, run
 from support import ROOT
 from test_mpi import LAB, lab, over  # noqa: F401
 from test_put import sent
@@ -32,7 +32,7 @@ with multiprocessing.Pool(os.cpu_count()) as all:
 
 def tell(*words: str | int, expect: int = 0, **env: str) -> subprocess.CompletedProcess:
     command = [str(word) for word in (LAB, *words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=os.environ | env)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, env=os.environ | env)
     assert done.returncode == expect, done.stderr
     return done
 

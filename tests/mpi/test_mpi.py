@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobs import BUILT, LENGTH, LIMIT, asleep, launch, run
+from jobs import BUILT, HASTY, LENGTH, LIMIT, asleep, launch, run
 from support import ROOT
 
 LAB = ROOT / "lab" / "lab"
@@ -240,7 +240,7 @@ def test_a_rank_that_dies_is_an_error_for_the_others(file, how):
 
 def watch(command, file) -> str:
     """What a job says of which a rank is stopped, and ended by its number when the others are through."""
-    env = os.environ | {"STEAD_PEER_SILENCE_S": "3"}
+    env = os.environ | HASTY
     with subprocess.Popen(
         ["timeout", "--kill-after=10", str(LIMIT), *map(str, command)],
         stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=env,

@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from jobs import LIMIT, bound, launch, run
+from jobs import HASTY, LIMIT, bound, launch, run
 from support import ROOT
 from test_mpi import LAB, lab, over  # noqa: F401
 from test_mpi4py import env  # noqa: F401
@@ -88,7 +88,7 @@ def test_a_storage_rank_that_is_killed_is_named(lab, tmp_path, victim):  # noqa:
     wrapped = f'h={tmp_path}/$(hostname); echo $$ >$h.part; mv $h.part $h; exec "$@"'
     words = ["sh", "-c", wrapped, "sh", *python(given, TOLD, path, "host[2-3]")]
     job = [LAB, "run", lab, "--enable-recovery", "-x", "STEAD_PEER_SILENCE_S", *words]
-    told = os.environ | {"STEAD_PEER_SILENCE_S": "3"}
+    told = os.environ | HASTY
     with subprocess.Popen([*map(str, ["timeout", "--kill-after=10", LIMIT, *job])], env=told, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True) as under_way:
         end, pid = time.monotonic() + LIMIT, tmp_path / victim

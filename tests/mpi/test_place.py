@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from jobs import LIMIT, launch, run
+from jobs import HASTY, LIMIT, launch, run
 from test_lab import tell
 from test_mpi import LAB, lab, over  # noqa: F401
 from test_mpi4py import env  # noqa: F401
@@ -62,7 +62,7 @@ def test_columns_are_sent_in_place_of_bytes(lab, folder):  # noqa: F811
 
 def test_bytes_are_no_columns(lab, folder):  # noqa: F811
     job = [LAB, "run", lab, STEAD, "run", folder / "t.csv", "-k", "entropy", "--storage-hosts", "host1", "--place"]
-    done = subprocess.run(list(map(str, [*job, "vector"])), capture_output=True, text=True, env=os.environ, timeout=100)
+    done = subprocess.run(list(map(str, [*job, "vector"])), capture_output=True, text=True, env=os.environ, timeout=LIMIT)
     assert done.returncode != 0 and done.stderr.count("the place 'vector' cannot be had: the kernels look at the bytes") == 1, done.stderr
     report = json.loads(run([*job, "auto", "--format", "json"]))
     assert [left["place"] for left in report["plan"]["place"]["left_out"]] == ["vector"]
@@ -238,7 +238,7 @@ def test_a_rank_that_is_killed_is_named(lab, tmp_path, place, host):  # noqa: F8
     words = [STEAD, "run", path, "--type", "raw", "--dtype", "f64", *asked(kernels), "--threads", 1, "--storage-hosts", "host2",
              "--place", place]
     job = [LAB, "run", lab, "--enable-recovery", "-x", "STEAD_PEER_SILENCE_S", "sh", "-c", wrapped, "sh", *words]
-    given = os.environ | {"STEAD_PEER_SILENCE_S": "3"}
+    given = os.environ | HASTY
     with subprocess.Popen([*map(str, ["timeout", "--kill-after=10", LIMIT, *job])], env=given, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True) as under_way:
         end, pids = time.monotonic() + LIMIT, [tmp_path / f"host{n}" for n in (1, 2, 3)]
@@ -265,7 +265,7 @@ def test_a_rank_that_is_killed_is_named(lab, tmp_path, place, host):  # noqa: F8
 
 def test_a_host_is_named_that_is_none(lab, folder):  # noqa: F811
     job = [LAB, "run", lab, STEAD, "run", folder / "t.csv", "-k", "rows", "--storage-hosts", "host7"]
-    done = subprocess.run(list(map(str, job)), capture_output=True, text=True, env=os.environ, timeout=100)
+    done = subprocess.run(list(map(str, job)), capture_output=True, text=True, env=os.environ, timeout=LIMIT)
     assert done.returncode != 0 and "host7" in done.stderr, done.stderr
 
 

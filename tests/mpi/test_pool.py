@@ -17,14 +17,14 @@ import time
 from pathlib import Path
 
 import pytest
-from jobs import BUILT, launch
+from jobs import BUILT, PATIENT, launch
 from support import ROOT
 
 sys.path.append(str(ROOT / "tests" / "c"))
 from building import Installed, install  # noqa: E402
 
 STEAD = BUILT / "openmpi" / "stead"
-WITHIN = 60
+WITHIN = 180
 pytestmark = pytest.mark.skipif(not STEAD.exists(), reason="there is no command with MPI")
 
 
@@ -42,7 +42,7 @@ class Pool:
         (at / "config" / "stead" / "stead.toml").write_text(f'[dataspace.fast]\npath = "{at}/fast"\n')
         (at / "fast").mkdir()
         env = {key: value for key, value in os.environ.items() if not key.startswith(("STEAD_", "XDG_"))}
-        self.env = env | {"STEAD_PEER_SILENCE_S": "3", "HOME": str(at), "XDG_CONFIG_HOME": str(at / "config")} | (more or {})
+        self.env = env | PATIENT | {"HOME": str(at), "XDG_CONFIG_HOME": str(at / "config")} | (more or {})
 
     def begin(self) -> None:
         words = ["daemon", "--pool", "--name", "n%r", "--socket", f"{self.at}/n%r/s", "--state", f"{self.at}/n%r/state", "--threads", "4"]
@@ -275,8 +275,16 @@ def test_what_may_not_be_read_there_may_not_be_staged(pool):
     assert done.returncode == 1 and "link" in done.stderr
 
 
+def kill_workers(pool, rank: int) -> None:
+    for worker in pool.processes(rank, worker=True):
+        # One that has nothing to do may end by itself.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
+
+
 def test_workers_that_are_killed_lose_nothing(pool):
-    size, slow = 280 << 20, ("--limit", "80MiB")
+    # It takes longer than who kills them is kept from that.
+    size, slow = 280 << 20, ("--limit", "32MiB")
     source = pool.at / "n0" / "big"
     with open(source, "wb") as file:
         for _ in range(size >> 20):
@@ -287,10 +295,8 @@ def test_workers_that_are_killed_lose_nothing(pool):
     time.sleep(2.5)
     # That of the source, then that of the target: it goes on where it was.
     for rank in (0, 1):
-        workers = pool.processes(rank, worker=True)
-        assert workers
-        for worker in workers:
-            os.kill(worker, signal.SIGKILL)
+        assert pool.processes(rank, worker=True)
+        kill_workers(pool, rank)
         time.sleep(0.3)
     status = pool.until(1, transfer, lambda s: s["state"] in ("finished", "failed", "interrupted"))
     if status["state"] == "interrupted":
@@ -387,7 +393,7 @@ def test_an_upload_from_another_node_goes_on_with_its_parts(beside_a_store):
     pool, store = beside_a_store
     source, size = pool.at / "n0" / "big", 96 << 20
     source.write_bytes(os.urandom(1 << 20) * 95 + os.urandom(1 << 20))
-    transfer = pool.taken(1, f"n0:{source}", "s3://bkt/big", "--limit", "16MiB")
+    transfer = pool.taken(1, f"n0:{source}", "s3://bkt/big", "--limit", "8MiB")
 
     def parts(least: int) -> int:
         until = time.monotonic() + WITHIN
@@ -401,8 +407,7 @@ def test_an_upload_from_another_node_goes_on_with_its_parts(beside_a_store):
     time.sleep(2.5)
     sent = parts(3)
     for rank in (0, 1):
-        for worker in pool.processes(rank, worker=True):
-            os.kill(worker, signal.SIGKILL)
+        kill_workers(pool, rank)
         time.sleep(0.3)
     status = pool.until(1, transfer, lambda s: s["state"] in ("finished", "failed", "interrupted"))
     if status["state"] == "interrupted":
@@ -483,10 +488,7 @@ def test_a_node_that_does_not_answer_is_told_and_found_again(pool, memories):
     writer, reader = pooled(pool, 0, "write", memories[0], 200_000), pooled(pool, 2, "read", memories[2], 400, 1)
     try:
         assert reader.stdout.readline() == "begun\n", reader.communicate()
-        for worker in pool.processes(0, worker=True):
-            # One that has nothing to do may end by itself.
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(worker, signal.SIGKILL)
+        kill_workers(pool, 0)
         out = ends(reader)
         had, again = json.loads(out.split("]")[0] + "]"), int(out.split("]")[1])
         assert len(had) >= 400 and had == sorted(had) and again >= 1

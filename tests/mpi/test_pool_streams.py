@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import stead
-from jobs import launch
+from jobs import PATIENT, launch
 from test_pool import STEAD, WITHIN, ends, go_on, memories, pool, pooled, says  # noqa: F401
 
 pytestmark = pytest.mark.skipif(not STEAD.exists(), reason="there is no command with MPI")
@@ -108,7 +108,7 @@ sys.path.insert(0, {str(Path(__file__).parent)!r})
 import numpy as np, stead
 from pooled import values
 n = 0
-for step in stead.reader("out", nodes=["n1"], timeout=60, dataspaces={{"memory": {memory!r}}}):
+for step in stead.reader("out", nodes=["n1"], timeout=120, dataspaces={{"memory": {memory!r}}}):
     T = values(step.number)
     assert step["sum"] == T.sum(), step.number
     assert np.array_equal(step["rows"], T.max(axis=1)) and np.array_equal(step["twice"], 2 * T), step.number
@@ -127,7 +127,7 @@ def test_a_flow_between_nodes(pool, memories, tmp_path, by):  # noqa: F811
     (tmp_path / "flow.toml").write_text(FLOW)
     command = [str(STEAD), "flow", "run", str(tmp_path / "flow.toml"), "--format", "json", "--timeout", "60s"]
     words = {"command": command, "python": [sys.executable, "-c", IN_PYTHON, memories[1]], "ranks": [*launch("openmpi", 2), *command]}[by]
-    env = os.environ | {"STEAD_SOCKET": f"{pool.at}/n1/s", "STEAD_CONFIG": str(tmp_path / "stead.toml"), "STEAD_PEER_SILENCE_S": "30"}
+    env = os.environ | {"STEAD_SOCKET": f"{pool.at}/n1/s", "STEAD_CONFIG": str(tmp_path / "stead.toml")} | PATIENT
     flow = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     writer = pooled(pool, 0, "write", memories[0], STEPS)
     with ended(writer, flow):

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from jobs import BUILT, LIMIT, launch, run
+from jobs import BUILT, HASTY, LIMIT, PATIENT, launch, run
 from support import ROOT
 from test_mpi import LAB, lab  # noqa: F401
 from test_mpi4py import env  # noqa: F401
@@ -47,7 +47,7 @@ def job(n: int, *words, wrapped: str = "", options=()) -> list[str]:
 
 
 def together(*args, **kwargs) -> subprocess.CompletedProcess:
-    env = os.environ | {"STEAD_PEER_SILENCE_S": "3"}
+    env = os.environ | PATIENT
     return subprocess.run(job(*args, **kwargs), capture_output=True, text=True, env=env, stdin=subprocess.DEVNULL)
 
 
@@ -254,7 +254,7 @@ def test_a_rank_that_is_killed_in_a_run_leaves_no_output(shared, tmp_path, dies)
     before = left(tmp_path)
     wrapped = f'echo $$ >{tmp_path}/pid$OMPI_COMM_WORLD_RANK; exec "$@"'
     command = job(2, *mapped(shared, space), "--threads", 1, wrapped=wrapped, options=["--enable-recovery"])
-    env = os.environ | {"STEAD_PEER_SILENCE_S": "3"}
+    env = os.environ | HASTY
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as under_way:
         # Each has made its part, and the data are read now.
         while len(left(tmp_path)) < len(before) + 2:
@@ -288,7 +288,7 @@ def test_a_rank_that_is_killed_leaves_no_layout(shared, tmp_path, dies):
     wrapped = f'echo $$ >{tmp_path}/pid$OMPI_COMM_WORLD_RANK; exec "$@"'
     words = ["put", shared / "f", "--over", "nvme", "--parts", 2, "--threads", 1, "--dataspace", f"nvme={tmp_path}/space"]
     command = job(2, *words, wrapped=wrapped, options=["--enable-recovery"])
-    env = os.environ | {"STEAD_PEER_SILENCE_S": "3"}
+    env = os.environ | HASTY
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as under_way:
         while len(left(tmp_path / "space")) < 2:
             assert under_way.poll() is None

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import stead
-from jobs import BUILT, LIMIT, launch, run
+from jobs import BUILT, HASTY, LIMIT, PATIENT, launch, run
 from support import ROOT, command
 from test_mpi import LAB, lab  # noqa: F401
 from test_mpi4py import env  # noqa: F401
@@ -51,7 +51,7 @@ def together(n: int, *words, wrapped: str = "", cwd=None, options=()) -> subproc
         job = launch("openmpi", n, "--enable-recovery", *options)
         words = ["sh", "-c", wrapped, "sh", *words]
     limited = ["timeout", "--kill-after=10", str(LIMIT), *map(str, [*job, *words])]
-    given = os.environ | {"STEAD_PEER_SILENCE_S": "3"}
+    given = os.environ | (HASTY if wrapped else PATIENT)
     return subprocess.run(limited, capture_output=True, text=True, env=given, stdin=subprocess.DEVNULL, cwd=cwd)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from jobs import BUILT, bound, launch, run
+from jobs import BUILT, LIMIT, bound, launch, run
 from test_mpi import LAB, lab  # noqa: F401
 from test_mpi4py import env  # noqa: F401
 from test_run import KERNELS, STEAD, alone, asked, folder, together  # noqa: F401
@@ -131,7 +131,7 @@ def test_python_on_hosts_of_the_lab(lab, folder, tmp_path):  # noqa: F811
 def test_a_host_of_the_lab_that_has_no_rank(lab, folder, tmp_path):  # noqa: F811
     layout = put(folder / "t.csv", tmp_path / "l", 50_000, ["host1", "host2", "host3"])
     job = [LAB, "run", lab, "-n", "2", STEAD, "run", layout, "-k", "rows"]
-    done = subprocess.run(list(map(str, job)), capture_output=True, text=True, env=os.environ, timeout=100)
+    done = subprocess.run(list(map(str, job)), capture_output=True, text=True, env=os.environ, timeout=LIMIT)
     assert done.returncode != 0 and "node host3 has parts of it, and no rank" in done.stderr, done.stderr
 
 
@@ -149,7 +149,7 @@ def test_a_layout_says_who_has_the_data(lab, folder, tmp_path):  # noqa: F811
             assert (chosen["wish"], chosen["storage_ranks"], chosen["compute_ranks"]) == (place, 2, 2)
     for file, says in ("l/t.csv.stead-layout.toml.x", "is none"), ("no.stead-layout.toml", "no.stead-layout.toml"):
         job = [LAB, "run", lab, STEAD, "run", tmp_path / file, "-k", "rows", "--storage-hosts", "layout"]
-        done = subprocess.run(list(map(str, job)), capture_output=True, text=True, env=os.environ, timeout=100)
+        done = subprocess.run(list(map(str, job)), capture_output=True, text=True, env=os.environ, timeout=LIMIT)
         told = re.findall(r"^stead: (.*)", done.stderr, re.M)
         assert done.returncode != 0 and len(told) == 1 and says in told[0], done.stderr
 
@@ -159,7 +159,7 @@ def test_a_part_that_its_host_may_not_read_is_named(lab, folder, tmp_path):  # n
     (layout.parent / "part1").chmod(0)
     for more in [], ["--storage-hosts", "host[1-3]"]:
         job = [LAB, "run", lab, *bound(), STEAD, "run", layout, "-k", "rows", *more]
-        done = subprocess.run(list(map(str, job)), capture_output=True, text=True, env=os.environ, timeout=100)
+        done = subprocess.run(list(map(str, job)), capture_output=True, text=True, env=os.environ, timeout=LIMIT)
         assert done.returncode != 0 and done.stdout == ""
         told = re.findall(r"^stead: (.*)", done.stderr, re.M)
         assert len(told) == 1 and re.search(r"part1: rank 1 on host2: part 1 of 't.csv', .*: permission denied", told[0]), done.stderr

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from jobs import BUILT
+from jobs import BUILT, HASTY
 from slurm import NODES, Slurm, missing
 from support import ROOT
 from test_mpi4py import env  # noqa: F401
@@ -96,9 +96,9 @@ def test_a_rank_that_is_killed_is_named(slurm, tmp_path):
     wrapped = f'h={tmp_path}/pid.$SLURM_PROCID; echo $$ >$h.part; mv $h.part $h; exec "$@"'
     words = ["sh", "-c", wrapped, "sh", STEAD, "run", path, "--type", "raw", "--dtype", "f64", "-k", "quantile:value", "--threads", "1"]
     done: list[subprocess.CompletedProcess] = []
-    job = threading.Thread(target=lambda: done.append(slurm.srun("openmpi", 4, *words)))
+    job = threading.Thread(target=lambda: done.append(slurm.srun("openmpi", 4, *words, **HASTY)))
     job.start()
-    victim, end = tmp_path / "pid.3", time.monotonic() + 60
+    victim, end = tmp_path / "pid.3", time.monotonic() + 180
     try:
         while not victim.exists():
             assert job.is_alive() and time.monotonic() < end
@@ -127,7 +127,7 @@ def left(base: Path) -> list[Path]:
 
 
 def test_ranks_on_nodes_of_slurm_hand_arrays_to_each_other(slurm, mpi, env, base):  # noqa: F811
-    done = slurm.srun(mpi, 4, sys.executable, ROOT / "tests" / "mpi" / "streams.py", base, 2, **env | {"STEAD_PEER_SILENCE_S": "30"})
+    done = slurm.srun(mpi, 4, sys.executable, ROOT / "tests" / "mpi" / "streams.py", base, 2, **env)
     assert done.returncode == 0, done.stderr
     had = dict(re.findall(r"right (\d+) on \d+: (.*)", done.stdout))
     assert had == {"0": "None", "1": "None", "2": "[0, 1, 2, 3, 4, 5]", "3": "[0, 1, 2, 3, 4, 5]"}, done

@@ -10,11 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-import jobs
 import numpy as np
 import pytest
 import stead
-from jobs import BUILT, launch
+from jobs import BUILT, LIMIT, launch, run
 from support import ROOT
 from test_mpi import lab, over  # noqa: F401
 from test_mpi4py import env  # noqa: F401
@@ -30,11 +29,6 @@ MATRIX = max(8, int(os.environ.get("STEAD_CRASHES", "0")) // 20)
 def base():
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         yield Path(folder)
-
-
-def run(command, env=None) -> str:
-    """Of a job of which nobody is killed: who is kept from answering by what else this machine does is not to be taken for gone."""
-    return jobs.run(command, (env or {}) | {"STEAD_PEER_SILENCE_S": "30"})
 
 
 def left(base: Path) -> list[Path]:
@@ -112,9 +106,9 @@ def test_all_elements_are_right_on_several_hosts(lab, mpi, env, base):  # noqa: 
 @pytest.mark.parametrize("seed", range(4))
 def test_who_is_killed_in_a_case_of_the_tester_is_told(base, seed, who):
     """A case of the tester. Streams go through shared memory, and MPI is what they are coupled by: one of the MPIs lets the others go on."""
-    env = {"MPI4PY_MPIABI": "openmpi", "STEAD_MPI_LIBRARY": str(BUILT / "openmpi" / "libstead_mpi.so"), "STEAD_PEER_SILENCE_S": "5"}
+    env = {"MPI4PY_MPIABI": "openmpi", "STEAD_MPI_LIBRARY": str(BUILT / "openmpi" / "libstead_mpi.so")}
     command = launch("openmpi", 5, "--enable-recovery", "--mca", "btl", "vader,self")
-    said = jobs.run([*command, sys.executable, TESTER, base, 1, seed, "--kill", who], env, expect=None)
+    said = run([*command, sys.executable, TESTER, base, 1, seed, "--kill", who], env, expect=None)
     assert "1 cases, 0 wrong\n" in said, said
     # Who comes next clears up what a process has left that was killed.
     with pytest.raises(stead.TimedOutError):
@@ -156,7 +150,7 @@ persist = "{folder}"
 SIMULATION = """
 import sys
 import numpy as np, stead
-with stead.writer("sim", readers=1, timeout=30, dataspaces={"memory": sys.argv[1]}) as w:
+with stead.writer("sim", readers=1, timeout=120, dataspaces={"memory": sys.argv[1]}) as w:
     for n in range(6):
         with w.step():
             w.put(sys.argv[2], np.arange(300.0 * 400).reshape(300, 400) + n)
@@ -197,7 +191,7 @@ def test_the_command_runs_a_flow_by_the_ranks_of_a_job(base, ranks):
     # An error of all is told once.
     (base / "flow.toml").write_text(FLOW.format(folder=base / "more"))
     with simulation(memory, "U"):
-        done = subprocess.run(["timeout", "90", *map(str, command)], capture_output=True, text=True, env=os.environ | env)
+        done = subprocess.run(["timeout", str(LIMIT), *map(str, command)], capture_output=True, text=True, env=os.environ | env)
     assert done.returncode == 2 or done.returncode == 1, done
     assert done.stdout == "" and done.stderr.count("no variable 'T' is in step 0") == 1, done.stderr
 
@@ -233,9 +227,9 @@ def test_a_writer_of_another_host_that_fails_is_named(lab, mpi, env, base):  # n
 
 def recovering(base, how) -> str:
     """Of four ranks, two of which write, one is killed: of the MPIs, one has an mpirun that lets others go on then."""
-    env = {"MPI4PY_MPIABI": "openmpi", "STEAD_MPI_LIBRARY": str(BUILT / "openmpi" / "libstead_mpi.so"), "STEAD_PEER_SILENCE_S": "5"}
+    env = {"MPI4PY_MPIABI": "openmpi", "STEAD_MPI_LIBRARY": str(BUILT / "openmpi" / "libstead_mpi.so")}
     command = launch("openmpi", 4, "--enable-recovery", "--mca", "btl", "vader,self")
-    return jobs.run([*command, sys.executable, PROGRAM, base, 2, how], env, expect=None)
+    return run([*command, sys.executable, PROGRAM, base, 2, how], env, expect=None)
 
 
 def test_a_reader_that_is_killed_is_waited_for_no_longer(base):
