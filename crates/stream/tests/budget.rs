@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::io::{BufRead, BufReader};
+mod common;
+
+use common::{dir, says, wait_until, written};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,14 +24,6 @@ fn spaces(dir: &Path, terms: &str) -> Spaces {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
     let text = format!("[dataspace.memory]\npath = \"{}\"\nmemory = true\n{terms}", path.display());
     Spaces::parse(&text, &|_| None).unwrap()
-}
-
-fn dir() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm").unwrap()
-}
-
-fn written(spaces: &Spaces) -> Written {
-    Written { spaces: spaces.clone(), timeout: Duration::from_secs(60), ..Written::default() }
 }
 
 /// A step of so many bytes.
@@ -61,15 +55,6 @@ fn until_it_waits(waits: &AtomicU64) {
     let before = waits.load(Ordering::SeqCst);
     while waits.load(Ordering::SeqCst) < before + 3 {
         std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn wait_until(is: impl Fn() -> bool) {
-    for _ in 0..12_000 {
-        if is() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -228,12 +213,7 @@ fn pages(dir: &Path) -> u64 {
 
 /// This program again, which does something with a stream of a name.
 fn child(what: &str, name: &str, dir: &Path) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "another_process", "--nocapture", "--test-threads=1"])
-        .env("BUDGET_CHILD", format!("{what} {name} {}", dir.display()))
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
+    common::child(&format!("{what} {name} {}", dir.display()))
 }
 
 const SHARED: &str = "size = \"16MiB\"\n";
@@ -242,7 +222,7 @@ const STEPS: u64 = 60;
 /// What [`child`] does.
 #[test]
 fn another_process() {
-    let Ok(said) = std::env::var("BUDGET_CHILD") else { return };
+    let Some(said) = common::told() else { return };
     let words: Vec<&str> = said.splitn(3, ' ').collect();
     let spaces = spaces(Path::new(words[2]), SHARED);
     match words[0] {
@@ -278,12 +258,6 @@ fn another_process() {
         other => panic!("{other}"),
     }
     println!("done");
-}
-
-/// Waits until a process says so.
-fn says(child: &mut Child, what: &str) -> bool {
-    let out = BufReader::new(child.stdout.as_mut().unwrap());
-    out.lines().map_while(|line| line.ok()).any(|line| line.trim_end().ends_with(what))
 }
 
 #[test]

@@ -2,50 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod common;
+
+use common::{LONG, Place, bounds};
 use std::time::Duration;
-use stead_core::layout::Spaces;
 use stead_core::{Bounds, Cancel, DType, Kind};
 use stead_stream::{
     Behind, Definition, Presence, Read, Reader, Start, Stop, Subscription, Writer, Written,
 };
-
-/// A folder in memory, as the dataspace `memory`.
-struct Place {
-    #[allow(dead_code)]
-    dir: tempfile::TempDir,
-    spaces: Spaces,
-}
-
-impl Place {
-    fn new() -> Place {
-        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-        let mut spaces = Spaces::default();
-        spaces.imply("memory", dir.path().join("own").to_str().unwrap());
-        Place { dir, spaces }
-    }
-
-    fn written(&self) -> Written {
-        let timeout = Duration::from_secs(60);
-        Written { spaces: self.spaces.clone(), timeout, ..Written::default() }
-    }
-
-    fn read(&self) -> Read {
-        let timeout = Duration::from_secs(60);
-        Read { spaces: self.spaces.clone(), timeout, ..Read::default() }
-    }
-
-    /// What there is: folders of streams.
-    fn left(&self) -> Vec<String> {
-        let streams =
-            std::fs::read_dir(self.dir.path().join("own")).unwrap().next().unwrap().unwrap();
-        let mut names: Vec<String> = std::fs::read_dir(streams.path())
-            .unwrap()
-            .map(|e| e.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
-    }
-}
 
 fn array(name: &str, shape: &[u64]) -> Definition {
     Definition {
@@ -55,10 +19,6 @@ fn array(name: &str, shape: &[u64]) -> Definition {
         dims: Vec::new(),
         attributes: Default::default(),
     }
-}
-
-fn bounds(start: &[u64], count: &[u64]) -> Bounds {
-    Bounds::new(start, count).unwrap()
 }
 
 /// The element at a place of a step.
@@ -177,8 +137,7 @@ fn a_rank_that_comes_late_finds_what_the_first_one_has_found_also_when_all_is_ov
         let place = Place::new();
         let mut writer = Writer::open("sim", &Written { queue: 3, ..place.written() }).unwrap();
         let t = writer.define(array("T", &[2, 2])).unwrap();
-        let timeout = Duration::from_secs(60);
-        let of = |rank| Read { rank, ranks: 3, start, timeout, ..place.read() };
+        let of = |rank| Read { rank, ranks: 3, start, ..place.read() };
         let mut first = Reader::open("sim", &of(0)).unwrap();
         (0..3).for_each(|step| put(&mut writer, t, step, &whole));
         writer.close().unwrap();
@@ -222,7 +181,7 @@ fn what_waits_for_ranks_that_do_not_come_goes() {
         writer.close().unwrap();
         assert_eq!(place.left(), ["sim"]);
     }
-    let home = stead_stream::Home::open(&place.spaces).unwrap();
+    let home = place.home();
     assert_eq!(home.remove("sim", false).unwrap_err().kind(), Kind::Usage);
     assert!(home.remove("sim", true).unwrap());
     assert_eq!(place.left(), Vec::<String>::new());
@@ -679,7 +638,7 @@ fn a_very_step_can_be_waited_for() {
     assert_eq!(error.kind(), Kind::Timeout);
     assert!(error.message().contains("step 3 of stream 's' is not ended: writer 0"), "{error}");
     let waits = std::thread::spawn(move || {
-        let found = reader.wait_for("v5", 5, Duration::from_secs(60)).unwrap().number();
+        let found = reader.wait_for("v5", 5, LONG).unwrap().number();
         (found, reader)
     });
     let mut writer = writer;
@@ -708,7 +667,7 @@ fn steps_come_to_a_function() {
         had.send(step.unwrap().map(|step| step.number())).unwrap();
     })
     .unwrap();
-    let next = || told.recv_timeout(Duration::from_secs(60)).unwrap();
+    let next = || told.recv_timeout(LONG).unwrap();
     assert_eq!([next(), next(), next(), next()], [Some(0), Some(1), Some(2), Some(3)]);
     assert!(!all.is_over());
     writer.close().unwrap();
@@ -722,7 +681,7 @@ fn steps_come_to_a_function() {
         had.send(step.unwrap().map(|step| step.number())).unwrap();
     })
     .unwrap();
-    assert_eq!(told.recv_timeout(Duration::from_secs(60)).unwrap(), Some(0));
+    assert_eq!(told.recv_timeout(LONG).unwrap(), Some(0));
     drop(some);
     assert!(told.recv().is_err());
     drop(writer);
@@ -765,7 +724,7 @@ fn writers_are_told_what_becomes_of_readers() {
 #[test]
 fn a_stream_is_founded_while_others_clear_up() {
     let place = Place::new();
-    let home = stead_stream::Home::open(&place.spaces).unwrap();
+    let home = place.home();
     let is_done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..2 {

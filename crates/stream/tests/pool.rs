@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod common;
+
+use common::{LONG, bounds, memory, written};
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -33,9 +36,7 @@ struct Pool {
 }
 
 fn spaces(dir: &Path, node: &str) -> Spaces {
-    let mut spaces = Spaces::default();
-    spaces.imply("memory", dir.join(node).to_str().unwrap());
-    spaces
+    memory(&dir.join(node))
 }
 
 impl Pool {
@@ -162,14 +163,9 @@ impl Drop for Open {
     }
 }
 
-fn written(spaces: Spaces) -> Written {
-    Written { spaces, timeout: Duration::from_secs(60), ..Written::default() }
-}
-
 fn read(dir: &Path, node: &str, pool: &Arc<Pool>) -> Read {
     let nodes: Arc<dyn Nodes> = Arc::new(From { pool: pool.clone(), node: node.to_owned() });
-    let spaces = spaces(dir, node);
-    Read { spaces, timeout: Duration::from_secs(60), nodes: Some(nodes), ..Read::default() }
+    Read { nodes: Some(nodes), ..common::read(&spaces(dir, node)) }
 }
 
 /// The error of a reader that gives up, and was given time enough to hear all this: more and more of it, as nodes answer in their own time.
@@ -194,10 +190,6 @@ fn values(step: u64, of: &Bounds) -> Vec<u8> {
     ys.flat_map(at).flat_map(u64::to_le_bytes).collect()
 }
 
-fn bounds(start: &[u64], count: &[u64]) -> Bounds {
-    Bounds::new(start, count).unwrap()
-}
-
 fn write(writer: &mut Writer, part: &Bounds) {
     let variable = writer.define(Definition::new("T", DType::U64, SHAPE)).unwrap();
     let step = writer.begin().unwrap();
@@ -207,12 +199,12 @@ fn write(writer: &mut Writer, part: &Bounds) {
 
 #[test]
 fn a_reader_has_what_programs_of_another_node_write() {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let dir = common::dir();
     let pool = Pool::new(dir.path(), &["a", "b", "c"]);
     let whole = bounds(&[0, 0], &SHAPE);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let options = Written { readers: 1, ..written(spaces(dir.path(), "a")) };
+            let options = Written { readers: 1, ..written(&spaces(dir.path(), "a")) };
             let mut writer = Writer::open("sim", &options).unwrap();
             (0..5).for_each(|_| write(&mut writer, &whole));
             writer.close().unwrap();
@@ -233,12 +225,10 @@ fn a_reader_has_what_programs_of_another_node_write() {
 
 #[test]
 fn writers_of_several_nodes_are_one_stream() {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let dir = common::dir();
     let pool = Pool::new(dir.path(), &["a", "b", "c"]);
     thread::scope(|scope| {
-        for (fabric, node) in
-            Local::over_nodes(&[0, 0, 1], Duration::from_secs(60)).into_iter().zip(["a", "a", "c"])
-        {
+        for (fabric, node) in Local::over_nodes(&[0, 0, 1], LONG).into_iter().zip(["a", "a", "c"]) {
             let spaces = spaces(dir.path(), node);
             scope.spawn(move || {
                 let fabric: Arc<dyn Fabric> = Arc::new(fabric);
@@ -249,7 +239,7 @@ fn writers_of_several_nodes_are_one_stream() {
                     writers,
                     readers: 1,
                     coupling: Some(coupling),
-                    ..written(spaces)
+                    ..written(&spaces)
                 };
                 let mut writer = Writer::open("sim", &options).unwrap();
                 let part = bounds(&[rank * 100, 0], &[100, SHAPE[1]]);
@@ -275,11 +265,11 @@ fn writers_of_several_nodes_are_one_stream() {
 
 #[test]
 fn steps_that_have_gone_from_memory_come_from_files_of_the_node() {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let dir = common::dir();
     let pool = Pool::new(dir.path(), &["a", "b"]);
     let part = bounds(&[10, 3000], &[200, 12]);
     let persist = Some(dir.path().join("disk").to_str().unwrap().to_owned());
-    let options = Written { persist, ..written(spaces(dir.path(), "a")) };
+    let options = Written { persist, ..written(&spaces(dir.path(), "a")) };
     let mut writer = Writer::open("sim", &options).unwrap();
     (0..6).for_each(|_| write(&mut writer, &part));
     // On another node, and on the same one.
@@ -307,10 +297,10 @@ fn steps_that_have_gone_from_memory_come_from_files_of_the_node() {
 
 #[test]
 fn what_is_written_here_is_not_looked_for_elsewhere() {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let dir = common::dir();
     let pool = Pool::new(dir.path(), &["a", "b"]);
     let whole = bounds(&[0, 0], &SHAPE);
-    let mut writer = Writer::open("sim", &written(spaces(dir.path(), "b"))).unwrap();
+    let mut writer = Writer::open("sim", &written(&spaces(dir.path(), "b"))).unwrap();
     write(&mut writer, &whole);
     let mut reader = Reader::open("sim", &read(dir.path(), "b", &pool)).unwrap();
     assert_eq!(pool.asked.load(Ordering::Relaxed), 0);
@@ -319,13 +309,13 @@ fn what_is_written_here_is_not_looked_for_elsewhere() {
 
 #[test]
 fn nodes_that_are_gone_are_left_out_and_told() {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let dir = common::dir();
     let pool = Pool::new(dir.path(), &["a", "b", "c"]);
     pool.gone.lock().unwrap().push("b".to_owned());
     let options = Read { start: Start::Next, ..read(dir.path(), "d", &pool) };
     given_up("sim", &options, &["any of 4 nodes", "node 'b' is gone"]);
     // It is elsewhere.
-    let mut writer = Writer::open("sim", &written(spaces(dir.path(), "c"))).unwrap();
+    let mut writer = Writer::open("sim", &written(&spaces(dir.path(), "c"))).unwrap();
     let mut reader = Reader::open("sim", &options).unwrap();
     let whole = bounds(&[0, 0], &SHAPE);
     write(&mut writer, &whole);
@@ -348,7 +338,7 @@ fn nodes_that_are_gone_are_left_out_and_told() {
 
 #[test]
 fn nodes_without_writers_are_asked_by_few_connections_and_keep_none() {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let dir = common::dir();
     let names: Vec<String> = (0..70).map(|n| format!("n{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let pool = Pool::new(dir.path(), &names);
@@ -371,7 +361,7 @@ fn nodes_without_writers_are_asked_by_few_connections_and_keep_none() {
                 assert!(reader.next_step().unwrap().is_none());
             });
         }
-        let options = Written { readers: 1, ..written(spaces(dir.path(), "n66")) };
+        let options = Written { readers: 1, ..written(&spaces(dir.path(), "n66")) };
         let mut writer = Writer::open("sim", &options).unwrap();
         write(&mut writer, &whole);
         pool.until_open(4);
@@ -382,9 +372,9 @@ fn nodes_without_writers_are_asked_by_few_connections_and_keep_none() {
 
 #[test]
 fn a_reader_that_finds_too_many_connections_is_told_so_and_what_to_do() {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let dir = common::dir();
     let pool = Pool::new(dir.path(), &["a"]);
-    let mut writer = Writer::open("sim", &written(spaces(dir.path(), "a"))).unwrap();
+    let mut writer = Writer::open("sim", &written(&spaces(dir.path(), "a"))).unwrap();
     write(&mut writer, &bounds(&[0, 0], &SHAPE));
     // A look is all that there may be, and a reader has two.
     pool.most.store(1, Ordering::Relaxed);
@@ -399,11 +389,11 @@ fn a_reader_that_finds_too_many_connections_is_told_so_and_what_to_do() {
 
 #[test]
 fn a_node_that_does_not_answer_keeps_nobody_from_the_others() {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let dir = common::dir();
     let pool = Pool::new(dir.path(), &["a", "b", "c", "d"]);
     pool.hung.lock().unwrap().extend(["a".to_owned(), "c".to_owned()]);
     let whole = bounds(&[0, 0], &SHAPE);
-    let mut writer = Writer::open("sim", &written(spaces(dir.path(), "b"))).unwrap();
+    let mut writer = Writer::open("sim", &written(&spaces(dir.path(), "b"))).unwrap();
     write(&mut writer, &whole);
     // Far longer than a test may take.
     let long = Read { timeout: Duration::from_secs(36_000), ..read(dir.path(), "d", &pool) };
@@ -420,10 +410,10 @@ fn a_node_that_does_not_answer_keeps_nobody_from_the_others() {
 
 #[test]
 fn who_is_gone_without_a_farewell_has_died_and_nobody_waits_for_its_group() {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let dir = common::dir();
     let pool = Pool::new(dir.path(), &["a", "b"]);
     let part = bounds(&[0, 0], &[1, 10]);
-    let mut writer = Writer::open("sim", &written(spaces(dir.path(), "a"))).unwrap();
+    let mut writer = Writer::open("sim", &written(&spaces(dir.path(), "a"))).unwrap();
     let read = Read { ranks: 2, ..read(dir.path(), "b", &pool) };
     let mut reader = Reader::open("sim", &read).unwrap();
     write(&mut writer, &part);

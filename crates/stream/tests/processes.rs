@@ -2,22 +2,18 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::io::{BufRead, BufReader};
+mod common;
+
+use common::{dir, memory, says};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::Duration;
 use stead_core::layout::Spaces;
 use stead_core::{Bounds, DType, Kind};
 use stead_stream::{Definition, Home, Presence, Progress, Read, Reader, Writer, Written};
 
 fn spaces(dir: &Path) -> Spaces {
-    let mut spaces = Spaces::default();
-    spaces.imply("memory", dir.join("own").to_str().unwrap());
-    spaces
-}
-
-fn dir() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm").unwrap()
+    memory(&dir.join("own"))
 }
 
 const ELEMENTS: u64 = 1 << 16;
@@ -42,18 +38,13 @@ fn data(step: u64, rank: u64) -> Vec<u8> {
 
 /// This program again, as a writer or a reader of a stream in a folder.
 fn child(what: &str, dir: &Path, rank: u64, steps: u64) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "another_process", "--nocapture", "--test-threads=1"])
-        .env("STREAM_CHILD", format!("{what} {rank} {steps} {}", dir.display()))
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
+    common::child(&format!("{what} {rank} {steps} {}", dir.display()))
 }
 
 /// What [`child`] does.
 #[test]
 fn another_process() {
-    let Ok(said) = std::env::var("STREAM_CHILD") else { return };
+    let Some(said) = common::told() else { return };
     let words: Vec<&str> = said.splitn(4, ' ').collect();
     let (rank, steps): (u64, u64) = (words[1].parse().unwrap(), words[2].parse().unwrap());
     let spaces = spaces(Path::new(words[3]));
@@ -87,23 +78,6 @@ fn another_process() {
         other => panic!("{other}"),
     }
     println!("done");
-}
-
-/// Waits until a process says so.
-fn says(child: &mut Child, what: &str) -> bool {
-    let out = child.stdout.take().unwrap();
-    let mut lines = BufReader::new(out);
-    let mut found = false;
-    let mut line = String::new();
-    while lines.read_line(&mut line).unwrap() > 0 {
-        if line.trim_end().ends_with(what) {
-            found = true;
-            break;
-        }
-        line.clear();
-    }
-    child.stdout = Some(lines.into_inner());
-    found
 }
 
 #[test]

@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod common;
+
+use common::{LONG, bounds};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::Duration;
 use stead_core::layout::Spaces;
 use stead_core::{Bounds, DType, Kind};
@@ -20,15 +23,14 @@ struct Place {
 }
 
 fn spaces(dir: &Path) -> Spaces {
-    let mut spaces = Spaces::default();
-    spaces.imply("memory", dir.join("own").to_str().unwrap());
+    let mut spaces = common::memory(&dir.join("own"));
     spaces.give(&format!("disk={}", dir.join("disk").display()), &|_| None).unwrap();
     spaces
 }
 
 impl Place {
     fn new() -> Place {
-        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let dir = common::dir();
         std::fs::create_dir(dir.path().join("disk")).unwrap();
         let spaces = spaces(dir.path());
         Place { dir, spaces }
@@ -40,22 +42,16 @@ impl Place {
 
     fn written(&self) -> Written {
         let persist = Some("disk://run".to_owned());
-        let timeout = Duration::from_secs(60);
-        Written { spaces: self.spaces.clone(), timeout, persist, ..Written::default() }
+        Written { persist, ..common::written(&self.spaces) }
     }
 
     fn read(&self) -> Read {
-        let timeout = Duration::from_secs(60);
-        Read { spaces: self.spaces.clone(), timeout, ..Read::default() }
+        common::read(&self.spaces)
     }
 
     fn open(&self) -> Reader {
         Reader::open("disk://run", &self.read()).unwrap()
     }
-}
-
-fn bounds(start: &[u64], count: &[u64]) -> Bounds {
-    Bounds::new(start, count).unwrap()
 }
 
 /// The element at a place of a step.
@@ -185,7 +181,7 @@ fn what_was_recorded_is_read_as_the_stream_was() {
             }
         });
         let reader = place.open();
-        let step = reader.wait_for("T", 4, Duration::from_secs(60)).unwrap();
+        let step = reader.wait_for("T", 4, LONG).unwrap();
         look(&step, writers);
         // A path of the system leads to the same.
         let path = place.disk("run").to_str().unwrap().to_owned();
@@ -349,7 +345,7 @@ fn writers_do_not_wait_for_who_reads_from_files_and_nothing_is_lost() {
             memory: if memory > 0 { memory } else { written.memory },
             readers: 2,
             // Far less than they would wait for who never comes on.
-            timeout: Duration::from_secs(60),
+            timeout: LONG,
             ..written
         };
         let steps = 120;
@@ -699,19 +695,13 @@ fn damage_is_one_clear_error_and_what_is_whole_is_read() {
 
 /// This program again, as a writer.
 fn child(dir: &Path, rank: u64) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "another_process", "--nocapture", "--test-threads=1"])
-        .env("RECORD_CHILD", format!("{rank} {}", dir.display()))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
+    common::child(&format!("{rank} {}", dir.display()))
 }
 
 /// What [`child`] does.
 #[test]
 fn another_process() {
-    let Ok(said) = std::env::var("RECORD_CHILD") else { return };
+    let Some(said) = common::told() else { return };
     let (rank, dir) = said.split_once(' ').unwrap();
     let rank = rank.parse().unwrap();
     let persist = Some("disk://run".to_owned());

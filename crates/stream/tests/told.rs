@@ -2,66 +2,41 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod common;
+
+use common::{LONG, Place, bounds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
-use stead_core::layout::Spaces;
 use stead_core::{Bounds, DType, Kind};
 use stead_stream::{
-    Attribute, Basis, Behind, Definition, Explanation, Home, Pull, Read, Reader, Step, Stop,
-    Writer, Written,
+    Attribute, Basis, Behind, Definition, Explanation, Pull, Read, Reader, Step, Stop, Writer,
+    Written,
 };
 
-/// A folder in memory, as the dataspace `memory`.
-struct Place {
-    dir: tempfile::TempDir,
-    spaces: Spaces,
+/// All writers of a stream.
+fn write(place: &Place, writers: u64, more: impl Fn(&mut Written)) -> Vec<Writer> {
+    let open = |rank| {
+        let mut options = Written { rank, writers, queue: 3, ..place.written() };
+        more(&mut options);
+        Writer::open("sim", &options).unwrap()
+    };
+    (0..writers).map(open).collect()
 }
 
-impl Place {
-    fn new() -> Place {
-        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-        let mut spaces = Spaces::default();
-        spaces.imply("memory", dir.path().join("own").to_str().unwrap());
-        Place { dir, spaces }
-    }
-
-    fn home(&self) -> Home {
-        Home::open(&self.spaces).unwrap()
-    }
-
-    /// All writers of a stream.
-    fn write(&self, writers: u64, more: impl Fn(&mut Written)) -> Vec<Writer> {
-        let open = |rank| {
-            let timeout = Duration::from_secs(60);
-            let usual = Written { spaces: self.spaces.clone(), timeout, ..Written::default() };
-            let mut options = Written { rank, writers, queue: 3, ..usual };
-            more(&mut options);
-            Writer::open("sim", &options).unwrap()
-        };
-        (0..writers).map(open).collect()
-    }
-
-    fn read(&self, group: &str, rank: u64, ranks: u64, behind: Behind) -> Reader {
-        let timeout = Duration::from_secs(60);
-        let usual = Read { spaces: self.spaces.clone(), timeout, ..Read::default() };
-        let group = group.to_owned();
-        Reader::open("sim", &Read { group, rank, ranks, behind, ..usual }).unwrap()
-    }
-
-    /// Bytes that readers have copied, and looked at, so far.
-    fn counted(&self) -> Vec<(String, u64, u64, u64)> {
-        let readers = self.home().describe("sim").unwrap().readers;
-        let mut counted: Vec<_> =
-            readers.into_iter().map(|r| (r.group.unwrap(), r.rank, r.bytes, r.memory)).collect();
-        counted.sort();
-        counted
-    }
+fn read(place: &Place, group: &str, rank: u64, ranks: u64, behind: Behind) -> Reader {
+    let group = group.to_owned();
+    Reader::open("sim", &Read { group, rank, ranks, behind, ..place.read() }).unwrap()
 }
 
-fn bounds(start: &[u64], count: &[u64]) -> Bounds {
-    Bounds::new(start, count).unwrap()
+/// Bytes that readers have copied, and looked at, so far.
+fn counted(place: &Place) -> Vec<(String, u64, u64, u64)> {
+    let readers = place.home().describe("sim").unwrap().readers;
+    let mut counted: Vec<_> =
+        readers.into_iter().map(|r| (r.group.unwrap(), r.rank, r.bytes, r.memory)).collect();
+    counted.sort();
+    counted
 }
 
 /// Blocks of variables, whatever is in them, of each writer.
@@ -131,13 +106,13 @@ fn more(
 #[test]
 fn what_is_told_before_is_what_is_counted_then() {
     let place = Place::new();
-    let mut writers = place.write(3, |_| {});
-    let mut readers = [0, 1].map(|rank| place.read("ana", rank, 2, Behind::Block));
+    let mut writers = write(&place, 3, |_| {});
+    let mut readers = [0, 1].map(|rank| read(&place, "ana", rank, 2, Behind::Block));
     put(&mut writers, &by_rows());
     for (rank, reader) in (0..).zip(&mut readers) {
         get(&reader.next_step().unwrap().unwrap(), rank);
     }
-    let before = place.counted();
+    let before = counted(&place);
     put(&mut writers, &by_rows());
     let said = place.home().explain("sim", 0).unwrap();
     assert_eq!((said.step, said.bytes, said.elsewhere), (Some(1), 12 * 40 * 8 + 8 + 40, 0));
@@ -169,7 +144,7 @@ fn what_is_told_before_is_what_is_counted_then() {
     for (rank, reader) in (0..).zip(&mut readers) {
         get(&reader.next_step().unwrap().unwrap(), rank);
     }
-    let after = place.counted();
+    let after = counted(&place);
     assert_eq!(told(&said), more(after.clone(), &before));
     // Writers put other blocks, and fewer variables: what readers get of these is told before they do.
     put(&mut writers, &columns());
@@ -178,7 +153,7 @@ fn what_is_told_before_is_what_is_counted_then() {
     for (rank, reader) in (0..).zip(&mut readers) {
         get(&reader.next_step().unwrap().unwrap(), rank);
     }
-    assert_eq!(told(&said), more(place.counted(), &after));
+    assert_eq!(told(&said), more(counted(&place), &after));
     // What was a view is copied now, and the other way round.
     assert_eq!(told(&said)[1], ("ana".into(), 1, 4 * 40 * 8, 0));
 }
@@ -186,11 +161,11 @@ fn what_is_told_before_is_what_is_counted_then() {
 #[test]
 fn who_has_got_nothing_yet_is_taken_for_one_that_gets_rows() {
     let place = Place::new();
-    let mut writers = place.write(3, |_| {});
+    let mut writers = write(&place, 3, |_| {});
     let empty = place.home().explain("sim", 2).unwrap();
     assert_eq!((empty.step, empty.bytes, empty.multiple, empty.copied), (None, 0, None, 0));
     put(&mut writers, &by_rows());
-    let mut first = place.read("ana", 1, 5, Behind::Block);
+    let mut first = read(&place, "ana", 1, 5, Behind::Block);
     let said = place.home().explain("sim", 2).unwrap();
     // It, those of its group that have not come, and as many as were to be assumed.
     let of: Vec<_> =
@@ -207,10 +182,10 @@ fn who_has_got_nothing_yet_is_taken_for_one_that_gets_rows() {
     step.get("n", &bounds(&[], &[])).unwrap();
     step.get("U", &bounds(&[1], &[1])).unwrap();
     drop(step);
-    let counted = place.counted();
+    let counted = counted(&place);
     assert_eq!((counted[0].2, counted[0].3), (0, 656));
     // Who has had steps and got nothing of them gets nothing of the next one.
-    let mut idle = place.read("idle", 0, 1, Behind::Drop);
+    let mut idle = read(&place, "idle", 0, 1, Behind::Drop);
     for _ in 0..2 {
         put(&mut writers, &by_rows());
         drop(idle.next_step().unwrap());
@@ -233,8 +208,8 @@ fn who_has_got_nothing_yet_is_taken_for_one_that_gets_rows() {
 #[test]
 fn gets_that_are_too_many_to_be_noted_are_told_as_such() {
     let place = Place::new();
-    let mut writers = place.write(1, |_| {});
-    let mut reader = place.read("ana", 0, 1, Behind::Block);
+    let mut writers = write(&place, 1, |_| {});
+    let mut reader = read(&place, "ana", 0, 1, Behind::Block);
     put(&mut writers, &[(0, "T", &[1000, 3], bounds(&[0, 0], &[1000, 3]))]);
     let step = reader.next_step().unwrap().unwrap();
     for row in 0..1000 {
@@ -243,17 +218,14 @@ fn gets_that_are_too_many_to_be_noted_are_told_as_such() {
     let said = place.home().explain("sim", 0).unwrap();
     // What it has noted goes with it, and that of others who have ended without a word when somebody else notes something.
     let noted = || {
-        let streams = std::fs::read_dir(place.dir.path().join("own")).unwrap().next().unwrap();
-        let files = std::fs::read_dir(streams.unwrap().path().join("sim")).unwrap();
-        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<String> = names.filter(|name| name.starts_with("got-")).collect();
-        names.sort();
+        let mut names = place.files("sim");
+        names.retain(|name| name.starts_with("got-"));
         names
     };
     assert_eq!(noted(), ["got-0"]);
     let streams = std::fs::read_dir(place.dir.path().join("own")).unwrap().next().unwrap();
     std::fs::write(streams.unwrap().path().join("sim/got-7"), [0; 64]).unwrap();
-    let mut other = place.read("other", 0, 1, Behind::Drop);
+    let mut other = read(&place, "other", 0, 1, Behind::Drop);
     other.next_step().unwrap().unwrap().get("T", &bounds(&[0, 0], &[1, 3])).unwrap();
     assert_eq!(noted(), ["got-0", "got-1"]);
     drop((step, reader));
@@ -272,7 +244,7 @@ fn warned(said: &Explanation) -> (Vec<&'static str>, String) {
 #[test]
 fn what_may_be_slow_is_told() {
     let place = Place::new();
-    let mut writers = place.write(4, |w| (w.memory, w.queue) = (1 << 20, 2));
+    let mut writers = write(&place, 4, |w| (w.memory, w.queue) = (1 << 20, 2));
     let shape = [8000u64, 3];
     let row = |w: usize, from, n| (w, "T", &[8000u64, 3][..], bounds(&[from, 0], &[n, 3]));
     // Most of it is of the second writer.
@@ -280,9 +252,9 @@ fn what_may_be_slow_is_told() {
     put(&mut writers, &blocks);
     let calm = place.home().explain("sim", 0).unwrap();
     assert_eq!(warned(&calm).0, [""; 0]);
-    let mut all = place.read("all", 0, 1, Behind::Block);
-    let mut part = place.read("part", 0, 1, Behind::Drop);
-    let mut slow = place.read("slow", 0, 1, Behind::Drop);
+    let mut all = read(&place, "all", 0, 1, Behind::Block);
+    let mut part = read(&place, "part", 0, 1, Behind::Drop);
+    let mut slow = read(&place, "slow", 0, 1, Behind::Drop);
     all.next_step().unwrap().unwrap().get("T", &bounds(&[0, 0], &shape)).unwrap();
     part.next_step().unwrap().unwrap().get("T", &bounds(&[50, 1], &[7000, 1])).unwrap();
     let (kinds, said) = warned(&place.home().explain("sim", 0).unwrap());
@@ -296,7 +268,7 @@ fn what_may_be_slow_is_told() {
     }
     // Who looks at one block that has all of it gathers nothing, and who gets even rows is not warned of.
     drop((part, slow));
-    slow = place.read("slow", 0, 1, Behind::Drop);
+    slow = read(&place, "slow", 0, 1, Behind::Drop);
     slow.next_step().unwrap().unwrap().get("T", &bounds(&[100, 0], &[7700, 3])).unwrap();
     let (kinds, said) = warned(&place.home().explain("sim", 0).unwrap());
     assert_eq!(kinds, ["hot writer", "gathering reader"], "{said}");
@@ -321,7 +293,7 @@ fn what_may_be_slow_is_told() {
 #[test]
 fn too_little_memory_is_told_before_anybody_waits() {
     let place = Place::new();
-    let mut writers = place.write(1, |w| (w.memory, w.keep, w.queue) = (80_000, 1, 2));
+    let mut writers = write(&place, 1, |w| (w.memory, w.keep, w.queue) = (80_000, 1, 2));
     put(&mut writers, &[(0, "T", &[3000], bounds(&[0], &[3000]))]);
     assert_eq!(warned(&place.home().explain("sim", 0).unwrap()).0, [""; 0]);
     put(&mut writers, &[(0, "T", &[4000], bounds(&[0], &[4000]))]);
@@ -342,13 +314,13 @@ fn a_writer_reports_what_it_put_and_for_whom_it_waited() {
         counted.fetch_add(1, Ordering::Relaxed);
         Ok(())
     });
-    let mut writer = place.write(1, |w| (w.queue, w.stop) = (1, stop.clone())).remove(0);
+    let mut writer = write(&place, 1, |w| (w.queue, w.stop) = (1, stop.clone())).remove(0);
     let none = writer.report();
     assert_eq!((none.steps, none.put, none.last, none.waits.len()), (0, 0, None, 0));
     let large = 4 << 20;
     let variable = writer.define(Definition::new("T", DType::F64, [large])).unwrap();
     let (whole, bytes) = (bounds(&[0], &[large]), vec![1; 8 * large as usize]);
-    let mut reader = place.read("slow", 0, 1, Behind::Block);
+    let mut reader = read(&place, "slow", 0, 1, Behind::Block);
     writer.begin().unwrap();
     writer.put(variable, &whole, &bytes).unwrap();
     writer.end().unwrap();
@@ -371,7 +343,7 @@ fn a_writer_reports_what_it_put_and_for_whom_it_waited() {
     }
     thread::sleep(Duration::from_millis(60));
     drop(reader.next_step().unwrap());
-    assert!(reader.next_step_within(Duration::from_secs(60)).unwrap().is_some());
+    assert!(reader.next_step_within(LONG).unwrap().is_some());
     let writer = waiting.join().unwrap();
     let report = writer.report();
     let last = report.last.unwrap();
@@ -392,7 +364,7 @@ fn a_writer_reports_what_it_put_and_for_whom_it_waited() {
 #[test]
 fn variables_of_the_last_step_are_told() {
     let place = Place::new();
-    let mut writers = place.write(2, |_| {});
+    let mut writers = write(&place, 2, |_| {});
     let told = || place.home().describe("sim").unwrap().variables;
     assert_eq!(told(), []);
     let rows = |w: usize| (w, "T", &SHAPE[..], bounds(&[6 * w as u64, 0], &[6, 40]));
@@ -423,8 +395,8 @@ fn variables_of_the_last_step_are_told() {
 #[test]
 fn steps_and_readers_report_what_was_got() {
     let place = Place::new();
-    let mut writers = place.write(2, |_| {});
-    let mut reader = place.read("ana", 0, 1, Behind::Drop);
+    let mut writers = write(&place, 2, |_| {});
+    let mut reader = read(&place, "ana", 0, 1, Behind::Drop);
     let shape: &'static [u64] = &[4, 1 << 20];
     let rows = |w: usize| (w, "T", shape, bounds(&[2 * w as u64, 0], &[2, 1 << 20]));
     put(&mut writers, &[rows(0), rows(1)]);
@@ -464,8 +436,8 @@ fn steps_and_readers_report_what_was_got() {
 #[test]
 fn who_puts_nothing_of_a_variable_has_no_say_in_its_shape() {
     let place = Place::new();
-    let mut writers = place.write(2, |_| {});
-    let mut reader = place.read("ana", 0, 1, Behind::Block);
+    let mut writers = write(&place, 2, |_| {});
+    let mut reader = read(&place, "ana", 0, 1, Behind::Block);
     let part = |w, n: &'static [u64]| (w, "T", n, bounds(&[w as u64 * 2], &[2]));
     put(&mut writers, &[part(0, &[4]), part(1, &[4])]);
     // It has become shorter, and only the first one has a part of it. Then both have, and then the second one alone.

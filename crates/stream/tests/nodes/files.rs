@@ -1,15 +1,15 @@
 //! Steps that nodes have recorded.
 
+use crate::common::LONG;
+use crate::common::bounds;
+use crate::common::wait_until;
 use crate::job::Job;
 use crate::job::SHAPE;
 use crate::job::array;
-use crate::job::bounds;
 use crate::job::columns;
 use crate::job::rows;
 use crate::job::values;
 use std::sync::Barrier;
-use std::thread;
-use std::time::Duration;
 use stead_core::Kind;
 use stead_stream::Behind;
 use stead_stream::Home;
@@ -90,7 +90,7 @@ fn who_is_behind_on_another_node_has_all_steps_and_nobody_waits_for_it() {
             let spill = Some(disk.to_str().unwrap().to_owned());
             let little = |w: &mut Written| {
                 (w.spill, w.memory, w.readers) = (spill, 1 << 20, 1);
-                w.timeout = Duration::from_secs(60);
+                w.timeout = LONG;
             };
             let mut writer = rank.write("sim", little).unwrap();
             all.wait();
@@ -128,12 +128,7 @@ fn who_is_behind_on_another_node_has_all_steps_and_nobody_waits_for_it() {
         assert_eq!(job.left(node), [""; 0]);
     }
     // It goes with the stream, from the last of the nodes.
-    for _ in 0..12_000 {
-        if !disk.exists() {
-            break;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
+    wait_until(|| !disk.exists());
     assert!(!disk.exists());
 }
 
@@ -167,7 +162,7 @@ fn a_rank_of_another_node_that_comes_late_finds_what_the_first_one_has_found() {
         let job = Job::new();
         let (all, gone) = (Barrier::new(3), Barrier::new(3));
         job.run(&[("sim", 0), ("ana", 1), ("ana", 2)], |part, rank| {
-            let of = |r: &mut Read| (r.start, r.timeout) = (start, Duration::from_secs(60));
+            let of = |r: &mut Read| (r.start, r.timeout) = (start, LONG);
             let read = |mut reader: Reader| {
                 let mine = columns(SHAPE, 1, 3);
                 for n in 0..3 {
@@ -191,13 +186,10 @@ fn a_rank_of_another_node_that_comes_late_finds_what_the_first_one_has_found() {
                     all.wait();
                     // The stream is over, and its first reader has gone.
                     let home = Home::open(&job.spaces(0)).unwrap();
-                    for _ in 0..12_000 {
+                    wait_until(|| {
                         let readers = home.describe("sim").unwrap().readers;
-                        if readers.iter().all(|r| r.presence != stead_stream::Presence::Here) {
-                            break;
-                        }
-                        thread::sleep(Duration::from_millis(5));
-                    }
+                        readers.iter().all(|r| r.presence != stead_stream::Presence::Here)
+                    });
                     gone.wait();
                 }
                 (_, 0) => {

@@ -1,5 +1,11 @@
 //! Nodes of a job, and arrays of which each element tells what it is.
 
+use crate::common;
+use crate::common::LONG;
+use crate::common::bounds;
+use crate::common::memory;
+use crate::common::wait_until;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -54,7 +60,7 @@ impl Rank {
         let mut options = Written {
             rank: self.coupling.rank(),
             writers: self.coupling.ranks(),
-            timeout: Duration::from_secs(60),
+            timeout: LONG,
             coupling: Some(self.coupling.clone()),
             ..Written::default()
         };
@@ -70,7 +76,7 @@ impl Rank {
         let mut options = Read {
             rank: self.coupling.rank(),
             ranks: self.coupling.ranks(),
-            timeout: Duration::from_secs(60),
+            timeout: LONG,
             coupling: Some(self.coupling.clone()),
             ..Read::default()
         };
@@ -81,19 +87,17 @@ impl Rank {
 
 impl Job {
     pub(crate) fn new() -> Job {
-        Job { dir: tempfile::tempdir_in("/dev/shm").unwrap() }
+        Job { dir: common::dir() }
     }
 
     pub(crate) fn spaces(&self, node: usize) -> Spaces {
-        let mut spaces = Spaces::default();
-        spaces.imply("memory", self.dir.path().join(format!("{node}")).to_str().unwrap());
-        spaces
+        memory(&self.memory(node))
     }
 
     /// Runs ranks, of which each is of a part and on a node, to their ends.
     pub(crate) fn run(&self, ranks: &[(&str, usize)], work: impl Fn(&str, Rank) + Send + Sync) {
         let nodes: Vec<usize> = ranks.iter().map(|(_, node)| *node).collect();
-        let fabrics = Local::over_nodes(&nodes, Duration::from_secs(60));
+        let fabrics = Local::over_nodes(&nodes, LONG);
         thread::scope(|scope| {
             for ((part, node), fabric) in ranks.iter().zip(fabrics) {
                 let (work, spaces) = (&work, self.spaces(*node));
@@ -106,29 +110,20 @@ impl Job {
         });
     }
 
+    fn memory(&self, node: usize) -> PathBuf {
+        self.dir.path().join(format!("{node}"))
+    }
+
     /// Folders of streams that are left on a node, when agents have had time to go.
     pub(crate) fn left(&self, node: usize) -> Vec<String> {
-        let left = || -> Vec<String> {
-            let streams = std::fs::read_dir(self.dir.path().join(format!("{node}"))).unwrap();
-            let folders = streams.flat_map(|f| std::fs::read_dir(f.unwrap().path()).unwrap());
-            folders.map(|f| f.unwrap().file_name().into_string().unwrap()).collect()
-        };
-        for _ in 0..12_000 {
-            if left().is_empty() {
-                break;
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
+        let left = || common::left(&self.memory(node));
+        wait_until(|| left().is_empty());
         left()
     }
 }
 
 pub(crate) fn array(shape: &[u64]) -> Definition {
     Definition::new("T", DType::U64, shape)
-}
-
-pub(crate) fn bounds(start: &[u64], count: &[u64]) -> Bounds {
-    Bounds::new(start, count).unwrap()
 }
 
 /// What is at a place of a step.

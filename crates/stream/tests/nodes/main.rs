@@ -2,16 +2,19 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod failing;
 mod files;
 mod job;
 mod told;
 
+use crate::common::LONG;
+use crate::common::bounds;
 use crate::job::Job;
 use crate::job::Rank;
 use crate::job::SHAPE;
 use crate::job::array;
-use crate::job::bounds;
 use crate::job::columns;
 use crate::job::given_up;
 use crate::job::read_all;
@@ -182,7 +185,7 @@ impl Meddle for Late {
 fn who_comes_again_has_its_old_place_as_soon_as_its_farewell_is_heard() {
     let job = Job::new();
     let (late, over) = (Late::default(), Barrier::new(2));
-    let fabrics = Local::over_nodes(&[0, 1], Duration::from_secs(60));
+    let fabrics = Local::over_nodes(&[0, 1], LONG);
     thread::scope(|scope| {
         for (node, inner) in fabrics.into_iter().enumerate() {
             let (late, over, spaces) = (late.clone(), &over, job.spaces(node));

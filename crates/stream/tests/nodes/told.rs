@@ -1,9 +1,9 @@
 //! What is counted and told of readers on other nodes.
 
+use crate::common::bounds;
 use crate::job::Job;
 use crate::job::SHAPE;
 use crate::job::array;
-use crate::job::bounds;
 use crate::job::rows;
 use crate::job::values;
 use std::sync::Barrier;
