@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jobs import LIMIT, PATIENT
 
-#: What each node is: one that has a name of its own, as hosts have, and what it has started is known by that.
-NODE = 'hostname "$1" && exec slurmd -D -N "$1"'
+#: What each node is: one that has a name of its own, as hosts have, and what it has started is known by that. Its memory, and the sockets of its
+#: daemons, are there for no other one.
+NODE = 'hostname "$1" && mount -t tmpfs none /dev/shm && mount -t tmpfs none /run && exec slurmd -D -N "$1"'
 NODES = ["sn1", "sn2"]
+#: Seconds after which a job that somebody waits for hangs, and how it ends if nobody is there any more to end it.
+WITHIN = 90
+LIMITED = ["timeout", "--kill-after=10", "240"]
 #: Programs of MPI find each other by what Slurm offers them.
 PLUGIN = {"openmpi": "pmix", "mpich": "pmi2"}
 
@@ -29,8 +36,8 @@ def missing() -> str | None:
             return f"{tool} is not installed: scripts/setup.sh test installs Slurm"
     if os.geteuid():
         return "only root can give the nodes of a Slurm names of their own"
-    if subprocess.run(["unshare", "--uts", "true"], capture_output=True).returncode:
-        return "hosts cannot get names of their own here"
+    if subprocess.run(["unshare", "--uts", "--mount", "true"], capture_output=True).returncode:
+        return "hosts cannot get names and memory of their own here"
     return None
 
 
@@ -58,17 +65,88 @@ def configuration(folder: Path) -> str:
         f"StateSaveLocation={folder}/state", f"SlurmdSpoolDir={folder}/%n", f"TmpFS={folder}/%n/tmp",
         f"SlurmctldPidFile={folder}/slurmctld.pid", f"SlurmdPidFile={folder}/%n.pid",
         f"SlurmctldLogFile={folder}/slurmctld.log", f"SlurmdLogFile={folder}/%n.log",
-        "ProctrackType=proctrack/linuxproc", "TaskPlugin=task/none", "SelectType=select/cons_tres", "SwitchType=switch/none",
+        "ProctrackType=proctrack/linuxproc", "TaskPlugin=task/none", "SwitchType=switch/none",
+        # Jobs share nodes: by itself each takes all memory of those that it is on, and the next one waits for it.
+        "SelectType=select/cons_tres", "SelectTypeParameters=CR_CPU",
         "MpiDefault=none", "SlurmdParameters=config_overrides", "ReturnToService=2", "KillWait=2",
         "SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1",
-        *(f"NodeName={name} NodeHostname={here} NodeAddr=127.0.0.1 Port={port} CPUs=4 RealMemory=1000" for name, port in zip(NODES, others)),
+        *(f"NodeName={name} NodeHostname={here} NodeAddr=127.0.0.1 Port={port} CPUs=16 RealMemory=4000" for name, port in zip(NODES, others)),
         f"PartitionName=all Nodes={','.join(NODES)} Default=YES State=UP",
     ]
     return "\n".join(lines) + "\n"
 
 
+class Job:
+    """A job that goes on beside the test: what it says is in files of its own. `srun` is there as long as it is, `sbatch` is not."""
+
+    def __init__(self, slurm: Slurm, words: list[str], env: dict[str, str], cwd: Path | None = None) -> None:
+        self.slurm, self.name = slurm, f"job{next(slurm.numbers)}"
+        self.out, self.err = (slurm.folder / f"{self.name}.{what}" for what in ("out", "err"))
+        command, *more = words
+        self.is_script = command == "sbatch"
+        if self.is_script:
+            more = ["--quiet", f"--output={self.out}", f"--error={self.err}", "--open-mode=append", *more]
+        how = {"env": env, "cwd": cwd, "stdin": subprocess.DEVNULL, "start_new_session": True}
+        with self.out.open("ab") as out, self.err.open("ab") as err:
+            self.command = subprocess.Popen([command, f"--job-name={self.name}", *more], stdout=out, stderr=err, **how)
+        slurm.jobs.append(self)
+        if self.is_script:
+            assert self.command.wait(WITHIN) == 0, self.all()
+
+    def said(self) -> str:
+        return self.out.read_text()
+
+    def all(self) -> str:
+        return f"job {self.name}: {self.said()}\n{self.err.read_text()}"
+
+    def until(self, ready: Callable[[], object], what: str) -> None:
+        end = time.monotonic() + WITHIN
+        while not ready():
+            assert time.monotonic() < end, f"it was waited in vain until {what}: {self.all()}"
+            time.sleep(0.02)
+
+    def is_over(self) -> bool:
+        return self.command.poll() is not None and not (self.is_script and self.is_known())
+
+    def is_known(self) -> bool:
+        """Slurm has it, or something of it, yet."""
+        return self.slurm.ask("squeue", "-h", f"--name={self.name}") != ""
+
+    def says(self, line: str, times: int = 1) -> None:
+        """Waits until so many of its ranks have said it."""
+        def ready() -> bool:
+            is_over = self.is_over()
+            there = self.said().splitlines().count(line) >= times
+            assert there or not is_over, f"it has ended: {self.all()}"
+            return there
+
+        self.until(ready, f"it says '{line}'")
+
+    def ends(self) -> str:
+        """Waits until it is over, and well; what it has said."""
+        self.until(self.is_over, "it ends")
+        told = self.slurm.ask("scontrol", "show", "job", "--oneliner") if self.is_script else ""
+        well = f"JobName={self.name} " not in told or re.search(rf"JobName={self.name} .* JobState=COMPLETED .* ExitCode=0:0 ", told)
+        assert self.command.returncode == 0 and well, self.all()
+        return self.said()
+
+    def kill(self) -> None:
+        """The command as it is, with what it has beside itself; Slurm goes on with the job."""
+        if self.command.poll() is None:
+            os.killpg(self.command.pid, signal.SIGKILL)
+            self.command.wait()
+
+    def cancel(self) -> None:
+        """Waits until nothing of it is left."""
+        assert self.slurm.ask("scancel", f"--name={self.name}") == "", self.all()
+        self.until(lambda: not self.is_known(), "Slurm has ended it")
+        self.until(self.is_over, "it ends")
+
+
 class Slurm:
     def __init__(self) -> None:
+        self.jobs: list[Job] = []
+        self.numbers = itertools.count()
         self.folder = Path(tempfile.mkdtemp(prefix="stead-slurm-"))
         for name in ["state", *(f"{node}/tmp" for node in NODES)]:
             (self.folder / name).mkdir(parents=True)
@@ -77,7 +155,7 @@ class Slurm:
         # Whatever becomes of the tests, these end with them.
         tied = ["setpriv", "--pdeathsig=KILL", "--"]
         self.daemons = [self._start([*tied, "slurmctld", "-D", "-c"])]
-        self.daemons += [self._start([*tied, "unshare", "--uts", "sh", "-c", NODE, "sh", node]) for node in NODES]
+        self.daemons += [self._start([*tied, "unshare", "--uts", "--mount", "sh", "-c", NODE, "sh", node]) for node in NODES]
         try:
             self._wait()
         except BaseException:
@@ -98,14 +176,48 @@ class Slurm:
             time.sleep(0.1)
         raise AssertionError(f"Slurm has not begun: {told} {(self.folder / 'said').read_text()}")
 
-    def srun(self, mpi: str, ranks: int, *words, limit: int = LIMIT, **given) -> subprocess.CompletedProcess:
-        """Waiting ranks let others run: there are fewer cores than ranks."""
+    def ask(self, *words: str) -> str:
+        done = subprocess.run(words, capture_output=True, text=True, env=self.env, stdin=subprocess.DEVNULL, timeout=WITHIN)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def memories(self) -> list[Path]:
+        """/dev/shm of each node."""
+        return [Path(f"/proc/{d.pid}/root/dev/shm") for d in self.daemons[1:]]
+
+    def _job(self, mpi: str, given: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+        """How `srun` begins it, and its environment. Waiting ranks let others run: there are fewer cores than ranks."""
         # What Slurm 22.05 chooses by itself lets a rank through a fence now and then that others have not come to: one is then sent messages
         # in the middle of MPI_Init, and crashes.
         env = self.env | PATIENT | {"OMPI_MCA_mpi_yield_when_idle": "1", "SLURM_PMIX_FENCE": "tree"}
         # Devices of a lab may come and go meanwhile.
         env |= {"OMPI_MCA_btl_tcp_if_include": "lo", "UCX_NET_DEVICES": "lo"} | given
-        job = ["srun", "-N", str(len(NODES)), "-n", str(ranks), f"--mpi={PLUGIN.get(mpi, mpi)}", *map(str, words)]
+        return ["srun", f"--mpi={PLUGIN.get(mpi, mpi)}"], env
+
+    def start(self, mpi: str, ranks: int, *words, nodes: list[str] = NODES, how: Sequence[str] = (), **given) -> Job:
+        """Begins a job on these nodes that goes on beside the test, until it ends or `free` ends it."""
+        begin, env = self._job(mpi, given)
+        where = ["-N", str(len(nodes)), "-n", str(ranks), "-w", ",".join(nodes), *how]
+        return Job(self, [*begin, *where, *LIMITED, *map(str, words)], env)
+
+    def submit(self, script: Path, **given) -> Job:
+        """The same of a script of `sbatch`, in its folder."""
+        _, env = self._job("none", given)
+        return Job(self, ["sbatch", str(script)], env, script.parent)
+
+    def free(self) -> None:
+        """Ends all jobs that were started."""
+        end = time.monotonic() + WITHIN
+        if self.jobs and not all(job.is_over() for job in self.jobs):
+            self.ask("scancel", "--quiet", "--user=root")
+        while not all(job.is_over() for job in self.jobs) or self.ask("squeue", "-h"):
+            assert time.monotonic() < end, self.ask("squeue")
+            time.sleep(0.02)
+        self.jobs.clear()
+
+    def srun(self, mpi: str, ranks: int, *words, limit: int = LIMIT, **given) -> subprocess.CompletedProcess:
+        begin, env = self._job(mpi, given)
+        job = [*begin, "-N", str(len(NODES)), "-n", str(ranks), *map(str, words)]
         limited = ["timeout", "--kill-after=10", str(limit), *job]
         done = subprocess.run(limited, capture_output=True, text=True, env=env, stdin=subprocess.DEVNULL)
         assert done.returncode != 124, f"it hung: {done.stdout}\n{done.stderr}"
@@ -130,6 +242,8 @@ class Slurm:
         return found
 
     def end(self) -> None:
+        for job in self.jobs:
+            job.kill()
         for pid in {*self._named(), *(d.pid for d in self.daemons if d.poll() is None)}:
             try:
                 os.kill(pid, signal.SIGKILL)

@@ -132,4 +132,6 @@ def test_ranks_on_nodes_of_slurm_hand_arrays_to_each_other(slurm, mpi, env, base
     had = dict(re.findall(r"right (\d+) on \d+: (.*)", done.stdout))
     assert had == {"0": "None", "1": "None", "2": "[0, 1, 2, 3, 4, 5]", "3": "[0, 1, 2, 3, 4, 5]"}, done
     # Of a memory each.
-    assert len(set(re.findall(r"on (\d+):", done.stdout))) == 2 and left(base) == []
+    assert len(set(re.findall(r"on (\d+):", done.stdout))) == 2
+    own = [memory / base.name for memory in slurm.memories()]
+    assert all(any(folder.iterdir()) for folder in own) and [path for folder in own for path in left(folder)] == []

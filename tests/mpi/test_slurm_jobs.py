@@ -1,0 +1,243 @@
+"""Streams and flows between jobs that Slurm has begun by themselves: on one node, and over two whose daemons are a pool."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jobs import BUILT
+from pooled import SHAPE
+from slurm import NODES, Job, Slurm
+from support import ROOT
+from test_mpi4py import env  # noqa: F401
+from test_srun import slurm as slurm_for_module
+from test_streams import left
+
+STEAD = BUILT / "openmpi" / "stead"
+PROGRAM = ROOT / "tests" / "mpi" / "scheduled.py"
+STEPS = 6
+HERE, THERE = NODES[:1], NODES[1:]
+#: Each node has its own.
+SOCKET = "/dev/shm/steadd.sock"
+#: Nobody is taken for gone who is only kept from answering by what else this machine does.
+PATIENT = {"STEAD_PEER_SILENCE_S": "30"}
+
+__all__ = ["slurm_for_module"]
+
+
+@pytest.fixture
+def slurm(slurm_for_module: Slurm):
+    """No job goes on after its test, and none leaves anything in the memory of a node."""
+    yield slurm_for_module
+    slurm_for_module.free()
+    found = [path for memory in slurm_for_module.memories() for path in left(memory) if ".streams-" in str(path)]
+    for memory in slurm_for_module.memories():
+        shutil.rmtree(memory / f"stead-{os.getuid()}", ignore_errors=True)
+    assert found == []
+
+
+@pytest.fixture
+def go(tmp_path) -> Path:
+    return tmp_path / "go"
+
+
+class Programs:
+    """Jobs of the program, by their words."""
+
+    def __init__(self, slurm: Slurm, mpi: str = "none", **env: str) -> None:
+        self.slurm, self.mpi = slurm, mpi
+        self.env = {"STEAD_SOCKET": "none"} | PATIENT | env
+
+    def __call__(self, who: str, ranks: int, nodes: list[str], steps: int, by: str = "tasks", **words: object) -> Job:
+        given = [f"{name}={value}" for name, value in words.items()]
+        return self.slurm.start("none" if by == "tasks" else self.mpi, ranks, sys.executable, PROGRAM, who, steps, by, *given, nodes=nodes, **self.env)
+
+
+@pytest.fixture
+def alone(slurm) -> Programs:
+    """There is no daemon."""
+    return Programs(slurm)
+
+
+class Pool:
+    """Daemons of the nodes, which are a job as any other."""
+
+    def __init__(self, slurm: Slurm, folder: Path) -> None:
+        self.slurm, self.folder = slurm, folder
+        self.begin()
+
+    def begin(self) -> None:
+        words = [STEAD, "daemon", "--pool", "--state", self.folder / "state%r", "--socket", SOCKET]
+        self.job = self.slurm.start("openmpi", len(NODES), *words, how=["--kill-on-bad-exit"], **PATIENT)
+        self.job.until(self.listens, "its daemons listen")
+
+    def kill(self) -> None:
+        """One of its daemons, with which all end."""
+        there = os.readlink(f"/proc/{self.slurm.daemons[-1].pid}/ns/uts")
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (path / "cmdline").read_text().split("\0")
+                if os.readlink(path / "ns" / "uts") == there and words[:3] == [str(STEAD), "daemon", "--pool"]:
+                    os.kill(int(path.name), signal.SIGKILL)
+        self.job.until(self.job.is_over, "it ends with its daemon")
+
+    def listens(self) -> bool:
+        assert self.job.command.poll() is None, self.job.all()
+        for memory in self.slurm.memories():
+            with socket.socket(socket.AF_UNIX) as one:
+                if one.connect_ex(str(memory / Path(SOCKET).name)):
+                    return False
+        return True
+
+
+@pytest.fixture
+def pool(slurm, tmp_path) -> Pool:
+    return Pool(slurm, tmp_path)
+
+
+@pytest.fixture
+def pooled(pool) -> Programs:
+    return pooled_by(pool.slurm)
+
+
+def pooled_by(slurm: Slurm) -> Programs:
+    return Programs(slurm, "openmpi", STEAD_SOCKET=SOCKET, MPI4PY_MPIABI="openmpi", STEAD_MPI_LIBRARY=str(BUILT / "openmpi" / "libstead_mpi.so"))
+
+
+def has_read(job: Job, ranks: int) -> None:
+    """All steps, by each rank."""
+    assert job.ends().splitlines().count(f"read {STEPS}") == ranks
+
+
+@pytest.mark.parametrize("comes", ["before", "within", "after"])
+def test_a_job_reads_what_another_one_writes_on_its_node(alone, go, comes):
+    """A job that has ended leaves what it was told to keep."""
+    reader = alone("read", 1, HERE, STEPS) if comes == "before" else None
+    writer = alone("write", 2, HERE, STEPS, at=2, go=go, keep=STEPS)
+    writer.says("half", 2)
+    if comes == "within":
+        reader = alone("read", 3, HERE, STEPS)
+    go.touch()
+    if comes == "after":
+        writer.ends()
+        reader = alone("read", 3, HERE, STEPS)
+    has_read(reader, 1 if comes == "before" else 3)
+    writer.ends()
+
+
+def test_ranks_of_two_jobs_on_a_node(slurm, mpi, env):  # noqa: F811
+    programs = Programs(slurm, mpi, **env)
+    reader = programs("read", 3, HERE, STEPS, by="ranks")
+    writer = programs("write", 2, HERE, STEPS, by="ranks", readers=1)
+    has_read(reader, 3)
+    writer.ends()
+
+
+@pytest.mark.parametrize("case", ["one node to one", "two nodes to two"])
+def test_a_job_reads_what_another_one_writes_on_other_nodes(pooled, case):
+    """The second case is of nodes that have some of both."""
+    two = case.startswith("two")
+    reader = pooled("read", 2, NODES if two else THERE, STEPS)
+    writer = pooled("write", 3, NODES if two else HERE, STEPS, by="part", readers=1)
+    has_read(reader, 2)
+    writer.ends()
+
+
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_a_job_that_reads_is_cancelled(request, go, where):
+    """The other one goes on, is told, and waits for nobody."""
+    programs, nodes = (request.getfixturevalue("alone"), HERE) if where == "here" else (request.getfixturevalue("pooled"), THERE)
+    reader = programs("read", 2, nodes, STEPS, at=0, go=go)
+    writer = programs("write", 2, HERE, 4 * STEPS, readers=1, at=1, go=go, gone=2)
+    writer.says("half", 2)
+    reader.says("half", 2)
+    reader.cancel()
+    go.touch()
+    written = writer.ends()
+    assert f"written {4 * STEPS} [(0, 'died'), (1, 'died')]\n" in written, written
+
+
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_a_job_that_writes_is_cancelled(request, go, where):
+    """All of its complete steps are read, and then it is told which writer has gone."""
+    programs, nodes = (request.getfixturevalue("alone"), HERE) if where == "here" else (request.getfixturevalue("pooled"), THERE)
+    reader = programs("read", 2, nodes, STEPS, at=0, go=go)
+    writer = programs("write", 2, HERE, 100, readers=1, queue=STEPS + 1, at=STEPS, go=go)
+    reader.says("half", 2)
+    writer.says("half", 2)
+    writer.cancel()
+    go.touch()
+    said = reader.ends()
+    assert said.count(f"read {STEPS}\n") == 2 and len(re.findall(r"^told: .*writer [01]\b", said, re.M)) == 2, said
+
+
+@pytest.mark.parametrize("how", ["cancelled", "killed"])
+def test_a_pool_that_ends_and_is_begun_again(pool, pooled, go, tmp_path, how):
+    """Who reads on another node is told which node does not answer, and who writes has another reader."""
+    writer = pooled("write", 2, HERE, STEPS, readers=1, at=2, go=go, keep=STEPS)
+    reader = pooled("read", 1, THERE, 2, at=1, go=tmp_path / "on")
+    writer.says("half", 2)
+    reader.says("half")
+    pool.job.cancel() if how == "cancelled" else pool.kill()
+    (tmp_path / "on").touch()
+    said = reader.ends()
+    assert re.search(rf"^told: .*node '{HERE[0]}'", said, re.M), said
+    pool.begin()
+    another = pooled("read", 3, THERE, STEPS, at=0, go=go)
+    another.says("half", 3)
+    go.touch()
+    has_read(another, 3)
+    writer.ends()
+
+
+FLOW = """
+[read.T]
+[node.sum]
+op = "reduce"
+of = "T.T"
+how = "sum"
+[node.rows]
+op = "reduce"
+of = "T.T"
+how = "max"
+over = ["x"]
+[write.out]
+variables = { sum = "sum", rows = "rows" }
+readers = 1
+"""
+
+COMPARES = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import numpy as np, stead
+from pooled import values
+n = 0
+for step in stead.reader("out", timeout=60):
+    T = values(step.number)
+    assert step["sum"] == T.sum() and np.array_equal(step["rows"], T.max(axis=1)), step.number
+    n += 1
+print(n)
+"""
+
+
+@pytest.mark.parametrize("nodes", [THERE, NODES], ids=" ".join)
+def test_a_flow_is_a_job_between_two_others(pooled, tmp_path, nodes):
+    (tmp_path / "flow.toml").write_text(FLOW)
+    slurm, words = pooled.slurm, ["flow", "run", tmp_path / "flow.toml", "--format", "json", "--timeout", "60s"]
+    flow = slurm.start("openmpi", 2, STEAD, *words, nodes=nodes, **pooled.env)
+    compares = slurm.start("none", 1, sys.executable, "-c", COMPARES, nodes=HERE, **pooled.env)
+    writer = pooled("write", 2, HERE, STEPS, readers=1)
+    assert compares.ends() == f"{STEPS}\n"
+    writer.ends()
+    report = json.loads(flow.ends())
+    assert (report["steps"], report["dropped"]) == (STEPS, 0)
+    assert report["streams"] == [{"stream": "out", "steps": STEPS, "bytes": STEPS * (int(np.prod(SHAPE)) * 0 + SHAPE[0] * 8 + 8)}]
