@@ -10,13 +10,14 @@ import sys
 import tempfile
 import textwrap
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 import stead
 from node import node
 from support import ROOT, command
-from test_streams import PATIENCE, ended, grid, programs, space, tell, write
+from test_streams import PATIENCE, ended, grid, left, programs, space, tell, write
 
 __all__ = ["programs", "space"]
 
@@ -146,6 +147,19 @@ def test_a_reader_that_is_killed_is_not_waited_for(space, programs):
         for n in range(5):
             with w.step():
                 w.put("T", grid(1))
+
+
+def test_a_stream_whose_reader_was_killed_goes_with_its_writers(space, programs):
+    reads = programs.begin("r = stead.reader('sim', dataspaces=S); next(r); say('here'); hear()")
+    with stead.writer("sim", keep=4, dataspaces=space) as w:
+        for n in range(2):
+            with w.step():
+                w.put("T", grid(n))
+        assert reads.stdout.readline() == "here\n"
+        # Nobody asks what has become of it.
+        reads.kill()
+        reads.wait()
+    assert left(Path(space["memory"])) == []
 
 
 def test_processes_that_are_forked_are_not_those_of_a_stream(space):

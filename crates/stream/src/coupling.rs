@@ -512,7 +512,7 @@ impl Others for Agents<'_> {
     }
 
     fn hint(&self) -> &'static str {
-        "begin its writers in this job, or wait longer for them"
+        "begin its writers in this job, or read those of another job without the coupling"
     }
 }
 

@@ -346,8 +346,12 @@ impl Home {
 
     /// Removes a stream that is over when its last reader has gone, and none of a group is awaited. What nobody has read stays for a while.
     pub(crate) fn leave(&self, name: &str, board: &Board<Shared>, guard: &Guard<'_, Shared>) {
-        let is_over = board.state() != State::Live && board.has_been_read();
-        if is_over && !is_read(board) && !is_awaited(board) {
+        if board.state() == State::Live || !board.has_been_read() {
+            return;
+        }
+        // Who was killed is seen by nobody else who would remove it.
+        board.reap(guard, &is_alive);
+        if !is_read(board) && !is_awaited(board) {
             // What cannot be removed now is when somebody sweeps.
             let _ = self.retire(name, board, guard);
             let _ = self.clear(OsStr::new(&format!(".{name}.{:016x}", board.token())));

@@ -7,6 +7,7 @@
 use crate::agent::{self, Client};
 use crate::clock;
 use crate::find::{self, Others};
+use crate::here;
 use crate::home::Home;
 use crate::line::Line;
 use crate::memory::token;
@@ -30,6 +31,8 @@ const MOST_NODES: usize = 1024;
 /// How long it is waited at first, and at last, before nodes are asked again for a stream that nobody writes yet.
 const SOON: Duration = Duration::from_millis(10);
 const LATER: Duration = Duration::from_millis(500);
+/// How long it is waited at last before it is looked again whether there is a pool.
+const SELDOM: Duration = Duration::from_secs(2);
 /// It is waited for so long for each node that is asked: daemons let a user begin so many connections in a second, and no more.
 const FOR_EACH: Duration = Duration::from_millis(10);
 /// A node that has not answered within this is asked anew.
@@ -272,25 +275,35 @@ pub(crate) fn find(
     options: &Read,
 ) -> Result<Option<Vec<Box<dyn Source>>>> {
     let home = Home::open(&options.spaces)?;
-    // What is written here, all of it, is not looked for elsewhere.
-    let here = agent::find(&home, &Sought::of(name, options))?;
-    if here.is_some_and(|(said, _)| said.is_live && said.ranks.len() as u64 == said.all) {
-        return Ok(None);
-    }
     let patience = Patience::new(options.timeout, options.stop.clone());
+    let mut pause = SOON;
     let names = loop {
+        // What is written here, all of it, is not looked for elsewhere.
+        let here = agent::find(&home, &Sought::of(name, options))?;
+        if here.is_some_and(|(said, _)| said.is_live && said.ranks.len() as u64 == said.all) {
+            return Ok(None);
+        }
         match nodes.names(&patience) {
+            Ok(names) if names.is_empty() => {}
             // Others of this user ask as well.
             Err(e) if e.kind() == Kind::Limit && !patience.left().is_zero() => {
                 patience.check()?;
                 home.wait(patience.share().min(LATER))?;
+                continue;
             }
             names => break names?,
         }
+        // There is no pool, or none yet: whoever begins it may do so after its readers.
+        let until = patience.end().min(clock::after(pause));
+        match home.find(name, |board| here::is_for(board, options), until, &options.stop) {
+            Err(e) if e.kind() == Kind::Timeout && !patience.left().is_zero() => {
+                pause = (pause * 2).min(SELDOM);
+            }
+            found => return found.map(|_| None),
+        }
     };
     match names.len() {
-        0 => Ok(None),
-        1..=MOST_NODES => {
+        0..=MOST_NODES => {
             let others = Asked { nodes, names };
             find::find(&home, name, options, &others, patience.end()).map(Some)
         }

@@ -33,6 +33,8 @@ struct Pool {
     most: AtomicUsize,
     /// Connections that readers have made.
     lines: Mutex<Vec<UnixStream>>,
+    /// So often it is asked for nodes before there are any.
+    late: AtomicUsize,
 }
 
 fn spaces(dir: &Path, node: &str) -> Spaces {
@@ -55,6 +57,7 @@ impl Pool {
             open: Arc::default(),
             most: AtomicUsize::new(usize::MAX),
             lines: Mutex::default(),
+            late: AtomicUsize::new(0),
         })
     }
 }
@@ -68,7 +71,10 @@ struct From {
 
 impl Nodes for From {
     fn names(&self, _: &Patience) -> Result<Vec<String>> {
-        self.pool.asked.fetch_add(1, Ordering::Relaxed);
+        if self.pool.asked.fetch_add(1, Ordering::Relaxed) < self.pool.late.load(Ordering::Relaxed)
+        {
+            return Ok(Vec::new());
+        }
         Ok(self.pool.boards.keys().filter(|name| **name != self.node).cloned().collect())
     }
 
@@ -220,6 +226,44 @@ fn a_reader_has_what_programs_of_another_node_write() {
             }
         }
         assert!(reader.next_step().unwrap().is_none());
+    });
+}
+
+#[test]
+fn a_pool_that_begins_after_a_reader_is_found() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let pool = Pool::new(dir.path(), &["a", "b"]);
+    pool.late.store(4, Ordering::Relaxed);
+    let whole = bounds(&[0, 0], &SHAPE);
+    let mut writer = Writer::open("sim", &written(spaces(dir.path(), "a"))).unwrap();
+    write(&mut writer, &whole);
+    let mut reader = Reader::open("sim", &read(dir.path(), "b", &pool)).unwrap();
+    assert_eq!(pool.asked.load(Ordering::Relaxed), 5);
+    let step = reader.next_step().unwrap().unwrap();
+    assert!(step.get("T", &whole).unwrap().bytes() == values(0, &whole));
+}
+
+#[test]
+fn where_there_is_no_pool_a_stream_of_this_node_is_waited_for() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let pool = Pool::new(dir.path(), &["a"]);
+    let options = Read { timeout: Duration::from_millis(50), ..read(dir.path(), "a", &pool) };
+    let error = Reader::open("sim", &options).unwrap_err();
+    assert_eq!(error.kind(), Kind::Timeout);
+    assert!(error.to_string().contains("nobody writes a stream 'sim'"), "{error}");
+    let whole = bounds(&[0, 0], &SHAPE);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| Reader::open("sim", &read(dir.path(), "a", &pool)));
+        // It has been asked for a pool by both, and waits.
+        let before = pool.asked.load(Ordering::Relaxed);
+        while pool.asked.load(Ordering::Relaxed) < before + 2 && !reader.is_finished() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let mut writer = Writer::open("sim", &written(spaces(dir.path(), "a"))).unwrap();
+        write(&mut writer, &whole);
+        let mut reader = reader.join().unwrap().unwrap();
+        assert_eq!(reader.next_step().unwrap().unwrap().number(), 0);
+        drop(writer);
     });
 }
 
