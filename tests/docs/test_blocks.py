@@ -34,7 +34,7 @@ PICTURES = {
     ("docs/staging.md", "stead persist store nvme0://run1 --expires 30d"): "tests/faults/test_admin.py gives such, to another user",
     ("docs/staging.md", """aws s3api put-bucket-lifecycle-configuration --bucket BUCKET --lifecycle-configuration '{"Rules": [{"ID": "unfinished","""): "a tool of others",
     ("docs/staging.md", "stead stage node7:/scratch/run1/ nvme0://run1/"): "the tests of pages have no pool; tests/mpi/test_pool.py gives such",
-    ("docs/steadd.md", "srun --ntasks-per-node=1 stead daemon --pool"): "the same",
+    ("docs/steadd.md", "srun --mpi=pmix --kill-on-bad-exit --nodes=16 --ntasks-per-node=1 stead daemon --pool"): "the same; tests/mpi/test_slurm_jobs.py gives such",
     ("docs/steadd.md", "stead stage node2:/scratch/run1/ nvme0://run1/         from node2 to this node"): "the same",
     ("docs/steadd.md", "stead admin dataspace add nvme0 path=/mnt/nvme quota=6TB user_quota=1TB expires=14d"): "tests/faults/test_admin.py gives such",
     ("docs/steadd.md", "stead admin dataspace add burst path=/mnt/burst transfers=4 limit=2GB/s"): "tests/faults/test_tiers.py gives such",

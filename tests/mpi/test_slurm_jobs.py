@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 from jobs import BUILT
 from pooled import SHAPE
-from slurm import NODES, Job, Slurm
+from slurm import LIMITED, NODES, Job, Slurm
 from support import ROOT
 from test_mpi4py import env  # noqa: F401
 from test_srun import slurm as slurm_for_module
@@ -24,6 +25,7 @@ from test_streams import left
 
 STEAD = BUILT / "openmpi" / "stead"
 PROGRAM = ROOT / "tests" / "mpi" / "scheduled.py"
+EXAMPLES = ROOT / "examples" / "slurm"
 STEPS = 6
 HERE, THERE = NODES[:1], NODES[1:]
 #: Each node has its own.
@@ -152,6 +154,17 @@ def test_a_job_reads_what_another_one_writes_on_other_nodes(pooled, case):
     writer.ends()
 
 
+def test_jobs_that_are_begun_before_the_pool(slurm, tmp_path):
+    programs = pooled_by(slurm)
+    reader = programs("read", 1, THERE, STEPS)
+    writer = programs("write", 2, HERE, STEPS, readers=1)
+    reader.says("begun")
+    writer.says("begun", 2)
+    Pool(slurm, tmp_path)
+    has_read(reader, 1)
+    writer.ends()
+
+
 @pytest.mark.parametrize("where", ["here", "there"])
 def test_a_job_that_reads_is_cancelled(request, go, where):
     """The other one goes on, is told, and waits for nobody."""
@@ -240,4 +253,40 @@ def test_a_flow_is_a_job_between_two_others(pooled, tmp_path, nodes):
     writer.ends()
     report = json.loads(flow.ends())
     assert (report["steps"], report["dropped"]) == (STEPS, 0)
-    assert report["streams"] == [{"stream": "out", "steps": STEPS, "bytes": STEPS * (int(np.prod(SHAPE)) * 0 + SHAPE[0] * 8 + 8)}]
+    assert report["streams"] == [{"stream": "out", "steps": STEPS, "bytes": STEPS * (SHAPE[0] * 8 + 8)}]
+
+
+def mean(n: int, columns: slice) -> float:
+    """Of these columns of the plate of two ranks."""
+    return float(np.repeat([10.0 * n, 10.0 * n + 1], 100)[:, None].repeat(columns.stop - columns.start, 1).mean())
+
+
+def plate(ranks: int) -> set[str]:
+    """What the ranks of the analysis print."""
+    cuts = [800 * rank // ranks for rank in range(ranks + 1)]
+    return {f"{n} {a}-{b} {mean(n, slice(a, b))}" for n in range(3) for a, b in zip(cuts, cuts[1:])}
+
+
+@pytest.fixture
+def scripts(slurm, tmp_path):
+    """What `sbatch` runs, in a folder with the programs, as the page about coupling has it."""
+    for source in [*EXAMPLES.iterdir(), ROOT / "examples" / "mpi" / "coupled_simulation.py"]:
+        shutil.copy(source, tmp_path)
+    bin = tmp_path / "bin"
+    bin.mkdir()
+    (bin / "stead").write_text(f'#!/bin/sh\nexec {shlex.join(LIMITED)} {STEAD} "$@"\n')
+    (bin / "stead").chmod(0o755)
+    env = {"PATH": f"{bin}:{Path(sys.executable).parent}:{slurm.env['PATH']}", "HOME": str(tmp_path), "MPI4PY_MPIABI": "openmpi"}
+    return lambda name: slurm.submit(tmp_path / f"{name}.sh", STEAD_MPI_LIBRARY=str(BUILT / "openmpi" / "libstead_mpi.so"), **PATIENT, **env)
+
+
+@pytest.mark.parametrize("order", ["analysis simulation pool", "one_job"])
+def test_scripts_of_the_page_about_coupling(scripts, order):
+    jobs = {name: scripts(name) for name in order.split()}
+    pool = jobs.pop("pool", None)
+    analysis = jobs.get("analysis") or jobs["one_job"]
+    assert set(analysis.ends().splitlines()) == plate(3)
+    for job in jobs.values():
+        job.ends()
+    if pool:
+        pool.cancel()
