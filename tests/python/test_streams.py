@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import itertools
 import os
 import signal
 import subprocess
@@ -661,8 +663,6 @@ def test_streams_are_listed_described_and_removed(space):
 
 
 def test_tasks_of_asyncio_wait_for_steps_while_others_go_on(space):
-    import asyncio
-
     async def work() -> tuple[list[float], int]:
         turns, over = 0, False
 
@@ -699,9 +699,6 @@ def test_tasks_of_asyncio_wait_for_steps_while_others_go_on(space):
 
 
 def test_no_step_is_lost_when_a_task_is_cancelled(space):
-    import asyncio
-    import itertools
-
     async def work() -> list[int]:
         had = []
         with stead.writer("sim", queue=50, dataspaces=space) as w, stead.reader("sim", dataspaces=space) as r:
@@ -740,8 +737,6 @@ def test_no_step_is_lost_when_a_task_is_cancelled(space):
 
 
 def test_failures_are_raised_in_tasks(space):
-    import asyncio
-
     async def work() -> None:
         w = stead.writer("sim", dataspaces=space)
         with stead.reader("sim", timeout=0.2, dataspaces=space) as r:

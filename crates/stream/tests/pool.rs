@@ -235,7 +235,7 @@ fn a_pool_that_begins_after_a_reader_is_found() {
     let pool = Pool::new(dir.path(), &["a", "b"]);
     pool.late.store(4, Ordering::Relaxed);
     let whole = bounds(&[0, 0], &SHAPE);
-    let mut writer = Writer::open("sim", &written(spaces(dir.path(), "a"))).unwrap();
+    let mut writer = Writer::open("sim", &written(&spaces(dir.path(), "a"))).unwrap();
     write(&mut writer, &whole);
     let mut reader = Reader::open("sim", &read(dir.path(), "b", &pool)).unwrap();
     assert_eq!(pool.asked.load(Ordering::Relaxed), 5);
@@ -259,7 +259,7 @@ fn where_there_is_no_pool_a_stream_of_this_node_is_waited_for() {
         while pool.asked.load(Ordering::Relaxed) < before + 2 && !reader.is_finished() {
             thread::sleep(Duration::from_millis(1));
         }
-        let mut writer = Writer::open("sim", &written(spaces(dir.path(), "a"))).unwrap();
+        let mut writer = Writer::open("sim", &written(&spaces(dir.path(), "a"))).unwrap();
         write(&mut writer, &whole);
         let mut reader = reader.join().unwrap().unwrap();
         assert_eq!(reader.next_step().unwrap().unwrap().number(), 0);
