@@ -356,7 +356,7 @@ def test_pictures_are_those_of_files(space, tmp_path, dtype):
             np.save(tmp_path / "volume.npy", step["T"][0])
             for name, kernel in kernels.items():
                 out = tmp_path / f"{name}.png"
-                subprocess.run([command(), "run", tmp_path / "volume.npy", f"{kernel},out={out}"], check=True, capture_output=True)
+                subprocess.run([command(), "run", tmp_path / "volume.npy", "--kernel", f"{kernel},out={out}"], check=True, capture_output=True)
                 assert drawn[name].dtype == np.uint8 and drawn[name].shape == read_png(out).shape
                 assert np.array_equal(drawn[name], read_png(out)) and drawn[name].max() > 0, name
             assert summed["sum"] == drawn["plain"].sum()
