@@ -329,8 +329,13 @@ impl Queue {
     /// `Usage` if it is finished or cancelled; those of the journal.
     pub fn resume(&self, id: i64) -> Result<()> {
         let held = self.shared.now().running.get(&id).cloned();
-        if held.is_some_and(|one| !one.moving.has_ended()) {
-            return Ok(());
+        if let Some(one) = held.filter(|one| !one.moving.has_ended()) {
+            // The journal says how it has ended a moment before it has.
+            if !self.shared.stager.journal().status(id)?.state.rests() {
+                return Ok(());
+            }
+            // Of how that was the journal is asked.
+            let _ = one.moving.wait(Some(STOPS_WITHIN));
         }
         self.shared.stager.note_end(id)?;
         if !self.shared.stager.journal().requeue(id)? {

@@ -156,6 +156,23 @@ fn what_waits_is_cancelled_and_what_failed_is_done_again() {
 }
 
 #[test]
+fn what_has_failed_just_now_is_done_again() {
+    let p = Place::new();
+    let queue = p.queue();
+    queue.set_slots(1);
+    for i in 0..200 {
+        fs::remove_file(p.path("f")).unwrap();
+        let id = queue.submit(&p.copy(&format!("t{i}"), 0), &[]).unwrap();
+        while queue.standing(id).unwrap().status.state != State::Failed {
+            std::thread::yield_now();
+        }
+        fs::write(p.path("f"), b"again").unwrap();
+        queue.resume(id).unwrap();
+        assert_eq!(queue.wait(id, LONG).unwrap().status.state, State::Finished, "{i}");
+    }
+}
+
+#[test]
 fn whoever_opens_the_journal_goes_on() {
     let p = Place::new();
     let ids: Vec<i64> = {
