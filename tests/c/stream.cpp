@@ -151,7 +151,7 @@ static void looks_after_streams() {
     soon.timeout = std::chrono::milliseconds(1);
     CHECK(fails(stead::kind::timeout, "nobody writes", [&] { st::reader("looked", soon); }));
     soon.nodes = {"n7"};
-    CHECK(fails(stead::kind::not_found, "node 'n7' is not reached", [&] { st::reader("looked", soon); }));
+    CHECK(fails(stead::kind::peer, "node 'n7' is not reached", [&] { st::reader("looked", soon); }));
     soon.nodes->clear();
     CHECK(fails(stead::kind::timeout, "nobody writes", [&] { st::reader("looked", soon); }));
     st::writer out("looked", writes());

@@ -274,7 +274,7 @@ static void waits(void) {
     /* Other nodes, of which there are none here: a name is wrong, and no names are none to ask. */
     ro.nodes = others;
     ro.nodes_count = 1;
-    FAILS(STEAD_NOT_FOUND, "node 'n7' is not reached", stead_stream_reader_open("waits", &ro, &r, &e));
+    FAILS(STEAD_PEER, "node 'n7' is not reached", stead_stream_reader_open("waits", &ro, &r, &e));
     ro.nodes_count = 0;
     FAILS(STEAD_TIMEOUT, "nobody writes a stream 'waits'", stead_stream_reader_open("waits", &ro, &r, &e));
     ro.nodes = NULL;

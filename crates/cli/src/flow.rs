@@ -149,7 +149,7 @@ fn ran(report: &Report) -> String {
         out += &format!(", and {} of one stream that another has not", report.unpaired);
     }
     if report.fetched > 0 {
-        out += &format!(", {} of them from other nodes", units::format_size(report.fetched));
+        out += &format!(", {} from other nodes", units::format_size(report.fetched));
     }
     out += "\n";
     let rows = report.streams.iter().map(|sent| {

@@ -44,11 +44,14 @@ impl Nodes for StreamNodes {
             None => all,
             Some(only) => {
                 if let Some(name) = only.iter().find(|name| !all.contains(name)) {
-                    let message = match all.is_empty() {
-                        true => format!("node '{name}' is not reached: no daemon runs here"),
-                        false => format!("there is no node '{name}' in the pool"),
+                    let (kind, message) = match all.is_empty() {
+                        true => (
+                            Kind::Peer,
+                            format!("node '{name}' is not reached: no daemon runs here"),
+                        ),
+                        false => (Kind::NotFound, format!("there is no node '{name}' in the pool")),
                     };
-                    return Err(Error::new(Kind::NotFound, message).with_hint(
+                    return Err(Error::new(kind, message).with_hint(
                         "daemons that are a pool reach each other: mpirun stead daemon --pool",
                     ));
                 }

@@ -10,7 +10,7 @@ use stead_core::Bounds;
 /// Ranks that look where their parts lie, at most: they say something of each other's.
 const MOST_RANKS: u64 = 256;
 /// Numbers that each says, at most.
-const MOST_NUMBERS: usize = 1 << 16;
+pub const MOST_NUMBERS: usize = 1 << 16;
 
 /// What a rank has of a length that several share.
 pub fn stretch(length: u64, rank: u64, ranks: u64) -> Range<u64> {
@@ -26,8 +26,8 @@ pub fn stretch(length: u64, rank: u64, ranks: u64) -> Range<u64> {
 pub struct Division {
     seat: u64,
     ranks: u64,
-    /// Of arrays of this shape the dimension that is divided, if it is not the longest.
-    along: Vec<(Vec<u64>, usize)>,
+    /// Of each array that is read the dimension that is divided, if that is known.
+    along: Vec<Option<usize>>,
 }
 
 impl Division {
@@ -50,9 +50,9 @@ impl Division {
         stretch(length, self.seat, self.ranks)
     }
 
-    /// The dimension along which arrays that are read, of this shape, lie on several nodes; `None` if that is not known.
-    pub fn along(&self, shape: &[u64]) -> Option<usize> {
-        self.along.iter().find(|(of, _)| of == shape).map(|(_, along)| *along)
+    /// The dimension along which an array that is read, by its number, lay on several nodes when it was first seen; `None` if that is not known.
+    pub fn along(&self, array: usize) -> Option<usize> {
+        self.along.get(array).copied().flatten()
     }
 
     /// The part of an array that is this rank's: a stretch of this dimension, if that is long enough for all, or of the longest. A single
@@ -186,8 +186,11 @@ pub fn division(arrays: &[Near], rank: u64, all: &[Vec<u64>]) -> Option<Division
     };
     let seats = seats(&near, ranks);
     let seat = *seats.of.get(usize::try_from(rank).ok()?)? as u64;
-    let along = best.iter().filter(|(_, _, _, near)| *near > 0);
-    let along = along.map(|(shape, along, ..)| (shape.to_vec(), *along)).collect();
+    let found = |array: &Near| {
+        let one = best.iter().find(|(shape, _, _, near)| *shape == array.shape && *near > 0);
+        one.map(|(_, along, ..)| *along)
+    };
+    let along = arrays.iter().map(found).collect();
     Some(Division { seat, ranks: count, along })
 }
 
@@ -211,7 +214,7 @@ mod tests {
 
     /// A rank's share of an array that is read.
     fn share(of: &Division, whole: &Bounds) -> Option<Bounds> {
-        of.share(whole, of.along(whole.count()))
+        of.share(whole, of.along(0))
     }
 
     #[test]
@@ -239,10 +242,12 @@ mod tests {
         let whole = Bounds::new([0, 0], [4, 9]).unwrap();
         assert_eq!(share(&two[0], &whole), Some(Bounds::new([2, 0], [2, 9]).unwrap()));
         assert_eq!(share(&two[1], &whole), Some(Bounds::new([0, 0], [2, 9]).unwrap()));
-        // Of other shapes it is the longest, as ever.
-        let other = Bounds::new([0, 0], [2, 90]).unwrap();
-        assert_eq!(share(&two[1], &other), Some(Bounds::new([0, 0], [2, 45]).unwrap()));
-        assert_eq!((two[0].along(&[4, 9]), two[0].along(&[9, 4])), (Some(0), None));
+        // It stays so, whatever shape it has later; what is too short for all is cut along the longest, as ever.
+        let longer = Bounds::new([0, 0], [2, 90]).unwrap();
+        assert_eq!(share(&two[1], &longer), Some(Bounds::new([0, 0], [1, 90]).unwrap()));
+        let short = Bounds::new([0, 0], [1, 90]).unwrap();
+        assert_eq!(share(&two[1], &short), Some(Bounds::new([0, 0], [1, 45]).unwrap()));
+        assert_eq!((two[0].along(0), two[0].along(1)), (Some(0), None));
     }
 
     #[test]

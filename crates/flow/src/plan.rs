@@ -76,7 +76,7 @@ impl Plan {
         let mut forms = leaves.clone();
         // Along which dimension each value lies on several nodes.
         let mut along: Vec<Option<usize>> =
-            leaves.iter().map(|form| division.along(&form.shape)).collect();
+            (0..leaves.len()).map(|leaf| division.along(leaf)).collect();
         // Whose it is to make all of a value, and what comes of it.
         let mut owners: Vec<Option<u64>> = vec![None; leaves.len()];
         for (i, node) in checked.nodes.iter().enumerate() {
@@ -198,7 +198,8 @@ impl Plan {
                 Operator::Map { .. } => made().fold(input(), u64::saturating_add),
                 Operator::Kernel { .. } => {
                     let of = node.inputs.first().and_then(|slot| self.forms.get(*slot));
-                    let beside = of.map_or(0, |of| op::beside_bytes(&node.op, of));
+                    let both = of.zip(self.forms.get(node.first));
+                    let beside = both.map_or(0, |(of, made)| op::beside_bytes(&node.op, of, made));
                     made().fold(beside, u64::saturating_add)
                 }
                 Operator::Sample { elements: Some(n), .. } => {

@@ -4,6 +4,7 @@
 //! others are told. A step of it is what all ranks have at one place of the graph. No rank is more than a step or two ahead.
 
 use crate::check::Checked;
+use crate::division::MOST_NUMBERS;
 use crate::op::Partial;
 use crate::run::Options;
 use serde::Serialize;
@@ -110,7 +111,8 @@ impl Ranks {
     /// As [`Ranks::meet`].
     pub fn compare(&mut self, mine: &[u64]) -> Result<Vec<Vec<u64>>> {
         let step = self.say(&mine)?;
-        let most = 10 * (mine.len() as u64 + 1);
+        // Who says another number of them reads something else.
+        let most = 10 * (MOST_NUMBERS as u64 + 1);
         let all = (0..self.ranks).map(|rank| {
             let theirs = said_by(&step, rank, most, lengths);
             theirs.map_err(|e| e.at_rank(usize::try_from(rank).unwrap_or(usize::MAX)))

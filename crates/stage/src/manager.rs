@@ -192,7 +192,9 @@ impl Stager {
     ) -> Result<Option<(i64, Touched)>> {
         let (request, by) = self.taken(request)?;
         let enqueue = || self.journal.enqueue(&request, &by, (after, job), anew);
-        let Some(id) = self.with_room(enqueue)? else { return Ok(None) };
+        // As long as what was stopped may be what is asked for, nothing is forgotten for it.
+        let taken = if anew { self.with_room(enqueue)? } else { enqueue()? };
+        let Some(id) = taken else { return Ok(None) };
         self.tidy_after(id)?;
         Ok(Some((id, by.touched)))
     }

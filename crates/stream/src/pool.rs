@@ -5,12 +5,13 @@
 //! them it has one to a node, for as long as the answer takes.
 
 use crate::agent::{self, Client};
+use crate::board::Board;
 use crate::clock;
 use crate::find::{self, Others};
 use crate::here;
 use crate::home::Home;
 use crate::line::Line;
-use crate::memory::token;
+use crate::memory::{Shared, token};
 use crate::options::{Patience, Read};
 use crate::source::Source;
 use crate::there::{self, Talk};
@@ -265,6 +266,15 @@ impl Others for Asked<'_> {
     }
 }
 
+/// That not all writers of a stream are on this node, and there is no pool.
+fn few(name: &str, said: &Found) -> Error {
+    let (count, all) = (said.ranks.len(), said.all);
+    let message = format!("{count} of {all} writers of stream '{name}' have come");
+    Error::new(Kind::Timeout, message).with_hint(
+        "those on other nodes are found by daemons that are a pool: mpirun stead daemon --pool",
+    )
+}
+
 /// All writers of a stream, on this node or on those of the pool, as soon as there are all of them. Nothing where there is no pool.
 ///
 /// # Errors
@@ -276,29 +286,38 @@ pub(crate) fn find(
 ) -> Result<Option<Vec<Box<dyn Source>>>> {
     let home = Home::open(&options.spaces)?;
     let patience = Patience::new(options.timeout, options.stop.clone());
-    let mut pause = SOON;
+    let (mut pause, mut missing) = (SOON, None);
     let names = loop {
         // What is written here, all of it, is not looked for elsewhere.
-        let here = agent::find(&home, &Sought::of(name, options))?;
-        if here.is_some_and(|(said, _)| said.is_live && said.ranks.len() as u64 == said.all) {
+        let here = agent::find(&home, &Sought::of(name, options))?.map(|(said, _)| said);
+        let is_whole = |said: &Found| said.ranks.len() as u64 == said.all;
+        if here.as_ref().is_some_and(|said| said.is_live && is_whole(said)) {
             return Ok(None);
         }
+        let is_over = patience.left().is_zero();
         match nodes.names(&patience) {
-            Ok(names) if names.is_empty() => {}
+            Ok(names) if names.is_empty() => missing = None,
             // Others of this user ask as well.
-            Err(e) if e.kind() == Kind::Limit && !patience.left().is_zero() => {
+            Err(e) if e.kind() == Kind::Limit && !is_over => {
                 patience.check()?;
                 home.wait(patience.share().min(LATER))?;
                 continue;
             }
+            // No daemon has begun, or it ends just now.
+            Err(e) if e.kind() == Kind::Peer && !is_over => missing = Some(e),
             names => break names?,
         }
         // There is no pool, or none yet: whoever begins it may do so after its readers.
         let until = patience.end().min(clock::after(pause));
-        match home.find(name, |board| here::is_for(board, options), until, &options.stop) {
-            Err(e) if e.kind() == Kind::Timeout && !patience.left().is_zero() => {
-                pause = (pause * 2).min(SELDOM);
+        let all = |board: &Board<Shared>| {
+            here::is_for(board, options) && board.writers() as u64 == board.agreed().all
+        };
+        match home.find(name, all, until, &options.stop) {
+            Err(e) if e.kind() == Kind::Timeout && patience.left().is_zero() => {
+                let few = here.map(|said| few(name, &said));
+                return Err(missing.or(few).unwrap_or(e));
             }
+            Err(e) if e.kind() == Kind::Timeout => pause = (pause * 2).min(SELDOM),
             found => return found.map(|_| None),
         }
     };

@@ -247,7 +247,9 @@ impl Step {
         let (variable, _) = self.find(name)?;
         let mut here = Vec::new();
         for block in self.blocks_of(variable) {
-            if self.source(block)?.fetch().is_none() {
+            let look = self.source(block)?.look(block.which(self.0.step), &block.place);
+            // What cannot be looked at is told when it is needed.
+            if let Ok(Some(_)) = look {
                 here.push(block.bounds.clone());
             }
         }

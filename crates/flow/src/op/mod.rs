@@ -92,9 +92,11 @@ pub fn is_whole(op: &Operator) -> bool {
 }
 
 /// Bytes that an operator has before it beside its values, at most.
-pub fn beside_bytes(op: &Operator, of: &Form) -> u64 {
+pub fn beside_bytes(op: &Operator, of: &Form, made: &Form) -> u64 {
     match op {
-        Operator::Kernel { kernel, .. } if picture::is_one(kernel) => picture::voxels_bytes(of),
+        Operator::Kernel { kernel, .. } if picture::is_one(kernel) => {
+            picture::beside_bytes(of, made)
+        }
         _ => 0,
     }
 }
@@ -154,8 +156,9 @@ pub fn check(op: &Operator) -> Result<()> {
         Operator::Map { of, function, shape, dims, elementwise, .. } => {
             map::check(of.list(), function, shape.as_deref(), dims.as_deref(), *elementwise)
         }
-        Operator::Kernel { of, kernel, member, shape, .. } if picture::is_one(kernel) => {
-            picture::check(of.list(), kernel, member.as_deref(), shape.as_deref())
+        Operator::Kernel { of, kernel, member, shape, rows } if picture::is_one(kernel) => {
+            let said = (member.as_deref(), shape.as_deref(), *rows);
+            picture::check(of.list(), kernel, said)
         }
         Operator::Kernel { of, kernel, shape, rows, .. } => {
             kernel::check(of.list(), kernel, shape.as_deref(), *rows)

@@ -14,8 +14,10 @@ use stead_kernel::{AnyKernel, AnyState, Context, Spec, Step, registry, render};
 /// Planes that a picture needs after those of a cell, at most.
 const HALO: u64 = 2;
 
-/// Bytes of voxels that threads have before them together, unless one needs more.
-const VOXELS: u64 = 256 << 20;
+/// Bytes that threads have before them together, unless one needs more.
+const BESIDE: u64 = 256 << 20;
+/// Bytes of what a thread has drawn, for each pixel: cells that are no neighbours are not one picture yet.
+const STATE: u64 = 32;
 
 /// True of a kernel that makes one.
 pub fn is_one(kernel: &str) -> bool {
@@ -26,14 +28,13 @@ pub fn is_one(kernel: &str) -> bool {
 pub fn check(
     of: &[String],
     kernel: &str,
-    member: Option<&str>,
-    shape: Option<&[u64]>,
+    (member, shape, rows): (Option<&str>, Option<&[u64]>, bool),
 ) -> Result<()> {
     if of.len() != 1 {
         return Err(Error::usage("it draws one value, a 3-d array"));
     }
-    if member.is_some() || shape.is_some() {
-        return Err(Error::usage("a picture has no 'member' and no 'shape'")
+    if member.is_some() || shape.is_some() || rows {
+        return Err(Error::usage("a picture has no 'member', no 'shape' and no 'rows'")
             .with_hint("its width and height are options: render:width=640,height=480"));
     }
     build(kernel, [1; 3]).map(drop)
@@ -69,28 +70,34 @@ pub fn form(of: &Form, kernel: &str) -> Result<Form> {
     })
 }
 
-/// Bytes of voxels that a thread has before it, and how many threads may have some.
-fn voxels(dims: [u64; 3]) -> (u64, u64) {
+/// Bytes that a thread has before it, of voxels and of what it has drawn, and how many threads there may be.
+fn each(dims: [u64; 3], made: &Form) -> (u64, u64) {
     let planes = brick_planes(dims) + HALO;
-    let one = planes.saturating_mul(dims[1]).saturating_mul(dims[2]).saturating_mul(4);
+    let voxels = planes.saturating_mul(dims[1]).saturating_mul(dims[2]).saturating_mul(4);
+    let one = voxels.saturating_add(pixels_of(made).saturating_mul(STATE));
     let cells = dims[0].div_ceil(brick_planes(dims));
-    (one, VOXELS.checked_div(one).unwrap_or(1).min(cells).max(1))
+    (one, BESIDE.checked_div(one).unwrap_or(1).min(cells).max(1))
 }
 
-/// Bytes of voxels that threads have before them, at most.
-pub fn voxels_bytes(of: &Form) -> u64 {
+fn pixels_of(made: &Form) -> u64 {
+    made.shape.iter().take(2).fold(1, |all: u64, n| all.saturating_mul(*n))
+}
+
+/// Bytes that it has before it beside what comes out, at most.
+pub fn beside_bytes(of: &Form, made: &Form) -> u64 {
     dims(of).map_or(0, |dims| {
-        let (one, threads) = voxels(dims);
-        one.saturating_mul(threads)
+        let (one, threads) = each(dims, made);
+        // In the end as pixels, as a file, and as pixels again.
+        one.saturating_mul(threads).saturating_add(pixels_of(made).saturating_mul(9))
     })
 }
 
 /// Draws it, pass by pass.
 pub fn draw(of: &Form, value: &Value, text: &str, made: &Form, threads: usize) -> Result<Value> {
     let dims = dims(of)?;
-    let mut kernel = build(text, dims)?;
+    let (mut kernel, (_, most)) = (build(text, dims)?, each(dims, made));
     for _ in 0..limits::MAX_ROUNDS {
-        match pass(&kernel, value, dims, threads)? {
+        match pass(&kernel, value, dims, (threads.max(1) as u64).min(most))? {
             Step::Next(next) => kernel = next,
             Step::File { bytes, .. } => return pixels(&bytes, made),
             Step::Done(_) => break,
@@ -100,25 +107,28 @@ pub fn draw(of: &Form, value: &Value, text: &str, made: &Form, threads: usize) -
 }
 
 /// One pass over all cells: each thread has some that follow each other.
-fn pass(
-    kernel: &Arc<dyn AnyKernel>,
-    value: &Value,
-    dims: [u64; 3],
-    threads: usize,
-) -> Result<Step> {
-    let cell = brick_planes(dims);
-    let cells = dims[0].div_ceil(cell);
-    let threads = (threads.max(1) as u64).min(voxels(dims).1);
-    let each = |thread: u64| cells * thread / threads..cells * (thread + 1) / threads;
-    let states: Vec<Result<AnyState>> = std::thread::scope(|scope| {
-        let some = |thread| scope.spawn(move || drawn(kernel, value, dims, each(thread)));
-        let drawing: Vec<_> = (0..threads).map(some).collect();
+fn pass(kernel: &Arc<dyn AnyKernel>, value: &Value, dims: [u64; 3], threads: u64) -> Result<Step> {
+    let cells = dims[0].div_ceil(brick_planes(dims));
+    let threads = threads.min(cells).max(1);
+    let some = |thread: u64| cells * thread / threads..cells * (thread + 1) / threads;
+    let states: Result<Vec<AnyState>> = std::thread::scope(|scope| {
+        let begin = |thread: u64| {
+            let work = move || drawn(kernel, value, dims, some(thread));
+            std::thread::Builder::new()
+                .spawn_scoped(scope, work)
+                .map_err(|e| Error::io("start a thread for", "a picture", e))
+        };
+        let drawing = (1..threads).map(begin).collect::<Result<Vec<_>>>()?;
+        let mut states = vec![drawn(kernel, value, dims, some(0))?];
         let panicked = |_| Err(Error::internal("a thread that draws panicked"));
-        drawing.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+        for thread in drawing {
+            states.push(thread.join().unwrap_or_else(panicked)?);
+        }
+        Ok(states)
     });
     let mut all = kernel.init();
-    for state in states {
-        kernel.merge(&mut all, state?)?;
+    for state in states? {
+        kernel.merge(&mut all, state)?;
     }
     kernel.finish(all)
 }

@@ -225,6 +225,7 @@ pub fn share(
     let others = longest(false).map_or(1, |(n, _)| n);
     let near = along.filter(|along| gone.contains(along));
     let near = near.and_then(|along| Some((*of.shape.get(along)?, along)));
+    let near = near.filter(|(length, _)| *length >= division.ranks());
     let Some((length, along)) = near.or_else(|| longest(true)) else { return Ok(Share::Own) };
     let numbers = of.without(&gone).whole()?.elements();
     let more = near.is_some() || others < division.ranks().min(length);

@@ -16,6 +16,8 @@ const MAX_STEPS: u64 = 1 << 20;
 #[derive(Debug, Default)]
 pub struct History {
     steps: VecDeque<Arc<Vec<u8>>>,
+    /// Which box of each that is.
+    own: Option<Bounds>,
     /// How many have come.
     had: u64,
     /// Of a sample, what was drawn.
@@ -91,6 +93,11 @@ pub fn window(
     while history.steps.len() >= most {
         history.steps.pop_front();
     }
+    if !history.steps.is_empty() && history.own.as_ref() != Some(&own) {
+        return Err(Error::usage("arrays have changed their shapes, and ranks divide them otherwise than before: its steps have no window together")
+            .with_hint("run the flow by one rank"));
+    }
+    history.own = Some(own.clone());
     history.steps.push_back(Arc::new(value.within(&own).gather(work.threads)?));
     history.had = history.had.saturating_add(1);
     if history.steps.len() < most || !work.is_due {
