@@ -286,7 +286,7 @@ pub(crate) fn find(
 ) -> Result<Option<Vec<Box<dyn Source>>>> {
     let home = Home::open(&options.spaces)?;
     let patience = Patience::new(options.timeout, options.stop.clone());
-    let (mut pause, mut missing) = (SOON, None);
+    let mut pause = SOON;
     let names = loop {
         // What is written here, all of it, is not looked for elsewhere.
         let here = agent::find(&home, &Sought::of(name, options))?.map(|(said, _)| said);
@@ -295,8 +295,8 @@ pub(crate) fn find(
             return Ok(None);
         }
         let is_over = patience.left().is_zero();
-        match nodes.names(&patience) {
-            Ok(names) if names.is_empty() => missing = None,
+        let missing = match nodes.names(&patience) {
+            Ok(names) if names.is_empty() => None,
             // Others of this user ask as well.
             Err(e) if e.kind() == Kind::Limit && !is_over => {
                 patience.check()?;
@@ -304,9 +304,9 @@ pub(crate) fn find(
                 continue;
             }
             // No daemon has begun, or it ends just now.
-            Err(e) if e.kind() == Kind::Peer && !is_over => missing = Some(e),
+            Err(e) if e.kind() == Kind::Peer && !is_over => Some(e),
             names => break names?,
-        }
+        };
         // There is no pool, or none yet: whoever begins it may do so after its readers.
         let until = patience.end().min(clock::after(pause));
         let all = |board: &Board<Shared>| {
