@@ -221,3 +221,95 @@ fn what_is_copied_from_other_nodes_counts_together() {
         });
     }
 }
+
+/// What is read has another shape at each step, and what a window has of it has not.
+#[test]
+fn windows_have_what_they_had_when_arrays_change_their_shapes() {
+    const TEXT: &str = r#"
+[read.sim]
+[node.sum]
+op = "reduce"
+of = "sim.T"
+how = "sum"
+over = [0]
+[node.last]
+op = "window"
+of = "sum"
+steps = 3
+how = "sum"
+[write.out]
+variables = { last = "last" }
+readers = 1
+"#;
+    const SIDES: [u64; 2] = [16, 128];
+    let value = |step: u64, z: u64, y: u64, x: u64| (step * 7 + z * 3 + y * 11 + x) as f64;
+    let depth = |step: u64| 4 + step % 3;
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let parts = [("sim", 0), ("sim", 1), ("flow", 1), ("flow", 0), ("view", 0)];
+    let nodes: Vec<usize> = parts.iter().map(|(_, node)| *node).collect();
+    let fabrics = Local::over_nodes(&nodes, Duration::from_secs(60));
+    let timeout = Duration::from_secs(60);
+    std::thread::scope(|scope| {
+        for ((part, node), fabric) in parts.iter().zip(fabrics) {
+            let mut spaces = Spaces::default();
+            spaces.imply("memory", dir.path().join(format!("{node}")).to_str().unwrap());
+            scope.spawn(move || {
+                let fabric: Arc<dyn Fabric> = Arc::new(fabric);
+                let coupling = Coupling::new(fabric, part, &spaces).unwrap();
+                let (rank, ranks) = (coupling.rank(), coupling.ranks());
+                let coupling = Some(coupling);
+                match *part {
+                    "sim" => {
+                        let how = Written { readers: 1, timeout, coupling, ..Written::default() };
+                        let how = Written { rank, writers: ranks, ..how };
+                        let mut writer = Writer::open("sim", &how).unwrap();
+                        for step in 0..STEPS {
+                            // Each has a part of the middle dimension.
+                            let (from, half) = (rank * SIDES[0] / 2, SIDES[0] / 2);
+                            let shape = [depth(step), SIDES[0], SIDES[1]];
+                            let t = writer.define(Definition::new("T", DType::F64, shape)).unwrap();
+                            let mine = [depth(step), half, SIDES[1]];
+                            let mine = Bounds::new([0, from, 0], mine).unwrap();
+                            let rows = (0..depth(step)).flat_map(|z| {
+                                (from..from + half).flat_map(move |y| {
+                                    (0..SIDES[1]).map(move |x| value(step, z, y, x))
+                                })
+                            });
+                            let bytes: Vec<u8> = rows.flat_map(f64::to_ne_bytes).collect();
+                            writer.begin().unwrap();
+                            writer.put(t, &mine, &bytes).unwrap();
+                            writer.end().unwrap();
+                        }
+                        writer.close().unwrap();
+                    }
+                    "view" => {
+                        let how = Read { timeout, coupling, ..Read::default() };
+                        let mut reader = Reader::open("out", &how).unwrap();
+                        for n in 0..STEPS - 2 {
+                            let step = reader.next_step().unwrap().unwrap();
+                            let whole = Bounds::new([0, 0], SIDES).unwrap();
+                            let mut bytes = vec![0; whole.elements() as usize * 8];
+                            step.get_into("last", &whole, &mut bytes).unwrap();
+                            let all =
+                                (0..SIDES[0]).flat_map(|y| (0..SIDES[1]).map(move |x| (y, x)));
+                            for ((y, x), had) in all.zip(bytes.chunks(8)) {
+                                let steps = (n..n + 3)
+                                    .flat_map(|s| (0..depth(s)).map(move |z| value(s, z, y, x)));
+                                let had = f64::from_ne_bytes(had.try_into().unwrap());
+                                assert_eq!(had, steps.sum::<f64>(), "step {n}, {y}, {x}");
+                            }
+                        }
+                        assert!(reader.next_step().unwrap().is_none());
+                    }
+                    _ => {
+                        let how = Options { rank, ranks, timeout, coupling, ..Options::default() };
+                        let graph = Graph::parse(TEXT).unwrap();
+                        let flow = Flow::new(&graph, Functions::new()).unwrap();
+                        let report = flow.run(&how).unwrap();
+                        assert_eq!((report.steps, report.fetched), (STEPS, 0));
+                    }
+                }
+            });
+        }
+    });
+}
