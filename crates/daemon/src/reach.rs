@@ -26,7 +26,10 @@ impl Reach for ByBroker {
         let (ours, theirs) =
             UnixStream::pair().map_err(|e| Error::io("make", "a connection", e))?;
         let report = Report::Reach { node: node.to_owned() };
-        control::send(&self.control, &report, Some(theirs.as_fd()), true)?;
+        control::send(&self.control, &report, Some(theirs.as_fd()), true).map_err(|e| {
+            let message = format!("the daemon of this node has ended: {e}");
+            Error::new(Kind::Peer, message)
+        })?;
         drop(theirs);
         let client = Client::over(ours, Path::new(node), Some(node.to_owned()))?;
         Ok(Box::new(Far { client, room: Vec::new() }))

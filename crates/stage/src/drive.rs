@@ -364,6 +364,10 @@ impl Way<'_> {
                     Err(e) if e.kind() == Kind::Peer => {
                         again.lock().unwrap_or_else(PoisonError::into_inner).push((item, e));
                     }
+                    // A node that is gone cannot be asked what there is of it.
+                    Err(e) if error.kind() == Kind::Peer && e.kind() != Kind::NotFound => {
+                        again.lock().unwrap_or_else(PoisonError::into_inner).push((item, error));
+                    }
                     Err(_) => self.d.journal.done(self.d.id, &[], &[(&item, &error)])?,
                 }
             }

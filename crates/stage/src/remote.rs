@@ -143,6 +143,12 @@ pub(crate) fn check(request: &Request, reaches: bool) -> Result<()> {
     Ok(())
 }
 
+/// What is told of a connection that has ended where there is no other one, for this reason: that there are too many passes by itself, and else the
+/// node is gone.
+fn ended(e: Error, other: Error) -> Error {
+    if other.kind() == Kind::Timeout { other } else { e }
+}
+
 impl Lines {
     /// A connection, and whether it is a new one, as it has to be if `new`. Where there may be no more, it is waited for one that is idle.
     ///
@@ -181,7 +187,7 @@ impl Lines {
             // One that was kept may have ended since.
             Err(e) if e.kind() == Kind::Peer && !fresh => {
                 locked(&self.idle).plain.clear();
-                let mut line = self.line(false, true)?.0;
+                let mut line = self.line(false, true).map_err(|other| ended(e, other))?.0;
                 let done = work(&mut *line)?;
                 self.keep(line);
                 Ok(done)
@@ -241,12 +247,14 @@ impl Lines {
         };
         let mut done = line.read(question, &mut each);
         // One that was kept may have ended since.
-        if let (Err(e), false) = (&done, fresh)
-            && e.kind() == Kind::Peer
-        {
+        if !fresh && done.as_ref().is_err_and(|e| e.kind() == Kind::Peer) {
             locked(&self.idle).of(gentle).clear();
             if !begun.get() {
-                line = one(true)?.0;
+                line = match (self.line(gentle, true), done) {
+                    (Ok((line, _)), _) => line,
+                    (Err(other), Err(e)) => return Err(self.named(ended(e, other))),
+                    (Err(other), Ok(_)) => return Err(self.named(other)),
+                };
                 done = line.read(question, &mut each);
             }
         }

@@ -17,6 +17,8 @@ struct There {
     spaces: Spaces,
     left: Arc<AtomicUsize>,
     per_line: usize,
+    /// Whoever asks for a line to a node that is gone hears of something else.
+    odd: Arc<AtomicBool>,
     spoils: Arc<AtomicBool>,
     /// Lines that there may be at a time, in place of those that there are.
     lines: Arc<AtomicUsize>,
@@ -48,6 +50,9 @@ impl Reach for There {
     fn line(&self, node: &str) -> Result<Box<dyn Line>> {
         if node != "far" {
             return Err(Error::new(Kind::NotFound, "no such node"));
+        }
+        if self.odd.load(Ordering::Relaxed) && self.left.load(Ordering::Relaxed) == 0 {
+            return Err(Error::new(Kind::Io, "cannot ask for a line"));
         }
         let many = |_| Error::limit("so many lines are there already");
         self.lines.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).map_err(many)?;
@@ -106,6 +111,7 @@ struct Pair {
     dir: tempfile::TempDir,
     stager: Stager,
     left: Arc<AtomicUsize>,
+    odd: Arc<AtomicBool>,
     /// A bit of the next bytes that come is another one.
     spoils: Arc<AtomicBool>,
     lines: Arc<AtomicUsize>,
@@ -127,10 +133,12 @@ fn pair_with(per_line: usize, terms: &str) -> Pair {
     let (left, spoils) = (Arc::new(AtomicUsize::new(usize::MAX)), Arc::<AtomicBool>::default());
     let lines = Arc::new(AtomicUsize::new(1 << 20));
     let reads = Arc::<[AtomicUsize; 2]>::default();
+    let odd = Arc::<AtomicBool>::default();
     let reach = There {
         spaces,
         left: left.clone(),
         per_line,
+        odd: odd.clone(),
         spoils: spoils.clone(),
         lines: lines.clone(),
         reads: reads.clone(),
@@ -142,7 +150,7 @@ fn pair_with(per_line: usize, terms: &str) -> Pair {
     own.give(&format!("b=memory://{name}/below"), &|_| None).unwrap();
     let means = Means { spaces: own, threads: 3, ..Means::default() };
     let stager = Stager::open(&dir.path().join("state"), means).unwrap().reaching(reach);
-    Pair { dir, stager, left, spoils, lines, reads }
+    Pair { dir, stager, left, odd, spoils, lines, reads }
 }
 
 impl Pair {
@@ -384,6 +392,40 @@ fn lines_that_end_are_made_anew_and_a_node_that_is_gone_interrupts() {
         assert_eq!(tree(&p.path("near/c")), tree(&p.path("far/a")));
         std::fs::remove_dir_all(p.path("near/c")).unwrap();
     }
+}
+
+#[test]
+fn a_file_of_a_node_that_is_gone_has_not_failed() {
+    let p = pair(usize::MAX);
+    plant(&p.path("far"));
+    let mut request = p.request(Action::Copy, "far/a/small", "near/b");
+    request.options.retries = 1;
+    p.odd.store(true, Ordering::Relaxed);
+    let mut interrupted = 0;
+    for n in 1..20 {
+        request.target = p.request(Action::Copy, "x", &format!("near/{n}")).target;
+        p.left.store(n, Ordering::Relaxed);
+        let id = p.stager.submit(&request).unwrap();
+        let ended = p.stager.run(id, &Cancel::new(), None);
+        p.left.store(usize::MAX, Ordering::Relaxed);
+        match ended {
+            Ok(status) => assert_eq!(status.state, State::Finished, "{n}: {:?}", status.failures),
+            // Before there is a file it is no error of one.
+            Err(e) if e.kind() == Kind::Io => {
+                p.stager.run(id, &Cancel::new(), None).unwrap();
+            }
+            Err(e) => {
+                assert_eq!(e.kind(), Kind::Peer, "{n}: {e}");
+                interrupted += 1;
+                assert_eq!(p.stager.status(id).unwrap().state, State::Interrupted);
+                let status = p.stager.run(id, &Cancel::new(), None).unwrap();
+                assert_eq!(status.state, State::Finished, "{n}: {:?}", status.failures);
+            }
+        }
+        let there = std::fs::read(p.path(&format!("near/{n}"))).unwrap();
+        assert!(there == std::fs::read(p.path("far/a/small")).unwrap());
+    }
+    assert!(interrupted > 0);
 }
 
 #[test]
