@@ -3811,7 +3811,8 @@ void stead_stream_writer_free(struct stead_stream_writer *writer);
  * be NULL: one reader, with all that is usual. A name with a '/' is a folder that steps were recorded in, or still are: they are read as
  * those of a stream, from the first one on, and nobody waits for who reads them.
  *
- * Errors: STEAD_TIMEOUT if nobody writes it; STEAD_NOT_FOUND if no steps were recorded there, or the pool has no such node; STEAD_USAGE if somebody else is this rank, others say something else of the group, or
+ * Errors: STEAD_TIMEOUT if nobody writes it; STEAD_NOT_FOUND if no steps were recorded there, or the pool has no such node; STEAD_PEER if nodes
+ * are named and no daemon has begun in this time; STEAD_USAGE if somebody else is this rank, others say something else of the group, or
  * options make no sense; STEAD_PERMISSION if the folder of streams is not private to this user.
  */
 stead_status stead_stream_reader_open(const char *name,
