@@ -366,7 +366,7 @@ def test_pictures_that_cannot_be(space):
     wrong = {
         "render:out=a.png": ({}, "is an array, and has no 'out'"),
         "render:width=0": ({}, "width and height"),
-        "render": ({"member": "max"}, "no 'member' and no 'shape'"),
+        "render": ({"member": "max"}, "no 'member', no 'shape' and no 'rows'"),
         "render:colors=x": ({}, "colors is"),
     }
     for kernel, (more, says) in wrong.items():
