@@ -275,7 +275,8 @@ fn few(name: &str, said: &Found) -> Error {
     )
 }
 
-/// All writers of a stream, on this node or on those of the pool, as soon as there are all of them. Nothing where there is no pool.
+/// All writers of a stream, on this node or on those of the pool, as soon as there are all of them. Nothing where
+/// all of it is on this node. As long as there is no pool, it is looked again whether there is one.
 ///
 /// # Errors
 /// Those of [`find::find`]; `Limit` if the pool is too large to be asked as a whole.
