@@ -34,7 +34,13 @@ pub trait Element: Copy + Send + Sync + PartialOrd + 'static {
 
     /// Calls a function with each element of a run.
     fn each(run: &Run<'_>, each: &mut impl FnMut(Self)) -> Result<()>;
+
+    /// Calls a function with all elements of a run as doubles, [`MANY`] of them at a time.
+    fn doubles(run: &Run<'_>, each: &mut impl FnMut(&[f64])) -> Result<()>;
 }
+
+/// Doubles that stay in the first-level cache of any processor.
+const MANY: usize = 2048;
 
 fn astray() -> Error {
     Error::internal("a run of elements is shorter than it says")
@@ -100,6 +106,31 @@ macro_rules! element {
                     let here = run.bytes.get(i * run.stride..);
                     each(here.and_then(Self::read).ok_or_else(astray)?);
                 }
+                Ok(())
+            }
+
+            fn doubles(run: &Run<'_>, each: &mut impl FnMut(&[f64])) -> Result<()> {
+                let mut some = [0.0; MANY];
+                if run.stride == $n {
+                    let bytes = run.bytes.get(..run.len * $n).ok_or_else(astray)?;
+                    for bytes in bytes.as_chunks::<$n>().0.chunks(MANY) {
+                        for (to, bytes) in some.iter_mut().zip(bytes) {
+                            *to = <$t>::from_ne_bytes(*bytes) as f64;
+                        }
+                        each(some.get(..bytes.len()).unwrap_or(&[]));
+                    }
+                    return Ok(());
+                }
+                let mut len = 0;
+                Self::each(run, &mut |x| {
+                    some[len] = x as f64;
+                    len += 1;
+                    if len == MANY {
+                        each(&some);
+                        len = 0;
+                    }
+                })?;
+                each(some.get(..len).unwrap_or(&[]));
                 Ok(())
             }
         }

@@ -7,6 +7,7 @@
 
 use std::hint::black_box;
 use std::time::Instant;
+use stead_kernel::exact::powers::PowerSums;
 use stead_kernel::exact::{ExactSum, add_with_squares};
 
 /// The best of several runs, in ns a value.
@@ -37,8 +38,8 @@ fn main() {
     let holes: Vec<f64> =
         small.iter().map(|v| if next() % 40 == 0 { stead_core::MISSING } else { *v }).collect();
     println!(
-        "{:<26} {:>6} {:>6} {:>8} {:>6} {:>8} {:>6}",
-        "ns a value", "plain", "lanes", "squares", "exact", "squares", "add"
+        "{:<26} {:>6} {:>6} {:>8} {:>6} {:>8} {:>6} {:>8}",
+        "ns a value", "plain", "lanes", "squares", "exact", "squares", "add", "powers"
     );
     for (name, values) in [
         ("uniform in [0, 1)", &unit),
@@ -81,8 +82,13 @@ fn main() {
             v.iter().for_each(|x| s.add(*x));
             s.to_f64()
         });
+        let powers = ns(values, |v| {
+            let mut s = PowerSums::default();
+            s.add_slice(v);
+            s.moments()[3]
+        });
         println!(
-            "{name:<26} {plain:>6.2} {lanes:>6.2} {lanes2:>8.2} {exact:>6.2} {squares:>8.2} {add:>6.2}"
+            "{name:<26} {plain:>6.2} {lanes:>6.2} {lanes2:>8.2} {exact:>6.2} {squares:>8.2} {add:>6.2} {powers:>8.2}"
         );
     }
 }

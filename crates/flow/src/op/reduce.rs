@@ -62,16 +62,9 @@ impl<T: Element> Sum<T> for Floats {
                 self.0.add(x.to_f64(), Order::Sum);
             });
         }
-        let mut some = Vec::with_capacity(2048.min(run.len));
-        T::each(run, &mut |x: T| {
-            some.push(x.to_f64());
-            if some.len() == 2048 {
-                self.0.add_all(&some, Order::Sum);
-                some.clear();
-            }
-        })?;
-        self.0.add_all(&some, Order::Sum);
-        Ok(())
+        T::doubles(run, &mut |some| {
+            self.0.add_all(some, Order::Sum);
+        })
     }
 
     fn merge(&mut self, other: Self) {
@@ -131,6 +124,13 @@ impl<T: Element> Sum<T> for Ends {
 impl<T: Element> Sum<T> for PowerSums {
     fn add(&mut self, x: T) {
         PowerSums::add(self, x.to_f64());
+    }
+
+    fn add_run(&mut self, run: &Run<'_>) -> Result<()> {
+        if run.len < LONG {
+            return T::each(run, &mut |x| PowerSums::add(self, x.to_f64()));
+        }
+        T::doubles(run, &mut |some| self.add_slice(some))
     }
 
     fn merge(&mut self, other: Self) {

@@ -19,6 +19,7 @@ pub mod powers;
 pub(crate) mod products;
 pub mod ratio;
 pub(crate) mod rows;
+mod wholes;
 mod wire;
 
 use num_bigint::{BigInt, BigUint};
