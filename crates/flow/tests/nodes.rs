@@ -89,39 +89,38 @@ fn look(coupling: &Arc<Coupling>) {
     assert_eq!(n, STEPS);
 }
 
-/// Runs it with these ranks, each on a node; gives the bytes that the flow has had from other nodes.
-fn run(parts: &[(&'static str, usize)], along: usize) -> u64 {
+/// Has each rank do its part, in a thread, with the memory of its node.
+fn couple(parts: &[(&'static str, usize)], work: impl Fn(&'static str, Arc<Coupling>) + Sync) {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let nodes: Vec<usize> = parts.iter().map(|(_, node)| *node).collect();
-    let fetched = AtomicU64::new(0);
     let fabrics = Local::over_nodes(&nodes, Duration::from_secs(60));
     std::thread::scope(|scope| {
         for ((part, node), fabric) in parts.iter().zip(fabrics) {
             let mut spaces = Spaces::default();
             spaces.imply("memory", dir.path().join(format!("{node}")).to_str().unwrap());
-            let fetched = &fetched;
+            let work = &work;
             scope.spawn(move || {
                 let fabric: Arc<dyn Fabric> = Arc::new(fabric);
-                let coupling = Coupling::new(fabric, part, &spaces).unwrap();
-                match *part {
-                    "sim" => simulate(&coupling, along),
-                    "view" => look(&coupling),
-                    _ => {
-                        let options = Options {
-                            rank: coupling.rank(),
-                            ranks: coupling.ranks(),
-                            timeout: Duration::from_secs(60),
-                            coupling: Some(coupling.clone()),
-                            ..Options::default()
-                        };
-                        let graph = Graph::parse(TEXT).unwrap();
-                        let flow = Flow::new(&graph, Functions::new()).unwrap();
-                        let report = flow.run(&options).unwrap();
-                        assert_eq!(report.steps, STEPS);
-                        fetched.fetch_add(report.fetched, Ordering::Relaxed);
-                    }
-                }
+                work(part, Coupling::new(fabric, part, &spaces).unwrap());
             });
+        }
+    });
+}
+
+/// Runs it with these ranks, each on a node; gives the bytes that the flow has had from other nodes.
+fn run(parts: &[(&'static str, usize)], along: usize) -> u64 {
+    let fetched = AtomicU64::new(0);
+    couple(parts, |part, coupling| match part {
+        "sim" => simulate(&coupling, along),
+        "view" => look(&coupling),
+        _ => {
+            let (rank, ranks) = (coupling.rank(), coupling.ranks());
+            let (timeout, coupling) = (Duration::from_secs(60), Some(coupling));
+            let options = Options { rank, ranks, timeout, coupling, ..Options::default() };
+            let flow = Flow::new(&Graph::parse(TEXT).unwrap(), Functions::new()).unwrap();
+            let report = flow.run(&options).unwrap();
+            assert_eq!(report.steps, STEPS);
+            fetched.fetch_add(report.fetched, Ordering::Relaxed);
         }
     });
     fetched.into_inner()
@@ -178,45 +177,31 @@ fn what_is_copied_from_other_nodes_counts_together() {
     let variables = NAMES.map(|n| format!("{n} = \"{n}\"")).join(", ");
     let text = format!("[read.sim]\n{nodes}[write.out]\nvariables = {{ {variables} }}\n");
     for (memory, fits) in [(each * 3 + 4096, false), (each * 4 + 4096, true)] {
-        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-        let fabrics = Local::over_nodes(&[0, 1], Duration::from_secs(60));
-        std::thread::scope(|scope| {
-            for (rank, fabric) in fabrics.into_iter().enumerate() {
-                let mut spaces = Spaces::default();
-                spaces.imply("memory", dir.path().join(format!("{rank}")).to_str().unwrap());
-                let text = &text;
-                scope.spawn(move || {
-                    let fabric: Arc<dyn Fabric> = Arc::new(fabric);
-                    let part = if rank == 0 { "sim" } else { "flow" };
-                    let coupling = Some(Coupling::new(fabric, part, &spaces).unwrap());
-                    let timeout = Duration::from_secs(60);
-                    if rank == 0 {
-                        let options =
-                            Written { timeout, coupling, readers: 1, ..Written::default() };
-                        let mut writer = Writer::open("sim", &options).unwrap();
-                        let all = NAMES.map(|n| {
-                            writer.define(Definition::new(n, DType::F64, [100, 100])).unwrap()
-                        });
-                        writer.begin().unwrap();
-                        for variable in all {
-                            let whole = Bounds::new([0, 0], [100, 100]).unwrap();
-                            writer.put(variable, &whole, &vec![0; each as usize]).unwrap();
-                        }
-                        writer.end().unwrap();
-                        writer.close().unwrap();
-                        return;
-                    }
-                    let options = Options { timeout, coupling, memory, ..Options::default() };
-                    let flow = Flow::new(&Graph::parse(text).unwrap(), Functions::new()).unwrap();
-                    match (flow.run(&options), fits) {
-                        (Ok(report), true) => assert_eq!(report.steps, 1),
-                        (Err(e), false) => {
-                            assert_eq!(e.kind(), stead_core::Kind::Limit, "{e}");
-                            assert!(e.message().contains("variable 'd'"), "{e}");
-                        }
-                        (other, _) => panic!("{memory}: {other:?}"),
-                    }
-                });
+        couple(&[("sim", 0), ("flow", 1)], |part, coupling| {
+            let (timeout, coupling) = (Duration::from_secs(60), Some(coupling));
+            if part == "sim" {
+                let options = Written { timeout, coupling, readers: 1, ..Written::default() };
+                let mut writer = Writer::open("sim", &options).unwrap();
+                let all = NAMES
+                    .map(|n| writer.define(Definition::new(n, DType::F64, [100, 100])).unwrap());
+                writer.begin().unwrap();
+                for variable in all {
+                    let whole = Bounds::new([0, 0], [100, 100]).unwrap();
+                    writer.put(variable, &whole, &vec![0; each as usize]).unwrap();
+                }
+                writer.end().unwrap();
+                writer.close().unwrap();
+                return;
+            }
+            let options = Options { timeout, coupling, memory, ..Options::default() };
+            let flow = Flow::new(&Graph::parse(&text).unwrap(), Functions::new()).unwrap();
+            match (flow.run(&options), fits) {
+                (Ok(report), true) => assert_eq!(report.steps, 1),
+                (Err(e), false) => {
+                    assert_eq!(e.kind(), stead_core::Kind::Limit, "{e}");
+                    assert!(e.message().contains("variable 'd'"), "{e}");
+                }
+                (other, _) => panic!("{memory}: {other:?}"),
             }
         });
     }
@@ -244,72 +229,59 @@ readers = 1
     const SIDES: [u64; 2] = [16, 128];
     let value = |step: u64, z: u64, y: u64, x: u64| (step * 7 + z * 3 + y * 11 + x) as f64;
     let depth = |step: u64| 4 + step % 3;
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-    let parts = [("sim", 0), ("sim", 1), ("flow", 1), ("flow", 0), ("view", 0)];
-    let nodes: Vec<usize> = parts.iter().map(|(_, node)| *node).collect();
-    let fabrics = Local::over_nodes(&nodes, Duration::from_secs(60));
     let timeout = Duration::from_secs(60);
-    std::thread::scope(|scope| {
-        for ((part, node), fabric) in parts.iter().zip(fabrics) {
-            let mut spaces = Spaces::default();
-            spaces.imply("memory", dir.path().join(format!("{node}")).to_str().unwrap());
-            scope.spawn(move || {
-                let fabric: Arc<dyn Fabric> = Arc::new(fabric);
-                let coupling = Coupling::new(fabric, part, &spaces).unwrap();
-                let (rank, ranks) = (coupling.rank(), coupling.ranks());
-                let coupling = Some(coupling);
-                match *part {
-                    "sim" => {
-                        let how = Written { readers: 1, timeout, coupling, ..Written::default() };
-                        let how = Written { rank, writers: ranks, ..how };
-                        let mut writer = Writer::open("sim", &how).unwrap();
-                        for step in 0..STEPS {
-                            // Each has a part of the middle dimension.
-                            let (from, half) = (rank * SIDES[0] / 2, SIDES[0] / 2);
-                            let shape = [depth(step), SIDES[0], SIDES[1]];
-                            let t = writer.define(Definition::new("T", DType::F64, shape)).unwrap();
-                            let mine = [depth(step), half, SIDES[1]];
-                            let mine = Bounds::new([0, from, 0], mine).unwrap();
-                            let rows = (0..depth(step)).flat_map(|z| {
-                                (from..from + half).flat_map(move |y| {
-                                    (0..SIDES[1]).map(move |x| value(step, z, y, x))
-                                })
-                            });
-                            let bytes: Vec<u8> = rows.flat_map(f64::to_ne_bytes).collect();
-                            writer.begin().unwrap();
-                            writer.put(t, &mine, &bytes).unwrap();
-                            writer.end().unwrap();
-                        }
-                        writer.close().unwrap();
-                    }
-                    "view" => {
-                        let how = Read { timeout, coupling, ..Read::default() };
-                        let mut reader = Reader::open("out", &how).unwrap();
-                        for n in 0..STEPS - 2 {
-                            let step = reader.next_step().unwrap().unwrap();
-                            let whole = Bounds::new([0, 0], SIDES).unwrap();
-                            let mut bytes = vec![0; whole.elements() as usize * 8];
-                            step.get_into("last", &whole, &mut bytes).unwrap();
-                            let all =
-                                (0..SIDES[0]).flat_map(|y| (0..SIDES[1]).map(move |x| (y, x)));
-                            for ((y, x), had) in all.zip(bytes.chunks(8)) {
-                                let steps = (n..n + 3)
-                                    .flat_map(|s| (0..depth(s)).map(move |z| value(s, z, y, x)));
-                                let had = f64::from_ne_bytes(had.try_into().unwrap());
-                                assert_eq!(had, steps.sum::<f64>(), "step {n}, {y}, {x}");
-                            }
-                        }
-                        assert!(reader.next_step().unwrap().is_none());
-                    }
-                    _ => {
-                        let how = Options { rank, ranks, timeout, coupling, ..Options::default() };
-                        let graph = Graph::parse(TEXT).unwrap();
-                        let flow = Flow::new(&graph, Functions::new()).unwrap();
-                        let report = flow.run(&how).unwrap();
-                        assert_eq!((report.steps, report.fetched), (STEPS, 0));
+    let parts = [("sim", 0), ("sim", 1), ("flow", 1), ("flow", 0), ("view", 0)];
+    couple(&parts, |part, coupling| {
+        let (rank, ranks) = (coupling.rank(), coupling.ranks());
+        let coupling = Some(coupling);
+        match part {
+            "sim" => {
+                let how = Written { readers: 1, timeout, coupling, ..Written::default() };
+                let how = Written { rank, writers: ranks, ..how };
+                let mut writer = Writer::open("sim", &how).unwrap();
+                for step in 0..STEPS {
+                    // Each has a part of the middle dimension.
+                    let (from, half) = (rank * SIDES[0] / 2, SIDES[0] / 2);
+                    let shape = [depth(step), SIDES[0], SIDES[1]];
+                    let t = writer.define(Definition::new("T", DType::F64, shape)).unwrap();
+                    let mine = [depth(step), half, SIDES[1]];
+                    let mine = Bounds::new([0, from, 0], mine).unwrap();
+                    let rows = (0..depth(step)).flat_map(|z| {
+                        (from..from + half)
+                            .flat_map(move |y| (0..SIDES[1]).map(move |x| value(step, z, y, x)))
+                    });
+                    let bytes: Vec<u8> = rows.flat_map(f64::to_ne_bytes).collect();
+                    writer.begin().unwrap();
+                    writer.put(t, &mine, &bytes).unwrap();
+                    writer.end().unwrap();
+                }
+                writer.close().unwrap();
+            }
+            "view" => {
+                let how = Read { timeout, coupling, ..Read::default() };
+                let mut reader = Reader::open("out", &how).unwrap();
+                for n in 0..STEPS - 2 {
+                    let step = reader.next_step().unwrap().unwrap();
+                    let whole = Bounds::new([0, 0], SIDES).unwrap();
+                    let mut bytes = vec![0; whole.elements() as usize * 8];
+                    step.get_into("last", &whole, &mut bytes).unwrap();
+                    let all = (0..SIDES[0]).flat_map(|y| (0..SIDES[1]).map(move |x| (y, x)));
+                    for ((y, x), had) in all.zip(bytes.chunks(8)) {
+                        let steps =
+                            (n..n + 3).flat_map(|s| (0..depth(s)).map(move |z| value(s, z, y, x)));
+                        let had = f64::from_ne_bytes(had.try_into().unwrap());
+                        assert_eq!(had, steps.sum::<f64>(), "step {n}, {y}, {x}");
                     }
                 }
-            });
+                assert!(reader.next_step().unwrap().is_none());
+            }
+            _ => {
+                let how = Options { rank, ranks, timeout, coupling, ..Options::default() };
+                let graph = Graph::parse(TEXT).unwrap();
+                let flow = Flow::new(&graph, Functions::new()).unwrap();
+                let report = flow.run(&how).unwrap();
+                assert_eq!((report.steps, report.fetched), (STEPS, 0));
+            }
         }
     });
 }

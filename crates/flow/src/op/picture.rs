@@ -11,9 +11,6 @@ use stead_core::{
 };
 use stead_kernel::{AnyKernel, AnyState, Context, Spec, Step, registry, render};
 
-/// Planes that a picture needs after those of a cell, at most.
-const HALO: u64 = 2;
-
 /// Bytes that threads have before them together, unless one needs more.
 const BESIDE: u64 = 256 << 20;
 /// Bytes of what a thread has drawn, for each pixel: cells that are no neighbours are not one picture yet.
@@ -72,7 +69,7 @@ pub fn form(of: &Form, kernel: &str) -> Result<Form> {
 
 /// Bytes that a thread has before it, of voxels and of what it has drawn, and how many threads there may be.
 fn each(dims: [u64; 3], made: &Form) -> (u64, u64) {
-    let planes = brick_planes(dims) + HALO;
+    let planes = brick_planes(dims) + render::MOST_HALO;
     let voxels = planes.saturating_mul(dims[1]).saturating_mul(dims[2]).saturating_mul(4);
     let one = voxels.saturating_add(pixels_of(made).saturating_mul(STATE));
     let cells = dims[0].div_ceil(brick_planes(dims));

@@ -236,7 +236,8 @@ mod tests {
         one.prop_map(|(sort, len, seed)| {
             let mut state = seed;
             let mut next = move || {
-                state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+                state =
+                    state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
                 (state >> 11) as f64 / (1u64 << 53) as f64
             };
             let mut value = || match (sort, (next() * 100.0) as u32) {
@@ -245,7 +246,13 @@ mod tests {
                 (2, 0..3) => 1e20,
                 (3, _) => (next() - 0.5) * 2f64.powi((next() * 600.0) as i32 - 300),
                 (4, 0..3) => -1e300 * next(),
-                (5, 0..50) => if next() < 0.5 { -0.0 } else { 0.0 },
+                (5, 0..50) => {
+                    if next() < 0.5 {
+                        -0.0
+                    } else {
+                        0.0
+                    }
+                }
                 (6, _) => (next() * 1e4).floor() / 100.0,
                 (7, 0..3) => 5e-324,
                 _ => next() - 0.4,
@@ -282,7 +289,9 @@ mod tests {
     #[test]
     fn the_largest_whole_numbers_fit() {
         // All bits of as many as there are in a chunk.
-        let values: Vec<f64> = [-1.0, 1.0, 1.0].repeat(3000).into_iter()
+        let values: Vec<f64> = [-1.0, 1.0, 1.0]
+            .repeat(3000)
+            .into_iter()
             .map(|sign| sign * (2f64.powi(53) - 1.0) * 256.0)
             .collect();
         let (mut fast, mut slow) = (PowerSums::default(), PowerSums::default());

@@ -157,7 +157,12 @@ fn short(of: &[i64], low: u32) -> Powers {
     let wide = |x: i128| [x as u64, (x >> 64) as u64, (x >> 127) as u64, (x >> 127) as u64, 0];
     let (a, b) = (wide(sum.into()), wide(squares.cast_signed()));
     let (c, d) = (wide(cubes), wide(fourths.cast_signed()));
-    Powers { sum: [a[0], a[1]], squares: [b[0], b[1], b[2]], cubes: [c[0], c[1], c[2], c[3]], fourths: d }
+    Powers {
+        sum: [a[0], a[1]],
+        squares: [b[0], b[1], b[2]],
+        cubes: [c[0], c[1], c[2], c[3]],
+        fourths: d,
+    }
 }
 
 /// Powers of numbers below 2^61.

@@ -26,7 +26,7 @@ pub(super) enum Shading {
 
 impl Shading {
     /// How far beyond a sample along each axis values are looked at, in voxels.
-    fn reach(self) -> f64 {
+    const fn reach(self) -> f64 {
         match self {
             Shading::None => 0.0,
             Shading::Gradient => 0.5,
@@ -34,7 +34,7 @@ impl Shading {
     }
 
     /// Planes that a cell needs after its own: one to interpolate, and what is looked at beyond a sample on both sides.
-    pub fn halo(self) -> u64 {
+    pub const fn halo(self) -> u64 {
         1 + (2.0 * self.reach()) as u64
     }
 }

@@ -185,6 +185,9 @@ pub fn build(spec: &Spec, context: &Context<'_>) -> Result<Built> {
     })
 }
 
+/// Planes that a cell of any picture needs after its own, at most.
+pub const MOST_HALO: u64 = Shading::Gradient.halo();
+
 /// The width and the height of the picture that is asked for.
 ///
 /// # Errors
