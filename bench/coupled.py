@@ -29,19 +29,19 @@ STRIP = 16
 
 class Simulation:
     def __init__(self, o):
-        self.u, self.sweeps = np.zeros((o.rows, o.columns)), o.sweeps
-        self.u[0, :] = 100
-        self.next, self.part = self.u.copy(), np.empty((STRIP, o.columns - 2))
+        self.own, self.sweeps = (np.zeros((o.rows, o.columns)), np.zeros((o.rows, o.columns))), o.sweeps
+        self.u, self.part = self.own[0], np.empty((STRIP, o.columns - 2))
+        for field in self.own:
+            field[0, :] = 100
 
     def advance(self, out=None):
-        """One step: sweeps, the last of them into `out` if there is one."""
+        """One step: sweeps, the last of them into `out` if there is one, which is only read from then on."""
         for i in range(self.sweeps):
-            to = out if out is not None and i == self.sweeps - 1 else self.next
+            to = self.own[self.u is self.own[0]]
+            if out is not None and i == self.sweeps - 1:
+                to = out
             self.sweep(self.u, to)
-            if to is out:
-                self.u[:] = out
-            else:
-                self.u, self.next = self.next, self.u
+            self.u = to
         return self.u
 
     def sweep(self, u, to):

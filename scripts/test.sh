@@ -30,6 +30,25 @@ step() {
   summary+=("$(printf '%-8s %-22s %5d s   %s' "$result" "$name" $((SECONDS - start)) "$note")")
 }
 
+# aside NAME COMMAND...: begins it beside the steps that follow, of those that wait most of the time; gather waits for it, and is its step.
+aside() {
+  aside_name=$1 aside_start=$SECONDS
+  shift
+  aside_log=$logs/${aside_name//[^a-z0-9]/-}.log
+  say "$aside_name, beside what follows: $*"
+  "$@" >"$aside_log" 2>&1 </dev/null &
+  aside=$!
+  trap 'kill "$aside" 2>/dev/null || true' EXIT
+}
+gather() {
+  local result=ok
+  say "$aside_name"
+  wait "$aside" || result=FAILED failed=$((failed + 1))
+  trap - EXIT
+  cat "$aside_log"
+  summary+=("$(printf '%-8s %-22s %5d s   %s' "$result" "$aside_name" $((SECONDS - aside_start)) "$(count "$aside_log"), beside others")")
+}
+
 # How many tests a log tells of, skipped ones named, and sections of a benchmark, of which some need what is not installed.
 count() {
   awk '/^test result:/ { for (i = 2; i <= NF; i++) { if ($i == "passed;") p += $(i-1);
@@ -89,12 +108,13 @@ step "oracles" "$PYTHON" -m pytest -q -rsfE "${beside[@]}" tests/oracle
 step "C and C++" "$PYTHON" -m pytest -q -rsfE "${beside[@]}" tests/c
 # Ranks of MPI may be Python.
 step "python package" scripts/python.sh dev
+# A hang is to end, whatever it is in; they wait for deadlines and kills most of the time.
+aside "faults" timeout "$([ "$level" = all ] && echo 5400 || echo 1800)" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist worksteal tests/faults
 step "mpi, build" scripts/mpi.sh
 # Ranks wait for each other and for deadlines most of the time. Files of tests share labs, so each is of one worker.
 step "mpi" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/mpi
 step "python" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist loadfile tests/python
-# A hang is to end, whatever it is in; they wait for deadlines and kills most of the time.
-step "faults" timeout "$([ "$level" = all ] && echo 3600 || echo 1200)" "$PYTHON" -m pytest -q -rsfE --numprocesses 2 --dist worksteal tests/faults
+gather
 step "documents" "$PYTHON" -m pytest -q -rsfE tests/docs
 NO_MKDOCS_2_WARNING=1 step "site" "$BUILD/venv/bin/mkdocs" build --strict --quiet
 step "benchmarks, small" "$PYTHON" bench/run.py "$STEAD" "$BUILD/bench" "$BUILD/bench" \

@@ -9,6 +9,7 @@
  * and for all files
  *
  *   SHIM_SYNC=N:PATH    the Nth time that the process waits for a device fails with EIO, that time alone; PATH is made then
+ *   SHIM_LEAST=BYTES    of these times only those count that are for a file of at least so many bytes
  *
  * A system call that passes by the C library (io_uring, a page fault) passes by this, too. */
 #define _GNU_SOURCE
@@ -135,7 +136,9 @@ static int syncs(const char *name, int fd) {
     const char *told = getenv("SHIM_SYNC");
     syncing real;
     *(void **)&real = dlsym(RTLD_NEXT, name);
-    if (told) {
+    const char *least = getenv("SHIM_LEAST");
+    struct stat about;
+    if (told && (!least || (fstat(fd, &about) == 0 && (uint64_t)about.st_size >= strtoull(least, NULL, 10)))) {
         char *path;
         const uint64_t bad = strtoull(told, &path, 10);
         if (__atomic_add_fetch(&done, 1, __ATOMIC_RELAXED) == bad) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import os
 import random
@@ -294,6 +295,21 @@ def test_a_device_that_does_not_keep_what_was_written(tmp_path, shim):
         assert not [p for p in to.rglob(".stead-*")]
         shutil.rmtree(to)
     assert failed > 1
+
+
+def test_a_device_that_fails_while_a_large_file_is_on_its_way(tmp_path, shim):
+    told, size = tmp_path / "told", 300 << 20
+    with (tmp_path / "from").open("wb") as file:
+        block = bytes(range(256)) * 4096
+        for i in range(300):
+            file.write(block[i:] + block[:i])
+    # The first time is after two seconds, when it is written down how far it is.
+    env = os.environ | {"STEAD_STATE": str(tmp_path / "state"), "LD_PRELOAD": str(shim), "SHIM_SYNC": f"1:{told}", "SHIM_LEAST": str(size // 2)}
+    command = [os.path.abspath(STEAD), "stage", "--limit", "100MB", tmp_path / "from", tmp_path / "to"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    # What the system has not written it tells once; the file is brought anew.
+    assert told.exists() and done.returncode == 0, done.stderr
+    assert filecmp.cmp(tmp_path / "from", tmp_path / "to", shallow=False)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount file systems")

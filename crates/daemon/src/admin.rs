@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use stead_core::layout::{SpaceConfig, Spaces, spaces::Variable};
 use stead_core::{Error, Kind, Result};
 use stead_stage::Jobs;
+use stead_store::way::{self, Trust};
 use stead_store::{AtomicFile, space};
 
 /// Dataspaces that administrators may have given a node.
@@ -227,10 +228,11 @@ pub(crate) fn make_folders(spaces: &Spaces) {
 }
 
 fn make(config: &SpaceConfig, path: &Path) -> Result<()> {
-    if std::fs::symlink_metadata(path).is_ok() {
-        return Ok(());
-    }
     let terms = config.terms();
+    if std::fs::symlink_metadata(path).is_ok() {
+        // Nobody is to write there who does not know whose it is.
+        return way::open(path, Trust::Settled(terms.owner.as_deref())).map(drop);
+    }
     let user = terms.owner.as_deref().map(crate::rights::user).transpose()?;
     let group = terms.group.as_deref().map(crate::rights::group).transpose()?;
     let everybody = geteuid().is_root() && terms.owner.is_none();

@@ -24,7 +24,7 @@ use names::{Found, Names};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::net::sockopt::socket_peercred;
-use rustix::process::geteuid;
+use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -48,6 +48,8 @@ const EXPIRES_EVERY: Duration = Duration::from_secs(3600);
 const AT_ONCE: usize = 64;
 /// What administrators have said, of one user, of whom the system is asked whether that is still one.
 const MOST_ASKED: usize = 64;
+/// Files that are open at once: more are of no use.
+const MOST_FILES: u64 = 1 << 16;
 
 /// How a daemon is run.
 #[derive(Debug, Clone)]
@@ -117,6 +119,7 @@ fn start(settings: Settings, fabric: Option<Arc<dyn Fabric>>, ready: impl FnOnce
     let named = || rustix::system::uname().nodename().to_string_lossy().into_owned();
     let node = settings.node.clone().unwrap_or_else(named);
     let all = serves_all();
+    raise_files();
     let state = &settings.state;
     let mode = if all { 0o755 } else { 0o700 };
     std::fs::DirBuilder::new()
@@ -175,6 +178,16 @@ fn start(settings: Settings, fabric: Option<Arc<dyn Fabric>>, ready: impl FnOnce
     broker.workers.end();
     log("has ended");
     done
+}
+
+/// Programs that start a daemon often have a limit that a few users reach; it may be as high as the system allows. Workers have it, too.
+fn raise_files() {
+    let now = getrlimit(Resource::Nofile);
+    let most = now.maximum.map_or(MOST_FILES, |most| most.min(MOST_FILES));
+    if now.current.is_some_and(|current| current < most) {
+        // Without it fewer are served at a time.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..now });
+    }
 }
 
 /// What there is to be heard.
@@ -323,7 +336,10 @@ impl Broker {
                     return;
                 }
                 Err(e) => {
-                    log(&format!("no worker for user {}: {e}", guest.user));
+                    // What one user may have a thousand times a second is not written down each time.
+                    if e.kind() != Kind::Limit {
+                        log(&format!("no worker for user {}: {e}", guest.user));
+                    }
                     let e = match &guest.from {
                         Some(_) => e.and(&format!(", on node '{}'", self.node)),
                         None => e,

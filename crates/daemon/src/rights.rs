@@ -73,26 +73,27 @@ pub(crate) fn group(name: &str) -> Result<u32> {
 /// True of root and of those whom the system has in the group of administrators.
 pub(crate) fn is_admin(user: u32, group: u32) -> bool {
     let admins = || Group::from_name(ADMINS).ok().flatten().map(|found| found.gid.as_raw());
-    user == 0 || admins().is_some_and(|gid| groups(user, group).contains(&Gid::from_raw(gid)))
+    let is_in = |gid| groups(user, group).is_ok_and(|all| all.contains(&Gid::from_raw(gid)));
+    user == 0 || admins().is_some_and(is_in)
 }
 
 /// The groups of a user, and its own one.
-fn groups(user: u32, group: u32) -> Vec<Gid> {
-    let listed = known(user).ok().and_then(|known| {
-        let name = CString::new(known.name).ok()?;
-        getgrouplist(&name, nix::unistd::Gid::from_raw(group)).ok()
-    });
-    match listed {
-        Some(list) => list.iter().map(|gid| Gid::from_raw(gid.as_raw())).collect(),
-        None => vec![Gid::from_raw(group)],
-    }
+///
+/// # Errors
+/// As [`known`].
+fn groups(user: u32, group: u32) -> Result<Vec<Gid>> {
+    let failed =
+        |e: nix::Error| Error::io("look up the groups of", format!("user {user}"), e.into());
+    let name = CString::new(known(user)?.name).map_err(|_| failed(nix::Error::EINVAL))?;
+    let list = getgrouplist(&name, nix::unistd::Gid::from_raw(group)).map_err(failed)?;
+    Ok(list.iter().map(|gid| Gid::from_raw(gid.as_raw())).collect())
 }
 
 /// Closes all that this process was started with, but for input, output and these. Nothing else of it is open.
 ///
 /// # Errors
 /// System errors.
-pub(crate) fn close_others(keep: &[RawFd]) -> Result<()> {
+fn close_others(keep: &[RawFd]) -> Result<()> {
     const OPEN: &str = "/proc/self/fd";
     let failed = |e| Error::io("look at", OPEN, e);
     let mut list = Vec::new();
@@ -107,22 +108,32 @@ pub(crate) fn close_others(keep: &[RawFd]) -> Result<()> {
     Ok(())
 }
 
-/// Takes the rights of a user for good. There is one thread, the one that calls this.
+fn check_alone() -> Result<()> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let threads = status.lines().find_map(|line| line.strip_prefix("Threads:"));
+    match threads.is_some_and(|n| n.trim() == "1") {
+        true => Ok(()),
+        false => Err(Error::internal("rights are taken by a process with several threads")),
+    }
+}
+
+/// Takes the rights of a user for good. There is one thread, the one that calls this, and nothing is open afterwards but input, output and `keep`.
 ///
 /// # Errors
-/// `Permission` if this process may not; `Internal` if there are more threads, which would keep the rights that there were.
-pub(crate) fn take(user: u32, group: u32) -> Result<()> {
+/// `Permission` if this process may not, and those of [`known`]; `Internal` if there are more threads, which would keep the rights that there
+/// were.
+pub(crate) fn take(user: u32, group: u32, keep: &[RawFd]) -> Result<()> {
     let failed = |doing: &str, e: rustix::io::Errno| {
         Error::new(Kind::Permission, format!("cannot {doing} of user {user}: {e}"))
             .with_hint("a daemon for all users runs as root, or with CAP_SETUID and CAP_SETGID")
     };
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let threads = status.lines().find_map(|line| line.strip_prefix("Threads:"));
-    if threads.is_none_or(|n| n.trim() != "1") {
-        return Err(Error::internal("rights are taken by a process with several threads"));
-    }
+    check_alone()?;
+    // What the system asks for this, such as a directory service, may leave connections and threads behind.
+    let groups = groups(user, group)?;
+    close_others(keep)?;
+    check_alone()?;
     let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(group));
-    set_thread_groups(&groups(user, group)).map_err(|e| failed("take the groups", e))?;
+    set_thread_groups(&groups).map_err(|e| failed("take the groups", e))?;
     set_thread_res_gid(gid, gid, gid).map_err(|e| failed("take the group", e))?;
     set_thread_res_uid(uid, uid, uid).map_err(|e| failed("take the rights", e))?;
     if !uid.is_root() {
@@ -147,9 +158,9 @@ mod tests {
     fn users_are_known_by_number() {
         let root = known(0).unwrap();
         assert_eq!((root.name.as_str(), root.group), ("root", 0));
-        assert!(groups(0, 0).contains(&Gid::ROOT));
+        assert!(groups(0, 0).unwrap().contains(&Gid::ROOT));
         assert_eq!(known(4_000_000_001).err().unwrap().kind(), Kind::Permission);
-        assert_eq!(groups(4_000_000_001, 7), [Gid::from_raw(7)]);
+        assert_eq!(groups(4_000_000_001, 7).err().unwrap().kind(), Kind::Permission);
         assert!(
             user("root").unwrap() == 0 && group("root").unwrap() == 0 && user("0").unwrap() == 0
         );
@@ -160,6 +171,6 @@ mod tests {
     #[test]
     fn rights_are_taken_by_one_thread_only() {
         // Tests have several.
-        assert_eq!(take(1, 1).unwrap_err().kind(), Kind::Internal);
+        assert_eq!(take(1, 1, &[]).unwrap_err().kind(), Kind::Internal);
     }
 }

@@ -6,7 +6,7 @@ use crate::control::{self, Report};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use stead_core::{Error, Result};
+use stead_core::{Error, Kind, Result};
 use stead_stage::Over;
 
 /// The times of files are behind the clock by so much at most.
@@ -56,10 +56,12 @@ fn clear_jobs(office: &Office, control: &OwnedFd) -> Result<()> {
     let spaces = desk.system()?;
     let mut cleared = BTreeSet::new();
     for name in left {
-        let of_jobs = spaces.terms(name).is_some_and(|terms| terms.jobs);
+        let terms = spaces.terms(name);
+        let of_jobs = terms.is_some_and(|terms| terms.jobs);
+        let owner = terms.and_then(|terms| terms.owner.as_deref());
         let gone = match spaces.folder(name) {
             Ok(path) if of_jobs && Path::new(path).is_dir() => {
-                clear_job(office, user, name, Path::new(path))?
+                clear_job(office, user, name, (Path::new(path), owner))?
             }
             _ => true,
         };
@@ -76,7 +78,7 @@ fn clear_jobs(office: &Office, control: &OwnedFd) -> Result<()> {
 
 /// Removes what a user has in a dataspace of jobs. False if something has stayed: that of the next job, which may begin at any time
 /// and goes with that, or what was changed this very moment.
-fn clear_job(office: &Office, user: u32, name: &str, path: &Path) -> Result<bool> {
+fn clear_job(office: &Office, user: u32, name: &str, path: (&Path, Option<&str>)) -> Result<bool> {
     let named = || office.desk.kept().jobs_of(user).values().any(|job| job.contains(name));
     let goes_on = || {
         office.ending.check()?;
@@ -101,21 +103,29 @@ fn clear_job(office: &Office, user: u32, name: &str, path: &Path) -> Result<bool
 /// Removes what has expired.
 fn expire(office: &Office) -> Result<()> {
     let (system, means) = (office.desk.system()?, office.queue.stager().means());
-    let mut all: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut all: BTreeMap<&str, (u64, Option<&str>)> = BTreeMap::new();
     for spaces in [&means.spaces, &system] {
         for name in spaces.names() {
-            if let (Some(expires), Ok(path)) =
-                (spaces.terms(name).and_then(|terms| terms.expires), spaces.folder(name))
-            {
-                all.insert(path, expires);
+            let terms = spaces.terms(name).and_then(|terms| Some((terms.expires?, terms)));
+            if let (Some((expires, terms)), Ok(path)) = (terms, spaces.folder(name)) {
+                all.insert(path, (expires, terms.owner.as_deref()));
             }
         }
     }
     let now = office.calendar.time();
-    for (path, seconds) in all {
-        if Path::new(path).is_dir() {
+    for (path, (seconds, owner)) in all {
+        let path = Path::new(path);
+        if path.is_dir() {
             let (before, goes_on) = (now - seconds as f64, || office.ending.check());
-            office.queue.stager().clear(Path::new(path), Over::Time, (before, now), &goes_on)?;
+            let done =
+                office.queue.stager().clear((path, owner), Over::Time, (before, now), &goes_on);
+            match done {
+                // Others are cleared none the less.
+                Err(e) if e.kind() == Kind::Permission => {
+                    crate::log::log(&format!("what has expired stays: {e}"));
+                }
+                done => drop(done?),
+            }
         }
     }
     Ok(())

@@ -80,8 +80,7 @@ pub fn work() -> Result<()> {
     if let Some(owner) = &rights {
         // What the daemon was started with, such as sockets of MPI, is none of its users'.
         let keep = [control.as_raw_fd(), names.as_ref().map_or(-1, AsRawFd::as_raw_fd)];
-        rights::close_others(&keep)?;
-        rights::take(owner.user, owner.group)?;
+        rights::take(owner.user, owner.group, &keep)?;
     }
     let control = Arc::new(control);
     let nodes = names.map(nodes).transpose()?.unwrap_or_else(|| vec![node.clone()]);

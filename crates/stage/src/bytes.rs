@@ -181,12 +181,14 @@ pub(crate) struct Target {
     file: File,
     /// Writes go past the page cache, in whole blocks: the file is cut in the end.
     padded: bool,
+    /// The system has said that some of it is not on the device, which it says once.
+    lost: AtomicBool,
 }
 
 impl Target {
     /// Through the page cache; see [`Target::prepare`].
     pub(crate) fn new(file: File) -> Target {
-        Target { file, padded: false }
+        Target { file, padded: false, lost: AtomicBool::new(false) }
     }
 
     pub(crate) fn file(&self) -> &File {
@@ -195,6 +197,29 @@ impl Target {
 
     pub(crate) fn is_padded(&self) -> bool {
         self.padded
+    }
+
+    /// Makes its bytes durable.
+    ///
+    /// # Errors
+    /// System errors; after one of them always, as nobody knows then what there is.
+    pub(crate) fn sync_data(&self) -> std::io::Result<()> {
+        self.synced(|| self.file.sync_data())
+    }
+
+    /// Makes all of it durable.
+    ///
+    /// # Errors
+    /// As [`Target::sync_data`].
+    pub(crate) fn sync_all(&self) -> std::io::Result<()> {
+        self.synced(|| self.file.sync_all())
+    }
+
+    fn synced(&self, sync: impl FnOnce() -> std::io::Result<()>) -> std::io::Result<()> {
+        if self.lost.load(Ordering::Acquire) {
+            return Err(Errno::IO.into());
+        }
+        sync().inspect_err(|_| self.lost.store(true, Ordering::Release))
     }
 
     /// Takes room for so many bytes, and chooses how to write. Of a file with holes no room is taken; one that was `begun` has it.
@@ -354,5 +379,15 @@ mod tests {
         }
         target.file().set_len(at).unwrap();
         assert!(std::fs::read(dir.path().join("t")).unwrap() == bytes);
+    }
+
+    #[test]
+    fn what_the_device_has_not_written_is_not_taken_for_written_later() {
+        let target = Target::new(tempfile::tempfile().unwrap());
+        target.sync_data().unwrap();
+        assert!(target.synced(|| Err(Errno::IO.into())).is_err());
+        // The system has told that once, and would be content from here on.
+        assert!(target.file().sync_all().is_ok());
+        assert!(target.sync_data().is_err() && target.sync_all().is_err());
     }
 }

@@ -4,6 +4,7 @@ use crate::manager::Stager;
 use rustix::process::geteuid;
 use std::path::{Path, PathBuf};
 use stead_core::Result;
+use stead_store::way::{self, Trust};
 use stead_store::{Folder, Meta, What};
 
 /// Names of a folder that are looked at together.
@@ -37,15 +38,16 @@ impl Stager {
     /// system below it, and `lost+found`. Before each name `goes_on` is asked.
     ///
     /// # Errors
-    /// Those of `goes_on`; those of opening the folder, of the journal.
+    /// Those of `goes_on`; `Permission` if others than root, this user and the `owner` that the folder is said to have could have led the way to it
+    /// elsewhere; those of opening it, of the journal.
     pub fn clear(
         &self,
-        root: &Path,
+        (root, owner): (&Path, Option<&str>),
         over: Over,
         (before, now): (f64, f64),
         goes_on: &dyn Fn() -> Result<()>,
     ) -> Result<Cleared> {
-        let folder = Folder::open(root)?;
+        let folder = way::open(root, Trust::Nobody(owner))?;
         let dev = folder.own_meta()?.dev;
         // All of it may be kept.
         let Some(kept) = self.kept_below(root, now)? else { return Ok(Cleared::default()) };
@@ -119,6 +121,7 @@ impl Walk<'_> {
 }
 
 #[cfg(test)]
+#[allow(clippy::print_stderr)]
 mod tests {
     use super::*;
     use crate::manager::Means;
@@ -138,7 +141,7 @@ mod tests {
         for name in ["lost+found/#12", "deep/er/f", "g", "other/lost+found/h"] {
             fs::write(root.join(name), b"x").unwrap();
         }
-        let cleared = stager.clear(&root, Over::Time, (f64::MAX, 0.0), &|| Ok(())).unwrap();
+        let cleared = stager.clear((&root, None), Over::Time, (f64::MAX, 0.0), &|| Ok(())).unwrap();
         assert_eq!((cleared.names, cleared.bytes, cleared.young), (7, 3, 0));
         let mut left: Vec<_> =
             fs::read_dir(&root).unwrap().map(|e| e.unwrap().file_name()).collect();
@@ -146,8 +149,31 @@ mod tests {
         assert_eq!(left, ["lost+found", "users"]);
         assert!(root.join("lost+found/#12").exists());
         // A job leaves nothing behind.
-        let cleared = stager.clear(&root, Over::Job, (f64::MAX, 0.0), &|| Ok(())).unwrap();
+        let cleared = stager.clear((&root, None), Over::Job, (f64::MAX, 0.0), &|| Ok(())).unwrap();
         assert_eq!(cleared.names, 1);
         assert!(!root.join("users").exists() && root.join("lost+found/#12").exists());
+    }
+
+    #[test]
+    fn nothing_is_removed_where_somebody_else_has_led_the_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let stager = Stager::open(&dir.path().join("state"), Means::default()).unwrap();
+        let (scratch, victim) = (dir.path().join("scratch"), dir.path().join("victim"));
+        fs::create_dir_all(scratch.join("root")).unwrap();
+        fs::create_dir(&victim).unwrap();
+        fs::write(victim.join("old"), b"x").unwrap();
+        std::os::unix::fs::symlink(&victim, scratch.join("root/stead")).unwrap();
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
+        fs::set_permissions(&scratch, open).unwrap();
+        if std::os::unix::fs::lchown(scratch.join("root"), Some(4711), None).is_err() {
+            return eprintln!("NOT TESTED HERE: only root gives folders away");
+        }
+        let root = scratch.join("root/stead");
+        let clear = |owner| stager.clear((&root, owner), Over::Time, (f64::MAX, 0.0), &|| Ok(()));
+        let e = clear(None).unwrap_err();
+        assert!(e.kind() == stead_core::Kind::Permission && e.to_string().contains("4711"), "{e}");
+        assert!(victim.join("old").exists());
+        // Whoever is said to own it is trusted.
+        assert_eq!(clear(Some("4711")).unwrap().names, 1);
     }
 }

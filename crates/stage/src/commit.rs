@@ -107,6 +107,15 @@ pub(crate) fn create(folder: &Folder, temporary: &OsStr, mode: u32) -> Result<Fi
     }
 }
 
+/// The temporary file of a try before this one, if it has so many bytes: one that this user has made, and nobody else can read who was
+/// not to read it while it is copied.
+pub(crate) fn begun(folder: &Folder, temporary: &OsStr, bytes: u64, mode: u32) -> Option<File> {
+    let file = folder.reopen_file(temporary).ok()?;
+    let there = Meta::of_file(&file).ok()?;
+    let mine = there.uid == rustix::process::geteuid().as_raw() && there.links == 1;
+    (mine && there.size >= bytes && there.mode & 0o7777 & !mode == 0).then_some(file)
+}
+
 /// Gives a copy its name.
 ///
 /// # Errors
@@ -220,7 +229,7 @@ pub(crate) fn settle_file(target: &Folder, name: &OsStr) -> Result<()> {
 pub(crate) fn leave(source: &Folder, item: &Item, seen: &Meta) -> Result<()> {
     let name = item.source.file_name().unwrap_or_default();
     match source.meta(name)? {
-        Some(now) if now.same(seen) => source.remove_file(name).map(|_| ()),
+        Some(now) if now.same_but_names(seen) => source.remove_file(name).map(|_| ()),
         Some(_) => Err(Error::new(Kind::Changed, "the file changed after it was copied")
             .at_path(source.at(name))
             .with_hint("both are there; stage it again when nobody writes to it")),
@@ -283,4 +292,33 @@ fn settle(
     let Err(e) = named else { return Ok(()) };
     let _ = target.remove_file(temporary);
     if e.kind() == Kind::Usage && same()? { Ok(()) } else { Err(e) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    #[test]
+    fn only_what_this_user_has_begun_and_nobody_else_reads_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let (folder, path) = (Folder::open(dir.path()).unwrap(), dir.path().join("t"));
+        let name = OsStr::new("t");
+        let mode = |mode| std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        create(&folder, name, 0o640).unwrap().set_len(10).unwrap();
+        mode(0o640);
+        assert!(begun(&folder, name, 10, 0o640).is_some());
+        assert!(begun(&folder, name, 11, 0o640).is_none());
+        assert!(begun(&folder, name, 10, 0o600).is_none());
+        mode(0o666);
+        assert!(begun(&folder, name, 10, 0o640).is_none());
+        mode(0o600);
+        std::fs::hard_link(&path, dir.path().join("u")).unwrap();
+        assert!(begun(&folder, name, 10, 0o640).is_none());
+        std::fs::remove_file(dir.path().join("u")).unwrap();
+        assert!(begun(&folder, name, 10, 0o640).is_some());
+        if chown(&path, Some(4711), None).is_ok() {
+            assert!(begun(&folder, name, 10, 0o640).is_none());
+        }
+    }
 }

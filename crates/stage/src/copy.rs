@@ -42,6 +42,8 @@ pub(crate) struct Means<'a> {
     pub(crate) clones: &'a AtomicBool,
     /// Whether a file system is asked to copy by itself.
     pub(crate) serve: &'a Serve,
+    /// Forgets, durably, how far the file of this number was: it is begun anew.
+    pub(crate) forget: &'a (dyn Fn(i64) -> Result<()> + Sync),
 }
 
 /// A file that is being copied.
@@ -162,7 +164,7 @@ impl Copy {
         if means.careful {
             settled(&from, &meta, means.cancel)?;
         }
-        let (to, begun) = self.open_target(&meta)?;
+        let (to, begun) = self.open_target(&meta, means)?;
         let write = |e: Errno| self.cannot_write(e.into());
         let big = is_big(meta.size);
         let (from, to) = (Source::new(from, &meta), Target::new(to));
@@ -199,19 +201,22 @@ impl Copy {
     }
 
     /// The temporary file: the one that was begun, if its mark is of this source and it is there, or a new one.
-    fn open_target(&self, meta: &Meta) -> Result<(File, Option<Mark>)> {
+    fn open_target(&self, meta: &Meta, means: &Means<'_>) -> Result<(File, Option<Mark>)> {
         let whole = |mark: &Mark| mark.prefix > 0 && mark.prefix.is_multiple_of(PIECE);
         let same = |mark: &Mark| {
             (mark.dev, mark.ino, mark.size) == (meta.dev, meta.ino, meta.size)
                 && (mark.mtime, mark.ctime) == (meta.mtime, meta.ctime)
         };
+        let mode = meta::begins_as(meta, &self.target);
         if let Some(mark) = self.mark.filter(|m| whole(m) && same(m) && m.prefix <= meta.size)
-            && let Ok(to) = self.target.reopen_file(&self.temporary)
-            && Meta::of_file(&to).is_ok_and(|there| there.size >= mark.prefix && there.links == 1)
+            && let Some(to) = commit::begun(&self.target, &self.temporary, mark.prefix, mode)
         {
             return Ok((to, Some(mark)));
         }
-        Ok((commit::create(&self.target, &self.temporary, meta::begins_as(meta))?, None))
+        Ok((
+            self.track.create(&self.target, &self.temporary, mode, self.mark.is_some(), means)?,
+            None,
+        ))
     }
 
     /// Copies what is between two places, and gives its checksum, if all of it was seen.
@@ -356,7 +361,7 @@ impl Carry for Copy {
         }
         meta::give(pair.from.file(), &pair.meta, pair.to.file(), &self.target_path())?;
         if means.sync_each || means.verify {
-            pair.to.file().sync_all().map_err(|e| self.cannot_write(e))?;
+            pair.to.sync_all().map_err(|e| self.cannot_write(e))?;
         }
         if means.verify {
             self.verify(&pair, room, means)?;
@@ -383,7 +388,7 @@ impl Carry for Copy {
             _ => return Ok(None),
         };
         let Some((there, sum)) = lock(&self.sums).durable() else { return Ok(None) };
-        pair.to.file().sync_data().map_err(|e| self.cannot_write(e))?;
+        pair.to.sync_data().map_err(|e| self.cannot_write(e))?;
         lock(&self.sums).mark(there);
         let Meta { dev, ino, size, mtime, ctime, .. } = pair.meta;
         let prefix = there * PIECE;
@@ -468,6 +473,7 @@ mod tests {
             files: &files,
             clones: &AtomicBool::new(false),
             serve: &serve,
+            forget: &|_| Ok(()),
         };
         *lock(&opened) = copy.pair(&means).unwrap();
         let copies: Carries = vec![Box::new(copy)];

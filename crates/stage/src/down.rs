@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use stead_core::{Error, Kind, Result};
-use stead_store::{Bucket, FileTime, Folder, Meta, Object};
+use stead_store::{Bucket, FileTime, Folder, Object};
 
 /// The object, as it was when it was first asked for, and the file.
 struct Pair {
@@ -105,14 +105,14 @@ impl Down {
             same && mark.prefix.is_multiple_of(PIECE) && mark.prefix <= object.size
         };
         if let Some(mark) = self.begun.filter(goes_on)
-            && let Ok(to) = self.target.reopen_file(&self.temporary)
-            && Meta::of_file(&to).is_ok_and(|there| there.size >= mark.prefix && there.links == 1)
+            && let Some(to) = commit::begun(&self.target, &self.temporary, mark.prefix, 0o600)
         {
             lock(&self.sums).begin(mark.prefix / PIECE, mark.sum);
             self.track.count(mark.prefix, true, means);
             return self.prepared(object, Target::new(to), true);
         }
-        let to = commit::create(&self.target, &self.temporary, 0o600)?;
+        let was_begun = self.begun.is_some();
+        let to = self.track.create(&self.target, &self.temporary, 0o600, was_begun, means)?;
         self.prepared(object, Target::new(to), false)
     }
 
@@ -208,7 +208,7 @@ impl Carry for Down {
         pair.to.file().set_len(pair.object.size).map_err(|e| self.cannot_write(e))?;
         meta::give_new(pair.to.file(), pair.object.changed(), &self.target_path())?;
         if means.sync_each || means.verify {
-            pair.to.file().sync_all().map_err(|e| self.cannot_write(e))?;
+            pair.to.sync_all().map_err(|e| self.cannot_write(e))?;
         }
         if means.verify {
             let sum = lock(&self.sums).whole();
@@ -233,7 +233,7 @@ impl Carry for Down {
     fn mark(&self) -> Result<Option<String>> {
         let Some(pair) = lock(&self.opened).clone() else { return Ok(None) };
         let Some((there, sum)) = lock(&self.sums).durable() else { return Ok(None) };
-        pair.to.file().sync_data().map_err(|e| self.cannot_write(e))?;
+        pair.to.sync_data().map_err(|e| self.cannot_write(e))?;
         lock(&self.sums).mark(there);
         Ok(Some(self.mark_of(&pair.object, there * PIECE, sum).text()))
     }

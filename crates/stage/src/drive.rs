@@ -5,12 +5,13 @@
 
 mod files;
 mod names;
+mod naming;
 
 use crate::clock::Watch;
-use crate::commit::{self, SYNC_EACH, Touched};
+use crate::commit::SYNC_EACH;
 use crate::copy::{self, Means};
 use crate::ends::split;
-use crate::job::{Item, Made, Task};
+use crate::job::{Item, Task};
 use crate::journal::{Journal, Known};
 use crate::limiter::{self, Flow, Limiter};
 use crate::pace::Pace;
@@ -488,6 +489,9 @@ impl Way<'_> {
                 Ok(()) => {}
             }
         }
+        let begun = |copy: &dyn Carry| Some((copy.track().item().n, copy.is_begun()?.to_owned()));
+        let begun: Vec<_> = copies.iter().filter_map(|copy| begun(&**copy)).collect();
+        self.d.journal.set_marks(self.d.id, &begun, self.is_durable())?;
         let sync_each =
             self.is_durable() && (copies.len() <= SYNC_EACH || self.each.load(Ordering::Relaxed));
         let means = Means {
@@ -502,6 +506,7 @@ impl Way<'_> {
             files: &self.files,
             clones: &self.clones,
             serve: &self.serve,
+            forget: &|n| self.d.journal.set_mark(self.d.id, n, None),
         };
         let mut marked_at = self.watch.seconds();
         let mut marked = Ok(());
@@ -516,205 +521,23 @@ impl Way<'_> {
         work::copy(&copies, threads, self.gentle, &means, &mut || {
             self.show();
             if self.watch.seconds() - marked_at > MARK_EVERY_S {
-                for copy in copies.iter().filter(|c| c.is_marked()) {
-                    marked = std::mem::replace(&mut marked, Ok(())).and(self.mark(&**copy));
+                for copy in copies.iter().filter(|c| c.is_marked() && c.track().is_well()) {
+                    match copy.mark() {
+                        Ok(None) => {}
+                        Ok(Some(mark)) if marked.is_ok() => {
+                            let n = copy.track().item().n;
+                            marked = self.d.journal.set_mark(self.d.id, n, Some(&mark));
+                        }
+                        Ok(Some(_)) => {}
+                        // It is begun anew, and no other file with it.
+                        Err(e) => copy.track().fail(e),
+                    }
                 }
                 marked_at = self.watch.seconds();
             }
         });
         let stopped = marked.and(self.d.cancel.check()).err();
         Ok((copies, sync_each, stopped))
-    }
-
-    fn mark(&self, copy: &dyn Carry) -> Result<()> {
-        match copy.mark()? {
-            Some(mark) => self.d.journal.set_mark(self.d.id, copy.track().item().n, Some(&mark)),
-            None => Ok(()),
-        }
-    }
-
-    /// Removes what there is of a copy.
-    fn abandon(&self, copy: &dyn Carry) {
-        // What cannot be removed now is found by its name, or its mark, later.
-        if copy.abandon().is_ok() && copy.is_marked() {
-            let _ = self.d.journal.set_mark(self.d.id, copy.track().item().n, None);
-        }
-    }
-
-    /// What failed is tried again later, or has failed for good.
-    fn put_off(&self, item: &Item, e: Error, again: &Mutex<Vec<(Item, Error)>>) -> Result<()> {
-        if copy::may_pass(&e) {
-            again.lock().unwrap_or_else(PoisonError::into_inner).push((item.clone(), e));
-            return Ok(());
-        }
-        self.d.journal.done(self.d.id, &[], &[(item, &e)])
-    }
-
-    /// Makes files of copies: all are durable before the first one gets its name.
-    fn commit(
-        &self,
-        copies: &Carries,
-        synced: bool,
-        again: &Mutex<Vec<(Item, Error)>>,
-    ) -> Result<()> {
-        let mut whole = Vec::with_capacity(copies.len());
-        let mut stopped = None;
-        for copy in copies {
-            let Some(e) = copy.track().take_error() else {
-                whole.push(&**copy);
-                continue;
-            };
-            self.bytes.fetch_sub(copy.track().counted(), Ordering::Relaxed);
-            // A large file goes on where it is when the transfer does, unless there is something wrong with it.
-            if !(copy.keeps(&e) && self.mark(&**copy).is_ok()) {
-                self.abandon(&**copy);
-            }
-            if stops_all(&e) {
-                stopped.get_or_insert(e);
-            } else {
-                self.put_off(copy.track().item(), e, again)?;
-            }
-        }
-        let named = self.name(&whole, synced, again);
-        if named.is_err() {
-            // Those that have their names have no other one any more.
-            whole.iter().for_each(|copy| self.abandon(*copy));
-        }
-        named.and(stopped.map_or(Ok(()), Err))
-    }
-
-    fn name(
-        &self,
-        whole: &[&dyn Carry],
-        synced: bool,
-        again: &Mutex<Vec<(Item, Error)>>,
-    ) -> Result<()> {
-        let durable = self.is_durable();
-        if durable
-            && !synced
-            && !whole.is_empty()
-            && let Err(e) = self.sync_together(whole)
-        {
-            if !copy::may_pass(&e) {
-                return Err(e);
-            }
-            return self.lost(whole, &e, again);
-        }
-        self.note_made(whole)?;
-        let mut touched = Touched::default();
-        let mut stopped = None;
-        let mut done = Vec::with_capacity(whole.len());
-        for copy in whole {
-            match copy.name() {
-                Ok(()) => {
-                    match copy.folder() {
-                        // To ask for all of a file system would be to hear again of the file that was lost.
-                        Some(folder) if durable && self.each.load(Ordering::Relaxed) => {
-                            commit::sync_names(folder)?;
-                        }
-                        folder => folder.map_or(Ok(()), |folder| touched.note(folder))?,
-                    }
-                    done.push(*copy);
-                }
-                Err(e) => {
-                    if !copy.keeps(&e) {
-                        self.abandon(*copy);
-                    }
-                    self.bytes.fetch_sub(copy.track().counted(), Ordering::Relaxed);
-                    self.files.fetch_sub(1, Ordering::Relaxed);
-                    if stops_all(&e) {
-                        stopped.get_or_insert(e);
-                    } else {
-                        self.put_off(copy.track().item(), e, again)?;
-                    }
-                }
-            }
-        }
-        if durable {
-            touched.sync()?;
-        }
-        let mut left = Vec::new();
-        if self.d.known.request.action == Action::Move {
-            for copy in &done {
-                match copy.leave() {
-                    Ok(()) => left.push(*copy),
-                    Err(e) => {
-                        let item = copy.track().item();
-                        self.d.journal.set_replaces(self.d.id, item.n)?;
-                        self.bytes.fetch_sub(copy.track().counted(), Ordering::Relaxed);
-                        self.files.fetch_sub(1, Ordering::Relaxed);
-                        self.put_off(&replacing(item), e, again)?;
-                    }
-                }
-            }
-        } else {
-            left = done;
-        }
-        let items: Vec<&Item> = left.iter().map(|copy| copy.track().item()).collect();
-        self.d.journal.done(self.d.id, &items, &[])?;
-        stopped.map_or(Ok(()), Err)
-    }
-
-    /// Makes files durable that nobody has made so by themselves.
-    fn sync_together(&self, whole: &[&dyn Carry]) -> Result<()> {
-        // The system tells of what it could not write once: whoever asked then, for another batch, has had the answer for this one, too.
-        if self.each.load(Ordering::Relaxed) {
-            let lost = std::io::Error::from(rustix::io::Errno::IO);
-            return Err(Error::io("sync", self.target_shown(), lost));
-        }
-        let mut folders = Touched::default();
-        whole.iter().filter_map(|copy| copy.folder()).try_for_each(|f| folders.note(f))?;
-        // And only to who had it open before: this was, before any file of it was written.
-        folders.sync_files(self.target.as_ref().and_then(|side| side.base.folder().ok()))
-    }
-
-    fn target_shown(&self) -> PathBuf {
-        self.target.as_ref().map(|side| side.base.shown()).unwrap_or_default()
-    }
-
-    /// Some of these were not written, and nobody knows which: all of them are brought anew, each made durable by itself. To ask the system once more
-    /// would not do, as it takes for written what it has failed to write.
-    fn lost(
-        &self,
-        whole: &[&dyn Carry],
-        e: &Error,
-        again: &Mutex<Vec<(Item, Error)>>,
-    ) -> Result<()> {
-        self.each.store(true, Ordering::Relaxed);
-        if let Some(side) = &self.target {
-            // One that was open before would be told of it once more.
-            *side.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        }
-        for copy in whole {
-            let item = copy.track().item();
-            self.abandon(*copy);
-            self.bytes.fetch_sub(copy.track().counted(), Ordering::Relaxed);
-            self.files.fetch_sub(1, Ordering::Relaxed);
-            let code = e.os_code().unwrap_or_else(|| rustix::io::Errno::IO.raw_os_error());
-            let path = self.target_shown().join(&item.target);
-            let error = Error::io("sync", path, std::io::Error::from_raw_os_error(code));
-            self.put_off(item, error, again)?;
-        }
-        Ok(())
-    }
-
-    /// Notes the files that are about to get names which nothing has: whoever goes on may find these names taken, and that is by them.
-    /// In a move all of them: whoever goes on may find no source, and a target that is not as the plan says. Where names are to be there
-    /// after a loss of power, so is this.
-    fn note_made(&self, whole: &[&dyn Carry]) -> Result<()> {
-        let (mut made, is_move) = (Vec::new(), self.d.known.request.action == Action::Move);
-        for copy in whole.iter().filter(|copy| is_move || !copy.track().item().replace) {
-            let item = copy.track().item();
-            let Some(folder) = copy.folder() else { continue };
-            // What cannot be looked at cannot be named, which is told then.
-            let Ok(Some(meta)) = folder.meta(&self.temporary(item)) else { continue };
-            let mark = match copy.is_marked() {
-                true => self.d.journal.mark(self.d.id, item.n)?,
-                false => None,
-            };
-            made.push((item.n, Made::of(&meta).text(mark.as_deref())));
-        }
-        self.d.journal.set_marks(self.d.id, &made, self.is_durable())
     }
 
     /// Tells who watches how far it is.
@@ -778,9 +601,4 @@ fn join(committing: &mut Option<ScopedJoinHandle<'_, Result<()>>>) -> Result<()>
 fn are_small(copies: &Carries) -> bool {
     let all = copies.iter().fold(0u64, |all, copy| all.saturating_add(copy.track().item().size));
     all / (copies.len().max(1) as u64) <= SMALL
-}
-
-/// The same, of which there is something that it replaces: itself.
-fn replacing(item: &Item) -> Item {
-    Item { replace: true, ..item.clone() }
 }

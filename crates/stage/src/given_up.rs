@@ -231,13 +231,28 @@ impl Stager {
                 let Some((_, Some(folder))) = &here else { continue };
                 if item.task != Task::Folder {
                     folder.remove_file(&item.temporary(known.tag))?;
-                } else if let Ok(made) = folder.enter(item.name())
+                } else if !item.replace
+                    && let Ok(made) = folder.enter(item.name())
                     && made.own_meta()?.mode == 0o700
                 {
-                    // As if it had been made by hand: it was to get its rights in the end.
-                    meta::give_new_folder(&made);
+                    // It was to get its rights in the end. Whose source is not there to say which stays closed to others.
+                    meta::give_rights(&made, self.rights_of(known, item).unwrap_or(0o700));
                 }
             }
+        }
+    }
+
+    /// The rights of the folder that one was to be a copy of.
+    fn rights_of(&self, known: &Known, item: &Item) -> Option<u32> {
+        let from = known.ends.as_ref()?.sources.get(usize::try_from(item.from).ok()?)?;
+        match from.open(&self.means().spaces, None, &Cancel::new()).ok()? {
+            // A bucket has none.
+            Place::Bucket(_) => Some(0o777),
+            Place::Far(_) => None,
+            Place::Folder(base) => match base.below(&item.source).ok()?.own_meta() {
+                Ok(meta) => Some(meta.mode),
+                Err(_) => None,
+            },
         }
     }
 

@@ -447,6 +447,22 @@ impl Journal {
         })
     }
 
+    /// One that is said to be under way is interrupted, with this error: it can go on.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) fn end_unsaid(&self, id: i64, e: &Error, now: f64) -> Result<()> {
+        let why = Some(e).filter(|e| e.kind() != Kind::Cancelled);
+        self.with("write to", |c| {
+            c.prepare_cached(
+                "UPDATE transfer SET state = 'interrupted', error = ?2, kind = ?3, ended = ?4
+                 WHERE id = ?1 AND state = 'running'",
+            )?
+            .execute(params![id, why.map(told), why.map(|e| e.kind().name()), now])
+        })
+        .map(|_| ())
+    }
+
     /// True if a name is done.
     ///
     /// # Errors

@@ -354,7 +354,8 @@ mod tests {
     impl Kept {
         fn clear(&self, before: f64) -> Cleared {
             let times = (before, clock::unix());
-            self.stager.clear(&self.dir.path().join("s"), Over::Job, times, &|| Ok(())).unwrap()
+            let root = self.dir.path().join("s");
+            self.stager.clear((&root, None), Over::Job, times, &|| Ok(())).unwrap()
         }
 
         fn there(&self) -> Vec<&str> {
@@ -398,7 +399,7 @@ mod tests {
         let path = kept.dir.path().join("s");
         let e = kept
             .stager
-            .clear(&path, Over::Job, (clock::unix() + 10.0, clock::unix()), &stops)
+            .clear((&path, None), Over::Job, (clock::unix() + 10.0, clock::unix()), &stops)
             .unwrap_err();
         assert_eq!((e.kind(), kept.there().len()), (Kind::Cancelled, 3));
     }

@@ -17,11 +17,11 @@ use crate::rules::{self, Jobs};
 use crate::seats::Seats;
 use crate::status::{Preview, State, Status, Watcher};
 use crate::touch::{Bounds, Key, Touched};
-use crate::turns::Ear;
+use crate::turns::{Ear, Turn};
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use stead_core::layout::Spaces;
 use stead_core::layout::spaces::Bound;
 use stead_core::{Cancel, Error, Kind, Result, limits};
@@ -33,6 +33,8 @@ pub(crate) const TOGETHER: usize = 4096;
 
 /// Threads that copy, unless there are to be more.
 const MOST_THREADS: usize = 16;
+/// How often who waits for its turn to count looks whether it is to go on.
+const COUNTING: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// What transfers are done with.
 #[derive(Debug, Clone, Default)]
@@ -247,7 +249,7 @@ impl Stager {
     ) -> Result<Preview> {
         request.check()?;
         remote::check(request, self.nodes.is_some())?;
-        let planned = self.plan(request, job, true, cancel, &mut |_| Ok(()))?;
+        let planned = self.plan(request, job, (true, false), cancel, &mut |_| Ok(()))?;
         let sums = &planned.sums;
         let pair = pair(Some(&planned.source), planned.target.as_ref());
         let seen = pair.map_or(Ok(Default::default()), |pair| self.journal.seen(&pair))?;
@@ -290,14 +292,14 @@ impl Stager {
         &self,
         request: &Request,
         job: Option<&str>,
-        renames: bool,
+        (renames, again): (bool, bool),
         cancel: &Cancel,
         sink: &mut dyn FnMut(Item) -> Result<()>,
     ) -> Result<Planned> {
         let (means, state) = (self.means(), Progressing::default());
         let (spaces, jobs) = (&means.spaces, &means.jobs);
         let nodes = self.nodes.as_ref();
-        Planner { spaces, nodes, request, job, jobs, cancel, renames, sink, state }.plan()
+        Planner { spaces, nodes, request, job, jobs, cancel, renames, again, sink, state }.plan()
     }
 
     /// Does a transfer, or what is left of it, until it ends. Gives what came of it: names that could not be done are in there. Where
@@ -329,6 +331,22 @@ impl Stager {
         held: Option<&Touched>,
     ) -> Result<Status> {
         let turn = self.turn(id)?;
+        let ran = self.run_in(&turn, id, cancel, watcher, held);
+        if let Err(e) = &ran {
+            // Nobody is to take for under way, and begin at once again, what has not come so far as to say how it ended.
+            self.journal.end_unsaid(id, e, clock::unix())?;
+        }
+        ran
+    }
+
+    fn run_in(
+        &self,
+        turn: &Turn,
+        id: i64,
+        cancel: &Cancel,
+        watcher: Option<&dyn Watcher>,
+        held: Option<&Touched>,
+    ) -> Result<Status> {
         // Whoever had it before was asked.
         turn.forget_asked()?;
         let known = self.journal.known(id)?;
@@ -338,7 +356,7 @@ impl Stager {
             State::Finished => return Err(given_up::is_over(id, known.state)),
             _ => {}
         }
-        let ear = Ear::listen(&turn, cancel)?;
+        let ear = Ear::listen(turn, cancel)?;
         let cancel = ear.cancel();
         let stopped = |e: Error| {
             e.with_hint(format!(
@@ -426,7 +444,9 @@ impl Stager {
         if resumed {
             self.journal.try_failed_again(id)?;
         } else {
-            self.planned(id, &known.request, true, cancel)?;
+            // It may have ended while it was planned anew, as no rename, with names that were done before.
+            let again = known.done.files > 0;
+            self.planned(id, &known.request, (true, again), cancel)?;
         }
         let mut renames = true;
         loop {
@@ -434,7 +454,7 @@ impl Stager {
                 Ok(()) => return Ok(true),
                 Err(Stopped::Error(e)) => return Err(e),
                 Err(Stopped::CannotRename) if renames => {
-                    self.planned(id, &known.request, false, cancel)?;
+                    self.planned(id, &known.request, (false, true), cancel)?;
                     (renames, resumed) = (false, false);
                 }
                 Err(Stopped::CannotRename) => {
@@ -453,8 +473,14 @@ impl Stager {
     }
 
     /// Plans a transfer into the journal, if the target has room for it.
-    fn planned(&self, id: i64, request: &Request, renames: bool, cancel: &Cancel) -> Result<()> {
-        let planned = self.plan_into(id, request, renames, cancel);
+    fn planned(
+        &self,
+        id: i64,
+        request: &Request,
+        how: (bool, bool),
+        cancel: &Cancel,
+    ) -> Result<()> {
+        let planned = self.plan_into(id, request, how, cancel);
         if planned.is_err() {
             // Nobody goes on with half a list. What cannot be forgotten now is when it is planned anew.
             let _ = self.journal.forget_names(id);
@@ -462,25 +488,35 @@ impl Stager {
         planned
     }
 
-    fn plan_into(&self, id: i64, request: &Request, renames: bool, cancel: &Cancel) -> Result<()> {
+    fn plan_into(
+        &self,
+        id: i64,
+        request: &Request,
+        (renames, again): (bool, bool),
+        cancel: &Cancel,
+    ) -> Result<()> {
         let job = self.journal.job(id)?;
         self.journal.plan_begin(id)?;
         let mut items = Vec::new();
-        let planned = self.plan(request, job.as_deref(), renames, cancel, &mut |item| {
-            items.push(item);
-            if items.len() >= TOGETHER {
-                self.with_room(|| self.journal.plan_add(id, &items))?;
-                items.clear();
-            }
-            Ok(())
-        })?;
+        let planned =
+            self.plan(request, job.as_deref(), (renames, again), cancel, &mut |item| {
+                items.push(item);
+                if items.len() >= TOGETHER {
+                    self.with_room(|| self.journal.plan_add(id, &items))?;
+                    items.clear();
+                }
+                Ok(())
+            })?;
         if rules::counts_renames(&planned) {
             // As a copy it is known how much it is.
-            return self.planned(id, request, false, cancel);
+            return self.planned(id, request, (false, again), cancel);
         }
         self.with_room(|| self.journal.plan_add(id, &items))?;
         enough(&planned)?;
-        let _counting = self.counting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _counting = match planned.to.iter().any(rules::Rule::has_quota) {
+            true => Some(self.counting(cancel)?),
+            false => None,
+        };
         let means = self.means();
         let claims = self.within_quota(&planned, Some(id), &means, cancel)?;
         let touched = self.journal.touched(id)?.with(planned.from.iter().chain(&planned.to));
@@ -488,6 +524,21 @@ impl Stager {
         self.journal.plan_end(id, &planned.ends, &planned.sums.totals())?;
         claims.into_iter().for_each(Claim::keep);
         Ok(())
+    }
+
+    /// Has other plans into dataspaces with quotas wait: one of them may have to look at all that lies there.
+    ///
+    /// # Errors
+    /// `Cancelled`.
+    fn counting(&self, cancel: &Cancel) -> Result<MutexGuard<'_, ()>> {
+        loop {
+            match self.counting.try_lock() {
+                Ok(counting) => return Ok(counting),
+                Err(TryLockError::Poisoned(e)) => return Ok(e.into_inner()),
+                Err(TryLockError::WouldBlock) => cancel.check()?,
+            }
+            std::thread::sleep(COUNTING);
+        }
     }
 
     /// Refuses a plan for which a quota leaves no room. What it is to have there is claimed until it is under way; without a number it is

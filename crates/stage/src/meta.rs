@@ -86,12 +86,16 @@ fn give_mode_and_times(meta: &Meta, mode: u32, to: impl AsFd, shown: &Path) -> R
     rustix::fs::futimens(&to, &times(meta.mtime)).map_err(|e| failed("set the times of", e))
 }
 
-/// The mode that a copy is made with: that of its source, unless others get it who may not read it before.
-pub(crate) fn begins_as(meta: &Meta) -> u32 {
+/// The mode that a copy is made with in a folder: that of its source, unless others get it who may not read it before.
+pub(crate) fn begins_as(meta: &Meta, folder: &Folder) -> u32 {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     // Its owner may have to open it again to go on with it.
     let opens = meta.mode & 0o600 == 0o600;
-    match opens && (meta.uid, meta.gid) == (user.as_raw(), group.as_raw()) {
+    let ours = (meta.uid, meta.gid) == (user.as_raw(), group.as_raw());
+    // A folder may give its own group to what is made in it. Where a group may no more than everybody, it does not matter which one.
+    let more = (meta.mode >> 3) & 0o7 & !meta.mode;
+    let near = || folder.own_meta().is_ok_and(|folder| folder.gid == group.as_raw());
+    match opens && ours && (more == 0 || near()) {
         true => meta.mode & 0o777,
         false => 0o600,
     }
@@ -118,9 +122,14 @@ pub(crate) fn give_new(to: impl AsFd, mtime: FileTime, shown: &Path) -> Result<(
     rustix::fs::futimens(&to, &times(mtime)).map_err(|e| failed("set the times of", e))
 }
 
+/// Gives a folder that is open these rights, as far as this process gives them to new ones.
+pub(crate) fn give_rights(to: impl AsFd, mode: u32) {
+    let _ = rustix::fs::fchmod(&to, Mode::from_raw_mode(mode & 0o777 & !mask()));
+}
+
 /// Gives a folder that is open the rights of a new one.
 pub(crate) fn give_new_folder(to: impl AsFd) {
-    let _ = rustix::fs::fchmod(&to, Mode::from_raw_mode(0o777 & !mask()));
+    give_rights(to, 0o777);
 }
 
 fn times(mtime: FileTime) -> Timestamps {
@@ -183,10 +192,18 @@ pub(crate) fn attributes_of(
 
 fn set(to: impl AsFd, name: &CStr, value: &[u8]) -> std::result::Result<(), Errno> {
     match rustix::fs::fsetxattr(&to, name, value, XattrFlags::empty()) {
+        // Some file systems have a block for all attributes of a file, and say so when that is full.
+        Err(Errno::NOSPC) if has_room(&to) => Ok(()),
         // Those of the device's room are about the data; all else is that the target has no such attributes.
         Err(e @ (Errno::NOSPC | Errno::DQUOT | Errno::IO)) => Err(e),
         _ => Ok(()),
     }
+}
+
+/// True if a file system has room for all attributes that a file can have.
+fn has_room(to: impl AsFd) -> bool {
+    let room = |s: rustix::fs::StatVfs| s.f_bavail.saturating_mul(s.f_frsize) > 1 << 20;
+    rustix::fs::fstatvfs(to).is_ok_and(room)
 }
 
 #[cfg(test)]
@@ -212,5 +229,38 @@ mod tests {
             let len = rustix::fs::fgetxattr(&to, "user.note", &mut value[..]).unwrap();
             assert_eq!(&value[..len], b"hello");
         }
+    }
+
+    #[test]
+    fn a_copy_begins_closed_where_a_folder_gives_it_another_group() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        let dir = tempfile::tempdir().unwrap();
+        let (file, to) = (dir.path().join("f"), dir.path().join("to"));
+        std::fs::write(&file, b"x").unwrap();
+        std::fs::create_dir(&to).unwrap();
+        let folder = Folder::open(&to).unwrap();
+        let begins = |mode| {
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+            begins_as(&Meta::of_file(File::open(&file).unwrap()).unwrap(), &folder)
+        };
+        assert_eq!([0o640, 0o644, 0o600].map(begins), [0o640, 0o644, 0o600]);
+        // Only root gives folders to any group.
+        if chown(&to, None, Some(4711)).is_ok() {
+            std::fs::set_permissions(&to, PermissionsExt::from_mode(0o2770)).unwrap();
+            assert_eq!([0o640, 0o664, 0o644, 0o755].map(begins), [0o600, 0o600, 0o644, 0o755]);
+        }
+    }
+
+    #[test]
+    fn attributes_that_a_file_system_has_no_room_for_are_left_out() {
+        let far = tempfile::tempfile_in("/dev/shm").unwrap();
+        let value = vec![7u8; 8 << 10];
+        if rustix::fs::fsetxattr(&far, c"user.large", &value, XattrFlags::empty()).is_err() {
+            return;
+        }
+        // Whether this one has room for it or not: the file is copied.
+        let near = tempfile::tempfile().unwrap();
+        set(&near, c"user.large", &value).unwrap();
+        set(&near, c"user.small", b"x").unwrap();
     }
 }

@@ -71,6 +71,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) cancel: &'a Cancel,
     /// Moves may be renames.
     pub(crate) renames: bool,
+    /// It was planned before, and some of it may be done.
+    pub(crate) again: bool,
     pub(crate) sink: &'a mut dyn FnMut(Item) -> Result<()>,
     pub(crate) state: Progressing,
 }
@@ -198,9 +200,9 @@ impl Planner<'_> {
         ends::anywhere(self.spaces, self.nodes, location, follow, self.cancel)
     }
 
-    /// True if it was planned before, as renames, some of which are done.
+    /// True if sources may be gone, as it has moved them before.
     fn is_second(&self) -> bool {
-        self.request.action == Action::Move && !self.renames
+        self.request.action == Action::Move && self.again
     }
 
     /// Notes a source and the folders that it lies in.
@@ -277,7 +279,7 @@ impl Planner<'_> {
             }
             let there = there.is_some();
             if !there {
-                self.folder(from, &end.path, target.path.clone(), &meta)?;
+                self.folder(from, &end.path, target.path.clone(), &meta, false)?;
             }
             self.refuse_own(&meta, &folder.shown())?;
             let step = Step { source: end.path.clone(), target: target.path.clone(), there };

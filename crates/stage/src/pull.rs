@@ -108,7 +108,9 @@ impl Pull {
         let pair = Arc::new(match self.track.pieces() {
             // One question is enough for a small one.
             1 => {
-                let to = commit::create(&self.target, &self.temporary, 0o600)?;
+                let was_begun = self.begun.is_some();
+                let to =
+                    self.track.create(&self.target, &self.temporary, 0o600, was_begun, means)?;
                 // Whether it has holes nobody has told.
                 self.prepared(None, to, true, false)?
             }
@@ -129,14 +131,14 @@ impl Pull {
             same && mark.prefix.is_multiple_of(PIECE) && mark.prefix <= meta.size
         };
         if let Some(mark) = self.begun.filter(goes_on)
-            && let Ok(to) = self.target.reopen_file(&self.temporary)
-            && Meta::of_file(&to).is_ok_and(|there| there.size >= mark.prefix && there.links == 1)
+            && let Some(to) = commit::begun(&self.target, &self.temporary, mark.prefix, 0o600)
         {
             lock(&self.sums).begin(mark.prefix / PIECE, mark.sum);
             self.track.count(mark.prefix, true, means);
             return self.prepared(Some(told), to, meta.room < meta.size, true);
         }
-        let to = commit::create(&self.target, &self.temporary, 0o600)?;
+        let was_begun = self.begun.is_some();
+        let to = self.track.create(&self.target, &self.temporary, 0o600, was_begun, means)?;
         self.prepared(Some(told), to, meta.room < meta.size, false)
     }
 
@@ -225,7 +227,7 @@ impl Carry for Pull {
         pair.to.file().set_len(meta.size).map_err(|e| self.cannot_write(e))?;
         meta::give_told(&attributes, &meta, pair.to.file(), &self.target_path())?;
         if means.sync_each || means.verify {
-            pair.to.file().sync_all().map_err(|e| self.cannot_write(e))?;
+            pair.to.sync_all().map_err(|e| self.cannot_write(e))?;
         }
         if means.verify {
             let sum = lock(&self.sums).whole();
@@ -250,7 +252,7 @@ impl Carry for Pull {
         let Some(pair) = lock(&self.opened).clone() else { return Ok(None) };
         let Some(told) = &pair.told else { return Ok(None) };
         let Some((there, sum)) = lock(&self.sums).durable() else { return Ok(None) };
-        pair.to.file().sync_data().map_err(|e| self.cannot_write(e))?;
+        pair.to.sync_data().map_err(|e| self.cannot_write(e))?;
         lock(&self.sums).mark(there);
         Ok(Some(mark_of(&self.meta_of(told)?, there * PIECE, sum).text()))
     }

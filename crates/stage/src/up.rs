@@ -19,7 +19,7 @@ use crate::work::{Carry, Track};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use stead_core::{Cancel, Error, Kind, Result, units};
 use stead_store::{Bucket, Folder, Label, Meta, Object, What};
@@ -28,6 +28,8 @@ use stead_store::{Bucket, Folder, Label, Meta, Object, What};
 const MOST_PARTS: u64 = 10_000;
 /// Bytes of a part at most: all of it is in memory while it is sent.
 const MOST_PART: u64 = 1 << 30;
+/// What the journal has of a copy that the store is asked for.
+const WITHIN: &str = "within";
 /// Bytes that stores copy by themselves at once.
 const MOST_COPIED: u64 = 5 << 30;
 
@@ -92,6 +94,8 @@ pub(crate) struct Up {
     pub(crate) gentle: bool,
     /// The store copies it by itself, from this key.
     within: Option<String>,
+    /// A try before this one may have asked for that.
+    again: AtomicBool,
     source: Mutex<Option<Arc<Source>>>,
     /// What it was when all of it had been read.
     seen: Mutex<Option<Seen>>,
@@ -146,6 +150,7 @@ impl Up {
             careful,
             gentle: false,
             within,
+            again: AtomicBool::new(false),
             source: Mutex::new(None),
             seen: Mutex::new(None),
             upload: Mutex::new(None),
@@ -165,6 +170,11 @@ impl Up {
         self.bucket.shown(&self.key)
     }
 
+    /// True if a try before this one may have had the store make the copy, by what the journal has of the file.
+    pub(crate) fn was_begun(begun: Option<&str>) -> bool {
+        begun == Some(WITHIN)
+    }
+
     /// Begins an upload in parts, if it is to have any, or goes on with the one that was begun, if it is of the same source. What
     /// is given is for the journal, before the first part goes, with the number of the note that one was asked for.
     pub(crate) fn begin(
@@ -173,6 +183,7 @@ impl Up {
         journal: &Journal,
         cancel: &Cancel,
     ) -> Result<Option<(String, i64)>> {
+        self.again.store(Up::was_begun(begun), Ordering::Relaxed);
         let begun = begun.and_then(Upload::of_text);
         let parted = self.within.is_none() && self.track.pieces() > 1;
         let source = match parted || begun.is_some() {
@@ -365,6 +376,19 @@ impl Up {
         }))
     }
 
+    /// True if the store has made the copy before, that a try of this transfer asked for.
+    fn is_copied(&self, source: &Source) -> Result<bool> {
+        let Source::Object(_, _, from) = source else { return Ok(false) };
+        // What nobody has marked may be anybody's.
+        let marked = |there: &Object| {
+            from.mark.is_some() && (&there.mark, there.mtime) == (&from.mark, from.mtime)
+        };
+        let tagged = |there: &Object| from.tag.is_some() && there.tag == from.tag;
+        let like = |there: &Object| there.size == from.size && (marked(there) || tagged(there));
+        let again = self.again.load(Ordering::Relaxed);
+        Ok(again && self.bucket.head(&self.key)?.as_ref().is_some_and(like))
+    }
+
     /// An upload of which the store knows nothing any more is begun anew.
     fn lost(&self, e: Error) -> Error {
         match e.kind() {
@@ -407,8 +431,11 @@ impl Up {
         let size = self.item().size;
         match &self.within {
             Some(from) => {
-                self.free()?;
-                self.bucket.copy(from, &self.key)?;
+                match self.free() {
+                    // By a try of it of which no answer came, or nobody has written down.
+                    Err(e) if e.kind() == Kind::Usage && self.is_copied(&source)? => {}
+                    free => free.and_then(|()| self.bucket.copy(from, &self.key))?,
+                }
                 self.track.count(size, true, means);
             }
             None => {
@@ -516,6 +543,10 @@ impl Carry for Up {
         }
         *marked = upload.there();
         upload.text().map(Some)
+    }
+
+    fn is_begun(&self) -> Option<&'static str> {
+        self.within.as_ref().map(|_| WITHIN)
     }
 
     fn folder(&self) -> Option<&Folder> {

@@ -1,9 +1,12 @@
 //! Threads that copy the files of a batch.
 
 use crate::bytes::Room;
+use crate::commit;
 use crate::copy::{Means, lock};
 use crate::gentle;
 use crate::job::Item;
+use std::ffi::OsStr;
+use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,6 +63,24 @@ impl Track {
         self.counted.load(Ordering::Relaxed)
     }
 
+    /// Creates its temporary file. What was `marked` of another one is forgotten before: this one may soon be as long, with nothing in it.
+    ///
+    /// # Errors
+    /// Those of the journal, and of [`commit::create`].
+    pub(crate) fn create(
+        &self,
+        target: &Folder,
+        temporary: &OsStr,
+        mode: u32,
+        marked: bool,
+        means: &Means<'_>,
+    ) -> Result<File> {
+        if marked {
+            (means.forget)(self.item.n)?;
+        }
+        commit::create(target, temporary, mode)
+    }
+
     /// It is not whole, for this reason if there is none yet.
     pub(crate) fn fail(&self, error: Error) {
         lock(&self.failed).get_or_insert(error);
@@ -70,7 +91,7 @@ impl Track {
         lock(&self.failed).take()
     }
 
-    fn is_well(&self) -> bool {
+    pub(crate) fn is_well(&self) -> bool {
         lock(&self.failed).is_none()
     }
 }
@@ -110,6 +131,11 @@ pub(crate) trait Carry: Send + Sync {
     /// System errors.
     fn mark(&self) -> Result<Option<String>> {
         Ok(None)
+    }
+
+    /// For the journal, before it is begun: that it may be there, whole, from then on.
+    fn is_begun(&self) -> Option<&'static str> {
+        None
     }
 
     /// The folder in which it gets its name, if it is one.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use stead_core::layout::Spaces;
 use stead_core::{BucketUrl, Cancel, Kind, Location, Result};
 use stead_stage::{
-    Action, Means, Options, Progress, Queue, Request, Stager, State, Status, Watcher,
+    Action, Exists, Means, Options, Progress, Queue, Request, Stager, State, Status, Watcher,
 };
 use stead_store::{Bucket, Label};
 use tempfile::TempDir;
@@ -33,10 +33,10 @@ impl Lab {
         self.dir.path().join(name)
     }
 
-    /// Names without `://` are below the folder of the test.
+    /// Names without `://` are below the folder of the test, but for those that begin with `/`.
     fn request(&self, action: Action, source: &str, target: &str) -> Request {
         let location = |text: &str| {
-            let text = match text.contains("://") {
+            let text = match text.contains("://") || text.starts_with('/') {
                 true => text.to_owned(),
                 false => format!("{}/{text}", self.dir.path().display()),
             };
@@ -410,4 +410,173 @@ fn what_was_there_before_is_not_moved_again() {
         assert!(progress.bytes_done >= 64 << 20 && progress.moved <= 6 << 20, "{progress:?}");
         assert!(progress.rate() * progress.seconds <= (6 << 20) as f64 + 1.0);
     }
+}
+
+/// A file system that is not that of other tests' folders.
+fn elsewhere(p: &Lab) -> Option<TempDir> {
+    let other = tempfile::tempdir_in("/dev/shm").unwrap();
+    let device = |path: &Path| fs::metadata(path).unwrap().dev();
+    let is_other = device(other.path()) != device(p.dir.path());
+    if !is_other {
+        eprintln!("NOT TESTED HERE: there is one file system alone");
+    }
+    is_other.then_some(other)
+}
+
+#[test]
+fn a_name_whose_file_was_saved_anew_is_no_name_of_the_new_one() {
+    for action in [Action::Copy, Action::Move] {
+        let p = lab();
+        let Some(other) = elsewhere(&p) else { return };
+        fs::create_dir(p.path("from")).unwrap();
+        fs::write(p.path("from/a"), "old").unwrap();
+        fs::hard_link(p.path("from/a"), p.path("from/b")).unwrap();
+        let to = format!("{}/to", other.path().display());
+        // It is planned, as two names of one file, and the first one is saved as editors do it.
+        let id = p.killed("done", &p.request(action, "from", &to));
+        let _ = fs::remove_file(format!("{to}/a"));
+        fs::write(p.path("from/new"), "other").unwrap();
+        fs::rename(p.path("from/new"), p.path("from/a")).unwrap();
+        let status = p.run(id).unwrap();
+        let (a, b) = (text(format!("{to}/a").into()), text(format!("{to}/b").into()));
+        assert!(a == "other" && b != "other", "{action:?}: {a} {b}");
+        // Nothing is lost: it fails, and what is there is there.
+        assert_eq!((status.state, status.failed), (State::Failed, 1));
+        let why = &status.failures[0].error;
+        assert!(why.contains("another name of a file that changed"), "{why}");
+        assert_eq!(text(p.path("from/b")), "old");
+    }
+}
+
+#[test]
+fn giving_up_opens_no_folder_that_others_were_not_to_see() {
+    let p = lab();
+    for name in ["secret", "open"] {
+        fs::create_dir_all(p.path("from").join(name)).unwrap();
+        fs::write(p.path("from").join(name).join("f"), "f").unwrap();
+    }
+    let mode = |path: &str| fs::metadata(p.path(path)).unwrap().mode() & 0o777;
+    let usual = mode("from/open");
+    let close = |path: &str| fs::set_permissions(p.path(path), fs::Permissions::from_mode(0o700));
+    close("from/secret").unwrap();
+    let id = p.killed("done", &p.request(Action::Copy, "from", "to"));
+    p.stager.cancel(id).unwrap();
+    assert_eq!([mode("to/secret"), mode("to/open")], [0o700, usual]);
+    // What was there before is as it was.
+    fs::create_dir_all(p.path("other/open")).unwrap();
+    close("other/open").unwrap();
+    let id = p.killed("done", &p.request(Action::Sync, "from/", "other"));
+    p.stager.cancel(id).unwrap();
+    assert_eq!(mode("other/open"), 0o700);
+    // Whose source is gone stays closed.
+    let id = p.killed("done", &p.request(Action::Copy, "from", "third"));
+    fs::remove_dir_all(p.path("from")).unwrap();
+    p.stager.cancel(id).unwrap();
+    assert_eq!([mode("third/secret"), mode("third/open")], [0o700, 0o700]);
+}
+
+#[test]
+fn an_object_that_is_to_replace_a_file_like_it_is_brought_before_it_goes() {
+    let p = lab();
+    let bucket = "memory://resumed-like/x";
+    fs::write(p.path("x"), "right").unwrap();
+    let id = p.stager.submit(&p.request(Action::Copy, "x", bucket)).unwrap();
+    p.run(id).unwrap();
+    // As large and as old, with other bytes: as after a loss of power.
+    let time = fs::metadata(p.path("x")).unwrap().modified().unwrap();
+    fs::write(p.path("x"), "wrong").unwrap();
+    fs::File::options().write(true).open(p.path("x")).unwrap().set_modified(time).unwrap();
+    let mut request = p.request(Action::Move, bucket, "x");
+    request.options.exists = Exists::Replace;
+    let id = p.killed("mark", &request);
+    let status = p.run(id).unwrap();
+    assert_eq!((status.state, text(p.path("x")).as_str()), (State::Finished, "right"));
+}
+
+#[test]
+fn what_a_bucket_has_copied_by_itself_is_found_again() {
+    let p = lab();
+    let names = |n: usize| {
+        [format!("memory://resumed-within/{n}/a"), format!("memory://resumed-within/{n}/b")]
+    };
+    let back = |from: &str| {
+        let to = p.path("back");
+        let _ = fs::remove_file(&to);
+        let _ = p.run(p.stager.submit(&p.request(Action::Copy, from, "back")).unwrap());
+        text(to)
+    };
+    for (n, then) in [Action::Copy, Action::Move].into_iter().enumerate() {
+        let [a, b] = names(n);
+        fs::write(p.path("x"), "x").unwrap();
+        p.run(p.stager.submit(&p.request(Action::Copy, "x", &a)).unwrap()).unwrap();
+        let id = p.killed_after_naming(&p.request(Action::Copy, &a, &b), then);
+        let status = p.run(id).unwrap();
+        assert_eq!(status.state, State::Finished, "{then:?} {:?}", status.failures);
+        assert_eq!((back(&b).as_str(), back(&a).is_empty()), ("x", then == Action::Move));
+    }
+    // And when its source has gone with it.
+    let [a, b] = names(2);
+    p.run(p.stager.submit(&p.request(Action::Copy, "x", &a)).unwrap()).unwrap();
+    let id = p.killed("done", &p.request(Action::Move, &a, &b));
+    assert!(back(&a).is_empty());
+    let status = p.run(id).unwrap();
+    assert_eq!((status.state, back(&b).as_str()), (State::Finished, "x"), "{:?}", status.failures);
+    // What somebody else has put there is none.
+    let [a, b] = names(3);
+    fs::write(p.path("y"), "y").unwrap();
+    p.run(p.stager.submit(&p.request(Action::Copy, "x", &a)).unwrap()).unwrap();
+    let id = p.killed_after_naming(&p.request(Action::Copy, &a, &b), Action::Move);
+    let mut over = p.request(Action::Copy, "y", &b);
+    over.options.exists = Exists::Replace;
+    p.run(p.stager.submit(&over).unwrap()).unwrap();
+    assert_eq!(p.run(id).unwrap().state, State::Failed);
+    assert_eq!((back(&a).as_str(), back(&b).as_str()), ("x", "y"));
+}
+
+#[test]
+fn a_file_of_many_names_moves_into_a_bucket() {
+    let p = lab();
+    fs::create_dir(p.path("from")).unwrap();
+    fs::write(p.path("from/0"), "x").unwrap();
+    for n in 1..6 {
+        fs::hard_link(p.path("from/0"), p.path(&format!("from/{n}"))).unwrap();
+    }
+    let id = p.stager.submit(&p.request(Action::Move, "from", "memory://resumed-links/")).unwrap();
+    let status = p.run(id).unwrap();
+    assert_eq!((status.state, status.failed), (State::Finished, 0), "{:?}", status.failures);
+    assert!(!p.path("from").exists());
+}
+
+#[test]
+fn a_move_that_is_planned_once_more_knows_that_names_may_be_gone() {
+    let p = lab();
+    fs::write(p.path("a"), "a").unwrap();
+    let id = p.stager.submit(&p.request(Action::Move, "a", "b")).unwrap();
+    assert_eq!(p.run(id).unwrap().state, State::Finished);
+    // As one that was stopped while it was planned for the second time, as no rename.
+    let sql = "UPDATE transfer SET state = 'interrupted', ends = NULL WHERE id = ?1";
+    p.journal().execute(sql, [id]).unwrap();
+    p.journal().execute("DELETE FROM item WHERE transfer = ?1", [id]).unwrap();
+    assert_eq!(p.run(id).unwrap().state, State::Finished);
+    assert_eq!(text(p.path("b")), "a");
+    // One that has done nothing yet has lost its source.
+    let id = p.stager.submit(&p.request(Action::Move, "none", "c")).unwrap();
+    assert_eq!(p.run(id).unwrap_err().kind(), Kind::NotFound);
+}
+
+#[test]
+fn what_cannot_begin_is_not_under_way() {
+    let p = lab();
+    fs::write(p.path("a"), "a").unwrap();
+    let id = p.stager.submit(&p.request(Action::Copy, "a", "b")).unwrap();
+    // Of a later version, with an option that this one does not know.
+    let sql = "UPDATE transfer SET state = 'running', request = replace(request, '\"retries\"', '\"later\"')";
+    assert_eq!(p.journal().execute(sql, []).unwrap(), 1);
+    p.run(id).unwrap_err();
+    let state = || -> String {
+        p.journal()
+            .query_row("SELECT state FROM transfer WHERE id = ?1", [id], |row| row.get(0))
+            .unwrap()
+    };
+    assert_eq!(state(), "interrupted");
 }

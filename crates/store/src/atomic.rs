@@ -169,7 +169,8 @@ impl AtomicFile {
                 temporary.folder(),
                 &temporary.path,
                 flags,
-                Mode::from_raw_mode(0o666),
+                // From its beginning on: what others open they read for as long as they like.
+                Mode::from_raw_mode(mode),
             ) {
                 Ok(file) => {
                     pending().1.push(temporary.clone());
@@ -764,5 +765,33 @@ mod tests {
         f.write_at(9_000, b"x").unwrap();
         f.commit().unwrap();
         assert_eq!(std::fs::metadata(dir.path().join("out")).unwrap().len(), 10_000);
+    }
+
+    #[test]
+    fn what_replaces_a_private_file_is_private_from_its_beginning_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("secret");
+        std::fs::write(&path, b"x").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        let over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let watch = scope.spawn(|| {
+                let (mut seen, mut open) = (0, 0);
+                while !over.load(Ordering::Relaxed) {
+                    for entry in std::fs::read_dir(dir.path()).unwrap().flatten() {
+                        let Ok(meta) = entry.metadata() else { continue };
+                        seen += u32::from(entry.file_name() != "secret");
+                        open += u32::from(meta.permissions().mode() & 0o077 != 0);
+                    }
+                }
+                (seen, open)
+            });
+            for _ in 0..5000 {
+                drop(AtomicFile::create(&path).unwrap());
+            }
+            over.store(true, Ordering::Relaxed);
+            let (_, open) = watch.join().unwrap();
+            assert_eq!(open, 0);
+        });
     }
 }

@@ -102,6 +102,12 @@ impl Meta {
         let of = |m: &Meta| (m.dev, m.ino, m.size, m.mtime, m.ctime);
         of(self) == of(other)
     }
+
+    /// As [`Meta::same`] of what was seen `before`, also if names of it went since, which changes its `ctime`.
+    pub fn same_but_names(&self, before: &Meta) -> bool {
+        let of = |m: &Meta| (m.dev, m.ino, m.size, m.mtime);
+        self.same(before) || (of(self) == of(before) && self.links < before.links)
+    }
 }
 
 /// A folder that is open: it stays the same whatever its name leads to by now.
@@ -142,6 +148,11 @@ impl Folder {
     /// Of a descriptor; `shown` is what errors name.
     pub(crate) fn new(fd: Arc<OwnedFd>, shown: PathBuf) -> Folder {
         Folder { fd, shown }
+    }
+
+    /// The descriptor itself.
+    pub(crate) fn into_fd(self) -> Arc<OwnedFd> {
+        self.fd
     }
 
     /// Opens a folder as anybody would: links in its path are followed.
@@ -375,9 +386,24 @@ impl Folder {
                 Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
                 done => return done.map_err(failed),
             }
-            if to.meta(name)?.is_some() {
-                return Err(failed(Errno::EXIST));
+            return self.name_new(old, to, name);
+        }
+        rustix::fs::renameat(&self.fd, old, &to.fd, name).map_err(failed)
+    }
+
+    /// Gives a name that must be free, where renaming does not look at that: as a second name, which does, and the first one goes.
+    fn name_new(&self, old: &OsStr, to: &Folder, name: &OsStr) -> Result<()> {
+        let failed = |e| to.failed("give the name to", name, e);
+        match rustix::fs::linkat(&self.fd, old, &to.fd, name, AtFlags::empty()) {
+            Ok(()) => {
+                return rustix::fs::unlinkat(&self.fd, old, AtFlags::empty()).map_err(failed);
             }
+            Err(e @ Errno::EXIST) => return Err(failed(e)),
+            // A folder has one name; and some file systems know no second ones.
+            Err(_) => {}
+        }
+        if to.meta(name)?.is_some() {
+            return Err(failed(Errno::EXIST));
         }
         rustix::fs::renameat(&self.fd, old, &to.fd, name).map_err(failed)
     }
@@ -586,5 +612,52 @@ mod tests {
         let after = root.meta(name("f")).unwrap().unwrap();
         assert_eq!(after.mtime, FileTime { seconds: -2, nanos: 500_000_000 });
         assert!(!before.same(&after) && before.mtime > after.mtime);
+    }
+
+    #[test]
+    fn a_name_that_must_be_free_is_given_once_also_without_the_systems_help() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Folder::open(dir.path()).unwrap();
+        for round in 0..200 {
+            for which in ["a", "b"] {
+                std::fs::write(dir.path().join(which), which).unwrap();
+            }
+            let given: Vec<bool> = std::thread::scope(|scope| {
+                let give = |which| {
+                    let root = &root;
+                    scope.spawn(move || root.name_new(name(which), root, name("to")).is_ok())
+                };
+                let both = [give("a"), give("b")];
+                both.map(|one| one.join().unwrap()).to_vec()
+            });
+            assert_eq!(given.iter().filter(|done| **done).count(), 1, "{round}");
+            let to = std::fs::read_to_string(dir.path().join("to")).unwrap();
+            let (first, other) = if given[0] { ("a", "b") } else { ("b", "a") };
+            assert_eq!(to, first);
+            assert!(!dir.path().join(first).exists() && dir.path().join(other).exists());
+            std::fs::remove_file(dir.path().join("to")).unwrap();
+        }
+        // A folder has one name at all times.
+        std::fs::create_dir_all(dir.path().join("folder/in")).unwrap();
+        root.name_new(name("folder"), &root, name("moved")).unwrap();
+        assert!(dir.path().join("moved/in").exists() && !dir.path().join("folder").exists());
+        assert_eq!(root.name_new(name("b"), &root, name("moved")).unwrap_err().kind(), Kind::Usage);
+    }
+
+    #[test]
+    fn a_file_is_the_same_when_a_name_of_it_went() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Folder::open(dir.path()).unwrap();
+        std::fs::write(dir.path().join("f"), b"x").unwrap();
+        std::fs::hard_link(dir.path().join("f"), dir.path().join("g")).unwrap();
+        let look = || root.meta(name("f")).unwrap().unwrap();
+        let before = look();
+        std::fs::remove_file(dir.path().join("g")).unwrap();
+        assert!(look().same_but_names(&before));
+        std::fs::hard_link(dir.path().join("f"), dir.path().join("g")).unwrap();
+        let two = look();
+        std::fs::write(dir.path().join("f"), b"xx").unwrap();
+        std::fs::remove_file(dir.path().join("g")).unwrap();
+        assert!(!look().same_but_names(&two));
     }
 }

@@ -41,6 +41,7 @@ pub mod tier;
 mod uring;
 mod viewed;
 pub mod watch;
+pub mod way;
 pub mod words;
 
 pub use aligned::Aligned;

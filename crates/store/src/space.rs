@@ -3,7 +3,8 @@
 //! What a `stead.toml` says is in [`Spaces`]; here are the places where such files are, and what lies in the folders.
 
 use crate::atomic::sync_folder;
-use crate::{AtomicFile, FileSource, Folder, Meta, Source, region};
+use crate::way::{self, Trust};
+use crate::{AtomicFile, FileSource, Folder, Source, region};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -216,36 +217,22 @@ impl Root {
             let folder = Arc::new(region::private(path)?);
             return Ok(Root { name: Some(name.to_owned()), path: path.to_owned(), folder });
         }
-        let root = Root::at(Some(name), path)?;
-        match spaces.terms(name).filter(|terms| terms.is_made()) {
-            Some(terms) => root.check_owner(terms.owner.as_deref()).map(|()| root),
-            None => Ok(root),
+        // A folder that is made when it is not there, or has its name from who asks, may have been made before by somebody who wants what
+        // others write there.
+        let made = spaces.terms(name).filter(|terms| terms.is_made());
+        if made.is_none() && !spaces.config(name).is_some_and(|space| space.path().contains('$')) {
+            return Root::at(Some(name), path);
         }
-    }
-
-    /// A folder that is made when it is not there may have been made before by somebody who wants what others write there: where
-    /// anybody may make folders, it is to be root's, this user's or whose it is said to be.
-    fn check_owner(&self, owner: Option<&str>) -> Result<()> {
-        let look = |e| Error::io("look at", &self.path, e);
-        let user = Meta::of_file(&self.folder).map_err(look)?.uid;
-        let said = match owner {
-            None => None,
-            Some("root") => Some(0),
-            // Names of users the system knows, and this room does not.
-            Some(owner) => Some(owner.parse().unwrap_or(user)),
-        };
-        if [Some(0), Some(rustix::process::geteuid().as_raw()), said].contains(&Some(user)) {
-            return Ok(());
+        let owner = spaces.terms(name).and_then(|terms| terms.owner.as_deref());
+        match way::open(path, Trust::Settled(owner)) {
+            Ok(folder) => Ok(Root {
+                name: Some(name.to_owned()),
+                path: path.to_owned(),
+                folder: folder.into_fd(),
+            }),
+            Err(e) if e.kind() == Kind::NotFound => Err(not_there(Some(name), path)),
+            Err(e) => Err(e),
         }
-        let above = self.path.parent().unwrap_or(Path::new("/"));
-        let above = rustix::fs::stat(above).map_err(|e| look(e.into()))?;
-        if Mode::from_raw_mode(above.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
-            let message = format!("user {user} has made this folder, who may be anybody");
-            return Err(Error::new(Kind::Permission, message)
-                .at_path(&self.path)
-                .with_hint("have root make it, or say whose it is: owner = \"USER\""));
-        }
-        Ok(())
     }
 
     /// Opens a folder as the dataspace `name`, or as one without a name.
@@ -256,16 +243,7 @@ impl Root {
         let name = name.map(str::to_owned);
         match rustix::fs::openat(CWD, path, FOLDER, Mode::empty()) {
             Ok(folder) => Ok(Root { name, path: path.to_owned(), folder: Arc::new(folder) }),
-            Err(Errno::NOENT) => {
-                let message = match name {
-                    Some(name) => format!("the folder of dataspace '{name}' is not there"),
-                    None => "this folder is not there".to_owned(),
-                };
-                Err(Error::new(Kind::NotFound, message).at_path(path).with_hint(format!(
-                    "mount its file system, or make it: mkdir -p '{}'",
-                    path.display()
-                )))
-            }
+            Err(Errno::NOENT) => Err(not_there(name.as_deref(), path)),
             Err(e) => Err(Error::io("open", path, e.into())),
         }
     }
@@ -383,6 +361,16 @@ impl Root {
     }
 }
 
+fn not_there(name: Option<&str>, path: &Path) -> Error {
+    let message = match name {
+        Some(name) => format!("the folder of dataspace '{name}' is not there"),
+        None => "this folder is not there".to_owned(),
+    };
+    Error::new(Kind::NotFound, message)
+        .at_path(path)
+        .with_hint(format!("mount its file system, or make it: mkdir -p '{}'", path.display()))
+}
+
 /// True if there is something of this name that is neither a folder nor a link.
 fn is_file(folder: &OwnedFd, name: &str) -> bool {
     use rustix::fs::FileType;
@@ -481,11 +469,13 @@ mod tests {
         if chown(&path, Some(4711), None).is_err() {
             return;
         }
-        for made in ["memory = true", "mode = \"1777\"", "owner = \"root\"", "owner = \"4712\""] {
+        let others =
+            ["owner = \"root\"", "owner = \"4712\"", "owner = \"somebody\"", "owner = \"daemon\""];
+        for made in ["memory = true", "mode = \"1777\""].into_iter().chain(others) {
             let e = open(made).unwrap_err();
             assert!(e.kind() == Kind::Permission && e.to_string().contains("4711"), "{made}: {e}");
         }
-        for fine in ["", "owner = \"4711\"", "owner = \"somebody\""] {
+        for fine in ["", "owner = \"4711\""] {
             open(fine).unwrap();
         }
         above(0o755).unwrap();

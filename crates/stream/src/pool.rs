@@ -40,6 +40,8 @@ const FOR_EACH: Duration = Duration::from_millis(10);
 const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 /// Connections for errands that wait for what is asked with them, and readers at a time.
 const MOST_WAITING: usize = 256;
+/// Bytes of what a reader asks at once: names, and places in arrays.
+const MOST_ASKED: u64 = 1 << 20;
 const MOST_READERS: usize = 1024;
 /// Who has what is asked to come with errands comes at once.
 const COMES_WITHIN: Duration = Duration::from_secs(60);
@@ -159,7 +161,8 @@ impl Switchboard {
     /// Those of the dataspace `memory`.
     pub fn show(&self, asks: UnixStream, spaces: &Spaces) -> Result<()> {
         let home = Home::open(spaces)?;
-        let asks = Wired::new(asks, "of a reader".to_owned(), Some(self.ending.clone()))?;
+        let asks =
+            Wired::new(asks, "of a reader".to_owned(), MOST_ASKED, Some(self.ending.clone()))?;
         agent::show(&home, &asks);
         Ok(())
     }
@@ -170,7 +173,8 @@ impl Switchboard {
     /// Those of the dataspace `memory`.
     pub fn serve(&self, asks: UnixStream, errands: UnixStream, spaces: &Spaces) -> Result<()> {
         let home = Home::open(spaces)?;
-        let line = |stream| Wired::new(stream, "of a reader".to_owned(), Some(self.ending.clone()));
+        let ending = || Some(self.ending.clone());
+        let line = |stream| Wired::new(stream, "of a reader".to_owned(), MOST_ASKED, ending());
         let (asks, errands): (_, Arc<dyn Line>) = (line(asks)?, Arc::new(line(errands)?));
         let _present = Present::new(&self.readers);
         let thread = |name: &str, work: Box<dyn FnOnce() + Send>| {
@@ -213,7 +217,7 @@ impl Asked<'_> {
 
     fn line(&self, node: &str, number: u64, way: Way, patience: &Patience) -> Result<Wired> {
         let stream = self.nodes.connect(node, number, way, patience)?;
-        Wired::new(stream, node.to_owned(), None)
+        Wired::new(stream, node.to_owned(), u64::MAX, None)
     }
 }
 

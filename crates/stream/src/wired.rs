@@ -32,6 +32,8 @@ pub(crate) struct Wired {
     node: String,
     sending: Mutex<()>,
     coming: Mutex<Coming>,
+    /// Bytes of a message that comes, at most.
+    most: u64,
     /// Nothing more is to be done for who is there.
     ending: Option<Cancel>,
     process: u32,
@@ -42,14 +44,20 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Wired {
-    /// Over a connection whose other end is on this node; it ends when that is cancelled.
-    pub(crate) fn new(stream: UnixStream, node: String, ending: Option<Cancel>) -> Result<Wired> {
+    /// Over a connection whose other end is on this node; it ends when that is cancelled. Whoever sends messages of more than `most` bytes
+    /// is not heard any further.
+    pub(crate) fn new(
+        stream: UnixStream,
+        node: String,
+        most: u64,
+        ending: Option<Cancel>,
+    ) -> Result<Wired> {
         let set = stream
             .set_nonblocking(false)
             .and_then(|()| stream.set_write_timeout(Some(TAKEN_WITHIN)));
         set.map_err(|e| Error::io("set up", "a connection", e))?;
         let (sending, coming) = (Mutex::default(), Mutex::default());
-        Ok(Wired { stream, node, sending, coming, ending, process: std::process::id() })
+        Ok(Wired { stream, node, sending, coming, most, ending, process: std::process::id() })
     }
 
     fn gone(&self, why: &str) -> Error {
@@ -88,8 +96,9 @@ impl Coming {
             self.of_head += n;
             return Ok(n > 0);
         }
-        let len = u64::from_le_bytes(self.head);
-        let len = usize::try_from(len).map_err(|_| line.gone("sent what is no message"))?;
+        let len = Some(u64::from_le_bytes(self.head)).filter(|len| *len <= line.most);
+        let len = len.and_then(|len| usize::try_from(len).ok());
+        let len = len.ok_or_else(|| line.gone("sent what is no message"))?;
         let have = self.body.len();
         let more = len.saturating_sub(have).min(TRUSTED.max(have));
         let room = self.body.try_reserve(more);
@@ -167,13 +176,13 @@ mod tests {
 
     fn pair() -> (Wired, UnixStream) {
         let (a, b) = UnixStream::pair().unwrap();
-        (Wired::new(a, "n1".into(), None).unwrap(), b)
+        (Wired::new(a, "n1".into(), u64::MAX, None).unwrap(), b)
     }
 
     #[test]
     fn messages_come_whole_and_in_order() {
         let (line, other) = pair();
-        let other = Wired::new(other, "n2".into(), None).unwrap();
+        let other = Wired::new(other, "n2".into(), u64::MAX, None).unwrap();
         let large: Vec<u8> = (0..9_000_001u32).map(|i| (i % 251) as u8).collect();
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -219,5 +228,16 @@ mod tests {
         assert!(locked(&line.coming).body.capacity() <= 2 * TRUSTED);
         drop(other);
         assert!(line.recv_within(Duration::from_secs(60)).is_err());
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_is_not_waited_for() {
+        let (a, mut other) = UnixStream::pair().unwrap();
+        let line = Wired::new(a, "n1".into(), 1000, None).unwrap();
+        other.write_all(&[&1000u64.to_le_bytes()[..], &[1; 1000]].concat()).unwrap();
+        assert_eq!(line.recv_within(Duration::from_secs(60)).unwrap().unwrap(), [1; 1000]);
+        other.write_all(&1001u64.to_le_bytes()).unwrap();
+        let e = line.recv_within(Duration::from_secs(60)).unwrap_err();
+        assert!(e.to_string().contains("no message"), "{e}");
     }
 }

@@ -4,7 +4,7 @@
 use crate::clock;
 use crate::protocol::Failed;
 use crate::rights::{self, Known};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +18,8 @@ const BELIEVED: Duration = Duration::from_secs(60);
 const REFUSED: Duration = Duration::from_secs(5);
 /// Users that are asked for at a time.
 const MOST_ASKED: usize = 256;
+/// Of these, such as were never found: a user may have many ids (`newuidmap`), of which the system knows none.
+const MOST_STRANGERS: usize = MOST_ASKED / 2;
 /// Answers that are remembered.
 const MOST_KNOWN: usize = 4096;
 
@@ -49,6 +51,8 @@ pub(super) struct Names {
     find: Find,
     within: Duration,
     users: HashMap<u32, Look>,
+    /// Users that were found once.
+    met: HashSet<u32>,
     told: Arc<Mutex<Vec<(u32, Answer)>>>,
     bell: UnixStream,
     rings: Arc<UnixStream>,
@@ -65,8 +69,9 @@ impl Names {
         let failed = |e| Error::io("make", "a pipe", e);
         let (bell, rings) = UnixStream::pair().map_err(failed)?;
         bell.set_nonblocking(true).and_then(|()| rings.set_nonblocking(true)).map_err(failed)?;
-        let (users, told, rings) = (HashMap::new(), Arc::default(), Arc::new(rings));
-        Ok(Names { find, within, users, told, bell, rings })
+        let (users, met) = (HashMap::new(), HashSet::new());
+        let (told, rings) = (Arc::default(), Arc::new(rings));
+        Ok(Names { find, within, users, met, told, bell, rings })
     }
 
     /// There is something to read if there is an answer.
@@ -80,7 +85,10 @@ impl Names {
         while (&self.bell).read(&mut rung).is_ok_and(|n| n > 0) {}
         let told = std::mem::take(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner));
         let now = clock::now();
-        let take = |(user, answer)| {
+        let take = |(user, answer): (u32, Answer)| {
+            if answer.is_ok() && self.met.len() < MOST_KNOWN {
+                self.met.insert(user);
+            }
             self.users.insert(user, Look::Told(now, answer));
             user
         };
@@ -121,8 +129,12 @@ impl Names {
                 Look::Told(at, answer) => fresh(at, answer),
             });
         }
-        let asked = self.users.values().filter(|look| matches!(look, Look::Asked(_))).count();
-        if asked >= MOST_ASKED {
+        let asked = |stranger: bool| {
+            let asked = self.users.iter().filter(|(_, look)| matches!(look, Look::Asked(_)));
+            asked.filter(|(user, _)| !stranger || !self.met.contains(user)).count()
+        };
+        let is_stranger = !self.met.contains(&user);
+        if asked(false) >= MOST_ASKED || (is_stranger && asked(true) >= MOST_STRANGERS) {
             return Err(Error::limit("the system is asked for too many users at a time")
                 .with_hint("try again in a moment"));
         }
@@ -203,9 +215,16 @@ mod tests {
             Ok(found(user))
         };
         let mut names = Names::by(Arc::new(slow), LONG).unwrap();
-        for user in 0..MOST_ASKED as u32 {
+        for user in 0..MOST_STRANGERS as u32 {
             assert_eq!(names.who(user).unwrap(), None);
         }
+        assert_eq!(names.who(100_000).unwrap_err().kind(), Kind::Limit);
+        // Those who were found before have room of their own.
+        for user in MOST_STRANGERS as u32..MOST_ASKED as u32 {
+            names.met.insert(user);
+            assert_eq!(names.who(user).unwrap(), None);
+        }
+        names.met.insert(100_000);
         assert_eq!(names.who(100_000).unwrap_err().kind(), Kind::Limit);
         drop(go);
         let mut told = 0;

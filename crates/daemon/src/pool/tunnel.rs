@@ -200,7 +200,12 @@ impl Tunnel {
         }
         state.heard = true;
         state.queued += len;
-        state.queue.push_back(bytes);
+        // Many words of few bytes would take much more memory than the bytes.
+        let fits = |last: &&mut Vec<u8>| last.len() + len <= HEAD + CHUNK;
+        match (state.queue.back_mut().filter(fits), bytes.get(HEAD..)) {
+            (Some(last), Some(data)) => last.extend_from_slice(data),
+            _ => state.queue.push_back(bytes),
+        }
         drop(state);
         self.changed.notify_all();
         true
@@ -244,5 +249,28 @@ impl Tunnel {
             refuse(&self.stream, e);
         }
         self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_in_single_bytes_takes_no_more_than_what_comes_at_once() {
+        let (near, _far) = UnixStream::pair().unwrap();
+        let key = Key { peer: 1, mine: true, number: 7 };
+        let tunnel = Tunnel::new(key, 0, near);
+        for i in 0..100_000u32 {
+            let data = [i as u8];
+            assert!(tunnel.put(word::write(true, 7, &Word::Data(&data))));
+        }
+        assert!(tunnel.state().queue.len() <= 100_000 / CHUNK + 1);
+        let mut got = Vec::new();
+        while got.len() < 100_000 {
+            got.extend_from_slice(&tunnel.next().unwrap()[HEAD..]);
+        }
+        assert!(got.iter().zip(0u32..).all(|(byte, i)| *byte == i as u8));
+        assert_eq!(tunnel.state().queued, 0);
     }
 }

@@ -1,6 +1,7 @@
 //! What brings a file, by the kinds of its ends; and files that were brought before.
 
-use super::{Way, replacing};
+use super::Way;
+use super::naming::replacing;
 use crate::commit::{self, Before};
 use crate::copy::{Copy, LEAST_MARKED};
 use crate::down::Down;
@@ -135,16 +136,27 @@ impl Way<'_> {
                     let near = source.and_then(Place::bucket);
                     let near = near.is_some_and(|from| from.bucket().is(to.bucket()));
                     let tag = |object: &Object| object.tag.clone();
-                    from.filter(|_| near).is_some_and(|from| {
-                        from.size == there.size && from.tag.is_some() && tag(&from) == tag(&there)
-                    })
+                    let begun = || self.d.journal.mark(self.d.id, item.n);
+                    match from.filter(|_| near) {
+                        Some(from) => {
+                            from.size == there.size
+                                && from.tag.is_some()
+                                && tag(&from) == tag(&there)
+                        }
+                        // It was made, and its source is gone with that.
+                        None => {
+                            let moved = near && self.is_move() && there.size == item.size;
+                            moved && Up::was_begun(begun()?.as_deref())
+                        }
+                    }
                 }
             }
             (Some(Place::Bucket(from)), Place::Folder(to)) => {
                 let Some(there) = to.meta(item.name())? else { return Ok(None) };
                 let like = there.what == What::File && there.size == item.size;
                 like && match object(from)? {
-                    Some(from) => commit::same_time(from.changed(), there.mtime),
+                    // What was to be replaced may be like it.
+                    Some(from) => !item.replace && commit::same_time(from.changed(), there.mtime),
                     None => self.is_move(),
                 }
             }

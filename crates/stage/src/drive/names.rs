@@ -185,7 +185,18 @@ impl Way<'_> {
                     return Err(Error::new(Kind::Io, why).at_path(source.at(name)));
                 }
                 let folder = self.target(&first, false)?;
-                commit::hard(item, target, &temporary, (folder.folder()?, first.name()))?;
+                let folder = folder.folder()?;
+                // Whoever saves a file anew gives this name to another one, and leaves the old one its other names.
+                let is_first = folder.meta(first.name())?.is_some_and(|there| {
+                    there.size == meta.size && commit::same_time(meta.mtime, there.mtime)
+                });
+                if !is_first {
+                    let why = "this was another name of a file that changed since";
+                    return Err(Error::new(Kind::Changed, why)
+                        .at_path(source.at(name))
+                        .with_hint("stage it again: it is a file of its own now"));
+                }
+                commit::hard(item, target, &temporary, (folder, first.name()))?;
             }
             touched.borrow_mut().note(target)
         };

@@ -5,16 +5,18 @@ use rusqlite::{Connection, OptionalExtension, params};
 use stead_core::Result;
 
 impl Journal {
-    /// A file is there so far; with nothing, it is begun anew.
+    /// A file is there so far; with nothing, it is begun anew, and that is on the device when this returns: what is there of it by then is
+    /// no part of it.
     ///
     /// # Errors
     /// Those of the database.
     pub(crate) fn set_mark(&self, id: i64, n: i64, mark: Option<&str>) -> Result<()> {
-        self.with("write to", |c| {
+        let set = |c: &mut Connection| {
             c.prepare_cached("UPDATE item SET mark = ?3 WHERE transfer = ?1 AND n = ?2")?
                 .execute(params![id, n, mark])
-        })
-        .map(|_| ())
+                .map(|_| ())
+        };
+        self.with("write to", |c| if mark.is_none() { durably(c, set) } else { set(c) })
     }
 
     /// The same of several files; on the device when this returns, if `durable`.

@@ -210,7 +210,8 @@ impl Planner<'_> {
                 // Of a bucket there is nothing that a folder could get.
                 let gets = self.request.action == Action::Sync && found.folder.bucket().is_none();
                 if there.is_none() || gets {
-                    self.folder(found.from, &found.path, found.target.clone(), &found.meta)?;
+                    let (path, target) = (&found.path, found.target.clone());
+                    self.folder(found.from, path, target, &found.meta, there.is_some())?;
                 }
                 Ok(Some(Step {
                     source: found.path.clone(),
@@ -313,6 +314,7 @@ impl Planner<'_> {
         source: &Path,
         target: PathBuf,
         meta: &Meta,
+        replace: bool,
     ) -> Result<()> {
         // The root of a target is there, or has been made by somebody else; a bucket has no folders.
         if target.as_os_str().is_empty() || self.state.bucket {
@@ -328,7 +330,7 @@ impl Planner<'_> {
             size: 0,
             mtime: meta.mtime,
             first: -1,
-            replace: false,
+            replace,
         })
     }
 

@@ -14,9 +14,15 @@ pub(crate) fn dir_of_copies() -> TempDir {
 }
 
 /// A transfer that was to go no faster than this, in a journal with one of these, goes on as fast as it can.
+#[allow(dead_code)] // Not all tests hasten.
 pub(crate) fn hasten(state: &Path, limit: u64) {
+    limit_to(state, limit, u32::MAX.into());
+}
+
+/// The same with another limit.
+pub(crate) fn limit_to(state: &Path, limit: u64, other: u64) {
     let journal = rusqlite::Connection::open(state.join("transfers.db")).unwrap();
     let sql = "UPDATE transfer SET request = replace(request, ?1, ?2) WHERE instr(request, ?1)";
-    let (slow, fast) = (format!("\"limit\":{limit}"), format!("\"limit\":{}", u32::MAX));
-    assert_eq!(journal.execute(sql, [slow, fast]).unwrap(), 1);
+    let [then, now] = [limit, other].map(|limit| format!("\"limit\":{limit},"));
+    assert_eq!(journal.execute(sql, [then, now]).unwrap(), 1);
 }

@@ -1,0 +1,76 @@
+//! Large files that were begun, and of which somebody has removed what there was.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use stead_core::{Cancel, Kind, Location};
+use stead_stage::{Action, Means, Options, Progress, Request, Stager, State, Watcher};
+
+const SIZE: u64 = 300 << 20;
+const LIMIT: u64 = 40 << 20;
+
+/// Stops a transfer once so much of it is there, and a temporary file in this folder has its whole length.
+struct Stops<'s> {
+    cancel: &'s Cancel,
+    after: u64,
+    folder: &'s Path,
+}
+
+impl Watcher for Stops<'_> {
+    fn progress(&self, progress: &Progress) {
+        if progress.bytes_done >= self.after && temporary(self.folder).is_some() {
+            self.cancel.cancel();
+        }
+    }
+}
+
+fn temporary(folder: &Path) -> Option<PathBuf> {
+    let mut all = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    all.find(|path| path.metadata().is_ok_and(|meta| meta.len() == SIZE))
+}
+
+#[test]
+fn a_file_that_is_begun_anew_has_nothing_of_the_one_before() {
+    let dir = common::dir_of_copies();
+    let at = |name: &str| dir.path().join(name);
+    let stager = Stager::open(&at("state"), Means { threads: 3, ..Means::default() }).unwrap();
+    // With a hole at its end, so that the copy has its length from its beginning on, whatever file system this is.
+    let from = fs::File::create(at("from")).unwrap();
+    let bytes: Vec<u8> = (0..1usize << 20).map(|i| (i / 3 + i / 65_536) as u8 | 1).collect();
+    for mib in 0..250 {
+        from.write_all_at(&bytes, mib << 20).unwrap();
+    }
+    from.set_len(SIZE).unwrap();
+    fs::create_dir(at("to")).unwrap();
+    let location = |name: &str| {
+        Location::parse(&format!("{}/{name}", dir.path().display()), &|_| None).unwrap()
+    };
+    let request = Request {
+        action: Action::Copy,
+        sources: vec![location("from")],
+        target: Some(location("to/big")),
+        options: Options { limit: Some(LIMIT), durable: false, ..Options::default() },
+    };
+    let id = stager.submit(&request).unwrap();
+    let stop = |after| {
+        let cancel = Cancel::new();
+        let stops = Stops { cancel: &cancel, after, folder: &at("to") };
+        let e = stager.run(id, &cancel, Some(&stops)).unwrap_err();
+        assert_eq!(e.kind(), Kind::Cancelled, "{e}");
+    };
+    stop(100 << 20);
+    // Somebody who clears up takes it away. It is begun anew, and stopped before there is anything of it.
+    fs::remove_file(temporary(&at("to")).unwrap()).unwrap();
+    common::limit_to(&at("state"), LIMIT, 1);
+    stop(0);
+    common::limit_to(&at("state"), 1, u32::MAX.into());
+    let status = stager.run(id, &Cancel::new(), None).unwrap();
+    assert_eq!(status.state, State::Finished, "{:?}", status.failures);
+    let (a, b) = (fs::read(at("from")).unwrap(), fs::read(at("to/big")).unwrap());
+    let wrong = a.chunks(1 << 20).zip(b.chunks(1 << 20)).position(|(a, b)| a != b);
+    assert_eq!((a.len(), wrong), (b.len(), None));
+}
