@@ -660,3 +660,9 @@ def test_the_protocol_is_as_it_is_described(daemon):
     kinds = re.search(r"with a kind of (.*?)\.$", page, re.M)[1]
     assert program.ask({"wait": {"transfer": 99, "seconds": 0}})["failed"]["kind"] in re.findall(r"`([\w-]+)`", kinds)
     assert program.ask({"wait": {"transfer": 1, "seconds": 0}})["standing"]["progress"] is None
+
+
+def test_a_daemon_has_as_many_files_as_it_may(daemon):
+    daemon.begin(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 8192)))
+    limits = Path(f"/proc/{daemon.process.pid}/limits").read_text()
+    assert re.search(r"Max open files +8192 +8192", limits), limits
