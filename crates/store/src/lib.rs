@@ -62,6 +62,7 @@ pub use object::{Begun, Bucket, Entry, Label, Object, Page};
 pub use queue::{Completed, ReadQueue};
 pub use region::Region;
 pub use segment::{Announcement, Neighbour, Segment};
+pub use shared::longest as longest_file;
 pub use source::{Engine, IoOptions, Source};
 pub use space::Root;
 pub use stripe::Tally;

@@ -24,7 +24,7 @@ pub(crate) fn page() -> usize {
 }
 
 /// The most bytes that a file of this process may have.
-pub(crate) fn longest() -> u64 {
+pub fn longest() -> u64 {
     let most = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     most.unwrap_or(u64::MAX).min(isize::MAX.unsigned_abs() as u64)
 }

@@ -418,7 +418,7 @@ fn begin(
 
 fn coming(
     seat: &Seat,
-    from: u64,
+    mut from: u64,
     milliseconds: u64,
     known: &mut HashSet<u64>,
 ) -> Result<wire::Next> {
@@ -433,6 +433,10 @@ fn coming(
             Coming::Step(step) => {
                 if let Some(told) = seat.hold(step, known)? {
                     return Ok(wire::Next::Step(step, told));
+                }
+                from = step + 1;
+                if clock::now() >= until {
+                    return Ok(wire::Next::Nothing);
                 }
             }
         }

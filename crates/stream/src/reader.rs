@@ -250,14 +250,18 @@ impl Reader {
         shared.check()?;
         let Some(turn) = shared.turn.take(until) else { return Ok(None) };
         let from = shared.next.load(Ordering::Relaxed);
-        let begun = clock::now();
+        let (begun, mut ask) = (clock::now(), from);
         loop {
-            match shared.coming(from, until) {
+            match shared.coming(ask, until) {
                 Ok(Coming::Step(step)) => {
                     // Before it is held: who lets it go is done with it.
                     shared.next.store(step + 1, Ordering::Relaxed);
                     if !shared.hold(step)? {
                         // It went when another thread let it go, and is as one that went before.
+                        ask = step + 1;
+                        if clock::now() >= until {
+                            return Ok(None);
+                        }
                         continue;
                     }
                     let waited = shared.give(step, step - from, begun.elapsed());

@@ -457,7 +457,13 @@ impl Writer {
                 return Err(e);
             }
         };
-        let guard = self.party.lock()?;
+        let guard = match self.party.lock() {
+            Ok(guard) => guard,
+            Err(e) => {
+                self.open = Some(open);
+                return Err(e);
+            }
+        };
         let ended = self.party.board.end(&guard, self.seat, self.step, entry, open.bytes);
         let state = self.party.board.state();
         let pieces = Arc::new(open.pieces);

@@ -678,8 +678,9 @@ impl<W: Words> Board<W> {
                 any = true;
             }
             if state == HERE && !alive(Who::of(self.get(at + W_WHO))) {
-                self.put(at + W_STATE, DIED);
+                // Whoever is killed in between has this done once more by the next one.
                 self.fail(guard, writer);
+                self.put(at + W_STATE, DIED);
                 any = true;
             }
         }

@@ -327,6 +327,27 @@ fn whoever_of_a_group_is_killed_wherever_it_is_not_there_for_ever() {
 }
 
 #[test]
+fn a_writer_that_died_ends_its_stream_wherever_who_sees_it_is_killed() {
+    let died = (0..).take_while(|after| {
+        let agreed = agreed(2, 2, 1);
+        let heap = heap(&agreed);
+        let board = found(&heap, &agreed);
+        join_all(&board);
+        let end = killed_after(*after, || {
+            let alive = |w: Who| w.number != 2;
+            let guard = board.lock(who(9), &alive).unwrap();
+            board.reap(&guard, &alive);
+        });
+        let alive = |w: Who| ![2, 9].contains(&w.number);
+        let guard = board.lock(who(1), &alive).unwrap();
+        board.reap(&guard, &alive);
+        assert!(matches!(board.state(), State::Failed(1)), "{after}");
+        end.is_none()
+    });
+    assert!(died.count() > 3);
+}
+
+#[test]
 fn who_may_be_left_behind_is_told_what_went() {
     let agreed = agreed(1, 2, 2);
     let heap = heap(&agreed);

@@ -497,9 +497,9 @@ impl Files {
 
     /// Appends to the index.
     fn enter(&mut self, bytes: &[u8]) -> Result<()> {
-        self.index
-            .write_all_at(bytes, self.entries * form::ENTRY as u64)
-            .map_err(|e| Error::io("write", &self.index_path, e))?;
+        let at = self.entries * form::ENTRY as u64;
+        may_have(at.saturating_add(bytes.len() as u64), &self.index_path)?;
+        self.index.write_all_at(bytes, at).map_err(|e| Error::io("write", &self.index_path, e))?;
         self.entries += 1;
         Ok(())
     }
@@ -543,6 +543,7 @@ impl Files {
     fn room(&mut self, len: u64) -> Result<u64> {
         let at = form::aligned(self.end, len).filter(|at| at.checked_add(len).is_some());
         let at = at.ok_or_else(|| Error::limit("a file has as many bytes as it can"))?;
+        may_have(at + len, &self.data_path)?;
         self.end = at + len;
         Ok(at)
     }
@@ -617,7 +618,7 @@ impl Files {
         let there = freed.len();
         freed.retain(|(step, range)| {
             let goes = *step < before;
-            if goes && hole::free(data, range.clone()).is_err() {
+            if goes && !matches!(hole::free(data, range.clone()), Ok(true)) {
                 *stuck = stuck.saturating_add(range.end - range.start);
             }
             !goes
@@ -648,4 +649,13 @@ impl Files {
     fn give_up(&mut self) -> Result<()> {
         self.enter(&Entry::Closed { steps: self.steps, fails: true }.encode(self.run))
     }
+}
+
+/// Refuses a length that the system would end this process for, by a signal.
+fn may_have(bytes: u64, path: &std::path::Path) -> Result<()> {
+    if bytes <= stead_store::longest_file() {
+        return Ok(());
+    }
+    let message = format!("this process may have no file of {bytes} bytes");
+    Err(Error::limit(message).at_path(path).with_hint("see: ulimit -f"))
 }
