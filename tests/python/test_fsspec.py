@@ -199,6 +199,28 @@ def test_files_appear_as_a_whole_or_not_at_all(fs, root):
     assert fs.open("fast/t.gz", "rt", compression="gzip", encoding="utf-8").read() == "é"
 
 
+def test_a_file_of_a_transaction_that_failed_takes_no_other_with_it(fs):
+    with fs.transaction:
+        with pytest.raises(ZeroDivisionError), fs.open("fast/a", "wb") as f:
+            f.write(b"a")
+            raise ZeroDivisionError
+        with fs.open("fast/b", "wb") as f:
+            f.write(b"b")
+    assert fs.ls("fast", detail=False) == ["fast/b"]
+
+
+@pytest.mark.parametrize("how", [{"mode": "wb"}, {"mode": "w"}, {"mode": "wb", "compression": "gzip"}])
+def test_a_block_that_ends_well_where_an_error_is_handled_is_written(fs, how):
+    f = fs.open("fast/why", **how)
+    try:
+        raise ZeroDivisionError
+    except ZeroDivisionError:
+        with f:
+            f.write("why" if how["mode"] == "w" else b"why")
+    with fs.open("fast/why", "rb", compression=how.get("compression")) as f:
+        assert f.read() == b"why"
+
+
 def test_transactions_give_names_together(fs):
     with fs.transaction:
         with fs.open("fast/a", "wb") as f:

@@ -38,6 +38,8 @@ def test_a_tree_is_staged(place):
     assert (done.state, done.action, done.failed, done.failures, done.error) == ("finished", "copy", 0, [], None)
     assert done.bytes == done.bytes_done == 3_004_101 and done.files == done.files_done == 6
     assert same(place / "from", place / "fast" / "from")
+    with pytest.raises(ValueError, match="NaN"):
+        t.wait(float("nan"))
     assert t.done and t.eta == 0.0 and t.wait().id == done.id == t.id and done.seconds >= 0
     assert "finished" in repr(done) and "ended" in repr(t)
     again = stead.stage(f"{place}/from/", "fast://from", action="sync", dataspaces=spaces).wait()

@@ -181,6 +181,39 @@ fn any_number_of_ranks_makes_the_same_numbers_each_of_its_part() {
 }
 
 #[test]
+fn ranks_with_several_threads_leave_nothing_out() {
+    const TEXT: &str = r#"
+[read.sim]
+[node.line]
+op = "reduce"
+of = "sim.line"
+how = "sum"
+[node.rows]
+op = "reduce"
+of = "sim.rows"
+how = "moments"
+[write.out]
+variables = { line = "line", rows = "rows" }
+"#;
+    // So many that each rank has work for two threads, and lengths that are no multiple of what each has.
+    let place = Place::new();
+    for n in [1_100_001u64, 1_100_003, 2_200_005] {
+        let ones = vec![1.0; 3 * n as usize];
+        let step = Step::from([
+            variable("line", DType::U8, &[n], &[], &ones[..n as usize]),
+            variable("rows", DType::U8, &[3, n], &[], &ones),
+        ]);
+        for ranks in [1, 2, 3] {
+            let (report, had) = place.run(TEXT, &Functions::new(), &[step.clone()], (1, ranks));
+            report.unwrap();
+            let out = &had["out"][0];
+            assert_eq!(numbers(&out["line"]), [n as f64], "{ranks} ranks");
+            assert_eq!(numbers(&out["rows"]), [1.0, 0.0, 0.0, 0.0], "{ranks} ranks");
+        }
+    }
+}
+
+#[test]
 fn a_sum_that_fits_no_number_and_a_rank_that_fails_are_told_to_all() {
     let place = Place::new();
     let text = r#"

@@ -2,6 +2,7 @@
 
 use crate::errors::raise;
 use crate::fork;
+use crate::request::seconds;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -201,16 +202,16 @@ impl Transfer {
     /// What came of it, as JSON; none if it goes on after so many seconds.
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<String>> {
         let moving = self.checked()?;
-        let mut left = timeout;
+        let mut left = seconds(timeout, "timeout")?;
         loop {
-            let turn = left.map_or(LOOK, |left| Duration::from_secs_f64(left.clamp(0.0, 0.1)));
+            let turn = left.map_or(LOOK, |left| left.min(LOOK));
             if let Some(status) = py.detach(|| moving.wait(Some(turn))).map_err(raise)? {
                 return json(&status).map(Some).map_err(raise);
             }
             py.check_signals()?;
             if let Some(left) = &mut left {
-                *left -= turn.as_secs_f64();
-                if *left <= 0.0 {
+                *left = left.saturating_sub(turn);
+                if left.is_zero() {
                     return Ok(None);
                 }
             }

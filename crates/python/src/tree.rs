@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::os::fd::{AsFd, IntoRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stead::stage::tree::{Entry, How, Listed, Reading as Opening, Tree as Inner, Writing as File};
 use stead::stage::{FileTime, What, dataspaces};
 use stead::{Error, Result};
@@ -23,7 +23,7 @@ pub struct Tree {
 /// A file that is open for reading.
 #[pyclass(frozen, module = "stead._stead")]
 pub struct Opened {
-    inner: Mutex<Option<Opening>>,
+    inner: Mutex<Option<Arc<Opening>>>,
     size: u64,
     is_object: bool,
     born: u32,
@@ -128,7 +128,7 @@ impl Tree {
             Opening::File(_, meta) => (meta.size, false),
             Opening::Object(object) => (object.size(), true),
         };
-        let inner = Mutex::new(Some(inner));
+        let inner = Mutex::new(Some(Arc::new(inner)));
         Ok(Opened { inner, size, is_object, born: fork::generation() })
     }
 
@@ -235,7 +235,7 @@ impl Opened {
         if self.is_object {
             return None;
         }
-        match lock(&self.inner).take() {
+        match lock(&self.inner).take().and_then(Arc::into_inner) {
             Some(Opening::File(file, _)) => Some(file.into_raw_fd()),
             _ => None,
         }
@@ -248,7 +248,9 @@ impl Opened {
         }
         let end = end.min(self.size);
         let len = usize::try_from(end.saturating_sub(start)).map_err(|_| over())?;
-        let read = || match &*lock(&self.inner) {
+        // Several threads read at once.
+        let inner = lock(&self.inner).clone();
+        let read = || match inner.as_deref() {
             Some(Opening::File(file, _)) => {
                 let mut bytes = vec![0; len];
                 let mut there = 0;

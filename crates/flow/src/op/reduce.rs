@@ -415,10 +415,13 @@ impl Reduction<'_> {
         let threads = of_use(from.elements(), self.threads);
         let along = self.gone.iter().max_by_key(|d| from.count().get(**d)).copied();
         let Some(along) = along.filter(|_| threads > 1) else { return self.sums(kept, from) };
+        // A part of an array need not begin where the array does.
+        let begins = from.start().get(along).copied().unwrap_or(0);
         let length = from.count().get(along).copied().unwrap_or(0);
         let share = length.div_ceil(threads as u64).max(1);
-        let parts = (0..length.div_ceil(share))
-            .filter_map(|i| from.slab(along, i * share..((i + 1) * share).min(length)));
+        let ends = move |i: u64| begins + (i * share).min(length);
+        let parts =
+            (0..length.div_ceil(share)).filter_map(|i| from.slab(along, ends(i)..ends(i + 1)));
         let queue = Mutex::new(parts);
         let total: Mutex<Option<Result<Vec<S>>>> = Mutex::new(None);
         value::together(threads, &|| {

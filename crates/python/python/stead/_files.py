@@ -81,7 +81,7 @@ class Writing(io.BufferedWriter):
     def __init__(self, path: str, writing: _stead.Writing, descriptor: int, autocommit: bool, durable: bool) -> None:
         super().__init__(Counted(descriptor, writing) if writing.is_bound else io.FileIO(descriptor, "wb"))
         self.path, self.autocommit = path, autocommit
-        self._writing, self._durable, self._since, self._broken = writing, durable, sys.exc_info()[1], False
+        self._writing, self._durable, self._since, self._broken, self._gone = writing, durable, sys.exc_info()[1], False, False
 
     def write(self, data: Any) -> int:
         """Writes bytes behind what was written."""
@@ -116,11 +116,13 @@ class Writing(io.BufferedWriter):
             raise
 
     def commit(self) -> None:
-        """Gives it its name."""
-        self._writing.commit(self._durable)
+        """Gives it its name; nothing to do for one that was discarded, which a transaction still knows."""
+        if not self._gone:
+            self._writing.commit(self._durable)
 
     def discard(self) -> None:
         """Leaves nothing of it."""
+        self._gone = True
         self._writing.discard()
         try:
             # What was not written is not wanted: in a child that was forked it would come into the file of the parent.
@@ -129,7 +131,12 @@ class Writing(io.BufferedWriter):
             pass
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self.close() if kind is None else self.discard()
+        if kind is not None:
+            self.discard()
+            return
+        # Its block has ended well, whatever error is being handled around it.
+        self._since = sys.exc_info()[1]
+        self.close()
 
     def __del__(self) -> None:
         if not self.closed:
@@ -142,7 +149,7 @@ class ObjectFile(AbstractBufferedFile):  # type: ignore[misc]
     def __init__(
         self, fs: FileSystem, path: str, mode: str, opened: _stead.Opened | None = None, writing: _stead.Writing | None = None, **options: Any
     ) -> None:
-        self._opened, self._writing, self._since = opened, writing, sys.exc_info()[1]
+        self._opened, self._writing, self._since, self._gone = opened, writing, sys.exc_info()[1], False
         super().__init__(fs, path, mode, **options)
 
     def _fetch_range(self, start: int, end: int) -> bytes:
@@ -160,12 +167,14 @@ class ObjectFile(AbstractBufferedFile):  # type: ignore[misc]
         return True
 
     def commit(self) -> None:
-        """Has the store make it an object."""
+        """Has the store make it an object; nothing to do for one that was discarded, which a transaction still knows."""
         assert self._writing is not None
-        self._writing.commit(True)
+        if not self._gone:
+            self._writing.commit(True)
 
     def discard(self) -> None:
         """Leaves nothing of it."""
+        self._gone = True
         if self._writing is not None:
             self._writing.discard()
         self.closed = True
@@ -181,7 +190,12 @@ class ObjectFile(AbstractBufferedFile):  # type: ignore[misc]
             self.discard()
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self.close() if kind is None else self.discard()
+        if kind is not None:
+            self.discard()
+            return
+        # Its block has ended well, whatever error is being handled around it.
+        self._since = sys.exc_info()[1]
+        self.close()
 
     def __del__(self) -> None:
         # Also of one that was not made.
@@ -224,7 +238,12 @@ class Compressed(io.BufferedIOBase):
         super().close()
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self.close() if kind is None else self.discard()
+        if kind is not None:
+            self.discard()
+            return
+        # Its block has ended well, whatever error is being handled around it.
+        self._file._since = sys.exc_info()[1]
+        self.close()
 
     def __del__(self) -> None:
         if not self.closed:
@@ -235,8 +254,11 @@ class Text(io.TextIOWrapper):
     """Text over one of these files."""
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        if kind is not None and self.writable():
-            self.buffer.discard()  # type: ignore[attr-defined]
+        if self.writable():
+            if kind is not None:
+                self.buffer.discard()  # type: ignore[attr-defined]
+            else:
+                self.buffer._since = sys.exc_info()[1]  # type: ignore[attr-defined]
         self.close()
 
     def __del__(self) -> None:
