@@ -108,6 +108,28 @@ def test_ctrl_c_ends_every_wait(space, programs, wait):
         stead.remove_stream(name, force=True, dataspaces=space)
 
 
+def test_a_handler_of_a_signal_that_uses_the_waiting_writer_is_told_so(space, programs):
+    code = """
+        import signal
+        w = stead.writer('own', readers=1, dataspaces=S)
+        def end(*_):
+            w.abandon()
+        signal.signal(signal.SIGTERM, end)
+        try:
+            say('go')
+            w.begin_step()
+        except stead.UsageError as e:
+            say(e)
+        w.abandon()
+    """
+    waits = programs.begin(code)
+    assert waits.stdout.readline() == "go\n"
+    time.sleep(0.3)
+    waits.send_signal(signal.SIGTERM)
+    said = ended(waits)
+    assert "this thread waits in a call of the writer of 'own'" in said and "raise an exception" in said
+
+
 def test_a_wait_that_was_interrupted_can_be_made_again(space, programs):
     code = """
         r = stead.reader("sim", dataspaces=S)

@@ -18,6 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 use stead::daemon::StreamNodes;
 use stead::stream::{
@@ -160,15 +161,33 @@ impl From<Said> for Attribute {
 pub struct StreamWriter {
     /// `None` once it is closed.
     inner: Mutex<Option<Writer>>,
+    /// The thread that has it, while it waits without the interpreter's lock.
+    within: Mutex<Option<ThreadId>>,
     name: String,
     number: u64,
     born: u32,
+}
+
+/// Ends that a thread is within a call.
+struct Within<'w>(&'w StreamWriter);
+
+impl Drop for Within<'_> {
+    fn drop(&mut self) {
+        *self.0.within.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 impl StreamWriter {
     fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<Writer>>> {
         let hint = "open it in the process that uses it";
         fork::refuse(self.born, "this writer was made", hint)?;
+        // A handler of a signal runs in the middle of a wait.
+        let within = *self.within.lock().unwrap_or_else(PoisonError::into_inner);
+        if within == Some(thread::current().id()) {
+            let message = format!("this thread waits in a call of the writer of '{}'", self.name);
+            let hint = "raise an exception in the handler of the signal: it ends the wait";
+            return Err(raise(Error::usage(message).with_hint(hint)));
+        }
         Ok(self.inner.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -182,6 +201,8 @@ impl StreamWriter {
         let Some(writer) = &mut *inner else {
             return Err(raise(Error::usage(format!("stream '{}' is closed", self.name))));
         };
+        *self.within.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread::current().id());
+        let _within = Within(self);
         unlocked(py, || question(writer))
     }
 
@@ -229,7 +250,8 @@ impl StreamWriter {
         };
         let inner = Mutex::new(Some(unlocked(py, open)?));
         let number = WRITERS.fetch_add(1, Ordering::Relaxed);
-        Ok(StreamWriter { inner, name, number, born: fork::generation() })
+        let within = Mutex::new(None);
+        Ok(StreamWriter { inner, within, name, number, born: fork::generation() })
     }
 
     /// The step that is open, or comes next.
