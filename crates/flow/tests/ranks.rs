@@ -204,7 +204,8 @@ variables = { line = "line", rows = "rows" }
             variable("rows", DType::U8, &[3, n], &[], &ones),
         ]);
         for ranks in [1, 2, 3] {
-            let (report, had) = place.run(TEXT, &Functions::new(), &[step.clone()], (1, ranks));
+            let (report, had) =
+                place.run(TEXT, &Functions::new(), std::slice::from_ref(&step), (1, ranks));
             report.unwrap();
             let out = &had["out"][0];
             assert_eq!(numbers(&out["line"]), [n as f64], "{ranks} ranks");
