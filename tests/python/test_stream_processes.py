@@ -128,6 +128,8 @@ def test_a_handler_of_a_signal_that_uses_the_waiting_writer_is_told_so(space, pr
     waits.send_signal(signal.SIGTERM)
     said = ended(waits)
     assert "this thread waits in a call of the writer of 'own'" in said and "raise an exception" in said
+    # What was given up stays to be looked at.
+    stead.remove_stream("own", force=True, dataspaces=space)
 
 
 def test_a_wait_that_was_interrupted_can_be_made_again(space, programs):
