@@ -43,7 +43,7 @@ impl User {
 }
 
 /// Has a thread call a function with each step that comes, one after the other. Steps wait for it as for any reader. The reader is the
-/// subscription's: the handle is none any more, also after an error.
+/// subscription's: the handle is none any more, also after an error, but for a `call` or a `subscription` that is NULL.
 ///
 /// Errors: STEAD_USAGE for what is no reader; those of the system if there is no thread.
 #[unsafe(no_mangle)]
