@@ -331,12 +331,11 @@ impl Stager {
         held: Option<&Touched>,
     ) -> Result<Status> {
         let turn = self.turn(id)?;
-        let ran = self.run_in(&turn, id, cancel, watcher, held);
-        if let Err(e) = &ran {
-            // Nobody is to take for under way, and begin at once again, what has not come so far as to say how it ended.
-            self.journal.end_unsaid(id, e, clock::unix())?;
-        }
-        ran
+        self.run_in(&turn, id, cancel, watcher, held).inspect_err(|e| {
+            // Nobody is to take for under way, and begin at once again, what has not come so far as to say how it ended. Where that cannot
+            // be written, either, this error is still the one to be told.
+            let _ = self.journal.end_unsaid(id, e, clock::unix());
+        })
     }
 
     fn run_in(
