@@ -87,6 +87,18 @@ def test_own_missing_tokens(stead, tmp_path):
     assert stead.results("t.csv", "count:x", "sum:x", missing=["-999", "?"]) == [2, 5.0]
 
 
+def test_blanks_around_missing_tokens(stead, tmp_path):
+    text = 'x,t\n1, NA\n nan,NA\nNaN ,b\n" NA ",b\n -999,b\n"-999 ",b\n 4 ,b\n'
+    (tmp_path / "t.csv").write_text(text)
+    xs = [r[0].strip() for r in csv.reader(io.StringIO(text))][1:]
+    default, own = ["NA", "nan", "NaN"], ["NA", "nan", "NaN", "-999"]
+    for tokens, options in [(default, {}), (own, {"missing": own})]:
+        values = [float(x) for x in xs if x not in tokens]
+        assert stead.results("t.csv", "count:x", "sum:x", **options) == [len(values), math.fsum(values)]
+    # In columns of text they are compared as they stand.
+    assert stead.result("t.csv", "rows", by="t") == {" NA": 1, "NA": 1, "b": 5}
+
+
 def test_comments_are_no_records(stead, tmp_path):
     (tmp_path / "t.csv").write_text("# made by hand\nx,y\n1,2\n# and so on\n3,4\n")
     assert stead.results("t.csv", "rows", "sum:x", comment="#") == [2, 4.0]

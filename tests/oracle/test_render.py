@@ -199,4 +199,5 @@ def test_what_cannot_be_rendered(stead, tmp_path):
     stead.fails("run", "v.csv", "-k", "render:out=v.png", code=2, says=("3-d array",))
     np.save(tmp_path / "w.npy", np.zeros((8, 8, 8)))
     stead.fails("run", "w.npy", "-k", "render:out=nowhere/v.png", code=None, says=("nowhere",))
+    stead.fails("run", "w.npy", "-k", "render:out=v.png", "--where", "value > 0", code=2, says=("cannot be filtered",))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["v.csv", "v.npy", "w.npy"]

@@ -247,6 +247,10 @@ fn number() -> impl Strategy<Value = String> {
         1 => Just("NA".to_string()),
         1 => "[0-9]{1,3}".prop_map(|s| format!("\"{s}\"")),
         1 => "[0-9]{1,3}".prop_map(|s| format!(" {s} ")),
+        1 => prop_oneof![
+            Just(" NA "), Just(" nan "), Just("nan "), Just(" NaN"), Just("\" nan\""),
+        ]
+        .prop_map(String::from),
     ]
 }
 
@@ -480,11 +484,41 @@ fn bad_records_say_where_they_are() {
 fn missing_tokens_can_be_numbers() {
     let options =
         OpenOptions { missing: Some(vec!["-999".into(), "x".into()]), ..Default::default() };
-    let d = open("a,b\n-999,1\n2,x\n-9990,\"-999\"\n", &options);
+    let d = open("a,b\n-999,1\n2,x\n-9990,\"-999\"\n -999,\"-999 \"\n", &options);
     let (blocks, _) = scan(&d, &ScanOptions::new(numbers(&[0, 1])), 1, 1).expect("scan");
     let b = &blocks[0].numbers;
     let is: Vec<bool> = b.iter().flatten().map(|v| is_missing(f64::from_bits(*v))).collect();
-    assert_eq!(is, [true, false, false, false, true, true]);
+    assert_eq!(is, [true, false, false, true, false, true, true, true]);
+}
+
+#[test]
+fn missing_tokens_may_have_blanks_around_them_in_columns_of_numbers() {
+    let options = OpenOptions {
+        missing: Some(vec!["-999".into(), "nan".into()]),
+        column_types: vec![("t".into(), stead_format::ColumnType::Text)],
+        ..Default::default()
+    };
+    let text = "a,b,t\n1, -999,-999\n\"-999 \",2, -999\n nan,\t-999 ,nan\n\
+                -9990,NaN,nan \n 5 , 6,7\n";
+    let d = open(text, &options);
+    let needs = Needs { numbers: vec![0, 1], texts: vec![2], ..Needs::default() };
+    // By runs of records, and record by record.
+    for chunk in [3, 1000] {
+        let mut o = ScanOptions::new(needs.clone());
+        o.chunk = chunk;
+        let (blocks, _) = scan(&d, &o, 1, 1).expect("scan");
+        let column = |i: usize| -> Vec<f64> {
+            blocks.iter().flat_map(|b| &b.numbers[i]).map(|v| f64::from_bits(*v)).collect()
+        };
+        let missing = |i: usize| -> Vec<bool> { column(i).into_iter().map(is_missing).collect() };
+        assert_eq!(missing(0), [false, true, true, false, false]);
+        assert_eq!(missing(1), [true, false, true, false, false]);
+        // A NaN that is no token is a value.
+        assert!(column(1)[3].is_nan());
+        let texts: Vec<Option<Vec<u8>>> = blocks.iter().flat_map(|b| b.texts[0].clone()).collect();
+        let stands = |t: &str| Some(t.as_bytes().to_vec());
+        assert_eq!(texts, [None, stands(" -999"), None, stands("nan "), stands("7")]);
+    }
 }
 
 #[test]
@@ -503,6 +537,62 @@ fn comments_and_other_quotes() {
         let (blocks, _) = scan(&d, &o, 2, 2).expect("scan");
         let t: Vec<_> = blocks.iter().flat_map(|b| b.texts[0].clone()).flatten().collect();
         assert_eq!(t, [&b"1;\n#"[..], b"3"]);
+    }
+}
+
+#[test]
+fn quotes_after_a_byte_order_mark_are_quotes_in_compressed_files_too() {
+    // A quote after the delimiter in the first field would open quotes if the first one were no quote.
+    let mut text = "\u{feff}\"a,\",b\n".as_bytes().to_vec();
+    text.extend(b"1,2\n3,4\n".repeat(3 << 17));
+    // The first part of it that is decoded by itself ends within the mark.
+    let apart = [zstd::bulk::compress(&text[..1], 1), zstd::encode_all(&text[1..], 1)];
+    let apart: Vec<u8> = apart.into_iter().flat_map(|f| f.expect("memory")).collect();
+    let options = OpenOptions {
+        format: Some(FormatType::Csv),
+        header: Header::Yes,
+        delimiter: Some(b','),
+        ..Default::default()
+    };
+    let mut o = ScanOptions::new(numbers(&[0, 1]));
+    o.max_record = 1 << 16;
+    let read = |file: &Vec<u8>, packed: u8, workers: usize| {
+        let d = dataset(std::slice::from_ref(file), &[packed], &options).expect("open");
+        assert_eq!(d.schema().columns[0].name, "a,");
+        let (blocks, _) = scan(&d, &o, workers, 1).expect("scan");
+        check_text(&blocks, std::slice::from_ref(&text));
+        let column = |i: usize| blocks.iter().flat_map(move |b| &b.numbers[i]);
+        column(0).chain(column(1)).copied().collect::<Vec<u64>>()
+    };
+    let plain = read(&text, 0, 1);
+    assert_eq!(plain.len(), 2 * (3 << 18));
+    for (file, packed) in [(&text, 1), (&text, 2), (&apart, 0)] {
+        for workers in [1, 3] {
+            assert!(read(file, packed, workers) == plain, "{packed} {workers}");
+        }
+    }
+}
+
+#[test]
+fn a_delimiter_may_be_a_byte_of_numbers() {
+    let number = |name: &str| (name.to_string(), stead_format::ColumnType::Number);
+    let of = |delimiter: u8| OpenOptions {
+        format: Some(FormatType::Csv),
+        header: Header::Yes,
+        delimiter: Some(delimiter),
+        column_types: vec![number("a"), number("b")],
+        ..Default::default()
+    };
+    // A value that is none has the records around it taken one by one.
+    for (text, delimiter) in [("a.b\n1.2\nx.3\n4.5\n", b'.'), ("a-b\n1-2\nx-3\n-5\n", b'-')] {
+        let d = open(text, &of(delimiter));
+        let mut o = ScanOptions::new(numbers(&[0, 1]));
+        o.lenient = true;
+        let (blocks, skipped) = scan(&d, &o, 1, 1).expect("scan");
+        assert_eq!((blocks[0].rows, skipped), (2, 1), "{text}");
+        let first = if delimiter == b'.' { 4.0 } else { MISSING };
+        assert_eq!(blocks[0].numbers[0], [1.0, first].map(f64::to_bits), "{text}");
+        assert_eq!(blocks[0].numbers[1], [2f64, 5.0].map(f64::to_bits), "{text}");
     }
 }
 

@@ -22,7 +22,8 @@ use stead_core::{Block, Error, Needs, Result, Schema, Value, limits};
 /// The answer is a map from the group's text to the answer of the inner kernel, in the order of the
 /// groups: numbers ascending, then NaN, texts bytewise, missing last. Of several columns, the texts are
 /// joined with commas, a value that has a comma, a quote or a line end in it being quoted as in CSV. Bytes that are
-/// not UTF-8 are written `\xNN`. No rows, no groups: an empty map.
+/// not UTF-8 are written `\xNN`. Where the text itself has a backslash, an `x` and two hexadecimal digits, that backslash is
+/// written `\x5C`, so that different texts have different names. No rows, no groups: an empty map.
 pub struct Grouped {
     kernel: Arc<dyn AnyKernel>,
     by: Vec<Column>,
@@ -265,13 +266,26 @@ pub(crate) fn show_number(x: f64) -> String {
     }
 }
 
+/// The text, in which every `\xNN` stands for a byte, so that it can be read back: different bytes give different texts.
 fn show_text(bytes: &[u8]) -> String {
     let mut s = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
-        s.push_str(chunk.valid());
+        let mut rest = chunk.valid();
+        while let Some((before, after)) = rest.split_once('\\') {
+            s.push_str(before);
+            s.push_str(if like_escape(after) { "\\x5C" } else { "\\" });
+            rest = after;
+        }
+        s.push_str(rest);
         chunk.invalid().iter().for_each(|b| s.push_str(&format!("\\x{b:02X}")));
     }
     s
+}
+
+/// True if a backslash before `text` would look as if it began the escape of a byte.
+fn like_escape(text: &str) -> bool {
+    let digit = u8::is_ascii_hexdigit;
+    matches!(text.as_bytes(), [b'x', high, low, ..] if digit(high) && digit(low))
 }
 
 #[cfg(test)]

@@ -116,6 +116,9 @@ impl Prepared {
             })
             .collect::<Result<Vec<_>>>()?;
         let filter = request.filter.as_deref().map(|f| Filter::parse(f, schema)).transpose()?;
+        if filter.is_some() {
+            unfiltered(&slots, &names)?;
+        }
         let share = dataset.share(rank, size)?;
         let mut outputs = Outputs::default();
         let file = |s: &Slot| match &s.output {
@@ -141,4 +144,14 @@ impl Prepared {
         let carried = carries.then(Vec::new);
         Ok(Prepared { names, filter, slots, outputs, carried, share })
     }
+}
+
+/// Refuses a filter where a kernel looks at bricks: these are whole planes of an array, whichever rows are kept.
+fn unfiltered(slots: &[Slot], names: &[String]) -> Result<()> {
+    let Some(slot) = slots.iter().find(|s| s.needs.brick.is_some()) else { return Ok(()) };
+    let name = slot.answers.first().and_then(|(index, _)| names.get(*index));
+    let name = name.map_or("", String::as_str);
+    let message = format!("kernel '{name}' draws the whole array and cannot be filtered");
+    Err(Error::usage(message)
+        .with_hint("run it without --where, and the kernels that are to be filtered by themselves"))
 }

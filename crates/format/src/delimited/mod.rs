@@ -8,7 +8,8 @@
 //!   and skipped by a lenient scan. Fields are counted where columns are asked for; a scan that only wants
 //!   to know where records lie does not look into them.
 //! - Numbers are decimals with or without exponent, `inf`, `infinity` and `nan` in any case, a leading `+`
-//!   and spaces around them. What is neither a number nor a missing token is an error with its place.
+//!   and spaces around them. Missing tokens may have spaces around them in columns of numbers; in columns of
+//!   text they are compared as they stand. What is neither a number nor a missing token is an error with its place.
 
 mod fast;
 pub mod fields;

@@ -46,6 +46,11 @@ pub fn plain(text: &[u8]) -> Option<(f64, usize)> {
     Some((if negative { -v } else { v }, i))
 }
 
+/// True for the bytes that [`plain`] takes for a part of the number.
+pub fn in_plain(byte: u8) -> bool {
+    byte.is_ascii_digit() || matches!(byte, b'-' | b'.')
+}
+
 /// `digits / 10^places`, if it is exact but for one rounding.
 #[inline(always)]
 pub(super) fn scaled(digits: u64, places: isize) -> Option<f64> {
@@ -116,6 +121,18 @@ mod tests {
         assert!(parse(b"nan").is_some_and(|x| x.0.is_nan() && !stead_core::is_missing(x.0)));
         for s in ["", " ", "-", "+", ".", "1,5", "1 2", "abc", "1x", "--1", "+-1", "0x10", "1e"] {
             assert!(parse(s.as_bytes()).is_none(), "{s}");
+        }
+    }
+
+    #[test]
+    fn plain_decimals_have_their_bytes_and_no_others() {
+        for byte in 0..=u8::MAX {
+            // At the start, and after a digit.
+            let taken = [[byte, b'5', 0], [b'5', byte, b'5']].iter().any(|text| {
+                let end = text.iter().position(|b| *b == byte).map_or(0, |at| at + 1);
+                plain(text).is_some_and(|(_, n)| n >= end)
+            });
+            assert_eq!(in_plain(byte), taken, "{byte}");
         }
     }
 

@@ -97,6 +97,9 @@ pub struct Parser<'s> {
     pub(super) wanted: Vec<(usize, Want)>,
     /// Records may be taken the fast way.
     fast: bool,
+    /// Where a plain decimal begins a field, it may be read before the end of the field is known: no token reads
+    /// as one, and none has the delimiter in it.
+    plain: bool,
     /// Columns are asked for, so fields are looked at and counted.
     pub(super) fields: bool,
     pub(super) records: bool,
@@ -134,6 +137,7 @@ impl<'s> Parser<'s> {
         Ok(Parser {
             wanted,
             fast: true,
+            plain: !missing.numeric && !number::in_plain(syntax.delimiter),
             syntax,
             missing,
             schema,
@@ -287,7 +291,7 @@ impl<'s> Parser<'s> {
             } else {
                 if let Some(w) = wanted
                     && w.text == NONE
-                    && !self.missing.numeric
+                    && self.plain
                     && let Some((v, n)) = number::plain(&text[p..])
                     && let Some(&b) = text.get(p + n)
                     && (b == self.syntax.delimiter || b == b'\n')
@@ -453,11 +457,11 @@ impl<'s> Parser<'s> {
         };
         let missing = self.missing.is(bytes);
         if want.number != NONE {
-            let parsed = if missing { Some((MISSING, false)) } else { number::parse(bytes) };
-            let parsed = match parsed {
-                None if self.missing.is(bytes.trim_ascii()) => Some((MISSING, false)),
-                p => p,
-            };
+            // Numbers are read without the blanks around them. A token that is a number, too, such as `nan`,
+            // would be a value with a blank beside it and none without.
+            let bare = bytes.trim_ascii();
+            let none = missing || (bare.len() < bytes.len() && self.missing.is(bare));
+            let parsed = if none { Some((MISSING, false)) } else { number::parse(bytes) };
             let Some((v, rounded)) = parsed else {
                 if self.lenient {
                     return Ok(false);
@@ -578,11 +582,16 @@ mod tests {
             (crlf, keep_records, lenient, eof) in any::<(bool, bool, bool, bool)>(),
             (quoted, commented, numeric) in any::<(bool, bool, bool)>(),
             (skip, stop) in (0..20usize, 0..1200usize),
+            // Those that numbers have in them are delimiters as any other.
+            delimiter in prop_oneof![
+                3 => Just(b','), 1 => Just(b';'), 1 => Just(b'.'), 1 => Just(b'-'), 1 => Just(b'4'),
+            ],
         ) {
             let end = if crlf { "\r\n" } else { "\n" };
+            let between = char::from(delimiter).to_string();
             let mut text = records
                 .iter()
-                .map(|r| r[..columns].join(",") + end)
+                .map(|r| r[..columns].join(between.as_str()) + end)
                 .collect::<String>()
                 .into_bytes();
             for (i, b) in odd {
@@ -609,7 +618,7 @@ mod tests {
                 ..Needs::default()
             };
             let syntax = Syntax {
-                delimiter: b',',
+                delimiter,
                 quote: quoted.then_some(b'"'),
                 comment: commented.then_some(b'#'),
             };

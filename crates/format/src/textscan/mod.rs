@@ -161,10 +161,9 @@ impl TextScan {
     fn open_stream(&self, index: usize) -> Result<Arc<Stream>> {
         let part = &self.plan.parts[index];
         let codec = part.codec.ok_or_else(|| Error::internal("a plain file is no stream"))?;
-        let syntax = self.syntax();
-        let stream = Stream::open(part.source.clone(), codec, syntax, self.options.max_record)
-            .map_err(|e| e.at_source(part.index))?;
-        let stream = Arc::new(stream);
+        let (syntax, most) = (self.syntax(), self.options.max_record);
+        let stream = Stream::open(part.source.clone(), codec, syntax, most, part.head.bom);
+        let stream = Arc::new(stream.map_err(|e| e.at_source(part.index))?);
         self.streams().insert(index, stream.clone());
         Ok(stream)
     }

@@ -13,6 +13,8 @@ pub struct Stream {
     decoder: ParallelDecoder,
     syntax: Syntax,
     max_record: usize,
+    /// Bytes of the byte order mark that the file begins with.
+    mark: u64,
     turn: Mutex<Turn>,
     changed: Condvar,
 }
@@ -64,17 +66,19 @@ impl Drop for Failing<'_> {
 }
 
 impl Stream {
-    /// Opens a file.
+    /// Opens a file that begins with a byte order mark of `mark` bytes.
     pub fn open(
         source: Arc<dyn Source>,
         codec: Codec,
         syntax: Syntax,
         max_record: usize,
+        mark: usize,
     ) -> Result<Stream> {
         Ok(Stream {
             decoder: ParallelDecoder::new(source, codec)?,
             syntax,
             max_record,
+            mark: mark as u64,
             turn: Mutex::default(),
             changed: Condvar::new(),
         })
@@ -133,7 +137,11 @@ impl Stream {
             text.append(&mut turn.carry);
             text.extend_from_slice(chunk);
         } else {
-            let (end, state) = self.last_end(chunk, turn.state, plain);
+            // The first field begins after the mark, and with it the quote that it may begin with. The first chunks
+            // may end within the mark.
+            let mark = self.mark.saturating_sub(info.offset).min(chunk.len() as u64) as usize;
+            let (end, state) = self.last_end(&chunk[mark..], turn.state, plain);
+            let end = end.map(|n| mark + n);
             if let Some(end) = end {
                 text.append(&mut turn.carry);
                 text.extend_from_slice(&chunk[..end]);
@@ -208,7 +216,7 @@ mod tests {
         let source = MemorySource::new("f.zst", frame.repeat(3));
         let source = Arc::new(Broken(source, AtomicBool::new(false)));
         let stream =
-            Stream::open(source.clone(), Codec::Zstd, Syntax::LINES, 4 << 20).expect("stream");
+            Stream::open(source.clone(), Codec::Zstd, Syntax::LINES, 4 << 20, 0).expect("stream");
         let next = || stream.next(&mut Vec::new(), &mut Vec::new(), &Cancel::new());
         source.1.store(true, Ordering::Relaxed);
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(next)).is_err());
@@ -277,7 +285,7 @@ mod tests {
             late: starts[2],
             met: (Mutex::new(false), Condvar::new()),
         };
-        let stream = Stream::open(Arc::new(source), Codec::Zstd, Syntax::LINES, 4 << 20);
+        let stream = Stream::open(Arc::new(source), Codec::Zstd, Syntax::LINES, 4 << 20, 0);
         let stream = stream.expect("stream");
         let (came, errors) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
         let work = || {

@@ -144,6 +144,34 @@ fn several_columns_are_joined_without_doubt() {
 }
 
 #[test]
+fn no_two_texts_have_one_name() {
+    let names: [(&[u8], &str); 12] = [
+        (b"\xFF", r"\xFF"),
+        (br"\xFF", r"\x5CxFF"),
+        (br"\xff", r"\x5Cxff"),
+        (br"\x5CxFF", r"\x5Cx5CxFF"),
+        (br"\\xFF", r"\\x5CxFF"),
+        (b"\\\xFF", r"\\xFF"),
+        (b"\\x\xFF", r"\x\xFF"),
+        (b"\xFF41\xC3", r"\xFF41\xC3"),
+        // These are no escapes, and stay as they are.
+        (br"C:\data\x", r"C:\data\x"),
+        (br"\x4", r"\x4"),
+        (br"\xG1\X41\", r"\xG1\X41\"),
+        ("\\x4é".as_bytes(), r"\x4é"),
+    ];
+    for (text, name) in names {
+        assert_eq!(show_text(text), name, "{text:?}");
+    }
+    let rows: Vec<_> = names.iter().map(|(text, _)| (Some(*text), 1.0, 0.0)).collect();
+    let answer = entries(&laws::check(grouped(0, &[0]), &[block(&table(&rows))]));
+    let mut shown: Vec<&str> = answer.iter().map(|(name, _)| name.as_str()).collect();
+    shown.sort_unstable();
+    shown.dedup();
+    assert_eq!(shown.len(), names.len());
+}
+
+#[test]
 fn no_rows_no_groups() {
     assert_eq!(laws::check(grouped(0, &[0]), &[]), Value::Map(vec![]));
     assert_eq!(laws::check(grouped(3, &[0]), &[Block::empty()]), Value::Map(vec![]));
@@ -216,6 +244,34 @@ fn garbage_states_are_errors() {
 }
 
 proptest! {
+    #[test]
+    fn names_of_texts_can_be_read_back(
+        parts in proptest::collection::vec(
+            prop_oneof![
+                3 => Just(&b"\\"[..]), 3 => Just(&b"x"[..]), 2 => Just(&b"5"[..]), 2 => Just(&b"C"[..]),
+                1 => Just(&b"\xFF"[..]), 1 => Just("é".as_bytes()), 1 => Just(&b"\\xFF"[..]),
+            ],
+            0..12,
+        ),
+    ) {
+        let text = parts.concat();
+        let name = show_text(&text);
+        let (mut back, mut rest) = (Vec::new(), name.as_bytes());
+        while let Some((first, after)) = rest.split_first() {
+            let byte = match rest {
+                [b'\\', b'x', high, low, ..] => {
+                    let digits = [*high, *low];
+                    let digits = std::str::from_utf8(&digits).ok();
+                    digits.and_then(|d| u8::from_str_radix(d, 16).ok())
+                }
+                _ => None,
+            };
+            back.push(byte.unwrap_or(*first));
+            rest = if byte.is_some() { &rest[4..] } else { after };
+        }
+        prop_assert_eq!(back, text, "{}", name);
+    }
+
     #[test]
     fn sortable_bits_sort_as_numbers(a in any::<f64>(), b in any::<f64>()) {
         prop_assert_eq!(number(sortable(a)).to_bits(), (a + 0.0).to_bits());

@@ -346,3 +346,29 @@ fn pictures_have_the_same_bits_and_the_first_rank_writes_them() {
         }
     }
 }
+
+#[test]
+fn pictures_cannot_be_filtered() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("v.npy");
+    volume(&path);
+    let inputs = [path.display().to_string()];
+    let data = stead_format::Dataset::open(&inputs, &OpenOptions::default()).unwrap();
+    let out = dir.path().join("v.png");
+    let picture = format!("render:width=8,height=8,out={}", out.display());
+    let picture = picture.as_str();
+    for kernels in [&[picture][..], &["rows", picture]] {
+        let filter = Some("value > 0".to_owned());
+        let asked = Request { filter, ..request(kernels, Wish::Auto) };
+        let error = crate::run(&data, &asked, None).err().unwrap();
+        assert_eq!(error.kind(), Kind::Usage);
+        assert!(error.to_string().contains("cannot be filtered"), "{error}");
+        assert!(error.hint().is_some_and(|h| h.contains("--where")));
+        // Nothing was drawn, and no name taken.
+        assert!(!out.exists());
+    }
+    // What is asked beside it may be.
+    let filter = Some("value > 0".to_owned());
+    let asked = Request { filter, ..request(&["rows"], Wish::Auto) };
+    crate::run(&data, &asked, None).unwrap();
+}
