@@ -7,6 +7,7 @@ use crate::engine::Shared;
 use crate::process::PerProcess;
 use crate::registry;
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
@@ -29,14 +30,17 @@ static WATCH: PerProcess<(Mutex<Watch>, Condvar)> = PerProcess::new();
 
 /// Looks after the requests of a file at `at`, in place of `instead`.
 ///
-/// False if no thread can be had, so that deadlines cannot be kept.
-pub(crate) fn watch(file: &Arc<Shared>, at: Instant, instead: Option<Instant>) -> bool {
+/// # Errors
+/// That of the system if no thread can be had, so that deadlines cannot be kept: all is as before then.
+pub(crate) fn watch(file: &Arc<Shared>, at: Instant, instead: Option<Instant>) -> io::Result<()> {
     let mut watch = lock();
+    start(&mut watch)?;
     if let Some(before) = instead {
         watch.due.remove(&(before, file.id()));
     }
     watch.due.insert((at, file.id()), Due::Requests(Arc::downgrade(file)));
-    see_to(watch, at)
+    see_to(watch, at);
+    Ok(())
 }
 
 /// A file that is watched until `at` is no more.
@@ -47,8 +51,12 @@ pub(crate) fn unwatch(id: u64, at: Instant) {
 /// Gives up at `at` what is kept of closed files. False if no thread can be had.
 pub(crate) fn watch_kept(at: Instant) -> bool {
     let mut watch = lock();
+    if start(&mut watch).is_err() {
+        return false;
+    }
     watch.due.insert((at, 0), Due::Kept);
-    see_to(watch, at)
+    see_to(watch, at);
+    true
 }
 
 /// True if what is kept of closed files is given up at `at`.
@@ -61,21 +69,28 @@ fn lock() -> std::sync::MutexGuard<'static, Watch> {
     WATCH.get().0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn see_to(mut watch: std::sync::MutexGuard<'_, Watch>, at: Instant) -> bool {
+/// Has the thread, which looks at what is due once the lock is free.
+fn start(watch: &mut Watch) -> io::Result<()> {
+    #[cfg(test)]
+    if NO_THREADS.get() {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    // Models say themselves when the time has come.
+    if !watch.running && !cfg!(feature = "shuttle") {
+        let name = "stead-deadline".to_owned();
+        std::thread::Builder::new().name(name).spawn(run)?;
+        watch.running = true;
+    }
+    Ok(())
+}
+
+/// Something is due at `at` from now on.
+fn see_to(mut watch: std::sync::MutexGuard<'_, Watch>, at: Instant) {
     if cfg!(feature = "shuttle") {
-        // Models say themselves when the time has come.
         watch.due.clear();
-        return true;
+    } else if watch.due.first_key_value().is_some_and(|((first, _), _)| *first == at) {
+        WATCH.get().1.notify_one();
     }
-    if watch.running {
-        if watch.due.first_key_value().is_some_and(|((first, _), _)| *first == at) {
-            WATCH.get().1.notify_one();
-        }
-        return true;
-    }
-    let name = "stead-deadline".to_owned();
-    watch.running = std::thread::Builder::new().name(name).spawn(run).is_ok();
-    watch.running
 }
 
 fn run() {
@@ -102,4 +117,10 @@ fn run() {
         watch = lock();
     }
     watch.running = false;
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Nobody looks after deadlines for this thread, as if no other thread could be had.
+    pub(crate) static NO_THREADS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }

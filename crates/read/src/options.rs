@@ -10,7 +10,8 @@ use stead_store::{IoOptions, Tier};
 pub struct Options {
     /// Reader threads at most.
     pub readers: Option<usize>,
-    /// Bytes of a block, a multiple of 4096 (rounded up).
+    /// Bytes of a block, a multiple of 4096 (rounded up). In the page cache no file has more than 16,777,216 blocks: those of one that
+    /// would are larger.
     pub block: Option<usize>,
     /// Blocks in flight for each reader.
     pub depth: Option<usize>,
@@ -151,6 +152,8 @@ pub(crate) const ASKED: &str = "as asked for";
 /// The smallest block that is chosen for small ranges.
 const SMALL: u64 = 64 << 10;
 const PAGE: u64 = 4096;
+/// Blocks of a file in the page cache at most.
+const MOST_CACHED: u64 = 1 << 24;
 /// Readers at most, whatever is measured.
 const MOST_READERS: usize = 16;
 
@@ -198,13 +201,22 @@ impl Options {
     }
 
     fn block(&self, known: &Known) -> (u64, String) {
-        // Four blocks at least have room in the memory.
+        // There is a bit for each of those in the page cache: at most 2 MiB of bits, whatever was asked for.
+        let least = if known.cached { known.len / MOST_CACHED } else { 0 };
+        // Four blocks at least have room in the memory; those in the page cache take none of it.
         let fit_in = |memory: u64, wanted: u64| {
             let most = limits::MAX_READ_BLOCK as u64;
-            wanted.min(memory / 4).clamp(PAGE, most).next_multiple_of(PAGE)
+            wanted.min(memory / 4).max(least).clamp(PAGE, most).next_multiple_of(PAGE)
         };
         if let Some(block) = self.block {
-            return (fit_in(self.memory, block as u64), ASKED.to_owned());
+            let block = block as u64;
+            let why = if block < least {
+                let len = format_size(known.len);
+                format!("more than was asked for: a file of {len} has {MOST_CACHED} blocks at most")
+            } else {
+                ASKED.to_owned()
+            };
+            return (fit_in(self.memory, block), why);
         }
         // Each of many files keeps a block in any case. With the part that the next one would have, all of theirs together
         // stay within the budget up to some thousand files.
@@ -217,8 +229,6 @@ impl Options {
         // device to be at its rate with few of them in flight, and no larger.
         let small = if known.whole.is_some() { 2 << 20 } else { 256 << 10 };
         let by_size = |len: u64| (len / 64).clamp(small, 2 << 20);
-        // There is a bit for each of those in the page cache: at most 2 MiB of bits.
-        let least = if known.cached { known.len / (1 << 24) } else { 0 };
         let (usual, most) = if known.cached {
             (by_size(known.len).max(least), u64::MAX)
         } else {
@@ -465,6 +475,22 @@ mod tests {
         let (c, why) = choice(&options, &known(1 << 30, 64));
         assert_eq!((c.readers, c.block, c.depth, c.most_depth), (3, 8192, 7, 7));
         assert!(why.iter().all(|d| d.reason == ASKED));
+    }
+
+    #[test]
+    fn a_huge_file_in_the_page_cache_has_no_smaller_blocks_than_there_are_bits_for() {
+        let len: u64 = 1 << 46;
+        let small = Options { block: Some(4096), ..Options::default() };
+        let little = Options { memory: 0, ..Options::default() };
+        for options in [&small, &little] {
+            let (c, why) = choice(options, &Known { cached: true, ..known(len, 8) });
+            assert!(len / c.block <= 1 << 24, "{c:?}");
+            assert_eq!(why[1].value, format_size(c.block));
+            assert_ne!(why[1].reason, ASKED);
+        }
+        let (c, why) = choice(&small, &Known { cached: true, ..known(1 << 36, 8) });
+        assert_eq!((c.block, &*why[1].reason), (4096, ASKED));
+        assert_eq!(choice(&small, &known(len, 8)).0.block, 4096);
     }
 
     #[test]

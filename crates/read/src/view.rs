@@ -47,7 +47,9 @@ struct Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.block = None;
+        if let Some(block) = self.block.take() {
+            block.remove_view();
+        }
         self.shared.let_go();
     }
 }
@@ -65,6 +67,7 @@ impl View {
 
     /// `len` bytes of a block from `start`.
     pub(crate) fn block(shared: Arc<Shared>, block: Arc<Buffer>, start: usize, len: usize) -> View {
+        block.add_view();
         let lease = Lease { block: Some(block), start, shared };
         View { bytes: Arc::new(Bytes::Block(lease)), part: 0..len }
     }

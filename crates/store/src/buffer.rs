@@ -140,6 +140,21 @@ impl Buffer {
         matches!(&self.0, Repr::Owned { pages: Pages::Common(berth), .. } if berth.is_others())
     }
 
+    /// Somebody has a view of them from now on who may look at it in a child that is forked, too: what processes have together is not
+    /// used for other bytes then, as long as this process has it.
+    pub fn add_view(&self) {
+        if let Repr::Owned { pages: Pages::Common(berth), .. } = &self.0 {
+            berth.add_view();
+        }
+    }
+
+    /// A view that was added is gone.
+    pub fn remove_view(&self) {
+        if let Repr::Owned { pages: Pages::Common(berth), .. } = &self.0 {
+            berth.remove_view();
+        }
+    }
+
     /// True if it is a copy of bytes that lie in the page cache, as they were.
     pub fn is_copy(&self) -> bool {
         matches!(self.0, Repr::Copied(_))

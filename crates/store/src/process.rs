@@ -37,6 +37,12 @@ pub fn thread_time() -> Duration {
     Duration::new(seconds.unwrap_or(0), nanoseconds.unwrap_or(0))
 }
 
+/// Sleeps for a thousandth of a second, where nothing tells when to go on.
+pub(crate) fn pause() {
+    let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    let _ = rustix::event::poll(&mut [], Some(&time));
+}
+
 /// The namespace of process numbers.
 ///
 /// # Errors

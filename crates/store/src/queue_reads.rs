@@ -6,10 +6,11 @@ use crate::buffer::{Mapped, Pages, View};
 use crate::cache::{cached, will_need};
 use crate::flight::{Flight, Piece, read_direct};
 use crate::mapped::Mapping;
+use crate::process::pause;
 use crate::{Engine, Source};
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 use stead_core::{Error, Result};
 
 /// Shorter extents are copied sooner than mapped.
@@ -233,29 +234,53 @@ impl ReadQueue {
 }
 
 /// What queues of this process have mapped: one mapping of a source for all.
-static MAPPED: Mutex<Vec<Weak<Mapped>>> = Mutex::new(Vec::new());
+pub(super) static MAPPED: Mutex<Vec<Weak<Mapped>>> = Mutex::new(Vec::new());
+
+/// A lock that a thread had when its process was forked stays taken in the child. No thread has this one for longer than it takes
+/// to go over a list.
+const TRIES: usize = 3;
+
+/// The lock of [`MAPPED`]; without it each queue has a mapping of its own.
+fn all_mapped() -> Option<MutexGuard<'static, Vec<Weak<Mapped>>>> {
+    for again in 0..TRIES {
+        if again > 0 {
+            pause();
+        }
+        match MAPPED.try_lock() {
+            Ok(all) => return Some(all),
+            Err(TryLockError::Poisoned(all)) => return Some(all.into_inner()),
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+    None
+}
 
 /// The mapping of a source; `None` if it cannot or must not be.
 fn mapped(source: &Arc<dyn Source>) -> Option<Arc<Mapped>> {
     let file = source.file()?;
-    let lock = || MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
-    let find = |all: &[Weak<Mapped>]| {
-        all.iter().filter_map(Weak::upgrade).find(|m| Arc::ptr_eq(&m.source, source))
-    };
-    if let Some(known) = find(&lock()) {
+    if let Some(known) = known(source, None) {
         return Some(known);
     }
     // Not under the lock, as the file system may have to be waited for.
     let mapping = Arc::new(Mapping::new(file, source.len())?.of_queues());
-    let mut all = lock();
-    // Another queue may have been first.
-    if let Some(known) = find(&all) {
-        return Some(known);
-    }
     let mapped = Arc::new(Mapped { mapping, source: source.clone() });
-    all.retain(|m| m.strong_count() > 0);
-    all.push(Arc::downgrade(&mapped));
-    Some(mapped)
+    // Another queue may have been first.
+    known(source, Some(&mapped)).or(Some(mapped))
+}
+
+/// What others have mapped of a source. They find `new` from now on if there is nothing.
+fn known(source: &Arc<dyn Source>, new: Option<&Arc<Mapped>>) -> Option<Arc<Mapped>> {
+    let mut all = all_mapped()?;
+    let there: Vec<Arc<Mapped>> = all.iter().filter_map(Weak::upgrade).collect();
+    let known = there.iter().find(|m| Arc::ptr_eq(&m.source, source)).cloned();
+    if let (None, Some(new)) = (&known, new) {
+        all.retain(|m| m.strong_count() > 0);
+        all.push(Arc::downgrade(new));
+    }
+    drop(all);
+    // Perhaps the last who have one: it takes its time to let go of that, so without the lock.
+    drop(there);
+    known
 }
 
 impl Drop for ReadQueue {

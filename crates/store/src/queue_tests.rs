@@ -194,6 +194,22 @@ fn what_is_cached_is_not_copied_and_may_shrink() {
     assert!(queue.next().unwrap().is_none());
 }
 
+#[test]
+fn a_lock_that_a_fork_has_left_taken_keeps_nobody_from_reading() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = bytes(1 << 20);
+    let source = file(dir.path(), &data);
+    let taken = reads::MAPPED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (done, waits) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        check(&IoOptions::default(), &source, &data, &[(0, 1 << 20), (1000, 300_000)]);
+        done.send(())
+    });
+    let came = waits.recv_timeout(std::time::Duration::from_secs(60));
+    drop(taken);
+    came.expect("it waits for the lock");
+}
+
 /// Bytes of the mapping around an address that are resident.
 fn resident(address: usize) -> usize {
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();

@@ -1,5 +1,6 @@
 //! The little of io_uring that reading needs.
 
+use crate::process::pause;
 use io_uring::{IoUring, Probe, opcode, types};
 use std::collections::VecDeque;
 use std::io;
@@ -65,12 +66,19 @@ impl Ring {
             if self.flying == 0 {
                 return Err(io::Error::other("nothing is in flight"));
             }
-            match self.ring.submit_and_wait(1) {
-                Ok(_) => {}
-                Err(e) if matches!(e.raw_os_error(), Some(EINTR | EAGAIN | EBUSY)) => {}
-                Err(e) => return Err(e),
-            }
+            let short = match self.ring.submit_and_wait(1) {
+                Ok(_) => false,
+                Err(e) => match e.raw_os_error() {
+                    Some(EINTR) => false,
+                    Some(EAGAIN | EBUSY) => true,
+                    _ => return Err(e),
+                },
+            };
             self.drain();
+            if short && self.seen.is_empty() {
+                // The kernel lacks memory, and does not say when it has some.
+                pause();
+            }
         }
         Ok(())
     }

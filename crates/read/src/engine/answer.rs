@@ -73,6 +73,7 @@ impl Shared {
                 inner.untaken.pin(ticket, *block, len as u64);
             }
         }
+        let mut watched = Ok(());
         if missing > 0 {
             let until = clock::after(deadline.unwrap_or(self.deadline));
             inner.until.insert((until, ticket));
@@ -80,9 +81,10 @@ impl Shared {
                 ticket,
                 Waiting { request: request.clone(), until, urged: None, looked: None },
             );
-            self.look_after(&mut inner, until);
+            watched = self.look_after(&mut inner, until);
         }
-        if let Err(error) = self.call_readers(inner) {
+        // Nobody is to read for a request that nobody would end at its deadline. The lock is given up either way.
+        if let Err(error) = watched.and_then(|()| self.call_readers(inner)) {
             self.cancel(ticket);
             request.fail(self, error);
         }
@@ -103,11 +105,17 @@ impl Shared {
     }
 
     /// Has a thread look after a deadline, unless it looks sooner anyway.
-    pub(super) fn look_after(self: &Arc<Self>, inner: &mut Inner, until: Instant) {
-        if inner.watched.is_none_or(|at| until < at) && deadline::watch(self, until, inner.watched)
-        {
+    ///
+    /// # Errors
+    /// `Io` if there can be no such thread.
+    pub(super) fn look_after(self: &Arc<Self>, inner: &mut Inner, until: Instant) -> Result<()> {
+        if inner.watched.is_none_or(|at| until < at) {
+            deadline::watch(self, until, inner.watched).map_err(|e| {
+                Error::io("start a thread for the deadlines of", self.source.path(), e)
+            })?;
             inner.watched = Some(until);
         }
+        Ok(())
     }
 
     /// True if all these blocks are in the page cache. Looks at those that nothing is known about.
@@ -326,7 +334,8 @@ impl Shared {
             inner.until.remove(&(until, ticket));
         }
         if let Some((until, _)) = inner.until.first().copied() {
-            self.look_after(&mut inner, until);
+            // The thread that is here looks at once for what is due next.
+            let _ = self.look_after(&mut inner, until);
         }
         let more = self.look_for_readers(&mut inner, now);
         // No reader may have come to it within a short deadline.

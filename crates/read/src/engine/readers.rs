@@ -109,7 +109,8 @@ impl Shared {
         if inner.away.look.is_none() && self.misses_readers(inner) {
             let at = clock::after(KEPT);
             inner.away.look = Some((at, inner.away.returns));
-            self.look_after(inner, at);
+            // Without a thread nobody stands in for them.
+            let _ = self.look_after(inner, at);
         }
     }
 
@@ -131,7 +132,7 @@ impl Shared {
         }
         self.mind(inner);
         if let Some((at, _)) = inner.away.look {
-            self.look_after(inner, at);
+            let _ = self.look_after(inner, at);
         }
         more
     }

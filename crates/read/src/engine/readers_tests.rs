@@ -101,6 +101,23 @@ fn who_comes_behind_what_the_device_keeps_is_answered() {
 }
 
 #[test]
+fn a_request_that_nobody_would_end_at_its_deadline_fails_at_once() {
+    let (device, shared) = open(1, 1, 1);
+    let soon = Some(Duration::from_millis(100));
+    crate::deadline::NO_THREADS.set(true);
+    let mut read = ask(&shared, 0, soon);
+    crate::deadline::NO_THREADS.set(false);
+    let answer = read.wait_for(Duration::from_secs(60)).expect("it has no deadline");
+    assert_eq!(answer.unwrap_err().kind(), Kind::Io);
+    // Nobody reads for it, and the next one is as ever.
+    assert_eq!(shared.lock().readers, 0);
+    assert_eq!(ask(&shared, 0, soon).wait().unwrap_err().kind(), Kind::Timeout);
+    gives(ask(&shared, 5, None), 5);
+    device.let_go();
+    registry::close(&shared);
+}
+
+#[test]
 fn readers_are_not_more_than_there_may_be_and_end_when_the_device_lets_go() {
     let (device, shared) = open(30, 1, 2);
     let hangs: Vec<_> = (0..30).map(|block| ask(&shared, block, None)).collect();

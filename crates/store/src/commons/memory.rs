@@ -39,6 +39,30 @@ impl Layout {
     }
 }
 
+/// False if this memory is known not to be among what a process has mapped, as `/proc/PID/maps` tells it.
+pub(super) fn has_map(mut maps: impl BufRead, inode: u64) -> bool {
+    let (inode, name) = (inode.to_string(), format!("/memfd:{NAME}"));
+    let (mut line, mut any) = (Vec::new(), false);
+    loop {
+        line.clear();
+        match maps.read_until(b'\n', &mut line) {
+            // One whose first thread has ended has none to be told of.
+            Ok(0) => return !any,
+            Ok(_) => any = true,
+            // Of a process that is gone by now all reads fail, and who asks next whether it lives is told so.
+            Err(_) => return true,
+        }
+        // Addresses, rights, offset, device, inode, name.
+        let fields = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
+        let mut fields = fields.skip(4);
+        if fields.next() == Some(inode.as_bytes())
+            && fields.next().is_some_and(|n| n.starts_with(name.as_bytes()))
+        {
+            return true;
+        }
+    }
+}
+
 /// See the module's documentation.
 pub(super) struct Memory {
     map: Map,
@@ -131,21 +155,8 @@ impl Memory {
         if process == u64::from(std::process::id()) {
             return true;
         }
-        let inode = self.inode.to_string();
         let Ok(maps) = std::fs::File::open(format!("/proc/{process}/maps")) else { return true };
-        let name = format!("/memfd:{NAME}");
-        let (mut lines, mut any) = (BufReader::new(maps).lines(), false);
-        let has = lines.any(|line| {
-            any = true;
-            // Addresses, rights, offset, device, inode, name. One that cannot be read tells nothing.
-            line.is_ok_and(|line| {
-                let mut fields = line.split_ascii_whitespace().skip(4);
-                fields.next() == Some(&*inode)
-                    && fields.next().is_some_and(|n| n.starts_with(&name))
-            })
-        });
-        // One whose first thread has ended has none to be told of.
-        has || !any
+        has_map(BufReader::new(maps), self.inode)
     }
 
     pub(super) fn table(&self) -> io::Result<Table<'_>> {

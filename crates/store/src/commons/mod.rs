@@ -40,6 +40,8 @@ const LOOK: u32 = 256;
 const LOOK_FOR_ROOM: u32 = 16;
 /// A block is looked for again when something has happened to it, so often.
 const AGAIN: usize = 8;
+/// One more view of a slot.
+const VIEW: u64 = (1 << 32) | 1;
 
 /// See the module's documentation.
 pub struct Commons {
@@ -56,6 +58,9 @@ pub struct Commons {
     seat: Seat,
     /// How often this process refers to each slot.
     held: Box<[Mutex<u32>]>,
+    /// Views of each slot that others than the readers of this process have: in the low half those that there are, in the high
+    /// half all that there were.
+    views: Box<[AtomicU64]>,
     left_alone: AtomicU32,
     asked: AtomicU32,
     /// What `asked` was when it was looked for processes for the last time, for want of room.
@@ -146,6 +151,7 @@ impl Commons {
         seat: Seat,
     ) -> Arc<Commons> {
         let held = (0..memory.layout().slots).map(|_| Mutex::new(0)).collect();
+        let views = (0..memory.layout().slots).map(|_| AtomicU64::new(0)).collect();
         let [_, _, len, _, _, _, _, block, ..] = key;
         let commons = Commons {
             memory,
@@ -156,6 +162,7 @@ impl Commons {
             me,
             seat,
             held,
+            views,
             left_alone: AtomicU32::new(0),
             asked: AtomicU32::new(0),
             looked: AtomicU32::new(0u32.wrapping_sub(LOOK_FOR_ROOM)),
@@ -371,10 +378,32 @@ impl Commons {
         });
     }
 
-    /// What is referred to now stays as it is as long as this process takes part.
-    fn stay(&self) {
-        for slot in 0..self.held.len() {
-            self.held(slot, |count| *count = count.saturating_add(u32::from(*count > 0)));
+    /// What is referred to now stays as it is as long as this process takes part. Gives the slots of which there is no view, and
+    /// what is known of their views, for [`Commons::forked`].
+    fn stay(&self) -> Vec<(usize, u64)> {
+        let mut unseen = Vec::new();
+        for (slot, views) in self.views.iter().enumerate() {
+            let mut stays = false;
+            self.held(slot, |count| {
+                stays = *count > 0;
+                *count = count.saturating_add(u32::from(stays));
+            });
+            let views = views.load(Ordering::SeqCst);
+            if stays && views as u32 == 0 {
+                unseen.push((slot, views));
+            }
+        }
+        unseen
+    }
+
+    /// A child has been forked since [`Commons::stay`]. It has no view of what nobody has got one of until now: that need not stay.
+    fn forked(&self, unseen: &[(usize, u64)]) {
+        let Some(table) = self.table() else { return };
+        for (slot, before) in unseen {
+            let now = self.views.get(*slot).map(|views| views.load(Ordering::SeqCst));
+            if now == Some(*before) {
+                self.let_go(&table, *slot);
+            }
         }
     }
 
@@ -429,7 +458,11 @@ impl Drop for Commons {
             return;
         }
         if let Some(table) = self.table() {
-            own::remove(self.memory.inode(), self.me, || table.leave(self.me));
+            own::remove(self.memory.inode(), self.me, || {
+                // Also what has stayed for children: nobody would ever give that back.
+                (0..self.held.len()).for_each(|slot| table.unrefer(slot, self.me));
+                table.leave(self.me);
+            });
             table.tell();
         }
         if let Ok(seats) = Seats::lock(&self.folder, &self.key) {
@@ -472,6 +505,20 @@ impl Berth {
         {
             self.is_read = false;
             table.publish(self.slot, self.commons.me);
+        }
+    }
+
+    /// Somebody has a view of it from now on, which children that are forked have, too.
+    pub(crate) fn add_view(&self) {
+        if let Some(views) = self.commons.views.get(self.slot) {
+            views.fetch_add(VIEW, Ordering::SeqCst);
+        }
+    }
+
+    /// A view of it is gone.
+    pub(crate) fn remove_view(&self) {
+        if let Some(views) = self.commons.views.get(self.slot) {
+            views.fetch_sub(1, Ordering::SeqCst);
         }
     }
 

@@ -282,6 +282,31 @@ fn who_runs_another_program_takes_part_no_more() {
     }
 }
 
+/// Gives some bytes and then fails at each read, as what the system tells of a process that is gone by now.
+struct Gone(&'static [u8]);
+
+impl std::io::Read for Gone {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        match std::io::Read::read(&mut self.0, buf)? {
+            0 => Err(rustix::io::Errno::SRCH.into()),
+            n => Ok(n),
+        }
+    }
+}
+
+#[test]
+fn who_goes_while_it_is_looked_for_memory_is_not_looked_at_for_ever() {
+    let map: &[u8] = b"7f00-7f01 rw-s 00000000 00:01 77   /memfd:stead-commons (deleted)\n";
+    let others: &[u8] = b"7f00-7f01 r--p 00000000 08:01 77 /lib/\xff\n7f01-7f02 rw-p 0 00:00 0\n";
+    for given in [&others[..0], others, &others[..50]] {
+        assert!(memory::has_map(BufReader::new(Gone(given)), 77));
+    }
+    // To its end.
+    assert!(memory::has_map(map, 77) && memory::has_map(&[others, map].concat()[..], 77));
+    assert!(!memory::has_map(map, 7) && !memory::has_map(others, 77));
+    assert!(memory::has_map(&others[..0], 77));
+}
+
 #[test]
 fn what_a_joiner_that_is_killed_had_claimed_can_be_had() {
     let dir = tempfile::tempdir().unwrap();
@@ -478,13 +503,48 @@ fn what_is_looked_at_at_a_fork_stays() {
     let dir = tempfile::tempdir().unwrap();
     let commons = join(&dir, 2);
     let first = read(&commons, 0);
-    commons.stay();
+    first.add_view();
+    fork::stay(std::slice::from_ref(&commons));
+    fork::after();
     drop((first, read(&commons, 1)));
     // There is one slot left.
     drop(read(&commons, 2));
     drop(read(&commons, 3));
     let Asked::Ready(there) = commons.ask(at(0), BLOCK) else { panic!() };
     assert!(there.as_slice() == [0; BLOCK]);
+}
+
+#[test]
+fn what_nobody_has_a_view_of_at_a_fork_does_not_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let commons = join(&dir, 3);
+    let [kept, seen, seen_before] = [0, 1, 2].map(|block| read(&commons, block));
+    seen_before.add_view();
+    seen_before.remove_view();
+    fork::stay(std::slice::from_ref(&commons));
+    // Another thread comes in between, and the child may have got its view.
+    seen.add_view();
+    seen.remove_view();
+    // Until it is there all stays.
+    drop((kept, seen, seen_before));
+    assert!(matches!(commons.ask(at(3), BLOCK), Asked::Alone));
+    fork::after();
+    (3..9).for_each(|block| drop(read(&commons, block)));
+    let there = |block| matches!(commons.ask(at(block), BLOCK), Asked::Ready(_));
+    assert_eq!([0, 1, 2].map(there), [false, true, false]);
+}
+
+#[test]
+fn what_stayed_for_a_child_goes_once_its_parent_has_closed_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (join(&dir, 2), join(&dir, 2));
+    let views = [read(&a, 0), read(&a, 1)];
+    views.iter().for_each(Berth::add_view);
+    a.forked(&a.stay());
+    drop(views);
+    assert!(matches!(b.ask(at(2), BLOCK), Asked::Alone));
+    drop(a);
+    assert!(matches!(b.ask(at(2), BLOCK), Asked::Read(_)));
 }
 
 #[test]
