@@ -242,6 +242,23 @@ static void fail(const char *path, const char *told) {
     _exit(status == STEAD_PEER ? 0 : 1);
 }
 
+/* Of two groups of ranks nothing is made; of what MPI makes of them, it is. */
+static void between(const char *path) {
+    MPI_Comm group, two, one;
+    stead_file *file;
+    const int other = rank > 0;
+    MPI_Comm_split(MPI_COMM_WORLD, other, rank, &group);
+    MPI_Intercomm_create(group, 0, MPI_COMM_WORLD, other ? 0 : 1, 17, &two);
+    CHECK(stead_mpi_file_open(two, path, NULL, &file, NULL) == STEAD_USAGE && file == NULL);
+    CHECK(strstr(stead_last_message(), "MPI_Intercomm_merge"));
+    MPI_Intercomm_merge(two, other, &one);
+    CHECK(stead_mpi_file_open(one, path, NULL, &file, NULL) == STEAD_OK);
+    CHECK(stead_file_close(file, NULL) == STEAD_OK);
+    MPI_Comm_free(&one);
+    MPI_Comm_free(&two);
+    MPI_Comm_free(&group);
+}
+
 static void differ(const char *path) {
     stead_file *file;
     stead_session *session;
@@ -255,6 +272,7 @@ static void differ(const char *path) {
     stead_file *none;
     CHECK(stead_mpi_file_open(MPI_COMM_WORLD, "/nowhere", NULL, &none, NULL) == STEAD_NOT_FOUND);
     CHECK(stead_mpi_file_open(MPI_COMM_NULL, path, NULL, &none, NULL) == STEAD_USAGE);
+    between(path);
     /* Not by different names, though they are the same file. */
     char odd[4096];
     snprintf(odd, sizeof odd, "/%s", path);

@@ -6,8 +6,9 @@
 mod tunnel;
 pub mod word;
 
-use crate::clock;
+use crate::protocol::{Answer, Failed};
 use crate::refuse::refuse;
+use crate::{clock, frame};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -345,7 +346,9 @@ impl Shared {
 
     /// Somebody on another node wants a connection: whether it gets one whoever has the workers says.
     fn let_in(self: &Arc<Self>, key: Key, user: u32, name: &str) {
-        let Ok((inner, outer)) = UnixStream::pair() else { return self.close(key) };
+        let Ok((inner, outer)) = UnixStream::pair() else {
+            return self.send_away(key, Error::limit("too many open files of the daemon"));
+        };
         let tunnel = Arc::new(Tunnel::new(key, user, inner));
         match self.start(tunnel, None) {
             Ok(()) => {
@@ -355,11 +358,28 @@ impl Shared {
                 // A bell that is full has been rung.
                 let _ = (&self.rings).write(&[1]);
             }
-            Err(e) => {
+            // What is said about a number that is in use would be about the other one, too.
+            Err(e) if e.kind() == Kind::Format => {
                 crate::log::log(&format!("node '{}': {e}", self.node(key.peer)));
                 self.close(key);
             }
+            Err(e) => self.send_away(key, e),
         }
+    }
+
+    /// Ends what was asked for with an error: the program at the other end hears it from its own daemon.
+    fn send_away(&self, key: Key, e: Error) {
+        // What one user may have a thousand times a second is not written down each time.
+        if e.kind() != Kind::Limit {
+            crate::log::log(&format!("node '{}': {e}", self.node(key.peer)));
+        }
+        let e = e.and(&format!(", on node '{}'", self.node(self.fabric.rank())));
+        let mut said = Vec::new();
+        if frame::write(&mut said, &Answer::Failed(Failed::from(&e))).is_ok() {
+            let word = word::write(key.mine, key.number, &Word::Data(&said));
+            let _ = self.fabric.send(key.peer, TAG, word);
+        }
+        self.close(key);
     }
 
     /// Tells the other end that there is no such tunnel.

@@ -88,7 +88,8 @@ fn sorts(f: &dyn Fabric) {
 fn sizes(f: &dyn Fabric) {
     let (rank, size) = (f.rank(), f.size());
     let (next, last) = ((rank + 1) % size, (rank + size - 1) % size);
-    let lengths = [0, 1, 4095, 4096, 65_519, 65_520, 65_521, 65_536, 1_000_003, 3_000_000];
+    let lengths =
+        [0, 1, 3048, 3049, 4095, 4096, 65_519, 65_520, 65_521, 65_536, 1_000_003, 3_000_000];
     let bytes =
         |from: usize, n: usize| -> Vec<u8> { (0..n).map(|i| (i / 3 + from) as u8).collect() };
     for n in lengths {

@@ -5,12 +5,13 @@
 //! in C.
 
 pub use crate::functions::{
-    STEAD_ANY_RANK as ANY, STEAD_FABRIC_ENDS as ENDS, STEAD_FABRIC_NOTHING as NOTHING,
-    STEAD_FABRIC_VERSION as VERSION, STEAD_FABRIC_WHY as WHY, stead_fabric as Functions,
-    stead_make_fabric_fn,
+    STEAD_ANY_RANK as ANY, STEAD_FABRIC_ENDS as ENDS, STEAD_FABRIC_FORGET as FORGET,
+    STEAD_FABRIC_NOTHING as NOTHING, STEAD_FABRIC_VERSION as VERSION, STEAD_FABRIC_WHY as WHY,
+    stead_fabric as Functions, stead_make_fabric_fn,
 };
 use crate::{Fabric, Rounds, kinds};
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use stead_core::{Error, Kind, Result};
@@ -77,7 +78,18 @@ impl Foreign {
     }
 
     fn take(&self, from: u64, tag: u32, within: Duration) -> Result<Option<(usize, Vec<u8>)>> {
-        let (mut sender, mut bytes, mut len) = (0, std::ptr::null_mut(), 0);
+        self.take_with(0, from, tag, within)
+    }
+
+    /// `said` stands where the sender will.
+    fn take_with(
+        &self,
+        said: u64,
+        from: u64,
+        tag: u32,
+        within: Duration,
+    ) -> Result<Option<(usize, Vec<u8>)>> {
+        let (mut sender, mut bytes, mut len) = (said, std::ptr::null_mut(), 0);
         let mut why = [0; WHY];
         // Rounded up, so that a short wait is one.
         let within = u64::try_from(within.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
@@ -193,6 +205,15 @@ impl Fabric for Foreign {
     fn rounds(&self) -> &Rounds {
         &self.rounds
     }
+
+    fn forget(&self, tags: Range<u32>) {
+        self.rounds.forget(&tags);
+        for tag in tags {
+            let _ = self.take_with(u64::from(tag), ANY, FORGET, Duration::ZERO);
+            // What has come, where the fabric knows nothing of that.
+            while let Ok(Some(_)) = self.recv_any(tag, Duration::ZERO) {}
+        }
+    }
 }
 
 /// A fabric as functions. Whoever gets them calls `release` once.
@@ -288,6 +309,13 @@ unsafe extern "C" fn recv(
     // SAFETY: `data` is ours.
     let fabric = unsafe { of(data) };
     let got = match from {
+        ANY if tag == FORGET => {
+            // SAFETY: the caller gives a valid place, with a tag in it.
+            if let Ok(over) = u32::try_from(unsafe { *sender }) {
+                fabric.forget(over..over.saturating_add(1));
+            }
+            Ok(None)
+        }
         ANY => fabric.recv_any(tag, within),
         from if tag == ENDS => {
             let rank = rank_of(from);
@@ -359,6 +387,42 @@ mod tests {
         assert_eq!(e.message(), "the rank has ended early");
         assert!(ranks[0].alive(1).is_err());
         assert!(ranks[0].ends(1) && !ranks[0].ends(0));
+    }
+
+    #[test]
+    fn what_is_forgotten_lies_nowhere() {
+        // As libraries do that are older than the tag.
+        unsafe extern "C" fn older(
+            data: *mut c_void,
+            from: u64,
+            tag: u32,
+            within_ms: u64,
+            sender: *mut u64,
+            bytes: *mut *mut u8,
+            len: *mut u64,
+            why: *mut u8,
+        ) -> i32 {
+            if tag == FORGET {
+                return NOTHING;
+            }
+            // SAFETY: as the caller promises.
+            unsafe { recv(data, from, tag, within_ms, sender, bytes, len, why) }
+        }
+        for old in [false, true] {
+            let local = Arc::new(Local::single());
+            let given = lend(local.clone());
+            let functions = Functions { recv: if old { Some(older) } else { given.recv }, ..given };
+            // SAFETY: functions of this module.
+            let fabric = unsafe { Foreign::new(functions) }.unwrap();
+            fabric.send(0, 9, vec![1]).unwrap();
+            fabric.send(0, 11, vec![2]).unwrap();
+            fabric.forget(8..11);
+            assert_eq!(local.lying(), 1);
+            // An answer that comes late.
+            fabric.send(0, 9, vec![3]).unwrap();
+            assert_eq!(local.lying(), 1 + usize::from(old));
+            assert_eq!(fabric.recv(0, 11).unwrap(), [2]);
+        }
     }
 
     #[test]

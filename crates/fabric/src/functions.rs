@@ -37,7 +37,9 @@ pub struct stead_fabric {
     /// Waits for a message of a rank, or of any (STEAD_ANY_RANK), no longer than so many milliseconds: returns
     /// STEAD_FABRIC_NOTHING if none came. Gives the sender and the bytes, which will be given to `free`. Of a rank that is
     /// gone and left no message: STEAD_PEER. With the tag STEAD_FABRIC_ENDS it does not wait, and gives an empty message, each time,
-    /// if the program of that rank has come to its end: all that it has sent is here, and it asks for nothing any more.
+    /// if the program of that rank has come to its end: all that it has sent is here, and it asks for nothing any more. With
+    /// the tag STEAD_FABRIC_FORGET and STEAD_ANY_RANK it does not wait either, and gives nothing: `*sender` has the tag of messages
+    /// that nobody will ask for any more, so that those that lie here may go, and those that come later need not be kept.
     pub recv: Option<
         unsafe extern "C" fn(
             data: *mut c_void,
@@ -69,6 +71,9 @@ pub const STEAD_FABRIC_NOTHING: c_int = -1;
 
 /// A tag with which nothing is sent: who receives with it wants to know whether a rank's program has come to its end.
 pub const STEAD_FABRIC_ENDS: u32 = u32::MAX - 16;
+/// A tag with which nothing is sent: who receives with it says which other tag is over. A fabric that knows nothing of it has nothing
+/// to give, and keeps what comes.
+pub const STEAD_FABRIC_FORGET: u32 = u32::MAX - 17;
 
 /// Makes a fabric of what `data` points to. Returns 0 or a stead_status with a text in `why`.
 pub type stead_make_fabric_fn = Option<

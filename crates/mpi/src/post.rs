@@ -8,8 +8,13 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stead_core::{Error, Kind, Result};
 
-/// Senders wait while more bytes than these are on their way.
+/// Senders wait while more bytes than these are on their way, unless there are few to their receiver: one that takes nothing is not
+/// to keep others from being sent to.
 const OUT: usize = 64 << 20;
+/// So many to a receiver are few.
+const SHARE: usize = 8 << 20;
+/// While more than these are on their way, as where several take nothing, senders wait for whomever it is.
+const MOST: usize = 128 << 20;
 /// Messages of no more bytes than these never wait: what ranks ask, and say when they are done.
 const SMALL: usize = 4 << 10;
 
@@ -33,6 +38,8 @@ struct Inner {
     queue: VecDeque<Letter>,
     /// Bytes in the queue or given to MPI and not yet gone.
     out: usize,
+    /// Those of each receiver that has some.
+    out_to: HashMap<usize, usize>,
     /// Ranks that somebody wants to know alive, and until when that is believed.
     watched: HashMap<usize, Instant>,
     /// Somebody waits for a message of one of them, and until when that is believed.
@@ -57,6 +64,14 @@ struct Inner {
     leaving: bool,
     /// The progress thread makes no further call.
     ended: bool,
+}
+
+impl Inner {
+    /// True if too much is on its way for more to this receiver.
+    fn is_full(&self, to: usize) -> bool {
+        let theirs = self.out_to.get(&to).copied().unwrap_or(0);
+        self.out > MOST || self.out > OUT && theirs > SHARE
+    }
 }
 
 /// What is seen of a thread that makes rounds.
@@ -129,31 +144,38 @@ impl Post {
             self.boxes.put(self.rank, letter.channel, letter.tag, letter.bytes);
             return Ok(());
         }
-        let large = letter.bytes.len() > SMALL;
-        let full = |i: &mut Inner| large && i.out > OUT && !i.ended;
+        let (to, len) = (letter.to, letter.bytes.len());
+        let full = |i: &mut Inner| len > SMALL && i.is_full(to) && !i.ended;
         let (mut inner, waited) = self
             .moved
             .wait_timeout_while(self.lock(), deadline, full)
             .unwrap_or_else(PoisonError::into_inner);
         if waited.timed_out() {
             let message = format!("messages did not go out within {} s", deadline.as_secs());
-            return Err(Error::new(Kind::Peer, message).at_rank(letter.to));
+            return Err(Error::new(Kind::Peer, message).at_rank(to));
         }
         if inner.ended {
             return Err(Error::usage("MPI has ended")
                 .with_hint("close what communicates before MPI_Finalize"));
         }
-        inner.out += letter.bytes.len();
+        inner.out += len;
+        *inner.out_to.entry(to).or_default() += len;
         inner.queue.push_back(letter);
         drop(inner);
         self.work.notify_one();
         Ok(())
     }
 
-    /// So many bytes have gone.
-    pub(crate) fn sent(&self, bytes: usize) {
+    /// So many bytes to a receiver have gone.
+    pub(crate) fn sent(&self, to: usize, bytes: usize) {
         let mut inner = self.lock();
         inner.out = inner.out.saturating_sub(bytes);
+        if let Some(theirs) = inner.out_to.get_mut(&to) {
+            *theirs = theirs.saturating_sub(bytes);
+            if *theirs == 0 {
+                inner.out_to.remove(&to);
+            }
+        }
         drop(inner);
         self.moved.notify_all();
     }
@@ -300,11 +322,29 @@ mod tests {
         assert_eq!(post.orders(Duration::ZERO, now()).letters.len(), 2);
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| post.send(letter(SMALL + 1), LONG));
-            post.sent(OUT + 1);
+            post.sent(1, OUT + 1);
             waits.join().unwrap().unwrap();
         });
         post.ended();
         assert_eq!(post.send(letter(1), LONG).unwrap_err().kind(), Kind::Peer);
+    }
+
+    #[test]
+    fn who_takes_nothing_keeps_no_other_receiver_waiting() {
+        let post = Post::new(0, 100);
+        let goes =
+            |to, bytes| post.send(Letter { to, ..letter(bytes) }, Duration::from_millis(1)).is_ok();
+        assert!(goes(1, OUT + 1) && !goes(1, SMALL + 1));
+        // Others get their share at a time,
+        assert!(goes(2, SHARE) && goes(2, SMALL + 1) && !goes(2, SMALL + 1));
+        post.sent(2, SHARE);
+        assert!(goes(2, SHARE) && !goes(2, SMALL + 1));
+        // until there is too much in all.
+        let more = (3..100).take_while(|to| goes(*to, SHARE)).count();
+        assert_eq!(more, (MOST - OUT) / SHARE - 1);
+        assert!(!goes(99, SMALL + 1) && goes(99, SMALL));
+        post.sent(1, OUT + 1);
+        assert!(goes(99, SMALL + 1));
     }
 
     #[test]

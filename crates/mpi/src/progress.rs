@@ -18,8 +18,10 @@ const HEADS: i32 = 1;
 const BODIES: i32 = 2;
 /// Bytes of a head.
 const HEAD: usize = 24;
-/// Messages that long travel with their head.
-const INLINE: usize = (4 << 10) - HEAD;
+/// Messages that long travel with their head. With it they stay well below the least that MPIs send at once, 4 KiB with what they put
+/// before it: of a head that is longer the rest comes only when its sender is asked for it, and one whose sender has stopped by
+/// then keeps the heads of all others waiting.
+const INLINE: usize = (3 << 10) - HEAD;
 
 /// Rooms for heads that come.
 const ROOMS: usize = 16;
@@ -242,7 +244,7 @@ impl Progress {
         let post = &self.post;
         self.going.retain(|(to, bytes, _)| {
             if *to == rank {
-                post.sent(*bytes);
+                post.sent(rank, *bytes);
             }
             *to != rank
         });
@@ -263,7 +265,7 @@ impl Progress {
         let name = (channel, tag);
         let len = bytes.len();
         if self.peers[to].gone || self.is_parted_from(to) {
-            self.post.sent(len);
+            self.post.sent(to, len);
             return;
         }
         let begun = if len <= INLINE {
@@ -275,7 +277,7 @@ impl Progress {
                 .and_then(|()| self.begin(to, len, BODIES, bytes))
         };
         if let Err(error) = begun {
-            self.post.sent(len);
+            self.post.sent(to, len);
             self.fails(to, &error);
         }
     }
@@ -309,12 +311,12 @@ impl Progress {
                 Ok(false) => {}
                 Ok(true) => {
                     moved |= *bytes > 0;
-                    post.sent(*bytes);
+                    post.sent(*to, *bytes);
                     post.spares.keep(flight.bytes());
                     return false;
                 }
                 Err(error) => {
-                    post.sent(*bytes);
+                    post.sent(*to, *bytes);
                     lost.push((*to, error));
                     return false;
                 }
@@ -468,5 +470,12 @@ mod tests {
         assert_eq!((name, len, rest), ((1 << 40, 7), 3, &b"abc"[..]));
         assert!(parse(&bytes[..HEAD - 1]).is_none());
         assert!(parse(&[9; HEAD]).is_none());
+    }
+
+    #[test]
+    fn heads_with_all_that_travels_with_them_are_sent_at_once() {
+        let whole = head(Sort::Inline, (1 << 40, 7), INLINE).capacity();
+        // 4 KiB are the least of MPIs, and have room for what they put before it.
+        assert!((HEAD + INLINE..4000).contains(&whole), "{whole} bytes");
     }
 }

@@ -128,8 +128,8 @@ impl Mpi {
     /// MPI waits for them in its own way. Takes a thread.
     ///
     /// # Errors
-    /// `Usage` if MPI is not running or was not initialised with `MPI_THREAD_MULTIPLE`, or the communicator is null;
-    /// `Peer` if MPI fails.
+    /// `Usage` if MPI is not running or was not initialised with `MPI_THREAD_MULTIPLE`, or the communicator is null or between
+    /// two groups; `Peer` if MPI fails.
     pub fn new(communicator: MPI_Comm, options: Options) -> Result<Mpi> {
         let hooked = raw::at_finalize(end_all);
         let (give, come) = mpsc::sync_channel::<(Progress, End)>(1);

@@ -293,12 +293,22 @@ impl Drop for Turn {
     }
 }
 
-/// Fails for MPI_COMM_NULL, and where MPI has too few threads.
+/// Fails for MPI_COMM_NULL, for an intercommunicator, and where MPI has too few threads.
 fn usable(theirs: MPI_Comm) -> Result<()> {
     need_threads()?;
     // SAFETY: a constant of the shim; a null handle is told from others by comparison.
     if theirs == unsafe { ffi::RSMPI_COMM_NULL } {
         return Err(Error::usage("the communicator is MPI_COMM_NULL"));
+    }
+    let mut between = 0;
+    // SAFETY: a communicator, as the caller answers for, and a valid place.
+    let code = unsafe { ffi::MPI_Comm_test_inter(theirs, &mut between) };
+    check(code, "say what a communicator is")?;
+    if between != 0 {
+        // Not as a hint: programs in C are told the message alone.
+        return Err(Error::usage(
+            "the communicator is an intercommunicator: MPI_Intercomm_merge makes one group of its two",
+        ));
     }
     Ok(())
 }
@@ -446,7 +456,7 @@ impl Flight {
             let mut done = 0;
             // SAFETY: a request that was begun and not yet found done; statuses are not asked for.
             let code = unsafe { ffi::MPI_Test(request, &mut done, ffi::RSMPI_STATUS_IGNORE) };
-            check(code, "move bytes")?;
+            self.tested(code, "move bytes")?;
             if done == 0 {
                 return Ok(false);
             }
@@ -462,7 +472,8 @@ impl Flight {
         let (mut done, mut status, mut count) =
             (0, unsafe { std::mem::zeroed::<ffi::MPI_Status>() }, 0);
         // SAFETY: a request that was begun and not yet found done, and valid places.
-        check(unsafe { ffi::MPI_Test(request, &mut done, &mut status) }, "receive")?;
+        let code = unsafe { ffi::MPI_Test(request, &mut done, &mut status) };
+        self.tested(code, "receive")?;
         if done == 0 {
             return Ok(None);
         }
@@ -471,6 +482,16 @@ impl Flight {
         let code = unsafe { ffi::MPI_Get_count(&status, ffi::RSMPI_UINT8_T, &mut count) };
         check(code, "tell the length of a message")?;
         Ok(Some((positive(status.MPI_SOURCE)?, positive(count)?)))
+    }
+
+    /// Takes out what MPI_Test has ended with an error: that is no request any more, and to cancel one that is none ends the job,
+    /// unless the program has another error handler. What could not be tested is still there.
+    fn tested(&mut self, code: c_int, doing: &str) -> Result<()> {
+        check(code, doing).inspect_err(|_| {
+            // SAFETY: a constant of the shim.
+            let none = unsafe { ffi::RSMPI_REQUEST_NULL };
+            self.requests.retain(|request| *request != none);
+        })
     }
 
     /// The bytes, once it is done; none before.
@@ -486,7 +507,7 @@ impl Drop for Flight {
         }
         if is_running().unwrap_or(false) {
             for request in &mut self.requests {
-                // SAFETY: a request that was begun. Whatever comes of it, the bytes below stay.
+                // SAFETY: a request that was begun and is not over. Whatever comes of it, the bytes below stay.
                 let _ = unsafe { ffi::MPI_Cancel(request) };
             }
             // What nobody has sent is over at once.

@@ -2,6 +2,7 @@
 
 use super::word::{self, CHUNK, Word};
 use super::{HAIL, Pool, TAG, tunnel::WINDOW};
+use crate::clock;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -104,6 +105,54 @@ fn who_does_not_read_keeps_nobody_else_waiting() {
     assert!(got.iter().all(|b| *b == 7));
 }
 
+/// Writes at both ends, until nothing has been taken for a while: how much was at each.
+fn fill(ends: [&UnixStream; 2]) -> [usize; 2] {
+    ends.iter().for_each(|end| end.set_nonblocking(true).unwrap());
+    let bytes = vec![7; 64 << 10];
+    let (mut written, mut still) = ([0; 2], 0);
+    while still < 100 {
+        still += 1;
+        for (mut end, written) in ends.into_iter().zip(&mut written) {
+            while let Ok(n) = end.write(&bytes) {
+                *written += n;
+                still = 0;
+            }
+        }
+        clock::pause(Duration::from_millis(2));
+    }
+    written
+}
+
+#[test]
+fn what_is_full_both_ways_ends_with_its_programs() {
+    let pools = pools(2);
+    let (near, far) = through(&pools[0], &pools[1], "n1");
+    let written = fill([&near, &far]);
+    assert!(written.iter().all(|n| *n > WINDOW), "{written:?}");
+    drop(near);
+    drop(far);
+    // Each end waits for the other one to pass on what nobody will read.
+    let until = clock::now() + WITHIN;
+    for pool in &pools {
+        while !pool.shared.all().is_empty() {
+            assert!(clock::now() < until, "a tunnel is left");
+            clock::pause(Duration::from_millis(2));
+        }
+    }
+}
+
+#[test]
+fn what_a_program_has_said_last_comes_though_it_has_not_read_all() {
+    let pools = pools(2);
+    let (near, far) = through(&pools[0], &pools[1], "n1");
+    let [written, _] = fill([&near, &far]);
+    drop(near);
+    far.set_nonblocking(false).unwrap();
+    let mut got = Vec::new();
+    (&far).read_to_end(&mut got).unwrap();
+    assert_eq!(got.len(), written);
+}
+
 #[test]
 fn nodes_that_are_not_there_are_told() {
     let mut pools = pools(3);
@@ -126,10 +175,14 @@ fn nodes_that_are_not_there_are_told() {
 
 #[test]
 fn a_user_has_so_many() {
-    let pools = pools(2);
+    let pools = pools(3);
     let all: Vec<_> =
         (0..super::MOST_OF_USER).map(|_| through(&pools[0], &pools[1], "n1")).collect();
     assert_eq!(refused(&pools[0], "n1").kind(), Kind::Limit);
+    // The one at the other end has as many, too: that is told as by this one.
+    let far = refused(&pools[2], "n1");
+    assert!(far.kind() == Kind::Limit && far.to_string().contains("on node 'n1'"), "{far}");
+    assert!(far.hint().is_some_and(|hint| hint.starts_with("try again")));
     drop(all);
     // Another user is none of them.
     let (_near, given) = UnixStream::pair().unwrap();

@@ -156,12 +156,15 @@ impl Tunnel {
     /// From the other end to the socket.
     fn pass_out(&self, fabric: &dyn Fabric) {
         let mut passed = 0;
+        let mut taken = true;
         while let Some(bytes) = self.next() {
             let data = bytes.get(HEAD..).unwrap_or_default();
-            if (&self.stream).write_all(data).is_err() {
+            if taken && (&self.stream).write_all(data).is_err() {
+                taken = false;
                 // Whoever takes in sees the end, too, and tells it.
-                break;
+                let _ = self.stream.shutdown(Shutdown::Both);
             }
+            // What nobody takes counts, too: the other end may wait for room, and would for good if its program has ended as well.
             passed += data.len();
             fabric.give_back(bytes);
             if passed >= TELL_AFTER {
