@@ -1,6 +1,6 @@
 """Programs that were begun by themselves on nodes whose daemons are a pool.
 
-    pooled.py write MEMORY STEPS     writes so many steps; without readers it waits for one
+    pooled.py write MEMORY STEPS [N] writes so many steps, N milliseconds apart; without readers it waits for one
     pooled.py read MEMORY STEPS [N]  reads so many, and says `begun` when it has the first one; opens the stream anew if the node does not answer,
                                      and reads on until that has happened N times
     pooled.py persist MEMORY STEPS FILES    writes and records so many steps in a folder that is known to nobody else, and waits for nobody
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 import numpy as np
 import stead
@@ -30,11 +31,12 @@ def values(step: int) -> np.ndarray:
     return step * 1e6 + y * 1000.0 + x
 
 
-def write(memory: str, steps: int) -> None:
+def write(memory: str, steps: int, apart: int = 0) -> None:
     with stead.writer("pooled", readers=1, timeout=60, dataspaces={"memory": memory}) as w:
         for n in range(steps):
             with w.step():
                 w.put("T", values(n), dims=("y", "x"))
+            time.sleep(apart / 1000)
 
 
 def read(memory: str, steps: int, times: int = 0) -> None:

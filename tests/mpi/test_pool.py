@@ -477,13 +477,13 @@ def test_streams_are_read_on_other_nodes(pool, memories, first, tmp_path):
     programs |= {name: function() for name, function in begin.items() if name != first}
     ends(programs["writer"])
     assert ends(programs["reader"]).splitlines() == ["begun", f"{list(range(6))} 0"]
-    # The command follows it, too.
-    writer = pooled(pool, 1, "write", memories[1], 3)
+    # The command follows it, too, however long there is nothing.
+    writer = pooled(pool, 1, "write", memories[1], 4, 700)
     (tmp_path / "stead.toml").write_text(f'[dataspace.memory]\npath = "{memories[0]}"\n')
     env = pool.env | {"STEAD_SOCKET": f"{pool.at}/n0/s", "STEAD_CONFIG": str(tmp_path / "stead.toml")}
-    words = [str(STEAD), "stream", "watch", "pooled", "--steps", "1", "--timeout", "60s", "--format", "json"]
+    words = [str(STEAD), "stream", "watch", "pooled", "--steps", "3", "--timeout", "60s", "--format", "json"]
     watch = subprocess.run(words, env=env, text=True, capture_output=True, timeout=WITHIN)
-    assert watch.returncode == 0 and '"step"' in watch.stdout, watch.stderr
+    assert watch.returncode == 0 and watch.stdout.count('"step"') == 3, watch.stderr
     writer.kill()
     writer.communicate()
 

@@ -16,6 +16,8 @@
 mod counts;
 mod groups;
 mod had;
+#[cfg(test)]
+mod leaving;
 mod lock;
 #[cfg(all(test, feature = "shuttle"))]
 mod model;
@@ -35,7 +37,7 @@ pub(crate) use seats::{Needed, Reader, Seat, Standing, Taken};
 pub(crate) use steps::{Begun, Entry, Full, Next};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"stead\0st");
-const VERSION: u64 = 6;
+const VERSION: u64 = 7;
 
 /// Words of the head.
 const HEAD: usize = 32;
@@ -68,6 +70,12 @@ const RECORD: usize = 20;
 const HURRY: usize = 21;
 /// The most bytes that arrays have taken at a time.
 const PEAK: usize = 22;
+/// The namespace of the numbers of processes that are named here.
+const NAMESPACE: usize = 23;
+/// What is recorded is not kept.
+const SPILLS: usize = 25;
+/// When somebody last looked who has ended, in nanoseconds since 1970.
+const LOOKED_AT: usize = 24;
 
 const LIVE: u64 = 0;
 const ENDED: u64 = 1;
@@ -113,6 +121,8 @@ pub(crate) struct Agreed {
     pub(crate) run: u64,
     /// Where steps are recorded, as a number that is another one for another place; nothing where they are not.
     pub(crate) record: u64,
+    /// What is recorded goes when readers are done with it.
+    pub(crate) spills: bool,
 }
 
 impl Agreed {
@@ -157,8 +167,13 @@ pub(crate) struct Board<W> {
 }
 
 impl<W: Words> Board<W> {
-    /// In new memory, all zero, that nobody else has yet. `None` if it is too small.
-    pub(crate) fn found(words: W, agreed: &Agreed, token: u64, now: u64) -> Option<Board<W>> {
+    /// In new memory, all zero, that nobody else has yet, for processes of a namespace. `None` if it is too small.
+    pub(crate) fn found(
+        words: W,
+        agreed: &Agreed,
+        (token, namespace): (u64, u64),
+        now: u64,
+    ) -> Option<Board<W>> {
         let (writers, slots) = (agreed.count()?, agreed.slots()?);
         let board = (agreed.words()? <= words.len()).then_some(Board { words, writers, slots })?;
         let head = [
@@ -173,7 +188,9 @@ impl<W: Words> Board<W> {
             (ALL, agreed.all),
             (RUN, agreed.run),
             (RECORD, agreed.record),
+            (SPILLS, u64::from(agreed.spills)),
             (CREATED, now),
+            (NAMESPACE, namespace),
             (0, MAGIC),
         ];
         head.into_iter().for_each(|(i, value)| board.put(i, value));
@@ -202,12 +219,22 @@ impl<W: Words> Board<W> {
             all: self.get(ALL),
             run: self.get(RUN),
             record: self.get(RECORD),
+            spills: self.spills(),
         }
+    }
+
+    fn spills(&self) -> bool {
+        self.get(SPILLS) != 0
     }
 
     /// Names this run of the stream.
     pub(crate) fn token(&self) -> u64 {
         self.get(TOKEN)
+    }
+
+    /// Where the numbers of its processes are known: others cannot tell who of them lives.
+    pub(crate) fn namespace(&self) -> u64 {
+        self.get(NAMESPACE)
     }
 
     /// When it was founded, in nanoseconds since 1970.
@@ -268,6 +295,17 @@ impl<W: Words> Board<W> {
     /// Sleeps until there is something to record since that was seen, or the time is over; or for less.
     pub(crate) fn sleep_as_recorder(&self, writer: usize, seen: u32, time: std::time::Duration) {
         self.words.sleep(self.bell_of(writer), seen, time);
+    }
+
+    /// True unless somebody has looked within this time who has ended. A clock that was set back makes a look due.
+    pub(crate) fn is_look_due(&self, now: u64, within: std::time::Duration) -> bool {
+        let since = now.checked_sub(self.get(LOOKED_AT));
+        since.is_none_or(|since| u128::from(since) >= within.as_nanos() / 2)
+    }
+
+    /// Somebody looks now.
+    pub(crate) fn looks(&self, _: &Guard<'_, W>, now: u64) {
+        self.put(LOOKED_AT, now);
     }
 
     /// There is something to record for a writer.

@@ -28,6 +28,8 @@ pub(crate) struct Here {
     folder: Folder,
     /// Whom it stands for has ended without a word.
     is_lost: AtomicBool,
+    /// What it is done with while somebody keeps the lock, which it says when it has that next.
+    unheard: Mutex<Vec<Done>>,
     /// What it has got, from its first get on; `None` if there is no room for that.
     notes: OnceLock<Option<Notes>>,
     /// Definitions of each writer, as they were last.
@@ -47,6 +49,15 @@ impl Raw {
     pub(crate) fn blocks(&self) -> &[u8] {
         head::decode(&self.head).map_or(&[], |(_, _, blocks)| blocks)
     }
+}
+
+/// A reader is done with something.
+#[derive(Debug, Clone, Copy)]
+enum Done {
+    /// It looks at this step no longer.
+    Held(u64),
+    /// The steps before this one.
+    Before(u64),
 }
 
 /// A stream that was found is over, where one was to be found that goes on; or it has gone since.
@@ -129,8 +140,8 @@ impl Here {
         let waits = (options.timeout, &options.stop);
         let party = Party::new(name, home, found, me, waits);
         let (notes, known) = (OnceLock::new(), Mutex::default());
-        let is_lost = AtomicBool::new(false);
-        Ok(Ok(Here { party, seat, neighbours, folder, is_lost, notes, known }))
+        let (is_lost, unheard) = (AtomicBool::new(false), Mutex::default());
+        Ok(Ok(Here { party, seat, neighbours, folder, is_lost, unheard, notes, known }))
     }
 
     /// Steps that all writers of this node have ended.
@@ -182,7 +193,32 @@ impl Here {
     }
 
     fn lock(&self) -> Result<Guard<'_, memory::Shared>> {
-        self.party.lock()
+        let guard = self.party.lock()?;
+        let unheard = std::mem::take(&mut *self.unheard());
+        unheard.into_iter().for_each(|done| self.say(&guard, done));
+        Ok(guard)
+    }
+
+    fn unheard(&self) -> MutexGuard<'_, Vec<Done>> {
+        self.unheard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn say(&self, guard: &Guard<'_, memory::Shared>, done: Done) {
+        match done {
+            Done::Held(step) => self.party.board.let_go(guard, self.seat, step),
+            Done::Before(step) => self.party.board.advance(guard, self.seat, step),
+        }
+    }
+
+    /// Says what it is done with, or notes it where somebody keeps the lock.
+    fn is_done_with(&self, done: &[Done]) {
+        if !self.party.is_mine() {
+            return;
+        }
+        match self.lock() {
+            Ok(guard) => done.iter().for_each(|done| self.say(&guard, *done)),
+            Err(_) => self.unheard().extend(done),
+        }
     }
 
     fn look_at(&self, prefix: &str, writer: usize, place: &Place) -> Result<View> {
@@ -279,11 +315,7 @@ impl Here {
 
     /// Those before a step are done with.
     pub(crate) fn advance(&self, step: u64) {
-        if self.party.is_mine()
-            && let Ok(guard) = self.lock()
-        {
-            self.party.board.advance(&guard, self.seat, step);
-        }
+        self.is_done_with(&[Done::Before(step)]);
     }
 
     /// When a step was complete, in nanoseconds since 1970, and the bytes of its arrays.
@@ -340,14 +372,8 @@ impl Source for Here {
     }
 
     fn let_go(&self, step: u64, is_done: bool) {
-        if !self.party.is_mine() {
-            return;
-        }
-        let Ok(guard) = self.lock() else { return };
-        self.party.board.let_go(&guard, self.seat, step);
-        if is_done {
-            self.party.board.advance(&guard, self.seat, step + 1);
-        }
+        let all = [Done::Held(step), Done::Before(step.saturating_add(1))];
+        self.is_done_with(if is_done { &all } else { &all[..1] });
     }
 
     fn steps(&self) -> Result<Vec<u64>> {
@@ -394,11 +420,7 @@ impl Source for Here {
 
     fn done(&self) {
         // Steps and arrays may be had for longer: what they look at stays, and nobody waits for this reader.
-        if self.party.is_mine()
-            && let Ok(guard) = self.lock()
-        {
-            self.party.board.advance(&guard, self.seat, u64::MAX);
-        }
+        self.is_done_with(&[Done::Before(u64::MAX)]);
     }
 }
 
@@ -408,17 +430,20 @@ impl Drop for Here {
         if !self.party.is_mine() {
             return;
         }
-        if let Ok(guard) = self.lock() {
-            let Party { name, home, board, .. } = &self.party;
-            if let Some(Some(_)) = self.notes.get() {
-                noted::remove(&self.folder, self.seat.place());
-            }
-            match self.is_lost.load(Ordering::Acquire) {
-                true => board.lose(&guard, self.seat),
-                false => board.detach(&guard, self.seat),
-            }
-            home.leave(name, board, &guard);
+        let Party { name, home, board, .. } = &self.party;
+        let is_lost = self.is_lost.load(Ordering::Acquire);
+        // With its place goes all that it is done with.
+        let Ok(guard) = self.party.lock() else {
+            return board.leave_unheard_as_reader(self.seat, is_lost);
+        };
+        if let Some(Some(_)) = self.notes.get() {
+            noted::remove(&self.folder, self.seat.place());
         }
+        match is_lost {
+            true => board.lose(&guard, self.seat),
+            false => board.detach(&guard, self.seat),
+        }
+        home.leave(name, board, &guard);
     }
 }
 

@@ -11,7 +11,7 @@ use crate::clock;
 use crate::coupling::Placed;
 use crate::describe::Description;
 use crate::explain::{self, Explanation};
-use crate::memory::{Shared, is_alive, me, token};
+use crate::memory::{Shared, is_alive, me, namespace, token};
 use crate::options::{Read, Stop};
 use crate::recorded;
 use crate::words::Who;
@@ -125,7 +125,8 @@ impl Home {
                 Err(e) if gone(&e) => continue,
                 draft => draft?,
             };
-            let new = Board::found(Shared(&*draft), agreed, token(), clock::since_1970());
+            let names = (token(), namespace()?);
+            let new = Board::found(Shared(&*draft), agreed, names, clock::since_1970());
             let new = new.ok_or_else(|| Error::internal("a board has too few words"))?;
             (0..).zip(ranks).for_each(|(writer, rank)| new.set_rank(writer, *rank));
             // Nobody is to find a stream without writers, which is one that was left.
@@ -137,7 +138,11 @@ impl Home {
                 Ok(Some(words)) => {
                     let odd = || Error::internal("a board is not what was founded");
                     let board = Board::open(Shared(words)).ok_or_else(odd)?;
-                    return Ok(Found { folder, board });
+                    if self.is_called(name, &board)? {
+                        return Ok(Found { folder, board });
+                    }
+                    // Somebody has taken the folder's name from it for a stream before this one, and so nobody finds what is in it.
+                    board.abandon(&lock(name, &board, me)?);
                 }
                 Ok(None) => {}
                 Err(e) if gone(&e) => {}
@@ -242,7 +247,7 @@ impl Home {
         Ok(())
     }
 
-    /// The streams that there are, in order.
+    /// The streams that there are, in order: also those that cannot be looked at, such as one of another version of stead.
     ///
     /// # Errors
     /// System errors.
@@ -253,8 +258,10 @@ impl Home {
                 let Some(name) = name.to_str().filter(|name| check_name(name).is_ok()) else {
                     continue;
                 };
-                if self.get(name).is_ok() {
-                    all.push(name.to_owned());
+                // One that is odd is there all the same; whoever looks at it is told how.
+                match self.get(name) {
+                    Err(e) if e.kind() == Kind::NotFound => {}
+                    _ => all.push(name.to_owned()),
                 }
             }
         }
@@ -296,7 +303,7 @@ impl Home {
     /// True while this board is the one that is found by the name.
     pub(crate) fn is_called(&self, name: &str, board: &Board<Shared>) -> Result<bool> {
         match self.folder.enter(OsStr::new(name)) {
-            Ok(folder) => Ok(look(&folder)?.is_some_and(|now| now.token() == board.token())),
+            Ok(folder) => Ok(look_anyhow(&folder)?.is_some_and(|now| now.token() == board.token())),
             Err(e) if e.kind() == Kind::NotFound => Ok(false),
             Err(e) => Err(e),
         }
@@ -326,7 +333,7 @@ impl Home {
             Err(e) if e.kind() == Kind::NotFound => return Ok(()),
             folder => folder?,
         };
-        if let Ok(Some(board)) = look(&folder) {
+        if let Ok(Some(board)) = look_anyhow(&folder) {
             let run = board.agreed().run;
             let ranks = (0..board.writers()).map(|writer| board.rank_of(writer));
             recorded::forget(&folder, if run == 0 { board.token() } else { run }, ranks);
@@ -363,9 +370,16 @@ impl Home {
     /// # Errors
     /// `Usage` if somebody writes or reads it and `force` is not set.
     pub fn remove(&self, name: &str, force: bool) -> Result<bool> {
-        let found = match self.get(name) {
+        check_name(name)?;
+        let there = self.folder.enter(OsStr::new(name)).and_then(|folder| {
+            let board = if force { look_anyhow(&folder) } else { look(&folder) }?;
+            Ok(board.map(|board| Found { folder, board }))
+        });
+        let found = match there {
             Err(e) if e.kind() == Kind::NotFound => return Ok(false),
-            found => found?,
+            Ok(None) => return Ok(false),
+            Ok(Some(found)) => found,
+            Err(e) => return Err(e),
         };
         let guard = lock(name, &found.board, me()?)?;
         found.board.reap(&guard, &is_alive);
@@ -441,8 +455,20 @@ impl Home {
 /// The board in a folder; `None` if there is none yet.
 ///
 /// # Errors
-/// `Format` if it is something else.
+/// `Format` if it is something else; `Usage` if its processes are not known here.
 pub(crate) fn look(folder: &Folder) -> Result<Option<Board<Shared>>> {
+    let (board, own) = (look_anyhow(folder)?, namespace()?);
+    if board.as_ref().is_none_or(|board| board.namespace() == own) {
+        return Ok(board);
+    }
+    // Whoever lives there would count as dead, and his memory as free.
+    Err(Error::usage("this is the stream of programs in another container, of which this one cannot know whether they live")
+        .at_path(folder.shown())
+        .with_hint("run the programs in one namespace of process numbers (docker: --pid=container:NAME; apptainer: without --pid), give each container its own folder for memory, or remove what is left of one that is gone: stead stream rm --force NAME"))
+}
+
+/// The same, wherever its processes are.
+fn look_anyhow(folder: &Folder) -> Result<Option<Board<Shared>>> {
     match Words::open(folder, BOARD, limits::MAX_BOARD_WORDS) {
         Ok(words) => Board::open(Shared(words)).map(Some).ok_or_else(|| {
             Error::format("this is the stream of another version of stead")

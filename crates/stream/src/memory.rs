@@ -3,6 +3,7 @@
 use crate::words::{Who, Words};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use stead_core::Result;
@@ -51,6 +52,18 @@ pub(crate) fn me() -> Result<Who> {
 /// True of a process that is not known to have ended.
 pub(crate) fn is_alive(who: Who) -> bool {
     process::is_alive_low(who.number, who.start)
+}
+
+/// Where the numbers of processes are known that this process can ask for.
+pub(crate) fn namespace() -> Result<u64> {
+    static OWN: OnceLock<u64> = OnceLock::new();
+    if let Some(own) = OWN.get() {
+        return Ok(*own);
+    }
+    Ok(*OWN.get_or_init({
+        let own = process::namespace()?;
+        move || own
+    }))
 }
 
 /// A number that no other stream has.

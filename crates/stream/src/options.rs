@@ -190,6 +190,7 @@ impl Written {
             all: self.writers,
             run: placed.run,
             record,
+            spills: record != 0 && self.persist.is_none(),
         }
     }
 }

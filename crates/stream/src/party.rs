@@ -81,8 +81,13 @@ impl Party {
         loop {
             let slept = begun.elapsed();
             if slept >= time {
-                let guard = self.lock()?;
-                self.board.reap(&guard, &is_alive);
+                // One of all who wait does so for the others: it asks for each process.
+                let now = clock::since_1970();
+                if self.board.is_look_due(now, LOOK) {
+                    let guard = self.lock()?;
+                    self.board.looks(&guard, now);
+                    self.board.reap(&guard, &is_alive);
+                }
                 return Ok(());
             }
             let share = self.stop.at_most(time.saturating_sub(slept));

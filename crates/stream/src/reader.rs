@@ -68,6 +68,10 @@ impl Shared {
 
     /// One fewer has a step.
     pub(crate) fn let_go(&self, step: u64) {
+        // In a process that was forked since a thread that is not there may have this locked.
+        if std::process::id() != self.process {
+            return;
+        }
         let mut held = locked(&self.held);
         let Some(count) = held.get_mut(&step) else { return };
         *count -= 1;

@@ -227,6 +227,12 @@ impl Kept {
 
     /// Understands what was told of a step, and keeps it while it is held. What follows another one is told in fewer words.
     pub(crate) fn take(&mut self, step: u64, told: wire::Told, follows: bool) -> Result<()> {
+        let told = Arc::new(self.understand(told, follows)?);
+        self.steps.entry(step).or_insert((0, told)).0 += 1;
+        Ok(())
+    }
+
+    fn understand(&mut self, told: wire::Told, follows: bool) -> Result<Told> {
         let mut known: HashMap<u64, Arc<Definitions>> = HashMap::new();
         let mut said = Vec::with_capacity(told.said.len());
         for wire::Said { rank, hash, definitions, blocks } in told.said {
@@ -248,9 +254,7 @@ impl Kept {
         if follows {
             self.known = known;
         }
-        let told = Arc::new(Told { at: told.at, bytes: told.bytes, said });
-        self.steps.entry(step).or_insert((0, told)).0 += 1;
-        Ok(())
+        Ok(Told { at: told.at, bytes: told.bytes, said })
     }
 }
 
@@ -287,7 +291,11 @@ impl Source for There {
             self.talk.expect(&mut turn, from, until)?;
             // What was asked for before may be answered later than this one waits, and is heard by the next one.
             let is_later = turn.asked.is_some_and(|by| by > until && was_asked);
-            let patience = if is_later { until } else { clock::after(self.talk.timeout) };
+            // The agent answers when its round is over, and then has as long as for anything else.
+            let round =
+                turn.asked.map_or(Duration::ZERO, |by| by.saturating_duration_since(clock::now()));
+            let latest = clock::after(self.talk.timeout.saturating_add(round));
+            let patience = if is_later { until } else { latest };
             let heard = self.talk.hear_until(&*self.talk.asks, patience);
             let answer = match heard.inspect_err(|_| turn.is_broken = true)? {
                 Some(answer) => answer,
@@ -304,9 +312,10 @@ impl Source for There {
                     return Ok(Coming::Step(step));
                 }
                 wire::Next::Step(step, told) if was_asked => {
-                    // It was asked for from an earlier one on, of which the reader wants none any more.
-                    self.talk.kept().take(step, told, true)?;
-                    self.let_go(step, false);
+                    // It was asked for from an earlier one on, of which the reader wants none any more. Others may hold it.
+                    self.talk.kept().understand(told, true)?;
+                    // Who is gone holds nothing.
+                    let _ = self.talk.send(&Errand::LetGo(step, false));
                 }
                 wire::Next::Step(..) => return Err(wire::astray("a step that is over")),
                 wire::Next::Over(failure) => {
@@ -414,5 +423,143 @@ impl Drop for Parts<'_> {
         while self.asked > 0 && !*self.is_broken {
             let _ = self.hear();
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    /// A line to an agent that has these answers, and gives what is asked for in rounds when a round is over.
+    #[derive(Debug, Default, Clone)]
+    struct Agent(Arc<Mutex<Said>>);
+
+    #[derive(Debug, Default)]
+    struct Said {
+        answers: VecDeque<(Instant, Vec<u8>)>,
+        steps: VecDeque<wire::Next>,
+        let_go: Vec<u64>,
+    }
+
+    impl Agent {
+        fn said(&self) -> MutexGuard<'_, Said> {
+            self.0.lock().unwrap()
+        }
+    }
+
+    impl Line for Agent {
+        fn send(&self, message: Vec<u8>) -> Result<()> {
+            let mut said = self.said();
+            match wire::decode::<Ask>(&message) {
+                Ok(Ask::Next(_, round)) => {
+                    let (at, next) = match said.steps.pop_front() {
+                        Some(step) => (clock::now(), step),
+                        None => (clock::after(Duration::from_millis(round)), wire::Next::Nothing),
+                    };
+                    said.answers.push_back((at, wire::answer(Ok(next))));
+                }
+                _ => return Ok(()),
+            }
+            Ok(())
+        }
+
+        fn recv_within(&self, time: Duration) -> Result<Option<Vec<u8>>> {
+            let until = clock::after(time);
+            loop {
+                let now = clock::now();
+                if self.said().answers.front().is_some_and(|(at, _)| *at <= now) {
+                    return Ok(self.said().answers.pop_front().map(|(_, bytes)| bytes));
+                }
+                if now >= until {
+                    return Ok(None);
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+
+        fn ends(&self) -> bool {
+            false
+        }
+
+        fn check(&self) -> Result<()> {
+            Ok(())
+        }
+
+        fn by(&self, error: Error) -> Error {
+            error
+        }
+    }
+
+    /// The line for errands to the same agent.
+    #[derive(Debug)]
+    struct Errands(Agent);
+
+    impl Line for Errands {
+        fn send(&self, message: Vec<u8>) -> Result<()> {
+            match wire::decode::<Errand>(&message)? {
+                Errand::LetGo(step, _) => self.0.said().let_go.push(step),
+                Errand::Hold(_) => {
+                    let answer = wire::answer(Ok(Some(told())));
+                    self.0.said().answers.push_back((clock::now(), answer));
+                }
+                _ => {}
+            }
+            Ok(())
+        }
+
+        fn recv_within(&self, time: Duration) -> Result<Option<Vec<u8>>> {
+            self.0.recv_within(time)
+        }
+
+        fn ends(&self) -> bool {
+            false
+        }
+
+        fn check(&self) -> Result<()> {
+            Ok(())
+        }
+
+        fn by(&self, error: Error) -> Error {
+            error
+        }
+    }
+
+    fn told() -> wire::Told {
+        wire::Told { at: 1, bytes: 0, said: Vec::new() }
+    }
+
+    fn there(timeout: Duration) -> (Agent, There) {
+        let agent = Agent::default();
+        let options = Read { timeout, ..Read::default() };
+        let (asks, errands) = (Box::new(agent.clone()), Box::new(Errands(agent.clone())));
+        (agent, There { talk: Talk::new("sim", asks, errands, &options), position: 0 })
+    }
+
+    #[test]
+    fn an_agent_that_waits_for_a_step_as_long_as_it_was_asked_to_is_not_silent() {
+        let (agent, there) = there(Duration::from_millis(20));
+        let soon = || clock::after(Duration::from_millis(200));
+        assert!(matches!(there.next(0, soon()).unwrap(), Coming::Nothing));
+        agent.said().steps.push_back(wire::Next::Step(0, told()));
+        assert!(matches!(there.next(0, soon()).unwrap(), Coming::Step(0)));
+    }
+
+    #[test]
+    fn a_step_that_comes_too_late_stays_with_who_holds_it() {
+        let (agent, there) = there(Duration::from_secs(60));
+        let later = clock::after(Duration::from_secs(60));
+        agent.said().steps.extend([wire::Next::Step(6, told()), wire::Next::Step(8, told())]);
+        there.expect(5, later).unwrap();
+        // Another thread has step 6 meanwhile; its errand is answered after what lies there.
+        let late = agent.said().answers.pop_front().unwrap();
+        assert!(there.hold(6).unwrap());
+        agent.said().answers.push_back(late);
+        assert!(matches!(there.next(8, later).unwrap(), Coming::Step(8)));
+        assert_eq!(agent.said().let_go, [6]);
+        assert!(there.told(6).is_ok());
+        there.let_go(6, true);
+        assert_eq!(agent.said().let_go, [6, 6]);
     }
 }

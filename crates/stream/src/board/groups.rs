@@ -1,6 +1,6 @@
 //! Groups of readers: there while one of their ranks is, and until all have come and gone.
 
-use super::seats::{FREE, HERE, LEFT, R_GROUP, R_STATE};
+use super::seats::{FREE, HERE, LEFT, R_GROUP, R_STATE, is_taken};
 use super::{Board, COMPLETE, EXPECT, GROUPS, NAME};
 use crate::clock;
 use crate::words::Words;
@@ -58,7 +58,7 @@ impl<W: Words> Board<W> {
         // The name of one that has gone is told with those who were of it, until its place is needed.
         let number = is(FREE).or_else(|| is(LEFT))?;
         for at in (0..self.seats()).map(|r| self.reader_at(r)) {
-            if self.get(at + R_STATE) != HERE && self.get(at + R_GROUP) == number as u64 {
+            if !is_taken(self.get(at + R_STATE)) && self.get(at + R_GROUP) == number as u64 {
                 self.put(at + R_STATE, FREE);
             }
         }
@@ -111,7 +111,7 @@ impl<W: Words> Board<W> {
     pub(super) fn is_peopled(&self, group: usize) -> bool {
         (0..self.seats())
             .map(|r| self.reader_at(r))
-            .any(|at| self.get(at + R_STATE) == HERE && self.get(at + R_GROUP) == group as u64)
+            .any(|at| is_taken(self.get(at + R_STATE)) && self.get(at + R_GROUP) == group as u64)
     }
 
     /// True of a group of which some have come, and others still may.
@@ -137,7 +137,7 @@ impl<W: Words> Board<W> {
         let mut peopled = [false; GROUPS];
         for at in (0..self.seats()).map(|r| self.reader_at(r)) {
             let group = usize::try_from(self.get(at + R_GROUP)).unwrap_or(GROUPS);
-            if self.get(at + R_STATE) == HERE
+            if is_taken(self.get(at + R_STATE))
                 && let Some(peopled) = peopled.get_mut(group)
             {
                 *peopled = true;

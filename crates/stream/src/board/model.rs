@@ -207,7 +207,8 @@ fn read_as(process: &Process, group: Group<'_>, rank: u64) -> u64 {
 /// The memory of a board that two writers are about to join.
 fn memory(keep: u64, expect: u64, record: u64, kills: bool) -> (Agreed, Arc<Memory>) {
     let (queue, run) = (1, 0);
-    let agreed = Agreed { writers: 2, keep, queue, memory: 1 << 20, expect, all: 2, run, record };
+    let (memory, spills) = (1 << 20, record != 0);
+    let agreed = Agreed { writers: 2, keep, queue, memory, expect, all: 2, run, record, spills };
     let words = agreed.words().unwrap();
     let memory = Memory {
         words: (0..words).map(|_| AtomicU64::new(0)).collect(),
@@ -230,7 +231,7 @@ fn process(memory: &Arc<Memory>, number: u32, victim: u32) -> Process {
 
 /// The board, with its writers.
 fn joined<'p>(first: &'p Process, agreed: &Agreed) -> Board<&'p Process> {
-    let board = Board::found(first, agreed, 1, 1).unwrap();
+    let board = Board::found(first, agreed, (1, 1), 1).unwrap();
     for writer in 0..2 {
         let guard = first.lock(&board);
         let who = Who { number: writer + 1, start: 1 };

@@ -62,7 +62,7 @@ pub(super) const FREE: u64 = 0;
 pub(super) const HERE: u64 = 1;
 pub(super) const LEFT: u64 = 2;
 const DIED: u64 = 3;
-/// A writer has left, in order or not, and could not make that known.
+/// Somebody has left, in order or not, and could not make that known.
 const LEAVES: u64 = 4;
 const FAILS: u64 = 5;
 
@@ -104,6 +104,11 @@ pub(crate) enum Standing {
     Left,
     /// His process has ended without a word.
     Died,
+}
+
+/// True of a place of a reader that is there, or of whose leaving nobody has heard yet.
+pub(super) fn is_taken(word: u64) -> bool {
+    matches!(word, HERE | LEAVES | FAILS)
 }
 
 fn standing(word: u64) -> Standing {
@@ -407,6 +412,7 @@ impl<W: Words> Board<W> {
             let (size, rule) = (self.get(self.group_at(there) + G_SIZE), self.rule_of(there));
             (size, rule) != (group.size, group.rule)
         };
+        let mut comes_again = false;
         // One that only waits for those who have not come makes room for another one of the name.
         let over = there.filter(|there| is_other(*there) && !self.is_peopled(*there));
         if let Some(over) = over {
@@ -418,6 +424,7 @@ impl<W: Words> Board<W> {
             if (size, rule) != (group.size, group.rule) {
                 return Err(Taken::Other(size, rule));
             }
+            comes_again = self.came(there, rank);
             let same = places().find(|(_, at)| {
                 self.get(at + R_STATE) == HERE
                     && self.get(at + R_GROUP) == there as u64
@@ -433,7 +440,8 @@ impl<W: Words> Board<W> {
         }
         // What others have left may be looked at, and goes last.
         let free = places().find(|(_, at)| self.get(at + R_STATE) == FREE).or_else(|| {
-            let gone = places().filter(|(_, at)| self.get(at + R_STATE) != HERE);
+            let is_gone = |at: &usize| !is_taken(self.get(at + R_STATE));
+            let gone = places().filter(|(_, at)| is_gone(at));
             gone.min_by_key(|(_, at)| self.get(at + R_NUMBER))
         });
         let Some((seat, at)) = free else { return Err(Taken::Full) };
@@ -442,6 +450,9 @@ impl<W: Words> Board<W> {
             None => self.begin_group(group).ok_or(Taken::Full)?,
         };
         let first = self.get(self.group_at(number) + G_FIRST);
+        // What the one before it was done with may have gone: nobody has told files, either.
+        let is_kept = group.rule != Rule::Spill || !self.spills() || !comes_again;
+        let first = if is_kept { first } else { first.max(self.oldest_kept()) };
         self.put(at + R_STATE, FREE);
         let came = self.get(CAME).wrapping_add(1);
         self.put(CAME, came);
@@ -479,6 +490,11 @@ impl<W: Words> Board<W> {
     /// The same of one that has ended without a word, as who stood for it has found.
     pub(crate) fn lose(&self, guard: &Guard<'_, W>, reader: Reader) {
         self.leave(guard, reader, DIED);
+    }
+
+    /// A reader goes, or is lost, where somebody keeps the lock: made known by who [reaps](Board::reap) next. Its own word: without the lock.
+    pub(crate) fn leave_unheard_as_reader(&self, reader: Reader, is_lost: bool) {
+        self.put(self.reader_at(reader.0) + R_STATE, if is_lost { FAILS } else { LEAVES });
     }
 
     fn leave(&self, guard: &Guard<'_, W>, reader: Reader, how: u64) {
@@ -590,6 +606,11 @@ impl<W: Words> Board<W> {
         self.each_needed(Some).into_iter().filter(spilled).map(|needed| needed.step).min()
     }
 
+    /// The oldest step that nobody who reads from files what it is behind by is done with, or that is in memory.
+    fn oldest_kept(&self) -> u64 {
+        self.oldest().min(self.spilled().unwrap_or(u64::MAX))
+    }
+
     /// With what is needed of those who read from files, from a step on.
     fn least(&self, spilled: impl Fn(u64) -> Option<u64>) -> Option<Needed> {
         self.each_needed(spilled).into_iter().min_by_key(|needed| needed.step)
@@ -686,10 +707,14 @@ impl<W: Words> Board<W> {
         }
         for reader in 0..self.seats() {
             let at = self.reader_at(reader);
-            if self.get(at + R_STATE) == HERE && !alive(Who::of(self.get(at + R_WHO))) {
-                self.leave(guard, Reader(reader), DIED);
-                any = true;
-            }
+            let how = match self.get(at + R_STATE) {
+                LEAVES => LEFT,
+                FAILS => DIED,
+                HERE if !alive(Who::of(self.get(at + R_WHO))) => DIED,
+                _ => continue,
+            };
+            self.leave(guard, Reader(reader), how);
+            any = true;
         }
         if self.end_groups() {
             self.sweep(guard);

@@ -80,21 +80,22 @@ impl Words for &Heap {
     }
 }
 
-fn agreed(writers: u64, keep: u64, queue: u64) -> Agreed {
-    Agreed { writers, keep, queue, memory: 1 << 30, expect: 0, all: writers, run: 0, record: 0 }
+pub(super) fn agreed(writers: u64, keep: u64, queue: u64) -> Agreed {
+    let (all, memory) = (writers, 1 << 30);
+    Agreed { writers, keep, queue, memory, expect: 0, all, run: 0, record: 0, spills: false }
 }
 
-fn who(number: u32) -> Who {
+pub(super) fn who(number: u32) -> Who {
     Who { number, start: 7 }
 }
 
-const ALL: Alive<'static> = &|_| true;
+pub(super) const ALL: Alive<'static> = &|_| true;
 
-fn found<'a>(heap: &'a Heap, agreed: &Agreed) -> Board<&'a Heap> {
-    Board::found(heap, agreed, 5, 1).unwrap()
+pub(super) fn found<'a>(heap: &'a Heap, agreed: &Agreed) -> Board<&'a Heap> {
+    Board::found(heap, agreed, (5, 1), 1).unwrap()
 }
 
-fn heap(agreed: &Agreed) -> Heap {
+pub(super) fn heap(agreed: &Agreed) -> Heap {
     Heap::new(agreed.words().unwrap())
 }
 
@@ -110,7 +111,7 @@ pub(super) fn reader_of(heap: &Heap) -> (Board<&Heap>, Reader) {
     (board, reader)
 }
 
-fn join_all(board: &Board<&Heap>) {
+pub(super) fn join_all(board: &Board<&Heap>) {
     for writer in 0..board.writers() {
         let me = who(writer as u32 + 1);
         let guard = board.lock(me, ALL).unwrap();
@@ -118,16 +119,21 @@ fn join_all(board: &Board<&Heap>) {
     }
 }
 
-fn group(name: &str, size: u64, rule: Rule, from: From) -> Group<'_> {
+pub(super) fn group(name: &str, size: u64, rule: Rule, from: From) -> Group<'_> {
     Group { name, size, rule, from, until: u64::MAX }
 }
 
-fn attach(board: &Board<&Heap>, group: Group<'_>, rank: u64, number: u32) -> Result<Reader, Taken> {
+pub(super) fn attach(
+    board: &Board<&Heap>,
+    group: Group<'_>,
+    rank: u64,
+    number: u32,
+) -> Result<Reader, Taken> {
     let guard = board.lock(who(number), ALL).unwrap();
     board.attach(&guard, group, rank, who(number), ALL)
 }
 
-fn put(board: &Board<&Heap>, writer: usize, step: u64) -> Begun {
+pub(super) fn put(board: &Board<&Heap>, writer: usize, step: u64) -> Begun {
     let guard = board.lock(who(1), ALL).unwrap();
     let begun = board.begin(&guard, step);
     if begun == Begun::Yes {
@@ -589,7 +595,7 @@ fn what_is_no_board_is_none() {
         assert!(Board::open(&bad).is_none(), "{word} {value}");
     }
     let small = Heap::new(agreed.words().unwrap() - 1);
-    assert!(Board::found(&small, &agreed, 1, 1).is_none());
+    assert!(Board::found(&small, &agreed, (1, 1), 1).is_none());
 }
 
 /// All that two writers and a reader do, killed after so many stores; the others go on. False if it was not killed.
@@ -729,24 +735,4 @@ fn what_is_recorded_goes_from_memory_when_there_is_no_room() {
     assert_eq!(board.steps(), [4, 5]);
     board.detach(&lock(), reader);
     assert_eq!(board.spilled(), None);
-}
-
-#[test]
-fn a_writer_that_left_while_the_board_was_locked_is_found_to_have() {
-    for (is_within, state) in [(false, State::Ended), (true, State::Failed(0))] {
-        let agreed = agreed(2, 2, 2);
-        let heap = heap(&agreed);
-        let board = found(&heap, &agreed);
-        join_all(&board);
-        (0..2).for_each(|writer| assert_eq!(put(&board, writer, 0), Begun::Yes));
-        let guard = board.lock(who(9), ALL).unwrap();
-        board.leave_unheard(0, is_within);
-        assert_eq!(board.state(), State::Live);
-        let seen = board.seen_by_readers();
-        assert!(board.reap(&guard, ALL));
-        assert_ne!(board.seen_by_readers(), seen);
-        board.close(&guard, 1, false);
-        assert_eq!(board.state(), state);
-        assert!(!board.reap(&guard, ALL));
-    }
 }
