@@ -275,7 +275,23 @@ pub fn in_parts(
     threads: usize,
     fill: &(dyn Fn(&Bounds, &mut [u8]) -> Result<()> + Sync),
 ) -> Result<()> {
-    let n = usize::try_from(bounds.elements() / PIECE).unwrap_or(usize::MAX).clamp(1, 1 << 16);
+    in_parts_of(PIECE, bounds, element, to, threads, fill)
+}
+
+/// As [`in_parts`], by parts of about so many elements.
+///
+/// # Errors
+/// As [`in_parts`].
+pub fn in_parts_of(
+    piece: u64,
+    bounds: &Bounds,
+    element: usize,
+    to: &mut [u8],
+    threads: usize,
+    fill: &(dyn Fn(&Bounds, &mut [u8]) -> Result<()> + Sync),
+) -> Result<()> {
+    let n = usize::try_from(bounds.elements() / piece.max(1)).unwrap_or(usize::MAX);
+    let n = n.clamp(1, 1 << 16);
     let n = if threads > 1 { n.max(4 * threads) } else { n };
     let parts = gather::parts(to, bounds, element, n)?;
     let count = parts.len();

@@ -8,7 +8,7 @@ use crate::division::Division;
 use crate::element::{Element, is_float, with_type};
 use crate::form::Form;
 use crate::graph::{Dim, How};
-use crate::value::{self, Run, Value, bytes_of, in_parts, of_use, zeros};
+use crate::value::{self, Run, Value, bytes_of, in_parts_of, of_use, zeros};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::{Arc, Mutex, PoisonError};
 use stead_core::{Bounds, DType, Error, Result, Value as Answer};
@@ -21,6 +21,8 @@ const LONG: usize = 64;
 const SHARED: u64 = 1 << 16;
 /// Numbers that come out then, at most.
 const MOST_SHARED: u64 = 256;
+/// Numbers that one thread makes at a time: their states, most often of 40 to 300 bytes, have no more than 32 MiB.
+const AT_ONCE: u64 = 1 << 12;
 /// Bytes that a state of a number takes at most, in memory and on its way: exact sums of doubles of all sizes.
 const STATE: u64 = 8 << 10;
 
@@ -454,7 +456,7 @@ impl Reduction<'_> {
         element: usize,
         finish: &(dyn Fn(S, &mut [u8]) -> Result<()> + Sync),
     ) -> Result<()> {
-        if kept.elements() < 1 << 12 {
+        if kept.elements() < AT_ONCE {
             let sums = self.shared::<T, S>(kept, &back(self.of, self.gone, kept)?)?;
             return sums
                 .into_iter()
@@ -463,7 +465,7 @@ impl Reduction<'_> {
         }
         // Each part is the work of one thread, however much it adds up.
         let threads = of_use(back(self.of, self.gone, kept)?.elements(), self.threads);
-        in_parts(kept, element, to, threads, &|part, to| {
+        in_parts_of(AT_ONCE, kept, element, to, threads, &|part, to| {
             let sums = self.sums::<T, S>(part, &back(self.of, self.gone, part)?)?;
             sums.into_iter()
                 .zip(to.chunks_exact_mut(element))
