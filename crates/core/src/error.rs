@@ -222,6 +222,12 @@ impl Error {
         self
     }
 
+    /// The same, as one of another kind.
+    pub fn of_kind(mut self, kind: Kind) -> Self {
+        self.0.kind = kind;
+        self
+    }
+
     /// The number that the operating system has for it, where it came from there.
     pub fn os_code(&self) -> Option<i32> {
         self.0.cause.as_ref().and_then(std::io::Error::raw_os_error)

@@ -23,10 +23,12 @@ pub(crate) enum Task {
     RemoveFolder,
     /// The folder that a move leaves is removed, if nothing new has come into it.
     LeaveFolder,
+    /// A file that stays gets the rights of its source, and for root its owner.
+    Attributes,
 }
 
 impl Task {
-    pub(crate) const ALL: [Task; 8] = [
+    pub(crate) const ALL: [Task; 9] = [
         Task::Folder,
         Task::File,
         Task::Link,
@@ -35,6 +37,7 @@ impl Task {
         Task::Remove,
         Task::RemoveFolder,
         Task::LeaveFolder,
+        Task::Attributes,
     ];
 
     pub(crate) fn code(self) -> i64 {
@@ -63,7 +66,7 @@ pub(crate) struct Item {
     /// Bytes of a file.
     pub(crate) size: u64,
     pub(crate) mtime: FileTime,
-    /// Of a further name, the number of the first one.
+    /// Of a further name, the number of the first one: its own if that is there already, and stays.
     pub(crate) first: i64,
     /// Something has the name, and is to be replaced.
     pub(crate) replace: bool,
@@ -176,7 +179,7 @@ mod tests {
         for task in Task::ALL {
             assert_eq!(Task::of_code(task.code()), Some(task));
         }
-        assert_eq!((Task::of_code(-1), Task::of_code(8)), (None, None));
+        assert_eq!((Task::of_code(-1), Task::of_code(9)), (None, None));
     }
     #[test]
     fn marks_are_text_and_back_with_what_was_made() {

@@ -1,5 +1,6 @@
 //! Transfers of one node, or of one user there: taken, run, resumed, stopped for good.
 
+use crate::changes::Changes;
 use crate::clock::{self, Watch};
 use crate::drive::{Drive, OBJECTS_AT_ONCE, Stopped, pair};
 use crate::ends;
@@ -249,7 +250,12 @@ impl Stager {
     ) -> Result<Preview> {
         request.check()?;
         remote::check(request, self.nodes.is_some())?;
-        let planned = self.plan(request, job, (true, false), cancel, &mut |_| Ok(()))?;
+        let mut changes = Changes::default();
+        let mut note = |item: Item| {
+            changes.note(&item);
+            Ok(())
+        };
+        let planned = self.plan(request, job, (true, false), cancel, &mut note)?;
         let sums = &planned.sums;
         let pair = pair(Some(&planned.source), planned.target.as_ref());
         let seen = pair.map_or(Ok(Default::default()), |pair| self.journal.seen(&pair))?;
@@ -264,6 +270,7 @@ impl Stager {
             skipped: sums.skipped,
             renamed: sums.renamed,
             takes: takes.at_least(self.limited(request, &planned)?),
+            changes: changes.told(&planned),
         };
         enough(&planned)?;
         self.within_quota(&planned, None, &self.means(), cancel)?;

@@ -9,6 +9,7 @@ pub(crate) use walk::unfinished;
 
 use self::walk::{AT_ONCE, Found, Step, in_the_way};
 use crate::ends::{self, Base, End, split};
+use crate::filter::Filter;
 use crate::job::Item;
 use crate::journal::{Ends, Totals};
 use crate::pattern;
@@ -77,6 +78,14 @@ pub(crate) struct Planner<'a> {
     pub(crate) state: Progressing,
 }
 
+/// The first name of a file with several ones.
+enum First {
+    /// It is brought, by the item of this number; or it stays, and has one that says so.
+    Item(i64),
+    /// It stays in the target under this path, and is no item as long as no other name needs it.
+    Stays(PathBuf),
+}
+
 /// What is known while a plan is made.
 #[derive(Default)]
 pub(crate) struct Progressing {
@@ -85,7 +94,7 @@ pub(crate) struct Progressing {
     sums: Sums,
     next: i64,
     /// Files with several names, by device and number: the first one that came.
-    several: HashMap<(u64, u64), i64>,
+    several: HashMap<(u64, u64), First>,
     /// The same of what is removed from the target: how many of their names go.
     going: HashMap<(u64, u64), u64>,
     /// The target, or the last folder on the way to it that is there.
@@ -96,6 +105,11 @@ pub(crate) struct Progressing {
     kept_far: HashSet<(u64, FileTime)>,
     /// The target is in a bucket.
     bucket: bool,
+    /// Which names are meant, the tree that is walked through, on the source and on the target, and folders of the target that are made if
+    /// something is to lie in them.
+    filter: Filter,
+    roots: (PathBuf, PathBuf),
+    ways: HashMap<PathBuf, Item>,
     /// Names of the target that files get, if contents of several folders come into one.
     given: Option<HashSet<PathBuf>>,
 }
@@ -108,6 +122,7 @@ impl Planner<'_> {
     /// two sources of one name; those of listing.
     pub(crate) fn plan(mut self) -> Result<Planned> {
         let request = self.request;
+        self.state.filter = Filter::new(&request.options)?;
         let target = request
             .target
             .as_ref()
@@ -300,6 +315,7 @@ impl Planner<'_> {
         let near = self.near(&folder, parent.as_ref().unwrap_or(&target.folder))?;
         let found =
             Found { from, folder: &folder, name, path: end.path.clone(), meta, target: path, near };
+        self.state.roots = (end.path.clone(), found.target.clone());
         // Into a bucket it would be a copy of all that is there now, which nobody means, either.
         if near.is_some() || self.state.bucket {
             self.refuse_below(&found, target)?;

@@ -1,5 +1,6 @@
 //! What is asked for.
 
+use crate::filter::Filter;
 use serde::{Deserialize, Serialize};
 use stead_core::{BucketUrl, Error, Location, Result};
 
@@ -55,6 +56,14 @@ pub struct Options {
     pub priority: i32,
     /// How often a file that fails for a reason that may pass is tried again.
     pub retries: u32,
+    /// Patterns of names below the sources that are left out, and folders with all that lies in them. What is left out stays as it is on
+    /// the target, too. Without `/` a pattern is about the last part of a name, with one about the way from the source, with one at its
+    /// end about folders. For copies and syncs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<String>,
+    /// If there are some, only files and links that match one of these patterns, and folders that have some.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub include: Vec<String>,
 }
 
 impl Default for Options {
@@ -69,6 +78,8 @@ impl Default for Options {
             limit: None,
             priority: 0,
             retries: 3,
+            exclude: Vec::new(),
+            include: Vec::new(),
         }
     }
 }
@@ -140,6 +151,12 @@ impl Request {
         }
         if self.options.delete && self.action != Action::Sync {
             return Err(Error::usage("only a sync removes what the source has not"));
+        }
+        if !Filter::new(&self.options)?.is_none()
+            && matches!(self.action, Action::Move | Action::Remove)
+        {
+            return Err(Error::usage("only copies and syncs leave names out")
+                .with_hint("name what is meant by a pattern in its place: 'DIR/*.h5'"));
         }
         if self.options.limit == Some(0) {
             return Err(Error::usage("a limit of 0 bytes a second would never end"));

@@ -1,5 +1,6 @@
 //! How far a transfer is.
 
+use crate::changes::Change;
 use crate::request::{Action, Request};
 use serde::{Deserialize, Serialize};
 use stead_core::{Error, Kind, Result};
@@ -151,6 +152,14 @@ impl Status {
     }
 }
 
+/// What a transfer has ended with, for faces where `Timeout` says that one goes on: a store that has not answered is `Io` there.
+pub fn ended_with(e: Error) -> Error {
+    match e.kind() {
+        Kind::Timeout => e.of_kind(Kind::Io),
+        _ => e,
+    }
+}
+
 /// How far a transfer that is under way is.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
@@ -215,4 +224,21 @@ pub struct Preview {
     pub renamed: u64,
     /// Seconds that it would take.
     pub takes: Remaining,
+    /// What would be done with each name: the first ones, up to 500 of a kind.
+    #[serde(default)]
+    pub changes: Vec<Change>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_ended_does_not_go_on() {
+        let late = Error::new(Kind::Timeout, "no answer").at_path("s3://b/f").with_hint("look");
+        let e = ended_with(late);
+        assert_eq!((e.kind(), e.hint()), (Kind::Io, Some("look")));
+        assert_eq!(e.to_string(), "s3://b/f: no answer");
+        assert_eq!(ended_with(Error::cancelled()).kind(), Kind::Cancelled);
+    }
 }

@@ -102,8 +102,9 @@ pub mod stage {
     pub use stead_model::transfer::Remaining;
     pub use stead_stage::tree;
     pub use stead_stage::{
-        Action, Exists, Failure, Load, Means, Moving, Options, Preview, Progress, Queue, Request,
-        Stager, Standing, State, Status, Totals, Usage, Watcher, configured, state_folder, usage,
+        Action, Change, Does, Exists, Failure, Load, Means, Moving, Options, Preview, Progress,
+        Queue, Request, Stager, Standing, State, Status, Totals, Usage, Watcher, configured,
+        ended_with, state_folder, usage,
     };
     pub use stead_store::space::of_user as dataspaces;
     pub use stead_store::{FileTime, Meta, What};

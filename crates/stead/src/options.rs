@@ -109,7 +109,7 @@ pub fn set_means(r: &mut Request, name: &str, value: &str) -> Result<()> {
 }
 
 /// The names that [`set_stage`] knows.
-pub const STAGE: [&str; 9] = [
+pub const STAGE: [&str; 11] = [
     "exists",
     "delete",
     "verify",
@@ -119,9 +119,11 @@ pub const STAGE: [&str; 9] = [
     "limit",
     "priority",
     "retries",
+    "exclude",
+    "include",
 ];
 
-/// Sets one of the options of a transfer; `_` may stand for `-`.
+/// Sets one of the options of a transfer; `_` may stand for `-`. Patterns of names are added to those that there are.
 ///
 /// ```
 /// let mut options = stead::stage::Options::default();
@@ -144,6 +146,8 @@ pub fn set_stage(o: &mut stead_stage::Options, name: &str, value: &str) -> Resul
         "limit" => o.limit = if value == "none" { None } else { Some(units::parse_size(value)?) },
         "priority" => o.priority = value.parse().map_err(|_| number())?,
         "retries" => o.retries = value.parse().map_err(|_| number())?,
+        "exclude" => o.exclude.push(value.to_owned()),
+        "include" => o.include.push(value.to_owned()),
         _ => {
             return Err(Error::usage(format!("no option '{name}'"))
                 .with_hint(format!("the options are: {}", STAGE.join(", "))));
@@ -326,10 +330,12 @@ mod tests {
         assert_eq!(place("vector").ok(), Some(Wish::Vector));
         assert_eq!(place("elsewhere").map_err(|e| e.kind()), Err(Kind::Usage));
         let mut o = stead_stage::Options::default();
-        let values = ["newer", "yes", "yes", "yes", "no", "yes", "1KiB", "-7", "5"];
+        let values =
+            ["newer", "yes", "yes", "yes", "no", "yes", "1KiB", "-7", "5", "*.tmp", "*.h5"];
         for (name, value) in STAGE.iter().zip(values) {
             set_stage(&mut o, name, value).expect(name);
         }
+        set_stage(&mut o, "exclude", "core").expect("another one");
         let all = stead_stage::Options {
             exists: Exists::Newer,
             delete: true,
@@ -340,6 +346,8 @@ mod tests {
             limit: Some(1024),
             priority: -7,
             retries: 5,
+            exclude: vec!["*.tmp".to_owned(), "core".to_owned()],
+            include: vec!["*.h5".to_owned()],
         };
         assert_eq!(o, all);
         set_stage(&mut o, "limit", "none").expect("taken back");
@@ -362,7 +370,8 @@ mod tests {
             assert_eq!(bad, Err(Kind::Usage), "{name}");
         }
         let mut o = stead_stage::Options::default();
-        for name in STAGE.iter().chain(&["nope"]) {
+        let patterns = ["exclude", "include"];
+        for name in STAGE.iter().filter(|name| !patterns.contains(name)).chain(&["nope"]) {
             let bad = set_stage(&mut o, name, "x").map_err(|e| e.kind());
             assert_eq!(bad, Err(Kind::Usage), "{name}");
         }

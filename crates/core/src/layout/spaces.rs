@@ -10,7 +10,7 @@
 //! when its dataspace is used, so that who uses another one needs none of them.
 
 use super::space::{check_path, check_space};
-use super::terms::{SpaceConfig, Terms};
+use super::terms::{SpaceConfig, Terms, not_of_buckets};
 use super::text::{at_line, line, not_toml};
 use crate::{BucketUrl, Error, Result, limits};
 use serde::Deserialize;
@@ -124,6 +124,22 @@ impl Spaces {
             let mut space = Space::new(config, variable).map_err(wrong)?;
             if let Folder::None { line: its, .. } = &mut space.folder {
                 *its = line(text, at);
+            }
+            let meant = BucketUrl::is_meant(space.config.path());
+            let is = matches!(&space.folder, Folder::Is(place) if BucketUrl::is_meant(place));
+            if let Some(key) = space.config.key_of_folders().filter(|_| meant || is) {
+                let at = keys.get(key).map_or(at, |value| value.span().start);
+                let e = not_of_buckets(key);
+                if meant {
+                    return Err(at_line(&e, text, at));
+                }
+                // A variable makes a bucket of it: that is for those who use it.
+                space.folder = Folder::None {
+                    why: e.message().to_owned(),
+                    hint: e.hint().map(str::to_owned),
+                    line: line(text, at),
+                    file: None,
+                };
             }
             spaces.named.insert(name, space);
         }
@@ -385,6 +401,22 @@ mod tests {
         assert_eq!(spaces.place("b").unwrap(), "gs://x");
         assert!(spaces.has("b") && !spaces.has("c"));
         assert!(spaces.give("b=s3://me:secret@x", &variable).is_err());
+        // Nothing would keep to these there.
+        for key in ["quota = \"1TB\"", "user_quota = 5", "expires = \"7d\"", "mode = \"2770\""] {
+            let bad = format!("{text}limit = \"1GB/s\"\n{key}\n");
+            let e = Spaces::parse(&bad, &variable).unwrap_err();
+            assert_eq!((e.kind(), e.place().line), (Kind::Format, Some(4)), "{key}: {e}");
+            assert!(e.message().contains("a bucket has no") && e.hint().is_some(), "{key}: {e}");
+        }
+        // Where a variable makes a bucket of it, that is an error of who uses it.
+        let text = "[dataspace.o]\npath = \"${OUT}\"\nquota = 5\n[dataspace.a]\npath = \"/a\"\n";
+        let of = |out: &'static str| move |name: &str| (name == "OUT").then(|| out.to_owned());
+        let spaces = Spaces::parse(text, &of("gs://x")).unwrap();
+        let e = spaces.place("o").unwrap_err();
+        assert_eq!((e.kind(), e.place().line), (Kind::Format, Some(3)), "{e}");
+        assert!(e.message().contains("a bucket has no 'quota'"), "{e}");
+        assert_eq!(spaces.place("a").unwrap(), "/a");
+        assert_eq!(Spaces::parse(text, &of("/o")).unwrap().place("o").unwrap(), "/o");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a dataspace is besides a place: the keys of `stead.toml`, and what they say.
 
 use super::space::check_space;
-use crate::{Error, Result, limits, units};
+use crate::{BucketUrl, Error, Result, limits, units};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -26,6 +26,9 @@ const KEYS: [(&str, &str); 14] = [
     ("transfers", "a number of transfers at a time"),
     ("gentle", "yes or no"),
 ];
+/// Those that say something of a folder: nothing keeps to them in a bucket, of which the store alone knows what lies there.
+const OF_FOLDERS: [&str; 8] =
+    ["memory", "size", "quota", "user_quota", "owner", "group", "mode", "expires"];
 
 /// What is agreed about a dataspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -114,6 +117,12 @@ fn unknown(key: &str) -> Error {
         .with_hint(format!("its keys are {}", known.join(", ")))
 }
 
+/// Says that a bucket keeps to nothing of this.
+pub(super) fn not_of_buckets(key: &str) -> Error {
+    Error::usage(format!("a bucket has no '{}' here", key.escape_debug()))
+        .with_hint("set it at the store, and leave out the key")
+}
+
 fn truth(value: &str) -> Result<bool> {
     match value {
         "yes" | "true" => Ok(true),
@@ -193,7 +202,7 @@ impl SpaceConfig {
     /// With these keys set, and those whose value is empty taken away.
     ///
     /// # Errors
-    /// `Usage` for keys that there are not, values that make no sense, a name that is none.
+    /// `Usage` for keys that there are not, values that make no sense, a name that is none, keys of folders where it is a bucket.
     pub fn with(&self, name: &str, set: &BTreeMap<String, String>) -> Result<SpaceConfig> {
         check_space(name)?;
         let mut keys = self.keys.clone();
@@ -206,7 +215,18 @@ impl SpaceConfig {
                 false => keys.insert(key.clone(), value.clone()),
             };
         }
-        SpaceConfig::try_from(keys)
+        let config = SpaceConfig::try_from(keys)?;
+        if let Some(key) = config.key_of_folders()
+            && BucketUrl::is_meant(config.path())
+        {
+            return Err(not_of_buckets(key));
+        }
+        Ok(config)
+    }
+
+    /// The first of its keys that says something of a folder.
+    pub(super) fn key_of_folders(&self) -> Option<&str> {
+        self.keys.keys().map(String::as_str).find(|key| OF_FOLDERS.contains(key))
     }
 
     /// Where it is, with the variables that are in there.
@@ -287,6 +307,30 @@ mod tests {
         assert!(config.with("a b", &map(&[])).is_err());
         let e = less.with("x", &map(&[("size", "1")])).unwrap_err();
         assert!(e.message().contains("only a dataspace in memory"), "{e}");
+    }
+
+    #[test]
+    fn what_only_folders_keep_to_no_bucket_is_given() {
+        let bucket = SpaceConfig::plain("s3://old/runs");
+        let shared = [("jobs", "yes"), ("limit", "1GB/s"), ("transfers", "2"), ("gentle", "yes")];
+        let bucket = bucket.with("b", &map(&shared)).unwrap();
+        for (key, value) in [
+            ("quota", "1TB"),
+            ("user_quota", "1TB"),
+            ("expires", "7d"),
+            ("memory", "yes"),
+            ("owner", "ada"),
+            ("group", "7"),
+            ("mode", "2770"),
+        ] {
+            let e = bucket.with("b", &map(&[(key, value)])).unwrap_err();
+            assert_eq!(e.message(), format!("a bucket has no '{key}' here"));
+            assert!(e.hint().is_some_and(|hint| hint.contains("at the store")), "{e}");
+            // Nor does a folder become one that has it.
+            let folder = SpaceConfig::plain("/x").with("b", &map(&[(key, value)])).unwrap();
+            assert!(folder.with("b", &map(&[("path", "s3://old-${USER}")])).is_err(), "{key}");
+            assert!(folder.with("b", &map(&[("path", "s3://old"), (key, "")])).is_ok(), "{key}");
+        }
     }
 
     proptest! {

@@ -156,7 +156,15 @@ impl Way<'_> {
     pub(super) fn links(&self) -> Result<()> {
         let is_move = self.d.known.request.action == Action::Move;
         let touched = RefCell::new(Touched::default());
+        // A first name that stays as it is in the target.
+        let stays = |item: &Item| item.first == item.n;
         let make = |item: &Item| {
+            if stays(item) {
+                return Ok(());
+            }
+            if item.task == Task::Attributes {
+                return self.attributes(item);
+            }
             let target = self.target(item, true)?;
             let target = target.folder()?;
             let name = item.source.file_name().unwrap_or_default();
@@ -180,7 +188,7 @@ impl Way<'_> {
                 commit::link(item, &text, target, &temporary, &meta)?;
             } else {
                 let first = self.d.journal.item(self.d.id, item.first)?;
-                if !self.d.journal.is_done(self.d.id, item.first)? {
+                if !stays(&first) && !self.d.journal.is_done(self.d.id, item.first)? {
                     let why = "another name of this file could not be staged";
                     return Err(Error::new(Kind::Io, why).at_path(source.at(name)));
                 }
@@ -188,7 +196,8 @@ impl Way<'_> {
                 let folder = folder.folder()?;
                 // Whoever saves a file anew gives this name to another one, and leaves the old one its other names.
                 let is_first = folder.meta(first.name())?.is_some_and(|there| {
-                    there.size == meta.size && commit::same_time(meta.mtime, there.mtime)
+                    (there.what, there.size) == (What::File, meta.size)
+                        && commit::same_time(meta.mtime, there.mtime)
                 });
                 if !is_first {
                     let why = "this was another name of a file that changed since";
@@ -201,6 +210,9 @@ impl Way<'_> {
             touched.borrow_mut().note(target)
         };
         let settle = |done: &mut Vec<&Item>| {
+            let all = done.len();
+            done.retain(|item| !stays(item));
+            self.files.fetch_sub((all - done.len()) as u64, Ordering::Relaxed);
             self.settle(&touched)?;
             let mut failed = Vec::new();
             for item in done.iter().filter(|_| is_move) {
@@ -211,7 +223,31 @@ impl Way<'_> {
             self.settle(&touched)?;
             Ok(failed)
         };
-        self.each(&[Task::Link, Task::Hard], false, true, make, settle)
+        self.each(&[Task::Link, Task::Hard, Task::Attributes], false, true, make, settle)
+    }
+
+    /// Gives a file that stays what its source has besides bytes, if both are those that were planned.
+    fn attributes(&self, item: &Item) -> Result<()> {
+        let (source, target) = (self.source(item)?, self.target(item, true)?);
+        let (source, target) = (source.folder()?, target.folder()?);
+        let from = source.open_file(item.source.file_name().unwrap_or_default())?;
+        let to = target.open_file(item.name())?;
+        let shown = target.at(item.name());
+        let of = |file: &std::fs::File| {
+            stead_store::Meta::of_file(file).map_err(|e| Error::io("look at", &shown, e))
+        };
+        let (meta, there) = (of(&from)?, of(&to)?);
+        let same = (there.what, there.size) == (What::File, meta.size)
+            && commit::same_time(meta.mtime, there.mtime);
+        if !same {
+            let why = "this changed after it was planned";
+            return Err(Error::new(Kind::Changed, why).at_path(shown).with_hint("stage it again"));
+        }
+        meta::give(&from, &meta, &to, &shown)?;
+        if self.is_durable() {
+            to.sync_all().map_err(|e| Error::io("make durable", &shown, e))?;
+        }
+        Ok(())
     }
 
     /// Removes the source of a link, or of one more name, that the target has durably.

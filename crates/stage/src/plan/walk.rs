@@ -1,12 +1,12 @@
 //! Trees, name by name: what the source has and what the target has decide what is to be done.
 
-use super::{Planner, Progressing, twice};
+use super::{First, Planner, Progressing, twice};
 use crate::commit::same_time;
 use crate::ends::End;
 use crate::job::{Item, TARGET, Task};
 use crate::place::{Place, key_of, no_key};
 use crate::request::{Action, Exists};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use stead_core::{Error, Result};
@@ -21,6 +21,15 @@ pub(super) struct Step {
     pub(super) target: PathBuf,
     /// The target has it already.
     pub(super) there: bool,
+}
+
+/// What becomes of a name that is to be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Goes {
+    Itself,
+    /// It is a folder that stays for what stays in it.
+    Within,
+    Not,
 }
 
 /// A name with what it is.
@@ -78,6 +87,7 @@ impl Planner<'_> {
         target: &End,
         first: Step,
     ) -> Result<()> {
+        self.state.roots = (first.source.clone(), first.target.clone());
         let mut steps = vec![first];
         while let Some(step) = steps.pop() {
             self.cancel.check()?;
@@ -108,8 +118,14 @@ impl Planner<'_> {
                     if unfinished(&name) {
                         continue;
                     }
-                    let (path, to_path) = (step.source.join(&name), step.target.join(&name));
-                    let target = to_path;
+                    let (path, target) = (step.source.join(&name), step.target.join(&name));
+                    let is_folder = meta.what == What::Folder;
+                    if !self.takes(&path, &self.state.roots.0, is_folder) {
+                        if delete {
+                            names.insert(name);
+                        }
+                        continue;
+                    }
                     let found =
                         Found { from, folder: &folder, name: &name, path, meta, target, near };
                     if let Some(step) = self.name(&found, to.as_ref())? {
@@ -124,7 +140,7 @@ impl Planner<'_> {
                 for list in to.names(AT_ONCE)? {
                     for name in list? {
                         if !names.contains(&name) && !unfinished(&name) {
-                            self.clear(TARGET, to, &name, &step.target.join(&name))?;
+                            self.clear_but(to, &name, &step.target.join(&name))?;
                         }
                     }
                 }
@@ -197,7 +213,10 @@ impl Planner<'_> {
             }
             if !same_kind && (there.what == What::Folder || found.meta.what == What::Folder) {
                 if self.request.action == Action::Sync && self.request.options.delete {
-                    self.clear(TARGET, to, name, &found.target)?;
+                    // What is left out there is in the way.
+                    if self.clear_but(to, name, &found.target)? {
+                        return Err(in_the_way(&to.at(name), there.what));
+                    }
                 } else {
                     return Err(in_the_way(&to.at(name), there.what));
                 }
@@ -234,8 +253,22 @@ impl Planner<'_> {
                 Ok(None)
             }
             What::File | What::Link => {
+                let key = (found.meta.dev, found.meta.ino);
+                let is_file = found.meta.what == What::File;
+                let several = found.meta.links > 1 && is_file && !self.state.bucket;
                 if self.stays(found, there.as_ref(), to)? {
-                    self.state.sums.skipped += 1;
+                    let gets = there.as_ref().is_some_and(|there| self.gets(found, there));
+                    match gets {
+                        true => {
+                            self.state.sums.others += 1;
+                            self.item(Task::Attributes, found, true)?;
+                        }
+                        false => self.state.sums.skipped += 1,
+                    }
+                    if several && there.is_some_and(|there| is_copy(&found.meta, &there)) {
+                        let stays = || First::Stays(found.target.clone());
+                        self.state.several.entry(key).or_insert_with(stays);
+                    }
                     return Ok(None);
                 }
                 if let Some(given) = &mut self.state.given
@@ -246,15 +279,15 @@ impl Planner<'_> {
                 if self.state.bucket && key_of(&found.target).is_none() {
                     return Err(no_key(found.folder.at(found.name)));
                 }
+                self.make_ways(&found.target)?;
                 let replace = there.is_some();
-                let key = (found.meta.dev, found.meta.ino);
-                if found.meta.links > 1 && found.meta.what == What::File && !self.state.bucket {
-                    if let Some(first) = self.state.several.get(&key).copied() {
+                if several {
+                    if let Some(first) = self.first(found, key)? {
                         self.state.sums.others += 1;
                         let item = self.made(Task::Hard, found, replace);
-                        return self.put(Item { first, size: 0, ..item }).map(|()| None);
+                        return self.put(Item { first, ..item }).map(|()| None);
                     }
-                    self.state.several.insert(key, self.state.next);
+                    self.state.several.insert(key, First::Item(self.state.next));
                 }
                 if found.meta.what == What::Link {
                     self.state.sums.others += 1;
@@ -270,6 +303,39 @@ impl Planner<'_> {
                 Ok(None)
             }
         }
+    }
+
+    /// The number of the first name of a file of which this is another one. One that stays is an item from here on, which is its own
+    /// first one: nothing is done with it, and nobody counts it.
+    fn first(&mut self, found: &Found<'_>, key: (u64, u64)) -> Result<Option<i64>> {
+        let target = match self.state.several.get_mut(&key) {
+            None => return Ok(None),
+            Some(First::Item(first)) => return Ok(Some(*first)),
+            Some(First::Stays(target)) => std::mem::take(target),
+        };
+        let first = self.state.next;
+        self.state.several.insert(key, First::Item(first));
+        let item = self.made(Task::Hard, found, true);
+        self.put(Item { target, first, ..item })?;
+        Ok(Some(first))
+    }
+
+    /// True if a file that stays is to have other rights, or another owner where this process may give files away.
+    fn gets(&self, found: &Found<'_>, there: &Meta) -> bool {
+        let from = &found.meta;
+        let far = found.folder.bucket().is_some() || found.folder.far().is_some();
+        if self.request.action != Action::Sync
+            || from.what != What::File
+            || far
+            || self.state.bucket
+        {
+            return false;
+        }
+        // Bits that lend rights may not be ours to give.
+        let root = rustix::process::geteuid().is_root();
+        let bits = if root { 0o7777 } else { 0o777 };
+        (from.mode ^ there.mode) & bits != 0
+            || root && (from.uid, from.gid) != (there.uid, there.gid)
     }
 
     /// True if the target keeps what it has.
@@ -320,8 +386,7 @@ impl Planner<'_> {
         if target.as_os_str().is_empty() || self.state.bucket {
             return Ok(());
         }
-        self.state.sums.others += 1;
-        self.put(Item {
+        let item = Item {
             n: 0,
             task: Task::Folder,
             from,
@@ -331,7 +396,36 @@ impl Planner<'_> {
             mtime: meta.mtime,
             first: -1,
             replace,
-        })
+        };
+        if self.state.filter.picks() {
+            // Only if something is to lie in it.
+            self.state.ways.insert(item.target.clone(), item);
+            return Ok(());
+        }
+        self.state.sums.others += 1;
+        self.put(item)
+    }
+
+    /// Plans the folders on the way to a name that wait for one.
+    fn make_ways(&mut self, target: &Path) -> Result<()> {
+        if self.state.ways.is_empty() {
+            return Ok(());
+        }
+        let mut above: Vec<&Path> = target.ancestors().skip(1).collect();
+        above.reverse();
+        for path in above {
+            if let Some(item) = self.state.ways.remove(path) {
+                self.state.sums.others += 1;
+                self.put(item)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// True of a name that is meant, by its way from the root of its tree.
+    fn takes(&self, path: &Path, root: &Path, is_folder: bool) -> bool {
+        let filter = &self.state.filter;
+        filter.is_none() || filter.takes(path.strip_prefix(root).unwrap_or(path), is_folder)
     }
 
     fn made(&self, task: Task, found: &Found<'_>, replace: bool) -> Item {
@@ -353,6 +447,35 @@ impl Planner<'_> {
         self.put(item)
     }
 
+    /// Plans to remove a name of the target and what lies below it, but for what is left out. True if some of it is.
+    fn clear_but(&mut self, folder: &Place, name: &OsStr, path: &Path) -> Result<bool> {
+        let mut kept = HashMap::new();
+        if !self.state.filter.is_none() {
+            let mut left = vec![(folder.clone(), name.to_owned(), path.to_owned())];
+            while let Some((folder, name, path)) = left.pop() {
+                self.cancel.check()?;
+                let Some(meta) = folder.meta(&name)? else { continue };
+                let root = &self.state.roots.1;
+                if !self.takes(&path, root, meta.what == What::Folder) {
+                    let above = path.ancestors().skip(1).take_while(|a| a.starts_with(root));
+                    kept.extend(above.map(|above| (above.to_owned(), Goes::Within)));
+                    kept.insert(path, Goes::Not);
+                } else if meta.what == What::Folder {
+                    let inner = folder.enter(&name)?;
+                    for list in inner.names(AT_ONCE)? {
+                        left.extend(list?.into_iter().map(|name| {
+                            let path = path.join(&name);
+                            (inner.clone(), name, path)
+                        }));
+                    }
+                }
+            }
+        }
+        let goes = |path: &Path| kept.get(path).copied().unwrap_or(Goes::Itself);
+        self.clear_all(TARGET, folder, name, path, &goes)?;
+        Ok(kept.contains_key(path))
+    }
+
     /// Plans to remove a name and what lies below it: files in order, folders to be removed in reverse.
     pub(super) fn clear(
         &mut self,
@@ -361,9 +484,24 @@ impl Planner<'_> {
         name: &OsStr,
         path: &Path,
     ) -> Result<()> {
+        self.clear_all(from, folder, name, path, &|_| Goes::Itself)
+    }
+
+    fn clear_all(
+        &mut self,
+        from: i64,
+        folder: &Place,
+        name: &OsStr,
+        path: &Path,
+        goes: &dyn Fn(&Path) -> Goes,
+    ) -> Result<()> {
         let mut left = vec![(folder.clone(), name.to_owned(), path.to_owned())];
         while let Some((folder, name, path)) = left.pop() {
             self.cancel.check()?;
+            let goes = goes(&path);
+            if goes == Goes::Not {
+                continue;
+            }
             let Some(meta) = folder.meta(&name)? else { continue };
             let kept = self.state.kept.contains(&(meta.dev, meta.ino))
                 || self.state.kept_far.contains(&(meta.ino, meta.ctime));
@@ -373,16 +511,17 @@ impl Planner<'_> {
                     .with_hint("sync without --delete, or into a folder beside it"));
             }
             let task = if meta.what == What::Folder { Task::RemoveFolder } else { Task::Remove };
+            // A folder of a bucket goes with what lies in it.
             let gone = task == Task::RemoveFolder && folder.bucket().is_some();
+            let gone = gone || goes == Goes::Within;
             self.state.sums.removed += u64::from(!gone);
-            if from == TARGET {
+            if from == TARGET && !gone {
                 self.state.free(&meta);
             }
             let (source, target) = match from {
                 TARGET => (PathBuf::new(), path.clone()),
                 _ => (path.clone(), PathBuf::new()),
             };
-            // A folder of a bucket goes with what lies in it.
             if !gone {
                 self.put(Item {
                     n: 0,
@@ -440,6 +579,15 @@ fn is_one(here: &Meta, there: &Meta) -> bool {
         true => of(here) == of(there),
         false => (here.dev, here.ino) == (there.dev, there.ino),
     }
+}
+
+/// True if what the target keeps is what a copy would be, of which other names may be made: also by whose it is, since its owner may change
+/// all names at once.
+fn is_copy(from: &Meta, there: &Meta) -> bool {
+    let user = rustix::process::geteuid();
+    let owner = if user.is_root() { from.uid } else { user.as_raw() };
+    (there.what, there.size, there.uid) == (What::File, from.size, owner)
+        && same_time(from.mtime, there.mtime)
 }
 
 /// True of the temporary names of transfers, which belong to them alone.

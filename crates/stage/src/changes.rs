@@ -1,0 +1,100 @@
+//! What a plan would do, name by name, for who wants to see that before: the first ones of each kind.
+
+use crate::ends::Base;
+use crate::job::{Item, Task};
+use crate::plan::Planned;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+/// Names of a kind that are told, and bytes of all of them: an answer of a daemon has them all.
+const MOST: usize = 500;
+const BYTES: usize = 256 << 10;
+
+/// What is done with a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Does {
+    /// A file comes where there is none.
+    Copy,
+    /// A file, a link or a folder comes in place of another one, or gets its attributes.
+    Replace,
+    /// A link comes, or one more name of a file.
+    Link,
+    /// A folder is made.
+    Folder,
+    /// It gets another name.
+    Rename,
+    /// It is removed.
+    Remove,
+}
+
+/// One name of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// What is done with it.
+    pub does: Does,
+    /// The name: on the target, if there is one.
+    pub path: String,
+}
+
+/// Those of a plan that is being made.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    all: Vec<(Does, i64, PathBuf)>,
+    counts: [usize; 6],
+    bytes: usize,
+}
+
+impl Changes {
+    pub(crate) fn note(&mut self, item: &Item) {
+        let does = match item.task {
+            Task::Remove | Task::RemoveFolder => Does::Remove,
+            // What a move leaves is where it was moved from, and with a name that is there nothing is done.
+            Task::LeaveFolder => return,
+            Task::Hard if item.first == item.n => return,
+            Task::Rename => Does::Rename,
+            _ if item.replace => Does::Replace,
+            Task::Attributes => Does::Replace,
+            Task::File => Does::Copy,
+            Task::Link | Task::Hard => Does::Link,
+            Task::Folder => Does::Folder,
+        };
+        let path = if item.target.as_os_str().is_empty() { &item.source } else { &item.target };
+        let len = path.as_os_str().len();
+        let Some(count) = self.counts.get_mut(does as usize) else { return };
+        if *count < MOST && self.bytes + len <= BYTES {
+            *count += 1;
+            self.bytes += len;
+            let from = if path == &item.target { crate::job::TARGET } else { item.from };
+            self.all.push((does, from, path.clone()));
+        }
+    }
+
+    /// With whole names.
+    pub(crate) fn told(self, planned: &Planned) -> Vec<Change> {
+        let each = |(does, from, path): (Does, i64, PathBuf)| {
+            let base = usize::try_from(from).ok().and_then(|from| planned.ends.sources.get(from));
+            let path = match (base, &planned.target) {
+                (Some(base), _) => below(base, &path.to_string_lossy()),
+                (None, Some(target)) => target.at(path.as_os_str()).to_string_lossy().into_owned(),
+                (None, None) => path.to_string_lossy().into_owned(),
+            };
+            Change { does, path }
+        };
+        self.all.into_iter().map(each).collect()
+    }
+}
+
+/// A name below a base, as people write it.
+fn below(base: &Base, path: &str) -> String {
+    match base {
+        Base::Space(name, _) => format!("{name}://{path}"),
+        Base::Path(at) => {
+            let whole = std::path::Path::new(at).join(OsStr::new(path));
+            whole.to_string_lossy().into_owned()
+        }
+        Base::Bucket(url) => format!("{}/{path}", url.trim_end_matches('/')),
+        Base::Far(node, base) => format!("{node}:{}", below(base, path)),
+    }
+}

@@ -1,0 +1,156 @@
+//! Transfers that leave names out.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use stead_core::layout::Spaces;
+use stead_core::{Cancel, Kind, Location, Result};
+use stead_stage::{Action, Does, Means, Options, Request, Stager, Status};
+use tempfile::TempDir;
+
+struct Place {
+    dir: TempDir,
+    stager: Stager,
+}
+
+impl Place {
+    fn new() -> Place {
+        let dir = tempfile::tempdir().unwrap();
+        let means = Means { spaces: Spaces::default(), threads: 2, ..Means::default() };
+        let stager = Stager::open(&dir.path().join("state"), means).unwrap();
+        let p = Place { dir, stager };
+        for name in [
+            "a.h5",
+            "a.tmp",
+            "core",
+            ".hid.tmp",
+            "logs/l1",
+            "deep/b.h5",
+            "deep/core",
+            "deep/logs/l2",
+        ] {
+            p.make(&format!("from/{name}"));
+        }
+        fs::create_dir(p.path("from/empty")).unwrap();
+        p
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn make(&self, name: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, name).unwrap();
+    }
+
+    fn request(&self, action: Action, exclude: &[&str], include: &[&str]) -> Request {
+        let at = |name: &str| {
+            Location::parse(&format!("{}/{name}", self.dir.path().display()), &|_| None).unwrap()
+        };
+        let all = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        Request {
+            action,
+            sources: vec![at("from/")],
+            target: Some(at("to")),
+            options: Options { exclude: all(exclude), include: all(include), ..Options::default() },
+        }
+    }
+
+    fn run(&self, request: &Request) -> Result<Status> {
+        let id = self.stager.submit(request)?;
+        self.stager.run(id, &Cancel::new(), None)
+    }
+
+    /// What lies below a folder, folders with a `/` behind them.
+    fn names(&self, at: &str) -> Vec<String> {
+        fn walk(root: &Path, at: &Path, all: &mut Vec<String>) {
+            for entry in fs::read_dir(at).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+                if path.is_dir() {
+                    all.push(name + "/");
+                    walk(root, &path, all);
+                } else {
+                    all.push(name);
+                }
+            }
+        }
+        let (root, mut all) = (self.path(at), Vec::new());
+        walk(&root, &root, &mut all);
+        all.sort();
+        all
+    }
+}
+
+#[test]
+fn what_is_excluded_does_not_come() {
+    let p = Place::new();
+    p.run(&p.request(Action::Copy, &["*.tmp", "/core", "logs/"], &[])).unwrap();
+    assert_eq!(p.names("to"), ["a.h5", "deep/", "deep/b.h5", "deep/core", "empty/"]);
+}
+
+#[test]
+fn what_is_included_comes_alone_with_the_folders_that_it_lies_in() {
+    let p = Place::new();
+    p.make("from/x/y/z.h5");
+    let status = p.run(&p.request(Action::Copy, &["deep/"], &["*.h5", "l?"])).unwrap();
+    assert_eq!(p.names("to"), ["a.h5", "logs/", "logs/l1", "x/", "x/y/", "x/y/z.h5"]);
+    // The target, three folders and three files.
+    assert_eq!((status.files, status.files_done), (7, 7));
+}
+
+#[test]
+fn a_sync_leaves_alone_what_is_left_out_on_both_sides() {
+    let p = Place::new();
+    for name in ["own.tmp", "old/x", "old/keep.tmp", "old/in/y", "gone/z", "logs/theirs", "a.h5/x"]
+    {
+        p.make(&format!("to/{name}"));
+    }
+    let mut request = p.request(Action::Sync, &["*.tmp", "logs/"], &[]);
+    request.options.delete = true;
+    let preview = p.stager.preview(&request, &Cancel::new()).unwrap();
+    let mut removed: Vec<String> = preview
+        .changes
+        .iter()
+        .filter(|change| change.does == Does::Remove)
+        .map(|change| change.path.strip_prefix(p.path("to").to_str().unwrap()).unwrap().to_owned())
+        .collect();
+    removed.sort();
+    assert_eq!(removed, ["/a.h5", "/a.h5/x", "/gone", "/gone/z", "/old/in", "/old/in/y", "/old/x"]);
+    assert_eq!(preview.removed, 7);
+    p.run(&request).unwrap();
+    let wanted = [
+        "a.h5",
+        "core",
+        "deep/",
+        "deep/b.h5",
+        "deep/core",
+        "empty/",
+        "logs/",
+        "logs/theirs",
+        "old/",
+        "old/keep.tmp",
+        "own.tmp",
+    ];
+    assert_eq!(p.names("to"), wanted);
+    // Where it is in the way of something, that is said.
+    p.make("to/core.d/x.tmp");
+    p.make("from/core.d");
+    let e = p.run(&request).unwrap_err();
+    assert!(
+        e.kind() == Kind::Usage && e.message().contains("this is a folder on the target"),
+        "{e}"
+    );
+}
+
+#[test]
+fn moves_and_removals_are_of_all_that_is_named() {
+    let p = Place::new();
+    let e = p.run(&p.request(Action::Move, &["*.tmp"], &[])).unwrap_err();
+    assert!(e.kind() == Kind::Usage && e.message().contains("only copies and syncs"), "{e}");
+    let e = p.run(&p.request(Action::Copy, &["["], &[])).unwrap_err();
+    assert!(e.kind() == Kind::Usage && e.message().contains("is no pattern"), "{e}");
+}
