@@ -28,6 +28,8 @@ pub(crate) enum Change {
     Put { name: String, keys: BTreeMap<String, String>, new: bool },
     /// There is none.
     Remove { name: String },
+    /// It is as the configuration of the system says.
+    Reset { name: String },
     /// A job of a user may use dataspaces.
     Job { job: String, user: u32, dataspaces: BTreeSet<String> },
     /// It is over.
@@ -163,6 +165,14 @@ impl Kept {
                 }
                 self.removed.insert(name);
             }
+            Change::Reset { name } => {
+                let (put, removed) = (self.dataspaces.remove(&name), self.removed.remove(&name));
+                if put.is_none() && !removed {
+                    let shown = name.escape_debug();
+                    return Err(Error::usage(format!("nothing was set of a dataspace '{shown}'"))
+                        .with_hint("it is as stead.toml says: stead admin dataspace list"));
+                }
+            }
             Change::Drained(drained) => self.drained = drained,
             Change::Numbers { .. } => {}
             change => job::apply(self, change)?,
@@ -295,6 +305,15 @@ mod tests {
         again.overlay(&mut spaces, &|_| None).unwrap();
         assert_eq!(spaces.names().collect::<Vec<_>>(), ["a"]);
         assert_eq!(spaces.folder("a").unwrap(), "/b");
+        // Without what was said of them they are as the file of the system says, or none.
+        for name in ["a", "s"] {
+            kept.apply(Change::Reset { name: name.into() }).unwrap();
+            assert!(kept.apply(Change::Reset { name: name.into() }).is_err());
+        }
+        let text = "[dataspace.s]\npath = \"/s\"\n";
+        let mut spaces = Spaces::parse(text, &|_| None).unwrap();
+        kept.overlay(&mut spaces, &|_| None).unwrap();
+        assert_eq!(spaces.names().collect::<Vec<_>>(), ["s"]);
         std::fs::write(&path, b"{\"drained\": 7}").unwrap();
         assert_eq!(Kept::read(&path).unwrap_err().kind(), Kind::Format);
     }
@@ -322,12 +341,18 @@ mod tests {
     #[test]
     fn a_worker_that_means_no_good_changes_nothing() {
         let mut kept = Kept::default();
+        let bucket = BTreeMap::from([
+            ("path".to_owned(), "s3://b".to_owned()),
+            ("quota".to_owned(), "1TB".to_owned()),
+        ]);
         for bad in [
             put("a b", "/a", true),
             put("../x", "/a", true),
             put("a", "relative\n", true),
             put("a", &"/x".repeat(5000), true),
             Change::Remove { name: "a/b".into() },
+            Change::Reset { name: "a/b".into() },
+            Change::Put { name: "b".into(), keys: bucket, new: true },
             Change::Job { job: "a b".into(), user: 1, dataspaces: BTreeSet::new() },
             Change::Job { job: "1".into(), user: 1, dataspaces: ["a b".to_owned()].into() },
             Change::Unjob { job: "none".into() },

@@ -201,6 +201,7 @@ impl Desk {
                 self.system()?.config(&name).ok_or_else(|| none(&name))?;
                 Change::Remove { name }
             }
+            AdminAsk::Reset { name } => Change::Reset { name },
             AdminAsk::Job { job, user, dataspaces } => {
                 let spaces = self.system()?;
                 if let Some(name) = dataspaces.iter().find(|name| !spaces.has(name)) {

@@ -13,6 +13,7 @@ use crate::admin::{self, Change, Numbers};
 use crate::clock;
 use crate::control::{self, Order, Report};
 use crate::log::log;
+use crate::notify;
 use crate::pool::{Asked, Pool};
 use crate::protocol::Failed;
 use crate::refuse::refuse;
@@ -152,6 +153,7 @@ fn start(settings: Settings, fabric: Option<Arc<dyn Fabric>>, ready: impl FnOnce
         if all { "all users" } else { "its user" }
     ));
     ready();
+    notify::tell(notify::READY);
     let socket = settings.socket.clone();
     let nodes = pool.as_ref().map(|pool| pool.nodes().to_vec());
     let mut broker = Broker {
@@ -170,6 +172,7 @@ fn start(settings: Settings, fabric: Option<Arc<dyn Fabric>>, ready: impl FnOnce
     };
     broker.go_on();
     let done = broker.run(&listener, &mut told);
+    notify::tell(notify::STOPPING);
     // Nobody is to knock where nobody is.
     let _ = std::fs::remove_file(&socket);
     drop(listener);
@@ -480,7 +483,7 @@ impl Broker {
                 let users: Vec<u32> = self.admins.kept().left.keys().copied().collect();
                 users.into_iter().for_each(|user| self.workers.wake(user));
             }
-            Change::Put { .. } if self.all => self.workers.wake(0),
+            Change::Put { .. } | Change::Reset { .. } if self.all => self.workers.wake(0),
             _ => {}
         }
         self.workers.here.values_mut().for_each(|worker| worker.stale = true);

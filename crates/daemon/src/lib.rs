@@ -19,6 +19,7 @@ mod frame;
 mod job;
 mod log;
 mod metrics;
+mod notify;
 mod persist;
 pub mod pool;
 pub mod protocol;

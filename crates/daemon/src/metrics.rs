@@ -37,7 +37,12 @@ pub(crate) fn text(
     let of = |what: &dyn Fn(&stead_stage::Totals) -> u64| -> Vec<(String, f64)> {
         totals.iter().map(|t| (label("state", t.state.as_str()), what(t) as f64)).collect()
     };
-    metric(&mut text, "transfers", "Transfers in the journal, by state.", &of(&|t| t.transfers));
+    metric(
+        &mut text,
+        "transfers",
+        "Transfers that were ever taken, by state.",
+        &of(&|t| t.transfers),
+    );
     metric(&mut text, "transfer_names", "Names that these have done.", &of(&|t| t.files_done));
     metric(&mut text, "transfer_bytes", "Bytes that these have moved.", &of(&|t| t.bytes_done));
     let rates: Vec<_> = (queue.stager().rates()?.into_iter())

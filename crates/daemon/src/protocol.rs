@@ -176,6 +176,11 @@ pub enum AdminAsk {
         /// Its name.
         name: String,
     },
+    /// Forget what administrators have said of it: it is as `/etc/stead/stead.toml` says, or none.
+    Reset {
+        /// Its name.
+        name: String,
+    },
     /// Which are there, for all users?
     Dataspaces {},
     /// A job of a user, or other dataspaces for it.

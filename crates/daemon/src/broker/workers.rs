@@ -7,6 +7,7 @@ use super::sharing::Part;
 use crate::clock;
 use crate::control::{self, Order, Owner};
 use crate::log::log;
+use crate::notify;
 use rustix::fs::{CWD, MemfdFlags, RenameFlags, renameat_with};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -191,6 +192,8 @@ impl Workers {
         let mut command = Command::new(program);
         command.args(words).current_dir("/").process_group(0);
         command.stdin(Stdio::from(theirs)).stdout(Stdio::null());
+        // Only the daemon says when it is ready.
+        command.env_remove(notify::SOCKET);
         if self.all {
             // Nothing of a user is looked at, such as a home, before the rights of that user are taken.
             command.env_clear().env("PATH", "/usr/bin:/bin");
