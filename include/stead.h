@@ -64,6 +64,12 @@
 #define STEAD_FABRIC_ENDS (UINT32_MAX - 16)
 
 /**
+ * A tag with which nothing is sent: who receives with it says which other tag is over. A fabric that knows nothing of it has nothing
+ * to give, and keeps what comes.
+ */
+#define STEAD_FABRIC_FORGET (UINT32_MAX - 17)
+
+/**
  * For stead_kernel.needs: the bytes of the records (stead_block_run).
  */
 #define STEAD_NEEDS_BYTES 1
@@ -500,7 +506,9 @@ typedef struct stead_fabric {
      * Waits for a message of a rank, or of any (STEAD_ANY_RANK), no longer than so many milliseconds: returns
      * STEAD_FABRIC_NOTHING if none came. Gives the sender and the bytes, which will be given to `free`. Of a rank that is
      * gone and left no message: STEAD_PEER. With the tag STEAD_FABRIC_ENDS it does not wait, and gives an empty message, each time,
-     * if the program of that rank has come to its end: all that it has sent is here, and it asks for nothing any more.
+     * if the program of that rank has come to its end: all that it has sent is here, and it asks for nothing any more. With
+     * the tag STEAD_FABRIC_FORGET and STEAD_ANY_RANK it does not wait either, and gives nothing: `*sender` has the tag of messages
+     * that nobody will ask for any more, so that those that lie here may go, and those that come later need not be kept.
      */
     int32_t (*recv)(void *data,
                     uint64_t from,
@@ -1733,8 +1741,8 @@ bool stead_error_is_retryable(const struct stead_error *error);
 void stead_error_free(struct stead_error *error);
 
 /**
- * What the last call that failed on this thread had to say, with its hint; "" if none has failed. For calls
- * that return no error, and for those that were given NULL for it. Lives until the next failure on this thread.
+ * What the last call that failed on this thread had to say, with its hint; "" if none has failed, and where it is kept no more: in what
+ * exit() calls. For calls that return no error, and for those that were given NULL for it. Lives until the next failure on this thread.
  */
 const char *stead_last_message(void);
 
@@ -3103,7 +3111,7 @@ stead_status stead_stage_request_target(struct stead_stage_request *request,
  * what the source has not), "verify" (read back and compared), "skip-special" (pipes, sockets and devices are left out),
  * "durable" (files are on the device before they get their names; yes unless told otherwise), "gentle" (gives way to others),
  * each yes or no; "limit" (bytes a second, with units, or none), "priority" (of those that wait), "retries" (of a file whose
- * error may pass).
+ * error may pass). "exclude" and "include" add a pattern of names below the sources each: of what is left out, and of what alone is taken.
  *
  * Errors: STEAD_USAGE for a name or a value that there is not.
  */
@@ -3179,9 +3187,10 @@ bool stead_stage_test(const struct stead_transfer *transfer);
  * Waits until a transfer has ended, for `timeout_ms` milliseconds: not at all if that is 0, without an end if it is negative.
  * STEAD_OK if all of it was done. Every call says the same once it has ended.
  *
- * Errors: STEAD_TIMEOUT if it has not ended by then: it goes on. Otherwise what it ended with: STEAD_USAGE for what the target has
- * already, STEAD_NOT_FOUND for sources that are not there; STEAD_NO_SPACE; STEAD_CANCELLED if it was stopped, or given up by
- * somebody; STEAD_IO if some names could not be done, which stead_stage_status tells, and all others were; STEAD_PERMISSION and its like.
+ * Errors: STEAD_TIMEOUT if it has not ended by then: it goes on. Otherwise what it ended with, which is never STEAD_TIMEOUT: STEAD_USAGE
+ * for what the target has already, STEAD_NOT_FOUND for sources that are not there; STEAD_NO_SPACE; STEAD_CANCELLED if it was stopped, or
+ * given up by somebody; STEAD_IO if some names could not be done, which stead_stage_status tells, and all others were, and if a store has
+ * not answered; STEAD_PERMISSION and its like.
  */
 stead_status stead_stage_wait(const struct stead_transfer *transfer,
                               int64_t timeout_ms,
@@ -3228,9 +3237,9 @@ stead_status stead_stage_give_up(struct stead_stager *stager,
  * Waits until nothing more happens with a transfer of the journal, whichever process does it, for `timeout_ms` milliseconds: not at
  * all if that is 0, without an end if it is negative. STEAD_OK if all of it was done.
  *
- * Errors: STEAD_TIMEOUT if it goes on; STEAD_USAGE if there is none of this number, or it waits and no process does it; STEAD_CANCELLED
- * if it was given up; STEAD_IO if it was interrupted, as its process has ended, or if some names could not be done, which
- * stead_stage_status tells; otherwise what it ended with, as stead_stage_wait.
+ * Errors: STEAD_TIMEOUT if it goes on, or somebody keeps the journal locked; STEAD_USAGE if there is none of this number, or it waits and
+ * no process does it; STEAD_CANCELLED if it was given up; STEAD_IO if it was interrupted, as its process has ended, or if some names could
+ * not be done, which stead_stage_status tells; otherwise what it ended with, as stead_stage_wait.
  */
 stead_status stead_stage_wait_for(const struct stead_stager *stager,
                                   int64_t id,
@@ -3348,9 +3357,10 @@ stead_status stead_daemon_submit(struct stead_daemon *daemon,
  * over the end of a daemon that is started again within 20 seconds. STEAD_OK if all of it was done. Every call says the same once it
  * has ended.
  *
- * Errors: STEAD_TIMEOUT if it has not ended by then: it goes on. STEAD_CANCELLED if it was given up, or one before it was not
- * finished; what it has failed with; STEAD_IO if it was interrupted, or if some names could not be done, which stead_daemon_status
- * tells; STEAD_USAGE if there is none of this number; STEAD_PEER if the daemon has ended.
+ * Errors: STEAD_TIMEOUT if it has not ended by then: it goes on; or if the daemon does not answer. STEAD_CANCELLED if it was given up, or
+ * one before it was not finished; what it has failed with, which is never STEAD_TIMEOUT; STEAD_IO if it was interrupted, if some names
+ * could not be done, which stead_daemon_status tells, or if a store has not answered; STEAD_USAGE if there is none of this number;
+ * STEAD_PEER if the daemon has ended.
  */
 stead_status stead_daemon_wait(const struct stead_daemon *daemon,
                                int64_t id,

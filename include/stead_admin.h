@@ -41,13 +41,22 @@ stead_status stead_admin_dataspace_update(stead_daemon *daemon,
                                           stead_error **error);
 
 /**
- * Takes a dataspace away, also one of /etc/stead/stead.toml. What lies in it stays.
+ * Takes a dataspace away, also one of /etc/stead/stead.toml, as long as nobody adds or resets it. What lies in it stays.
  *
  * Errors: STEAD_USAGE if there is none of this name; STEAD_PERMISSION if this user is no administrator; STEAD_PEER, STEAD_TIMEOUT.
  */
 stead_status stead_admin_dataspace_remove(stead_daemon *daemon,
                                           const char *name,
                                           stead_error **error);
+
+/**
+ * Forgets what administrators have set of a dataspace: it is as /etc/stead/stead.toml says, or none.
+ *
+ * Errors: STEAD_USAGE if nothing was set of it; STEAD_PERMISSION if this user is no administrator; STEAD_PEER, STEAD_TIMEOUT.
+ */
+stead_status stead_admin_dataspace_reset(stead_daemon *daemon,
+                                         const char *name,
+                                         stead_error **error);
 
 /**
  * The dataspaces of all users as a JSON list: `name`, and `set` with the keys of stead.toml and their values. The text is the

@@ -41,6 +41,10 @@ public:
     void remove_dataspace(const std::string &name) const {
         detail::call(stead_admin_dataspace_remove, get(), name.c_str());
     }
+    /// Forgets what was set of a dataspace: it is as /etc/stead/stead.toml says, or none.
+    void reset_dataspace(const std::string &name) const {
+        detail::call(stead_admin_dataspace_reset, get(), name.c_str());
+    }
     /// The dataspaces of all users, as JSON.
     std::string dataspaces() const { return text(stead_admin_dataspaces); }
 

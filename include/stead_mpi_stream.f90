@@ -9,7 +9,8 @@
 !
 ! The communicator is the integer of `use mpi` and mpif.h; stead_mpi_stream_f08.f90 has the same for `use mpi_f08`. MPI must have been
 ! initialised with MPI_INIT_THREAD and MPI_THREAD_MULTIPLE. A `status` is 0 if all went well; else stead_message() of stead_stream says what
-! did not. Modules are made by the compiler that uses them, so this is compiled with the program:
+! did not. Blanks at the end of names are no part of them. Modules are made by the compiler that uses them, so this is compiled with the
+! program:
 !
 !     mpifort stead_stream.f90 stead_mpi_stream.f90 program.f90 $(pkg-config --libs stead_mpi) -o program
 !
@@ -68,7 +69,8 @@ contains
             places(i) = c_loc(texts(i)%all)
         end do
         handle = int(communicator, c_int)
-        status = c_coupling(c_funloc(c_make), c_loc(handle), part // c_null_char, places, int(n, c_size_t), coupling, c_null_ptr)
+        status = c_coupling(c_funloc(c_make), c_loc(handle), trim(part) // c_null_char, places, int(n, c_size_t), coupling, &
+            c_null_ptr)
     end subroutine
 
     ! A communicator of the ranks of the part of this one, for the program's own messages; to be freed with MPI_COMM_FREE. Collective over

@@ -72,12 +72,16 @@ public:
     template <class R, class P> bool wait_for(std::chrono::duration<R, P> time) const {
         const auto ms = std::chrono::ceil<std::chrono::milliseconds>(time).count();
         stead_error *e = nullptr;
-        const stead_status status = stead_stage_wait(get(), ms < 0 ? 0 : static_cast<std::int64_t>(ms), &e);
+        stead_status status = stead_stage_wait(get(), ms < 0 ? 0 : static_cast<std::int64_t>(ms), &e);
+        if (status == STEAD_TIMEOUT) {
+            stead_error_free(e);
+            e = nullptr;
+            if (!ended()) return false;
+            // It has ended since.
+            status = stead_stage_wait(get(), 0, &e);
+        }
         if (status == STEAD_OK) return true;
-        const error failed(status, e);
-        // What it ended with may be a deadline, too.
-        if (status == STEAD_TIMEOUT && !ended()) return false;
-        throw failed;
+        throw error(status, e);
     }
     /// How far it is, and how long it still takes.
     stead_stage_progress eta() const {

@@ -9,8 +9,9 @@
 !     call stead_writer_end(writer, status)
 !
 ! Shapes, starts and counts are those of Fortran: the first index runs fastest, and starts are counted from 1. Programs in C, C++ and
-! Python have the same array with its indices in the opposite order, from 0 on. Every `status` is 0 if all went well; else
-! `stead_message()` says what did not. Modules are made by the compiler that uses them, so this is compiled with the program:
+! Python have the same array with its indices in the opposite order, from 0 on. Blanks at the end of a name or a text are no part of it.
+! Every `status` is 0 if all went well; else `stead_message()` says what did not. Modules are made by the compiler that uses them, so this
+! is compiled with the program:
 !
 !     gfortran stead_stream.f90 program.f90 $(pkg-config --libs stead) -o program
 !
@@ -21,14 +22,17 @@ module stead_stream
     private
     public :: stead_writer_open, stead_writer_define, stead_writer_units, stead_writer_attribute
     public :: stead_writer_begin, stead_writer_put, stead_writer_empty
-    public :: stead_writer_put_room, stead_writer_end, stead_writer_close
+    public :: stead_writer_put_room, stead_room_free, stead_writer_end, stead_writer_close, stead_writer_abandon
     public :: stead_reader_open, stead_reader_next, stead_reader_wait_for, stead_reader_close
-    public :: stead_step_number, stead_step_get, stead_step_free, stead_message
+    public :: stead_step_number, stead_step_shape, stead_step_get, stead_step_free, stead_message
     public :: stead_coupling_part, stead_coupling_rank, stead_coupling_ranks, stead_coupling_member, stead_coupling_free
 
     ! Types of elements.
     integer(c_int), parameter, public :: STEAD_U8 = 7, STEAD_F32 = 1, STEAD_F64 = 2
     integer(c_int), parameter, public :: STEAD_I32 = 5, STEAD_I64 = 6
+
+    ! For `keep`: no complete steps stay when all readers have had them. 0 is what is usual, one.
+    integer(c_int64_t), parameter, public :: STEAD_STREAM_KEEP_NONE = -1
 
     ! With which step readers begin, and what writers do when they are behind.
     integer(c_int), parameter, public :: STEAD_STREAM_OLDEST = 0, STEAD_STREAM_NEXT = 1, STEAD_STREAM_FIRST = 2
@@ -59,6 +63,14 @@ module stead_stream
         integer(c_size_t) :: dataspaces_count = 0
         type(c_ptr) :: coupling = c_null_ptr, nodes = c_null_ptr
         integer(c_size_t) :: nodes_count = 0
+    end type
+
+    type, bind(C) :: step_variable
+        type(c_ptr) :: name = c_null_ptr
+        integer(c_int) :: dtype = 0
+        integer(c_size_t) :: ndim = 0
+        type(c_ptr) :: shape = c_null_ptr, dims = c_null_ptr
+        integer(c_size_t) :: attributes = 0
     end type
 
     interface
@@ -132,12 +144,22 @@ module stead_stream
             type(c_ptr), value :: writer, room, error
         end function
 
+        subroutine c_room_free(room) bind(C, name='stead_stream_room_free')
+            import :: c_ptr
+            type(c_ptr), value :: room
+        end subroutine
+
         integer(c_int) function c_end(writer, error) bind(C, name='stead_stream_writer_end')
             import :: c_int, c_ptr
             type(c_ptr), value :: writer, error
         end function
 
         integer(c_int) function c_close(writer, error) bind(C, name='stead_stream_writer_close')
+            import :: c_int, c_ptr
+            type(c_ptr), value :: writer, error
+        end function
+
+        integer(c_int) function c_abandon(writer, error) bind(C, name='stead_stream_writer_abandon')
             import :: c_int, c_ptr
             type(c_ptr), value :: writer, error
         end function
@@ -173,6 +195,14 @@ module stead_stream
         integer(c_int64_t) function c_number(step) bind(C, name='stead_stream_step_number')
             import :: c_ptr, c_int64_t
             type(c_ptr), value :: step
+        end function
+
+        integer(c_int) function c_find(step, name, variable, bytes, error) bind(C, name='stead_stream_step_find')
+            import :: c_int, c_char, c_ptr, c_size_t, step_variable
+            type(c_ptr), value :: step, error
+            character(kind=c_char), intent(in) :: name(*)
+            type(step_variable), intent(inout) :: variable
+            integer(c_size_t), value :: bytes
         end function
 
         integer(c_int) function c_get(step, name, start, count, to, bytes, error) bind(C, name='stead_stream_step_get_into')
@@ -246,18 +276,18 @@ contains
         if (present(readers)) options%readers = readers
         if (present(timeout_ms)) options%timeout_ms = timeout_ms
         if (present(persist)) then
-            allocate(steps(len(persist) + 1))
-            steps(:) = chars(persist)
+            allocate(steps(len_trim(persist) + 1))
+            steps(:) = chars(trim(persist))
             options%persist = c_loc(steps)
         end if
         if (present(spill)) then
-            allocate(spilled(len(spill) + 1))
-            spilled(:) = chars(spill)
+            allocate(spilled(len_trim(spill) + 1))
+            spilled(:) = chars(trim(spill))
             options%spill = c_loc(spilled)
         end if
         if (present(spill_limit)) options%spill_limit = spill_limit
         if (present(coupling)) options%coupling = coupling
-        status = c_writer_open(name // c_null_char, options, writer, c_null_ptr)
+        status = c_writer_open(trim(name) // c_null_char, options, writer, c_null_ptr)
     end subroutine
 
     ! Says what a variable is, and gives its number.
@@ -270,7 +300,7 @@ contains
         integer(c_int), intent(out) :: status
         integer(c_size_t) :: ndim
         ndim = size(shape, kind=c_size_t)
-        status = c_define(writer, name // c_null_char, dtype, ndim, shape(size(shape):1:-1), c_null_ptr, variable, c_null_ptr)
+        status = c_define(writer, trim(name) // c_null_char, dtype, ndim, shape(size(shape):1:-1), c_null_ptr, variable, c_null_ptr)
     end subroutine
 
     ! Says in what units a variable is.
@@ -279,7 +309,7 @@ contains
         integer(c_int32_t), intent(in) :: variable
         character(*), intent(in) :: units
         integer(c_int), intent(out) :: status
-        status = c_text(writer, variable, 'units' // c_null_char, units // c_null_char, c_null_ptr)
+        status = c_text(writer, variable, 'units' // c_null_char, trim(units) // c_null_char, c_null_ptr)
     end subroutine
 
     subroutine attribute_text(writer, variable, key, value, status)
@@ -287,7 +317,7 @@ contains
         integer(c_int32_t), intent(in) :: variable
         character(*), intent(in) :: key, value
         integer(c_int), intent(out) :: status
-        status = c_text(writer, variable, key // c_null_char, value // c_null_char, c_null_ptr)
+        status = c_text(writer, variable, trim(key) // c_null_char, trim(value) // c_null_char, c_null_ptr)
     end subroutine
 
     subroutine attribute_int(writer, variable, key, value, status)
@@ -296,7 +326,7 @@ contains
         character(*), intent(in) :: key
         integer(c_int64_t), intent(in) :: value
         integer(c_int), intent(out) :: status
-        status = c_int_attribute(writer, variable, key // c_null_char, value, c_null_ptr)
+        status = c_int_attribute(writer, variable, trim(key) // c_null_char, value, c_null_ptr)
     end subroutine
 
     subroutine attribute_double(writer, variable, key, value, status)
@@ -305,7 +335,7 @@ contains
         character(*), intent(in) :: key
         real(c_double), intent(in) :: value
         integer(c_int), intent(out) :: status
-        status = c_double_attribute(writer, variable, key // c_null_char, value, c_null_ptr)
+        status = c_double_attribute(writer, variable, trim(key) // c_null_char, value, c_null_ptr)
     end subroutine
 
     subroutine stead_writer_begin(writer, status)
@@ -339,6 +369,12 @@ contains
         status = c_put_room(writer, room, c_null_ptr)
     end subroutine
 
+    ! Frees memory that is not put.
+    subroutine stead_room_free(room)
+        type(c_ptr), intent(in) :: room
+        call c_room_free(room)
+    end subroutine
+
     subroutine stead_writer_end(writer, status)
         type(c_ptr), intent(in) :: writer
         integer(c_int), intent(out) :: status
@@ -350,6 +386,13 @@ contains
         type(c_ptr), intent(in) :: writer
         integer(c_int), intent(out) :: status
         status = c_close(writer, c_null_ptr)
+    end subroutine
+
+    ! Gives the stream up: readers are told that it has failed, after what is complete.
+    subroutine stead_writer_abandon(writer, status)
+        type(c_ptr), intent(in) :: writer
+        integer(c_int), intent(out) :: status
+        status = c_abandon(writer, c_null_ptr)
     end subroutine
 
     ! Takes the place of a rank of a group of readers of a stream, or of the steps that were recorded in a folder; what is not said is as
@@ -369,15 +412,15 @@ contains
         if (present(ranks)) options%ranks = ranks
         if (present(timeout_ms)) options%timeout_ms = timeout_ms
         if (present(group)) then
-            allocate(its_name(len(group) + 1))
-            its_name(:) = chars(group)
+            allocate(its_name(len_trim(group) + 1))
+            its_name(:) = chars(trim(group))
             options%group = c_loc(its_name)
         end if
         if (present(start)) options%start = start
         if (present(behind)) options%behind = behind
         if (present(threads)) options%threads = threads
         if (present(coupling)) options%coupling = coupling
-        status = c_reader_open(name // c_null_char, options, reader, c_null_ptr)
+        status = c_reader_open(trim(name) // c_null_char, options, reader, c_null_ptr)
     end subroutine
 
     ! The next step; one that is not associated at the end of the stream.
@@ -395,7 +438,7 @@ contains
         integer(c_int64_t), intent(in) :: number, timeout_ms
         type(c_ptr), intent(out) :: step
         integer(c_int), intent(out) :: status
-        status = c_wait_for(reader, variable // c_null_char, number, timeout_ms, step, c_null_ptr)
+        status = c_wait_for(reader, trim(variable) // c_null_char, number, timeout_ms, step, c_null_ptr)
     end subroutine
 
     subroutine stead_reader_close(reader)
@@ -409,6 +452,24 @@ contains
         stead_step_number = c_number(step)
     end function
 
+    ! The shape of the whole array that a variable is, and the type of its elements: STEAD_F64 and so on. A scalar has no dimensions.
+    subroutine stead_step_shape(step, name, shape, status, dtype)
+        type(c_ptr), intent(in) :: step
+        character(*), intent(in) :: name
+        integer(c_int64_t), allocatable, intent(out) :: shape(:)
+        integer(c_int), intent(out) :: status
+        integer(c_int), intent(out), optional :: dtype
+        type(step_variable) :: found
+        integer(c_int64_t), pointer :: lengths(:)
+        status = c_find(step, trim(name) // c_null_char, found, c_sizeof(found), c_null_ptr)
+        ! Where there is none, nothing was written there.
+        allocate(shape(found%ndim))
+        if (present(dtype)) dtype = found%dtype
+        if (found%ndim == 0) return
+        call c_f_pointer(found%shape, lengths, [found%ndim])
+        shape(:) = lengths(found%ndim:1:-1)
+    end subroutine
+
     ! Copies a part of a variable to memory of so many bytes.
     subroutine stead_step_get(step, name, start, count, to, bytes, status)
         type(c_ptr), intent(in) :: step, to
@@ -416,7 +477,7 @@ contains
         integer(c_int64_t), intent(in) :: start(:), count(:)
         integer(c_size_t), intent(in) :: bytes
         integer(c_int), intent(out) :: status
-        status = c_get(step, name // c_null_char, start(size(start):1:-1) - 1, count(size(count):1:-1), to, bytes, c_null_ptr)
+        status = c_get(step, trim(name) // c_null_char, start(size(start):1:-1) - 1, count(size(count):1:-1), to, bytes, c_null_ptr)
     end subroutine
 
     subroutine stead_step_free(step)

@@ -237,9 +237,11 @@ public:
         for (const std::uint64_t c : count) n *= static_cast<std::size_t>(c);
         return room<T>(r, static_cast<T *>(memory), memory ? n : 0);
     }
-    /// Puts a block that was filled in its place.
+    /// Puts a block that was filled in its place. The room is used up, whatever comes of it.
     template <class T> void put(room<T> filled) {
-        detail::call(stead_stream_writer_put_room, get(), filled.handle_.release());
+        // The call takes it, unless there is no writer: then it goes with `filled`.
+        stead_stream_room *const r = handle_ ? filled.handle_.release() : filled.handle_.get();
+        detail::call(stead_stream_writer_put_room, get(), r);
     }
     /// Ends the step: when all writers have, readers see it.
     void end() { detail::call(stead_stream_writer_end, get()); }

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import struct
 import subprocess
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +84,14 @@ def command() -> str:
     if not Path(path).is_file():
         pytest.exit(f"{path} is not there; build it first (cargo build -p stead-cli) or set STEAD", 1)
     return str(Path(path).resolve())
+
+
+@contextmanager
+def unanswered() -> Iterator[str]:
+    """The URL of a server that does not answer: its port is taken, and nobody listens there."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
 def bits(x: float) -> int:

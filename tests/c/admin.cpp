@@ -44,6 +44,8 @@ static void jobs(const stead::admin &node) {
     CHECK(node.jobs() == "[]");
     node.remove_dataspace("cpp");
     CHECK(node.dataspaces() == "[]" && fs::exists("space"));
+    node.reset_dataspace("cpp");
+    CHECK(fails(stead::kind::usage, "nothing was set", [&] { node.reset_dataspace("cpp"); }));
 }
 
 static void drained(const stead::admin &node) {

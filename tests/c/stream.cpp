@@ -121,6 +121,21 @@ static void says_what_variables_are() {
     CHECK(part(0, 0) == 1 && part(1, 2) == 9 && part.data()[7] == 8);
 }
 
+static void frees_what_is_not_put() {
+    st::writer out("rooms", writes());
+    const auto t = out.define<double>("T", {4});
+    out.begin();
+    auto first = out.empty(t, {0}, {2}), second = out.empty(t, {2}, {2});
+    { const auto never = out.empty(t, {0}, {4}); }
+    out.put(t, from(0, 4).data());
+    out.end();
+    st::writer now = std::move(out);
+    CHECK(fails(stead::kind::usage, "NULL", [&] { out.put(std::move(first)); }));
+    now.close();
+    CHECK(fails(stead::kind::usage, "NULL", [&] { now.put(std::move(second)); }));
+    CHECK(stead_handles_alive() == 0);
+}
+
 static void ends_as_it_should() {
     const std::vector<double> ones(4, 1.0);
     {
@@ -303,6 +318,7 @@ int main(int argc, char **argv) {
     if (argc < 2) return 2;
     spaces = {"memory=" + std::string(argv[1])};
     says_what_variables_are();
+    frees_what_is_not_put();
     ends_as_it_should();
     looks_after_streams();
     waits_for_steps();

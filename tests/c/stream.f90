@@ -1,39 +1,69 @@
-! Options of streams in Fortran: recorded steps, groups, where they begin and what happens when they are behind, a very step, attributes.
+! Options of streams in Fortran: recorded steps, groups, where they begin and what happens when they are behind, a very step, attributes;
+! shapes, what is given up, and names with blanks behind them.
 program options_of_streams
     use, intrinsic :: iso_c_binding
     use stead_stream
     implicit none
-    integer(c_int64_t), parameter :: one = 1, wait = 60000, few = 4
-    type(c_ptr) :: writer, reader, step
-    integer(c_int32_t) :: t
-    integer(c_int) :: status
+    integer(c_int64_t), parameter :: one = 1, wait = 60000, few = 4, two = 2
+    character(8), parameter :: name = 'T', image = 'image', units = 'units', kelvin = 'K'
+    type(c_ptr) :: writer, reader, step, memory, room
+    integer(c_int32_t) :: t, i
+    integer(c_int) :: status, dtype
     integer(c_int64_t) :: n
+    integer(c_int64_t), allocatable :: lengths(:)
     real(c_double), target :: field(few), got(few)
+    real(c_float), target :: pixels(few, two)
     character(1024) :: folder
 
+    type, bind(C) :: attribute
+        type(c_ptr) :: key = c_null_ptr
+        integer(c_int) :: kind = 0
+        logical(c_bool) :: is_list = .false.
+        integer(c_size_t) :: count = 0
+        type(c_ptr) :: texts = c_null_ptr, ints = c_null_ptr, doubles = c_null_ptr
+    end type
+
+    interface
+        integer(c_int) function find_attribute(step, name, key, found, bytes, error) &
+                bind(C, name='stead_stream_step_find_attribute')
+            import :: c_int, c_char, c_ptr, c_size_t, attribute
+            type(c_ptr), value :: step, error
+            character(kind=c_char), intent(in) :: name(*), key(*)
+            type(attribute), intent(inout) :: found
+            integer(c_size_t), value :: bytes
+        end function
+    end interface
+
     call get_command_argument(1, folder)
-    call stead_writer_open('sim', writer, status, keep=one, timeout_ms=wait, persist=trim(folder))
+    call stead_writer_open('sim  ', writer, status, keep=one, timeout_ms=wait, persist=folder)
     call must(status)
-    call stead_writer_define(writer, 'T', STEAD_F64, [few], t, status)
+    call stead_writer_define(writer, name, STEAD_F64, [few], t, status)
     call must(status)
-    call stead_writer_attribute(writer, t, 'units', 'K', status)
+    call stead_writer_attribute(writer, t, units, kelvin, status)
     call must(status)
-    call stead_writer_attribute(writer, t, 'level', 3_c_int64_t, status)
+    call stead_writer_attribute(writer, t, 'level ', 3_c_int64_t, status)
     call must(status)
-    call stead_writer_attribute(writer, t, 'scale', 0.5_c_double, status)
+    call stead_writer_attribute(writer, t, 'scale ', 0.5_c_double, status)
     call must(status)
+    call stead_writer_define(writer, image, STEAD_F32, [few, two], i, status)
+    call must(status)
+    call stead_writer_units(writer, i, kelvin, status)
+    call must(status)
+    pixels = 0
     do n = 0, 4
         field = real(n, c_double)
         call stead_writer_begin(writer, status)
         call must(status)
         call stead_writer_put(writer, t, [one], [few], c_loc(field), status)
         call must(status)
+        call stead_writer_put(writer, i, [one, one], [few, two], c_loc(pixels), status)
+        call must(status)
         call stead_writer_end(writer, status)
         call must(status)
     end do
 
     ! From the first step on, which has gone from memory, and nobody waits for it.
-    call stead_reader_open('sim', reader, status, timeout_ms=wait, group='late', &
+    call stead_reader_open('sim  ', reader, status, timeout_ms=wait, group='late  ', &
         start=STEAD_STREAM_FIRST, behind=STEAD_STREAM_SPILL)
     call must(status)
     do n = 0, 4
@@ -46,13 +76,33 @@ program options_of_streams
     ! A very step, of the folder.
     call stead_writer_close(writer, status)
     call must(status)
-    call stead_reader_open(trim(folder), reader, status, threads=one)
+    call stead_reader_open(folder, reader, status, threads=one)
     call must(status)
-    call stead_reader_wait_for(reader, 'T', 3_c_int64_t, wait, step, status)
+    call stead_reader_wait_for(reader, name, 3_c_int64_t, wait, step, status)
     call must(status)
     call is(3_c_int64_t)
     call stead_reader_wait_for(reader, 'U', 3_c_int64_t, wait, step, status)
     if (status == 0 .or. c_associated(step)) error stop 'a variable that is not there'
+    call stead_reader_close(reader)
+
+    ! No step is to stay, and it is given up: readers are told.
+    call stead_writer_open('brief', writer, status, keep=STEAD_STREAM_KEEP_NONE, timeout_ms=wait)
+    call must(status)
+    call stead_writer_define(writer, name, STEAD_F64, [few], t, status)
+    call must(status)
+    call stead_reader_open('brief', reader, status, timeout_ms=wait)
+    call must(status)
+    call stead_writer_begin(writer, status)
+    call must(status)
+    call stead_writer_empty(writer, t, [one], [few], memory, room, status)
+    call must(status)
+    call stead_room_free(room)
+    call stead_writer_put_room(writer, room, status)
+    if (status == 0) error stop 'a room that was freed'
+    call stead_writer_abandon(writer, status)
+    call must(status)
+    call stead_reader_next(reader, step, status)
+    if (status == 0 .or. c_associated(step)) error stop 'a stream that was given up'
     call stead_reader_close(reader)
 
     ! What makes no sense is refused.
@@ -65,10 +115,33 @@ contains
     subroutine is(n)
         integer(c_int64_t), intent(in) :: n
         if (stead_step_number(step) /= n) error stop 'another step'
-        call stead_step_get(step, 'T', [one], [few], c_loc(got), c_sizeof(got), status)
+        call stead_step_shape(step, name, lengths, status)
+        call must(status)
+        if (size(lengths) /= 1 .or. any(lengths /= few)) error stop 'another shape'
+        call stead_step_get(step, name, [one], lengths, c_loc(got), c_sizeof(got), status)
         call must(status)
         if (any(nint(got, c_int64_t) /= n)) error stop 'other values'
+        call stead_step_shape(step, image, lengths, status, dtype)
+        call must(status)
+        if (size(lengths) /= 2 .or. dtype /= STEAD_F32) error stop 'another array'
+        if (any(lengths /= [few, two])) error stop 'another order of dimensions'
+        call stead_step_shape(step, 'U', lengths, status)
+        if (status == 0 .or. size(lengths) /= 0) error stop 'a shape of nothing'
+        call is_in_kelvin('T')
+        call is_in_kelvin('image')
         call stead_step_free(step)
+    end subroutine
+
+    ! By names without blanks, as a reader in C asks.
+    subroutine is_in_kelvin(of)
+        character(*), intent(in) :: of
+        type(attribute) :: found
+        type(c_ptr), pointer :: texts(:)
+        character(kind=c_char), pointer :: text(:)
+        call must(find_attribute(step, of // c_null_char, 'units' // c_null_char, found, c_sizeof(found), c_null_ptr))
+        call c_f_pointer(found%texts, texts, [1])
+        call c_f_pointer(texts(1), text, [2])
+        if (text(1) /= 'K' .or. text(2) /= c_null_char) error stop 'other units'
     end subroutine
 
     subroutine must(status)

@@ -55,6 +55,8 @@ static void jobs(stead_daemon *d) {
     says(stead_admin_jobs, d, "[]");
     OK(stead_admin_dataspace_remove(d, "c", &e));
     says(stead_admin_dataspaces, d, "[]");
+    OK(stead_admin_dataspace_reset(d, "c", &e));
+    FAILS(STEAD_USAGE, "nothing was set", stead_admin_dataspace_reset(d, "c", &e));
 }
 
 static void drained(stead_daemon *d) {

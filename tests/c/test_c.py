@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from building import HERE, SANITIZERS, WARNINGS, run
 from node import node
-from support import ROOT
+from support import ROOT, unanswered
 
 VALGRIND = ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"]
 
-PROGRAMS = ["data", "run", "kernels", "read", "answers", "tipsy", "calibrate", "offload", "stage"]
+PROGRAMS = ["data", "run", "kernels", "read", "answers", "tipsy", "calibrate", "offload", "stage", "exit"]
 
 # For every kernel something that runs on the flights; `render` is for volumes.
 ON_FLIGHTS = {
@@ -63,6 +63,12 @@ def test_a_daemon_under_valgrind(installed, tmp_path, source):
     program = installed.compile(HERE / source, tmp_path, standard="c++20")
     with node() as one:
         assert " 0 failed" in installed.run(*VALGRIND, program, one.path, one.at / "big", cwd=tmp_path)
+
+
+def test_a_store_that_does_not_answer(installed, tmp_path):
+    program = installed.compile(HERE / "unanswered.cpp", tmp_path, *SANITIZERS)
+    with node() as one, unanswered() as url:
+        assert " 0 failed" in installed.run(program, one.path, f"{url}/f", cwd=tmp_path)
 
 
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])

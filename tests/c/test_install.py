@@ -53,6 +53,8 @@ def test_the_daemon_has_a_name_and_a_unit(installed):
     assert "Usage: steadd" in installed.run(installed.prefix / "bin" / "steadd", "--help")
     unit = installed.prefix / "lib/systemd/system/steadd.service"
     assert f"ExecStart={installed.prefix}/bin/steadd\n" in unit.read_text()
+    # tests/faults/test_daemon.py has what is said.
+    assert "Type=notify\nNotifyAccess=main\n" in unit.read_text()
     if shutil.which("systemd-analyze"):
         done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0 and unit.name not in done.stderr, done.stderr

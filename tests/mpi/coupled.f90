@@ -21,6 +21,7 @@ program coupled
     call MPI_COMM_RANK(MPI_COMM_WORLD, rank, ierror)
     call get_command_argument(1, text)
     read (text, *) writers
+    ! The shorter one with blanks behind it.
     name = 'analysis'
     if (rank < writers) name = 'sim'
 
@@ -32,13 +33,13 @@ program coupled
 
     call get_command_argument(2, text)
     if (text == '') then
-        call stead_mpi_coupling(MPI_COMM_WORLD, trim(name), part, status)
+        call stead_mpi_coupling(MPI_COMM_WORLD, name, part, status)
     else
         places(1) = 'files=/tmp'
         write (places(2), '(2a)') 'memory=', trim(text)
         ! Hosts of a lab have a /dev/shm of their own.
         call execute_command_line('mkdir -p ''' // trim(text) // '''')
-        call stead_mpi_coupling(MPI_COMM_WORLD, trim(name), part, status, places)
+        call stead_mpi_coupling(MPI_COMM_WORLD, name, part, status, places)
     end if
     call must(status)
     call stead_mpi_part(MPI_COMM_WORLD, part, own, ierror)

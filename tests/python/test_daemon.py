@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import stead
 from node import node
+from support import unanswered
 
 SLOW = {"limit": "5MiB"}
 
@@ -82,6 +83,17 @@ def test_transfers_are_handed_over(node, monkeypatch):
     with pytest.raises(stead.UsageError, match="closed"):
         t.status()
     assert repr(d) == "Daemon(closed)"
+
+
+def test_a_store_that_does_not_answer_ends_it(node):
+    with stead.daemon(node.path) as d, unanswered() as url:
+        t = d.submit(f"{url}/f", node.at / "to", retries=0)
+        with pytest.raises(stead.IoError, match="127.0.0.1"):
+            t.wait()
+        # It is no time that is over: nobody is to wait again.
+        with pytest.raises(stead.IoError, match="127.0.0.1"):
+            t.wait(0)
+        assert t.done and t.status().state == "failed"
 
 
 def test_turns_progress_and_the_end_of_them(node):
@@ -197,6 +209,12 @@ def test_administrators(node, tmp_path):
     admin.open()
     admin.remove_dataspace("py")
     assert admin.dataspaces() == {}
+    # Nothing was set of it any more: not that there is none, either.
+    admin.reset_dataspace("py")
+    with pytest.raises(stead.UsageError, match="nothing was set"):
+        admin.reset_dataspace("py")
+    with pytest.raises(stead.UsageError, match="a bucket has no 'quota'"):
+        admin.add_dataspace("bucket", "s3://b", quota="1TB")
 
 
 def test_things_are_kept(node, tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -138,6 +139,74 @@ def test_a_cancelled_task_cancels_its_read(run, path, data):
         s.close()
 
     run(main())
+
+
+def stands(read):
+    """A thread that waits for a read, and where its answer will be."""
+    answers, begins = [], threading.Event()
+
+    def wait():
+        begins.set()
+        answers.append(read.result(60))
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    assert begins.wait(60)
+    # It is about to wait: nothing tells when it does.
+    time.sleep(0.3)
+    return thread, answers
+
+
+def test_a_cancelled_task_leaves_a_read_to_a_thread_that_waits_for_it(run, path, data):
+    async def main():
+        s, views = stuck(path)
+
+        async def give_up(read):
+            task = asyncio.ensure_future(read)
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return read.cancelled()
+
+        read = s.read(9 * 4096, 10)
+        thread, answers = stands(read)
+        assert not await give_up(read)
+        # A thread whose time is over waits no longer.
+        other = s.read(10 * 4096, 10)
+        with pytest.raises(stead.TimedOutError):
+            other.result(0.05)
+        assert await give_up(other)
+        views.clear()
+        thread.join(60)
+        assert answers == [data[9 * 4096 :][:10]]
+        s.close()
+
+    run(main())
+
+
+def test_a_loop_that_is_closed_leaves_a_read_to_a_thread_that_waits_for_it(path, data):
+    s, views = stuck(path)
+    read = s.read(9 * 4096, 10)
+    thread, answers = stands(read)
+
+    async def one():
+        await read
+
+    async def main(loop):
+        loop.create_task(one())
+        await asyncio.sleep(0)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(main(loop))
+    loop.close()
+    del loop
+    gc.collect()
+    assert not read.cancelled()
+    views.clear()
+    thread.join(60)
+    assert answers == [data[9 * 4096 :][:10]]
+    s.close()
 
 
 def test_a_read_that_another_thread_cancels(run, path):

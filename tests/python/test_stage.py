@@ -12,6 +12,7 @@ import time
 
 import pytest
 import stead
+from support import unanswered
 
 
 @pytest.fixture
@@ -102,6 +103,23 @@ def test_errors_are_those_of_the_package(place):
         stead.stage("nowhere://x", place / "to").wait()
 
 
+def test_a_store_that_does_not_answer_ends_it(place):
+    async def awaited(t):
+        return await t
+
+    with unanswered() as url:
+        t = stead.stage(f"{url}/f", place / "to", retries=0)
+        with pytest.raises(stead.IoError, match="127.0.0.1") as raised:
+            t.wait()
+    assert t.done and "can be reached" in raised.value.hint
+    # It is no time that is over: nobody is to wait again.
+    with pytest.raises(stead.IoError, match="127.0.0.1"):
+        t.wait(0)
+    with pytest.raises(stead.IoError, match="127.0.0.1"):
+        asyncio.run(awaited(t))
+    assert stead.wait_transfer(t.id, 0).state == "failed"
+
+
 def test_stopped_resumed_and_given_up(place):
     big = place / "big"
     big.write_bytes(os.urandom(1 << 20) * 30)
@@ -186,3 +204,24 @@ def test_a_child_that_was_forked_has_none(place):
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert t.wait().state == "finished"
+
+
+def test_names_are_left_out(place):
+    for name in "a.tmp", "deep/b.tmp", "logs/l":
+        (place / "from" / name).parent.mkdir(exist_ok=True)
+        (place / "from" / name).write_bytes(b"x")
+    told = stead.preview_stage(f"{place}/from/", place / "to", exclude=["*.tmp", "logs/"])
+    paths = {(c["does"], os.path.relpath(c["path"], place / "to")) for c in told["changes"]}
+    assert paths == {("folder", "."), ("folder", "deep"), *(("copy", f"deep/f{n}") for n in range(4))}
+    stead.stage(f"{place}/from/", place / "to", exclude=["*.tmp", "logs/"]).wait()
+    assert sorted(p.name for p in (place / "to").rglob("*")) == ["deep", "f0", "f1", "f2", "f3"]
+    stead.stage(f"{place}/from/", place / "some", include="*.tmp").wait()
+    assert sorted(str(p.relative_to(place / "some")) for p in (place / "some").rglob("*")) == ["a.tmp", "deep", "deep/b.tmp"]
+    (place / "to" / "own.tmp").write_bytes(b"theirs")
+    sync = {"action": "sync", "delete": True, "exclude": "*.tmp"}
+    (place / "to" / "old").write_bytes(b"old")
+    assert [c["does"] for c in stead.preview_stage(f"{place}/from/", place / "to", **sync)["changes"] if c["path"].endswith("/old")] == ["remove"]
+    stead.stage(f"{place}/from/", place / "to", **sync).wait()
+    assert (place / "to" / "own.tmp").exists() and not (place / "to" / "old").exists()
+    with pytest.raises(stead.UsageError, match="only copies and syncs leave names out"):
+        stead.stage(place / "from", place / "moved", action="move", exclude="*.tmp")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -349,6 +350,70 @@ def test_the_command_shows_watches_and_removes(tmp_path):
             with pytest.raises(stead.PeerError, match="was removed"):
                 w.begin_step()
         assert run("ls").stdout == "there are no streams\n"
+
+
+def test_who_has_seen_enough_of_a_stream_ends_the_watch(tmp_path):
+    """As `stead stream watch sim | head -1`, with steps that still come."""
+    config = tmp_path / "stead.toml"
+    with tempfile.TemporaryDirectory(prefix="stead-test-", dir="/dev/shm") as memory:
+        config.write_text(f'[dataspace.memory]\npath = "{memory}"\n')
+        env = os.environ | {"STEAD_CONFIG": str(config)}
+        words = [command(), "stream", "watch", "sim", "--format", "json"]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with stead.writer("sim", dataspaces={"memory": memory}) as w, subprocess.Popen(words, env=env, text=True, **pipes) as watch:
+            until = time.monotonic() + PATIENCE
+            try:
+                for n in range(1 << 30):
+                    with w.step():
+                        w.put("T", np.full(5, n))
+                    if n == 0:
+                        # It is told at once, and nobody reads on.
+                        while not stead.stream_info("sim", dataspaces={"memory": memory})["readers"]:
+                            assert watch.poll() is None and time.monotonic() < until
+                            time.sleep(0.01)
+                    elif n == 1:
+                        assert json.loads(watch.stdout.readline())["step"] in (0, 1)
+                        watch.stdout.close()
+                    elif watch.poll() is not None:
+                        break
+                    assert time.monotonic() < until, "it watches on"
+                    time.sleep(0.01)
+                assert watch.returncode == 0 and watch.stderr.read() == ""
+            finally:
+                watch.kill()
+
+
+def test_streams_that_cannot_be_looked_at_are_listed_with_the_others(tmp_path):
+    config = tmp_path / "stead.toml"
+    with tempfile.TemporaryDirectory(prefix="stead-test-", dir="/dev/shm") as memory:
+        config.write_text(f'[dataspace.memory]\npath = "{memory}"\n')
+        env = os.environ | {"STEAD_CONFIG": str(config)}
+
+        def run(*words: str) -> str:
+            done = subprocess.run([command(), "stream", "ls", *words], env=env, capture_output=True, text=True, timeout=PATIENCE)
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        with stead.writer("sim", dataspaces={"memory": memory}) as w:
+            with w.step():
+                w.put("T", np.zeros(5))
+            (home,) = Path(memory).glob(".streams-*")
+            # One of another version, and one that was just removed.
+            (home / "odd").mkdir(0o700)
+            (home / "odd" / "board").write_bytes(bytes(4096))
+            (home / "gone").mkdir(0o700)
+            odd, sim = json.loads(run("--format", "json"))
+            assert sorted(odd) == ["error", "name"] and odd["name"] == "odd" and "another version of stead" in odd["error"]
+            assert (sim["name"], sim["state"]) == ("sim", "live") and "error" not in sim
+            page = run()
+            (line,) = [line for line in page.splitlines() if "odd" in line and "hint" not in line]
+            assert line.startswith("stream 'odd' cannot be shown: ") and "another version of stead" in line
+            assert [line.split()[:2] for line in page.splitlines() if " sim " in line] == [["sim", "live"]]
+            assert "gone" not in page
+            assert stead.streams(dataspaces={"memory": memory}) == ["odd", "sim"]
+            shutil.rmtree(home / "odd")
+        stead.remove_stream("sim", force=True, dataspaces={"memory": memory})
+        assert run() == "there are no streams\n"
 
 
 def test_streams_go_on_when_the_daemon_is_killed_and_begins_anew(space, programs):

@@ -84,7 +84,7 @@ pub unsafe extern "C" fn stead_admin_dataspace_update(
     })
 }
 
-/// Takes a dataspace away, also one of /etc/stead/stead.toml. What lies in it stays.
+/// Takes a dataspace away, also one of /etc/stead/stead.toml, as long as nobody adds or resets it. What lies in it stays.
 ///
 /// Errors: STEAD_USAGE if there is none of this name; STEAD_PERMISSION if this user is no administrator; STEAD_PEER, STEAD_TIMEOUT.
 #[unsafe(no_mangle)]
@@ -96,6 +96,21 @@ pub unsafe extern "C" fn stead_admin_dataspace_remove(
     call!(error, |c| {
         let name = c.text(name, "name of the dataspace")?.to_owned();
         say(daemon, AdminAsk::Remove { name })
+    })
+}
+
+/// Forgets what administrators have set of a dataspace: it is as /etc/stead/stead.toml says, or none.
+///
+/// Errors: STEAD_USAGE if nothing was set of it; STEAD_PERMISSION if this user is no administrator; STEAD_PEER, STEAD_TIMEOUT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_admin_dataspace_reset(
+    daemon: *mut stead_daemon,
+    name: *const c_char,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let name = c.text(name, "name of the dataspace")?.to_owned();
+        say(daemon, AdminAsk::Reset { name })
     })
 }
 

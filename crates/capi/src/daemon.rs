@@ -137,9 +137,10 @@ pub unsafe extern "C" fn stead_daemon_submit(
 /// over the end of a daemon that is started again within 20 seconds. STEAD_OK if all of it was done. Every call says the same once it
 /// has ended.
 ///
-/// Errors: STEAD_TIMEOUT if it has not ended by then: it goes on. STEAD_CANCELLED if it was given up, or one before it was not
-/// finished; what it has failed with; STEAD_IO if it was interrupted, or if some names could not be done, which stead_daemon_status
-/// tells; STEAD_USAGE if there is none of this number; STEAD_PEER if the daemon has ended.
+/// Errors: STEAD_TIMEOUT if it has not ended by then: it goes on; or if the daemon does not answer. STEAD_CANCELLED if it was given up, or
+/// one before it was not finished; what it has failed with, which is never STEAD_TIMEOUT; STEAD_IO if it was interrupted, if some names
+/// could not be done, which stead_daemon_status tells, or if a store has not answered; STEAD_USAGE if there is none of this number;
+/// STEAD_PEER if the daemon has ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_daemon_wait(
     daemon: *const stead_daemon,

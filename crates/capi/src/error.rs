@@ -191,8 +191,8 @@ pub unsafe extern "C" fn stead_error_free(error: *mut stead_error) {
     look!((), |_c| table::remove::<ErrorFace>(error))
 }
 
-/// What the last call that failed on this thread had to say, with its hint; "" if none has failed. For calls
-/// that return no error, and for those that were given NULL for it. Lives until the next failure on this thread.
+/// What the last call that failed on this thread had to say, with its hint; "" if none has failed, and where it is kept no more: in what
+/// exit() calls. For calls that return no error, and for those that were given NULL for it. Lives until the next failure on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn stead_last_message() -> *const c_char {
     guard::last()

@@ -94,7 +94,8 @@ pub fn remember(e: &Error) {
         Some(hint) => format!("{e} ({hint})"),
         None => e.to_string(),
     };
-    LAST.with(|l| {
+    // What exit() calls comes after all that the thread has kept: nothing more can be kept then.
+    let _ = LAST.try_with(|l| {
         if let Ok(mut last) = l.try_borrow_mut() {
             *last = c_text(&text);
         }
@@ -104,7 +105,8 @@ pub fn remember(e: &Error) {
 /// The message that was kept.
 pub fn last() -> *const c_char {
     // The buffer stays where it is until the next failure on this thread.
-    LAST.with(|l| l.try_borrow().map_or(c"".as_ptr(), |s| s.as_ptr()))
+    let kept = LAST.try_with(|l| l.try_borrow().map_or(c"".as_ptr(), |s| s.as_ptr()));
+    kept.unwrap_or(c"".as_ptr())
 }
 
 /// Text for C. A zero byte, which would end it, becomes the replacement character.

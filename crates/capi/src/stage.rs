@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use stead::stage::{
-    Means, Moving, Progress, Remaining, Stager, Status, dataspaces, state_folder, usage,
+    Means, Moving, Progress, Remaining, Stager, Status, dataspaces, ended_with, state_folder, usage,
 };
 use stead::{Cancel, Error, Kind, Result};
 
@@ -165,7 +165,10 @@ fn free_of(here: &[i64], id: i64) -> Result<()> {
 /// What came of a transfer that has ended. `tells` names the function that says which names failed.
 pub(crate) fn whole(status: &Status, tells: &str) -> Result<()> {
     let hint = || format!("{tells} tells which; mend what is wrong, and resume it");
-    status.outcome().map_err(|e| if status.failed > 0 { e.with_hint(hint()) } else { e })
+    let told =
+        status.outcome().map_err(|e| if status.failed > 0 { e.with_hint(hint()) } else { e });
+    // STEAD_TIMEOUT says that it goes on.
+    told.map_err(ended_with)
 }
 
 /// A number of seconds for C.
@@ -347,9 +350,10 @@ pub unsafe extern "C" fn stead_stage_test(transfer: *const stead_transfer) -> bo
 /// Waits until a transfer has ended, for `timeout_ms` milliseconds: not at all if that is 0, without an end if it is negative.
 /// STEAD_OK if all of it was done. Every call says the same once it has ended.
 ///
-/// Errors: STEAD_TIMEOUT if it has not ended by then: it goes on. Otherwise what it ended with: STEAD_USAGE for what the target has
-/// already, STEAD_NOT_FOUND for sources that are not there; STEAD_NO_SPACE; STEAD_CANCELLED if it was stopped, or given up by
-/// somebody; STEAD_IO if some names could not be done, which stead_stage_status tells, and all others were; STEAD_PERMISSION and its like.
+/// Errors: STEAD_TIMEOUT if it has not ended by then: it goes on. Otherwise what it ended with, which is never STEAD_TIMEOUT: STEAD_USAGE
+/// for what the target has already, STEAD_NOT_FOUND for sources that are not there; STEAD_NO_SPACE; STEAD_CANCELLED if it was stopped, or
+/// given up by somebody; STEAD_IO if some names could not be done, which stead_stage_status tells, and all others were, and if a store has
+/// not answered; STEAD_PERMISSION and its like.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_stage_wait(
     transfer: *const stead_transfer,
@@ -358,7 +362,7 @@ pub unsafe extern "C" fn stead_stage_wait(
 ) -> stead_status {
     call!(error, |_c| {
         let moving = self::transfer(transfer)?;
-        match moving.wait(time(timeout_ms))? {
+        match moving.wait(time(timeout_ms)).map_err(ended_with)? {
             Some(status) => whole(&status, "stead_stage_status"),
             None => {
                 let message =
@@ -440,9 +444,9 @@ pub unsafe extern "C" fn stead_stage_give_up(
 /// Waits until nothing more happens with a transfer of the journal, whichever process does it, for `timeout_ms` milliseconds: not at
 /// all if that is 0, without an end if it is negative. STEAD_OK if all of it was done.
 ///
-/// Errors: STEAD_TIMEOUT if it goes on; STEAD_USAGE if there is none of this number, or it waits and no process does it; STEAD_CANCELLED
-/// if it was given up; STEAD_IO if it was interrupted, as its process has ended, or if some names could not be done, which
-/// stead_stage_status tells; otherwise what it ended with, as stead_stage_wait.
+/// Errors: STEAD_TIMEOUT if it goes on, or somebody keeps the journal locked; STEAD_USAGE if there is none of this number, or it waits and
+/// no process does it; STEAD_CANCELLED if it was given up; STEAD_IO if it was interrupted, as its process has ended, or if some names could
+/// not be done, which stead_stage_status tells; otherwise what it ended with, as stead_stage_wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_stage_wait_for(
     stager: *const stead_stager,

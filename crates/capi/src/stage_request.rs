@@ -94,7 +94,7 @@ pub unsafe extern "C" fn stead_stage_request_target(
 /// what the source has not), "verify" (read back and compared), "skip-special" (pipes, sockets and devices are left out),
 /// "durable" (files are on the device before they get their names; yes unless told otherwise), "gentle" (gives way to others),
 /// each yes or no; "limit" (bytes a second, with units, or none), "priority" (of those that wait), "retries" (of a file whose
-/// error may pass).
+/// error may pass). "exclude" and "include" add a pattern of names below the sources each: of what is left out, and of what alone is taken.
 ///
 /// Errors: STEAD_USAGE for a name or a value that there is not.
 #[unsafe(no_mangle)]

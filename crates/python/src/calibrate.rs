@@ -1,5 +1,6 @@
 //! Measuring the machines: `stead.calibrate`.
 
+use crate::ending::detached;
 use crate::errors::raise;
 use crate::ranks::fabric;
 use crate::run::{Trouble, Watcher};
@@ -26,7 +27,7 @@ pub fn calibrate(
     let trouble = Trouble::default();
     let watcher =
         Watcher { cancel: options.cancel.clone(), trouble: trouble.clone(), progress: None };
-    let done = py.detach(|| match comm {
+    let done = detached(py, || match comm {
         None => measure(&Local::single(), &options, output, &watcher),
         Some((maker, data)) => measure(&fabric(maker, data)?, &options, output, &watcher),
     });

@@ -1,5 +1,6 @@
 //! Programs on several nodes whose streams reach each other, for `stead.couple`.
 
+use crate::ending::detached;
 use crate::errors::raise;
 use crate::fork;
 use crate::ranks::fabric;
@@ -64,7 +65,7 @@ impl Coupling {
     fn close(&self, py: Python<'_>) {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
         let born = self.born;
-        py.detach(|| let_go(inner, born));
+        detached(py, || let_go(inner, born));
     }
 }
 

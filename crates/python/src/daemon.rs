@@ -1,5 +1,6 @@
 //! The daemon of the node: `stead.daemon` and what is asked of it.
 
+use crate::ending::{attached, detached};
 use crate::errors::raise;
 use crate::fork;
 use crate::stage::{Asked, json, request};
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use stead::daemon::{Client, Clients, PersistAsk};
-use stead::stage::{Standing, State, location};
+use stead::stage::{Standing, State, ended_with, location};
 use stead::{Error, Result};
 
 /// Connections to a daemon.
@@ -30,13 +31,13 @@ impl Daemon {
         question: impl FnOnce(&mut Client) -> Result<T> + Send,
     ) -> PyResult<T> {
         let inner = self.checked()?;
-        py.detach(|| inner.ask(question)).map_err(raise)
+        detached(py, || inner.ask(question)).map_err(raise)
     }
 }
 
 /// Calls `told` with files done, files, bytes done, bytes and seconds so far. Looks for signals, too.
 fn tell(told: Option<&Py<PyAny>>, standing: Option<&Standing>) -> PyResult<()> {
-    Python::attach(|py| {
+    attached(|py| {
         py.check_signals()?;
         if let (Some(told), Some(p)) = (told, standing.and_then(|s| s.progress)) {
             told.call1(py, (p.files_done, p.files, p.bytes_done, p.bytes, p.seconds))?;
@@ -65,7 +66,7 @@ pub fn persist(
             _ => PersistAsk::List {},
         })
     };
-    py.detach(|| asked().and_then(stead::daemon::persist).and_then(|list| json(&list)))
+    detached(py, || asked().and_then(stead::daemon::persist).and_then(|list| json(&list)))
         .map_err(raise)
 }
 
@@ -78,7 +79,7 @@ impl Daemon {
         path: Option<PathBuf>,
         node: Option<String>,
     ) -> PyResult<Option<Daemon>> {
-        let clients = py.detach(|| Clients::open_on(path.as_deref(), node.as_deref()));
+        let clients = detached(py, || Clients::open_on(path.as_deref(), node.as_deref()));
         let clients = clients.map_err(raise)?;
         Ok(clients.map(|clients| Daemon { inner: Arc::new(clients), born: fork::generation() }))
     }
@@ -117,7 +118,7 @@ impl Daemon {
         let most =
             timeout.map(|s| Duration::try_from_secs_f64(s.max(0.0)).unwrap_or(Duration::MAX));
         let mut stopped = None;
-        let standing = py.detach(|| {
+        let standing = detached(py, || {
             inner.wait(id, most, &mut |standing| {
                 tell(told.as_ref(), standing).map_err(|e| {
                     stopped = Some(e);
@@ -134,7 +135,7 @@ impl Daemon {
             return Ok(None);
         }
         if status.state != State::Failed || status.error.is_some() {
-            status.outcome().map_err(raise)?;
+            status.outcome().map_err(|e| raise(ended_with(e)))?;
         }
         json(&standing).map(Some).map_err(raise)
     }

@@ -11,6 +11,7 @@ mod calibrate;
 mod coupling;
 mod daemon;
 mod dataset;
+mod ending;
 mod errors;
 mod flow;
 mod fork;
@@ -32,6 +33,7 @@ mod tipsy;
 mod tree;
 mod value;
 
+use crate::ending::detached;
 use pyo3::prelude::*;
 use std::ffi::OsString;
 use stead::kernels;
@@ -39,7 +41,7 @@ use stead::kernels;
 /// Runs the `stead` command; returns its exit code.
 #[pyfunction]
 fn main(py: Python<'_>, args: Vec<OsString>) -> u8 {
-    py.detach(|| stead_cli::main(args))
+    detached(py, || stead_cli::main(args))
 }
 
 /// One tuple for each kernel: name, summary, usage, definition, error, cost, source, examples.

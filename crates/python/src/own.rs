@@ -1,5 +1,6 @@
 //! Kernels written in Python.
 
+use crate::ending::attached;
 use crate::run::Trouble;
 use crate::state::State;
 use crate::value;
@@ -108,7 +109,7 @@ impl Written {
         &self,
         work: impl FnOnce(Python<'_>, &Bound<'_, PyAny>) -> PyResult<T>,
     ) -> Result<T> {
-        Python::attach(|py| {
+        attached(|py| {
             work(py, self.object.bind(py)).map_err(|e| {
                 let said = e.to_string();
                 self.trouble.keep(e);

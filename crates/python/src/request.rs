@@ -6,6 +6,7 @@
 
 use crate::bell::{self, Ring};
 use crate::bytes::{self, Held, Part};
+use crate::ending::{detached, is_main};
 use crate::errors::raise;
 use crate::fork;
 use pyo3::exceptions::{PyStopIteration, PyValueError};
@@ -81,6 +82,8 @@ struct State {
     answer: Option<Answer>,
     cancelled: bool,
     waiters: Vec<Waiter>,
+    /// Threads that stand still until there is an answer.
+    standing: usize,
     /// It was told that there may be an answer since the library was asked for it last. While this is false and there
     /// is no answer, whoever waits will be told.
     woken: bool,
@@ -90,6 +93,11 @@ impl State {
     /// True if who waits has something to do.
     fn calls(&self) -> bool {
         self.woken || !matches!(self.answer, None | Some(Answer::Making))
+    }
+
+    /// True if somebody waits for it.
+    fn is_wanted(&self) -> bool {
+        !self.waiters.is_empty() || self.standing > 0
     }
 }
 
@@ -124,6 +132,7 @@ impl Core {
             answer: None,
             cancelled: false,
             waiters: Vec::new(),
+            standing: 0,
             woken: false,
         };
         Arc::new(Core { state: Mutex::new(state), came: Condvar::new(), born: fork::generation() })
@@ -160,7 +169,7 @@ impl Core {
             // Another thread may hold the lock of the interpreter while bytes are copied.
             Some(asked) if asked.copies() > 0 => {
                 drop(state);
-                py.detach(|| {
+                detached(py, || {
                     let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
                     self.poll(&mut state);
                 });
@@ -227,7 +236,7 @@ impl Core {
     /// Waits without the interpreter's lock, no longer than `timeout`. Signals are heard.
     fn wait(self: &Arc<Self>, py: Python<'_>, timeout: Option<Duration>) -> PyResult<Py<PyAny>> {
         let mut left = timeout;
-        let mut main = None;
+        let mut stands = None;
         loop {
             let state = self.look(py);
             if let Some(answer) = self.answer(py, state) {
@@ -236,23 +245,14 @@ impl Core {
             if left.is_some_and(|l| l.is_zero()) {
                 return Err(raise(Error::new(Kind::Timeout, "the read is not answered yet")));
             }
+            stands.get_or_insert_with(|| Standing::new(self, py));
             // Signals are the main thread's; all others sleep until they are woken.
-            let main = match main {
-                Some(main) => main,
-                None => *main.insert(is_main_thread(py)?),
-            };
-            let slice = match (main, left) {
+            let slice = match (is_main(py), left) {
                 (true, Some(left)) => Some(left.min(SIGNALS)),
                 (true, None) => Some(SIGNALS),
                 (false, left) => left,
             };
-            let late = py.detach(|| {
-                let late = self.sleep(slice);
-                if !main {
-                    bell::stay_at_the_end();
-                }
-                late
-            });
+            let late = detached(py, || self.sleep(slice));
             if late && let (Some(left), Some(slice)) = (&mut left, slice) {
                 *left = left.saturating_sub(slice);
             }
@@ -311,7 +311,7 @@ impl Core {
             |w: &Waiter| matches!(w, Waiter::Future(_, theirs) if Arc::ptr_eq(ring, theirs)),
         );
         state.waiters = rest;
-        let wanted = !state.waiters.is_empty();
+        let wanted = state.is_wanted();
         drop(state);
         let gone: Vec<Waiter> = gone;
         if !gone.is_empty() && !wanted {
@@ -343,6 +343,25 @@ impl Core {
                 tell_one(function.bind(py), read.bind(py));
             }
         }
+    }
+}
+
+/// A thread that stands still for an answer: the read is not given up by others meanwhile.
+struct Standing<'a, 'py> {
+    core: &'a Core,
+    py: Python<'py>,
+}
+
+impl<'a, 'py> Standing<'a, 'py> {
+    fn new(core: &'a Core, py: Python<'py>) -> Self {
+        core.lock(py).standing += 1;
+        Standing { core, py }
+    }
+}
+
+impl Drop for Standing<'_, '_> {
+    fn drop(&mut self) {
+        self.core.lock(self.py).standing -= 1;
     }
 }
 
@@ -600,7 +619,7 @@ impl Waiting {
             }
             let mut state = core.lock(py);
             state.waiters.retain(|w| !matches!(w, Waiter::Future(f, _) if f.is(&future)));
-            let wanted = !state.waiters.is_empty();
+            let wanted = state.is_wanted();
             drop(state);
             if !wanted {
                 core.cancel(py);

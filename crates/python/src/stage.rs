@@ -1,5 +1,6 @@
 //! Transfers: `stead.stage` and what it returns.
 
+use crate::ending::{attached, detached};
 use crate::errors::raise;
 use crate::fork;
 use crate::request::seconds;
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use stead::stage::{
-    Means, Moving, Request, Stager as Inner, dataspaces, location, state_folder, usage,
+    Means, Moving, Request, Stager as Inner, dataspaces, ended_with, location, state_folder, usage,
 };
 use stead::{Cancel, Error, Result};
 
@@ -78,7 +79,7 @@ impl Stager {
             let inner = Inner::open(&state, Means { spaces, threads, ..Means::default() })?;
             Ok(Stager { inner: Arc::new(inner), born: fork::generation() })
         };
-        py.detach(open).map_err(raise)
+        detached(py, open).map_err(raise)
     }
 
     /// Takes a request, and begins it or goes on with one that would do the same.
@@ -92,7 +93,7 @@ impl Stager {
             };
             Moving::begin(inner, id)
         };
-        let moving = py.detach(begin).map_err(raise)?;
+        let moving = detached(py, begin).map_err(raise)?;
         Ok(Transfer { inner: Some(moving), stager: inner.clone(), born: self.born })
     }
 
@@ -100,7 +101,7 @@ impl Stager {
     fn resume(&self, py: Python<'_>, id: i64) -> PyResult<Transfer> {
         let inner = self.checked()?;
         let begin = || inner.resumable(id).and_then(|_| Moving::begin(inner, id));
-        let moving = py.detach(begin).map_err(raise)?;
+        let moving = detached(py, begin).map_err(raise)?;
         Ok(Transfer { inner: Some(moving), stager: inner.clone(), born: self.born })
     }
 
@@ -124,25 +125,25 @@ impl Stager {
     /// What a request would do, as JSON.
     fn preview(&self, py: Python<'_>, asked: Asked) -> PyResult<String> {
         let inner = self.checked()?;
-        py.detach(|| json(&inner.preview(&request(asked)?, &Cancel::new())?)).map_err(raise)
+        detached(py, || json(&inner.preview(&request(asked)?, &Cancel::new())?)).map_err(raise)
     }
 
     /// How far a transfer is, as JSON.
     fn status(&self, py: Python<'_>, id: i64) -> PyResult<String> {
         let inner = self.checked()?;
-        py.detach(|| json(&inner.status(id)?)).map_err(raise)
+        detached(py, || json(&inner.status(id)?)).map_err(raise)
     }
 
     /// Transfers, as JSON.
     fn statuses(&self, py: Python<'_>, all: bool, most: usize) -> PyResult<String> {
         let inner = self.checked()?;
-        py.detach(|| json(&inner.statuses(all, most)?)).map_err(raise)
+        detached(py, || json(&inner.statuses(all, most)?)).map_err(raise)
     }
 
     /// Dataspaces, as JSON.
     fn usage(&self, py: Python<'_>) -> PyResult<String> {
         let inner = self.checked()?;
-        py.detach(|| json(&usage(inner, &Cancel::new())?)).map_err(raise)
+        detached(py, || json(&usage(inner, &Cancel::new())?)).map_err(raise)
     }
 }
 
@@ -152,9 +153,9 @@ fn looking<T: Send>(
     work: impl FnOnce(&mut dyn FnMut() -> Result<()>) -> Result<T> + Send,
 ) -> PyResult<T> {
     let mut raised = None;
-    let done = py.detach(|| {
+    let done = detached(py, || {
         work(&mut || {
-            raised = Python::attach(|py| py.check_signals()).err();
+            raised = attached(|py| py.check_signals()).err();
             if raised.is_some() { Err(Error::cancelled()) } else { Ok(()) }
         })
     });
@@ -205,7 +206,9 @@ impl Transfer {
         let mut left = seconds(timeout, "timeout")?;
         loop {
             let turn = left.map_or(LOOK, |left| left.min(LOOK));
-            if let Some(status) = py.detach(|| moving.wait(Some(turn))).map_err(raise)? {
+            let ended = detached(py, || moving.wait(Some(turn)));
+            // `TimedOutError` says that it goes on.
+            if let Some(status) = ended.map_err(|e| raise(ended_with(e)))? {
                 return json(&status).map(Some).map_err(raise);
             }
             py.check_signals()?;
@@ -216,6 +219,13 @@ impl Transfer {
                 }
             }
         }
+    }
+
+    /// Waits until its thread has gone, which asks for the interpreter's lock no more then.
+    fn join(&self, py: Python<'_>) -> PyResult<()> {
+        let moving = self.checked()?;
+        detached(py, || moving.join());
+        Ok(())
     }
 
     /// Asks it to stop.
@@ -241,7 +251,7 @@ impl Transfer {
                 drop(call);
             });
         };
-        py.detach(|| moving.then(work));
+        detached(py, || moving.then(work));
         Ok(())
     }
 }

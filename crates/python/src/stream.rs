@@ -3,18 +3,18 @@
 //! Nothing is waited for with the interpreter's lock, and whoever waits in the main thread looks for signals meanwhile. Arrays of Python
 //! look at shared memory by [`bytes`](crate::bytes): what they look at stays as long as there is one of them.
 
-use crate::bell;
 use crate::bytes::{self, Held, Memory};
 use crate::coupling::Coupling;
+use crate::ending::{detached, is_known_as_main};
 use crate::errors::raise;
 use crate::fork;
 use crate::lend::{Facts, lend};
-use crate::request::{is_main_thread, seconds};
+use crate::request::seconds;
 use crate::run::Cancel;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,38 +38,17 @@ const SIGNALS: Duration = Duration::from_millis(50);
 thread_local! {
     /// The exception of a signal that has ended a wait of this thread.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
-    /// Whether this is the main thread, since so many forks.
-    static MAIN: Cell<Option<(u32, bool)>> = const { Cell::new(None) };
-}
-
-/// True in the main thread, whose the signals are.
-fn is_main(py: Python<'_>) -> PyResult<bool> {
-    let now = fork::generation();
-    if let Some((_, main)) = MAIN.get().filter(|(then, _)| *then == now) {
-        return Ok(main);
-    }
-    let main = is_main_thread(py)?;
-    MAIN.set(Some((now, main)));
-    Ok(main)
 }
 
 /// Works without the interpreter's lock.
 pub fn unlocked<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
-    let main = is_main(py)?;
-    let done = py.detach(|| {
-        let done = work();
-        if !main {
-            bell::stay_at_the_end();
-        }
-        done
-    });
-    done.map_err(failed)
+    detached(py, work).map_err(failed)
 }
 
 /// Ends waits when a signal has come.
 pub fn signals() -> Stop {
     Stop::when(|| {
-        if !MAIN.get().is_some_and(|(_, main)| main) {
+        if !is_known_as_main() {
             return Ok(());
         }
         Python::attach(|py| py.check_signals()).map_err(|e| {

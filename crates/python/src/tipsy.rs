@@ -1,5 +1,6 @@
 //! Tipsy snapshots, loaded in parallel.
 
+use crate::ending::detached;
 use crate::errors::raise;
 use crate::fork;
 use crate::options::read_options;
@@ -86,10 +87,10 @@ impl Tipsy {
                 ranks::refuse_ranks(py, maker, data, &e.value(py).to_string());
             })?;
             let file = ranks::open(py, maker, data, &path, &options)?;
-            py.detach(|| stead::tipsy::of(file))
+            detached(py, || stead::tipsy::of(file))
         } else {
             let (path, options): (PathBuf, _) = (source.extract()?, given()?);
-            py.detach(|| stead::tipsy::open(path, &options))
+            detached(py, || stead::tipsy::open(path, &options))
         }
         .map_err(raise)?;
         Ok(Tipsy {
@@ -152,7 +153,7 @@ impl Tipsy {
                 Error::new(Kind::Cancelled, "loading was interrupted")
             })
         };
-        let particles = py.detach(|| {
+        let particles = detached(py, || {
             let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
             let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
             let snapshot = inner.as_ref().ok_or_else(|| Error::usage("the snapshot is closed"))?;
@@ -168,7 +169,7 @@ impl Tipsy {
         if fork::check(self.born).is_err() {
             return Ok(());
         }
-        py.detach(|| {
+        detached(py, || {
             let inner = self.inner.write().unwrap_or_else(PoisonError::into_inner).take();
             inner.map_or(Ok(()), stead::tipsy::Snapshot::close)
         })

@@ -1,5 +1,6 @@
 //! Dataspaces as a file system, for `stead.FileSystem`.
 
+use crate::ending::detached;
 use crate::errors::raise;
 use crate::fork;
 use pyo3::prelude::*;
@@ -74,7 +75,7 @@ impl Tree {
         if self.born != fork::generation() && self.inner.is_bucket(space).unwrap_or(false) {
             refuse(self.born)?;
         }
-        py.detach(|| question(&self.inner)).map_err(raise)
+        detached(py, || question(&self.inner)).map_err(raise)
     }
 }
 
@@ -89,7 +90,7 @@ impl Tree {
             }
             Ok(Inner::new(spaces))
         };
-        let inner = py.detach(open).map_err(raise)?;
+        let inner = detached(py, open).map_err(raise)?;
         Ok(Tree { inner, born: fork::generation() })
     }
 
@@ -269,7 +270,7 @@ impl Opened {
             Some(Opening::Object(object)) => object.read(start..end),
             None => Err(Error::usage("this file is closed")),
         };
-        let bytes = py.detach(read).map_err(raise)?;
+        let bytes = detached(py, read).map_err(raise)?;
         Ok(PyBytes::new(py, &bytes))
     }
 }
@@ -307,7 +308,7 @@ impl Writing {
             Some(File::Object(_)) => Ok(()),
             None => Err(Error::usage("this file is closed")),
         };
-        py.detach(grow).map_err(raise)
+        detached(py, grow).map_err(raise)
     }
 
     /// Writes behind what was written.
@@ -317,20 +318,20 @@ impl Writing {
             Some(file) => file.write_all(bytes),
             None => Err(Error::usage("this file is closed")),
         };
-        py.detach(write).map_err(raise)
+        detached(py, write).map_err(raise)
     }
 
     /// Gives it its name.
     fn commit(&self, py: Python<'_>, durable: bool) -> PyResult<()> {
         self.check()?;
         let file = lock(&self.inner).take().ok_or_else(over)?;
-        py.detach(|| file.commit(durable)).map_err(raise)
+        detached(py, || file.commit(durable)).map_err(raise)
     }
 
     /// Leaves nothing of it, unless it was committed.
     fn discard(&self, py: Python<'_>) {
         // Another thread may be writing to it.
-        py.detach(|| match lock(&self.inner).take() {
+        detached(py, || match lock(&self.inner).take() {
             Some(file @ File::Object(_)) if self.born != fork::generation() => {
                 std::mem::forget(file);
             }

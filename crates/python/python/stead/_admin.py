@@ -64,6 +64,17 @@ class Admin:
         """
         self._ask("remove", name=name)
 
+    def reset_dataspace(self, name: str) -> None:
+        """Forgets what was set of a dataspace: it is as `/etc/stead/stead.toml` says, or none.
+
+        Args:
+            name: Its name.
+
+        Raises:
+            UsageError: Nothing was set of it.
+        """
+        self._ask("reset", name=name)
+
     def dataspaces(self) -> dict[str, dict[str, str]]:
         """Dataspaces of all users by name, with their settings as text."""
         return {space["name"]: space["set"] for space in self._ask("dataspaces")["dataspaces"]}

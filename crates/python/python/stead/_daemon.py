@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
     from typing import Any
 
-    from ._stage import Paths
+    from ._stage import Names, Paths
 
 #: Seconds between two looks of `await`: from, to, and how much longer each time.
 _LOOKS = (0.005, 0.2, 1.5)
@@ -64,10 +64,10 @@ class Handed:
             progress: True shows a bar; unless it is said, a bar on a terminal.
 
         Raises:
-            TimedOutError: It goes on. Wait again, or `cancel` it.
+            TimedOutError: It goes on, or the daemon does not answer. Wait again, or `cancel` it.
             CancelledError: It was cancelled, or one that was to come before it was not finished.
             PeerError: The daemon has ended. It goes on with the transfer when it is there again.
-            Error: What it has failed with; an `IoError` also if it was interrupted, and can be resumed.
+            Error: What it has failed with; an `IoError` also if a store has not answered, and if it was interrupted, and can be resumed.
         """
         bar = _progress.Bar(sys.stderr) if (_progress.wanted() if progress is None else progress) else None
 
@@ -157,6 +157,8 @@ class Daemon:
         delete: bool = False,
         verify: bool = False,
         skip_special: bool = False,
+        exclude: Names = (),
+        include: Names = (),
         durable: bool = True,
         gentle: bool = False,
         limit: int | str | None = None,
@@ -180,6 +182,8 @@ class Daemon:
             delete: As for `stage`.
             verify: As for `stage`.
             skip_special: As for `stage`.
+            exclude: As for `stage`.
+            include: As for `stage`.
             durable: As for `stage`.
             gentle: As for `stage`.
             limit: As for `stage`.
@@ -202,6 +206,8 @@ class Daemon:
         exists: str = "refuse",
         delete: bool = False,
         skip_special: bool = False,
+        exclude: Names = (),
+        include: Names = (),
     ) -> dict[str, Any]:
         """What `submit` would have done, as `preview_stage` says it.
 
@@ -212,6 +218,8 @@ class Daemon:
             exists: As for `stage`.
             delete: As for `stage`.
             skip_special: As for `stage`.
+            exclude: As for `stage`.
+            include: As for `stage`.
 
         Raises:
             UsageError: What is asked for makes no sense, or a name is taken.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import threading
+import time
 
 from . import _stage, _stead
 from ._dataset import size
@@ -243,8 +245,16 @@ class FlowPicture(str):
         return str(self)
 
 
+#: Flows that run: each is ended before the interpreter is.
+_running: set[RunningFlow] = set()
+#: Seconds that they have for it, all together.
+_PATIENCE = 60.0
+
+
 class RunningFlow:
-    """A flow that runs in a thread of its own, as `Flow.start` gives it. With `with` the block waits for its end."""
+    """A flow that runs in a thread of its own, as `Flow.start` gives it. With `with` the block waits for its end. One that still runs when the
+    program ends is stopped.
+    """
 
     __slots__ = ("_cancel", "_error", "_report", "_thread")
 
@@ -258,7 +268,10 @@ class RunningFlow:
                 self._report = run(self._cancel)
             except BaseException as e:
                 self._error = e
+            finally:
+                _running.discard(self)
 
+        _running.add(self)
         self._thread = threading.Thread(target=work, name=f"stead-flow-{name}", daemon=True)
         self._thread.start()
 
@@ -297,6 +310,17 @@ class RunningFlow:
             self._thread.join()
         else:
             self.join()
+
+
+@atexit.register
+def _end() -> None:
+    # The interpreter would end their threads amid what they do.
+    until = time.monotonic() + _PATIENCE
+    left = list(_running)
+    for running in left:
+        running.stop()
+    for running in left:
+        running._thread.join(max(until - time.monotonic(), 0.0))
 
 
 class Flow:

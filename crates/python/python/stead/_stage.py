@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+    Names = str | Iterable[str]
     Spaces = Mapping[str, str | os.PathLike[str]] | None
 
 #: Transfers under way: a program that forgets one does not stop it.
@@ -85,8 +86,19 @@ class Transfer:
 
     def __init__(self, transfer: _stead.Transfer) -> None:
         self._transfer = transfer
+        for other in list(_under_way):
+            other._forget()
         _under_way.add(self)
-        transfer.then(lambda: _under_way.discard(self))
+
+    def _forget(self) -> None:
+        """It is under way no more, if it has ended and its thread has gone."""
+        try:
+            if self._transfer.done():
+                self._transfer.join()
+                _under_way.discard(self)
+        except Exception:
+            # It is the transfer of the process that this one was forked from.
+            _under_way.discard(self)
 
     @property
     def id(self) -> int:
@@ -131,6 +143,7 @@ class Transfer:
             NoSpaceError: The target is full.
             UsageError: What is asked for makes no sense, or a name is taken.
             NotFoundError: A source is not there.
+            IoError: A device has failed, or a store has not answered.
             Error: Something else failed.
         """
         bar = _progress.Bar(sys.stderr) if (_progress.wanted() if progress is None else progress) else None
@@ -140,6 +153,7 @@ class Transfer:
                 turn = 0.1 if left is None else min(left, 0.1)
                 told = self._transfer.wait(turn)
                 if told is not None:
+                    self._forget()
                     return Staged(json.loads(told))
                 if left is not None:
                     left -= turn
@@ -186,6 +200,7 @@ class Transfer:
         yield from ended.__await__()
         told = self._transfer.wait(None)
         assert told is not None
+        self._forget()
         return Staged(json.loads(told))
 
     def __repr__(self) -> str:
@@ -204,6 +219,8 @@ def stage(
     delete: bool = False,
     verify: bool = False,
     skip_special: bool = False,
+    exclude: Names = (),
+    include: Names = (),
     durable: bool = True,
     gentle: bool = False,
     limit: int | str | None = None,
@@ -228,6 +245,10 @@ def stage(
         delete: With `sync`, remove what the source has not.
         verify: Read each file back and compare, before it gets its name.
         skip_special: Leave out pipes, sockets and devices, in place of failing.
+        exclude: Patterns of names below the sources that are left out, and of folders with all that lies in them. Without a `/` a pattern is
+            about the last part of a name, with one about the way from the source, with one at its end about folders. What is left out
+            stays as it is on the target, too. For copies and syncs.
+        include: If there are some, only files that match one of these patterns are taken, and folders that have some.
         durable: Files are on their device before they get their names.
         gentle: Give way to everybody else on this machine.
         limit: Bytes a second at most.
@@ -251,11 +272,14 @@ def preview_stage(
     exists: str = "refuse",
     delete: bool = False,
     skip_special: bool = False,
+    exclude: Names = (),
+    include: Names = (),
     dataspaces: Spaces = None,
     state: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
     """What `stage` would do, without doing it: `files`, `bytes`, `room` and `free` (bytes on the target), `others` (folders and links),
-    `removed`, `skipped`, `renamed`, and `takes` (`seconds`, `low`, `high`).
+    `removed`, `skipped`, `renamed`, `takes` (`seconds`, `low`, `high`), and `changes`: the first 500 names of each kind, with what it `does`
+    (`copy`, `replace`, `link`, `folder`, `rename`, `remove`) and its `path`.
 
     Args:
         source: As for `stage`.
@@ -264,6 +288,8 @@ def preview_stage(
         exists: As for `stage`.
         delete: As for `stage`.
         skip_special: As for `stage`.
+        exclude: As for `stage`.
+        include: As for `stage`.
         dataspaces: As for `stage`.
         state: As for `stage`.
 
@@ -369,6 +395,10 @@ def asked(
     source: Paths, target: str | os.PathLike[str] | None, action: str, limit: int | str | None = None, **said: Any
 ) -> tuple[str, list[str], str | None, str]:
     sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
+    for name in "exclude", "include":
+        patterns = said.pop(name, ())
+        if all_of_them := [patterns] if isinstance(patterns, str) else list(patterns):
+            said[name] = all_of_them
     text = json.dumps({**said, "limit": size(limit)})
     return action, [os.fspath(s) for s in sources], None if target is None else os.fspath(target), text
 
@@ -382,3 +412,4 @@ def _end() -> None:
         except Exception:
             # It is in the journal.
             pass
+        transfer._forget()
