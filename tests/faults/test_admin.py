@@ -138,6 +138,8 @@ def test_dataspaces_and_quotas_are_set_while_it_runs(daemon):
     admin(daemon, "dataspace", "remove", "fast")
     assert until(lambda: set(df(daemon)) == {"memory"})
     assert (path / "b").exists()
+    admin(daemon, "dataspace", "reset", "fast")
+    assert "nothing was set of a dataspace 'fast'" in admin(daemon, "dataspace", "reset", "fast", code=2)
 
 
 def test_a_node_is_drained(daemon):

@@ -474,6 +474,48 @@ def test_all_that_were_interrupted_are_resumed_however_many(daemon):
     assert sorted(resumed) == list(range(2, 1502))
 
 
+def test_what_is_resumed_without_a_number_is_one_list(daemon):
+    daemon.begin()
+    (daemon.at / "f").write_bytes(b"bytes")
+    done = daemon.stage("--resume")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "stead: nothing waits to be resumed\n"), done
+    assert daemon.stage(daemon.at / "f", daemon.at / "g").returncode == 0
+    daemon.end()
+    journal = next((daemon.at / "state").rglob("transfers.db"))
+    with sqlite3.connect(journal) as db:
+        fields = "tag, user, request, priority, submitted, touches"
+        for _ in range(3):
+            db.execute(f"INSERT INTO transfer ({fields}, state) SELECT {fields}, 'pending' FROM transfer WHERE id = 1")
+        db.execute("UPDATE transfer SET state = 'interrupted' WHERE id > 1")
+    db.close()
+    daemon.begin("--transfers", "1")
+    # The first one has the name, which is free again, and those after it fail.
+    (daemon.at / "g").unlink()
+    done = daemon.stage("--resume")
+    assert [(s["id"], s["state"]) for s in json.loads(done.stdout)] == [(2, "finished"), (3, "failed"), (4, "failed")], done
+    assert done.returncode == 1 and "stead stage --resume 3" in done.stderr, done.stderr
+    done = daemon.stage("--resume", "--background")
+    assert done.returncode == 0 and done.stdout == "[]\n", done
+    assert "transfer(s) 4, 3 failed: stead stage --resume ID" in done.stderr, done.stderr
+
+
+def test_top_has_what_is_under_way_however_much_waits(daemon):
+    daemon.begin("--transfers", "1")
+    large(daemon.at / "f")
+    (daemon.at / "s").write_bytes(b"s")
+    first = daemon.taken(daemon.at / "f", daemon.at / "first", "--limit", "1MiB")
+    under_way(daemon, first)
+    program = Program(daemon.path)
+    requests = [{"action": "copy", "sources": [f"{daemon.at}/s"], "target": f"{daemon.at}/s{i}"} for i in range(40)]
+    waits = [program.ask({"submit": {"request": request}})["taken"] for request in requests]
+    done = subprocess.run([STEAD, "top", "--format", "json"], env=daemon.env, text=True, capture_output=True, timeout=60)
+    listed = json.loads(done.stdout)
+    assert [s["status"]["id"] for s in listed] == [first, *waits], done.stderr
+    assert [s["status"]["state"] for s in listed] == ["running", *["pending"] * 40]
+    assert listed[0]["progress"]["bytes"] == LARGE and listed[1]["progress"] is None
+    assert daemon.stage("--cancel", first).returncode == 0
+
+
 def test_turns_are_by_priority_and_what_comes_before(daemon):
     daemon.begin("--transfers", "1")
     large(daemon.at / "f")
@@ -660,6 +702,39 @@ def test_the_protocol_is_as_it_is_described(daemon):
     kinds = re.search(r"with a kind of (.*?)\.$", page, re.M)[1]
     assert program.ask({"wait": {"transfer": 99, "seconds": 0}})["failed"]["kind"] in re.findall(r"`([\w-]+)`", kinds)
     assert program.ask({"wait": {"transfer": 1, "seconds": 0}})["standing"]["progress"] is None
+
+
+def test_metrics_are_those_of_the_page(daemon):
+    page = (Path(__file__).parents[2] / "docs/steadd.md").read_text()
+    daemon.begin()
+    text = Program(daemon.path).ask({"metrics": {}})["metrics"]
+    assert re.findall(r"^# TYPE (stead_\w+) gauge$", text, re.M) == re.findall(r"^\| `(stead_\w+)` \|", page, re.M)
+    states = re.search(r"^\| `stead_transfers` \| `state`: (.*?) \|", page, re.M)[1]
+    assert set(re.findall(r'^stead_transfers\{state="(\w+)"\}', text, re.M)) == set(re.findall(r"`(\w+)`", states))
+
+
+def test_who_has_started_it_is_told_when_it_listens_and_when_it_ends(daemon):
+    """As systemd does it for services of `Type=notify`."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        name = daemon.at / "notify"
+        manager.bind(str(name))
+        manager.settimeout(60)
+        daemon.env["NOTIFY_SOCKET"] = str(name)
+        daemon.begin()
+        assert manager.recv(64) == b"READY=1"
+        # Workers are none of its services.
+        workers = daemon.workers()
+        assert workers
+        for worker in workers:
+            assert b"NOTIFY_SOCKET" not in Path(f"/proc/{worker}/environ").read_bytes()
+        daemon.end()
+        assert manager.recv(64) == b"STOPPING=1"
+
+
+def test_a_manager_that_is_gone_keeps_no_daemon_from_its_work(daemon):
+    daemon.env["NOTIFY_SOCKET"] = str(daemon.at / "gone")
+    daemon.begin()
+    assert "cannot say READY=1" in (daemon.at / "log").read_text()
 
 
 def test_a_daemon_has_as_many_files_as_it_may(daemon):

@@ -100,7 +100,7 @@ def test_a_disk_that_becomes_full(stead, mounted, tmp_path):
     there = named_or_begun(small / "to")
     assert all(files[name] == data for name, data in there.items())
     (small / "other").unlink()
-    status, _ = ended(stead("--resume"))
+    [status], _ = ended(stead("--resume"))
     assert status["state"] == "finished" and named(small / "to") == files
 
 
@@ -134,6 +134,10 @@ def test_a_source_that_vanishes_meanwhile(stead, tmp_path):
     assert "no such file" in status["failures"][0]["error"] and status["failures"][0]["path"].endswith("f19")
     last = files.pop("f19")
     assert named(tmp_path / "to") == files
+    # It is tried again by its number only, and that is said.
+    listed, err = ended(stead("--resume"))
+    assert listed == [] and "nothing waits to be resumed" in err, err
+    assert f"transfer(s) {status['id']} failed: stead stage --resume ID" in err, err
     write(tmp_path / "from", {"f19": last})
     status, _ = ended(stead("--resume", status["id"]))
     assert status["state"] == "finished" and named(tmp_path / "to") == files | {"f19": last}

@@ -6,6 +6,7 @@ import filecmp
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -343,7 +344,7 @@ def test_a_target_that_becomes_full(stead, tmp_path):
         latest = json.loads(stead("--list").communicate(timeout=60)[0])
         assert [s["state"] for s in latest] == ["interrupted"] and "no space" in latest[0]["error"].lower()
         again = stead("--resume")
-        assert json.loads(again.communicate(timeout=60)[0])["state"] == "finished"
+        assert [s["state"] for s in json.loads(again.communicate(timeout=60)[0])] == ["finished"]
         assert named(small / "to") == named(source)
         assert not [p for p in small.rglob(".stead-*")]
     finally:
@@ -403,6 +404,71 @@ def test_few_files_may_be_open(stead, tmp_path):
         shutil.rmtree(other, ignore_errors=True)
 
 
+def test_lines_tell_how_far_it_is_where_there_is_no_terminal(stead, tmp_path):
+    write(tmp_path, {"from": b"x" * (6 << 20)})
+    slow = (tmp_path / "from", "--limit", "2MiB")
+    out, err = stead(*slow, tmp_path / "to", "--progress", "always").communicate(timeout=60)
+    assert json.loads(out)["state"] == "finished", err
+    line = re.compile(r"\d+ %, \S+ \S+ of 6\.0 MiB, [01]/1 names, \S+ \S+/s, .* left")
+    assert err and all(line.fullmatch(told) for told in err.splitlines()), err
+    # Nobody has asked for it.
+    _, err = stead(*slow, tmp_path / "other").communicate(timeout=60)
+    assert err == ""
+
+
+def killed(under_way: subprocess.Popen, target: Path) -> None:
+    """Kills it once it has begun there."""
+    deadline = time.monotonic() + 60
+    while not target.exists():
+        assert under_way.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    under_way.kill()
+    under_way.communicate()
+
+
+def test_what_was_killed_is_shown_without_a_rate(stead, tmp_path):
+    write(tmp_path, {"from/f": b"x" * (8 << 20)})
+    killed(stead(tmp_path / "from", tmp_path / "to", "--limit", "2MiB"), tmp_path / "to")
+    env = os.environ | {"STEAD_STATE": str(tmp_path / "state")}
+    done = subprocess.run([os.path.abspath(STEAD), "stage", "--wait", "1"], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "interrupted, transfer 1" in done.stdout, done
+    assert "took" not in done.stdout, done.stdout
+
+
+def test_all_that_wait_are_resumed_and_told_in_one_list(stead, tmp_path):
+    """Also those that end with an error, and where there is one, or none."""
+    out, err = stead("--resume").communicate(timeout=60)
+    assert (out, err) == ("[]\n", "stead: nothing waits to be resumed\n")
+    for id in (1, 2, 3):
+        write(tmp_path, {f"from{id}/f{i}": b"x" * (1 << 20) for i in range(10)})
+        killed(stead(tmp_path / f"from{id}", tmp_path / f"to{id}", "--limit", "4MiB"), tmp_path / f"to{id}")
+        if id != 2:
+            shutil.rmtree(tmp_path / f"from{id}")
+        if id == 1:
+            one = stead("--resume")
+            out, err = one.communicate(timeout=60)
+            assert one.returncode == 1 and [(s["id"], s["state"]) for s in json.loads(out)] == [(1, "failed")], err
+    both = stead("--resume")
+    out, err = both.communicate(timeout=60)
+    assert both.returncode == 1 and [(s["id"], s["state"]) for s in json.loads(out)] == [(2, "finished"), (3, "failed")], err
+    assert named(tmp_path / "to2") == named(tmp_path / "from2")
+    none = stead("--resume")
+    out, err = none.communicate(timeout=60)
+    assert none.returncode == 0 and out == "[]\n" and "transfer(s) 3, 1 failed: stead stage --resume ID" in err, err
+
+
+def test_what_would_do_nothing_is_refused_and_does_nothing(stead, tmp_path):
+    write(tmp_path, {"from/f": b"x" * (8 << 20)})
+    killed(stead(tmp_path / "from", tmp_path / "to", "--limit", "2MiB"), tmp_path / "to")
+    for taken in (["--cancel", 1], ["--resume", 1], ["--resume"], ["--wait", 1], ["--list"]):
+        for option in (["--dry-run"], ["--limit", "1MiB"], ["--gentle"], ["--verify"], ["--exists", "skip"], ["--after", 1], ["--delete"]):
+            refused = stead(*taken, *option)
+            out, err = refused.communicate(timeout=60)
+            assert refused.returncode == 2 and out == "" and "cannot be used with" in err, (taken, option, out, err)
+    [status] = json.loads(stead("--list", "--all").communicate(timeout=60)[0])
+    assert (status["id"], status["state"]) == (1, "interrupted")
+
+
 def test_a_file_that_changes_all_the_time_is_told(stead, tmp_path):
     path = tmp_path / "busy"
     path.write_bytes(b"x" * (8 << 20))
@@ -418,7 +484,41 @@ def test_a_file_that_changes_all_the_time_is_told(stead, tmp_path):
     status = json.loads(out)
     assert under_way.returncode == 1 and status["state"] == "failed", err
     assert "changed while it was copied" in status["failures"][0]["error"]
+    # That it was tried again is told where there is no terminal, too.
+    tried = [line for line in err.splitlines() if line.startswith("stead: tried again: ")]
+    assert tried and all("changed" in line for line in tried), err
+    assert f"stead stage --resume {status['id']}" in err, err
     assert not (tmp_path / "to").exists() and not list(tmp_path.glob(".stead-*"))
     again = stead("--resume", status["id"])
     again.communicate(timeout=60)
     assert again.returncode == 0 and (tmp_path / "to").read_bytes() == path.read_bytes()
+
+
+def test_patterns_leave_names_out_and_what_would_go_is_named(tmp_path):
+    env = os.environ | {"STEAD_STATE": str(tmp_path / "state")}
+
+    def run(*words) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([os.path.abspath(STEAD), "stage", *map(str, words)], env=env, capture_output=True, text=True, timeout=60)
+
+    source, target = tmp_path / "from", tmp_path / "to"
+    write(source, {"a.h5": b"a", "b.tmp": b"b", "logs/l": b"l", "deep/c.h5": b"c", "core": b"d"})
+    (tmp_path / "out.txt").write_text("# what nobody wants\n*.tmp\n\nlogs/\n")
+    assert run(f"{source}/", target, "--exclude-from", tmp_path / "out.txt", "--exclude", "core").returncode == 0
+    assert named(target) == {"a.h5": b"a", "deep/c.h5": b"c"}
+    write(target, {"old.h5": b"o", "own.tmp": b"t"})
+    (source / "a.h5").write_bytes(b"longer")
+    sync = ["--sync", "--delete", source, target, "--exclude", "*.tmp", "--exclude", "core"]
+    told = run(*sync, "--dry-run")
+    assert told.returncode == 0, told.stderr
+    page = told.stdout.split("\n\n")
+    assert page[1].splitlines() == ["removed:", f"  {target}/old.h5"] and page[2].splitlines() == ["replaced:", f"  {target}/a.h5"], told.stdout
+    changes = json.loads(run(*sync, "--dry-run", "--format", "json").stdout)["changes"]
+    assert {"does": "remove", "path": f"{target}/old.h5"} in changes and {"does": "copy", "path": f"{target}/logs/l"} in changes
+    assert named(target)["old.h5"] == b"o"
+    assert run(*sync).returncode == 0
+    assert named(target) == {"a.h5": b"longer", "deep/c.h5": b"c", "logs/l": b"l", "own.tmp": b"t"}
+    assert run(source, tmp_path / "some", "--include", "*.h5").returncode == 0
+    assert named(tmp_path / "some") == {"a.h5": b"longer", "deep/c.h5": b"c"} and not (tmp_path / "some" / "logs").exists()
+    refused = run("--move", source, tmp_path / "moved", "--exclude", "core")
+    assert refused.returncode == 2 and "only copies and syncs leave names out" in refused.stderr
+    assert run(source, tmp_path / "x", "--exclude-from", tmp_path / "none").returncode == 1

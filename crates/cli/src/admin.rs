@@ -21,6 +21,7 @@ pub fn admin(a: &AdminArgs) -> Result<()> {
                 AdminAsk::Update { name: name.clone(), set: set.iter().cloned().collect() }
             }
             SpaceVerb::Remove { name } => AdminAsk::Remove { name: name.clone() },
+            SpaceVerb::Reset { name } => AdminAsk::Reset { name: name.clone() },
             SpaceVerb::List { format } => {
                 let AdminAnswer::Dataspaces(list) = daemon.admin(AdminAsk::Dataspaces {})? else {
                     return odd();

@@ -124,7 +124,9 @@ pub fn metrics(a: &MetricsArgs) -> Result<()> {
 pub fn top(a: &TopArgs) -> Result<()> {
     let mut daemon = connect(a.on.as_deref())?;
     if a.format == Described::Json {
-        return output::json(&daemon.list(false, MOST_SHOWN)?);
+        let mut list = daemon.list(false, MOST_COUNTED)?;
+        list.sort_by_key(turn);
+        return output::json(&list);
     }
     let cancel = Cancel::new();
     let done = signals::watch(&cancel, false)?;
@@ -151,6 +153,16 @@ pub fn top(a: &TopArgs) -> Result<()> {
             std::thread::sleep(EVERY / 10);
             waited += EVERY / 10;
         }
+    }
+}
+
+/// What is under way first, then what waits, by its turn.
+fn turn(s: &Standing) -> (u8, i64) {
+    match s.status.state {
+        State::Running => (0, -s.status.id),
+        State::Pending => (1, s.status.id),
+        State::Interrupted => (2, -s.status.id),
+        _ => (3, -s.status.id),
     }
 }
 
@@ -185,13 +197,7 @@ fn page(hello: &Hello, list: &[Standing], spaces: &[Usage], nodes: &[String]) ->
         text += &format!("a pool of {} nodes: {}{more}\n", nodes.len(), some.join(", "));
     }
     let mut rows: Vec<&Standing> = list.iter().collect();
-    // What is under way first, then what waits, by its turn.
-    rows.sort_by_key(|s| match s.status.state {
-        State::Running => (0, -s.status.id),
-        State::Pending => (1, s.status.id),
-        State::Interrupted => (2, -s.status.id),
-        _ => (3, -s.status.id),
-    });
+    rows.sort_by_key(|s| turn(s));
     let size = units::format_size;
     let row = |s: &&Standing| {
         let (bytes, of) = match &s.progress {

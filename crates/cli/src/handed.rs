@@ -1,7 +1,9 @@
 //! `stead stage` where a daemon does the transfers.
 
 use crate::args::{Described, StageArgs};
-use crate::stage::{Bar, MOST_LISTED, listed, previewed, range, request, show};
+use crate::stage::{
+    Bar, MOST_LISTED, Told, listed, nothing_waits, previewed, range, request, show,
+};
 use crate::{output, signals};
 use std::time::Duration;
 use stead::daemon::Clients;
@@ -15,8 +17,7 @@ pub fn none() -> Error {
 
 pub fn stage(a: &StageArgs, daemon: &Clients) -> Result<()> {
     if a.list {
-        let list: Vec<Status> =
-            daemon.ask(|d| d.list(a.all, MOST_LISTED))?.into_iter().map(|s| s.status).collect();
+        let list = statuses(daemon, a.all)?;
         return match a.format {
             Described::Json => output::json(&list),
             Described::Table => output::text(&listed(&list)),
@@ -26,7 +27,14 @@ pub fn stage(a: &StageArgs, daemon: &Clients) -> Result<()> {
         return show(a, &daemon.ask(|d| d.cancel(id))?, daemon.node());
     }
     let ids = match (a.resume, a.wait) {
-        (Some(id), _) => daemon.ask(|d| d.resume(id))?,
+        (Some(id), _) => {
+            let ids = daemon.ask(|d| d.resume(id))?;
+            // With a number it is an error.
+            if ids.is_empty() {
+                crate::complain(&nothing_waits(&statuses(daemon, true)?, &on(daemon)));
+            }
+            ids
+        }
         (_, Some(id)) => vec![id],
         _ => {
             let request = request(a)?;
@@ -40,20 +48,41 @@ pub fn stage(a: &StageArgs, daemon: &Clients) -> Result<()> {
             vec![daemon.ask(|d| d.submit(&request, &a.after))?]
         }
     };
-    if a.background {
-        return taken(a, daemon, &ids);
-    }
-    let cancel = Cancel::new();
-    let done = signals::watch(&cancel, false)?;
+    let mut told = Told::new(a, daemon.node());
+    let outcome = if a.background {
+        taken(a, daemon, &ids, &mut told)
+    } else {
+        let cancel = Cancel::new();
+        let done = signals::watch(&cancel, false)?;
+        let outcome = one_by_one(a, daemon, &ids, &cancel, &mut told);
+        done.cancel();
+        outcome
+    };
+    let closed = told.end();
+    outcome.and(closed)
+}
+
+fn statuses(daemon: &Clients, all: bool) -> Result<Vec<Status>> {
+    let list = daemon.ask(|d| d.list(all, MOST_LISTED))?;
+    Ok(list.into_iter().map(|s| s.status).collect())
+}
+
+/// Waits for these, and tells what came of each.
+fn one_by_one(
+    a: &StageArgs,
+    daemon: &Clients,
+    ids: &[i64],
+    cancel: &Cancel,
+    told: &mut Told<'_>,
+) -> Result<()> {
     let mut bad = None;
-    for id in ids {
-        let status = until_over(a, daemon, id, &cancel)?;
-        show(a, &status, daemon.node())?;
+    for id in ids.iter().copied() {
+        let status = until_over(a, daemon, id, cancel)?;
+        told.tell(&status)?;
         if let Err(e) = status.outcome() {
             bad.get_or_insert(ended(&status, e, &on(daemon)));
         }
     }
-    done.cancel();
     bad.map_or(Ok(()), Err)
 }
 
@@ -67,10 +96,10 @@ pub fn ended(status: &Status, e: Error, on: &str) -> Error {
     }
 }
 
-fn taken(a: &StageArgs, daemon: &Clients, ids: &[i64]) -> Result<()> {
+fn taken(a: &StageArgs, daemon: &Clients, ids: &[i64], told: &mut Told<'_>) -> Result<()> {
     for id in ids {
         match a.format {
-            Described::Json => output::json(&daemon.ask(|d| d.wait(*id, Duration::ZERO))?.status)?,
+            Described::Json => told.tell(&daemon.ask(|d| d.wait(*id, Duration::ZERO))?.status)?,
             Described::Table => output::text(&format!("{id}\n"))?,
         }
     }

@@ -5,6 +5,7 @@ mod admin;
 mod args;
 mod calibrate;
 mod chart;
+mod clock;
 mod copy;
 mod daemon;
 mod describe;

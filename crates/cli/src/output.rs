@@ -39,10 +39,15 @@ impl Stream {
         self.known(wrote)
     }
 
+    /// Writes what there is so far, for who waits for it.
+    pub fn flush(&mut self) -> Result<()> {
+        let wrote = self.out.flush();
+        self.known(wrote)
+    }
+
     /// Writes what is left.
     pub fn end(mut self) -> Result<()> {
-        let wrote = self.out.flush();
-        match self.known(wrote) {
+        match self.flush() {
             Err(_) if self.gone => Ok(()),
             done => done,
         }

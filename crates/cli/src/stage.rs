@@ -1,21 +1,26 @@
 //! `stead stage` and `stead df`.
 
-use crate::args::{Described, DfArgs, ExistsArg, StageArgs, When};
+mod bar;
+mod told;
+
+pub use bar::Bar;
+pub use told::{Told, nothing_waits, show};
+
+use crate::args::{Described, DfArgs, ExistsArg, StageArgs};
 use crate::{handed, output, signals, table};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::BTreeSet;
-use std::io::IsTerminal;
+use std::io::Read;
 use stead::daemon::Clients;
 use stead::stage::{
-    Action, BucketUrl, Exists, Means, Options, Preview, Progress, Remaining, Request, Stager,
-    State, Status, Usage, Watcher, dataspaces, location, state_folder, usage,
+    Action, BucketUrl, Does, Exists, Means, Options, Preview, Remaining, Request, Stager, State,
+    Status, Usage, Watcher, dataspaces, location, state_folder, usage,
 };
 use stead::{Cancel, Error, Kind, Result, units};
 
 /// Transfers that are listed.
 pub const MOST_LISTED: usize = 1000;
-/// Transfers shorter than this show nothing.
-const PATIENCE_S: f64 = 0.5;
+/// Names of a kind that are shown of what would be done.
+const MOST_SHOWN: usize = 20;
 
 fn stager(given: &[String], threads: usize) -> Result<Stager> {
     let mut spaces = dataspaces()?;
@@ -108,7 +113,13 @@ fn here(a: &StageArgs) -> Result<()> {
     }
     let ids = match a.resume {
         Some(Some(id)) => vec![stager.resumable(id)?.id],
-        Some(None) => stager.waiting()?,
+        Some(None) => {
+            let ids = stager.waiting()?;
+            if ids.is_empty() {
+                crate::complain(&nothing_waits(&stager.statuses(true, MOST_LISTED)?, ""));
+            }
+            ids
+        }
         None => {
             let request = request(a)?;
             if a.dry_run {
@@ -126,11 +137,26 @@ fn here(a: &StageArgs) -> Result<()> {
             }]
         }
     };
+    let mut told = Told::new(a, None);
+    let outcome = one_by_one(a, &stager, &ids, &cancel, &mut told);
+    done.cancel();
+    let closed = told.end();
+    outcome.and(closed)
+}
+
+/// Does these, and tells what came of each.
+fn one_by_one(
+    a: &StageArgs,
+    stager: &Stager,
+    ids: &[i64],
+    cancel: &Cancel,
+    told: &mut Told<'_>,
+) -> Result<()> {
     let (mut failed, mut given_up) = (None, None);
     let several = ids.len() > 1;
-    for id in ids {
+    for id in ids.iter().copied() {
         let bar = Bar::new(a.progress);
-        let ended = stager.run(id, &cancel, bar.as_ref().map(|b| b as &dyn Watcher));
+        let ended = stager.run(id, cancel, bar.as_ref().map(|b| b as &dyn Watcher));
         if let Some(bar) = &bar {
             bar.end();
         }
@@ -139,7 +165,7 @@ fn here(a: &StageArgs) -> Result<()> {
             // Somebody has given it up: that is told as of any that could not be done.
             Err(e) if e.kind() == Kind::Cancelled && !cancel.is_cancelled() => {
                 let status = stager.status(id)?;
-                show(a, &status, None)?;
+                told.tell(&status)?;
                 let e = handed::ended(&status, e, "");
                 if !several {
                     return Err(e);
@@ -148,20 +174,27 @@ fn here(a: &StageArgs) -> Result<()> {
                 given_up.get_or_insert(id);
                 continue;
             }
-            // Of several, each gets its turn.
-            Err(e) if several && e.kind() != Kind::Cancelled => {
+            Err(e) => {
+                // By itself it is told by its error alone.
+                if told.is_list()
+                    && let Ok(status) = stager.status(id)
+                {
+                    told.tell(&status)?;
+                }
+                // Of several, each gets its turn.
+                if !several || e.kind() == Kind::Cancelled {
+                    return Err(e);
+                }
                 crate::complain(&e);
                 failed.get_or_insert(id);
                 continue;
             }
-            Err(e) => return Err(e),
         };
-        show(a, &status, None)?;
+        told.tell(&status)?;
         if status.state == State::Failed {
             failed.get_or_insert(id);
         }
     }
-    done.cancel();
     match (failed, given_up) {
         (None, None) => Ok(()),
         (None, Some(id)) => Err(Error::new(Kind::Io, format!("transfer {id} was cancelled"))),
@@ -226,17 +259,30 @@ pub fn request(a: &StageArgs) -> Result<Request> {
             gentle: a.gentle,
             limit: a.limit,
             priority: a.priority,
-            ..Options::default()
+            retries: a.retries,
+            exclude: left_out(a)?,
+            include: a.include.clone(),
         },
     })
 }
 
-/// `node` is that of the daemon, if it was named.
-pub fn show(a: &StageArgs, status: &Status, node: Option<&str>) -> Result<()> {
-    match a.format {
-        Described::Json => output::json(status),
-        Described::Table => output::text(&page(status, node)),
+/// What is left out, as it was given and as a file says.
+fn left_out(a: &StageArgs) -> Result<Vec<String>> {
+    /// Bytes of such a file.
+    const LONGEST: u64 = 1 << 20;
+    let mut all = a.exclude.clone();
+    if let Some(path) = &a.exclude_from {
+        let failed = |e| Error::io("read", path, e);
+        let file = std::fs::File::open(path).map_err(failed)?;
+        let mut text = String::new();
+        file.take(LONGEST + 1).read_to_string(&mut text).map_err(failed)?;
+        if text.len() as u64 > LONGEST {
+            return Err(Error::limit("a file of patterns is longer than 1 MiB").at_path(path));
+        }
+        let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        all.extend(lines.map(str::to_owned));
     }
+    Ok(all)
 }
 
 pub fn names(request: &Request) -> String {
@@ -260,56 +306,6 @@ pub fn action(request: &Request) -> &'static str {
     }
 }
 
-fn page(s: &Status, node: Option<&str>) -> String {
-    let seconds = s.seconds(s.ended.unwrap_or(s.submitted));
-    let mut rows = vec![
-        (action(&s.request), names(&s.request)),
-        (
-            "state",
-            match node {
-                Some(node) => format!("{}, transfer {} of node {node}", s.state.as_str(), s.id),
-                None => format!("{}, transfer {}", s.state.as_str(), s.id),
-            },
-        ),
-        (
-            "done",
-            format!(
-                "{} of {} name(s), {} of {}{}",
-                s.files_done,
-                s.files,
-                units::format_size(s.bytes_done),
-                units::format_size(s.bytes),
-                match s.skipped {
-                    0 => String::new(),
-                    n => format!(", {n} left as they were"),
-                }
-            ),
-        ),
-    ];
-    if s.started.is_some() {
-        let rate = (s.bytes_done as f64 / seconds.max(1e-9)) as u64;
-        let rate = match s.bytes_done {
-            0 => String::new(),
-            _ => format!(", {}/s", units::format_size(rate)),
-        };
-        rows.push(("took", format!("{}{rate}", units::format_seconds(seconds))));
-    }
-    if let Some(waits) = &s.waits {
-        rows.push(("waits", waits.clone()));
-    }
-    for failure in &s.failures {
-        rows.push(("failed", failure.error.clone()));
-    }
-    let more = s.failed.saturating_sub(s.failures.len() as u64);
-    if more > 0 {
-        rows.push(("failed", format!("and {more} more")));
-    }
-    if let Some(error) = &s.error {
-        rows.push(("error", error.clone()));
-    }
-    rows.iter().map(|(key, value)| format!("{key:6}  {value}\n")).collect()
-}
-
 pub fn range(takes: &Remaining) -> String {
     let time = units::format_seconds;
     format!("{} ({} to {})", time(takes.seconds), time(takes.low), time(takes.high))
@@ -331,7 +327,26 @@ pub fn previewed(p: &Preview) -> String {
         rows.push(("room", format!("{} of {} that are free", size(p.room), size(free))));
     }
     rows.push(("takes", range(&p.takes)));
-    rows.iter().map(|(key, value)| format!("{key:6}  {value}\n")).collect()
+    let mut page: String = rows.iter().map(|(key, value)| format!("{key:6}  {value}\n")).collect();
+    // What would be lost is looked at before.
+    for (does, what, all) in
+        [(Does::Remove, "removed", Some(p.removed)), (Does::Replace, "replaced", None)]
+    {
+        let names: Vec<&str> =
+            p.changes.iter().filter(|c| c.does == does).map(|c| c.path.as_str()).collect();
+        let shown = names.get(..MOST_SHOWN).unwrap_or(&names);
+        if !shown.is_empty() {
+            page += &format!("\n{what}:\n");
+        }
+        for name in shown {
+            page += &format!("  {}\n", name.escape_debug());
+        }
+        let more = all.unwrap_or(names.len() as u64).saturating_sub(shown.len() as u64);
+        if more > 0 && !shown.is_empty() {
+            page += &format!("  and {more} more; --format json has the first 500 of a kind\n");
+        }
+    }
+    page
 }
 
 pub fn listed(list: &[Status]) -> String {
@@ -418,62 +433,29 @@ pub fn used(list: &[Usage]) -> String {
     table::plain(&heads, list.iter().map(row).collect())
 }
 
-/// A bar with rate and remaining time.
-pub struct Bar(ProgressBar);
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Verb};
+    use clap::Parser;
 
-impl Bar {
-    pub fn new(when: When) -> Option<Bar> {
-        let terminal = std::io::stderr().is_terminal();
-        let wanted = match when {
-            When::Always => true,
-            When::Never => false,
-            When::Auto => terminal,
-        };
-        wanted.then(|| {
-            let target = match terminal {
-                true => ProgressDrawTarget::stderr_with_hz(10),
-                // Into a file or a pipe there is no redrawing.
-                false => ProgressDrawTarget::hidden(),
-            };
-            let bar = ProgressBar::with_draw_target(None, target);
-            if let Ok(style) = ProgressStyle::with_template(
-                "{wide_bar:.cyan/dim} {bytes}/{total_bytes}  {binary_bytes_per_sec}  {msg}",
-            ) {
-                bar.set_style(style);
+    #[test]
+    fn options_of_the_command_are_those_of_the_request() {
+        let read = |more: &[&str]| {
+            let mut words = vec!["stead", "stage", "a", "b"];
+            words.extend_from_slice(more);
+            match Cli::try_parse_from(words).unwrap().verb {
+                Verb::Stage(args) => request(&args).unwrap().options,
+                _ => panic!("another verb"),
             }
-            Bar(bar)
-        })
-    }
-}
-
-impl Bar {
-    pub fn end(&self) {
-        self.0.finish_and_clear();
-    }
-
-    /// How far one is that another process does, as it has written it down.
-    fn far(&self, s: &Status) {
-        self.0.set_length(s.bytes);
-        self.0.set_position(s.bytes_done);
-        self.0.set_message(format!("{}/{} names", s.files_done, s.files));
-    }
-}
-
-impl Watcher for Bar {
-    fn progress(&self, p: &Progress) {
-        if p.seconds < PATIENCE_S {
-            return;
-        }
-        self.0.set_length(p.bytes);
-        self.0.set_position(p.bytes_done);
-        self.0.set_message(format!("{}/{} names, {} left", p.files_done, p.files, range(&p.left)));
-    }
-
-    fn waits(&self, why: &str) {
-        self.0.set_message(format!("waits: {why}"));
-    }
-
-    fn retry(&self, error: &Error) {
-        self.0.println(format!("stead: tried again: {error}"));
+        };
+        assert_eq!(read(&[]), Options::default());
+        let given = read(&["--retries", "7", "--priority", "-2", "--no-sync"]);
+        assert_eq!(
+            given,
+            Options { retries: 7, priority: -2, durable: false, ..Options::default() }
+        );
+        assert_eq!(read(&["--retries", "0"]).retries, 0);
     }
 }

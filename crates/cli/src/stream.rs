@@ -66,17 +66,47 @@ fn here(peers: &[Peer]) -> usize {
     peers.iter().filter(|peer| peer.presence == Presence::Here).count()
 }
 
+/// A stream in a list, as JSON has it.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Listed {
+    Told(Box<Description>),
+    /// One that cannot be looked at, and why.
+    Odd {
+        name: String,
+        error: String,
+    },
+}
+
 fn ls(home: &Home, format: Described) -> Result<()> {
-    // One may go while others are looked at.
-    let all: Vec<Description> =
-        home.list()?.iter().filter_map(|name| home.describe(name).ok()).collect();
+    let (mut all, mut odd) = (Vec::new(), String::new());
+    for name in home.list()? {
+        match home.describe(&name) {
+            Ok(told) => all.push(Listed::Told(Box::new(told))),
+            // One may go while others are looked at.
+            Err(e) if e.kind() == Kind::NotFound => {}
+            Err(e) => {
+                odd += &format!("stream '{name}' cannot be shown: {e}\n");
+                odd += &e.hint().map_or_else(String::new, |hint| format!("  hint: {hint}\n"));
+                all.push(Listed::Odd { name, error: e.to_string() });
+            }
+        }
+    }
     if format == Described::Json {
         return output::json(&all);
     }
     if all.is_empty() {
         return output::text("there are no streams\n");
     }
-    let row = |told: &Description| {
+    let told = all.iter().filter_map(|one| match one {
+        Listed::Told(told) => Some(&**told),
+        Listed::Odd { .. } => None,
+    });
+    let told: Vec<&Description> = told.collect();
+    if told.is_empty() {
+        return output::text(&odd);
+    }
+    let row = |told: &&Description| {
         vec![
             told.name.clone(),
             state(&told.state),
@@ -87,9 +117,12 @@ fn ls(home: &Home, format: Described) -> Result<()> {
         ]
     };
     let header = ["stream", "state", "steps", "writers", "readers", "memory"];
-    let mut page = table::plain(&header, all.iter().map(row).collect());
-    if let Some(budget) = all.iter().find_map(|told| told.budget) {
+    let mut page = table::plain(&header, told.iter().map(row).collect());
+    if let Some(budget) = told.iter().find_map(|told| told.budget) {
         page += &format!("\nall streams of this user: {}\n", of_budget(budget));
+    }
+    if !odd.is_empty() {
+        page += &format!("\n{odd}");
     }
     output::text(&page)
 }
@@ -402,8 +435,9 @@ struct Row<'a> {
 fn watch(home: &Home, name: &str, options: &Read, most: u64, format: Described) -> Result<()> {
     let cancel = Cancel::new();
     let done = signals::watch(&cancel, false)?;
-    let mut reader = open(name, options, &cancel)?;
-    let mut before = Done::default();
+    let options = &Read { stop: cancel.clone().into(), ..options.clone() };
+    let mut reader = Reader::open(name, options)?;
+    let (mut before, mut out) = (Done::default(), output::Stream::new());
     for _ in 0..most {
         let begun = Instant::now();
         let step = loop {
@@ -422,26 +456,16 @@ fn watch(home: &Home, name: &str, options: &Read, most: u64, format: Described) 
             }
         };
         let now = home.describe(name).ok().map(|told| Done::of(&told));
-        output::text(&line(&step, now.map(|now| now.since(before, step.bytes())), format)?)?;
+        let text = line(&step, now.map(|now| now.since(before, step.bytes())), format)?;
+        match out.text(&text).and_then(|()| out.flush()) {
+            // Whoever read it has had enough.
+            Err(_) if out.is_gone() => break,
+            wrote => wrote?,
+        }
         before = now.unwrap_or(before);
     }
     done.cancel();
     Ok(())
-}
-
-/// Waits for the stream, and for who wants it to end.
-#[allow(clippy::disallowed_methods)]
-fn open(name: &str, options: &Read, cancel: &Cancel) -> Result<Reader> {
-    let begun = Instant::now();
-    loop {
-        cancel.check()?;
-        let left = options.timeout.saturating_sub(begun.elapsed());
-        let soon = Read { timeout: LOOK.min(left), ..options.clone() };
-        match Reader::open(name, &soon) {
-            Err(e) if e.kind() == Kind::Timeout && !left.is_zero() => {}
-            opened => return opened,
-        }
-    }
 }
 
 fn line(step: &Step, report: Option<Done>, format: Described) -> Result<String> {

@@ -7,6 +7,7 @@ const EXAMPLES: &str = "Examples:
   stead admin dataspace add nvme0 path=/mnt/nvme quota=6TB user_quota=1TB
   stead admin dataspace add mem0 path=/dev/shm/stead memory=yes size=64GiB mode=1777
   stead admin dataspace update nvme0 user_quota=2TB transfers=4 limit=
+  stead admin dataspace reset nvme0
   stead admin dataspace list
   stead admin job add 4711 --user ada --dataspaces nvme0
   stead admin process add 4711 $PID
@@ -71,6 +72,11 @@ pub enum SpaceVerb {
     },
     /// Take one away, also one of /etc/stead/stead.toml. What lies in it stays
     Remove {
+        /// Its name
+        name: String,
+    },
+    /// Forget what was set of one: it is as /etc/stead/stead.toml says, or none
+    Reset {
         /// Its name
         name: String,
     },

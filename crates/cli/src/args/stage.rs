@@ -12,6 +12,7 @@ const STAGE_EXAMPLES: &str = "Examples:
   stead stage --remove 'nvme0://run1/*.tmp'
   stead stage results/ s3://bucket/run7/
   stead stage --sync nvme0://run1/ lustre://run1/ --dry-run
+  stead stage run1/ lustre://run1/ --exclude '*.tmp' --exclude logs/
   stead stage --list
   stead stage --resume
   stead stage --background lustre://input/ nvme0://input/
@@ -23,6 +24,9 @@ If a daemon runs on this node, it does the transfer, also if this command is end
 Credentials of buckets come from the environment (AWS_..., GOOGLE_..., AZURE_...) or from the machine.
 A '/' behind a source means what lies in it; behind a target, that sources go into it.
 Exit status: 0 done, 1 something could not be done, 2 bad request, 130 interrupted.";
+
+/// What is about transfers that were taken before. How a transfer is done was said when it was asked for.
+const OF_TAKEN: [&str; 4] = ["list", "resume", "cancel", "wait"];
 
 #[derive(Debug, Args)]
 #[command(after_help = STAGE_EXAMPLES)]
@@ -44,27 +48,45 @@ pub struct StageArgs {
     pub remove: bool,
 
     /// With --sync: remove from the target what the source has not
-    #[arg(long, requires = "sync")]
+    // What is required is not missed by clap where something that it conflicts with is there.
+    #[arg(
+        long,
+        requires = "sync",
+        conflicts_with_all = ["moves", "remove", "list", "resume", "cancel", "wait"]
+    )]
     pub delete: bool,
 
     /// What becomes of names that the target has
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, conflicts_with_all = OF_TAKEN)]
     pub exists: ExistsArg,
 
     /// Read what was written back, and compare, before it gets its name
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = OF_TAKEN)]
     pub verify: bool,
 
     /// Leave out pipes, sockets and devices, in place of failing
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = OF_TAKEN)]
     pub skip_special: bool,
 
+    /// Leave out names below the sources that match, and folders with all that lies in them: '*.tmp' wherever it lies, 'run/logs/' by its way from the
+    /// source. What is left out stays as it is on the target, too. Give it once for each pattern
+    #[arg(long, value_name = "PATTERN", conflicts_with_all = OF_TAKEN)]
+    pub exclude: Vec<String>,
+
+    /// Take only files that match, and folders that have some. Give it once for each pattern
+    #[arg(long, value_name = "PATTERN", conflicts_with_all = OF_TAKEN)]
+    pub include: Vec<String>,
+
+    /// Patterns to leave out, from a file: one a line, but for empty ones and those that begin with '#'
+    #[arg(long, value_name = "FILE", conflicts_with_all = OF_TAKEN)]
+    pub exclude_from: Option<PathBuf>,
+
     /// Do not wait for devices: files survive the end of any process, and not of the machine
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = OF_TAKEN)]
     pub no_sync: bool,
 
     /// Say what would be done, and how long it would take
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = OF_TAKEN)]
     pub dry_run: bool,
 
     /// List transfers that are not over; with --all those that are, too
@@ -72,7 +94,11 @@ pub struct StageArgs {
     pub list: bool,
 
     /// With --list: all
-    #[arg(long, requires = "list")]
+    #[arg(
+        long,
+        requires = "list",
+        conflicts_with_all = ["names", "moves", "sync", "remove", "resume", "cancel", "wait"]
+    )]
     pub all: bool,
 
     /// Go on with a transfer that was interrupted or has failed, or with all that were interrupted
@@ -89,7 +115,7 @@ pub struct StageArgs {
 
     /// Folder of a dataspace of this node, or URL of its bucket, before the configured one; give it once for each. The transfer
     /// is done here
-    #[arg(long, value_name = "NAME=/PATH", value_parser = dataspace)]
+    #[arg(long, value_name = "NAME=/PATH", value_parser = dataspace, conflicts_with_all = ["list", "wait"])]
     pub dataspace: Vec<String>,
 
     /// How to print what was done
@@ -97,15 +123,31 @@ pub struct StageArgs {
     pub format: Described,
 
     /// Give way to everybody else on this machine
-    #[arg(long, help_heading = "Means")]
+    #[arg(long, help_heading = "Means", conflicts_with_all = OF_TAKEN)]
     pub gentle: bool,
 
+    /// How often a file is tried again that fails for a reason that may pass
+    #[arg(long, value_name = "N", default_value_t = 3, help_heading = "Means", conflicts_with_all = OF_TAKEN)]
+    pub retries: u32,
+
     /// Bytes a second at most, such as 200MiB
-    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Means")]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = size,
+        help_heading = "Means",
+        conflicts_with_all = OF_TAKEN
+    )]
     pub limit: Option<u64>,
 
     /// Threads that copy; 0 is as many as are of use. The transfer is done here
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Means")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        help_heading = "Means",
+        conflicts_with_all = ["list", "cancel", "wait"]
+    )]
     pub threads: usize,
 
     /// Ask the daemon of another node of the pool; names without a node are those of this one
@@ -117,11 +159,17 @@ pub struct StageArgs {
     pub here: bool,
 
     /// Give it to the daemon, print its number, and do not wait
-    #[arg(long, help_heading = "Means")]
+    #[arg(long, help_heading = "Means", conflicts_with_all = ["list", "cancel", "wait"])]
     pub background: bool,
 
     /// Begin when these transfers of the daemon are finished
-    #[arg(long, value_name = "ID", value_delimiter = ',', help_heading = "Means")]
+    #[arg(
+        long,
+        value_name = "ID",
+        value_delimiter = ',',
+        help_heading = "Means",
+        conflicts_with_all = OF_TAKEN
+    )]
     pub after: Vec<i64>,
 
     /// Of what waits in the daemon, larger ones go first
@@ -130,12 +178,19 @@ pub struct StageArgs {
         value_name = "N",
         default_value_t = 0,
         allow_negative_numbers = true,
-        help_heading = "Means"
+        help_heading = "Means",
+        conflicts_with_all = OF_TAKEN
     )]
     pub priority: i32,
 
     /// Show progress on the error stream
-    #[arg(long, value_enum, default_value_t, help_heading = "Means")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        help_heading = "Means",
+        conflicts_with_all = ["list", "cancel"]
+    )]
     pub progress: When,
 }
 
@@ -301,5 +356,89 @@ fn node(text: &str) -> Result<String, String> {
     match stead::stage::is_node(&text.replace("%r", "0")) {
         true => Ok(text.to_owned()),
         false => Err("names of nodes have letters, digits, '.', '-' and '_'".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::args::Cli;
+    use clap::Parser;
+    use clap::error::ErrorKind;
+
+    const TAKEN: [&[&str]; 5] =
+        [&["--list"], &["--resume"], &["--resume", "7"], &["--cancel", "7"], &["--wait", "7"]];
+    const OF_REQUESTS: [&[&str]; 10] = [
+        &["--dry-run"],
+        &["--exists", "skip"],
+        &["--verify"],
+        &["--skip-special"],
+        &["--no-sync"],
+        &["--delete"],
+        &["--gentle"],
+        &["--limit", "1MiB"],
+        &["--after", "1"],
+        &["--priority", "0"],
+    ];
+
+    fn parsed(words: &[&str]) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(["stead", "stage"].into_iter().chain(words.iter().copied()))
+    }
+
+    fn is_refused(words: &[&str]) {
+        let e = parsed(words).unwrap_err();
+        assert_eq!((e.kind(), e.exit_code()), (ErrorKind::ArgumentConflict, 2), "{words:?}: {e}");
+    }
+
+    #[test]
+    fn options_that_would_do_nothing_are_refused() {
+        for taken in TAKEN {
+            for option in OF_REQUESTS {
+                is_refused(&[taken, option].concat());
+                is_refused(&[option, taken].concat());
+            }
+            for other in TAKEN.iter().filter(|other| other.first() != taken.first()) {
+                is_refused(&[taken, *other].concat());
+            }
+            is_refused(&[taken, &["--move"][..]].concat());
+        }
+        let refused: [&[&str]; 13] = [
+            &["--list", "--background"],
+            &["--cancel", "7", "--background"],
+            &["--wait", "7", "--background"],
+            &["--list", "--threads", "2"],
+            &["--cancel", "7", "--threads", "2"],
+            &["--wait", "7", "--threads", "2"],
+            &["--list", "--dataspace", "a=/b"],
+            &["--wait", "7", "--dataspace", "a=/b"],
+            &["--list", "--progress", "always"],
+            &["--cancel", "7", "--progress", "always"],
+            &["--resume", "--all"],
+            &["from", "to", "--all"],
+            &["--move", "--delete", "from", "to"],
+        ];
+        refused.into_iter().for_each(is_refused);
+    }
+
+    #[test]
+    fn options_that_do_something_are_taken() {
+        let taken: [&[&str]; 12] = [
+            &["--list", "--all", "--format", "json"],
+            &["--list", "--here"],
+            &["--list", "--on", "node7"],
+            &["--resume", "--threads", "2", "--dataspace", "a=/b", "--progress", "always"],
+            &["--resume", "7", "--background"],
+            &["--resume", "7", "--here", "--format", "json"],
+            &["--cancel", "7", "--dataspace", "a=/b"],
+            &["--cancel", "7", "--on", "node7"],
+            &["--wait", "7", "--here", "--progress", "never"],
+            &["--sync", "--delete", "--dry-run", "from", "to"],
+            &["--exists", "skip", "--verify", "--limit", "1MiB", "--threads", "2", "from", "to"],
+            &["--background", "--after", "1,2", "--priority", "-3", "from", "to"],
+        ];
+        for words in taken {
+            if let Err(e) = parsed(words) {
+                panic!("{words:?}: {e}");
+            }
+        }
     }
 }

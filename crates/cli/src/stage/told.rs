@@ -1,0 +1,186 @@
+//! What came of transfers, for people and programs.
+
+use super::{action, names};
+use crate::args::{Described, StageArgs};
+use crate::output;
+use stead::stage::{State, Status};
+use stead::{Error, Kind, Result, units};
+
+/// Numbers of transfers in a line.
+const MOST_NAMED: usize = 10;
+
+/// Tells of transfers as they end: each by itself, or in one list of JSON where all are resumed, however many these are.
+pub struct Told<'a> {
+    args: &'a StageArgs,
+    node: Option<&'a str>,
+    /// How many are in the list, if there is one.
+    listed: Option<u64>,
+}
+
+impl<'a> Told<'a> {
+    /// `node` is that of the daemon, if it was named.
+    pub fn new(args: &'a StageArgs, node: Option<&'a str>) -> Told<'a> {
+        let is_list = args.resume == Some(None) && args.format == Described::Json;
+        Told { args, node, listed: is_list.then_some(0) }
+    }
+
+    pub fn is_list(&self) -> bool {
+        self.listed.is_some()
+    }
+
+    pub fn tell(&mut self, status: &Status) -> Result<()> {
+        let Some(listed) = &mut self.listed else { return show(self.args, status, self.node) };
+        let text = serde_json::to_string(status)
+            .map_err(|e| Error::internal(format!("cannot write JSON: {e}")))?;
+        let before = if *listed == 0 { "[" } else { "," };
+        *listed += 1;
+        output::text(&format!("{before}\n  {text}"))
+    }
+
+    /// Ends the list.
+    pub fn end(self) -> Result<()> {
+        match self.listed {
+            None => Ok(()),
+            Some(0) => output::text("[]\n"),
+            Some(_) => output::text("\n]\n"),
+        }
+    }
+}
+
+/// `node` is that of the daemon, if it was named.
+pub fn show(a: &StageArgs, status: &Status, node: Option<&str>) -> Result<()> {
+    match a.format {
+        Described::Json => output::json(status),
+        Described::Table => output::text(&page(status, node)),
+    }
+}
+
+/// What is said where nothing waits to be resumed. What has failed is tried again by its number only, as the reason may be there still: here
+/// are these numbers. `on` is what a command has at its end.
+pub fn nothing_waits(list: &[Status], on: &str) -> Error {
+    let nothing = Error::new(Kind::NotFound, "nothing waits to be resumed");
+    let failed = list.iter().filter(|s| s.state == State::Failed);
+    let failed: Vec<String> = failed.map(|s| s.id.to_string()).collect();
+    if failed.is_empty() {
+        return nothing;
+    }
+    let more = match failed.len().saturating_sub(MOST_NAMED) {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    let some: Vec<String> = failed.into_iter().take(MOST_NAMED).collect();
+    nothing.with_hint(format!(
+        "transfer(s) {}{more} failed: stead stage --resume ID{on} tries one of them again",
+        some.join(", ")
+    ))
+}
+
+fn page(s: &Status, node: Option<&str>) -> String {
+    let seconds = s.seconds(s.ended.unwrap_or(s.submitted));
+    let mut rows = vec![
+        (action(&s.request), names(&s.request)),
+        (
+            "state",
+            match node {
+                Some(node) => format!("{}, transfer {} of node {node}", s.state.as_str(), s.id),
+                None => format!("{}, transfer {}", s.state.as_str(), s.id),
+            },
+        ),
+        (
+            "done",
+            format!(
+                "{} of {} name(s), {} of {}{}",
+                s.files_done,
+                s.files,
+                units::format_size(s.bytes_done),
+                units::format_size(s.bytes),
+                match s.skipped {
+                    0 => String::new(),
+                    n => format!(", {n} left as they were"),
+                }
+            ),
+        ),
+    ];
+    // Of one whose process was killed nobody knows how long that was at it.
+    if s.started.is_some() && seconds > 0.0 {
+        let rate = (s.bytes_done as f64 / seconds) as u64;
+        let rate = match s.bytes_done {
+            0 => String::new(),
+            _ => format!(", {}/s", units::format_size(rate)),
+        };
+        rows.push(("took", format!("{}{rate}", units::format_seconds(seconds))));
+    }
+    if let Some(waits) = &s.waits {
+        rows.push(("waits", waits.clone()));
+    }
+    for failure in &s.failures {
+        rows.push(("failed", failure.error.clone()));
+    }
+    let more = s.failed.saturating_sub(s.failures.len() as u64);
+    if more > 0 {
+        rows.push(("failed", format!("and {more} more")));
+    }
+    if let Some(error) = &s.error {
+        rows.push(("error", error.clone()));
+    }
+    rows.iter().map(|(key, value)| format!("{key:6}  {value}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stead::stage::{Action, Options, Request, location};
+
+    fn status(id: i64, state: State) -> Status {
+        let request = Request {
+            action: Action::Copy,
+            sources: vec![location("/from").unwrap()],
+            target: Some(location("/to").unwrap()),
+            options: Options::default(),
+        };
+        Status {
+            id,
+            request,
+            state,
+            submitted: 1000.0,
+            started: Some(1001.0),
+            ended: None,
+            active: 0.0,
+            resumed: Some(1001.0),
+            files: 2,
+            files_done: 1,
+            bytes: 4 << 20,
+            bytes_done: 1 << 20,
+            skipped: 0,
+            failed: 0,
+            failures: Vec::new(),
+            error: None,
+            kind: None,
+            waits: None,
+        }
+    }
+
+    #[test]
+    fn what_took_no_time_that_is_known_has_no_rate() {
+        let killed = status(7, State::Interrupted);
+        let said = page(&killed, None);
+        assert!(said.contains("interrupted, transfer 7") && !said.contains("took"), "{said}");
+        assert!(!said.contains("/s"), "{said}");
+        let said = page(&Status { active: 2.0, ..killed }, None);
+        assert!(said.contains("took    2.00 s, 512.0 KiB/s\n"), "{said}");
+    }
+
+    #[test]
+    fn what_failed_is_named_where_nothing_waits() {
+        let said = nothing_waits(&[status(3, State::Finished)], "");
+        assert_eq!((said.message(), said.hint()), ("nothing waits to be resumed", None));
+        let list: Vec<Status> = (1..=12).rev().map(|id| status(id, State::Failed)).collect();
+        let said = nothing_waits(&list, " --on node7");
+        let hint = said.hint().unwrap();
+        assert!(hint.starts_with("transfer(s) 12, 11, 10, "), "{hint}");
+        assert!(
+            hint.contains(" 3 and 2 more failed: stead stage --resume ID --on node7 "),
+            "{hint}"
+        );
+    }
+}
