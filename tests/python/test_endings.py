@@ -16,7 +16,7 @@ PATIENCE = 120
 #: What threads do when the program ends: each says so with `ready()`, and takes the interpreter's lock all the time.
 CALLS = {
     "a wait for a transfer": """
-        t = stead.stage(place / "big", place / "copy", limit="20MiB", state=place / "state")
+        t = stead.stage(place / "big", place / "copy", exists="replace", limit="20MiB", state=place / "state")
         def call():
             ready()
             t.wait()
@@ -25,7 +25,7 @@ CALLS = {
                 t.wait(0)
     """,
     "looks at transfers": """
-        stead.stage(place / "big", place / "copy", state=place / "state").wait()
+        stead.stage(place / "big", place / "copy", exists="replace", state=place / "state").wait()
         def call():
             ready()
             while True:
@@ -101,7 +101,9 @@ def test_threads_in_calls_do_not_abort_a_program_that_ends(ends, call):
 
 def test_a_flow_that_runs_is_stopped_when_the_program_ends(ends):
     code = """
-        flow = stead.flow("halves")
+        # One that is not stopped is waited for longer than this program may take.
+        stead._flow._PATIENCE = 3600.0
+        flow = stead.flow(name="halves")
         flow.write("half", T=flow.read("sim")["T"].map(lambda x: x / 2))
         running = flow.start(dataspaces=space)
         def put():

@@ -1,8 +1,8 @@
 //! How readers leave word that reads are answered, without the interpreter's lock: to the loops of asyncio by a byte
 //! in a socket for as many answers as there are, to functions by a thread that calls them.
 
+use crate::fork;
 use crate::request::{Core, cached, undisturbed};
-use crate::{ending, fork};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -10,6 +10,7 @@ use std::cell::Cell;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
@@ -177,6 +178,9 @@ impl Calls {
 /// One for each generation of processes: a child may have inherited a lock that nobody there will give up.
 static CALLERS: [Mutex<Option<Caller>>; 16] = [const { Mutex::new(None) }; 16];
 
+/// The interpreter is about to end: nobody is called any more.
+static OVER: AtomicBool = AtomicBool::new(false);
+
 fn caller() -> MutexGuard<'static, Option<Caller>> {
     let generation = fork::generation() as usize % CALLERS.len();
     CALLERS[generation].lock().unwrap_or_else(PoisonError::into_inner)
@@ -185,8 +189,7 @@ fn caller() -> MutexGuard<'static, Option<Caller>> {
 /// Has the functions called that wait for this read. Called by readers.
 pub fn call_back(core: Arc<Core>) {
     let mut caller = caller();
-    // Nobody is called any more.
-    if ending::has_begun() {
+    if OVER.load(Ordering::SeqCst) {
         return;
     }
     if caller.as_ref().is_none_or(|c| c.born != fork::generation()) {
@@ -209,7 +212,7 @@ pub fn call_back(core: Arc<Core>) {
 pub fn end_callbacks(py: Python<'_>) {
     let caller = {
         let mut caller = caller();
-        ending::begin();
+        OVER.store(true, Ordering::SeqCst);
         caller.take()
     };
     let Some(caller) = caller.filter(|c| c.born == fork::generation()) else { return };

@@ -1,6 +1,5 @@
 //! Measuring the machines: `stead.calibrate`.
 
-use crate::ending::detached;
 use crate::errors::raise;
 use crate::ranks::fabric;
 use crate::run::{Trouble, Watcher};
@@ -27,7 +26,7 @@ pub fn calibrate(
     let trouble = Trouble::default();
     let watcher =
         Watcher { cancel: options.cancel.clone(), trouble: trouble.clone(), progress: None };
-    let done = detached(py, || match comm {
+    let done = py.detach(|| match comm {
         None => measure(&Local::single(), &options, output, &watcher),
         Some((maker, data)) => measure(&fabric(maker, data)?, &options, output, &watcher),
     });

@@ -1,6 +1,5 @@
 //! Programs on several nodes whose streams reach each other, for `stead.couple`.
 
-use crate::ending::detached;
 use crate::errors::raise;
 use crate::fork;
 use crate::ranks::fabric;
@@ -65,7 +64,7 @@ impl Coupling {
     fn close(&self, py: Python<'_>) {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
         let born = self.born;
-        detached(py, || let_go(inner, born));
+        py.detach(|| let_go(inner, born));
     }
 }
 

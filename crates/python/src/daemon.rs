@@ -1,6 +1,5 @@
 //! The daemon of the node: `stead.daemon` and what is asked of it.
 
-use crate::ending::{attached, detached};
 use crate::errors::raise;
 use crate::fork;
 use crate::stage::{Asked, json, request};
@@ -31,13 +30,13 @@ impl Daemon {
         question: impl FnOnce(&mut Client) -> Result<T> + Send,
     ) -> PyResult<T> {
         let inner = self.checked()?;
-        detached(py, || inner.ask(question)).map_err(raise)
+        py.detach(|| inner.ask(question)).map_err(raise)
     }
 }
 
 /// Calls `told` with files done, files, bytes done, bytes and seconds so far. Looks for signals, too.
 fn tell(told: Option<&Py<PyAny>>, standing: Option<&Standing>) -> PyResult<()> {
-    attached(|py| {
+    Python::attach(|py| {
         py.check_signals()?;
         if let (Some(told), Some(p)) = (told, standing.and_then(|s| s.progress)) {
             told.call1(py, (p.files_done, p.files, p.bytes_done, p.bytes, p.seconds))?;
@@ -66,7 +65,7 @@ pub fn persist(
             _ => PersistAsk::List {},
         })
     };
-    detached(py, || asked().and_then(stead::daemon::persist).and_then(|list| json(&list)))
+    py.detach(|| asked().and_then(stead::daemon::persist).and_then(|list| json(&list)))
         .map_err(raise)
 }
 
@@ -79,7 +78,7 @@ impl Daemon {
         path: Option<PathBuf>,
         node: Option<String>,
     ) -> PyResult<Option<Daemon>> {
-        let clients = detached(py, || Clients::open_on(path.as_deref(), node.as_deref()));
+        let clients = py.detach(|| Clients::open_on(path.as_deref(), node.as_deref()));
         let clients = clients.map_err(raise)?;
         Ok(clients.map(|clients| Daemon { inner: Arc::new(clients), born: fork::generation() }))
     }
@@ -118,7 +117,7 @@ impl Daemon {
         let most =
             timeout.map(|s| Duration::try_from_secs_f64(s.max(0.0)).unwrap_or(Duration::MAX));
         let mut stopped = None;
-        let standing = detached(py, || {
+        let standing = py.detach(|| {
             inner.wait(id, most, &mut |standing| {
                 tell(told.as_ref(), standing).map_err(|e| {
                     stopped = Some(e);

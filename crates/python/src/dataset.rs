@@ -1,6 +1,5 @@
 //! Datasets: files, bytes, arrays and tables in memory.
 
-use crate::ending::detached;
 use crate::errors::raise;
 use crate::lend::{Facts, lend};
 use crate::options::open_options;
@@ -40,7 +39,7 @@ pub fn open_files(
             stead::ranks::open_on(&fabric, &paths, &options, &stead::Cancel::new())
         }
     };
-    detached(py, open).map(|inner| Dataset { inner }).map_err(raise)
+    py.detach(open).map(|inner| Dataset { inner }).map_err(raise)
 }
 
 /// Opens the bytes of a contiguous array as if they were those of a file called `name`.
@@ -133,7 +132,7 @@ impl Dataset {
 
     /// The description as JSON and as text.
     fn describe(&self, py: Python<'_>, rows: usize) -> PyResult<(String, String)> {
-        let d = detached(py, || self.inner.describe(rows)).map_err(raise)?;
+        let d = py.detach(|| self.inner.describe(rows)).map_err(raise)?;
         let json = serde_json::to_string(&d).map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
         Ok((json, stead_cli::description_text(&d)))
     }

@@ -5,7 +5,6 @@
 
 use crate::bytes::{self, Held};
 use crate::coupling::Coupling;
-use crate::ending::attached;
 use crate::errors::raise;
 use crate::lend::lend;
 use crate::request::seconds;
@@ -67,7 +66,7 @@ pub fn flow_png(given: &str) -> PyResult<Vec<u8>> {
 fn function(name: &str, call: Py<PyAny>, trouble: &Trouble) -> Function {
     let (name, trouble) = (name.to_owned(), trouble.clone());
     Arc::new(move |given: &[Given], wanted: &Wanted, to: &mut [u8]| {
-        attached(|py| called(py, &call, given, wanted, to)).map_err(|e| {
+        Python::attach(|py| called(py, &call, given, wanted, to)).map_err(|e| {
             let said = e.to_string();
             trouble.keep(e);
             Error::data(format!("function '{name}' has failed: {said}"))

@@ -1,6 +1,5 @@
 //! Processes that were forked: threads and locks stay with the parent, so that its sessions are of no use in the child.
 
-use crate::ending::detached;
 use crate::errors::raise;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -43,5 +42,5 @@ pub fn refuse(born: u32, what: &str, hint: &'static str) -> PyResult<()> {
 pub fn end<T: Send>(what: T) {
     let mut what = Some(what);
     // Without an interpreter it is dropped here.
-    let _ = Python::try_attach(|py| detached(py, || drop(what.take())));
+    let _ = Python::try_attach(|py| py.detach(|| drop(what.take())));
 }

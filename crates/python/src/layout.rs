@@ -1,6 +1,5 @@
 //! Files over nodes: `stead.put`, `stead.get` and `stead.describe_layout`.
 
-use crate::ending::detached;
 use crate::errors::raise;
 use crate::ranks::fabric;
 use crate::run::{Trouble, Watcher, refuse_run};
@@ -49,7 +48,7 @@ fn copy(
 ) -> PyResult<String> {
     let trouble = Trouble::default();
     let watcher = Watcher { cancel, trouble: trouble.clone(), progress };
-    let done = detached(py, || match comm {
+    let done = py.detach(|| match comm {
         Some((maker, data)) => work(&fabric(maker, data)?, Some(&watcher)),
         None => work(&stead::fabric::Local::single(), Some(&watcher)),
     });
@@ -108,5 +107,5 @@ pub fn get(py: Python<'_>, arguments: &Bound<'_, PyAny>) -> PyResult<String> {
 #[pyfunction]
 pub fn describe_layout(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     let read = |path: &Path| stead::layout::read(path)?.describe();
-    json(&detached(py, || read(&path)).map_err(raise)?)
+    json(&py.detach(|| read(&path)).map_err(raise)?)
 }

@@ -11,7 +11,6 @@ mod calibrate;
 mod coupling;
 mod daemon;
 mod dataset;
-mod ending;
 mod errors;
 mod flow;
 mod fork;
@@ -33,7 +32,6 @@ mod tipsy;
 mod tree;
 mod value;
 
-use crate::ending::detached;
 use pyo3::prelude::*;
 use std::ffi::OsString;
 use stead::kernels;
@@ -41,7 +39,7 @@ use stead::kernels;
 /// Runs the `stead` command; returns its exit code.
 #[pyfunction]
 fn main(py: Python<'_>, args: Vec<OsString>) -> u8 {
-    detached(py, || stead_cli::main(args))
+    py.detach(|| stead_cli::main(args))
 }
 
 /// One tuple for each kernel: name, summary, usage, definition, error, cost, source, examples.
@@ -135,5 +133,7 @@ fn _stead(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(bytes::check_view, m)?)?;
     m.add_function(wrap_pyfunction!(bell::end_callbacks, m)?)?;
     m.add_function(wrap_pyfunction!(fork::forked, m)?)?;
+    // What is registered first is called last: all others of the package, which come later, may still wait for threads.
+    m.py().import("atexit")?.call_method1("register", (m.getattr("end_callbacks")?,))?;
     Ok(())
 }

@@ -1,6 +1,5 @@
 //! Work that ranks of a communicator ask of others, which are where the data are: `stead.offload`.
 
-use crate::ending::{attached, detached};
 use crate::errors::raise;
 use crate::fork;
 use crate::options::open_options;
@@ -75,7 +74,7 @@ pub fn offload(py: Python<'_>, arguments: &Bound<'_, PyAny>) -> PyResult<Option<
         }
     })?;
     let trouble = Trouble::default();
-    let done = detached(py, || offer(offered, &trouble));
+    let done = py.detach(|| offer(offered, &trouble));
     match (trouble.take(), done) {
         (Some(e), _) => Err(e),
         (None, Ok(site)) => {
@@ -117,7 +116,7 @@ fn offer(offered: Offered, trouble: &Trouble) -> stead::Result<Option<Client>> {
     };
     let (kept, stop) = (trouble.clone(), cancel.clone());
     let look = move || {
-        attached(|py| {
+        Python::attach(|py| {
             if let Err(e) = py.check_signals() {
                 kept.keep(e);
                 stop.cancel();
@@ -185,7 +184,7 @@ impl Site {
         let trouble = Trouble::default();
         let watcher =
             Watcher { cancel: cancel.clone(), trouble: trouble.clone(), progress: a.progress };
-        let result = detached(py, || self.inner.run(&job, &cancel, Some(&watcher)));
+        let result = py.detach(|| self.inner.run(&job, &cancel, Some(&watcher)));
         match (trouble.take(), result) {
             (Some(e), _) => Err(e),
             (None, Ok(inner)) => Ok(Report { inner }),
@@ -196,7 +195,7 @@ impl Site {
     /// Says goodbye; in a child that was forked it does nothing, since the parent may go on to ask.
     fn close(&self, py: Python<'_>) {
         if self.born == fork::generation() {
-            detached(py, || self.inner.close());
+            py.detach(|| self.inner.close());
         }
     }
 }

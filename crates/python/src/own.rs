@@ -1,6 +1,5 @@
 //! Kernels written in Python.
 
-use crate::ending::attached;
 use crate::run::Trouble;
 use crate::state::State;
 use crate::value;
@@ -109,7 +108,7 @@ impl Written {
         &self,
         work: impl FnOnce(Python<'_>, &Bound<'_, PyAny>) -> PyResult<T>,
     ) -> Result<T> {
-        attached(|py| {
+        Python::attach(|py| {
             work(py, self.object.bind(py)).map_err(|e| {
                 let said = e.to_string();
                 self.trouble.keep(e);

@@ -1,7 +1,6 @@
 //! Files that all ranks of an MPI job read together: the fabric comes from libstead_mpi, which the package has
 //! loaded. Every call is made without the interpreter's lock: other ranks may wait for this one's threads.
 
-use crate::ending::detached;
 use crate::errors::raise;
 use pyo3::prelude::*;
 use std::ffi::c_void;
@@ -23,14 +22,14 @@ pub fn open(
     path: &Path,
     options: &Options,
 ) -> PyResult<File> {
-    detached(py, || ranks::open(Arc::new(fabric(maker, data)?), path, options)).map_err(raise)
+    py.detach(|| ranks::open(Arc::new(fabric(maker, data)?), path, options)).map_err(raise)
 }
 
 /// Takes part in the opening of a file on all ranks with an error of this one: the others get it, and do not wait. What
 /// cannot be told is no concern of theirs, or they hear of it by themselves.
 #[pyfunction]
 pub fn refuse_ranks(py: Python<'_>, maker: usize, data: usize, why: &str) {
-    detached(py, || {
+    py.detach(|| {
         if let Ok(fabric) = fabric(maker, data) {
             ranks::refuse(&fabric, Error::usage(why));
         }

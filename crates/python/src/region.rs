@@ -1,6 +1,5 @@
 //! Memory that programs and transfers share, for `stead.region`.
 
-use crate::ending::detached;
 use crate::errors::raise;
 use pyo3::prelude::*;
 use std::os::fd::{AsFd, IntoRawFd, RawFd};
@@ -43,7 +42,7 @@ impl Region {
             Some(size) => Inner::create(&spaces(&given)?, name, size),
             None => Inner::open(&spaces(&given)?, name),
         };
-        let inner = detached(py, open).map_err(raise)?;
+        let inner = py.detach(open).map_err(raise)?;
         let (location, path, size) = (inner.location(), inner.path().to_owned(), inner.len());
         Ok(Region { inner: Mutex::new(Some(inner)), location, path, size })
     }
@@ -88,11 +87,11 @@ impl Region {
 /// Removes a region; false if there is none.
 #[pyfunction]
 pub fn remove_region(py: Python<'_>, name: &str, given: Vec<String>) -> PyResult<bool> {
-    detached(py, || Inner::remove(&spaces(&given)?, name)).map_err(raise)
+    py.detach(|| Inner::remove(&spaces(&given)?, name)).map_err(raise)
 }
 
 /// All regions, with their bytes.
 #[pyfunction]
 pub fn list_regions(py: Python<'_>, given: Vec<String>) -> PyResult<Vec<(String, u64)>> {
-    detached(py, || Inner::list(&spaces(&given)?)).map_err(raise)
+    py.detach(|| Inner::list(&spaces(&given)?)).map_err(raise)
 }

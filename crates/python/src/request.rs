@@ -6,7 +6,6 @@
 
 use crate::bell::{self, Ring};
 use crate::bytes::{self, Held, Part};
-use crate::ending::{detached, is_main};
 use crate::errors::raise;
 use crate::fork;
 use pyo3::exceptions::{PyStopIteration, PyValueError};
@@ -169,7 +168,7 @@ impl Core {
             // Another thread may hold the lock of the interpreter while bytes are copied.
             Some(asked) if asked.copies() > 0 => {
                 drop(state);
-                detached(py, || {
+                py.detach(|| {
                     let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
                     self.poll(&mut state);
                 });
@@ -236,7 +235,7 @@ impl Core {
     /// Waits without the interpreter's lock, no longer than `timeout`. Signals are heard.
     fn wait(self: &Arc<Self>, py: Python<'_>, timeout: Option<Duration>) -> PyResult<Py<PyAny>> {
         let mut left = timeout;
-        let mut stands = None;
+        let (mut main, mut stands) = (None, None);
         loop {
             let state = self.look(py);
             if let Some(answer) = self.answer(py, state) {
@@ -247,12 +246,16 @@ impl Core {
             }
             stands.get_or_insert_with(|| Standing::new(self, py));
             // Signals are the main thread's; all others sleep until they are woken.
-            let slice = match (is_main(py), left) {
+            let main = match main {
+                Some(main) => main,
+                None => *main.insert(is_main_thread(py)?),
+            };
+            let slice = match (main, left) {
                 (true, Some(left)) => Some(left.min(SIGNALS)),
                 (true, None) => Some(SIGNALS),
                 (false, left) => left,
             };
-            let late = detached(py, || self.sleep(slice));
+            let late = py.detach(|| self.sleep(slice));
             if late && let (Some(left), Some(slice)) = (&mut left, slice) {
                 *left = left.saturating_sub(slice);
             }

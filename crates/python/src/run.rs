@@ -1,6 +1,5 @@
 //! Runs: from arguments to a report, with the interpreter's lock released.
 
-use crate::ending::{attached, detached};
 use crate::errors::raise;
 use crate::own::Described;
 use crate::ranks::fabric;
@@ -93,7 +92,7 @@ pub struct Watcher {
 impl Watcher {
     /// Does something with the interpreter; an exception, or that of a signal, stops the run.
     fn look(&self, work: impl FnOnce(Python<'_>) -> PyResult<()>) {
-        attached(|py| {
+        Python::attach(|py| {
             if let Err(e) = py.check_signals().and_then(|()| work(py)) {
                 self.trouble.keep(e);
                 self.cancel.cancel();
@@ -156,7 +155,7 @@ fn on_ranks(
 /// Takes part in a run of all ranks with an error of this one, as `ranks::refuse_ranks` does in the opening of a file.
 #[pyfunction]
 pub fn refuse_run(py: Python<'_>, maker: usize, data: usize, why: &str) {
-    detached(py, || {
+    py.detach(|| {
         if let Ok(fabric) = fabric(maker, data) {
             stead::ranks::refuse(&fabric, Error::usage(why));
         }
@@ -208,7 +207,7 @@ fn run_with(py: Python<'_>, dataset: &stead::Dataset, a: Arguments) -> PyResult<
         ..defaults
     };
     let watcher = Watcher { cancel, trouble: trouble.clone(), progress: a.progress };
-    let result = detached(py, || match a.comm {
+    let result = py.detach(|| match a.comm {
         Some((maker, data)) => {
             stead::run_on(&fabric(maker, data)?, dataset, &request, Some(&watcher))
         }

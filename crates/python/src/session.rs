@@ -1,7 +1,6 @@
 //! Read sessions: the arguments of Python as those of the library.
 
 use crate::bytes::{self, Part, Writable};
-use crate::ending::detached;
 use crate::errors::raise;
 use crate::fork;
 use crate::options::read_options;
@@ -60,7 +59,7 @@ impl Session {
     /// `Usage` if they go past its end.
     pub fn begin(py: Python<'_>, file: File, start: u64, stop: Option<u64>) -> PyResult<Session> {
         let stop = stop.unwrap_or_else(|| file.len());
-        let inner = detached(py, || file.session(start..stop)).map_err(raise)?;
+        let inner = py.detach(|| file.session(start..stop)).map_err(raise)?;
         Ok(Session::of(Arc::new(inner)))
     }
 
@@ -123,7 +122,7 @@ impl Session {
         let part = Part { len: len.unwrap_or(buffer.len()), buffer };
         let bytes = part.len;
         let read = if bytes > LARGE {
-            detached(py, move || session.within(deadline).read_into(offset, part))
+            py.detach(move || session.within(deadline).read_into(offset, part))
         } else {
             session.within(deadline).read_into(offset, part)
         };
@@ -171,7 +170,7 @@ impl Session {
             let (start, stop) = range().inspect_err(|e| {
                 // Other ranks may be in the same call, and hear of it.
                 let why = Error::usage(e.value(py).to_string());
-                let _ = detached(py, || file.refuse_session(why));
+                let _ = py.detach(|| file.refuse_session(why));
             })?;
             return Session::begin(py, file, start, stop);
         }
@@ -188,7 +187,7 @@ impl Session {
         }
         let ((start, stop), options) = given()?;
         let path: PathBuf = source.extract()?;
-        let file = detached(py, || stead::read::open(&path, &options)).map_err(raise)?;
+        let file = py.detach(|| stead::read::open(&path, &options)).map_err(raise)?;
         Session::begin(py, file, start, stop)
     }
 
@@ -297,7 +296,7 @@ impl Session {
         let deadline = seconds(deadline, "deadline")?;
         let session = self.open(py)?;
         let asked =
-            detached(py, move || session.within(deadline).read_strided(offset, len, stride, count));
+            py.detach(move || session.within(deadline).read_strided(offset, len, stride, count));
         Ok(Read::new(Asked::Strided(asked, len.saturating_mul(count))))
     }
 
@@ -355,7 +354,7 @@ impl Session {
         }
         let inner = self.inner.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner).take();
         let Some(session) = inner else { return Ok(()) };
-        detached(py, move || session.check()).map_err(raise)
+        py.detach(move || session.check()).map_err(raise)
     }
 }
 

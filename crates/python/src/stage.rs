@@ -1,6 +1,5 @@
 //! Transfers: `stead.stage` and what it returns.
 
-use crate::ending::{attached, detached};
 use crate::errors::raise;
 use crate::fork;
 use crate::request::seconds;
@@ -79,7 +78,7 @@ impl Stager {
             let inner = Inner::open(&state, Means { spaces, threads, ..Means::default() })?;
             Ok(Stager { inner: Arc::new(inner), born: fork::generation() })
         };
-        detached(py, open).map_err(raise)
+        py.detach(open).map_err(raise)
     }
 
     /// Takes a request, and begins it or goes on with one that would do the same.
@@ -93,7 +92,7 @@ impl Stager {
             };
             Moving::begin(inner, id)
         };
-        let moving = detached(py, begin).map_err(raise)?;
+        let moving = py.detach(begin).map_err(raise)?;
         Ok(Transfer { inner: Some(moving), stager: inner.clone(), born: self.born })
     }
 
@@ -101,7 +100,7 @@ impl Stager {
     fn resume(&self, py: Python<'_>, id: i64) -> PyResult<Transfer> {
         let inner = self.checked()?;
         let begin = || inner.resumable(id).and_then(|_| Moving::begin(inner, id));
-        let moving = detached(py, begin).map_err(raise)?;
+        let moving = py.detach(begin).map_err(raise)?;
         Ok(Transfer { inner: Some(moving), stager: inner.clone(), born: self.born })
     }
 
@@ -125,25 +124,25 @@ impl Stager {
     /// What a request would do, as JSON.
     fn preview(&self, py: Python<'_>, asked: Asked) -> PyResult<String> {
         let inner = self.checked()?;
-        detached(py, || json(&inner.preview(&request(asked)?, &Cancel::new())?)).map_err(raise)
+        py.detach(|| json(&inner.preview(&request(asked)?, &Cancel::new())?)).map_err(raise)
     }
 
     /// How far a transfer is, as JSON.
     fn status(&self, py: Python<'_>, id: i64) -> PyResult<String> {
         let inner = self.checked()?;
-        detached(py, || json(&inner.status(id)?)).map_err(raise)
+        py.detach(|| json(&inner.status(id)?)).map_err(raise)
     }
 
     /// Transfers, as JSON.
     fn statuses(&self, py: Python<'_>, all: bool, most: usize) -> PyResult<String> {
         let inner = self.checked()?;
-        detached(py, || json(&inner.statuses(all, most)?)).map_err(raise)
+        py.detach(|| json(&inner.statuses(all, most)?)).map_err(raise)
     }
 
     /// Dataspaces, as JSON.
     fn usage(&self, py: Python<'_>) -> PyResult<String> {
         let inner = self.checked()?;
-        detached(py, || json(&usage(inner, &Cancel::new())?)).map_err(raise)
+        py.detach(|| json(&usage(inner, &Cancel::new())?)).map_err(raise)
     }
 }
 
@@ -153,9 +152,9 @@ fn looking<T: Send>(
     work: impl FnOnce(&mut dyn FnMut() -> Result<()>) -> Result<T> + Send,
 ) -> PyResult<T> {
     let mut raised = None;
-    let done = detached(py, || {
+    let done = py.detach(|| {
         work(&mut || {
-            raised = attached(|py| py.check_signals()).err();
+            raised = Python::attach(|py| py.check_signals()).err();
             if raised.is_some() { Err(Error::cancelled()) } else { Ok(()) }
         })
     });
@@ -206,7 +205,7 @@ impl Transfer {
         let mut left = seconds(timeout, "timeout")?;
         loop {
             let turn = left.map_or(LOOK, |left| left.min(LOOK));
-            let ended = detached(py, || moving.wait(Some(turn)));
+            let ended = py.detach(|| moving.wait(Some(turn)));
             // `TimedOutError` says that it goes on.
             if let Some(status) = ended.map_err(|e| raise(ended_with(e)))? {
                 return json(&status).map(Some).map_err(raise);
@@ -224,7 +223,7 @@ impl Transfer {
     /// Waits until its thread has gone, which asks for the interpreter's lock no more then.
     fn join(&self, py: Python<'_>) -> PyResult<()> {
         let moving = self.checked()?;
-        detached(py, || moving.join());
+        py.detach(|| moving.join());
         Ok(())
     }
 
@@ -251,7 +250,7 @@ impl Transfer {
                 drop(call);
             });
         };
-        detached(py, || moving.then(work));
+        py.detach(|| moving.then(work));
         Ok(())
     }
 }

@@ -5,16 +5,15 @@
 
 use crate::bytes::{self, Held, Memory};
 use crate::coupling::Coupling;
-use crate::ending::{detached, is_known_as_main};
 use crate::errors::raise;
 use crate::fork;
 use crate::lend::{Facts, lend};
-use crate::request::seconds;
+use crate::request::{is_main_thread, seconds};
 use crate::run::Cancel;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,17 +37,29 @@ const SIGNALS: Duration = Duration::from_millis(50);
 thread_local! {
     /// The exception of a signal that has ended a wait of this thread.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+    /// Whether this is the main thread, since so many forks.
+    static MAIN: Cell<Option<(u32, bool)>> = const { Cell::new(None) };
+}
+
+/// Finds out whether this is the main thread, whose the signals are.
+fn note_main(py: Python<'_>) -> PyResult<()> {
+    let now = fork::generation();
+    if MAIN.get().is_none_or(|(then, _)| then != now) {
+        MAIN.set(Some((now, is_main_thread(py)?)));
+    }
+    Ok(())
 }
 
 /// Works without the interpreter's lock.
 pub fn unlocked<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
-    detached(py, work).map_err(failed)
+    note_main(py)?;
+    py.detach(work).map_err(failed)
 }
 
 /// Ends waits when a signal has come.
 pub fn signals() -> Stop {
     Stop::when(|| {
-        if !is_known_as_main() {
+        if !MAIN.get().is_some_and(|(_, main)| main) {
             return Ok(());
         }
         Python::attach(|py| py.check_signals()).map_err(|e| {

@@ -1,6 +1,5 @@
 //! Tipsy snapshots, loaded in parallel.
 
-use crate::ending::detached;
 use crate::errors::raise;
 use crate::fork;
 use crate::options::read_options;
@@ -87,10 +86,10 @@ impl Tipsy {
                 ranks::refuse_ranks(py, maker, data, &e.value(py).to_string());
             })?;
             let file = ranks::open(py, maker, data, &path, &options)?;
-            detached(py, || stead::tipsy::of(file))
+            py.detach(|| stead::tipsy::of(file))
         } else {
             let (path, options): (PathBuf, _) = (source.extract()?, given()?);
-            detached(py, || stead::tipsy::open(path, &options))
+            py.detach(|| stead::tipsy::open(path, &options))
         }
         .map_err(raise)?;
         Ok(Tipsy {
@@ -153,7 +152,7 @@ impl Tipsy {
                 Error::new(Kind::Cancelled, "loading was interrupted")
             })
         };
-        let particles = detached(py, || {
+        let particles = py.detach(|| {
             let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
             let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
             let snapshot = inner.as_ref().ok_or_else(|| Error::usage("the snapshot is closed"))?;
@@ -169,7 +168,7 @@ impl Tipsy {
         if fork::check(self.born).is_err() {
             return Ok(());
         }
-        detached(py, || {
+        py.detach(|| {
             let inner = self.inner.write().unwrap_or_else(PoisonError::into_inner).take();
             inner.map_or(Ok(()), stead::tipsy::Snapshot::close)
         })

@@ -1,6 +1,5 @@
 //! Dataspaces as a file system, for `stead.FileSystem`.
 
-use crate::ending::detached;
 use crate::errors::raise;
 use crate::fork;
 use pyo3::prelude::*;
@@ -75,7 +74,7 @@ impl Tree {
         if self.born != fork::generation() && self.inner.is_bucket(space).unwrap_or(false) {
             refuse(self.born)?;
         }
-        detached(py, || question(&self.inner)).map_err(raise)
+        py.detach(|| question(&self.inner)).map_err(raise)
     }
 }
 
@@ -90,7 +89,7 @@ impl Tree {
             }
             Ok(Inner::new(spaces))
         };
-        let inner = detached(py, open).map_err(raise)?;
+        let inner = py.detach(open).map_err(raise)?;
         Ok(Tree { inner, born: fork::generation() })
     }
 
@@ -270,7 +269,7 @@ impl Opened {
             Some(Opening::Object(object)) => object.read(start..end),
             None => Err(Error::usage("this file is closed")),
         };
-        let bytes = detached(py, read).map_err(raise)?;
+        let bytes = py.detach(read).map_err(raise)?;
         Ok(PyBytes::new(py, &bytes))
     }
 }
@@ -308,7 +307,7 @@ impl Writing {
             Some(File::Object(_)) => Ok(()),
             None => Err(Error::usage("this file is closed")),
         };
-        detached(py, grow).map_err(raise)
+        py.detach(grow).map_err(raise)
     }
 
     /// Writes behind what was written.
@@ -318,20 +317,20 @@ impl Writing {
             Some(file) => file.write_all(bytes),
             None => Err(Error::usage("this file is closed")),
         };
-        detached(py, write).map_err(raise)
+        py.detach(write).map_err(raise)
     }
 
     /// Gives it its name.
     fn commit(&self, py: Python<'_>, durable: bool) -> PyResult<()> {
         self.check()?;
         let file = lock(&self.inner).take().ok_or_else(over)?;
-        detached(py, || file.commit(durable)).map_err(raise)
+        py.detach(|| file.commit(durable)).map_err(raise)
     }
 
     /// Leaves nothing of it, unless it was committed.
     fn discard(&self, py: Python<'_>) {
         // Another thread may be writing to it.
-        detached(py, || match lock(&self.inner).take() {
+        py.detach(|| match lock(&self.inner).take() {
             Some(file @ File::Object(_)) if self.born != fork::generation() => {
                 std::mem::forget(file);
             }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import io
 import os
 import weakref
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
 # A child that was forked has none of the threads that read.
 os.register_at_fork(after_in_child=_stead.forked)
-atexit.register(_stead.end_callbacks)
 
 
 class View(_stead.Bytes):
