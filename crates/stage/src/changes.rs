@@ -17,8 +17,10 @@ const BYTES: usize = 256 << 10;
 pub enum Does {
     /// A file comes where there is none.
     Copy,
-    /// A file, a link or a folder comes in place of another one, or gets its attributes.
+    /// A file or a link comes in place of another one.
     Replace,
+    /// A file or a folder that is there gets the rights and other attributes of its source.
+    Attributes,
     /// A link comes, or one more name of a file.
     Link,
     /// A folder is made.
@@ -42,7 +44,7 @@ pub struct Change {
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     all: Vec<(Does, i64, PathBuf)>,
-    counts: [usize; 6],
+    counts: [usize; 7],
     bytes: usize,
 }
 
@@ -54,8 +56,9 @@ impl Changes {
             Task::LeaveFolder => return,
             Task::Hard if item.first == item.n => return,
             Task::Rename => Does::Rename,
+            Task::Attributes => Does::Attributes,
+            Task::Folder if item.replace => Does::Attributes,
             _ if item.replace => Does::Replace,
-            Task::Attributes => Does::Replace,
             Task::File => Does::Copy,
             Task::Link | Task::Hard => Does::Link,
             Task::Folder => Does::Folder,

@@ -279,7 +279,7 @@ def preview_stage(
 ) -> dict[str, Any]:
     """What `stage` would do, without doing it: `files`, `bytes`, `room` and `free` (bytes on the target), `others` (folders and links),
     `removed`, `skipped`, `renamed`, `takes` (`seconds`, `low`, `high`), and `changes`: the first 500 names of each kind, with what it `does`
-    (`copy`, `replace`, `link`, `folder`, `rename`, `remove`) and its `path`.
+    (`copy`, `replace`, `attributes`, `link`, `folder`, `rename`, `remove`) and its `path`.
 
     Args:
         source: As for `stage`.
