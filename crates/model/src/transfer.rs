@@ -199,7 +199,9 @@ impl Seen {
 
     /// Bytes a second of large files; 0 if nothing was seen.
     pub fn rate(&self) -> f64 {
-        self.fitted().map_or(0.0, |(_, byte)| if byte > 0.0 { 1.0 / byte } else { 0.0 })
+        // Of a time that is next to nothing there is no rate.
+        let rate = self.fitted().map_or(0.0, |(_, byte)| 1.0 / byte);
+        if rate > 0.0 && rate.is_finite() { rate } else { 0.0 }
     }
 }
 
@@ -244,6 +246,19 @@ mod tests {
             small.note(Amount::new(20_000, 20_000 * size), 2.0);
             assert!((small.takes(Amount::new(10_000, 10_000 * size)).seconds - 1.0).abs() < 1e-9);
         }
+    }
+
+    #[test]
+    fn of_a_time_that_is_next_to_nothing_there_is_no_rate() {
+        let mut seen = Seen::default();
+        for (files, bytes, seconds) in [
+            (0.000_338_127_646_662_706_8, -0.0, 1.159_804_860_154_274e-308),
+            (-0.0, 1.557_403_472_202_874_3e-119, 8.338_616_868_032_857e-242),
+            (9.965_356_154_911_925e-100, 0.0, 2.428_591_789_221_817_6e-104),
+        ] {
+            seen.note(Amount { files, bytes }, seconds);
+        }
+        assert_eq!(seen.rate(), 0.0);
     }
 
     #[test]
