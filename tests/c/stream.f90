@@ -108,6 +108,8 @@ program options_of_streams
     ! What makes no sense is refused.
     call stead_writer_open('other', writer, status, spill_limit=one)
     if (status == 0) error stop 'a limit of nothing'
+    ! Those of a main program are nobody's to free.
+    if (allocated(lengths)) deallocate (lengths)
     print '(a)', 'all is well'
 
 contains
