@@ -249,7 +249,9 @@ impl Value {
     /// As [`Value::gather`], into memory of the caller.
     pub fn gather_into(&self, to: &mut [u8], threads: usize) -> Result<()> {
         let threads = of_use(self.bounds.elements(), threads);
-        in_parts(&self.bounds, self.dtype.size(), to, threads, &|part, to| self.copy(part, to))
+        in_parts(PIECE, &self.bounds, self.dtype.size(), to, threads, &|part, to| {
+            self.copy(part, to)
+        })
     }
 
     /// A slice of it: what of a box of the slice lies here, without a copy.
@@ -264,25 +266,11 @@ pub fn of_use(elements: u64, threads: usize) -> usize {
     threads.min(most).max(1)
 }
 
-/// Fills an array in C order part by part, by so many threads: each is a box whose elements lie together.
+/// Fills an array in C order by parts of about so many elements, and by so many threads: each is a box whose elements lie together.
 ///
 /// # Errors
 /// The first one, in the order of the parts.
 pub fn in_parts(
-    bounds: &Bounds,
-    element: usize,
-    to: &mut [u8],
-    threads: usize,
-    fill: &(dyn Fn(&Bounds, &mut [u8]) -> Result<()> + Sync),
-) -> Result<()> {
-    in_parts_of(PIECE, bounds, element, to, threads, fill)
-}
-
-/// As [`in_parts`], by parts of about so many elements.
-///
-/// # Errors
-/// As [`in_parts`].
-pub fn in_parts_of(
     piece: u64,
     bounds: &Bounds,
     element: usize,
@@ -339,6 +327,6 @@ pub fn fill(
 ) -> Result<Value> {
     let mut bytes = zeros(bytes_of(bounds, dtype)?)?;
     let threads = of_use(bounds.elements(), threads);
-    in_parts(bounds, dtype.size(), &mut bytes, threads, fill)?;
+    in_parts(PIECE, bounds, dtype.size(), &mut bytes, threads, fill)?;
     Value::own(dtype, bounds.clone(), Arc::new(bytes))
 }

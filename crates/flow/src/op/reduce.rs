@@ -8,7 +8,7 @@ use crate::division::Division;
 use crate::element::{Element, is_float, with_type};
 use crate::form::Form;
 use crate::graph::{Dim, How};
-use crate::value::{self, Run, Value, bytes_of, in_parts_of, of_use, zeros};
+use crate::value::{self, Run, Value, bytes_of, in_parts, of_use, zeros};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::{Arc, Mutex, PoisonError};
 use stead_core::{Bounds, DType, Error, Result, Value as Answer};
@@ -465,7 +465,7 @@ impl Reduction<'_> {
         }
         // Each part is the work of one thread, however much it adds up.
         let threads = of_use(back(self.of, self.gone, kept)?.elements(), self.threads);
-        in_parts_of(AT_ONCE, kept, element, to, threads, &|part, to| {
+        in_parts(AT_ONCE, kept, element, to, threads, &|part, to| {
             let sums = self.sums::<T, S>(part, &back(self.of, self.gone, part)?)?;
             sums.into_iter()
                 .zip(to.chunks_exact_mut(element))
