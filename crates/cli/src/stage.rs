@@ -329,9 +329,7 @@ pub fn previewed(p: &Preview) -> String {
     rows.push(("takes", range(&p.takes)));
     let mut page: String = rows.iter().map(|(key, value)| format!("{key:6}  {value}\n")).collect();
     // What would be lost is looked at before.
-    for (does, what, all) in
-        [(Does::Remove, "removed", Some(p.removed)), (Does::Replace, "replaced", None)]
-    {
+    for (does, what) in [(Does::Remove, "removed"), (Does::Replace, "replaced")] {
         let names: Vec<&str> =
             p.changes.iter().filter(|c| c.does == does).map(|c| c.path.as_str()).collect();
         let shown = names.get(..MOST_SHOWN).unwrap_or(&names);
@@ -341,9 +339,8 @@ pub fn previewed(p: &Preview) -> String {
         for name in shown {
             page += &format!("  {}\n", name.escape_debug());
         }
-        let more = all.unwrap_or(names.len() as u64).saturating_sub(shown.len() as u64);
-        if more > 0 && !shown.is_empty() {
-            page += &format!("  and {more} more; --format json has the first 500 of a kind\n");
+        if names.len() > shown.len() {
+            page += "  and more: --format json has up to 500 of a kind\n";
         }
     }
     page
