@@ -314,13 +314,14 @@ class RunningFlow:
 
 @atexit.register
 def _end() -> None:
-    # The interpreter would end their threads amid what they do.
+    # Who reads what they write is told that they were given up.
     until = time.monotonic() + _PATIENCE
     left = list(_running)
     for running in left:
         running.stop()
     for running in left:
-        running._thread.join(max(until - time.monotonic(), 0.0))
+        if running._thread.is_alive():
+            running._thread.join(max(until - time.monotonic(), 0.0))
 
 
 class Flow:
