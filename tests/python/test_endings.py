@@ -116,17 +116,3 @@ def test_a_flow_that_runs_is_stopped_when_the_program_ends(ends):
     """
     for _ in range(3):
         assert ends(code) == "1.5\n"
-
-
-def test_a_transfer_that_was_awaited_has_no_thread_when_the_program_ends(ends):
-    code = """
-        import asyncio
-        async def main():
-            await asyncio.gather(*(stead.stage(place / "big", place / f"copy{n}", state=place / "state") for n in range(8)))
-        asyncio.run(main())
-        import shutil, os
-        # Those that end just now are told of by threads of their own.
-        print(sum(Path(f"/proc/self/task/{n}/comm").read_text().startswith("stead-stage") for n in os.listdir("/proc/self/task")))
-        [os.unlink(place / f"copy{n}") for n in range(8)]
-    """
-    assert ends(code) == "0\n"

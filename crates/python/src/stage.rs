@@ -220,13 +220,6 @@ impl Transfer {
         }
     }
 
-    /// Waits until its thread has gone, which asks for the interpreter's lock no more then.
-    fn join(&self, py: Python<'_>) -> PyResult<()> {
-        let moving = self.checked()?;
-        py.detach(|| moving.join());
-        Ok(())
-    }
-
     /// Asks it to stop.
     fn stop(&self) -> PyResult<()> {
         self.checked()?.stop();

@@ -169,17 +169,6 @@ impl Moving {
         }
     }
 
-    /// Waits until its thread has gone: what was to be [called](Moving::then) has been. Not for what it calls itself.
-    pub fn join(&self) {
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread
-            && thread.thread().id() != std::thread::current().id()
-        {
-            // It has told how it ended.
-            let _ = thread.join();
-        }
-    }
-
     /// Asks it to stop, such that it can be resumed. It has stopped when it has ended.
     pub fn stop(&self) {
         self.shared.cancel.cancel();
@@ -199,7 +188,13 @@ impl Moving {
 impl Drop for Moving {
     fn drop(&mut self) {
         self.stop();
-        self.join();
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            // It has told how it ended.
+            let _ = thread.join();
+        }
     }
 }
 

@@ -86,19 +86,8 @@ class Transfer:
 
     def __init__(self, transfer: _stead.Transfer) -> None:
         self._transfer = transfer
-        for other in list(_under_way):
-            other._forget()
         _under_way.add(self)
-
-    def _forget(self) -> None:
-        """It is under way no more, if it has ended and its thread has gone."""
-        try:
-            if self._transfer.done():
-                self._transfer.join()
-                _under_way.discard(self)
-        except Exception:
-            # It is the transfer of the process that this one was forked from.
-            _under_way.discard(self)
+        transfer.then(lambda: _under_way.discard(self))
 
     @property
     def id(self) -> int:
@@ -153,7 +142,6 @@ class Transfer:
                 turn = 0.1 if left is None else min(left, 0.1)
                 told = self._transfer.wait(turn)
                 if told is not None:
-                    self._forget()
                     return Staged(json.loads(told))
                 if left is not None:
                     left -= turn
@@ -200,7 +188,6 @@ class Transfer:
         yield from ended.__await__()
         told = self._transfer.wait(None)
         assert told is not None
-        self._forget()
         return Staged(json.loads(told))
 
     def __repr__(self) -> str:
@@ -412,4 +399,3 @@ def _end() -> None:
         except Exception:
             # It is in the journal.
             pass
-        transfer._forget()
