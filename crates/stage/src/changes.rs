@@ -1,11 +1,10 @@
 //! What a plan would do, name by name, for who wants to see that before: the first ones of each kind.
 
 use crate::ends::Base;
-use crate::job::{Item, Task};
+use crate::job::{Item, TARGET, Task};
 use crate::plan::Planned;
 use serde::{Deserialize, Serialize};
-use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Names of a kind that are told, and bytes of all of them: an answer of a daemon has them all.
 const MOST: usize = 500;
@@ -69,7 +68,7 @@ impl Changes {
         if *count < MOST && self.bytes + len <= BYTES {
             *count += 1;
             self.bytes += len;
-            let from = if path == &item.target { crate::job::TARGET } else { item.from };
+            let from = if item.target.as_os_str().is_empty() { item.from } else { TARGET };
             self.all.push((does, from, path.clone()));
         }
     }
@@ -93,10 +92,7 @@ impl Changes {
 fn below(base: &Base, path: &str) -> String {
     match base {
         Base::Space(name, _) => format!("{name}://{path}"),
-        Base::Path(at) => {
-            let whole = std::path::Path::new(at).join(OsStr::new(path));
-            whole.to_string_lossy().into_owned()
-        }
+        Base::Path(at) => Path::new(at).join(path).to_string_lossy().into_owned(),
         Base::Bucket(url) => format!("{}/{path}", url.trim_end_matches('/')),
         Base::Far(node, base) => format!("{node}:{}", below(base, path)),
     }
