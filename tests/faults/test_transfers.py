@@ -11,11 +11,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 from rigs import stopped
+from test_daemon import needs_root
 
 STEAD = os.environ.get("STEAD", "target/debug/stead")
 KILLS = int(os.environ.get("STEAD_CRASHES", "40"))
@@ -522,3 +524,21 @@ def test_patterns_leave_names_out_and_what_would_go_is_named(tmp_path):
     refused = run("--move", source, tmp_path / "moved", "--exclude", "core")
     assert refused.returncode == 2 and "only copies and syncs leave names out" in refused.stderr
     assert run(source, tmp_path / "x", "--exclude-from", tmp_path / "none").returncode == 1
+
+
+@needs_root
+def test_a_sync_leaves_the_rights_of_somebody_elses_files():
+    user = 54321
+    with tempfile.TemporaryDirectory() as at:
+        os.chmod(at, 0o755)
+        source, target = Path(at) / "from", Path(at) / "to"
+        write(source, {"f": b"same"})
+        shutil.copytree(source, target)
+        (source / "f").chmod(0o600)
+        for path in (source, source / "f", target):
+            os.chown(path, user, user)
+        env = os.environ | {"STEAD_STATE": str(target / "state")}
+        words = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", os.path.abspath(STEAD), "stage", "--sync", source, target]
+        done = subprocess.run([*map(str, words), "--format", "json"], env=env, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["skipped"] == 1 and (target / "f").stat().st_mode & 0o777 == 0o644

@@ -108,6 +108,8 @@ pub(crate) struct Progressing {
     /// Which names are meant, the tree that is walked through, on the source and on the target, and folders of the target that are made if
     /// something is to lie in them.
     filter: Filter,
+    /// One of the sources is meant.
+    any: bool,
     roots: (PathBuf, PathBuf),
     ways: HashMap<PathBuf, Item>,
     /// Names of the target that files get, if contents of several folders come into one.
@@ -185,6 +187,10 @@ impl Planner<'_> {
                 Some(target) => self.bring(&end, contents, target, into, there, &mut taken)?,
                 None => self.remove(&end, contents)?,
             }
+        }
+        if !self.state.any && !self.state.filter.is_none() && first.is_some() {
+            return Err(Error::usage("all that is named is left out")
+                .with_hint("see what --exclude and --include say"));
         }
         // Of a pattern all may have been moved already.
         let first = first.or_else(|| target.as_ref().map(|end| end.folder.clone()));
@@ -288,6 +294,7 @@ impl Planner<'_> {
                 };
                 return Err(Error::usage(what).at_path(path));
             }
+            self.state.any = true;
             let folder = end.folder.below(&end.path)?;
             if let Some(there) = there.filter(|t| t.what != What::Folder) {
                 return Err(in_the_way(&target.folder.at(target.path.as_os_str()), there.what));
@@ -301,6 +308,11 @@ impl Planner<'_> {
             return self.walk(from, &end.folder, target, step);
         }
         let (dir, name) = split(&end.path);
+        // Whoever names many has a shell find them, and means by its patterns what is in these.
+        if !self.takes(Path::new(name), Path::new(""), meta.what == What::Folder) {
+            return Ok(());
+        }
+        self.state.any = true;
         let path = if into { target.path.join(name) } else { target.path.clone() };
         if !taken.insert(path.clone()) {
             return Err(twice(&target.folder.at(path.as_os_str())));

@@ -147,6 +147,27 @@ fn a_sync_leaves_alone_what_is_left_out_on_both_sides() {
 }
 
 #[test]
+fn what_is_named_is_left_out_by_its_last_part() {
+    let p = Place::new();
+    let named = |sources: &[&str], exclude: &[&str], include: &[&str]| {
+        let at = |name: &str| p.dir.path().join(name).display().to_string();
+        let location = |name: &&str| Location::parse(&at(name), &|_| None).unwrap();
+        let sources = sources.iter().map(location).collect();
+        Request { sources, ..p.request(Action::Copy, exclude, include) }
+    };
+    fs::create_dir(p.path("to")).unwrap();
+    // By a pattern of ours, or of a shell.
+    p.run(&named(&["from/*"], &["*.tmp", "/core", "logs/"], &[])).unwrap();
+    assert_eq!(p.names("to"), ["a.h5", "deep/", "deep/b.h5", "deep/core", "empty/"]);
+    fs::remove_dir_all(p.path("to")).unwrap();
+    fs::create_dir(p.path("to")).unwrap();
+    p.run(&named(&["from/a.h5", "from/a.tmp", "from/core", "from/deep"], &[], &["*.h5"])).unwrap();
+    assert_eq!(p.names("to"), ["a.h5", "deep/", "deep/b.h5"]);
+    let e = p.run(&named(&["from/a.tmp", "from/core"], &[], &["*.h5"])).unwrap_err();
+    assert!(e.kind() == Kind::Usage && e.message().contains("all that is named"), "{e}");
+}
+
+#[test]
 fn moves_and_removals_are_of_all_that_is_named() {
     let p = Place::new();
     let e = p.run(&p.request(Action::Move, &["*.tmp"], &[])).unwrap_err();

@@ -6,7 +6,7 @@ use crate::ends::End;
 use crate::job::{Item, TARGET, Task};
 use crate::place::{Place, key_of, no_key};
 use crate::request::{Action, Exists};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use stead_core::{Error, Result};
@@ -21,15 +21,6 @@ pub(super) struct Step {
     pub(super) target: PathBuf,
     /// The target has it already.
     pub(super) there: bool,
-}
-
-/// What becomes of a name that is to be removed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Goes {
-    Itself,
-    /// It is a folder that stays for what stays in it.
-    Within,
-    Not,
 }
 
 /// A name with what it is.
@@ -331,8 +322,12 @@ impl Planner<'_> {
         {
             return false;
         }
-        // Bits that lend rights may not be ours to give.
-        let root = rustix::process::geteuid().is_root();
+        let user = rustix::process::geteuid();
+        let root = user.is_root();
+        // Those of somebody else's file are not ours to change, and of our own not all bits that lend rights.
+        if !root && there.uid != user.as_raw() {
+            return false;
+        }
         let bits = if root { 0o7777 } else { 0o777 };
         (from.mode ^ there.mode) & bits != 0
             || root && (from.uid, from.gid) != (there.uid, there.gid)
@@ -423,7 +418,7 @@ impl Planner<'_> {
     }
 
     /// True of a name that is meant, by its way from the root of its tree.
-    fn takes(&self, path: &Path, root: &Path, is_folder: bool) -> bool {
+    pub(super) fn takes(&self, path: &Path, root: &Path, is_folder: bool) -> bool {
         let filter = &self.state.filter;
         filter.is_none() || filter.takes(path.strip_prefix(root).unwrap_or(path), is_folder)
     }
@@ -447,33 +442,51 @@ impl Planner<'_> {
         self.put(item)
     }
 
-    /// Plans to remove a name of the target and what lies below it, but for what is left out. True if some of it is.
+    /// Plans to remove a name of the target and what lies below it, but for what is left out, and folders in which some of that lies.
+    /// True if there is any.
     fn clear_but(&mut self, folder: &Place, name: &OsStr, path: &Path) -> Result<bool> {
-        let mut kept = HashMap::new();
-        if !self.state.filter.is_none() {
-            let mut left = vec![(folder.clone(), name.to_owned(), path.to_owned())];
-            while let Some((folder, name, path)) = left.pop() {
-                self.cancel.check()?;
-                let Some(meta) = folder.meta(&name)? else { continue };
-                let root = &self.state.roots.1;
-                if !self.takes(&path, root, meta.what == What::Folder) {
-                    let above = path.ancestors().skip(1).take_while(|a| a.starts_with(root));
-                    kept.extend(above.map(|above| (above.to_owned(), Goes::Within)));
-                    kept.insert(path, Goes::Not);
-                } else if meta.what == What::Folder {
-                    let inner = folder.enter(&name)?;
-                    for list in inner.names(AT_ONCE)? {
-                        left.extend(list?.into_iter().map(|name| {
-                            let path = path.join(&name);
-                            (inner.clone(), name, path)
-                        }));
+        let stay = match self.state.filter.is_none() {
+            true => HashSet::new(),
+            false => self.folders_of_left_out(folder, name, path)?,
+        };
+        self.clear_all(TARGET, folder, name, path, &stay)?;
+        Ok(stay.contains(path))
+    }
+
+    /// Folders of the target, from a name on, in which something lies that is left out.
+    fn folders_of_left_out(
+        &self,
+        folder: &Place,
+        name: &OsStr,
+        path: &Path,
+    ) -> Result<HashSet<PathBuf>> {
+        let mut stay: HashSet<PathBuf> = HashSet::new();
+        let mut left = vec![(folder.clone(), name.to_owned(), path.to_owned())];
+        while let Some((folder, name, at)) = left.pop() {
+            self.cancel.check()?;
+            let Some(meta) = folder.meta(&name)? else { continue };
+            if !self.takes_there(&at, &meta) {
+                let above = at.ancestors().skip(1).take_while(|above| above.starts_with(path));
+                for folder in above {
+                    // Those above one that is known are known.
+                    if !stay.insert(folder.to_owned()) {
+                        break;
                     }
+                }
+            } else if meta.what == What::Folder {
+                let inner = folder.enter(&name)?;
+                for list in inner.names(AT_ONCE)? {
+                    let each = |name: OsString| (inner.clone(), name.clone(), at.join(name));
+                    left.extend(list?.into_iter().map(each));
                 }
             }
         }
-        let goes = |path: &Path| kept.get(path).copied().unwrap_or(Goes::Itself);
-        self.clear_all(TARGET, folder, name, path, &goes)?;
-        Ok(kept.contains_key(path))
+        Ok(stay)
+    }
+
+    /// True of a name of the target that is meant.
+    fn takes_there(&self, path: &Path, meta: &Meta) -> bool {
+        self.takes(path, &self.state.roots.1, meta.what == What::Folder)
     }
 
     /// Plans to remove a name and what lies below it: files in order, folders to be removed in reverse.
@@ -484,25 +497,25 @@ impl Planner<'_> {
         name: &OsStr,
         path: &Path,
     ) -> Result<()> {
-        self.clear_all(from, folder, name, path, &|_| Goes::Itself)
+        self.clear_all(from, folder, name, path, &HashSet::new())
     }
 
+    /// The same, but for what is left out and for these folders.
     fn clear_all(
         &mut self,
         from: i64,
         folder: &Place,
         name: &OsStr,
         path: &Path,
-        goes: &dyn Fn(&Path) -> Goes,
+        stay: &HashSet<PathBuf>,
     ) -> Result<()> {
         let mut left = vec![(folder.clone(), name.to_owned(), path.to_owned())];
         while let Some((folder, name, path)) = left.pop() {
             self.cancel.check()?;
-            let goes = goes(&path);
-            if goes == Goes::Not {
+            let Some(meta) = folder.meta(&name)? else { continue };
+            if from == TARGET && !self.takes_there(&path, &meta) {
                 continue;
             }
-            let Some(meta) = folder.meta(&name)? else { continue };
             let kept = self.state.kept.contains(&(meta.dev, meta.ino))
                 || self.state.kept_far.contains(&(meta.ino, meta.ctime));
             if from == TARGET && kept {
@@ -513,7 +526,7 @@ impl Planner<'_> {
             let task = if meta.what == What::Folder { Task::RemoveFolder } else { Task::Remove };
             // A folder of a bucket goes with what lies in it.
             let gone = task == Task::RemoveFolder && folder.bucket().is_some();
-            let gone = gone || goes == Goes::Within;
+            let gone = gone || stay.contains(&path);
             self.state.sums.removed += u64::from(!gone);
             if from == TARGET && !gone {
                 self.state.free(&meta);
