@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -295,3 +296,23 @@ def test_a_quota_of_all_users_counts_what_is_to_come_of_others(daemon):
         assert sorted(code for _, code in ended) == [0, 1], ended
         for each in path.iterdir():
             each.unlink()
+
+
+@needs_root
+def test_a_mount_that_never_answers_keeps_nobody_from_a_dataspace(daemon):
+    daemon.begin()
+    path = space(daemon, "tier", "quota=1MB", "user_quota=500000")
+    (daemon.at / "f").write_bytes(b"x" * 100_000)
+    (path / "dead").mkdir()
+    os.chown(path / "dead", ANOTHER, ANOTHER)
+    served = os.open("/dev/fuse", os.O_RDWR)
+    libc = ctypes.CDLL(None, use_errno=True)
+    options = f"fd={served},rootmode=40000,user_id={ANOTHER},group_id={ANOTHER},allow_other"
+    assert libc.mount(b"dead", os.fsencode(path / "dead"), b"fuse.dead", 0, options.encode()) == 0, os.strerror(ctypes.get_errno())
+    try:
+        assert daemon.stage(daemon.at / "f", "tier://f", user=SOMEBODY).returncode == 0
+        assert 100_000 <= df(daemon)["tier"]["quota_used"] < 500_000
+    finally:
+        # Whoever still waits for something of it gets errors from now on.
+        os.close(served)
+        subprocess.run(["umount", "-l", path / "dead"], check=True)

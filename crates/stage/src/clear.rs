@@ -79,8 +79,8 @@ impl Walk<'_> {
         for name in lists.filter_map(Result::ok).flatten() {
             (self.goes_on)()?;
             let path = path.join(&name);
-            let Ok(Some(meta)) = folder.meta(&name) else { continue };
-            if meta.dev != self.dev || self.kept.contains(&path) || is_of_the_system(&path, &meta) {
+            let Ok(Some(meta)) = folder.meta_on(&name, self.dev) else { continue };
+            if self.kept.contains(&path) || is_of_the_system(&path, &meta) {
                 continue;
             }
             let before = self.cleared.names;

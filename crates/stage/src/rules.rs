@@ -174,13 +174,13 @@ impl Walk {
         for list in lists {
             cancel.check()?;
             for name in list.unwrap_or_default() {
-                let Ok(Some(meta)) = folder.meta(&name) else { continue };
+                let Ok(Some(meta)) = folder.meta_on(&name, dev) else { continue };
                 // What is on its way is counted as a whole, by the journal.
                 let on_its_way = meta.uid == self.user && is_temporary(&name);
                 let again = meta.what != What::Folder
                     && meta.links > 1
                     && !self.several.insert((meta.dev, meta.ino));
-                if meta.dev != dev || on_its_way || again {
+                if on_its_way || again {
                     continue;
                 }
                 self.all = self.all.saturating_add(meta.room);

@@ -3,7 +3,9 @@
 //! Nothing here follows a link. Names are bytes, as the system has them; paths in errors are for people.
 
 use crate::atomic::{AtomicFile, sync_folder};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Statx, StatxFlags, makedev,
+};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -292,6 +294,23 @@ impl Folder {
             Ok(stat) => Ok(Some(Meta::of(&stat))),
             Err(Errno::NOENT) => Ok(None),
             Err(e) => Err(self.failed("look at", name, e)),
+        }
+    }
+
+    /// As [`Folder::meta`], of what lies on this device alone: who serves another one that is mounted there may never answer, and is not asked.
+    ///
+    /// # Errors
+    /// System errors.
+    pub fn meta_on(&self, name: &OsStr, dev: u64) -> Result<Option<Meta>> {
+        // What the system knows already has the device.
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
+        let known = rustix::fs::statx(&self.fd, name, flags, StatxFlags::empty());
+        let other = |known: &Statx| makedev(known.stx_dev_major, known.stx_dev_minor) != dev;
+        match known {
+            Ok(known) if other(&known) => Ok(None),
+            Err(Errno::NOENT) => Ok(None),
+            // Some sandboxes have no such call.
+            Ok(_) | Err(_) => Ok(self.meta(name)?.filter(|meta| meta.dev == dev)),
         }
     }
 
