@@ -3620,7 +3620,7 @@ void stead_coupling_free(struct stead_coupling *coupling);
  *
  * Errors: STEAD_USAGE if other writers say something else of the stream, or somebody is this one already, for options that make no
  * sense, and if there are steps of another stream where this one is to be recorded; STEAD_PERMISSION if the folder of streams is not
- * private to this user; STEAD_NO_SPACE; STEAD_TIMEOUT.
+ * private to this user; STEAD_LIMIT if this process may have no more files open; STEAD_NO_SPACE; STEAD_TIMEOUT.
  */
 stead_status stead_stream_writer_open(const char *name,
                                       const struct stead_stream_writer_options *options,
@@ -3823,7 +3823,8 @@ void stead_stream_writer_free(struct stead_stream_writer *writer);
  *
  * Errors: STEAD_TIMEOUT if nobody writes it; STEAD_NOT_FOUND if no steps were recorded there, or the pool has no such node; STEAD_PEER if nodes
  * are named and no daemon has begun in this time; STEAD_USAGE if somebody else is this rank, others say something else of the group, or
- * options make no sense; STEAD_PERMISSION if the folder of streams is not private to this user.
+ * options make no sense; STEAD_PERMISSION if the folder of streams is not private to this user; STEAD_LIMIT if this process may have no more
+ * files open.
  */
 stead_status stead_stream_reader_open(const char *name,
                                       const struct stead_stream_reader_options *options,

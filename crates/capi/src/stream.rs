@@ -47,7 +47,7 @@ pub fn spaces_of(
 
 /// The dataspaces of this user, and those that are given before them.
 pub fn spaces(c: &Caller, given: *const *const c_char, count: usize) -> Result<Spaces> {
-    let mut spaces = dataspaces()?;
+    let mut spaces = dataspaces().map_err(Error::of_open_files)?;
     for one in c.texts(given, count, "dataspaces")? {
         spaces.give(&one, &|name| std::env::var(name).ok())?;
     }

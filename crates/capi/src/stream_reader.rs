@@ -152,7 +152,8 @@ fn nodes(c: &Caller, given: *const *const c_char, count: usize) -> Result<Option
 ///
 /// Errors: STEAD_TIMEOUT if nobody writes it; STEAD_NOT_FOUND if no steps were recorded there, or the pool has no such node; STEAD_PEER if nodes
 /// are named and no daemon has begun in this time; STEAD_USAGE if somebody else is this rank, others say something else of the group, or
-/// options make no sense; STEAD_PERMISSION if the folder of streams is not private to this user.
+/// options make no sense; STEAD_PERMISSION if the folder of streams is not private to this user; STEAD_LIMIT if this process may have no more
+/// files open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_stream_reader_open(
     name: *const c_char,

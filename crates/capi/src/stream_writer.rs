@@ -139,7 +139,7 @@ fn written(c: &Caller, given: *const stead_stream_writer_options) -> Result<Writ
 ///
 /// Errors: STEAD_USAGE if other writers say something else of the stream, or somebody is this one already, for options that make no
 /// sense, and if there are steps of another stream where this one is to be recorded; STEAD_PERMISSION if the folder of streams is not
-/// private to this user; STEAD_NO_SPACE; STEAD_TIMEOUT.
+/// private to this user; STEAD_LIMIT if this process may have no more files open; STEAD_NO_SPACE; STEAD_TIMEOUT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stead_stream_writer_open(
     name: *const c_char,

@@ -102,6 +102,10 @@ struct Inner {
     cause: Option<std::io::Error>,
 }
 
+/// What the system says of a process that has as many files open as it may have, and of all processes together.
+const TOO_MANY_HERE: i32 = 24;
+const TOO_MANY_IN_ALL: i32 = 23;
+
 impl Error {
     /// A new error. `message` is lowercase, without a final stop.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
@@ -228,6 +232,21 @@ impl Error {
         self
     }
 
+    /// The same, as a limit and with what to do about it if it is that no more files can be open.
+    #[must_use]
+    pub fn of_open_files(self) -> Self {
+        let hint = match self.os_code() {
+            Some(TOO_MANY_HERE) => {
+                "close what is not needed, such as streams, or let the process have more files open: ulimit -n"
+            }
+            Some(TOO_MANY_IN_ALL) => {
+                "all programs of this machine have too many files open: end some, or raise fs.file-max"
+            }
+            _ => return self,
+        };
+        self.of_kind(Kind::Limit).with_hint(hint)
+    }
+
     /// The number that the operating system has for it, where it came from there.
     pub fn os_code(&self) -> Option<i32> {
         self.0.cause.as_ref().and_then(std::io::Error::raw_os_error)
@@ -333,5 +352,21 @@ mod tests {
         assert_eq!(e.to_string(), "x: cannot open: no such file or directory");
         let e = Error::io("write", "x", std::io::Error::from_raw_os_error(28));
         assert_eq!(e.kind(), Kind::NoSpace);
+    }
+
+    #[test]
+    fn that_no_more_files_can_be_open_is_a_limit_where_it_is_said_so() {
+        let io = |code| Error::io("open", "x", std::io::Error::from_raw_os_error(code));
+        for (code, says) in [(24, "ulimit -n"), (23, "fs.file-max")] {
+            assert_eq!(io(code).kind(), Kind::Io);
+            let e = io(code).with_hint("another one").of_open_files();
+            assert_eq!((e.kind(), e.os_code()), (Kind::Limit, Some(code)));
+            assert!(
+                e.to_string().contains("too many open files") && e.hint().unwrap().contains(says),
+                "{e}"
+            );
+        }
+        let e = io(28).with_hint("as it was").of_open_files();
+        assert_eq!((e.kind(), e.hint()), (Kind::NoSpace, Some("as it was")));
     }
 }

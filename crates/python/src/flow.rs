@@ -9,7 +9,7 @@ use crate::errors::raise;
 use crate::lend::lend;
 use crate::request::seconds;
 use crate::run::{Cancel, Trouble};
-use crate::stream::{failed, signals, spaces, unlocked};
+use crate::stream::{SIGNALS, failed, signals, spaces, unlocked};
 use pyo3::prelude::*;
 use std::sync::Arc;
 use stead::daemon::StreamNodes;
@@ -134,6 +134,7 @@ pub fn run_flow(
             token.check()?;
             own.check()
         });
+        let stop = stop.every(SIGNALS);
         let (spaces, nodes) = (spaces(&dataspaces)?, StreamNodes::usual());
         let options = Options {
             spaces,

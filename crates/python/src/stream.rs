@@ -31,8 +31,8 @@ type Part = (usize, Vec<u64>, Vec<u64>);
 /// Bytes of an array, the type of its elements, its shape.
 type Whole = (Py<PyAny>, &'static str, Vec<u64>);
 
-/// How often who waits for a step looks whether a signal has come.
-const SIGNALS: Duration = Duration::from_millis(50);
+/// How often who waits looks whether a signal has come that did not interrupt the wait, as most do, or another thread has ended it.
+pub const SIGNALS: Duration = Duration::from_millis(250);
 
 thread_local! {
     /// The exception of a signal that has ended a wait of this thread.
@@ -58,7 +58,7 @@ pub fn unlocked<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send
 
 /// Ends waits when a signal has come.
 pub fn signals() -> Stop {
-    Stop::when(|| {
+    let stop = Stop::when(|| {
         if !MAIN.get().is_some_and(|(_, main)| main) {
             return Ok(());
         }
@@ -66,7 +66,8 @@ pub fn signals() -> Stop {
             RAISED.set(Some(e));
             Error::cancelled()
         })
-    })
+    });
+    stop.every(SIGNALS)
 }
 
 /// The exception for an error, or that of the signal which has caused it.
@@ -76,7 +77,7 @@ pub fn failed(e: Error) -> PyErr {
 }
 
 pub fn spaces(given: &[String]) -> Result<Spaces> {
-    let mut spaces = dataspaces()?;
+    let mut spaces = dataspaces().map_err(Error::of_open_files)?;
     for one in given {
         spaces.give(one, &|name| std::env::var(name).ok())?;
     }

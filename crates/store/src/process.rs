@@ -14,15 +14,21 @@ const STAT: usize = 2048;
 /// This process: its number and when it began, in ticks since the system did.
 ///
 /// # Errors
-/// `Io` where `/proc` is not there, or is that of other processes.
+/// `Io` where `/proc` is not there, or is that of other processes, and if no more files can be open.
 pub fn me() -> Result<(u32, u64)> {
     let number = std::process::id();
     let link = rustix::fs::readlink("/proc/self", Vec::new());
     if link.ok().and_then(|l| l.to_str().ok()?.parse().ok()) != Some(number) {
         return Err(silent("/proc does not tell of this process"));
     }
-    let began = began(number).ok_or_else(|| silent("/proc does not tell when this process began"));
-    Ok((number, began?.0))
+    match told(number) {
+        Ok(Some((began, _))) => Ok((number, began)),
+        // Nothing is wrong with /proc.
+        Err(e @ (Errno::MFILE | Errno::NFILE)) => {
+            Err(Error::io("look at", format!("/proc/{number}/stat"), e.into()))
+        }
+        Ok(None) | Err(_) => Err(silent("/proc does not tell when this process began")),
+    }
 }
 
 /// The user whose rights this process has.
@@ -96,19 +102,23 @@ fn lives(number: u32, is_it: impl FnOnce(u64) -> bool) -> bool {
     began(number).is_none_or(|(began, ended)| is_it(began) && !ended)
 }
 
-/// When a process began, and whether all its threads have ended.
+/// When a process began, and whether all its threads have ended, where `/proc` tells.
 fn began(number: u32) -> Option<(u64, bool)> {
+    told(number).ok().flatten()
+}
+
+fn told(number: u32) -> rustix::io::Result<Option<(u64, bool)>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let name = format!("/proc/{number}/stat");
-    let file = rustix::fs::openat(CWD, name, flags, Mode::empty()).ok()?;
+    let file = rustix::fs::openat(CWD, name, flags, Mode::empty())?;
     let mut stat = [0; STAT];
     let len = loop {
         match rustix::io::read(&file, &mut stat) {
             Err(Errno::INTR) => {}
-            read => break read.ok()?,
+            read => break read?,
         }
     };
-    parse(stat.get(..len)?)
+    Ok(stat.get(..len).and_then(parse))
 }
 
 fn parse(stat: &[u8]) -> Option<(u64, bool)> {

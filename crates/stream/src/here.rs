@@ -228,7 +228,7 @@ impl Here {
                 let message = format!("the memory of writer {writer} of stream '{name}' is gone");
                 Error::new(Kind::Peer, message).with_hint("somebody has removed the stream")
             }
-            _ => e,
+            _ => e.of_open_files(),
         })
     }
 

@@ -88,10 +88,25 @@ impl Home {
         placed: &Placed,
         me: Who,
     ) -> Result<Found> {
-        let (writer, ranks) = (placed.seat, &placed.ranks);
         check_name(name)?;
-        let words = agreed.words().ok_or_else(|| unlikely(agreed))?;
         self.sweep();
+        let joined = self.join_or_found(name, agreed, placed, me);
+        if joined.is_err() {
+            // Where no stream could be founded there is none: what is not empty stays.
+            let _ = self.folder.remove_folder(OsStr::new(name));
+        }
+        joined
+    }
+
+    fn join_or_found(
+        &self,
+        name: &str,
+        agreed: &Agreed,
+        placed: &Placed,
+        me: Who,
+    ) -> Result<Found> {
+        let (writer, ranks) = (placed.seat, &placed.ranks);
+        let words = agreed.words().ok_or_else(|| unlikely(agreed))?;
         for _ in 0..AGAIN {
             // Somebody may remove what he takes for left.
             let gone = |e: &Error| e.kind() == Kind::NotFound;
@@ -138,11 +153,14 @@ impl Home {
                 Ok(Some(words)) => {
                     let odd = || Error::internal("a board is not what was founded");
                     let board = Board::open(Shared(words)).ok_or_else(odd)?;
-                    if self.is_called(name, &board)? {
+                    let is_called = self.is_called(name, &board);
+                    if matches!(is_called, Ok(true)) {
                         return Ok(Found { folder, board });
                     }
-                    // Somebody has taken the folder's name from it for a stream before this one, and so nobody finds what is in it.
+                    // Somebody has taken the folder's name from it for a stream before this one, and so nobody finds what is in it; or
+                    // that cannot be told, and who comes next is to found another one.
                     board.abandon(&lock(name, &board, me)?);
+                    is_called?;
                 }
                 Ok(None) => {}
                 Err(e) if gone(&e) => {}
@@ -171,8 +189,9 @@ impl Home {
         {
             return Ok(found);
         }
+        // From before the first look on: what comes meanwhile ends the next wait.
+        let above = Watch::new(&self.folder)?;
         loop {
-            let above = Watch::new(&self.folder)?;
             let mut within = None;
             match self.folder.enter(OsStr::new(name)) {
                 Ok(folder) => {
@@ -196,7 +215,7 @@ impl Home {
                     ));
             }
             stop.check()?;
-            within.unwrap_or(above).wait(stop.at_most(left));
+            within.as_ref().unwrap_or(&above).wait(stop.at_most(left));
         }
     }
 

@@ -12,7 +12,7 @@ pub(crate) trait Line: Debug + Send + Sync {
     /// `Peer` if the other end is gone.
     fn send(&self, message: Vec<u8>) -> Result<()>;
 
-    /// The next message; `None` if none comes within this time.
+    /// The next message; `None` if none comes within this time, or a signal comes before.
     ///
     /// # Errors
     /// As [`Line::send`].

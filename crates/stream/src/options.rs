@@ -10,19 +10,27 @@ use std::time::{Duration, Instant};
 use stead_core::layout::Spaces;
 use stead_core::{Cancel, Error, Result, limits};
 
-/// How often it is looked whether somebody who waits is to stop.
+/// How often it is looked whether somebody who waits is to stop, if nothing else was said.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What ends the waits of a writer or a reader before their time: it is asked before each, and some twenty times a second.
+/// What ends the waits of a writer or a reader before their time: it is asked before each, when a signal has interrupted it, and some twenty
+/// times a second, or [less often](Stop::every).
 #[derive(Clone, Default)]
-pub struct Stop(Option<Arc<Check>>);
+pub struct Stop(Option<(Arc<Check>, Duration)>);
 
 type Check = dyn Fn() -> Result<()> + Send + Sync;
 
 impl Stop {
     /// Waits end with the error that this has.
     pub fn when(check: impl Fn() -> Result<()> + Send + Sync + 'static) -> Stop {
-        Stop(Some(Arc::new(check)))
+        Stop(Some((Arc::new(check), LOOK)))
+    }
+
+    /// The same, asked only so often while somebody waits, and at most twenty times a second: for what interrupts most waits by itself, as
+    /// signals do.
+    #[must_use]
+    pub fn every(self, time: Duration) -> Stop {
+        Stop(self.0.map(|(check, _)| (check, time.max(LOOK))))
     }
 
     /// The error that it has now, if it has one: for who works between waits.
@@ -30,12 +38,12 @@ impl Stop {
     /// # Errors
     /// That one.
     pub fn check(&self) -> Result<()> {
-        self.0.as_ref().map_or(Ok(()), |check| check())
+        self.0.as_ref().map_or(Ok(()), |(check, _)| check())
     }
 
     /// So long may be slept at a time.
     pub(crate) fn at_most(&self, time: Duration) -> Duration {
-        if self.0.is_some() { time.min(LOOK) } else { time }
+        self.0.as_ref().map_or(time, |(_, every)| time.min(*every))
     }
 }
 

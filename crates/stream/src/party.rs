@@ -96,7 +96,7 @@ impl Party {
                 Seen::Writer(seen) => self.board.sleep_as_writer(seen, share),
             }
             if begun.elapsed().saturating_sub(slept) < share {
-                // Somebody has woken it.
+                // Somebody has woken it, or a signal has.
                 return Ok(());
             }
             self.stop.check()?;

@@ -180,8 +180,12 @@ impl Reader {
     ///
     /// # Errors
     /// `NotFound` if nothing was recorded in a folder; `Timeout` if nobody writes it; `Usage` if somebody else is this rank, or others say
-    /// something else of the group.
+    /// something else of the group; `Limit` if this process may have no more files open.
     pub fn open(name: &str, options: &Read) -> Result<Reader> {
+        Reader::find(name, options).map_err(Error::of_open_files)
+    }
+
+    fn find(name: &str, options: &Read) -> Result<Reader> {
         if recorded::is_location(name) {
             return Ok(Reader::of(name, vec![Box::new(Replay::open(name, options)?)], options));
         }
@@ -219,7 +223,8 @@ impl Reader {
     /// The next step, as soon as all writers have ended it; `None` when they have closed the stream. The one before is done with.
     ///
     /// # Errors
-    /// `Peer` if a writer has ended in the middle, after all steps that are complete; `Timeout`.
+    /// `Peer` if a writer has ended in the middle, after all steps that are complete; `Timeout`; `Limit` if this process may have no more files
+    /// open: the step is passed over then, and [`Reader::at`] has it while it is there.
     pub fn next_step(&mut self) -> Result<Option<Step>> {
         match self.wait_until(clock::after(self.shared.timeout))? {
             Some(step) => Ok(Some(step)),

@@ -65,7 +65,7 @@ impl Wired {
             .with_hint("its daemon, or the connection to it, has ended: open the stream anew")
     }
 
-    /// Reads some bytes of what is there before this time; none if nothing is.
+    /// Reads some bytes of what is there before this time; none if nothing is, or a signal comes, by which who waits may be told to stop.
     fn some(&self, to: &mut [u8], until: Instant) -> Result<usize> {
         loop {
             let left = until.saturating_duration_since(clock::now());
@@ -76,7 +76,7 @@ impl Wired {
             match (&self.stream).read(to) {
                 Ok(0) => return Err(self.gone("closed the connection")),
                 Ok(n) => return Ok(n),
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::Interrupted => return Ok(0),
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     if left.is_zero() {
                         return Ok(0);

@@ -112,9 +112,14 @@ impl Writer {
     /// Takes the place of a writer of the stream `name`, which begins with the first of them.
     ///
     /// # Errors
-    /// `Usage` if other writers say something else of the stream, or or somebody is this one already, and if steps of another one were recorded
-    /// where it is to be; those of the dataspace `memory`, and of the folder that steps are recorded in.
+    /// `Usage` if other writers say something else of the stream, or somebody is this one already, and if steps of another one were recorded
+    /// where it is to be; `Limit` if this process may have no more files open; those of the dataspace `memory`, and of the folder that steps are
+    /// recorded in.
     pub fn open(name: &str, options: &Written) -> Result<Writer> {
+        Writer::join(name, options).map_err(Error::of_open_files)
+    }
+
+    fn join(name: &str, options: &Written) -> Result<Writer> {
         let spot = options.recorded()?.map(|at| recorded::spot(at, &options.spaces)).transpose()?;
         let home = match &options.coupling {
             Some(coupling) => coupling.home().clone(),
@@ -368,7 +373,7 @@ impl Writer {
     ///
     /// # Errors
     /// `Usage` outside a step, for bounds out of the shape and bytes that are not as many; `Limit` if a step does not fit the memory of
-    /// the stream; `Timeout`; `NoSpace`.
+    /// the stream, or this process may have no more files open; `Timeout`; `NoSpace`.
     pub fn put(&mut self, variable: u32, bounds: &Bounds, bytes: &[u8]) -> Result<()> {
         let mut room = self.empty(variable, bounds)?;
         let len = room.piece.len();
@@ -407,11 +412,11 @@ impl Writer {
         Ok(Room { piece: Arc::new(piece), variable, bounds: block.bounds, of: self.number })
     }
 
-    /// A stream that is over has no folder any more, when its readers have gone.
+    /// A stream that is over has no folder any more, when its readers have gone; and new memory is one more file that is open.
     fn gone(&self, e: Error) -> Error {
         match e.kind() {
             Kind::NotFound => self.party.over(self.party.board.state()).unwrap_or(e),
-            _ => e,
+            _ => e.of_open_files(),
         }
     }
 

@@ -607,6 +607,7 @@ def writer(
         UsageError: Other writers say something else of the stream, somebody is this one already, steps of another stream were recorded in the folder,
             or `comm` has ranks on several nodes and is no coupling.
         PermissionDeniedError: The folder of streams is not private to this user.
+        LimitError: This program may have no more files open, of which each end of a stream takes some.
     """
     rank, writers = seat(comm, rank, writers, "writers")
     given = _stage.given(dataspaces)
@@ -680,6 +681,7 @@ def reader(
         NotFoundError: The pool has no such node, or no steps were recorded in the folder.
         UsageError: The stream is not recorded, and `start` or `behind` need it. Others say something else of the group, somebody is this rank
             already, or `comm` has ranks on several nodes and is no coupling.
+        LimitError: This program may have no more files open, of which each end of a stream takes some.
     """
     name = called(name)
     rank, ranks = seat(comm, rank, ranks, "ranks")

@@ -27,12 +27,15 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
+use stead_core::Bounds;
+use stead_core::DType;
 use stead_core::Kind;
 use stead_fabric::Local;
 use stead_fabric::testing::Between;
 use stead_fabric::testing::Meddle;
 use stead_stream::Behind;
 use stead_stream::Coupling;
+use stead_stream::Definition;
 use stead_stream::Start;
 
 #[test]
@@ -337,6 +340,79 @@ fn many_small_parts_come_whole_and_in_their_places() {
                 assert!(step.get("T", &wanted).unwrap().bytes() == values(0, &wanted));
             }
             assert_eq!(step.report().fetched, (1300 * 40 + 1280) * 8);
+        }
+    });
+}
+
+/// What is at these places of an array of one byte an element, in C order.
+fn far_bytes(shape: &[u64], of: &Bounds) -> Vec<u8> {
+    let columns = shape.get(1).copied().unwrap_or(1);
+    let (width, left) = match of.ndim() {
+        1 => (1, 0),
+        _ => (of.count()[1], of.start()[1]),
+    };
+    let rows = of.start()[0]..of.end(0);
+    let places = rows.flat_map(|y| (left..left + width).map(move |x| y * columns + x));
+    places.map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
+}
+
+#[test]
+fn boxes_beyond_32_bits_come_from_all_nodes() {
+    const B32: u64 = 1 << 32;
+    const B39: u64 = 1 << 39;
+    let (line, plane) = ([1u64 << 40], [1u64 << 20, 1 << 20]);
+    // Each of two writers has some of both: next to each other, and far away.
+    let on_line = [
+        [bounds(&[B32 - 1000], &[1500]), bounds(&[(1 << 40) - 7], &[7])],
+        [bounds(&[B32 + 500], &[1000]), bounds(&[B39 + 1], &[5000])],
+    ];
+    let on_plane = [bounds(&[4095, 7], &[2, 300]), bounds(&[4097, 7], &[600_000, 1])];
+    let wanted = [
+        bounds(&[B32 - 3], &[6]),
+        bounds(&[B32 - 1000], &[2500]),
+        bounds(&[B32 + 499], &[2]),
+        bounds(&[B39 + 4990], &[11]),
+        bounds(&[(1 << 40) - 1], &[1]),
+    ];
+    let wanted_of_plane = [
+        bounds(&[4095, 7], &[3, 1]),
+        bounds(&[4096, 300], &[1, 7]),
+        bounds(&[604_000, 7], &[97, 1]),
+    ];
+    let job = Job::new();
+    job.run(&[("sim", 0), ("sim", 1), ("ana", 2), ("ana", 0)], |part, rank| match part {
+        "sim" => {
+            let mut writer = rank.write("sim", |w| w.readers = 1).unwrap();
+            let far = writer.define(Definition::new("line", DType::U8, line)).unwrap();
+            let wide = writer.define(Definition::new("plane", DType::U8, plane)).unwrap();
+            let mine = rank.coupling.rank() as usize;
+            writer.begin().unwrap();
+            for block in &on_line[mine] {
+                writer.put(far, block, &far_bytes(&line, block)).unwrap();
+            }
+            writer.put(wide, &on_plane[mine], &far_bytes(&plane, &on_plane[mine])).unwrap();
+            writer.end().unwrap();
+            writer.close().unwrap();
+        }
+        _ => {
+            let mut reader = rank.read("sim", |_| {}).unwrap();
+            let step = reader.next_step().unwrap().unwrap();
+            for (name, shape, boxes) in
+                [("line", &line[..], &wanted[..]), ("plane", &plane[..], &wanted_of_plane[..])]
+            {
+                assert_eq!(step.variable(name).unwrap().shape, shape);
+                for wanted in boxes {
+                    let got = step.get(name, wanted).unwrap();
+                    // A part of one block has the strides of that.
+                    let mut close = vec![0; got.bounds.elements() as usize];
+                    assert_eq!(step.get_into(name, wanted, &mut close).unwrap(), close.len());
+                    assert!(close == far_bytes(shape, wanted), "{name} {wanted}");
+                    assert_eq!(got.bytes()[0], close[0], "{name} {wanted}");
+                }
+            }
+            let none = step.get("line", &bounds(&[B39], &[2])).unwrap_err();
+            assert_eq!(none.kind(), Kind::NotFound);
+            assert!(none.message().contains(&format!("[{B39}:{}]", B39 + 1)), "{none}");
         }
     });
 }
