@@ -9,7 +9,7 @@ import struct
 import subprocess
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +92,16 @@ def unanswered() -> Iterator[str]:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+def spent(pid: int) -> tuple[float, int]:
+    """Seconds of processors that a process has taken, and how often its threads that are there have gone to sleep."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    naps = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):
+            naps += int((task / "status").read_text().rpartition("\nvoluntary_ctxt_switches:")[2].split()[0])
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK"), naps
 
 
 def bits(x: float) -> int:

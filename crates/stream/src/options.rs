@@ -294,3 +294,21 @@ impl Read {
         self.start == Start::First || self.behind == Behind::Spill
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_is_asked_as_often_as_was_said_and_never_all_the_time() {
+        let hour = Duration::from_secs(3600);
+        assert_eq!(Stop::default().every(LOOK).at_most(hour), hour);
+        let stop = Stop::when(|| Ok(()));
+        assert_eq!(stop.at_most(hour), LOOK);
+        assert_eq!(stop.clone().every(hour * 2).at_most(hour), hour);
+        assert_eq!(stop.clone().every(LOOK * 5).at_most(hour), LOOK * 5);
+        assert_eq!(stop.every(Duration::ZERO).at_most(hour), LOOK);
+        let stopped = Stop::when(|| Err(Error::cancelled())).every(hour);
+        assert!(stopped.check().is_err());
+    }
+}
