@@ -1,10 +1,11 @@
 ! Options of streams in Fortran: recorded steps, groups, where they begin and what happens when they are behind, a very step, attributes;
-! shapes, what is given up, and names with blanks behind them.
+! shapes, also of more than 32 bits can count, what is given up, and names with blanks behind them.
 program options_of_streams
     use, intrinsic :: iso_c_binding
     use stead_stream
     implicit none
-    integer(c_int64_t), parameter :: one = 1, wait = 60000, few = 4, two = 2
+    integer(c_int64_t), parameter :: one = 1, wait = 60000, few = 4, two = 2, many = 2000
+    integer(c_int64_t), parameter :: b20 = 2_c_int64_t**20, b32 = 2_c_int64_t**32, b39 = 2_c_int64_t**39, b40 = 2_c_int64_t**40
     character(8), parameter :: name = 'T', image = 'image', units = 'units', kelvin = 'K'
     type(c_ptr) :: writer, reader, step, memory, room
     integer(c_int32_t) :: t, i
@@ -13,6 +14,7 @@ program options_of_streams
     integer(c_int64_t), allocatable :: lengths(:)
     real(c_double), target :: field(few), got(few)
     real(c_float), target :: pixels(few, two)
+    integer(c_int8_t), target :: bytes(many), some(few)
     character(1024) :: folder
 
     type, bind(C) :: attribute
@@ -105,6 +107,43 @@ program options_of_streams
     if (status == 0 .or. c_associated(step)) error stop 'a stream that was given up'
     call stead_reader_close(reader)
 
+    ! Far beyond what 32 bits can count, where a block begins below that and ends above, and where only both dimensions together do.
+    call stead_writer_open('far', writer, status, timeout_ms=wait)
+    call must(status)
+    call stead_writer_define(writer, name, STEAD_U8, [b40], t, status)
+    call must(status)
+    call stead_writer_define(writer, image, STEAD_U8, [b20, b20], i, status)
+    call must(status)
+    call stead_writer_begin(writer, status)
+    call must(status)
+    bytes = along(b32 - 1000, many)
+    call stead_writer_put(writer, t, [b32 - 1000], [many], c_loc(bytes), status)
+    call must(status)
+    bytes = along(b39 + 1, many)
+    call stead_writer_put(writer, t, [b39 + 1], [many], c_loc(bytes), status)
+    call must(status)
+    bytes = along(one, many)
+    call stead_writer_put(writer, i, [8_c_int64_t, 4096_c_int64_t], [many / 2, two], c_loc(bytes), status)
+    call must(status)
+    call stead_writer_end(writer, status)
+    call must(status)
+    call stead_writer_close(writer, status)
+    call must(status)
+    call stead_reader_open('far', reader, status, timeout_ms=wait)
+    call must(status)
+    call stead_reader_next(reader, step, status)
+    call must(status)
+    call stead_step_shape(step, name, lengths, status)
+    call must(status)
+    if (size(lengths) /= 1 .or. any(lengths /= b40)) error stop 'another shape of a long array'
+    call is_there(name, [b32 - 1], [few], along(b32 - 1, few))
+    call is_there(name, [b39 + 500], [few], along(b39 + 500, few))
+    call is_there(image, [10_c_int64_t, 4097_c_int64_t], [few, one], along(many / 2 + 3, few))
+    call stead_step_get(step, name, [b39], [few], c_loc(some), c_sizeof(some), status)
+    if (status == 0) error stop 'what nobody has put'
+    call stead_step_free(step)
+    call stead_reader_close(reader)
+
     ! What makes no sense is refused.
     call stead_writer_open('other', writer, status, spill_limit=one)
     if (status == 0) error stop 'a limit of nothing'
@@ -113,6 +152,26 @@ program options_of_streams
     print '(a)', 'all is well'
 
 contains
+
+    ! What is put at so many places from this one on.
+    pure function along(first, count) result(values)
+        integer(c_int64_t), intent(in) :: first, count
+        integer(c_int8_t) :: values(count)
+        integer(c_int64_t) :: k
+        do k = 1, count
+            values(k) = int(mod(first + k - 1, 101_c_int64_t), c_int8_t)
+        end do
+    end function
+
+    subroutine is_there(of, start, count, values)
+        character(*), intent(in) :: of
+        integer(c_int64_t), intent(in) :: start(:), count(:)
+        integer(c_int8_t), intent(in) :: values(few)
+        some = -1
+        call stead_step_get(step, of, start, count, c_loc(some), c_sizeof(some), status)
+        call must(status)
+        if (any(some /= values)) error stop 'other bytes'
+    end subroutine
 
     subroutine is(n)
         integer(c_int64_t), intent(in) :: n
