@@ -273,6 +273,40 @@ def test_the_command_of_the_module(space, tmp_path):
     assert bad.returncode == 1 and "none.bp" in bad.stderr and "Traceback" not in bad.stderr
 
 
+@needed
+def test_the_command_of_the_module_goes_over_sst_both_ways(space, tmp_path, monkeypatch):
+    """A program of ADIOS2, the command, a stream, the command, and another program of ADIOS2, all at the same time."""
+    config = tmp_path / "stead.toml"
+    config.write_text(f'[dataspace.memory]\npath = "{space["memory"]}"\n')
+    # SST has its files beside the programs.
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STEAD_CONFIG", str(config))
+    over = ("--engine", "SST", "--set", "RendezvousReaderCount=1", "--timeout", str(PATIENCE))
+
+    def command(*words: str) -> subprocess.Popen:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen([sys.executable, "-m", "stead.adios2", *words, *over], **pipes)
+
+    copies = [command("in", "sim.bp", "sim", "--readers", "1"), command("out", "sim", "copy.bp")]
+    writer, reader = begin(WRITES, "SST", "sim.bp", "f8,i4"), begin(READS, "SST", "copy.bp")
+    try:
+        ended(writer)
+        assert [ended(one) for one in copies] == ["5 steps\n"] * 2
+        rows = [json.loads(line) for line in ended(reader).splitlines()]
+    finally:
+        for one in (*copies, writer, reader):
+            one.kill()
+            one.communicate()
+    assert len(rows) == 5
+    for n, row in enumerate(rows):
+        for d in ("f8", "i4"):
+            dtype, shape, values, blocks = row["variables"][f"v_{d}"]
+            assert (dtype, shape, values) == (str(np.dtype(d)), [6, 7], field(n, d).tolist())
+            assert sorted(blocks) == [["0,0", "2,7"], ["2,0", "4,3"], ["2,3", "4,4"]]
+        assert row["variables"]["t"] == ["float64", [], 0.5 * n, None]
+        assert {"v_f8/units": "K", "v_f8/dimensions": "y,x", "title": "run 5"}.items() <= row["attributes"].items(), row["attributes"]
+
+
 def test_without_the_package_it_says_what_to_do(space):
     code = f"""
         import sys
