@@ -7,16 +7,19 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import stead
 from jobs import PATIENT, launch
+from support import spent
 from test_pool import STEAD, WITHIN, ends, go_on, memories, pool, pooled, says  # noqa: F401
 
 pytestmark = pytest.mark.skipif(not STEAD.exists(), reason="there is no command with MPI")
 STEPS = 12
+LONG = "STEAD_CRASHES" in os.environ
 ALL = f"{list(range(STEPS))}\n"
 
 
@@ -137,3 +140,111 @@ def test_a_flow_between_nodes(pool, memories, tmp_path, by):  # noqa: F811
     T = np.zeros((300, 500))
     assert (report["steps"], report["dropped"], report["unpaired"]) == (STEPS, 0, 0)
     assert report["streams"] == [{"stream": "out", "steps": STEPS, "bytes": STEPS * (T.nbytes + 300 * 8 + 8)}]
+
+
+# --- What readers of other nodes cost that wait, or come and go --------------------------------------------------------------------------
+
+
+def program(pool, rank: int, code: str, *words: str) -> subprocess.Popen:  # noqa: F811
+    """One of a node."""
+    env = os.environ | {"STEAD_SOCKET": f"{pool.at}/n{rank}/s"}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, "-c", code, *words], env=env, **pipes)
+
+
+@contextlib.contextmanager
+def written(memory: str):
+    """A stream of this process, with one step that stays."""
+    with stead.writer("pooled", keep=1, dataspaces={"memory": memory}) as w:
+        with w.step():
+            w.put("T", np.arange(9.0))
+        yield
+
+
+WAITS = """
+import sys, stead
+S = {"memory": sys.argv[1]}
+if sys.argv[2] == "for a step":
+    r = stead.reader("pooled", timeout=600, dataspaces=S)
+    assert r.next().number == 0
+    print("waits", flush=True)
+    r.next()
+else:
+    print("waits", flush=True)
+    stead.reader("none", timeout=600, dataspaces=S)
+"""
+
+
+def test_readers_of_other_nodes_that_wait_take_next_to_nothing_of_a_core(pool, memories):  # noqa: F811
+    with written(memories[0]):
+        readers = [program(pool, 2, WAITS, memories[2], what) for what in ("for a step", "for a stream")]
+        with ended(*readers):
+            for one in readers:
+                says(one, "waits")
+            # Until they look as seldom as they ever will.
+            time.sleep(1.5)
+            workers = [pid for rank in (0, 2) for pid in pool.processes(rank, worker=True)]
+            assert len(workers) >= 2
+            pids = [*(one.pid for one in readers), *workers]
+            before, begun = [spent(pid)[0] for pid in pids], time.monotonic()
+            time.sleep(2)
+            seconds = time.monotonic() - begun
+            took = [spent(pid)[0] - then for pid, then in zip(pids, before)]
+            assert all(one.poll() is None for one in readers)
+            assert all(one < 0.05 * seconds for one in took), took
+
+
+COMES_AND_GOES = """
+import gc, os, sys, time
+import numpy as np, stead
+
+def there():
+    return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+for n in range(10 + int(sys.argv[2])):
+    if n == 10:
+        gc.collect()
+        before = there()
+        print("warm", flush=True)
+        assert sys.stdin.readline() == "go on\\n"
+    with stead.reader("pooled", group=f"g{n % 3}", nodes=["n0"], timeout=120, dataspaces={"memory": sys.argv[1]}) as r:
+        assert (r.next().get("T", np.s_[2:7]) == np.arange(2.0, 7)).all()
+gc.collect()
+until = time.monotonic() + 60
+while any(now > then for now, then in zip(there(), before)):
+    assert time.monotonic() < until, (there(), before)
+    time.sleep(0.05)
+print("done", flush=True)
+"""
+
+
+def census(pool) -> list[int]:  # noqa: F811
+    """Descriptors and threads of the daemons of two nodes, and of their workers."""
+    found = []
+    for rank, worker, what in ((rank, worker, what) for rank in (0, 2) for worker in (False, True) for what in ("fd", "task")):
+        found.append(sum(len(os.listdir(f"/proc/{pid}/{what}")) for pid in pool.processes(rank, worker)))
+    return found
+
+
+def test_readers_that_come_and_go_leave_nothing_with_daemons(pool, memories):  # noqa: F811
+    cycles = 300 if LONG else 100
+    with written(memories[0]):
+        reader = program(pool, 2, COMES_AND_GOES, memories[2], str(cycles))
+        with ended(reader):
+            says(reader, "warm")
+            # What a connection has goes with it, a moment later.
+            until = time.monotonic() + WITHIN
+            before, now = [], census(pool)
+            while before != now:
+                assert time.monotonic() < until, (before, now)
+                time.sleep(0.5)
+                before, now = now, census(pool)
+            assert all(count > 0 for count in before), before
+            go_on(reader)
+            says(reader, "done")
+            until, now = time.monotonic() + WITHIN, census(pool)
+            while any(count > then for count, then in zip(now, before)):
+                assert time.monotonic() < until, (before, now)
+                time.sleep(0.1)
+                now = census(pool)
+            assert ends(reader) == ""

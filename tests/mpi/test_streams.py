@@ -84,6 +84,49 @@ def test_ranks_of_other_hosts_that_come_late_have_all_steps(lab, mpi, env, base)
     assert in_memory(base) == []
 
 
+WAITS = """
+import sys, threading, time
+from pathlib import Path
+import numpy as np, stead
+from mpi4py import MPI
+
+base, rank = Path(sys.argv[1]), MPI.COMM_WORLD.rank
+seen = base / "seen"
+
+def look():
+    # Until whoever wakes up does so no more often than it ever will.
+    time.sleep(1.5)
+    before, begun = time.process_time(), time.monotonic()
+    time.sleep(2)
+    print(f"{100 * (time.process_time() - before) / (time.monotonic() - begun):.1f} % of a core", flush=True)
+    seen.touch()
+
+with stead.couple(MPI.COMM_WORLD, "ana" if rank else "sim", dataspaces={"memory": base / "memory"}) as part:
+    if rank == 0:
+        with stead.writer("T", comm=part, readers=1, timeout=120) as w:
+            for n in range(2):
+                with w.step():
+                    w.put("T", np.full(9, n))
+                while n == 0 and not seen.exists():
+                    time.sleep(0.05)
+    else:
+        with stead.reader("T", comm=part, timeout=120) as r:
+            assert (r.next()["T"] == 0).all()
+            looks = threading.Thread(target=look)
+            looks.start()
+            assert (r.next()["T"] == 1).all()
+            looks.join()
+"""
+
+
+def test_a_rank_that_waits_for_a_step_takes_next_to_nothing_of_a_core(mpi, env, base):  # noqa: F811
+    (base / "memory").mkdir()
+    out = run([*launch(mpi, 2), sys.executable, "-c", WAITS, base], env)
+    (share,) = re.findall(r"([\d.]+) % of a core", out)
+    assert float(share) < 10, out
+    assert left(base / "memory") == []
+
+
 def cases(said: str, many: int) -> None:
     assert said.endswith(f"{many} cases, 0 wrong\n"), said
 

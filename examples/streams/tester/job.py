@@ -86,14 +86,14 @@ class Job:
             os.close(self.heard)
             if self.latch >= 0:
                 os.close(self.latch)
-            voice = Voice(self.mouth, role, rank)
+            voice, place = Voice(self.mouth, role, rank), self.place_of(role, rank)
             try:
                 if role == "writer":
-                    write(self.name, self.case, rank, self.place, voice, lambda: os.read(self.gate, 1))
+                    write(self.name, self.case, rank, place, voice, lambda: os.read(self.gate, 1))
                 elif role == "replay":
-                    replay(self.case, self.place, voice)
+                    replay(self.case, place, voice)
                 else:
-                    read(self.name, self.case, int(role.removeprefix("group")), rank, self.place, voice)
+                    read(self.name, self.case, int(role.removeprefix("group")), rank, place, voice)
                 voice.say(at="end")
                 code = 0
             except BaseException as e:
@@ -101,6 +101,10 @@ class Job:
         finally:
             sys.stdout.flush()
             os._exit(code)
+
+    def place_of(self, role: str, rank: int) -> Place:
+        """Where a process is, which asks for it when it begins."""
+        return self.place
 
     def hear(self, within: float) -> None:
         """What was told meanwhile, and who has ended."""
