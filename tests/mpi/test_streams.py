@@ -95,9 +95,9 @@ seen = base / "seen"
 
 def look():
     # Until whoever wakes up does so no more often than it ever will.
-    time.sleep(1.5)
+    time.sleep(1.2)
     before, begun = time.process_time(), time.monotonic()
-    time.sleep(2)
+    time.sleep(1.5)
     print(f"{100 * (time.process_time() - before) / (time.monotonic() - begun):.1f} % of a core", flush=True)
     seen.touch()
 
