@@ -47,6 +47,8 @@ pub(crate) const MOST_WAITING: u64 = 1_000_000;
 pub(crate) struct Office {
     pub(crate) queue: Queue,
     pub(crate) connections: AtomicUsize,
+    /// Those of administrators who look after the transfers of this user.
+    pub(crate) managed: AtomicUsize,
     /// Transfers taken since they were counted.
     pub(crate) taken: AtomicUsize,
     /// Held while a large frame is read and answered.
@@ -74,17 +76,18 @@ pub(crate) struct Here {
     pub(crate) control: Arc<OwnedFd>,
 }
 
-/// Says who is there, and answers until the program has gone.
+/// Says who is there, and answers until the program has gone. If it is `managed`, that is one of an administrator, who acts with the rights
+/// of this user by nothing else than what this user has asked for.
 ///
 /// # Errors
 /// Those of the connection, and of frames that are not understood: after these it is closed.
-pub(crate) fn serve(mut stream: UnixStream, office: &Office) -> Result<()> {
+pub(crate) fn serve(mut stream: UnixStream, office: &Office, managed: bool) -> Result<()> {
     let failed = |e: std::io::Error| Error::io("set up", "a connection", e);
     // What is accepted by one that does not wait does not wait, either.
     stream.set_nonblocking(false).map_err(failed)?;
     stream.set_read_timeout(Some(FRAME_WITHIN)).map_err(failed)?;
     stream.set_write_timeout(Some(FRAME_WITHIN)).map_err(failed)?;
-    let job = job_of(&stream, office);
+    let job = if managed { None } else { job_of(&stream, office) };
     frame::write(&mut stream, &hello(office, job.clone()))?;
     let mut sources = Answering::default();
     loop {
@@ -96,9 +99,12 @@ pub(crate) fn serve(mut stream: UnixStream, office: &Office) -> Result<()> {
         if office.ending.is_cancelled() {
             return Ok(());
         }
-        // What is large takes much memory once it is understood: one such frame of a user at a time.
-        let room = |len| {
-            (len > LARGE).then(|| office.large.lock().unwrap_or_else(PoisonError::into_inner))
+        // What is large takes much memory once it is understood: one such frame of a user at a time. An administrator has no use for one,
+        // and is not to be waited for by the user.
+        let room = |len| match len > LARGE {
+            false => Ok(None),
+            true if managed => Err(refused()),
+            true => Ok(Some(office.large.lock().unwrap_or_else(PoisonError::into_inner))),
         };
         let (ask, _room) = match frame::read_by::<Ask, _>(&mut stream, room) {
             Ok(Some(ask)) => ask,
@@ -110,8 +116,10 @@ pub(crate) fn serve(mut stream: UnixStream, office: &Office) -> Result<()> {
             }
         };
         let answer = match ask {
+            ask if managed && !is_of_taken(&ask) => Err(refused()),
             // What comes from now on is for the worker there.
             Ask::Reach { node } => return reach(&office.here, node, &stream),
+            Ask::Manage { user } => return lead(&office.here, &Report::Manage { user }, &stream),
             Ask::Source(question) => source(&question, office, &mut sources, &stream)?,
             Ask::Stream { number, way } => match begin_stream(office, &stream, number, way) {
                 Ok(errands) => {
@@ -144,6 +152,35 @@ fn job_of(stream: &UnixStream, office: &Office) -> Option<String> {
     let pid = socket_peercred(stream).ok()?.pid.as_raw_pid();
     let user = rustix::process::geteuid().as_raw();
     job::of_process(&office.desk.kept(), u32::try_from(pid).ok()?, user)
+}
+
+/// True of what is about transfers that the user has given, which administrators may ask, too.
+fn is_of_taken(ask: &Ask) -> bool {
+    match ask {
+        Ask::Wait { .. }
+        | Ask::Eta { .. }
+        | Ask::Cancel { .. }
+        | Ask::Resume { .. }
+        | Ask::List { .. }
+        | Ask::Metrics {} => true,
+        Ask::Submit { .. }
+        | Ask::Preview { .. }
+        | Ask::Spaces {}
+        | Ask::Dataspaces {}
+        | Ask::Persist(_)
+        | Ask::Admin(_)
+        | Ask::Nodes {}
+        | Ask::Reach { .. }
+        | Ask::Manage { .. }
+        | Ask::Source(_)
+        | Ask::Stream { .. } => false,
+    }
+}
+
+/// Says to an administrator that something else is none of theirs.
+fn refused() -> Error {
+    let message = "an administrator may list transfers of others, wait for them, cancel and resume them, and nothing else";
+    Error::new(Kind::Permission, message).with_hint("ask by a connection of one's own")
 }
 
 fn hello(office: &Office, job: Option<String>) -> Hello {
@@ -203,7 +240,7 @@ fn answer(ask: Ask, office: &Office, stream: &UnixStream, job: Option<&str>) -> 
         }
         Ask::Dataspaces {} => Answer::Spaces(configured(&queue.stager().means().spaces)),
         Ask::Nodes {} => Answer::Nodes(office.here.nodes.clone()),
-        Ask::Reach { .. } | Ask::Source(_) | Ask::Stream { .. } => {
+        Ask::Reach { .. } | Ask::Manage { .. } | Ask::Source(_) | Ask::Stream { .. } => {
             return Err(Error::internal("a question that is answered elsewhere"));
         }
         Ask::Metrics {} => {
@@ -281,9 +318,13 @@ fn reach(here: &Here, node: String, stream: &UnixStream) -> Result<()> {
             crate::refuse::refuse(stream, &e);
             Ok(())
         }
-        None => control::send(&here.control, &Report::Reach { node }, Some(stream.as_fd()), true)
-            .map(drop),
+        None => lead(here, &Report::Reach { node }, stream),
     }
+}
+
+/// Has the broker lead a connection on, and leaves it.
+fn lead(here: &Here, to: &Report, stream: &UnixStream) -> Result<()> {
+    control::send(&here.control, to, Some(stream.as_fd()), true).map(drop)
 }
 
 /// Keeps a connection for errands, or finds the one that belongs to what is asked.
@@ -409,6 +450,38 @@ mod tests {
             clock::pause(Duration::from_millis(5));
         }
         Ok(())
+    }
+
+    #[test]
+    fn administrators_act_with_no_rights_of_others() {
+        let is_answered = |text: &str| is_of_taken(&serde_json::from_str::<Ask>(text).unwrap());
+        for text in [
+            r#"{"wait": {"transfer": 1, "seconds": 0}}"#,
+            r#"{"eta": {"transfer": 1}}"#,
+            r#"{"cancel": {"transfer": 1}}"#,
+            r#"{"resume": {"transfer": null}}"#,
+            r#"{"list": {"all": true}}"#,
+            r#"{"metrics": {}}"#,
+        ] {
+            assert!(is_answered(text), "{text}");
+        }
+        let request = r#"{"request": {"action": "copy", "sources": ["/a"], "target": "/b"}}"#;
+        let of_request = ["submit", "preview"].map(|what| format!(r#"{{"{what}": {request}}}"#));
+        let others = [
+            r#"{"spaces": {}}"#,
+            r#"{"dataspaces": {}}"#,
+            r#"{"nodes": {}}"#,
+            r#"{"persist": {"list": {}}}"#,
+            r#"{"admin": {"stats": {}}}"#,
+            r#"{"reach": {"node": "n"}}"#,
+            r#"{"manage": {"user": 0}}"#,
+            r#"{"source": {"find": {"location": "/a", "follow": true}}}"#,
+            r#"{"stream": {"number": 1, "way": "errands"}}"#,
+        ];
+        for text in others.into_iter().chain(of_request.iter().map(String::as_str)) {
+            assert!(!is_answered(text), "{text}");
+        }
+        assert_eq!(refused().kind(), Kind::Permission);
     }
 
     #[test]

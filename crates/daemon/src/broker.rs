@@ -1,21 +1,20 @@
 //! The broker: takes connections, hands each to the worker of its user, and has the workers share what the node does.
 //!
 //! It is one loop, which waits for nobody: `door` knows who may come in, `names` who users are, `workers` has their processes, `admins`
-//! what administrators have said, and `sharing` what each worker may do.
+//! what administrators have said, `wanted` what they still want, and `sharing` what each worker may do.
 
 mod admins;
 mod door;
 mod names;
 mod sharing;
+mod wanted;
 mod workers;
 
-use crate::admin::{self, Change, Numbers};
 use crate::clock;
 use crate::control::{self, Order, Report};
 use crate::log::log;
 use crate::notify;
 use crate::pool::{Asked, Pool};
-use crate::protocol::Failed;
 use crate::refuse::refuse;
 use crate::rights;
 use crate::socket::{listen, until};
@@ -39,6 +38,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stead_core::{Error, Kind, Result};
 use stead_fabric::Fabric;
+use wanted::Wanted;
 use workers::Workers;
 
 /// How often it is looked after children that are gone.
@@ -47,8 +47,6 @@ const LOOK: Duration = Duration::from_secs(1);
 const EXPIRES_EVERY: Duration = Duration::from_secs(3600);
 /// Packets of one worker that are read before others have their turn.
 const AT_ONCE: usize = 64;
-/// What administrators have said, of one user, of whom the system is asked whether that is still one.
-const MOST_ASKED: usize = 64;
 /// Files that are open at once: more are of no use.
 const MOST_FILES: u64 = 1 << 16;
 
@@ -81,8 +79,8 @@ struct Broker {
     names: Names,
     workers: Workers,
     admins: Admins,
-    /// What is to be changed once the system has said that its user is an administrator, with the ticket of the worker.
-    asked: Vec<(u32, u64, Change)>,
+    /// What the workers of these users want, to be done once the system has said that they are administrators.
+    wanted: Vec<(u32, Wanted)>,
     /// Counts what was given to workers.
     turns: u64,
     /// When all workers have looked for what has expired.
@@ -165,7 +163,7 @@ fn start(settings: Settings, fabric: Option<Arc<dyn Fabric>>, ready: impl FnOnce
         names,
         workers: Workers::new(settings, all, node, nodes),
         admins,
-        asked: Vec::new(),
+        wanted: Vec::new(),
         turns: 0,
         cleared: clock::now(),
         pool,
@@ -224,7 +222,7 @@ impl Broker {
             }
             // Those who wait for a name have it by now, or wait no longer.
             self.door.waiting().into_iter().for_each(|guest| self.seat(guest));
-            self.change_all();
+            self.grant_all();
             self.bury();
             if self.cleared.elapsed() > EXPIRES_EVERY {
                 self.cleared = clock::now();
@@ -263,12 +261,14 @@ impl Broker {
         if self.admins.kept().has_spaces() || Path::new(stead_store::space::SYSTEM).exists() {
             self.workers.wake(0);
         }
-        let Ok(list) = std::fs::read_dir(self.state.join("users")) else { return };
-        for entry in list.flatten() {
-            if let Some(Ok(user)) = entry.file_name().to_str().map(str::parse::<u32>) {
-                self.workers.wake(user);
-            }
-        }
+        self.users().into_iter().for_each(|user| self.workers.wake(user));
+    }
+
+    /// Users of a daemon for all who have a journal, by the names of the folders alone: one of these may not answer.
+    fn users(&self) -> Vec<u32> {
+        let Ok(list) = std::fs::read_dir(self.state.join("users")) else { return Vec::new() };
+        let of = |name: OsString| name.to_str().and_then(|name| name.parse::<u32>().ok());
+        list.flatten().filter_map(|entry| of(entry.file_name())).collect()
     }
 
     fn begin_again(&mut self) {
@@ -308,7 +308,7 @@ impl Broker {
         if let Err(e) = self.door.may_begin(user) {
             return refuse(&stream, &e);
         }
-        self.seat(Guest { user, group, from: None, stream });
+        self.seat(Guest { user, group, from: None, by: None, stream });
     }
 
     /// Looks after a connection of a user of another node.
@@ -324,7 +324,7 @@ impl Broker {
             return refuse(&stream, &e);
         }
         let group = rustix::process::getegid().as_raw();
-        self.seat(Guest { user, group, from: Some((name, node)), stream });
+        self.seat(Guest { user, group, from: Some((name, node)), by: None, stream });
     }
 
     /// Hands a connection to the worker of its user, or has it wait until the system has said who that is.
@@ -343,9 +343,13 @@ impl Broker {
                     if e.kind() != Kind::Limit {
                         log(&format!("no worker for user {}: {e}", guest.user));
                     }
-                    let e = match &guest.from {
-                        Some(_) => e.and(&format!(", on node '{}'", self.node)),
-                        None => e,
+                    let e = match (&guest.from, guest.by) {
+                        (Some(_), _) => e.and(&format!(", on node '{}'", self.node)),
+                        // The administrator may: there is no such user.
+                        (None, Some(_)) if e.kind() == Kind::Permission => {
+                            Error::new(Kind::NotFound, e.message())
+                        }
+                        _ => e,
                     };
                     return refuse(&guest.stream, &e);
                 }
@@ -362,9 +366,14 @@ impl Broker {
                 let e = Error::new(Kind::Permission, message).with_hint(hint);
                 return refuse(&guest.stream, &e);
             }
-            match control::send(&worker.control, &Order::Serve, Some(guest.stream.as_fd()), false) {
+            let serve = Order::Serve { managed: guest.by.is_some() };
+            match control::send(&worker.control, &serve, Some(guest.stream.as_fd()), false) {
                 Ok(true) => {
                     worker.handed += 1;
+                    if let Some(by) = guest.by {
+                        let whose = format!("the transfers of user {}", guest.user);
+                        log(&format!("administrator {by} looks after {whose}"));
+                    }
                     return;
                 }
                 Ok(false) => {
@@ -411,83 +420,8 @@ impl Broker {
         if !said.cleared.is_empty() {
             self.admins.cleared(user, &said.cleared);
         }
-        for (ticket, change) in said.asked {
-            if !self.workers.here.get(&user).is_some_and(|worker| worker.admin) {
-                self.answer(user, ticket, Err(admin::refused()));
-                continue;
-            }
-            if self.asked.iter().filter(|(other, ..)| *other == user).count() >= MOST_ASKED {
-                let e = Error::limit("too many changes of this user wait")
-                    .with_hint("try again in a moment");
-                self.answer(user, ticket, Err(e));
-                continue;
-            }
-            // Whoever has been taken out of the group since is none any more: what was said of the user before does not count.
-            if !matches!(change, Change::Numbers { .. }) {
-                self.names.ask_anew(user);
-            }
-            self.asked.push((user, ticket, change));
-        }
-        self.change_all();
-    }
-
-    /// Does what administrators want of whom it is known by now that they are some.
-    fn change_all(&mut self) {
-        for (user, ticket, change) in std::mem::take(&mut self.asked) {
-            let is_admin = match self.all {
-                true => self.names.who(user).map(|found| found.map(|found| found.is_admin)),
-                false => Ok(Some(true)),
-            };
-            match is_admin {
-                Ok(None) => self.asked.push((user, ticket, change)),
-                Ok(Some(is_admin)) => {
-                    if let Some(worker) = self.workers.here.get_mut(&user) {
-                        worker.admin &= is_admin;
-                    }
-                    let done = self.change(user, change);
-                    self.answer(user, ticket, done);
-                }
-                Err(e) => self.answer(user, ticket, Err(e)),
-            }
-        }
-    }
-
-    /// Says what came of it.
-    fn answer(&mut self, user: u32, ticket: u64, done: Result<Vec<Numbers>>) {
-        let (failed, users) = match done {
-            Ok(users) => (None, users),
-            Err(e) => (Some(Failed::from(&e)), Vec::new()),
-        };
-        self.tell_all();
-        if let Some(worker) = self.workers.here.get(&user) {
-            // Who does not hear it asks again.
-            let told = Order::Told { ticket, failed, users };
-            let _ = control::send(&worker.control, &told, None, false);
-        }
-    }
-
-    /// Does what the worker of a user says that an administrator wants. Nothing of it is believed.
-    fn change(&mut self, user: u32, change: Change) -> Result<Vec<Numbers>> {
-        let here = &self.workers.here;
-        if !here.get(&user).is_some_and(|worker| worker.admin) {
-            return Err(admin::refused());
-        }
-        if let Change::Numbers { from } = change {
-            let running = |user| here.get(&user).map_or(0, |worker| worker.part.running());
-            return Ok(self.admins.numbers(from, running));
-        }
-        self.admins.change(user, &change)?;
-        match &change {
-            // Whose jobs these were clears up; root makes folders.
-            Change::Unjob { .. } => {
-                let users: Vec<u32> = self.admins.kept().left.keys().copied().collect();
-                users.into_iter().for_each(|user| self.workers.wake(user));
-            }
-            Change::Put { .. } | Change::Reset { .. } if self.all => self.workers.wake(0),
-            _ => {}
-        }
-        self.workers.here.values_mut().for_each(|worker| worker.stale = true);
-        Ok(Vec::new())
+        said.wanted.into_iter().for_each(|wanted| self.want(user, wanted));
+        self.grant_all();
     }
 
     /// Tells all workers that administrators have said something, as soon as they can hear it.
@@ -513,7 +447,10 @@ impl Broker {
                 }
                 Ok(Some((Report::Numbers(numbers), _))) => self.admins.note(user, numbers),
                 Ok(Some((Report::Admin { ticket, change }, _))) => {
-                    said.asked.push((ticket, change))
+                    said.wanted.push(Wanted::Change(ticket, change));
+                }
+                Ok(Some((Report::Manage { user }, Some(connection)))) => {
+                    said.wanted.push(Wanted::Manage(user, connection));
                 }
                 Ok(Some((Report::Coming { ticket, name, bytes }, _))) => {
                     let bytes = self.admins.coming(user, &name, bytes);
@@ -537,7 +474,7 @@ impl Broker {
                     Some(pool) => pool.reach(user, &worker.name, &node, connection),
                     None => refuse(&connection, &crate::answers::no_pool()),
                 },
-                Ok(Some((Report::Reach { .. }, None))) => {}
+                Ok(Some((Report::Reach { .. } | Report::Manage { .. }, None))) => {}
                 Ok(None) => {
                     worker.gone = true;
                     return;
@@ -580,6 +517,6 @@ impl Broker {
 /// What a worker asks of its broker, besides what it does.
 #[derive(Default)]
 struct Said {
-    asked: Vec<(u64, Change)>,
+    wanted: Vec<Wanted>,
     cleared: BTreeSet<String>,
 }

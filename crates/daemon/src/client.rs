@@ -101,12 +101,43 @@ impl Client {
     /// As [`Client::connect`]; `NotFound` if the pool has no such node, `Usage` if this daemon is in no pool, `Peer` if the one there
     /// is gone, `Permission` if it does not serve this user.
     pub fn connect_on(path: Option<&Path>, node: &str) -> Result<Option<Client>> {
+        Client::led(path, Some(node), None)
+    }
+
+    /// Connects to the daemon that listens on this socket, or else as [`Client::connect`] finds it, as one of its administrators: for the
+    /// transfers of another user, whose number [`crate::user_number`] tells. They can be listed, waited for, cancelled and resumed; anything
+    /// else is refused with `Permission`. None if there is no daemon.
+    ///
+    /// # Errors
+    /// As [`Client::connect`]; `Permission` if this user is no administrator; `NotFound` if the other one has no transfers here, or is not
+    /// known to the node; `Usage` if the daemon serves one user alone, who is another one; `Limit`; `Format` if the daemon is older than
+    /// this question.
+    pub fn manage(path: Option<&Path>, user: u32) -> Result<Option<Client>> {
+        Client::led(path, None, Some(user))
+    }
+
+    /// Connects, and has the connection led on: to another node, and to the worker of another user there.
+    pub(crate) fn led(
+        path: Option<&Path>,
+        node: Option<&str>,
+        user: Option<u32>,
+    ) -> Result<Option<Client>> {
+        let found = || match path {
+            Some(path) => Client::connect_to(path),
+            None => Client::connect(),
+        };
+        if node.is_none() && user.is_none() {
+            return found();
+        }
         Client::patiently(|| {
-            let client = match path {
-                Some(path) => Client::connect_to(path)?,
-                None => Client::connect()?,
-            };
-            client.map(|client| client.on(node)).transpose()
+            let Some(mut client) = found()? else { return Ok(None) };
+            if let Some(node) = node {
+                client = client.on(node)?;
+            }
+            match user {
+                Some(user) => client.of(user).map(Some),
+                None => Ok(Some(client)),
+            }
         })
     }
 
@@ -139,6 +170,16 @@ impl Client {
         let (far, patience) = (Some(node.to_owned()), self.patience.as_ref());
         let far = Client::begin(self.stream, &self.path, far, patience)?;
         Ok(Client { here: Some(here), ..far })
+    }
+
+    /// Turns it into a connection to the worker of another user.
+    fn of(mut self, user: u32) -> Result<Client> {
+        self.say(&Ask::Manage { user })?;
+        let managed = Client::begin(self.stream, &self.path, self.far, self.patience.as_ref())?;
+        match managed.hello.user == user {
+            true => Ok(Client { here: self.here, ..managed }),
+            false => managed.odd(),
+        }
     }
 
     /// One whose other end speaks next.
@@ -488,6 +529,35 @@ mod tests {
         assert!(client.is_gone());
         // Nothing was said: what comes would be taken for an answer by the process that has asked.
         assert!(!socket::is_readable(&far, Some(Duration::ZERO)).unwrap());
+    }
+
+    #[test]
+    fn a_connection_is_led_to_the_worker_of_another_user() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let leads = std::thread::spawn(move || {
+            let hello = |user: u32| {
+                serde_json::json!({
+                    "protocol": PROTOCOL, "version": "0", "node": "n0", "user": user, "drained": false, "job": null
+                })
+            };
+            let refused = crate::protocol::Failed::from(&Error::new(Kind::Permission, "no"));
+            for answer in [hello(7), hello(8), serde_json::json!({ "failed": refused })] {
+                let (mut stream, _) = listener.accept().unwrap();
+                frame::write(&mut stream, &hello(0)).unwrap();
+                let ask = frame::read::<Ask>(&mut stream).unwrap().unwrap();
+                assert_eq!(ask, Ask::Manage { user: 7 });
+                frame::write(&mut stream, &answer).unwrap();
+            }
+        });
+        let manage = || Client::manage(Some(&path), 7);
+        assert_eq!(manage().unwrap().unwrap().hello().user, 7);
+        // Somebody else answers.
+        assert_eq!(manage().err().unwrap().kind(), Kind::Format);
+        assert_eq!(manage().err().unwrap().kind(), Kind::Permission);
+        leads.join().unwrap();
+        assert!(manage().unwrap().is_none());
     }
 
     #[test]

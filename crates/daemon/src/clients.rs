@@ -22,6 +22,8 @@ pub struct Clients {
     path: PathBuf,
     /// Of another node than this one.
     node: Option<String>,
+    /// Of an administrator who looks after the transfers of this user.
+    user: Option<u32>,
     /// And the process that has connected: one that was forked connects anew, as both would read each other's answers.
     idle: Mutex<(u32, Vec<Client>)>,
 }
@@ -40,16 +42,25 @@ impl Clients {
     /// # Errors
     /// Those of [`Client::connect_on`].
     pub fn open_on(path: Option<&Path>, node: Option<&str>) -> Result<Option<Clients>> {
-        let client = match (path, node) {
-            (path, Some(node)) => Client::connect_on(path, node)?,
-            (Some(path), None) => Client::connect_to(path)?,
-            (None, None) => Client::connect()?,
-        };
-        Ok(client.map(|client| Clients {
-            path: client.path().to_owned(),
-            node: node.map(str::to_owned),
-            idle: Mutex::new((std::process::id(), vec![client])),
-        }))
+        let client = Client::led(path, node, None)?;
+        Ok(client.map(|client| Clients::over(client, node.map(str::to_owned), None)))
+    }
+
+    /// The same daemon, as one of its administrators has it for the transfers of another user, see [`Client::manage`].
+    ///
+    /// # Errors
+    /// Those of [`Client::manage`]; `Peer` if there is no daemon any more.
+    pub fn manage(&self, user: u32) -> Result<Clients> {
+        let node = self.node.clone();
+        let client = Client::led(Some(&self.path), node.as_deref(), Some(user))?;
+        let client = client.ok_or_else(|| ended(&self.path))?;
+        Ok(Clients::over(client, node, Some(user)))
+    }
+
+    fn over(client: Client, node: Option<String>, user: Option<u32>) -> Clients {
+        let path = client.path().to_owned();
+        let idle = Mutex::new((std::process::id(), vec![client]));
+        Clients { path, node, user, idle }
     }
 
     /// The socket.
@@ -80,11 +91,8 @@ impl Clients {
         let kept = std::iter::from_fn(|| self.idle().1.pop()).find(|client| !client.is_gone());
         let mut client = match kept {
             Some(client) => client,
-            None => match &self.node {
-                Some(node) => Client::connect_on(Some(&self.path), node)?,
-                None => Client::connect_to(&self.path)?,
-            }
-            .ok_or_else(|| ended(&self.path))?,
+            None => Client::led(Some(&self.path), self.node.as_deref(), self.user)?
+                .ok_or_else(|| ended(&self.path))?,
         };
         let answer = question(&mut client);
         let mut idle = self.idle();

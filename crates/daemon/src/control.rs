@@ -43,8 +43,8 @@ pub(crate) enum Order {
         /// The name of the node.
         node: String,
     },
-    /// With a connection.
-    Serve,
+    /// With a connection: of the user, or, if it is `managed`, of an administrator who looks after the user's transfers.
+    Serve { managed: bool },
     /// What may be done from now on, under a number that grows: transfers at a time by the dataspaces that they touch, bytes a second in
     /// these, and those of them in which no more transfers may begin.
     Share {
@@ -102,6 +102,8 @@ pub(crate) enum Report {
     Cleared { dataspaces: BTreeSet<String> },
     /// With a connection, which is to lead to the worker of this user on another node.
     Reach { node: String },
+    /// With a connection of an administrator, which is to lead to the worker of another user.
+    Manage { user: u32 },
 }
 
 /// Both ends, for the broker and for a worker.
@@ -205,7 +207,9 @@ pub(crate) fn report(from: &impl AsFd) -> Result<Option<(Report, Option<UnixStre
     let odd = || Error::format("a worker sends something else than a connection");
     let stream = match (&report, handed) {
         (_, None) => None,
-        (Report::Reach { .. }, Some(handed)) => Some(handed.stream().ok_or_else(odd)?),
+        (Report::Reach { .. } | Report::Manage { .. }, Some(handed)) => {
+            Some(handed.stream().ok_or_else(odd)?)
+        }
         (_, Some(_)) => return Err(odd()),
     };
     Ok(Some((report, stream)))
@@ -285,11 +289,12 @@ mod tests {
     fn packets_carry_connections() {
         let (a, b) = pair().unwrap();
         let (mut near, far) = UnixStream::pair().unwrap();
-        assert!(send(&a, &Order::Serve, Some(far.as_fd()), false).unwrap());
+        let serve = Order::Serve { managed: true };
+        assert!(send(&a, &serve, Some(far.as_fd()), false).unwrap());
         assert!(send(&a, &share(3), None, true).unwrap());
         drop(far);
         let (order, fd) = receive::<Order>(&b).unwrap().unwrap();
-        assert_eq!(order, Order::Serve);
+        assert_eq!(order, serve);
         fd.unwrap().stream().unwrap().write_all(b"x").unwrap();
         let mut all = Vec::new();
         near.read_to_end(&mut all).unwrap();
@@ -308,17 +313,19 @@ mod tests {
     fn workers_hand_over_connections_and_nothing_else() {
         let (a, b) = pair().unwrap();
         let (near, far) = UnixStream::pair().unwrap();
-        let reach = Report::Reach { node: "n".into() };
-        assert!(send(&b, &reach, Some(far.as_fd()), true).unwrap());
-        assert!(report(&a).unwrap().unwrap().1.is_some());
-        assert!(send(&b, &reach, None, true).unwrap());
-        assert!(report(&a).unwrap().unwrap().1.is_none());
         // What blocks whoever reads it, writes to it or closes it.
         let (read, write) = rustix::pipe::pipe().unwrap();
         let (packet, _other) = pair().unwrap();
-        for odd in [read.as_fd(), packet.as_fd()] {
-            assert!(send(&b, &reach, Some(odd), true).unwrap());
-            assert_eq!(report(&a).unwrap_err().kind(), Kind::Format);
+        for leads in [Report::Reach { node: "n".into() }, Report::Manage { user: 7 }] {
+            assert!(send(&b, &leads, Some(far.as_fd()), true).unwrap());
+            let (got, stream) = report(&a).unwrap().unwrap();
+            assert!(got == leads && stream.is_some());
+            assert!(send(&b, &leads, None, true).unwrap());
+            assert!(report(&a).unwrap().unwrap().1.is_none());
+            for odd in [read.as_fd(), packet.as_fd()] {
+                assert!(send(&b, &leads, Some(odd), true).unwrap());
+                assert_eq!(report(&a).unwrap_err().kind(), Kind::Format);
+            }
         }
         assert!(send(&b, &Report::Idle { served: 1 }, Some(near.as_fd()), true).unwrap());
         assert_eq!(report(&a).unwrap_err().kind(), Kind::Format);

@@ -19,16 +19,16 @@ const PART: usize = 1 << 20;
 /// `Format` for what is none, of more than [`MOST`] bytes, or cut off; `Timeout` if the rest does not come in the time that the
 /// connection has; system errors.
 pub fn read<T: DeserializeOwned>(from: &mut impl Read) -> Result<Option<T>> {
-    read_by(from, |_| ()).map(|frame| frame.map(|(value, ())| value))
+    read_by(from, |_| Ok(())).map(|frame| frame.map(|(value, ())| value))
 }
 
 /// The same. Before memory is taken for it, `room` is told its length; what that gives comes with the frame.
 ///
 /// # Errors
-/// As [`read`].
+/// As [`read`]; that of `room`.
 pub(crate) fn read_by<T: DeserializeOwned, R>(
     from: &mut impl Read,
-    room: impl FnOnce(usize) -> R,
+    room: impl FnOnce(usize) -> Result<R>,
 ) -> Result<Option<(T, R)>> {
     let mut head = [0u8; 4];
     let mut got = 0;
@@ -45,7 +45,7 @@ pub(crate) fn read_by<T: DeserializeOwned, R>(
     if len > MOST {
         return Err(Error::format(format!("a frame of {len} bytes; at most {MOST} are read")));
     }
-    let room = room(len);
+    let room = room(len)?;
     let mut bytes = Vec::new();
     while bytes.len() < len {
         let (old, more) = (bytes.len(), AT_ONCE.max(bytes.len()).min(len - bytes.len()));

@@ -39,6 +39,7 @@ pub use clients::Clients;
 pub use frame::{MOST as MOST_FRAME, read as read_frame, write as write_frame};
 pub use persist::{PersistAsk, persist};
 pub use reach::ByDaemon;
+pub use rights::user_number;
 pub use socket::socket_path;
 pub use streams::StreamNodes;
 pub use worker::work;

@@ -96,6 +96,12 @@ pub enum Ask {
         /// Its name.
         node: String,
     },
+    /// Be an administrator's connection to the worker of this user from now on: what comes next is its hello, or an error. Of what is asked
+    /// then that alone is answered which is about transfers that the user has given.
+    Manage {
+        /// The number of the user.
+        user: u32,
+    },
     /// Something about files that are sources of a transfer on another node.
     Source(Question),
     /// Be a connection by which a reader on another node asks about streams: after the answer come other messages.

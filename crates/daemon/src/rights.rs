@@ -57,6 +57,14 @@ pub(crate) fn user(name: &str) -> Result<u32> {
     found.map(|user| user.uid.as_raw()).ok_or_else(none)
 }
 
+/// The number of a user, by name or number. Whether there is a user of a number is not asked.
+///
+/// # Errors
+/// `Usage` if there is none of this name; system errors.
+pub fn user_number(name: &str) -> Result<u32> {
+    name.parse::<u32>().or_else(|_| user(name))
+}
+
 /// The number of a group, by name or number.
 ///
 /// # Errors
@@ -165,6 +173,9 @@ mod tests {
             user("root").unwrap() == 0 && group("root").unwrap() == 0 && user("0").unwrap() == 0
         );
         assert!(user("no such user").is_err() && group("no such group").is_err());
+        assert_eq!(user_number("root").unwrap(), 0);
+        assert_eq!(user_number("4000000001").unwrap(), 4_000_000_001);
+        assert_eq!(user_number("no such user").err().unwrap().kind(), Kind::Usage);
         assert!(is_admin(0, 0) && !is_admin(4_000_000_001, 7));
     }
 

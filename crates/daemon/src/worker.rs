@@ -27,6 +27,8 @@ use stead_stream::Switchboard;
 const MOST_NAMES_BYTES: usize = 32 << 20;
 /// Connections of a user at a time.
 const MOST_CONNECTIONS: usize = 256;
+/// Those of administrators who look after the transfers of a user. They are counted apart: neither keeps the other out.
+const MOST_MANAGED: usize = 16;
 /// Who has had nothing to do for so long ends.
 const IDLE: Duration = Duration::from_secs(60);
 /// How often it is looked whether there is something to do.
@@ -122,6 +124,7 @@ fn open(state: &Path, journal: u64, desk: Desk, here: Here) -> Result<(Arc<Offic
         queue,
         streams: Switchboard::new(ending.clone()),
         connections: AtomicUsize::new(0),
+        managed: AtomicUsize::new(0),
         taken: AtomicUsize::new(0),
         large: Mutex::default(),
         ending,
@@ -142,7 +145,7 @@ fn tell(control: &OwnedFd, e: &Error) {
         && is_readable(control, Some(left)).unwrap_or(false)
     {
         let Ok(Some((order, connection))) = control::receive::<Order>(control) else { return };
-        if let (Order::Serve, Some(stream)) = (order, connection.and_then(Handed::stream)) {
+        if let (Order::Serve { .. }, Some(stream)) = (order, connection.and_then(Handed::stream)) {
             refuse(&stream, e);
         }
     }
@@ -237,6 +240,7 @@ fn obey(control: &OwnedFd, office: &Arc<Office>, tidies: &Bell) -> Result<()> {
     loop {
         let load = office.queue.load(1)?;
         let busy = office.connections.load(Ordering::Relaxed) > 0
+            || office.managed.load(Ordering::Relaxed) > 0
             || load.running + load.ready > 0
             || !office.tidy.load(Ordering::Acquire);
         if busy {
@@ -266,11 +270,11 @@ fn obey(control: &OwnedFd, office: &Arc<Office>, tidies: &Bell) -> Result<()> {
                 office.desk.hear(ticket, Told { failed, users });
             }
             Some((Order::Others { ticket, bytes }, _)) => office.coming.hear(ticket, bytes),
-            Some((Order::Serve, connection)) => {
+            Some((Order::Serve { managed }, connection)) => {
                 served += 1;
                 since = clock::now();
                 match connection.and_then(Handed::stream) {
-                    Some(stream) => connect(stream, office),
+                    Some(stream) => connect(stream, office, managed),
                     // The program sees that it is closed, and comes again.
                     None => crate::log::log("a connection was lost: too many open files"),
                 }
@@ -281,25 +285,43 @@ fn obey(control: &OwnedFd, office: &Arc<Office>, tidies: &Bell) -> Result<()> {
 }
 
 /// Counts a connection as long as it is there.
-struct Connected(Arc<Office>);
+struct Connected {
+    office: Arc<Office>,
+    managed: bool,
+}
 
-impl Drop for Connected {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+impl Connected {
+    /// How many there are of its sort.
+    fn count(&self) -> &AtomicUsize {
+        match self.managed {
+            true => &self.office.managed,
+            false => &self.office.connections,
+        }
     }
 }
 
-fn connect(stream: UnixStream, office: &Arc<Office>) {
-    let connected = Connected(office.clone());
-    if office.connections.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
-        let message = format!("this user has {MOST_CONNECTIONS} connections already");
-        let e = Error::limit(message).with_hint("close some, or ask for several transfers by one");
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.count().fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn connect(stream: UnixStream, office: &Arc<Office>, managed: bool) {
+    let connected = Connected { office: office.clone(), managed };
+    let (whose, most) = match managed {
+        true => ("administrators have", MOST_MANAGED),
+        false => ("this user has", MOST_CONNECTIONS),
+    };
+    if connected.count().fetch_add(1, Ordering::Relaxed) >= most {
+        let of = if managed { " about transfers of this user" } else { "" };
+        let e = Error::limit(format!("{whose} {most} connections{of} already"))
+            .with_hint("close some, or ask for several transfers by one");
         return refuse(&stream, &e);
     }
     let thread = std::thread::Builder::new().name("stead-answers".into()).stack_size(512 << 10);
     let begun = thread.spawn(move || {
         // The program was told, or is gone.
-        let _ = serve(stream, &connected.0);
+        let _ = serve(stream, &connected.office, managed);
     });
     // Without a thread the connection is closed.
     if let Err(e) = begun {

@@ -27,7 +27,16 @@ pub(super) struct Guest {
     pub(super) group: u32,
     /// The node that it comes from, and the name that its user has there.
     pub(super) from: Option<(String, String)>,
+    /// The administrator whose it is, who looks after the transfers of the user.
+    pub(super) by: Option<u32>,
     pub(super) stream: UnixStream,
+}
+
+impl Guest {
+    /// Who has begun it.
+    fn begun_by(&self) -> u32 {
+        self.by.unwrap_or(self.user)
+    }
 }
 
 #[derive(Default)]
@@ -62,7 +71,8 @@ impl Door {
     /// # Errors
     /// `Limit` if too many wait, with the connection.
     pub(super) fn wait(&mut self, guest: Guest) -> std::result::Result<(), (Guest, Error)> {
-        let own = self.waiting.iter().filter(|other| other.user == guest.user).count();
+        let whose = guest.begun_by();
+        let own = self.waiting.iter().filter(|other| other.begun_by() == whose).count();
         if own >= MOST_OF_USER || self.waiting.len() >= MOST_WAITING {
             let e = Error::limit("too many connections wait until the system says whose they are");
             return Err((guest, e.with_hint("try again in a moment")));
@@ -93,16 +103,21 @@ mod tests {
     fn only_so_many_wait() {
         let mut door = Door::default();
         let mut ends = Vec::new();
-        let mut guest = |user| {
+        let mut guest = |user, by| {
             let (stream, other) = UnixStream::pair().unwrap();
             ends.push(other);
-            Guest { user, group: 0, from: None, stream }
+            Guest { user, group: 0, from: None, by, stream }
         };
         for _ in 0..MOST_OF_USER {
-            assert!(door.wait(guest(1)).is_ok());
+            assert!(door.wait(guest(1, None)).is_ok());
         }
-        assert!(door.wait(guest(1)).is_err() && door.wait(guest(2)).is_ok());
-        assert_eq!(door.waiting().len(), MOST_OF_USER + 1);
-        assert!(door.waiting().is_empty() && door.wait(guest(1)).is_ok());
+        assert!(door.wait(guest(1, None)).is_err() && door.wait(guest(2, None)).is_ok());
+        // Those of an administrator are not the user's.
+        for _ in 0..MOST_OF_USER {
+            assert!(door.wait(guest(1, Some(3))).is_ok());
+        }
+        assert!(door.wait(guest(2, Some(3))).is_err() && door.wait(guest(2, None)).is_ok());
+        assert_eq!(door.waiting().len(), 2 * MOST_OF_USER + 2);
+        assert!(door.waiting().is_empty() && door.wait(guest(1, None)).is_ok());
     }
 }
