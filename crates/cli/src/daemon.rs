@@ -110,10 +110,14 @@ fn worker(all: bool) -> Result<Vec<OsString>> {
 }
 
 pub fn connect(on: Option<&str>) -> Result<Client> {
-    let found = match on {
+    there(match on {
         Some(node) => Client::connect_on(None, node)?,
         None => Client::connect()?,
-    };
+    })
+}
+
+/// The daemon, if there is one.
+pub fn there(found: Option<Client>) -> Result<Client> {
     found.ok_or_else(|| handed::none().with_hint("start one: stead daemon"))
 }
 

@@ -24,14 +24,15 @@ pub fn stage(a: &StageArgs, daemon: &Clients) -> Result<()> {
         };
     }
     if let Some(id) = a.cancel {
-        return show(a, &daemon.ask(|d| d.cancel(id))?, daemon.node());
+        return show(a.format, &daemon.ask(|d| d.cancel(id))?, daemon.node());
     }
     let ids = match (a.resume, a.wait) {
         (Some(id), _) => {
             let ids = daemon.ask(|d| d.resume(id))?;
             // With a number it is an error.
             if ids.is_empty() {
-                crate::complain(&nothing_waits(&statuses(daemon, true)?, &on(daemon)));
+                let command = format!("stead stage --resume ID{}", on(daemon));
+                crate::complain(&nothing_waits(&statuses(daemon, true)?, &command));
             }
             ids
         }

@@ -3,7 +3,6 @@
 use crate::args::{Described, LsArgs};
 use crate::{output, signals, table};
 use serde::Serialize;
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use stead::daemon::{ByDaemon, Client};
@@ -149,32 +148,5 @@ fn long(entry: &Entry) -> String {
 /// Its name in one line, with a `/` behind that of a folder.
 fn shown(entry: &Entry) -> String {
     let end = if entry.meta.what == What::Folder { "/" } else { "" };
-    plain(&entry.name) + end
-}
-
-/// A name without what would end a line or change a terminal.
-fn plain(name: &OsStr) -> String {
-    let mut text = String::with_capacity(name.len());
-    for chunk in name.as_bytes().utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c.is_control() {
-                true => text.extend(c.escape_default()),
-                false => text.push(c),
-            }
-        }
-        chunk.invalid().iter().for_each(|byte| text += &format!("\\x{byte:02x}"));
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_of_one_line() {
-        let of = |bytes: &[u8]| plain(OsStr::from_bytes(bytes));
-        assert_eq!(of("straße 1/a.h5".as_bytes()), "straße 1/a.h5");
-        assert_eq!(of(b"two\nlines\x1b[0m no\xfftext"), "two\\nlines\\u{1b}[0m no\\xfftext");
-    }
+    output::plain(&entry.name) + end
 }

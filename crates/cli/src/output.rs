@@ -1,6 +1,8 @@
 //! To standard output. A reader that goes away (as `head` does) ends the command in silence.
 
+use std::ffi::OsStr;
 use std::io::{BufWriter, ErrorKind, StdoutLock, Write};
+use std::os::unix::ffi::OsStrExt;
 use stead::{Error, Result};
 
 pub fn text(s: &str) -> Result<()> {
@@ -20,6 +22,21 @@ pub fn json(v: &impl serde::Serialize) -> Result<()> {
         .map_err(|e| Error::internal(format!("cannot write JSON: {e}")))?;
     s.push('\n');
     text(&s)
+}
+
+/// A name, or a text that has such, without what would end a line or change a terminal.
+pub fn plain(name: &OsStr) -> String {
+    let mut text = String::with_capacity(name.len());
+    for chunk in name.as_bytes().utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c.is_control() {
+                true => text.extend(c.escape_default()),
+                false => text.push(c),
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| text += &format!("\\x{byte:02x}"));
+    }
+    text
 }
 
 /// Text that comes bit by bit, of which nobody knows how much it will be.
@@ -63,5 +80,17 @@ impl Stream {
             self.gone |= e.kind() == ErrorKind::BrokenPipe;
             Error::io("write the results", "standard output", e)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_of_one_line() {
+        let of = |bytes: &[u8]| plain(OsStr::from_bytes(bytes));
+        assert_eq!(of("straße 1/a.h5".as_bytes()), "straße 1/a.h5");
+        assert_eq!(of(b"two\nlines\x1b[0m no\xfftext"), "two\\nlines\\u{1b}[0m no\\xfftext");
     }
 }

@@ -101,14 +101,14 @@ fn here(a: &StageArgs) -> Result<()> {
         };
     }
     if let Some(id) = a.cancel {
-        return show(a, &stager.cancel(id)?, None);
+        return show(a.format, &stager.cancel(id)?, None);
     }
     let cancel = Cancel::new();
     let done = signals::watch(&cancel, false)?;
     if let Some(id) = a.wait {
         let status = waited(a, &stager, id, &cancel)?;
         done.cancel();
-        show(a, &status, None)?;
+        show(a.format, &status, None)?;
         return status.outcome().map_err(|e| handed::ended(&status, e, ""));
     }
     let ids = match a.resume {
@@ -116,7 +116,8 @@ fn here(a: &StageArgs) -> Result<()> {
         Some(None) => {
             let ids = stager.waiting()?;
             if ids.is_empty() {
-                crate::complain(&nothing_waits(&stager.statuses(true, MOST_LISTED)?, ""));
+                let list = stager.statuses(true, MOST_LISTED)?;
+                crate::complain(&nothing_waits(&list, "stead stage --resume ID"));
             }
             ids
         }
@@ -347,21 +348,32 @@ pub fn previewed(p: &Preview) -> String {
 }
 
 pub fn listed(list: &[Status]) -> String {
-    if list.is_empty() {
-        return "no transfers\n".to_owned();
-    }
-    let rows = list.iter().map(|s| {
-        vec![
+    listed_beside(&[], list.iter().map(|s| (Vec::new(), s)))
+}
+
+/// The same, with other columns before.
+pub fn listed_beside<'a>(
+    heads: &[&str],
+    list: impl Iterator<Item = (Vec<String>, &'a Status)>,
+) -> String {
+    let row = |(mut cells, s): (Vec<String>, &Status)| {
+        cells.extend([
             s.id.to_string(),
             s.state.as_str().to_owned(),
             action(&s.request).to_owned(),
-            names(&s.request),
+            output::plain(names(&s.request).as_ref()),
             format!("{}/{}", s.files_done, s.files),
             format!("{} of {}", units::format_size(s.bytes_done), units::format_size(s.bytes)),
-            s.waits.clone().unwrap_or_default(),
-        ]
-    });
-    table::plain(&["id", "state", "action", "what", "names", "bytes", "waits"], rows.collect())
+            output::plain(s.waits.as_deref().unwrap_or_default().as_ref()),
+        ]);
+        cells
+    };
+    let rows: Vec<Vec<String>> = list.map(row).collect();
+    if rows.is_empty() {
+        return "no transfers\n".to_owned();
+    }
+    let own = ["id", "state", "action", "what", "names", "bytes", "waits"];
+    table::plain(&[heads, own.as_slice()].concat(), rows)
 }
 
 pub fn df(a: &DfArgs) -> Result<()> {

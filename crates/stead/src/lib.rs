@@ -144,7 +144,7 @@ pub mod daemon {
     };
     pub use stead_daemon::{
         ByDaemon, Client, Clients, PersistAsk, Settings, StreamNodes, persist, serve,
-        serve_in_pool, serves_all, socket_path, work,
+        serve_in_pool, serves_all, socket_path, user_number, work,
     };
     pub use stead_stage::Persisted;
 }

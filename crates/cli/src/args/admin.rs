@@ -15,6 +15,10 @@ const EXAMPLES: &str = "Examples:
   stead admin drain --wait
   stead admin open
   stead admin stats
+  stead admin transfers
+  stead admin transfers --user ada --all
+  stead admin cancel --user ada 7 8
+  stead admin resume --user ada 9
 For root and the group 'stead'; in a daemon of one's own, for oneself. What is set stays when the daemon is started again.
 Exit status: 0 done, 1 it could not be done, 2 bad request, 130 interrupted.";
 
@@ -47,6 +51,42 @@ pub enum AdminVerb {
     /// Show what the daemon does for each user
     Stats {
         /// How to print it
+        #[arg(long, value_enum, default_value_t)]
+        format: Described,
+    },
+    /// List transfers of users that are not over
+    Transfers {
+        /// Whose, by name or number; those of all users of the statistics unless it is said
+        #[arg(long)]
+        user: Option<String>,
+        /// Those that are over, too
+        #[arg(long)]
+        all: bool,
+        /// How to print them
+        #[arg(long, value_enum, default_value_t)]
+        format: Described,
+    },
+    /// Give up transfers of a user, and remove what there is of files that are not whole
+    Cancel {
+        /// Whose, by name or number
+        #[arg(long)]
+        user: String,
+        /// Their numbers
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<i64>,
+        /// How to print what was done
+        #[arg(long, value_enum, default_value_t)]
+        format: Described,
+    },
+    /// Have transfers of a user go on that were interrupted or have failed, or all that were interrupted; nobody waits for them
+    Resume {
+        /// Whose, by name or number
+        #[arg(long)]
+        user: String,
+        /// Their numbers
+        #[arg(value_name = "ID")]
+        ids: Vec<i64>,
+        /// How to print what was done
         #[arg(long, value_enum, default_value_t)]
         format: Described,
     },

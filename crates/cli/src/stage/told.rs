@@ -11,7 +11,7 @@ const MOST_NAMED: usize = 10;
 
 /// Tells of transfers as they end: each by itself, or in one list of JSON where all are resumed, however many these are.
 pub struct Told<'a> {
-    args: &'a StageArgs,
+    format: Described,
     node: Option<&'a str>,
     /// How many are in the list, if there is one.
     listed: Option<u64>,
@@ -19,9 +19,14 @@ pub struct Told<'a> {
 
 impl<'a> Told<'a> {
     /// `node` is that of the daemon, if it was named.
-    pub fn new(args: &'a StageArgs, node: Option<&'a str>) -> Told<'a> {
+    pub fn new(args: &StageArgs, node: Option<&'a str>) -> Told<'a> {
         let is_list = args.resume == Some(None) && args.format == Described::Json;
-        Told { args, node, listed: is_list.then_some(0) }
+        Told { format: args.format, node, listed: is_list.then_some(0) }
+    }
+
+    /// Of as many as were named: in JSON they are a list, also one alone.
+    pub fn several(format: Described) -> Told<'a> {
+        Told { format, node: None, listed: (format == Described::Json).then_some(0) }
     }
 
     pub fn is_list(&self) -> bool {
@@ -29,7 +34,7 @@ impl<'a> Told<'a> {
     }
 
     pub fn tell(&mut self, status: &Status) -> Result<()> {
-        let Some(listed) = &mut self.listed else { return show(self.args, status, self.node) };
+        let Some(listed) = &mut self.listed else { return show(self.format, status, self.node) };
         let text = serde_json::to_string(status)
             .map_err(|e| Error::internal(format!("cannot write JSON: {e}")))?;
         let before = if *listed == 0 { "[" } else { "," };
@@ -48,16 +53,16 @@ impl<'a> Told<'a> {
 }
 
 /// `node` is that of the daemon, if it was named.
-pub fn show(a: &StageArgs, status: &Status, node: Option<&str>) -> Result<()> {
-    match a.format {
+pub fn show(format: Described, status: &Status, node: Option<&str>) -> Result<()> {
+    match format {
         Described::Json => output::json(status),
         Described::Table => output::text(&page(status, node)),
     }
 }
 
 /// What is said where nothing waits to be resumed. What has failed is tried again by its number only, as the reason may be there still: here
-/// are these numbers. `on` is what a command has at its end.
-pub fn nothing_waits(list: &[Status], on: &str) -> Error {
+/// are these numbers, and the `command` that does it.
+pub fn nothing_waits(list: &[Status], command: &str) -> Error {
     let nothing = Error::new(Kind::NotFound, "nothing waits to be resumed");
     let failed = list.iter().filter(|s| s.state == State::Failed);
     let failed: Vec<String> = failed.map(|s| s.id.to_string()).collect();
@@ -70,7 +75,7 @@ pub fn nothing_waits(list: &[Status], on: &str) -> Error {
     };
     let some: Vec<String> = failed.into_iter().take(MOST_NAMED).collect();
     nothing.with_hint(format!(
-        "transfer(s) {}{more} failed: stead stage --resume ID{on} tries one of them again",
+        "transfer(s) {}{more} failed: {command} tries one of them again",
         some.join(", ")
     ))
 }
@@ -123,7 +128,9 @@ fn page(s: &Status, node: Option<&str>) -> String {
     if let Some(error) = &s.error {
         rows.push(("error", error.clone()));
     }
-    rows.iter().map(|(key, value)| format!("{key:6}  {value}\n")).collect()
+    let line =
+        |(key, value): &(&str, String)| format!("{key:6}  {}\n", output::plain(value.as_ref()));
+    rows.iter().map(line).collect()
 }
 
 #[cfg(test)]
@@ -172,10 +179,10 @@ mod tests {
 
     #[test]
     fn what_failed_is_named_where_nothing_waits() {
-        let said = nothing_waits(&[status(3, State::Finished)], "");
+        let said = nothing_waits(&[status(3, State::Finished)], "stead stage --resume ID");
         assert_eq!((said.message(), said.hint()), ("nothing waits to be resumed", None));
         let list: Vec<Status> = (1..=12).rev().map(|id| status(id, State::Failed)).collect();
-        let said = nothing_waits(&list, " --on node7");
+        let said = nothing_waits(&list, "stead stage --resume ID --on node7");
         let hint = said.hint().unwrap();
         assert!(hint.starts_with("transfer(s) 12, 11, 10, "), "{hint}");
         assert!(
