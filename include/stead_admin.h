@@ -147,6 +147,20 @@ stead_status stead_admin_stats(const stead_daemon *daemon,
                                char **json,
                                stead_error **error);
 
+/**
+ * Gives the daemon as it is for the transfers of another user, by name or number, whom the caller looks after as an administrator. With
+ * `managed` go stead_daemon_list, stead_daemon_status, stead_daemon_wait, stead_daemon_eta, stead_daemon_cancel, stead_daemon_resume and
+ * stead_daemon_metrics; anything else is STEAD_PERMISSION. It is freed with stead_daemon_free, and does not need `daemon` any more.
+ *
+ * Errors: STEAD_PERMISSION if this user is no administrator; STEAD_NOT_FOUND if the other one has no transfers here, or no user has this
+ * number; STEAD_USAGE if there is no user of this name, and if the daemon serves one user alone, who is another one; STEAD_LIMIT if there
+ * are too many such connections; STEAD_PEER, STEAD_TIMEOUT.
+ */
+stead_status stead_admin_manage(const stead_daemon *daemon,
+                                const char *user,
+                                stead_daemon **managed,
+                                stead_error **error);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus

@@ -4,6 +4,7 @@
 //     stead::admin node;
 //     node.add_dataspace("nvme0", {"path=/mnt/nvme", "quota=6TB"});
 //     node.drain();
+//     node.manage("ada").cancel(7);
 //
 // Failures are exceptions of type stead::error: of kind permission if this user is no administrator. Threads: everything may be
 // used from any thread.
@@ -71,6 +72,14 @@ public:
     void open() const { detail::call(stead_admin_open, get()); }
     /// What the daemon does for each user, as JSON.
     std::string stats() const { return text(stead_admin_stats); }
+
+    /// The daemon as it is for the transfers of another user, by name or number: list, status, wait, eta, cancel, resume and metrics; anything
+    /// else fails with kind permission. It does not need this object any more.
+    stead::daemon manage(const std::string &user) const {
+        stead_daemon *managed = nullptr;
+        detail::call(stead_admin_manage, get(), user.c_str(), &managed);
+        return stead::daemon(managed);
+    }
 
     stead_daemon *get() const noexcept { return daemon_.get(); }
 

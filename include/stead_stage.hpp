@@ -308,6 +308,9 @@ public:
     stead_daemon *get() const noexcept { return handle_.get(); }
 
 private:
+    // It gives those that are for the transfers of other users.
+    friend class admin;
+
     explicit daemon(stead_daemon *d) : handle_(d) {}
     static stead_daemon *connect(const char *path) {
         stead_daemon *d = nullptr;

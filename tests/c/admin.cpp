@@ -1,4 +1,5 @@
-// What administrators say to the daemon of a node, in C++, and what is kept there. The first argument is its socket.
+// What administrators say to the daemon of a node, in C++, and what is kept there. The first argument is its socket, the second a
+// large file.
 
 #include "check.hpp"
 #include <cstdlib>
@@ -59,6 +60,20 @@ static void drained(const stead::admin &node) {
     CHECK(!fs::exists("space"));
 }
 
+// Those of this user, as an administrator has those of another one.
+static void transfers(const stead::admin &node, const char *large) {
+    const auto copy = stead::stage_request("copy").source(large).target("large").set("limit", "1MiB");
+    const std::int64_t id = node.daemon().submit(copy);
+    const stead::daemon managed = node.manage(std::to_string(getuid()));
+    CHECK(says(managed.list(), "large\"") && says(managed.status(id), "\"status\""));
+    CHECK(fails(stead::kind::permission, "nothing else", [&] { managed.submit(copy); }));
+    CHECK(fails(stead::kind::permission, "nothing else", [&] { managed.preview(copy); }));
+    managed.cancel(id);
+    CHECK(fails(stead::kind::cancelled, "was cancelled", [&] { node.daemon().wait(id); }));
+    CHECK(fails(stead::kind::usage, "cancelled already", [&] { managed.resume(id); }));
+    CHECK(fails(stead::kind::usage, "no user", [&] { node.manage("no such user"); }));
+}
+
 // With the daemon that STEAD_SOCKET names.
 static void kept() {
     std::ofstream("keep") << "bytes";
@@ -76,13 +91,14 @@ static void kept() {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 2 || setenv("STEAD_SOCKET", argv[1], 1) != 0) return 2;
+    if (argc < 3 || setenv("STEAD_SOCKET", argv[1], 1) != 0) return 2;
     {
         // That of this node.
         const stead::admin node;
         dataspaces(node);
         jobs(node);
         drained(node);
+        transfers(node, argv[2]);
         kept();
         CHECK(says(stead::admin(stead::daemon(argv[1])).stats(), "\"drained\""));
     }

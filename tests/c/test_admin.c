@@ -1,4 +1,4 @@
-/* What administrators say to the daemon of a node. The first argument is its socket. */
+/* What administrators say to the daemon of a node. The first argument is its socket, the second a large file. */
 
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
@@ -74,6 +74,38 @@ static void drained(stead_daemon *d) {
     stead_stage_request_free(r);
 }
 
+/* Those of this user, as an administrator has those of another one. */
+static void transfers(stead_daemon *d, const char *large) {
+    stead_daemon *managed = NULL;
+    stead_stage_request *r = NULL;
+    char user[32], *json = NULL;
+    int64_t id = 0, other = 0;
+    snprintf(user, sizeof user, "%u", (unsigned)getuid());
+    OK(stead_stage_request_new("copy", &r, &e));
+    OK(stead_stage_request_source(r, large, &e));
+    OK(stead_stage_request_target(r, "large", &e));
+    OK(stead_stage_request_set(r, "limit", "1MiB", &e));
+    OK(stead_daemon_submit(d, r, NULL, 0, &id, &e));
+    OK(stead_admin_manage(d, user, &managed, &e));
+    OK(stead_daemon_list(managed, false, &json, &e));
+    SAYS(json, "large\"");
+    stead_text_free(json);
+    FAILS(STEAD_PERMISSION, "nothing else", stead_daemon_submit(managed, r, NULL, 0, &other, &e));
+    FAILS(STEAD_PERMISSION, "nothing else", stead_daemon_spaces(managed, &json, &e));
+    FAILS(STEAD_PERMISSION, "nothing else", stead_admin_drain(managed, &e));
+    CHECK(other == 0);
+    OK(stead_daemon_cancel(managed, id, &e));
+    FAILS(STEAD_CANCELLED, "was cancelled", stead_daemon_wait(managed, id, -1, &e));
+    FAILS(STEAD_CANCELLED, "was cancelled", stead_daemon_wait(d, id, -1, &e));
+    FAILS(STEAD_USAGE, "cancelled already", stead_daemon_resume(managed, id, &e));
+    stead_daemon_free(managed);
+    FAILS(STEAD_USAGE, "no user", stead_admin_manage(d, "no such user", &managed, &e));
+    CHECK(managed == NULL);
+    FAILS(STEAD_USAGE, "NULL", stead_admin_manage(d, NULL, &managed, &e));
+    FAILS(STEAD_USAGE, "NULL", stead_admin_manage(NULL, user, &managed, &e));
+    stead_stage_request_free(r);
+}
+
 /* With the daemon that STEAD_SOCKET names. */
 static void kept(void) {
     char *json = NULL;
@@ -94,12 +126,13 @@ static void kept(void) {
 
 int main(int argc, char **argv) {
     stead_daemon *d = NULL;
-    if (argc < 2) return 2;
+    if (argc < 3) return 2;
     CHECK(setenv("STEAD_SOCKET", argv[1], 1) == 0);
     OK(stead_daemon_connect(argv[1], &d, &e));
     dataspaces(d);
     jobs(d);
     drained(d);
+    transfers(d, argv[2]);
     kept();
     stead_daemon_free(d);
     FAILS(STEAD_USAGE, "NULL", stead_admin_drain(NULL, &e));

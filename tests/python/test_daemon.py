@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -215,6 +216,36 @@ def test_administrators(node, tmp_path):
         admin.reset_dataspace("py")
     with pytest.raises(stead.UsageError, match="a bucket has no 'quota'"):
         admin.add_dataspace("bucket", "s3://b", quota="1TB")
+
+
+def test_transfers_of_others_are_looked_after(node, tmp_path):
+    """Here those of this user, as an administrator has those of another one."""
+    d = stead.daemon(node.path)
+    t = d.submit(node.at / "big", node.at / "one", limit="1MiB")
+    under_way(t)
+    name = pwd.getpwuid(os.geteuid()).pw_name
+    for user in (os.geteuid(), name):
+        with d.admin.manage(user) as theirs:
+            assert [s.id for s in theirs.transfers()] == [t.id] and theirs.transfer(t.id).eta > 0
+            assert 'stead_transfers{state="running"} 1' in theirs.metrics()
+            for refused in (lambda: theirs.submit(tmp_path, tmp_path / "to"), theirs.spaces, theirs.admin.stats, lambda: theirs.nodes):
+                with pytest.raises(stead.PermissionDeniedError, match="and nothing else"):
+                    refused()
+    with d.admin.manage(name) as theirs:
+        assert theirs.transfer(t.id).cancel().state == "cancelled"
+        with pytest.raises(stead.CancelledError, match="was cancelled"):
+            theirs.transfer(t.id).wait()
+        missing = d.submit(tmp_path / "f", tmp_path / "g")
+        with pytest.raises(stead.NotFoundError):
+            missing.wait()
+        (tmp_path / "f").write_bytes(b"f")
+        assert theirs.resume(missing.id).wait().state == "finished" and theirs.resume_all() == []
+    assert t.status().state == "cancelled" and (tmp_path / "g").read_bytes() == b"f"
+    with pytest.raises(stead.UsageError, match="no user 'no such user'"):
+        d.admin.manage("no such user")
+    # One's own daemon has no other users; that of all users has none of this number.
+    with pytest.raises((stead.UsageError, stead.NotFoundError), match="4000000001"):
+        d.admin.manage(4_000_000_001)
 
 
 def test_things_are_kept(node, tmp_path, monkeypatch):

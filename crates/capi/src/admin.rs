@@ -1,6 +1,6 @@
 //! What administrators say to the daemon of the node.
 
-use crate::daemon::{ask, stead_daemon};
+use crate::daemon::{ask, manage, stead_daemon};
 use crate::error::{stead_error, stead_status};
 use crate::guard::{Caller, call};
 use crate::text;
@@ -240,4 +240,26 @@ pub unsafe extern "C" fn stead_admin_stats(
     error: *mut *mut stead_error,
 ) -> stead_status {
     call!(error, |c| tell(c, json, daemon, AdminAsk::Stats {}))
+}
+
+/// Gives the daemon as it is for the transfers of another user, by name or number, whom the caller looks after as an administrator. With
+/// `managed` go stead_daemon_list, stead_daemon_status, stead_daemon_wait, stead_daemon_eta, stead_daemon_cancel, stead_daemon_resume and
+/// stead_daemon_metrics; anything else is STEAD_PERMISSION. It is freed with stead_daemon_free, and does not need `daemon` any more.
+///
+/// Errors: STEAD_PERMISSION if this user is no administrator; STEAD_NOT_FOUND if the other one has no transfers here, or no user has this
+/// number; STEAD_USAGE if there is no user of this name, and if the daemon serves one user alone, who is another one; STEAD_LIMIT if there
+/// are too many such connections; STEAD_PEER, STEAD_TIMEOUT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stead_admin_manage(
+    daemon: *const stead_daemon,
+    user: *const c_char,
+    managed: *mut *mut stead_daemon,
+    error: *mut *mut stead_error,
+) -> stead_status {
+    call!(error, |c| {
+        let out = c.out_handle(managed, "place for the daemon")?;
+        let user = c.text(user, "user")?;
+        out.put(manage(daemon, user)?);
+        Ok(())
+    })
 }

@@ -10,7 +10,7 @@ use crate::text;
 use std::ffi::c_char;
 use std::path::Path;
 use std::time::Duration;
-use stead::daemon::{Client, Clients};
+use stead::daemon::{Client, Clients, user_number};
 use stead::{Error, Kind, Result};
 
 /// Connections to the daemon of the node. Made by stead_daemon_connect, freed with stead_daemon_free. Several threads may ask; one
@@ -35,6 +35,12 @@ pub(crate) fn ask<T>(
     question: impl FnOnce(&mut Client) -> Result<T>,
 ) -> Result<T> {
     table::get::<DaemonFace>(daemon)?.0.ask(question)
+}
+
+/// The daemon as one of its administrators has it for the transfers of a user, by name or number.
+pub(crate) fn manage(daemon: *const stead_daemon, user: &str) -> Result<*mut stead_daemon> {
+    let face = table::get::<DaemonFace>(daemon)?;
+    Ok(table::insert(DaemonFace(face.0.manage(user_number(user)?)?)))
 }
 
 /// Writes what is asked of a daemon as JSON.

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use stead::daemon::{Client, Clients, PersistAsk};
+use stead::daemon::{Client, Clients, PersistAsk, user_number};
 use stead::stage::{Standing, State, ended_with, location};
 use stead::{Error, Result};
 
@@ -170,6 +170,14 @@ impl Daemon {
         let asked = serde_json::from_str(asked)
             .map_err(|e| raise(Error::usage(format!("nothing that is asked: {e}"))))?;
         self.ask(py, |d| json(&d.admin(asked)?))
+    }
+
+    /// The same for the transfers of another user, by name or number, as an administrator has it.
+    fn manage(&self, py: Python<'_>, user: &str) -> PyResult<Daemon> {
+        let inner = self.checked()?;
+        let managed = py.detach(|| user_number(user).and_then(|user| inner.manage(user)));
+        let inner = Arc::new(managed.map_err(raise)?);
+        Ok(Daemon { inner, born: fork::generation() })
     }
 
     /// The nodes of the pool.

@@ -147,6 +147,25 @@ class Admin:
         found: dict[str, Any] = self._ask("stats")["stats"]
         return found
 
+    def manage(self, user: str | int) -> Daemon:
+        """The daemon as it is for the transfers of another user: what is about these, such as `transfers`, `transfer` and `resume`.
+
+            >>> theirs = stead.daemon().admin.manage("ada")
+            >>> theirs.transfer(7).cancel()
+
+        Anything else raises a `PermissionDeniedError`: with the rights of others an administrator does what these have asked for, and no more.
+
+        Args:
+            user: Whose, by name or number.
+
+        Raises:
+            UsageError: There is no user of this name, or the daemon serves another one alone.
+            NotFoundError: This one has no transfers here, or no user has this number.
+        """
+        from ._daemon import Daemon
+
+        return Daemon(self._daemon._open.manage(str(user)))
+
 
 def _settings(settings: dict[str, Any]) -> dict[str, str]:
     def text(key: str, value: Any) -> str:
