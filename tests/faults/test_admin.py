@@ -1,4 +1,4 @@
-"""The daemon's administrators: who may, dataspaces and quotas while it runs, jobs, drain."""
+"""The daemon's administrators: who may, dataspaces and quotas while it runs, jobs, drain, transfers of others."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import json
 import os
 import pwd
 import re
+import struct
 import subprocess
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from test_daemon import ANOTHER, LARGE, SOMEBODY, STEAD, Daemon, Program, daemon, folder, large, needs_root, under_way  # noqa: F401
+from test_daemon import ANOTHER, LARGE, SOMEBODY, STEAD, Daemon, Program, daemon, fill, folder, large, needs_root, under_way  # noqa: F401
 
 
 def admin(d: Daemon, *args, user=None, code=0, json_=False):
@@ -56,6 +58,35 @@ def df(d: Daemon):
         program.socket.close()
 
 
+@contextmanager
+def acting(user: int):
+    """Connections that are made meanwhile are of this user."""
+    os.setegid(user)
+    os.seteuid(user)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+
+
+def managed(d: Daemon, user: int) -> Program:
+    """A connection about the transfers of a user, by hand."""
+    program = Program(d.path)
+    program.hello = program.ask({"manage": {"user": user}})
+    return program
+
+
+def moves(theirs: Program, transfer: int) -> bool:
+    """Whether some of it is there."""
+    progress = theirs.ask({"wait": {"transfer": transfer, "seconds": 0}})["standing"]["progress"]
+    return bool(progress and progress["bytes_done"])
+
+
+def ended(theirs: Program, transfer: int) -> str:
+    return theirs.ask({"wait": {"transfer": transfer, "seconds": 60}})["standing"]["status"]["state"]
+
+
 @pytest.fixture
 def groups():
     """No other test changes the groups of the machine meanwhile, or sees that they are changed."""
@@ -69,6 +100,13 @@ def test_only_administrators_administrate(daemon, groups):
     daemon.begin()
     for words in (("drain",), ("stats",), ("dataspace", "add", "x", "path=/x"), ("job", "list"), ("process", "remove", "1")):
         assert "only root and the group 'stead'" in admin(daemon, *words, user=SOMEBODY, code=1)
+    # Nor are transfers of others any of theirs, nor their own as those of others.
+    for words in (("transfers",), ("transfers", "--user", 0), ("transfers", "--user", SOMEBODY), ("cancel", "--user", "root", 1), ("resume", "--user", 0)):
+        assert "only root and the group 'stead'" in admin(daemon, *words, user=SOMEBODY, code=1)
+    with acting(SOMEBODY):
+        program = managed(daemon, 0)
+    assert program.hello["failed"]["kind"] == "permission" and program.socket.recv(1) == b""
+    assert "looks after" not in (daemon.at / "log").read_text()
     assert admin(daemon, "stats", json_=True)["drained"] is False
     assert admin(daemon, "dataspace", "list", json_=True) == []
 
@@ -81,13 +119,14 @@ def test_members_of_the_group_administrate(daemon, groups):
         pytest.skip("there is a group 'stead' on this machine")
     except KeyError:
         pass
-    name = pwd.getpwuid(SOMEBODY).pw_name
+    name, third = pwd.getpwuid(SOMEBODY).pw_name, pwd.getpwnam("bin").pw_uid
     group = "/etc/group"
     before = open(group).read()
     try:
         with open(group, "a") as f:
-            f.write(f"stead:x:64321:{name}\n")
+            f.write(f"stead:x:64321:{name},bin\n")
         daemon.begin()
+        assert admin(daemon, "transfers", "--user", 0, "--all", user=third, json_=True) == []
         admin(daemon, "drain", user=SOMEBODY)
         assert "only root" in admin(daemon, "open", user=ANOTHER, code=1)
         admin(daemon, "open", user=SOMEBODY)
@@ -95,6 +134,7 @@ def test_members_of_the_group_administrate(daemon, groups):
         with open(group, "w") as f:
             f.write(before)
         assert "only root" in admin(daemon, "drain", user=SOMEBODY, code=1)
+        assert "only root" in admin(daemon, "transfers", "--user", 0, user=third, code=1)
         assert admin(daemon, "stats", json_=True)["drained"] is False
     finally:
         with open(group, "w") as f:
@@ -170,6 +210,164 @@ def test_a_node_is_drained(daemon):
     user = os.geteuid()
     stats = until(lambda: [u for u in admin(daemon, "stats", json_=True)["users"] if u["user"] == user and u["finished"] == 2])
     assert stats[0]["bytes"] == 2 * LARGE and stats[0]["failed"] == 0, stats
+
+
+@needs_root
+def test_transfers_of_others_are_listed_cancelled_and_resumed(daemon):
+    daemon.begin()
+    mine, name = folder(daemon, "mine", SOMEBODY), pwd.getpwuid(SOMEBODY).pw_name
+    large(daemon.at / "f")
+    # What its user calls it changes no terminal.
+    slow = daemon.taken(daemon.at / "f", mine / "a\x1b7b", "--limit", "1MiB", user=SOMEBODY)
+    theirs = managed(daemon, SOMEBODY)
+    assert theirs.hello["user"] == SOMEBODY and theirs.hello["job"] is None, theirs.hello
+    until(lambda: moves(theirs, slow))
+    assert theirs.ask({"eta": {"transfer": slow}})["eta"]["seconds"] > 0
+    assert 'stead_transfers{state="running"} 1' in theirs.ask({"metrics": {}})["metrics"]
+    until(lambda: [u for u in admin(daemon, "stats", json_=True)["users"] if u["user"] == SOMEBODY and u["running"] == 1])
+    for words in (("--user", name), ("--user", SOMEBODY), ()):
+        listed = admin(daemon, "transfers", *words, json_=True)
+        assert [(one["user"], one["id"], one["state"]) for one in listed] == [(SOMEBODY, slow, "running")], words
+    shown = subprocess.run([STEAD, "admin", "transfers"], env=daemon.env, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert re.search(rf"^ {SOMEBODY} +{slow} +running +copy ", shown, re.MULTILINE), shown
+    assert "a\\u{1b}7b" in shown and "\x1b" not in shown, shown
+    (done,) = admin(daemon, "cancel", "--user", name, slow, json_=True)
+    assert (done["id"], done["state"]) == (slow, "cancelled") and list(mine.iterdir()) == []
+    assert admin(daemon, "transfers", "--user", name, json_=True) == []
+    assert [one["state"] for one in admin(daemon, "transfers", "--all", json_=True)] == ["cancelled"]
+    refused = admin(daemon, "cancel", "--user", name, slow, 99, code=2)
+    assert "cancelled already" in refused and "no transfer 99" in refused, refused
+    # What has failed goes on by its number, with the rights of its user.
+    closed = daemon.at / "closed"
+    closed.write_bytes(b"closed")
+    closed.chmod(0o600)
+    failed = daemon.taken(closed, mine / "copy", user=SOMEBODY)
+    assert ended(theirs, failed) == "failed"
+    said = admin(daemon, "resume", "--user", name)
+    assert "nothing waits" in said and f"{failed} failed: stead admin resume --user {name} ID" in said, said
+    assert [one["id"] for one in admin(daemon, "resume", "--user", name, failed, json_=True)] == [failed]
+    assert ended(theirs, failed) == "failed"
+    closed.chmod(0o644)
+    admin(daemon, "resume", "--user", name, failed)
+    assert ended(theirs, failed) == "finished"
+    assert (mine / "copy").read_bytes() == b"closed" and (mine / "copy").stat().st_uid == SOMEBODY
+    assert f"administrator 0 looks after the transfers of user {SOMEBODY}\n" in (daemon.at / "log").read_text()
+
+
+@needs_root
+def test_what_was_interrupted_of_others_is_resumed(daemon):
+    small = folder(daemon, "small")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m,mode=1777", "tmpfs", small], check=True)
+    try:
+        daemon.begin()
+        data = large(daemon.at / "f")[: 20 << 20]
+        (daemon.at / "g").write_bytes(data)
+        room = small / "room"
+        room.write_bytes(bytes(1 << 20))
+        transfer = daemon.taken(daemon.at / "g", small / "g", "--limit", "5MiB", user=SOMEBODY)
+        theirs = managed(daemon, SOMEBODY)
+        until(lambda: moves(theirs, transfer))
+        fill(room)
+        assert ended(theirs, transfer) == "interrupted"
+        room.unlink()
+        assert [one["id"] for one in admin(daemon, "resume", "--user", SOMEBODY, json_=True)] == [transfer]
+        assert ended(theirs, transfer) == "finished"
+        assert (small / "g").read_bytes() == data and (small / "g").stat().st_uid == SOMEBODY
+    finally:
+        subprocess.run(["umount", "-l", small], check=False)
+
+
+@needs_root
+def test_with_the_rights_of_others_administrators_do_nothing_else(daemon):
+    daemon.begin()
+    secret = folder(daemon, "secret", SOMEBODY)
+    secret.chmod(0o700)
+    (secret / "f").write_bytes(b"secret")
+    assert daemon.stage("--list", user=SOMEBODY).returncode == 0
+    theirs = managed(daemon, SOMEBODY)
+    request = {"action": "copy", "sources": [f"{secret}/f"], "target": f"{secret}/g"}
+    for ask in (
+        {"submit": {"request": request}},
+        {"preview": {"request": request}},
+        {"source": {"find": {"location": f"{secret}/f", "follow": True}}},
+        {"persist": {"list": {}}},
+        {"persist": {"share": {"location": f"{secret}/f", "user": "root"}}},
+        {"stream": {"number": 7, "way": "errands"}},
+        {"stream": {"number": 7, "way": "asks"}},
+        {"stream": {"number": 0, "way": "look"}},
+        {"reach": {"node": "elsewhere"}},
+        {"manage": {"user": 0}},
+        {"manage": {"user": SOMEBODY}},
+        {"admin": {"stats": {}}},
+        {"spaces": {}},
+        {"dataspaces": {}},
+        {"nodes": {}},
+    ):
+        failed = theirs.ask(ask)["failed"]
+        assert failed["kind"] == "permission" and "nothing else" in failed["message"], (ask, failed)
+    # It is answered as before, and nothing has come of it.
+    assert theirs.ask({"list": {"all": True}}) == {"list": []}
+    assert [path.name for path in secret.iterdir()] == ["f"]
+    # For a large frame nobody waits: its length is refused.
+    theirs.socket.sendall(struct.pack("<I", (64 << 10) + 1))
+    assert theirs.read()["failed"]["kind"] == "permission" and theirs.socket.recv(1) == b""
+    # The user has what a user has.
+    assert daemon.stage(secret / "f", secret / "g", user=SOMEBODY).returncode == 0
+
+
+@needs_root
+def test_neither_users_nor_administrators_keep_each_other_out(daemon):
+    daemon.begin()
+    with acting(SOMEBODY):
+        held = [Program(daemon.path) for _ in range(256)]
+        assert all("failed" not in one.hello for one in held)
+        assert "256 connections" in Program(daemon.path).hello["failed"]["message"]
+    theirs = [managed(daemon, SOMEBODY) for _ in range(16)]
+    assert all(one.ask({"list": {}}) == {"list": []} for one in theirs)
+    assert "16 connections" in managed(daemon, SOMEBODY).hello["failed"]["message"]
+    # A place that one of them has left is for its like.
+    held.pop().socket.close()
+
+    def is_let_in() -> bool:
+        with acting(SOMEBODY):
+            return "failed" not in Program(daemon.path).hello
+
+    until(is_let_in)
+    assert "16 connections" in managed(daemon, SOMEBODY).hello["failed"]["message"]
+    theirs.pop().socket.close()
+    until(lambda: "failed" not in managed(daemon, SOMEBODY).hello)
+    for one in held + theirs:
+        one.socket.close()
+
+
+@needs_root
+def test_of_who_has_no_transfers_nothing_is_begun(daemon):
+    daemon.begin()
+    users = daemon.at / "state" / "users"
+    for user in (ANOTHER, 64_999):
+        assert f"user {user} has no transfers here" in admin(daemon, "transfers", "--user", user, code=1)
+        assert not (users / str(user)).exists()
+    assert "no user 'no such user'" in admin(daemon, "cancel", "--user", "no such user", 1, code=2)
+    # Of a user who has been taken away.
+    (users / "64999").mkdir(mode=0o700)
+    failed = managed(daemon, 64_999).hello["failed"]
+    assert failed["kind"] == "not-found" and "knows no user 64999" in failed["message"], failed
+    assert "looks after" not in (daemon.at / "log").read_text()
+
+
+def test_a_daemon_of_ones_own_has_no_transfers_of_others(daemon):
+    user = SOMEBODY if os.geteuid() == 0 else None
+    me = user or os.geteuid()
+    if user:
+        for name in ("run", "state"):
+            folder(daemon, name, user)
+    daemon.begin(by=("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups") if user else ())
+    mine = folder(daemon, "mine", user)
+    (daemon.at / "f").write_bytes(b"f")
+    assert daemon.stage(daemon.at / "f", mine, user=user).returncode == 0
+    listed = admin(daemon, "transfers", "--user", me, "--all", user=user, json_=True)
+    assert [(one["user"], one["state"]) for one in listed] == [(me, "finished")]
+    assert f"serves user {me} only, not {ANOTHER}" in admin(daemon, "transfers", "--user", ANOTHER, user=user, code=2)
 
 
 def test_jobs_have_their_dataspaces(daemon):
