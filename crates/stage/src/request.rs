@@ -48,7 +48,8 @@ pub struct Options {
     /// Files are on the device before they get their names. Without it they survive the end of every process, and not of the
     /// machine.
     pub durable: bool,
-    /// Give way to everybody else on the machine: idle class of processors and devices.
+    /// Give way to everybody else on the machine: what others want of its processors and its devices is theirs, but for a small part. A
+    /// dataspace may have all do so that read or write there.
     pub gentle: bool,
     /// Bytes a second at most.
     pub limit: Option<u64>,
