@@ -10,7 +10,7 @@ use crate::args::{Described, DfArgs, ExistsArg, StageArgs};
 use crate::{handed, output, signals, table};
 use std::collections::BTreeSet;
 use std::io::Read;
-use stead::daemon::Clients;
+use stead::daemon::{Clients, learn};
 use stead::stage::{
     Action, BucketUrl, Does, Exists, Means, Options, Preview, Remaining, Request, Stager, State,
     Status, Usage, Watcher, dataspaces, location, state_folder, usage,
@@ -122,6 +122,7 @@ fn here(a: &StageArgs) -> Result<()> {
         }
         None => {
             let request = request(a)?;
+            knows(a, &stager, &request)?;
             if a.dry_run {
                 let preview = stager.preview(&request, &cancel)?;
                 done.cancel();
@@ -144,6 +145,11 @@ fn here(a: &StageArgs) -> Result<()> {
     outcome.and(closed)
 }
 
+/// Has it know the dataspaces that administrators have set, unless it is to do without the daemon.
+fn knows(a: &StageArgs, stager: &Stager, request: &Request) -> Result<()> {
+    if a.here { Ok(()) } else { learn(stager, request) }
+}
+
 /// Does these, and tells what came of each.
 fn one_by_one(
     a: &StageArgs,
@@ -156,7 +162,9 @@ fn one_by_one(
     let several = ids.len() > 1;
     for id in ids.iter().copied() {
         let bar = Bar::new(a.progress);
-        let ended = stager.run(id, cancel, bar.as_ref().map(|b| b as &dyn Watcher));
+        let known = stager.status(id).and_then(|status| knows(a, stager, &status.request));
+        let watcher = bar.as_ref().map(|b| b as &dyn Watcher);
+        let ended = known.and_then(|()| stager.run(id, cancel, watcher));
         if let Some(bar) = &bar {
             bar.end();
         }

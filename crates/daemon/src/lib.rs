@@ -8,6 +8,7 @@
 mod admin;
 mod administer;
 mod answers;
+mod besides;
 mod broker;
 mod calendar;
 mod client;
@@ -33,6 +34,7 @@ mod tidy;
 mod worker;
 
 pub use admin::Numbers;
+pub use besides::{dataspaces_besides, dataspaces_named, learn};
 pub use broker::{Settings, serve, serve_in_pool, serves_all};
 pub use client::Client;
 pub use clients::Clients;

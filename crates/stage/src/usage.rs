@@ -6,6 +6,7 @@ use crate::manager::Stager;
 use crate::place::Place;
 use crate::rules;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::Path;
 use stead_core::layout::{Spaces, Terms};
 use stead_core::{BucketUrl, Cancel, Error, Result};
@@ -62,6 +63,9 @@ pub struct Usage {
     pub jobs: bool,
     /// Why it is not to be had.
     pub error: Option<String>,
+    /// The keys of its configuration and their values, where that alone is told.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub set: BTreeMap<String, String>,
 }
 
 /// All dataspaces, the one of regions among them, with what the journal of this user knows of their speed. Where there are quotas, what
@@ -83,7 +87,9 @@ pub fn usage(stager: &Stager, cancel: &Cancel) -> Result<Vec<Usage>> {
 /// The same, as far as their configuration tells: nothing is asked of what lies there.
 pub fn configured(spaces: &Spaces) -> Vec<Usage> {
     let all = spaces.names().chain(spaces.implied_names());
-    all.map(|name| said(spaces, name, &terms_of(spaces, name))).collect()
+    let set = |name| spaces.config(name).map(|config| config.keys().clone()).unwrap_or_default();
+    all.map(|name| Usage { set: set(name), ..said(spaces, name, &terms_of(spaces, name)) })
+        .collect()
 }
 
 fn terms_of(spaces: &Spaces, name: &str) -> Terms {

@@ -143,8 +143,8 @@ pub mod daemon {
         AdminAnswer, AdminAsk, AdminSpace, Hello, JobIs, Numbers, Stats,
     };
     pub use stead_daemon::{
-        ByDaemon, Client, Clients, PersistAsk, Settings, StreamNodes, persist, serve,
-        serve_in_pool, serves_all, socket_path, work,
+        ByDaemon, Client, Clients, PersistAsk, Settings, StreamNodes, dataspaces_besides,
+        dataspaces_named, learn, persist, serve, serve_in_pool, serves_all, socket_path, work,
     };
     pub use stead_stage::Persisted;
 }
