@@ -21,6 +21,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use stead_core::{Cancel, Error, Kind, Result};
 use stead_stage::{Load, Queue, Share, Stager, State};
+use stead_store::space;
 use stead_stream::Switchboard;
 
 /// Bytes of the names of all nodes.
@@ -80,7 +81,11 @@ pub fn work() -> Result<()> {
     if let Some(owner) = &rights {
         // What the daemon was started with, such as sockets of MPI, is none of its users'.
         let keep = [control.as_raw_fd(), names.as_ref().map_or(-1, AsRawFd::as_raw_fd)];
+        // The environment is what the daemon has given. Once it has the rights of another user the system does not tell any more.
+        let _ = space::has_rights_of_others();
         rights::take(owner.user, owner.group, &keep)?;
+        // Nothing there is looked at before.
+        space::set_home(Path::new(&owner.home));
     }
     let control = Arc::new(control);
     let nodes = names.map(nodes).transpose()?.unwrap_or_else(|| vec![node.clone()]);

@@ -21,7 +21,7 @@ const STAGE_EXAMPLES: &str = "Examples:
   stead stage --wait 7 --on node7
 NODE:/path and NODE:nvme0://path are on another node of the pool that the daemons are; a transfer is done where its target is.
 If a daemon runs on this node, it does the transfer, also if this command is ended; --here does without it.
-Credentials of buckets come from the environment (AWS_..., GOOGLE_..., AZURE_...) or from the machine.
+Credentials of buckets come from the environment (AWS_..., GOOGLE_..., AZURE_...), the files of the store's tools (~/.aws) or the machine.
 A '/' behind a source means what lies in it; behind a target, that sources go into it.
 Exit status: 0 done, 1 something could not be done, 2 bad request, 130 interrupted.";
 
@@ -233,7 +233,7 @@ const LS_EXAMPLES: &str = "Examples:
   stead ls node7:/scratch/run1/
 Without a location it lists the dataspaces. Names come in order, however many there are; a '/' behind one says that it is a folder.
 NODE:/path and NODE:nvme0://path are on another node of the pool that the daemons are.
-Credentials of buckets come from the environment (AWS_..., GOOGLE_..., AZURE_...) or from the machine.
+Credentials of buckets come from the environment (AWS_..., GOOGLE_..., AZURE_...), the files of the store's tools (~/.aws) or the machine.
 Exit status: 0 done, 1 it could not be read, 2 bad request, 130 interrupted.";
 
 #[derive(Debug, Args)]
