@@ -5,6 +5,7 @@ use crate::calendar::Calendar;
 use crate::clock;
 use crate::coming::Coming;
 use crate::control::{self, Report};
+use crate::counts::Counts;
 use crate::frame;
 use crate::job;
 use crate::metrics;
@@ -55,6 +56,8 @@ pub(crate) struct Office {
     pub(crate) desk: Desk,
     /// Bytes that are to come in dataspaces with a quota.
     pub(crate) coming: Arc<Coming>,
+    /// Of the transfers of all users.
+    pub(crate) counts: Counts,
     /// It was cleared up since the worker began.
     pub(crate) tidy: AtomicBool,
     /// By which things expire.
@@ -199,7 +202,9 @@ fn answer(ask: Ask, office: &Office, stream: &UnixStream, job: Option<&str>) -> 
         Ask::List { all, most } => Answer::List(list(all, most, office)?),
         Ask::Spaces {} => {
             let usage = |cancel: &Cancel| usage(queue.stager(), cancel);
-            Answer::Spaces(as_long_as(stream, &office.ending, usage)?)
+            let mut list = as_long_as(stream, &office.ending, usage)?;
+            office.counts.tell_of_all(&queue.stager().means(), &mut list);
+            Answer::Spaces(list)
         }
         Ask::Dataspaces {} => Answer::Spaces(configured(&queue.stager().means().spaces)),
         Ask::Nodes {} => Answer::Nodes(office.here.nodes.clone()),

@@ -411,6 +411,7 @@ impl Broker {
         if !said.cleared.is_empty() {
             self.admins.cleared(user, &said.cleared);
         }
+        self.count(user, &said.counts);
         for (ticket, change) in said.asked {
             if !self.workers.here.get(&user).is_some_and(|worker| worker.admin) {
                 self.answer(user, ticket, Err(admin::refused()));
@@ -449,6 +450,19 @@ impl Broker {
                 }
                 Err(e) => self.answer(user, ticket, Err(e)),
             }
+        }
+    }
+
+    /// Says how many transfers of all users are under way in each dataspace.
+    fn count(&self, user: u32, tickets: &[u64]) {
+        let Some(worker) = self.workers.here.get(&user).filter(|_| !tickets.is_empty()) else {
+            return;
+        };
+        let running = self.admins.counted(self.workers.running());
+        for ticket in tickets {
+            // Who does not hear it goes without.
+            let counted = Order::Counted { ticket: *ticket, running: running.clone() };
+            let _ = control::send(&worker.control, &counted, None, false);
         }
     }
 
@@ -523,6 +537,7 @@ impl Broker {
                         let _ = control::send(&worker.control, &others, None, false);
                     }
                 }
+                Ok(Some((Report::Count { ticket }, _))) => said.counts.push(ticket),
                 Ok(Some((Report::Cleared { dataspaces }, _))) => said.cleared.extend(dataspaces),
                 Ok(Some((Report::Idle { served }, _))) => {
                     // What cannot be told now is told when it says so again. Who comes from now on gets another one.
@@ -582,4 +597,6 @@ impl Broker {
 struct Said {
     asked: Vec<(u64, Change)>,
     cleared: BTreeSet<String>,
+    /// Questions how many transfers there are.
+    counts: Vec<u64>,
 }

@@ -16,6 +16,7 @@ mod clients;
 mod clock;
 mod coming;
 mod control;
+mod counts;
 mod frame;
 mod job;
 mod log;

@@ -7,6 +7,7 @@ use crate::calendar::Calendar;
 use crate::clock;
 use crate::coming::Coming;
 use crate::control::{self, Handed, Order, Report};
+use crate::counts::Counts;
 use crate::log::log;
 use crate::reach::ByBroker;
 use crate::refuse::refuse;
@@ -132,6 +133,7 @@ fn open(state: &Path, journal: u64, desk: Desk, here: Here) -> Result<(Arc<Offic
         ending,
         desk,
         coming,
+        counts: Counts::new(here.control.clone()),
         tidy: AtomicBool::new(false),
         calendar: Calendar::open(state),
         here,
@@ -271,6 +273,7 @@ fn obey(control: &OwnedFd, office: &Arc<Office>, tidies: &Bell) -> Result<()> {
                 office.desk.hear(ticket, Told { failed, users });
             }
             Some((Order::Others { ticket, bytes }, _)) => office.coming.hear(ticket, bytes),
+            Some((Order::Counted { ticket, running }, _)) => office.counts.hear(ticket, running),
             Some((Order::Serve, connection)) => {
                 served += 1;
                 since = clock::now();

@@ -49,7 +49,8 @@ pub struct Usage {
     pub user_quota_used: Option<u64>,
     /// Bytes that transfers of this user under way still have to write there.
     pub coming: u64,
-    /// Transfers of this user under way that read or write there.
+    /// Transfers under way that read or write there: of this user, or, where a daemon tells it and there is a `limit` or a number of
+    /// `transfers`, of all users.
     pub running: u64,
     /// Bytes a second of all transfers there together, if that is agreed.
     pub limit: Option<u64>,
