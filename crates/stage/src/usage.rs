@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use stead_core::layout::{Spaces, Terms};
 use stead_core::{BucketUrl, Cancel, Error, Result};
+use stead_store::device::Device;
 
 /// A dataspace in numbers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -31,7 +32,8 @@ pub struct Usage {
     pub read_rate: f64,
     /// As `read_rate`, written.
     pub write_rate: f64,
-    /// `node` for a folder of this node, `shared` for one of all nodes, `memory`, `bucket`.
+    /// `node` for a folder of this node, `shared` for one of all nodes, `memory`, `bucket`; `pmem` for a folder of this node in persistent memory,
+    /// where it was looked at.
     pub kind: String,
     /// The number of the user whose the folder is.
     pub owner: Option<u32>,
@@ -168,6 +170,9 @@ fn look(
     }
     usage.tier = Some(tier);
     let Place::Folder(folder) = &open else { return Ok(()) };
+    if usage.kind == "node" && Device::of(folder).is_some_and(|device| device.is_memory()) {
+        usage.kind = "pmem".to_owned();
+    }
     let stat =
         rustix::fs::fstatvfs(folder).map_err(|e| Error::io("look at", folder.shown(), e.into()))?;
     let bytes = |blocks: u64| Some(blocks.saturating_mul(stat.f_frsize));
