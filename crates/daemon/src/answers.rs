@@ -35,7 +35,7 @@ const LONGEST_S: f64 = 3600.0;
 const LARGE: usize = 64 << 10;
 /// Transfers that are listed at most.
 const MOST_LISTED: usize = 1000;
-/// Sources of each that is listed.
+/// Sources of each that is told of, and names that it lists.
 const MOST_NAMES: usize = 16;
 /// A list is no longer than this.
 const MOST_LIST_BYTES: usize = frame::MOST / 2;
@@ -377,9 +377,10 @@ fn wait(transfer: i64, seconds: f64, office: &Office, stream: &UnixStream) -> Re
     }
 }
 
-/// Without most of its sources, of which there may be many.
+/// Without most of its sources and its listed names, of which there may be many.
 fn brief(mut standing: Standing, office: &Office) -> Standing {
     standing.status.request.sources.truncate(MOST_NAMES);
+    standing.status.request.options.files.truncate(MOST_NAMES);
     if let Some(waits) = &mut standing.status.waits
         && office.desk.kept().drained
     {

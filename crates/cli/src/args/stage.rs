@@ -13,6 +13,7 @@ const STAGE_EXAMPLES: &str = "Examples:
   stead stage results/ s3://bucket/run7/
   stead stage --sync nvme0://run1/ lustre://run1/ --dry-run
   stead stage run1/ lustre://run1/ --exclude '*.tmp' --exclude logs/
+  find run1 -type f -mtime -7 -printf '%P\\0' | stead stage run1/ lustre://latest/ --files-from - --null
   stead stage --list
   stead stage --resume
   stead stage --background lustre://input/ nvme0://input/
@@ -80,6 +81,24 @@ pub struct StageArgs {
     /// Patterns to leave out, from a file: one a line, but for empty ones and those that begin with '#'
     #[arg(long, value_name = "FILE", conflicts_with_all = OF_TAKEN)]
     pub exclude_from: Option<PathBuf>,
+
+    /// Take only names that a file lists, one a line, each by its way from the one source, which is a folder: files, and folders with all that lies in
+    /// them. They come with the folders that they lie in, and nothing else is looked at. '-' is the standard input
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["moves", "remove", "delete", "list", "resume", "cancel", "wait"]
+    )]
+    pub files_from: Option<PathBuf>,
+
+    /// With --files-from: a zero byte ends a name, as of find -print0, and not a line
+    #[arg(
+        long,
+        short = '0',
+        requires = "files_from",
+        conflicts_with_all = ["moves", "remove", "delete", "list", "resume", "cancel", "wait"]
+    )]
+    pub null: bool,
 
     /// Do not wait for devices: files survive the end of any process, and not of the machine
     #[arg(long, conflicts_with_all = OF_TAKEN)]
@@ -367,13 +386,14 @@ mod tests {
 
     const TAKEN: [&[&str]; 5] =
         [&["--list"], &["--resume"], &["--resume", "7"], &["--cancel", "7"], &["--wait", "7"]];
-    const OF_REQUESTS: [&[&str]; 10] = [
+    const OF_REQUESTS: [&[&str]; 11] = [
         &["--dry-run"],
         &["--exists", "skip"],
         &["--verify"],
         &["--skip-special"],
         &["--no-sync"],
         &["--delete"],
+        &["--files-from", "names"],
         &["--gentle"],
         &["--limit", "1MiB"],
         &["--after", "1"],
