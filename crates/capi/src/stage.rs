@@ -444,8 +444,8 @@ pub unsafe extern "C" fn stead_stage_give_up(
 ) -> stead_status {
     call!(error, |_c| {
         let face = table::get::<StagerFace>(stager)?;
-        // What there is of it is to be found.
-        learn(&face.stager, &face.stager.status(id)?.request)?;
+        // What there is of it is to be found; where that cannot be, it says so itself.
+        let _ = face.stager.status(id).and_then(|status| learn(&face.stager, &status.request));
         face.stager.cancel(id).map(|_| ())
     })
 }

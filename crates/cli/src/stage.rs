@@ -102,6 +102,8 @@ fn here(a: &StageArgs) -> Result<()> {
         };
     }
     if let Some(id) = a.cancel {
+        // What there is of it is to be found; where that cannot be, it says so itself.
+        let _ = stager.status(id).and_then(|status| knows(a, &stager, &status.request));
         return show(a, &stager.cancel(id)?, None);
     }
     let cancel = Cancel::new();

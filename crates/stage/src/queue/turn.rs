@@ -4,6 +4,7 @@ use super::{Queue, Running, Standing};
 use crate::clock::Watch;
 use crate::manager::{Stager, why};
 use crate::request::Request;
+use crate::status::Status;
 use crate::touch::{Bounds, Touched};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -188,11 +189,8 @@ fn look(stager: &Stager, id: i64, needs: &[i64], cancel: &Cancel, tell: &Sender<
             return;
         }
         let Ok(status) = journal.status(*other) else { continue };
-        let (amount, takes) = if status.files > 0 {
-            // It has been planned: some of it may be done.
-            let all = Amount::new(status.files, status.bytes);
-            let done = Amount::new(status.files_done, status.bytes_done);
-            (all, Seen::default().takes(all.less(done)))
+        let (amount, takes) = if let Some((all, left)) = planned(&status) {
+            (all, Seen::default().takes(left))
         } else if let Ok(preview) = preview(*other, &status.request) {
             (Amount::new(preview.files, preview.bytes), preview.takes)
         } else if let Some(amount) = made_by(&brought, &status.request) {
@@ -203,11 +201,17 @@ fn look(stager: &Stager, id: i64, needs: &[i64], cancel: &Cancel, tell: &Sender<
         let _ = tell.send((*other, takes));
         brought.extend(status.request.target.map(|target| (target, amount)));
     }
-    if itself.is_none()
-        && let Some(amount) = made_by(&brought, &own.request)
-    {
+    let amount = planned(&own).map(|(_, left)| left).or_else(|| made_by(&brought, &own.request));
+    if let Some(amount) = amount.filter(|_| itself.is_none()) {
         let _ = tell.send((id, Seen::default().takes(amount)));
     }
+}
+
+/// How much one is that was planned before, as the journal has it, and what is left of it.
+fn planned(status: &Status) -> Option<(Amount, Amount)> {
+    let all = Amount::new(status.files, status.bytes);
+    let done = Amount::new(status.files_done, status.bytes_done);
+    (status.files > 0).then(|| (all, all.less(done)))
 }
 
 /// How much those bring that make the sources of a request; none if none of them does.
