@@ -3112,6 +3112,7 @@ stead_status stead_stage_request_target(struct stead_stage_request *request,
  * "durable" (files are on the device before they get their names; yes unless told otherwise), "gentle" (gives way to others),
  * each yes or no; "limit" (bytes a second, with units, or none), "priority" (of those that wait), "retries" (of a file whose
  * error may pass). "exclude" and "include" add a pattern of names below the sources each: of what is left out, and of what alone is taken.
+ * "file" adds a name below the one source, a folder, by its way from there: these alone are taken, with the folders that they lie in.
  *
  * Errors: STEAD_USAGE for a name or a value that there is not.
  */
@@ -3129,7 +3130,8 @@ void stead_stage_request_free(struct stead_stage_request *request);
 /**
  * Opens the journal of transfers in the folder `state`, which is made if it is not there; NULL is that of this user on this host,
  * which `stead stage` has, too. `dataspaces` are folders such as "nvme0=/mnt/nvme/me", or buckets such as "old=s3://bucket", before those that are configured; each
- * transfer copies with so many threads, 0 being as many as devices and processors here are likely to want.
+ * transfer copies with so many threads, 0 being as many as devices and processors here are likely to want. Names of dataspaces that none of these
+ * has are asked of the daemon of the node when they are needed, if one runs: administrators may have set them.
  *
  * Errors: STEAD_USAGE for dataspaces that are none; STEAD_FORMAT for a file that is no journal; STEAD_PERMISSION, STEAD_IO.
  */

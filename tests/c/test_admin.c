@@ -40,6 +40,40 @@ static void dataspaces(stead_daemon *d) {
     stead_text_free(json);
 }
 
+static int counts(const stead_entry *entry, void *user) {
+    CHECK(entry->size == 4);
+    ++*(int *)user;
+    return 0;
+}
+
+/* What no file has a stager of this process asks of the daemon that STEAD_SOCKET names. */
+static void is_known(void) {
+    stead_stager *s = NULL;
+    stead_stage_request *r = NULL;
+    stead_transfer *t = NULL;
+    char *json = NULL;
+    int names = 0;
+    FILE *f = fopen("four", "wb");
+    CHECK(f != NULL && fputs("four", f) >= 0 && fclose(f) == 0);
+    OK(stead_stager_open("journal", NULL, 0, 1, &s, &e));
+    OK(stead_ls(s, "c://", false, counts, &names, NULL, &e));
+    CHECK(names == 0);
+    OK(stead_stage_request_new("copy", &r, &e));
+    OK(stead_stage_request_source(r, "four", &e));
+    OK(stead_stage_request_target(r, "c://kept", &e));
+    OK(stead_stage_preview(s, r, NULL, &json, &e));
+    SAYS(json, "\"bytes\": 4");
+    stead_text_free(json);
+    OK(stead_stage_submit(s, r, &t, &e));
+    OK(stead_stage_wait(t, -1, &e));
+    OK(stead_ls(s, "c://", false, counts, &names, NULL, &e));
+    CHECK(names == 1);
+    FAILS(STEAD_USAGE, "'none'", stead_ls(s, "none://", false, counts, &names, NULL, &e));
+    stead_stage_free(t);
+    stead_stage_request_free(r);
+    OK(stead_stager_close(s, &e));
+}
+
 static void jobs(stead_daemon *d) {
     const char *spaces[] = {"c"}, *none[] = {"none"};
     char user[32];
@@ -130,6 +164,7 @@ int main(int argc, char **argv) {
     CHECK(setenv("STEAD_SOCKET", argv[1], 1) == 0);
     OK(stead_daemon_connect(argv[1], &d, &e));
     dataspaces(d);
+    is_known();
     jobs(d);
     drained(d);
     transfers(d, argv[2]);

@@ -279,6 +279,15 @@ static void errors(stead_stager *s) {
     stead_stage_free(t);
     stead_stage_request_free(r);
     FAILS(STEAD_USAGE, "freed", stead_stage_request_set(r, "verify", "yes", &e));
+    r = ask("copy", "tree/", "listed");
+    OK(stead_stage_request_set(r, "file", "sub/3", &e));
+    OK(stead_stage_request_set(r, "file", "2", &e));
+    OK(stead_stage_submit(s, r, &t, &e));
+    OK(stead_stage_wait(t, 60000, &e));
+    CHECK(access("listed/sub/3", R_OK) == 0 && access("listed/2", R_OK) == 0);
+    CHECK(access("listed/0", F_OK) != 0 && access("listed/sub/1", F_OK) != 0);
+    stead_stage_free(t);
+    stead_stage_request_free(r);
     r = ask("copy", "tree", "copy");
     OK(stead_stage_submit(s, r, &t, &e));
     OK(stead_stage_wait(t, 60000, &e));

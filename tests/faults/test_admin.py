@@ -182,6 +182,37 @@ def test_dataspaces_and_quotas_are_set_while_it_runs(daemon):
     assert "nothing was set of a dataspace 'fast'" in admin(daemon, "dataspace", "reset", "fast", code=2)
 
 
+def test_what_runs_and_how_fast_it_was_is_told(daemon):
+    daemon.begin()
+    large(daemon.at / "f")
+    admin(daemon, "dataspace", "add", "space", f"path={folder(daemon, 'space')}")
+    until(lambda: "space" in df(daemon))
+    assert daemon.stage(daemon.at / "f", "space://first").returncode == 0
+    slow = daemon.taken(daemon.at / "f", "space://slow", "--limit", "1MiB")
+    under_way(daemon, slow)
+    told = df(daemon)["space"]
+    assert told["running"] == 1 and told["write_rate"] > 0 and told["coming"] > 0, told
+    assert daemon.stage("--cancel", slow).returncode == 0
+    until(lambda: df(daemon)["space"]["running"] == 0)
+
+
+@needs_root
+def test_what_others_run_is_counted_where_it_is_shared(daemon):
+    daemon.begin()
+    large(daemon.at / "f")
+    spaces = {"shared": "transfers=3", "limited": "limit=1GB/s", "own": "gentle=no"}
+    for name, agreed in spaces.items():
+        folder(daemon, name).chmod(0o777)
+        admin(daemon, "dataspace", "add", name, f"path={daemon.at / name}", agreed)
+    slow = [daemon.taken(daemon.at / "f", f"{name}://slow", "--limit", "1MiB", user=SOMEBODY) for name in spaces]
+    for name in spaces:
+        until(lambda name=name: any(p.name.startswith(".stead-") for p in (daemon.at / name).iterdir()))
+    until(lambda: [df(daemon)[name]["running"] for name in spaces] == [1, 1, 0])
+    for one in slow:
+        assert daemon.stage("--cancel", one, user=SOMEBODY).returncode == 0
+    until(lambda: [df(daemon)[name]["running"] for name in spaces] == [0, 0, 0])
+
+
 def test_a_node_is_drained(daemon):
     daemon.begin("--transfers", "1")
     large(daemon.at / "f")

@@ -10,6 +10,7 @@ import sqlite3
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -200,3 +201,38 @@ def test_who_is_believed(safe, stage_with, tmp_path):
         assert server.tries - before <= 3, server.tries - before
     wrong_name.end()
     assert safe.objects("bkt") == {"f": b"f"}
+
+
+def test_keys_of_a_profile(safe, stage_with, tmp_path):
+    """Where the tools of S3 have them, if the environment has none."""
+    safe.anew("bkt")
+    home, url = tmp_path / "home", safe.env["AWS_ENDPOINT_URL"]
+    keys = "aws_access_key_id = {}\naws_secret_access_key = kept-to-itself\n".format
+    config = f"[profile site]\nregion = eu-central-1\nendpoint_url = {url}\n"
+    config += "[profile role]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = default\n"
+    credentials = f"[default]\n{keys('OTHER')}\n[site]\n{keys('OFSITE')}aws_session_token = a-token\n"
+    write(home / ".aws", {"credentials": credentials.encode(), "config": config.encode()})
+    write(tmp_path, {"f": b"f", "keys": f"[default]\n{keys('ELSEWHERE')}".encode()})
+    plain = SimpleNamespace(env={"SSL_CERT_FILE": safe.env["SSL_CERT_FILE"], "HOME": str(home)})
+    go = [tmp_path / "f", "s3://bkt/f", "--exists", "replace"]
+
+    def signed_by(store, **more: str) -> dict[str, str]:
+        safe.heads.clear()
+        stage_with(store, *go, **more)
+        heads = [head for head in safe.heads if "authorization" in head]
+        (by,) = {(*head["authorization"].split("Credential=")[1].split("/")[:3], head.get("x-amz-security-token", "")) for head in heads}
+        return {"key": by[0], "region": by[2], "token": by[3]}
+
+    assert signed_by(plain, AWS_PROFILE="site") == {"key": "OFSITE", "region": "eu-central-1", "token": "a-token"}
+    # A token of the environment is of other keys.
+    other = signed_by(plain, AWS_ENDPOINT_URL=url, AWS_SESSION_TOKEN="old")
+    assert other == {"key": "OTHER", "region": "us-east-1", "token": ""}
+    elsewhere = {"AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "keys"), "AWS_CONFIG_FILE": "/dev/null"}
+    assert signed_by(plain, AWS_ENDPOINT_URL=url, **elsewhere)["key"] == "ELSEWHERE"
+    # What the environment has goes first.
+    assert signed_by(safe, HOME=str(home), AWS_PROFILE="site")["key"] == "testing"
+    said = stage_with(plain, *go, code=2, AWS_PROFILE="role")
+    assert "role_arn" in said and "aws configure export-credentials --profile role" in said, said
+    assert "no profile 'none'" in stage_with(plain, *go, code=2, AWS_PROFILE="none")
+    state = b"".join(path.read_bytes() for path in (tmp_path / "state").glob("transfers.db*"))
+    assert b"kept-to-itself" not in state and b"a-token" not in state

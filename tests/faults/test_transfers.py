@@ -526,6 +526,35 @@ def test_patterns_leave_names_out_and_what_would_go_is_named(tmp_path):
     assert run(source, tmp_path / "x", "--exclude-from", tmp_path / "none").returncode == 1
 
 
+def test_names_are_listed(tmp_path):
+    env = os.environ | {"STEAD_STATE": str(tmp_path / "state"), "STEAD_SOCKET": "none"}
+
+    def run(*words, **more) -> subprocess.CompletedProcess[bytes]:
+        words = [os.path.abspath(STEAD), "stage", *map(str, words)]
+        return subprocess.run(words, env=env, capture_output=True, timeout=60, **more)
+
+    source, names = tmp_path / "from", tmp_path / "names"
+    files = {"a.h5": b"a", "deep/b.h5": b"b", "deep/c": b"c", "odd\nname": b"o", "#d": b"d"}
+    write(source, files)
+    names.write_text("deep/b.h5\n\n#d\n")
+    assert run(f"{source}/", tmp_path / "to", "--files-from", names).returncode == 0
+    assert named(tmp_path / "to") == {"deep/b.h5": b"b", "#d": b"d"}
+    by_find = b"odd\nname\0deep\0"
+    assert run("--sync", source, tmp_path / "to", "--files-from", "-", "-0", input=by_find).returncode == 0
+    assert named(tmp_path / "to") == {name: data for name, data in files.items() if name != "a.h5"}
+    for words, more, code, what in [
+        (["--files-from", "-"], {"input": b"\n"}, 2, b"no name is listed"),
+        (["--files-from", "-"], {"input": b"\xff\n"}, 2, b"UTF-8"),
+        (["--files-from", "-"], {"input": b"none\n"}, 1, b"no such file"),
+        (["--files-from", tmp_path / "no-list"], {}, 1, b"no-list"),
+        (["--null"], {}, 2, b"--files-from"),
+        (["--files-from", names, "--move"], {}, 2, b"--move"),
+    ]:
+        refused = run(f"{source}/", tmp_path / "x", *words, **more)
+        assert refused.returncode == code and what in refused.stderr, refused
+    assert not (tmp_path / "x").exists()
+
+
 @needs_root
 def test_a_sync_leaves_the_rights_of_somebody_elses_files():
     user = 54321

@@ -6,8 +6,10 @@ import asyncio
 import os
 import pwd
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -62,6 +64,7 @@ def test_transfers_are_handed_over(node, monkeypatch):
         # Paths are those of this process.
         said = d.preview("from", "to")
         assert said["files"] == 3 and said["bytes"] == 4101 and not (node.at / "to").exists() and d.transfers(all=True) == []
+        assert d.preview("from/", "to", files=["deep/f1"])["files"] == 1
         t = d.submit("from", Path("to"))
         done = t.wait()
         assert (done.state, done.action, done.bytes_done, done.error) == ("finished", "copy", 4101, None)
@@ -177,6 +180,44 @@ def test_a_child_that_was_forked_connects_anew(node):
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert d.transfers() == []
+
+
+def test_dataspaces_of_administrators_are_known_to_programs(node, tmp_path, monkeypatch):
+    pytest.importorskip("fsspec")
+    pd = pytest.importorskip("pandas")
+    monkeypatch.setenv("STEAD_SOCKET", str(node.path))
+    monkeypatch.setenv("STEAD_STATE", str(tmp_path / "journal"))
+    fs = stead.FileSystem(skip_instance_cache=True)
+    with pytest.raises(stead.NotFoundError, match="'py'"):
+        fs.ls("py")
+    (tmp_path / "space").mkdir()
+    stead.daemon().admin.add_dataspace("py", tmp_path / "space", user_quota="1MB")
+    pd.DataFrame({"x": [1, 2, 3]}).to_csv("stead://py/run1/data.csv", index=False)
+    assert pd.read_csv("stead://py/run1/data.csv").x.sum() == 6
+    assert "py" in fs.ls("", detail=False) and fs.ls("py", detail=False) == ["py/run1"]
+    # What is agreed about it holds here, too.
+    with pytest.raises(stead.NoSpaceError):
+        fs.pipe_file("py/large", bytes(2 << 20))
+    assert stead.preview_stage(node.at / "from", "py://from")["files"] == 3
+    assert stead.stage(node.at / "from", "py://from").wait().state == "finished"
+    with stead.buffer(node.at / "from", "py://work") as folder:
+        assert folder == tmp_path / "space/work" and (folder / "deep/f1").read_bytes() == b"\x01" * 5
+    with pytest.raises(stead.NotFoundError, match="'none'"):
+        fs.ls("none")
+
+
+def test_a_daemon_that_does_not_answer_is_none_for_names_of_files(tmp_path, monkeypatch):
+    pytest.importorskip("fsspec")
+    (tmp_path / "fast").mkdir()
+    with tempfile.TemporaryDirectory(prefix="stead-", dir="/tmp") as short, socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(f"{short}/s")
+        silent.listen()
+        monkeypatch.setenv("STEAD_SOCKET", f"{short}/s")
+        fs = stead.FileSystem(dataspaces={"fast": tmp_path / "fast"}, skip_instance_cache=True)
+        fs.pipe_file("fast/f", b"f")
+        assert fs.ls("fast", detail=False) == ["fast/f"]
+        with pytest.raises(stead.TimedOutError, match="dataspace 'py'"):
+            fs.ls("py")
 
 
 def test_administrators(node, tmp_path):

@@ -225,3 +225,16 @@ def test_names_are_left_out(place):
     assert (place / "to" / "own.tmp").exists() and not (place / "to" / "old").exists()
     with pytest.raises(stead.UsageError, match="only copies and syncs leave names out"):
         stead.stage(place / "from", place / "moved", action="move", exclude="*.tmp")
+
+
+def test_names_are_listed(place):
+    files = ["deep/f1", (place / "from/deep/f3").relative_to(place / "from")]
+    assert stead.preview_stage(f"{place}/from/", place / "to", files=files)["files"] == 2
+    stead.stage(f"{place}/from/", place / "to", files=files).wait()
+    assert sorted(p.name for p in (place / "to").rglob("*")) == ["deep", "f1", "f3"]
+    stead.stage(f"{place}/from/", place / "one", files="deep/f2").wait()
+    assert [p.name for p in (place / "one/deep").iterdir()] == ["f2"]
+    with pytest.raises(stead.UsageError, match="no name is listed"):
+        stead.stage(f"{place}/from/", place / "none", files=[])
+    with pytest.raises(stead.NotFoundError, match="which is listed"):
+        stead.stage(f"{place}/from/", place / "none", files=["deep/none"]).wait()

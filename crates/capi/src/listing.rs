@@ -7,7 +7,7 @@ use crate::stage::{self, stead_stager};
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
-use stead::daemon::ByDaemon;
+use stead::daemon::{ByDaemon, dataspaces_named};
 use stead::stage::tree::{Depth, Tree};
 use stead::stage::{FileTime, What, location};
 use stead::{Cancel, Error, Result};
@@ -48,8 +48,11 @@ pub unsafe extern "C" fn stead_ls(
     error: *mut *mut stead_error,
 ) -> stead_status {
     call!(error, |c| {
-        let spaces = stage::of(stager)?.means().spaces.clone();
+        let mut spaces = stage::of(stager)?.means().spaces.clone();
         let at = location(c.text(at, "location")?)?;
+        if at.node.is_none() {
+            spaces.fill(dataspaces_named(&spaces, at.space.as_deref())?);
+        }
         let each = each.ok_or_else(|| null("function"))?;
         let cancel = if cancel.is_null() { Cancel::new() } else { cancel::flag(cancel)?.clone() };
         let tree = Tree::new(spaces).stopped_by(&cancel).reaching(Arc::new(ByDaemon::default()));

@@ -12,6 +12,7 @@ use std::ffi::c_char;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
+use stead::daemon::learn;
 use stead::stage::{
     Means, Moving, Progress, Remaining, Stager, Status, dataspaces, ended_with, state_folder, usage,
 };
@@ -240,7 +241,8 @@ fn tell<T: serde::Serialize>(
 
 /// Opens the journal of transfers in the folder `state`, which is made if it is not there; NULL is that of this user on this host,
 /// which `stead stage` has, too. `dataspaces` are folders such as "nvme0=/mnt/nvme/me", or buckets such as "old=s3://bucket", before those that are configured; each
-/// transfer copies with so many threads, 0 being as many as devices and processors here are likely to want.
+/// transfer copies with so many threads, 0 being as many as devices and processors here are likely to want. Names of dataspaces that none of these
+/// has are asked of the daemon of the node when they are needed, if one runs: administrators may have set them.
 ///
 /// Errors: STEAD_USAGE for dataspaces that are none; STEAD_FORMAT for a file that is no journal; STEAD_PERMISSION, STEAD_IO.
 #[unsafe(no_mangle)]
@@ -305,6 +307,7 @@ pub unsafe extern "C" fn stead_stage_submit(
         let out = c.out_handle(transfer, "place for the transfer")?;
         let (face, request) = (table::get::<StagerFace>(stager)?, stage_request::of(request)?);
         request.check()?;
+        learn(&face.stager, &request)?;
         out.put(give(face.begin(|here| match face.stager.same(&request)? {
             Some(id) if !here.contains(&id) => Ok(id),
             _ => face.stager.submit(&request),
@@ -327,6 +330,7 @@ pub unsafe extern "C" fn stead_stage_resume(
     call!(error, |c| {
         let out = c.out_handle(transfer, "place for the transfer")?;
         let face = table::get::<StagerFace>(stager)?;
+        learn(&face.stager, &face.stager.status(id)?.request)?;
         out.put(give(face.begin(|here| {
             free_of(here, id)?;
             Ok(face.stager.resumable(id)?.id)
@@ -438,7 +442,12 @@ pub unsafe extern "C" fn stead_stage_give_up(
     id: i64,
     error: *mut *mut stead_error,
 ) -> stead_status {
-    call!(error, |_c| table::get::<StagerFace>(stager)?.stager.cancel(id).map(|_| ()))
+    call!(error, |_c| {
+        let face = table::get::<StagerFace>(stager)?;
+        // What there is of it is to be found; where that cannot be, it says so itself.
+        let _ = face.stager.status(id).and_then(|status| learn(&face.stager, &status.request));
+        face.stager.cancel(id).map(|_| ())
+    })
 }
 
 /// Waits until nothing more happens with a transfer of the journal, whichever process does it, for `timeout_ms` milliseconds: not at
@@ -508,6 +517,7 @@ pub unsafe extern "C" fn stead_stage_preview(
 ) -> stead_status {
     call!(error, |c| tell(c, json, stager, |face| {
         let request = stage_request::of(request)?;
+        learn(&face.stager, &request)?;
         let cancel = if cancel.is_null() { Cancel::new() } else { cancel::flag(cancel)?.clone() };
         face.stager.preview(&request, &cancel)
     }))

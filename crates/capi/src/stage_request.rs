@@ -95,6 +95,7 @@ pub unsafe extern "C" fn stead_stage_request_target(
 /// "durable" (files are on the device before they get their names; yes unless told otherwise), "gentle" (gives way to others),
 /// each yes or no; "limit" (bytes a second, with units, or none), "priority" (of those that wait), "retries" (of a file whose
 /// error may pass). "exclude" and "include" add a pattern of names below the sources each: of what is left out, and of what alone is taken.
+/// "file" adds a name below the one source, a folder, by its way from there: these alone are taken, with the folders that they lie in.
 ///
 /// Errors: STEAD_USAGE for a name or a value that there is not.
 #[unsafe(no_mangle)]

@@ -5,11 +5,9 @@ use crate::{output, signals, table};
 use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use stead::daemon::{ByDaemon, Client};
+use stead::daemon::{ByDaemon, Client, dataspaces_named};
 use stead::stage::tree::{Depth, Entry, Tree};
-use stead::stage::{BucketUrl, FileTime, Location, Usage, What, configured, dataspaces, location};
-
-use stead::stream::Spaces;
+use stead::stage::{FileTime, Spaces, Usage, What, configured, dataspaces, location};
 use stead::{Cancel, Error, Result, units};
 
 /// A name, as JSON has it.
@@ -39,8 +37,11 @@ pub fn ls(a: &LsArgs) -> Result<()> {
     let Some(at) = &a.location else { return all(a, &listed(a, &spaces)?) };
     let cancel = Cancel::new();
     let done = signals::watch(&cancel, false)?;
+    let at = location(at)?;
+    if at.node.is_none() {
+        spaces.fill(dataspaces_named(&spaces, at.space.as_deref())?);
+    }
     let tree = Tree::new(spaces).stopped_by(&cancel).reaching(Arc::new(ByDaemon::default()));
-    let at = of_daemon(location(at)?, &tree)?;
     let depth = if a.recursive { Depth::All } else { Depth::One };
     let mut out = output::Stream::new();
     let mut first = true;
@@ -62,18 +63,6 @@ pub fn ls(a: &LsArgs) -> Result<()> {
         out.text(if first { "[]\n" } else { "\n]\n" })?;
     }
     out.end()
-}
-
-/// The location; by the daemon of this node if it is in a dataspace that only that one knows.
-fn of_daemon(at: Location, tree: &Tree) -> Result<Location> {
-    let known = |space: &String| tree.spaces().has(space) || BucketUrl::is_scheme(space);
-    if at.node.is_some() || at.space.as_ref().is_none_or(known) {
-        return Ok(at);
-    }
-    Ok(match Client::connect()? {
-        Some(daemon) => Location { node: Some(daemon.hello().node.clone()), ..at },
-        None => at,
-    })
 }
 
 /// The dataspaces: of the daemon, which knows more of them than files have.

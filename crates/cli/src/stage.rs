@@ -10,10 +10,11 @@ use crate::args::{Described, DfArgs, ExistsArg, StageArgs};
 use crate::{handed, output, signals, table};
 use std::collections::BTreeSet;
 use std::io::Read;
-use stead::daemon::Clients;
+use std::path::Path;
+use stead::daemon::{Clients, learn};
 use stead::stage::{
-    Action, BucketUrl, Does, Exists, Means, Options, Preview, Remaining, Request, Stager, State,
-    Status, Usage, Watcher, dataspaces, location, state_folder, usage,
+    Action, BucketUrl, Does, Exists, Location, Means, Options, Preview, Remaining, Request, Stager,
+    State, Status, Usage, Watcher, dataspaces, location, state_folder, usage,
 };
 use stead::{Cancel, Error, Kind, Result, units};
 
@@ -80,11 +81,11 @@ fn node_of(a: &StageArgs) -> Result<Option<String>> {
     if a.names.is_empty() {
         return Ok(None);
     }
-    let request = request(a)?;
-    if let Some(target) = request.target {
+    let (_, sources, target) = named(a)?;
+    if let Some(target) = target {
         return Ok(target.node);
     }
-    let nodes: BTreeSet<_> = request.sources.into_iter().map(|source| source.node).collect();
+    let nodes: BTreeSet<_> = sources.into_iter().map(|source| source.node).collect();
     match nodes.len() {
         1 => Ok(nodes.into_iter().next().flatten()),
         _ => Err(Error::usage("these lie on several nodes").with_hint("remove them node by node")),
@@ -101,6 +102,8 @@ fn here(a: &StageArgs) -> Result<()> {
         };
     }
     if let Some(id) = a.cancel {
+        // What there is of it is to be found; where that cannot be, it says so itself.
+        let _ = stager.status(id).and_then(|status| knows(a, &stager, &status.request));
         return show(a.format, &stager.cancel(id)?, None);
     }
     let cancel = Cancel::new();
@@ -123,6 +126,7 @@ fn here(a: &StageArgs) -> Result<()> {
         }
         None => {
             let request = request(a)?;
+            knows(a, &stager, &request)?;
             if a.dry_run {
                 let preview = stager.preview(&request, &cancel)?;
                 done.cancel();
@@ -145,6 +149,11 @@ fn here(a: &StageArgs) -> Result<()> {
     outcome.and(closed)
 }
 
+/// Has it know the dataspaces that administrators have set, unless it is to do without the daemon.
+fn knows(a: &StageArgs, stager: &Stager, request: &Request) -> Result<()> {
+    if a.here { Ok(()) } else { learn(stager, request) }
+}
+
 /// Does these, and tells what came of each.
 fn one_by_one(
     a: &StageArgs,
@@ -157,7 +166,9 @@ fn one_by_one(
     let several = ids.len() > 1;
     for id in ids.iter().copied() {
         let bar = Bar::new(a.progress);
-        let ended = stager.run(id, cancel, bar.as_ref().map(|b| b as &dyn Watcher));
+        let known = stager.status(id).and_then(|status| knows(a, stager, &status.request));
+        let watcher = bar.as_ref().map(|b| b as &dyn Watcher);
+        let ended = known.and_then(|()| stager.run(id, cancel, watcher));
         if let Some(bar) = &bar {
             bar.end();
         }
@@ -226,7 +237,8 @@ fn waited(a: &StageArgs, stager: &Stager, id: i64, cancel: &Cancel) -> Result<St
     ended
 }
 
-pub fn request(a: &StageArgs) -> Result<Request> {
+/// What is done with what, and where to.
+fn named(a: &StageArgs) -> Result<(Action, Vec<Location>, Option<Location>)> {
     let action = match (a.moves, a.sync, a.remove) {
         (true, ..) => Action::Move,
         (_, true, _) => Action::Sync,
@@ -242,9 +254,15 @@ pub fn request(a: &StageArgs) -> Result<Request> {
         }
         _ => names.pop(),
     };
+    Ok((action, names, target))
+}
+
+/// What is asked for. The standard input may be a part of it: once.
+pub fn request(a: &StageArgs) -> Result<Request> {
+    let (action, sources, target) = named(a)?;
     Ok(Request {
         action,
-        sources: names,
+        sources,
         target,
         options: Options {
             exists: match a.exists {
@@ -263,6 +281,12 @@ pub fn request(a: &StageArgs) -> Result<Request> {
             retries: a.retries,
             exclude: left_out(a)?,
             include: a.include.clone(),
+            files: a
+                .files_from
+                .as_deref()
+                .map(|from| listed_names(from, a.null))
+                .transpose()?
+                .unwrap_or_default(),
         },
     })
 }
@@ -284,6 +308,33 @@ fn left_out(a: &StageArgs) -> Result<Vec<String>> {
         all.extend(lines.map(str::to_owned));
     }
     Ok(all)
+}
+
+/// The names that a file has, or the standard input. There are some.
+fn listed_names(from: &Path, null: bool) -> Result<Vec<String>> {
+    /// Bytes of such a file.
+    const LONGEST: u64 = 64 << 20;
+    let failed = |e| Error::io("read", from, e);
+    let mut bytes = Vec::new();
+    match from.as_os_str() == "-" {
+        true => std::io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes),
+        false => std::fs::File::open(from)
+            .and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes)),
+    }
+    .map_err(failed)?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(Error::limit("a list of names is longer than 64 MiB").at_path(from));
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Error::usage("a list of names is UTF-8 text").at_path(from))?;
+    let names: Vec<&str> = if null { text.split('\0').collect() } else { text.lines().collect() };
+    let names: Vec<String> =
+        names.into_iter().filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    if names.is_empty() {
+        // All of the source would be meant.
+        return Err(Error::usage("no name is listed").at_path(from));
+    }
+    Ok(names)
 }
 
 pub fn names(request: &Request) -> String {

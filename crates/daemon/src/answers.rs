@@ -5,6 +5,7 @@ use crate::calendar::Calendar;
 use crate::clock;
 use crate::coming::Coming;
 use crate::control::{self, Report};
+use crate::counts::Counts;
 use crate::frame;
 use crate::job;
 use crate::metrics;
@@ -34,7 +35,7 @@ const LONGEST_S: f64 = 3600.0;
 const LARGE: usize = 64 << 10;
 /// Transfers that are listed at most.
 const MOST_LISTED: usize = 1000;
-/// Sources of each that is listed.
+/// Sources of each that is told of, and names that it lists.
 const MOST_NAMES: usize = 16;
 /// A list is no longer than this.
 const MOST_LIST_BYTES: usize = frame::MOST / 2;
@@ -57,6 +58,8 @@ pub(crate) struct Office {
     pub(crate) desk: Desk,
     /// Bytes that are to come in dataspaces with a quota.
     pub(crate) coming: Arc<Coming>,
+    /// Of the transfers of all users.
+    pub(crate) counts: Counts,
     /// It was cleared up since the worker began.
     pub(crate) tidy: AtomicBool,
     /// By which things expire.
@@ -236,7 +239,9 @@ fn answer(ask: Ask, office: &Office, stream: &UnixStream, job: Option<&str>) -> 
         Ask::List { all, most } => Answer::List(list(all, most, office)?),
         Ask::Spaces {} => {
             let usage = |cancel: &Cancel| usage(queue.stager(), cancel);
-            Answer::Spaces(as_long_as(stream, &office.ending, usage)?)
+            let mut list = as_long_as(stream, &office.ending, usage)?;
+            office.counts.tell_of_all(&queue.stager().means(), &mut list);
+            Answer::Spaces(list)
         }
         Ask::Dataspaces {} => Answer::Spaces(configured(&queue.stager().means().spaces)),
         Ask::Nodes {} => Answer::Nodes(office.here.nodes.clone()),
@@ -413,9 +418,10 @@ fn wait(transfer: i64, seconds: f64, office: &Office, stream: &UnixStream) -> Re
     }
 }
 
-/// Without most of its sources, of which there may be many.
+/// Without most of its sources and its listed names, of which there may be many.
 fn brief(mut standing: Standing, office: &Office) -> Standing {
     standing.status.request.sources.truncate(MOST_NAMES);
+    standing.status.request.options.files.truncate(MOST_NAMES);
     if let Some(waits) = &mut standing.status.waits
         && office.desk.kept().drained
     {

@@ -420,8 +420,22 @@ impl Broker {
         if !said.cleared.is_empty() {
             self.admins.cleared(user, &said.cleared);
         }
+        self.count(user, &said.counts);
         said.wanted.into_iter().for_each(|wanted| self.want(user, wanted));
         self.grant_all();
+    }
+
+    /// Says how many transfers of all users are under way in each dataspace.
+    fn count(&self, user: u32, tickets: &[u64]) {
+        let Some(worker) = self.workers.here.get(&user).filter(|_| !tickets.is_empty()) else {
+            return;
+        };
+        let running = self.admins.counted(self.workers.running());
+        for ticket in tickets {
+            // Who does not hear it goes without.
+            let counted = Order::Counted { ticket: *ticket, running: running.clone() };
+            let _ = control::send(&worker.control, &counted, None, false);
+        }
     }
 
     /// Tells all workers that administrators have said something, as soon as they can hear it.
@@ -460,6 +474,7 @@ impl Broker {
                         let _ = control::send(&worker.control, &others, None, false);
                     }
                 }
+                Ok(Some((Report::Count { ticket }, _))) => said.counts.push(ticket),
                 Ok(Some((Report::Cleared { dataspaces }, _))) => said.cleared.extend(dataspaces),
                 Ok(Some((Report::Idle { served }, _))) => {
                     // What cannot be told now is told when it says so again. Who comes from now on gets another one.
@@ -519,4 +534,6 @@ impl Broker {
 struct Said {
     wanted: Vec<Wanted>,
     cleared: BTreeSet<String>,
+    /// Questions how many transfers there are.
+    counts: Vec<u64>,
 }

@@ -59,6 +59,8 @@ pub(crate) enum Order {
     Told { ticket: u64, failed: Option<Failed>, users: Vec<Numbers> },
     /// Bytes that are still to come of all others, in the dataspace that was asked of under this number.
     Others { ticket: u64, bytes: u64 },
+    /// Transfers under way of all users, by the dataspaces in which they share something, as was asked under this number.
+    Counted { ticket: u64, running: BTreeMap<String, u64> },
     /// Nobody is sent any more: end.
     End,
 }
@@ -98,6 +100,8 @@ pub(crate) enum Report {
     /// So many bytes are still to come in a dataspace with a quota, wanted ones among them. With a number other than 0 it is asked how many
     /// there are of others.
     Coming { ticket: u64, name: String, bytes: u64 },
+    /// It is asked how many transfers of all users are under way in each dataspace.
+    Count { ticket: u64 },
     /// What jobs that are over have left was removed.
     Cleared { dataspaces: BTreeSet<String> },
     /// With a connection, which is to lead to the worker of this user on another node.

@@ -8,6 +8,7 @@
 mod admin;
 mod administer;
 mod answers;
+mod besides;
 mod broker;
 mod calendar;
 mod client;
@@ -15,6 +16,7 @@ mod clients;
 mod clock;
 mod coming;
 mod control;
+mod counts;
 mod frame;
 mod job;
 mod log;
@@ -33,6 +35,7 @@ mod tidy;
 mod worker;
 
 pub use admin::Numbers;
+pub use besides::{dataspaces_besides, dataspaces_named, learn};
 pub use broker::{Settings, serve, serve_in_pool, serves_all};
 pub use client::Client;
 pub use clients::Clients;

@@ -7,6 +7,7 @@ use crate::calendar::Calendar;
 use crate::clock;
 use crate::coming::Coming;
 use crate::control::{self, Handed, Order, Report};
+use crate::counts::Counts;
 use crate::log::log;
 use crate::reach::ByBroker;
 use crate::refuse::refuse;
@@ -21,6 +22,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use stead_core::{Cancel, Error, Kind, Result};
 use stead_stage::{Load, Queue, Share, Stager, State};
+use stead_store::space;
 use stead_stream::Switchboard;
 
 /// Bytes of the names of all nodes.
@@ -82,7 +84,11 @@ pub fn work() -> Result<()> {
     if let Some(owner) = &rights {
         // What the daemon was started with, such as sockets of MPI, is none of its users'.
         let keep = [control.as_raw_fd(), names.as_ref().map_or(-1, AsRawFd::as_raw_fd)];
+        // The environment is what the daemon has given. Once it has the rights of another user the system does not tell any more.
+        let _ = space::has_rights_of_others();
         rights::take(owner.user, owner.group, &keep)?;
+        // Nothing there is looked at before.
+        space::set_home(Path::new(&owner.home));
     }
     let control = Arc::new(control);
     let nodes = names.map(nodes).transpose()?.unwrap_or_else(|| vec![node.clone()]);
@@ -130,6 +136,7 @@ fn open(state: &Path, journal: u64, desk: Desk, here: Here) -> Result<(Arc<Offic
         ending,
         desk,
         coming,
+        counts: Counts::new(here.control.clone()),
         tidy: AtomicBool::new(false),
         calendar: Calendar::open(state),
         here,
@@ -270,6 +277,7 @@ fn obey(control: &OwnedFd, office: &Arc<Office>, tidies: &Bell) -> Result<()> {
                 office.desk.hear(ticket, Told { failed, users });
             }
             Some((Order::Others { ticket, bytes }, _)) => office.coming.hear(ticket, bytes),
+            Some((Order::Counted { ticket, running }, _)) => office.counts.hear(ticket, running),
             Some((Order::Serve { managed }, connection)) => {
                 served += 1;
                 since = clock::now();

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use stead::daemon::learn;
 use stead::stage::{
     Means, Moving, Request, Stager as Inner, dataspaces, ended_with, location, state_folder, usage,
 };
@@ -86,6 +87,7 @@ impl Stager {
         let inner = self.checked()?;
         let begin = || {
             let request = request(asked)?;
+            learn(inner, &request)?;
             let id = match inner.same(&request)? {
                 Some(id) => id,
                 None => inner.submit(&request)?,
@@ -99,14 +101,20 @@ impl Stager {
     /// Goes on with one.
     fn resume(&self, py: Python<'_>, id: i64) -> PyResult<Transfer> {
         let inner = self.checked()?;
-        let begin = || inner.resumable(id).and_then(|_| Moving::begin(inner, id));
+        let begin = || {
+            learn(inner, &inner.resumable(id)?.request)?;
+            Moving::begin(inner, id)
+        };
         let moving = py.detach(begin).map_err(raise)?;
         Ok(Transfer { inner: Some(moving), stager: inner.clone(), born: self.born })
     }
 
     /// Gives one up; says as JSON what came of it.
     fn cancel(&self, py: Python<'_>, id: i64) -> PyResult<String> {
-        give_up(py, self.checked()?, id)
+        let inner = self.checked()?;
+        // What there is of it is to be found; where that cannot be, it says so itself.
+        let _ = py.detach(|| inner.status(id).and_then(|status| learn(inner, &status.request)));
+        give_up(py, inner, id)
     }
 
     /// Waits until nothing more happens with one, whichever process does it: what came of it, as JSON; none if it goes on after so many seconds.
@@ -124,7 +132,12 @@ impl Stager {
     /// What a request would do, as JSON.
     fn preview(&self, py: Python<'_>, asked: Asked) -> PyResult<String> {
         let inner = self.checked()?;
-        py.detach(|| json(&inner.preview(&request(asked)?, &Cancel::new())?)).map_err(raise)
+        let preview = || {
+            let request = request(asked)?;
+            learn(inner, &request)?;
+            json(&inner.preview(&request, &Cancel::new())?)
+        };
+        py.detach(preview).map_err(raise)
     }
 
     /// How far a transfer is, as JSON.

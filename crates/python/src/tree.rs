@@ -8,7 +8,8 @@ use std::ffi::OsString;
 use std::os::fd::{AsFd, IntoRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use stead::daemon::{dataspaces_besides, dataspaces_named};
 use stead::stage::tree::{Entry, How, Listed, Reading as Opening, Tree as Inner, Writing as File};
 use stead::stage::{FileTime, What, dataspaces};
 use stead::{Error, Result};
@@ -16,7 +17,8 @@ use stead::{Error, Result};
 /// Dataspaces, by their names.
 #[pyclass(frozen, module = "stead._stead")]
 pub struct Tree {
-    inner: Inner,
+    /// With those of the daemon that were named so far.
+    inner: RwLock<Arc<Inner>>,
     born: u32,
 }
 
@@ -65,16 +67,37 @@ fn refuse(born: u32) -> PyResult<()> {
 }
 
 impl Tree {
+    fn now(&self) -> Arc<Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The dataspaces, with this one if no file has it and the daemon of the node does.
+    fn knowing(&self, py: Python<'_>, space: &str) -> PyResult<Arc<Inner>> {
+        let inner = self.now();
+        if inner.spaces().has(space) {
+            return Ok(inner);
+        }
+        let found = py.detach(|| dataspaces_named(inner.spaces(), [space])).map_err(raise)?;
+        if found.names().next().is_none() {
+            return Ok(inner);
+        }
+        let mut now = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let more = Arc::new(Inner::clone(&now).knowing(found));
+        *now = more.clone();
+        Ok(more)
+    }
+
     fn ask<T: Send>(
         &self,
         py: Python<'_>,
         space: &str,
         question: impl FnOnce(&Inner) -> Result<T> + Send,
     ) -> PyResult<T> {
-        if self.born != fork::generation() && self.inner.is_bucket(space).unwrap_or(false) {
+        let inner = self.knowing(py, space)?;
+        if self.born != fork::generation() && inner.is_bucket(space).unwrap_or(false) {
             refuse(self.born)?;
         }
-        py.detach(|| question(&self.inner)).map_err(raise)
+        py.detach(|| question(&inner)).map_err(raise)
     }
 }
 
@@ -90,22 +113,27 @@ impl Tree {
             Ok(Inner::new(spaces))
         };
         let inner = py.detach(open).map_err(raise)?;
-        Ok(Tree { inner, born: fork::generation() })
+        Ok(Tree { inner: RwLock::new(Arc::new(inner)), born: fork::generation() })
     }
 
-    /// The names of all dataspaces.
-    fn spaces(&self) -> Vec<String> {
-        self.inner.spaces().names().map(str::to_owned).collect()
+    /// The names of all dataspaces, those of the daemon among them, if one runs and answers.
+    fn spaces(&self, py: Python<'_>) -> Vec<String> {
+        let inner = self.now();
+        let others = py.detach(|| dataspaces_besides(inner.spaces())).unwrap_or_default();
+        let mut all: Vec<String> =
+            inner.spaces().names().chain(others.names()).map(str::to_owned).collect();
+        all.sort_unstable();
+        all
     }
 
     /// True if it is a bucket.
-    fn is_bucket(&self, space: &str) -> PyResult<bool> {
-        self.inner.is_bucket(space).map_err(raise)
+    fn is_bucket(&self, py: Python<'_>, space: &str) -> PyResult<bool> {
+        self.knowing(py, space)?.is_bucket(space).map_err(raise)
     }
 
     /// The folder that a dataspace is on this node.
-    fn folder(&self, space: &str) -> PyResult<String> {
-        self.inner.spaces().folder(space).map(str::to_owned).map_err(raise)
+    fn folder(&self, py: Python<'_>, space: &str) -> PyResult<String> {
+        self.knowing(py, space)?.spaces().folder(space).map(str::to_owned).map_err(raise)
     }
 
     /// What a name leads to.

@@ -1,11 +1,14 @@
 //! Which names below a source are meant: all, but for those that patterns leave out.
 //!
 //! A pattern is that of a shell. Without a `/` it is about the last part of a name, wherever that lies; with one it is about the way to it
-//! from the source, and `**` stands for any number of folders; with one at its end it is about folders.
+//! from the source, and `**` stands for any number of folders; with one at its end it is about folders. Or names are listed, which alone are
+//! meant then, as far as patterns do not leave them out.
 
 use crate::request::Options;
 use glob::{MatchOptions, Pattern};
-use std::path::Path;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use stead_core::{Error, Result};
 
 /// As in a shell, but that a dot at the beginning of a name is a letter as any other: what is to be left out is so wherever it hides.
@@ -17,12 +20,51 @@ const HOW: MatchOptions = MatchOptions {
 /// Patterns of a request, and bytes of one.
 const MOST: usize = 1000;
 const LONGEST: usize = 4096;
+/// Names that a request lists.
+const MOST_LISTED: usize = 100_000;
 
 /// See the module's documentation.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Filter {
     exclude: Vec<One>,
     include: Vec<One>,
+    listed: Option<Listed>,
+}
+
+/// Names that alone are meant, by their ways from the source.
+#[derive(Debug, Clone, Default)]
+struct Listed {
+    /// They themselves.
+    names: HashSet<PathBuf>,
+    /// Of each folder on the way to one, the steps that lead on.
+    steps: HashMap<PathBuf, BTreeSet<OsString>>,
+}
+
+impl Listed {
+    fn new(texts: &[String]) -> Result<Listed> {
+        if texts.len() > MOST_LISTED {
+            return Err(Error::limit(format!("more than {MOST_LISTED} names are listed"))
+                .with_hint("list their folders, or take what matches: --include '*.h5'"));
+        }
+        let mut listed = Listed::default();
+        for text in texts {
+            let steps: Vec<&str> =
+                text.split('/').filter(|step| !matches!(*step, "" | ".")).collect();
+            let odd = steps.is_empty() || steps.contains(&"..") || text.contains('\0');
+            if odd || text.len() > LONGEST {
+                let shown: String = text.chars().take(80).flat_map(char::escape_debug).collect();
+                return Err(Error::usage(format!("'{shown}' is no name below a source"))
+                    .with_hint("write its way from the source on, without '..'"));
+            }
+            let mut at = PathBuf::new();
+            for step in steps {
+                listed.steps.entry(at.clone()).or_default().insert(OsString::from(step));
+                at.push(step);
+            }
+            listed.names.insert(at);
+        }
+        Ok(listed)
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -78,12 +120,37 @@ impl Filter {
             return Err(Error::limit(format!("more than {MOST} patterns of names"))
                 .with_hint("leave out their folder"));
         }
-        Ok(Filter { exclude: all(&options.exclude)?, include: all(&options.include)? })
+        let files = Some(&options.files).filter(|files| !files.is_empty());
+        Ok(Filter {
+            exclude: all(&options.exclude)?,
+            include: all(&options.include)?,
+            listed: files.map(|files| Listed::new(files)).transpose()?,
+        })
     }
 
     /// True if it leaves out nothing.
     pub(crate) fn is_none(&self) -> bool {
-        self.exclude.is_empty() && self.include.is_empty()
+        self.exclude.is_empty() && self.include.is_empty() && self.listed.is_none()
+    }
+
+    /// True if names are listed.
+    pub(crate) fn is_list(&self) -> bool {
+        self.listed.is_some()
+    }
+
+    /// The names of a folder that are listed, or lead to such; none if nobody has to list them, or all that lies in the folder is meant. It
+    /// is told by its way from the source.
+    pub(crate) fn listed_in(&self, folder: &Path) -> Option<Vec<OsString>> {
+        let listed = self.listed.as_ref()?;
+        if folder.ancestors().any(|above| listed.names.contains(above)) {
+            return None;
+        }
+        Some(listed.steps.get(folder).into_iter().flatten().cloned().collect())
+    }
+
+    /// True of a name that is listed itself.
+    pub(crate) fn lists(&self, path: &Path) -> bool {
+        self.listed.as_ref().is_some_and(|listed| listed.names.contains(path))
     }
 
     /// True if a folder is made for what lies in it alone.
@@ -137,6 +204,23 @@ mod tests {
         assert!(takes(&[], &["*.h5"], "deep/a.h5") && !takes(&[], &["*.h5"], "deep/a.nc"));
         assert!(takes(&[], &["*.h5"], "deep/"), "it may have some");
         assert!(!takes(&["deep/"], &["*.h5"], "deep/") && !takes(&["a*"], &["*.h5"], "a.h5"));
+    }
+
+    #[test]
+    fn names_are_listed_with_the_folders_that_they_lie_in() {
+        let files = ["a/b/c.h5", "./a//d", "e/", "e/f"].map(str::to_owned).to_vec();
+        let filter = Filter::new(&Options { files, ..Options::default() }).unwrap();
+        let listed = |folder: &str| filter.listed_in(Path::new(folder));
+        assert_eq!(listed(""), Some(vec!["a".into(), "e".into()]));
+        assert_eq!(listed("a"), Some(vec!["b".into(), "d".into()]));
+        assert_eq!(listed("a/b"), Some(vec!["c.h5".into()]));
+        // All that lies in it.
+        assert!(listed("e").is_none() && listed("e/deep").is_none());
+        assert_eq!(listed("elsewhere"), Some(Vec::new()));
+        assert!(filter.lists(Path::new("a/d")) && !filter.lists(Path::new("a/b")));
+        assert!(filter.is_list() && !filter.is_none() && !filter.picks());
+        let many = vec!["a".to_owned(); MOST_LISTED + 1];
+        assert!(Filter::new(&Options { files: many, ..Options::default() }).is_err());
     }
 
     #[test]

@@ -162,6 +162,14 @@ impl Stager {
         limiter::renew(&Bounds::of(&before), &bounds);
     }
 
+    /// Takes dataspaces of whose names there are none here.
+    pub fn learn(&self, others: Spaces) {
+        let mut now = self.means.write().unwrap_or_else(PoisonError::into_inner);
+        let mut means = Means::clone(&now);
+        means.spaces.fill(others);
+        *now = Arc::new(means);
+    }
+
     /// So many copy, of files that are small so many.
     fn threads(&self) -> (usize, usize) {
         let cores = std::thread::available_parallelism().map_or(4, usize::from);

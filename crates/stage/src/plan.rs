@@ -283,6 +283,10 @@ impl Planner<'_> {
             let path = end.folder.at(end.path.as_os_str());
             return Err(Error::new(Kind::NotFound, "no such file or folder").at_path(path));
         };
+        if self.state.filter.is_list() && meta.what != What::Folder {
+            return Err(Error::usage("names are listed below this, which is no folder")
+                .at_path(end.folder.at(end.path.as_os_str())));
+        }
         // What becomes equal to a folder that is there.
         let equal = !into && target.path.as_os_str().is_empty();
         if contents || equal {

@@ -48,7 +48,8 @@ pub struct Options {
     /// Files are on the device before they get their names. Without it they survive the end of every process, and not of the
     /// machine.
     pub durable: bool,
-    /// Give way to everybody else on the machine: idle class of processors and devices.
+    /// Give way to everybody else on the machine: what others want of its processors and its devices is theirs, but for a small part. A
+    /// dataspace may have all do so that read or write there.
     pub gentle: bool,
     /// Bytes a second at most.
     pub limit: Option<u64>,
@@ -64,6 +65,11 @@ pub struct Options {
     /// If there are some, only files and links that match one of these patterns, and folders that have some.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<String>,
+    /// If there are some, only these names below the one source, a folder: files, and folders with all that lies in them, each by its way
+    /// from the source. They come with the folders that they lie in; nothing else of the source is looked at. For copies, and syncs
+    /// without `delete`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
 }
 
 impl Default for Options {
@@ -80,6 +86,7 @@ impl Default for Options {
             retries: 3,
             exclude: Vec::new(),
             include: Vec::new(),
+            files: Vec::new(),
         }
     }
 }
@@ -158,6 +165,16 @@ impl Request {
             return Err(Error::usage("only copies and syncs leave names out")
                 .with_hint("name what is meant by a pattern in its place: 'DIR/*.h5'"));
         }
+        if !self.options.files.is_empty() {
+            if self.sources.len() > 1 || self.sources.iter().any(Location::is_pattern) {
+                return Err(Error::usage("names are listed below one source, which is a folder")
+                    .with_hint("name that folder, and list names by their way from there"));
+            }
+            if self.options.delete {
+                return Err(Error::usage("a sync of listed names removes nothing")
+                    .with_hint("leave out --delete, or the list"));
+            }
+        }
         if self.options.limit == Some(0) {
             return Err(Error::usage("a limit of 0 bytes a second would never end"));
         }
@@ -209,6 +226,30 @@ mod tests {
         }
         bad.options = Options { limit: Some(0), ..Options::default() };
         assert!(bad.check().is_err());
+    }
+
+    #[test]
+    fn names_are_listed_below_one_folder() {
+        let listed = |action, sources: &[&str], files: &[&str], delete| {
+            let mut one = request(action, sources, Some("x://to"));
+            one.options.files = files.iter().map(|name| (*name).to_owned()).collect();
+            one.options.delete = delete;
+            one.check().map_err(|e| e.kind())
+        };
+        assert_eq!(listed(Action::Copy, &["a/"], &["b/c.h5", "./d/", "e f"], false), Ok(()));
+        assert_eq!(listed(Action::Sync, &["a"], &["b"], false), Ok(()));
+        for (action, sources, files, delete) in [
+            (Action::Copy, &["a/", "b/"][..], &["c"][..], false),
+            (Action::Copy, &["a*"], &["c"], false),
+            (Action::Sync, &["a"], &["c"], true),
+            (Action::Move, &["a"], &["c"], false),
+            (Action::Copy, &["a"], &["../c"], false),
+            (Action::Copy, &["a"], &["c", ""], false),
+            (Action::Copy, &["a"], &["./"], false),
+            (Action::Copy, &["a"], &["b\0"], false),
+        ] {
+            assert_eq!(listed(action, sources, files, delete), Err(Kind::Usage), "{files:?}");
+        }
     }
 
     #[test]

@@ -134,6 +134,13 @@ impl Tree {
         Tree { cancel: cancel.clone(), ..self }
     }
 
+    /// The same, which knows those of others, too, of whose names there are none here.
+    #[must_use]
+    pub fn knowing(mut self, others: Spaces) -> Tree {
+        self.spaces.fill(others);
+        self
+    }
+
     /// The dataspaces.
     pub fn spaces(&self) -> &Spaces {
         &self.spaces

@@ -6,9 +6,11 @@ use crate::manager::Stager;
 use crate::place::Place;
 use crate::rules;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::Path;
 use stead_core::layout::{Spaces, Terms};
 use stead_core::{BucketUrl, Cancel, Error, Result};
+use stead_store::device::Device;
 
 /// A dataspace in numbers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -30,7 +32,8 @@ pub struct Usage {
     pub read_rate: f64,
     /// As `read_rate`, written.
     pub write_rate: f64,
-    /// `node` for a folder of this node, `shared` for one of all nodes, `memory`, `bucket`.
+    /// `node` for a folder of this node, `shared` for one of all nodes, `memory`, `bucket`; `pmem` for a folder of this node in persistent memory,
+    /// where it was looked at.
     pub kind: String,
     /// The number of the user whose the folder is.
     pub owner: Option<u32>,
@@ -48,7 +51,8 @@ pub struct Usage {
     pub user_quota_used: Option<u64>,
     /// Bytes that transfers of this user under way still have to write there.
     pub coming: u64,
-    /// Transfers of this user under way that read or write there.
+    /// Transfers under way that read or write there: of this user, or, where a daemon tells it and there is a `limit` or a number of
+    /// `transfers`, of all users.
     pub running: u64,
     /// Bytes a second of all transfers there together, if that is agreed.
     pub limit: Option<u64>,
@@ -62,6 +66,9 @@ pub struct Usage {
     pub jobs: bool,
     /// Why it is not to be had.
     pub error: Option<String>,
+    /// The keys of its configuration and their values, where that alone is told.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub set: BTreeMap<String, String>,
 }
 
 /// All dataspaces, the one of regions among them, with what the journal of this user knows of their speed. Where there are quotas, what
@@ -83,7 +90,9 @@ pub fn usage(stager: &Stager, cancel: &Cancel) -> Result<Vec<Usage>> {
 /// The same, as far as their configuration tells: nothing is asked of what lies there.
 pub fn configured(spaces: &Spaces) -> Vec<Usage> {
     let all = spaces.names().chain(spaces.implied_names());
-    all.map(|name| said(spaces, name, &terms_of(spaces, name))).collect()
+    let set = |name| spaces.config(name).map(|config| config.keys().clone()).unwrap_or_default();
+    all.map(|name| Usage { set: set(name), ..said(spaces, name, &terms_of(spaces, name)) })
+        .collect()
 }
 
 fn terms_of(spaces: &Spaces, name: &str) -> Terms {
@@ -161,6 +170,9 @@ fn look(
     }
     usage.tier = Some(tier);
     let Place::Folder(folder) = &open else { return Ok(()) };
+    if usage.kind == "node" && Device::of(folder).is_some_and(|device| device.is_memory()) {
+        usage.kind = "pmem".to_owned();
+    }
     let stat =
         rustix::fs::fstatvfs(folder).map_err(|e| Error::io("look at", folder.shown(), e.into()))?;
     let bytes = |blocks: u64| Some(blocks.saturating_mul(stat.f_frsize));

@@ -175,3 +175,60 @@ fn moves_and_removals_are_of_all_that_is_named() {
     let e = p.run(&p.request(Action::Copy, &["["], &[])).unwrap_err();
     assert!(e.kind() == Kind::Usage && e.message().contains("is no pattern"), "{e}");
 }
+
+#[test]
+fn what_is_listed_comes_alone_with_the_folders_that_it_lies_in() {
+    let p = Place::new();
+    fs::create_dir(p.path("from/logs/empty")).unwrap();
+    let listed = |action, files: &[&str], exclude: &[&str]| {
+        let mut request = p.request(action, exclude, &[]);
+        request.options.files = files.iter().map(|name| (*name).to_owned()).collect();
+        request
+    };
+    // Nothing else is looked at: it could not be copied.
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        p.path("from/deep/pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    let files = ["deep/b.h5", "./deep/logs/l2", "logs/", "a.h5"];
+    let status = p.run(&listed(Action::Copy, &files, &[])).unwrap();
+    let all = [
+        "a.h5",
+        "deep/",
+        "deep/b.h5",
+        "deep/logs/",
+        "deep/logs/l2",
+        "logs/",
+        "logs/empty/",
+        "logs/l1",
+    ];
+    assert_eq!(p.names("to"), all);
+    assert_eq!(status.files_done, 9);
+    // Patterns are about these, too; what is the same is left.
+    fs::write(p.path("from/core"), b"longer").unwrap();
+    let status = p.run(&listed(Action::Sync, &["a.h5", "core", "a.tmp"], &["*.tmp"])).unwrap();
+    assert_eq!(status.skipped, 1);
+    assert_eq!(p.names("to").len(), all.len() + 1);
+    for (name, kind, what) in [
+        ("none", Kind::NotFound, "which is listed"),
+        ("deep/none/x", Kind::NotFound, "which is listed"),
+        ("core/x", Kind::Usage, "a name in it is listed"),
+        ("../from", Kind::Usage, "no name below a source"),
+    ] {
+        let e = p.run(&listed(Action::Sync, &["a.h5", name], &[])).unwrap_err();
+        assert!(e.kind() == kind && e.to_string().contains(what), "{name}: {e}");
+    }
+    // With its own name if it is named so, and of a file nothing is listed.
+    let mut whole = listed(Action::Copy, &["deep/core"], &[]);
+    whole.sources[0].inside = false;
+    p.run(&whole).unwrap();
+    assert_eq!(fs::read(p.path("to/from/deep/core")).unwrap(), b"from/deep/core");
+    whole.sources[0] =
+        Location { path: format!("{}/a.h5", whole.sources[0].path), ..whole.sources[0].clone() };
+    let e = p.run(&whole).unwrap_err();
+    assert!(e.kind() == Kind::Usage && e.to_string().contains("no folder"), "{e}");
+}

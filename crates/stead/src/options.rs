@@ -109,7 +109,7 @@ pub fn set_means(r: &mut Request, name: &str, value: &str) -> Result<()> {
 }
 
 /// The names that [`set_stage`] knows.
-pub const STAGE: [&str; 11] = [
+pub const STAGE: [&str; 12] = [
     "exists",
     "delete",
     "verify",
@@ -121,9 +121,10 @@ pub const STAGE: [&str; 11] = [
     "retries",
     "exclude",
     "include",
+    "file",
 ];
 
-/// Sets one of the options of a transfer; `_` may stand for `-`. Patterns of names are added to those that there are.
+/// Sets one of the options of a transfer; `_` may stand for `-`. Patterns of names, and listed names, are added to those that there are.
 ///
 /// ```
 /// let mut options = stead::stage::Options::default();
@@ -148,6 +149,7 @@ pub fn set_stage(o: &mut stead_stage::Options, name: &str, value: &str) -> Resul
         "retries" => o.retries = value.parse().map_err(|_| number())?,
         "exclude" => o.exclude.push(value.to_owned()),
         "include" => o.include.push(value.to_owned()),
+        "file" => o.files.push(value.to_owned()),
         _ => {
             return Err(Error::usage(format!("no option '{name}'"))
                 .with_hint(format!("the options are: {}", STAGE.join(", "))));
@@ -331,7 +333,7 @@ mod tests {
         assert_eq!(place("elsewhere").map_err(|e| e.kind()), Err(Kind::Usage));
         let mut o = stead_stage::Options::default();
         let values =
-            ["newer", "yes", "yes", "yes", "no", "yes", "1KiB", "-7", "5", "*.tmp", "*.h5"];
+            ["newer", "yes", "yes", "yes", "no", "yes", "1KiB", "-7", "5", "*.tmp", "*.h5", "a/b"];
         for (name, value) in STAGE.iter().zip(values) {
             set_stage(&mut o, name, value).expect(name);
         }
@@ -348,6 +350,7 @@ mod tests {
             retries: 5,
             exclude: vec!["*.tmp".to_owned(), "core".to_owned()],
             include: vec!["*.h5".to_owned()],
+            files: vec!["a/b".to_owned()],
         };
         assert_eq!(o, all);
         set_stage(&mut o, "limit", "none").expect("taken back");
@@ -370,7 +373,7 @@ mod tests {
             assert_eq!(bad, Err(Kind::Usage), "{name}");
         }
         let mut o = stead_stage::Options::default();
-        let patterns = ["exclude", "include"];
+        let patterns = ["exclude", "include", "file"];
         for name in STAGE.iter().filter(|name| !patterns.contains(name)).chain(&["nope"]) {
             let bad = set_stage(&mut o, name, "x").map_err(|e| e.kind());
             assert_eq!(bad, Err(Kind::Usage), "{name}");

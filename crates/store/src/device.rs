@@ -36,6 +36,12 @@ impl Device {
     pub fn moved(&self) -> Option<Moved> {
         parse(&std::fs::read_to_string(&self.counters).ok()?)
     }
+
+    /// True if it is persistent memory: processors reach its bytes themselves, as the system says (`queue/dax`).
+    pub fn is_memory(&self) -> bool {
+        let told = std::fs::read_to_string(self.counters.with_file_name("queue").join("dax"));
+        told.is_ok_and(|text| text.trim() == "1")
+    }
 }
 
 /// Sectors of 512 bytes, whatever those of the device are: the third and the seventh number.
@@ -55,6 +61,18 @@ mod tests {
         let text = "  8 0 100 7 9 1 2000 5 0 3 3 0 0 0 0\n";
         assert_eq!(parse(text), Some(Moved { read: 51_200, written: 1_024_000 }));
         assert_eq!((parse("1 2 3"), parse(""), parse("a b c d e f g")), (None, None, None));
+    }
+
+    #[test]
+    fn persistent_memory_is_known_by_what_the_system_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let device = Device { counters: dir.path().join("stat") };
+        assert!(!device.is_memory());
+        std::fs::create_dir(dir.path().join("queue")).unwrap();
+        for (text, is) in [("1\n", true), ("0\n", false), ("", false), ("11", false)] {
+            std::fs::write(dir.path().join("queue/dax"), text).unwrap();
+            assert_eq!(device.is_memory(), is, "{text:?}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! All calls wait, look now and then whether they are to stop, and end by themselves some time: the client tries again what
 //! fails on its way (`client.rs`, which alone knows that there is a runtime). Credentials come from where the tools of each
-//! store have them, the environment or the machine, and are in no error and in no URL.
+//! store have them, the environment, their own files (`client/profile.rs`) or the machine, and are in no error and in no URL.
 
 #[cfg(feature = "object")]
 mod client;

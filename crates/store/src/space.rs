@@ -97,6 +97,20 @@ pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// See [`set_home`].
+static HOME: OnceLock<PathBuf> = OnceLock::new();
+
+/// The home of the user whose rights this process has: as the environment says, or else as [`set_home`] did.
+pub fn home() -> Option<PathBuf> {
+    let home = variable("HOME").map(PathBuf::from).or_else(|| HOME.get().cloned());
+    home.filter(|path| path.is_absolute())
+}
+
+/// Says where the home of the user is whose rights this process has taken, for an environment without one. The first word counts.
+pub fn set_home(path: &Path) {
+    let _ = HOME.set(path.to_owned());
+}
+
 /// True if the process has rights that its user has not (those of the owner of its file, or capabilities), so that what the
 /// environment says is not to be believed.
 pub fn has_rights_of_others() -> bool {

@@ -13,6 +13,7 @@ const STAGE_EXAMPLES: &str = "Examples:
   stead stage results/ s3://bucket/run7/
   stead stage --sync nvme0://run1/ lustre://run1/ --dry-run
   stead stage run1/ lustre://run1/ --exclude '*.tmp' --exclude logs/
+  find run1 -type f -mtime -7 -printf '%P\\0' | stead stage run1/ lustre://latest/ --files-from - --null
   stead stage --list
   stead stage --resume
   stead stage --background lustre://input/ nvme0://input/
@@ -21,7 +22,7 @@ const STAGE_EXAMPLES: &str = "Examples:
   stead stage --wait 7 --on node7
 NODE:/path and NODE:nvme0://path are on another node of the pool that the daemons are; a transfer is done where its target is.
 If a daemon runs on this node, it does the transfer, also if this command is ended; --here does without it.
-Credentials of buckets come from the environment (AWS_..., GOOGLE_..., AZURE_...) or from the machine.
+Credentials of buckets come from the environment (AWS_..., GOOGLE_..., AZURE_...), the files of the store's tools (~/.aws) or the machine.
 A '/' behind a source means what lies in it; behind a target, that sources go into it.
 Exit status: 0 done, 1 something could not be done, 2 bad request, 130 interrupted.";
 
@@ -80,6 +81,24 @@ pub struct StageArgs {
     /// Patterns to leave out, from a file: one a line, but for empty ones and those that begin with '#'
     #[arg(long, value_name = "FILE", conflicts_with_all = OF_TAKEN)]
     pub exclude_from: Option<PathBuf>,
+
+    /// Take only names that a file lists, one a line, each by its way from the one source, which is a folder: files, and folders with all that lies in
+    /// them. They come with the folders that they lie in, and nothing else is looked at. '-' is the standard input
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["moves", "remove", "delete", "list", "resume", "cancel", "wait"]
+    )]
+    pub files_from: Option<PathBuf>,
+
+    /// With --files-from: a zero byte ends a name, as of find -print0, and not a line
+    #[arg(
+        long,
+        short = '0',
+        requires = "files_from",
+        conflicts_with_all = ["moves", "remove", "delete", "list", "resume", "cancel", "wait"]
+    )]
+    pub null: bool,
 
     /// Do not wait for devices: files survive the end of any process, and not of the machine
     #[arg(long, conflicts_with_all = OF_TAKEN)]
@@ -233,7 +252,7 @@ const LS_EXAMPLES: &str = "Examples:
   stead ls node7:/scratch/run1/
 Without a location it lists the dataspaces. Names come in order, however many there are; a '/' behind one says that it is a folder.
 NODE:/path and NODE:nvme0://path are on another node of the pool that the daemons are.
-Credentials of buckets come from the environment (AWS_..., GOOGLE_..., AZURE_...) or from the machine.
+Credentials of buckets come from the environment (AWS_..., GOOGLE_..., AZURE_...), the files of the store's tools (~/.aws) or the machine.
 Exit status: 0 done, 1 it could not be read, 2 bad request, 130 interrupted.";
 
 #[derive(Debug, Args)]
@@ -367,13 +386,14 @@ mod tests {
 
     const TAKEN: [&[&str]; 5] =
         [&["--list"], &["--resume"], &["--resume", "7"], &["--cancel", "7"], &["--wait", "7"]];
-    const OF_REQUESTS: [&[&str]; 10] = [
+    const OF_REQUESTS: [&[&str]; 11] = [
         &["--dry-run"],
         &["--exists", "skip"],
         &["--verify"],
         &["--skip-special"],
         &["--no-sync"],
         &["--delete"],
+        &["--files-from", "names"],
         &["--gentle"],
         &["--limit", "1MiB"],
         &["--after", "1"],

@@ -219,6 +219,15 @@ impl Spaces {
         }
     }
 
+    /// Takes those of others of whose names there are none here.
+    pub fn fill(&mut self, others: Spaces) {
+        for (name, space) in others.named {
+            if !self.has(&name) {
+                self.named.insert(name, space);
+            }
+        }
+    }
+
     fn insert(&mut self, name: String, space: Space) {
         if let Some(before) = self.named.insert(name.clone(), space)
             && before.config.terms().binds()
@@ -389,6 +398,21 @@ mod tests {
             "UP" => Some("../root".into()),
             _ => None,
         }
+    }
+
+    #[test]
+    fn others_fill_up_what_there_is_not() {
+        let of = |text: &str| Spaces::parse(text, &variable).unwrap();
+        let mut spaces = of("[dataspace.a]\npath = \"/a\"\n");
+        spaces.imply("memory", "/dev/shm/me");
+        spaces.fill(of(
+            "[dataspace.a]\npath = \"/other\"\nquota = 5\n[dataspace.b]\npath = \"/b\"\n\
+             [dataspace.memory]\npath = \"/dev/shm/all\"\n",
+        ));
+        let place = |name| spaces.place(name).unwrap().to_owned();
+        assert_eq!([place("a"), place("b"), place("memory")], ["/a", "/b", "/dev/shm/me"]);
+        assert_eq!(spaces.names().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(spaces.bound().count(), 0);
     }
 
     #[test]

@@ -11,6 +11,8 @@ use stead_core::Result;
 pub(super) const KEPT: &str = "admin.json";
 /// Users whose numbers fit into a packet.
 const MOST_NUMBERS: usize = 16;
+/// Dataspaces whose transfers are told of in one.
+const MOST_COUNTED: usize = 256;
 
 pub(super) struct Admins {
     path: PathBuf,
@@ -110,6 +112,22 @@ impl Admins {
         self.coming.retain(|_, own| !own.is_empty());
         let others = self.coming.iter().filter(|(other, _)| **other != user);
         others.filter_map(|(_, own)| own.get(name)).fold(0, |sum, n| sum.saturating_add(*n))
+    }
+
+    /// How many transfers are under way in each dataspace in which they share something, of which the node knows.
+    pub(super) fn counted<'r>(
+        &self,
+        running: impl Iterator<Item = (&'r str, usize)>,
+    ) -> BTreeMap<String, u64> {
+        let mut all: BTreeMap<String, u64> = BTreeMap::new();
+        for (name, n) in running {
+            let known =
+                self.tiers.transfers.contains_key(name) || self.tiers.limits.contains_key(name);
+            if known && (all.len() < MOST_COUNTED || all.contains_key(name)) {
+                *all.entry(name.to_owned()).or_default() += n as u64;
+            }
+        }
+        all
     }
 
     /// A user's worker has ended.

@@ -58,6 +58,11 @@ impl Part {
         self.running.values().sum()
     }
 
+    /// The same by the dataspaces that they touch.
+    pub(super) fn running_in(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.running.iter().flat_map(|(kind, n)| kind.iter().map(move |name| (name.as_str(), *n)))
+    }
+
     /// As many of a kind may be under way.
     fn held(&self, kind: &Vec<String>) -> usize {
         let said = self.before.iter().map(|(_, _, said)| said).chain([&self.said]);

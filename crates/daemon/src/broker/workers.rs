@@ -277,6 +277,12 @@ impl Workers {
         Ok(own)
     }
 
+    /// Transfers of all users that are under way, by the dataspaces that they touch.
+    pub(super) fn running(&self) -> impl Iterator<Item = (&str, usize)> {
+        let here = self.here.values().map(|worker| &worker.part);
+        here.chain(self.ending.iter().map(|one| &one.part)).flat_map(Part::running_in)
+    }
+
     /// Takes leave of workers that have ended, or do so; of these users.
     pub(super) fn bury(&mut self) -> Vec<u32> {
         let now = clock::now();

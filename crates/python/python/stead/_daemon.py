@@ -159,6 +159,7 @@ class Daemon:
         skip_special: bool = False,
         exclude: Names = (),
         include: Names = (),
+        files: Paths | None = None,
         durable: bool = True,
         gentle: bool = False,
         limit: int | str | None = None,
@@ -184,6 +185,7 @@ class Daemon:
             skip_special: As for `stage`.
             exclude: As for `stage`.
             include: As for `stage`.
+            files: As for `stage`.
             durable: As for `stage`.
             gentle: As for `stage`.
             limit: As for `stage`.
@@ -208,6 +210,7 @@ class Daemon:
         skip_special: bool = False,
         exclude: Names = (),
         include: Names = (),
+        files: Paths | None = None,
     ) -> dict[str, Any]:
         """What `submit` would have done, as `preview_stage` says it.
 
@@ -220,6 +223,7 @@ class Daemon:
             skip_special: As for `stage`.
             exclude: As for `stage`.
             include: As for `stage`.
+            files: As for `stage`.
 
         Raises:
             UsageError: What is asked for makes no sense, or a name is taken.

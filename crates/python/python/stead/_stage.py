@@ -208,6 +208,7 @@ def stage(
     skip_special: bool = False,
     exclude: Names = (),
     include: Names = (),
+    files: Paths | None = None,
     durable: bool = True,
     gentle: bool = False,
     limit: int | str | None = None,
@@ -236,6 +237,8 @@ def stage(
             about the last part of a name, with one about the way from the source, with one at its end about folders. What is left out
             stays as it is on the target, too. For copies and syncs.
         include: If there are some, only files that match one of these patterns are taken, and folders that have some.
+        files: Names below `source`, one folder, that alone are taken, each by its way from there: files, and folders with all that lies in them.
+            They come with the folders that they lie in, and nothing else of the source is looked at. For copies, and syncs without `delete`.
         durable: Files are on their device before they get their names.
         gentle: Give way to everybody else on this machine.
         limit: Bytes a second at most.
@@ -261,6 +264,7 @@ def preview_stage(
     skip_special: bool = False,
     exclude: Names = (),
     include: Names = (),
+    files: Paths | None = None,
     dataspaces: Spaces = None,
     state: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
@@ -277,6 +281,7 @@ def preview_stage(
         skip_special: As for `stage`.
         exclude: As for `stage`.
         include: As for `stage`.
+        files: As for `stage`.
         dataspaces: As for `stage`.
         state: As for `stage`.
 
@@ -386,6 +391,11 @@ def asked(
         patterns = said.pop(name, ())
         if all_of_them := [patterns] if isinstance(patterns, str) else list(patterns):
             said[name] = all_of_them
+    files = said.pop("files", None)
+    if files is not None:
+        said["files"] = [os.fspath(name) for name in ([files] if isinstance(files, (str, os.PathLike)) else files)]
+        if not said["files"]:
+            raise make("usage", "no name is listed", hint="files=None is for all that lies in the source")
     text = json.dumps({**said, "limit": size(limit)})
     return action, [os.fspath(s) for s in sources], None if target is None else os.fspath(target), text
 

@@ -9,7 +9,7 @@ use crate::request::{Action, Exists};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use stead_core::{Error, Result};
+use stead_core::{Error, Kind, Result};
 use stead_store::{Meta, What};
 
 /// Names of a folder that are looked at together.
@@ -97,14 +97,32 @@ impl Planner<'_> {
             }
             let mut names: HashSet<OsString> = HashSet::new();
             let mut empty = true;
-            for list in folder.names(AT_ONCE)? {
+            let way = step.source.strip_prefix(&self.state.roots.0).unwrap_or(&step.source);
+            let listed = self.state.filter.listed_in(way);
+            let is_listed = listed.is_some();
+            let lists: Box<dyn Iterator<Item = Result<Vec<OsString>>>> = match listed {
+                Some(listed) => Box::new(std::iter::once(Ok(listed))),
+                None => Box::new(folder.names(AT_ONCE)?),
+            };
+            for list in lists {
                 let list = list?;
                 if let Some(to) = &to {
                     self.know_times(&folder, to, &list)?;
                 }
                 for name in list {
-                    // Gone meanwhile.
-                    let Some(meta) = folder.meta(&name)? else { continue };
+                    let meta = match folder.meta(&name)? {
+                        Some(meta) if !is_listed => meta,
+                        Some(meta)
+                            if meta.what == What::Folder
+                                || self.state.filter.lists(&way.join(&name)) =>
+                        {
+                            meta
+                        }
+                        Some(_) => return Err(no_way(&folder.at(&name))),
+                        None if is_listed => return Err(not_there(&folder.at(&name))),
+                        // Gone meanwhile.
+                        None => continue,
+                    };
                     empty = false;
                     if unfinished(&name) {
                         continue;
@@ -609,6 +627,14 @@ pub(crate) fn unfinished(name: &OsStr) -> bool {
     let Some(rest) = bytes.strip_prefix(b".stead-") else { return false };
     let hex = |b: &u8| b.is_ascii_hexdigit();
     rest.len() > 17 && rest[..16].iter().all(hex) && rest[16] == b'-' && rest[17..].iter().all(hex)
+}
+
+fn not_there(path: &Path) -> Error {
+    Error::new(Kind::NotFound, "no such file or folder, which is listed").at_path(path)
+}
+
+fn no_way(path: &Path) -> Error {
+    Error::usage("this is no folder, and a name in it is listed").at_path(path)
 }
 
 fn itself(path: &Path) -> Error {

@@ -4,6 +4,7 @@
 //! may be a thread of any other runtime.
 
 mod made;
+mod profile;
 mod uploads;
 
 use super::http::{BESIDES, Besides};

@@ -69,8 +69,7 @@ pub(super) fn told(doing: &str, at: PathBuf, e: &Answer) -> Error {
     }
 }
 
-const CREDENTIALS: &str =
-    "credentials come from the environment (AWS_..., GOOGLE_..., AZURE_...) or from the machine";
+const CREDENTIALS: &str = "credentials come from the environment (AWS_..., GOOGLE_..., AZURE_...), the files of the store's own tools (~/.aws), or the machine";
 const UNANSWERED: &str = "see whether the store can be reached and where credentials come from: AWS_ENDPOINT_URL and AWS_ACCESS_KEY_ID, GOOGLE_..., AZURE_...";
 
 /// The innermost reason: what goes around it names URLs, which may be signed.

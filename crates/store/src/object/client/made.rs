@@ -1,15 +1,19 @@
 //! Clients of buckets, by the protocols of their URLs and what the environment says.
 
 use super::Inner;
+use super::profile;
 use crate::object::http::Connector;
 use crate::object::told::told;
 use crate::space;
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, Checksum};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential, Checksum};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::signer::Signer;
-use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
+use object_store::{
+    BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig,
+    StaticCredentialProvider,
+};
 use std::sync::Arc;
 #[cfg(any(test, feature = "faults"))]
 use std::sync::{Mutex, PoisonError};
@@ -56,13 +60,14 @@ pub(super) fn made(url: &BucketUrl, name: &str) -> Result<Inner> {
     };
     Ok(match &*url.scheme {
         "s3" | "s3a" => {
-            let mut builder = AmazonS3Builder::from_env().with_url(name).with_retry(retry);
-            builder = builder
+            let builder = AmazonS3Builder::from_env().with_url(name).with_retry(retry);
+            let mut builder = with_profile(builder)?
                 .with_config(AmazonS3ConfigKey::Client(timeout), within("AWS_TIMEOUT"))
                 .with_http_connector(connector.clone());
             let given = |key| builder.get_config_value(&key).is_some();
+            let own = given(AmazonS3ConfigKey::Endpoint) || given(AmazonS3ConfigKey::S3Endpoint);
             // Others than Amazon's may not know it, and say so by AWS_CHECKSUM_ALGORITHM if they do.
-            if !given(AmazonS3ConfigKey::Endpoint) && !given(AmazonS3ConfigKey::Checksum) {
+            if !own && !given(AmazonS3ConfigKey::Checksum) {
                 builder = builder.with_checksum_algorithm(Checksum::CRC64NVME);
             }
             let store = Arc::new(builder.build().map_err(wrong)?);
@@ -70,7 +75,14 @@ pub(super) fn made(url: &BucketUrl, name: &str) -> Result<Inner> {
             Inner { parts: Some(store.clone()), pages: Some(store.clone()), signer, ..plain(store) }
         }
         "gs" => {
-            let builder = GoogleCloudStorageBuilder::from_env().with_url(name).with_retry(retry);
+            let mut builder =
+                GoogleCloudStorageBuilder::from_env().with_url(name).with_retry(retry);
+            let file = GoogleConfigKey::ApplicationCredentials;
+            if builder.get_config_value(&file).is_none()
+                && let Some(path) = profile::of_gcloud()
+            {
+                builder = builder.with_config(file, path);
+            }
             let builder = builder
                 .with_config(GoogleConfigKey::Client(timeout), within("GOOGLE_TIMEOUT"))
                 .with_http_connector(connector);
@@ -104,6 +116,37 @@ pub(super) fn made(url: &BucketUrl, name: &str) -> Result<Inner> {
                 .with_hint("s3, gs, az, abfss, https"));
         }
     })
+}
+
+/// With what the files of the tools of S3 say, where the environment has no keys, and no identity by which there are some.
+///
+/// # Errors
+/// Those of [`profile::find`].
+fn with_profile(mut builder: AmazonS3Builder) -> Result<AmazonS3Builder> {
+    use AmazonS3ConfigKey as Key;
+    let said = |builder: &AmazonS3Builder, key| {
+        builder.get_config_value(&key).is_some_and(|value| !value.is_empty())
+    };
+    let keys = said(&builder, Key::AccessKeyId) || said(&builder, Key::SecretAccessKey);
+    let identity = said(&builder, Key::WebIdentityTokenFile) && said(&builder, Key::RoleArn);
+    let open = builder.get_config_value(&Key::SkipSignature).is_some_and(|value| value == "true");
+    if keys || identity || open {
+        return Ok(builder);
+    }
+    let Some(profile) = profile::find()? else { return Ok(builder) };
+    if let Some(region) = profile.region.filter(|_| !said(&builder, Key::Region)) {
+        builder = builder.with_config(Key::Region, region);
+    }
+    let own = said(&builder, Key::Endpoint) || said(&builder, Key::S3Endpoint);
+    if let Some(endpoint) = profile.endpoint.filter(|_| !own) {
+        builder = builder.with_config(Key::Endpoint, endpoint);
+    }
+    if let Some(keys) = profile.keys {
+        // As a whole: a token of the environment is of other keys.
+        let keys = AwsCredential { key_id: keys.id, secret_key: keys.secret, token: keys.token };
+        builder = builder.with_credentials(Arc::new(StaticCredentialProvider::new(keys)));
+    }
+    Ok(builder)
 }
 
 /// A store of this process, by its name.
