@@ -16,6 +16,8 @@ mod clock;
 mod coming;
 mod control;
 mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 mod job;
 mod log;
 mod metrics;
