@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 
 import numpy as np
@@ -56,6 +57,14 @@ def test_a_daemon(installed, tmp_path, source):
     program = installed.compile(HERE / source, tmp_path, *SANITIZERS)
     with node() as one:
         assert " 0 failed" in installed.run(program, one.path, one.at / "big", cwd=tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="several users are there for root only")
+@pytest.mark.parametrize("source", ["test_admin.c", "admin.cpp"])
+def test_others_read_what_is_shared(installed, tmp_path, source):
+    program = installed.compile(HERE / source, tmp_path)
+    with node() as one:
+        assert " 0 failed" in installed.run(program, one.path, one.at / "big", "daemon", cwd=tmp_path)
 
 
 @pytest.mark.parametrize("source", ["daemon.cpp", "admin.cpp"])
