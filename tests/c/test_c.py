@@ -105,7 +105,9 @@ def test_the_header_stands_alone(tmp_path, compiler, standard):
 
 def test_every_function_is_documented_and_tested():
     header = "".join((ROOT / "include" / name).read_text() for name in ("stead.h", "stead_admin.h"))
-    tests = "".join(p.read_text() for p in [*HERE.glob("*.c"), *HERE.glob("*.cpp"), *ROOT.glob("include/*.hpp")])
+    tests = "".join(p.read_text() for p in [*HERE.glob("*.c"), *HERE.glob("*.cpp")])
+    # What is only spoken of is not called.
+    tests = re.sub(r"/\*.*?\*/|//[^\n]*|\"(?:[^\"\\\n]|\\.)*\"", "", tests, flags=re.DOTALL)
     functions = re.findall(r"^[a-z].*?\b(stead_[a-z_0-9]+)\(", header, re.MULTILINE)
     assert len(functions) > 80
     undocumented = re.findall(r"(?<!\*/)\n(?:[a-z]\w* )+\**(stead_[a-z_0-9]+)\(", header)
