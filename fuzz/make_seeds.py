@@ -215,7 +215,7 @@ def control() -> None:
         "cleared": [{"Cleared": {"dataspaces": ["nvme"]}}, {"Reach": {"node": "n2"}}],
         "admin": [{"Admin": {"ticket": i + 1, "change": change}} for i, change in enumerate(changes)],
     }
-    owner = {"user": 5, "group": 5, "name": "ada", "home": "/home/ada"}
+    owner = {"user": 5, "group": 5, "name": "ada", "home": "/users/ada"}
     begin = {"state": "/s", "threads": 4, "journal": 2**30, "rights": owner, "kept": "/k", "admin": False, "node": "n1"}
     no = {"kind": "usage", "message": "no", "hint": None}
     orders = {
