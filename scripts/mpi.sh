@@ -25,10 +25,10 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
   if [ "$profile" = dev ]; then what=(--workspace); else what=(-p stead-mpi-capi -p stead-mpi); fi
   what+=(--lib --bin conform)
   features=stead-mpi-capi/conformance
-  # One MPI is enough for the command: what it calls is tested with both.
+  # One MPI is enough for most of the command: what it calls is tested with both. Daemons are a pool over either.
   command=
-  [ "$name $profile" != "openmpi dev" ] || command=stead-mpi
-  [ -z "$command" ] || what+=(--bin "$command" --bin mpi-read) features+=,stead-cli/mpi
+  [ "$profile" != dev ] || what+=(--bin stead-mpi) features+=,stead-cli/mpi
+  [ "$name $profile" != "openmpi dev" ] || command=stead-mpi what+=(--bin mpi-read)
   # What is linked with one MPI must not be taken for the other: a profile of its own, which is otherwise the same, has the
   # bindings of this one, and all that uses them, kept apart from those of the other, and nothing else.
   other=()
@@ -42,10 +42,8 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
     ln -sf $library.so "$out/$(readelf -d "$out/$library.so" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')"
   done
   cp -f "$TARGET/$made/conform" "$out/conform"
-  if [ -n "$command" ]; then
-    cp -f "$TARGET/$made/$command" "$out/stead"
-    cp -f "$TARGET/$made/mpi-read" "$out/read-rust"
-  fi
+  [ "$profile" != dev ] || cp -f "$TARGET/$made/stead-mpi" "$out/stead"
+  [ -z "$command" ] || cp -f "$TARGET/$made/mpi-read" "$out/read-rust"
   cc=("$mpicc" -std=c11 -Wall -Wextra -Werror -Iinclude)
   # Not the C++ of MPI itself, which is no longer in the standard and full of warnings.
   cxx=("${mpicc/mpicc/mpicxx}" -std=c++17 -Wall -Wextra -Werror -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX -Iinclude)
