@@ -4,6 +4,7 @@
 #
 #   scripts/mpi.sh [openmpi|mpich]...
 #   PROFILE=release scripts/mpi.sh openmpi   for measuring
+#   COMMANDS=all scripts/mpi.sh              the command with each of them
 source "$(dirname "$0")/lib.sh"
 profile=${PROFILE:-dev}
 made=$profile
@@ -25,10 +26,12 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
   if [ "$profile" = dev ]; then what=(--workspace); else what=(-p stead-mpi-capi -p stead-mpi); fi
   what+=(--lib --bin conform)
   features=stead-mpi-capi/conformance
-  # One MPI is enough for most of the command: what it calls is tested with both. Daemons are a pool over either.
-  command=
-  [ "$profile" != dev ] || what+=(--bin stead-mpi) features+=,stead-cli/mpi
-  [ "$name $profile" != "openmpi dev" ] || command=stead-mpi what+=(--bin mpi-read)
+  # One MPI is enough for the command: what it calls is tested with both. `make test-all` has it of each, as daemons are a pool over either.
+  command='' first=''
+  [ "$name $profile" != "openmpi dev" ] || command=stead-mpi first=yes
+  [ "$profile ${COMMANDS:-}" != "dev all" ] || command=stead-mpi
+  [ -z "$command" ] || what+=(--bin "$command") features+=,stead-cli/mpi
+  [ -z "$first" ] || what+=(--bin mpi-read)
   # What is linked with one MPI must not be taken for the other: a profile of its own, which is otherwise the same, has the
   # bindings of this one, and all that uses them, kept apart from those of the other, and nothing else.
   other=()
@@ -42,8 +45,13 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
     ln -sf $library.so "$out/$(readelf -d "$out/$library.so" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')"
   done
   cp -f "$TARGET/$made/conform" "$out/conform"
-  [ "$profile" != dev ] || cp -f "$TARGET/$made/stead-mpi" "$out/stead"
-  [ -z "$command" ] || cp -f "$TARGET/$made/mpi-read" "$out/read-rust"
+  if [ -n "$command" ]; then
+    cp -f "$TARGET/$made/$command" "$out/stead"
+  elif [ "$name $profile" = "mpich dev" ]; then
+    # One that is there is of an older build.
+    rm -f "$out/stead"
+  fi
+  [ -z "$first" ] || cp -f "$TARGET/$made/mpi-read" "$out/read-rust"
   cc=("$mpicc" -std=c11 -Wall -Wextra -Werror -Iinclude)
   # Not the C++ of MPI itself, which is no longer in the standard and full of warnings.
   cxx=("${mpicc/mpicc/mpicxx}" -std=c++17 -Wall -Wextra -Werror -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX -Iinclude)
@@ -82,7 +90,7 @@ for name in "${@:-openmpi mpich}"; do for name in $name; do
     say "no Fortran for $mpicc here"
   fi
   # The faces under sanitizers: one MPI is enough for that, too.
-  if [ -n "$command" ]; then
+  if [ -n "$first" ]; then
     checks=(-g1 -fsanitize=address,undefined -fno-sanitize-recover=all)
     "${cc[@]}" "${checks[@]}" tests/mpi/ranks.c -o "$out/ranks-checked" "${libraries[@]}"
     "${cxx[@]}" "${checks[@]}" tests/mpi/tipsy.cpp -o "$out/tipsy-checked" "${libraries[@]}"

@@ -148,7 +148,7 @@ def over(request):
         yield request.getfixturevalue("pool")
         return
     if not (BUILT / request.param / "stead").exists():
-        pytest.skip(f"{request.param} is not installed")
+        pytest.skip(f"there is no command with {request.param}: COMMANDS=all scripts/mpi.sh builds it, as make test-all does")
     at = Path(tempfile.mkdtemp(prefix="stead-pool-", dir="/tmp"))
     one = Pool(at, 3, mpi=request.param)
     try:

@@ -31,11 +31,11 @@ impl Daemon {
     fn begin() -> Daemon {
         let dir = tempfile::tempdir().unwrap();
         let memory = tempfile::tempdir_in("/dev/shm").unwrap();
-        std::fs::write(memory.path().join("large"), vec![3; LARGE]).unwrap();
+        std::fs::write(memory.path().join("large"), vec![3u8; LARGE]).unwrap();
         let at = |name: &str| dir.path().join(name);
         std::fs::create_dir_all(at("from/deep")).unwrap();
-        std::fs::write(at("from/a"), [1; 5]).unwrap();
-        std::fs::write(at("from/deep/b"), [2; 4096]).unwrap();
+        std::fs::write(at("from/a"), [1u8; 5]).unwrap();
+        std::fs::write(at("from/deep/b"), [2u8; 4096]).unwrap();
         // It says when programs can connect.
         let manager = UnixDatagram::bind(at("notify")).unwrap();
         manager.set_read_timeout(Some(LONG)).unwrap();
@@ -121,7 +121,7 @@ fn transfers_are_handed_over_waited_for_and_given_up() {
     let done = daemon.wait(first, LONG).unwrap();
     assert_eq!((done.status.state, done.status.bytes_done), (State::Finished, 4101));
     done.status.outcome().unwrap();
-    assert_eq!(std::fs::read(node.at("to/deep/b")).unwrap(), [2; 4096]);
+    assert_eq!(std::fs::read(node.at("to/deep/b")).unwrap(), [2u8; 4096]);
     assert_eq!(daemon.eta(first).unwrap().seconds, 0.0);
     assert_eq!(kind(daemon.cancel(first)), Some(Kind::Usage));
     assert_eq!(kind(daemon.resume(Some(first))), Some(Kind::Usage));

@@ -30,10 +30,11 @@ fn moved_to(at: &Path, journal: &Connection) {
         journal.execute(&sql, [WAS, at.to_str().unwrap()]).unwrap();
     }
     let sql = "SELECT source, size, mtime, nanos FROM item WHERE transfer = 2 ORDER BY n";
+    let row = |row: &rusqlite::Row<'_>| -> rusqlite::Result<Row> {
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+    };
     let mut rows = journal.prepare(sql).unwrap();
-    let rows =
-        rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))).unwrap();
-    let rows: Vec<Row> = rows.map(Result::unwrap).collect();
+    let rows: Vec<Row> = rows.query_map([], row).unwrap().map(Result::unwrap).collect();
     assert_eq!(rows.len(), 4);
     for folder in ["from", "small/new"] {
         fs::create_dir_all(at.join(folder)).unwrap();
